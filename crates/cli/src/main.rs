@@ -1,0 +1,2 @@
+//! The `inkstone` program.
+fn main() {}

@@ -1,0 +1,119 @@
+//! Counters that one can watch: one declarative table, from which the names, the descriptions and
+//! the snapshot come.
+//!
+//! Counting never serialises threads: each thread adds to one of [`STRIPES`] cache lines, and
+//! reading sums them. A sum is exact once the counted threads are quiet.
+
+use crossbeam_utils::CachePadded;
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// Copies of every counter, so that threads do not share cache lines.
+pub const STRIPES: usize = 16;
+
+macro_rules! counters {
+    ($($variant:ident $name:literal $help:literal,)+) => {
+        /// A counter's identity.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(usize)]
+        pub enum Counter { $(#[doc = $help] $variant,)+ }
+
+        /// Every counter with its name and description, in declaration order.
+        pub const COUNTERS: &[(Counter, &str, &str)] = &[$((Counter::$variant, $name, $help),)+];
+    };
+}
+
+counters! {
+    LogBytes "log_bytes" "Bytes of mini-transactions appended to the redo log",
+    LogMiniTransactions "log_mini_transactions" "Mini-transactions appended to the redo log",
+    LogWriteCalls "log_write_calls" "Write calls to log segments",
+    LogBytesWritten "log_bytes_written" "Bytes written to log segments, with block padding and rewritten tail blocks",
+    LogSyncs "log_syncs" "Syncs of log segments",
+    LogWaits "log_waits" "Times that an append waited for room in the log buffer",
+    LogSegmentsCreated "log_segments_created" "Log segments created and filled with zeroes",
+    LogSegmentsRecycled "log_segments_recycled" "Log segments recycled",
+    Checkpoints "checkpoints" "Checkpoints written to the control file",
+    PagesRead "pages_read" "Pages read from tablespace files",
+    PagesWritten "pages_written" "Pages written in place to tablespace files",
+    PageBytesWritten "page_bytes_written" "Bytes written in place to tablespace files",
+    DataWriteCalls "data_write_calls" "Write calls to tablespace files (adjacent pages are combined)",
+    DataSyncs "data_syncs" "Syncs of tablespace files",
+    DoublewritePages "doublewrite_pages" "Pages written to the doublewrite file",
+    DoublewriteBytes "doublewrite_bytes" "Bytes written to the doublewrite file, with batch headers",
+    DoublewriteWriteCalls "doublewrite_write_calls" "Write calls to the doublewrite file",
+    DoublewriteSyncs "doublewrite_syncs" "Syncs of the doublewrite file",
+    DoublewriteSkipped "doublewrite_skipped" "Freshly initialised pages that were written without a doublewrite copy",
+    BufferReadRequests "buffer_read_requests" "Pages that had to be looked up because no latch-free path served them",
+    BufferEvictions "buffer_evictions" "Frames taken from a page to hold another",
+    BufferFrameWaits "buffer_frame_waits" "Times that a thread waited for a free frame",
+    CheckpointWaits "checkpoint_waits" "Times that a transaction was slowed down because the checkpoint age was high",
+    RowsRead "rows_read" "Rows returned by point reads and cursors",
+    RowsInserted "rows_inserted" "Rows inserted",
+    RowsUpdated "rows_updated" "Rows updated",
+    RowsDeleted "rows_deleted" "Rows delete-marked",
+    RowsPurged "rows_purged" "Delete-marked rows removed physically",
+    LeafSplits "leaf_splits" "Leaf pages split",
+    InnerSplits "inner_splits" "Inner pages split",
+    PageMerges "page_merges" "Pages merged into a neighbour",
+    Commits "commits" "Transactions committed",
+    Rollbacks "rollbacks" "Transactions rolled back",
+    LockWaits "lock_waits" "Times that a transaction waited for a row or range lock",
+    LockTimeouts "lock_timeouts" "Lock waits that timed out",
+    Deadlocks "deadlocks" "Deadlocks found",
+    VersionBytes "version_bytes" "Bytes of old versions stored",
+    VersionSegmentsSpilled "version_segments_spilled" "Version segments written to the spill file",
+    VersionSegmentsRetired "version_segments_retired" "Version segments retired",
+}
+
+thread_local! {
+    static STRIPE: Cell<usize> = const { Cell::new(usize::MAX) };
+}
+
+/// A stripe for the calling thread, below [`STRIPES`]; threads are dealt out in turn.
+pub fn thread_stripe() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    STRIPE.with(|stripe| {
+        if stripe.get() == usize::MAX {
+            stripe.set(NEXT.fetch_add(1, Ordering::Relaxed) % STRIPES);
+        }
+        stripe.get()
+    })
+}
+
+/// The counters of one database.
+#[derive(Debug)]
+pub struct Counters {
+    stripes: Box<[CachePadded<[AtomicU64; COUNTERS.len()]>]>,
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        let stripe = || CachePadded::new([const { AtomicU64::new(0) }; COUNTERS.len()]);
+        Self {
+            stripes: (0..STRIPES).map(|_| stripe()).collect(),
+        }
+    }
+}
+
+impl Counters {
+    /// Adds `n`.
+    pub fn add(&self, counter: Counter, n: u64) {
+        self.stripes[thread_stripe()][counter as usize].fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// The sum over all threads.
+    pub fn get(&self, counter: Counter) -> u64 {
+        self.stripes
+            .iter()
+            .map(|s| s[counter as usize].load(Ordering::Relaxed))
+            .sum()
+    }
+
+    /// Name and value of every counter.
+    pub fn snapshot(&self) -> Vec<(&'static str, u64)> {
+        COUNTERS
+            .iter()
+            .map(|&(counter, name, _)| (name, self.get(counter)))
+            .collect()
+    }
+}

@@ -1,0 +1,246 @@
+//! Options: one declarative table, from which the struct, parsing, and the help text come. The
+//! names are InnoDB's without the prefix wherever InnoDB has the option.
+
+use crate::{Error, Result};
+use std::fmt;
+
+/// An option's value as text: how it is parsed and shown.
+pub trait OptionValue: Sized {
+    /// Parses text; the error says what is accepted.
+    fn parse(text: &str) -> std::result::Result<Self, String>;
+    /// The inverse of `parse`.
+    fn show(&self) -> String;
+}
+
+impl OptionValue for u64 {
+    fn parse(text: &str) -> std::result::Result<Self, String> {
+        let (digits, shift) = match text.trim().to_ascii_lowercase() {
+            t if t.ends_with('k') => (t[..t.len() - 1].to_owned(), 10),
+            t if t.ends_with('m') => (t[..t.len() - 1].to_owned(), 20),
+            t if t.ends_with('g') => (t[..t.len() - 1].to_owned(), 30),
+            t => (t, 0),
+        };
+        let number: u64 = digits
+            .parse()
+            .map_err(|_| "a whole number, as in 65536, 64k, 16m or 2g".to_owned())?;
+        number
+            .checked_mul(1 << shift)
+            .ok_or_else(|| "a number below 2^64".to_owned())
+    }
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl OptionValue for bool {
+    fn parse(text: &str) -> std::result::Result<Self, String> {
+        match text.to_ascii_lowercase().as_str() {
+            "on" | "1" | "true" => Ok(true),
+            "off" | "0" | "false" => Ok(false),
+            _ => Err("on or off".to_owned()),
+        }
+    }
+    fn show(&self) -> String {
+        if *self { "on" } else { "off" }.to_owned()
+    }
+}
+
+macro_rules! choice {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)+ }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $name { $($(#[$vdoc])* $variant,)+ }
+        impl OptionValue for $name {
+            fn parse(text: &str) -> std::result::Result<Self, String> {
+                $(if text.eq_ignore_ascii_case($text) { return Ok(Self::$variant); })+
+                Err(["one of", $($text),+].join(" "))
+            }
+            fn show(&self) -> String {
+                match self { $(Self::$variant => $text.to_owned(),)+ }
+            }
+        }
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result { f.write_str(&self.show()) }
+        }
+    };
+}
+
+choice! {
+    /// What a commit waits for.
+    Durability {
+        /// 0: the commit is written and synced within about a second. A killed process may lose it.
+        Lazy = "0",
+        /// 1: the log is written and synced before commit returns. Survives power loss.
+        Sync = "1",
+        /// 2: the log is written before commit returns and synced within about a second. Survives
+        /// a killed process, not power loss.
+        Write = "2",
+    }
+}
+choice! {
+    /// How pages are protected from torn writes.
+    Doublewrite {
+        /// Each page is written to the doublewrite file first. Safe on every file system.
+        On = "on",
+        /// Pages are written in place only. Safe only where the file system never tears a page.
+        Off = "off",
+        /// Pages are written in place with `RWF_ATOMIC`; refused where the device cannot.
+        Atomic = "atomic",
+    }
+}
+choice! {
+    /// How data files are opened and made durable.
+    FlushMethod {
+        /// Through the page cache, then fdatasync.
+        Fsync = "fsync",
+        /// Through the page cache, each write durable (`O_DSYNC`).
+        ODsync = "O_DSYNC",
+        /// Past the page cache, then fdatasync.
+        ODirect = "O_DIRECT",
+        /// Past the page cache; fdatasync only when a file has grown. For devices without a
+        /// volatile cache.
+        ODirectNoFsync = "O_DIRECT_NO_FSYNC",
+    }
+}
+choice! {
+    /// How the log is written.
+    LogWrite {
+        /// pwrite, then fdatasync.
+        Sync = "sync",
+        /// io_uring: write and sync are submitted together, and several flushes may be in flight.
+        Async = "async",
+    }
+}
+choice! {
+    /// Which system calls do the I/O.
+    IoBackend {
+        /// io_uring where the kernel allows it, POSIX calls otherwise.
+        Auto = "auto",
+        /// pread, pwrite, fdatasync.
+        Posix = "posix",
+        /// io_uring; refused where the kernel forbids it.
+        IoUring = "io_uring",
+    }
+}
+
+macro_rules! options {
+    ($($field:ident: $type:ty = $default:expr, $help:literal;)+) => {
+        /// Everything that can be set when a database is opened.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub struct Options { $(#[doc = $help] pub $field: $type,)+ }
+
+        impl Default for Options {
+            fn default() -> Self { Self { $($field: $default,)+ } }
+        }
+
+        /// Name, default value and description of every option.
+        pub fn describe() -> Vec<(&'static str, String, &'static str)> {
+            let defaults = Options::default();
+            vec![$((stringify!($field), defaults.$field.show(), $help),)+]
+        }
+
+        impl Options {
+            /// Sets one option by name from text, as in `set("doublewrite", "off")`.
+            pub fn set(&mut self, name: &str, value: &str) -> Result<()> {
+                match name {
+                    $(stringify!($field) => {
+                        self.$field = <$type as OptionValue>::parse(value)
+                            .map_err(|expected| invalid(name, value, &format!("expected {expected}")))?;
+                    })+
+                    _ => return Err(invalid(name, value, "there is no such option; `inkstone options` lists them")),
+                }
+                Ok(())
+            }
+
+            /// Name and value of every option.
+            pub fn show(&self) -> Vec<(&'static str, String)> {
+                vec![$((stringify!($field), self.$field.show()),)+]
+            }
+        }
+    };
+}
+
+options! {
+    page_size: u64 = 16 << 10, "Bytes in a page: 4k, 8k, 16k, 32k or 64k. Chosen when a database is created; afterwards it must match (0: whatever the database has)";
+    buffer_pool_size: u64 = 128 << 20, "Bytes of page frames in memory; at least 64 pages";
+    buffer_pool_instances: u64 = 8, "Partitions of the buffer pool, 1 to 64";
+    buffer_pool_dump_at_shutdown: bool = true, "Write the resident page numbers at close and load those pages in the background at open";
+    log_file_size: u64 = 512 << 20, "Bytes of redo log that are kept preallocated; flushing is paced so that recovery never has more to read. At least 4m";
+    log_buffer_size: u64 = 16 << 20, "Bytes of the log ring in memory, a power of two, at least 2m";
+    log_file_buffering: bool = false, "Write the log through the page cache (off: O_DIRECT)";
+    log_write: LogWrite = LogWrite::Sync, "sync: pwrite and fdatasync; async: io_uring with several flushes in flight";
+    log_write_through: bool = false, "Open the log with O_DSYNC: each write is durable, no separate sync";
+    log_archive: bool = false, "Keep log segments that recovery no longer needs (in log/archive) instead of recycling them";
+    flush_log_at_trx_commit: Durability = Durability::Sync, "What a commit waits for: 1 written and synced, 2 written, 0 neither (both within about a second)";
+    doublewrite: Doublewrite = Doublewrite::On, "Protection from torn pages: on, off, or atomic (RWF_ATOMIC)";
+    doublewrite_skip_fresh: bool = true, "Freshly initialised pages skip the doublewrite file: recovery rebuilds them from the log";
+    flush_method: FlushMethod = FlushMethod::ODirect, "How data files are written: fsync, O_DSYNC, O_DIRECT, O_DIRECT_NO_FSYNC";
+    io_backend: IoBackend = IoBackend::Auto, "auto, posix or io_uring";
+    lock_wait_timeout_ms: u64 = 50_000, "Milliseconds that a statement waits for a row lock";
+    version_store_memory: u64 = 64 << 20, "Bytes of old versions kept in memory; more go to a temporary file";
+    recovery_threads: u64 = 0, "Threads that apply the log during recovery (0: one for each core)";
+}
+
+fn invalid(name: &str, value: &str, reason: &str) -> Error {
+    Error::InvalidOption {
+        name: name.to_owned(),
+        value: value.to_owned(),
+        reason: reason.to_owned(),
+    }
+}
+
+impl Options {
+    /// Checks every option, alone and together. `page_size` must be resolved (not 0).
+    pub fn validate(&self) -> Result<()> {
+        let check = |ok: bool, name: &str, value: u64, reason: &str| {
+            if ok {
+                Ok(())
+            } else {
+                Err(invalid(name, &value.to_string(), reason))
+            }
+        };
+        check(
+            inkstone_format::header::page_size_is_valid(self.page_size as usize),
+            "page_size",
+            self.page_size,
+            "must be 4096, 8192, 16384, 32768 or 65536",
+        )?;
+        check(
+            self.buffer_pool_size >= 64 * self.page_size && self.buffer_pool_size < 1 << 46,
+            "buffer_pool_size",
+            self.buffer_pool_size,
+            "must hold at least 64 pages",
+        )?;
+        check(
+            (1..=64).contains(&self.buffer_pool_instances),
+            "buffer_pool_instances",
+            self.buffer_pool_instances,
+            "must be from 1 to 64",
+        )?;
+        check(
+            (4 << 20..1 << 44).contains(&self.log_file_size),
+            "log_file_size",
+            self.log_file_size,
+            "must be at least 4m",
+        )?;
+        check(
+            self.log_buffer_size.is_power_of_two()
+                && (2 << 20..=1 << 32).contains(&self.log_buffer_size),
+            "log_buffer_size",
+            self.log_buffer_size,
+            "must be a power of two from 2m to 4g",
+        )?;
+        check(
+            self.version_store_memory >= 1 << 20,
+            "version_store_memory",
+            self.version_store_memory,
+            "must be at least 1m",
+        )?;
+        check(
+            self.recovery_threads <= 256,
+            "recovery_threads",
+            self.recovery_threads,
+            "must be from 0 to 256",
+        )
+    }
+}

@@ -1,0 +1,158 @@
+//! Bytes in, bytes out: the seam between the engine and whatever keeps its bytes.
+//!
+//! # What this crate promises
+//!
+//! 1. A [`Vfs`] opens files and changes directories; a [`File`] reads, writes and syncs at
+//!    absolute offsets; a [`Batch`] runs many operations at once.
+//! 2. `write_at` returning `Ok` means that later reads through the same `Vfs` see the bytes. It
+//!    promises nothing about power loss.
+//! 3. [`File::sync`] returning `Ok` means that every write to that file that had returned before
+//!    the call began survives power loss. A failed sync promises nothing, and must never be
+//!    retried (the kernel may have dropped the pages): the caller poisons itself.
+//! 4. Creating, renaming or removing a name survives power loss only after [`Vfs::sync_dir`] of
+//!    its directory returned.
+//! 5. No short reads or writes: an operation does all of its bytes or fails. Reading past the end
+//!    of a file is `UnexpectedEof`.
+//!
+//! Three backends keep these promises: [`posix`] (pread, pwrite, fdatasync), [`uring`] (batches
+//! through io_uring), and [`sim`] (a disk in memory that forgets, tears and reorders what was not
+//! synced, and fails on command).
+
+use std::path::Path;
+use std::sync::Arc;
+
+pub use std::io::{Error, ErrorKind, Result};
+
+/// Alignment in bytes of buffers, offsets and lengths for unbuffered (`O_DIRECT`) files.
+pub const DIRECT_ALIGNMENT: usize = 4096;
+
+/// How [`Vfs::open`] treats a name that is, or is not, there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Create {
+    /// The file must exist.
+    Never,
+    /// Create the file if it does not exist.
+    IfMissing,
+    /// The file must not exist.
+    New,
+}
+
+/// Options of [`Vfs::open`].
+#[derive(Clone, Copy, Debug)]
+pub struct OpenOptions {
+    /// What to do when the file is missing or present.
+    pub create: Create,
+    /// Open for reading only.
+    pub read_only: bool,
+    /// Bypass the page cache (`O_DIRECT`). Offsets, lengths and buffer addresses must then be
+    /// multiples of [`DIRECT_ALIGNMENT`].
+    pub direct: bool,
+    /// Each write is durable when it returns (`O_DSYNC`).
+    pub dsync: bool,
+}
+
+/// Sizes in bytes for which a file takes writes that never tear (`RWF_ATOMIC`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AtomicWriteLimits {
+    /// Smallest untorn write.
+    pub unit_min: u32,
+    /// Largest untorn write.
+    pub unit_max: u32,
+    /// Largest untorn write that the hardware does by itself; 0 when unknown or when the file
+    /// system emulates all of it (by copy-on-write).
+    pub unit_max_opt: u32,
+}
+
+/// A file system, or a simulation of one.
+pub trait Vfs: Send + Sync + std::fmt::Debug {
+    /// Opens a file.
+    fn open(&self, path: &Path, options: OpenOptions) -> Result<Arc<dyn File>>;
+    /// Removes a file's name.
+    fn remove(&self, path: &Path) -> Result<()>;
+    /// Renames a file, replacing the target.
+    fn rename(&self, from: &Path, to: &Path) -> Result<()>;
+    /// Makes earlier creations, renames and removals in `directory` durable.
+    fn sync_dir(&self, directory: &Path) -> Result<()>;
+    /// Creates a directory and its parents; not an error if it exists.
+    fn create_dir_all(&self, directory: &Path) -> Result<()>;
+    /// Names (not paths) of the files in a directory, sorted.
+    fn read_dir(&self, directory: &Path) -> Result<Vec<String>>;
+    /// Whether a file of this name exists.
+    fn exists(&self, path: &Path) -> Result<bool>;
+    /// Takes an exclusive lock, held until the returned guard is dropped. `WouldBlock` when
+    /// someone else holds it, in this process or another one.
+    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>>;
+    /// A queue for at most `depth` operations in flight, for the use of one thread at a time.
+    fn batch(&self, depth: usize) -> Result<Box<dyn Batch>>;
+    /// Short name of the backend, for messages: `posix`, `io_uring`, `sim`.
+    fn name(&self) -> &'static str;
+}
+
+/// An open file. All methods may be called from many threads at once.
+pub trait File: Send + Sync + std::fmt::Debug {
+    /// Fills `buffer` from `offset` (bytes).
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<()>;
+    /// Writes all of `buffer` at `offset` (bytes), extending the file when needed.
+    fn write_at(&self, buffer: &[u8], offset: u64) -> Result<()>;
+    /// As `write_at`, and untorn by power loss (`RWF_ATOMIC`); `Unsupported` where the file
+    /// cannot promise it for this length.
+    fn write_atomic_at(&self, buffer: &[u8], offset: u64) -> Result<()>;
+    /// Makes all finished writes durable (`fdatasync`).
+    fn sync(&self) -> Result<()>;
+    /// Length in bytes.
+    fn len(&self) -> Result<u64>;
+    /// Whether the file has no bytes.
+    fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+    /// Cuts or extends (with zeroes) to `length` bytes.
+    fn set_len(&self, length: u64) -> Result<()>;
+    /// Reserves disk space for the byte range and extends the file to cover it; fresh bytes read
+    /// as zero. `StorageFull` when the disk is full: then nothing that was there is changed.
+    fn allocate(&self, offset: u64, length: u64) -> Result<()>;
+    /// What `write_atomic_at` can do here, if anything.
+    fn atomic_write_limits(&self) -> Option<AtomicWriteLimits>;
+    /// The path that the file was opened with.
+    fn path(&self) -> &Path;
+    /// The file descriptor for backends that have one (io_uring needs it).
+    fn raw_fd(&self) -> Option<i32> {
+        None
+    }
+}
+
+/// One operation of a [`Batch`].
+pub enum Op<'a> {
+    /// Fill the buffer from the offset.
+    Read {
+        /// The file to read.
+        file: &'a dyn File,
+        /// Where the bytes go.
+        buffer: &'a mut [u8],
+        /// Offset in the file, bytes.
+        offset: u64,
+    },
+    /// Write buffers one after the other from the offset on (one `pwritev`).
+    Write {
+        /// The file to write.
+        file: &'a dyn File,
+        /// The bytes, in order.
+        buffers: Vec<&'a [u8]>,
+        /// Offset in the file, bytes.
+        offset: u64,
+        /// Whether the whole write must be untorn (`RWF_ATOMIC`).
+        atomic: bool,
+    },
+    /// Make all writes to the file durable that finished before this batch began, and those
+    /// writes of this batch that stand before it in the list.
+    Sync {
+        /// The file to sync.
+        file: &'a dyn File,
+    },
+}
+
+/// A queue of operations that run together. See [`Vfs::batch`].
+pub trait Batch: Send {
+    /// Runs all operations, in no particular order except that a `Sync` starts after everything
+    /// before it in the list has finished, and returns when all have finished: one result each.
+    fn run(&mut self, operations: &mut [Op<'_>]) -> Vec<Result<()>>;
+}
