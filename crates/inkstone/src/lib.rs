@@ -2,5 +2,6 @@
 pub mod counters;
 pub mod error;
 pub mod options;
+pub mod poison;
 
 pub use error::{Error, Result};
