@@ -4,8 +4,13 @@
 //! cannot be understood is a [`Corrupt`] that says where and why.
 #![forbid(unsafe_code)]
 
+pub mod apply;
+pub mod codec;
 pub mod header;
 pub mod ids;
+
+pub mod record;
+pub mod tree_page;
 
 pub use ids::*;
 

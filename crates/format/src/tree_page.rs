@@ -1,0 +1,748 @@
+//! The slotted page of a B+tree: leaves and inner nodes.
+//!
+//! | bytes  | field                                                                  |
+//! |--------|------------------------------------------------------------------------|
+//! | 0..24  | common page header                                                     |
+//! | 24..28 | tree                                                                   |
+//! | 28     | level: 0 for a leaf                                                    |
+//! | 29     | flags: bit 0 set when there is a high fence                            |
+//! | 30..32 | number of slots                                                        |
+//! | 32..36 | heap start: offset of the lowest byte in use by cells                  |
+//! | 36..40 | garbage: bytes of the heap that belong to no cell                      |
+//! | 40..42 | length of the low fence                                                |
+//! | 42..44 | length of the high fence                                               |
+//! | 44..46 | prefix length: bytes that all keys of the page share                   |
+//! | 46..48 | reserved, zero                                                         |
+//! | 48..   | slots of 6 bytes, ordered by key: cell offset u16, head u32            |
+//! | ..end  | heap of cells (grows down), then low fence, then high fence at the end |
+//!
+//! A page holds the keys k with low <= k < high (no high fence: no upper bound). The longest
+//! common prefix of the fences is the prefix of every key, so cells hold only the suffix. The head
+//! of a slot is the first four bytes of the suffix (zero-padded) as a big-endian number: most
+//! comparisons end there.
+//!
+//! A cell: flags u8, suffix length varint, value length varint, version address u64 if flagged,
+//! suffix, value. In an inner node the value is the child's page number (u32); slot i leads to the
+//! keys from its own key up to the next slot's, and slot 0 stands for the low fence (its suffix is
+//! empty and never compared).
+//!
+//! Invariants, executed by [`TreePage::check`]: slots are sorted by key without duplicates; cells
+//! lie within the heap and do not overlap it; used + garbage bytes = heap size; every key lies
+//! within the fences.
+
+use crate::header::{PAGE_HEADER_LEN, PageType, get_u16, get_u32, init_page, put_u16, put_u32};
+use crate::{Corrupt, PageId, PageNo, TreeId, VersionAddress};
+use std::cmp::Ordering;
+
+/// Offset of the first slot.
+pub const SLOTS_AT: usize = 48;
+/// Bytes of a slot.
+pub const SLOT_LEN: usize = 6;
+
+const TREE_AT: usize = PAGE_HEADER_LEN;
+const LEVEL_AT: usize = 28;
+const FLAGS_AT: usize = 29;
+/// Offset of the slot count (for readers that look at racing memory).
+pub const COUNT_AT: usize = 30;
+const HEAP_START_AT: usize = 32;
+const GARBAGE_AT: usize = 36;
+const LOW_LEN_AT: usize = 40;
+const HIGH_LEN_AT: usize = 42;
+/// Offset of the prefix length (for readers that look at racing memory).
+pub const PREFIX_LEN_AT: usize = 44;
+
+const HAS_HIGH: u8 = 1;
+
+/// Cell flag: the row is deleted; it stays until no snapshot needs it.
+pub const CELL_DELETED: u8 = 1;
+/// Cell flag: a version address precedes the key.
+pub const CELL_VERSIONED: u8 = 2;
+/// Cell flag: the value is a reference to a chain of overflow pages.
+pub const CELL_OVERFLOW: u8 = 4;
+const CELL_FLAGS_KNOWN: u8 = 7;
+
+/// The longest key for a page size: 3072 bytes from 16 KiB on, less on smaller pages so that an
+/// inner node always holds several.
+pub const fn key_len_max(page_size: usize) -> usize {
+    let limit = page_size * 3 / 16;
+    if limit < 3072 { limit } else { 3072 }
+}
+
+/// The longest value that stays in its leaf; longer ones go to overflow pages.
+pub const fn inline_value_len_max(page_size: usize) -> usize {
+    page_size / 4 - 64
+}
+
+/// The cell does not fit into the page, even after compaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoRoom;
+
+/// What a tree page is initialised with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TreePageInit {
+    /// The tree.
+    pub tree: TreeId,
+    /// 0 for a leaf.
+    pub level: u8,
+    /// Smallest key that may be in the page.
+    pub low: Vec<u8>,
+    /// Keys in the page are below this; `None`: no bound.
+    pub high: Option<Vec<u8>>,
+}
+
+/// A cell as it lies in a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cell<'a> {
+    /// `CELL_*` bits.
+    pub flags: u8,
+    /// Address of the older version, if the cell carries one.
+    pub version: Option<VersionAddress>,
+    /// The key without the page's prefix.
+    pub suffix: &'a [u8],
+    /// The value, the reference to overflow pages, or the child's page number.
+    pub value: &'a [u8],
+    /// Bytes that the cell takes in the heap.
+    pub len: usize,
+}
+
+impl Cell<'_> {
+    /// Whether the row is delete-marked.
+    pub fn is_deleted(&self) -> bool {
+        self.flags & CELL_DELETED != 0
+    }
+    /// Whether the value lies in overflow pages.
+    pub fn is_overflow(&self) -> bool {
+        self.flags & CELL_OVERFLOW != 0
+    }
+}
+
+fn varint_len(value: usize) -> usize {
+    match value {
+        0..0x80 => 1,
+        0x80..0x4000 => 2,
+        _ => 3,
+    }
+}
+
+fn put_short_varint(b: &mut [u8], at: &mut usize, mut value: usize) {
+    while value >= 0x80 {
+        b[*at] = value as u8 | 0x80;
+        *at += 1;
+        value >>= 7;
+    }
+    b[*at] = value as u8;
+    *at += 1;
+}
+
+#[inline]
+fn get_short_varint(b: &[u8], at: &mut usize) -> usize {
+    let first = b[*at];
+    *at += 1;
+    if first < 0x80 {
+        return usize::from(first);
+    }
+    let mut value = usize::from(first & 0x7f);
+    for shift in [7, 14] {
+        let byte = b[*at];
+        *at += 1;
+        value |= usize::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            break;
+        }
+    }
+    value
+}
+
+/// Bytes that a cell takes in the heap.
+pub fn cell_len(suffix_len: usize, value_len: usize, versioned: bool) -> usize {
+    1 + varint_len(suffix_len)
+        + varint_len(value_len)
+        + if versioned { 8 } else { 0 }
+        + suffix_len
+        + value_len
+}
+
+/// The first four bytes of a suffix as a number that compares as they do.
+#[inline]
+pub fn head(suffix: &[u8]) -> u32 {
+    if suffix.len() >= 4 {
+        return u32::from_be_bytes([suffix[0], suffix[1], suffix[2], suffix[3]]);
+    }
+    let mut bytes = [0; 4];
+    bytes[..suffix.len()].copy_from_slice(suffix);
+    u32::from_be_bytes(bytes)
+}
+
+/// A tree page that is read.
+#[derive(Clone, Copy)]
+pub struct TreePage<'a>(pub &'a [u8]);
+
+impl<'a> TreePage<'a> {
+    /// The tree that the page belongs to.
+    pub fn tree(self) -> TreeId {
+        TreeId(get_u32(self.0, TREE_AT))
+    }
+    /// 0 for a leaf.
+    pub fn level(self) -> u8 {
+        self.0[LEVEL_AT]
+    }
+    /// Whether the page is a leaf.
+    pub fn is_leaf(self) -> bool {
+        self.level() == 0
+    }
+    /// Number of slots.
+    #[inline]
+    pub fn count(self) -> usize {
+        usize::from(get_u16(self.0, COUNT_AT))
+    }
+    fn heap_start(self) -> usize {
+        get_u32(self.0, HEAP_START_AT) as usize
+    }
+    fn garbage(self) -> usize {
+        get_u32(self.0, GARBAGE_AT) as usize
+    }
+    fn low_len(self) -> usize {
+        usize::from(get_u16(self.0, LOW_LEN_AT))
+    }
+    fn high_len(self) -> usize {
+        usize::from(get_u16(self.0, HIGH_LEN_AT))
+    }
+    fn heap_end(self) -> usize {
+        self.0.len() - self.low_len() - self.high_len()
+    }
+    /// Bytes that all keys of the page share.
+    #[inline]
+    pub fn prefix_len(self) -> usize {
+        usize::from(get_u16(self.0, PREFIX_LEN_AT))
+    }
+    /// Smallest key that may be in the page.
+    pub fn low(self) -> &'a [u8] {
+        let at = self.heap_end();
+        &self.0[at..at + self.low_len()]
+    }
+    /// Keys in the page are below this; `None`: no bound.
+    pub fn high(self) -> Option<&'a [u8]> {
+        (self.0[FLAGS_AT] & HAS_HIGH != 0).then(|| &self.0[self.0.len() - self.high_len()..])
+    }
+    /// The common prefix of all keys.
+    pub fn prefix(self) -> &'a [u8] {
+        &self.low()[..self.prefix_len()]
+    }
+    /// Whether `key` belongs to this page.
+    pub fn covers(self, key: &[u8]) -> bool {
+        key >= self.low() && self.high().is_none_or(|high| key < high)
+    }
+    /// Free bytes between the slots and the heap.
+    pub fn contiguous_free(self) -> usize {
+        self.heap_start() - SLOTS_AT - self.count() * SLOT_LEN
+    }
+    /// All free bytes, counting those that compaction would free.
+    pub fn free(self) -> usize {
+        self.contiguous_free() + self.garbage()
+    }
+    /// Bytes in use by slots and cells.
+    pub fn used(self) -> usize {
+        self.heap_end() - SLOTS_AT - self.free()
+    }
+    /// Bytes for slots and cells in an empty page with these fences.
+    pub fn capacity(self) -> usize {
+        self.heap_end() - SLOTS_AT
+    }
+    #[inline]
+    fn slot_offset(self, slot: usize) -> usize {
+        usize::from(get_u16(self.0, SLOTS_AT + slot * SLOT_LEN))
+    }
+    #[inline]
+    fn slot_head(self, slot: usize) -> u32 {
+        get_u32(self.0, SLOTS_AT + slot * SLOT_LEN + 2)
+    }
+    /// The cell of a slot.
+    #[inline]
+    pub fn cell(self, slot: usize) -> Cell<'a> {
+        let start = self.slot_offset(slot);
+        let mut at = start;
+        let flags = self.0[at];
+        at += 1;
+        let suffix_len = get_short_varint(self.0, &mut at);
+        let value_len = get_short_varint(self.0, &mut at);
+        let version = if flags & CELL_VERSIONED != 0 {
+            let bytes = self.0[at..at + 8].try_into().expect("eight bytes");
+            at += 8;
+            Some(VersionAddress(u64::from_le_bytes(bytes)))
+        } else {
+            None
+        };
+        let value_at = at + suffix_len;
+        Cell {
+            flags,
+            version,
+            suffix: &self.0[at..value_at],
+            value: &self.0[value_at..value_at + value_len],
+            len: value_at + value_len - start,
+        }
+    }
+    /// Appends the full key of a slot to `out` (which is cleared first).
+    pub fn key_into(self, slot: usize, out: &mut Vec<u8>) {
+        out.clear();
+        if slot == 0 && !self.is_leaf() {
+            out.extend_from_slice(self.low());
+            return;
+        }
+        out.extend_from_slice(self.prefix());
+        out.extend_from_slice(self.cell(slot).suffix);
+    }
+    /// The full key of a slot.
+    pub fn key(self, slot: usize) -> Vec<u8> {
+        let mut key = Vec::new();
+        self.key_into(slot, &mut key);
+        key
+    }
+    /// The child that a slot of an inner node leads to.
+    pub fn child(self, slot: usize) -> PageNo {
+        PageNo(get_u32(self.cell(slot).value, 0))
+    }
+
+    /// The slot of `key`, or the slot where it would be inserted.
+    #[inline]
+    pub fn search(self, key: &[u8]) -> Result<usize, usize> {
+        let prefix = self.prefix();
+        let Some(suffix) = key.strip_prefix(prefix) else {
+            return Err(if key < prefix { 0 } else { self.count() });
+        };
+        self.search_suffix(suffix, 0)
+    }
+
+    /// Binary search among the slots from `first` on.
+    #[inline]
+    fn search_suffix(self, suffix: &[u8], first: usize) -> Result<usize, usize> {
+        let wanted = head(suffix);
+        let (mut from, mut to) = (first, self.count());
+        while from < to {
+            let middle = (from + to) / 2;
+            let ordering = self
+                .slot_head(middle)
+                .cmp(&wanted)
+                .then_with(|| self.cell(middle).suffix.cmp(suffix));
+            match ordering {
+                Ordering::Less => from = middle + 1,
+                Ordering::Greater => to = middle,
+                Ordering::Equal => return Ok(middle),
+            }
+        }
+        Err(from)
+    }
+
+    /// In an inner node: the slot whose child may hold `key`.
+    pub fn child_slot(self, key: &[u8]) -> usize {
+        let prefix = self.prefix();
+        let Some(suffix) = key.strip_prefix(prefix) else {
+            return if key < prefix { 0 } else { self.count() - 1 };
+        };
+        match self.search_suffix(suffix, 1) {
+            Ok(slot) => slot,
+            Err(slot) => slot - 1,
+        }
+    }
+
+    /// In an inner node: the slot whose child may hold the greatest key below `key`.
+    pub fn child_slot_before(self, key: &[u8]) -> usize {
+        let prefix = self.prefix();
+        let Some(suffix) = key.strip_prefix(prefix) else {
+            return if key < prefix { 0 } else { self.count() - 1 };
+        };
+        match self.search_suffix(suffix, 1) {
+            Ok(slot) | Err(slot) => slot - 1,
+        }
+    }
+
+    /// Checks the page's structure; every other method may be called only on checked pages.
+    pub fn check(self) -> Result<(), Corrupt> {
+        let (size, count) = (self.0.len(), self.count());
+        let bad = |at: usize, what: String| Err(Corrupt::at(at, what));
+        let leaf = self.0[12] == PageType::Leaf as u8;
+        if leaf != self.is_leaf() || self.level() > 64 {
+            return bad(
+                LEVEL_AT,
+                format!("level {} in a page of type {}", self.level(), self.0[12]),
+            );
+        }
+        if self.0[FLAGS_AT] & !HAS_HIGH != 0 || get_u16(self.0, 46) != 0 {
+            return bad(FLAGS_AT, "reserved bits are set".to_owned());
+        }
+        let slots_end = SLOTS_AT + count * SLOT_LEN;
+        let fences = self.low_len() + self.high_len();
+        if fences + SLOTS_AT > size
+            || self.heap_start() > size - fences
+            || self.heap_start() < slots_end
+            || self.garbage() > size
+        {
+            return bad(
+                HEAP_START_AT,
+                format!(
+                    "heap starts at {}, {count} slots, fences of {fences} bytes",
+                    self.heap_start()
+                ),
+            );
+        }
+        if self.high().is_none() && self.high_len() != 0 {
+            return bad(
+                HIGH_LEN_AT,
+                "a high fence has a length but is not there".to_owned(),
+            );
+        }
+        let expected_prefix = self
+            .high()
+            .map_or(0, |h| crate::codec::common_prefix(self.low(), h));
+        if self.prefix_len() != expected_prefix {
+            return bad(
+                PREFIX_LEN_AT,
+                format!("prefix {} should be {expected_prefix}", self.prefix_len()),
+            );
+        }
+        if !leaf && count == 0 {
+            return bad(COUNT_AT, "inner node without children".to_owned());
+        }
+        let mut used = 0;
+        for slot in 0..count {
+            used += self.check_cell(slot, leaf)?;
+            if slot > usize::from(!leaf) && self.cell(slot - 1).suffix >= self.cell(slot).suffix {
+                return bad(
+                    SLOTS_AT + slot * SLOT_LEN,
+                    format!("slot {slot} is out of order"),
+                );
+            }
+        }
+        if used + self.garbage() != self.heap_end() - self.heap_start() {
+            return bad(
+                GARBAGE_AT,
+                format!(
+                    "{used} bytes of cells and {} of garbage do not fill the heap",
+                    self.garbage()
+                ),
+            );
+        }
+        if leaf && count > 0 {
+            let (first, last) = (self.key(0), self.key(count - 1));
+            if first.as_slice() < self.low() || self.high().is_some_and(|h| last.as_slice() >= h) {
+                return bad(SLOTS_AT, "a key lies outside of the fences".to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    fn check_cell(self, slot: usize, leaf: bool) -> Result<usize, Corrupt> {
+        let (start, end) = (self.slot_offset(slot), self.heap_end());
+        let bad = |what: &str| Corrupt::at(start, format!("cell of slot {slot}: {what}"));
+        if start < self.heap_start() {
+            return Err(bad("starts before the heap"));
+        }
+        let cell = self
+            .0
+            .get(start..end)
+            .ok_or_else(|| bad("starts after the heap"))?;
+        let mut r = crate::codec::Reader::new(cell);
+        let flags = r.u8()?;
+        if flags & !CELL_FLAGS_KNOWN != 0 || (!leaf && flags != 0) {
+            return Err(bad("unknown flags"));
+        }
+        let suffix_len = r.varint_max(1 << 16, "suffix length")? as usize;
+        let value_len = r.varint_max(1 << 16, "value length")? as usize;
+        if flags & CELL_VERSIONED != 0 {
+            r.u64()?;
+        }
+        let suffix = r.take(suffix_len)?;
+        r.take(value_len)?;
+        if r.offset() != cell_len(suffix_len, value_len, flags & CELL_VERSIONED != 0) {
+            return Err(bad("length written in more bytes than needed"));
+        }
+        if head(suffix) != self.slot_head(slot) {
+            return Err(bad("the slot's head is not that of the key"));
+        }
+        if !leaf && (value_len != 4 || (slot == 0 && suffix_len != 0)) {
+            return Err(bad("not a child reference"));
+        }
+        Ok(r.offset())
+    }
+}
+
+/// Tells whether a version address still matters.
+pub type IsLive<'a> = &'a dyn Fn(VersionAddress) -> bool;
+
+/// For recovery: no address of an earlier run matters.
+pub const NOTHING_LIVE: IsLive<'static> = &|_| false;
+
+/// A tree page that is changed. Changes keep the invariants of the page.
+pub struct TreePageMut<'a>(pub &'a mut [u8]);
+
+impl TreePageMut<'_> {
+    /// The page, for reading.
+    pub fn read(&self) -> TreePage<'_> {
+        TreePage(self.0)
+    }
+
+    /// Makes an empty tree page of whatever was there.
+    pub fn init(&mut self, id: PageId, init: &TreePageInit) {
+        let kind = if init.level == 0 {
+            PageType::Leaf
+        } else {
+            PageType::Inner
+        };
+        init_page(self.0, id, kind);
+        put_u32(self.0, TREE_AT, init.tree.0);
+        self.0[LEVEL_AT] = init.level;
+        self.set_fences(&init.low, init.high.as_deref());
+    }
+
+    fn set_fences(&mut self, low: &[u8], high: Option<&[u8]>) {
+        let size = self.0.len();
+        let high_bytes = high.unwrap_or(&[]);
+        let heap_end = size - low.len() - high_bytes.len();
+        self.0[heap_end..heap_end + low.len()].copy_from_slice(low);
+        self.0[size - high_bytes.len()..].copy_from_slice(high_bytes);
+        self.0[FLAGS_AT] = if high.is_some() { HAS_HIGH } else { 0 };
+        put_u16(self.0, COUNT_AT, 0);
+        put_u32(self.0, HEAP_START_AT, heap_end as u32);
+        put_u32(self.0, GARBAGE_AT, 0);
+        put_u16(self.0, LOW_LEN_AT, low.len() as u16);
+        put_u16(self.0, HIGH_LEN_AT, high_bytes.len() as u16);
+        let prefix = high.map_or(0, |high| crate::codec::common_prefix(low, high));
+        put_u16(self.0, PREFIX_LEN_AT, prefix as u16);
+    }
+
+    fn write_cell(
+        &mut self,
+        at: usize,
+        flags: u8,
+        version: Option<VersionAddress>,
+        suffix: &[u8],
+        value: &[u8],
+    ) {
+        let b = &mut *self.0;
+        let mut at = at;
+        b[at] = if version.is_some() {
+            flags | CELL_VERSIONED
+        } else {
+            flags & !CELL_VERSIONED
+        };
+        at += 1;
+        put_short_varint(b, &mut at, suffix.len());
+        put_short_varint(b, &mut at, value.len());
+        if let Some(version) = version {
+            b[at..at + 8].copy_from_slice(&version.0.to_le_bytes());
+            at += 8;
+        }
+        b[at..at + suffix.len()].copy_from_slice(suffix);
+        at += suffix.len();
+        b[at..at + value.len()].copy_from_slice(value);
+    }
+
+    /// Makes `need` contiguous bytes free, compacting if that helps.
+    fn make_room(&mut self, need: usize, live: IsLive<'_>) -> Result<(), NoRoom> {
+        if self.read().contiguous_free() >= need {
+            return Ok(());
+        }
+        if self.read().free() < need && !self.has_dead_versions(need, live) {
+            return Err(NoRoom);
+        }
+        self.compact(live);
+        if self.read().contiguous_free() >= need {
+            Ok(())
+        } else {
+            Err(NoRoom)
+        }
+    }
+
+    fn has_dead_versions(&self, need: usize, live: IsLive<'_>) -> bool {
+        let page = self.read();
+        let mut found = page.free();
+        (0..page.count()).any(|slot| {
+            if page.cell(slot).version.is_some_and(|v| !live(v)) {
+                found += 8;
+            }
+            found >= need
+        })
+    }
+
+    /// Rewrites the heap without garbage and without version addresses that no longer matter. Not
+    /// logged: what the page says does not change.
+    pub fn compact(&mut self, live: IsLive<'_>) {
+        let old = self.0.to_vec();
+        let page = TreePage(&old);
+        let mut heap = page.heap_end();
+        for slot in 0..page.count() {
+            let cell = page.cell(slot);
+            let version = cell.version.filter(|&v| live(v));
+            heap -= cell_len(cell.suffix.len(), cell.value.len(), version.is_some());
+            self.write_cell(heap, cell.flags, version, cell.suffix, cell.value);
+            put_u16(self.0, SLOTS_AT + slot * SLOT_LEN, heap as u16);
+        }
+        put_u32(self.0, HEAP_START_AT, heap as u32);
+        put_u32(self.0, GARBAGE_AT, 0);
+    }
+
+    fn insert_suffix(
+        &mut self,
+        slot: usize,
+        flags: u8,
+        version: Option<VersionAddress>,
+        suffix: &[u8],
+        value: &[u8],
+        live: IsLive<'_>,
+    ) -> Result<(), NoRoom> {
+        let len = cell_len(suffix.len(), value.len(), version.is_some());
+        self.make_room(len + SLOT_LEN, live)?;
+        let count = self.read().count();
+        let heap = self.read().heap_start() - len;
+        self.write_cell(heap, flags, version, suffix, value);
+        let (from, to) = (SLOTS_AT + slot * SLOT_LEN, SLOTS_AT + count * SLOT_LEN);
+        self.0.copy_within(from..to, from + SLOT_LEN);
+        put_u16(self.0, from, heap as u16);
+        put_u32(self.0, from + 2, head(suffix));
+        put_u16(self.0, COUNT_AT, (count + 1) as u16);
+        put_u32(self.0, HEAP_START_AT, heap as u32);
+        Ok(())
+    }
+
+    /// Inserts a row at `slot` of a leaf. The key must lie within the fences and between its
+    /// neighbours.
+    pub fn insert(
+        &mut self,
+        slot: usize,
+        flags: u8,
+        version: Option<VersionAddress>,
+        key: &[u8],
+        value: &[u8],
+        live: IsLive<'_>,
+    ) -> Result<(), NoRoom> {
+        let prefix = self.read().prefix_len();
+        self.insert_suffix(slot, flags, version, &key[prefix..], value, live)
+    }
+
+    /// Inserts a child at `slot` of an inner node; at slot 0 the key is the low fence.
+    pub fn insert_child(&mut self, slot: usize, key: &[u8], child: PageNo) -> Result<(), NoRoom> {
+        let prefix = self.read().prefix_len();
+        let suffix = if slot == 0 { &[][..] } else { &key[prefix..] };
+        self.insert_suffix(slot, 0, None, suffix, &child.0.to_le_bytes(), NOTHING_LIVE)
+    }
+
+    /// Gives the cell of `slot` new flags, version address and value.
+    pub fn replace(
+        &mut self,
+        slot: usize,
+        flags: u8,
+        version: Option<VersionAddress>,
+        value: &[u8],
+        live: IsLive<'_>,
+    ) -> Result<(), NoRoom> {
+        let cell = self.read().cell(slot);
+        let (suffix_len, old_len) = (cell.suffix.len(), cell.len);
+        let len = cell_len(suffix_len, value.len(), version.is_some());
+        let suffix = cell.suffix.to_vec();
+        let offset = self.read().slot_offset(slot);
+        if len <= old_len {
+            // The new cell ends where the old one began to be counted: the rest is garbage.
+            self.write_cell(offset, flags, version, &suffix, value);
+            let garbage = self.read().garbage() + old_len - len;
+            put_u32(self.0, GARBAGE_AT, garbage as u32);
+            return Ok(());
+        }
+        if self.read().contiguous_free() < len {
+            let room = self.read().free() + old_len;
+            if room < len && !self.has_dead_versions(len.saturating_sub(old_len), live) {
+                return Err(NoRoom);
+            }
+            return self.replace_by_rebuild(slot, flags, version, &suffix, value, live);
+        }
+        let heap = self.read().heap_start() - len;
+        self.write_cell(heap, flags, version, &suffix, value);
+        put_u16(self.0, SLOTS_AT + slot * SLOT_LEN, heap as u16);
+        put_u32(self.0, HEAP_START_AT, heap as u32);
+        let garbage = self.read().garbage() + old_len;
+        put_u32(self.0, GARBAGE_AT, garbage as u32);
+        Ok(())
+    }
+
+    fn replace_by_rebuild(
+        &mut self,
+        slot: usize,
+        flags: u8,
+        version: Option<VersionAddress>,
+        suffix: &[u8],
+        value: &[u8],
+        live: IsLive<'_>,
+    ) -> Result<(), NoRoom> {
+        let saved = self.0.to_vec();
+        self.remove(slot, 1);
+        let placed = self.insert_suffix(slot, flags, version, suffix, value, live);
+        if placed.is_err() {
+            self.0.copy_from_slice(&saved);
+        }
+        placed
+    }
+
+    /// Sets the flags of a cell, but for the version bit.
+    pub fn set_flags(&mut self, slot: usize, flags: u8) {
+        let at = self.read().slot_offset(slot);
+        self.0[at] = self.0[at] & CELL_VERSIONED | flags & !CELL_VERSIONED;
+    }
+
+    /// Removes `count` cells from `slot` on.
+    pub fn remove(&mut self, slot: usize, count: usize) {
+        let page = self.read();
+        let total = page.count();
+        let freed: usize = (slot..slot + count).map(|slot| page.cell(slot).len).sum();
+        let garbage = page.garbage() + freed;
+        let (to, from) = (
+            SLOTS_AT + slot * SLOT_LEN,
+            SLOTS_AT + (slot + count) * SLOT_LEN,
+        );
+        self.0.copy_within(from..SLOTS_AT + total * SLOT_LEN, to);
+        put_u16(self.0, COUNT_AT, (total - count) as u16);
+        put_u32(self.0, GARBAGE_AT, garbage as u32);
+        if total == count {
+            let end = self.read().heap_end();
+            put_u32(self.0, HEAP_START_AT, end as u32);
+            put_u32(self.0, GARBAGE_AT, 0);
+        }
+    }
+
+    /// Keeps the first `keep` cells and sets a new high fence. The page is unchanged when the
+    /// cells would not fit (a longer fence, a shorter prefix).
+    pub fn set_high(
+        &mut self,
+        keep: usize,
+        high: Option<&[u8]>,
+        live: IsLive<'_>,
+    ) -> Result<(), NoRoom> {
+        let old = self.0.to_vec();
+        let page = TreePage(&old);
+        let low = page.low().to_vec();
+        if SLOTS_AT + low.len() + high.map_or(0, <[u8]>::len) > self.0.len() {
+            return Err(NoRoom);
+        }
+        self.set_fences(&low, high);
+        let prefix = self.read().prefix_len();
+        let mut key = Vec::new();
+        for slot in 0..keep {
+            let cell = page.cell(slot);
+            page.key_into(slot, &mut key);
+            let suffix = if slot == 0 && !page.is_leaf() {
+                &[][..]
+            } else {
+                &key[prefix..]
+            };
+            let version = cell.version.filter(|&v| live(v));
+            if self
+                .insert_suffix(slot, cell.flags, version, suffix, cell.value, live)
+                .is_err()
+            {
+                self.0.copy_from_slice(&old);
+                return Err(NoRoom);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;
