@@ -81,10 +81,10 @@ fn dead_version_addresses_make_room() {
     p.insert(
         n as usize,
         0,
-        None,
+        Some(VersionAddress(8)),
         &n.to_be_bytes(),
         b"value",
-        NOTHING_LIVE,
+        &|v| v.0 == 8,
     )
     .unwrap();
     assert!(p.read().cell(0).version.is_none());
