@@ -10,6 +10,7 @@ pub mod header;
 pub mod ids;
 
 pub mod record;
+pub mod space;
 pub mod tree_page;
 
 pub use ids::*;

@@ -355,6 +355,18 @@ impl<'a> TreePage<'a> {
         }
     }
 
+    /// Whether compaction, dropping addresses that no longer matter, would make `need` bytes free.
+    pub fn has_room(self, need: usize, live: IsLive<'_>) -> bool {
+        let mut found = self.free();
+        found >= need
+            || (0..self.count()).any(|slot| {
+                if self.cell(slot).version.is_some_and(|v| !live(v)) {
+                    found += 8;
+                }
+                found >= need
+            })
+    }
+
     /// Checks the page's structure; every other method may be called only on checked pages.
     pub fn check(self) -> Result<(), Corrupt> {
         let (size, count) = (self.0.len(), self.count());
@@ -541,7 +553,7 @@ impl TreePageMut<'_> {
         if self.read().contiguous_free() >= need {
             return Ok(());
         }
-        if self.read().free() < need && !self.has_dead_versions(need, live) {
+        if self.read().free() < need && !self.read().has_room(need, live) {
             return Err(NoRoom);
         }
         self.compact(live);
@@ -550,17 +562,6 @@ impl TreePageMut<'_> {
         } else {
             Err(NoRoom)
         }
-    }
-
-    fn has_dead_versions(&self, need: usize, live: IsLive<'_>) -> bool {
-        let page = self.read();
-        let mut found = page.free();
-        (0..page.count()).any(|slot| {
-            if page.cell(slot).version.is_some_and(|v| !live(v)) {
-                found += 8;
-            }
-            found >= need
-        })
     }
 
     /// Rewrites the heap without garbage and without version addresses that no longer matter. Not
@@ -638,6 +639,8 @@ impl TreePageMut<'_> {
         let (suffix_len, old_len) = (cell.suffix.len(), cell.len);
         let len = cell_len(suffix_len, value.len(), version.is_some());
         let suffix = cell.suffix.to_vec();
+        // An address that no longer matters is part of the old cell's length already.
+        let own_dead = if cell.version.is_some_and(|v| !live(v)) { 8 } else { 0 };
         let offset = self.read().slot_offset(slot);
         if len <= old_len {
             // The new cell ends where the old one began to be counted: the rest is garbage.
@@ -648,7 +651,7 @@ impl TreePageMut<'_> {
         }
         if self.read().contiguous_free() < len {
             let room = self.read().free() + old_len;
-            if room < len && !self.has_dead_versions(len.saturating_sub(old_len), live) {
+            if room < len && !self.read().has_room(len - old_len + own_dead, live) {
                 return Err(NoRoom);
             }
             return self.replace_by_rebuild(slot, flags, version, &suffix, value, live);

@@ -1,0 +1,163 @@
+//! Giving space back: merging a thin node with its right neighbour, and shrinking the root.
+
+use super::split::{Pair, append_cells, place_cells};
+use super::{Target, Tree};
+use crate::Result;
+use crate::buffer::Exclusive;
+use crate::counters::Counter;
+use crate::mtr::Mtr;
+use inkstone_format::record::Record;
+use inkstone_format::tree_page::{IsLive, TreePage, TreePageInit, TreePageMut};
+use inkstone_format::PageId;
+
+impl Tree {
+    /// Merges the leaf of `key` with a neighbour if both together fill at most three quarters of a
+    /// page, and so on up the tree. Best effort: a page that is not resident is left alone.
+    pub fn merge_around(&self, key: &[u8], live: IsLive<'_>) -> Result<()> {
+        let mut level = 0;
+        while self.merge_at(key, level, live)? {
+            self.redo.counters.add(Counter::PageMerges, 1);
+            level += 1;
+        }
+        self.shrink_root()
+    }
+
+    /// Whether a leaf has so few bytes in use that a merge is worth trying.
+    pub fn is_thin(page: TreePage<'_>) -> bool {
+        page.used() < page.capacity() / 4
+    }
+
+    fn merge_at(&self, key: &[u8], level: u8, live: IsLive<'_>) -> Result<bool> {
+        let Some((left, right)) = self.neighbours(key, level)? else { return Ok(false) };
+        for page in [left, right] {
+            if self.redo.pool.load(page).is_err() {
+                return Ok(false);
+            }
+        }
+        let mut mtr = Mtr::new(&self.redo);
+        let map = self.space.latch_map_of(&mut mtr, right.page)?;
+        let Pair::Nodes { parent, slot, child } = self.latch_pair(Target::Key(key), level)? else {
+            return Ok(false);
+        };
+        // The key's node may be the left or the right one of the two.
+        let (left_slot, child) = match child.id() {
+            id if id == left => (slot, Some(child)),
+            id if id == right && slot > 0 => {
+                drop(child);
+                (slot - 1, None)
+            }
+            _ => return Ok(false),
+        };
+        let node = TreePage(&parent);
+        let same = left_slot + 1 < node.count()
+            && node.child(left_slot) == left.page
+            && node.child(left_slot + 1) == right.page;
+        if !same {
+            return Ok(false);
+        }
+        // From left to right, as everyone does who latches two neighbours.
+        let left_guard = match child {
+            Some(guard) => Some(guard),
+            None => self.redo.pool.exclusive_if_resident(left),
+        };
+        let right_guard = self.redo.pool.exclusive_if_resident(right);
+        let (Some(left_guard), Some(right_guard)) = (left_guard, right_guard) else {
+            return Ok(false);
+        };
+        self.merge_pair(mtr, map, parent, left_slot, left_guard, right_guard, live)
+    }
+
+    /// The node of `key` at `level` and the neighbour that it could be merged with.
+    fn neighbours(&self, key: &[u8], level: u8) -> Result<Option<(PageId, PageId)>> {
+        let Pair::Nodes { parent, slot, child } = self.latch_pair(Target::Key(key), level)? else {
+            return Ok(None);
+        };
+        let node = TreePage(&parent);
+        if node.count() < 2 || !Self::is_thin(TreePage(&child)) {
+            return Ok(None);
+        }
+        let left = if slot + 1 < node.count() { slot } else { slot - 1 };
+        let page = |slot| self.space.page_id(node.child(slot));
+        Ok(Some((page(left), page(left + 1))))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the four latched pages of a merge")]
+    fn merge_pair<'p>(
+        &self,
+        mut mtr: Mtr<'p>,
+        map: usize,
+        parent: Exclusive<'p>,
+        left_slot: usize,
+        left: Exclusive<'p>,
+        right: Exclusive<'p>,
+        live: IsLive<'_>,
+    ) -> Result<bool> {
+        let (l, r) = (TreePage(&left), TreePage(&right));
+        let (kept, high) = (l.count(), r.high().map(<[u8]>::to_vec));
+        if l.used() + r.used() > l.capacity().min(r.capacity()) * 3 / 4 {
+            return Ok(false);
+        }
+        // A trial on a copy: nothing may fail after the first change.
+        let mut merged = left.to_vec();
+        let widened = TreePageMut(&mut merged).set_high(kept, high.as_deref(), live);
+        if widened.is_err() || !fits(&merged, r, kept) {
+            return Ok(false);
+        }
+        let (parent, left, right) = (mtr.push(parent), mtr.push(left), mtr.push(right));
+        let record = Record::SetHigh { page: mtr.id(left), keep: kept as u16, high };
+        mtr.change(left, |bytes, payload| {
+            bytes.copy_from_slice(&merged);
+            record.put(payload);
+        });
+        let content = mtr.page(right).to_vec();
+        append_cells(&mut mtr, left, TreePage(&content), 0);
+        let slot = left_slot as u16 + 1;
+        mtr.replay(parent, &Record::Remove { page: mtr.id(parent), slot, count: 1 });
+        self.space.free(&mut mtr, map, right);
+        mtr.commit()?;
+        Ok(true)
+    }
+
+    /// While the root is an inner node over one child, the child's content moves into the root.
+    fn shrink_root(&self) -> Result<()> {
+        loop {
+            let only_child = {
+                let root = self.redo.pool.shared(self.root)?;
+                let node = TreePage(&root);
+                if node.is_leaf() || node.count() != 1 {
+                    return Ok(());
+                }
+                self.space.page_id(node.child(0))
+            };
+            if self.redo.pool.load(only_child).is_err() {
+                return Ok(());
+            }
+            let mut mtr = Mtr::new(&self.redo);
+            let map = self.space.latch_map_of(&mut mtr, only_child.page)?;
+            let Some(root) = self.redo.pool.exclusive_if_resident(self.root) else { return Ok(()) };
+            let node = TreePage(&root);
+            let same = !node.is_leaf() && node.count() == 1 && node.child(0) == only_child.page;
+            let child = if same { self.redo.pool.exclusive_if_resident(only_child) } else { None };
+            let Some(child) = child else { return Ok(()) };
+            let content = child.to_vec();
+            let level = TreePage(&content).level();
+            let (root, child) = (mtr.push(root), mtr.push(child));
+            let init = TreePageInit { tree: self.id, level, low: Vec::new(), high: None };
+            mtr.replay(root, &Record::TreeInit { page: mtr.id(root), init });
+            append_cells(&mut mtr, root, TreePage(&content), 0);
+            self.space.free(&mut mtr, map, child);
+            mtr.commit()?;
+        }
+    }
+}
+
+fn fits(merged: &[u8], right: TreePage<'_>, at: usize) -> bool {
+    let mut trial = merged.to_vec();
+    if right.is_leaf() {
+        let keys: Vec<Vec<u8>> = (0..right.count()).map(|slot| right.key(slot)).collect();
+        return place_cells(&mut trial, at, right, 0, &keys).is_ok();
+    }
+    let mut page = TreePageMut(&mut trial);
+    (0..right.count())
+        .all(|slot| page.insert_child(at + slot, &right.key(slot), right.child(slot)).is_ok())
+}

@@ -1,0 +1,273 @@
+//! Splitting nodes, and growing the root.
+
+use super::{Descent, Target, Tree};
+use crate::Result;
+use crate::buffer::Exclusive;
+use crate::counters::Counter;
+use crate::mtr::Mtr;
+use crate::space::FreePage;
+use inkstone_format::codec::common_prefix;
+use inkstone_format::record::{Record, put_leaf_cells};
+use inkstone_format::tree_page::{
+    CELL_VERSIONED, IsLive, NoRoom, SLOT_LEN, TreePage, TreePageInit, TreePageMut, cell_len,
+    key_len_max,
+};
+use inkstone_format::PageId;
+
+/// What a split is for.
+#[derive(Clone, Copy, Debug)]
+pub struct SplitFor<'k> {
+    /// The key whose leaf (or the path to it) needs room.
+    pub key: &'k [u8],
+    /// Bytes that must be free.
+    pub need: usize,
+    /// Keys are arriving in ascending order: leave the left page full.
+    pub ascending: bool,
+}
+
+/// Two latched nodes of neighbouring levels, or what to do before trying again.
+pub(super) enum Pair<'p> {
+    Nodes { parent: Exclusive<'p>, slot: usize, child: Exclusive<'p> },
+    Root(Exclusive<'p>),
+    /// Let go of every latch, read the page if one is named, and begin again.
+    Again(Option<PageId>),
+}
+
+impl Tree {
+    /// Makes room in the leaf of `wanted.key`, unless it has become roomy meanwhile. The caller
+    /// holds no latch, and looks for its leaf again afterwards.
+    pub fn split_leaf(&self, wanted: SplitFor<'_>, live: IsLive<'_>) -> Result<()> {
+        self.split(wanted, 0, live)
+    }
+
+    fn split(&self, wanted: SplitFor<'_>, level: u8, live: IsLive<'_>) -> Result<()> {
+        loop {
+            let mut frames = self.redo.pool.reserve(1)?;
+            let (mut mtr, found) = self.space.find_free(1, || Mtr::new(&self.redo))?;
+            let (parent, slot, child) = match self.latch_pair(Target::Key(wanted.key), level)? {
+                Pair::Again(missing) => {
+                    drop((mtr, frames));
+                    self.load_missing(missing, wanted.key)?;
+                    continue;
+                }
+                Pair::Root(root) => {
+                    let node = TreePage(&root);
+                    if node.level() < level || node.free() >= wanted.need {
+                        // The tree shrank below that level, or someone else made room.
+                        return Ok(());
+                    }
+                    let page = self.space.page_id(found[0].page);
+                    let new = self.redo.pool.create(page, &mut frames)?;
+                    self.grow_root(mtr, root, new, found[0])?;
+                    continue;
+                }
+                Pair::Nodes { parent, slot, child } => (parent, slot, child),
+            };
+            if TreePage(&child).free() >= wanted.need {
+                return Ok(());
+            }
+            let Some(plan) = plan_split(&child, wanted, live) else { return Ok(()) };
+            let separator_len = plan.separator.len() - TreePage(&parent).prefix_len();
+            let need = cell_len(separator_len, 4, false) + SLOT_LEN;
+            if TreePage(&parent).free() < need {
+                drop((mtr, parent, child, frames));
+                let need = cell_len(key_len_max(self.redo.page_size), 4, false) + SLOT_LEN;
+                self.split(SplitFor { need, ..wanted }, level + 1, live)?;
+                continue;
+            }
+            let page = self.space.page_id(found[0].page);
+            let new = self.redo.pool.create(page, &mut frames)?;
+            let (parent, child, new) = (mtr.push(parent), mtr.push(child), mtr.push(new));
+            self.space.mark(&mut mtr, found[0]);
+            self.fill_right(&mut mtr, child, new, &plan);
+            let (keep, high) = (plan.at as u16, Some(plan.separator.clone()));
+            let record = Record::SetHigh { page: mtr.id(child), keep, high };
+            mtr.change(child, |bytes, payload| {
+                bytes.copy_from_slice(&plan.left);
+                record.put(payload);
+            });
+            let children = vec![(plan.separator, page.page)];
+            let slot = slot as u16 + 1;
+            mtr.replay(parent, &Record::InnerCells { page: mtr.id(parent), slot, children });
+            mtr.commit()?;
+            let counter = if level == 0 { Counter::LeafSplits } else { Counter::InnerSplits };
+            self.redo.counters.add(counter, 1);
+            return Ok(());
+        }
+    }
+
+    /// Latches the node at `level` on the target's path, and its parent.
+    pub(super) fn latch_pair(&self, target: Target<'_>, level: u8) -> Result<Pair<'_>> {
+        match self.descend(target, level)? {
+            Descent::Root(root) => Ok(root.try_upgrade().map_or(Pair::Again(None), Pair::Root)),
+            Descent::Child { parent, slot, child } => {
+                let Some(parent) = parent.try_upgrade() else { return Ok(Pair::Again(None)) };
+                match self.redo.pool.exclusive_if_resident(child) {
+                    Some(guard) => {
+                        self.check_node(child, &guard)?;
+                        Ok(Pair::Nodes { parent, slot, child: guard })
+                    }
+                    None => Ok(Pair::Again(Some(child))),
+                }
+            }
+        }
+    }
+
+    /// Reads a page that a structure change found missing. The caller holds no latch.
+    pub(super) fn load_missing(&self, missing: Option<PageId>, key: &[u8]) -> Result<()> {
+        let Some(page) = missing else { return Ok(()) };
+        if self.redo.pool.load(page).is_err() {
+            // The page may have been freed meanwhile; if it has not, this finds the same error.
+            self.leaf_shared(Target::Key(key))?;
+        }
+        Ok(())
+    }
+
+    /// Moves the root's content to a new child, so that the root is an inner node over it.
+    fn grow_root<'p>(
+        &self,
+        mut mtr: Mtr<'p>,
+        root: Exclusive<'p>,
+        new: Exclusive<'p>,
+        free: FreePage,
+    ) -> Result<()> {
+        let (root, new) = (mtr.push(root), mtr.push(new));
+        self.space.mark(&mut mtr, free);
+        let content = mtr.page(root).to_vec();
+        let level = TreePage(&content).level();
+        let init = |level| TreePageInit { tree: self.id, level, low: Vec::new(), high: None };
+        mtr.replay(new, &Record::TreeInit { page: mtr.id(new), init: init(level) });
+        append_cells(&mut mtr, new, TreePage(&content), 0);
+        mtr.replay(root, &Record::TreeInit { page: mtr.id(root), init: init(level + 1) });
+        let children = vec![(Vec::new(), free.page)];
+        mtr.replay(root, &Record::InnerCells { page: mtr.id(root), slot: 0, children });
+        mtr.commit().map(drop)
+    }
+
+    fn fill_right(&self, mtr: &mut Mtr<'_>, child: usize, new: usize, plan: &Plan) {
+        let content = mtr.page(child).to_vec();
+        let page = TreePage(&content);
+        let init = TreePageInit {
+            tree: self.id,
+            level: page.level(),
+            low: plan.separator.clone(),
+            high: page.high().map(<[u8]>::to_vec),
+        };
+        mtr.replay(new, &Record::TreeInit { page: mtr.id(new), init });
+        append_cells(mtr, new, page, plan.at);
+    }
+}
+
+/// Appends the cells of `from` from slot `first` on to the page `to`, with their version
+/// addresses (which are not logged: no address outlives a restart).
+pub(super) fn append_cells(mtr: &mut Mtr<'_>, to: usize, from: TreePage<'_>, first: usize) {
+    let count = from.count() - first;
+    if count == 0 {
+        return;
+    }
+    let page = mtr.id(to);
+    let at = TreePage(mtr.page(to)).count();
+    if !from.is_leaf() {
+        let child = |slot| (from.key(slot), from.child(slot));
+        let children = (first..from.count()).map(child).collect();
+        mtr.replay(to, &Record::InnerCells { page, slot: at as u16, children });
+        return;
+    }
+    let keys: Vec<Vec<u8>> = (first..from.count()).map(|slot| from.key(slot)).collect();
+    mtr.change(to, |bytes, payload| {
+        let rows = keys.iter().enumerate().map(|(n, key)| {
+            let cell = from.cell(first + n);
+            (cell.flags & !CELL_VERSIONED, &key[..], cell.value)
+        });
+        put_leaf_cells(payload, page, at as u16, count, rows);
+        let placed = place_cells(bytes, at, from, first, &keys);
+        crate::invariant!(placed.is_ok(), "moved cells do not fit page {page}");
+    });
+}
+
+/// Inserts leaf cells with their version addresses.
+pub(super) fn place_cells(
+    bytes: &mut [u8],
+    at: usize,
+    from: TreePage<'_>,
+    first: usize,
+    keys: &[Vec<u8>],
+) -> Result<(), NoRoom> {
+    let mut page = TreePageMut(bytes);
+    for (n, key) in keys.iter().enumerate() {
+        let cell = from.cell(first + n);
+        let flags = cell.flags & !CELL_VERSIONED;
+        page.insert(at + n, flags, cell.version, key, cell.value, &|_| true)?;
+    }
+    Ok(())
+}
+
+/// How a node will be split.
+struct Plan {
+    /// The first slot that moves to the right.
+    at: usize,
+    /// Low fence of the right node.
+    separator: Vec<u8>,
+    /// The left node as it will be.
+    left: Vec<u8>,
+}
+
+/// `None`: the node cannot be split (too few cells), and need not be.
+fn plan_split(bytes: &[u8], wanted: SplitFor<'_>, live: IsLive<'_>) -> Option<Plan> {
+    let page = TreePage(bytes);
+    let mut at = first_choice(page, wanted);
+    loop {
+        let separator = separator(page, at, wanted.key)?;
+        let mut left = bytes.to_vec();
+        if TreePageMut(&mut left).set_high(at, Some(&separator), live).is_ok() {
+            return Some(Plan { at, separator, left });
+        }
+        // The fence takes more room than there is: one cell more goes to the right.
+        at = at.checked_sub(1)?;
+    }
+}
+
+fn first_choice(page: TreePage<'_>, wanted: SplitFor<'_>) -> usize {
+    let count = page.count();
+    if !page.is_leaf() {
+        // Growing at the right edge: leave the left node full.
+        return if page.high().is_none() && page.child_slot(wanted.key) == count - 1 {
+            count - 1
+        } else {
+            middle(page)
+        };
+    }
+    match page.search(wanted.key) {
+        Err(slot) if slot == count && (wanted.ascending || page.high().is_none() || count == 1) => count,
+        Err(0) if count == 1 => 0,
+        _ => middle(page),
+    }
+}
+
+/// The slot at which the bytes of the cells are halved; neither side is empty.
+fn middle(page: TreePage<'_>) -> usize {
+    let (count, half) = (page.count(), page.used() / 2);
+    let mut sum = 0;
+    for slot in 0..count {
+        sum += page.cell(slot).len + SLOT_LEN;
+        if sum >= half {
+            return (slot + 1).clamp(1, count.saturating_sub(1).max(1));
+        }
+    }
+    count / 2
+}
+
+/// The shortest key above everything left of slot `at` and not above anything right of it.
+fn separator(page: TreePage<'_>, at: usize, wanted: &[u8]) -> Option<Vec<u8>> {
+    let count = page.count();
+    if !page.is_leaf() {
+        return (at > 0 && at < count).then(|| page.key(at));
+    }
+    let right = if at < count { page.key(at) } else { wanted.to_vec() };
+    let left = if at > 0 { page.key(at - 1) } else { wanted.to_vec() };
+    if left >= right {
+        return None;
+    }
+    let length = common_prefix(&left, &right) + 1;
+    Some(right[..length].to_vec())
+}

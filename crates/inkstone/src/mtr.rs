@@ -1,0 +1,143 @@
+//! Mini-transactions: the atomic unit of change and of replay.
+//!
+//! A mini-transaction latches pages exclusively, changes them through operations that change the
+//! page and note the redo record at once, and commits: the records become one frame of the log, the
+//! pages are stamped with its end LSN and linked into the dirty sets, and only then is the frame
+//! published and are the latches released.
+//!
+//! Invariants:
+//! 1. Whatever can fail (room, reads, reservations) fails before the first change. A
+//!    mini-transaction that is dropped after a change and before its commit poisons the engine,
+//!    as memory and log would differ.
+//! 2. No latch is held while waiting for I/O: pages are made resident before the first latch.
+//! 3. Latches are taken in the order: space map page, then tree pages from the top down.
+
+use crate::buffer::{BufferPool, Exclusive};
+use crate::counters::Counters;
+use crate::log::Log;
+use crate::poison::Poison;
+use crate::{Result, invariant};
+use inkstone_format::record::Record;
+use inkstone_format::{Lsn, PageId, apply};
+use std::cell::Cell;
+use std::sync::Arc;
+
+/// What mini-transactions work on.
+#[derive(Clone)]
+pub struct Redo {
+    /// The pages.
+    pub pool: Arc<BufferPool>,
+    /// The log.
+    pub log: Arc<Log>,
+    /// Counters of the database.
+    pub counters: Arc<Counters>,
+    /// The engine's one-way switch.
+    pub poison: Poison,
+    /// Bytes in a page.
+    pub page_size: usize,
+}
+
+thread_local! {
+    /// A payload buffer kept for the thread's next mini-transaction.
+    static SPARE_PAYLOAD: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+struct Latched<'p> {
+    guard: Exclusive<'p>,
+    changed: bool,
+}
+
+/// A mini-transaction. See the module.
+pub struct Mtr<'p> {
+    redo: &'p Redo,
+    pages: Vec<Latched<'p>>,
+    payload: Vec<u8>,
+    committed: bool,
+}
+
+impl<'p> Mtr<'p> {
+    /// Begins.
+    pub fn new(redo: &'p Redo) -> Self {
+        let mut payload = SPARE_PAYLOAD.take();
+        payload.clear();
+        Self { redo, pages: Vec::new(), payload, committed: false }
+    }
+
+    /// Takes over a latched page, and tells by which number it is known here.
+    pub fn push(&mut self, guard: Exclusive<'p>) -> usize {
+        self.pages.push(Latched { guard, changed: false });
+        self.pages.len() - 1
+    }
+
+    /// The bytes of a latched page.
+    pub fn page(&self, index: usize) -> &[u8] {
+        &self.pages[index].guard
+    }
+
+    /// The id of a latched page.
+    pub fn id(&self, index: usize) -> PageId {
+        self.pages[index].guard.id()
+    }
+
+    /// Changes a page by a closure that also appends the redo record of the change.
+    pub fn change<T>(&mut self, index: usize, f: impl FnOnce(&mut [u8], &mut Vec<u8>) -> T) -> T {
+        let page = &mut self.pages[index];
+        page.changed = true;
+        f(&mut page.guard, &mut self.payload)
+    }
+
+    /// Changes a page by replaying `record` on it, and notes the record.
+    pub fn replay(&mut self, index: usize, record: &Record) {
+        let page = &mut self.pages[index];
+        let id = page.guard.id();
+        page.changed = true;
+        let applied = apply::replay(&mut page.guard, id, record);
+        invariant!(applied.is_ok(), "{} on page {id}: {:?}", record.name(), applied);
+        if record.initialises_page() {
+            page.guard.mark_fresh();
+        }
+        record.put(&mut self.payload);
+    }
+
+    /// Notes a record that changes no page.
+    pub fn note(&mut self, record: &Record) {
+        record.put(&mut self.payload);
+    }
+
+    /// Writes the log frame, stamps and links the pages, and releases the latches. Returns start
+    /// and end LSN.
+    pub fn commit(self) -> Result<(Lsn, Lsn)> {
+        self.commit_with(false, |_, _| {})
+    }
+
+    /// As `commit`; `before_publish` runs when the LSNs are known and before anyone can see that
+    /// the frame exists. `want_claim`: let the frame say how far the log is durable.
+    pub fn commit_with(
+        mut self,
+        want_claim: bool,
+        before_publish: impl FnOnce(Lsn, Lsn),
+    ) -> Result<(Lsn, Lsn)> {
+        if self.payload.is_empty() {
+            self.committed = true;
+            return Ok((Lsn(0), Lsn(0)));
+        }
+        let pages = &mut self.pages;
+        let lsns = self.redo.log.append(&self.payload, want_claim, |start, end| {
+            for page in pages.iter_mut().filter(|page| page.changed) {
+                page.guard.mark_dirty(start, end);
+            }
+            before_publish(start, end);
+        })?;
+        self.committed = true;
+        Ok(lsns)
+    }
+}
+
+impl Drop for Mtr<'_> {
+    fn drop(&mut self) {
+        if !self.committed && self.pages.iter().any(|page| page.changed) {
+            let _ = self.redo.poison.set("a page was changed in memory but not in the log");
+        }
+        SPARE_PAYLOAD.set(std::mem::take(&mut self.payload));
+    }
+}

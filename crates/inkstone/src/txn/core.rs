@@ -1,0 +1,162 @@
+//! What all transactions of an open database work on.
+
+use super::locks::{LockTable, WaitGraph};
+use super::system::{TrxState, TrxSystem};
+use super::transaction::Shared;
+use super::versions::VersionStore;
+use crate::btree::Tree;
+use crate::counters::STRIPES;
+use crate::mtr::Redo;
+use crate::options::Durability;
+use crate::space::Space;
+use crate::{Error, Result};
+use crossbeam_utils::CachePadded;
+use inkstone_format::{Lsn, SpaceId, TreeId, TrxId, VersionAddress};
+use parking_lot::{Mutex, RwLock};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// A contextual insert record may need the log this many bytes before it, at most.
+pub const CONTEXT_REACH: u64 = 1 << 20;
+
+/// The parts of an open database that transactions use. Shared by Arc.
+pub struct Core {
+    /// Pages and log.
+    pub redo: Redo,
+    /// Old versions.
+    pub versions: VersionStore,
+    /// Active transactions, commit order, snapshots.
+    pub trxs: TrxSystem,
+    /// Explicit locks.
+    pub locks: LockTable,
+    /// Who waits for whom.
+    pub waits: WaitGraph,
+    /// `flush_log_at_trx_commit`.
+    pub durability: Durability,
+    /// `lock_wait_timeout_ms`.
+    pub lock_wait_timeout: Duration,
+    /// Open tablespaces, for rollback and purge.
+    pub spaces: RwLock<HashMap<SpaceId, Arc<Space>>>,
+    /// Tablespaces whose long values that are no longer referenced wait to be freed.
+    pub pending_free: Mutex<Vec<SpaceId>>,
+    /// Transactions that have written and not ended, by stripe of their slot.
+    writers: Box<[CachePadded<Mutex<HashMap<TrxId, Arc<Shared>>>>]>,
+    /// Prepared transactions by XID.
+    pub(super) prepared: Mutex<HashMap<Vec<u8>, Arc<Shared>>>,
+    /// Records (start LSN) whose context lies further back than `CONTEXT_REACH` (at the second LSN).
+    /// Only a thread that sleeps between coding and reserving can bring this about.
+    far_contexts: Mutex<Vec<(Lsn, Lsn)>>,
+    /// Number that makes names of internal things unique.
+    pub(super) next_internal: AtomicU64,
+    /// Set when the database closes: background work stops between two steps.
+    pub stopping: AtomicBool,
+}
+
+impl Core {
+    /// The shared parts over an open log and pool.
+    pub fn new(
+        redo: Redo,
+        versions: VersionStore,
+        trxs: TrxSystem,
+        durability: Durability,
+        lock_wait_timeout: Duration,
+    ) -> Self {
+        let waits = WaitGraph::new(redo.counters.clone(), redo.poison.clone());
+        Self {
+            redo,
+            versions,
+            trxs,
+            locks: LockTable::new(),
+            waits,
+            durability,
+            lock_wait_timeout,
+            spaces: RwLock::default(),
+            pending_free: Mutex::default(),
+            writers: (0..STRIPES).map(|_| CachePadded::default()).collect(),
+            prepared: Mutex::default(),
+            far_contexts: Mutex::default(),
+            next_internal: AtomicU64::new(1),
+            stopping: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether a version address still matters.
+    #[inline]
+    pub fn is_live(&self, address: VersionAddress) -> bool {
+        self.versions.is_live(address)
+    }
+
+    /// The tree that an undo entry or version names; `None` when its table was dropped.
+    pub fn tree(&self, space: SpaceId, tree: TreeId) -> Result<Option<Tree>> {
+        let Some(space) = self.spaces.read().get(&space).cloned() else { return Ok(None) };
+        Tree::open(space, tree, self.redo.clone()).map(Some)
+    }
+
+    fn writer_stripe(&self, trx: &TrxState) -> &Mutex<HashMap<TrxId, Arc<Shared>>> {
+        &self.writers[trx.slot() as usize % STRIPES]
+    }
+
+    pub(super) fn add_writer(&self, shared: &Arc<Shared>) {
+        self.writer_stripe(&shared.state).lock().insert(shared.state.id(), shared.clone());
+    }
+
+    pub(super) fn remove_writer(&self, state: &TrxState) {
+        self.writer_stripe(state).lock().remove(&state.id());
+    }
+
+    /// Transactions that have written and not ended.
+    pub fn writers(&self) -> Vec<Arc<Shared>> {
+        self.writers.iter().flat_map(|s| s.lock().values().cloned().collect::<Vec<_>>()).collect()
+    }
+
+    pub(super) fn note_context(&self, start: Lsn, restart: Lsn) {
+        if start.0 - restart.0 > CONTEXT_REACH {
+            self.far_contexts.lock().push((start, restart));
+        }
+    }
+
+    /// The least LSN from which scanning must begin so that every record from `checkpoint` on can be
+    /// decoded, apart from the usual reach. Forgets what lies before the checkpoint.
+    pub fn far_context_floor(&self, checkpoint: Lsn) -> Option<Lsn> {
+        let mut far = self.far_contexts.lock();
+        far.retain(|&(start, _)| start >= checkpoint);
+        far.iter().map(|&(_, restart)| restart).min()
+    }
+
+    /// XIDs of the prepared transactions.
+    pub fn prepared_xids(&self) -> Vec<Vec<u8>> {
+        let mut xids: Vec<_> = self.prepared.lock().keys().cloned().collect();
+        xids.sort();
+        xids
+    }
+
+    /// Waits until `blocker` has ended, or fails: deadlock, timeout, NOWAIT.
+    pub(super) fn wait_for(
+        &self,
+        me: &Arc<TrxState>,
+        blocker: &Arc<TrxState>,
+        deadline: Option<Instant>,
+    ) -> Result<()> {
+        match deadline {
+            None => Err(Error::LockNotAvailable),
+            Some(deadline) => self.waits.wait(me, blocker, deadline),
+        }
+    }
+
+    /// What every write does before it takes a latch: where back-pressure is applied and where a
+    /// full disk is noticed.
+    pub(super) fn before_write(&self) -> Result<()> {
+        self.redo.poison.check()?;
+        self.redo.log.check_space()?;
+        self.redo.pool.throttle()?;
+        self.redo.log.wait_for_space()?;
+        self.versions.make_room()
+    }
+
+    /// Whether the database is closing.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+}

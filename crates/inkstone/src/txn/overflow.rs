@@ -1,0 +1,416 @@
+//! Long values: chains of overflow pages.
+//!
+//! A value that does not fit a leaf lies in a chain of pages of its own; its cell holds a
+//! reference: total length u64, first page u32 (little-endian). An overflow page has the next page
+//! (u32, 0 at the end) at byte 24, the number of bytes here (u32) at byte 28, and the bytes from 32.
+//!
+//! # How no page is lost
+//!
+//! Each tablespace has a tree of chains that wait to be freed (key: first page, big-endian). Its
+//! rows are versioned like all others, and that is the whole mechanism:
+//! 1. A new chain is entered there by the mini-transaction that allocates its first pages, outside of
+//!    any transaction, and locked by the transaction that makes it. When the row refers to the chain,
+//!    that transaction deletes the entry. If it rolls back, or the process dies, the entry is there
+//!    (again) and nobody holds its lock: the chain is freed.
+//! 2. A transaction that gives up a reference (update, delete) inserts an entry for the chain. It
+//!    takes effect at commit, and the chain is freed when no snapshot can see the old row.
+//! 3. Freeing takes some pages from the front of the chain and moves the entry to the new first
+//!    page, in one mini-transaction; it can stop anywhere.
+
+use super::core::Core;
+use super::locks::{HeldLocks, LockMode};
+use super::transaction::{Inner, Transaction};
+use super::write::{OldCell, Write, remove_dead_rows};
+use crate::btree::{SplitFor, Target, Tree};
+use crate::mtr::Mtr;
+use crate::space::Space;
+use crate::{Error, Result};
+use inkstone_format::apply::map_pages;
+use inkstone_format::header::{PageType, page_type};
+use inkstone_format::record::{Record, Row};
+use inkstone_format::space::PENDING_FREE_TREE;
+use inkstone_format::tree_page::{CELL_OVERFLOW, SLOT_LEN, TreePage, cell_len};
+use inkstone_format::{Corrupt, PageNo, SpaceId};
+use std::sync::Arc;
+
+/// The longest value, bytes.
+pub const VALUE_LEN_MAX: u64 = 1 << 30;
+
+const NEXT_AT: usize = 24;
+const LENGTH_AT: usize = 28;
+const DATA_AT: usize = 32;
+/// Pages that are allocated, or freed, in one mini-transaction.
+const BATCH_PAGES: usize = 8;
+
+fn reference(length: u64, first: PageNo) -> Vec<u8> {
+    [&length.to_le_bytes()[..], &first.0.to_le_bytes()].concat()
+}
+
+fn parse_reference(bytes: &[u8]) -> Option<(u64, PageNo)> {
+    let length = u64::from_le_bytes(bytes.get(..8)?.try_into().ok()?);
+    let first = u32::from_le_bytes(bytes.get(8..12)?.try_into().ok()?);
+    (bytes.len() == 12 && length <= VALUE_LEN_MAX).then_some((length, PageNo(first)))
+}
+
+fn get_u32(page: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(page[at..at + 4].try_into().expect("four bytes"))
+}
+
+impl Core {
+    /// The tree of chains that wait to be freed, if the tablespace has one.
+    fn pending_free_tree(&self, space: &Arc<Space>) -> Result<Option<Tree>> {
+        match space.root(PENDING_FREE_TREE)? {
+            Some(root) => {
+                Ok(Some(Tree::new(space.clone(), PENDING_FREE_TREE, root, self.redo.clone())))
+            }
+            None => Ok(None),
+        }
+    }
+
+    fn make_pending_free_tree(&self, space: &Arc<Space>) -> Result<Tree> {
+        static ONE_AT_A_TIME: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
+        if let Some(tree) = self.pending_free_tree(space)? {
+            return Ok(tree);
+        }
+        let _one = ONE_AT_A_TIME.lock();
+        match self.pending_free_tree(space)? {
+            Some(tree) => Ok(tree),
+            None => Tree::create(space.clone(), PENDING_FREE_TREE, self.redo.clone()),
+        }
+    }
+
+    /// Reads a chain.
+    pub(super) fn read_long_value(&self, tree: &Tree, cell: &[u8]) -> Result<Vec<u8>> {
+        let bad = |page: PageNo, what: String| {
+            let id = tree.space.page_id(page);
+            Error::corrupt_page(tree.space.file().path(), id, Corrupt::at(NEXT_AT, what))
+        };
+        let (length, mut next) = parse_reference(cell)
+            .ok_or_else(|| bad(PageNo(0), format!("a reference to a long value has {} bytes", cell.len())))?;
+        let mut value = Vec::with_capacity((length as usize).min(1 << 24));
+        while (value.len() as u64) < length {
+            let page = self.redo.pool.shared(tree.space.page_id(next))?;
+            let here = get_u32(&page, LENGTH_AT) as usize;
+            let fits = here > 0 && value.len() + here <= length as usize && DATA_AT + here <= page.len();
+            if page_type(&page) != Some(PageType::Overflow) || !fits {
+                return Err(bad(next, format!("{here} bytes of a long value after {} of {length}", value.len())));
+            }
+            value.extend_from_slice(&page[DATA_AT..DATA_AT + here]);
+            next = PageNo(get_u32(&page, NEXT_AT));
+        }
+        Ok(value)
+    }
+
+    /// The pages of the chain of a cell's reference, for verification.
+    pub fn long_value_pages(&self, tree: &Tree, cell: &[u8]) -> Result<Vec<PageNo>> {
+        let mut pages = Vec::new();
+        let Some((_, first)) = parse_reference(cell) else { return Ok(pages) };
+        self.chain_pages(&tree.space, first, &mut pages)?;
+        Ok(pages)
+    }
+
+    fn chain_pages(&self, space: &Arc<Space>, first: PageNo, pages: &mut Vec<PageNo>) -> Result<()> {
+        let mut next = first;
+        while next != PageNo(0) && pages.len() < (1 << 20) {
+            let page = self.redo.pool.shared(space.page_id(next))?;
+            if page_type(&page) != Some(PageType::Overflow) {
+                break;
+            }
+            pages.push(next);
+            next = PageNo(get_u32(&page, NEXT_AT));
+        }
+        Ok(())
+    }
+
+    /// The pages of all chains that wait to be freed.
+    pub fn pending_pages(&self, space: &Arc<Space>) -> Result<Vec<PageNo>> {
+        let mut pages = Vec::new();
+        let Some(tree) = self.pending_free_tree(space)? else { return Ok(pages) };
+        tree.verify(&mut |_, page| {
+            for slot in 0..page.count() {
+                // A deleted entry's chain belongs to a row.
+                if !page.cell(slot).is_deleted() {
+                    self.chain_pages(space, first_page(&page.key(slot)), &mut pages)?;
+                }
+            }
+            Ok(())
+        })?;
+        Ok(pages)
+    }
+
+    /// Frees the chains of a tablespace whose entries are committed, needed by no snapshot, and not
+    /// locked by a transaction that is still making them.
+    pub fn free_pending(self: &Arc<Self>, space: SpaceId) -> Result<()> {
+        let Some(space) = self.spaces.read().get(&space).cloned() else { return Ok(()) };
+        let Some(tree) = self.pending_free_tree(&space)? else { return Ok(()) };
+        let mut from = Vec::new();
+        loop {
+            let next = {
+                let leaf = tree.leaf_shared(Target::Key(&from))?;
+                let page = TreePage(&leaf);
+                let start = page.search(&from).unwrap_or_else(|slot| slot);
+                let ready = (start..page.count()).find(|&slot| self.may_free(&tree, page, slot));
+                match (ready, page.high()) {
+                    (Some(slot), _) => Ok(page.key(slot)),
+                    (None, Some(high)) => Err(Some(high.to_vec())),
+                    (None, None) => Err(None),
+                }
+            };
+            match next {
+                Ok(key) => {
+                    self.free_chain(&tree, first_page(&key))?;
+                    from = [&key[..], &[0]].concat();
+                }
+                Err(Some(high)) => from = high,
+                Err(None) => return Ok(()),
+            }
+        }
+    }
+
+    fn may_free(&self, tree: &Tree, page: TreePage<'_>, slot: usize) -> bool {
+        let cell = page.cell(slot);
+        if cell.is_deleted() || cell.version.is_some_and(|address| self.is_live(address)) {
+            return false;
+        }
+        let (space, key) = (tree.space.id, page.key(slot));
+        let nobody = self.trxs.begin(self.trxs.next_trx_id());
+        let locked = self.locks.record_blockers(&nobody, space, tree.id, &key, LockMode::Shared);
+        self.trxs.finish_abort(&nobody);
+        locked.is_empty()
+    }
+
+    /// Frees a whole chain, a few pages in each mini-transaction, and its entry.
+    fn free_chain(self: &Arc<Self>, tree: &Tree, first: PageNo) -> Result<()> {
+        let mut first = first;
+        while first != PageNo(0) {
+            if self.is_stopping() {
+                return Ok(());
+            }
+            self.redo.poison.check()?;
+            self.redo.log.wait_for_space()?;
+            first = self.free_front(tree, first)?;
+        }
+        Ok(())
+    }
+
+    /// Frees pages from the front of a chain; returns the page that the chain now begins with.
+    fn free_front(&self, tree: &Tree, first: PageNo) -> Result<PageNo> {
+        let space = &tree.space;
+        let covered = map_pages(self.redo.page_size);
+        let mut pages = Vec::new();
+        let mut next = first;
+        while next != PageNo(0) && pages.len() < BATCH_PAGES && next.0 / covered == first.0 / covered {
+            let page = self.redo.pool.shared(space.page_id(next))?;
+            if page_type(&page) != Some(PageType::Overflow) {
+                let what = Corrupt::at(12, "a chain that is to be freed leads to a page of another type");
+                return Err(Error::corrupt_page(space.file().path(), space.page_id(next), what));
+            }
+            pages.push(next);
+            next = PageNo(get_u32(&page, NEXT_AT));
+        }
+        let (old_key, new_key) = (first.0.to_be_bytes(), next.0.to_be_bytes());
+        loop {
+            // The leaf is resident now; the entry's tree is small, and only this thread frees.
+            drop(tree.leaf_shared(Target::Key(&old_key))?);
+            let mut mtr = Mtr::new(&self.redo);
+            let map = space.latch_map_of(&mut mtr, first)?;
+            let leaf = tree.leaf_exclusive(Target::Key(&old_key))?;
+            let page = TreePage(&leaf);
+            let Ok(slot) = page.search(&old_key) else { return Ok(PageNo(0)) };
+            let stays = next == PageNo(0) || page.covers(&new_key);
+            let mut guards = Vec::new();
+            for &page in &pages {
+                guards.extend(self.redo.pool.exclusive_if_resident(space.page_id(page)));
+            }
+            if guards.len() < pages.len() {
+                drop((mtr, leaf, guards));
+                for &page in &pages {
+                    self.redo.pool.load(space.page_id(page))?;
+                }
+                continue;
+            }
+            let id = leaf.id();
+            let leaf = mtr.push(leaf);
+            mtr.replay(leaf, &Record::Remove { page: id, slot: slot as u16, count: 1 });
+            if next != PageNo(0) && stays {
+                insert_entry(&mut mtr, leaf, &new_key);
+            }
+            let mut other = None;
+            if !stays {
+                // The new entry belongs to another leaf: both change in this mini-transaction.
+                let guard = tree.leaf_exclusive(Target::Key(&new_key))?;
+                let index = mtr.push(guard);
+                insert_entry(&mut mtr, index, &new_key);
+                other = Some(index);
+            }
+            let _ = other;
+            for guard in guards {
+                let index = mtr.push(guard);
+                space.free(&mut mtr, map, index);
+            }
+            mtr.commit()?;
+            return Ok(next);
+        }
+    }
+}
+
+fn first_page(key: &[u8]) -> PageNo {
+    PageNo(key.try_into().map_or(0, u32::from_be_bytes))
+}
+
+/// Inserts an entry, outside of any transaction, into a latched leaf that has room for it.
+fn insert_entry(mtr: &mut Mtr<'_>, leaf: usize, key: &[u8]) {
+    let page = TreePage(mtr.page(leaf));
+    match page.search(key) {
+        Ok(slot) => {
+            // A deleted entry of the same page, which purge has not removed yet.
+            let (id, slot) = (mtr.id(leaf), slot as u16);
+            mtr.replay(leaf, &Record::Remove { page: id, slot, count: 1 });
+            insert_entry(mtr, leaf, key);
+        }
+        Err(slot) => {
+            let rows = vec![Row { flags: 0, key: key.to_vec(), value: Vec::new() }];
+            let (page, slot) = (mtr.id(leaf), slot as u16);
+            mtr.replay(leaf, &Record::LeafCells { page, slot, rows });
+        }
+    }
+}
+
+impl Transaction {
+    /// Stores a long value in a chain of its own and returns the reference. The chain is entered as
+    /// waiting to be freed until [`Transaction::adopt_long_value`].
+    pub(super) fn store_long_value(&self, inner: &mut Inner, tree: &Tree, value: &[u8]) -> Result<Vec<u8>> {
+        let length = value.len() as u64;
+        if length > VALUE_LEN_MAX {
+            return Err(Error::ValueTooLong { length, limit: VALUE_LEN_MAX });
+        }
+        let core = &self.core;
+        let pending = core.make_pending_free_tree(&tree.space)?;
+        if !inner.long_values.contains(&tree.space.id) {
+            inner.long_values.push(tree.space.id);
+        }
+        let per_page = core.redo.page_size - DATA_AT;
+        let (mut first, mut last) = (None, None);
+        for part in value.chunks(per_page * BATCH_PAGES) {
+            core.before_write()?;
+            let (head, tail) = match last {
+                None => self.store_first(&mut inner.held, &pending, part, per_page)?,
+                Some(last) => self.store_more(&pending, part, per_page, last)?,
+            };
+            first.get_or_insert(head);
+            last = Some(tail);
+        }
+        Ok(reference(length, first.expect("a long value has bytes")))
+    }
+
+    fn store_first(
+        &self,
+        held: &mut HeldLocks,
+        pending: &Tree,
+        part: &[u8],
+        per_page: usize,
+    ) -> Result<(PageNo, PageNo)> {
+        let core = &self.core;
+        let count = part.len().div_ceil(per_page);
+        loop {
+            let mut frames = core.redo.pool.reserve(count)?;
+            drop(pending.leaf_shared(Target::Key(&u32::MAX.to_be_bytes()))?);
+            let (mut mtr, free) = pending.space.find_free(count, || Mtr::new(&core.redo))?;
+            let key = free[0].page.0.to_be_bytes();
+            let leaf = pending.leaf_exclusive(Target::Key(&key))?;
+            let need = cell_len(key.len(), 0, false) + SLOT_LEN;
+            if TreePage(&leaf).free() < need {
+                drop((mtr, frames));
+                if remove_dead_rows(core, leaf, None)? == 0 {
+                    let live = |address| core.is_live(address);
+                    pending.split_leaf(SplitFor { key: &key, need, ascending: false }, &live)?;
+                }
+                continue;
+            }
+            let (state, space) = (&self.shared.state, pending.space.id);
+            let locked =
+                core.locks.try_lock_record(state, held, space, pending.id, &key, LockMode::Exclusive);
+            if let Err(blockers) = locked {
+                drop((mtr, leaf, frames));
+                if let Some(blocker) = blockers.first() {
+                    core.wait_for(state, blocker, Some(self.deadline()))?;
+                }
+                continue;
+            }
+            let leaf = mtr.push(leaf);
+            insert_entry(&mut mtr, leaf, &key);
+            self.fill_pages(&mut mtr, pending, &free, part, per_page, &mut frames)?;
+            mtr.commit()?;
+            return Ok((free[0].page, free[count - 1].page));
+        }
+    }
+
+    fn store_more(&self, pending: &Tree, part: &[u8], per_page: usize, last: PageNo) -> Result<(PageNo, PageNo)> {
+        let core = &self.core;
+        let count = part.len().div_ceil(per_page);
+        let last = pending.space.page_id(last);
+        loop {
+            let mut frames = core.redo.pool.reserve(count)?;
+            core.redo.pool.load(last)?;
+            let (mut mtr, free) = pending.space.find_free(count, || Mtr::new(&core.redo))?;
+            let Some(guard) = core.redo.pool.exclusive_if_resident(last) else { continue };
+            let tail = mtr.push(guard);
+            self.fill_pages(&mut mtr, pending, &free, part, per_page, &mut frames)?;
+            let bytes = free[0].page.0.to_le_bytes().to_vec();
+            mtr.replay(tail, &Record::Bytes { page: last, offset: NEXT_AT as u32, bytes });
+            mtr.commit()?;
+            return Ok((free[0].page, free[count - 1].page));
+        }
+    }
+
+    fn fill_pages<'p>(
+        &self,
+        mtr: &mut Mtr<'p>,
+        pending: &'p Tree,
+        free: &[crate::space::FreePage],
+        part: &[u8],
+        per_page: usize,
+        frames: &mut crate::buffer::Reservation<'p>,
+    ) -> Result<()> {
+        let redo = pending.redo();
+        // All frames first: nothing may fail after the first change.
+        let mut indexes = Vec::with_capacity(free.len());
+        for free in free {
+            let guard = redo.pool.create(pending.space.page_id(free.page), frames)?;
+            indexes.push(mtr.push(guard));
+        }
+        for (n, chunk) in part.chunks(per_page).enumerate() {
+            pending.space.mark(mtr, free[n]);
+            let page = mtr.id(indexes[n]);
+            let page_type = PageType::Overflow as u8;
+            mtr.replay(indexes[n], &Record::PageInit { page, page_type });
+            let next = free.get(n + 1).map_or(0, |free| free.page.0);
+            let head = [next.to_le_bytes(), (chunk.len() as u32).to_le_bytes()].concat();
+            let bytes = [&head[..], chunk].concat();
+            mtr.replay(indexes[n], &Record::Bytes { page, offset: NEXT_AT as u32, bytes });
+        }
+        Ok(())
+    }
+
+    /// The row now refers to the chain: it no longer waits to be freed.
+    pub(super) fn adopt_long_value(&self, inner: &mut Inner, tree: &Tree, reference: &[u8]) -> Result<()> {
+        let pending = self.core.make_pending_free_tree(&tree.space)?;
+        let first = parse_reference(reference).map_or(PageNo(0), |(_, first)| first);
+        self.write_locked(inner, &pending, &first.0.to_be_bytes(), Write::Delete)?;
+        Ok(())
+    }
+
+    /// A row gave up its reference: the chain is to be freed once no snapshot sees the old row.
+    pub(super) fn drop_long_value(&self, inner: &mut Inner, tree: &Tree, old: &OldCell) -> Result<()> {
+        if old.flags & CELL_OVERFLOW == 0 {
+            return Ok(());
+        }
+        let pending = self.core.make_pending_free_tree(&tree.space)?;
+        let first = parse_reference(&old.value).map_or(PageNo(0), |(_, first)| first);
+        if !inner.long_values.contains(&tree.space.id) {
+            inner.long_values.push(tree.space.id);
+        }
+        self.write_locked(inner, &pending, &first.0.to_be_bytes(), Write::Insert(&[]))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,490 @@
+//! A transaction: begin, savepoints, commit, rollback, prepare.
+//!
+//! # Promises
+//!
+//! 1. Every change is made by one mini-transaction that changes the row and says how to undo it.
+//!    Its version entry exists before the row points to it.
+//! 2. Commit: the commit record is appended, then the transaction becomes visible, then (by
+//!    durability) the log is written and synced. A transaction that has seen another one's changes
+//!    has its commit record behind that one's: what survives a crash is a prefix.
+//! 3. Rollback undoes the changes in reverse order, each with a compensation record, so that a
+//!    crash in the middle of it goes on where it was.
+//! 4. Whatever ends a transaction releases its locks, its versions and its place in the log.
+//!
+//! Latch: `Shared::inner`, one for each transaction, taken before any page latch; its only other
+//! taker is the checkpoint that copies a long transaction's undo forward.
+
+use super::core::{CONTEXT_REACH, Core};
+use super::locks::HeldLocks;
+use super::system::{Snapshot, TrxState};
+use super::versions::{NewVersion, TouchedSegments, VersionKind};
+use crate::counters::Counter;
+use crate::mtr::Mtr;
+use crate::options::Durability;
+use crate::{Error, Result};
+use inkstone_format::record::{CONTEXT_CHAIN_MAX, Context, Record, TrxRef};
+use inkstone_format::{Lsn, PageId, PageNo, SpaceId, TreeId, VersionAddress};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What a transaction sees of others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isolation {
+    /// Each statement sees what was committed when it began.
+    ReadCommitted,
+    /// All statements see what was committed when the first one began (snapshot isolation). To write
+    /// a row that was changed since is an error: no update is lost.
+    RepeatableRead,
+    /// As if transactions ran one after the other: reads lock what they read.
+    Serializable,
+}
+
+/// Where in its life a transaction is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Active,
+    Prepared,
+    Ended,
+}
+
+/// What the transaction's handle, the checkpoint and recovery share of it.
+pub struct Shared {
+    /// What other transactions see.
+    pub state: Arc<TrxState>,
+    pub(super) inner: Mutex<Inner>,
+}
+
+#[derive(Clone, Debug)]
+struct Savepoint {
+    name: String,
+    undo_last: VersionAddress,
+}
+
+/// A transaction's own state.
+pub(super) struct Inner {
+    pub phase: Phase,
+    pub snapshot: Option<Snapshot>,
+    /// Its latest version entry; 0 for none.
+    pub undo_last: VersionAddress,
+    pub touched: TouchedSegments,
+    pub held: HeldLocks,
+    /// Whether its first record is in the log.
+    pub logged: bool,
+    pub context: Context,
+    context_chain: u32,
+    context_from: Lsn,
+    savepoints: Vec<Savepoint>,
+    /// Where the last insert went: the next one often goes beside it.
+    pub last_insert: Option<(SpaceId, TreeId, PageNo, u16)>,
+    pub xid: Option<Vec<u8>>,
+    /// Tablespaces whose long values are to be looked through if it rolls back.
+    pub long_values: Vec<SpaceId>,
+}
+
+impl Inner {
+    fn new() -> Self {
+        Self {
+            phase: Phase::Active,
+            snapshot: None,
+            undo_last: VersionAddress(0),
+            touched: TouchedSegments::default(),
+            held: HeldLocks::default(),
+            logged: false,
+            context: Context::default(),
+            context_chain: 0,
+            context_from: Lsn(0),
+            savepoints: Vec::new(),
+            last_insert: None,
+            xid: None,
+            long_values: Vec::new(),
+        }
+    }
+}
+
+impl Shared {
+    /// A transaction that has done nothing.
+    pub(super) fn new(state: Arc<TrxState>) -> Arc<Self> {
+        Arc::new(Self { state, inner: Mutex::new(Inner::new()) })
+    }
+
+    pub(super) fn trx_ref(&self, inner: &Inner) -> TrxRef {
+        TrxRef { slot: self.state.slot(), first: (!inner.logged).then(|| self.state.id()) }
+    }
+}
+
+/// A transaction in progress. Dropping it rolls it back.
+pub struct Transaction {
+    pub(super) core: Arc<Core>,
+    pub(super) shared: Arc<Shared>,
+    isolation: Isolation,
+    lock_wait_timeout: Mutex<Duration>,
+}
+
+impl Transaction {
+    /// Begins.
+    pub fn begin(core: &Arc<Core>, isolation: Isolation) -> Result<Self> {
+        core.redo.poison.check()?;
+        let state = core.trxs.begin(core.trxs.next_trx_id());
+        Ok(Self {
+            core: core.clone(),
+            shared: Shared::new(state),
+            isolation,
+            lock_wait_timeout: Mutex::new(core.lock_wait_timeout),
+        })
+    }
+
+    /// Its id.
+    pub fn id(&self) -> inkstone_format::TrxId {
+        self.shared.state.id()
+    }
+
+    /// Its isolation level.
+    pub fn isolation(&self) -> Isolation {
+        self.isolation
+    }
+
+    /// How long its statements wait for a row lock.
+    pub fn set_lock_wait_timeout(&self, timeout: Duration) {
+        *self.lock_wait_timeout.lock() = timeout;
+    }
+
+    pub(super) fn deadline(&self) -> Instant {
+        Instant::now() + *self.lock_wait_timeout.lock()
+    }
+
+    /// Changes made so far.
+    pub fn changes(&self) -> u64 {
+        self.shared.state.weight()
+    }
+
+    /// Takes the snapshot now instead of at the first read.
+    pub fn take_snapshot(&self) -> Result<()> {
+        let mut inner = self.active()?;
+        self.snapshot_of(&mut inner);
+        Ok(())
+    }
+
+    /// The inner state of a transaction that may still work.
+    pub(super) fn active(&self) -> Result<MutexGuard<'_, Inner>> {
+        let inner = self.shared.inner.lock();
+        match inner.phase {
+            Phase::Active => Ok(inner),
+            Phase::Prepared => Err(Error::TransactionState("prepared; commit it or roll it back by its XID")),
+            Phase::Ended => Err(Error::TransactionState("over; begin a new one")),
+        }
+    }
+
+    /// The snapshot for a statement: the transaction's at repeatable read, a new one at read
+    /// committed.
+    pub(super) fn snapshot_of(&self, inner: &mut Inner) -> Snapshot {
+        match self.isolation {
+            Isolation::RepeatableRead => {
+                inner.snapshot.get_or_insert_with(|| self.core.trxs.snapshot()).clone()
+            }
+            _ => self.core.trxs.snapshot(),
+        }
+    }
+
+    /// Makes sure that a repeatable-read transaction has its snapshot before it writes.
+    pub(super) fn pin_snapshot(&self, inner: &mut Inner) {
+        if self.isolation == Isolation::RepeatableRead && inner.snapshot.is_none() {
+            inner.snapshot = Some(self.core.trxs.snapshot());
+        }
+    }
+
+    /// After a failed statement: a deadlock's victim is rolled back at once.
+    pub(super) fn after_error<T>(&self, mut inner: MutexGuard<'_, Inner>, result: Result<T>) -> Result<T> {
+        if matches!(result, Err(Error::Deadlock)) {
+            rollback_all(&self.core, &self.shared, &mut inner)?;
+        }
+        result
+    }
+
+    /// Sets a savepoint; one of the same name is replaced.
+    pub fn savepoint(&self, name: &str) -> Result<()> {
+        let mut inner = self.active()?;
+        inner.savepoints.retain(|s| s.name != name);
+        let undo_last = inner.undo_last;
+        inner.savepoints.push(Savepoint { name: name.to_owned(), undo_last });
+        Ok(())
+    }
+
+    /// Undoes everything since the savepoint, which stays; later ones are forgotten. Row locks
+    /// stay, as in InnoDB.
+    pub fn rollback_to_savepoint(&self, name: &str) -> Result<()> {
+        let mut inner = self.active()?;
+        let at = inner.savepoints.iter().position(|s| s.name == name);
+        let at = at.ok_or_else(|| Error::NotFound(format!("savepoint {name}")))?;
+        let until = inner.savepoints[at].undo_last;
+        inner.savepoints.truncate(at + 1);
+        super::rollback::undo_until(&self.core, &self.shared, &mut inner, until)
+    }
+
+    /// Forgets a savepoint and those set after it.
+    pub fn release_savepoint(&self, name: &str) -> Result<()> {
+        let mut inner = self.active()?;
+        let at = inner.savepoints.iter().position(|s| s.name == name);
+        let at = at.ok_or_else(|| Error::NotFound(format!("savepoint {name}")))?;
+        inner.savepoints.truncate(at);
+        Ok(())
+    }
+
+    /// Runs a statement of several changes: if it fails, its changes are undone and the
+    /// transaction goes on.
+    pub fn statement<T>(&self, f: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
+        let mark = self.active()?.undo_last;
+        let result = f(self);
+        if result.is_err() {
+            let mut inner = self.shared.inner.lock();
+            if inner.phase == Phase::Active {
+                super::rollback::undo_until(&self.core, &self.shared, &mut inner, mark)?;
+            }
+        }
+        result
+    }
+
+    /// Commits with the database's durability.
+    pub fn commit(self) -> Result<()> {
+        let durability = self.core.durability;
+        self.commit_with(durability)
+    }
+
+    /// Commits, waiting as `durability` says. An error from waiting (the engine is poisoned) leaves
+    /// the outcome to recovery.
+    pub fn commit_with(self, durability: Durability) -> Result<()> {
+        let pending = self.commit_deferred(durability)?;
+        pending.wait(durability)
+    }
+
+    /// Commits without waiting: the order of commits is the order of these calls, other transactions
+    /// see the changes, and [`PendingCommit::wait`] waits for durability.
+    pub fn commit_deferred(self, durability: Durability) -> Result<PendingCommit> {
+        let mut inner = self.active()?;
+        if self.shared.state.is_doomed() {
+            rollback_all(&self.core, &self.shared, &mut inner)?;
+            return Err(Error::Deadlock);
+        }
+        let lsn = finish_commit(&self.core, &self.shared, &mut inner, durability)?;
+        drop(inner);
+        Ok(PendingCommit { core: self.core.clone(), lsn })
+    }
+
+    /// Rolls back.
+    pub fn rollback(self) -> Result<()> {
+        let mut inner = self.active()?;
+        rollback_all(&self.core, &self.shared, &mut inner)
+    }
+
+    /// Prepares the transaction under an XID (at most 128 bytes): its changes are durable and
+    /// locked, also over a restart, until the XID is committed or rolled back.
+    pub fn prepare(self, xid: &[u8]) -> Result<()> {
+        if xid.is_empty() || xid.len() > 128 {
+            return Err(Error::InvalidOption {
+                name: "xid".to_owned(),
+                value: format!("{} bytes", xid.len()),
+                reason: "an XID has 1 to 128 bytes".to_owned(),
+            });
+        }
+        let mut inner = self.active()?;
+        if self.core.prepared.lock().contains_key(xid) {
+            return Err(Error::AlreadyExists(format!("prepared transaction {}", show_xid(xid))));
+        }
+        if self.shared.state.is_doomed() {
+            rollback_all(&self.core, &self.shared, &mut inner)?;
+            return Err(Error::Deadlock);
+        }
+        let mut lsn = Lsn(0);
+        if inner.logged {
+            let mut mtr = Mtr::new(&self.core.redo);
+            let trx_slot = self.shared.state.slot();
+            mtr.note(&Record::Prepare { trx_slot, xid: xid.to_vec() });
+            lsn = mtr.commit_with(true, |_, _| {})?.1;
+        }
+        inner.phase = Phase::Prepared;
+        inner.xid = Some(xid.to_vec());
+        inner.snapshot = None;
+        self.shared.state.set_prepared();
+        self.core.prepared.lock().insert(xid.to_vec(), self.shared.clone());
+        drop(inner);
+        self.core.redo.log.wait_durable(lsn)
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        let mut inner = self.shared.inner.lock();
+        if inner.phase == Phase::Active {
+            // A failure poisons the engine, and then every later call says so.
+            let _ = rollback_all(&self.core, &self.shared, &mut inner);
+        }
+    }
+}
+
+/// A commit that is visible, and durable once `wait` has returned.
+pub struct PendingCommit {
+    core: Arc<Core>,
+    lsn: Lsn,
+}
+
+impl PendingCommit {
+    /// Waits as `durability` says.
+    pub fn wait(self, durability: Durability) -> Result<()> {
+        match durability {
+            Durability::Sync => self.core.redo.log.wait_durable(self.lsn),
+            Durability::Write => self.core.redo.log.wait_written(self.lsn),
+            Durability::Lazy => Ok(()),
+        }
+    }
+
+    /// End of the commit record in the log; 0 if the transaction changed nothing.
+    pub fn lsn(&self) -> Lsn {
+        self.lsn
+    }
+}
+
+pub(super) fn show_xid(xid: &[u8]) -> String {
+    String::from_utf8_lossy(xid).into_owned()
+}
+
+fn finish_commit(
+    core: &Arc<Core>,
+    shared: &Shared,
+    inner: &mut Inner,
+    durability: Durability,
+) -> Result<Lsn> {
+    let mut lsn = Lsn(0);
+    if inner.logged {
+        let mut mtr = Mtr::new(&core.redo);
+        mtr.note(&Record::Commit { trx_slot: shared.state.slot() });
+        lsn = mtr.commit_with(durability == Durability::Sync, |_, _| {})?.1;
+        core.remove_writer(&shared.state);
+    }
+    let seq = core.trxs.finish_commit(&shared.state);
+    end(core, shared, inner, seq);
+    core.redo.counters.add(Counter::Commits, 1);
+    Ok(lsn)
+}
+
+fn end(core: &Core, shared: &Shared, inner: &mut Inner, seq: u64) {
+    inner.phase = Phase::Ended;
+    core.locks.release_all(&shared.state, &mut inner.held);
+    core.versions.finish(std::mem::take(&mut inner.touched), seq);
+    inner.snapshot = None;
+}
+
+/// Rolls the whole transaction back and ends it.
+pub(super) fn rollback_all(core: &Arc<Core>, shared: &Shared, inner: &mut Inner) -> Result<()> {
+    if inner.logged {
+        super::rollback::undo_until(core, shared, inner, VersionAddress(0))?;
+        let mut mtr = Mtr::new(&core.redo);
+        mtr.note(&Record::RollbackEnd { trx_slot: shared.state.slot() });
+        mtr.commit()?;
+        core.remove_writer(&shared.state);
+    }
+    let seq = core.trxs.finish_abort(&shared.state);
+    end(core, shared, inner, seq);
+    core.pending_free.lock().append(&mut inner.long_values);
+    core.redo.counters.add(Counter::Rollbacks, 1);
+    Ok(())
+}
+
+impl Core {
+    fn take_prepared(&self, xid: &[u8]) -> Result<Arc<Shared>> {
+        self.prepared
+            .lock()
+            .remove(xid)
+            .ok_or_else(|| Error::NotFound(format!("prepared transaction {}", show_xid(xid))))
+    }
+
+    /// Commits a prepared transaction.
+    pub fn commit_prepared(self: &Arc<Self>, xid: &[u8], durability: Durability) -> Result<()> {
+        self.redo.poison.check()?;
+        let shared = self.take_prepared(xid)?;
+        let lsn = finish_commit(self, &shared, &mut shared.inner.lock(), durability)?;
+        PendingCommit { core: self.clone(), lsn }.wait(durability)
+    }
+
+    /// Rolls a prepared transaction back.
+    pub fn rollback_prepared(self: &Arc<Self>, xid: &[u8]) -> Result<()> {
+        self.redo.poison.check()?;
+        let shared = self.take_prepared(xid)?;
+        let mut inner = shared.inner.lock();
+        rollback_all(self, &shared, &mut inner)
+    }
+}
+
+/// A row change that is about to be made: what its version entry and its log record need.
+pub(super) struct Change<'a> {
+    pub core: &'a Arc<Core>,
+    pub shared: &'a Arc<Shared>,
+    pub inner: &'a mut Inner,
+}
+
+impl Change<'_> {
+    /// Stores the before-image. To be called last before the page is changed.
+    #[expect(clippy::too_many_arguments, reason = "the fields of a version entry")]
+    pub fn version(
+        &mut self,
+        kind: VersionKind,
+        flags: u8,
+        page: PageId,
+        tree: TreeId,
+        key: &[u8],
+        old_flags: u8,
+        old_value: &[u8],
+        previous: Option<VersionAddress>,
+    ) -> Result<VersionAddress> {
+        self.core.versions.append(
+            &self.shared.state,
+            &mut self.inner.touched,
+            NewVersion {
+                kind,
+                flags,
+                space: page.space,
+                tree,
+                key,
+                old_flags,
+                old_value,
+                previous: previous.unwrap_or_default(),
+                undo_previous: self.inner.undo_last,
+            },
+        )
+    }
+
+    /// Readies the context for one more contextual insert: a full record from time to time, so
+    /// that decoding never has to begin far back.
+    pub fn ready_context(&mut self) {
+        let reach = self.core.redo.log.current_lsn().0.saturating_sub(self.inner.context_from.0);
+        if self.inner.context_chain >= CONTEXT_CHAIN_MAX || reach > CONTEXT_REACH / 2 {
+            self.inner.context.clear();
+        }
+    }
+
+    /// Commits the mini-transaction that made the change (`insert`: with an insert record, which
+    /// the context is about; `full`: and it was coded in full).
+    pub fn commit(self, mtr: Mtr<'_>, address: VersionAddress, insert: Option<bool>) -> Result<()> {
+        let Self { core, shared, inner } = self;
+        let first = !inner.logged;
+        if first {
+            core.add_writer(shared);
+        }
+        let (chain_from, full) = (inner.context_from, insert == Some(true));
+        let (start, _) = mtr.commit_with(false, |start, _| {
+            shared.state.note_first_lsn(start);
+            if insert == Some(false) {
+                core.note_context(start, chain_from);
+            }
+        })?;
+        if full {
+            inner.context_from = start;
+            inner.context_chain = 0;
+        } else if insert.is_some() {
+            inner.context_chain += 1;
+        }
+        inner.logged = true;
+        inner.undo_last = address;
+        shared.state.add_weight(1);
+        Ok(())
+    }
+}

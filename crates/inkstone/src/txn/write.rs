@@ -1,0 +1,491 @@
+//! Writing rows: insert, update, upsert, delete, and locking them first.
+//!
+//! A writer latches the leaf, looks at the newest version of the row, and changes it if nobody
+//! else is in the way; otherwise it lets go, waits for that transaction to end, and looks again.
+//! Explicit locks are checked under the leaf's exclusive latch: whoever locks a row enters the
+//! lock table first and looks at the row afterwards, so one of the two sees the other.
+
+use super::core::Core;
+use super::locks::{Blockers, LockMode};
+use super::system::{TrxState, TrxStatus};
+use super::transaction::{Change, Inner, Isolation, Transaction};
+use super::versions::{NO_PURGE, VersionKind};
+use crate::btree::{SplitFor, Target, Tree};
+use crate::buffer::Exclusive;
+use crate::counters::Counter;
+use crate::mtr::Mtr;
+use crate::{Error, Result};
+use inkstone_format::record::{Diff, Record, put_insert};
+use inkstone_format::tree_page::{
+    CELL_DELETED, CELL_OVERFLOW, CELL_VERSIONED, SLOT_LEN, TreePage, TreePageMut, cell_len,
+    inline_value_len_max, key_len_max,
+};
+use inkstone_format::VersionAddress;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// What to do with a row.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Write<'a> {
+    /// Fails when the row exists.
+    Insert(&'a [u8]),
+    /// Fails when it does not.
+    Update(&'a [u8]),
+    /// Inserts or updates.
+    Upsert(&'a [u8]),
+    /// Fails when there is no row.
+    Delete,
+}
+
+/// What a write found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Written {
+    /// There was no row.
+    Inserted,
+    /// The row was changed or deleted.
+    Changed,
+    /// There is a row, and the write wanted none.
+    Exists,
+    /// There is no row, and the write wanted one.
+    Missing,
+}
+
+/// The newest version of a row, to someone who wants to change it.
+pub(super) enum Newest {
+    /// Free to change.
+    Free,
+    /// An unfinished transaction has changed it.
+    Busy(Arc<TrxState>),
+    /// It was changed after the writer's snapshot.
+    TooNew,
+}
+
+/// A value as it is put into a cell.
+#[derive(Clone, Copy)]
+struct CellValue<'a> {
+    bytes: &'a [u8],
+    /// 0 or `CELL_OVERFLOW`.
+    flags: u8,
+}
+
+/// One attempt's outcome.
+enum Attempt {
+    Done(Written),
+    Wait(Arc<TrxState>),
+    /// The leaf was cleaned under a latch that is gone now: look again.
+    Again,
+    Split { need: usize, ascending: bool },
+}
+
+impl Transaction {
+    /// Writes one row of a tree.
+    pub(super) fn write(&self, tree: &Tree, key: &[u8], write: Write<'_>) -> Result<Written> {
+        let limit = key_len_max(tree.redo().page_size);
+        if key.len() > limit {
+            return Err(Error::KeyTooLong { length: key.len(), limit });
+        }
+        self.core.before_write()?;
+        let mut inner = self.active()?;
+        let mark = inner.undo_last;
+        let result = self.write_locked(&mut inner, tree, key, write);
+        if result.is_err() && !matches!(result, Err(Error::Deadlock)) && inner.undo_last != mark {
+            // A long value was half exchanged: the statement has no effect.
+            super::rollback::undo_until(&self.core, &self.shared, &mut inner, mark)?;
+        }
+        self.after_error(inner, result)
+    }
+
+    pub(super) fn write_locked(
+        &self,
+        inner: &mut Inner,
+        tree: &Tree,
+        key: &[u8],
+        write: Write<'_>,
+    ) -> Result<Written> {
+        if self.shared.state.is_doomed() {
+            return Err(Error::Deadlock);
+        }
+        self.pin_snapshot(inner);
+        let value = match write {
+            Write::Insert(value) | Write::Update(value) | Write::Upsert(value) => value,
+            Write::Delete => &[],
+        };
+        if value.len() <= inline_value_len_max(tree.redo().page_size) {
+            return self.write_cell(inner, tree, key, write, CellValue { bytes: value, flags: 0 });
+        }
+        let reference = self.store_long_value(inner, tree, value)?;
+        let cell = CellValue { bytes: &reference, flags: CELL_OVERFLOW };
+        let written = self.write_cell(inner, tree, key, write, cell)?;
+        if matches!(written, Written::Inserted | Written::Changed) {
+            self.adopt_long_value(inner, tree, &reference)?;
+        }
+        Ok(written)
+    }
+
+    fn write_cell(
+        &self,
+        inner: &mut Inner,
+        tree: &Tree,
+        key: &[u8],
+        write: Write<'_>,
+        value: CellValue<'_>,
+    ) -> Result<Written> {
+        let deadline = self.deadline();
+        loop {
+            match self.attempt(inner, tree, key, write, value)? {
+                Attempt::Done(written) => return Ok(written),
+                Attempt::Again => {}
+                Attempt::Wait(blocker) => {
+                    self.core.wait_for(&self.shared.state, &blocker, Some(deadline))?;
+                }
+                Attempt::Split { need, ascending } => {
+                    let live = |address| self.core.is_live(address);
+                    tree.split_leaf(SplitFor { key, need, ascending }, &live)?;
+                }
+            }
+        }
+    }
+
+    fn attempt(
+        &self,
+        inner: &mut Inner,
+        tree: &Tree,
+        key: &[u8],
+        write: Write<'_>,
+        value: CellValue<'_>,
+    ) -> Result<Attempt> {
+        let leaf = self.leaf_for_write(inner, tree, key)?;
+        if let Some(blocker) = self.explicit_blockers(tree, key).into_iter().next() {
+            return Ok(Attempt::Wait(blocker));
+        }
+        let page = TreePage(&leaf);
+        let slot = match page.search(key) {
+            Err(_) if matches!(write, Write::Update(_) | Write::Delete) => {
+                return Ok(Attempt::Done(Written::Missing));
+            }
+            Err(slot) => return self.insert_row(inner, tree, leaf, slot, key, value),
+            Ok(slot) => slot,
+        };
+        let cell = page.cell(slot);
+        match self.newest(inner, cell.version)? {
+            Newest::Busy(trx) => return Ok(Attempt::Wait(trx)),
+            Newest::TooNew if matches!(write, Write::Insert(_)) && !cell.is_deleted() => {
+                return Ok(Attempt::Done(Written::Exists));
+            }
+            Newest::TooNew => return Err(Error::WriteConflict),
+            Newest::Free => {}
+        }
+        match (write, cell.is_deleted()) {
+            (Write::Insert(_) | Write::Upsert(_), true) => {
+                self.revive_row(inner, tree, leaf, slot, key, value)
+            }
+            (Write::Update(_) | Write::Delete, true) => Ok(Attempt::Done(Written::Missing)),
+            (Write::Insert(_), false) => Ok(Attempt::Done(Written::Exists)),
+            (Write::Update(_) | Write::Upsert(_), false) => {
+                self.update_row(inner, tree, leaf, slot, key, value)
+            }
+            (Write::Delete, false) => self.mark_row(inner, tree, leaf, slot, key),
+        }
+    }
+
+    fn leaf_for_write<'p>(&self, inner: &Inner, tree: &'p Tree, key: &[u8]) -> Result<Exclusive<'p>> {
+        if let Some((space, id, page, _)) = inner.last_insert {
+            if space == tree.space.id && id == tree.id {
+                if let Some(leaf) = tree.leaf_at_hint(page, key) {
+                    return Ok(leaf);
+                }
+            }
+        }
+        tree.leaf_exclusive(Target::Key(key))
+    }
+
+    /// Others whose explicit locks forbid changing the row.
+    pub(super) fn explicit_blockers(&self, tree: &Tree, key: &[u8]) -> Blockers {
+        let (state, space, id) = (&*self.shared.state, tree.space.id, tree.id);
+        let rows = self.core.locks.record_blockers(state, space, id, key, LockMode::Exclusive);
+        if !rows.is_empty() {
+            return rows;
+        }
+        self.core.locks.range_blockers(state, space, id, key, LockMode::Exclusive)
+    }
+
+    /// How the newest version of a row stands to this transaction.
+    pub(super) fn newest(&self, inner: &Inner, version: Option<VersionAddress>) -> Result<Newest> {
+        let Some(trx) = version.and_then(|address| self.core.versions.trx_of(address)) else {
+            return Ok(Newest::Free);
+        };
+        if trx.id() == self.shared.state.id() {
+            return Ok(Newest::Free);
+        }
+        Ok(match trx.settled_status() {
+            TrxStatus::Committed(seq) => match &inner.snapshot {
+                Some(snapshot) if self.isolation() == Isolation::RepeatableRead && seq > snapshot.seq() => {
+                    Newest::TooNew
+                }
+                _ => Newest::Free,
+            },
+            TrxStatus::Aborted => Newest::Free,
+            _ => Newest::Busy(trx),
+        })
+    }
+
+    fn change<'a>(&'a self, inner: &'a mut Inner) -> Change<'a> {
+        Change { core: &self.core, shared: &self.shared, inner }
+    }
+
+    fn insert_row(
+        &self,
+        inner: &mut Inner,
+        tree: &Tree,
+        leaf: Exclusive<'_>,
+        slot: usize,
+        key: &[u8],
+        value: CellValue<'_>,
+    ) -> Result<Attempt> {
+        let (core, page) = (&self.core, leaf.id());
+        let live = |address| core.is_live(address);
+        let prefix_len = TreePage(&leaf).prefix_len();
+        let need = cell_len(key.len() - prefix_len, value.bytes.len(), true) + SLOT_LEN;
+        let last = inner.last_insert;
+        let beside = |at: usize| last == Some((page.space, tree.id, page.page, at as u16));
+        let ascending = slot > 0 && beside(slot - 1);
+        let leaf = match make_room(core, leaf, need, key)? {
+            Room::Yes(leaf) => leaf,
+            Room::Cleaned => return Ok(Attempt::Again),
+            Room::No => return Ok(Attempt::Split { need, ascending }),
+        };
+        let mut change = self.change(inner);
+        change.ready_context();
+        let full = !change.inner.context.is_known() || !change.inner.logged;
+        // The entry of a long value's reference must be shown to purge: see `overflow`.
+        let flags = if tree.id == inkstone_format::space::PENDING_FREE_TREE { 0 } else { NO_PURGE };
+        let address = change.version(VersionKind::Insert, flags, page, tree.id, key, 0, &[], None)?;
+        let trx = change.shared.trx_ref(change.inner);
+        let mut mtr = Mtr::new(&core.redo);
+        let index = mtr.push(leaf);
+        let context = &mut change.inner.context;
+        mtr.change(index, |bytes, payload| {
+            let mut target = TreePageMut(bytes);
+            let placed = target.insert(slot, value.flags, Some(address), key, value.bytes, &live);
+            crate::invariant!(placed.is_ok(), "a row does not fit page {page} after all");
+            let slot = slot as u16;
+            put_insert(payload, context, trx, page, tree.id, slot, value.flags, key, value.bytes);
+        });
+        change.commit(mtr, address, Some(full))?;
+        inner.last_insert = Some((page.space, tree.id, page.page, slot as u16));
+        core.redo.counters.add(Counter::RowsInserted, 1);
+        Ok(Attempt::Done(Written::Inserted))
+    }
+
+    fn update_row(
+        &self,
+        inner: &mut Inner,
+        tree: &Tree,
+        leaf: Exclusive<'_>,
+        slot: usize,
+        key: &[u8],
+        value: CellValue<'_>,
+    ) -> Result<Attempt> {
+        let old = OldCell::of(&leaf, slot);
+        let diff = Diff::between(&old.value, value.bytes);
+        let purge = if old.flags & CELL_OVERFLOW != 0 { 0 } else { NO_PURGE };
+        let kind = VersionKind::Update;
+        let (old_flags, flags) = (old.flags, value.flags);
+        let record = |page, trx, slot| Record::RowUpdate {
+            page, trx, tree: tree.id, slot, key: key.to_vec(), old_flags, flags, diff,
+        };
+        let done = self.replace_row(inner, tree, leaf, slot, key, value, &old, (kind, purge), record)?;
+        if matches!(done, Attempt::Done(_)) {
+            self.core.redo.counters.add(Counter::RowsUpdated, 1);
+            self.drop_long_value(inner, tree, &old)?;
+        }
+        Ok(done)
+    }
+
+    fn revive_row(
+        &self,
+        inner: &mut Inner,
+        tree: &Tree,
+        leaf: Exclusive<'_>,
+        slot: usize,
+        key: &[u8],
+        value: CellValue<'_>,
+    ) -> Result<Attempt> {
+        let old = OldCell::of(&leaf, slot);
+        let flags = value.flags;
+        let record = |page, trx, slot| Record::RowRevive {
+            page, trx, tree: tree.id, slot, flags, key: key.to_vec(), value: value.bytes.to_vec(),
+        };
+        let purge = if tree.id == inkstone_format::space::PENDING_FREE_TREE { 0 } else { NO_PURGE };
+        let kind = (VersionKind::Unmark, purge);
+        let done = self.replace_row(inner, tree, leaf, slot, key, value, &old, kind, record)?;
+        if let Attempt::Done(_) = done {
+            self.core.redo.counters.add(Counter::RowsInserted, 1);
+            return Ok(Attempt::Done(Written::Inserted));
+        }
+        Ok(done)
+    }
+
+    fn mark_row(
+        &self,
+        inner: &mut Inner,
+        tree: &Tree,
+        leaf: Exclusive<'_>,
+        slot: usize,
+        key: &[u8],
+    ) -> Result<Attempt> {
+        let old = OldCell::of(&leaf, slot);
+        let kept = old.value.clone();
+        let value = CellValue { bytes: &kept, flags: old.flags | CELL_DELETED };
+        let record =
+            |page, trx, slot| Record::RowMark { page, trx, tree: tree.id, slot, key: key.to_vec() };
+        let kind = (VersionKind::DeleteMark, 0);
+        let done = self.replace_row(inner, tree, leaf, slot, key, value, &old, kind, record)?;
+        if matches!(done, Attempt::Done(_)) {
+            self.core.redo.counters.add(Counter::RowsDeleted, 1);
+            self.drop_long_value(inner, tree, &old)?;
+        }
+        Ok(done)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one row change, wholly described")]
+    fn replace_row(
+        &self,
+        inner: &mut Inner,
+        tree: &Tree,
+        leaf: Exclusive<'_>,
+        slot: usize,
+        key: &[u8],
+        value: CellValue<'_>,
+        old: &OldCell,
+        (kind, purge): (VersionKind, u8),
+        record: impl FnOnce(inkstone_format::PageId, inkstone_format::record::TrxRef, u16) -> Record,
+    ) -> Result<Attempt> {
+        let (core, page) = (&self.core, leaf.id());
+        let live = |address| core.is_live(address);
+        let suffix = key.len() - TreePage(&leaf).prefix_len();
+        let len = cell_len(suffix, value.bytes.len(), true);
+        // An address that no longer matters is part of the old cell's length already.
+        let own_dead = if old.version.is_some_and(|v| !core.is_live(v)) { 8 } else { 0 };
+        let need = if len <= old.len { 0 } else { len - old.len + own_dead };
+        let leaf = match make_room(core, leaf, need, key)? {
+            Room::Yes(leaf) => leaf,
+            Room::Cleaned => return Ok(Attempt::Again),
+            Room::No => return Ok(Attempt::Split { need, ascending: false }),
+        };
+        let mut change = self.change(inner);
+        let old_value = if kind == VersionKind::DeleteMark { &[][..] } else { &old.value };
+        let previous = old.version.filter(|&address| core.is_live(address));
+        let address =
+            change.version(kind, purge, page, tree.id, key, old.flags, old_value, previous)?;
+        let record = record(page, change.shared.trx_ref(change.inner), slot as u16);
+        let mut mtr = Mtr::new(&core.redo);
+        let index = mtr.push(leaf);
+        mtr.change(index, |bytes, payload| {
+            let mut target = TreePageMut(bytes);
+            let placed = target.replace(slot, value.flags, Some(address), value.bytes, &live);
+            crate::invariant!(placed.is_ok(), "a row does not fit page {page} after all");
+            record.put(payload);
+        });
+        change.commit(mtr, address, None)?;
+        Ok(Attempt::Done(Written::Changed))
+    }
+
+    /// Locks a row for this transaction, waiting until `deadline` (`None`: not at all).
+    pub(super) fn lock_row(
+        &self,
+        inner: &mut Inner,
+        tree: &Tree,
+        key: &[u8],
+        mode: LockMode,
+        deadline: Option<Instant>,
+    ) -> Result<()> {
+        loop {
+            let state = &self.shared.state;
+            let (space, id) = (tree.space.id, tree.id);
+            match self.core.locks.try_lock_record(state, &mut inner.held, space, id, key, mode) {
+                Err(blockers) => self.wait_first(&blockers, deadline)?,
+                Ok(()) => {
+                    let blockers = self.core.locks.range_blockers(state, space, id, key, mode);
+                    if blockers.is_empty() {
+                        return Ok(());
+                    }
+                    self.wait_first(&blockers, deadline)?;
+                }
+            }
+        }
+    }
+
+    fn wait_first(&self, blockers: &Blockers, deadline: Option<Instant>) -> Result<()> {
+        match blockers.first() {
+            Some(blocker) => self.core.wait_for(&self.shared.state, blocker, deadline),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A cell as it was before a change.
+pub(super) struct OldCell {
+    pub flags: u8,
+    pub version: Option<VersionAddress>,
+    pub value: Vec<u8>,
+    pub len: usize,
+}
+
+impl OldCell {
+    fn of(leaf: &[u8], slot: usize) -> Self {
+        let cell = TreePage(leaf).cell(slot);
+        Self {
+            flags: cell.flags & !CELL_VERSIONED,
+            version: cell.version,
+            value: cell.value.to_vec(),
+            len: cell.len,
+        }
+    }
+}
+
+/// Whether a leaf has room.
+pub(super) enum Room<'p> {
+    /// As it is, or by compaction.
+    Yes(Exclusive<'p>),
+    /// Dead rows were removed; the latch is gone.
+    Cleaned,
+    /// It must be split.
+    No,
+}
+
+/// Looks for `need` bytes in a leaf: free, held by addresses that no longer matter, or held by
+/// delete-marked rows that nobody can see, which are then removed.
+pub(super) fn make_room<'p>(core: &Core, leaf: Exclusive<'p>, need: usize, key: &[u8]) -> Result<Room<'p>> {
+    let live = |address| core.is_live(address);
+    if TreePage(&leaf).has_room(need, &live) {
+        return Ok(Room::Yes(leaf));
+    }
+    if remove_dead_rows(core, leaf, Some(key))? > 0 { Ok(Room::Cleaned) } else { Ok(Room::No) }
+}
+
+/// Removes the delete-marked rows of a leaf whose version nobody can need, apart from the row of
+/// `except`. How many.
+pub(super) fn remove_dead_rows(core: &Core, leaf: Exclusive<'_>, except: Option<&[u8]>) -> Result<u64> {
+    let page = TreePage(&leaf);
+    let dead: Vec<usize> = (0..page.count())
+        .filter(|&slot| {
+            let cell = page.cell(slot);
+            cell.is_deleted() && cell.version.is_none_or(|address| !core.is_live(address))
+        })
+        .filter(|&slot| except.is_none_or(|key| page.key(slot) != key))
+        .collect();
+    if dead.is_empty() {
+        return Ok(0);
+    }
+    let id = leaf.id();
+    let mut mtr = Mtr::new(&core.redo);
+    let index = mtr.push(leaf);
+    for &slot in dead.iter().rev() {
+        mtr.replay(index, &Record::Remove { page: id, slot: slot as u16, count: 1 });
+    }
+    mtr.commit()?;
+    core.redo.counters.add(Counter::RowsPurged, dead.len() as u64);
+    Ok(dead.len() as u64)
+}
+
