@@ -34,6 +34,25 @@
 //! It knows nothing of what pages mean, and does not stop two mini-transactions from deadlocking on
 //! page latches: the trees' latch order does.
 
+mod cleaner;
+mod dirty;
+mod evict;
+mod flush;
+mod frame;
+mod free;
+mod guard;
+mod latch;
+mod load;
+mod page_table;
+mod pool;
+mod signal;
+mod supplier;
+#[cfg(test)]
+mod tests;
+
+pub use guard::{Exclusive, Optimistic, Reservation, Shared};
+pub use pool::{BufferPool, BufferStatus};
+
 use crate::Result;
 use inkstone_format::{Lsn, PageId};
 
