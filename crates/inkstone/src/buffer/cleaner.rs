@@ -141,7 +141,7 @@ impl<'a> Cleaner<'a> {
             return;
         }
         let ticks = elapsed.as_secs_f64() / TICK.as_secs_f64();
-        let now = (ready.0 - self.last_ready.0) as f64 / ticks;
+        let now = ready.0.saturating_sub(self.last_ready.0) as f64 / ticks;
         self.grown = if ready == self.last_ready {
             0.0
         } else {

@@ -63,7 +63,7 @@ impl<'a> Optimistic<'a> {
     #[inline]
     pub fn try_upgrade(self) -> Option<Exclusive<'a>> {
         let taken = self.frame().latch.try_upgrade(self.version);
-        taken.then_some(Exclusive {
+        taken.then(|| Exclusive {
             pool: self.pool,
             index: self.index,
         })
@@ -74,7 +74,7 @@ impl<'a> Optimistic<'a> {
     #[inline]
     pub fn try_shared(self) -> Option<Shared<'a>> {
         let taken = self.frame().latch.try_shared_at(self.version);
-        taken.then_some(Shared {
+        taken.then(|| Shared {
             pool: self.pool,
             index: self.index,
         })

@@ -26,6 +26,7 @@ pub(crate) struct Supplier<'a> {
     pool: &'a Inner,
     flusher: Flusher,
     cold_dirty: Vec<(PageId, u32)>,
+    disk_full: bool,
 }
 
 impl<'a> Supplier<'a> {
@@ -34,13 +35,18 @@ impl<'a> Supplier<'a> {
             pool,
             flusher: Flusher::new(pool, pool.batch_pages())?,
             cold_dirty: Vec::new(),
+            disk_full: false,
         })
     }
 
     /// The thread's life: until the pool closes or is poisoned.
     pub fn run(&mut self) {
         while self.pool.check().is_ok() {
-            let pause = match self.round() {
+            let outcome = self.round();
+            if std::mem::replace(&mut self.disk_full, outcome.is_err()) && outcome.is_ok() {
+                self.pool.free.set_error(None);
+            }
+            let pause = match outcome {
                 _ if self.is_stocked() => PAUSE_IDLE,
                 Ok(0) => PAUSE_BUSY,
                 Ok(_) => continue,
@@ -107,9 +113,6 @@ impl<'a> Supplier<'a> {
             matches!(join, Join::Taken | Join::Clean)
         });
         let written = self.flusher.write(pool)?;
-        if written > 0 {
-            pool.free.set_error(None);
-        }
         let mut freed = 0;
         for (id, index) in cold.drain(..) {
             if pool.try_evict(index, id) {
