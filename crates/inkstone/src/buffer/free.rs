@@ -33,8 +33,9 @@ impl FreeFrames {
     pub fn new(partitions: usize, frames: u32) -> Self {
         let list = |p: usize| {
             // Low indices on top: memory is touched from the start on.
-            let own = (0..frames).rev().filter(|&i| i as usize % partitions == p);
-            Mutex::new(own.collect())
+            let mut own: Vec<u32> = (p as u32..frames).step_by(partitions).collect();
+            own.reverse();
+            Mutex::new(own)
         };
         Self {
             lists: (0..partitions).map(list).collect(),

@@ -114,7 +114,7 @@ impl BufferPool {
             ));
         }
         let partitions = instances.clamp(1, 64);
-        let stock_full = (frames / 32).clamp(8, 2048);
+        let stock_full = (frames / 32).clamp(8, 2048).min(frames / 4);
         let inner = Inner {
             arena: Arena::new(page_size, frames)?,
             table: PageTable::new(frames),

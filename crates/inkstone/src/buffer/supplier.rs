@@ -64,7 +64,13 @@ impl<'a> Supplier<'a> {
     }
 
     fn is_stocked(&self) -> bool {
-        self.pool.free.count() >= self.pool.stock_low && self.pool.free.waiting() == 0
+        self.pool.free.count() >= self.demand(self.pool.stock_low)
+    }
+
+    /// A level of stock, and a frame for everyone who waits; never more than a quarter of the
+    /// pool, or a waiter that is slow to wake would cost the pool its pages.
+    fn demand(&self, stock: usize) -> usize {
+        (stock + self.pool.free.waiting()).min(self.pool.arena.len() / 4)
     }
 
     /// Brings the stock from low to full, as far as one turn of the clock and one batch can.
@@ -74,7 +80,7 @@ impl<'a> Supplier<'a> {
             return Ok(0);
         }
         let mut done = self.sweep();
-        let short = self.pool.free.count() < self.pool.stock_low;
+        let short = !self.is_stocked();
         if short || self.cold_dirty.len() * 2 >= self.flusher.capacity() {
             done += self.write_cold()?;
         }
@@ -86,7 +92,7 @@ impl<'a> Supplier<'a> {
         let visits = (REVOLUTIONS_MAX * pool.arena.len()).min(VISITS_MAX);
         let mut freed = 0;
         for _ in 0..visits {
-            let stocked = pool.free.count() >= pool.stock_full && pool.free.waiting() == 0;
+            let stocked = pool.free.count() >= self.demand(pool.stock_full);
             if stocked || self.cold_dirty.len() == self.flusher.capacity() {
                 break;
             }

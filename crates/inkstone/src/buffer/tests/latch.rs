@@ -66,7 +66,7 @@ fn optimistic_readers_never_validate_a_torn_read() {
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
-                while !stop.load(Ordering::Relaxed) {
+                while !stop.load(Ordering::Relaxed) || validated.load(Ordering::Relaxed) == 0 {
                     let version = guarded.latch.optimistic(|| true).unwrap();
                     let words = guarded.read();
                     if guarded.latch.validate(version) {
