@@ -1,4 +1,5 @@
 //! Inkstone, the engine.
+pub mod buffer;
 pub mod counters;
 pub mod error;
 pub mod options;

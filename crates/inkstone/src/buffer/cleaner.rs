@@ -1,0 +1,263 @@
+//! The thread `ink-cleaner`: writes the oldest dirty pages, so that the checkpoint can move.
+//!
+//! # Pacing
+//!
+//! *Age* is the log between the oldest dirty page and the end of the log; *fill* is age / capacity.
+//!
+//! | fill            | what the thread does                                                         |
+//! |-----------------|------------------------------------------------------------------------------|
+//! | below 1/8       | nothing while the log grows; when it stands still, a batch now and then       |
+//! | 1/8 to 3/4      | moves the oldest LSN on at 4x² times the rate at which the log grows, x from 0 to 1 |
+//! | above 3/4       | writes without pause                                                         |
+//!
+//! So under a steady load the fill settles near 7/16, where x = 1/2, and half the log is left for
+//! bursts. Where the thread cannot keep up, [`Inner::throttle`] slows writers down: from 3/4 to
+//! 7/8 by a delay that grows smoothly, so that a load of any number of threads finds a steady state
+//! between; above 7/8 they wait.
+
+use super::flush::{Flusher, Join};
+use super::pool::Inner;
+use crate::counters::Counter;
+use crate::{Error, Result};
+use inkstone_format::{Lsn, PageId, PageNo};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Time between two looks at the age while there is something to do.
+const TICK: Duration = Duration::from_millis(20);
+/// Time between batches when nobody writes.
+const PAUSE_IDLE: Duration = Duration::from_millis(100);
+/// Time between looks when nothing is dirty (a signal ends it).
+const PAUSE_CLEAN: Duration = Duration::from_millis(250);
+const PAUSE_DISK_FULL: Duration = Duration::from_millis(500);
+/// The longest delay that a transaction gets before the hard wait.
+const DELAY_MAX: Duration = Duration::from_millis(50);
+/// Pages to each side that are pulled in for combining.
+const NEIGHBOURS_MAX: u32 = 15;
+
+/// What to do next.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Plan {
+    /// Nothing for so long.
+    Rest(Duration),
+    /// One batch, then a pause.
+    Idle,
+    /// Write what is older than this, then wait for the next tick.
+    Advance(Lsn),
+    /// Write without pause.
+    Furious,
+}
+
+/// Decides from the age of the oldest page. `grown`: bytes that the log grew since the last tick,
+/// smoothed.
+pub(crate) fn plan(ready: Lsn, oldest: Option<Lsn>, capacity: u64, grown: f64) -> Plan {
+    let Some(oldest) = oldest else {
+        return Plan::Rest(PAUSE_CLEAN);
+    };
+    let fill = ready.0.saturating_sub(oldest.0) as f64 / capacity as f64;
+    let x = (fill - 0.125) / (0.75 - 0.125);
+    if x >= 1.0 {
+        Plan::Furious
+    } else if grown < 1.0 {
+        Plan::Idle
+    } else if x <= 0.0 {
+        Plan::Rest(TICK)
+    } else {
+        Plan::Advance(Lsn(oldest.0 + (grown * 4.0 * x * x) as u64 + 1))
+    }
+}
+
+/// How long a transaction is delayed at this fill; `None`: until the fill is lower.
+pub(crate) fn delay(fill: f64) -> Option<Duration> {
+    let x = (fill - 0.75) / (0.875 - 0.75);
+    if x >= 1.0 {
+        return None;
+    }
+    Some(DELAY_MAX.mul_f64(x.max(0.0).powi(2)))
+}
+
+pub(crate) struct Cleaner<'a> {
+    pool: &'a Inner,
+    flusher: Flusher,
+    last_ready: Lsn,
+    last_look: Instant,
+    /// Bytes that the log grows in a tick, smoothed.
+    grown: f64,
+}
+
+impl<'a> Cleaner<'a> {
+    pub fn new(pool: &'a Inner) -> Result<Self> {
+        Ok(Self {
+            pool,
+            flusher: Flusher::new(pool, pool.batch_pages())?,
+            last_ready: pool.log.ready_lsn(),
+            last_look: Instant::now(),
+            grown: 0.0,
+        })
+    }
+
+    /// The thread's life: until the pool closes or is poisoned.
+    pub fn run(&mut self) {
+        while self.pool.check().is_ok() {
+            let pause = match self.step() {
+                Ok(pause) => pause,
+                Err(Error::DiskFull { .. }) => PAUSE_DISK_FULL,
+                Err(_) => break,
+            };
+            if !pause.is_zero() {
+                self.pool.cleaning.wait(pause);
+            }
+        }
+        self.pool.flights.announce();
+    }
+
+    /// Looks once and acts; returns how long to pause.
+    fn step(&mut self) -> Result<Duration> {
+        let (ready, oldest) = self.pool.refresh_age();
+        self.measure(ready);
+        let began = Instant::now();
+        match plan(ready, oldest, self.pool.log.capacity_bytes(), self.grown) {
+            Plan::Rest(pause) => Ok(pause),
+            Plan::Idle => {
+                self.write_older(Lsn(u64::MAX))?;
+                Ok(PAUSE_IDLE)
+            }
+            Plan::Advance(limit) => {
+                while began.elapsed() < TICK && self.write_older(limit)? > 0 {}
+                Ok(TICK.saturating_sub(began.elapsed()))
+            }
+            Plan::Furious => match self.write_older(ready)? {
+                // All of it is in flight elsewhere.
+                0 => Ok(Duration::from_millis(1)),
+                _ => Ok(Duration::ZERO),
+            },
+        }
+    }
+
+    /// Updates the growth of the log, per tick.
+    fn measure(&mut self, ready: Lsn) {
+        let elapsed = self.last_look.elapsed();
+        if elapsed < TICK / 2 {
+            return;
+        }
+        let ticks = elapsed.as_secs_f64() / TICK.as_secs_f64();
+        let now = ready.0.saturating_sub(self.last_ready.0) as f64 / ticks;
+        self.grown = if ready == self.last_ready {
+            0.0
+        } else {
+            // About a second of memory; at once when it begins to grow.
+            let weight = if self.grown < 1.0 {
+                1.0
+            } else {
+                (ticks / 50.0).min(1.0)
+            };
+            self.grown + (now - self.grown) * weight
+        };
+        self.last_ready = ready;
+        self.last_look = Instant::now();
+    }
+
+    /// Writes one batch of pages whose oldest change is below `limit`, with their neighbours.
+    /// Returns the number of pages.
+    fn write_older(&mut self, limit: Lsn) -> Result<usize> {
+        let pool = self.pool;
+        let half = self.flusher.capacity().div_ceil(2);
+        let due = pool.dirty.oldest_frames(&pool.arena, limit, half);
+        let mut batch: Vec<(PageId, u32)> = due
+            .iter()
+            .filter_map(|&index| Some((pool.arena.frame(index).page_id()?, index)))
+            .collect();
+        self.add_neighbours(&mut batch);
+        batch.sort_unstable();
+        batch.dedup();
+        let mut latched = Vec::new();
+        for (id, index) in batch {
+            if self.flusher.join(pool, index, id, false) == Join::Latched {
+                latched.push((id, index));
+            }
+        }
+        // A busy page must not hold up the checkpoint for ever: wait for its latch.
+        for (id, index) in latched {
+            self.flusher.join(pool, index, id, true);
+        }
+        let written = self.flusher.write(pool)?;
+        pool.refresh_age();
+        Ok(written)
+    }
+
+    /// Pulls in dirty pages beside those of the batch that would be due soon, in the older half of
+    /// the age, so that adjacent pages go out in one write.
+    fn add_neighbours(&self, batch: &mut Vec<(PageId, u32)>) {
+        let pool = self.pool;
+        let ready = self.last_ready;
+        let oldest = pool.dirty.oldest_lsn().unwrap_or(ready);
+        let soon = Lsn(oldest.0 + ready.0.saturating_sub(oldest.0) / 2);
+        let take = |id: PageId| {
+            let index = pool.table.hint(&pool.arena, id)?;
+            let frame = pool.arena.frame(index);
+            let due = frame.oldest_lsn()? <= soon && !frame.flushing.load(Ordering::Relaxed);
+            due.then_some((id, index))
+        };
+        for (id, _) in batch.clone() {
+            for step in [1, u32::MAX] {
+                let mut page = id.page.0;
+                for _ in 0..NEIGHBOURS_MAX {
+                    page = page.wrapping_add(step);
+                    let neighbour = take(PageId::new(id.space, PageNo(page)));
+                    match neighbour {
+                        Some(found) if batch.len() < self.flusher.capacity() => batch.push(found),
+                        _ => break,
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Inner {
+    /// Looks at the age exactly, and notes a lower bound for the cheap look of `throttle`.
+    pub(crate) fn refresh_age(&self) -> (Lsn, Option<Lsn>) {
+        // In this order: see `dirty.rs`.
+        let ready = self.log.ready_lsn();
+        let oldest = self.dirty.oldest_lsn();
+        let bound = oldest.map_or(ready, |oldest| oldest.min(ready));
+        self.age_bound.fetch_max(bound.0, Ordering::Relaxed);
+        (ready, oldest)
+    }
+
+    /// Age / capacity, exactly.
+    fn fill(&self) -> f64 {
+        let (ready, oldest) = self.refresh_age();
+        let age = oldest.map_or(0, |oldest| ready.0.saturating_sub(oldest.0));
+        age as f64 / self.log.capacity_bytes() as f64
+    }
+
+    pub(crate) fn throttle(&self) -> Result<()> {
+        self.check()?;
+        let capacity = self.log.capacity_bytes();
+        let bound = self.age_bound.load(Ordering::Relaxed);
+        let age_at_most = self.log.ready_lsn().0.saturating_sub(bound);
+        if age_at_most < capacity / 4 * 3 {
+            return Ok(());
+        }
+        self.throttle_slow()
+    }
+
+    #[cold]
+    fn throttle_slow(&self) -> Result<()> {
+        let fill = self.fill();
+        if fill < 0.75 || !self.has_threads.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.counters.add(Counter::CheckpointWaits, 1);
+        self.cleaning.raise();
+        match delay(fill) {
+            Some(time) if time < Duration::from_micros(50) => {}
+            Some(time) => std::thread::sleep(time),
+            None => self
+                .flights
+                .wait_until(|| self.check().is_err() || delay(self.fill()).is_some()),
+        }
+        self.check()
+    }
+}

@@ -1,0 +1,253 @@
+//! How copies of pages go to disk.
+//!
+//! A [`Flusher`] gathers a batch: each page is copied under a brief shared latch and marked *in
+//! flight*, so that no other flusher copies it until this copy has landed (two copies of one page
+//! could overtake each other). Then, with no latch held, the log is made durable up to the newest
+//! page LSN, and the store writes the batch.
+//!
+//! A flusher that waits for a latch holds no latch, only flights; and nobody waits for a flight
+//! while holding a latch. So waiting here is safe.
+
+use super::PageImage;
+use super::PageWriter;
+use super::frame::Mapping;
+use super::pool::Inner;
+use crate::{Error, Result};
+use inkstone_format::{Lsn, PageId, header};
+use std::sync::atomic::Ordering;
+
+/// Pages in a batch, at most.
+pub(crate) const BATCH_PAGES_MAX: usize = 256;
+
+/// What became of a page that was to join a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Join {
+    /// It is in the batch.
+    Taken,
+    /// It needs no write: clean, or gone.
+    Clean,
+    /// Another flusher has it in flight.
+    InFlight,
+    /// Somebody holds it exclusively, and waiting was not wanted.
+    Latched,
+}
+
+struct Copied {
+    index: u32,
+    id: PageId,
+    fresh: bool,
+    lsn: Lsn,
+}
+
+/// A writer with room for one batch, for the use of one thread.
+pub(crate) struct Flusher {
+    writer: Box<dyn PageWriter>,
+    room: Mapping,
+    capacity: usize,
+    copied: Vec<Copied>,
+}
+
+impl Flusher {
+    /// A flusher for batches of `pages`.
+    pub fn new(pool: &Inner, pages: usize) -> Result<Self> {
+        Ok(Self {
+            writer: pool.store.writer()?,
+            room: Mapping::new(pages * pool.arena.page_size())?,
+            capacity: pages,
+            copied: Vec::with_capacity(pages),
+        })
+    }
+
+    /// Pages that fit in a batch.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Whether `join` must not be called before `write`.
+    pub fn is_full(&self) -> bool {
+        self.copied.len() == self.capacity
+    }
+
+    /// Copies the page if it is still in this frame and dirty. `wait`: for its latch.
+    pub fn join(&mut self, pool: &Inner, index: u32, id: PageId, wait: bool) -> Join {
+        let frame = pool.arena.frame(index);
+        let latched = match wait {
+            true => frame.latch.lock_shared(|| frame.holds(id)),
+            false => frame.latch.try_lock_shared(),
+        };
+        if !latched {
+            return if frame.holds(id) {
+                Join::Latched
+            } else {
+                Join::Clean
+            };
+        }
+        let outcome = if !frame.holds(id) || !frame.is_dirty() {
+            Join::Clean
+        } else if frame.flushing.swap(true, Ordering::AcqRel) {
+            Join::InFlight
+        } else if !frame.is_dirty() {
+            // Another flight ended between the two looks.
+            frame.flushing.store(false, Ordering::Release);
+            Join::Clean
+        } else {
+            self.copy(pool, index, id);
+            Join::Taken
+        };
+        frame.latch.unlock_shared();
+        outcome
+    }
+
+    /// The caller holds the latch shared and has set `flushing`.
+    fn copy(&mut self, pool: &Inner, index: u32, id: PageId) {
+        let size = pool.arena.page_size();
+        let at = self.copied.len() * size;
+        let target = &mut self.room.as_mut_slice()[at..at + size];
+        // SAFETY: the caller holds the frame's latch in shared mode.
+        target.copy_from_slice(unsafe { pool.arena.bytes(index) });
+        let lsn = header::page_lsn(target);
+        let fresh = pool.arena.frame(index).fresh.swap(false, Ordering::Relaxed);
+        self.copied.push(Copied {
+            index,
+            id,
+            fresh,
+            lsn,
+        });
+    }
+
+    /// Writes the batch and ends the flights. Returns the number of pages. On `DiskFull` the pages stay
+    /// dirty; any other error poisons.
+    pub fn write(&mut self, pool: &Inner) -> Result<usize> {
+        let pages = self.copied.len();
+        if pages == 0 {
+            return Ok(0);
+        }
+        let result = self.write_copies(pool).map_err(|error| match error {
+            Error::DiskFull { .. } | Error::Poisoned(_) => error,
+            other => pool
+                .poison
+                .set(format_args!("pages could not be written: {other}")),
+        });
+        for copied in self.copied.drain(..) {
+            let frame = pool.arena.frame(copied.index);
+            pool.dirty.end_flight(frame, copied.index, result.is_ok());
+        }
+        pool.flights.announce();
+        result.map(|()| pages)
+    }
+
+    fn write_copies(&mut self, pool: &Inner) -> Result<()> {
+        pool.poison.check()?;
+        let newest = self.copied.iter().map(|c| c.lsn).max().expect("not empty");
+        pool.log.make_durable(newest)?;
+        let rooms = self
+            .room
+            .as_mut_slice()
+            .chunks_exact_mut(pool.arena.page_size());
+        let mut images: Vec<PageImage<'_>> = rooms
+            .zip(&self.copied)
+            .map(|(bytes, copied)| PageImage {
+                id: copied.id,
+                fresh: copied.fresh,
+                bytes,
+            })
+            .collect();
+        images.sort_unstable_by_key(|image| image.id);
+        self.writer.write(&mut images)
+    }
+}
+
+impl Inner {
+    /// Batch size for this pool: small pools make small batches, so that a flight never holds most
+    /// of the frames.
+    pub(crate) fn batch_pages(&self) -> usize {
+        (self.arena.len() / 4).clamp(1, BATCH_PAGES_MAX)
+    }
+
+    /// Returns when every page that was dirty at the call, and that `which` selects, has landed on disk in
+    /// a copy made after the call. The calling thread writes.
+    pub(crate) fn flush_where(&self, which: impl Fn(PageId) -> bool) -> Result<()> {
+        self.check()?;
+        let mut todo: Vec<(PageId, u32)> = self
+            .frames()
+            .filter(|(_, frame)| frame.is_dirty())
+            .filter_map(|(index, frame)| Some((frame.page_id()?, index)))
+            .filter(|&(id, _)| which(id))
+            .collect();
+        if todo.is_empty() {
+            return Ok(());
+        }
+        todo.sort_unstable();
+        let mut flusher = Flusher::new(self, self.batch_pages())?;
+        while !todo.is_empty() {
+            todo = self.flush_once(&mut flusher, &todo)?;
+            self.flights.wait_until(|| {
+                let flying = |&(_, index): &(_, u32)| {
+                    self.arena.frame(index).flushing.load(Ordering::Acquire)
+                };
+                !todo.iter().any(flying)
+            });
+        }
+        Ok(())
+    }
+
+    /// Writes what is not in flight elsewhere, returns the rest.
+    fn flush_once(
+        &self,
+        flusher: &mut Flusher,
+        todo: &[(PageId, u32)],
+    ) -> Result<Vec<(PageId, u32)>> {
+        let mut later = Vec::new();
+        for &(id, index) in todo {
+            if flusher.is_full() {
+                flusher.write(self)?;
+            }
+            if flusher.join(self, index, id, true) == Join::InFlight {
+                later.push((id, index));
+            }
+        }
+        flusher.write(self)?;
+        Ok(later)
+    }
+
+    /// Forgets every page that `which` selects, dirty or not, after its flight has landed.
+    pub(crate) fn forget_where(&self, which: impl Fn(PageId) -> bool) {
+        self.table.supersede_loads(&which);
+        for (index, frame) in self.frames() {
+            while let Some(id) = frame.page_id().filter(|&id| which(id)) {
+                self.forget(index, id);
+            }
+        }
+    }
+
+    fn forget(&self, index: u32, id: PageId) {
+        let frame = self.arena.frame(index);
+        self.flights
+            .wait_until(|| !frame.flushing.load(Ordering::Acquire) || !frame.holds(id));
+        if !frame.latch.lock_exclusive(|| frame.holds(id)) {
+            return;
+        }
+        if frame.holds(id) && !frame.flushing.load(Ordering::Acquire) {
+            self.dirty.forget(frame, index);
+            self.unlink(index, id);
+            frame.latch.unlock_exclusive_gone();
+            self.free.push(index, frame);
+        } else {
+            frame.latch.unlock_exclusive();
+        }
+    }
+
+    /// Forgets one page; see `forget_where`.
+    pub(crate) fn discard_page(&self, id: PageId) {
+        loop {
+            let mut shard = self.table.shard(&self.arena, id);
+            shard.supersede_load(id);
+            let found = shard.find(id);
+            drop(shard);
+            match found {
+                None => return,
+                Some(index) => self.forget(index, id),
+            }
+        }
+    }
+}

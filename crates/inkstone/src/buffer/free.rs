@@ -1,0 +1,182 @@
+//! Free frames, those who wait for them, and the budget of reservations.
+//!
+//! # Why nobody deadlocks for frames
+//!
+//! 1. Reservations together hold at most a quarter of the frames ([`Budget`], first come, first
+//!    served), so three quarters circulate whatever the reservations' owners do, even if they load pages.
+//! 2. A loader holds one frame that is in no table, and gives it to the table when its read ends:
+//!    it waits for nothing else.
+//! 3. A resident page stays only while it is latched, in flight or dirty. Who holds a latch waits for
+//!    no frame; flights end; the thread `ink-frames` writes dirty pages and needs no frame for it.
+
+use super::frame::Frame;
+use crate::{Error, Result};
+use parking_lot::{Condvar, Mutex};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering, fence};
+use std::time::Duration;
+
+/// How long a waiter trusts that somebody will wake it (poison set elsewhere wakes nobody).
+pub(crate) const WAIT_SLICE: Duration = Duration::from_millis(50);
+
+/// Lists of free frames, one for each partition, and a waiting room.
+pub(crate) struct FreeFrames {
+    lists: Box<[Mutex<Vec<u32>>]>,
+    count: AtomicUsize,
+    waiting: AtomicUsize,
+    room: Mutex<Option<Error>>,
+    freed: Condvar,
+}
+
+impl FreeFrames {
+    /// All `frames` are free.
+    pub fn new(partitions: usize, frames: u32) -> Self {
+        let list = |p: usize| {
+            // Low indices on top: memory is touched from the start on.
+            let mut own: Vec<u32> = (p as u32..frames).step_by(partitions).collect();
+            own.reverse();
+            Mutex::new(own)
+        };
+        Self {
+            lists: (0..partitions).map(list).collect(),
+            count: AtomicUsize::new(frames as usize),
+            waiting: AtomicUsize::new(0),
+            room: Mutex::new(None),
+            freed: Condvar::new(),
+        }
+    }
+
+    /// A free frame, of the partition `home` if it has one.
+    pub fn pop(&self, home: usize) -> Option<u32> {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let partitions = self.lists.len();
+        (0..partitions).find_map(|step| {
+            let index = self.lists[(home + step) % partitions].lock().pop()?;
+            self.count.fetch_sub(1, Ordering::Relaxed);
+            Some(index)
+        })
+    }
+
+    /// Gives a frame back, and wakes one who waits.
+    pub fn push(&self, index: u32, frame: &Frame) {
+        debug_assert!(frame.page_id().is_none() && !frame.is_dirty());
+        self.lists[index as usize % self.lists.len()]
+            .lock()
+            .push(index);
+        self.count.fetch_add(1, Ordering::Relaxed);
+        // Either the waiter's last look sees the frame, or we see the waiter.
+        fence(Ordering::SeqCst);
+        if self.waiting.load(Ordering::Relaxed) > 0 {
+            drop(self.room.lock());
+            self.freed.notify_one();
+        }
+    }
+
+    /// Number of free frames.
+    pub fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Number of threads that wait for a frame.
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Waits until `attempt` yields a frame or an error. It is tried at once, whenever a frame was
+    /// freed, and now and then.
+    pub fn wait(&self, mut attempt: impl FnMut() -> Option<Result<u32>>) -> Result<u32> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let outcome = loop {
+            let mut room = self.room.lock();
+            fence(Ordering::SeqCst);
+            if let Some(outcome) = attempt() {
+                break outcome;
+            }
+            if let Some(error) = &*room {
+                break Err(error.clone());
+            }
+            self.freed.wait_for(&mut room, WAIT_SLICE);
+        };
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        outcome
+    }
+
+    /// Lets everyone who finds no frame fail with `error` (`None`: wait again).
+    pub fn set_error(&self, error: Option<Error>) {
+        let failed = error.is_some();
+        *self.room.lock() = error;
+        if failed {
+            self.freed.notify_all();
+        }
+    }
+}
+
+/// How many frames reservations may hold together.
+pub(crate) struct Budget {
+    limit: usize,
+    state: Mutex<BudgetState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct BudgetState {
+    taken: usize,
+    next_ticket: u64,
+    queue: VecDeque<u64>,
+}
+
+impl Budget {
+    /// At most `limit` frames.
+    pub fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// The largest single request.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Takes `frames` of the budget, in turn; `check` may end the wait with an error.
+    pub fn take(&self, frames: usize, check: impl Fn() -> Result<()>) -> Result<()> {
+        let mut state = self.state.lock();
+        if state.queue.is_empty() && state.taken + frames <= self.limit {
+            state.taken += frames;
+            return Ok(());
+        }
+        let ticket = state.next_ticket;
+        state.next_ticket += 1;
+        state.queue.push_back(ticket);
+        let outcome = loop {
+            let first = state.queue.front() == Some(&ticket);
+            if first && state.taken + frames <= self.limit {
+                state.taken += frames;
+                break Ok(());
+            }
+            if let Err(error) = check() {
+                break Err(error);
+            }
+            self.changed.wait_for(&mut state, WAIT_SLICE);
+        };
+        state.queue.retain(|&other| other != ticket);
+        drop(state);
+        self.changed.notify_all();
+        outcome
+    }
+
+    /// Gives `frames` back.
+    pub fn give_back(&self, frames: usize) {
+        let mut state = self.state.lock();
+        state.taken -= frames;
+        let queued = !state.queue.is_empty();
+        drop(state);
+        if queued {
+            self.changed.notify_all();
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! How a page comes into a frame: read from the store, or created.
+//!
+//! A page that is being read is in no frame that others can find; a slot in its page table shard
+//! stands for it, and those who want it wait there, with no latch held by the reader. The frame is
+//! published when its bytes are complete, already latched for the thread that read it, so that
+//! this thread makes progress even if the page would be evicted at once.
+
+use super::frame::Frame;
+use super::guard::{Exclusive, Optimistic, Reservation, Shared};
+use super::page_table::LoadSlot;
+use super::pool::Inner;
+use crate::counters::{Counter, thread_stripe};
+use crate::{Error, Result};
+use inkstone_format::{PageId, header};
+use std::sync::Arc;
+
+/// Frames that a caller looks at before it gives up evicting one by itself.
+const CALLER_VISITS_MAX: usize = 64;
+
+/// How the thread that reads a page wants to have it latched.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Want {
+    Nothing,
+    Shared,
+    Exclusive,
+}
+
+impl Want {
+    /// Takes the latch as long as `wanted`; false if it gave up.
+    fn latch(self, frame: &Frame, wanted: impl Fn() -> bool) -> bool {
+        match self {
+            Want::Nothing => true,
+            Want::Shared => frame.latch.lock_shared(wanted),
+            Want::Exclusive => frame.latch.lock_exclusive(wanted),
+        }
+    }
+
+    fn unlatch(self, frame: &Frame) {
+        match self {
+            Want::Nothing => {}
+            Want::Shared => frame.latch.unlock_shared(),
+            Want::Exclusive => frame.latch.unlock_exclusive(),
+        }
+    }
+}
+
+enum Found {
+    /// The page was in this frame a moment ago.
+    Resident(u32),
+    /// The calling thread read it; the latch is taken as wanted.
+    Loaded(u32),
+}
+
+impl Inner {
+    /// The page if the frame holds it now; waits for an exclusive holder.
+    #[inline]
+    pub(crate) fn optimistic_at(&self, index: u32, id: PageId) -> Option<Optimistic<'_>> {
+        let frame = self.arena.frames().get(index as usize)?;
+        let version = frame.latch.optimistic(|| frame.holds(id))?;
+        if !frame.holds(id) {
+            return None;
+        }
+        frame.touch();
+        Some(Optimistic {
+            pool: self,
+            index,
+            version,
+            id,
+        })
+    }
+
+    /// The page if it is resident, found without a lock.
+    #[inline]
+    pub(crate) fn optimistic_hit(&self, id: PageId) -> Option<Optimistic<'_>> {
+        self.optimistic_at(self.table.hint(&self.arena, id)?, id)
+    }
+
+    #[cold]
+    pub(crate) fn optimistic_miss(&self, id: PageId) -> Result<Optimistic<'_>> {
+        loop {
+            let (Found::Resident(index) | Found::Loaded(index)) =
+                self.find_or_load(id, Want::Nothing)?;
+            if let Some(page) = self.optimistic_at(index, id) {
+                return Ok(page);
+            }
+        }
+    }
+
+    pub(crate) fn shared(&self, id: PageId) -> Result<Shared<'_>> {
+        let index = self.latched(id, Want::Shared)?;
+        Ok(Shared { pool: self, index })
+    }
+
+    pub(crate) fn exclusive(&self, id: PageId) -> Result<Exclusive<'_>> {
+        let index = self.latched(id, Want::Exclusive)?;
+        Ok(Exclusive { pool: self, index })
+    }
+
+    pub(crate) fn shared_if_resident(&self, id: PageId) -> Option<Shared<'_>> {
+        let index = self.latched_if_resident(id, Want::Shared)?;
+        Some(Shared { pool: self, index })
+    }
+
+    pub(crate) fn exclusive_if_resident(&self, id: PageId) -> Option<Exclusive<'_>> {
+        let index = self.latched_if_resident(id, Want::Exclusive)?;
+        Some(Exclusive { pool: self, index })
+    }
+
+    pub(crate) fn try_exclusive(&self, id: PageId) -> Option<Exclusive<'_>> {
+        let index = self.find(id)?;
+        let frame = self.arena.frame(index);
+        if !frame.latch.try_lock_exclusive() {
+            return None;
+        }
+        let guard = Exclusive { pool: self, index };
+        frame.holds(id).then(|| {
+            frame.touch();
+            guard
+        })
+    }
+
+    /// Makes the page resident.
+    pub(crate) fn load(&self, id: PageId) -> Result<()> {
+        match self.table.hint(&self.arena, id) {
+            Some(_) => Ok(()),
+            None => self.find_or_load(id, Want::Nothing).map(|_| ()),
+        }
+    }
+
+    /// The frame that holds the page: certain at the moment of looking.
+    fn find(&self, id: PageId) -> Option<u32> {
+        self.table
+            .hint(&self.arena, id)
+            .or_else(|| self.table.shard(&self.arena, id).find(id))
+    }
+
+    /// Latches the frame if it still holds the page.
+    fn latch_at(&self, index: u32, id: PageId, want: Want) -> bool {
+        let frame = self.arena.frame(index);
+        if !want.latch(frame, || frame.holds(id)) {
+            return false;
+        }
+        if !frame.holds(id) {
+            want.unlatch(frame);
+            return false;
+        }
+        frame.touch();
+        true
+    }
+
+    fn latched_if_resident(&self, id: PageId, want: Want) -> Option<u32> {
+        loop {
+            let index = self.find(id)?;
+            if self.latch_at(index, id, want) {
+                return Some(index);
+            }
+        }
+    }
+
+    fn latched(&self, id: PageId, want: Want) -> Result<u32> {
+        let mut hint = self.table.hint(&self.arena, id);
+        loop {
+            if let Some(index) = hint.filter(|&index| self.latch_at(index, id, want)) {
+                return Ok(index);
+            }
+            match self.find_or_load(id, want)? {
+                Found::Loaded(index) => return Ok(index),
+                Found::Resident(index) => hint = Some(index),
+            }
+        }
+    }
+
+    fn find_or_load(&self, id: PageId, want: Want) -> Result<Found> {
+        self.counters.add(Counter::BufferReadRequests, 1);
+        loop {
+            self.check()?;
+            let mut shard = self.table.shard(&self.arena, id);
+            if let Some(index) = shard.find(id) {
+                return Ok(Found::Resident(index));
+            }
+            if let Some(slot) = shard.load_of(id) {
+                drop(shard);
+                slot.wait()?;
+                continue;
+            }
+            let slot = shard.begin_load(id);
+            drop(shard);
+            let outcome = self.read_and_publish(id, &slot, want);
+            slot.finish(outcome.as_ref().map(|_| ()).map_err(Error::clone));
+            if let Some(index) = outcome? {
+                return Ok(Found::Loaded(index));
+            }
+        }
+    }
+
+    /// Reads the page into a frame and publishes it; `None` if it was created or discarded
+    /// meanwhile (then an error does not count either: the page was being written).
+    fn read_and_publish(
+        &self,
+        id: PageId,
+        slot: &Arc<LoadSlot>,
+        want: Want,
+    ) -> Result<Option<u32>> {
+        let outcome = self.read_into_frame(id);
+        let Ok(index) = outcome else {
+            let current = self.table.shard(&self.arena, id).end_load(slot);
+            return if current { outcome.map(Some) } else { Ok(None) };
+        };
+        let frame = self.arena.frame(index);
+        // The frame is ours, so who holds its latch came too late for its former page, and goes.
+        want.latch(frame, || true);
+        let mut shard = self.table.shard(&self.arena, id);
+        if shard.end_load(slot) {
+            shard.insert(id, index);
+            return Ok(Some(index));
+        }
+        drop(shard);
+        want.unlatch(frame);
+        self.free.push(index, frame);
+        Ok(None)
+    }
+
+    fn read_into_frame(&self, id: PageId) -> Result<u32> {
+        let index = self.take_frame()?;
+        // SAFETY: the frame was taken from the free ones and is not in the table: we own it.
+        let bytes = unsafe { self.arena.bytes_mut(index) };
+        match self.store.read(id, bytes) {
+            Ok(()) => Ok(index),
+            Err(error) => {
+                self.free.push(index, self.arena.frame(index));
+                Err(error)
+            }
+        }
+    }
+
+    /// A frame for the caller to own: a free one, or one whose clean cold page it evicts, or the
+    /// next one that the thread `ink-frames` supplies.
+    pub(crate) fn take_frame(&self) -> Result<u32> {
+        let home = thread_stripe();
+        let taken = self.free.pop(home);
+        if self.free.count() < self.stock_low {
+            self.supply.raise();
+        }
+        if let Some(index) = taken.or_else(|| self.sweep_clean(CALLER_VISITS_MAX)) {
+            return Ok(index);
+        }
+        self.counters.add(Counter::BufferFrameWaits, 1);
+        self.supply.raise();
+        self.free.wait(|| {
+            if let Err(error) = self.check() {
+                return Some(Err(error));
+            }
+            let taken = self.free.pop(home);
+            taken
+                .or_else(|| self.sweep_clean(CALLER_VISITS_MAX))
+                .map(Ok)
+        })
+    }
+
+    pub(crate) fn reserve(&self, frames: usize) -> Result<Reservation<'_>> {
+        if frames > self.budget.limit() {
+            return Err(Error::Unsupported(format!(
+                "{frames} pages cannot be created at once with {} page frames (at most a quarter); \
+                 enlarge buffer_pool_size",
+                self.arena.len()
+            )));
+        }
+        if frames > 0 {
+            self.budget.take(frames, || self.check())?;
+        }
+        let mut reservation = Reservation {
+            pool: self,
+            frames: Vec::with_capacity(frames),
+            budget: frames,
+        };
+        for _ in 0..frames {
+            reservation.frames.push(self.take_frame()?);
+        }
+        Ok(reservation)
+    }
+
+    pub(crate) fn create<'a>(
+        &'a self,
+        id: PageId,
+        reservation: &mut Reservation<'_>,
+    ) -> Result<Exclusive<'a>> {
+        crate::invariant!(id.to_u64() != u64::MAX, "page {id} is no page");
+        loop {
+            if let Some(index) = self.latched_if_resident(id, Want::Exclusive) {
+                return Ok(Exclusive { pool: self, index });
+            }
+            self.check()?;
+            let reserved = reservation.frames.pop();
+            crate::invariant!(
+                reserved.is_some(),
+                "page {id} created without a reserved frame"
+            );
+            let index = reserved.expect("checked");
+            let frame = self.arena.frame(index);
+            // As in `read_and_publish`: nobody keeps the latch of a frame that is ours.
+            frame.latch.lock_exclusive(|| true);
+            // SAFETY: the frame is reserved and not in the table: we own it.
+            let bytes = unsafe { self.arena.bytes_mut(index) };
+            header::init_page(bytes, id, header::PageType::Free);
+            let mut shard = self.table.shard(&self.arena, id);
+            if shard.find(id).is_none() {
+                shard.supersede_load(id);
+                shard.insert(id, index);
+                return Ok(Exclusive { pool: self, index });
+            }
+            drop(shard);
+            frame.latch.unlock_exclusive();
+            reservation.frames.push(index);
+        }
+    }
+}

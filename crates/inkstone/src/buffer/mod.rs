@@ -1,0 +1,95 @@
+//! The buffer pool: pages in memory, and the promise that they reach the disk in the right order.
+//!
+//! # What this module promises
+//!
+//! 1. A page is in at most one frame, and whoever asks for it gets that frame.
+//! 2. A page is written in place only after the log is durable up to its page LSN.
+//! 3. A page's changes are on disk, or its `oldest_lsn` is in a dirty set: the smallest of those is
+//!    never above the START of a mini-transaction whose change a crash would lose. So a checkpoint
+//!    at `min(ready_lsn read first, oldest_dirty_lsn())` loses nothing.
+//! 4. No latch is held during I/O, and nobody who holds a latch waits for a frame: such a caller
+//!    brings a `Reservation`.
+//! 5. A caller never writes a page to get a frame. It takes a free one, or evicts a clean cold page,
+//!    or waits for the thread `ink-frames`.
+//!
+//! # Words
+//!
+//! - *frame*: room for one page, and its descriptor (`frame.rs`). Free, or owned by one loader or
+//!   reservation, or resident (found through the page table).
+//! - *clean*: the frame's `oldest_lsn` is none, the disk has every logged change. *dirty*: not clean.
+//! - *in flight*: a copy of the page is on its way to disk (`flushing`). One at a time for a page.
+//! - *fresh*: initialised by a logged PAGE_INIT since its last copy was made.
+//!
+//! # Latches and locks, in the order in which they may be taken
+//!
+//! 1. page latches (`latch.rs`), in the order that the trees decide; 2. a page table shard; or a
+//!    partition's dirty set; or a partition's free list (never two of these at once). The shards
+//!    and sets are leaves: nothing is waited for under them.
+//!
+//! A latch is not re-entrant, in shared mode neither: a thread that asks twice may wait for an
+//! exclusive request that waits for it.
+//!
+//! # What it does not promise
+//!
+//! It knows nothing of what pages mean, and does not stop two mini-transactions from deadlocking on
+//! page latches: the trees' latch order does.
+
+mod cleaner;
+mod dirty;
+mod evict;
+mod flush;
+mod frame;
+mod free;
+mod guard;
+mod latch;
+mod load;
+mod page_table;
+mod pool;
+mod signal;
+mod supplier;
+#[cfg(test)]
+mod tests;
+
+pub use guard::{Exclusive, Optimistic, Reservation, Shared};
+pub use pool::{BufferPool, BufferStatus};
+
+use crate::Result;
+use inkstone_format::{Lsn, PageId};
+
+/// What the pool needs of the redo log.
+pub trait RedoLog: Send + Sync {
+    /// End of the contiguous published prefix of the log: every mini-transaction below it has its
+    /// pages in the dirty sets.
+    fn ready_lsn(&self) -> Lsn;
+    /// Returns when the log is durable up to `lsn`.
+    fn make_durable(&self, lsn: Lsn) -> Result<()>;
+    /// Bytes of log that may lie between the checkpoint and the end of the log.
+    fn capacity_bytes(&self) -> u64;
+}
+
+/// What stands below the pool: decides where and how pages reach the disk.
+pub trait PageStore: Send + Sync {
+    /// Fills `buffer` (one page, 4096-aligned) and checks checksum and page id.
+    fn read(&self, id: PageId, buffer: &mut [u8]) -> Result<()>;
+    /// A writer for the use of one thread.
+    fn writer(&self) -> Result<Box<dyn PageWriter>>;
+}
+
+/// Writes batches of pages; see [`PageStore::writer`].
+pub trait PageWriter: Send {
+    /// After `Ok` all pages are durable in place. Pages of dropped tablespaces are skipped
+    /// silently. The store stamps checksums and combines adjacent pages. The caller has made the
+    /// log durable up to the page LSNs, and passes each page once, sorted by id.
+    fn write(&mut self, pages: &mut [PageImage<'_>]) -> Result<()>;
+}
+
+/// A copy of a page on its way to disk.
+pub struct PageImage<'a> {
+    /// The page.
+    pub id: PageId,
+    /// Initialised by a logged PAGE_INIT since the last image: recovery will not read it, so it
+    /// needs no protection from tearing.
+    pub fresh: bool,
+    /// The page's bytes, 4096-aligned; the checksum is stale until the store stamps it.
+    pub bytes: &'a mut [u8],
+}

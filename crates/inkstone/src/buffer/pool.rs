@@ -1,0 +1,345 @@
+//! The pool: what callers see, and its two threads.
+
+use super::cleaner::Cleaner;
+use super::dirty::DirtySets;
+use super::frame::{Arena, Frame};
+use super::free::{Budget, FreeFrames};
+use super::guard::{Exclusive, Optimistic, Reservation, Shared};
+use super::page_table::PageTable;
+use super::signal::{News, Signal};
+use super::supplier::Supplier;
+use super::{PageStore, RedoLog};
+use crate::counters::{Counter, Counters};
+use crate::poison::Poison;
+use crate::{Error, Result};
+use inkstone_format::header::page_size_is_valid;
+use inkstone_format::{Lsn, PageId, SpaceId};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+
+/// The fewest frames that a pool works with.
+const FRAMES_MIN: usize = 16;
+
+/// What the pool's threads and guards share.
+pub(crate) struct Inner {
+    pub arena: Arena,
+    pub table: PageTable,
+    pub dirty: DirtySets,
+    pub free: FreeFrames,
+    pub budget: Budget,
+    /// The clock hand: counts frames looked at.
+    pub hand: AtomicUsize,
+    /// The stock of free frames is refilled up to `stock_full` when it is below `stock_low`.
+    pub stock_low: usize,
+    pub stock_full: usize,
+    pub store: Arc<dyn PageStore>,
+    pub log: Arc<dyn RedoLog>,
+    pub counters: Arc<Counters>,
+    pub poison: Poison,
+    /// Wakes `ink-frames`.
+    pub supply: Signal,
+    /// Wakes `ink-cleaner`.
+    pub cleaning: Signal,
+    /// Announces that flights have landed.
+    pub flights: News,
+    /// A lower bound of what a checkpoint could be, as last looked at.
+    pub age_bound: AtomicU64,
+    /// Whether the two threads run.
+    pub has_threads: AtomicBool,
+    closing: AtomicBool,
+}
+
+impl Inner {
+    /// Fails once the pool is poisoned or closing.
+    pub fn check(&self) -> Result<()> {
+        self.poison.check()?;
+        match self.closing.load(Ordering::Relaxed) {
+            true => Err(Error::Unsupported("the database is closed".to_owned())),
+            false => Ok(()),
+        }
+    }
+
+    /// All frames with their indices.
+    pub fn frames(&self) -> impl Iterator<Item = (u32, &Frame)> {
+        (0..).zip(self.arena.frames())
+    }
+}
+
+/// How full the pool is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BufferStatus {
+    /// Frames in all.
+    pub frames: usize,
+    /// Frames that hold nothing.
+    pub free: usize,
+    /// Frames whose page has changes that the disk lacks.
+    pub dirty: usize,
+    /// Pages evicted since the pool was made.
+    pub evictions: u64,
+}
+
+/// The buffer pool. See the [module](super) for what it promises.
+pub struct BufferPool {
+    inner: Arc<Inner>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl BufferPool {
+    /// A pool of `bytes / page_size` frames (at least 16) in `instances` partitions (1 to 64).
+    pub fn new(
+        page_size: usize,
+        bytes: usize,
+        instances: usize,
+        store: Arc<dyn PageStore>,
+        log: Arc<dyn RedoLog>,
+        counters: Arc<Counters>,
+        poison: Poison,
+    ) -> Result<Arc<Self>> {
+        let invalid = |name: &str, value: usize, reason: &str| Error::InvalidOption {
+            name: name.to_owned(),
+            value: value.to_string(),
+            reason: reason.to_owned(),
+        };
+        if !page_size_is_valid(page_size) {
+            return Err(invalid("page_size", page_size, "is no page size"));
+        }
+        let frames = bytes / page_size;
+        if !(FRAMES_MIN..u32::MAX as usize).contains(&frames) {
+            return Err(invalid(
+                "buffer_pool_size",
+                bytes,
+                "must hold at least 16 pages",
+            ));
+        }
+        let partitions = instances.clamp(1, 64);
+        let stock_full = (frames / 32).clamp(8, 2048).min(frames / 4);
+        let inner = Inner {
+            arena: Arena::new(page_size, frames)?,
+            table: PageTable::new(frames),
+            dirty: DirtySets::new(partitions),
+            free: FreeFrames::new(partitions, frames as u32),
+            budget: Budget::new(frames / 4),
+            hand: AtomicUsize::new(0),
+            stock_low: stock_full / 2,
+            stock_full,
+            store,
+            log,
+            counters,
+            poison,
+            supply: Signal::default(),
+            cleaning: Signal::default(),
+            flights: News::default(),
+            age_bound: AtomicU64::new(0),
+            has_threads: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
+        };
+        Ok(Arc::new(Self {
+            inner: Arc::new(inner),
+            threads: Mutex::default(),
+        }))
+    }
+
+    /// Starts the threads `ink-frames` and `ink-cleaner`. Without them nothing is written but by
+    /// `flush_space` and `flush_all`.
+    pub fn start_cleaners(&self) -> Result<()> {
+        self.inner.check()?;
+        let mut threads = self.threads.lock();
+        if !threads.is_empty() {
+            return Ok(());
+        }
+        // Whatever they need is made here, so that failure is the caller's to see.
+        let spawn = |name: &str, body: fn(&Inner) -> Result<()>| {
+            let inner = self.inner.clone();
+            std::thread::Builder::new()
+                .name(name.to_owned())
+                .spawn(move || {
+                    if let Err(error) = body(&inner) {
+                        inner.poison.set(error);
+                    }
+                })
+                .map_err(|e| Error::Unsupported(format!("cannot start the thread {name}: {e}")))
+        };
+        threads.push(spawn("ink-frames", |pool| {
+            Supplier::new(pool).map(|mut supplier| supplier.run())
+        })?);
+        threads.push(spawn("ink-cleaner", |pool| {
+            Cleaner::new(pool).map(|mut cleaner| cleaner.run())
+        })?);
+        self.inner.has_threads.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Stops the threads; later calls that would wait or read fail. Writes nothing: call
+    /// `flush_all` first for a clean end.
+    pub fn close(&self) {
+        let inner = &self.inner;
+        inner.closing.store(true, Ordering::Relaxed);
+        inner.supply.raise();
+        inner.cleaning.raise();
+        for thread in self.threads.lock().drain(..) {
+            let _ = thread.join();
+        }
+        inner.has_threads.store(false, Ordering::Relaxed);
+        inner.flights.announce();
+    }
+
+    /// Bytes in a page.
+    pub fn page_size(&self) -> usize {
+        self.inner.arena.page_size()
+    }
+
+    /// The page for optimistic reading. Loads it if it is absent (so the caller holds no latch,
+    /// or knows that it is resident), waits while it is held exclusively.
+    #[inline]
+    pub fn optimistic(&self, id: PageId) -> Result<Optimistic<'_>> {
+        match self.inner.optimistic_hit(id) {
+            Some(page) => Ok(page),
+            None => self.inner.optimistic_miss(id),
+        }
+    }
+
+    /// As `optimistic`, without loading (a page may be missed that is resident: a hint).
+    #[inline]
+    pub fn optimistic_if_resident(&self, id: PageId) -> Option<Optimistic<'_>> {
+        self.inner.optimistic_hit(id)
+    }
+
+    /// As `optimistic`, if the frame that a guard named before still holds the page.
+    #[inline]
+    pub fn optimistic_at(&self, frame_index: u32, id: PageId) -> Option<Optimistic<'_>> {
+        self.inner.optimistic_at(frame_index, id)
+    }
+
+    /// Latches the page shared; loads it if it is absent. The caller holds no latch.
+    pub fn shared(&self, id: PageId) -> Result<Shared<'_>> {
+        self.inner.shared(id)
+    }
+
+    /// Latches the page exclusively; loads it if it is absent. The caller holds no latch.
+    pub fn exclusive(&self, id: PageId) -> Result<Exclusive<'_>> {
+        self.inner.exclusive(id)
+    }
+
+    /// Latches the page shared if it is resident. May wait for the latch, never for I/O.
+    pub fn shared_if_resident(&self, id: PageId) -> Option<Shared<'_>> {
+        self.inner.shared_if_resident(id)
+    }
+
+    /// Latches the page exclusively if it is resident. May wait for the latch, never for I/O.
+    pub fn exclusive_if_resident(&self, id: PageId) -> Option<Exclusive<'_>> {
+        self.inner.exclusive_if_resident(id)
+    }
+
+    /// Latches the page exclusively if it is resident and nobody holds it. Never waits.
+    pub fn try_exclusive(&self, id: PageId) -> Option<Exclusive<'_>> {
+        self.inner.try_exclusive(id)
+    }
+
+    /// Makes the page resident, and keeps no latch. The caller holds no latch.
+    pub fn load(&self, id: PageId) -> Result<()> {
+        self.inner.load(id)
+    }
+
+    /// Sets `frames` free frames aside. Waits for them, so the caller holds no latch and no other
+    /// reservation. At most a quarter of all frames ([`BufferPool::reservation_max`]).
+    pub fn reserve(&self, frames: usize) -> Result<Reservation<'_>> {
+        self.inner.reserve(frames)
+    }
+
+    /// The largest number of frames that `reserve` gives.
+    pub fn reservation_max(&self) -> usize {
+        self.inner.budget.limit()
+    }
+
+    /// Latches exclusively a page that the caller will initialise, without reading it from disk.
+    /// If it is resident it comes as it is; otherwise it takes a reserved frame (there must be
+    /// one) and comes as an empty page of type `Free`. Waits for no I/O and no frame.
+    pub fn create(&self, id: PageId, reservation: &mut Reservation<'_>) -> Result<Exclusive<'_>> {
+        self.inner.create(id, reservation)
+    }
+
+    /// START LSN of the oldest mini-transaction of which the disk lacks a change. For a checkpoint
+    /// read the log's `ready_lsn` first, then this, and take the smaller. Reads one atomic for
+    /// each partition.
+    pub fn oldest_dirty_lsn(&self) -> Option<Lsn> {
+        self.inner.dirty.oldest_lsn()
+    }
+
+    /// To be called where a transaction starts to write, under no latch: delays the caller when the
+    /// checkpoint is far behind, so that the log does not outgrow its capacity.
+    #[inline]
+    pub fn throttle(&self) -> Result<()> {
+        self.inner.throttle()
+    }
+
+    /// Returns when all pages of the tablespace that are dirty now are durable in place.
+    pub fn flush_space(&self, space: SpaceId) -> Result<()> {
+        self.inner.flush_where(|id| id.space == space)
+    }
+
+    /// Returns when all pages that are dirty now are durable in place.
+    pub fn flush_all(&self) -> Result<()> {
+        self.inner.flush_where(|_| true)
+    }
+
+    /// Forgets all pages of a tablespace, dirty or not; waits for those in flight. Nobody may be
+    /// using the tablespace. The caller holds no latch.
+    pub fn drop_space(&self, space: SpaceId) {
+        self.inner.forget_where(|id| id.space == space);
+    }
+
+    /// Forgets the pages of a tablespace from `first` on, as `drop_space` does: before the
+    /// file is cut.
+    pub fn discard_from(&self, first: PageId) {
+        self.inner
+            .forget_where(|id| id.space == first.space && id.page >= first.page);
+    }
+
+    /// Forgets one page, dirty or not; waits if it is in flight. The caller holds no latch.
+    pub fn discard_page(&self, id: PageId) {
+        self.inner.discard_page(id);
+    }
+
+    /// The resident pages, in order.
+    pub fn resident_pages(&self) -> Vec<PageId> {
+        let frames = self.inner.arena.frames();
+        let mut pages: Vec<PageId> = frames.iter().filter_map(Frame::page_id).collect();
+        pages.sort_unstable();
+        pages
+    }
+
+    /// How full the pool is.
+    pub fn status(&self) -> BufferStatus {
+        BufferStatus {
+            frames: self.inner.arena.len(),
+            free: self.inner.free.count(),
+            dirty: self.inner.dirty.count(),
+            evictions: self.inner.counters.get(Counter::BufferEvictions),
+        }
+    }
+
+    /// Checks what must hold when nothing moves.
+    #[cfg(test)]
+    pub(crate) fn check_invariants(&self) {
+        let inner = &self.inner;
+        inner.dirty.check_invariants(&inner.arena);
+        let mut seen = std::collections::HashSet::new();
+        for (index, frame) in inner.frames() {
+            assert!(!frame.flushing.load(Ordering::Relaxed));
+            assert!(!frame.latch.is_exclusive());
+            let Some(id) = frame.page_id() else { continue };
+            assert!(seen.insert(id), "page {id} is in two frames");
+            let found = inner.table.shard(&inner.arena, id).find(id);
+            assert_eq!(found, Some(index));
+        }
+        assert_eq!(seen.len() + inner.free.count(), inner.arena.len());
+    }
+}
+
+impl Drop for BufferPool {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

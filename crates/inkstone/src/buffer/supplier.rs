@@ -1,0 +1,132 @@
+//! The thread `ink-frames`: keeps a stock of free frames ahead of demand.
+//!
+//! It serves nobody else: whatever the checkpoint needs, frames come from here, with a page writer
+//! of its own (a frame supply that waited for checkpoint flushing is InnoDB's oldest stall).
+//! Clean cold pages are evicted at once. Dirty cold ones are gathered; they are written when they fill half
+//! a batch, or earlier when clean ones do not suffice.
+
+use super::evict::Visit;
+use super::flush::{Flusher, Join};
+use super::pool::Inner;
+use crate::{Error, Result};
+use inkstone_format::PageId;
+use std::time::Duration;
+
+/// Frames that one round looks at, at most.
+const VISITS_MAX: usize = 1 << 16;
+/// Revolutions after which even the hottest unused page is cold.
+const REVOLUTIONS_MAX: usize = 5;
+/// How long to wait when everything was latched, or the disk was full.
+const PAUSE_BUSY: Duration = Duration::from_millis(2);
+const PAUSE_DISK_FULL: Duration = Duration::from_millis(500);
+/// How long to sleep when nothing is wanted (the signal ends it).
+const PAUSE_IDLE: Duration = Duration::from_secs(1);
+
+pub(crate) struct Supplier<'a> {
+    pool: &'a Inner,
+    flusher: Flusher,
+    cold_dirty: Vec<(PageId, u32)>,
+    disk_full: bool,
+}
+
+impl<'a> Supplier<'a> {
+    pub fn new(pool: &'a Inner) -> Result<Self> {
+        Ok(Self {
+            pool,
+            flusher: Flusher::new(pool, pool.batch_pages())?,
+            cold_dirty: Vec::new(),
+            disk_full: false,
+        })
+    }
+
+    /// The thread's life: until the pool closes or is poisoned.
+    pub fn run(&mut self) {
+        while self.pool.check().is_ok() {
+            let outcome = self.round();
+            if std::mem::replace(&mut self.disk_full, outcome.is_err()) && outcome.is_ok() {
+                self.pool.free.set_error(None);
+            }
+            let pause = match outcome {
+                _ if self.is_stocked() => PAUSE_IDLE,
+                Ok(0) => PAUSE_BUSY,
+                Ok(_) => continue,
+                Err(error @ Error::DiskFull { .. }) => {
+                    self.pool.free.set_error(Some(error));
+                    PAUSE_DISK_FULL
+                }
+                Err(_) => break,
+            };
+            self.pool.supply.wait(pause);
+        }
+        if let Err(error) = self.pool.check() {
+            self.pool.free.set_error(Some(error));
+        }
+    }
+
+    fn is_stocked(&self) -> bool {
+        self.pool.free.count() >= self.demand(self.pool.stock_low)
+    }
+
+    /// A level of stock, and a frame for everyone who waits; never more than a quarter of the
+    /// pool, or a waiter that is slow to wake would cost the pool its pages.
+    fn demand(&self, stock: usize) -> usize {
+        (stock + self.pool.free.waiting()).min(self.pool.arena.len() / 4)
+    }
+
+    /// Brings the stock from low to full, as far as one turn of the clock and one batch can.
+    /// Returns the frames freed or pages written: 0 means that nothing could be done.
+    fn round(&mut self) -> Result<usize> {
+        if self.is_stocked() {
+            return Ok(0);
+        }
+        let mut done = self.sweep();
+        let short = !self.is_stocked();
+        if short || self.cold_dirty.len() * 2 >= self.flusher.capacity() {
+            done += self.write_cold()?;
+        }
+        Ok(done)
+    }
+
+    fn sweep(&mut self) -> usize {
+        let pool = self.pool;
+        let visits = (REVOLUTIONS_MAX * pool.arena.len()).min(VISITS_MAX);
+        let mut freed = 0;
+        for _ in 0..visits {
+            let stocked = pool.free.count() >= self.demand(pool.stock_full);
+            if stocked || self.cold_dirty.len() == self.flusher.capacity() {
+                break;
+            }
+            match pool.visit_next() {
+                Visit::Nothing => {}
+                Visit::ColdDirty(index, id) => self.cold_dirty.push((id, index)),
+                Visit::Evicted(index) => {
+                    pool.free.push(index, pool.arena.frame(index));
+                    freed += 1;
+                }
+            }
+        }
+        freed
+    }
+
+    /// Writes the gathered pages and evicts those that are still cold.
+    fn write_cold(&mut self) -> Result<usize> {
+        let pool = self.pool;
+        let mut cold = std::mem::take(&mut self.cold_dirty);
+        cold.sort_unstable();
+        cold.dedup();
+        cold.retain(|&(id, index)| {
+            let join = self.flusher.join(pool, index, id, false);
+            matches!(join, Join::Taken | Join::Clean)
+        });
+        let written = self.flusher.write(pool)?;
+        let mut freed = 0;
+        for (id, index) in cold.drain(..) {
+            if pool.try_evict(index, id) {
+                pool.free.push(index, pool.arena.frame(index));
+                freed += 1;
+            }
+        }
+        self.cold_dirty = cold;
+        Ok(written + freed)
+    }
+}

@@ -1,0 +1,211 @@
+use super::mock::{Bench, eventually, page};
+use crate::Error;
+use crate::buffer::RedoLog;
+use crate::buffer::cleaner::{Plan, delay, plan};
+use crate::counters::Counter;
+use inkstone_format::{Lsn, SpaceId};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+#[test]
+fn oldest_lsn_is_the_start_of_the_first_change() {
+    let bench = Bench::new(64, 10, 4);
+    assert_eq!(bench.pool.oldest_dirty_lsn(), None);
+    let (first, _) = bench.touch(1);
+    bench.touch(2);
+    let (_, last) = bench.touch(1);
+    assert_eq!(bench.pool.oldest_dirty_lsn(), Some(first));
+    bench.pool.flush_space(SpaceId(9)).unwrap();
+    assert_eq!(bench.pool.status().dirty, 2);
+    bench.pool.flush_space(SpaceId(1)).unwrap();
+    assert_eq!(bench.pool.oldest_dirty_lsn(), None);
+    assert_eq!(bench.stored_lsn(1), last);
+    assert_eq!(bench.store.batches.load(Ordering::Relaxed), 1, "one batch");
+    bench.pool.check_invariants();
+}
+
+/// The flight has the first change only: afterwards the page is dirty from the START of the first
+/// mini-transaction after the copy, though later ones changed it too.
+#[test]
+fn a_change_during_the_flight_becomes_the_oldest() {
+    let bench = Bench::new(64, 10, 4);
+    let (first, first_end) = bench.touch(1);
+    bench.store.hold_writes.store(true, Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        let flush = scope.spawn(|| bench.pool.flush_all());
+        eventually("the copy", || {
+            bench.log.durable.load(Ordering::SeqCst) >= first_end.0
+        });
+        let (second, _) = bench.touch(1);
+        let (_, last) = bench.touch(1);
+        assert_eq!(bench.pool.oldest_dirty_lsn(), Some(first), "not landed yet");
+        bench.store.hold_writes.store(false, Ordering::SeqCst);
+        flush.join().unwrap().unwrap();
+        assert_eq!(bench.pool.oldest_dirty_lsn(), Some(second));
+        assert_eq!(bench.stored_lsn(1), first_end);
+        bench.pool.check_invariants();
+        bench.pool.flush_all().unwrap();
+        assert_eq!(bench.stored_lsn(1), last);
+        assert_eq!(bench.pool.oldest_dirty_lsn(), None);
+    });
+}
+
+/// A flush that finds the page in flight, in a copy from before the call, writes it again.
+#[test]
+fn flush_all_does_not_trust_a_flight_that_began_before() {
+    let bench = Bench::new(64, 10, 4);
+    let (_, end) = bench.touch(1);
+    bench.store.hold_writes.store(true, Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        scope.spawn(|| bench.pool.flush_all().unwrap());
+        eventually("the copy", || {
+            bench.log.durable.load(Ordering::SeqCst) >= end.0
+        });
+        let (_, last) = bench.touch(1);
+        let second = scope.spawn(|| bench.pool.flush_all().unwrap());
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(!second.is_finished());
+        bench.store.hold_writes.store(false, Ordering::SeqCst);
+        second.join().unwrap();
+        assert_eq!(bench.stored_lsn(1), last);
+    });
+    bench.pool.check_invariants();
+}
+
+#[test]
+fn fresh_goes_with_the_first_copy_only() {
+    let bench = Bench::new(64, 10, 4);
+    let init = || {
+        let mut reservation = bench.pool.reserve(1).unwrap();
+        let mut guard = bench.pool.create(page(100), &mut reservation).unwrap();
+        guard.mark_fresh();
+        bench.change(&mut [guard]).1
+    };
+    let a = init();
+    bench.store.hold_writes.store(true, Ordering::SeqCst);
+    let b = std::thread::scope(|scope| {
+        scope.spawn(|| bench.pool.flush_all().unwrap());
+        eventually("the copy", || {
+            bench.log.durable.load(Ordering::SeqCst) >= a.0
+        });
+        let (_, b) = bench.touch(100);
+        bench.store.hold_writes.store(false, Ordering::SeqCst);
+        b
+    });
+    bench.pool.flush_all().unwrap();
+    let c = init();
+    bench.pool.flush_all().unwrap();
+    let expected = [
+        (page(100), a, true),
+        (page(100), b, false),
+        (page(100), c, true),
+    ];
+    assert_eq!(*bench.store.writes.lock(), expected);
+}
+
+#[test]
+fn unlogged_changes_dirty_nothing_and_go_with_the_next_copy() {
+    let bench = Bench::new(64, 10, 4);
+    let before = bench.pool.optimistic(page(1)).unwrap();
+    let mut guard = bench.pool.exclusive(page(1)).unwrap();
+    guard[13] = 0;
+    guard.mark_changed_unlogged();
+    assert!(!guard.is_dirty());
+    drop(guard);
+    assert!(!before.validate());
+    assert_eq!(bench.pool.status().dirty, 0);
+}
+
+#[test]
+fn a_full_disk_keeps_pages_dirty_and_can_be_retried() {
+    let bench = Bench::new(64, 200, 4);
+    let (start, _) = bench.touch(1);
+    bench.store.disk_full.store(true, Ordering::SeqCst);
+    assert!(matches!(
+        bench.pool.flush_all(),
+        Err(Error::DiskFull { .. })
+    ));
+    assert_eq!(bench.pool.oldest_dirty_lsn(), Some(start));
+    // Who needs a frame that only a write could free gets the error too.
+    for n in 0..64 {
+        bench.touch(n);
+    }
+    bench.pool.start_cleaners().unwrap();
+    let outcome = bench.pool.shared(page(100)).map(drop);
+    assert!(matches!(outcome, Err(Error::DiskFull { .. })));
+    assert!(!bench.poison.is_set());
+    bench.store.disk_full.store(false, Ordering::SeqCst);
+    eventually("frames again", || bench.pool.shared(page(100)).is_ok());
+    bench.pool.flush_all().unwrap();
+    assert_eq!(bench.pool.oldest_dirty_lsn(), None);
+}
+
+#[test]
+fn any_other_write_error_poisons_and_keeps_the_checkpoint_back() {
+    let bench = Bench::new(64, 200, 4);
+    let (start, _) = bench.touch(1);
+    bench.store.fail_writes.store(true, Ordering::SeqCst);
+    assert!(matches!(bench.pool.flush_all(), Err(Error::Poisoned(_))));
+    assert!(bench.poison.is_set());
+    assert_eq!(bench.checkpoint(), start);
+    assert!(matches!(
+        bench.pool.shared(page(100)),
+        Err(Error::Poisoned(_))
+    ));
+}
+
+#[test]
+fn the_cleaner_writes_everything_when_idle() {
+    let bench = Bench::new(256, 200, 4);
+    bench.pool.start_cleaners().unwrap();
+    for n in 0..200 {
+        bench.touch(n);
+    }
+    eventually("clean", || bench.pool.status().dirty == 0);
+    assert!(
+        bench.store.batches.load(Ordering::Relaxed) < 20,
+        "in batches"
+    );
+}
+
+#[test]
+fn throttle_keeps_the_age_below_the_capacity() {
+    let bench = Bench::new(256, 250, 4);
+    bench.log.capacity.store(64 * 1000, Ordering::Relaxed);
+    bench.store.write_delay_us.store(3000, Ordering::Relaxed);
+    bench.pool.start_cleaners().unwrap();
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let bench = &bench;
+            scope.spawn(move || {
+                let mut n = thread;
+                while began.elapsed() < Duration::from_millis(500) {
+                    bench.pool.throttle().unwrap();
+                    n = (n * 7 + 13) % 250;
+                    bench.touch(n);
+                    let age = bench.log.ready_lsn().0 - bench.checkpoint().0;
+                    assert!(age < 64 * 1000, "{age}");
+                }
+            });
+        }
+    });
+    assert!(bench.counters.get(Counter::CheckpointWaits) > 0);
+}
+
+#[test]
+fn the_plan_follows_the_fill() {
+    let capacity = 8000;
+    let at = |age: u64, grown| plan(Lsn(100_000), Some(Lsn(100_000 - age)), capacity, grown);
+    assert!(matches!(plan(Lsn(5), None, capacity, 9.0), Plan::Rest(_)));
+    assert!(matches!(at(900, 50.0), Plan::Rest(_)));
+    assert_eq!(at(900, 0.0), Plan::Idle);
+    // Half way (7/16) the oldest LSN moves as fast as the log grows.
+    assert_eq!(at(3500, 100.0), Plan::Advance(Lsn(96_500 + 101)));
+    assert_eq!(at(6000, 100.0), Plan::Furious);
+    assert_eq!(at(6000, 0.0), Plan::Furious);
+
+    assert_eq!(delay(0.5), Some(Duration::ZERO));
+    assert_eq!(delay(0.8125), Some(Duration::from_micros(12_500)));
+    assert_eq!(delay(0.875), None);
+}

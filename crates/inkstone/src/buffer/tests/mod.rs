@@ -1,0 +1,8 @@
+//! Tests of the buffer pool against a store and a log in memory.
+
+mod flush;
+mod latch;
+mod mock;
+mod model;
+mod pool;
+mod speed;
