@@ -1,12 +1,13 @@
-//! The doublewrite file: each writer keeps the copies of its current batch in an area of its own
-//! (the bytes: [`inkstone_format::doublewrite`]).
+//! The doublewrite file: each batch of pages has its copies in an area of its own (the bytes:
+//! [`inkstone_format::doublewrite`]). A writer takes an area for each batch, and waits if all are
+//! taken: whoever holds one is writing and waits for nobody.
 //!
 //! # The life of an area
 //!
 //! ```text
-//!   free --take_area--> idle --write_batch--> holding --in_place_done--> idle --drop--> free
-//!                                                |
-//!                                                +--drop--> retired, until the next open
+//!   free --take_area--> taken --write_batch--> holding --in_place_done--> taken --drop--> free
+//!                                                 |
+//!                                                 +--drop--> retired, until the next open
 //! ```
 //!
 //! *Holding*: the area's copies may be all that is whole of some pages, because they are being
@@ -28,7 +29,8 @@ use inkstone_format::doublewrite::{
     image_crc,
 };
 use inkstone_io::{Batch, Create, ErrorKind, File, Op, Vfs};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,7 +39,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub const DOUBLEWRITE_FILE: &str = "doublewrite";
 /// Name under which it is created.
 const DOUBLEWRITE_FILE_NEW: &str = "doublewrite.new";
-/// Areas of a new file: as many writers, less those retired after failed writes.
+/// Areas of a new file: so many batches can be under way, less the areas that were retired after
+/// failed writes.
 pub const AREAS: u32 = 4;
 /// Pages in an area of a new file.
 pub const BATCH_PAGES: u32 = 128;
@@ -45,6 +48,14 @@ pub const BATCH_PAGES: u32 = 128;
 const FILL_BYTES: usize = 1 << 20;
 
 const _: () = assert!(BATCH_PAGES as usize <= BATCH_PAGES_MAX);
+
+/// Where the areas are; those in neither field are retired.
+#[derive(Debug)]
+struct Areas {
+    /// The first one given back is taken first.
+    free: VecDeque<u32>,
+    taken: u32,
+}
 
 /// The open doublewrite file.
 #[derive(Debug)]
@@ -56,8 +67,9 @@ pub struct DoublewriteFile {
     needs_sync: bool,
     /// The next batch's sequence.
     sequence: AtomicU64,
-    /// Areas that may be taken.
-    free: Mutex<Vec<u32>>,
+    areas: Mutex<Areas>,
+    /// Signalled when an area is given back or retired.
+    given_back: Condvar,
     counters: Arc<Counters>,
     poison: Poison,
 }
@@ -100,7 +112,11 @@ impl DoublewriteFile {
             layout,
             needs_sync,
             sequence: AtomicU64::new(newest.saturating_add(1)),
-            free: Mutex::new((0..layout.areas).rev().collect()),
+            areas: Mutex::new(Areas {
+                free: (0..layout.areas).collect(),
+                taken: 0,
+            }),
+            given_back: Condvar::new(),
             counters,
             poison,
         }))
@@ -111,10 +127,23 @@ impl DoublewriteFile {
         self.layout.batch_pages as usize
     }
 
-    /// An area for one writer, while there is one.
-    pub(crate) fn take_area(self: &Arc<Self>) -> Option<Area> {
-        let number = self.free.lock().pop()?;
-        Some(Area {
+    /// An area for one batch. Waits while all are taken. Poisons the engine when all are retired.
+    pub(crate) fn take_area(self: &Arc<Self>) -> Result<Area> {
+        let mut areas = self.areas.lock();
+        let number = loop {
+            if let Some(number) = areas.free.pop_front() {
+                break number;
+            }
+            if areas.taken == 0 {
+                return Err(self.poison.set(
+                    "writes of pages failed so often that each area of the doublewrite file holds \
+                     the only whole copy of some page",
+                ));
+            }
+            self.given_back.wait(&mut areas);
+        };
+        areas.taken += 1;
+        Ok(Area {
             doublewrite: self.clone(),
             number,
             holding: false,
@@ -123,7 +152,7 @@ impl DoublewriteFile {
     }
 }
 
-/// One writer's area of the doublewrite file.
+/// An area of the doublewrite file, taken for one batch.
 pub(crate) struct Area {
     doublewrite: Arc<DoublewriteFile>,
     number: u32,
@@ -179,9 +208,14 @@ impl Area {
 
 impl Drop for Area {
     fn drop(&mut self) {
+        let mut areas = self.doublewrite.areas.lock();
+        areas.taken -= 1;
         if !self.holding {
-            self.doublewrite.free.lock().push(self.number);
+            areas.free.push_back(self.number);
         }
+        drop(areas);
+        // All of them: if this was the last area and it is retired, none will come.
+        self.doublewrite.given_back.notify_all();
     }
 }
 

@@ -28,7 +28,8 @@
 //!
 //! In this order: `SpaceFiles::ddl` (held across I/O, creating, opening and removing files only),
 //! `SpaceFile::grow` (held across I/O, changing a file's size only), a shard of
-//! `SpaceFiles::shards` (never held across I/O), `DoublewriteFile::free` (never held across I/O).
+//! `SpaceFiles::shards` (never held across I/O), `DoublewriteFile::areas` (never held across I/O; a
+//! writer waits there for an area while it holds nothing).
 
 mod aligned;
 mod doublewrite;

@@ -86,7 +86,6 @@ impl PageStore for FilePageStore {
         self.spaces.open(id.space)?.read_page(id.page, buffer)
     }
 
-    /// Fails when the doublewrite file has no area left for one more writer.
     fn writer(&self) -> Result<Box<dyn PageWriter>> {
         let writer = FilePageWriter::new(
             &*self.vfs,

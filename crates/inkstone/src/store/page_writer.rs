@@ -1,10 +1,9 @@
 //! Writing batches of pages: copies first where they are needed, then in place, then syncs.
 //!
-//! A writer belongs to one thread. It owns a queue of I/O operations and, with `doublewrite=on`,
-//! an area of the doublewrite file. See the invariants of [the store](super).
+//! A writer belongs to one thread and owns a queue of I/O operations. There may be any number of
+//! writers. See the invariants of [the store](super).
 
 use super::aligned::AlignedBytes;
-use super::doublewrite::Area;
 use super::page_store::Protection;
 use super::space_files::{SpaceFile, SpaceFiles};
 use crate::buffer::{PageImage, PageWriter};
@@ -28,8 +27,6 @@ pub(crate) struct FilePageWriter {
     spaces: Arc<SpaceFiles>,
     protection: Protection,
     batch: Box<dyn Batch>,
-    /// With copies: where they go. `None` after a failed write in place, until the next batch.
-    area: Option<Area>,
     /// With untorn writes: adjacent pages in one piece, as the kernel takes an untorn write from
     /// one buffer only.
     gather: AlignedBytes,
@@ -54,22 +51,14 @@ impl FilePageWriter {
         let batch = vfs.batch(OPERATIONS_MAX).map_err(|e| {
             Error::Unsupported(format!("{}: no queue for page writes: {e}", vfs.name()))
         })?;
-        let (mut area, mut gather_bytes) = (None, 0);
-        match &protection {
-            Protection::Off => {}
-            Protection::Atomic => gather_bytes = ATOMIC_BATCH_PAGES * spaces.page_size() as usize,
-            Protection::Copies { file, .. } => {
-                area = Some(file.take_area().ok_or_else(|| {
-                    let why = "the doublewrite file has no area left for one more page writer";
-                    Error::Unsupported(why.to_owned())
-                })?);
-            }
-        }
+        let gather_bytes = match &protection {
+            Protection::Atomic => ATOMIC_BATCH_PAGES * spaces.page_size() as usize,
+            Protection::Off | Protection::Copies { .. } => 0,
+        };
         Ok(Self {
             spaces,
             protection,
             batch,
-            area,
             gather: AlignedBytes::zeroed(gather_bytes),
             counters,
             poison,
@@ -126,42 +115,22 @@ impl FilePageWriter {
     }
 
     fn write_batch(&mut self, targets: &[Target<'_>]) -> Result<()> {
+        let Protection::Copies { file, .. } = &self.protection else {
+            return self.write_in_place(targets);
+        };
         let images = targets.iter().map(|target| target.image);
         let copies: Vec<_> = images.filter(|image| self.needs_copy(image)).collect();
-        if let Protection::Copies { .. } = self.protection {
-            let skipped = targets.len() - copies.len();
-            self.counters
-                .add(Counter::DoublewriteSkipped, skipped as u64);
-        }
+        let skipped = (targets.len() - copies.len()) as u64;
+        self.counters.add(Counter::DoublewriteSkipped, skipped);
         if copies.is_empty() {
             return self.write_in_place(targets);
         }
-        let mut area = self.take_area()?;
-        if let Err(error) = area.write_batch(&mut *self.batch, &copies) {
-            self.area = Some(area);
-            return Err(error);
-        }
-        // On failure the area is dropped while it holds copies, and thereby retired.
+        let mut area = file.take_area()?;
+        area.write_batch(&mut *self.batch, &copies)?;
+        // On failure the area is dropped while it holds the copies, and thereby retired.
         self.write_in_place(targets)?;
         area.in_place_done();
-        self.area = Some(area);
         Ok(())
-    }
-
-    fn take_area(&mut self) -> Result<Area> {
-        if let Some(area) = self.area.take() {
-            return Ok(area);
-        }
-        let free = match &self.protection {
-            Protection::Copies { file, .. } => file.take_area(),
-            Protection::Off | Protection::Atomic => None,
-        };
-        free.ok_or_else(|| {
-            self.poison.set(
-                "writes of pages failed so often that each area of the doublewrite file holds the \
-                 only whole copy of some page",
-            )
-        })
     }
 
     /// Writes the pages where they belong and makes them durable.

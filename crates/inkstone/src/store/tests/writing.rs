@@ -107,19 +107,21 @@ fn long_batches_are_split_and_each_part_is_durable_before_the_next() {
     let mut batch = pages(0, 300, 7, false);
     batch[0].2 = true;
     write(&mut *writer, &batch).unwrap();
-    let copies = |n: usize| written(DOUBLEWRITE_FILE, 4096, 4096 + n * PAGE);
+    let area_len = 4096 + BATCH_PAGES as usize * PAGE;
+    let copies =
+        |area: usize, n: usize| written(DOUBLEWRITE_FILE, 4096 + area * area_len, 4096 + n * PAGE);
     assert_eq!(
         rig.disk.take_events(),
         [
-            copies(128),
+            copies(0, 128),
             synced(DOUBLEWRITE_FILE),
             written(ONE, 0, 129 * PAGE),
             synced(ONE),
-            copies(128),
+            copies(1, 128),
             synced(DOUBLEWRITE_FILE),
             written(ONE, 129 * PAGE, 128 * PAGE),
             synced(ONE),
-            copies(43),
+            copies(2, 43),
             synced(DOUBLEWRITE_FILE),
             written(ONE, 257 * PAGE, 43 * PAGE),
             synced(ONE),
@@ -128,18 +130,46 @@ fn long_batches_are_split_and_each_part_is_durable_before_the_next() {
 }
 
 #[test]
-fn each_writer_has_its_own_area() {
+fn more_writers_than_areas_wait_for_each_other() {
     let rig = rig(Doublewrite::On, FlushMethod::ODirect);
-    let writers: Vec<_> = (0..AREAS).map(|_| rig.store.writer().unwrap()).collect();
-    let error = rig.store.writer().err().unwrap();
-    assert!(matches!(error, Error::Unsupported(_)), "{error:?}");
-    let area_len = 4096 + BATCH_PAGES as usize * PAGE;
-    for (n, mut writer) in writers.into_iter().enumerate() {
-        write(&mut *writer, &pages(n as u32, 1, 7, false)).unwrap();
-        let expected = written(DOUBLEWRITE_FILE, 4096 + n * area_len, 4096 + PAGE);
-        assert_eq!(rig.disk.take_events()[0], expected);
+    std::thread::scope(|scope| {
+        for n in 0..3 * AREAS {
+            let rig = &rig;
+            scope.spawn(move || {
+                let mut writer = rig.store.writer().unwrap();
+                for lsn in 1..20 {
+                    write(&mut *writer, &pages(n * 20, 10, lsn, false)).unwrap();
+                }
+            });
+        }
+    });
+    for n in 0..3 * AREAS {
+        let id = id(1, n * 20 + 9);
+        assert!(is_page(&rig.read(id).unwrap(), id, 19));
     }
-    rig.store.writer().unwrap();
+}
+
+#[test]
+fn batches_at_the_same_time_have_different_areas() {
+    let rig = rig(Doublewrite::On, FlushMethod::ODirect);
+    let path = Path::new(DIRECTORY);
+    let file = DoublewriteFile::open(
+        &rig.disk,
+        path,
+        UUID,
+        PAGE as u32,
+        FlushMethod::ODirect,
+        rig.counters.clone(),
+        rig.poison.clone(),
+    );
+    let file = file.unwrap();
+    let taken: Vec<_> = (0..AREAS).map(|_| file.take_area().unwrap()).collect();
+    std::thread::scope(|scope| {
+        // Waits until an area is given back.
+        let waiting = scope.spawn(|| file.take_area().map(drop));
+        drop(taken);
+        waiting.join().unwrap().unwrap();
+    });
 }
 
 #[test]
@@ -272,15 +302,21 @@ fn a_failed_write_of_copies_costs_nothing() {
 fn a_failed_write_in_place_retires_the_area_with_the_copies() {
     let rig = rig(Doublewrite::On, FlushMethod::ODirect);
     let mut writer = rig.store.writer().unwrap();
-    let area_len = 4096 + BATCH_PAGES as usize * PAGE;
-    for area in 0..AREAS as usize {
-        rig.disk.take_events();
-        write(&mut *writer, &pages(0, 3, 6, false)).unwrap();
-        let expected = written(DOUBLEWRITE_FILE, 4096 + area * area_len, 4096 + 3 * PAGE);
-        assert_eq!(rig.disk.take_events()[0], expected);
+    let area_len = 4096 + u64::from(BATCH_PAGES) * PAGE as u64;
+    let used_area = |rig: &Rig| match &rig.disk.take_events()[0] {
+        Event::Write { name, offset, .. } if name == DOUBLEWRITE_FILE => (offset - 4096) / area_len,
+        other => panic!("{other:?}"),
+    };
+    let mut retired = Vec::new();
+    for _ in 0..AREAS {
+        for _ in 0..2 * AREAS {
+            write(&mut *writer, &pages(0, 3, 6, false)).unwrap();
+            assert!(!retired.contains(&used_area(&rig)));
+        }
         rig.disk.set_fault(Fault::FailAt(2));
         let error = write(&mut *writer, &pages(0, 3, 7, false)).unwrap_err();
         assert!(matches!(error, Error::Io { .. }), "{error:?}");
+        retired.push(used_area(&rig));
     }
     let error = write(&mut *writer, &pages(0, 3, 7, false)).unwrap_err();
     assert!(error.to_string().contains("only whole copy"), "{error}");
