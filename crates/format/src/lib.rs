@@ -6,6 +6,8 @@
 
 pub mod apply;
 pub mod codec;
+pub mod control;
+pub mod doublewrite;
 pub mod header;
 pub mod ids;
 

@@ -1,0 +1,183 @@
+//! Reading and writing the control file (its bytes: [`inkstone_format::control`]).
+//!
+//! # Promises
+//!
+//! 1. After [`ControlFile::write`] returned, every later open of the database sees what was written,
+//!    or something newer.
+//! 2. A write that fails or is torn by power loss leaves the value before it: the copy that holds
+//!    the current value is never written over.
+//! 3. The file appears under its name only when both copies are durable: a crash in
+//!    [`ControlFile::create`] leaves no control file.
+//! 4. What [`ControlFile::open`] read is durable: a process killed between write and sync leaves
+//!    a copy that only the page cache holds, and the other copy must not be given up for it.
+//!
+//! No latches: whoever writes owns the file (`&mut self`).
+
+use crate::poison::Poison;
+use crate::{Error, Result};
+use inkstone_format::control::{
+    CONTROL_COPY_LEN, CONTROL_FILE_LEN, Control, ControlError, FORMAT_VERSION,
+};
+use inkstone_io::{Create, File, OpenOptions, Vfs};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Name of the control file in the database directory.
+pub const CONTROL_FILE: &str = "control";
+/// Name under which it is created.
+const CONTROL_FILE_NEW: &str = "control.new";
+
+/// The open control file.
+#[derive(Debug)]
+pub struct ControlFile {
+    file: Arc<dyn File>,
+    path: PathBuf,
+    current: Control,
+    /// Which copy holds `current`.
+    copy: usize,
+    poison: Poison,
+}
+
+impl ControlFile {
+    /// Whether the directory has a control file, that is: holds a database.
+    pub fn exists(vfs: &dyn Vfs, directory: &Path) -> Result<bool> {
+        let path = directory.join(CONTROL_FILE);
+        vfs.exists(&path)
+            .map_err(|e| Error::io("look for", &path, e))
+    }
+
+    /// Creates the control file of a new database. From the moment this returns the directory is
+    /// a database, so everything else that must be there is made before.
+    pub fn create(
+        vfs: &dyn Vfs,
+        directory: &Path,
+        control: &Control,
+        poison: &Poison,
+    ) -> Result<Self> {
+        let path = directory.join(CONTROL_FILE);
+        let new = directory.join(CONTROL_FILE_NEW);
+        if Self::exists(vfs, directory)? {
+            return Err(Error::AlreadyExists(format!(
+                "the database in {}",
+                directory.display()
+            )));
+        }
+        let mut current = control.clone();
+        current.sequence = 1;
+        check(&current, &path)?;
+        let file = open_file(vfs, &new, Create::IfMissing)?;
+        let failed = |e| Error::io("write", &new, e);
+        let block = current.encode();
+        let copies = [block, block].concat();
+        file.set_len(CONTROL_FILE_LEN as u64).map_err(failed)?;
+        file.write_at(&copies, 0).map_err(failed)?;
+        file.sync().map_err(|e| unsynced(poison, &new, e))?;
+        drop(file);
+        vfs.rename(&new, &path)
+            .map_err(|e| Error::io("rename", &new, e))?;
+        vfs.sync_dir(directory)
+            .map_err(|e| unsynced(poison, directory, e))?;
+        Ok(Self {
+            file: open_file(vfs, &path, Create::Never)?,
+            path,
+            current,
+            copy: 0,
+            poison: poison.clone(),
+        })
+    }
+
+    /// Opens the control file and reads the newest whole copy.
+    pub fn open(vfs: &dyn Vfs, directory: &Path, poison: &Poison) -> Result<Self> {
+        let path = directory.join(CONTROL_FILE);
+        if !Self::exists(vfs, directory)? {
+            return Err(Error::NotADatabase {
+                path: directory.to_owned(),
+                reason: format!("there is no file named {CONTROL_FILE}"),
+            });
+        }
+        let file = open_file(vfs, &path, Create::Never)?;
+        file.sync().map_err(|e| unsynced(poison, &path, e))?;
+        let mut bytes = vec![0; CONTROL_FILE_LEN];
+        let length = file.len().map_err(|e| Error::io("measure", &path, e))?;
+        // What a short file lacks is read as zeroes, which no valid copy is.
+        let present = length.min(CONTROL_FILE_LEN as u64) as usize;
+        file.read_at(&mut bytes[..present], 0)
+            .map_err(|e| Error::io("read", &path, e))?;
+        let (first, second) = bytes.split_at(CONTROL_COPY_LEN);
+        let (current, copy) = Control::choose([first, second]).map_err(|e| match e {
+            ControlError::Newer { found } => Error::NewerFormat {
+                path: directory.to_owned(),
+                found,
+                known: FORMAT_VERSION,
+            },
+            ControlError::Corrupt(c) => {
+                let length = format!("; the file has {length} bytes, {CONTROL_FILE_LEN} expected");
+                let length = if present < CONTROL_FILE_LEN {
+                    &length
+                } else {
+                    ""
+                };
+                Error::corrupt_file(&path, c.offset as u64, format!("{}{length}", c.detail))
+            }
+        })?;
+        Ok(Self {
+            file,
+            path,
+            current,
+            copy,
+            poison: poison.clone(),
+        })
+    }
+
+    /// What the file says now.
+    pub fn current(&self) -> &Control {
+        &self.current
+    }
+
+    /// Writes new contents and makes them durable. The sequence is set here. A failed sync poisons
+    /// the engine; after a failed write the contents before it stand.
+    pub fn write(&mut self, control: &Control) -> Result<()> {
+        self.poison.check()?;
+        let mut next = control.clone();
+        next.sequence = self.current.sequence + 1;
+        check(&next, &self.path)?;
+        let copy = 1 - self.copy;
+        self.file
+            .write_at(&next.encode(), (copy * CONTROL_COPY_LEN) as u64)
+            .map_err(|e| Error::io("write", &self.path, e))?;
+        self.file
+            .sync()
+            .map_err(|e| unsynced(&self.poison, &self.path, e))?;
+        self.current = next;
+        self.copy = copy;
+        Ok(())
+    }
+}
+
+/// Nothing is written that could not be read again.
+fn check(control: &Control, path: &Path) -> Result<()> {
+    control
+        .check()
+        .map_err(|c| Error::corrupt_file(path, c.offset as u64, c.detail))
+}
+
+fn unsynced(poison: &Poison, path: &Path, source: std::io::Error) -> Error {
+    poison.set(format_args!(
+        "{} could not be synced: {source}",
+        path.display()
+    ))
+}
+
+fn open_file(vfs: &dyn Vfs, path: &Path, create: Create) -> Result<Arc<dyn File>> {
+    let options = OpenOptions {
+        create,
+        read_only: false,
+        direct: false,
+        dsync: false,
+    };
+    vfs.open(path, options)
+        .map_err(|e| Error::io("open", path, e))
+}
+
+#[cfg(test)]
+mod tests;

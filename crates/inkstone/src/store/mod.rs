@@ -1,0 +1,49 @@
+//! The page store: where pages live when they are not in memory, and how they get there.
+//!
+//! [`SpaceFiles`] knows the tablespace files, [`FilePageStore`] reads and writes their pages under
+//! the policy that the options choose, [`DoublewriteFile`] keeps copies of pages while they are
+//! being overwritten, and [`repair`] uses the copies when the database is opened after a crash.
+//!
+//! # Words
+//!
+//! *In place*: at the page's own offset in its tablespace file. *Fresh*: a page that was
+//! initialised (page init in the log) since it was last written; recovery rebuilds it without
+//! reading it. *Torn*: neither the old nor the new bytes, because power failed during a write.
+//! *Batch*: the pages of one [`PageWriter::write`](crate::buffer::PageWriter::write), or as many
+//! of them as an area of the doublewrite file holds.
+//!
+//! # Invariants
+//!
+//! 1. When a write of pages returned `Ok`, power loss neither loses nor tears them.
+//! 2. `doublewrite=on`: before a page that is not fresh is overwritten in place, its new bytes are
+//!    durable in the doublewrite file, and they stay there until the bytes in place are durable.
+//! 3. `doublewrite=atomic`: each page goes to disk in a write that the file never tears.
+//! 4. A page reaches the disk only with a checksum that fits its bytes.
+//! 5. A failed sync poisons the engine. So does running out of doublewrite areas because writes in
+//!    place keep failing. A single failed write is an error, and the page stays dirty.
+//! 6. The caller writes a page only when the log is durable up to its page LSN, and no page is
+//!    in two writes at once.
+//!
+//! # Latches
+//!
+//! In this order: `SpaceFiles::ddl` (held across I/O, creating, opening and removing files only),
+//! `SpaceFile::grow` (held across I/O, changing a file's size only), a shard of
+//! `SpaceFiles::shards` (never held across I/O), `DoublewriteFile::areas` (never held across I/O; a
+//! writer waits there for an area while it holds nothing).
+
+mod aligned;
+mod doublewrite;
+mod page_store;
+mod page_writer;
+mod repair;
+mod space_files;
+
+pub use doublewrite::{AREAS, BATCH_PAGES, DOUBLEWRITE_FILE, DoublewriteFile};
+pub use page_store::FilePageStore;
+pub use repair::{RepairReport, repair};
+pub use space_files::{SpaceFile, SpaceFiles, parse_space_file_name, space_file_name};
+
+#[cfg(test)]
+pub(crate) use tests::disk as test_disk;
+#[cfg(test)]
+mod tests;

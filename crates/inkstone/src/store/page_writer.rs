@@ -1,0 +1,308 @@
+//! Writing batches of pages: copies first where they are needed, then in place, then syncs.
+//!
+//! A writer belongs to one thread and owns a queue of I/O operations. There may be any number of
+//! writers. See the invariants of [the store](super).
+
+use super::aligned::AlignedBytes;
+use super::page_store::Protection;
+use super::space_files::{SpaceFile, SpaceFiles};
+use crate::buffer::{PageImage, PageWriter};
+use crate::counters::{Counter, Counters};
+use crate::poison::Poison;
+use crate::{Error, Result, invariant};
+use inkstone_format::header::{page_id, stamp_checksum};
+use inkstone_io::{Batch, Op, Vfs};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Adjacent pages are combined into writes of at most this many bytes.
+const WRITE_BYTES_MAX: u32 = 1 << 20;
+/// I/O operations in flight.
+const OPERATIONS_MAX: usize = 64;
+/// Pages that are written together under `doublewrite=atomic`.
+const ATOMIC_BATCH_PAGES: usize = 128;
+
+/// Writes pages for one cleaner thread.
+pub(crate) struct FilePageWriter {
+    spaces: Arc<SpaceFiles>,
+    protection: Protection,
+    batch: Box<dyn Batch>,
+    /// With untorn writes: adjacent pages in one piece, as the kernel takes an untorn write from
+    /// one buffer only.
+    gather: AlignedBytes,
+    counters: Arc<Counters>,
+    poison: Poison,
+}
+
+/// A page, and the file that it goes to.
+struct Target<'a> {
+    image: &'a PageImage<'a>,
+    file: Arc<SpaceFile>,
+}
+
+impl FilePageWriter {
+    pub fn new(
+        vfs: &dyn Vfs,
+        spaces: Arc<SpaceFiles>,
+        protection: Protection,
+        counters: Arc<Counters>,
+        poison: Poison,
+    ) -> Result<Self> {
+        let batch = vfs.batch(OPERATIONS_MAX).map_err(|e| {
+            Error::Unsupported(format!("{}: no queue for page writes: {e}", vfs.name()))
+        })?;
+        let gather_bytes = match &protection {
+            Protection::Atomic => ATOMIC_BATCH_PAGES * spaces.page_size() as usize,
+            Protection::Off | Protection::Copies { .. } => 0,
+        };
+        Ok(Self {
+            spaces,
+            protection,
+            batch,
+            gather: AlignedBytes::zeroed(gather_bytes),
+            counters,
+            poison,
+        })
+    }
+
+    /// The pages in order of their place on disk, with their files. Pages of tablespaces that
+    /// were removed are left out: nobody will read them.
+    fn targets<'a>(&self, pages: &'a [PageImage<'a>]) -> Result<Vec<Target<'a>>> {
+        let mut sorted: Vec<_> = pages.iter().collect();
+        sorted.sort_unstable_by_key(|page| page.id);
+        let twice = sorted.windows(2).find(|pair| pair[0].id == pair[1].id);
+        invariant!(
+            twice.is_none(),
+            "page {} stands twice in a batch",
+            twice.map(|pair| pair[0].id).unwrap_or_default()
+        );
+        let mut targets = Vec::with_capacity(sorted.len());
+        for of_space in sorted.chunk_by(|a, b| a.id.space == b.id.space) {
+            let Some(file) = self.spaces.find(of_space[0].id.space)? else {
+                continue;
+            };
+            let last = of_space[of_space.len() - 1].id.page;
+            file.ensure_pages(last.0.saturating_add(1))?;
+            targets.extend(of_space.iter().map(|&image| Target {
+                image,
+                file: file.clone(),
+            }));
+        }
+        Ok(targets)
+    }
+
+    fn needs_copy(&self, page: &PageImage<'_>) -> bool {
+        match self.protection {
+            Protection::Off | Protection::Atomic => false,
+            Protection::Copies { skip_fresh, .. } => !(skip_fresh && page.fresh),
+        }
+    }
+
+    /// How many of the targets, from the first on, are written together.
+    fn batch_len(&self, targets: &[Target<'_>]) -> usize {
+        match &self.protection {
+            Protection::Off => targets.len(),
+            Protection::Atomic => targets.len().min(ATOMIC_BATCH_PAGES),
+            Protection::Copies { file, .. } => {
+                let mut copies = 0;
+                let full = targets.iter().position(|target| {
+                    copies += usize::from(self.needs_copy(target.image));
+                    copies > file.batch_pages()
+                });
+                full.unwrap_or(targets.len())
+            }
+        }
+    }
+
+    fn write_batch(&mut self, targets: &[Target<'_>]) -> Result<()> {
+        let Protection::Copies { file, .. } = &self.protection else {
+            return self.write_in_place(targets);
+        };
+        let images = targets.iter().map(|target| target.image);
+        let copies: Vec<_> = images.filter(|image| self.needs_copy(image)).collect();
+        let skipped = (targets.len() - copies.len()) as u64;
+        self.counters.add(Counter::DoublewriteSkipped, skipped);
+        if copies.is_empty() {
+            return self.write_in_place(targets);
+        }
+        let mut area = file.take_area()?;
+        area.write_batch(&mut *self.batch, &copies)?;
+        // On failure the area is dropped while it holds the copies, and thereby retired.
+        self.write_in_place(targets)?;
+        area.in_place_done();
+        Ok(())
+    }
+
+    /// Writes the pages where they belong and makes them durable.
+    fn write_in_place(&mut self, targets: &[Target<'_>]) -> Result<()> {
+        let page_size = self.spaces.page_size();
+        let extents = extents(targets, page_size);
+        if let Protection::Atomic = self.protection {
+            self.gather(targets, &extents);
+        }
+        let (protection, gather) = (&self.protection, &self.gather);
+        let operation = |extent: &Range<usize>| {
+            let pages = &targets[extent.clone()];
+            let atomic = matches!(protection, Protection::Atomic);
+            let buffers = match atomic && pages.len() > 1 {
+                true => vec![&gather[byte_range(extent, page_size)]],
+                false => pages.iter().map(|page| &*page.image.bytes).collect(),
+            };
+            Op::Write {
+                file: pages[0].file.file(),
+                buffers,
+                offset: pages[0].file.offset(pages[0].image.id.page),
+                atomic,
+            }
+        };
+        let mut operations: Vec<_> = extents.iter().map(operation).collect();
+        let results = self.batch.run(&mut operations);
+        drop(operations);
+        self.check_writes(targets, &extents, results)?;
+        self.sync_files(targets)
+    }
+
+    /// Puts the pages of each extent of several pages into one piece.
+    fn gather(&mut self, targets: &[Target<'_>], extents: &[Range<usize>]) {
+        let page_size = self.spaces.page_size();
+        for index in extents.iter().filter(|e| e.len() > 1).cloned().flatten() {
+            self.gather[byte_range(&(index..index + 1), page_size)]
+                .copy_from_slice(targets[index].image.bytes);
+        }
+    }
+
+    fn check_writes(
+        &self,
+        targets: &[Target<'_>],
+        extents: &[Range<usize>],
+        results: Vec<std::io::Result<()>>,
+    ) -> Result<()> {
+        invariant!(
+            results.len() == extents.len(),
+            "{} results of {} writes",
+            results.len(),
+            extents.len()
+        );
+        let mut first_error = None;
+        for (extent, result) in extents.iter().zip(results) {
+            let pages = extent.len() as u64;
+            match result {
+                Ok(()) => {
+                    let bytes = pages * u64::from(self.spaces.page_size());
+                    self.counters.add(Counter::DataWriteCalls, 1);
+                    self.counters.add(Counter::PagesWritten, pages);
+                    self.counters.add(Counter::PageBytesWritten, bytes);
+                }
+                Err(e) if first_error.is_none() => {
+                    let first = &targets[extent.start];
+                    let action = format!("write {pages} pages from {} on to", first.image.id);
+                    first_error = Some(Error::io(action, first.file.path(), e));
+                }
+                Err(_) => {}
+            }
+        }
+        first_error.map_or(Ok(()), Err)
+    }
+
+    /// One sync of each file that needs it.
+    fn sync_files(&mut self, targets: &[Target<'_>]) -> Result<()> {
+        let mut files = Vec::new();
+        for of_file in targets.chunk_by(|a, b| Arc::ptr_eq(&a.file, &b.file)) {
+            let file = &of_file[0].file;
+            if file.needs_sync(of_file.iter().any(|target| target.image.fresh)) {
+                files.push((file, file.changes_before_sync()));
+            }
+        }
+        if files.is_empty() {
+            return Ok(());
+        }
+        let mut operations: Vec<_> = files
+            .iter()
+            .map(|(file, _)| Op::Sync { file: file.file() })
+            .collect();
+        let results = self.batch.run(&mut operations);
+        invariant!(
+            results.len() == files.len(),
+            "{} results of {} syncs",
+            results.len(),
+            files.len()
+        );
+        let mut outcome = Ok(());
+        for ((file, seen), result) in files.into_iter().zip(results) {
+            outcome = outcome.and(file.sync_finished(seen, result));
+        }
+        outcome
+    }
+}
+
+impl PageWriter for FilePageWriter {
+    /// Stamps the checksums and writes the pages, in any order of ids, none twice. After an
+    /// error every page of the batch may or may not have been written, and stays dirty.
+    fn write(&mut self, pages: &mut [PageImage<'_>]) -> Result<()> {
+        self.poison.check()?;
+        for page in pages.iter_mut() {
+            invariant!(
+                page.bytes.len() == self.spaces.page_size() as usize,
+                "page {} has {} bytes",
+                page.id,
+                page.bytes.len()
+            );
+            invariant!(
+                page_id(page.bytes) == page.id,
+                "page {} says that it is {}",
+                page.id,
+                page_id(page.bytes)
+            );
+            stamp_checksum(page.bytes);
+        }
+        let targets = self.targets(pages)?;
+        let mut rest = &targets[..];
+        while !rest.is_empty() {
+            let (batch, later) = rest.split_at(self.batch_len(rest));
+            self.write_batch(batch)?;
+            rest = later;
+        }
+        Ok(())
+    }
+}
+
+/// Cuts the targets into runs of adjacent pages that one write each can do.
+fn extents(targets: &[Target<'_>], page_size: u32) -> Vec<Range<usize>> {
+    let adjacent = |a: &Target<'_>, b: &Target<'_>| {
+        Arc::ptr_eq(&a.file, &b.file) && a.image.id.page.0.checked_add(1) == Some(b.image.id.page.0)
+    };
+    let mut extents = Vec::new();
+    let mut at = 0;
+    for run in targets.chunk_by(adjacent) {
+        let end = at + run.len();
+        while at < end {
+            let pages = extent_len(&targets[at], end - at, page_size);
+            extents.push(at..at + pages);
+            at += pages;
+        }
+    }
+    extents
+}
+
+/// How many of `run` adjacent pages from `first` on go into one write.
+fn extent_len(first: &Target<'_>, run: usize, page_size: u32) -> usize {
+    let Some(limits) = first.file.atomic_limits() else {
+        return run.min((WRITE_BYTES_MAX / page_size) as usize);
+    };
+    // Sizes that the hardware does by itself are cheap; beyond them the file system copies.
+    let bytes_max = match limits.unit_max_opt >= page_size {
+        true => limits.unit_max_opt.min(limits.unit_max),
+        false => limits.unit_max,
+    };
+    let pages_max = run.min((bytes_max.min(WRITE_BYTES_MAX) / page_size) as usize);
+    // An untorn write is a power of two long and begins at a multiple of its length.
+    let mut pages = 1;
+    while pages * 2 <= pages_max && first.image.id.page.0 as usize % (pages * 2) == 0 {
+        pages *= 2;
+    }
+    pages
+}
+
+fn byte_range(pages: &Range<usize>, page_size: u32) -> Range<usize> {
+    pages.start * page_size as usize..pages.end * page_size as usize
+}

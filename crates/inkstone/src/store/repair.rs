@@ -1,0 +1,215 @@
+//! Repairing torn pages from the doublewrite file, before anything else reads pages.
+//!
+//! # Why a copy may be used, and when it may not
+//!
+//! A page is torn only if power failed while it was being written in place. If it was not fresh,
+//! its copy was durable before, and the area was not written again. So a page that is bad in place
+//! has its copy in the doublewrite file, unless it is fresh (then the log rebuilds it).
+//!
+//! The reverse does not hold: a page may be bad for another reason (a decayed sector), and the
+//! copy found may be of an older write of it. Putting that copy in place is right as long as
+//! the log still has every change since, that is if the copy's page LSN is above the checkpoint
+//! LSN. The copy of an interrupted write always is: the page was dirty, and no checkpoint passes
+//! a dirty page's first change. A copy at or below the checkpoint LSN would silently take the page
+//! back in time; it is never used. Such a page was fresh, and the log rebuilds it, or the storage
+//! damaged it, and reading it will be an error.
+//!
+//! A page that is whole in place is left alone, even if its copy is newer: the log has the change.
+//! A copy stands for itself (its checksum is in the batch header and in the page), so in
+//! a batch torn while the copies were written those that are whole are whole copies.
+//!
+//! Every step can be interrupted and repeated: the copies stay until a writer exists, and writers
+//! come after repair. All files with copies are synced, also where nothing was repaired: a process
+//! killed between write and sync leaves pages that look whole and are only in the page cache,
+//! and their copies are about to be given up.
+
+use super::aligned::AlignedBytes;
+use super::doublewrite::{DOUBLEWRITE_FILE, read_batch, read_layout};
+use super::space_files::{SpaceFile, SpaceFiles};
+use crate::{Error, Result};
+use inkstone_format::doublewrite::{BLOCK_LEN, BatchHeader, Layout, image_crc};
+use inkstone_format::header::{check_page, page_lsn};
+use inkstone_format::{Lsn, PageId};
+use inkstone_io::{Create, ErrorKind, File, OpenOptions, Vfs};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What repair found and did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RepairReport {
+    /// Batches with a whole header.
+    pub batches: u64,
+    /// Areas whose header is torn or damaged.
+    pub torn_batches: u64,
+    /// Copies that are torn or damaged.
+    pub torn_copies: u64,
+    /// Pages whose bytes in place were checked, because there is a copy.
+    pub pages_examined: u64,
+    /// Pages that were put in place from their copies.
+    pub repaired: Vec<PageId>,
+    /// Pages that are bad in place, and whose copy is older than the checkpoint: unless the log
+    /// initialises them, the storage has damaged them.
+    pub stale: Vec<PageId>,
+    /// Copies whose tablespace has no file (it was dropped).
+    pub without_file: u64,
+}
+
+/// The best copy of a page.
+struct Copy {
+    lsn: Lsn,
+    sequence: u64,
+    /// Offset in the doublewrite file.
+    offset: u64,
+}
+
+/// Puts whole copies in place of torn pages, and makes all pages with copies durable.
+/// `checkpoint` is the LSN from which recovery will apply the log.
+///
+/// To be called whatever the option `doublewrite` says: it may have been on before the crash.
+pub fn repair(
+    vfs: &dyn Vfs,
+    directory: &Path,
+    spaces: &SpaceFiles,
+    uuid: [u8; 16],
+    checkpoint: Lsn,
+) -> Result<RepairReport> {
+    let mut report = RepairReport::default();
+    let path = directory.join(DOUBLEWRITE_FILE);
+    let exists = vfs.exists(&path);
+    if !exists.map_err(|e| Error::io("look for", &path, e))? {
+        return Ok(report);
+    }
+    let options = OpenOptions {
+        create: Create::Never,
+        read_only: true,
+        direct: false,
+        dsync: false,
+    };
+    let file = vfs.open(&path, options);
+    let file = file.map_err(|e| Error::io("open", &path, e))?;
+    let layout = read_layout(&*file, &path, uuid, spaces.page_size())?;
+    let mut repair = Repair {
+        copies: Copies { file, path, layout },
+        spaces,
+        checkpoint,
+        image: AlignedBytes::zeroed(layout.page_size as usize),
+        in_place: AlignedBytes::zeroed(layout.page_size as usize),
+        report: &mut report,
+    };
+    repair.run()?;
+    Ok(report)
+}
+
+struct Copies {
+    file: Arc<dyn File>,
+    path: PathBuf,
+    layout: Layout,
+}
+
+impl Copies {
+    fn read(&self, offset: u64, image: &mut [u8]) -> Result<()> {
+        self.file
+            .read_at(image, offset)
+            .map_err(|e| Error::io("read a page copy from", &self.path, e))
+    }
+}
+
+struct Repair<'a> {
+    copies: Copies,
+    spaces: &'a SpaceFiles,
+    checkpoint: Lsn,
+    image: AlignedBytes,
+    in_place: AlignedBytes,
+    report: &'a mut RepairReport,
+}
+
+impl Repair<'_> {
+    fn run(&mut self) -> Result<()> {
+        let copies = self.collect()?;
+        let copies: Vec<_> = copies.into_iter().collect();
+        for of_space in copies.chunk_by(|a, b| a.0.space == b.0.space) {
+            let Some(file) = self.spaces.find(of_space[0].0.space)? else {
+                self.report.without_file += of_space.len() as u64;
+                continue;
+            };
+            for (id, copy) in of_space {
+                self.examine(&file, *id, copy)?;
+            }
+            file.sync()?;
+        }
+        Ok(())
+    }
+
+    /// The newest whole copy of each page.
+    fn collect(&mut self) -> Result<BTreeMap<PageId, Copy>> {
+        let mut best = BTreeMap::new();
+        for area in 0..self.copies.layout.areas {
+            let Copies { file, path, layout } = &self.copies;
+            match read_batch(&**file, path, layout, area)? {
+                Ok(None) => {}
+                Ok(Some(batch)) => {
+                    self.report.batches += 1;
+                    self.collect_batch(area, &batch, &mut best)?;
+                }
+                Err(_) => self.report.torn_batches += 1,
+            }
+        }
+        Ok(best)
+    }
+
+    fn collect_batch(
+        &mut self,
+        area: u32,
+        batch: &BatchHeader,
+        best: &mut BTreeMap<PageId, Copy>,
+    ) -> Result<()> {
+        let mut offset = self.copies.layout.area_offset(area) + BLOCK_LEN as u64;
+        for entry in &batch.entries {
+            self.copies.read(offset, &mut self.image)?;
+            let copy = Copy {
+                lsn: page_lsn(&self.image),
+                sequence: batch.sequence,
+                offset,
+            };
+            offset += u64::from(self.copies.layout.page_size);
+            if image_crc(&self.image) != entry.crc || check_page(&self.image, entry.id).is_err() {
+                self.report.torn_copies += 1;
+                continue;
+            }
+            let newer = |old: &Copy| (copy.lsn, copy.sequence) > (old.lsn, old.sequence);
+            if best.get(&entry.id).is_none_or(newer) {
+                best.insert(entry.id, copy);
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks a page in place and repairs it if it is bad.
+    fn examine(&mut self, file: &SpaceFile, id: PageId, copy: &Copy) -> Result<()> {
+        self.report.pages_examined += 1;
+        let offset = file.offset(id.page);
+        let whole = id.page.0 < file.pages()
+            && match file.file().read_at(&mut self.in_place, offset) {
+                Ok(()) => check_page(&self.in_place, id).is_ok(),
+                Err(e) if e.kind() == ErrorKind::UnexpectedEof => false,
+                Err(e) => return Err(Error::io(format!("read page {id} of"), file.path(), e)),
+            };
+        if whole {
+            return Ok(());
+        }
+        if copy.lsn <= self.checkpoint {
+            // Behind the end of the file it is the copy of a page that was given back.
+            if id.page.0 < file.pages() {
+                self.report.stale.push(id);
+            }
+            return Ok(());
+        }
+        self.copies.read(copy.offset, &mut self.image)?;
+        file.ensure_pages(id.page.0.saturating_add(1))?;
+        let written = file.file().write_at(&self.image, offset);
+        written.map_err(|e| Error::io(format!("write page {id} to"), file.path(), e))?;
+        self.report.repaired.push(id);
+        Ok(())
+    }
+}

@@ -1,0 +1,549 @@
+//! The tablespace files of a database: one file for each tablespace, named by its id.
+//!
+//! # Promises
+//!
+//! 1. [`SpaceFiles::get`] costs a hash look-up under a shared latch of one of 16 shards. Files are
+//!    opened when they are first asked for.
+//! 2. A created file is durable, name and size, when [`SpaceFiles::create`] returned; a failed
+//!    creation leaves no file.
+//! 3. After [`SpaceFiles::remove`] the name is gone for good (ids are never reused); whoever still
+//!    holds the file may go on writing to it, to no effect.
+//! 4. A file grows before pages are written into its new part, and a full disk changes nothing.
+//! 5. Bytes and lengths found on disk lead to errors, never to panics.
+//!
+//! The number of pages is the physical size of the file: how many of them are in use is written in
+//! the tablespace's own pages.
+
+use crate::counters::{Counter, Counters};
+use crate::options::{Doublewrite, FlushMethod, Options};
+use crate::poison::Poison;
+use crate::{Error, Result, invariant};
+use inkstone_format::header::check_page;
+use inkstone_format::{Corrupt, PageId, PageNo, SpaceId};
+use inkstone_io::{AtomicWriteLimits, Create, ErrorKind, File, OpenOptions, Vfs};
+use parking_lot::{Mutex, RwLock};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+const SHARDS: usize = 16;
+/// A file doubles until it grows by this much at a time.
+const GROWTH_BYTES_MAX: u64 = 16 << 20;
+
+/// Name of a tablespace's file in the database directory.
+pub fn space_file_name(space: SpaceId) -> String {
+    match space.0 {
+        0 => "catalog.ink".to_owned(),
+        id => format!("t{id:08x}.ink"),
+    }
+}
+
+/// The tablespace of a file name, the inverse of [`space_file_name`].
+pub fn parse_space_file_name(name: &str) -> Option<SpaceId> {
+    let space = match name.strip_prefix('t').and_then(|n| n.strip_suffix(".ink")) {
+        None => SpaceId(0),
+        Some(digits) => SpaceId(u32::from_str_radix(digits, 16).ok()?),
+    };
+    (space_file_name(space) == name).then_some(space)
+}
+
+/// What all files of a database share.
+#[derive(Debug)]
+struct Context {
+    page_size: u32,
+    flush_method: FlushMethod,
+    atomic: bool,
+    counters: Arc<Counters>,
+    poison: Poison,
+}
+
+#[derive(Debug)]
+enum Entry {
+    Open(Arc<SpaceFile>),
+    /// Removed by this process.
+    Removed,
+}
+
+/// The tablespace files of an open database.
+#[derive(Debug)]
+pub struct SpaceFiles {
+    vfs: Arc<dyn Vfs>,
+    directory: PathBuf,
+    context: Arc<Context>,
+    /// Held while a file is created, opened or removed.
+    ddl: Mutex<()>,
+    shards: [RwLock<HashMap<SpaceId, Entry>>; SHARDS],
+}
+
+impl SpaceFiles {
+    /// Prepares to open files of the database in `directory`; `options.page_size` is resolved.
+    pub fn new(
+        vfs: Arc<dyn Vfs>,
+        directory: &Path,
+        options: &Options,
+        counters: Arc<Counters>,
+        poison: Poison,
+    ) -> Result<Self> {
+        let atomic = options.doublewrite == Doublewrite::Atomic;
+        let direct = is_direct(options.flush_method);
+        if atomic && !direct {
+            return Err(Error::InvalidOption {
+                name: "doublewrite".to_owned(),
+                value: options.doublewrite.to_string(),
+                reason: format!(
+                    "untorn writes exist only past the page cache, and flush_method is {}; \
+                     set it to O_DIRECT or O_DIRECT_NO_FSYNC",
+                    options.flush_method
+                ),
+            });
+        }
+        let context = Arc::new(Context {
+            page_size: options.page_size as u32,
+            flush_method: options.flush_method,
+            atomic,
+            counters,
+            poison,
+        });
+        Ok(Self {
+            vfs,
+            directory: directory.to_owned(),
+            context,
+            ddl: Mutex::new(()),
+            shards: Default::default(),
+        })
+    }
+
+    /// Bytes in a page.
+    pub fn page_size(&self) -> u32 {
+        self.context.page_size
+    }
+
+    /// Path of a tablespace's file.
+    pub fn path(&self, space: SpaceId) -> PathBuf {
+        self.directory.join(space_file_name(space))
+    }
+
+    fn shard(&self, space: SpaceId) -> &RwLock<HashMap<SpaceId, Entry>> {
+        &self.shards[space.0 as usize % SHARDS]
+    }
+
+    /// The file if it is open.
+    pub fn get(&self, space: SpaceId) -> Option<Arc<SpaceFile>> {
+        match self.shard(space).read().get(&space) {
+            Some(Entry::Open(file)) => Some(file.clone()),
+            Some(Entry::Removed) | None => None,
+        }
+    }
+
+    /// The file, opened if need be; `None` if there is no such file.
+    pub fn find(&self, space: SpaceId) -> Result<Option<Arc<SpaceFile>>> {
+        if let Some(file) = self.get(space) {
+            return Ok(Some(file));
+        }
+        let _ddl = self.ddl.lock();
+        match self.shard(space).read().get(&space) {
+            Some(Entry::Open(file)) => return Ok(Some(file.clone())),
+            Some(Entry::Removed) => return Ok(None),
+            None => {}
+        }
+        let path = self.path(space);
+        let exists = self.vfs.exists(&path);
+        if !exists.map_err(|e| Error::io("look for", &path, e))? {
+            return Ok(None);
+        }
+        let file = self.open_file(space, Create::Never)?;
+        self.insert(space, Entry::Open(file.clone()));
+        Ok(Some(file))
+    }
+
+    /// The file, opened if need be.
+    pub fn open(&self, space: SpaceId) -> Result<Arc<SpaceFile>> {
+        match self.find(space)? {
+            Some(file) => Ok(file),
+            None if space == SpaceId(0) => Err(Error::NotADatabase {
+                path: self.directory.clone(),
+                reason: format!("{} is missing", space_file_name(space)),
+            }),
+            None => Err(Error::corrupt_file(
+                &self.path(space),
+                0,
+                format!("the file of tablespace {space} is missing"),
+            )),
+        }
+    }
+
+    /// Creates the file of a new tablespace. Its pages are zeroes.
+    pub fn create(&self, space: SpaceId, initial_pages: u32) -> Result<Arc<SpaceFile>> {
+        self.context.poison.check()?;
+        let _ddl = self.ddl.lock();
+        if self.shard(space).read().contains_key(&space) {
+            return Err(Error::AlreadyExists(format!("tablespace {space}")));
+        }
+        let file = self.open_file(space, Create::New)?;
+        if let Err(error) = self.initialise(&file, initial_pages) {
+            // The first error is the one to report. An empty file left behind is no danger: its
+            // id is never given out again.
+            let _ = self.vfs.remove(file.path());
+            return Err(error);
+        }
+        self.insert(space, Entry::Open(file.clone()));
+        Ok(file)
+    }
+
+    /// For recovery: the file, created if it does not exist (the crash may have come before its
+    /// name was durable), with at least `pages` pages.
+    pub fn open_or_create(&self, space: SpaceId, pages: u32) -> Result<Arc<SpaceFile>> {
+        match self.find(space)? {
+            Some(file) => {
+                file.ensure_pages(pages)?;
+                Ok(file)
+            }
+            None => self.create(space, pages),
+        }
+    }
+
+    /// Removes a tablespace's file. Not an error if there is none: recovery may repeat it.
+    pub fn remove(&self, space: SpaceId) -> Result<()> {
+        self.context.poison.check()?;
+        let _ddl = self.ddl.lock();
+        let path = self.path(space);
+        match self.vfs.remove(&path) {
+            Ok(()) => {}
+            Err(e) if e.kind() == ErrorKind::NotFound => {}
+            Err(e) => return Err(Error::io("remove", &path, e)),
+        }
+        self.insert(space, Entry::Removed);
+        self.sync_directory()
+    }
+
+    /// The tablespaces that have a file, in order of their ids: what the catalog does not know of
+    /// is left from a creation that a crash interrupted, and may be removed.
+    pub fn list(&self) -> Result<Vec<SpaceId>> {
+        let names = self.vfs.read_dir(&self.directory);
+        let names = names.map_err(|e| Error::io("list", &self.directory, e))?;
+        let mut spaces: Vec<_> = names
+            .iter()
+            .filter_map(|name| parse_space_file_name(name))
+            .collect();
+        spaces.sort_unstable();
+        Ok(spaces)
+    }
+
+    /// Makes everything written to any open file durable, whatever the flush method: for the end
+    /// of recovery and for close.
+    pub fn sync_all(&self) -> Result<()> {
+        self.context.poison.check()?;
+        for shard in &self.shards {
+            let open = |entry: &Entry| match entry {
+                Entry::Open(file) => Some(file.clone()),
+                Entry::Removed => None,
+            };
+            let files: Vec<_> = shard.read().values().filter_map(open).collect();
+            for file in files {
+                file.sync()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn insert(&self, space: SpaceId, entry: Entry) {
+        self.shard(space).write().insert(space, entry);
+    }
+
+    fn initialise(&self, file: &SpaceFile, pages: u32) -> Result<()> {
+        file.ensure_pages_exact(pages)?;
+        file.sync()?;
+        self.sync_directory()
+    }
+
+    fn sync_directory(&self) -> Result<()> {
+        self.vfs.sync_dir(&self.directory).map_err(|e| {
+            let directory = self.directory.display();
+            self.context.poison.set(format_args!(
+                "directory {directory} could not be synced: {e}"
+            ))
+        })
+    }
+
+    fn open_file(&self, space: SpaceId, create: Create) -> Result<Arc<SpaceFile>> {
+        let path = self.path(space);
+        let options = open_options(self.context.flush_method, create);
+        let file = self.vfs.open(&path, options).map_err(|e| match e.kind() {
+            ErrorKind::AlreadyExists => Error::AlreadyExists(format!("file {}", path.display())),
+            _ => Error::io("open", &path, e),
+        })?;
+        let checked = SpaceFile::new(space, path, file, self.context.clone());
+        if checked.is_err() && create == Create::New {
+            let _ = self.vfs.remove(&self.path(space));
+        }
+        checked.map(Arc::new)
+    }
+}
+
+/// How files with pages in them are opened under a flush method.
+pub(crate) fn open_options(method: FlushMethod, create: Create) -> OpenOptions {
+    OpenOptions {
+        create,
+        read_only: false,
+        direct: is_direct(method),
+        dsync: method == FlushMethod::ODsync,
+    }
+}
+
+fn is_direct(method: FlushMethod) -> bool {
+    matches!(method, FlushMethod::ODirect | FlushMethod::ODirectNoFsync)
+}
+
+/// The open file of a tablespace.
+#[derive(Debug)]
+pub struct SpaceFile {
+    space: SpaceId,
+    path: PathBuf,
+    file: Arc<dyn File>,
+    context: Arc<Context>,
+    /// What the file promises for untorn writes, if they are used.
+    atomic: Option<AtomicWriteLimits>,
+    /// Physical size, pages.
+    pages: AtomicU32,
+    /// Held while the size changes.
+    grow: Mutex<()>,
+    /// Number of changes of size; the file begins with one, as nobody knows whether what was
+    /// done before it was opened is durable.
+    changes: AtomicU64,
+    /// How many of them were there before the last finished sync began.
+    changes_synced: AtomicU64,
+}
+
+impl SpaceFile {
+    fn new(
+        space: SpaceId,
+        path: PathBuf,
+        file: Arc<dyn File>,
+        context: Arc<Context>,
+    ) -> Result<Self> {
+        let atomic = match context.atomic {
+            true => Some(check_atomic(&*file, &path, context.page_size)?),
+            false => None,
+        };
+        let this = Self {
+            space,
+            path,
+            file,
+            context,
+            atomic,
+            pages: AtomicU32::new(0),
+            grow: Mutex::new(()),
+            changes: AtomicU64::new(1),
+            changes_synced: AtomicU64::new(0),
+        };
+        this.measure()?;
+        Ok(this)
+    }
+
+    /// The tablespace.
+    pub fn space(&self) -> SpaceId {
+        self.space
+    }
+
+    /// Path of the file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The bytes.
+    pub(crate) fn file(&self) -> &dyn File {
+        &*self.file
+    }
+
+    /// Limits of untorn writes under `doublewrite=atomic`.
+    pub(crate) fn atomic_limits(&self) -> Option<AtomicWriteLimits> {
+        self.atomic
+    }
+
+    /// Physical size, whole pages.
+    pub fn pages(&self) -> u32 {
+        self.pages.load(Ordering::Acquire)
+    }
+
+    /// File offset of a page.
+    pub(crate) fn offset(&self, page: PageNo) -> u64 {
+        u64::from(page.0) * u64::from(self.context.page_size)
+    }
+
+    /// Fails with a precise error if the file has fewer than `pages` pages: what the tablespace
+    /// says of itself must be there.
+    pub fn require_pages(&self, pages: u32) -> Result<()> {
+        let found = self.pages();
+        if found >= pages {
+            return Ok(());
+        }
+        let offset = self.offset(PageNo(found));
+        let detail = format!("the file has {found} pages, {pages} are in use: it was cut short");
+        Err(Error::corrupt_file(&self.path, offset, detail))
+    }
+
+    /// Makes the file at least `pages` pages long, in steps that double up to 16 MiB. When the
+    /// disk is full nothing changes.
+    pub fn ensure_pages(&self, pages: u32) -> Result<()> {
+        if pages <= self.pages() {
+            return Ok(());
+        }
+        let _grow = self.grow.lock();
+        let now = self.pages();
+        if pages <= now {
+            return Ok(());
+        }
+        let step_max = (GROWTH_BYTES_MAX / u64::from(self.context.page_size)) as u32;
+        let stepped = now.saturating_add(now.min(step_max)).max(pages);
+        match self.extend(now, stepped) {
+            Err(Error::DiskFull { .. }) if stepped > pages => self.extend(now, pages),
+            result => result,
+        }
+    }
+
+    /// As [`SpaceFile::ensure_pages`], but not a page more.
+    fn ensure_pages_exact(&self, pages: u32) -> Result<()> {
+        let _grow = self.grow.lock();
+        let now = self.pages();
+        match pages > now {
+            true => self.extend(now, pages),
+            false => Ok(()),
+        }
+    }
+
+    /// The caller holds `grow`.
+    fn extend(&self, from: u32, to: u32) -> Result<()> {
+        self.context.poison.check()?;
+        let (start, end) = (self.offset(PageNo(from)), self.offset(PageNo(to)));
+        let allocated = self.file.allocate(start, end - start);
+        // Also counted after a failure: the file system may have reserved a part.
+        self.changes.fetch_add(1, Ordering::AcqRel);
+        if let Err(e) = allocated {
+            self.measure()?;
+            return Err(Error::io("extend", &self.path, e));
+        }
+        self.pages.store(to, Ordering::Release);
+        Ok(())
+    }
+
+    fn measure(&self) -> Result<()> {
+        let length = self.file.len();
+        let length = length.map_err(|e| Error::io("measure", &self.path, e))?;
+        // A part of a page at the end is a growth that a crash interrupted.
+        let pages = length / u64::from(self.context.page_size);
+        let pages = u32::try_from(pages).map_err(|_| {
+            Error::corrupt_file(&self.path, 0, format!("{pages} pages: more than 2^32 - 1"))
+        })?;
+        self.pages.store(pages, Ordering::Release);
+        Ok(())
+    }
+
+    /// Gives the pages from number `pages` on back to the file system. Not an error if the file is
+    /// shorter. A write in flight to a page behind the new end may put that page back.
+    pub fn truncate(&self, pages: u32) -> Result<()> {
+        self.context.poison.check()?;
+        let _grow = self.grow.lock();
+        let now = self.pages();
+        if pages >= now {
+            return Ok(());
+        }
+        self.pages.store(pages, Ordering::Release);
+        let cut = self.file.set_len(self.offset(PageNo(pages)));
+        self.changes.fetch_add(1, Ordering::AcqRel);
+        cut.map_err(|e| {
+            self.pages.store(now, Ordering::Release);
+            Error::io("truncate", &self.path, e)
+        })
+    }
+
+    /// Reads a page and checks its checksum and id.
+    pub fn read_page(&self, page: PageNo, buffer: &mut [u8]) -> Result<()> {
+        let id = PageId::new(self.space, page);
+        invariant!(
+            buffer.len() == self.context.page_size as usize,
+            "buffer of {} bytes for page {id}",
+            buffer.len()
+        );
+        if page.0 >= self.pages() {
+            return Err(self.beyond_end(id));
+        }
+        let read = self.file.read_at(buffer, self.offset(page));
+        read.map_err(|e| match e.kind() {
+            ErrorKind::UnexpectedEof => self.beyond_end(id),
+            _ => Error::io(format!("read page {id} of"), &self.path, e),
+        })?;
+        self.context.counters.add(Counter::PagesRead, 1);
+        check_page(buffer, id).map_err(|c| Error::corrupt_page(&self.path, id, c))
+    }
+
+    fn beyond_end(&self, id: PageId) -> Error {
+        let detail = format!(
+            "the page is beyond the end of the file of {} pages",
+            self.pages()
+        );
+        Error::corrupt_page(&self.path, id, Corrupt::at(0, detail))
+    }
+
+    /// Makes everything written so far durable. A failure poisons the engine.
+    pub fn sync(&self) -> Result<()> {
+        self.context.poison.check()?;
+        let seen = self.changes_before_sync();
+        self.sync_finished(seen, self.file.sync())
+    }
+
+    /// To be called before a sync begins; the result goes to `sync_finished`.
+    pub(crate) fn changes_before_sync(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    /// Takes notice of a sync's result.
+    pub(crate) fn sync_finished(&self, seen: u64, result: std::io::Result<()>) -> Result<()> {
+        self.context.counters.add(Counter::DataSyncs, 1);
+        result.map_err(|e| {
+            let path = self.path.display();
+            self.context
+                .poison
+                .set(format_args!("{path} could not be synced: {e}"))
+        })?;
+        self.changes_synced.fetch_max(seen, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Whether pages that were just written must be followed by a sync. `first_writes`: some of
+    /// the pages may never have been on disk, so the file system may have to note that their
+    /// blocks now hold data.
+    pub(crate) fn needs_sync(&self, first_writes: bool) -> bool {
+        match self.context.flush_method {
+            FlushMethod::Fsync | FlushMethod::ODirect => true,
+            FlushMethod::ODsync => false,
+            FlushMethod::ODirectNoFsync => {
+                let synced = self.changes_synced.load(Ordering::Acquire);
+                first_writes
+                    || synced < self.changes.load(Ordering::Acquire)
+                    || self
+                        .atomic
+                        .is_some_and(|a| a.unit_max_opt < self.context.page_size)
+            }
+        }
+    }
+}
+
+/// Refuses files that cannot take a page in an untorn write.
+fn check_atomic(file: &dyn File, path: &Path, page_size: u32) -> Result<AtomicWriteLimits> {
+    let path = path.display();
+    let why = match file.atomic_write_limits() {
+        None => "the file system or device offers none".to_owned(),
+        Some(limits) if (limits.unit_min..=limits.unit_max).contains(&page_size) => {
+            return Ok(limits);
+        }
+        Some(limits) => format!(
+            "it offers {} to {} bytes, and a page has {page_size}",
+            limits.unit_min, limits.unit_max
+        ),
+    };
+    Err(Error::Unsupported(format!(
+        "doublewrite=atomic needs untorn writes (RWF_ATOMIC) to {path}, but {why}; \
+         use doublewrite=on, or XFS on Linux 6.16 or later"
+    )))
+}
