@@ -8,4 +8,5 @@
 //!
 //! Each module uses only those above it in this table.
 
+pub mod locks;
 pub mod system;
