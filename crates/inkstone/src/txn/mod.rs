@@ -10,3 +10,4 @@
 
 pub mod locks;
 pub mod system;
+pub mod versions;

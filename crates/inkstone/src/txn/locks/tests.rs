@@ -45,12 +45,7 @@ impl Fixture {
         self.table.release_all(trx, held);
     }
 
-    fn try_record(
-        &self,
-        trx: &(Arc<TrxState>, HeldLocks),
-        key: &[u8],
-        mode: LockMode,
-    ) -> Blockers {
+    fn try_record(&self, trx: &(Arc<TrxState>, HeldLocks), key: &[u8], mode: LockMode) -> Blockers {
         self.table.record_blockers(&trx.0, SPACE, TREE, key, mode)
     }
 
@@ -155,7 +150,11 @@ fn ranges_coalesce() {
     assert!(f.lock_range(&mut a, Excluded(&[7]), Included(&[7]), X));
     assert_eq!(f.table.ranges.intervals(&a.0, tree), (2, 1));
     let b = f.begin();
-    let hit = |key: &[u8], mode| !f.table.range_blockers(&b.0, SPACE, TREE, key, mode).is_empty();
+    let hit = |key: &[u8], mode| {
+        !f.table
+            .range_blockers(&b.0, SPACE, TREE, key, mode)
+            .is_empty()
+    };
     assert!(hit(&[5], S) && !hit(&[5, 0], S) && hit(&[5, 0], X));
     assert!(!hit(&[200], X) && !hit(&[210], X) && hit(&[210, 0], X) && hit(&[220], X));
     assert!(!hit(&[220, 0], X));
@@ -346,7 +345,10 @@ fn run_circle(weights: &[u64]) -> usize {
         }
     });
     let text = f.graph.latest_deadlock().unwrap();
-    assert!(text.contains(&format!("deadlock of {n} transactions")), "{text}");
+    assert!(
+        text.contains(&format!("deadlock of {n} transactions")),
+        "{text}"
+    );
     assert_eq!(f.counters.get(Counter::Deadlocks), 1);
     assert!(f.graph.waiters().is_empty());
     let victims = victims.into_inner();
@@ -378,7 +380,11 @@ fn a_wait_times_out() {
     assert!(f.graph.waiters().is_empty());
     f.end(&b.0, &mut b.1);
     f.graph.wait(&a.0, &b.0, soon()).unwrap();
-    assert_eq!(f.counters.get(Counter::LockWaits), 1, "no need to wait for the ended");
+    assert_eq!(
+        f.counters.get(Counter::LockWaits),
+        1,
+        "no need to wait for the ended"
+    );
 }
 
 #[test]
@@ -394,7 +400,10 @@ fn a_wait_ends_when_the_engine_is_poisoned() {
         f.poison.set("a test said so");
         assert!(matches!(waiter.join().unwrap(), Err(Error::Poisoned(_))));
     });
-    assert!(matches!(f.graph.wait(&a.0, &b.0, soon()), Err(Error::Poisoned(_))));
+    assert!(matches!(
+        f.graph.wait(&a.0, &b.0, soon()),
+        Err(Error::Poisoned(_))
+    ));
 }
 
 #[test]

@@ -48,7 +48,9 @@ fn transfers_are_atomic_to_snapshots() {
             scope.spawn(move || {
                 let mut x = seed * 7919 + 1;
                 while !stop.load(Ordering::Relaxed) {
-                    x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                    x = x
+                        .wrapping_mul(6364136223846793005)
+                        .wrapping_add(1442695040888963407);
                     let (from, to) = ((x >> 33) % ROWS, (x >> 40) % ROWS);
                     let trx = system.begin(system.next_trx_id());
                     let done = rows.add(from, &trx, -1) && rows.add(to, &trx, 1);
@@ -71,7 +73,10 @@ fn transfers_are_atomic_to_snapshots() {
             last = snapshot.seq();
             let first: Vec<i64> = (0..ROWS).map(|row| rows.read(row, &snapshot)).collect();
             thread::yield_now();
-            let second: Vec<i64> = (0..ROWS).rev().map(|row| rows.read(row, &snapshot)).collect();
+            let second: Vec<i64> = (0..ROWS)
+                .rev()
+                .map(|row| rows.read(row, &snapshot))
+                .collect();
             assert_eq!(first.iter().sum::<i64>(), 0, "half a transfer was visible");
             assert!(first.iter().eq(second.iter().rev()), "a snapshot changed");
         }
@@ -97,7 +102,10 @@ fn oldest_snapshot_never_passes_a_live_one() {
             while !stop.load(Ordering::Relaxed) {
                 let oldest = system.oldest_snapshot();
                 let before = horizon.fetch_max(oldest, Ordering::SeqCst);
-                assert!(oldest >= before, "the bound went back from {before} to {oldest}");
+                assert!(
+                    oldest >= before,
+                    "the bound went back from {before} to {oldest}"
+                );
             }
         });
         for _ in 0..2 {
@@ -147,7 +155,10 @@ fn slots_are_small_and_unique() {
     assert_eq!(system.active_count(), 0);
     let a = system.begin(TrxId(900));
     let b = system.begin(TrxId(901));
-    assert!(a.slot() < STRIPES as u32, "the smallest free slot is reused");
+    assert!(
+        a.slot() < STRIPES as u32,
+        "the smallest free slot is reused"
+    );
     system.finish_commit(&a);
     assert_eq!(system.begin(TrxId(902)).slot(), a.slot());
     drop(b);

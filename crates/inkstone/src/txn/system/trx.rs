@@ -99,7 +99,10 @@ impl TrxState {
     /// A stand-in for a transaction that has ended, of which only id and outcome were kept.
     pub(in crate::txn) fn ended(id: TrxId, status: TrxStatus) -> Arc<Self> {
         let state = Self::with_status(id, u32::MAX, status);
-        crate::invariant!(state.is_ended(), "stand-in for {state:?}, which has not ended");
+        crate::invariant!(
+            state.is_ended(),
+            "stand-in for {state:?}, which has not ended"
+        );
         Arc::new(state)
     }
 
@@ -155,10 +158,7 @@ impl TrxState {
 
     /// Whether it has committed or has been rolled back; then it blocks nobody.
     pub fn is_ended(&self) -> bool {
-        matches!(
-            self.status(),
-            TrxStatus::Committed(_) | TrxStatus::Aborted
-        )
+        matches!(self.status(), TrxStatus::Committed(_) | TrxStatus::Aborted)
     }
 
     /// Number of changes: what rolling it back would cost.
