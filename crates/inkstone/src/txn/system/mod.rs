@@ -64,6 +64,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Slots are below this number.
 pub const SLOT_LIMIT: u32 = 1 << 24;
 
+/// A place where the order of threads matters. Unit tests let other threads run here now and then.
+#[inline(always)]
+fn preemption_point() {
+    #[cfg(test)]
+    tests::yield_now_and_then();
+}
+
 /// A part of the active set: its entry `i` has slot `i * STRIPES + shard`.
 #[derive(Default)]
 struct ActiveShard {
@@ -80,6 +87,7 @@ impl SnapshotShard {
     fn enter(&self, next: &AtomicU64) -> u64 {
         let mut live = self.0.lock();
         let seq = next.load(Ordering::SeqCst);
+        preemption_point();
         match live.back_mut() {
             Some((last, count)) if *last == seq => *count += 1,
             _ => live.push_back((seq, 1)),
@@ -238,7 +246,9 @@ impl TrxSystem {
     pub fn finish_commit(&self, trx: &TrxState) -> u64 {
         crate::invariant!(!trx.is_ended(), "second end of {trx:?}");
         trx.set_status(TrxStatus::Committing);
+        preemption_point();
         let seq = self.next.fetch_add(1, Ordering::SeqCst) + 1;
+        preemption_point();
         trx.set_status(TrxStatus::Committed(seq));
         self.leave(trx);
         seq
@@ -281,10 +291,12 @@ impl TrxSystem {
     /// number when there are none.
     pub fn oldest_snapshot(&self) -> u64 {
         let next = self.next.load(Ordering::SeqCst);
-        self.snapshots
-            .iter()
-            .filter_map(|shard| shard.0.lock().front().map(|&(seq, _)| seq))
-            .fold(next, u64::min)
+        let oldest_of = |shard: &SnapshotShard| {
+            preemption_point();
+            shard.0.lock().front().map(|&(seq, _)| seq)
+        };
+        let oldest = self.snapshots.iter().filter_map(|shard| oldest_of(shard));
+        oldest.fold(next, u64::min)
     }
 
     /// All active (and prepared) transactions.

@@ -3,6 +3,27 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicI64};
 use std::thread;
 
+/// Widens the windows of races, also for the tests of the other modules.
+pub(super) fn yield_now_and_then() {
+    thread_local! {
+        static CALLS: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+    }
+    let calls = CALLS.get().wrapping_add(1);
+    CALLS.set(calls);
+    if calls % 61 == 0 {
+        thread::yield_now();
+    }
+}
+
+/// Stops the other threads when its own is done, or has panicked.
+struct StopOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 type Version = (Arc<TrxState>, i64);
 
 /// Rows with their versions, newest last; the tests' stand-in for pages and version store.
@@ -65,6 +86,7 @@ fn transfers_are_atomic_to_snapshots() {
                 }
             });
         }
+        let _stop = StopOnDrop(&stop);
         let mut last = 0;
         let end = std::time::Instant::now() + std::time::Duration::from_secs(2);
         while std::time::Instant::now() < end {
@@ -80,7 +102,6 @@ fn transfers_are_atomic_to_snapshots() {
             assert_eq!(first.iter().sum::<i64>(), 0, "half a transfer was visible");
             assert!(first.iter().eq(second.iter().rev()), "a snapshot changed");
         }
-        stop.store(true, Ordering::Relaxed);
     });
     assert!(committed.into_inner() > 1000);
     assert_eq!(system.active_count(), 0);
@@ -110,6 +131,7 @@ fn oldest_snapshot_never_passes_a_live_one() {
         });
         for _ in 0..2 {
             scope.spawn(|| {
+                let _stop = StopOnDrop(&stop);
                 for i in 0..100_000_u32 {
                     let snapshot = system.snapshot();
                     let second = (i % 3 == 0).then(|| snapshot.clone());
@@ -122,7 +144,6 @@ fn oldest_snapshot_never_passes_a_live_one() {
                         assert!(system.oldest_snapshot() <= second.seq());
                     }
                 }
-                stop.store(true, Ordering::Relaxed);
             });
         }
     });
