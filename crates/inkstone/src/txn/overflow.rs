@@ -179,77 +179,96 @@ impl Core {
         locked.is_empty()
     }
 
-    /// Frees a whole chain, a few pages in each mini-transaction, and its entry.
+    /// Frees a whole chain, a few pages in each mini-transaction: those behind the first page,
+    /// which the entry names, then the first page with the entry.
     fn free_chain(self: &Arc<Self>, tree: &Tree, first: PageNo) -> Result<()> {
-        let mut first = first;
-        while first != PageNo(0) {
+        loop {
             if self.is_stopping() {
                 return Ok(());
             }
             self.redo.poison.check()?;
             self.redo.log.wait_for_space()?;
-            first = self.free_front(tree, first)?;
+            let space = &tree.space;
+            let batch = self.pages_behind(space, first)?;
+            if batch.is_empty() {
+                return self.free_first(tree, first);
+            }
+            self.free_batch(space, first, &batch)?;
         }
-        Ok(())
     }
 
-    /// Frees pages from the front of a chain; returns the page that the chain now begins with.
-    fn free_front(&self, tree: &Tree, first: PageNo) -> Result<PageNo> {
-        let space = &tree.space;
+    /// Some pages that follow the first one, all under one space map page.
+    fn pages_behind(&self, space: &Arc<Space>, first: PageNo) -> Result<Vec<PageNo>> {
         let covered = map_pages(self.redo.page_size);
-        let mut pages = Vec::new();
-        let mut next = first;
-        while next != PageNo(0) && pages.len() < BATCH_PAGES && next.0 / covered == first.0 / covered {
-            let page = self.redo.pool.shared(space.page_id(next))?;
-            if page_type(&page) != Some(PageType::Overflow) {
-                let what = Corrupt::at(12, "a chain that is to be freed leads to a page of another type");
-                return Err(Error::corrupt_page(space.file().path(), space.page_id(next), what));
-            }
+        let mut pages: Vec<PageNo> = Vec::new();
+        let mut next = self.next_in_chain(space, first)?;
+        while next != PageNo(0)
+            && pages.len() < BATCH_PAGES
+            && pages.first().is_none_or(|p| p.0 / covered == next.0 / covered)
+        {
             pages.push(next);
-            next = PageNo(get_u32(&page, NEXT_AT));
+            next = self.next_in_chain(space, next)?;
         }
-        let (old_key, new_key) = (first.0.to_be_bytes(), next.0.to_be_bytes());
+        Ok(pages)
+    }
+
+    fn next_in_chain(&self, space: &Arc<Space>, page: PageNo) -> Result<PageNo> {
+        let id = space.page_id(page);
+        let guard = self.redo.pool.shared(id)?;
+        if page_type(&guard) != Some(PageType::Overflow) {
+            let what = Corrupt::at(12, "a chain that is to be freed leads to a page of another type");
+            return Err(Error::corrupt_page(space.file().path(), id, what));
+        }
+        Ok(PageNo(get_u32(&guard, NEXT_AT)))
+    }
+
+    fn free_batch(&self, space: &Arc<Space>, first: PageNo, batch: &[PageNo]) -> Result<()> {
+        let next = self.next_in_chain(space, batch[batch.len() - 1])?;
         loop {
-            // The leaf is resident now; the entry's tree is small, and only this thread frees.
-            drop(tree.leaf_shared(Target::Key(&old_key))?);
             let mut mtr = Mtr::new(&self.redo);
-            let map = space.latch_map_of(&mut mtr, first)?;
-            let leaf = tree.leaf_exclusive(Target::Key(&old_key))?;
-            let page = TreePage(&leaf);
-            let Ok(slot) = page.search(&old_key) else { return Ok(PageNo(0)) };
-            let stays = next == PageNo(0) || page.covers(&new_key);
+            let map = space.latch_map_of(&mut mtr, batch[0])?;
             let mut guards = Vec::new();
-            for &page in &pages {
+            for &page in std::iter::once(&first).chain(batch) {
                 guards.extend(self.redo.pool.exclusive_if_resident(space.page_id(page)));
             }
-            if guards.len() < pages.len() {
-                drop((mtr, leaf, guards));
-                for &page in &pages {
+            if guards.len() <= batch.len() {
+                drop((mtr, guards));
+                for &page in std::iter::once(&first).chain(batch) {
                     self.redo.pool.load(space.page_id(page))?;
                 }
                 continue;
             }
+            let mut indexes: Vec<usize> = guards.into_iter().map(|guard| mtr.push(guard)).collect();
+            let head = indexes.remove(0);
+            let bytes = next.0.to_le_bytes().to_vec();
+            mtr.replay(head, &Record::Bytes { page: mtr.id(head), offset: NEXT_AT as u32, bytes });
+            for index in indexes {
+                space.free(&mut mtr, map, index);
+            }
+            return mtr.commit().map(drop);
+        }
+    }
+
+    /// Frees the only page that is left, and removes the entry.
+    fn free_first(&self, tree: &Tree, first: PageNo) -> Result<()> {
+        let (space, key) = (&tree.space, first.0.to_be_bytes());
+        loop {
+            // The leaf is resident now; the tree of entries is small.
+            drop(tree.leaf_shared(Target::Key(&key))?);
+            self.redo.pool.load(space.page_id(first))?;
+            let mut mtr = Mtr::new(&self.redo);
+            let map = space.latch_map_of(&mut mtr, first)?;
+            let leaf = tree.leaf_exclusive(Target::Key(&key))?;
+            let Ok(slot) = TreePage(&leaf).search(&key) else { return Ok(()) };
+            let Some(page) = self.redo.pool.exclusive_if_resident(space.page_id(first)) else {
+                continue;
+            };
             let id = leaf.id();
             let leaf = mtr.push(leaf);
             mtr.replay(leaf, &Record::Remove { page: id, slot: slot as u16, count: 1 });
-            if next != PageNo(0) && stays {
-                insert_entry(&mut mtr, leaf, &new_key);
-            }
-            let mut other = None;
-            if !stays {
-                // The new entry belongs to another leaf: both change in this mini-transaction.
-                let guard = tree.leaf_exclusive(Target::Key(&new_key))?;
-                let index = mtr.push(guard);
-                insert_entry(&mut mtr, index, &new_key);
-                other = Some(index);
-            }
-            let _ = other;
-            for guard in guards {
-                let index = mtr.push(guard);
-                space.free(&mut mtr, map, index);
-            }
-            mtr.commit()?;
-            return Ok(next);
+            let page = mtr.push(page);
+            space.free(&mut mtr, map, page);
+            return mtr.commit().map(drop);
         }
     }
 }

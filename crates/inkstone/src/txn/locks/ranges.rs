@@ -1,0 +1,226 @@
+//! Locks of key ranges.
+//!
+//! A range lies between two *cuts*: places before or after a key. Half-open intervals of cuts express
+//! every pair of bounds, and two ranges overlap iff each begins before the other ends. A transaction's
+//! ranges of one tree and mode are kept as disjoint intervals that do not touch, so a check costs one
+//! search in an ordered map for each transaction that has ranges in the tree.
+
+use super::{Blockers, LockMode, push_blocker};
+use crate::txn::system::TrxState;
+use crossbeam_utils::CachePadded;
+use inkstone_format::{SpaceId, TreeId};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Shards of the table, by tree; a power of two.
+const SHARDS: usize = 64;
+
+/// On which side of its key a cut is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Side {
+    Before,
+    After,
+}
+
+/// A place between keys. The derived order is the order of places.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Cut {
+    At(Box<[u8]>, Side),
+    /// After all keys.
+    End,
+}
+
+impl Cut {
+    fn before(key: &[u8]) -> Self {
+        Self::At(key.into(), Side::Before)
+    }
+
+    fn after(key: &[u8]) -> Self {
+        Self::At(key.into(), Side::After)
+    }
+
+    fn low(bound: Bound<&[u8]>) -> Self {
+        match bound {
+            Bound::Included(key) => Self::before(key),
+            Bound::Excluded(key) => Self::after(key),
+            // The empty key is the smallest.
+            Bound::Unbounded => Self::before(&[]),
+        }
+    }
+
+    fn high(bound: Bound<&[u8]>) -> Self {
+        match bound {
+            Bound::Included(key) => Self::after(key),
+            Bound::Excluded(key) => Self::before(key),
+            Bound::Unbounded => Self::End,
+        }
+    }
+}
+
+/// Disjoint, not touching, not empty intervals: low cut -> high cut.
+#[derive(Debug, Default)]
+struct RangeSet(BTreeMap<Cut, Cut>);
+
+impl RangeSet {
+    fn overlaps(&self, low: &Cut, high: &Cut) -> bool {
+        // Of the intervals that begin before `high` the last one ends last.
+        let last = self.0.range(..high).next_back();
+        last.is_some_and(|(_, end)| end > low)
+    }
+
+    fn covers(&self, low: &Cut, high: &Cut) -> bool {
+        let last = self.0.range(..=low).next_back();
+        last.is_some_and(|(_, end)| end >= high)
+    }
+
+    fn insert(&mut self, mut low: Cut, mut high: Cut) {
+        while let Some((l, h)) = self.0.range(..=&high).next_back() {
+            if *h < low {
+                break;
+            }
+            let (l, h) = (l.clone(), h.clone());
+            self.0.remove(&l);
+            low = low.min(l);
+            high = high.max(h);
+        }
+        self.0.insert(low, high);
+    }
+}
+
+/// One transaction's ranges in one tree.
+#[derive(Debug)]
+struct Owner {
+    trx: Arc<TrxState>,
+    shared: RangeSet,
+    exclusive: RangeSet,
+}
+
+impl Owner {
+    fn conflicts(&self, low: &Cut, high: &Cut, mode: LockMode) -> bool {
+        self.exclusive.overlaps(low, high)
+            || mode == LockMode::Exclusive && self.shared.overlaps(low, high)
+    }
+}
+
+type TreeKey = (SpaceId, TreeId);
+
+#[derive(Debug, Default)]
+struct Shard {
+    /// Owners in `trees`; changed under its latch.
+    count: AtomicUsize,
+    trees: Mutex<HashMap<TreeKey, Vec<Owner>>>,
+}
+
+#[derive(Debug)]
+pub(super) struct RangeLocks(Box<[CachePadded<Shard>]>);
+
+impl Default for RangeLocks {
+    fn default() -> Self {
+        Self((0..SHARDS).map(|_| CachePadded::default()).collect())
+    }
+}
+
+fn blockers(owners: &[Owner], trx: &TrxState, low: &Cut, high: &Cut, mode: LockMode) -> Blockers {
+    let mut found = Vec::new();
+    for owner in owners {
+        if owner.trx.id() != trx.id() && owner.conflicts(low, high, mode) {
+            push_blocker(&mut found, &owner.trx);
+        }
+    }
+    found
+}
+
+impl RangeLocks {
+    fn shard(&self, (space, tree): TreeKey) -> &Shard {
+        let mixed = (space.0 as usize).wrapping_mul(31) + tree.0 as usize;
+        &self.0[mixed % SHARDS]
+    }
+
+    /// `Ok(true)` if `trx` had no range in the tree before.
+    pub fn try_lock(
+        &self,
+        trx: &Arc<TrxState>,
+        tree: TreeKey,
+        low: Bound<&[u8]>,
+        high: Bound<&[u8]>,
+        mode: LockMode,
+    ) -> Result<bool, Blockers> {
+        let (low, high) = (Cut::low(low), Cut::high(high));
+        if low >= high {
+            return Ok(false);
+        }
+        let shard = self.shard(tree);
+        let mut trees = shard.trees.lock();
+        let owners = trees.entry(tree).or_default();
+        let found = blockers(owners, trx, &low, &high, mode);
+        if !found.is_empty() {
+            return Err(found);
+        }
+        let at = owners.iter().position(|o| o.trx.id() == trx.id());
+        let index = at.unwrap_or(owners.len());
+        if at.is_none() {
+            owners.push(Owner {
+                trx: trx.clone(),
+                shared: RangeSet::default(),
+                exclusive: RangeSet::default(),
+            });
+            shard.count.fetch_add(1, Ordering::SeqCst);
+        }
+        let owner = &mut owners[index];
+        if !owner.exclusive.covers(&low, &high) {
+            match mode {
+                LockMode::Exclusive => owner.exclusive.insert(low, high),
+                LockMode::Shared if owner.shared.covers(&low, &high) => {}
+                LockMode::Shared => owner.shared.insert(low, high),
+            }
+        }
+        Ok(at.is_none())
+    }
+
+    pub fn blockers(&self, trx: &TrxState, tree: TreeKey, key: &[u8], mode: LockMode) -> Blockers {
+        let shard = self.shard(tree);
+        if shard.count.load(Ordering::SeqCst) == 0 {
+            return Vec::new();
+        }
+        let (low, high) = (Cut::before(key), Cut::after(key));
+        let trees = shard.trees.lock();
+        trees
+            .get(&tree)
+            .map_or_else(Vec::new, |o| blockers(o, trx, &low, &high, mode))
+    }
+
+    pub fn release(&self, trx: &TrxState, tree: TreeKey) {
+        let shard = self.shard(tree);
+        let mut trees = shard.trees.lock();
+        let owners = trees.get_mut(&tree);
+        let at = owners
+            .as_ref()
+            .and_then(|o| o.iter().position(|o| o.trx.id() == trx.id()));
+        let (Some(owners), Some(at)) = (owners, at) else {
+            crate::invariant!(false, "{trx:?} has no range lock in {tree:?}");
+            return;
+        };
+        owners.swap_remove(at);
+        if owners.is_empty() {
+            trees.remove(&tree);
+        }
+        shard.count.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    pub fn count(&self) -> usize {
+        let counts = self.0.iter().map(|s| s.count.load(Ordering::Relaxed));
+        counts.sum()
+    }
+
+    /// Intervals that a transaction has in a tree: shared, exclusive.
+    #[cfg(test)]
+    pub fn intervals(&self, trx: &TrxState, tree: TreeKey) -> (usize, usize) {
+        let trees = self.shard(tree).trees.lock();
+        let owners = trees.get(&tree).map_or(&[][..], |o| o);
+        let owner = owners.iter().find(|o| o.trx.id() == trx.id());
+        owner.map_or((0, 0), |o| (o.shared.0.len(), o.exclusive.0.len()))
+    }
+}

@@ -1,0 +1,225 @@
+//! Waiting for a transaction to end, and deadlocks.
+//!
+//! Every waiter has one edge, to the transaction that it waits for (of several blockers the first).
+//! So the graph is a set of chains, and a new edge closes a circle iff the chain that begins at its
+//! end leads back to its start.
+//!
+//! Why one edge for each waiter finds all deadlocks: take transactions none of which can go on before
+//! others of them end. Each waits for one of them, so the chain from any of them runs in a circle.
+//! Edges are entered under one mutex, so the thread that enters the circle's last edge sees the
+//! others. And no false ones: an edge whose waiter is doomed, or whose blocker has ended, is about to
+//! be removed by its waiter, and is not followed.
+
+use crate::counters::{Counter, Counters};
+use crate::poison::Poison;
+use crate::txn::system::TrxState;
+use crate::{Error, Result};
+use inkstone_format::TrxId;
+use parking_lot::Mutex;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A waiter looks at least this often whether the engine is poisoned.
+const POISON_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A row of the information table on waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiter {
+    /// Who waits.
+    pub waiter: TrxId,
+    /// For whose end.
+    pub blocker: TrxId,
+    /// For how long by now.
+    pub waited: Duration,
+    /// The waiter's number of changes.
+    pub weight: u64,
+}
+
+#[derive(Debug)]
+struct Edge {
+    waiter: Arc<TrxState>,
+    blocker: Arc<TrxState>,
+    since: Instant,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    edges: HashMap<TrxId, Edge>,
+    latest_deadlock: Option<String>,
+}
+
+impl State {
+    /// The waiters of the circle that the edge of `start` is part of; empty if there is none.
+    fn circle(&self, start: &TrxState) -> Vec<&Edge> {
+        let mut path = Vec::new();
+        let mut at = start.id();
+        while let Some(edge) = self.edges.get(&at) {
+            if edge.waiter.is_doomed() || edge.blocker.is_ended() || path.len() == self.edges.len()
+            {
+                break;
+            }
+            path.push(edge);
+            at = edge.blocker.id();
+            if at == start.id() {
+                return path;
+            }
+        }
+        Vec::new()
+    }
+}
+
+/// Who waits for whom.
+#[derive(Debug)]
+pub struct WaitGraph {
+    /// One mutex for all: it is taken when a wait begins and when it ends, by threads that are
+    /// about to sleep for at least a transaction's remaining life, and a circle may run through any
+    /// of them. Held for a walk along one chain.
+    state: Mutex<State>,
+    counters: Arc<Counters>,
+    poison: Poison,
+}
+
+impl WaitGraph {
+    /// A graph without waiters.
+    pub fn new(counters: Arc<Counters>, poison: Poison) -> Self {
+        Self {
+            state: Mutex::default(),
+            counters,
+            poison,
+        }
+    }
+
+    /// Sleeps until `blocker` has ended. Afterwards the caller checks everything again.
+    ///
+    /// # Errors
+    /// - [`Error::Deadlock`]: `me` was chosen as the victim and must be rolled back. The cheapest
+    ///   member of a circle is chosen (fewest changes, then the youngest).
+    /// - [`Error::LockTimeout`]: `deadline` has passed; it says how long this one wait took.
+    /// - [`Error::Poisoned`].
+    pub fn wait(
+        &self,
+        me: &Arc<TrxState>,
+        blocker: &Arc<TrxState>,
+        deadline: Instant,
+    ) -> Result<()> {
+        crate::invariant!(me.id() != blocker.id(), "{me:?} waits for itself");
+        self.poison.check()?;
+        if me.is_doomed() {
+            return Err(Error::Deadlock);
+        }
+        if !blocker.add_waiter(me) {
+            return Ok(());
+        }
+        self.counters.add(Counter::LockWaits, 1);
+        let since = Instant::now();
+        self.enter(me, blocker, since);
+        let woken = self.sleep(me, blocker, deadline);
+        self.state.lock().edges.remove(&me.id());
+        // Only who has an edge is doomed: from here on it cannot happen, and what happened before
+        // is reported by this very wait.
+        if me.is_doomed() {
+            blocker.remove_waiter(me);
+            return Err(Error::Deadlock);
+        }
+        match woken {
+            Wake::Ended => Ok(()),
+            Wake::Poisoned(error) => {
+                blocker.remove_waiter(me);
+                Err(error)
+            }
+            Wake::TimedOut => {
+                blocker.remove_waiter(me);
+                self.counters.add(Counter::LockTimeouts, 1);
+                let waited_ms = since.elapsed().as_millis() as u64;
+                Err(Error::LockTimeout { waited_ms })
+            }
+        }
+    }
+
+    /// Enters the edge; if that closes a circle, dooms a victim.
+    fn enter(&self, me: &Arc<TrxState>, blocker: &Arc<TrxState>, since: Instant) {
+        let mut state = self.state.lock();
+        let edge = Edge {
+            waiter: me.clone(),
+            blocker: blocker.clone(),
+            since,
+        };
+        let other = state.edges.insert(me.id(), edge);
+        crate::invariant!(other.is_none(), "{me:?} waits twice at once");
+        let circle = state.circle(me);
+        let victim = circle
+            .iter()
+            .min_by_key(|edge| (edge.waiter.weight(), Reverse(edge.waiter.id())));
+        let Some(victim) = victim.map(|edge| edge.waiter.clone()) else {
+            return;
+        };
+        let text = describe(&circle, &victim);
+        state.latest_deadlock = Some(text);
+        self.counters.add(Counter::Deadlocks, 1);
+        victim.doom();
+    }
+
+    fn sleep(&self, me: &TrxState, blocker: &TrxState, deadline: Instant) -> Wake {
+        loop {
+            if me.is_doomed() || blocker.is_ended() {
+                return Wake::Ended;
+            }
+            if let Err(error) = self.poison.check() {
+                return Wake::Poisoned(error);
+            }
+            let now = Instant::now();
+            if now >= deadline {
+                return Wake::TimedOut;
+            }
+            me.sleep(deadline.min(now + POISON_CHECK_INTERVAL));
+        }
+    }
+
+    /// What the latest deadlock was, in words.
+    pub fn latest_deadlock(&self) -> Option<String> {
+        self.state.lock().latest_deadlock.clone()
+    }
+
+    /// Everyone who waits right now.
+    pub fn waiters(&self) -> Vec<Waiter> {
+        let state = self.state.lock();
+        let waiters = state.edges.values().map(|edge| Waiter {
+            waiter: edge.waiter.id(),
+            blocker: edge.blocker.id(),
+            waited: edge.since.elapsed(),
+            weight: edge.waiter.weight(),
+        });
+        waiters.collect()
+    }
+}
+
+enum Wake {
+    Ended,
+    TimedOut,
+    Poisoned(Error),
+}
+
+fn describe(circle: &[&Edge], victim: &TrxState) -> String {
+    let mut text = format!("deadlock of {} transactions:\n", circle.len());
+    for edge in circle {
+        let (me, on) = (&edge.waiter, &edge.blocker);
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            text,
+            "  transaction {} ({} changes, waiting for {} ms) waits for transaction {}",
+            me.id(),
+            me.weight(),
+            edge.since.elapsed().as_millis(),
+            on.id()
+        );
+    }
+    let _ = write!(
+        text,
+        "transaction {} was rolled back: it had the fewest changes",
+        victim.id()
+    );
+    text
+}

@@ -1,0 +1,251 @@
+//! One transaction's shared state: what other threads may ask about it.
+
+use inkstone_format::{Lsn, TrxId};
+use parking_lot::{Condvar, Mutex};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+/// Where a transaction is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrxStatus {
+    /// Running; its changes are visible to itself only.
+    Active,
+    /// Prepared (XA): as active, but only commit or rollback may follow.
+    Prepared,
+    /// Taking its commit number: for a few instructions nobody can tell its place in the order.
+    Committing,
+    /// Committed with this commit number.
+    Committed(u64),
+    /// Rolled back: its changes have been taken back.
+    Aborted,
+}
+
+const ACTIVE: u64 = 0;
+const PREPARED: u64 = 1;
+const COMMITTING: u64 = 2;
+const ABORTED: u64 = 3;
+const COMMITTED: u64 = 4;
+/// Bits of the status word below the commit number.
+const TAG_BITS: u32 = 3;
+
+fn encode(status: TrxStatus) -> u64 {
+    match status {
+        TrxStatus::Active => ACTIVE,
+        TrxStatus::Prepared => PREPARED,
+        TrxStatus::Committing => COMMITTING,
+        TrxStatus::Aborted => ABORTED,
+        TrxStatus::Committed(seq) => seq << TAG_BITS | COMMITTED,
+    }
+}
+
+fn decode(word: u64) -> TrxStatus {
+    match word & ((1 << TAG_BITS) - 1) {
+        ACTIVE => TrxStatus::Active,
+        PREPARED => TrxStatus::Prepared,
+        COMMITTING => TrxStatus::Committing,
+        ABORTED => TrxStatus::Aborted,
+        _ => TrxStatus::Committed(word >> TAG_BITS),
+    }
+}
+
+/// A transaction as other threads see it. Shared by `Arc`: the transaction itself, the active
+/// set, the version segments that it wrote to, and its locks hold one.
+pub struct TrxState {
+    id: TrxId,
+    slot: u32,
+    doomed: AtomicBool,
+    status: AtomicU64,
+    weight: AtomicU64,
+    first_lsn: AtomicU64,
+    /// Transactions that wait for this one to end. Latch; innermost, held for a few instructions.
+    waiters: Mutex<Vec<Arc<TrxState>>>,
+    /// Whether this transaction, which waits for another, has been woken.
+    woken: Mutex<bool>,
+    wake: Condvar,
+}
+
+impl fmt::Debug for TrxState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TrxState")
+            .field("id", &self.id)
+            .field("slot", &self.slot)
+            .field("status", &self.status())
+            .field("weight", &self.weight())
+            .finish_non_exhaustive()
+    }
+}
+
+impl TrxState {
+    pub(super) fn new(id: TrxId, slot: u32) -> Self {
+        Self::with_status(id, slot, TrxStatus::Active)
+    }
+
+    fn with_status(id: TrxId, slot: u32, status: TrxStatus) -> Self {
+        Self {
+            id,
+            slot,
+            doomed: AtomicBool::new(false),
+            status: AtomicU64::new(encode(status)),
+            weight: AtomicU64::new(0),
+            first_lsn: AtomicU64::new(0),
+            waiters: Mutex::new(Vec::new()),
+            woken: Mutex::new(false),
+            wake: Condvar::new(),
+        }
+    }
+
+    /// A stand-in for a transaction that has ended, of which only id and outcome were kept.
+    pub(in crate::txn) fn ended(id: TrxId, status: TrxStatus) -> Arc<Self> {
+        let state = Self::with_status(id, u32::MAX, status);
+        crate::invariant!(
+            state.is_ended(),
+            "stand-in for {state:?}, which has not ended"
+        );
+        Arc::new(state)
+    }
+
+    /// The transaction's id.
+    pub fn id(&self) -> TrxId {
+        self.id
+    }
+
+    /// The small number that stands for the transaction in the log while it is active.
+    /// `u32::MAX` in the stand-in of a transaction that ended long ago.
+    pub fn slot(&self) -> u32 {
+        self.slot
+    }
+
+    /// Where it is in its life, right now.
+    pub fn status(&self) -> TrxStatus {
+        decode(self.status.load(Ordering::SeqCst))
+    }
+
+    pub(super) fn set_status(&self, status: TrxStatus) {
+        self.status.store(encode(status), Ordering::SeqCst);
+    }
+
+    /// Marks the transaction prepared. Called by the transaction's own thread.
+    pub fn set_prepared(&self) {
+        let old = self.status();
+        crate::invariant!(old == TrxStatus::Active, "prepare of {self:?}");
+        self.set_status(TrxStatus::Prepared);
+    }
+
+    /// As [`TrxState::status`], never `Committing`: waits the few instructions that a commit
+    /// needs to take its number.
+    pub fn settled_status(&self) -> TrxStatus {
+        let mut spins = 0;
+        loop {
+            match self.status() {
+                TrxStatus::Committing if spins < 64 => {
+                    spins += 1;
+                    std::hint::spin_loop();
+                }
+                // The committing thread was preempted in between: let it run.
+                TrxStatus::Committing => std::thread::yield_now(),
+                status => return status,
+            }
+        }
+    }
+
+    /// Whether its changes are visible to a snapshot of this number (taken by someone else; to
+    /// itself a transaction is always visible). See the module's proof.
+    pub fn is_visible_at(&self, snapshot_seq: u64) -> bool {
+        matches!(self.settled_status(), TrxStatus::Committed(seq) if seq <= snapshot_seq)
+    }
+
+    /// Whether it has committed or has been rolled back; then it blocks nobody.
+    pub fn is_ended(&self) -> bool {
+        matches!(self.status(), TrxStatus::Committed(_) | TrxStatus::Aborted)
+    }
+
+    /// Number of changes: what rolling it back would cost.
+    pub fn weight(&self) -> u64 {
+        self.weight.load(Ordering::Relaxed)
+    }
+
+    /// Sets the number of changes. Called by the transaction's own thread.
+    pub fn set_weight(&self, changes: u64) {
+        self.weight.store(changes, Ordering::Relaxed);
+    }
+
+    /// Counts `n` more changes. Called by the transaction's own thread.
+    pub fn add_weight(&self, n: u64) {
+        self.set_weight(self.weight() + n);
+    }
+
+    /// Whether it was chosen as the victim of a deadlock: it must be rolled back.
+    pub fn is_doomed(&self) -> bool {
+        self.doomed.load(Ordering::Acquire)
+    }
+
+    pub(in crate::txn) fn doom(&self) {
+        self.doomed.store(true, Ordering::Release);
+        self.wake_up();
+    }
+
+    /// Start LSN of its first log record; `None` while it has written nothing.
+    pub fn first_lsn(&self) -> Option<Lsn> {
+        match self.first_lsn.load(Ordering::Acquire) {
+            0 => None,
+            lsn => Some(Lsn(lsn)),
+        }
+    }
+
+    /// Notes that it has written a record at `lsn`; only the first call counts. Must be called
+    /// before the frame that holds the record is published (inside the closure of the log's
+    /// append), see [`super::TrxSystem::oldest_first_lsn`].
+    pub fn note_first_lsn(&self, lsn: Lsn) {
+        if self.first_lsn.load(Ordering::Relaxed) == 0 {
+            self.first_lsn.store(lsn.0, Ordering::Release);
+        }
+    }
+
+    /// Moves the pin forward, after everything needed to roll it back was logged again from
+    /// `lsn` on.
+    pub fn move_first_lsn(&self, lsn: Lsn) {
+        self.first_lsn.store(lsn.0, Ordering::Release);
+    }
+
+    /// Enters `waiter` into the list of those to be woken at this one's end. False if it has
+    /// ended already: nobody would wake the waiter.
+    pub(in crate::txn) fn add_waiter(&self, waiter: &Arc<TrxState>) -> bool {
+        let mut waiters = self.waiters.lock();
+        // `wake_waiters` empties the list after the status was set: whoever comes to the list
+        // later sees the status.
+        if self.is_ended() {
+            return false;
+        }
+        waiters.push(waiter.clone());
+        true
+    }
+
+    pub(in crate::txn) fn remove_waiter(&self, waiter: &Arc<TrxState>) {
+        self.waiters.lock().retain(|w| !Arc::ptr_eq(w, waiter));
+    }
+
+    pub(super) fn wake_waiters(&self) {
+        let waiters = std::mem::take(&mut *self.waiters.lock());
+        for waiter in waiters {
+            waiter.wake_up();
+        }
+    }
+
+    fn wake_up(&self) {
+        *self.woken.lock() = true;
+        self.wake.notify_one();
+    }
+
+    /// Sleeps until woken or `until`. Wakes may be stale: the caller checks what it waits for.
+    pub(in crate::txn) fn sleep(&self, until: Instant) {
+        let mut woken = self.woken.lock();
+        while !*woken {
+            if self.wake.wait_until(&mut woken, until).timed_out() {
+                break;
+            }
+        }
+        *woken = false;
+    }
+}

@@ -1,0 +1,151 @@
+//! The spill file: where sealed segments go past the memory budget.
+//!
+//! A temporary file, never synced, worthless to any other process. Space is handed out in extents of
+//! whole blocks, first fit; free space at its end goes back to the file system.
+
+use crate::{Error, Result};
+use inkstone_io::{Create, File, OpenOptions, Vfs};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Name of the file in the database's directory.
+pub(super) const SPILL_FILE: &str = "versions.tmp";
+/// Extents are multiples of this many bytes.
+const BLOCK: u64 = 4096;
+
+/// A part of the spill file, bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Extent {
+    pub offset: u64,
+    pub length: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct SpillFile {
+    vfs: Arc<dyn Vfs>,
+    path: PathBuf,
+    /// Created when it is first needed.
+    file: Option<Arc<dyn File>>,
+    /// Free extents below `end`, offset -> length; disjoint, none touch another or `end`.
+    free: BTreeMap<u64, u64>,
+    end: u64,
+}
+
+impl SpillFile {
+    /// Removes what an earlier process left.
+    pub fn open(vfs: Arc<dyn Vfs>, directory: &Path) -> Result<Self> {
+        let path = directory.join(SPILL_FILE);
+        let remove = || {
+            if vfs.exists(&path)? {
+                vfs.remove(&path)?;
+            }
+            Ok(())
+        };
+        remove().map_err(|e| Error::io("remove", &path, e))?;
+        Ok(Self {
+            vfs,
+            path,
+            file: None,
+            free: BTreeMap::new(),
+            end: 0,
+        })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Bytes of the file that are in use.
+    pub fn used_bytes(&self) -> u64 {
+        self.end - self.free.values().sum::<u64>()
+    }
+
+    /// Writes `bytes` to free space. After an error nothing is in use that was not before.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(Arc<dyn File>, Extent)> {
+        let file = self.file()?;
+        let extent = self.allocate(bytes.len() as u64);
+        if let Err(error) = file.write_at(bytes, extent.offset) {
+            self.release(extent);
+            return Err(Error::io("write", &self.path, error));
+        }
+        Ok((file, extent))
+    }
+
+    fn file(&mut self) -> Result<Arc<dyn File>> {
+        if let Some(file) = &self.file {
+            return Ok(file.clone());
+        }
+        let options = OpenOptions {
+            create: Create::IfMissing,
+            read_only: false,
+            direct: false,
+            dsync: false,
+        };
+        let opened = self.vfs.open(&self.path, options);
+        let file = opened.map_err(|e| Error::io("create", &self.path, e))?;
+        self.file = Some(file.clone());
+        Ok(file)
+    }
+
+    fn allocate(&mut self, bytes: u64) -> Extent {
+        let length = bytes.next_multiple_of(BLOCK);
+        let fitting = self.free.iter().find(|&(_, &free)| free >= length);
+        let Some((&offset, &free)) = fitting else {
+            let offset = self.end;
+            self.end += length;
+            return Extent { offset, length };
+        };
+        self.free.remove(&offset);
+        if free > length {
+            self.free.insert(offset + length, free - length);
+        }
+        Extent { offset, length }
+    }
+
+    /// Gives an extent back.
+    pub fn release(&mut self, extent: Extent) {
+        let Extent {
+            mut offset,
+            mut length,
+        } = extent;
+        if let Some((&before, &free)) = self.free.range(..offset).next_back() {
+            if before + free == offset {
+                self.free.remove(&before);
+                (offset, length) = (before, free + length);
+            }
+        }
+        if let Some(after) = self.free.remove(&(offset + length)) {
+            length += after;
+        }
+        if offset + length < self.end {
+            self.free.insert(offset, length);
+            return;
+        }
+        self.end = offset;
+        if let Some(file) = &self.file {
+            // A file that stays too long does no harm.
+            let _ = file.set_len(self.end);
+        }
+    }
+
+    /// Asserts that free extents are disjoint, do not touch, and lie below the end.
+    #[cfg(test)]
+    pub fn check_invariants(&self) {
+        let mut last = None;
+        for (&offset, &length) in &self.free {
+            assert!(length > 0 && last.is_none_or(|end| end < offset));
+            last = Some(offset + length);
+        }
+        assert!(last.is_none_or(|end| end < self.end));
+    }
+}
+
+impl Drop for SpillFile {
+    fn drop(&mut self) {
+        if self.file.take().is_some() {
+            // The next open removes it if this does not.
+            let _ = self.vfs.remove(&self.path);
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! A file system in memory, just enough for the spill file, with a limit on its size.
+
+use inkstone_io::*;
+use parking_lot::{Mutex, RwLock};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+#[derive(Debug)]
+pub struct MemVfs {
+    pub files: Mutex<BTreeMap<PathBuf, Arc<MemFile>>>,
+    /// No file grows beyond this.
+    pub limit: Arc<AtomicU64>,
+}
+
+#[derive(Debug)]
+pub struct MemFile {
+    path: PathBuf,
+    pub bytes: RwLock<Vec<u8>>,
+    limit: Arc<AtomicU64>,
+}
+
+impl MemVfs {
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self {
+            files: Mutex::default(),
+            limit: Arc::new(AtomicU64::new(u64::MAX)),
+        })
+    }
+
+    pub fn file(&self, path: &Path) -> Option<Arc<MemFile>> {
+        self.files.lock().get(path).cloned()
+    }
+}
+
+fn unsupported<T>() -> Result<T> {
+    Err(ErrorKind::Unsupported.into())
+}
+
+impl Vfs for MemVfs {
+    fn open(&self, path: &Path, options: OpenOptions) -> Result<Arc<dyn File>> {
+        let mut files = self.files.lock();
+        if options.create == Create::Never && !files.contains_key(path) {
+            return Err(ErrorKind::NotFound.into());
+        }
+        let new = || {
+            Arc::new(MemFile {
+                path: path.to_owned(),
+                bytes: RwLock::default(),
+                limit: self.limit.clone(),
+            })
+        };
+        Ok(files.entry(path.to_owned()).or_insert_with(new).clone())
+    }
+    fn remove(&self, path: &Path) -> Result<()> {
+        let removed = self.files.lock().remove(path);
+        removed.map(|_| ()).ok_or(ErrorKind::NotFound.into())
+    }
+    fn rename(&self, _: &Path, _: &Path) -> Result<()> {
+        unsupported()
+    }
+    fn sync_dir(&self, _: &Path) -> Result<()> {
+        unsupported()
+    }
+    fn create_dir_all(&self, _: &Path) -> Result<()> {
+        unsupported()
+    }
+    fn read_dir(&self, _: &Path) -> Result<Vec<String>> {
+        unsupported()
+    }
+    fn exists(&self, path: &Path) -> Result<bool> {
+        Ok(self.files.lock().contains_key(path))
+    }
+    fn lock(&self, _: &Path) -> Result<Box<dyn Send + Sync>> {
+        unsupported()
+    }
+    fn batch(&self, _: usize) -> Result<Box<dyn Batch>> {
+        unsupported()
+    }
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+}
+
+impl File for MemFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
+        let bytes = self.bytes.read();
+        let from = bytes.get(offset as usize..offset as usize + buffer.len());
+        buffer.copy_from_slice(from.ok_or(ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+    fn write_at(&self, buffer: &[u8], offset: u64) -> Result<()> {
+        let end = offset as usize + buffer.len();
+        if end as u64 > self.limit.load(Ordering::Relaxed) {
+            return Err(ErrorKind::StorageFull.into());
+        }
+        let mut bytes = self.bytes.write();
+        if bytes.len() < end {
+            bytes.resize(end, 0);
+        }
+        bytes[offset as usize..end].copy_from_slice(buffer);
+        Ok(())
+    }
+    fn write_atomic_at(&self, _: &[u8], _: u64) -> Result<()> {
+        unsupported()
+    }
+    fn sync(&self) -> Result<()> {
+        panic!("the spill file is never synced");
+    }
+    fn len(&self) -> Result<u64> {
+        Ok(self.bytes.read().len() as u64)
+    }
+    fn set_len(&self, length: u64) -> Result<()> {
+        self.bytes.write().resize(length as usize, 0);
+        Ok(())
+    }
+    fn allocate(&self, _: u64, _: u64) -> Result<()> {
+        unsupported()
+    }
+    fn atomic_write_limits(&self) -> Option<AtomicWriteLimits> {
+        None
+    }
+    fn path(&self) -> &Path {
+        &self.path
+    }
+}
