@@ -6,8 +6,10 @@
 
 pub mod apply;
 pub mod codec;
+pub mod frame;
 pub mod header;
 pub mod ids;
+pub mod segment;
 
 pub mod record;
 pub mod tree_page;
