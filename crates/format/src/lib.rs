@@ -8,8 +8,10 @@ pub mod apply;
 pub mod codec;
 pub mod control;
 pub mod doublewrite;
+pub mod frame;
 pub mod header;
 pub mod ids;
+pub mod segment;
 
 pub mod record;
 pub mod space;

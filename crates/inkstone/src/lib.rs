@@ -5,6 +5,7 @@ pub mod control;
 pub mod counters;
 pub mod error;
 pub mod mtr;
+pub mod log;
 pub mod options;
 pub mod poison;
 pub mod space;

@@ -1,0 +1,667 @@
+//! The way from the ring to the disk: group commit that clocks itself.
+//!
+//! # Words
+//! - A *flight* is one write under way, of everything published when it was sealed. Its *leader*
+//!   is the committer that does it; who comes meanwhile joins a [`Group`].
+//! - *next*: the group of those whose frames no flight covers yet. The next flight takes it over.
+//! - *awaiting*: groups whose frames are written and not yet durable. The next *sync* takes them
+//!   all, and wakes them all.
+//! - With `LogWrite::Async` a flight's write and sync go to the kernel together.
+//!
+//! # Invariants
+//! 1. Two flights under way never share a block: a flight that ends within a block is the last
+//!    one until it is done.
+//! 2. `written` advances over flights in log order. `durable` advances only over what was written
+//!    before a successful sync began (or what the sync's own batch wrote before it).
+//! 3. Whenever a lead is free and somebody waits for it, a running thread is about to take it: a
+//!    finished flight or sync pokes one waiter, who leads or hands the poke on.
+//! 4. `written` and `durable` are frame boundaries. A flight may end within a frame; then what it
+//!    wrote of that frame does not count. (If a claim could name a place within a frame, that
+//!    frame's lost rest would look like damage to recovery.)
+//! 5. After a failed write or sync (the poison is set) neither LSN advances.
+//!
+//! Latches: `state` (short, never held over I/O) before the ring's `walk`.
+
+use super::LogShared;
+use super::group::{Goal, Group};
+use super::memory::AlignedBuffer;
+use crate::counters::Counter;
+use crate::{Error, Result};
+use inkstone_format::segment::LOG_BLOCK;
+use inkstone_io::{Batch, File, Op};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+const BLOCK: u64 = LOG_BLOCK as u64;
+/// Flights up to this size are copied together and go out as one write.
+const SCRATCH_BYTES: usize = 64 << 10;
+/// No flight is longer, so that ring space comes back in portions.
+const FLIGHT_BYTES_MAX: u64 = 4 << 20;
+/// A flight of at least this size ends at a block boundary when that lets another one start.
+const CUT_BYTES: u64 = 16 << 10;
+/// Flushes under way or about to begin, beyond which committers gather rather than write: small
+/// writes that only wait for the sync before them are no use.
+const FLUSHES_MAX: usize = 2;
+/// Batches in flight with `LogWrite::Async`.
+const ASYNC_FLIGHTS: usize = 4;
+/// Times that a leader yields so that frames before its own get published.
+const PUBLISH_YIELDS: usize = 100;
+
+fn block_floor(lsn: u64) -> u64 {
+    lsn / BLOCK * BLOCK
+}
+
+fn block_ceil(lsn: u64) -> u64 {
+    lsn.div_ceil(BLOCK) * BLOCK
+}
+
+/// What one flight needs for itself.
+struct Slot {
+    scratch: AlignedBuffer,
+    batch: Option<Box<dyn Batch>>,
+}
+
+/// The shared state of writers, under one short lock.
+pub(super) struct Pipeline {
+    /// A leader is about to seal a flight.
+    leading: bool,
+    /// End of the last flight that was sealed, the last frame boundary up to there, and the first
+    /// one from there on.
+    submitted: u64,
+    submitted_frames: u64,
+    next_frames: u64,
+    /// End of the last flight that landed; `written` is the last frame boundary in it.
+    written_bytes: u64,
+    /// What is durable to the byte; `durable` is the last frame boundary in it.
+    durable_bytes: u64,
+    flights: VecDeque<Flight>,
+    next: Arc<Group>,
+    awaiting: Vec<Arc<Group>>,
+    syncs: Vec<SyncUnderWay>,
+    slots: Vec<Slot>,
+    flights_max: usize,
+    syncs_max: usize,
+    asynchronous: bool,
+    last_id: u64,
+}
+
+#[derive(Clone)]
+struct Flight {
+    id: u64,
+    start: u64,
+    end: u64,
+    /// The last frame boundary at or below `end`.
+    frames: u64,
+    /// What was written when the flight was sealed: its own sync covers that too.
+    before: Reach,
+    /// Where the log was durable then: segments from here on need the sync.
+    durable_before: u64,
+    syncs: bool,
+    done: bool,
+    group: Arc<Group>,
+}
+
+/// How far something went, and the last frame boundary in it.
+#[derive(Clone, Copy)]
+struct Reach {
+    bytes: u64,
+    frames: u64,
+}
+
+struct SyncUnderWay {
+    id: u64,
+    covers: Reach,
+    groups: Vec<Arc<Group>>,
+}
+
+/// What a waiting thread does next.
+enum Turn {
+    Reached,
+    LeadWrite,
+    LeadSync { id: u64, from: u64, covers: Reach },
+    Wait(Arc<Group>),
+}
+
+impl std::fmt::Debug for Pipeline {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pipeline")
+            .field("leading", &self.leading)
+            .field("submitted", &self.submitted)
+            .field("flights", &self.flights.len())
+            .field("syncs", &self.syncs.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Pipeline {
+    /// `buffered`: whether the page cache is between the log and the disk. Then a failed
+    /// write-back is reported to one sync only, and a second sync under way at the same time would
+    /// succeed wrongly: so only one may be under way.
+    pub(super) fn new(start: u64, buffered: bool, batches: Option<Vec<Box<dyn Batch>>>) -> Self {
+        let asynchronous = batches.is_some();
+        let batches: Vec<Option<Box<dyn Batch>>> = match batches {
+            Some(batches) => batches.into_iter().map(Some).collect(),
+            None => vec![None],
+        };
+        let slots: Vec<Slot> = batches
+            .into_iter()
+            .map(|batch| Slot {
+                scratch: AlignedBuffer::zeroed(SCRATCH_BYTES),
+                batch,
+            })
+            .collect();
+        Self {
+            leading: false,
+            submitted: start,
+            submitted_frames: start,
+            next_frames: start,
+            written_bytes: start,
+            durable_bytes: start,
+            flights: VecDeque::new(),
+            next: Arc::default(),
+            awaiting: Vec::new(),
+            syncs: Vec::new(),
+            flights_max: slots.len(),
+            slots,
+            syncs_max: if buffered { 1 } else { FLUSHES_MAX },
+            asynchronous,
+            last_id: 0,
+        }
+    }
+
+    /// Batches that the pipeline can use.
+    pub(super) fn batches_wanted(buffered: bool) -> usize {
+        if buffered { 1 } else { ASYNC_FLIGHTS }
+    }
+
+    fn can_lead(&self) -> bool {
+        let aligned = self.submitted % BLOCK == 0;
+        !self.leading
+            && self.flights.len() < self.flights_max
+            && (aligned || self.flights.is_empty())
+    }
+
+    /// Whether a write for the sake of durability would soon be synced.
+    fn may_flush(&self) -> bool {
+        self.syncs.len() + usize::from(!self.awaiting.is_empty()) < FLUSHES_MAX
+    }
+
+    fn take_lead(&mut self) -> Turn {
+        self.leading = true;
+        self.next.settle();
+        Turn::LeadWrite
+    }
+
+    fn new_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    fn begin_sync(&mut self, from: u64, covers: Reach) -> Turn {
+        let id = self.new_id();
+        let mut groups = std::mem::take(&mut self.awaiting);
+        groups.iter().for_each(|g| g.settle());
+        if groups.is_empty() {
+            groups.push(Arc::default());
+        }
+        self.syncs.push(SyncUnderWay { id, covers, groups });
+        Turn::LeadSync { id, from, covers }
+    }
+
+    /// Pokes somebody for each lead that is free (invariant 3).
+    fn hand_on(&self, sync_too: bool) {
+        if self.can_lead() {
+            if self.may_flush() && self.next.has(Goal::Durable) {
+                self.next.poke(Goal::Durable);
+            } else {
+                self.next.poke(Goal::Written);
+            }
+        }
+        if sync_too && self.syncs.len() < self.syncs_max {
+            if let Some(group) = self.awaiting.iter().find(|g| g.has(Goal::Durable)) {
+                group.poke(Goal::Durable);
+            }
+        }
+    }
+
+    fn all_groups(&self) -> Vec<Arc<Group>> {
+        let flights = self.flights.iter().map(|f| f.group.clone());
+        let syncs = self.syncs.iter().flat_map(|s| s.groups.iter().cloned());
+        let rest = self.awaiting.iter().chain(std::iter::once(&self.next));
+        flights.chain(syncs).chain(rest.cloned()).collect()
+    }
+}
+
+fn join(group: &Arc<Group>, goal: Goal) -> Turn {
+    group.join(goal);
+    Turn::Wait(group.clone())
+}
+
+impl LogShared {
+    fn reached(&self, lsn: u64, goal: Goal) -> bool {
+        let reached = match goal {
+            Goal::Written => &self.written,
+            Goal::Durable => &self.durable,
+        };
+        reached.load(Ordering::Acquire) >= lsn
+    }
+
+    /// Waits until the log is written or durable up to `lsn`, leading flights where nobody else
+    /// does.
+    pub(super) fn wait(&self, lsn: u64, goal: Goal) -> Result<()> {
+        if self.reached(lsn, goal) {
+            return Ok(());
+        }
+        crate::invariant!(
+            lsn <= self.reserved.load(Ordering::Acquire),
+            "waiting for LSN {lsn}, which was never reserved"
+        );
+        let mut owes = false;
+        let result = self.wait_loop(lsn, goal, &mut owes);
+        if owes {
+            self.state.lock().hand_on(true);
+        }
+        result
+    }
+
+    fn wait_loop(&self, lsn: u64, goal: Goal, owes: &mut bool) -> Result<()> {
+        while !self.reached(lsn, goal) {
+            self.poison.check()?;
+            match self.turn(lsn, goal) {
+                Turn::Reached => break,
+                Turn::LeadWrite => *owes |= !self.lead_write(lsn, goal)?,
+                Turn::LeadSync { id, from, covers } => self.lead_sync(id, from, covers)?,
+                Turn::Wait(group) => *owes |= group.park(goal),
+            }
+        }
+        Ok(())
+    }
+
+    fn turn(&self, lsn: u64, goal: Goal) -> Turn {
+        let mut state = self.state.lock();
+        if self.reached(lsn, goal) {
+            return Turn::Reached;
+        }
+        if self.reached(lsn, Goal::Written) {
+            return self.turn_to_sync(&mut state, lsn);
+        }
+        if let Some(flight) = state.flights.iter().find(|f| f.frames >= lsn) {
+            return join(&flight.group, goal);
+        }
+        if state.can_lead() && (goal == Goal::Written || state.may_flush()) {
+            return state.take_lead();
+        }
+        join(&state.next, goal)
+    }
+
+    fn written_reach(&self, state: &Pipeline) -> Reach {
+        Reach {
+            bytes: state.written_bytes,
+            frames: self.written.load(Ordering::Acquire),
+        }
+    }
+
+    fn turn_to_sync(&self, state: &mut Pipeline, lsn: u64) -> Turn {
+        let under_way = state.syncs.iter().find(|s| s.covers.frames >= lsn);
+        if let Some(group) = under_way.and_then(|s| s.groups.last()) {
+            return join(group, Goal::Durable);
+        }
+        if state.syncs.len() < state.syncs_max {
+            let from = self.durable.load(Ordering::Acquire);
+            let covers = self.written_reach(state);
+            return state.begin_sync(from, covers);
+        }
+        if state.awaiting.is_empty() {
+            state.awaiting.push(Arc::default());
+        }
+        join(&state.awaiting[0], Goal::Durable)
+    }
+
+    /// Waits until the ring is released up to `lsn`, leading flights where nobody else does.
+    pub(super) fn wait_released(&self, lsn: u64) -> Result<()> {
+        let mut owes = false;
+        let result = self.wait_released_loop(lsn, &mut owes);
+        if owes {
+            self.state.lock().hand_on(true);
+        }
+        result
+    }
+
+    fn wait_released_loop(&self, lsn: u64, owes: &mut bool) -> Result<()> {
+        while self.ring.released() < lsn {
+            self.poison.check()?;
+            let turn = {
+                let mut state = self.state.lock();
+                match state.flights.front() {
+                    _ if self.ring.released() >= lsn => Turn::Reached,
+                    Some(flight) => join(&flight.group, Goal::Written),
+                    None if state.leading => join(&state.next, Goal::Written),
+                    None => state.take_lead(),
+                }
+            };
+            match turn {
+                Turn::Wait(group) => *owes |= group.park(Goal::Written),
+                Turn::LeadWrite => *owes |= !self.lead_write(0, Goal::Written)?,
+                Turn::Reached | Turn::LeadSync { .. } => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what is published. The caller has the lead, wants `want`, and gives the lead up
+    /// here. False when there was nothing to write.
+    fn lead_write(&self, want: u64, goal: Goal) -> Result<bool> {
+        self.await_published(want);
+        let Some((flight, mut slot)) = self.seal(goal) else {
+            return Ok(false);
+        };
+        let written = self.write_flight(&flight, &mut slot);
+        match written.and_then(|()| self.land(&flight, slot, want, goal)) {
+            Ok(()) => Ok(true),
+            Err(error) => Err(self.fail(error)),
+        }
+    }
+
+    /// Lets frames before `want` get published: their owners are copying. Bounded, because one of
+    /// them may wait for ring space, which this thread is about to give back.
+    fn await_published(&self, want: u64) {
+        for turn in 0..PUBLISH_YIELDS {
+            if self.ring.advance_ready() >= want.max(self.written.load(Ordering::Acquire) + 1) {
+                return;
+            }
+            if turn < 3 {
+                std::hint::spin_loop();
+            } else {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    fn seal(&self, goal: Goal) -> Option<(Flight, Slot)> {
+        let mut state = self.state.lock();
+        let ready = self.ring.advance_ready();
+        state.leading = false;
+        let start = state.submitted;
+        let end = flight_end(&state, ready);
+        if end <= start {
+            return None;
+        }
+        let (frames, next_frames) = self.frames_of(&state, end, ready);
+        let Some(slot) = state.slots.pop() else {
+            crate::error::broken_invariant(format_args!("no slot for a flight"), file!(), line!())
+        };
+        let group = std::mem::take(&mut state.next);
+        let wants_sync = goal == Goal::Durable || group.has(Goal::Durable);
+        let flight = Flight {
+            id: state.new_id(),
+            start,
+            end,
+            frames,
+            before: self.written_reach(&state),
+            durable_before: self.durable.load(Ordering::Acquire),
+            syncs: state.asynchronous && !self.write_through && wants_sync,
+            done: false,
+            group,
+        };
+        state.submitted = end;
+        state.submitted_frames = frames;
+        state.next_frames = next_frames;
+        state.flights.push_back(flight.clone());
+        if end < ready && state.can_lead() {
+            // Some of this flight's group are covered by the rest only: one may lead it now.
+            flight.group.hint(Goal::Durable);
+        }
+        Some((flight, slot))
+    }
+
+    /// The frame boundaries around the end of the next flight.
+    fn frames_of(&self, state: &Pipeline, end: u64, ready: u64) -> (u64, u64) {
+        if end == ready {
+            (ready, ready)
+        } else if end < state.next_frames {
+            // Still the frame that the last flight ended in.
+            (state.submitted_frames, state.next_frames)
+        } else {
+            // SAFETY: from `next_frames`, which is not below the last flight's end, to `ready`,
+            // which is above `end`, all is published and not written, hence not released.
+            unsafe { self.ring.boundaries_around(state.next_frames, end) }
+        }
+    }
+
+    fn write_flight(&self, flight: &Flight, slot: &mut Slot) -> Result<()> {
+        let (from, to) = (block_floor(flight.start), block_ceil(flight.end));
+        let whole = block_floor(flight.end);
+        let small = to - from <= SCRATCH_BYTES as u64;
+        let staged_from = if small { from } else { whole };
+        let Slot { scratch, batch } = slot;
+        self.stage(scratch.bytes_mut(), staged_from, flight.end);
+        let [first, second] = if small {
+            [&[][..], &[][..]]
+        } else {
+            // SAFETY: whole blocks below `ready`; they are released when this flight lands.
+            unsafe { self.ring.parts(from, whole) }
+        };
+        let staged = &scratch.bytes()[..(to - staged_from) as usize];
+        let pieces = self.pieces(from, [first, second, staged])?;
+        self.counters.add(Counter::LogBytesWritten, to - from);
+        match batch {
+            None => self.write_pieces(&pieces),
+            Some(batch) => self.run_batch(&mut **batch, &pieces, flight),
+        }
+    }
+
+    /// Copies `[from, end)` out of the ring and zeroes the rest of its last block: others may be
+    /// copying there.
+    fn stage(&self, scratch: &mut [u8], from: u64, end: u64) {
+        let len = (end - from) as usize;
+        // SAFETY: below `ready`; released not before this flight lands.
+        let [first, second] = unsafe { self.ring.parts(from, end) };
+        scratch[..first.len()].copy_from_slice(first);
+        scratch[first.len()..len].copy_from_slice(second);
+        scratch[len..block_ceil(len as u64) as usize].fill(0);
+    }
+
+    /// Splits the bytes from LSN `from` on where segments end.
+    fn pieces<'a>(&self, from: u64, buffers: [&'a [u8]; 3]) -> Result<Vec<Piece<'a>>> {
+        let mut pieces: Vec<Piece<'a>> = Vec::with_capacity(2);
+        let mut at = from;
+        for mut buffer in buffers {
+            while !buffer.is_empty() {
+                let number = self.segments.number(at);
+                let room = self.segments.segment_bytes() - at % self.segments.segment_bytes();
+                let (part, rest) = buffer.split_at(buffer.len().min(room as usize));
+                match pieces.last_mut() {
+                    Some(piece) if piece.number == number => piece.buffers.push(part),
+                    _ => pieces.push(Piece {
+                        number,
+                        file: self
+                            .segments
+                            .file(number, self.durable.load(Ordering::Acquire))?,
+                        offset: self.segments.offset(at),
+                        buffers: vec![part],
+                    }),
+                }
+                at += part.len() as u64;
+                buffer = rest;
+            }
+        }
+        Ok(pieces)
+    }
+
+    fn write_pieces(&self, pieces: &[Piece<'_>]) -> Result<()> {
+        for piece in pieces {
+            let mut offset = piece.offset;
+            for buffer in &piece.buffers {
+                self.counters.add(Counter::LogWriteCalls, 1);
+                let written = piece.file.write_at(buffer, offset);
+                written.map_err(|e| Error::io("write", piece.file.path(), e))?;
+                offset += buffer.len() as u64;
+            }
+        }
+        Ok(())
+    }
+
+    fn run_batch(
+        &self,
+        batch: &mut dyn Batch,
+        pieces: &[Piece<'_>],
+        flight: &Flight,
+    ) -> Result<()> {
+        let syncs = if flight.syncs {
+            self.segments.live(flight.durable_before, flight.end)
+        } else {
+            Vec::new()
+        };
+        let writes = pieces.iter().map(|piece| Op::Write {
+            file: &*piece.file,
+            buffers: piece.buffers.clone(),
+            offset: piece.offset,
+            atomic: false,
+        });
+        let files = pieces.iter().map(|p| &p.file).chain(&syncs);
+        let mut operations: Vec<Op<'_>> = writes
+            .chain(syncs.iter().map(|file| Op::Sync { file: &**file }))
+            .collect();
+        self.counters
+            .add(Counter::LogWriteCalls, pieces.len() as u64);
+        self.counters.add(Counter::LogSyncs, syncs.len() as u64);
+        let results = batch.run(&mut operations);
+        drop(operations);
+        crate::invariant!(
+            results.len() == pieces.len() + syncs.len(),
+            "a batch lost results"
+        );
+        for (result, file) in results.into_iter().zip(files) {
+            result.map_err(|e| Error::io("write or sync", file.path(), e))?;
+        }
+        Ok(())
+    }
+
+    /// Takes in a flight whose write (and sync, if it has one) succeeded.
+    fn land(&self, flight: &Flight, slot: Slot, want: u64, goal: Goal) -> Result<()> {
+        let (from, whole) = (block_floor(flight.start), block_floor(flight.end));
+        if whole > from {
+            // SAFETY: these blocks are written, and this flight alone covers them (invariant 1).
+            unsafe { self.ring.zero(from, whole) };
+        }
+        let mut landed = Vec::new();
+        {
+            let mut state = self.state.lock();
+            self.poison.check()?;
+            state.slots.push(slot);
+            for under_way in &mut state.flights {
+                under_way.done |= under_way.id == flight.id;
+            }
+            while state.flights.front().is_some_and(|f| f.done) {
+                if let Some(done) = state.flights.pop_front() {
+                    let durable = self.advance(&mut state, &done);
+                    landed.push((done.group, durable));
+                }
+            }
+            let leader_comes_back = goal == Goal::Durable && !self.reached(want, goal);
+            state.hand_on(!leader_comes_back);
+        }
+        for (group, durable) in landed {
+            group.release(Goal::Written);
+            if durable {
+                group.release(Goal::Durable);
+            }
+        }
+        if self.segments.number(flight.start) != self.segments.number(flight.end) {
+            self.background.nudge();
+        }
+        Ok(())
+    }
+
+    /// Advances `written`, and `durable` where the flight made it so, over the oldest flight.
+    /// Whether nobody in its group has to wait for a sync.
+    fn advance(&self, state: &mut Pipeline, done: &Flight) -> bool {
+        state.written_bytes = done.end;
+        self.written.store(done.frames, Ordering::Release);
+        self.ring.release(block_floor(done.end));
+        let all = Reach {
+            bytes: done.end,
+            frames: done.frames,
+        };
+        if self.write_through {
+            self.set_durable(state, all);
+        } else if done.syncs {
+            let gapless = state.durable_bytes.max(done.before.bytes) >= done.start;
+            // Otherwise an earlier flight without a sync was under way when this one began: its
+            // bytes may not be covered.
+            self.set_durable(state, if gapless { all } else { done.before });
+        }
+        let waits = state.durable_bytes < done.end && done.group.has(Goal::Durable);
+        if waits {
+            state.awaiting.push(done.group.clone());
+        }
+        !waits
+    }
+
+    fn set_durable(&self, state: &mut Pipeline, reach: Reach) {
+        state.durable_bytes = state.durable_bytes.max(reach.bytes);
+        self.durable.fetch_max(reach.frames, Ordering::AcqRel);
+    }
+
+    /// Makes durable what was written when the sync began.
+    fn lead_sync(&self, id: u64, from: u64, covers: Reach) -> Result<()> {
+        for file in self.segments.live(from, covers.bytes) {
+            self.counters.add(Counter::LogSyncs, 1);
+            if let Err(e) = file.sync() {
+                return Err(self.fail(Error::io("sync", file.path(), e)));
+            }
+        }
+        let groups = {
+            let mut state = self.state.lock();
+            // Another sync may have failed and taken the error report with it.
+            self.poison.check()?;
+            self.set_durable(&mut state, covers);
+            let at = state.syncs.iter().position(|s| s.id == id);
+            let groups = at.map(|at| state.syncs.swap_remove(at).groups);
+            state.hand_on(true);
+            groups.unwrap_or_default()
+        };
+        for group in groups {
+            group.release(Goal::Durable);
+        }
+        Ok(())
+    }
+
+    /// Poisons the engine and wakes everybody, who then find out. Flights and syncs that failed
+    /// stay where they are: nothing passes them any more.
+    pub(super) fn fail(&self, error: Error) -> Error {
+        let error = match error {
+            Error::Poisoned(_) => self.poison.check().err().unwrap_or(error),
+            other => self.poison.set(other),
+        };
+        let groups = self.state.lock().all_groups();
+        for group in groups {
+            group.release(Goal::Written);
+            group.release(Goal::Durable);
+        }
+        error
+    }
+}
+
+/// Bytes for one segment file, in order.
+struct Piece<'a> {
+    number: u64,
+    file: Arc<dyn File>,
+    offset: u64,
+    buffers: Vec<&'a [u8]>,
+}
+
+/// Where the next flight ends, if everything up to `ready` is published.
+fn flight_end(state: &Pipeline, ready: u64) -> u64 {
+    let start = state.submitted;
+    if ready.saturating_sub(start) > FLIGHT_BYTES_MAX {
+        return block_floor(start + FLIGHT_BYTES_MAX);
+    }
+    let others_wait = state.next.has(Goal::Durable);
+    let another_may_start = state.flights.len() + 1 < state.flights_max;
+    if others_wait && another_may_start && ready.saturating_sub(start) >= CUT_BYTES {
+        return block_floor(ready);
+    }
+    ready
+}

@@ -1,0 +1,437 @@
+//! The redo log: what makes a mini-transaction atomic, and a commit durable.
+//!
+//! # Promises
+//! 1. [`Log::append`] gives a mini-transaction its place in the log with one `fetch_add`, and
+//!    copies it there in parallel with others; nobody holds a lock for it. A reservation is never
+//!    given up or made anew (MDEV-34689): who has one and finds the ring full makes room.
+//! 2. The frames below [`Log::ready_lsn`] are published, each after its `before_publish` ran.
+//! 3. [`Log::wait_durable`] returns `Ok` only when everything below that LSN survives power loss.
+//! 4. A failed write or sync poisons the engine: nobody is told "durable" any more, everybody who
+//!    waits gets the error, nothing is tried again.
+//! 5. The end of the log is proven when it is read ([`reader`]): a torn or lost tail is an end, a
+//!    damaged middle is an error.
+//!
+//! # Words
+//! `durable <= written <= ready <= reserved`, all of them LSNs. A *claim* is the durable LSN as it
+//! was known when a frame was built: it stands in the frame, and makes promise 5 possible. The
+//! first frame of each epoch has a claim, and after that every one that wants it when there is
+//! news, and at least one in [`CLAIM_EVERY`] bytes. An *epoch* is one opening of the database.
+//!
+//! # Parts
+//! `ring` (memory), `flush` (group commit), `group` (who waits for whom), `segments` (files),
+//! `background` (thread `ink-log`), `reader`.
+//!
+//! # Not promised
+//! Frames that were not awaited may be lost by a crash, and some later ones kept.
+//!
+//! Latches, in order: `upkeep` (segments; file operations), `state` (flush; short), `walk` (ring).
+
+mod background;
+mod flush;
+mod group;
+mod memory;
+pub mod reader;
+mod ring;
+mod segments;
+
+#[cfg(test)]
+mod tests;
+
+pub use reader::{Frame, LogReader, ReadParams, SegmentInfo};
+
+use crate::counters::{Counter, Counters};
+use crate::options::LogWrite;
+use crate::poison::Poison;
+use crate::{Error, Result};
+use background::Background;
+use crossbeam_utils::CachePadded;
+use flush::Pipeline;
+use group::Goal;
+use inkstone_format::Lsn;
+use inkstone_format::frame::{FRAME_MAX, FRAME_PAYLOAD_MAX, FrameHead};
+use inkstone_format::segment::{LOG_BLOCK, segment_bytes_is_valid};
+use inkstone_io::Vfs;
+use parking_lot::Mutex;
+use ring::Ring;
+use segments::{SegmentParams, Segments};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+/// Bytes of log after which a frame carries a claim, wanted or not.
+pub const CLAIM_EVERY: u64 = 64 << 10;
+/// No claim was made in this epoch yet.
+const NEVER: u64 = u64::MAX;
+/// Operations in flight in one batch with `LogWrite::Async`.
+const BATCH_DEPTH: usize = 16;
+
+/// What [`Log::open`] needs to know.
+#[derive(Clone, Debug)]
+pub struct LogParams {
+    /// Where the files are.
+    pub vfs: Arc<dyn Vfs>,
+    /// Directory of the segment files.
+    pub dir: PathBuf,
+    /// The database's UUID.
+    pub uuid: [u8; 16],
+    /// Bytes of log in a segment, as chosen when the database was created.
+    pub segment_bytes: u64,
+    /// This opening of the database. Durable in the control file before the log is opened.
+    pub epoch: u64,
+    /// The proven end of the log; for a new database [`LogParams::segment_bytes`].
+    pub start_lsn: Lsn,
+    /// Bytes of log that recovery should have to read at most (`log_file_size`).
+    pub capacity_bytes: u64,
+    /// Bytes of the ring (`log_buffer_size`), a power of two, at least 2 MiB.
+    pub buffer_bytes: usize,
+    /// Through the page cache (off: `O_DIRECT`).
+    pub buffering: bool,
+    /// How writes are submitted.
+    pub write: LogWrite,
+    /// `O_DSYNC`: each write is durable.
+    pub write_through: bool,
+    /// Move segments to `archive/` instead of recycling them.
+    pub archive: bool,
+}
+
+/// The redo log of an open database. See the module.
+#[derive(Debug)]
+pub struct Log {
+    shared: Arc<LogShared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What the background thread shares with the callers.
+#[derive(Debug)]
+struct LogShared {
+    ring: Ring,
+    reserved: CachePadded<AtomicU64>,
+    written: CachePadded<AtomicU64>,
+    durable: CachePadded<AtomicU64>,
+    claims: CachePadded<Claims>,
+    epoch: u64,
+    write_through: bool,
+    capacity_bytes: u64,
+    state: Mutex<Pipeline>,
+    segments: Segments,
+    background: Background,
+    counters: Arc<Counters>,
+    poison: Poison,
+}
+
+/// The last claim: what it said, and where its frame starts.
+#[derive(Debug)]
+struct Claims {
+    claimed: AtomicU64,
+    at: AtomicU64,
+}
+
+/// Positions of the log, for `stat`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogStat {
+    /// End of the last reservation.
+    pub current: Lsn,
+    /// End of the published prefix.
+    pub ready: Lsn,
+    /// Handed to the operating system up to here.
+    pub written: Lsn,
+    /// On stable storage up to here.
+    pub durable: Lsn,
+    /// Recovery needs nothing below.
+    pub keep_from: Lsn,
+    /// Segment files that exist.
+    pub segments: usize,
+    /// Segments ready beyond the current one.
+    pub spare_segments: u64,
+    /// Bytes in the ring that are not written yet.
+    pub unwritten_bytes: u64,
+}
+
+impl Log {
+    /// Opens the log for writing at its proven end. Syncs what a killed process may have left
+    /// unsynced, and makes sure that the current segment and at least two more exist.
+    pub fn open(params: LogParams, counters: Arc<Counters>, poison: Poison) -> Result<Arc<Self>> {
+        params.check()?;
+        let start = params.start_lsn.0;
+        let opened = Segments::open(params.segments(), start, counters.clone(), poison.clone());
+        let (segments, prefix) = opened?;
+        let state = Pipeline::new(start, params.buffering, params.batches()?);
+        let position = || CachePadded::new(AtomicU64::new(start));
+        let shared = Arc::new(LogShared {
+            ring: Ring::new(params.buffer_bytes, start, &prefix),
+            reserved: position(),
+            written: position(),
+            durable: position(),
+            claims: CachePadded::new(Claims {
+                claimed: AtomicU64::new(NEVER),
+                at: AtomicU64::new(NEVER),
+            }),
+            epoch: params.epoch,
+            write_through: params.write_through,
+            capacity_bytes: params.capacity_bytes,
+            state: Mutex::new(state),
+            segments,
+            background: Background::default(),
+            counters,
+            poison,
+        });
+        let thread = background::start(shared.clone(), &params.dir)?;
+        Ok(Arc::new(Self {
+            shared,
+            thread: Mutex::new(Some(thread)),
+        }))
+    }
+
+    /// Appends a mini-transaction: reserves its LSNs `[start, end)`, copies it, calls
+    /// `before_publish(start, end)`, publishes it, and returns `(start, end)`. With `want_claim`
+    /// the frame says how far the log is durable, if that is news.
+    ///
+    /// Waits only when the ring is full, which [`Log::wait_for_space`] beforehand makes rare. An
+    /// error means that the engine is poisoned; `before_publish` was not called.
+    #[inline]
+    pub fn append(
+        &self,
+        payload: &[u8],
+        want_claim: bool,
+        before_publish: impl FnOnce(Lsn, Lsn),
+    ) -> Result<(Lsn, Lsn)> {
+        let log = &*self.shared;
+        crate::invariant!(
+            payload.len() <= FRAME_PAYLOAD_MAX,
+            "a mini-transaction of {} bytes",
+            payload.len()
+        );
+        log.poison.check()?;
+        let claim = log.claim(want_claim);
+        let mut head = FrameHead::new(payload, claim);
+        let len = head.frame_len() as u64;
+        let start = log.reserved.fetch_add(len, Ordering::AcqRel);
+        let end = start + len;
+        if let Some(claim) = claim {
+            log.claims.claimed.store(claim.0, Ordering::Relaxed);
+            log.claims.at.store(start, Ordering::Release);
+        }
+        if end > log.ring.released() + log.ring.capacity() {
+            log.wait_for_room(end)?;
+        }
+        let head = head.seal(Lsn(start), log.epoch);
+        // SAFETY: `[start, end)` was reserved by this thread just now, is not published, and there
+        // is room for it.
+        unsafe {
+            log.ring.copy_in(start + 1, &head[1..]);
+            log.ring.copy_in(start + head.len() as u64, payload);
+        }
+        let publish = Publish;
+        before_publish(Lsn(start), Lsn(end));
+        log.ring.publish(start, head[0]);
+        std::mem::forget(publish);
+        log.counters.add(Counter::LogBytes, len);
+        log.counters.add(Counter::LogMiniTransactions, 1);
+        Ok((Lsn(start), Lsn(end)))
+    }
+
+    /// Waits while the ring is more than half full. Called where a transaction begins a write,
+    /// before it takes latches.
+    #[inline]
+    pub fn wait_for_space(&self) -> Result<()> {
+        let log = &*self.shared;
+        let reserved = log.reserved.load(Ordering::Relaxed);
+        let used = reserved.saturating_sub(log.ring.released());
+        if used <= log.ring.capacity() / 4 {
+            return Ok(());
+        }
+        log.background.nudge();
+        if used <= log.ring.capacity() / 2 {
+            return Ok(());
+        }
+        log.counters.add(Counter::LogWaits, 1);
+        log.wait_released(
+            (reserved - log.ring.capacity() / 2) / LOG_BLOCK as u64 * LOG_BLOCK as u64,
+        )
+    }
+
+    /// End of the last reservation.
+    pub fn current_lsn(&self) -> Lsn {
+        Lsn(self.shared.reserved.load(Ordering::Acquire))
+    }
+
+    /// Everything below is published. Walks over what was published since the last call.
+    pub fn ready_lsn(&self) -> Lsn {
+        Lsn(self.shared.ring.advance_ready())
+    }
+
+    /// Everything below was handed to the operating system.
+    pub fn written_lsn(&self) -> Lsn {
+        Lsn(self.shared.written.load(Ordering::Acquire))
+    }
+
+    /// Everything below survives power loss.
+    pub fn durable_lsn(&self) -> Lsn {
+        Lsn(self.shared.durable.load(Ordering::Acquire))
+    }
+
+    /// Bytes of log that recovery should have to read at most.
+    pub fn capacity_bytes(&self) -> u64 {
+        self.shared.capacity_bytes
+    }
+
+    /// Bytes appended and not yet handed to the operating system.
+    pub fn unwritten_bytes(&self) -> u64 {
+        self.current_lsn().0.saturating_sub(self.written_lsn().0)
+    }
+
+    /// Waits until the log below `lsn` is handed to the operating system.
+    pub fn wait_written(&self, lsn: Lsn) -> Result<()> {
+        self.shared.wait(lsn.0, Goal::Written)
+    }
+
+    /// Waits until the log below `lsn` survives power loss.
+    pub fn wait_durable(&self, lsn: Lsn) -> Result<()> {
+        self.shared.wait(lsn.0, Goal::Durable)
+    }
+
+    /// Lets the background thread write and sync what is published, soon; does not wait.
+    pub fn flush_in_background(&self) {
+        self.shared.background.request_flush();
+    }
+
+    /// Recovery no longer needs anything below `lsn`: call this only once the checkpoint that says
+    /// so is durable. Segments wholly below are recycled or archived.
+    pub fn set_keep_from(&self, lsn: Lsn) {
+        let log = &*self.shared;
+        log.segments.set_keep_from(lsn.0);
+        if log
+            .segments
+            .wants_upkeep(log.reserved.load(Ordering::Acquire))
+        {
+            log.background.nudge();
+        }
+    }
+
+    /// Why transactions must not begin to write (the disk is full, and the spare segments that are
+    /// left are for rollbacks), if so. Tried again each second.
+    pub fn prepare_error(&self) -> Option<Error> {
+        let log = &*self.shared;
+        log.segments.shortage(log.reserved.load(Ordering::Relaxed))
+    }
+
+    /// Where the log stands.
+    pub fn stat(&self) -> LogStat {
+        let log = &*self.shared;
+        LogStat {
+            durable: self.durable_lsn(),
+            written: self.written_lsn(),
+            ready: self.ready_lsn(),
+            current: self.current_lsn(),
+            keep_from: Lsn(log.segments.keep_from()),
+            segments: log.segments.count(),
+            spare_segments: log.segments.spares(self.current_lsn().0),
+            unwritten_bytes: self.unwritten_bytes(),
+        }
+    }
+
+    /// Makes everything durable and stops the background thread. Nothing may be appended at the
+    /// same time. Dropping the log does the same and ignores errors.
+    pub fn close(&self) -> Result<()> {
+        self.shared.background.stop();
+        let thread = self.thread.lock().take();
+        if let Some(thread) = thread {
+            let joined = thread.join();
+            crate::invariant!(joined.is_ok(), "the thread ink-log panicked");
+        }
+        self.shared.poison.check()?;
+        self.wait_durable(self.current_lsn())
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        // The caller who wants to know calls `close`.
+        let _ = self.close();
+    }
+}
+
+/// Ends the process when `before_publish` panics: the hole in the log would stop everybody.
+struct Publish;
+
+impl Drop for Publish {
+    fn drop(&mut self) {
+        crate::invariant!(false, "a reserved mini-transaction was not published");
+    }
+}
+
+impl LogShared {
+    /// The claim for a frame about to be built, if it shall have one.
+    #[inline]
+    fn claim(&self, wanted: bool) -> Option<Lsn> {
+        let durable = self.durable.load(Ordering::Acquire);
+        let at = self.claims.at.load(Ordering::Acquire);
+        let due = at == NEVER
+            || wanted && self.claims.claimed.load(Ordering::Relaxed) != durable
+            || self.reserved.load(Ordering::Relaxed).saturating_sub(at) >= CLAIM_EVERY;
+        due.then_some(Lsn(durable))
+    }
+
+    /// Waits until `[.., end)` fits into the ring. The reservation stands.
+    #[cold]
+    fn wait_for_room(&self, end: u64) -> Result<()> {
+        self.counters.add(Counter::LogWaits, 1);
+        let over = end.saturating_sub(self.ring.capacity());
+        self.wait_released(over)
+    }
+}
+
+impl LogParams {
+    fn check(&self) -> Result<()> {
+        let invalid = |name: &str, value: String, reason: &str| {
+            Err(Error::InvalidOption {
+                name: name.to_owned(),
+                value,
+                reason: reason.to_owned(),
+            })
+        };
+        if !segment_bytes_is_valid(self.segment_bytes) {
+            let reason = "must be a power of two from 4096 to 64m";
+            return invalid("segment_bytes", self.segment_bytes.to_string(), reason);
+        }
+        if !self.buffer_bytes.is_power_of_two() || self.buffer_bytes < 2 * FRAME_PAYLOAD_MAX {
+            let reason = "must be a power of two, at least 2m";
+            return invalid("log_buffer_size", self.buffer_bytes.to_string(), reason);
+        }
+        if self.start_lsn.0 == 0 {
+            return invalid("start_lsn", "0".to_owned(), "must not be zero");
+        }
+        Ok(())
+    }
+
+    fn segments(&self) -> SegmentParams {
+        // Half a ring may be reserved in one burst, before anybody makes segments for it.
+        let ahead = 2 + self.buffer_bytes as u64 / 2 / self.segment_bytes;
+        SegmentParams {
+            vfs: self.vfs.clone(),
+            dir: self.dir.clone(),
+            uuid: self.uuid,
+            segment_bytes: self.segment_bytes,
+            direct: !self.buffering,
+            dsync: self.write_through,
+            archive: self.archive,
+            ahead,
+            files_max: self.capacity_bytes / self.segment_bytes + ahead + 1,
+        }
+    }
+
+    fn batches(&self) -> Result<Option<Vec<Box<dyn inkstone_io::Batch>>>> {
+        if self.write == LogWrite::Sync {
+            return Ok(None);
+        }
+        let wanted = Pipeline::batches_wanted(self.buffering);
+        let batches: std::io::Result<Vec<_>> =
+            (0..wanted).map(|_| self.vfs.batch(BATCH_DEPTH)).collect();
+        let batches = batches.map_err(|e| Error::io("make a queue for", &self.dir, e))?;
+        Ok(Some(batches))
+    }
+}
+
+// A frame and the block of its start always fit the smallest ring, so who waits for room gets it.
+const _: () = assert!(FRAME_MAX + 2 * LOG_BLOCK <= 2 * FRAME_PAYLOAD_MAX);

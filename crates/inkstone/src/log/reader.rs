@@ -1,0 +1,445 @@
+//! Reads the log from a checkpoint to its end, and proves the end.
+//!
+//! # Promises
+//! 1. [`LogReader::next`] returns the frames in order, each verified against its LSN and epoch.
+//! 2. An epoch switch is taken only where a frame of a newer epoch verifies right at the end of
+//!    the frames of the older one, and claims exactly that position, as the first frame of each
+//!    epoch does.
+//! 3. When no frame verifies at some LSN *P*, this is the end of the log unless somebody knows
+//!    better: the control file (`must_reach`), or any valid frame further on, of this epoch or a
+//!    newer one, which claims that the log was durable beyond *P*. Then *P* is damaged, and the
+//!    error says where it is.
+//!
+//! # Why that is right
+//! A claim is made only after a sync that covers it, so what it covers cannot be missing after a
+//! power loss. What was not synced may be lost in any part and any order: frames beyond a lost one
+//! are leftovers, and their claims, if any, are at most *P*. Frames of older epochs than the
+//! one at *P* were found to be leftovers by an earlier recovery and are never looked at. While
+//! the log is written, a frame with a claim follows at the latest 64 KiB after a sync, so all
+//! damage is found but for that in the last stretch, which `must_reach` covers after a checkpoint
+//! or a clean close.
+//!
+//! Segment headers are checked where the log is read; in the search for proof they are not, so
+//! that a damaged header cannot hide the proof of damage.
+
+use crate::{Error, Result};
+use inkstone_format::frame::{self, FRAME_HEADER_MAX, Parsed, RawFrame};
+use inkstone_format::segment::{
+    LOG_BLOCK, SegmentHeader, parse_segment_file_name, segment_file_name,
+};
+use inkstone_format::{Corrupt, Lsn};
+use inkstone_io::{Create, File, OpenOptions, Vfs};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Bytes that are read at a time.
+const CHUNK: usize = 1 << 20;
+
+/// Where to read, and what is known about the log.
+#[derive(Clone, Debug)]
+pub struct ReadParams {
+    /// Where the files are.
+    pub vfs: Arc<dyn Vfs>,
+    /// Directory of the segment files.
+    pub dir: PathBuf,
+    /// The database's UUID.
+    pub uuid: [u8; 16],
+    /// Bytes of log in a segment.
+    pub segment_bytes: u64,
+    /// Start of a frame: where reading begins.
+    pub from: Lsn,
+    /// Epoch of the frame at `from`, or an older one (then `from` is where an epoch ended).
+    pub epoch: u64,
+    /// The newest epoch that may have written.
+    pub newest_epoch: u64,
+    /// The log is known to have been durable up to here.
+    pub must_reach: Lsn,
+}
+
+/// A frame of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// Where it starts.
+    pub start: Lsn,
+    /// Where it ends, and the next one starts.
+    pub end: Lsn,
+    /// The opening of the database that wrote it.
+    pub epoch: u64,
+    /// The log was durable up to here when the frame was built.
+    pub claim: Option<Lsn>,
+    /// The mini-transaction's records.
+    pub payload: &'a [u8],
+}
+
+/// Reads a log; see the module.
+#[derive(Debug)]
+pub struct LogReader {
+    source: Source,
+    params: ReadParams,
+    epoch: u64,
+    position: u64,
+    /// Bytes of the log from `window_start` on, read and partly consumed.
+    window: Vec<u8>,
+    window_start: u64,
+    /// The end was proven.
+    ended: bool,
+}
+
+/// What a search for proof of damage found.
+struct Proof {
+    at: u64,
+    epoch: u64,
+    claim: Lsn,
+}
+
+impl LogReader {
+    /// Opens the log for reading. The segment of `from` must exist and be sound.
+    pub fn open(params: ReadParams) -> Result<Self> {
+        let mut source = Source::open(&params)?;
+        let number = params.from.0 / params.segment_bytes;
+        if let Err((path, corrupt)) = source.check(number) {
+            let detail = format!("{}; recovery begins at LSN {}", corrupt.detail, params.from);
+            return Err(Error::corrupt_file(&path, corrupt.offset as u64, detail));
+        }
+        Ok(Self {
+            source,
+            epoch: params.epoch,
+            position: params.from.0,
+            window: Vec::with_capacity(2 * CHUNK),
+            window_start: params.from.0,
+            ended: false,
+            params,
+        })
+    }
+
+    /// The next frame; `None` at the proven end of the log, which [`LogReader::position`] then
+    /// tells. Any damage before the end is [`Error::Corrupt`].
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "the frame borrows from the reader"
+    )]
+    pub fn next(&mut self) -> Result<Option<Frame<'_>>> {
+        if self.ended {
+            return Ok(None);
+        }
+        let start = self.position;
+        let Some((epoch, claim, header_len, len)) = self.find()? else {
+            self.ended = true;
+            return Ok(None);
+        };
+        self.epoch = epoch;
+        self.position = start + len as u64;
+        let at = (start - self.window_start) as usize;
+        Ok(Some(Frame {
+            start: Lsn(start),
+            end: Lsn(self.position),
+            epoch,
+            claim,
+            payload: &self.window[at + header_len..at + len],
+        }))
+    }
+
+    /// End of the last frame.
+    pub fn position(&self) -> Lsn {
+        Lsn(self.position)
+    }
+
+    /// Epoch of the last frame (before the first one, as given to [`LogReader::open`]).
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Verifies the frame at the position: its epoch, claim, and lengths.
+    fn find(&mut self) -> Result<Option<(u64, Option<Lsn>, usize, usize)>> {
+        let mut why = String::new();
+        for epoch in self.epoch..=self.params.newest_epoch.max(self.epoch) {
+            match self.verify(epoch)? {
+                Ok((claim, header_len, len)) => {
+                    if epoch == self.epoch || claim == Some(Lsn(self.position)) {
+                        return Ok(Some((epoch, claim, header_len, len)));
+                    }
+                }
+                // What is wrong with a frame of the epoch in force says most.
+                Err(reason) if epoch == self.epoch => why = reason,
+                Err(_) => {}
+            }
+        }
+        self.prove_end(&why)?;
+        Ok(None)
+    }
+
+    #[expect(
+        clippy::type_complexity,
+        reason = "claim, header length, frame length; or why not"
+    )]
+    fn verify(
+        &mut self,
+        epoch: u64,
+    ) -> Result<std::result::Result<(Option<Lsn>, usize, usize), String>> {
+        let mut needed = 1;
+        loop {
+            let missing = self.fill(needed)?;
+            let at = (self.position - self.window_start) as usize;
+            match frame::parse(&self.window[at..], Lsn(self.position), epoch) {
+                Parsed::Frame(RawFrame {
+                    len,
+                    claim,
+                    payload,
+                }) => return Ok(Ok((claim, len - payload.len(), len))),
+                Parsed::Not(defect) => return Ok(Err(defect.to_string())),
+                Parsed::Short(_) if missing.is_some() => {
+                    return Ok(Err(missing.unwrap_or_default()));
+                }
+                Parsed::Short(more) => needed = more,
+            }
+        }
+    }
+
+    /// Reads until `needed` bytes from the position on are in the window; why not, if not.
+    fn fill(&mut self, needed: usize) -> Result<Option<String>> {
+        let consumed = (self.position - self.window_start) as usize;
+        if self.window.len() - consumed >= needed {
+            return Ok(None);
+        }
+        self.window.drain(..consumed);
+        self.window_start = self.position;
+        while self.window.len() < needed {
+            let at = self.window_start + self.window.len() as u64;
+            if let Err((path, corrupt)) = self.source.check(at / self.params.segment_bytes) {
+                return Ok(Some(format!("{}: {}", path.display(), corrupt.detail)));
+            }
+            if self.source.read(at, CHUNK, &mut self.window)? == 0 {
+                let path = self.source.path(at / self.params.segment_bytes);
+                return Ok(Some(format!("{} is cut off", path.display())));
+            }
+        }
+        Ok(None)
+    }
+
+    /// `Ok` when the log may end at the position.
+    fn prove_end(&mut self, why: &str) -> Result<()> {
+        let at = self.position;
+        if self.params.must_reach.0 > at {
+            let known = self.params.must_reach;
+            return Err(self.damage(format!(
+                "no frame at LSN {at}: {why}; the control file says that the log was durable up to LSN {known}"
+            )));
+        }
+        match self.search()? {
+            None => Ok(()),
+            Some(proof) => Err(self.damage(format!(
+                "no frame at LSN {at}: {why}; the frame at LSN {} (epoch {}) says that the log was durable up to LSN {}",
+                proof.at, proof.epoch, proof.claim
+            ))),
+        }
+    }
+
+    fn damage(&self, detail: String) -> Error {
+        let path = self.source.path(self.position / self.params.segment_bytes);
+        let offset = LOG_BLOCK as u64 + self.position % self.params.segment_bytes;
+        Error::corrupt_file(&path, offset, detail)
+    }
+
+    /// Looks through all segment files after the position for a frame that claims more.
+    fn search(&mut self) -> Result<Option<Proof>> {
+        let mut at = self.position + 1;
+        let mut bytes = Vec::with_capacity(CHUNK);
+        loop {
+            bytes.clear();
+            while bytes.len() < FRAME_HEADER_MAX {
+                // A few bytes may be left at the end of a segment.
+                let from = at + bytes.len() as u64;
+                if self.source.read(from, CHUNK, &mut bytes)? == 0 {
+                    break;
+                }
+            }
+            if let Some(proof) = self.search_in(&bytes, at)? {
+                return Ok(Some(proof));
+            }
+            if bytes.len() < FRAME_HEADER_MAX {
+                match self.source.next_segment(at + bytes.len().max(1) as u64) {
+                    Some(start) => at = start,
+                    None => return Ok(None),
+                }
+            } else {
+                at += (bytes.len() - (FRAME_HEADER_MAX - 1)) as u64;
+            }
+        }
+    }
+
+    fn search_in(&mut self, bytes: &[u8], base: u64) -> Result<Option<Proof>> {
+        let beyond = Lsn(self.position);
+        let mut offset = 0;
+        while let Some(found) = frame::find_claims(bytes, Lsn(base), offset, beyond) {
+            let at = base + found.offset as u64;
+            let mut whole = Vec::with_capacity(found.frame_len);
+            while whole.len() < found.frame_len {
+                let from = at + whole.len() as u64;
+                let needed = found.frame_len - whole.len();
+                if self.source.read(from, needed, &mut whole)? == 0 {
+                    break;
+                }
+            }
+            for epoch in self.epoch..=self.params.newest_epoch.max(self.epoch) {
+                if let Parsed::Frame(frame) = frame::parse(&whole, Lsn(at), epoch) {
+                    return Ok(Some(Proof {
+                        at,
+                        epoch,
+                        claim: frame.claim.unwrap_or(found.claim),
+                    }));
+                }
+            }
+            offset = found.offset + 1;
+        }
+        Ok(None)
+    }
+
+    /// The segment files of a log directory, for `inspect`: also damaged ones.
+    pub fn segments(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<SegmentInfo>> {
+        let names = vfs.read_dir(dir).map_err(|e| Error::io("list", dir, e))?;
+        let mut segments = Vec::new();
+        for name in names {
+            let Some(number) = parse_segment_file_name(&name) else {
+                continue;
+            };
+            let path = dir.join(&name);
+            let file = open_to_read(vfs, &path)?;
+            let bytes = file.len().map_err(|e| Error::io("size", &path, e))?;
+            let header = read_header(&*file, bytes)?;
+            segments.push(SegmentInfo {
+                number,
+                path,
+                bytes,
+                header,
+            });
+        }
+        Ok(segments)
+    }
+}
+
+/// A segment file, as found.
+#[derive(Clone, Debug)]
+pub struct SegmentInfo {
+    /// The number that its name says.
+    pub number: u64,
+    /// The file.
+    pub path: PathBuf,
+    /// Length of the file, bytes.
+    pub bytes: u64,
+    /// What its header says, if that is sound.
+    pub header: std::result::Result<SegmentHeader, Corrupt>,
+}
+
+fn open_to_read(vfs: &dyn Vfs, path: &Path) -> Result<Arc<dyn File>> {
+    let options = OpenOptions {
+        create: Create::Never,
+        read_only: true,
+        direct: false,
+        dsync: false,
+    };
+    vfs.open(path, options)
+        .map_err(|e| Error::io("open", path, e))
+}
+
+fn read_header(file: &dyn File, len: u64) -> Result<std::result::Result<SegmentHeader, Corrupt>> {
+    let mut block = vec![0; (LOG_BLOCK as u64).min(len) as usize];
+    file.read_at(&mut block, 0)
+        .map_err(|e| Error::io("read", file.path(), e))?;
+    Ok(SegmentHeader::decode(&block))
+}
+
+/// The segment files, as one range of LSNs with gaps.
+#[derive(Debug)]
+struct Source {
+    dir: PathBuf,
+    segment_bytes: u64,
+    files: BTreeMap<u64, Segment>,
+}
+
+#[derive(Debug)]
+struct Segment {
+    file: Arc<dyn File>,
+    /// Bytes of log that the file has.
+    bytes: u64,
+    header: std::result::Result<(), Corrupt>,
+}
+
+impl Source {
+    fn open(params: &ReadParams) -> Result<Self> {
+        let first = params.from.0 / params.segment_bytes;
+        let mut files = BTreeMap::new();
+        let vfs = &*params.vfs;
+        for info in LogReader::segments(vfs, &params.dir)? {
+            // Numbers so large that their LSNs overflow are none of ours.
+            let end = info.number.checked_add(1);
+            let possible = end
+                .and_then(|n| n.checked_mul(params.segment_bytes))
+                .is_some();
+            if info.number < first || !possible {
+                continue;
+            }
+            let expected = SegmentHeader {
+                number: info.number,
+                segment_bytes: params.segment_bytes,
+                uuid: params.uuid,
+            };
+            let segment = Segment {
+                file: open_to_read(vfs, &info.path)?,
+                bytes: info
+                    .bytes
+                    .saturating_sub(LOG_BLOCK as u64)
+                    .min(params.segment_bytes),
+                header: info.header.and_then(|h| h.check(&expected)),
+            };
+            files.insert(info.number, segment);
+        }
+        Ok(Self {
+            dir: params.dir.clone(),
+            segment_bytes: params.segment_bytes,
+            files,
+        })
+    }
+
+    fn path(&self, number: u64) -> PathBuf {
+        self.dir.join(segment_file_name(number))
+    }
+
+    /// Whether a segment is there, with a sound header.
+    fn check(&mut self, number: u64) -> std::result::Result<(), (PathBuf, Corrupt)> {
+        match self.files.get(&number) {
+            None => Err((
+                self.path(number),
+                Corrupt::at(0, "the segment file is missing"),
+            )),
+            Some(segment) => segment
+                .header
+                .clone()
+                .map_err(|corrupt| (self.path(number), corrupt)),
+        }
+    }
+
+    /// Appends at most `max` bytes from an LSN on to `out`, within one segment; how many. 0 where
+    /// nothing is.
+    fn read(&self, lsn: u64, max: usize, out: &mut Vec<u8>) -> Result<usize> {
+        let (number, at) = (lsn / self.segment_bytes, lsn % self.segment_bytes);
+        let Some(segment) = self.files.get(&number) else {
+            return Ok(0);
+        };
+        let len = segment.bytes.saturating_sub(at).min(max as u64) as usize;
+        if len > 0 {
+            let old = out.len();
+            out.resize(old + len, 0);
+            let read = segment.file.read_at(&mut out[old..], LOG_BLOCK as u64 + at);
+            read.map_err(|e| Error::io("read", segment.file.path(), e))?;
+        }
+        Ok(len)
+    }
+
+    /// First LSN of the first segment that begins at or after this one.
+    fn next_segment(&self, lsn: u64) -> Option<u64> {
+        let from = lsn.div_ceil(self.segment_bytes);
+        let (number, _) = self.files.range(from..).next()?;
+        Some(number * self.segment_bytes)
+    }
+}

@@ -1,0 +1,491 @@
+//! Segment files: made ahead of the writer, recycled behind the checkpoint.
+//!
+//! # Promises
+//! 1. A file of a segment's final name that the writer may use has a whole, synced header, its
+//!    full length in written blocks, and a synced name: writing to it changes no metadata.
+//! 2. Making and recycling go through the name `prepare.tmp`, so a crash leaves either the old
+//!    segment, the new one, or a file that the next open removes.
+//! 3. A segment is recycled, archived or removed only when it lies wholly below both `keep_from`
+//!    and the durable LSN.
+//! 4. A full disk is remembered ([`Segments::shortage`]) and tried again; nothing that exists is
+//!    harmed by it.
+//!
+//! # Words
+//! *live*: open for writing, from the durable LSN's segment on; *spare*: live, and wholly above
+//! the reserved LSN; *old*: wholly durable, kept for recovery until `keep_from` passes it.
+//!
+//! Latches: `upkeep` (held over file operations, taken by one thread at a time) before `table`
+//! (leaf, held for a lookup).
+
+use super::memory::AlignedBuffer;
+use crate::counters::{Counter, Counters};
+use crate::poison::Poison;
+use crate::{Error, Result};
+use inkstone_format::segment::{
+    LOG_BLOCK, SegmentHeader, parse_segment_file_name, segment_file_name,
+};
+use inkstone_io::{Create, ErrorKind, File, OpenOptions, Vfs};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+const PREPARE: &str = "prepare.tmp";
+const ZERO_CHUNK: usize = 1 << 20;
+/// Spare segments below which transactions may not begin to write while the disk is full: the
+/// last one is for rollbacks.
+const SPARES_FOR_WRITERS: u64 = 2;
+
+/// What [`Segments::open`] needs.
+#[derive(Debug)]
+pub(super) struct SegmentParams {
+    pub vfs: Arc<dyn Vfs>,
+    pub dir: PathBuf,
+    pub uuid: [u8; 16],
+    pub segment_bytes: u64,
+    pub direct: bool,
+    pub dsync: bool,
+    pub archive: bool,
+    /// Segments to have ready beyond the one that is being reserved in.
+    pub ahead: u64,
+    /// Files to keep when there are recyclable ones.
+    pub files_max: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Segments {
+    params: SegmentParams,
+    counters: Arc<Counters>,
+    poison: Poison,
+    table: Mutex<Table>,
+    upkeep: Mutex<()>,
+    /// Every segment from the durable one up to this exists.
+    last: AtomicU64,
+    keep_from: AtomicU64,
+    short: AtomicBool,
+    shortage: Mutex<Option<Error>>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    live: BTreeMap<u64, Arc<dyn File>>,
+    old: BTreeSet<u64>,
+}
+
+impl Segments {
+    /// Takes over the segments of a log that ends at `start`, removes what a crash left behind,
+    /// syncs what may be unsynced, and makes spare segments. Returns the bytes of the block of
+    /// `start` that stand before it.
+    pub(super) fn open(
+        params: SegmentParams,
+        start: u64,
+        counters: Arc<Counters>,
+        poison: Poison,
+    ) -> Result<(Self, Vec<u8>)> {
+        let current = start / params.segment_bytes;
+        let segments = Self {
+            counters,
+            poison,
+            table: Mutex::default(),
+            upkeep: Mutex::default(),
+            last: AtomicU64::new(current),
+            keep_from: AtomicU64::new(0),
+            short: AtomicBool::new(false),
+            shortage: Mutex::default(),
+            params,
+        };
+        segments.adopt(start)?;
+        segments.make_through(current + segments.params.ahead, start)?;
+        let prefix = segments.read_prefix(start)?;
+        Ok((segments, prefix))
+    }
+
+    fn adopt(&self, start: u64) -> Result<()> {
+        let dir = &self.params.dir;
+        let vfs = &self.params.vfs;
+        let current = start / self.params.segment_bytes;
+        vfs.create_dir_all(dir)
+            .map_err(|e| Error::io("create", dir, e))?;
+        let names = vfs.read_dir(dir).map_err(|e| Error::io("list", dir, e))?;
+        if names.iter().any(|n| n == PREPARE) {
+            let path = dir.join(PREPARE);
+            vfs.remove(&path)
+                .map_err(|e| Error::io("remove", &path, e))?;
+        }
+        for number in names.iter().filter_map(|n| parse_segment_file_name(n)) {
+            if number < current {
+                // Recovery took these bytes as log; they may come from a process that was killed
+                // before it synced them. Pages will be written on their strength.
+                self.sync_file(&*self.open_file(number, false)?)?;
+                self.table.lock().old.insert(number);
+            } else if self.adopt_one(number, start)? {
+                let file = self.open_file(number, self.params.dsync)?;
+                self.sync_file(&*file)?;
+                self.table.lock().live.insert(number, file);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the file of a segment at or after the current one can be used as it is.
+    fn adopt_one(&self, number: u64, start: u64) -> Result<bool> {
+        let path = self.path(number);
+        let needed =
+            number == start / self.params.segment_bytes && start % self.params.segment_bytes != 0;
+        let file = self.open_file(number, false)?;
+        let len = file.len().map_err(|e| Error::io("size", &path, e))?;
+        let mut block = AlignedBuffer::zeroed(LOG_BLOCK);
+        let header = if len < LOG_BLOCK as u64 {
+            SegmentHeader::decode(&[])
+        } else {
+            file.read_at(block.bytes_mut(), 0)
+                .map_err(|e| Error::io("read", &path, e))?;
+            SegmentHeader::decode(block.bytes())
+        };
+        let foreign = header.as_ref().is_ok_and(|h| h.uuid != self.params.uuid);
+        let checked = header.and_then(|header| header.check(&self.header(number)));
+        match checked {
+            Ok(()) => {
+                let full = self.file_bytes();
+                if len < full {
+                    self.write_zeroes(&*file, len / LOG_BLOCK as u64 * LOG_BLOCK as u64)?;
+                }
+                Ok(true)
+            }
+            Err(corrupt) if needed || foreign => Err(Error::corrupt_file(
+                &path,
+                corrupt.offset as u64,
+                corrupt.detail,
+            )),
+            // Beyond the end of the log: recovery proved that it holds nothing. It is made anew.
+            Err(_) => {
+                self.params
+                    .vfs
+                    .remove(&path)
+                    .map_err(|e| Error::io("remove", &path, e))?;
+                Ok(false)
+            }
+        }
+    }
+
+    fn read_prefix(&self, start: u64) -> Result<Vec<u8>> {
+        let in_block = (start % LOG_BLOCK as u64) as usize;
+        if in_block == 0 {
+            return Ok(Vec::new());
+        }
+        let number = start / self.params.segment_bytes;
+        let path = self.path(number);
+        let mut block = AlignedBuffer::zeroed(LOG_BLOCK);
+        self.file(number, 0)?
+            .read_at(block.bytes_mut(), self.offset(start - in_block as u64))
+            .map_err(|e| Error::io("read", &path, e))?;
+        Ok(block.bytes()[..in_block].to_vec())
+    }
+
+    fn header(&self, number: u64) -> SegmentHeader {
+        SegmentHeader {
+            number,
+            segment_bytes: self.params.segment_bytes,
+            uuid: self.params.uuid,
+        }
+    }
+
+    fn file_bytes(&self) -> u64 {
+        LOG_BLOCK as u64 + self.params.segment_bytes
+    }
+
+    pub(super) fn path(&self, number: u64) -> PathBuf {
+        self.params.dir.join(segment_file_name(number))
+    }
+
+    /// Byte of an LSN in its segment's file.
+    pub(super) fn offset(&self, lsn: u64) -> u64 {
+        LOG_BLOCK as u64 + lsn % self.params.segment_bytes
+    }
+
+    pub(super) fn number(&self, lsn: u64) -> u64 {
+        lsn / self.params.segment_bytes
+    }
+
+    pub(super) fn segment_bytes(&self) -> u64 {
+        self.params.segment_bytes
+    }
+
+    fn open_path(&self, path: &Path, create: Create, dsync: bool) -> Result<Arc<dyn File>> {
+        let options = OpenOptions {
+            create,
+            read_only: false,
+            direct: self.params.direct,
+            dsync,
+        };
+        self.params
+            .vfs
+            .open(path, options)
+            .map_err(|e| Error::io("open", path, e))
+    }
+
+    fn open_file(&self, number: u64, dsync: bool) -> Result<Arc<dyn File>> {
+        self.open_path(&self.path(number), Create::Never, dsync)
+    }
+
+    fn sync_file(&self, file: &dyn File) -> Result<()> {
+        file.sync()
+            .map_err(|e| self.poison.set(Error::io("sync", file.path(), e)))
+    }
+
+    fn sync_dir(&self, dir: &Path) -> Result<()> {
+        let synced = self.params.vfs.sync_dir(dir);
+        synced.map_err(|e| self.poison.set(Error::io("sync", dir, e)))
+    }
+
+    /// The file of a live segment; makes it if nobody has done so in time. The log is durable up to
+    /// `durable`.
+    pub(super) fn file(&self, number: u64, durable: u64) -> Result<Arc<dyn File>> {
+        if let Some(file) = self.table.lock().live.get(&number) {
+            return Ok(file.clone());
+        }
+        let _upkeep = self.upkeep.lock();
+        self.demote(durable);
+        while self.last.load(Ordering::Acquire) < number {
+            self.make_next()?;
+        }
+        match self.table.lock().live.get(&number) {
+            Some(file) => Ok(file.clone()),
+            None => crate::error::broken_invariant(
+                format_args!("segment {number:x} is not live"),
+                file!(),
+                line!(),
+            ),
+        }
+    }
+
+    /// The files that hold `[from, to)`, without those that were closed since because they are
+    /// wholly durable.
+    pub(super) fn live(&self, from: u64, to: u64) -> Vec<Arc<dyn File>> {
+        let range = self.number(from)..=self.number(to.saturating_sub(1).max(from));
+        let table = self.table.lock();
+        table.live.range(range).map(|(_, f)| f.clone()).collect()
+    }
+
+    /// Makes what is missing of the segments from that of `start` to `last`.
+    fn make_through(&self, last: u64, start: u64) -> Result<()> {
+        for number in self.number(start)..=last {
+            if !self.table.lock().live.contains_key(&number) {
+                let mid = number == self.number(start) && start % self.params.segment_bytes != 0;
+                if mid {
+                    let detail = format!("missing, but the log ends in it at LSN {start}");
+                    return Err(Error::corrupt_file(&self.path(number), 0, detail));
+                }
+                self.make(number)?;
+            }
+        }
+        let highest = self.table.lock().live.last_key_value().map(|(n, _)| *n);
+        // Any live segment above `last` is used as it is when there is no gap before it.
+        let mut end = last;
+        while highest > Some(end) && self.table.lock().live.contains_key(&(end + 1)) {
+            end += 1;
+        }
+        self.table.lock().live.retain(|n, _| *n <= end);
+        self.last.store(end, Ordering::Release);
+        Ok(())
+    }
+
+    fn make_next(&self) -> Result<()> {
+        let number = self.last.load(Ordering::Acquire) + 1;
+        self.make(number)?;
+        self.last.store(number, Ordering::Release);
+        Ok(())
+    }
+
+    /// Makes one segment, from a recyclable one if there is one. Under `upkeep`, or at open.
+    fn make(&self, number: u64) -> Result<()> {
+        let recyclable = if self.params.archive {
+            None
+        } else {
+            self.recyclable()
+        };
+        let prepare = self.params.dir.join(PREPARE);
+        if let Some(old) = recyclable {
+            self.table.lock().old.remove(&old);
+            let path = self.path(old);
+            let renamed = self.params.vfs.rename(&path, &prepare);
+            renamed.map_err(|e| Error::io("rename", &path, e))?;
+        }
+        if let Err(error) = self.fill(&prepare, number, recyclable.is_some()) {
+            // Its space may be what others need; if this fails, the next open removes it.
+            let _ = self.params.vfs.remove(&prepare);
+            return Err(error);
+        }
+        let path = self.path(number);
+        let renamed = self.params.vfs.rename(&prepare, &path);
+        renamed.map_err(|e| Error::io("rename", &prepare, e))?;
+        self.sync_dir(&self.params.dir)?;
+        let file = self.open_path(&path, Create::Never, self.params.dsync)?;
+        self.table.lock().live.insert(number, file);
+        self.counters.add(
+            match recyclable {
+                Some(_) => Counter::LogSegmentsRecycled,
+                None => Counter::LogSegmentsCreated,
+            },
+            1,
+        );
+        Ok(())
+    }
+
+    fn fill(&self, path: &Path, number: u64, recycled: bool) -> Result<()> {
+        let create = if recycled {
+            Create::Never
+        } else {
+            Create::IfMissing
+        };
+        let file = self.open_path(path, create, false)?;
+        if !recycled {
+            match file.allocate(0, self.file_bytes()) {
+                Err(e) if e.kind() != ErrorKind::Unsupported => {
+                    return Err(Error::io("allocate", path, e));
+                }
+                _ => self.write_zeroes(&*file, 0)?,
+            }
+        }
+        let mut block = AlignedBuffer::zeroed(LOG_BLOCK);
+        self.header(number).encode(block.bytes_mut());
+        file.write_at(block.bytes(), 0)
+            .map_err(|e| Error::io("write", path, e))?;
+        match file.sync() {
+            // Nothing was entrusted to a fresh file yet: a full disk is not fatal here.
+            Err(e) if !recycled && e.kind() == ErrorKind::StorageFull => {
+                Err(Error::io("sync", path, e))
+            }
+            Err(e) => Err(self.poison.set(Error::io("sync", path, e))),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    fn write_zeroes(&self, file: &dyn File, from: u64) -> Result<()> {
+        let zeroes = AlignedBuffer::zeroed(ZERO_CHUNK.min(self.params.segment_bytes as usize));
+        let mut at = from;
+        while at < self.file_bytes() {
+            let len = (zeroes.len() as u64).min(self.file_bytes() - at) as usize;
+            file.write_at(&zeroes.bytes()[..len], at)
+                .map_err(|e| Error::io("write zeroes to", file.path(), e))?;
+            at += len as u64;
+        }
+        Ok(())
+    }
+
+    /// The lowest old segment that recovery no longer needs.
+    fn recyclable(&self) -> Option<u64> {
+        let keep_from = self.keep_from.load(Ordering::Acquire);
+        let first = self.table.lock().old.first().copied()?;
+        ((first + 1) * self.params.segment_bytes <= keep_from).then_some(first)
+    }
+
+    pub(super) fn set_keep_from(&self, lsn: u64) {
+        self.keep_from.fetch_max(lsn, Ordering::AcqRel);
+    }
+
+    pub(super) fn keep_from(&self) -> u64 {
+        self.keep_from.load(Ordering::Acquire)
+    }
+
+    /// Whether [`Segments::maintain`] would do something.
+    pub(super) fn wants_upkeep(&self, reserved: u64) -> bool {
+        self.last.load(Ordering::Acquire) < self.number(reserved) + self.params.ahead
+            || self
+                .recyclable()
+                .is_some_and(|_| self.params.archive || self.has_surplus())
+    }
+
+    fn has_surplus(&self) -> bool {
+        let table = self.table.lock();
+        (table.live.len() + table.old.len()) as u64 > self.params.files_max
+    }
+
+    /// Makes spare segments, archives or removes what nobody needs. An error is remembered as the
+    /// shortage and is not fatal, unless the log is poisoned as well.
+    pub(super) fn maintain(&self, durable: u64, reserved: u64) -> Result<()> {
+        let _upkeep = self.upkeep.lock();
+        self.demote(durable);
+        let result = self.upkeep(reserved);
+        let failed = result.as_ref().err().cloned();
+        self.short.store(failed.is_some(), Ordering::Release);
+        *self.shortage.lock() = failed;
+        result
+    }
+
+    fn upkeep(&self, reserved: u64) -> Result<()> {
+        if self.params.archive {
+            while let Some(number) = self.recyclable() {
+                self.move_to_archive(number)?;
+            }
+        }
+        while self.last.load(Ordering::Acquire) < self.number(reserved) + self.params.ahead {
+            self.make_next()?;
+        }
+        let mut removed = false;
+        while self.has_surplus() {
+            let Some(number) = self.recyclable() else {
+                break;
+            };
+            let path = self.path(number);
+            let result = self.params.vfs.remove(&path);
+            result.map_err(|e| Error::io("remove", &path, e))?;
+            self.table.lock().old.remove(&number);
+            removed = true;
+        }
+        if removed {
+            self.sync_dir(&self.params.dir)?;
+        }
+        Ok(())
+    }
+
+    /// Closes the files of segments that are wholly durable.
+    fn demote(&self, durable: u64) {
+        let mut table = self.table.lock();
+        let live = table.live.split_off(&self.number(durable));
+        let done = std::mem::replace(&mut table.live, live);
+        table.old.extend(done.keys());
+        drop(table);
+    }
+
+    fn move_to_archive(&self, number: u64) -> Result<()> {
+        let archive = self.params.dir.join("archive");
+        let vfs = &self.params.vfs;
+        vfs.create_dir_all(&archive)
+            .map_err(|e| Error::io("create", &archive, e))?;
+        let from = self.path(number);
+        vfs.rename(&from, &archive.join(segment_file_name(number)))
+            .map_err(|e| Error::io("archive", &from, e))?;
+        self.sync_dir(&archive)?;
+        self.sync_dir(&self.params.dir)?;
+        self.table.lock().old.remove(&number);
+        Ok(())
+    }
+
+    /// Spare segments beyond the reserved LSN.
+    pub(super) fn spares(&self, reserved: u64) -> u64 {
+        self.last
+            .load(Ordering::Acquire)
+            .saturating_sub(self.number(reserved))
+    }
+
+    /// Whether the last upkeep failed.
+    pub(super) fn is_short(&self) -> bool {
+        self.short.load(Ordering::Acquire)
+    }
+
+    /// Why transactions may not begin to write, if they may not.
+    pub(super) fn shortage(&self, reserved: u64) -> Option<Error> {
+        if !self.short.load(Ordering::Acquire) || self.spares(reserved) >= SPARES_FOR_WRITERS {
+            return None;
+        }
+        self.shortage.lock().clone()
+    }
+
+    /// Segment files that exist.
+    pub(super) fn count(&self) -> usize {
+        let table = self.table.lock();
+        table.live.len() + table.old.len()
+    }
+}

@@ -1,0 +1,78 @@
+//! The log over a disk in memory that knows what was synced.
+
+mod appending;
+mod memory_vfs;
+mod reading;
+mod throughput;
+
+use super::*;
+use memory_vfs::MemoryVfs;
+
+const SEGMENT: u64 = 64 << 10;
+const UUID: [u8; 16] = *b"log tests' uuid.";
+
+fn params(vfs: &MemoryVfs) -> LogParams {
+    LogParams {
+        vfs: Arc::new(vfs.clone()),
+        dir: "/db/log".into(),
+        uuid: UUID,
+        segment_bytes: SEGMENT,
+        epoch: 1,
+        start_lsn: Lsn(SEGMENT),
+        capacity_bytes: 16 * SEGMENT,
+        buffer_bytes: 2 << 20,
+        buffering: false,
+        write: LogWrite::Sync,
+        write_through: false,
+        archive: false,
+    }
+}
+
+fn open(params: LogParams) -> (Arc<Log>, Arc<Counters>, Poison) {
+    let (counters, poison) = (Arc::<Counters>::default(), Poison::default());
+    let log = Log::open(params, counters.clone(), poison.clone()).expect("open the log");
+    (log, counters, poison)
+}
+
+fn read_params(vfs: &MemoryVfs, newest_epoch: u64) -> ReadParams {
+    ReadParams {
+        vfs: Arc::new(vfs.clone()),
+        dir: "/db/log".into(),
+        uuid: UUID,
+        segment_bytes: SEGMENT,
+        from: Lsn(SEGMENT),
+        epoch: 1,
+        newest_epoch,
+        must_reach: Lsn(0),
+    }
+}
+
+type Owned = (u64, u64, Vec<u8>);
+
+/// Start, epoch and payload of all frames, and the end.
+fn read(params: ReadParams) -> Result<(Vec<Owned>, Lsn)> {
+    let mut reader = LogReader::open(params)?;
+    let mut frames = Vec::new();
+    while let Some(frame) = reader.next()? {
+        frames.push((frame.start.0, frame.epoch, frame.payload.to_vec()));
+    }
+    assert_eq!(reader.next()?, None);
+    Ok((frames, reader.position()))
+}
+
+fn segment_path(number: u64) -> PathBuf {
+    PathBuf::from("/db/log").join(inkstone_format::segment::segment_file_name(number))
+}
+
+/// Payload `i` of `len` bytes, different for each.
+fn payload(i: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![i as u8; len];
+    let number = i.to_le_bytes();
+    let n = len.min(8);
+    bytes[..n].copy_from_slice(&number[..n]);
+    bytes
+}
+
+fn append(log: &Log, payload: &[u8]) -> (Lsn, Lsn) {
+    log.append(payload, true, |_, _| {}).expect("append")
+}

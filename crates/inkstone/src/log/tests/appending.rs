@@ -1,0 +1,349 @@
+use super::*;
+use std::sync::atomic::AtomicBool;
+
+/// Eight threads, a small ring that wraps many times, all frames come back in order.
+fn many_threads(change: impl FnOnce(&mut LogParams)) {
+    let vfs = MemoryVfs::new();
+    let mut params = params(&vfs);
+    change(&mut params);
+    let (log, counters, _) = open(params);
+    let starts = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..8u64)
+            .map(|t| {
+                let log = &log;
+                scope.spawn(move || {
+                    let mut starts = Vec::new();
+                    for i in 0..3000u64 {
+                        let len = [16, 40, 300, 5000][(i % 4) as usize];
+                        let len = if i % 500 == 77 { 600_000 } else { len };
+                        if i % 3 == 0 {
+                            log.wait_for_space().unwrap();
+                        }
+                        let bytes = payload(t << 32 | i, len);
+                        let mut seen = None;
+                        let lsns = log
+                            .append(&bytes, i % 10 == 0, |s, e| {
+                                // Not published before this ran.
+                                assert!(log.shared.ring.ready_seen() <= s.0);
+                                seen = Some((s, e));
+                            })
+                            .unwrap();
+                        assert_eq!(seen, Some(lsns));
+                        if i % 50 == 0 {
+                            log.wait_durable(lsns.1).unwrap();
+                            assert!(log.durable_lsn() >= lsns.1);
+                        } else if i % 70 == 0 {
+                            log.wait_written(lsns.1).unwrap();
+                            assert!(log.written_lsn() >= lsns.1);
+                        }
+                        starts.push((lsns.0.0, bytes));
+                    }
+                    starts
+                })
+            })
+            .collect();
+        let mut all: Vec<_> = threads
+            .into_iter()
+            .flat_map(|t| t.join().unwrap())
+            .collect();
+        all.sort();
+        all
+    });
+    log.close().unwrap();
+    let end = log.current_lsn();
+    assert_eq!(log.durable_lsn(), end);
+    assert_eq!(counters.get(Counter::LogMiniTransactions), 24_000);
+    assert_eq!(counters.get(Counter::LogBytes), end.0 - SEGMENT);
+    let (frames, read_end) = read(read_params(&vfs.crash(|_, _| false), 1)).unwrap();
+    assert_eq!(read_end, end);
+    let frames: Vec<_> = frames.into_iter().map(|(s, _, p)| (s, p)).collect();
+    assert!(frames == starts);
+}
+
+#[test]
+fn many_threads_wrap_a_small_ring() {
+    many_threads(|_| {});
+}
+
+#[test]
+fn many_threads_asynchronously() {
+    many_threads(|p| p.write = LogWrite::Async);
+}
+
+#[test]
+fn many_threads_buffered_asynchronously() {
+    many_threads(|p| {
+        p.write = LogWrite::Async;
+        p.buffering = true;
+    });
+}
+
+#[test]
+fn many_threads_write_through() {
+    many_threads(|p| p.write_through = true);
+}
+
+/// What `wait_durable` returned for survives a power loss at that very moment, in all modes.
+#[test]
+fn durable_is_never_claimed_early() {
+    for (write, buffering) in [
+        (LogWrite::Sync, false),
+        (LogWrite::Sync, true),
+        (LogWrite::Async, false),
+        (LogWrite::Async, true),
+    ] {
+        let vfs = MemoryVfs::new();
+        let (log, ..) = open(LogParams {
+            write,
+            buffering,
+            ..params(&vfs)
+        });
+        vfs.faults.sync_micros.store(200, Ordering::SeqCst);
+        std::thread::scope(|scope| {
+            for t in 0..6u64 {
+                let (log, vfs) = (&log, &vfs);
+                scope.spawn(move || {
+                    for i in 0..40 {
+                        let len = if t == 5 { 9000 } else { 100 + 700 * t as usize };
+                        let (_, end) = append(log, &payload(i, len));
+                        if t == 4 {
+                            log.wait_written(end).unwrap();
+                        } else {
+                            log.wait_durable(end).unwrap();
+                        }
+                        let durable = log.durable_lsn();
+                        if i % 5 == t % 5 {
+                            let (_, reached) =
+                                read(read_params(&vfs.crash(|_, _| false), 1)).unwrap();
+                            assert!(reached >= durable, "{reached} < {durable}");
+                        }
+                    }
+                });
+            }
+        });
+    }
+}
+
+/// While one sync is under way, others gather: far fewer syncs than commits.
+#[test]
+fn commits_share_syncs() {
+    for write in [LogWrite::Sync, LogWrite::Async] {
+        let vfs = MemoryVfs::new();
+        let (log, counters, _) = open(LogParams {
+            write,
+            ..params(&vfs)
+        });
+        vfs.faults.sync_micros.store(1000, Ordering::SeqCst);
+        std::thread::scope(|scope| {
+            for t in 0..64u64 {
+                let log = &log;
+                scope.spawn(move || {
+                    for i in 0..30 {
+                        let (_, end) = append(log, &payload(t << 32 | i, 64));
+                        log.wait_durable(end).unwrap();
+                    }
+                });
+            }
+        });
+        let syncs = counters.get(Counter::LogSyncs);
+        assert!(syncs < 64 * 30 / 6, "{syncs} syncs for {} commits", 64 * 30);
+        let writes = counters.get(Counter::LogWriteCalls);
+        assert!(writes < 64 * 30 / 3, "{writes} writes");
+    }
+}
+
+#[test]
+fn nothing_is_lost_when_640_threads_wait() {
+    let vfs = MemoryVfs::new();
+    let (log, ..) = open(params(&vfs));
+    std::thread::scope(|scope| {
+        for t in 0..640u64 {
+            let log = &log;
+            scope.spawn(move || {
+                for i in 0..20 {
+                    let (_, end) = append(log, &payload(t << 32 | i, 120));
+                    log.wait_durable(end).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(log.durable_lsn(), log.current_lsn());
+}
+
+#[test]
+fn the_background_thread_flushes_what_nobody_waits_for() {
+    let vfs = MemoryVfs::new();
+    let (log, ..) = open(params(&vfs));
+    let (_, end) = append(&log, b"lazy");
+    let began = std::time::Instant::now();
+    while log.durable_lsn() < end {
+        assert!(began.elapsed().as_secs() < 5);
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let (_, end) = append(&log, b"sooner");
+    log.flush_in_background();
+    let began = std::time::Instant::now();
+    while log.durable_lsn() < end {
+        assert!(began.elapsed().as_secs() < 5);
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    assert_eq!(log.unwritten_bytes(), 0);
+}
+
+#[test]
+fn segments_are_recycled_and_their_stale_bytes_never_pass() {
+    let vfs = MemoryVfs::new();
+    let (log, counters, _) = open(LogParams {
+        capacity_bytes: 4 * SEGMENT,
+        ..params(&vfs)
+    });
+    let mut from = Lsn(0);
+    for i in 0..6020u64 {
+        // All frames alike, so that stale ones stand exactly where new ones would.
+        log.wait_for_space().unwrap();
+        let (start, end) = append(&log, &[7; 1000]);
+        log.wait_durable(end).unwrap();
+        if i % 50 == 49 {
+            from = start;
+            log.set_keep_from(start);
+        }
+    }
+    log.shared
+        .segments
+        .maintain(log.durable_lsn().0, log.current_lsn().0)
+        .unwrap();
+    assert!(
+        counters.get(Counter::LogSegmentsRecycled) > 30,
+        "{:?}",
+        counters.snapshot()
+    );
+    assert!(counters.get(Counter::LogSegmentsCreated) < 40);
+    let end = log.current_lsn();
+    let after = vfs.crash(|_, _| true);
+    let (frames, reached) = read(ReadParams {
+        from,
+        ..read_params(&after, 1)
+    })
+    .unwrap();
+    assert_eq!(reached, end);
+    assert_eq!(frames.len() as u64, 20 + 1);
+}
+
+#[test]
+fn archived_segments_are_kept_whole() {
+    let vfs = MemoryVfs::new();
+    let (log, ..) = open(LogParams {
+        archive: true,
+        ..params(&vfs)
+    });
+    let mut end = Lsn(0);
+    for i in 0..400u64 {
+        end = append(&log, &payload(i, 1000)).1;
+        log.wait_durable(end).unwrap();
+    }
+    log.set_keep_from(end);
+    log.shared.segments.maintain(end.0, end.0).unwrap();
+    let names = vfs.names();
+    let archived = names.iter().filter(|n| n.contains("archive/")).count() as u64;
+    assert_eq!(archived, (end.0 - SEGMENT) / SEGMENT, "{names:?}");
+}
+
+#[test]
+fn a_failed_write_poisons_and_wakes_everybody() {
+    for write in [LogWrite::Sync, LogWrite::Async] {
+        let vfs = MemoryVfs::new();
+        let (log, _, poison) = open(LogParams {
+            write,
+            ..params(&vfs)
+        });
+        let (_, end) = append(&log, b"safe");
+        log.wait_durable(end).unwrap();
+        vfs.faults.write_in.store(20, Ordering::SeqCst);
+        vfs.faults.sync_micros.store(100, Ordering::SeqCst);
+        fail_under_load(&log, &poison);
+    }
+}
+
+#[test]
+fn a_failed_sync_poisons_and_nothing_becomes_durable_after_it() {
+    for write in [LogWrite::Sync, LogWrite::Async] {
+        let vfs = MemoryVfs::new();
+        let (log, _, poison) = open(LogParams {
+            write,
+            ..params(&vfs)
+        });
+        vfs.faults.sync_in.store(15, Ordering::SeqCst);
+        vfs.faults.sync_micros.store(100, Ordering::SeqCst);
+        fail_under_load(&log, &poison);
+        let durable = log.durable_lsn();
+        let (_, reached) = read(read_params(&vfs.crash(|_, _| false), 1)).unwrap();
+        assert!(reached >= durable);
+    }
+}
+
+fn fail_under_load(log: &Arc<Log>, poison: &Poison) {
+    let failed = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for t in 0..16u64 {
+            let (log, failed) = (&log, &failed);
+            scope.spawn(move || {
+                for i in 0..10_000 {
+                    let result = log
+                        .append(&payload(i, 50 + t as usize), true, |_, _| {})
+                        .and_then(|(_, end)| log.wait_durable(end));
+                    if let Err(error) = result {
+                        assert!(matches!(error, Error::Poisoned(_)), "{error}");
+                        failed.store(true, Ordering::SeqCst);
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    assert!(failed.load(Ordering::SeqCst) && poison.is_set());
+    assert!(matches!(
+        log.append(b"x", true, |_, _| {}),
+        Err(Error::Poisoned(_))
+    ));
+    assert!(matches!(log.close(), Err(Error::Poisoned(_))));
+}
+
+#[test]
+fn a_full_disk_stops_writers_but_not_rollbacks() {
+    let vfs = MemoryVfs::new();
+    let mut params = params(&vfs);
+    // Large segments, so that only two are made ahead.
+    params.segment_bytes = 4 << 20;
+    params.start_lsn = Lsn(4 << 20);
+    let (log, _, poison) = open(params);
+    assert!(log.prepare_error().is_none());
+    assert_eq!(log.stat().spare_segments, 2);
+    vfs.faults.disk_full.store(true, Ordering::SeqCst);
+    let write_to = |lsn: u64| {
+        while log.current_lsn().0 < lsn {
+            log.wait_for_space()?;
+            let (_, end) = log.append(&[1; 100_000], true, |_, _| {})?;
+            log.wait_durable(end)?;
+        }
+        Ok::<(), Error>(())
+    };
+    write_to(9 << 20).unwrap();
+    let began = std::time::Instant::now();
+    while log.prepare_error().is_none() {
+        assert!(began.elapsed().as_secs() < 5);
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert!(matches!(log.prepare_error(), Some(Error::DiskFull { .. })));
+    // The spare is there for rollbacks.
+    write_to(15 << 20).unwrap();
+    assert!(!poison.is_set());
+    vfs.faults.disk_full.store(false, Ordering::SeqCst);
+    let began = std::time::Instant::now();
+    while log.prepare_error().is_some() {
+        assert!(began.elapsed().as_secs() < 5);
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    write_to(17 << 20).unwrap();
+    vfs.faults.disk_full.store(true, Ordering::SeqCst);
+    assert!(matches!(write_to(64 << 20), Err(Error::Poisoned(_))));
+}
