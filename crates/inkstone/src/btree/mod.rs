@@ -25,6 +25,7 @@ mod tests;
 mod verify;
 
 pub use racy::Target;
+pub use split::SplitFor;
 pub use verify::TreeReport;
 
 use crate::buffer::{Exclusive, Optimistic, Shared};

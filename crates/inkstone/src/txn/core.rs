@@ -149,7 +149,7 @@ impl Core {
     /// full disk is noticed.
     pub(super) fn before_write(&self) -> Result<()> {
         self.redo.poison.check()?;
-        self.redo.log.check_space()?;
+        if let Some(error) = self.redo.log.prepare_error() { return Err(error); }
         self.redo.pool.throttle()?;
         self.redo.log.wait_for_space()?;
         self.versions.make_room()
