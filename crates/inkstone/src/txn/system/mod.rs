@@ -11,8 +11,8 @@
 //!
 //! # Promises
 //!
-//! 1. **Commits are atomic to snapshots.** Commit: `status = Committing`; `seq = next.fetch_add(1)
-//!    + 1`; `status = Committed(seq)`. Snapshot: `S = next.load()`. All are SeqCst. A snapshot sees
+//! 1. **Commits are atomic to snapshots.** Commit: `status = Committing`; `seq = 1 +
+//!    next.fetch_add(1)`; `status = Committed(seq)`. Snapshot: `S = next.load()`. All are SeqCst. A snapshot sees
 //!    T iff T's number is at most S, however often and whenever it asks:
 //!    - If `seq <= S`, T's `fetch_add` precedes the snapshot's load in the single order, and
 //!      `status = Committing` precedes the `fetch_add`. So every later look at T's status finds

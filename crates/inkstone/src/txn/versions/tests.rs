@@ -215,7 +215,7 @@ fn epochs_do_not_share_addresses() {
         let address = store.append(&trx, &mut touched, version).unwrap();
         assert!(address > last && !store.is_live(last) && store.read(last).unwrap().is_none());
         last = address;
-        store.write_directory().next_number = (u64::from(epoch) + 1 << SEGMENT_BITS) - 10;
+        store.write_directory().next_number = ((u64::from(epoch) + 1) << SEGMENT_BITS) - 10;
         assert_eq!(store.highest_epoch(), epoch + 1);
         store.finish(touched, system.finish_commit(&trx));
     }
