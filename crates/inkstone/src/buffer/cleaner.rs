@@ -86,14 +86,14 @@ pub(crate) struct Cleaner<'a> {
 }
 
 impl<'a> Cleaner<'a> {
-    pub fn new(pool: &'a Inner) -> Result<Self> {
-        Ok(Self {
+    pub fn new(pool: &'a Inner, flusher: Flusher) -> Self {
+        Self {
             pool,
-            flusher: Flusher::new(pool, pool.batch_pages())?,
+            flusher,
             last_ready: pool.log.ready_lsn(),
             last_look: Instant::now(),
             grown: 0.0,
-        })
+        }
     }
 
     /// The thread's life: until the pool closes or is poisoned.

@@ -2,6 +2,7 @@
 
 use super::cleaner::Cleaner;
 use super::dirty::DirtySets;
+use super::flush::Flusher;
 use super::frame::{Arena, Frame};
 use super::free::{Budget, FreeFrames};
 use super::guard::{Exclusive, Optimistic, Reservation, Shared};
@@ -64,6 +65,17 @@ impl Inner {
     /// All frames with their indices.
     pub fn frames(&self) -> impl Iterator<Item = (u32, &Frame)> {
         (0..).zip(self.arena.frames())
+    }
+}
+
+/// A background thread that panics must not leave others waiting for it.
+struct PoisonOnPanic<'a>(&'a Poison, &'static str);
+
+impl Drop for PoisonOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.set(format_args!("the thread {} panicked", self.1));
+        }
     }
 }
 
@@ -149,26 +161,27 @@ impl BufferPool {
         if !threads.is_empty() {
             return Ok(());
         }
-        // Whatever they need is made here, so that failure is the caller's to see.
-        let spawn = |name: &str, body: fn(&Inner) -> Result<()>| {
-            let inner = self.inner.clone();
-            std::thread::Builder::new()
-                .name(name.to_owned())
-                .spawn(move || {
-                    if let Err(error) = body(&inner) {
-                        inner.poison.set(error);
-                    }
-                })
-                .map_err(|e| Error::Unsupported(format!("cannot start the thread {name}: {e}")))
-        };
-        threads.push(spawn("ink-frames", |pool| {
-            Supplier::new(pool).map(|mut supplier| supplier.run())
+        threads.push(self.spawn("ink-frames", |pool, flusher| {
+            Supplier::new(pool, flusher).run();
         })?);
-        threads.push(spawn("ink-cleaner", |pool| {
-            Cleaner::new(pool).map(|mut cleaner| cleaner.run())
+        threads.push(self.spawn("ink-cleaner", |pool, flusher| {
+            Cleaner::new(pool, flusher).run();
         })?);
         self.inner.has_threads.store(true, Ordering::Relaxed);
         Ok(())
+    }
+
+    fn spawn(&self, name: &'static str, body: fn(&Inner, Flusher)) -> Result<JoinHandle<()>> {
+        let inner = self.inner.clone();
+        // Made here, so that a failure is the caller's to see.
+        let flusher = Flusher::new(&inner, inner.batch_pages())?;
+        std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || {
+                let _guard = PoisonOnPanic(&inner.poison, name);
+                body(&inner, flusher);
+            })
+            .map_err(|e| Error::Unsupported(format!("cannot start the thread {name}: {e}")))
     }
 
     /// Stops the threads; later calls that would wait or read fail. Writes nothing: call

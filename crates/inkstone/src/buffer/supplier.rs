@@ -30,13 +30,13 @@ pub(crate) struct Supplier<'a> {
 }
 
 impl<'a> Supplier<'a> {
-    pub fn new(pool: &'a Inner) -> Result<Self> {
-        Ok(Self {
+    pub fn new(pool: &'a Inner, flusher: Flusher) -> Self {
+        Self {
             pool,
-            flusher: Flusher::new(pool, pool.batch_pages())?,
+            flusher,
             cold_dirty: Vec::new(),
             disk_full: false,
-        })
+        }
     }
 
     /// The thread's life: until the pool closes or is poisoned.
