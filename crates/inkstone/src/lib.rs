@@ -1,6 +1,7 @@
 //! Inkstone, the engine.
 pub mod btree;
 pub mod buffer;
+pub mod catalog;
 pub mod control;
 pub mod counters;
 pub mod error;

@@ -16,6 +16,7 @@
 //! Latch order: a transaction's inner state, then pages (space map, then a tree from the top), then
 //! the version store and the lock table, which latch no pages.
 
+mod bulk;
 pub mod core;
 pub mod locks;
 mod overflow;

@@ -83,7 +83,7 @@ impl Core {
 
 impl Transaction {
     /// Reads a row as of the statement's snapshot (at serializable: locks it shared first).
-    pub(super) fn read(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    pub(crate) fn read(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
         if self.isolation() == Isolation::Serializable {
             return self.read_serializable(tree, key);
         }
@@ -178,7 +178,7 @@ impl Transaction {
 
     /// Locks a row and reads its newest version. `Ok(None)`: no such row, or it is locked and was
     /// to be skipped.
-    pub(super) fn read_locking(
+    pub(crate) fn read_locking(
         &self,
         tree: &Tree,
         key: &[u8],

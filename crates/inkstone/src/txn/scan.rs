@@ -264,7 +264,7 @@ impl Cursor {
 impl Transaction {
     /// A cursor over a range of a tree, as of the statement's snapshot. At serializable the range is
     /// locked shared first.
-    pub(super) fn scan(
+    pub(crate) fn scan(
         &self,
         tree: &Tree,
         bounds: (Bound<Vec<u8>>, Bound<Vec<u8>>),
@@ -288,7 +288,7 @@ impl Transaction {
     }
 
     /// A cursor that locks each row that it returns.
-    pub(super) fn scan_locking(
+    pub(crate) fn scan_locking(
         &self,
         tree: &Tree,
         bounds: (Bound<Vec<u8>>, Bound<Vec<u8>>),

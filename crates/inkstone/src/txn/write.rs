@@ -489,3 +489,30 @@ pub(super) fn remove_dead_rows(core: &Core, leaf: Exclusive<'_>, except: Option<
     Ok(dead.len() as u64)
 }
 
+
+impl Transaction {
+    /// Inserts a row; false if there is one of this key.
+    pub(crate) fn put_new(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<bool> {
+        Ok(self.write(tree, key, Write::Insert(value))? == Written::Inserted)
+    }
+
+    /// Changes a row; false if there is none.
+    pub(crate) fn change_row(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<bool> {
+        Ok(self.write(tree, key, Write::Update(value))? == Written::Changed)
+    }
+
+    /// Inserts or changes a row; true if it was inserted.
+    pub(crate) fn put_any(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<bool> {
+        Ok(self.write(tree, key, Write::Upsert(value))? == Written::Inserted)
+    }
+
+    /// Inserts or changes a row.
+    pub(crate) fn put(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
+        self.put_any(tree, key, value).map(drop)
+    }
+
+    /// Deletes a row; false if there is none.
+    pub(crate) fn remove(&self, tree: &Tree, key: &[u8]) -> Result<bool> {
+        Ok(self.write(tree, key, Write::Delete)? == Written::Changed)
+    }
+}
