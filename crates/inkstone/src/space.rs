@@ -7,6 +7,7 @@
 //!
 //! Latch order: a space map page is latched before any tree page.
 
+use crate::buffer::Reservation;
 use crate::mtr::{Mtr, Redo};
 use crate::store::SpaceFile;
 use crate::{Error, Result};
@@ -118,13 +119,13 @@ impl Space {
     /// Finds `count` free pages: latches a space map page (the mini-transaction must hold no latch
     /// yet) and makes sure that the file reaches that far. Nothing is changed before
     /// [`Space::mark`].
-    pub fn find_free<'p>(&'p self, count: usize, attempt: impl Fn() -> Mtr<'p>) -> Result<(Mtr<'p>, Vec<FreePage>)> {
+    pub fn find_free<'p>(&'p self, count: usize, frames: &mut Reservation<'p>, attempt: impl Fn() -> Mtr<'p>) -> Result<(Mtr<'p>, Vec<FreePage>)> {
         let covered = map_pages(self.redo.page_size);
         let mut region = self.hint.load(Ordering::Relaxed) / covered;
         let mut wrapped = false;
         loop {
             let mut mtr = attempt();
-            let Some(map_index) = self.latch_region(&mut mtr, region, covered)? else { continue };
+            let Some(map_index) = self.latch_region(&mut mtr, region, covered, frames)? else { continue };
             let from = match self.hint.load(Ordering::Relaxed) {
                 hint if hint / covered == region => hint % covered,
                 _ => 0,
@@ -151,13 +152,13 @@ impl Space {
     }
 
     /// Latches the space map of a region, making it if the region is new. `None`: try again.
-    fn latch_region<'p>(&'p self, mtr: &mut Mtr<'p>, region: u32, covered: u32) -> Result<Option<usize>> {
+    fn latch_region<'p>(&'p self, mtr: &mut Mtr<'p>, region: u32, covered: u32, frames: &mut Reservation<'p>) -> Result<Option<usize>> {
         if region > 0 {
             let header = self.redo.pool.shared(self.page_id(PageNo(0)))?;
             let maps = format::more_maps(&header);
             drop(header);
             if maps < region {
-                self.create_region(maps + 1, covered)?;
+                self.create_region(maps + 1, covered, frames)?;
                 return Ok(None);
             }
         }
@@ -167,17 +168,16 @@ impl Space {
 
     /// Makes the space map of a region that the file has just grown into. The header page's latch
     /// keeps two threads from doing so at once.
-    fn create_region(&self, region: u32, covered: u32) -> Result<()> {
+    fn create_region(&self, region: u32, covered: u32, frames: &mut Reservation<'_>) -> Result<()> {
         self.file.ensure_pages(region * covered + SYSTEM_PAGES)?;
         let id = self.page_id(PageNo(region * covered + 1));
-        let mut frames = self.redo.pool.reserve(1)?;
         let mut mtr = Mtr::new(&self.redo);
         let header_id = self.page_id(PageNo(0));
         let header = mtr.push(self.redo.pool.exclusive(header_id)?);
         if format::more_maps(mtr.page(header)) >= region {
             return Ok(());
         }
-        let map = mtr.push(self.redo.pool.create(id, &mut frames)?);
+        let map = mtr.push(self.redo.pool.create(id, frames)?);
         mtr.replay(map, &Record::PageInit { page: id, page_type: PageType::SpaceMap as u8 });
         mtr.replay(map, &Record::Bits { page: id, first: 0, count: SYSTEM_PAGES, set: true });
         let offset = format::MORE_MAPS_AT as u32;

@@ -69,10 +69,10 @@ impl Tree {
     /// Creates an empty tree: one leaf, the root.
     pub fn create(space: Arc<Space>, id: TreeId, redo: Redo) -> Result<Self> {
         let root = {
-            let mut frames = redo.pool.reserve(1)?;
+            let mut frames = redo.pool.reserve(2)?;
             let header_id = space.page_id(PageNo(0));
             redo.pool.load(header_id)?;
-            let (mut mtr, found) = space.find_free(1, || Mtr::new(&redo))?;
+            let (mut mtr, found) = space.find_free(1, &mut frames, || Mtr::new(&redo))?;
             let header = mtr.push(redo.pool.exclusive(header_id)?);
             let root = found[0].page;
             let page = space.page_id(root);

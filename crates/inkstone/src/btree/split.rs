@@ -42,8 +42,8 @@ impl Tree {
 
     fn split(&self, wanted: SplitFor<'_>, level: u8, live: IsLive<'_>) -> Result<()> {
         loop {
-            let mut frames = self.redo.pool.reserve(1)?;
-            let (mut mtr, found) = self.space.find_free(1, || Mtr::new(&self.redo))?;
+            let mut frames = self.redo.pool.reserve(2)?;
+            let (mut mtr, found) = self.space.find_free(1, &mut frames, || Mtr::new(&self.redo))?;
             let (parent, slot, child) = match self.latch_pair(Target::Key(wanted.key), level)? {
                 Pair::Again(missing) => {
                     drop((mtr, frames));

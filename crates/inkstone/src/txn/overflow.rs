@@ -332,9 +332,9 @@ impl Transaction {
         let core = &self.core;
         let count = part.len().div_ceil(per_page);
         loop {
-            let mut frames = core.redo.pool.reserve(count)?;
+            let mut frames = core.redo.pool.reserve(count + 1)?;
             drop(pending.leaf_shared(Target::Key(&u32::MAX.to_be_bytes()))?);
-            let (mut mtr, free) = pending.space.find_free(count, || Mtr::new(&core.redo))?;
+            let (mut mtr, free) = pending.space.find_free(count, &mut frames, || Mtr::new(&core.redo))?;
             let key = free[0].page.0.to_be_bytes();
             let leaf = pending.leaf_exclusive(Target::Key(&key))?;
             let need = cell_len(key.len(), 0, false) + SLOT_LEN;
@@ -369,9 +369,9 @@ impl Transaction {
         let count = part.len().div_ceil(per_page);
         let last = pending.space.page_id(last);
         loop {
-            let mut frames = core.redo.pool.reserve(count)?;
+            let mut frames = core.redo.pool.reserve(count + 1)?;
             core.redo.pool.load(last)?;
-            let (mut mtr, free) = pending.space.find_free(count, || Mtr::new(&core.redo))?;
+            let (mut mtr, free) = pending.space.find_free(count, &mut frames, || Mtr::new(&core.redo))?;
             let Some(guard) = core.redo.pool.exclusive_if_resident(last) else { continue };
             let tail = mtr.push(guard);
             self.fill_pages(&mut mtr, pending, &free, part, per_page, &mut frames)?;
