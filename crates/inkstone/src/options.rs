@@ -179,6 +179,7 @@ options! {
     lock_wait_timeout_ms: u64 = 50_000, "Milliseconds that a statement waits for a row lock";
     version_store_memory: u64 = 64 << 20, "Bytes of old versions kept in memory; more go to a temporary file";
     recovery_threads: u64 = 0, "Threads that apply the log during recovery (0: one for each core)";
+    recovery_memory: u64 = 0, "Bytes of changes that recovery gathers from the log before it applies them (0: half of the buffer pool, at least 16m)";
 }
 
 fn invalid(name: &str, value: &str, reason: &str) -> Error {

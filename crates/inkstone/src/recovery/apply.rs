@@ -1,0 +1,267 @@
+//! Applies gathered changes to pages, page by page, on several threads.
+//!
+//! [`apply_changes`] is all that recovery knows about one page: it needs the page and its changes
+//! and nothing else, so pages may be brought up to date in any order, at any time, and again.
+//!
+//! A page that cannot be read is not yet an error when a later part of the log may initialise it:
+//! it was freed and used anew, and its last copy on disk, written without protection as the log
+//! rebuilds it, is torn; or its file was cut. It is set aside, and is an error if it is still there
+//! at the end.
+
+use super::index::Change;
+use super::spaces::TablespaceFiles;
+use crate::buffer::{BufferPool, Exclusive};
+use crate::{Error, Result};
+use inkstone_format::header::{PageType, page_lsn, page_type};
+use inkstone_format::tree_page::TreePage;
+use inkstone_format::{Corrupt, Lsn, PageId, apply};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// What was applied to a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// Start of the first frame that was applied.
+    pub start: Lsn,
+    /// End of the last one: the new page LSN, which the caller stamps.
+    pub end: Lsn,
+    /// Number of records.
+    pub records: u64,
+    /// Whether the whole page was set: nothing of what was there before is left.
+    pub initialised: bool,
+}
+
+/// Applies to a page those of its changes, in LSN order, that it does not have. `None` if it has
+/// them all. After an error the page is as it was before (`scratch` keeps a copy).
+pub fn apply_changes(
+    page: &mut [u8],
+    id: PageId,
+    changes: &[Change],
+    scratch: &mut Vec<u8>,
+) -> std::result::Result<Option<Applied>, Corrupt> {
+    let has = page_lsn(page);
+    let due = &changes[changes.partition_point(|change| change.end <= has)..];
+    let initialisation = due.iter().rposition(|change| change.record.initialises_page());
+    let due = &due[initialisation.unwrap_or(0)..];
+    let (Some(first), Some(last)) = (due.first(), due.last()) else {
+        return Ok(None);
+    };
+    scratch.clear();
+    scratch.extend_from_slice(page);
+    if let Err(corrupt) = replay_all(page, id, due, initialisation.is_some()) {
+        page.copy_from_slice(scratch);
+        return Err(corrupt);
+    }
+    Ok(Some(Applied {
+        start: first.start,
+        end: last.end,
+        records: due.len() as u64,
+        initialised: initialisation.is_some(),
+    }))
+}
+
+fn replay_all(
+    page: &mut [u8],
+    id: PageId,
+    due: &[Change],
+    initialised: bool,
+) -> std::result::Result<(), Corrupt> {
+    // A sound checksum does not mean sound contents.
+    if !initialised {
+        check_tree(page)?;
+    }
+    for change in due {
+        apply::replay(page, id, &change.record).map_err(|corrupt| {
+            let (name, start) = (change.record.name(), change.start);
+            let detail = format!("{name} of LSN {start} does not fit: {}", corrupt.detail);
+            Corrupt::at(corrupt.offset, detail)
+        })?;
+    }
+    match cfg!(debug_assertions) {
+        true => check_tree(page),
+        false => Ok(()),
+    }
+}
+
+fn check_tree(page: &[u8]) -> std::result::Result<(), Corrupt> {
+    match page_type(page) {
+        Some(PageType::Leaf | PageType::Inner) => TreePage(page).check(),
+        _ => Ok(()),
+    }
+}
+
+/// What a batch, or a thread's part of it, came to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tally {
+    pub records: u64,
+    pub pages: u64,
+    pub initialised: u64,
+    pub read: u64,
+    /// The highest page LSN that was read from disk, and where.
+    highest: (Lsn, PageId),
+}
+
+impl Tally {
+    fn add(&mut self, other: &Self) {
+        self.records += other.records;
+        self.pages += other.pages;
+        self.initialised += other.initialised;
+        self.read += other.read;
+        self.highest = self.highest.max(other.highest);
+    }
+}
+
+type Pages = Vec<(PageId, Vec<Change>)>;
+
+/// See the module.
+pub(super) struct Applier<'a> {
+    pool: &'a BufferPool,
+    files: &'a dyn TablespaceFiles,
+    threads: usize,
+    /// Pages that could not be read, and why.
+    unreadable: Mutex<BTreeMap<PageId, Error>>,
+    highest: (Lsn, PageId),
+}
+
+/// A batch that threads work on together.
+struct Work {
+    queue: Mutex<std::vec::IntoIter<(PageId, Vec<Change>)>>,
+    done: AtomicU64,
+    stop: AtomicBool,
+    outcome: Mutex<(Tally, Option<Error>)>,
+}
+
+impl<'a> Applier<'a> {
+    pub fn new(pool: &'a BufferPool, files: &'a dyn TablespaceFiles, threads: usize) -> Self {
+        Self {
+            pool,
+            files,
+            threads: threads.max(1),
+            unreadable: Mutex::default(),
+            highest: (Lsn(0), PageId::default()),
+        }
+    }
+
+    /// Applies a batch. The calling thread takes part, and calls `tick` with the number of pages
+    /// that are done after each of its own.
+    pub fn run(&mut self, pages: Pages, tick: &dyn Fn(u64)) -> Result<Tally> {
+        let helpers = self.threads.min(pages.len()).saturating_sub(1);
+        let work = Work {
+            queue: Mutex::new(pages.into_iter()),
+            done: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+            outcome: Mutex::default(),
+        };
+        std::thread::scope(|scope| {
+            for number in 1..=helpers {
+                let name = format!("ink-redo-{number}");
+                let helper = || self.take_part(&work, &|_| {});
+                // With fewer threads it only takes longer.
+                let _ = std::thread::Builder::new()
+                    .name(name)
+                    .spawn_scoped(scope, helper);
+            }
+            self.take_part(&work, tick);
+        });
+        let (tally, error) = work.outcome.into_inner();
+        self.highest = self.highest.max(tally.highest);
+        error.map_or(Ok(tally), Err)
+    }
+
+    fn take_part(&self, work: &Work, tick: &dyn Fn(u64)) {
+        let (mut tally, mut scratch) = (Tally::default(), Vec::new());
+        let mut error = None;
+        while error.is_none() && !work.stop.load(Ordering::Relaxed) {
+            let next = work.queue.lock().next();
+            let Some((id, changes)) = next else { break };
+            error = self.apply(id, &changes, &mut tally, &mut scratch).err();
+            tick(work.done.fetch_add(1, Ordering::Relaxed) + 1);
+        }
+        let mut outcome = work.outcome.lock();
+        outcome.0.add(&tally);
+        if error.is_some() {
+            work.stop.store(true, Ordering::Relaxed);
+            outcome.1 = outcome.1.take().or(error);
+        }
+    }
+
+    fn apply(
+        &self,
+        id: PageId,
+        changes: &[Change],
+        tally: &mut Tally,
+        scratch: &mut Vec<u8>,
+    ) -> Result<()> {
+        let initialises = changes.first().is_some_and(|c| c.record.initialises_page());
+        let page = match initialises {
+            true => self.create(id),
+            false => self.find(id, tally),
+        };
+        let Some(mut page) = page? else {
+            return Ok(());
+        };
+        let applied = apply_changes(&mut page, id, changes, scratch)
+            .map_err(|corrupt| Error::corrupt_page(&self.files.path(id.space), id, corrupt))?;
+        let Some(applied) = applied else {
+            return Ok(());
+        };
+        if applied.initialised {
+            page.mark_fresh();
+            tally.initialised += 1;
+        }
+        page.mark_dirty(applied.start, applied.end);
+        tally.pages += 1;
+        tally.records += applied.records;
+        Ok(())
+    }
+
+    /// The page without reading it, for changes that begin with its initialisation.
+    fn create(&self, id: PageId) -> Result<Option<Exclusive<'_>>> {
+        self.unreadable.lock().remove(&id);
+        let mut frames = self.pool.reserve(1)?;
+        self.pool.create(id, &mut frames).map(Some)
+    }
+
+    /// The page as it is; `None` if it cannot be read.
+    fn find(&self, id: PageId, tally: &mut Tally) -> Result<Option<Exclusive<'_>>> {
+        if self.unreadable.lock().contains_key(&id) {
+            return Ok(None);
+        }
+        if let Some(page) = self.pool.exclusive_if_resident(id) {
+            return Ok(Some(page));
+        }
+        match self.pool.exclusive(id) {
+            Ok(page) => {
+                tally.read += 1;
+                tally.highest = tally.highest.max((page_lsn(&page), id));
+                Ok(Some(page))
+            }
+            Err(error @ Error::Corrupt { .. }) => {
+                self.unreadable.lock().insert(id, error);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Forgets what is known to be wrong with pages of a deleted tablespace, then fails if a page
+    /// is from beyond the end of the log, which was proven to be at `end`, or cannot be read.
+    pub fn finish(self, end: Lsn, deleted: impl Fn(PageId) -> bool) -> Result<()> {
+        let (lsn, id) = self.highest;
+        if lsn > end {
+            let detail = format!(
+                "page LSN {lsn} is in the future: the log was proven to end at LSN {end}; log files \
+                 are missing or of another time than the tablespaces"
+            );
+            let path = self.files.path(id.space);
+            return Err(Error::corrupt_page(&path, id, Corrupt::at(16, detail)));
+        }
+        let mut unreadable = self.unreadable.into_inner();
+        unreadable.retain(|id, _| !deleted(*id));
+        match unreadable.into_values().next() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+}

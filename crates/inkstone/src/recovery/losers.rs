@@ -1,0 +1,314 @@
+//! The transaction table: what the log says about transactions, as far as it has been read.
+//!
+//! # Promises
+//!
+//! 1. After the last frame the table holds exactly the transactions that have no end in the log,
+//!    each with what undoes it, oldest first.
+//! 2. Nothing that has to be rolled back is forgotten silently: a transaction that is open at the
+//!    end, and whose beginning was not read although it wrote at or after the checkpoint, is an
+//!    error.
+//! 3. A copy of an undo stack counts only when its last part was read, and nothing of the
+//!    transaction stands between its parts; until then the stack from before the copy counts.
+//!
+//! A transaction that began before the scan and ended before the checkpoint leaves records of an
+//! unknown slot: they are redo only.
+//!
+//! The undo stacks stay in memory, also those of huge transactions, until they are rolled back.
+
+use inkstone_format::record::{Record, TrxRef, Undo, UndoEntry};
+use inkstone_format::{Lsn, SpaceId, TreeId, TrxId};
+use std::collections::{BTreeMap, HashMap};
+
+/// A transaction without an end in the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenTransaction {
+    /// The slot by which its records name it. Compensation records and the end that are logged
+    /// for it must use the same slot, and no other transaction may until then.
+    pub slot: u32,
+    /// Its id.
+    pub id: TrxId,
+    /// Start of the frame with its first record, or with the first part of the last whole copy of
+    /// its undo: the log must be kept from here on.
+    pub first_lsn: Lsn,
+    /// What is to be undone, oldest first: rolled back from the end.
+    pub undo: Vec<UndoEntry>,
+    /// The XID, once it is prepared.
+    pub xid: Option<Vec<u8>>,
+}
+
+/// Parts of an [`Record::UndoCopy`] that wait for the last one.
+struct UndoCopy {
+    id: TrxId,
+    first_lsn: Lsn,
+    entries: Vec<UndoEntry>,
+    xid: Option<Vec<u8>>,
+}
+
+/// Why the table cannot follow the log.
+type Reason = String;
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct TransactionTable {
+    open: HashMap<u32, OpenTransaction>,
+    copies: HashMap<u32, UndoCopy>,
+    /// Slots that wrote at or after the checkpoint without a known beginning, and where first.
+    unknown: BTreeMap<u32, Lsn>,
+    id_max: TrxId,
+}
+
+/// What stays open at the end of the log.
+pub(super) struct Unfinished {
+    pub losers: Vec<OpenTransaction>,
+    pub prepared: Vec<OpenTransaction>,
+    pub id_max: TrxId,
+}
+
+impl TransactionTable {
+    /// Whether the transaction of a slot is open, and its beginning was read.
+    pub fn is_open(&self, slot: u32) -> bool {
+        self.open.contains_key(&slot)
+    }
+
+    /// Takes notice of a record of the frame that starts at `start`; `tail`: the frame is at or
+    /// after the checkpoint.
+    pub fn note(&mut self, record: &Record, start: Lsn, tail: bool) -> Result<(), Reason> {
+        match record {
+            Record::RowsInsert {
+                page,
+                trx,
+                tree,
+                rows,
+                ..
+            } => {
+                if let Some(open) = self.writer(*trx, start, tail)? {
+                    open.undo.reserve(rows.len());
+                    for row in rows {
+                        push(open, page.space, *tree, &row.key, Undo::Insert);
+                    }
+                }
+            }
+            Record::RowUpdate {
+                page,
+                trx,
+                tree,
+                key,
+                old_flags,
+                diff,
+                ..
+            } => {
+                if let Some(open) = self.writer(*trx, start, tail)? {
+                    let (flags, diff) = (*old_flags, diff.clone().reversed());
+                    push(open, page.space, *tree, key, Undo::Update { flags, diff });
+                }
+            }
+            Record::RowMark {
+                page,
+                trx,
+                tree,
+                key,
+                ..
+            } => {
+                if let Some(open) = self.writer(*trx, start, tail)? {
+                    push(open, page.space, *tree, key, Undo::Mark);
+                }
+            }
+            Record::RowRevive {
+                page,
+                trx,
+                tree,
+                key,
+                ..
+            } => {
+                if let Some(open) = self.writer(*trx, start, tail)? {
+                    push(open, page.space, *tree, key, Undo::Revive);
+                }
+            }
+            Record::RowUndo { page, trx_slot, .. } => {
+                if let Some(open) = self.active(*trx_slot, start, tail) {
+                    undo_last(open, page.space)?;
+                }
+            }
+            Record::Prepare { trx_slot, xid } => {
+                if let Some(open) = self.active(*trx_slot, start, tail) {
+                    open.xid = Some(xid.clone());
+                }
+            }
+            Record::Commit { trx_slot } | Record::RollbackEnd { trx_slot } => {
+                self.open.remove(trx_slot);
+                self.copies.remove(trx_slot);
+                self.unknown.remove(trx_slot);
+            }
+            Record::UndoCopy {
+                trx_slot,
+                trx,
+                first,
+                last,
+                xid,
+                entries,
+            } => {
+                self.copy_part(*trx_slot, *trx, (*first, *last), xid, entries, start, tail)?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The transaction of a row record, opened if this is its first record; `None` if unknown.
+    fn writer(
+        &mut self,
+        trx: TrxRef,
+        start: Lsn,
+        tail: bool,
+    ) -> Result<Option<&mut OpenTransaction>, Reason> {
+        if let Some(id) = trx.first {
+            self.begin(trx.slot, id, start)?;
+        }
+        Ok(self.active(trx.slot, start, tail))
+    }
+
+    fn begin(&mut self, slot: u32, id: TrxId, start: Lsn) -> Result<(), Reason> {
+        self.id_max = self.id_max.max(id);
+        if let Some(open) = self.open.get(&slot) {
+            return match open.id == id {
+                true => Ok(()),
+                false => Err(format!(
+                    "transaction {id} begins in slot {slot}, where transaction {} is open since LSN {}",
+                    open.id, open.first_lsn
+                )),
+            };
+        }
+        if let Some(since) = self.unknown.get(&slot) {
+            return Err(format!(
+                "transaction {id} begins in slot {slot}, where another is open since before LSN {since}"
+            ));
+        }
+        let open = OpenTransaction {
+            slot,
+            id,
+            first_lsn: start,
+            undo: Vec::new(),
+            xid: None,
+        };
+        self.open.insert(slot, open);
+        Ok(())
+    }
+
+    /// The transaction of a slot that has a record here. A copy under way is thereby given up.
+    fn active(&mut self, slot: u32, start: Lsn, tail: bool) -> Option<&mut OpenTransaction> {
+        if !self.copies.is_empty() {
+            self.copies.remove(&slot);
+        }
+        let open = self.open.get_mut(&slot);
+        if open.is_none() && tail {
+            self.unknown.entry(slot).or_insert(start);
+        }
+        open
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the fields of one record")]
+    fn copy_part(
+        &mut self,
+        slot: u32,
+        id: TrxId,
+        (first, last): (bool, bool),
+        xid: &Option<Vec<u8>>,
+        entries: &[UndoEntry],
+        start: Lsn,
+        tail: bool,
+    ) -> Result<(), Reason> {
+        self.id_max = self.id_max.max(id);
+        if let Some(open) = self.open.get(&slot).filter(|open| open.id != id) {
+            return Err(format!(
+                "the undo of transaction {id} is copied in slot {slot}, where transaction {} is open",
+                open.id
+            ));
+        }
+        if first {
+            let copy = UndoCopy {
+                id,
+                first_lsn: start,
+                entries: Vec::new(),
+                xid: None,
+            };
+            self.copies.insert(slot, copy);
+        }
+        if tail && !self.open.contains_key(&slot) {
+            self.unknown.entry(slot).or_insert(start);
+        }
+        let Some(copy) = self.copies.get_mut(&slot).filter(|copy| copy.id == id) else {
+            // A copy that began before the scan is of a transaction that ended before the
+            // checkpoint; one that begins later was read from its first part.
+            return match self.open.contains_key(&slot) {
+                false => Ok(()),
+                true => Err(format!(
+                    "a part of a copy of the undo of transaction {id}, and not the first one"
+                )),
+            };
+        };
+        copy.entries.extend_from_slice(entries);
+        if xid.is_some() {
+            copy.xid.clone_from(xid);
+        }
+        if last {
+            self.finish_copy(slot);
+        }
+        Ok(())
+    }
+
+    fn finish_copy(&mut self, slot: u32) {
+        let Some(copy) = self.copies.remove(&slot) else {
+            return;
+        };
+        let before = self.open.remove(&slot);
+        let xid = copy.xid.or(before.and_then(|open| open.xid));
+        self.unknown.remove(&slot);
+        let open = OpenTransaction {
+            slot,
+            id: copy.id,
+            first_lsn: copy.first_lsn,
+            undo: copy.entries,
+            xid,
+        };
+        self.open.insert(slot, open);
+    }
+
+    /// The end of the log: what is open now stays open. By id.
+    pub fn finish(self) -> Result<Unfinished, Reason> {
+        if let Some((slot, since)) = self.unknown.first_key_value() {
+            return Err(format!(
+                "the transaction in slot {slot} wrote at LSN {since} and has not ended, but its \
+                 beginning lies before the part of the log that recovery may read"
+            ));
+        }
+        let mut all: Vec<_> = self.open.into_values().collect();
+        all.sort_unstable_by_key(|open| open.id);
+        let (prepared, losers) = all.into_iter().partition(|open| open.xid.is_some());
+        Ok(Unfinished {
+            losers,
+            prepared,
+            id_max: self.id_max,
+        })
+    }
+}
+
+fn push(open: &mut OpenTransaction, space: SpaceId, tree: TreeId, key: &[u8], undo: Undo) {
+    open.undo.push(UndoEntry {
+        space,
+        tree,
+        key: key.to_vec(),
+        undo,
+    });
+}
+
+fn undo_last(open: &mut OpenTransaction, space: SpaceId) -> Result<(), Reason> {
+    let id = open.id;
+    match open.undo.pop() {
+        Some(entry) if entry.space == space => Ok(()),
+        Some(entry) => Err(format!(
+            "transaction {id} undoes a change of tablespace {space}, its last one is of {}",
+            entry.space
+        )),
+        None => Err(format!("transaction {id} undoes more than it did")),
+    }
+}

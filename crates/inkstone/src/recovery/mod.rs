@@ -1,0 +1,151 @@
+//! Redo: brings the pages to where the log ends, and finds out who has to be rolled back.
+//!
+//! # What this module promises
+//!
+//! 1. When [`redo`] returns, every page has, in the buffer pool or on disk, every change that the
+//!    log has for it, and no page holds a change that the log does not have.
+//! 2. Nothing but redo is written: pages get changes that are in the log, with the page LSNs that
+//!    they had before the crash. So it may be interrupted anywhere and begun again.
+//! 3. The pool's `oldest_lsn` of a page is the start of the first change that its copy on disk may
+//!    lack, so checkpoints are right once redo is done.
+//! 4. Whatever does not fit together is an error that names file and place: a page LSN beyond the
+//!    proven end of the log, a change that does not fit its page, a missing file, a page that
+//!    cannot be read, an open transaction whose beginning is not in the log.
+//!
+//! # Words
+//!
+//! *Scan start*: where the log is read from. *Tail*: the log from the checkpoint on, whose changes
+//! are applied; before it only transactions and files matter. *Batch*: the changes that are gathered
+//! until memory is used up (`index_bytes_max`), applied together. *Loser*: a transaction without an
+//! end in the log; *prepared*: one that waits for its coordinator's decision.
+//!
+//! # What it relies on
+//!
+//! 1. The scan starts at or before the first record (or the last whole copy of the undo) of every
+//!    transaction that has a record in the tail, also of those that ended since the checkpoint.
+//!    Otherwise inserts in the tail may be coded against rows that are not read: an error.
+//! 2. The log is durable up to the end that is read before the pool writes a page: the
+//!    `RedoLog` that the pool has must see to it.
+//! 3. Torn pages were repaired from the doublewrite file before.
+//! 4. A frame has the row changes of one transaction only. A transaction's undo is copied with its
+//!    insert context cleared, and nothing of it stands between the parts.
+//!
+//! # What it leaves to the caller
+//!
+//! Rolling losers back (under their slots), removing the files in `files_deleted` (with their pages
+//! in the pool), and writing a checkpoint.
+//!
+//! Latches: that of one page at a time, never while waiting for I/O or a frame.
+
+mod apply;
+mod index;
+mod log_source;
+mod losers;
+mod progress;
+mod scan;
+mod spaces;
+#[cfg(test)]
+mod tests;
+
+pub use apply::{Applied, apply_changes};
+pub use index::Change;
+pub use log_source::LogSource;
+pub use losers::OpenTransaction;
+pub use progress::{Phase, Progress, RecoveryReport};
+pub use spaces::TablespaceFiles;
+
+use crate::Result;
+use crate::buffer::BufferPool;
+use crate::options::Options;
+use inkstone_format::{Lsn, SpaceId, TrxId};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+/// A mini-transaction as it stands in the log.
+#[derive(Clone, Copy, Debug)]
+pub struct FrameView<'a> {
+    /// Where it starts.
+    pub start: Lsn,
+    /// Where it ends.
+    pub end: Lsn,
+    /// The opening of the database that wrote it.
+    pub epoch: u64,
+    /// Its records.
+    pub payload: &'a [u8],
+}
+
+/// Where redo reads the log from: verified frames in order, without gaps, up to the proven end.
+pub trait FrameSource {
+    /// The next frame; `None` at the end of the log.
+    fn next(&mut self) -> Result<Option<FrameView<'_>>>;
+    /// End of the last frame; before the first one, where reading begins.
+    fn position(&self) -> Lsn;
+    /// Epoch of the last frame; before the first one, as the control file says.
+    fn epoch(&self) -> u64;
+    /// File and byte offset of a place in the log, for messages.
+    fn locate(&self, lsn: Lsn) -> (PathBuf, u64);
+    /// Bytes from where reading begins to where the log ends at the latest, if that is known.
+    fn bytes_total(&self) -> Option<u64>;
+}
+
+/// What [`redo`] works on.
+#[derive(Clone, Copy)]
+pub struct RedoInputs<'a> {
+    /// The pages.
+    pub pool: &'a BufferPool,
+    /// The tablespace files.
+    pub files: &'a dyn TablespaceFiles,
+    /// Pages on disk have every change below this.
+    pub checkpoint: Lsn,
+    /// Threads that apply changes, with the calling one.
+    pub threads: usize,
+    /// Bytes of changes that are gathered before they are applied.
+    pub index_bytes_max: usize,
+    /// Told from time to time (at most about ten times a second) how far redo is.
+    pub progress: &'a dyn Fn(Progress),
+}
+
+/// What [`redo`] found.
+#[derive(Clone, Debug)]
+pub struct RedoOutcome {
+    /// End of the log: the next mini-transaction starts here.
+    pub end: Lsn,
+    /// Epoch of the last frame.
+    pub epoch: u64,
+    /// Transactions to be rolled back, by id.
+    pub losers: Vec<OpenTransaction>,
+    /// Prepared transactions, by id.
+    pub prepared: Vec<OpenTransaction>,
+    /// The largest transaction id that was read (0: none).
+    pub trx_id_max: TrxId,
+    /// The largest tablespace id that was read.
+    pub space_id_max: Option<SpaceId>,
+    /// Tablespaces whose file creation was read.
+    pub files_created: BTreeSet<SpaceId>,
+    /// Tablespaces whose file is no longer needed: to be removed, if it is there.
+    pub files_deleted: BTreeSet<SpaceId>,
+    /// Numbers for people.
+    pub report: RecoveryReport,
+}
+
+/// Reads `log` to its end and applies it. See the [module](self).
+pub fn redo(log: &mut dyn FrameSource, inputs: RedoInputs<'_>) -> Result<RedoOutcome> {
+    let bytes_total = log.bytes_total();
+    scan::Scan::new(&inputs, bytes_total).run(log)
+}
+
+/// Threads that the options ask for.
+pub fn threads(options: &Options) -> usize {
+    match options.recovery_threads {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        count => count as usize,
+    }
+}
+
+/// Bytes for gathered changes that the options allow.
+pub fn index_bytes_max(options: &Options) -> usize {
+    match options.recovery_memory {
+        0 => (options.buffer_pool_size / 2).max(16 << 20) as usize,
+        bytes => bytes as usize,
+    }
+}
