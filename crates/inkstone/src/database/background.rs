@@ -1,0 +1,172 @@
+//! Background threads of an open database: `ink-purge`, `ink-checkpoint`, `ink-warm`. (The log has
+//! `ink-log`, the buffer pool `ink-frames` and `ink-cleaner`.)
+//!
+//! They hold the database weakly: it closes when its last handle goes.
+
+use super::Inner;
+use crate::txn::purge;
+use crate::{Error, Result};
+use inkstone_format::PageId;
+use inkstone_io::{Create, OpenOptions};
+use parking_lot::{Condvar, Mutex};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Page numbers that were resident at the last close.
+const DUMP: &str = "buffer_pool.dump";
+const PURGE_INTERVAL: Duration = Duration::from_millis(250);
+const CHECKPOINT_INTERVAL: Duration = Duration::from_millis(100);
+/// A checkpoint is written when it has come this much further, or after a second.
+const CHECKPOINT_DISTANCE_PARTS: u64 = 32;
+
+#[derive(Default)]
+struct Stop {
+    stopped: Mutex<bool>,
+    wake: Condvar,
+}
+
+impl Stop {
+    /// Sleeps; true when it is time to stop.
+    fn sleep(&self, time: Duration) -> bool {
+        let mut stopped = self.stopped.lock();
+        if !*stopped {
+            self.wake.wait_for(&mut stopped, time);
+        }
+        *stopped
+    }
+}
+
+/// The running threads.
+pub(crate) struct Background {
+    stop: Arc<Stop>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Background {
+    pub fn start(inner: &Arc<Inner>) -> Result<Self> {
+        let stop = Arc::<Stop>::default();
+        let mut threads = vec![
+            spawn("ink-purge", inner, &stop, PURGE_INTERVAL, purge_round)?,
+            spawn("ink-checkpoint", inner, &stop, CHECKPOINT_INTERVAL, checkpoint_round)?,
+        ];
+        if inner.options.buffer_pool_dump_at_shutdown {
+            threads.push(warm_up(inner, &stop)?);
+        }
+        Ok(Self { stop, threads })
+    }
+
+    pub fn stop(self) {
+        *self.stop.stopped.lock() = true;
+        self.stop.wake.notify_all();
+        for thread in self.threads {
+            // The last handle may be dropped by one of these threads themselves.
+            if thread.thread().id() != std::thread::current().id() {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+fn thread_error(inner: &Inner, error: std::io::Error) -> Error {
+    Error::io("start a thread for", &inner.directory, error)
+}
+
+fn spawn(
+    name: &str,
+    inner: &Arc<Inner>,
+    stop: &Arc<Stop>,
+    interval: Duration,
+    round: fn(&Inner, u64) -> Result<bool>,
+) -> Result<JoinHandle<()>> {
+    let (weak, stop): (Weak<Inner>, _) = (Arc::downgrade(inner), stop.clone());
+    let body = move || {
+        let mut busy = false;
+        let mut count = 0;
+        // While there is much to do it goes on at once.
+        while !stop.sleep(if busy { Duration::from_millis(1) } else { interval }) {
+            let Some(inner) = weak.upgrade() else { return };
+            count += 1;
+            // A failure that matters has poisoned the engine; others (a full disk) pass.
+            busy = round(&inner, count).unwrap_or(false);
+        }
+    };
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(body)
+        .map_err(|e| thread_error(inner, e))
+}
+
+fn purge_round(inner: &Inner, _: u64) -> Result<bool> {
+    Ok(purge::run(&inner.core)? > 0)
+}
+
+fn checkpoint_round(inner: &Inner, count: u64) -> Result<bool> {
+    inner.core.redo.poison.check()?;
+    inner.note_boundary();
+    let limit = inner.options.log_file_size / 2;
+    inner.copy_long_undo(limit)?;
+    let age = inner.checkpoint_age();
+    let second = count % 10 == 0;
+    if second || age > inner.options.log_file_size / CHECKPOINT_DISTANCE_PARTS {
+        inner.checkpoint(false, false)?;
+    }
+    Ok(false)
+}
+
+fn warm_up(inner: &Arc<Inner>, stop: &Arc<Stop>) -> Result<JoinHandle<()>> {
+    let (weak, stop, pages) = (Arc::downgrade(inner), stop.clone(), inner.read_dump());
+    let body = move || {
+        for pages in pages.chunks(64) {
+            let Some(inner) = weak.upgrade() else { return };
+            for &page in pages {
+                // A page that is gone, or whose table is, is not an error here.
+                let known = inner.space(page.space).is_some_and(|s| page.page.0 < s.file().pages());
+                let free = inner.core.redo.pool.status().free > 0;
+                if known && free && inner.core.redo.pool.load(page).is_err() {
+                    continue;
+                }
+            }
+            if stop.sleep(Duration::from_millis(1)) {
+                return;
+            }
+        }
+    };
+    std::thread::Builder::new()
+        .name("ink-warm".to_owned())
+        .spawn(body)
+        .map_err(|e| thread_error(inner, e))
+}
+
+impl Inner {
+    /// Writes the resident page numbers, eight bytes each.
+    pub(super) fn dump_buffer_pool(&self) -> Result<()> {
+        if !self.options.buffer_pool_dump_at_shutdown {
+            return Ok(());
+        }
+        let path = self.path(DUMP);
+        let pages = self.core.redo.pool.resident_pages();
+        let bytes: Vec<u8> = pages.iter().flat_map(|page| page.to_u64().to_le_bytes()).collect();
+        let options =
+            OpenOptions { create: Create::IfMissing, read_only: false, direct: false, dsync: false };
+        let file = self.vfs.open(&path, options).map_err(|e| Error::io("create", &path, e))?;
+        file.set_len(0)
+            .and_then(|()| file.write_at(&bytes, 0))
+            .map_err(|e| Error::io("write", &path, e))
+    }
+
+    fn read_dump(&self) -> Vec<PageId> {
+        let options =
+            OpenOptions { create: Create::Never, read_only: true, direct: false, dsync: false };
+        let read = || {
+            let file = self.vfs.open(&self.path(DUMP), options)?;
+            let mut bytes = vec![0; (file.len()? as usize).min(64 << 20) / 8 * 8];
+            file.read_at(&mut bytes, 0)?;
+            Ok::<_, std::io::Error>(bytes)
+        };
+        // A hint only: without it the pool is cold.
+        let bytes = read().unwrap_or_default();
+        let word = |chunk: &[u8]| u64::from_le_bytes(chunk.try_into().expect("eight bytes"));
+        bytes.chunks_exact(8).map(|chunk| PageId::from_u64(word(chunk))).collect()
+    }
+}

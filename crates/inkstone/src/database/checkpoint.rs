@@ -1,0 +1,157 @@
+//! Checkpoints: how far back recovery must go.
+//!
+//! A checkpoint is only a statement of how far the page cleaners have come. It is written to the
+//! control file, and lets log segments be recycled:
+//! - *checkpoint LSN*: pages on disk have every change below it. The smaller of the log's ready LSN
+//!   (read first) and the oldest dirty LSN.
+//! - *scan start*: where recovery begins to read. At or below the checkpoint, the first record of
+//!   every unfinished transaction, and whatever contextual records after the checkpoint are coded
+//!   against.
+//!
+//! Before the control file is written the log is made durable up to its present end: a transaction
+//! that has ended by now, and is thus not counted, must not lose its end in a crash.
+//!
+//! A transaction that would keep too much of the log has its undo copied forward: then only what
+//! comes after the copy is needed.
+
+use super::Inner;
+use crate::control::ControlFile;
+use crate::counters::Counter;
+use crate::mtr::Mtr;
+use crate::txn::core::CONTEXT_REACH;
+use crate::{Error, Result};
+use inkstone_format::control::Control;
+use inkstone_format::record::Record;
+use inkstone_format::{Lsn, SpaceId};
+use parking_lot::Mutex;
+use std::sync::atomic::Ordering;
+
+/// The least distance of remembered frame boundaries.
+const BOUNDARY_DISTANCE: u64 = 256 << 10;
+
+/// The control file and what checkpoints remember.
+pub(crate) struct Checkpoints {
+    state: Mutex<State>,
+    /// Where this run's log begins: frames below have older epochs.
+    run_start: Lsn,
+}
+
+struct State {
+    control: ControlFile,
+    /// Frame boundaries in ascending order: where a scan may begin.
+    boundaries: Vec<Lsn>,
+}
+
+impl Checkpoints {
+    pub fn new(control: ControlFile, run_start: Lsn) -> Self {
+        let state = State { control, boundaries: vec![run_start] };
+        Self { state: Mutex::new(state), run_start }
+    }
+
+    /// The control file's present content.
+    pub fn control(&self) -> Control {
+        self.state.lock().control.current().clone()
+    }
+}
+
+impl Inner {
+    /// Remembers where the log stands, as a place where a scan may begin.
+    pub(super) fn note_boundary(&self) {
+        let mut state = self.checkpoints.state.lock();
+        let ready = self.core.redo.log.ready_lsn();
+        let last = state.boundaries.last().copied().unwrap_or_default();
+        if ready.0 >= last.0 + BOUNDARY_DISTANCE {
+            state.boundaries.push(ready);
+        }
+    }
+
+    /// Bytes between the checkpoint and the end of the log.
+    pub(crate) fn checkpoint_age(&self) -> u64 {
+        let checkpoint = self.checkpoints.state.lock().control.current().checkpoint_lsn;
+        self.core.redo.log.current_lsn().0.saturating_sub(checkpoint.0)
+    }
+
+    /// Writes a checkpoint if there is something new to say, or if `force`.
+    pub(crate) fn checkpoint(&self, force: bool, clean_shutdown: bool) -> Result<()> {
+        let (core, log) = (&self.core, &self.core.redo.log);
+        let mut state = self.checkpoints.state.lock();
+        let old = state.control.current().clone();
+        let ready = log.ready_lsn();
+        let dirty = core.redo.pool.oldest_dirty_lsn();
+        let checkpoint = dirty.map_or(ready, |dirty| dirty.min(ready)).max(old.checkpoint_lsn);
+        let oldest_transaction = core.trxs.oldest_first_lsn();
+        let scan_start = self.scan_start(&mut state, &old, checkpoint, oldest_transaction);
+        if checkpoint == old.checkpoint_lsn && scan_start == old.scan_start_lsn && !force {
+            return Ok(());
+        }
+        let end = log.current_lsn();
+        log.wait_durable(end)?;
+        let scan_start_epoch =
+            if scan_start >= self.checkpoints.run_start { old.epoch } else { old.scan_start_epoch };
+        let control = Control {
+            checkpoint_lsn: checkpoint,
+            scan_start_lsn: scan_start,
+            scan_start_epoch,
+            known_durable_lsn: end,
+            next_trx_id: core.trxs.peek_next_trx_id(),
+            next_space_id: SpaceId(self.next_space.load(Ordering::SeqCst)),
+            version_epoch: old.version_epoch.max(core.versions.highest_epoch()),
+            clean_shutdown,
+            ..old
+        };
+        state.control.write(&control)?;
+        core.redo.counters.add(Counter::Checkpoints, 1);
+        log.set_keep_from(scan_start);
+        Ok(())
+    }
+
+    fn scan_start(
+        &self,
+        state: &mut State,
+        old: &Control,
+        checkpoint: Lsn,
+        oldest_transaction: Option<Lsn>,
+    ) -> Lsn {
+        let reach = Lsn(checkpoint.0.saturating_sub(CONTEXT_REACH));
+        let behind = state.boundaries.iter().rposition(|&boundary| boundary <= reach);
+        let context = match behind {
+            Some(at) => {
+                state.boundaries.drain(..at);
+                state.boundaries[0]
+            }
+            None => old.scan_start_lsn,
+        };
+        let wanted = [Some(context), oldest_transaction, self.core.far_context_floor(checkpoint)]
+            .into_iter()
+            .flatten()
+            .fold(checkpoint, Lsn::min);
+        // Frames of earlier runs have epochs that only the old scan start knows.
+        if wanted < self.checkpoints.run_start {
+            return old.scan_start_lsn;
+        }
+        wanted.max(old.scan_start_lsn)
+    }
+
+    /// Copies the undo of transactions forward that keep more than `limit` bytes of the log.
+    pub(super) fn copy_long_undo(&self, limit: u64) -> Result<()> {
+        let end = self.core.redo.log.current_lsn();
+        for writer in self.core.writers() {
+            let first = writer.state.first_lsn().unwrap_or(end);
+            if end.0.saturating_sub(first.0) > limit {
+                self.core.copy_undo_forward(&writer)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes in the log that a checkpoint was written (for people who read it).
+    pub(super) fn log_checkpoint(&self) -> Result<(), Error> {
+        let control = self.checkpoints.control();
+        let mut mtr = Mtr::new(&self.core.redo);
+        mtr.note(&Record::Checkpoint {
+            checkpoint: control.checkpoint_lsn,
+            scan_start: control.scan_start_lsn,
+        });
+        mtr.commit().map(drop)
+    }
+}

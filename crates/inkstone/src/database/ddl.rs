@@ -1,0 +1,175 @@
+//! Creating, dropping and renaming tables. Each is one transaction on the catalog; the file comes
+//! before its commit, and goes after it. What a crash leaves between is removed at the next open.
+
+use super::tables::{Table, TableInner, TableTree};
+use super::{Database, Inner};
+use crate::btree::Tree;
+use crate::catalog::{CATALOG_ISOLATION, CLUSTERED, Catalog, TableDefinition, check_name};
+use crate::options::Durability;
+use crate::space::{SYSTEM_PAGES, Space};
+use crate::txn::Transaction;
+use crate::{Error, Result};
+use inkstone_format::{SpaceId, TreeId};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Pages that a new tablespace file has.
+const FIRST_PAGES: u32 = 16;
+
+impl Database {
+    /// Creates a table with a clustered tree and secondary trees of these names, durably.
+    pub fn create_table(&self, name: &str, secondary: &[&str]) -> Result<Table> {
+        check_name("table", name)?;
+        for (n, tree) in secondary.iter().enumerate() {
+            check_name("tree", tree)?;
+            if *tree == CLUSTERED || secondary[..n].contains(tree) {
+                return Err(Error::AlreadyExists(format!("tree {tree} of table {name}")));
+            }
+        }
+        let inner = &self.inner;
+        let _ddl = inner.ddl.lock();
+        if self.definition(name)?.is_some() {
+            return Err(Error::AlreadyExists(format!("table {name}")));
+        }
+        let space = SpaceId(inner.next_space.fetch_add(1, Ordering::SeqCst));
+        let made = inner.make_table(name, space, secondary);
+        if made.is_err() {
+            inner.remove_space(space)?;
+        }
+        self.table(&made?.name)
+    }
+
+    /// Drops a table: its rows are gone, and its file is removed.
+    pub fn drop_table(&self, name: &str) -> Result<()> {
+        let inner = &self.inner;
+        let _ddl = inner.ddl.lock();
+        let definition = self.known_definition(name)?;
+        let transaction = self.begin(CATALOG_ISOLATION)?;
+        Catalog::new(&inner.catalog, &transaction).remove(name)?;
+        transaction.commit_with(Durability::Sync)?;
+        if let Some(table) = inner.tables.lock().remove(name) {
+            table.inner.dropped.store(true, Ordering::Release);
+        }
+        inner.remove_space(definition.space)
+    }
+
+    /// Renames a table. Open handles go on working.
+    pub fn rename_table(&self, from: &str, to: &str) -> Result<()> {
+        check_name("table", to)?;
+        let inner = &self.inner;
+        let _ddl = inner.ddl.lock();
+        let definition = self.known_definition(from)?;
+        let transaction = self.begin(CATALOG_ISOLATION)?;
+        let catalog = Catalog::new(&inner.catalog, &transaction);
+        catalog.add(&TableDefinition { name: to.to_owned(), ..definition })?;
+        catalog.remove(from)?;
+        transaction.commit_with(Durability::Sync)?;
+        inner.tables.lock().remove(from);
+        Ok(())
+    }
+
+    /// Adds an empty secondary tree to a table. Filling it is up to the caller.
+    pub fn create_tree(&self, table: &str, name: &str) -> Result<Table> {
+        check_name("tree", name)?;
+        let inner = &self.inner;
+        let _ddl = inner.ddl.lock();
+        let mut definition = self.known_definition(table)?;
+        if definition.trees.iter().any(|(_, tree)| tree == name) {
+            return Err(Error::AlreadyExists(format!("tree {name} of table {table}")));
+        }
+        let space = inner
+            .space(definition.space)
+            .ok_or_else(|| Error::NotFound(format!("the file of table {table}")))?;
+        let id = space.free_tree_id()?;
+        Tree::create(space, id, inner.core.redo.clone())?;
+        definition.trees.push((id, name.to_owned()));
+        let transaction = self.begin(CATALOG_ISOLATION)?;
+        Catalog::new(&inner.catalog, &transaction).replace(&definition)?;
+        transaction.commit_with(Durability::Sync)?;
+        inner.tables.lock().remove(table);
+        self.table(table)
+    }
+
+    /// Names of all tables.
+    pub fn tables(&self) -> Result<Vec<String>> {
+        Ok(self.definitions()?.into_iter().map(|table| table.name).collect())
+    }
+
+    /// What the catalog says of all tables.
+    pub fn definitions(&self) -> Result<Vec<TableDefinition>> {
+        let transaction = self.begin(CATALOG_ISOLATION)?;
+        Catalog::new(&self.inner.catalog, &transaction).all()
+    }
+
+    fn definition(&self, name: &str) -> Result<Option<TableDefinition>> {
+        let transaction = self.begin(CATALOG_ISOLATION)?;
+        Catalog::new(&self.inner.catalog, &transaction).find(name)
+    }
+
+    fn known_definition(&self, name: &str) -> Result<TableDefinition> {
+        self.definition(name)?.ok_or_else(|| Error::NotFound(format!("table {name}")))
+    }
+
+    /// Opens a table.
+    pub fn table(&self, name: &str) -> Result<Table> {
+        if let Some(table) = self.inner.tables.lock().get(name) {
+            return Ok(table.clone());
+        }
+        let definition = self.known_definition(name)?;
+        let table = self.inner.open_table(&definition)?;
+        Ok(self.inner.tables.lock().entry(name.to_owned()).or_insert(table).clone())
+    }
+}
+
+impl Inner {
+    fn make_table(&self, name: &str, space: SpaceId, secondary: &[&str]) -> Result<TableDefinition> {
+        let redo = &self.core.redo;
+        let file = self.files.create(space, FIRST_PAGES.max(SYSTEM_PAGES))?;
+        let opened = Arc::new(Space::new(space, redo.clone(), file));
+        opened.initialise(&self.uuid)?;
+        self.core.spaces.write().insert(space, opened.clone());
+        let names = std::iter::once(CLUSTERED).chain(secondary.iter().copied());
+        let trees: Vec<(TreeId, String)> =
+            (0..).map(TreeId).zip(names.map(str::to_owned)).collect();
+        for (id, _) in &trees {
+            Tree::create(opened.clone(), *id, redo.clone())?;
+        }
+        let definition = TableDefinition { name: name.to_owned(), space, trees };
+        let transaction = Transaction::begin(&self.core, CATALOG_ISOLATION)?;
+        Catalog::new(&self.catalog, &transaction).add(&definition)?;
+        transaction.commit_with(Durability::Sync)?;
+        Ok(definition)
+    }
+
+    fn remove_space(&self, space: SpaceId) -> Result<()> {
+        self.core.drop_space(space)?;
+        self.files.remove(space)
+    }
+
+    fn open_table(&self, definition: &TableDefinition) -> Result<Table> {
+        let path = self.files.path(definition.space);
+        let missing = || Error::NotADatabase {
+            path: path.clone(),
+            reason: format!("the file of table {} is missing; restore it from a backup", definition.name),
+        };
+        let space = match self.space(definition.space) {
+            Some(space) => space,
+            None => {
+                let file = self.files.find(definition.space)?.ok_or_else(missing)?;
+                Arc::new(Space::new(definition.space, self.core.redo.clone(), file))
+            }
+        };
+        space.check_header(&self.uuid)?;
+        self.core.spaces.write().entry(definition.space).or_insert_with(|| space.clone());
+        let inner = Arc::new(TableInner {
+            name: definition.name.clone(),
+            space: space.clone(),
+            dropped: AtomicBool::new(false),
+        });
+        let trees = definition.trees.iter().map(|(id, name)| {
+            let tree = Tree::open(space.clone(), *id, self.core.redo.clone())?;
+            Ok(TableTree { tree, name: name.clone(), table: inner.clone() })
+        });
+        Ok(Table { trees: trees.collect::<Result<Arc<[_]>>>()?, inner })
+    }
+}

@@ -1,0 +1,203 @@
+//! Verification and statistics.
+
+use super::tables::{Table, TreeRef};
+use super::{Database, Inner};
+use crate::btree::TreeReport;
+use crate::buffer::BufferStatus;
+use crate::counters::COUNTERS;
+use crate::log::LogStat;
+use crate::space::SYSTEM_PAGES;
+use crate::{Error, Result};
+use inkstone_format::apply::map_pages;
+use inkstone_format::space::PENDING_FREE_TREE;
+use inkstone_format::{Corrupt, PageNo};
+use std::collections::BTreeMap;
+
+/// What verifying a table found, when all is well.
+#[derive(Clone, Debug, Default)]
+pub struct TableReport {
+    /// Name of the table.
+    pub table: String,
+    /// Each tree's name and what it holds.
+    pub trees: Vec<(String, TreeReport)>,
+    /// Pages of long values.
+    pub overflow_pages: u64,
+    /// Pages of the file that are allocated, with system pages.
+    pub allocated_pages: u64,
+    /// Pages of the file.
+    pub file_pages: u64,
+}
+
+/// Estimates about a table, from a few page visits.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TableStatistics {
+    /// About how many rows it has.
+    pub rows: u64,
+    /// Levels of the clustered tree.
+    pub height: u8,
+    /// Pages of the clustered tree at each level, leaves first.
+    pub pages_by_level: Vec<u64>,
+    /// Bytes of the file.
+    pub file_bytes: u64,
+    /// Bytes of the file that are allocated to pages.
+    pub allocated_bytes: u64,
+}
+
+impl Database {
+    /// Statistics of a table.
+    pub fn statistics(&self, table: &Table) -> Result<TableStatistics> {
+        let tree = table.tree_ref().live()?;
+        let page_size = self.inner.options.page_size;
+        Ok(TableStatistics {
+            rows: tree.estimate_rows()?,
+            height: tree.height()?,
+            pages_by_level: tree.pages_by_level()?,
+            file_bytes: u64::from(tree.space.file().pages()) * page_size,
+            allocated_bytes: tree.space.allocated_pages()? * page_size,
+        })
+    }
+
+    /// About how many rows lie in `low..high`.
+    pub fn records_in_range(&self, tree: &impl TreeRef, low: &[u8], high: Option<&[u8]>) -> Result<u64> {
+        tree.tree_ref().live()?.estimate_range(low, high)
+    }
+
+    /// Writes all changed pages of a table to its file, durably.
+    pub fn flush_table(&self, table: &Table) -> Result<()> {
+        let space = &table.inner.space;
+        let log = &self.inner.core.redo.log;
+        log.wait_durable(log.current_lsn())?;
+        self.inner.core.redo.pool.flush_space(space.id)?;
+        space.file().sync()
+    }
+
+    /// Writes all changed pages and a checkpoint.
+    pub fn checkpoint(&self) -> Result<()> {
+        self.inner.core.redo.pool.flush_all()?;
+        self.inner.checkpoint(true, false)?;
+        self.inner.log_checkpoint()
+    }
+
+    /// Runs one round of purge now, instead of waiting for the background thread.
+    pub fn purge(&self) -> Result<()> {
+        crate::txn::purge::run(&self.inner.core).map(drop)
+    }
+
+    /// Every counter, gauges of log, buffer pool and version store with them, by name.
+    pub fn status(&self) -> Vec<(&'static str, u64)> {
+        let inner = &self.inner;
+        let mut all = inner.core.redo.counters.snapshot();
+        let log: LogStat = inner.core.redo.log.stat();
+        let pool: BufferStatus = inner.core.redo.pool.status();
+        let versions = inner.core.versions.stats();
+        let (row_locks, range_locks) = inner.core.locks.counts();
+        all.extend([
+            ("lsn_current", log.current.0),
+            ("lsn_written", log.written.0),
+            ("lsn_durable", log.durable.0),
+            ("checkpoint_age_bytes", inner.checkpoint_age()),
+            ("log_segments", log.segments as u64),
+            ("buffer_pool_frames", pool.frames as u64),
+            ("buffer_pool_free", pool.free as u64),
+            ("buffer_pool_dirty", pool.dirty as u64),
+            ("active_transactions", inner.core.trxs.active_count() as u64),
+            ("version_store_bytes", versions.memory_bytes),
+            ("version_store_spilled_bytes", versions.spilled_bytes),
+            ("row_locks", row_locks as u64),
+            ("range_locks", range_locks as u64),
+        ]);
+        debug_assert!(all.len() > COUNTERS.len());
+        all
+    }
+
+    /// Checks every page of a table: structure, order, fences, that every page in use is allocated
+    /// exactly once, and that no allocated page is lost. Nothing else should write meanwhile.
+    pub fn verify_table(&self, table: &Table) -> Result<TableReport> {
+        let mut check = Check { inner: &self.inner, table, users: BTreeMap::new() };
+        let mut report = TableReport { table: table.name().to_owned(), ..TableReport::default() };
+        for tree in table.trees() {
+            let (found, overflow) = check.tree(&tree.tree, tree.name())?;
+            report.overflow_pages += overflow;
+            report.trees.push((tree.name().to_owned(), found));
+        }
+        check.pending()?;
+        report.allocated_pages = check.allocation()?;
+        report.file_pages = u64::from(table.inner.space.file().pages());
+        Ok(report)
+    }
+}
+
+/// The verification of one table.
+struct Check<'d> {
+    inner: &'d Inner,
+    table: &'d Table,
+    /// Who uses each page.
+    users: BTreeMap<PageNo, String>,
+}
+
+impl Check<'_> {
+    fn tree(&mut self, tree: &crate::btree::Tree, name: &str) -> Result<(TreeReport, u64)> {
+        let mut overflow = Vec::new();
+        let core = &self.inner.core;
+        let found = tree.verify(&mut |_, page| {
+            for slot in 0..page.count() {
+                let cell = page.cell(slot);
+                if cell.is_overflow() && !cell.is_deleted() {
+                    overflow.extend(core.long_value_pages(tree, cell.value)?);
+                }
+            }
+            Ok(())
+        })?;
+        for &page in &found.pages {
+            self.claim(page, name)?;
+        }
+        for &page in &overflow {
+            self.claim(page, &format!("a long value of {name}"))?;
+        }
+        Ok((found, overflow.len() as u64))
+    }
+
+    fn pending(&mut self) -> Result<()> {
+        let space = &self.table.inner.space;
+        if let Some(root) = space.root(PENDING_FREE_TREE)? {
+            let redo = self.inner.core.redo.clone();
+            let tree = crate::btree::Tree::new(space.clone(), PENDING_FREE_TREE, root, redo);
+            self.tree(&tree, "the tree of pages to be freed")?;
+            for page in self.inner.core.pending_pages(space)? {
+                // A row that an old snapshot may still see can share its chain with an entry.
+                self.users.entry(page).or_insert_with(|| "a long value to be freed".to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    fn claim(&mut self, page: PageNo, user: &str) -> Result<()> {
+        match self.users.insert(page, user.to_owned()) {
+            None => Ok(()),
+            Some(other) => Err(self.corrupt(page, format!("used by {other} and by {user}"))),
+        }
+    }
+
+    fn corrupt(&self, page: PageNo, what: String) -> Error {
+        let space = &self.table.inner.space;
+        Error::corrupt_page(space.file().path(), space.page_id(page), Corrupt::at(0, what))
+    }
+
+    /// Every allocated page has a user, and the other way round.
+    fn allocation(&self) -> Result<u64> {
+        let space = &self.table.inner.space;
+        let covered = map_pages(self.inner.options.page_size as usize);
+        for page in (0..space.file().pages()).map(PageNo) {
+            let system = page.0 == 0 || page.0 % covered < SYSTEM_PAGES;
+            if page.0 / covered > space.last_region()? {
+                break;
+            }
+            let (allocated, used) = (space.is_allocated(page)?, self.users.contains_key(&page));
+            if !system && allocated != used {
+                let what = if used { "in use but not allocated" } else { "allocated but not in use" };
+                return Err(self.corrupt(page, what.to_owned()));
+            }
+        }
+        space.allocated_pages()
+    }
+}

@@ -1,0 +1,175 @@
+//! An open database: what programs call.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `open` | creating, opening (with recovery), closing |
+//! | `tables` | tables and trees, and rows through a transaction |
+//! | `ddl` | creating, dropping, renaming tables |
+//! | `checkpoint` | how far recovery must go back; long transactions' undo |
+//! | `background` | the threads that purge, checkpoint and warm the pool |
+//! | `inspect` | verification and statistics |
+
+mod background;
+mod checkpoint;
+mod ddl;
+mod inspect;
+mod open;
+mod tables;
+
+pub use inspect::{TableReport, TableStatistics};
+pub use open::{OpenReport, Recovered};
+pub use tables::{Table, TableTree, TreeRef};
+
+use crate::btree::Tree;
+use crate::counters::Counters;
+use crate::options::{Durability, Options};
+use crate::store::SpaceFiles;
+use crate::txn::core::Core;
+use crate::txn::{Isolation, Transaction};
+use crate::{Error, Result};
+use background::Background;
+use inkstone_format::SpaceId;
+use inkstone_io::Vfs;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+
+/// An open database. Cheap to clone; closed when the last clone is dropped, or by
+/// [`Database::close`].
+#[derive(Clone)]
+pub struct Database {
+    pub(crate) inner: Arc<Inner>,
+}
+
+/// What the handle and the background threads share.
+pub(crate) struct Inner {
+    pub core: Arc<Core>,
+    pub vfs: Arc<dyn Vfs>,
+    pub directory: PathBuf,
+    pub options: Options,
+    pub uuid: [u8; 16],
+    pub files: Arc<SpaceFiles>,
+    pub catalog: Tree,
+    /// The next tablespace number.
+    pub next_space: AtomicU32,
+    /// Open tables by name. Latched by DDL and by looking up a table.
+    pub tables: Mutex<HashMap<String, Table>>,
+    /// One DDL statement at a time.
+    pub ddl: Mutex<()>,
+    pub checkpoints: checkpoint::Checkpoints,
+    pub background: Mutex<Option<Background>>,
+    pub report: OpenReport,
+    /// Held until everything else is gone.
+    _lock: Box<dyn Send + Sync>,
+}
+
+impl Database {
+    /// Opens the database in `directory`, creating it if the directory is empty or missing.
+    ///
+    /// Recovery runs first if the database was not closed in order. After a crash every commit is
+    /// there that was acknowledged with [`Durability::Sync`], and of those that were not, a prefix in
+    /// commit order; no transaction is half there.
+    pub fn open(directory: impl AsRef<Path>, options: Options) -> Result<Self> {
+        let backend = match options.io_backend {
+            crate::options::IoBackend::Auto => inkstone_io::BackendChoice::Auto,
+            crate::options::IoBackend::Posix => inkstone_io::BackendChoice::Posix,
+            crate::options::IoBackend::IoUring => inkstone_io::BackendChoice::IoUring,
+        };
+        let vfs = inkstone_io::default_vfs(backend)
+            .map_err(|e| Error::io("set up I/O for", directory.as_ref(), e))?;
+        Self::open_on(vfs, directory, options, &|_| {})
+    }
+
+    /// As [`Database::open`], over a file system of the caller's, told of recovery's progress.
+    pub fn open_on(
+        vfs: Arc<dyn Vfs>,
+        directory: impl AsRef<Path>,
+        options: Options,
+        progress: &dyn Fn(crate::recovery::Progress),
+    ) -> Result<Self> {
+        open::open(vfs, directory.as_ref(), options, progress)
+    }
+
+    /// Begins a transaction.
+    pub fn begin(&self, isolation: Isolation) -> Result<Transaction> {
+        Transaction::begin(&self.inner.core, isolation)
+    }
+
+    /// Begins a repeatable-read transaction whose snapshot is taken now.
+    pub fn begin_with_snapshot(&self) -> Result<Transaction> {
+        let transaction = self.begin(Isolation::RepeatableRead)?;
+        transaction.take_snapshot()?;
+        Ok(transaction)
+    }
+
+    /// XIDs of prepared transactions.
+    pub fn prepared_transactions(&self) -> Vec<Vec<u8>> {
+        self.inner.core.prepared_xids()
+    }
+
+    /// Commits the prepared transaction of an XID, durably.
+    pub fn commit_prepared(&self, xid: &[u8]) -> Result<()> {
+        self.inner.core.commit_prepared(xid, Durability::Sync)
+    }
+
+    /// Rolls the prepared transaction of an XID back.
+    pub fn rollback_prepared(&self, xid: &[u8]) -> Result<()> {
+        self.inner.core.rollback_prepared(xid)
+    }
+
+    /// Makes everything that is committed durable, whatever the durability it was committed with.
+    pub fn flush_log(&self) -> Result<()> {
+        let log = &self.inner.core.redo.log;
+        log.wait_durable(log.current_lsn())
+    }
+
+    /// The options in force.
+    pub fn options(&self) -> &Options {
+        &self.inner.options
+    }
+
+    /// The directory.
+    pub fn directory(&self) -> &Path {
+        &self.inner.directory
+    }
+
+    /// The counters.
+    pub fn counters(&self) -> &Arc<Counters> {
+        &self.inner.core.redo.counters
+    }
+
+    /// What opening found, and what recovery did.
+    pub fn open_report(&self) -> &OpenReport {
+        &self.inner.report
+    }
+
+    /// Text of the latest deadlock.
+    pub fn latest_deadlock(&self) -> Option<String> {
+        self.inner.core.waits.latest_deadlock()
+    }
+
+    /// Closes in order: what is left to write is written, so that the next open needs no recovery.
+    /// Transactions must have ended; those that have not are rolled back by the next open.
+    pub fn close(self) -> Result<()> {
+        self.inner.shut_down()
+    }
+}
+
+impl Inner {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    pub(crate) fn space(&self, id: SpaceId) -> Option<Arc<crate::space::Space>> {
+        self.core.spaces.read().get(&id).cloned()
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Errors here have been told to the callers already, through the poison.
+        let _ = self.shut_down();
+    }
+}

@@ -1,0 +1,630 @@
+//! Creating, opening and closing a database.
+//!
+//! # The order of opening, and why
+//!
+//! 1. The directory's lock. 2. The control file: nothing else can be understood without it. 3. A new
+//!    epoch is made durable in it before anything is written. 4. Torn pages are repaired from the
+//!    doublewrite file, before its areas are used again. 5. What is in the log files is synced: pages
+//!    may be written only when the log that they need is durable, and a killed process may have left
+//!    log bytes in the page cache only. 6. Redo. 7. The log goes on at its proven end. 8. Losers are
+//!    rolled back, prepared transactions get their versions and locks again. 9. Tablespace files that
+//!    no table has are removed.
+//!
+//! Each step can be interrupted and done again.
+
+use super::background::Background;
+use super::checkpoint::Checkpoints;
+use super::{Database, Inner};
+use crate::buffer::{BufferPool, PageStore, PageWriter, RedoLog};
+use crate::btree::Tree;
+use crate::catalog::{CATALOG_ISOLATION, CATALOG_SPACE, CATALOG_TREE, Catalog};
+use crate::control::ControlFile;
+use crate::counters::Counters;
+use crate::log::{Log, LogParams, LogReader, ReadParams};
+use crate::mtr::{Mtr, Redo};
+use crate::options::{Doublewrite, Options};
+use crate::poison::Poison;
+use crate::recovery::{self, LogSource, OpenTransaction, Progress, RedoInputs, RedoOutcome, RecoveryReport};
+use crate::space::{SYSTEM_PAGES, Space};
+use crate::store::{FilePageStore, RepairReport, SpaceFiles};
+use crate::txn::core::Core;
+use crate::txn::system::TrxSystem;
+use crate::txn::versions::VersionStore;
+use crate::txn::Transaction;
+use crate::{Error, Result};
+use inkstone_format::control::Control;
+use inkstone_format::header::{PageType, page_type};
+use inkstone_format::record::Record;
+use inkstone_format::tree_page::TreePage;
+use inkstone_format::{Lsn, PageId, SpaceId, TrxId};
+use inkstone_io::{Create, OpenOptions, Vfs};
+use parking_lot::Mutex;
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+/// Present while a database is being created: what is there without a control file is rubbish.
+const CREATING: &str = "creating";
+const LOCK: &str = "lock";
+/// Directory of the log segments.
+pub(super) const LOG_DIRECTORY: &str = "log";
+
+/// What opening found.
+#[derive(Clone, Debug, Default)]
+pub struct OpenReport {
+    /// The database was created by this call.
+    pub created: bool,
+    /// It had been closed in order.
+    pub clean: bool,
+    /// What recovery did, if it ran.
+    pub recovered: Option<Recovered>,
+    /// Milliseconds that opening took.
+    pub milliseconds: u64,
+}
+
+/// What recovery did.
+#[derive(Clone, Debug, Default)]
+pub struct Recovered {
+    /// Scan and redo.
+    pub redo: RecoveryReport,
+    /// Torn pages repaired from the doublewrite file.
+    pub torn_pages_repaired: u64,
+    /// Unfinished transactions rolled back.
+    pub losers: u64,
+    /// Row changes undone.
+    pub rows_undone: u64,
+    /// Prepared transactions found.
+    pub prepared: u64,
+    /// Tablespace files that no table had, removed.
+    pub orphans_removed: u64,
+}
+
+/// The log as the pool sees it: while redo runs there is none yet, and everything that it applies
+/// is durable.
+struct PoolLog {
+    log: OnceLock<Arc<Log>>,
+    checkpoint: Lsn,
+    capacity: u64,
+}
+
+impl RedoLog for PoolLog {
+    fn ready_lsn(&self) -> Lsn {
+        self.log.get().map_or(self.checkpoint, |log| log.ready_lsn())
+    }
+    fn make_durable(&self, lsn: Lsn) -> Result<()> {
+        self.log.get().map_or(Ok(()), |log| log.wait_durable(lsn))
+    }
+    fn capacity_bytes(&self) -> u64 {
+        self.capacity
+    }
+}
+
+/// A page store that checks the structure of tree pages as they are read, so that no later code
+/// meets bytes that it does not expect.
+struct CheckedStore {
+    store: FilePageStore,
+    files: Arc<SpaceFiles>,
+}
+
+impl PageStore for CheckedStore {
+    fn read(&self, id: PageId, buffer: &mut [u8]) -> Result<()> {
+        self.store.read(id, buffer)?;
+        if matches!(page_type(buffer), Some(PageType::Leaf | PageType::Inner)) {
+            TreePage(buffer)
+                .check()
+                .map_err(|corrupt| Error::corrupt_page(&self.files.path(id.space), id, corrupt))?;
+        }
+        Ok(())
+    }
+    fn writer(&self) -> Result<Box<dyn PageWriter>> {
+        self.store.writer()
+    }
+}
+
+/// Everything below the engine, set up for a directory.
+struct Foundation {
+    vfs: Arc<dyn Vfs>,
+    directory: PathBuf,
+    options: Options,
+    counters: Arc<Counters>,
+    poison: Poison,
+    files: Arc<SpaceFiles>,
+    pool: Arc<BufferPool>,
+    pool_log: Arc<PoolLog>,
+}
+
+/// See [`Database::open_on`].
+pub(super) fn open(
+    vfs: Arc<dyn Vfs>,
+    directory: &Path,
+    mut options: Options,
+    progress: &dyn Fn(Progress),
+) -> Result<Database> {
+    let begin = Instant::now();
+    let poison = Poison::default();
+    let exists = ControlFile::exists(&*vfs, directory)?;
+    if !exists {
+        if options.page_size == 0 {
+            options.page_size = Options::default().page_size;
+        }
+        options.validate()?;
+        vfs.create_dir_all(directory).map_err(|e| Error::io("create", directory, e))?;
+    }
+    let lock = lock(&*vfs, directory)?;
+    let inner = if ControlFile::exists(&*vfs, directory)? {
+        open_existing(vfs, directory, options, poison, lock, progress)?
+    } else {
+        create(vfs, directory, options, poison, lock)?
+    };
+    let mut inner = inner;
+    inner.report.milliseconds = begin.elapsed().as_millis() as u64;
+    let inner = Arc::new(inner);
+    inner.core.redo.pool.start_cleaners()?;
+    *inner.background.lock() = Some(Background::start(&inner)?);
+    Ok(Database { inner })
+}
+
+fn lock(vfs: &dyn Vfs, directory: &Path) -> Result<Box<dyn Send + Sync>> {
+    vfs.lock(&directory.join(LOCK)).map_err(|e| match e.kind() {
+        std::io::ErrorKind::WouldBlock => Error::InUse { path: directory.to_owned() },
+        _ => Error::io("lock", &directory.join(LOCK), e),
+    })
+}
+
+fn segment_bytes(options: &Options) -> u64 {
+    (options.log_file_size / 8).next_power_of_two().clamp(1 << 20, 64 << 20)
+}
+
+impl Foundation {
+    fn new(
+        vfs: Arc<dyn Vfs>,
+        directory: &Path,
+        options: Options,
+        poison: Poison,
+        control: &Control,
+        files: Arc<SpaceFiles>,
+        counters: Arc<Counters>,
+    ) -> Result<Self> {
+        let store = FilePageStore::new(
+            vfs.clone(),
+            directory,
+            control.uuid,
+            &options,
+            files.clone(),
+            counters.clone(),
+            poison.clone(),
+        )?;
+        let store = Arc::new(CheckedStore { store, files: files.clone() });
+        let pool_log = Arc::new(PoolLog {
+            log: OnceLock::new(),
+            checkpoint: control.checkpoint_lsn,
+            capacity: options.log_file_size,
+        });
+        let pool = BufferPool::new(
+            options.page_size as usize,
+            options.buffer_pool_size as usize,
+            options.buffer_pool_instances as usize,
+            store,
+            pool_log.clone(),
+            counters.clone(),
+            poison.clone(),
+        )?;
+        let directory = directory.to_owned();
+        Ok(Self { vfs, directory, options, counters, poison, files, pool, pool_log })
+    }
+
+    fn open_log(&self, control: &Control, start_lsn: Lsn) -> Result<Arc<Log>> {
+        let options = &self.options;
+        let params = LogParams {
+            vfs: self.vfs.clone(),
+            dir: self.directory.join(LOG_DIRECTORY),
+            uuid: control.uuid,
+            segment_bytes: control.log_segment_bytes,
+            epoch: control.epoch,
+            start_lsn,
+            capacity_bytes: options.log_file_size,
+            buffer_bytes: options.log_buffer_size as usize,
+            buffering: options.log_file_buffering,
+            write: options.log_write,
+            write_through: options.log_write_through,
+            archive: options.log_archive,
+        };
+        let log = Log::open(params, self.counters.clone(), self.poison.clone())?;
+        let fresh = self.pool_log.log.set(log.clone()).is_ok();
+        crate::invariant!(fresh, "the log was opened twice");
+        Ok(log)
+    }
+
+    fn core(&self, log: Arc<Log>, control: &Control, next_trx: TrxId) -> Result<Arc<Core>> {
+        let redo = Redo {
+            pool: self.pool.clone(),
+            log,
+            counters: self.counters.clone(),
+            poison: self.poison.clone(),
+            page_size: self.options.page_size as usize,
+        };
+        let versions = VersionStore::open(
+            self.vfs.clone(),
+            &self.directory,
+            self.options.version_store_memory,
+            control.version_epoch,
+            self.counters.clone(),
+        )?;
+        let trxs = TrxSystem::new(next_trx);
+        let timeout = Duration::from_millis(self.options.lock_wait_timeout_ms);
+        let durability = self.options.flush_log_at_trx_commit;
+        Ok(Arc::new(Core::new(redo, versions, trxs, durability, timeout)))
+    }
+
+    fn finish(
+        self,
+        core: Arc<Core>,
+        control: ControlFile,
+        catalog: Tree,
+        lock: Box<dyn Send + Sync>,
+        report: OpenReport,
+        next_space: u32,
+        run_start: Lsn,
+    ) -> Inner {
+        let uuid = control.current().uuid;
+        Inner {
+            core,
+            vfs: self.vfs,
+            directory: self.directory,
+            options: self.options,
+            uuid,
+            files: self.files,
+            catalog,
+            next_space: AtomicU32::new(next_space),
+            tables: Mutex::new(HashMap::new()),
+            ddl: Mutex::new(()),
+            checkpoints: Checkpoints::new(control, run_start),
+            background: Mutex::new(None),
+            report,
+            _lock: lock,
+        }
+    }
+}
+
+fn random_uuid() -> [u8; 16] {
+    use std::hash::{BuildHasher, Hasher};
+    let mut uuid = [0; 16];
+    for half in uuid.chunks_mut(8) {
+        // Each `RandomState` is keyed from the operating system's random numbers.
+        let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
+        hasher.write_u128(std::time::SystemTime::now().elapsed().map_or(0, |d| d.as_nanos()));
+        half.copy_from_slice(&hasher.finish().to_le_bytes());
+    }
+    uuid
+}
+
+/// Removes what an interrupted creation left; refuses a directory that holds something else.
+fn clear_for_creation(vfs: &dyn Vfs, directory: &Path) -> Result<()> {
+    let names = vfs.read_dir(directory).map_err(|e| Error::io("list", directory, e))?;
+    let interrupted = names.iter().any(|name| name == CREATING);
+    let ours = |name: &str| {
+        name.ends_with(".ink") || name == "doublewrite" || name.starts_with("control") || name == LOG_DIRECTORY
+    };
+    if let (Some(name), false) = (names.iter().find(|name| ours(name)), interrupted) {
+        return Err(Error::NotADatabase {
+            path: directory.to_owned(),
+            reason: format!("there is a file {name} but no control file; restore the control file, or use an empty directory"),
+        });
+    }
+    for name in names.iter().filter(|name| ours(name)) {
+        let path = directory.join(name);
+        if name == LOG_DIRECTORY {
+            for segment in vfs.read_dir(&path).map_err(|e| Error::io("list", &path, e))? {
+                let path = path.join(segment);
+                vfs.remove(&path).map_err(|e| Error::io("remove", &path, e))?;
+            }
+        } else {
+            vfs.remove(&path).map_err(|e| Error::io("remove", &path, e))?;
+        }
+    }
+    Ok(())
+}
+
+fn create(
+    vfs: Arc<dyn Vfs>,
+    directory: &Path,
+    mut options: Options,
+    poison: Poison,
+    lock: Box<dyn Send + Sync>,
+) -> Result<Inner> {
+    if options.page_size == 0 {
+        options.page_size = Options::default().page_size;
+    }
+    options.validate()?;
+    clear_for_creation(&*vfs, directory)?;
+    let marker = directory.join(CREATING);
+    let marker_options = OpenOptions { create: Create::IfMissing, read_only: false, direct: false, dsync: false };
+    vfs.open(&marker, marker_options)
+        .and_then(|_| vfs.create_dir_all(&directory.join(LOG_DIRECTORY)))
+        .and_then(|()| vfs.sync_dir(directory))
+        .map_err(|e| Error::io("create", &marker, e))?;
+    let log_segment_bytes = segment_bytes(&options);
+    let start = Lsn(log_segment_bytes);
+    let control = Control {
+        page_size: options.page_size as u32,
+        uuid: random_uuid(),
+        sequence: 1,
+        epoch: 1,
+        checkpoint_lsn: start,
+        scan_start_lsn: start,
+        scan_start_epoch: 1,
+        known_durable_lsn: start,
+        log_segment_bytes,
+        next_trx_id: TrxId(1),
+        next_space_id: SpaceId(1),
+        version_epoch: 1,
+        next_commit: 0,
+        clean_shutdown: false,
+    };
+    let counters = Arc::new(Counters::default());
+    let files = SpaceFiles::new(vfs.clone(), directory, &options, counters.clone(), poison.clone())?;
+    let files = Arc::new(files);
+    let foundation =
+        Foundation::new(vfs.clone(), directory, options, poison.clone(), &control, files, counters)?;
+    let log = foundation.open_log(&control, start)?;
+    let core = foundation.core(log.clone(), &control, control.next_trx_id)?;
+    let file = foundation.files.create(CATALOG_SPACE, SYSTEM_PAGES + 14)?;
+    let space = Arc::new(Space::new(CATALOG_SPACE, core.redo.clone(), file));
+    space.initialise(&control.uuid)?;
+    core.spaces.write().insert(CATALOG_SPACE, space.clone());
+    let catalog = Tree::create(space, CATALOG_TREE, core.redo.clone())?;
+    foundation.pool.start_cleaners()?;
+    foundation.pool.flush_all()?;
+    foundation.files.sync_all()?;
+    log.wait_durable(log.current_lsn())?;
+    let control = ControlFile::create(&*vfs, directory, &control, &poison)?;
+    vfs.remove(&marker)
+        .and_then(|()| vfs.sync_dir(directory))
+        .map_err(|e| Error::io("remove", &marker, e))?;
+    let report = OpenReport { created: true, ..OpenReport::default() };
+    Ok(foundation.finish(core, control, catalog, lock, report, 1, start))
+}
+
+fn check_page_size(directory: &Path, options: &mut Options, control: &Control) -> Result<()> {
+    let found = u64::from(control.page_size);
+    if options.page_size != 0 && options.page_size != found {
+        return Err(Error::InvalidOption {
+            name: "page_size".to_owned(),
+            value: options.page_size.to_string(),
+            reason: format!(
+                "{} was created with pages of {found} bytes; give that, or 0 for whatever the database has",
+                directory.display()
+            ),
+        });
+    }
+    options.page_size = found;
+    options.validate()
+}
+
+fn open_existing(
+    vfs: Arc<dyn Vfs>,
+    directory: &Path,
+    mut options: Options,
+    poison: Poison,
+    lock: Box<dyn Send + Sync>,
+    progress: &dyn Fn(Progress),
+) -> Result<Inner> {
+    let mut control_file = ControlFile::open(&*vfs, directory, &poison)?;
+    let old = control_file.current().clone();
+    check_page_size(directory, &mut options, &old)?;
+    let control = Control {
+        epoch: old.epoch + 1,
+        version_epoch: old.version_epoch + 1,
+        clean_shutdown: false,
+        ..old.clone()
+    };
+    let counters = Arc::new(Counters::default());
+    let files = SpaceFiles::new(vfs.clone(), directory, &options, counters.clone(), poison.clone())?;
+    let files = Arc::new(files);
+    if options.doublewrite == Doublewrite::Atomic {
+        // Refused before anything is changed.
+        files.open(CATALOG_SPACE)?;
+    }
+    control_file.write(&control)?;
+    let repaired =
+        crate::store::repair(&*vfs, directory, &files, control.uuid, control.checkpoint_lsn)?;
+    let foundation = Foundation::new(
+        vfs.clone(), directory, options, poison.clone(), &control, files, counters,
+    )?;
+    sync_log_files(&*vfs, &directory.join(LOG_DIRECTORY))?;
+    foundation.pool.start_cleaners()?;
+    let redone = redo(&foundation, &control, progress)?;
+    let log = foundation.open_log(&control, redone.end)?;
+    let next_trx = TrxId(control.next_trx_id.0.max(redone.trx_id_max.0 + 1));
+    let core = foundation.core(log, &control, next_trx)?;
+    let mut epoch = Mtr::new(&core.redo);
+    epoch.note(&Record::Epoch { epoch: control.epoch, end_of_previous: redone.end });
+    epoch.commit()?;
+    let highest = open_spaces(&foundation, &core, &redone, &control)?;
+    let space = core.spaces.read().get(&CATALOG_SPACE).cloned();
+    let space = space.ok_or_else(|| Error::NotADatabase {
+        path: foundation.files.path(CATALOG_SPACE),
+        reason: "the file of the catalog is missing".to_owned(),
+    })?;
+    let catalog = Tree::open(space, CATALOG_TREE, core.redo.clone())?;
+    let recovered = finish_transactions(&core, &redone, &repaired)?;
+    let orphans_removed = remove_orphans(&foundation, &core, &catalog)?;
+    core.pending_free.lock().extend(core.spaces.read().keys());
+    let report = OpenReport {
+        created: false,
+        clean: old.clean_shutdown,
+        recovered: (!old.clean_shutdown).then_some(Recovered { orphans_removed, ..recovered }),
+        milliseconds: 0,
+    };
+    let next_space = (control.next_space_id.0).max(highest + 1);
+    Ok(foundation.finish(core, control_file, catalog, lock, report, next_space, redone.end))
+}
+
+/// Log bytes that a killed process has written but not synced are durable after this.
+fn sync_log_files(vfs: &dyn Vfs, directory: &Path) -> Result<()> {
+    let names = vfs.read_dir(directory).map_err(|e| Error::io("list", directory, e))?;
+    let options = OpenOptions { create: Create::Never, read_only: false, direct: false, dsync: false };
+    for name in names.iter().filter(|name| name.ends_with(".log")) {
+        let path = directory.join(name);
+        vfs.open(&path, options)
+            .and_then(|file| file.sync())
+            .map_err(|e| Error::io("sync", &path, e))?;
+    }
+    vfs.sync_dir(directory).map_err(|e| Error::io("sync", directory, e))
+}
+
+struct RecoveryFiles<'a>(&'a SpaceFiles);
+
+impl recovery::TablespaceFiles for RecoveryFiles<'_> {
+    fn exists(&self, space: SpaceId) -> Result<bool> {
+        Ok(self.0.find(space)?.is_some())
+    }
+    fn create(&self, space: SpaceId, pages: u32) -> Result<()> {
+        self.0.open_or_create(space, pages).map(drop)
+    }
+    fn ensure_pages(&self, space: SpaceId, pages: u32) -> Result<()> {
+        self.0.open(space)?.ensure_pages(pages)
+    }
+    fn path(&self, space: SpaceId) -> PathBuf {
+        self.0.path(space)
+    }
+}
+
+fn redo(foundation: &Foundation, control: &Control, progress: &dyn Fn(Progress)) -> Result<RedoOutcome> {
+    let reader = LogReader::open(ReadParams {
+        vfs: foundation.vfs.clone(),
+        dir: foundation.directory.join(LOG_DIRECTORY),
+        uuid: control.uuid,
+        segment_bytes: control.log_segment_bytes,
+        from: control.scan_start_lsn,
+        epoch: control.scan_start_epoch,
+        newest_epoch: control.epoch,
+        must_reach: control.known_durable_lsn,
+    })?;
+    let mut source = LogSource::new(reader);
+    recovery::redo(
+        &mut source,
+        RedoInputs {
+            pool: &foundation.pool,
+            files: &RecoveryFiles(&foundation.files),
+            checkpoint: control.checkpoint_lsn,
+            threads: recovery::threads(&foundation.options),
+            index_bytes_max: recovery::index_bytes_max(&foundation.options),
+            progress,
+        },
+    )
+}
+
+/// Opens every tablespace file; finishes removing those that were dropped. Returns the highest
+/// tablespace number seen.
+fn open_spaces(
+    foundation: &Foundation,
+    core: &Arc<Core>,
+    redone: &RedoOutcome,
+    control: &Control,
+) -> Result<u32> {
+    let mut highest = redone.space_id_max.map_or(0, |space| space.0);
+    for space in foundation.files.list()? {
+        highest = highest.max(space.0);
+        if redone.files_deleted.contains(&space) {
+            foundation.pool.drop_space(space);
+            foundation.files.remove(space)?;
+            continue;
+        }
+        let file = foundation.files.open(space)?;
+        let opened = Space::new(space, core.redo.clone(), file);
+        match opened.check_header(&control.uuid) {
+            Ok(()) => {
+                core.spaces.write().insert(space, Arc::new(opened));
+            }
+            // A file that was created but never filled, as its log was lost; or damage, which
+            // opening the table will tell.
+            Err(Error::Corrupt { .. }) if space != CATALOG_SPACE => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(highest)
+}
+
+/// Rolls back losers, newest first, and takes prepared transactions up again.
+fn finish_transactions(core: &Arc<Core>, redone: &RedoOutcome, repaired: &RepairReport) -> Result<Recovered> {
+    let mut recovered = Recovered {
+        redo: redone.report.clone(),
+        torn_pages_repaired: repaired.repaired.len() as u64,
+        losers: redone.losers.len() as u64,
+        prepared: redone.prepared.len() as u64,
+        ..Recovered::default()
+    };
+    let all = redone.prepared.iter().chain(&redone.losers);
+    let states: HashMap<TrxId, _> = all
+        .map(|open| Ok((open.id, core.recovered_state(open.id, open.slot, open.first_lsn)?)))
+        .collect::<Result<_>>()?;
+    for open in redone.losers.iter().rev() {
+        recovered.rows_undone += open.undo.len() as u64;
+        core.roll_back_recovered(&states[&open.id], open)?;
+    }
+    for open in &redone.prepared {
+        core.adopt_prepared(&states[&open.id], open)?;
+    }
+    Ok(recovered)
+}
+
+/// Removes tablespace files that no table has: of tables whose creation was not committed, or whose
+/// drop was.
+fn remove_orphans(foundation: &Foundation, core: &Arc<Core>, catalog: &Tree) -> Result<u64> {
+    let transaction = Transaction::begin(core, CATALOG_ISOLATION)?;
+    let tables = Catalog::new(catalog, &transaction).all()?;
+    let mut known: BTreeSet<SpaceId> = tables.iter().map(|table| table.space).collect();
+    known.insert(CATALOG_SPACE);
+    drop(transaction);
+    let mut removed = 0;
+    for space in foundation.files.list()? {
+        if known.contains(&space) {
+            continue;
+        }
+        core.drop_space(space)?;
+        foundation.files.remove(space)?;
+        removed += 1;
+    }
+    Ok(removed)
+}
+
+impl Core {
+    /// Forgets a tablespace: notes in the log that its file is no longer needed, and drops its pages.
+    pub(super) fn drop_space(&self, space: SpaceId) -> Result<()> {
+        self.spaces.write().remove(&space);
+        let mut mtr = Mtr::new(&self.redo);
+        mtr.note(&Record::FileDelete { space });
+        let (_, end) = mtr.commit()?;
+        self.redo.log.wait_durable(end)?;
+        self.redo.pool.drop_space(space);
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// Stops the background threads and, if all is well, writes what is left and a last checkpoint.
+    pub(super) fn shut_down(&self) -> Result<()> {
+        let Some(background) = self.background.lock().take() else { return Ok(()) };
+        self.core.stopping.store(true, Ordering::Release);
+        background.stop();
+        let result = self.write_everything();
+        self.core.redo.pool.close();
+        let closed = self.core.redo.log.close();
+        result.and(closed)
+    }
+
+    fn write_everything(&self) -> Result<()> {
+        self.core.redo.poison.check()?;
+        self.dump_buffer_pool()?;
+        let log = &self.core.redo.log;
+        log.wait_durable(log.current_lsn())?;
+        self.core.redo.pool.flush_all()?;
+        self.files.sync_all()?;
+        let open = self.core.trxs.oldest_first_lsn().is_some();
+        self.checkpoint(true, !open)
+    }
+}
+

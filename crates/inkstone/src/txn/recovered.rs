@@ -1,0 +1,231 @@
+//! Transactions that recovery found: rolling losers back, taking prepared ones up again; and
+//! copying a long transaction's undo forward, so that recovery need not go back that far.
+
+use super::core::Core;
+use super::rollback::undo_logged;
+use super::system::TrxState;
+use super::transaction::{Phase, Shared};
+use super::versions::{NO_PURGE, NewVersion, VersionKind};
+use crate::btree::{SplitFor, Target};
+use crate::mtr::Mtr;
+use crate::recovery::OpenTransaction;
+use crate::{Error, Result};
+use inkstone_format::record::{Record, Undo, UndoEntry};
+use inkstone_format::tree_page::{CELL_DELETED, CELL_VERSIONED, TreePage, TreePageMut, cell_len};
+use inkstone_format::{Lsn, SpaceId, TreeId, TrxId, VersionAddress};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Bytes of undo entries in one frame, about.
+const COPY_BYTES: usize = 128 << 10;
+
+/// One change of a prepared transaction, with the row as it was before.
+struct Before {
+    kind: VersionKind,
+    flags: u8,
+    value: Vec<u8>,
+}
+
+impl Core {
+    /// The state of a transaction that the log showed, under its old slot.
+    pub(crate) fn recovered_state(&self, id: TrxId, slot: u32, first: Lsn) -> Result<Arc<TrxState>> {
+        let state = self.trxs.begin_recovered(id, slot).ok_or_else(|| {
+            self.redo.poison.set(format!("two unfinished transactions have slot {slot} in the log"))
+        })?;
+        state.note_first_lsn(first);
+        Ok(state)
+    }
+
+    /// Undoes everything that an unfinished transaction did.
+    pub(crate) fn roll_back_recovered(
+        self: &Arc<Self>,
+        state: &Arc<TrxState>,
+        open: &OpenTransaction,
+    ) -> Result<()> {
+        for entry in open.undo.iter().rev() {
+            // A table that was dropped since needs no undo.
+            if let Some(tree) = self.tree(entry.space, entry.tree)? {
+                undo_logged(self, open.slot, &tree, &entry.key, &entry.undo)?;
+            }
+        }
+        let mut mtr = Mtr::new(&self.redo);
+        mtr.note(&Record::RollbackEnd { trx_slot: open.slot });
+        mtr.commit()?;
+        self.trxs.finish_abort(state);
+        Ok(())
+    }
+
+    /// Gives a prepared transaction its versions (which are its locks) again.
+    pub(crate) fn adopt_prepared(
+        self: &Arc<Self>,
+        state: &Arc<TrxState>,
+        open: &OpenTransaction,
+    ) -> Result<()> {
+        let shared = Shared::new(state.clone());
+        let mut inner = shared.inner.lock();
+        let befores = self.befores(&open.undo)?;
+        let mut newest: HashMap<(SpaceId, TreeId, &[u8]), VersionAddress> = HashMap::new();
+        for (entry, before) in open.undo.iter().zip(&befores) {
+            let row = (entry.space, entry.tree, entry.key.as_slice());
+            let previous = newest.get(&row).copied().unwrap_or_default();
+            let undo_previous = inner.undo_last;
+            let version = NewVersion {
+                kind: before.kind,
+                flags: if before.kind == VersionKind::Insert { NO_PURGE } else { 0 },
+                space: entry.space,
+                tree: entry.tree,
+                key: &entry.key,
+                old_flags: before.flags,
+                old_value: &before.value,
+                previous,
+                undo_previous,
+            };
+            let address = self.versions.append(state, &mut inner.touched, version)?;
+            newest.insert(row, address);
+            inner.undo_last = address;
+        }
+        for ((space, tree, key), address) in newest {
+            self.set_version(space, tree, key, address)?;
+        }
+        state.add_weight(open.undo.len() as u64);
+        state.set_prepared();
+        inner.logged = true;
+        inner.phase = Phase::Prepared;
+        inner.xid.clone_from(&open.xid);
+        drop(inner);
+        self.add_writer(&shared);
+        let xid = open.xid.clone().unwrap_or_default();
+        self.prepared.lock().insert(xid, shared);
+        Ok(())
+    }
+
+    /// For each change the row as it was before: found from the present rows, backwards.
+    fn befores(&self, undo: &[UndoEntry]) -> Result<Vec<Before>> {
+        let mut rows: HashMap<(SpaceId, TreeId, &[u8]), (u8, Vec<u8>)> = HashMap::new();
+        let mut befores = Vec::with_capacity(undo.len());
+        for entry in undo.iter().rev() {
+            let row = (entry.space, entry.tree, entry.key.as_slice());
+            if !rows.contains_key(&row) {
+                rows.insert(row, self.present_row(entry)?);
+            }
+            let Some((flags, value)) = rows.get_mut(&row) else { continue };
+            let kind = match &entry.undo {
+                Undo::Insert => VersionKind::Insert,
+                Undo::Update { flags: old, diff } => {
+                    *value = diff.apply(value).map_err(|c| self.unfit(entry, &c.detail))?;
+                    *flags = *old;
+                    VersionKind::Update
+                }
+                Undo::Restore { flags: old, value: old_value } => {
+                    value.clone_from(old_value);
+                    *flags = *old;
+                    VersionKind::Update
+                }
+                Undo::Mark => {
+                    *flags &= !CELL_DELETED;
+                    VersionKind::DeleteMark
+                }
+                Undo::Revive => {
+                    *flags |= CELL_DELETED;
+                    VersionKind::Unmark
+                }
+            };
+            let value = if kind == VersionKind::DeleteMark { Vec::new() } else { value.clone() };
+            befores.push(Before { kind, flags: *flags, value });
+        }
+        befores.reverse();
+        Ok(befores)
+    }
+
+    fn present_row(&self, entry: &UndoEntry) -> Result<(u8, Vec<u8>)> {
+        let Some(tree) = self.tree(entry.space, entry.tree)? else { return Ok((0, Vec::new())) };
+        let leaf = tree.leaf_shared(Target::Key(&entry.key))?;
+        let page = TreePage(&leaf);
+        let slot = page.search(&entry.key).map_err(|_| self.unfit(entry, "the row is missing"))?;
+        let cell = page.cell(slot);
+        Ok((cell.flags & !CELL_VERSIONED, cell.value.to_vec()))
+    }
+
+    fn unfit(&self, entry: &UndoEntry, why: &str) -> Error {
+        self.redo.poison.set(format!(
+            "a prepared transaction's change in tablespace {} does not fit its row: {why}",
+            entry.space
+        ))
+    }
+
+    /// Writes a version address into a row. Not logged: no address outlives a restart.
+    fn set_version(&self, space: SpaceId, tree: TreeId, key: &[u8], address: VersionAddress) -> Result<()> {
+        let Some(tree) = self.tree(space, tree)? else { return Ok(()) };
+        let live = |address| self.is_live(address);
+        loop {
+            let mut leaf = tree.leaf_exclusive(Target::Key(key))?;
+            let page = TreePage(&leaf);
+            let Ok(slot) = page.search(key) else { return Ok(()) };
+            let cell = page.cell(slot);
+            let (flags, value) = (cell.flags & !CELL_VERSIONED, cell.value.to_vec());
+            let need = cell_len(cell.suffix.len(), value.len(), true);
+            let placed = TreePageMut(&mut leaf).replace(slot, flags, Some(address), &value, &live);
+            leaf.mark_changed_unlogged();
+            if placed.is_ok() {
+                return Ok(());
+            }
+            drop(leaf);
+            tree.split_leaf(SplitFor { key, need, ascending: false }, &live)?;
+        }
+    }
+
+    /// Logs all that would undo a transaction again, so that the log before need not be kept.
+    /// Does nothing while the transaction is in the middle of a statement.
+    pub(crate) fn copy_undo_forward(&self, shared: &Arc<Shared>) -> Result<()> {
+        let Some(mut inner) = shared.inner.try_lock() else { return Ok(()) };
+        if inner.phase == Phase::Ended || !inner.logged {
+            return Ok(());
+        }
+        // Newest first in the store; the log wants the oldest first.
+        let mut addresses = Vec::new();
+        for entry in self.versions.undo_entries(inner.undo_last, VersionAddress(0)) {
+            addresses.push(entry?.0);
+        }
+        let mut from = None;
+        let mut rest = addresses.into_iter().rev().peekable();
+        loop {
+            self.redo.log.wait_for_space()?;
+            let (mut entries, mut bytes) = (Vec::new(), 0);
+            while let (Some(&address), true) = (rest.peek(), bytes < COPY_BYTES) {
+                rest.next();
+                let Some(version) = self.versions.read(address)? else { continue };
+                let view = version.view();
+                let undo = match view.kind {
+                    VersionKind::Insert => Undo::Insert,
+                    VersionKind::Update => {
+                        Undo::Restore { flags: view.old_flags, value: view.old_value.to_vec() }
+                    }
+                    VersionKind::DeleteMark => Undo::Mark,
+                    VersionKind::Unmark => Undo::Revive,
+                };
+                bytes += view.key.len() + view.old_value.len() + 8;
+                let (space, tree) = (view.space, view.tree);
+                entries.push(UndoEntry { space, tree, key: view.key.to_vec(), undo });
+            }
+            let last = rest.peek().is_none();
+            let mut mtr = Mtr::new(&self.redo);
+            mtr.note(&Record::UndoCopy {
+                trx_slot: shared.state.slot(),
+                trx: shared.state.id(),
+                first: from.is_none(),
+                last,
+                xid: inner.xid.clone(),
+                entries,
+            });
+            let (start, _) = mtr.commit()?;
+            from.get_or_insert(start);
+            if last {
+                break;
+            }
+        }
+        // The next insert must not be coded against one that need not be kept.
+        inner.context.clear();
+        shared.state.move_first_lsn(from.unwrap_or_default());
+        Ok(())
+    }
+}
