@@ -61,7 +61,9 @@ pub fn set_root(page: &mut [u8], tree: TreeId, root: PageNo) {
 
 /// The database that the tablespace says it belongs to.
 pub fn uuid(page: &[u8]) -> [u8; 16] {
-    page[UUID_AT..UUID_AT + 16].try_into().expect("sixteen bytes")
+    page[UUID_AT..UUID_AT + 16]
+        .try_into()
+        .expect("sixteen bytes")
 }
 
 /// The page size that the tablespace says it has; readable without knowing it.
@@ -72,7 +74,10 @@ pub fn page_size(page: &[u8]) -> u32 {
 /// Checks page 0 against what the database expects.
 pub fn check_header(page: &[u8], expected_uuid: &[u8; 16]) -> Result<(), Corrupt> {
     if page_type(page) != Some(PageType::SpaceHeader) {
-        return Err(Corrupt::at(12, format!("page type {} instead of a tablespace header", page[12])));
+        return Err(Corrupt::at(
+            12,
+            format!("page type {} instead of a tablespace header", page[12]),
+        ));
     }
     let version = get_u32(page, PAGE_HEADER_LEN);
     if version != SPACE_VERSION {
@@ -84,7 +89,11 @@ pub fn check_header(page: &[u8], expected_uuid: &[u8; 16]) -> Result<(), Corrupt
     if page_size(page) as usize != page.len() {
         return Err(Corrupt::at(
             PAGE_SIZE_AT,
-            format!("pages of {} bytes, expected {}", page_size(page), page.len()),
+            format!(
+                "pages of {} bytes, expected {}",
+                page_size(page),
+                page.len()
+            ),
         ));
     }
     if uuid(page) != *expected_uuid {

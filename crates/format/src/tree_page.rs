@@ -640,7 +640,11 @@ impl TreePageMut<'_> {
         let len = cell_len(suffix_len, value.len(), version.is_some());
         let suffix = cell.suffix.to_vec();
         // An address that no longer matters is part of the old cell's length already.
-        let own_dead = if cell.version.is_some_and(|v| !live(v)) { 8 } else { 0 };
+        let own_dead = if cell.version.is_some_and(|v| !live(v)) {
+            8
+        } else {
+            0
+        };
         let offset = self.read().slot_offset(slot);
         if len <= old_len {
             // The new cell ends where the old one began to be counted: the rest is garbage.

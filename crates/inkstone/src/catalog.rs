@@ -63,9 +63,12 @@ impl TableDefinition {
             trees.push((id, name));
         }
         if trees.first().is_none_or(|(id, _)| *id != TreeId(0)) || !r.is_empty() {
-            return Err(r.corrupt("a table definition without a clustered tree, or with bytes left"));
+            return Err(
+                r.corrupt("a table definition without a clustered tree, or with bytes left")
+            );
         }
-        let name = String::from_utf8(key.to_vec()).map_err(|_| Corrupt::at(0, "name is not UTF-8"))?;
+        let name =
+            String::from_utf8(key.to_vec()).map_err(|_| Corrupt::at(0, "name is not UTF-8"))?;
         Ok(Self { name, space, trees })
     }
 }
@@ -98,20 +101,28 @@ impl<'t> Catalog<'t> {
         TableDefinition::decode(key, value).map_err(|corrupt| {
             let name = String::from_utf8_lossy(key);
             let path = self.tree.space.file().path();
-            Error::corrupt_file(path, corrupt.offset as u64, format!("table {name}: {}", corrupt.detail))
+            Error::corrupt_file(
+                path,
+                corrupt.offset as u64,
+                format!("table {name}: {}", corrupt.detail),
+            )
         })
     }
 
     /// The table of a name.
     pub fn find(&self, name: &str) -> Result<Option<TableDefinition>> {
         let value = self.transaction.read(self.tree, name.as_bytes())?;
-        value.map(|value| self.understand(name.as_bytes(), &value)).transpose()
+        value
+            .map(|value| self.understand(name.as_bytes(), &value))
+            .transpose()
     }
 
     /// All tables in the order of their names.
     pub fn all(&self) -> Result<Vec<TableDefinition>> {
         use std::ops::Bound::Unbounded;
-        let mut rows: Cursor = self.transaction.scan(self.tree, (Unbounded, Unbounded), false)?;
+        let mut rows: Cursor = self
+            .transaction
+            .scan(self.tree, (Unbounded, Unbounded), false)?;
         let mut tables = Vec::new();
         while let Some((key, value)) = rows.next_row()? {
             tables.push(self.understand(key, value)?);
@@ -121,7 +132,10 @@ impl<'t> Catalog<'t> {
 
     /// Adds a table; fails if there is one of its name.
     pub fn add(&self, table: &TableDefinition) -> Result<()> {
-        if self.transaction.put_new(self.tree, table.name.as_bytes(), &table.encode())? {
+        if self
+            .transaction
+            .put_new(self.tree, table.name.as_bytes(), &table.encode())?
+        {
             Ok(())
         } else {
             Err(Error::AlreadyExists(format!("table {}", table.name)))
@@ -130,7 +144,8 @@ impl<'t> Catalog<'t> {
 
     /// Changes a table's definition.
     pub fn replace(&self, table: &TableDefinition) -> Result<()> {
-        self.transaction.put(self.tree, table.name.as_bytes(), &table.encode())
+        self.transaction
+            .put(self.tree, table.name.as_bytes(), &table.encode())
     }
 
     /// Removes a table.

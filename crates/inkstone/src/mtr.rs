@@ -60,12 +60,20 @@ impl<'p> Mtr<'p> {
     pub fn new(redo: &'p Redo) -> Self {
         let mut payload = SPARE_PAYLOAD.take();
         payload.clear();
-        Self { redo, pages: Vec::new(), payload, committed: false }
+        Self {
+            redo,
+            pages: Vec::new(),
+            payload,
+            committed: false,
+        }
     }
 
     /// Takes over a latched page, and tells by which number it is known here.
     pub fn push(&mut self, guard: Exclusive<'p>) -> usize {
-        self.pages.push(Latched { guard, changed: false });
+        self.pages.push(Latched {
+            guard,
+            changed: false,
+        });
         self.pages.len() - 1
     }
 
@@ -92,7 +100,12 @@ impl<'p> Mtr<'p> {
         let id = page.guard.id();
         page.changed = true;
         let applied = apply::replay(&mut page.guard, id, record);
-        invariant!(applied.is_ok(), "{} on page {id}: {:?}", record.name(), applied);
+        invariant!(
+            applied.is_ok(),
+            "{} on page {id}: {:?}",
+            record.name(),
+            applied
+        );
         if record.initialises_page() {
             page.guard.mark_fresh();
         }
@@ -122,12 +135,15 @@ impl<'p> Mtr<'p> {
             return Ok((Lsn(0), Lsn(0)));
         }
         let pages = &mut self.pages;
-        let lsns = self.redo.log.append(&self.payload, want_claim, |start, end| {
-            for page in pages.iter_mut().filter(|page| page.changed) {
-                page.guard.mark_dirty(start, end);
-            }
-            before_publish(start, end);
-        })?;
+        let lsns = self
+            .redo
+            .log
+            .append(&self.payload, want_claim, |start, end| {
+                for page in pages.iter_mut().filter(|page| page.changed) {
+                    page.guard.mark_dirty(start, end);
+                }
+                before_publish(start, end);
+            })?;
         self.committed = true;
         Ok(lsns)
     }
@@ -136,7 +152,10 @@ impl<'p> Mtr<'p> {
 impl Drop for Mtr<'_> {
     fn drop(&mut self) {
         if !self.committed && self.pages.iter().any(|page| page.changed) {
-            let _ = self.redo.poison.set("a page was changed in memory but not in the log");
+            let _ = self
+                .redo
+                .poison
+                .set("a page was changed in memory but not in the log");
         }
         SPARE_PAYLOAD.set(std::mem::take(&mut self.payload));
     }

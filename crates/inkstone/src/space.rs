@@ -43,7 +43,12 @@ pub struct FreePage {
 impl Space {
     /// An open tablespace over its file.
     pub fn new(id: SpaceId, redo: Redo, file: Arc<SpaceFile>) -> Self {
-        Self { id, redo, file, hint: AtomicU32::new(SYSTEM_PAGES) }
+        Self {
+            id,
+            redo,
+            file,
+            hint: AtomicU32::new(SYSTEM_PAGES),
+        }
     }
 
     /// Writes the header and the first space map of a new tablespace, whose file exists.
@@ -56,13 +61,40 @@ impl Space {
         let map = mtr.push(self.redo.pool.create(map_id, &mut frames)?);
         mtr.note(&Record::FileCreate { space: self.id });
         let page_type = PageType::SpaceHeader as u8;
-        mtr.replay(header, &Record::PageInit { page: header_id, page_type });
+        mtr.replay(
+            header,
+            &Record::PageInit {
+                page: header_id,
+                page_type,
+            },
+        );
         let bytes = format::new_header(uuid, self.redo.page_size as u32);
         let offset = PAGE_HEADER_LEN as u32;
-        mtr.replay(header, &Record::Bytes { page: header_id, offset, bytes });
+        mtr.replay(
+            header,
+            &Record::Bytes {
+                page: header_id,
+                offset,
+                bytes,
+            },
+        );
         let page_type = PageType::SpaceMap as u8;
-        mtr.replay(map, &Record::PageInit { page: map_id, page_type });
-        mtr.replay(map, &Record::Bits { page: map_id, first: 0, count: SYSTEM_PAGES, set: true });
+        mtr.replay(
+            map,
+            &Record::PageInit {
+                page: map_id,
+                page_type,
+            },
+        );
+        mtr.replay(
+            map,
+            &Record::Bits {
+                page: map_id,
+                first: 0,
+                count: SYSTEM_PAGES,
+                set: true,
+            },
+        );
         mtr.commit().map(drop)
     }
 
@@ -94,15 +126,25 @@ impl Space {
     pub fn set_root(&self, mtr: &mut Mtr<'_>, header: usize, tree: TreeId, root: PageNo) {
         let page = mtr.id(header);
         let offset = format::root_offset(tree) as u32;
-        mtr.replay(header, &Record::Bytes { page, offset, bytes: root.0.to_le_bytes().to_vec() });
+        mtr.replay(
+            header,
+            &Record::Bytes {
+                page,
+                offset,
+                bytes: root.0.to_le_bytes().to_vec(),
+            },
+        );
     }
 
     /// The smallest number that no tree of this tablespace has.
     pub fn free_tree_id(&self) -> Result<TreeId> {
         let header = self.redo.pool.shared(self.page_id(PageNo(0)))?;
-        (0..TREES_MAX - 1).map(TreeId).find(|&tree| format::root(&header, tree).is_none()).ok_or_else(|| {
-            Error::Unsupported(format!("a table has at most {} trees", TREES_MAX - 1))
-        })
+        (0..TREES_MAX - 1)
+            .map(TreeId)
+            .find(|&tree| format::root(&header, tree).is_none())
+            .ok_or_else(|| {
+                Error::Unsupported(format!("a table has at most {} trees", TREES_MAX - 1))
+            })
     }
 
     fn map_of(&self, page: PageNo) -> PageNo {
@@ -119,13 +161,20 @@ impl Space {
     /// Finds `count` free pages: latches a space map page (the mini-transaction must hold no latch
     /// yet) and makes sure that the file reaches that far. Nothing is changed before
     /// [`Space::mark`].
-    pub fn find_free<'p>(&'p self, count: usize, frames: &mut Reservation<'p>, attempt: impl Fn() -> Mtr<'p>) -> Result<(Mtr<'p>, Vec<FreePage>)> {
+    pub fn find_free<'p>(
+        &'p self,
+        count: usize,
+        frames: &mut Reservation<'p>,
+        attempt: impl Fn() -> Mtr<'p>,
+    ) -> Result<(Mtr<'p>, Vec<FreePage>)> {
         let covered = map_pages(self.redo.page_size);
         let mut region = self.hint.load(Ordering::Relaxed) / covered;
         let mut wrapped = false;
         loop {
             let mut mtr = attempt();
-            let Some(map_index) = self.latch_region(&mut mtr, region, covered, frames)? else { continue };
+            let Some(map_index) = self.latch_region(&mut mtr, region, covered, frames)? else {
+                continue;
+            };
             let from = match self.hint.load(Ordering::Relaxed) {
                 hint if hint / covered == region => hint % covered,
                 _ => 0,
@@ -138,7 +187,10 @@ impl Space {
                     self.file.ensure_pages(last + 1)?;
                     continue;
                 }
-                let page = |bit: u32| FreePage { page: PageNo(region * covered + bit), map_index };
+                let page = |bit: u32| FreePage {
+                    page: PageNo(region * covered + bit),
+                    map_index,
+                };
                 return Ok((mtr, found.into_iter().map(page).collect()));
             }
             drop(mtr);
@@ -147,12 +199,23 @@ impl Space {
             if !wrapped && self.file.pages() <= region.saturating_mul(covered) && region > 1 {
                 (region, wrapped) = (0, true);
             }
-            self.hint.store(region.checked_mul(covered).ok_or_else(|| self.too_large())?, Ordering::Relaxed);
+            self.hint.store(
+                region
+                    .checked_mul(covered)
+                    .ok_or_else(|| self.too_large())?,
+                Ordering::Relaxed,
+            );
         }
     }
 
     /// Latches the space map of a region, making it if the region is new. `None`: try again.
-    fn latch_region<'p>(&'p self, mtr: &mut Mtr<'p>, region: u32, covered: u32, frames: &mut Reservation<'p>) -> Result<Option<usize>> {
+    fn latch_region<'p>(
+        &'p self,
+        mtr: &mut Mtr<'p>,
+        region: u32,
+        covered: u32,
+        frames: &mut Reservation<'p>,
+    ) -> Result<Option<usize>> {
         if region > 0 {
             let header = self.redo.pool.shared(self.page_id(PageNo(0)))?;
             let maps = format::more_maps(&header);
@@ -178,16 +241,42 @@ impl Space {
             return Ok(());
         }
         let map = mtr.push(self.redo.pool.create(id, frames)?);
-        mtr.replay(map, &Record::PageInit { page: id, page_type: PageType::SpaceMap as u8 });
-        mtr.replay(map, &Record::Bits { page: id, first: 0, count: SYSTEM_PAGES, set: true });
+        mtr.replay(
+            map,
+            &Record::PageInit {
+                page: id,
+                page_type: PageType::SpaceMap as u8,
+            },
+        );
+        mtr.replay(
+            map,
+            &Record::Bits {
+                page: id,
+                first: 0,
+                count: SYSTEM_PAGES,
+                set: true,
+            },
+        );
         let offset = format::MORE_MAPS_AT as u32;
         let bytes = region.to_le_bytes().to_vec();
-        mtr.replay(header, &Record::Bytes { page: header_id, offset, bytes });
+        mtr.replay(
+            header,
+            &Record::Bytes {
+                page: header_id,
+                offset,
+                bytes,
+            },
+        );
         mtr.commit().map(drop)
     }
 
     fn too_large(&self) -> Error {
-        Error::DiskFull { what: format!("{}: a tablespace has at most 2^32 pages", self.file.path().display()) }
+        Error::DiskFull {
+            what: format!(
+                "{}: a tablespace has at most 2^32 pages",
+                self.file.path().display()
+            ),
+        }
     }
 
     /// Marks a page that `find_free` found as allocated.
@@ -195,7 +284,15 @@ impl Space {
         let covered = map_pages(self.redo.page_size);
         let page = mtr.id(free.map_index);
         let first = free.page.0 % covered;
-        mtr.replay(free.map_index, &Record::Bits { page, first, count: 1, set: true });
+        mtr.replay(
+            free.map_index,
+            &Record::Bits {
+                page,
+                first,
+                count: 1,
+                set: true,
+            },
+        );
         self.hint.store(free.page.0 + 1, Ordering::Relaxed);
     }
 
@@ -204,7 +301,15 @@ impl Space {
         let (map, page) = (mtr.id(map_index), mtr.id(page_index));
         let first = page.page.0 % map_pages(self.redo.page_size);
         mtr.replay(page_index, &Record::PageFree { page });
-        mtr.replay(map_index, &Record::Bits { page: map, first, count: 1, set: false });
+        mtr.replay(
+            map_index,
+            &Record::Bits {
+                page: map,
+                first,
+                count: 1,
+                set: false,
+            },
+        );
         self.hint.fetch_min(page.page.0, Ordering::Relaxed);
     }
 
@@ -214,10 +319,20 @@ impl Space {
         let mut total = 0;
         let maps = format::more_maps(&*self.redo.pool.shared(self.page_id(PageNo(0)))?);
         for region in 0..=maps {
-            let map = self.redo.pool.shared(self.page_id(PageNo(region * covered + 1)))?;
+            let map = self
+                .redo
+                .pool
+                .shared(self.page_id(PageNo(region * covered + 1)))?;
             total += (0..covered).filter(|&n| bit(&map, n)).count() as u64;
         }
         Ok(total)
+    }
+
+    /// Number of the last space map.
+    pub fn last_region(&self) -> Result<u32> {
+        Ok(format::more_maps(
+            &self.redo.pool.shared(self.page_id(PageNo(0)))?,
+        ))
     }
 
     /// Whether the space maps say that a page is allocated.

@@ -18,9 +18,20 @@
 //! through io_uring), and [`sim`] (a disk in memory that forgets, tears and reorders what was not
 //! synced, and fails on command).
 
+pub mod backend;
+pub mod buffer;
+pub mod posix;
+pub mod sim;
+pub mod uring;
+
+#[cfg(test)]
+mod conformance;
+
 use std::path::Path;
 use std::sync::Arc;
 
+pub use backend::{BackendChoice, default_vfs};
+pub use buffer::AlignedBuffer;
 pub use std::io::{Error, ErrorKind, Result};
 
 /// Alignment in bytes of buffers, offsets and lengths for unbuffered (`O_DIRECT`) files.
@@ -73,14 +84,16 @@ pub trait Vfs: Send + Sync + std::fmt::Debug {
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
     /// Makes earlier creations, renames and removals in `directory` durable.
     fn sync_dir(&self, directory: &Path) -> Result<()>;
-    /// Creates a directory and its parents; not an error if it exists.
+    /// Creates a directory and its parents; not an error if it exists. The new directories
+    /// themselves are durable on return, so that no caller has to sync directories above its own.
     fn create_dir_all(&self, directory: &Path) -> Result<()>;
-    /// Names (not paths) of the files in a directory, sorted.
+    /// Names (not paths) of the files in a directory, sorted. Subdirectories, and names that are
+    /// not UTF-8 (so none of ours), are left out.
     fn read_dir(&self, directory: &Path) -> Result<Vec<String>>;
     /// Whether a file of this name exists.
     fn exists(&self, path: &Path) -> Result<bool>;
     /// Takes an exclusive lock, held until the returned guard is dropped. `WouldBlock` when
-    /// someone else holds it, in this process or another one.
+    /// someone else holds it, in this process or another one. Creates the file if it is missing.
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>>;
     /// A queue for at most `depth` operations in flight, for the use of one thread at a time.
     fn batch(&self, depth: usize) -> Result<Box<dyn Batch>>;
@@ -97,6 +110,25 @@ pub trait File: Send + Sync + std::fmt::Debug {
     /// As `write_at`, and untorn by power loss (`RWF_ATOMIC`); `Unsupported` where the file
     /// cannot promise it for this length.
     fn write_atomic_at(&self, buffer: &[u8], offset: u64) -> Result<()>;
+    /// Writes buffers one after the other from `offset` on, as one write where the backend can
+    /// (`pwritev`); untorn when `atomic`.
+    fn write_vectored_at(&self, buffers: &[&[u8]], offset: u64, atomic: bool) -> Result<()> {
+        match buffers {
+            [buffer] if atomic => self.write_atomic_at(buffer, offset),
+            _ if atomic => Err(Error::new(
+                ErrorKind::Unsupported,
+                "an atomic write of several buffers",
+            )),
+            _ => {
+                let mut position = offset;
+                for buffer in buffers {
+                    self.write_at(buffer, position)?;
+                    position += buffer.len() as u64;
+                }
+                Ok(())
+            }
+        }
+    }
     /// Makes all finished writes durable (`fdatasync`).
     fn sync(&self) -> Result<()>;
     /// Length in bytes.
@@ -108,12 +140,17 @@ pub trait File: Send + Sync + std::fmt::Debug {
     /// Cuts or extends (with zeroes) to `length` bytes.
     fn set_len(&self, length: u64) -> Result<()>;
     /// Reserves disk space for the byte range and extends the file to cover it; fresh bytes read
-    /// as zero. `StorageFull` when the disk is full: then nothing that was there is changed.
+    /// as zero. `StorageFull` when the disk is full: then nothing that was there is changed, nor
+    /// the length. Must not run together with other changes of the length of the same file.
     fn allocate(&self, offset: u64, length: u64) -> Result<()>;
     /// What `write_atomic_at` can do here, if anything.
     fn atomic_write_limits(&self) -> Option<AtomicWriteLimits>;
     /// The path that the file was opened with.
     fn path(&self) -> &Path;
+    /// Whether the file was opened with [`OpenOptions::direct`], so that transfers must be aligned.
+    fn is_direct(&self) -> bool {
+        false
+    }
     /// The file descriptor for backends that have one (io_uring needs it).
     fn raw_fd(&self) -> Option<i32> {
         None
@@ -150,9 +187,30 @@ pub enum Op<'a> {
     },
 }
 
+impl Op<'_> {
+    /// Runs this operation by itself, through the methods of its file.
+    pub fn run_alone(&mut self) -> Result<()> {
+        match self {
+            Op::Read {
+                file,
+                buffer,
+                offset,
+            } => file.read_at(buffer, *offset),
+            Op::Write {
+                file,
+                buffers,
+                offset,
+                atomic,
+            } => file.write_vectored_at(buffers, *offset, *atomic),
+            Op::Sync { file } => file.sync(),
+        }
+    }
+}
+
 /// A queue of operations that run together. See [`Vfs::batch`].
 pub trait Batch: Send {
     /// Runs all operations, in no particular order except that a `Sync` starts after everything
     /// before it in the list has finished, and returns when all have finished: one result each.
+    /// What stands after a `Sync` may run before it. A failed operation stops no other.
     fn run(&mut self, operations: &mut [Op<'_>]) -> Vec<Result<()>>;
 }

@@ -34,7 +34,9 @@ impl Tree {
             let from = page.search(&at).unwrap_or_else(|slot| slot);
             let to = match high {
                 Some(high) if page.covers(high) || page.low() >= high => {
-                    return Ok(Some(total + page.search(high).unwrap_or_else(|s| s).saturating_sub(from) as u64));
+                    return Ok(Some(
+                        total + page.search(high).unwrap_or_else(|s| s).saturating_sub(from) as u64,
+                    ));
                 }
                 _ => page.count(),
             };
@@ -53,10 +55,16 @@ impl Tree {
         loop {
             let guard = self.redo.pool.shared(page)?;
             let node = TreePage(&guard);
-            let Target::Key(key) = target else { return Ok(1.0) };
+            let Target::Key(key) = target else {
+                return Ok(1.0);
+            };
             let count = node.count().max(1) as f64;
             if guard[12] != PageType::Inner as u8 {
-                let slot = if guard[12] == PageType::Leaf as u8 { node.search(key).unwrap_or_else(|s| s) } else { 0 };
+                let slot = if guard[12] == PageType::Leaf as u8 {
+                    node.search(key).unwrap_or_else(|s| s)
+                } else {
+                    0
+                };
                 return Ok(from + width * slot as f64 / count);
             }
             let slot = node.child_slot(key);
@@ -76,9 +84,10 @@ impl Tree {
                 let guard = self.redo.pool.shared(page)?;
                 let node = TreePage(&guard);
                 let (count, child) = match guard[12] {
-                    t if t == PageType::Inner as u8 => {
-                        (node.count(), Some(node.child(node.count() * (2 * path + 1) / (2 * PATHS))))
-                    }
+                    t if t == PageType::Inner as u8 => (
+                        node.count(),
+                        Some(node.child(node.count() * (2 * path + 1) / (2 * PATHS))),
+                    ),
                     t if t == PageType::Leaf as u8 => (node.count(), None),
                     _ => (0, None),
                 };

@@ -6,9 +6,9 @@ use crate::Result;
 use crate::buffer::Exclusive;
 use crate::counters::Counter;
 use crate::mtr::Mtr;
+use inkstone_format::PageId;
 use inkstone_format::record::Record;
 use inkstone_format::tree_page::{IsLive, TreePage, TreePageInit, TreePageMut};
-use inkstone_format::PageId;
 
 impl Tree {
     /// Merges the leaf of `key` with a neighbour if both together fill at most three quarters of a
@@ -28,7 +28,9 @@ impl Tree {
     }
 
     fn merge_at(&self, key: &[u8], level: u8, live: IsLive<'_>) -> Result<bool> {
-        let Some((left, right)) = self.neighbours(key, level)? else { return Ok(false) };
+        let Some((left, right)) = self.neighbours(key, level)? else {
+            return Ok(false);
+        };
         for page in [left, right] {
             if self.redo.pool.load(page).is_err() {
                 return Ok(false);
@@ -36,7 +38,12 @@ impl Tree {
         }
         let mut mtr = Mtr::new(&self.redo);
         let map = self.space.latch_map_of(&mut mtr, right.page)?;
-        let Pair::Nodes { parent, slot, child } = self.latch_pair(Target::Key(key), level)? else {
+        let Pair::Nodes {
+            parent,
+            slot,
+            child,
+        } = self.latch_pair(Target::Key(key), level)?
+        else {
             return Ok(false);
         };
         // The key's node may be the left or the right one of the two.
@@ -69,19 +76,31 @@ impl Tree {
 
     /// The node of `key` at `level` and the neighbour that it could be merged with.
     fn neighbours(&self, key: &[u8], level: u8) -> Result<Option<(PageId, PageId)>> {
-        let Pair::Nodes { parent, slot, child } = self.latch_pair(Target::Key(key), level)? else {
+        let Pair::Nodes {
+            parent,
+            slot,
+            child,
+        } = self.latch_pair(Target::Key(key), level)?
+        else {
             return Ok(None);
         };
         let node = TreePage(&parent);
         if node.count() < 2 || !Self::is_thin(TreePage(&child)) {
             return Ok(None);
         }
-        let left = if slot + 1 < node.count() { slot } else { slot - 1 };
+        let left = if slot + 1 < node.count() {
+            slot
+        } else {
+            slot - 1
+        };
         let page = |slot| self.space.page_id(node.child(slot));
         Ok(Some((page(left), page(left + 1))))
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the four latched pages of a merge")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the four latched pages of a merge"
+    )]
     fn merge_pair<'p>(
         &self,
         mut mtr: Mtr<'p>,
@@ -104,7 +123,11 @@ impl Tree {
             return Ok(false);
         }
         let (parent, left, right) = (mtr.push(parent), mtr.push(left), mtr.push(right));
-        let record = Record::SetHigh { page: mtr.id(left), keep: kept as u16, high };
+        let record = Record::SetHigh {
+            page: mtr.id(left),
+            keep: kept as u16,
+            high,
+        };
         mtr.change(left, |bytes, payload| {
             bytes.copy_from_slice(&merged);
             record.put(payload);
@@ -112,7 +135,14 @@ impl Tree {
         let content = mtr.page(right).to_vec();
         append_cells(&mut mtr, left, TreePage(&content), 0);
         let slot = left_slot as u16 + 1;
-        mtr.replay(parent, &Record::Remove { page: mtr.id(parent), slot, count: 1 });
+        mtr.replay(
+            parent,
+            &Record::Remove {
+                page: mtr.id(parent),
+                slot,
+                count: 1,
+            },
+        );
         self.space.free(&mut mtr, map, right);
         mtr.commit()?;
         Ok(true)
@@ -134,16 +164,33 @@ impl Tree {
             }
             let mut mtr = Mtr::new(&self.redo);
             let map = self.space.latch_map_of(&mut mtr, only_child.page)?;
-            let Some(root) = self.redo.pool.exclusive_if_resident(self.root) else { return Ok(()) };
+            let Some(root) = self.redo.pool.exclusive_if_resident(self.root) else {
+                return Ok(());
+            };
             let node = TreePage(&root);
             let same = !node.is_leaf() && node.count() == 1 && node.child(0) == only_child.page;
-            let child = if same { self.redo.pool.exclusive_if_resident(only_child) } else { None };
+            let child = if same {
+                self.redo.pool.exclusive_if_resident(only_child)
+            } else {
+                None
+            };
             let Some(child) = child else { return Ok(()) };
             let content = child.to_vec();
             let level = TreePage(&content).level();
             let (root, child) = (mtr.push(root), mtr.push(child));
-            let init = TreePageInit { tree: self.id, level, low: Vec::new(), high: None };
-            mtr.replay(root, &Record::TreeInit { page: mtr.id(root), init });
+            let init = TreePageInit {
+                tree: self.id,
+                level,
+                low: Vec::new(),
+                high: None,
+            };
+            mtr.replay(
+                root,
+                &Record::TreeInit {
+                    page: mtr.id(root),
+                    init,
+                },
+            );
             append_cells(&mut mtr, root, TreePage(&content), 0);
             self.space.free(&mut mtr, map, child);
             mtr.commit()?;
@@ -158,6 +205,8 @@ fn fits(merged: &[u8], right: TreePage<'_>, at: usize) -> bool {
         return place_cells(&mut trial, at, right, 0, &keys).is_ok();
     }
     let mut page = TreePageMut(&mut trial);
-    (0..right.count())
-        .all(|slot| page.insert_child(at + slot, &right.key(slot), right.child(slot)).is_ok())
+    (0..right.count()).all(|slot| {
+        page.insert_child(at + slot, &right.key(slot), right.child(slot))
+            .is_ok()
+    })
 }

@@ -55,13 +55,22 @@ impl Tree {
     /// The tree of a known root.
     pub fn new(space: Arc<Space>, id: TreeId, root: PageNo, redo: Redo) -> Self {
         let root = space.page_id(root);
-        Self { space, id, root, redo }
+        Self {
+            space,
+            id,
+            root,
+            redo,
+        }
     }
 
     /// Opens a tree of a tablespace by its number.
     pub fn open(space: Arc<Space>, id: TreeId, redo: Redo) -> Result<Self> {
         let root = space.root(id)?.ok_or_else(|| {
-            Error::corrupt_file(space.file().path(), 0, format!("there is no tree {id} in it"))
+            Error::corrupt_file(
+                space.file().path(),
+                0,
+                format!("there is no tree {id} in it"),
+            )
         })?;
         Ok(Self::new(space, id, root, redo))
     }
@@ -78,7 +87,12 @@ impl Tree {
             let page = space.page_id(root);
             let leaf = mtr.push(redo.pool.create(page, &mut frames)?);
             space.mark(&mut mtr, found[0]);
-            let init = TreePageInit { tree: id, level: 0, low: Vec::new(), high: None };
+            let init = TreePageInit {
+                tree: id,
+                level: 0,
+                low: Vec::new(),
+                high: None,
+            };
             mtr.replay(leaf, &Record::TreeInit { page, init });
             space.set_root(&mut mtr, header, id, root);
             mtr.commit()?;
@@ -104,7 +118,10 @@ impl Tree {
 
     /// The leaf at `hint`, latched exclusively, if it is resident and covers `key`.
     pub fn leaf_at_hint(&self, hint: PageNo, key: &[u8]) -> Option<Exclusive<'_>> {
-        let guard = self.redo.pool.exclusive_if_resident(self.space.page_id(hint))?;
+        let guard = self
+            .redo
+            .pool
+            .exclusive_if_resident(self.space.page_id(hint))?;
         let page = TreePage(&guard);
         let mine = guard[12] == PageType::Leaf as u8 && page.tree() == self.id;
         (mine && page.covers(key)).then_some(guard)
@@ -143,8 +160,12 @@ impl Tree {
         if node && tree.tree() == self.id {
             return Ok(tree);
         }
-        let what = format!("a page of type {} and tree {} where a node of tree {} is expected",
-            page[12], tree.tree(), self.id);
+        let what = format!(
+            "a page of type {} and tree {} where a node of tree {} is expected",
+            page[12],
+            tree.tree(),
+            self.id
+        );
         Err(self.corrupt(id, 12, what))
     }
 
@@ -179,7 +200,11 @@ impl Tree {
                 };
                 let child = self.space.page_id(child);
                 if node_level == level + 1 {
-                    return Ok(Descent::Child { parent: node, slot, child });
+                    return Ok(Descent::Child {
+                        parent: node,
+                        slot,
+                        child,
+                    });
                 }
                 let next = self.redo.pool.optimistic(child);
                 if !node.validate() {

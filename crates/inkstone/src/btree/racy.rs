@@ -126,7 +126,8 @@ impl RacyPage {
     /// The child of a slot.
     pub fn child_at(self, slot: usize) -> Option<PageNo> {
         let (at, length) = self.suffix(slot)?;
-        self.load::<u32>(at + length).map(|child| PageNo(u32::from_le(child)))
+        self.load::<u32>(at + length)
+            .map(|child| PageNo(u32::from_le(child)))
     }
 
     /// Binary search from slot 1 on (slot 0 stands for the low fence).

@@ -6,13 +6,13 @@ use crate::buffer::Exclusive;
 use crate::counters::Counter;
 use crate::mtr::Mtr;
 use crate::space::FreePage;
+use inkstone_format::PageId;
 use inkstone_format::codec::common_prefix;
 use inkstone_format::record::{Record, put_leaf_cells};
 use inkstone_format::tree_page::{
     CELL_VERSIONED, IsLive, NoRoom, SLOT_LEN, TreePage, TreePageInit, TreePageMut, cell_len,
     key_len_max,
 };
-use inkstone_format::PageId;
 
 /// What a split is for.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +27,11 @@ pub struct SplitFor<'k> {
 
 /// Two latched nodes of neighbouring levels, or what to do before trying again.
 pub(super) enum Pair<'p> {
-    Nodes { parent: Exclusive<'p>, slot: usize, child: Exclusive<'p> },
+    Nodes {
+        parent: Exclusive<'p>,
+        slot: usize,
+        child: Exclusive<'p>,
+    },
     Root(Exclusive<'p>),
     /// Let go of every latch, read the page if one is named, and begin again.
     Again(Option<PageId>),
@@ -43,7 +47,9 @@ impl Tree {
     fn split(&self, wanted: SplitFor<'_>, level: u8, live: IsLive<'_>) -> Result<()> {
         loop {
             let mut frames = self.redo.pool.reserve(2)?;
-            let (mut mtr, found) = self.space.find_free(1, &mut frames, || Mtr::new(&self.redo))?;
+            let (mut mtr, found) = self
+                .space
+                .find_free(1, &mut frames, || Mtr::new(&self.redo))?;
             let (parent, slot, child) = match self.latch_pair(Target::Key(wanted.key), level)? {
                 Pair::Again(missing) => {
                     drop((mtr, frames));
@@ -61,12 +67,18 @@ impl Tree {
                     self.grow_root(mtr, root, new, found[0])?;
                     continue;
                 }
-                Pair::Nodes { parent, slot, child } => (parent, slot, child),
+                Pair::Nodes {
+                    parent,
+                    slot,
+                    child,
+                } => (parent, slot, child),
             };
             if TreePage(&child).free() >= wanted.need {
                 return Ok(());
             }
-            let Some(plan) = plan_split(&child, wanted, live) else { return Ok(()) };
+            let Some(plan) = plan_split(&child, wanted, live) else {
+                return Ok(());
+            };
             let separator_len = plan.separator.len() - TreePage(&parent).prefix_len();
             let need = cell_len(separator_len, 4, false) + SLOT_LEN;
             if TreePage(&parent).free() < need {
@@ -81,16 +93,31 @@ impl Tree {
             self.space.mark(&mut mtr, found[0]);
             self.fill_right(&mut mtr, child, new, &plan);
             let (keep, high) = (plan.at as u16, Some(plan.separator.clone()));
-            let record = Record::SetHigh { page: mtr.id(child), keep, high };
+            let record = Record::SetHigh {
+                page: mtr.id(child),
+                keep,
+                high,
+            };
             mtr.change(child, |bytes, payload| {
                 bytes.copy_from_slice(&plan.left);
                 record.put(payload);
             });
             let children = vec![(plan.separator, page.page)];
             let slot = slot as u16 + 1;
-            mtr.replay(parent, &Record::InnerCells { page: mtr.id(parent), slot, children });
+            mtr.replay(
+                parent,
+                &Record::InnerCells {
+                    page: mtr.id(parent),
+                    slot,
+                    children,
+                },
+            );
             mtr.commit()?;
-            let counter = if level == 0 { Counter::LeafSplits } else { Counter::InnerSplits };
+            let counter = if level == 0 {
+                Counter::LeafSplits
+            } else {
+                Counter::InnerSplits
+            };
             self.redo.counters.add(counter, 1);
             return Ok(());
         }
@@ -100,12 +127,22 @@ impl Tree {
     pub(super) fn latch_pair(&self, target: Target<'_>, level: u8) -> Result<Pair<'_>> {
         match self.descend(target, level)? {
             Descent::Root(root) => Ok(root.try_upgrade().map_or(Pair::Again(None), Pair::Root)),
-            Descent::Child { parent, slot, child } => {
-                let Some(parent) = parent.try_upgrade() else { return Ok(Pair::Again(None)) };
+            Descent::Child {
+                parent,
+                slot,
+                child,
+            } => {
+                let Some(parent) = parent.try_upgrade() else {
+                    return Ok(Pair::Again(None));
+                };
                 match self.redo.pool.exclusive_if_resident(child) {
                     Some(guard) => {
                         self.check_node(child, &guard)?;
-                        Ok(Pair::Nodes { parent, slot, child: guard })
+                        Ok(Pair::Nodes {
+                            parent,
+                            slot,
+                            child: guard,
+                        })
                     }
                     None => Ok(Pair::Again(Some(child))),
                 }
@@ -135,12 +172,36 @@ impl Tree {
         self.space.mark(&mut mtr, free);
         let content = mtr.page(root).to_vec();
         let level = TreePage(&content).level();
-        let init = |level| TreePageInit { tree: self.id, level, low: Vec::new(), high: None };
-        mtr.replay(new, &Record::TreeInit { page: mtr.id(new), init: init(level) });
+        let init = |level| TreePageInit {
+            tree: self.id,
+            level,
+            low: Vec::new(),
+            high: None,
+        };
+        mtr.replay(
+            new,
+            &Record::TreeInit {
+                page: mtr.id(new),
+                init: init(level),
+            },
+        );
         append_cells(&mut mtr, new, TreePage(&content), 0);
-        mtr.replay(root, &Record::TreeInit { page: mtr.id(root), init: init(level + 1) });
+        mtr.replay(
+            root,
+            &Record::TreeInit {
+                page: mtr.id(root),
+                init: init(level + 1),
+            },
+        );
         let children = vec![(Vec::new(), free.page)];
-        mtr.replay(root, &Record::InnerCells { page: mtr.id(root), slot: 0, children });
+        mtr.replay(
+            root,
+            &Record::InnerCells {
+                page: mtr.id(root),
+                slot: 0,
+                children,
+            },
+        );
         mtr.commit().map(drop)
     }
 
@@ -153,7 +214,13 @@ impl Tree {
             low: plan.separator.clone(),
             high: page.high().map(<[u8]>::to_vec),
         };
-        mtr.replay(new, &Record::TreeInit { page: mtr.id(new), init });
+        mtr.replay(
+            new,
+            &Record::TreeInit {
+                page: mtr.id(new),
+                init,
+            },
+        );
         append_cells(mtr, new, page, plan.at);
     }
 }
@@ -170,7 +237,14 @@ pub(super) fn append_cells(mtr: &mut Mtr<'_>, to: usize, from: TreePage<'_>, fir
     if !from.is_leaf() {
         let child = |slot| (from.key(slot), from.child(slot));
         let children = (first..from.count()).map(child).collect();
-        mtr.replay(to, &Record::InnerCells { page, slot: at as u16, children });
+        mtr.replay(
+            to,
+            &Record::InnerCells {
+                page,
+                slot: at as u16,
+                children,
+            },
+        );
         return;
     }
     let keys: Vec<Vec<u8>> = (first..from.count()).map(|slot| from.key(slot)).collect();
@@ -219,8 +293,15 @@ fn plan_split(bytes: &[u8], wanted: SplitFor<'_>, live: IsLive<'_>) -> Option<Pl
     loop {
         let separator = separator(page, at, wanted.key)?;
         let mut left = bytes.to_vec();
-        if TreePageMut(&mut left).set_high(at, Some(&separator), live).is_ok() {
-            return Some(Plan { at, separator, left });
+        if TreePageMut(&mut left)
+            .set_high(at, Some(&separator), live)
+            .is_ok()
+        {
+            return Some(Plan {
+                at,
+                separator,
+                left,
+            });
         }
         // The fence takes more room than there is: one cell more goes to the right.
         at = at.checked_sub(1)?;
@@ -238,7 +319,9 @@ fn first_choice(page: TreePage<'_>, wanted: SplitFor<'_>) -> usize {
         };
     }
     match page.search(wanted.key) {
-        Err(slot) if slot == count && (wanted.ascending || page.high().is_none() || count == 1) => count,
+        Err(slot) if slot == count && (wanted.ascending || page.high().is_none() || count == 1) => {
+            count
+        }
         Err(0) if count == 1 => 0,
         _ => middle(page),
     }
@@ -263,8 +346,16 @@ fn separator(page: TreePage<'_>, at: usize, wanted: &[u8]) -> Option<Vec<u8>> {
     if !page.is_leaf() {
         return (at > 0 && at < count).then(|| page.key(at));
     }
-    let right = if at < count { page.key(at) } else { wanted.to_vec() };
-    let left = if at > 0 { page.key(at - 1) } else { wanted.to_vec() };
+    let right = if at < count {
+        page.key(at)
+    } else {
+        wanted.to_vec()
+    };
+    let left = if at > 0 {
+        page.key(at - 1)
+    } else {
+        wanted.to_vec()
+    };
     if left >= right {
         return None;
     }

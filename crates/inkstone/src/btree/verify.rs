@@ -24,7 +24,10 @@ pub struct TreeReport {
 impl Tree {
     /// Checks every page of the tree: structure, order, that fences meet, levels, and that every page
     /// is allocated. `each_leaf` sees each leaf. Others should not change the tree meanwhile.
-    pub fn verify(&self, each_leaf: &mut dyn FnMut(PageId, TreePage<'_>) -> Result<()>) -> Result<TreeReport> {
+    pub fn verify(
+        &self,
+        each_leaf: &mut dyn FnMut(PageId, TreePage<'_>) -> Result<()>,
+    ) -> Result<TreeReport> {
         let mut report = TreeReport::default();
         let height = self.height()?;
         self.verify_node(self.root, height - 1, &[], None, &mut report, each_leaf)?;
@@ -42,12 +45,21 @@ impl Tree {
     ) -> Result<()> {
         let copy = self.redo.pool.shared(id)?.to_vec();
         let page = self.check_node(id, &copy)?;
-        page.check().map_err(|c| self.corrupt(id, c.offset, c.detail))?;
+        page.check()
+            .map_err(|c| self.corrupt(id, c.offset, c.detail))?;
         if page.level() != level {
-            return Err(self.corrupt(id, 28, format!("level {} where {level} is expected", page.level())));
+            return Err(self.corrupt(
+                id,
+                28,
+                format!("level {} where {level} is expected", page.level()),
+            ));
         }
         if page.low() != low || page.high() != high {
-            return Err(self.corrupt(id, 40, "the fences differ from what the parent says".to_owned()));
+            return Err(self.corrupt(
+                id,
+                40,
+                "the fences differ from what the parent says".to_owned(),
+            ));
         }
         if !self.space.is_allocated(id.page)? {
             return Err(self.corrupt(id, 0, "the page is in use but not allocated".to_owned()));
@@ -55,14 +67,19 @@ impl Tree {
         report.pages.push(id.page);
         if copy[12] == PageType::Leaf as u8 {
             report.leaves += 1;
-            let deleted = (0..page.count()).filter(|&slot| page.cell(slot).is_deleted()).count();
+            let deleted = (0..page.count())
+                .filter(|&slot| page.cell(slot).is_deleted())
+                .count();
             report.deleted_rows += deleted as u64;
             report.rows += (page.count() - deleted) as u64;
             return each_leaf(id, page);
         }
         report.inner_nodes += 1;
         for slot in 0..page.count() {
-            let (from, to) = (page.key(slot), (slot + 1 < page.count()).then(|| page.key(slot + 1)));
+            let (from, to) = (
+                page.key(slot),
+                (slot + 1 < page.count()).then(|| page.key(slot + 1)),
+            );
             let to = to.as_deref().or(high);
             let child = self.space.page_id(page.child(slot));
             self.verify_node(child, level - 1, &from, to, report, each_leaf)?;

@@ -48,7 +48,13 @@ impl Background {
         let stop = Arc::<Stop>::default();
         let mut threads = vec![
             spawn("ink-purge", inner, &stop, PURGE_INTERVAL, purge_round)?,
-            spawn("ink-checkpoint", inner, &stop, CHECKPOINT_INTERVAL, checkpoint_round)?,
+            spawn(
+                "ink-checkpoint",
+                inner,
+                &stop,
+                CHECKPOINT_INTERVAL,
+                checkpoint_round,
+            )?,
         ];
         if inner.options.buffer_pool_dump_at_shutdown {
             threads.push(warm_up(inner, &stop)?);
@@ -84,7 +90,11 @@ fn spawn(
         let mut busy = false;
         let mut count = 0;
         // While there is much to do it goes on at once.
-        while !stop.sleep(if busy { Duration::from_millis(1) } else { interval }) {
+        while !stop.sleep(if busy {
+            Duration::from_millis(1)
+        } else {
+            interval
+        }) {
             let Some(inner) = weak.upgrade() else { return };
             count += 1;
             // A failure that matters has poisoned the engine; others (a full disk) pass.
@@ -121,7 +131,9 @@ fn warm_up(inner: &Arc<Inner>, stop: &Arc<Stop>) -> Result<JoinHandle<()>> {
             let Some(inner) = weak.upgrade() else { return };
             for &page in pages {
                 // A page that is gone, or whose table is, is not an error here.
-                let known = inner.space(page.space).is_some_and(|s| page.page.0 < s.file().pages());
+                let known = inner
+                    .space(page.space)
+                    .is_some_and(|s| page.page.0 < s.file().pages());
                 let free = inner.core.redo.pool.status().free > 0;
                 if known && free && inner.core.redo.pool.load(page).is_err() {
                     continue;
@@ -146,18 +158,32 @@ impl Inner {
         }
         let path = self.path(DUMP);
         let pages = self.core.redo.pool.resident_pages();
-        let bytes: Vec<u8> = pages.iter().flat_map(|page| page.to_u64().to_le_bytes()).collect();
-        let options =
-            OpenOptions { create: Create::IfMissing, read_only: false, direct: false, dsync: false };
-        let file = self.vfs.open(&path, options).map_err(|e| Error::io("create", &path, e))?;
+        let bytes: Vec<u8> = pages
+            .iter()
+            .flat_map(|page| page.to_u64().to_le_bytes())
+            .collect();
+        let options = OpenOptions {
+            create: Create::IfMissing,
+            read_only: false,
+            direct: false,
+            dsync: false,
+        };
+        let file = self
+            .vfs
+            .open(&path, options)
+            .map_err(|e| Error::io("create", &path, e))?;
         file.set_len(0)
             .and_then(|()| file.write_at(&bytes, 0))
             .map_err(|e| Error::io("write", &path, e))
     }
 
     fn read_dump(&self) -> Vec<PageId> {
-        let options =
-            OpenOptions { create: Create::Never, read_only: true, direct: false, dsync: false };
+        let options = OpenOptions {
+            create: Create::Never,
+            read_only: true,
+            direct: false,
+            dsync: false,
+        };
         let read = || {
             let file = self.vfs.open(&self.path(DUMP), options)?;
             let mut bytes = vec![0; (file.len()? as usize).min(64 << 20) / 8 * 8];
@@ -167,6 +193,9 @@ impl Inner {
         // A hint only: without it the pool is cold.
         let bytes = read().unwrap_or_default();
         let word = |chunk: &[u8]| u64::from_le_bytes(chunk.try_into().expect("eight bytes"));
-        bytes.chunks_exact(8).map(|chunk| PageId::from_u64(word(chunk))).collect()
+        bytes
+            .chunks_exact(8)
+            .map(|chunk| PageId::from_u64(word(chunk)))
+            .collect()
     }
 }

@@ -44,8 +44,14 @@ struct State {
 
 impl Checkpoints {
     pub fn new(control: ControlFile, run_start: Lsn) -> Self {
-        let state = State { control, boundaries: vec![run_start] };
-        Self { state: Mutex::new(state), run_start }
+        let state = State {
+            control,
+            boundaries: vec![run_start],
+        };
+        Self {
+            state: Mutex::new(state),
+            run_start,
+        }
     }
 
     /// The control file's present content.
@@ -67,8 +73,19 @@ impl Inner {
 
     /// Bytes between the checkpoint and the end of the log.
     pub(crate) fn checkpoint_age(&self) -> u64 {
-        let checkpoint = self.checkpoints.state.lock().control.current().checkpoint_lsn;
-        self.core.redo.log.current_lsn().0.saturating_sub(checkpoint.0)
+        let checkpoint = self
+            .checkpoints
+            .state
+            .lock()
+            .control
+            .current()
+            .checkpoint_lsn;
+        self.core
+            .redo
+            .log
+            .current_lsn()
+            .0
+            .saturating_sub(checkpoint.0)
     }
 
     /// Writes a checkpoint if there is something new to say, or if `force`.
@@ -78,7 +95,9 @@ impl Inner {
         let old = state.control.current().clone();
         let ready = log.ready_lsn();
         let dirty = core.redo.pool.oldest_dirty_lsn();
-        let checkpoint = dirty.map_or(ready, |dirty| dirty.min(ready)).max(old.checkpoint_lsn);
+        let checkpoint = dirty
+            .map_or(ready, |dirty| dirty.min(ready))
+            .max(old.checkpoint_lsn);
         let oldest_transaction = core.trxs.oldest_first_lsn();
         let scan_start = self.scan_start(&mut state, &old, checkpoint, oldest_transaction);
         if checkpoint == old.checkpoint_lsn && scan_start == old.scan_start_lsn && !force {
@@ -86,8 +105,11 @@ impl Inner {
         }
         let end = log.current_lsn();
         log.wait_durable(end)?;
-        let scan_start_epoch =
-            if scan_start >= self.checkpoints.run_start { old.epoch } else { old.scan_start_epoch };
+        let scan_start_epoch = if scan_start >= self.checkpoints.run_start {
+            old.epoch
+        } else {
+            old.scan_start_epoch
+        };
         let control = Control {
             checkpoint_lsn: checkpoint,
             scan_start_lsn: scan_start,
@@ -113,7 +135,10 @@ impl Inner {
         oldest_transaction: Option<Lsn>,
     ) -> Lsn {
         let reach = Lsn(checkpoint.0.saturating_sub(CONTEXT_REACH));
-        let behind = state.boundaries.iter().rposition(|&boundary| boundary <= reach);
+        let behind = state
+            .boundaries
+            .iter()
+            .rposition(|&boundary| boundary <= reach);
         let context = match behind {
             Some(at) => {
                 state.boundaries.drain(..at);
@@ -121,10 +146,14 @@ impl Inner {
             }
             None => old.scan_start_lsn,
         };
-        let wanted = [Some(context), oldest_transaction, self.core.far_context_floor(checkpoint)]
-            .into_iter()
-            .flatten()
-            .fold(checkpoint, Lsn::min);
+        let wanted = [
+            Some(context),
+            oldest_transaction,
+            self.core.far_context_floor(checkpoint),
+        ]
+        .into_iter()
+        .flatten()
+        .fold(checkpoint, Lsn::min);
         // Frames of earlier runs have epochs that only the old scan start knows.
         if wanted < self.checkpoints.run_start {
             return old.scan_start_lsn;

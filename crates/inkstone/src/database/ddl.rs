@@ -61,7 +61,10 @@ impl Database {
         let definition = self.known_definition(from)?;
         let transaction = self.begin(CATALOG_ISOLATION)?;
         let catalog = Catalog::new(&inner.catalog, &transaction);
-        catalog.add(&TableDefinition { name: to.to_owned(), ..definition })?;
+        catalog.add(&TableDefinition {
+            name: to.to_owned(),
+            ..definition
+        })?;
         catalog.remove(from)?;
         transaction.commit_with(Durability::Sync)?;
         inner.tables.lock().remove(from);
@@ -75,7 +78,9 @@ impl Database {
         let _ddl = inner.ddl.lock();
         let mut definition = self.known_definition(table)?;
         if definition.trees.iter().any(|(_, tree)| tree == name) {
-            return Err(Error::AlreadyExists(format!("tree {name} of table {table}")));
+            return Err(Error::AlreadyExists(format!(
+                "tree {name} of table {table}"
+            )));
         }
         let space = inner
             .space(definition.space)
@@ -92,7 +97,11 @@ impl Database {
 
     /// Names of all tables.
     pub fn tables(&self) -> Result<Vec<String>> {
-        Ok(self.definitions()?.into_iter().map(|table| table.name).collect())
+        Ok(self
+            .definitions()?
+            .into_iter()
+            .map(|table| table.name)
+            .collect())
     }
 
     /// What the catalog says of all tables.
@@ -107,7 +116,8 @@ impl Database {
     }
 
     fn known_definition(&self, name: &str) -> Result<TableDefinition> {
-        self.definition(name)?.ok_or_else(|| Error::NotFound(format!("table {name}")))
+        self.definition(name)?
+            .ok_or_else(|| Error::NotFound(format!("table {name}")))
     }
 
     /// Opens a table.
@@ -117,12 +127,23 @@ impl Database {
         }
         let definition = self.known_definition(name)?;
         let table = self.inner.open_table(&definition)?;
-        Ok(self.inner.tables.lock().entry(name.to_owned()).or_insert(table).clone())
+        Ok(self
+            .inner
+            .tables
+            .lock()
+            .entry(name.to_owned())
+            .or_insert(table)
+            .clone())
     }
 }
 
 impl Inner {
-    fn make_table(&self, name: &str, space: SpaceId, secondary: &[&str]) -> Result<TableDefinition> {
+    fn make_table(
+        &self,
+        name: &str,
+        space: SpaceId,
+        secondary: &[&str],
+    ) -> Result<TableDefinition> {
         let redo = &self.core.redo;
         let file = self.files.create(space, FIRST_PAGES.max(SYSTEM_PAGES))?;
         let opened = Arc::new(Space::new(space, redo.clone(), file));
@@ -134,7 +155,11 @@ impl Inner {
         for (id, _) in &trees {
             Tree::create(opened.clone(), *id, redo.clone())?;
         }
-        let definition = TableDefinition { name: name.to_owned(), space, trees };
+        let definition = TableDefinition {
+            name: name.to_owned(),
+            space,
+            trees,
+        };
         let transaction = Transaction::begin(&self.core, CATALOG_ISOLATION)?;
         Catalog::new(&self.catalog, &transaction).add(&definition)?;
         transaction.commit_with(Durability::Sync)?;
@@ -150,7 +175,10 @@ impl Inner {
         let path = self.files.path(definition.space);
         let missing = || Error::NotADatabase {
             path: path.clone(),
-            reason: format!("the file of table {} is missing; restore it from a backup", definition.name),
+            reason: format!(
+                "the file of table {} is missing; restore it from a backup",
+                definition.name
+            ),
         };
         let space = match self.space(definition.space) {
             Some(space) => space,
@@ -160,7 +188,11 @@ impl Inner {
             }
         };
         space.check_header(&self.uuid)?;
-        self.core.spaces.write().entry(definition.space).or_insert_with(|| space.clone());
+        self.core
+            .spaces
+            .write()
+            .entry(definition.space)
+            .or_insert_with(|| space.clone());
         let inner = Arc::new(TableInner {
             name: definition.name.clone(),
             space: space.clone(),
@@ -168,8 +200,15 @@ impl Inner {
         });
         let trees = definition.trees.iter().map(|(id, name)| {
             let tree = Tree::open(space.clone(), *id, self.core.redo.clone())?;
-            Ok(TableTree { tree, name: name.clone(), table: inner.clone() })
+            Ok(TableTree {
+                tree,
+                name: name.clone(),
+                table: inner.clone(),
+            })
         });
-        Ok(Table { trees: trees.collect::<Result<Arc<[_]>>>()?, inner })
+        Ok(Table {
+            trees: trees.collect::<Result<Arc<[_]>>>()?,
+            inner,
+        })
     }
 }

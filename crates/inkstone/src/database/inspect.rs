@@ -58,7 +58,12 @@ impl Database {
     }
 
     /// About how many rows lie in `low..high`.
-    pub fn records_in_range(&self, tree: &impl TreeRef, low: &[u8], high: Option<&[u8]>) -> Result<u64> {
+    pub fn records_in_range(
+        &self,
+        tree: &impl TreeRef,
+        low: &[u8],
+        high: Option<&[u8]>,
+    ) -> Result<u64> {
         tree.tree_ref().live()?.estimate_range(low, high)
     }
 
@@ -113,8 +118,15 @@ impl Database {
     /// Checks every page of a table: structure, order, fences, that every page in use is allocated
     /// exactly once, and that no allocated page is lost. Nothing else should write meanwhile.
     pub fn verify_table(&self, table: &Table) -> Result<TableReport> {
-        let mut check = Check { inner: &self.inner, table, users: BTreeMap::new() };
-        let mut report = TableReport { table: table.name().to_owned(), ..TableReport::default() };
+        let mut check = Check {
+            inner: &self.inner,
+            table,
+            users: BTreeMap::new(),
+        };
+        let mut report = TableReport {
+            table: table.name().to_owned(),
+            ..TableReport::default()
+        };
         for tree in table.trees() {
             let (found, overflow) = check.tree(&tree.tree, tree.name())?;
             report.overflow_pages += overflow;
@@ -165,7 +177,9 @@ impl Check<'_> {
             self.tree(&tree, "the tree of pages to be freed")?;
             for page in self.inner.core.pending_pages(space)? {
                 // A row that an old snapshot may still see can share its chain with an entry.
-                self.users.entry(page).or_insert_with(|| "a long value to be freed".to_owned());
+                self.users
+                    .entry(page)
+                    .or_insert_with(|| "a long value to be freed".to_owned());
             }
         }
         Ok(())
@@ -180,7 +194,11 @@ impl Check<'_> {
 
     fn corrupt(&self, page: PageNo, what: String) -> Error {
         let space = &self.table.inner.space;
-        Error::corrupt_page(space.file().path(), space.page_id(page), Corrupt::at(0, what))
+        Error::corrupt_page(
+            space.file().path(),
+            space.page_id(page),
+            Corrupt::at(0, what),
+        )
     }
 
     /// Every allocated page has a user, and the other way round.
@@ -194,7 +212,11 @@ impl Check<'_> {
             }
             let (allocated, used) = (space.is_allocated(page)?, self.users.contains_key(&page));
             if !system && allocated != used {
-                let what = if used { "in use but not allocated" } else { "allocated but not in use" };
+                let what = if used {
+                    "in use but not allocated"
+                } else {
+                    "allocated but not in use"
+                };
                 return Err(self.corrupt(page, what.to_owned()));
             }
         }

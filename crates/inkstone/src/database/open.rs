@@ -15,22 +15,22 @@
 use super::background::Background;
 use super::checkpoint::Checkpoints;
 use super::{Database, Inner};
-use crate::buffer::{BufferPool, PageStore, PageWriter, RedoLog};
 use crate::btree::Tree;
+use crate::buffer::{BufferPool, PageStore, PageWriter, RedoLog};
 use crate::catalog::{CATALOG_ISOLATION, CATALOG_SPACE, CATALOG_TREE, Catalog};
 use crate::control::ControlFile;
 use crate::counters::Counters;
-use crate::log::{Log, LogParams, LogReader, ReadParams};
+use crate::log::{Log, LogParams, ReadParams};
 use crate::mtr::{Mtr, Redo};
 use crate::options::{Doublewrite, Options};
 use crate::poison::Poison;
-use crate::recovery::{self, LogSource, OpenTransaction, Progress, RedoInputs, RedoOutcome, RecoveryReport};
+use crate::recovery::{self, LogSource, Progress, RecoveryReport, RedoInputs, RedoOutcome};
 use crate::space::{SYSTEM_PAGES, Space};
 use crate::store::{FilePageStore, RepairReport, SpaceFiles};
+use crate::txn::Transaction;
 use crate::txn::core::Core;
 use crate::txn::system::TrxSystem;
 use crate::txn::versions::VersionStore;
-use crate::txn::Transaction;
 use crate::{Error, Result};
 use inkstone_format::control::Control;
 use inkstone_format::header::{PageType, page_type};
@@ -91,7 +91,9 @@ struct PoolLog {
 
 impl RedoLog for PoolLog {
     fn ready_lsn(&self) -> Lsn {
-        self.log.get().map_or(self.checkpoint, |log| log.ready_lsn())
+        self.log
+            .get()
+            .map_or(self.checkpoint, |log| log.ready_lsn())
     }
     fn make_durable(&self, lsn: Lsn) -> Result<()> {
         self.log.get().map_or(Ok(()), |log| log.wait_durable(lsn))
@@ -150,7 +152,8 @@ pub(super) fn open(
             options.page_size = Options::default().page_size;
         }
         options.validate()?;
-        vfs.create_dir_all(directory).map_err(|e| Error::io("create", directory, e))?;
+        vfs.create_dir_all(directory)
+            .map_err(|e| Error::io("create", directory, e))?;
     }
     let lock = lock(&*vfs, directory)?;
     let inner = if ControlFile::exists(&*vfs, directory)? {
@@ -168,13 +171,17 @@ pub(super) fn open(
 
 fn lock(vfs: &dyn Vfs, directory: &Path) -> Result<Box<dyn Send + Sync>> {
     vfs.lock(&directory.join(LOCK)).map_err(|e| match e.kind() {
-        std::io::ErrorKind::WouldBlock => Error::InUse { path: directory.to_owned() },
+        std::io::ErrorKind::WouldBlock => Error::InUse {
+            path: directory.to_owned(),
+        },
         _ => Error::io("lock", &directory.join(LOCK), e),
     })
 }
 
 fn segment_bytes(options: &Options) -> u64 {
-    (options.log_file_size / 8).next_power_of_two().clamp(1 << 20, 64 << 20)
+    (options.log_file_size / 8)
+        .next_power_of_two()
+        .clamp(1 << 20, 64 << 20)
 }
 
 impl Foundation {
@@ -196,7 +203,10 @@ impl Foundation {
             counters.clone(),
             poison.clone(),
         )?;
-        let store = Arc::new(CheckedStore { store, files: files.clone() });
+        let store = Arc::new(CheckedStore {
+            store,
+            files: files.clone(),
+        });
         let pool_log = Arc::new(PoolLog {
             log: OnceLock::new(),
             checkpoint: control.checkpoint_lsn,
@@ -212,7 +222,16 @@ impl Foundation {
             poison.clone(),
         )?;
         let directory = directory.to_owned();
-        Ok(Self { vfs, directory, options, counters, poison, files, pool, pool_log })
+        Ok(Self {
+            vfs,
+            directory,
+            options,
+            counters,
+            poison,
+            files,
+            pool,
+            pool_log,
+        })
     }
 
     fn open_log(&self, control: &Control, start_lsn: Lsn) -> Result<Arc<Log>> {
@@ -255,7 +274,9 @@ impl Foundation {
         let trxs = TrxSystem::new(next_trx);
         let timeout = Duration::from_millis(self.options.lock_wait_timeout_ms);
         let durability = self.options.flush_log_at_trx_commit;
-        Ok(Arc::new(Core::new(redo, versions, trxs, durability, timeout)))
+        Ok(Arc::new(Core::new(
+            redo, versions, trxs, durability, timeout,
+        )))
     }
 
     fn finish(
@@ -294,7 +315,11 @@ fn random_uuid() -> [u8; 16] {
     for half in uuid.chunks_mut(8) {
         // Each `RandomState` is keyed from the operating system's random numbers.
         let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
-        hasher.write_u128(std::time::SystemTime::now().elapsed().map_or(0, |d| d.as_nanos()));
+        hasher.write_u128(
+            std::time::SystemTime::now()
+                .elapsed()
+                .map_or(0, |d| d.as_nanos()),
+        );
         half.copy_from_slice(&hasher.finish().to_le_bytes());
     }
     uuid
@@ -302,26 +327,38 @@ fn random_uuid() -> [u8; 16] {
 
 /// Removes what an interrupted creation left; refuses a directory that holds something else.
 fn clear_for_creation(vfs: &dyn Vfs, directory: &Path) -> Result<()> {
-    let names = vfs.read_dir(directory).map_err(|e| Error::io("list", directory, e))?;
+    let names = vfs
+        .read_dir(directory)
+        .map_err(|e| Error::io("list", directory, e))?;
     let interrupted = names.iter().any(|name| name == CREATING);
     let ours = |name: &str| {
-        name.ends_with(".ink") || name == "doublewrite" || name.starts_with("control") || name == LOG_DIRECTORY
+        name.ends_with(".ink")
+            || name == "doublewrite"
+            || name.starts_with("control")
+            || name == LOG_DIRECTORY
     };
     if let (Some(name), false) = (names.iter().find(|name| ours(name)), interrupted) {
         return Err(Error::NotADatabase {
             path: directory.to_owned(),
-            reason: format!("there is a file {name} but no control file; restore the control file, or use an empty directory"),
+            reason: format!(
+                "there is a file {name} but no control file; restore the control file, or use an empty directory"
+            ),
         });
     }
     for name in names.iter().filter(|name| ours(name)) {
         let path = directory.join(name);
         if name == LOG_DIRECTORY {
-            for segment in vfs.read_dir(&path).map_err(|e| Error::io("list", &path, e))? {
+            for segment in vfs
+                .read_dir(&path)
+                .map_err(|e| Error::io("list", &path, e))?
+            {
                 let path = path.join(segment);
-                vfs.remove(&path).map_err(|e| Error::io("remove", &path, e))?;
+                vfs.remove(&path)
+                    .map_err(|e| Error::io("remove", &path, e))?;
             }
         } else {
-            vfs.remove(&path).map_err(|e| Error::io("remove", &path, e))?;
+            vfs.remove(&path)
+                .map_err(|e| Error::io("remove", &path, e))?;
         }
     }
     Ok(())
@@ -340,7 +377,12 @@ fn create(
     options.validate()?;
     clear_for_creation(&*vfs, directory)?;
     let marker = directory.join(CREATING);
-    let marker_options = OpenOptions { create: Create::IfMissing, read_only: false, direct: false, dsync: false };
+    let marker_options = OpenOptions {
+        create: Create::IfMissing,
+        read_only: false,
+        direct: false,
+        dsync: false,
+    };
     vfs.open(&marker, marker_options)
         .and_then(|_| vfs.create_dir_all(&directory.join(LOG_DIRECTORY)))
         .and_then(|()| vfs.sync_dir(directory))
@@ -364,10 +406,23 @@ fn create(
         clean_shutdown: false,
     };
     let counters = Arc::new(Counters::default());
-    let files = SpaceFiles::new(vfs.clone(), directory, &options, counters.clone(), poison.clone())?;
+    let files = SpaceFiles::new(
+        vfs.clone(),
+        directory,
+        &options,
+        counters.clone(),
+        poison.clone(),
+    )?;
     let files = Arc::new(files);
-    let foundation =
-        Foundation::new(vfs.clone(), directory, options, poison.clone(), &control, files, counters)?;
+    let foundation = Foundation::new(
+        vfs.clone(),
+        directory,
+        options,
+        poison.clone(),
+        &control,
+        files,
+        counters,
+    )?;
     let log = foundation.open_log(&control, start)?;
     let core = foundation.core(log.clone(), &control, control.next_trx_id)?;
     let file = foundation.files.create(CATALOG_SPACE, SYSTEM_PAGES + 14)?;
@@ -383,7 +438,10 @@ fn create(
     vfs.remove(&marker)
         .and_then(|()| vfs.sync_dir(directory))
         .map_err(|e| Error::io("remove", &marker, e))?;
-    let report = OpenReport { created: true, ..OpenReport::default() };
+    let report = OpenReport {
+        created: true,
+        ..OpenReport::default()
+    };
     Ok(foundation.finish(core, control, catalog, lock, report, 1, start))
 }
 
@@ -421,17 +479,34 @@ fn open_existing(
         ..old.clone()
     };
     let counters = Arc::new(Counters::default());
-    let files = SpaceFiles::new(vfs.clone(), directory, &options, counters.clone(), poison.clone())?;
+    let files = SpaceFiles::new(
+        vfs.clone(),
+        directory,
+        &options,
+        counters.clone(),
+        poison.clone(),
+    )?;
     let files = Arc::new(files);
     if options.doublewrite == Doublewrite::Atomic {
         // Refused before anything is changed.
         files.open(CATALOG_SPACE)?;
     }
     control_file.write(&control)?;
-    let repaired =
-        crate::store::repair(&*vfs, directory, &files, control.uuid, control.checkpoint_lsn)?;
+    let repaired = crate::store::repair(
+        &*vfs,
+        directory,
+        &files,
+        control.uuid,
+        control.checkpoint_lsn,
+    )?;
     let foundation = Foundation::new(
-        vfs.clone(), directory, options, poison.clone(), &control, files, counters,
+        vfs.clone(),
+        directory,
+        options,
+        poison.clone(),
+        &control,
+        files,
+        counters,
     )?;
     sync_log_files(&*vfs, &directory.join(LOG_DIRECTORY))?;
     foundation.pool.start_cleaners()?;
@@ -440,7 +515,10 @@ fn open_existing(
     let next_trx = TrxId(control.next_trx_id.0.max(redone.trx_id_max.0 + 1));
     let core = foundation.core(log, &control, next_trx)?;
     let mut epoch = Mtr::new(&core.redo);
-    epoch.note(&Record::Epoch { epoch: control.epoch, end_of_previous: redone.end });
+    epoch.note(&Record::Epoch {
+        epoch: control.epoch,
+        end_of_previous: redone.end,
+    });
     epoch.commit()?;
     let highest = open_spaces(&foundation, &core, &redone, &control)?;
     let space = core.spaces.read().get(&CATALOG_SPACE).cloned();
@@ -455,45 +533,51 @@ fn open_existing(
     let report = OpenReport {
         created: false,
         clean: old.clean_shutdown,
-        recovered: (!old.clean_shutdown).then_some(Recovered { orphans_removed, ..recovered }),
+        recovered: (!old.clean_shutdown).then_some(Recovered {
+            orphans_removed,
+            ..recovered
+        }),
         milliseconds: 0,
     };
     let next_space = (control.next_space_id.0).max(highest + 1);
-    Ok(foundation.finish(core, control_file, catalog, lock, report, next_space, redone.end))
+    Ok(foundation.finish(
+        core,
+        control_file,
+        catalog,
+        lock,
+        report,
+        next_space,
+        redone.end,
+    ))
 }
 
 /// Log bytes that a killed process has written but not synced are durable after this.
 fn sync_log_files(vfs: &dyn Vfs, directory: &Path) -> Result<()> {
-    let names = vfs.read_dir(directory).map_err(|e| Error::io("list", directory, e))?;
-    let options = OpenOptions { create: Create::Never, read_only: false, direct: false, dsync: false };
+    let names = vfs
+        .read_dir(directory)
+        .map_err(|e| Error::io("list", directory, e))?;
+    let options = OpenOptions {
+        create: Create::Never,
+        read_only: false,
+        direct: false,
+        dsync: false,
+    };
     for name in names.iter().filter(|name| name.ends_with(".log")) {
         let path = directory.join(name);
         vfs.open(&path, options)
             .and_then(|file| file.sync())
             .map_err(|e| Error::io("sync", &path, e))?;
     }
-    vfs.sync_dir(directory).map_err(|e| Error::io("sync", directory, e))
+    vfs.sync_dir(directory)
+        .map_err(|e| Error::io("sync", directory, e))
 }
 
-struct RecoveryFiles<'a>(&'a SpaceFiles);
-
-impl recovery::TablespaceFiles for RecoveryFiles<'_> {
-    fn exists(&self, space: SpaceId) -> Result<bool> {
-        Ok(self.0.find(space)?.is_some())
-    }
-    fn create(&self, space: SpaceId, pages: u32) -> Result<()> {
-        self.0.open_or_create(space, pages).map(drop)
-    }
-    fn ensure_pages(&self, space: SpaceId, pages: u32) -> Result<()> {
-        self.0.open(space)?.ensure_pages(pages)
-    }
-    fn path(&self, space: SpaceId) -> PathBuf {
-        self.0.path(space)
-    }
-}
-
-fn redo(foundation: &Foundation, control: &Control, progress: &dyn Fn(Progress)) -> Result<RedoOutcome> {
-    let reader = LogReader::open(ReadParams {
+fn redo(
+    foundation: &Foundation,
+    control: &Control,
+    progress: &dyn Fn(Progress),
+) -> Result<RedoOutcome> {
+    let mut source = LogSource::open(ReadParams {
         vfs: foundation.vfs.clone(),
         dir: foundation.directory.join(LOG_DIRECTORY),
         uuid: control.uuid,
@@ -503,12 +587,11 @@ fn redo(foundation: &Foundation, control: &Control, progress: &dyn Fn(Progress))
         newest_epoch: control.epoch,
         must_reach: control.known_durable_lsn,
     })?;
-    let mut source = LogSource::new(reader);
     recovery::redo(
         &mut source,
         RedoInputs {
             pool: &foundation.pool,
-            files: &RecoveryFiles(&foundation.files),
+            files: &*foundation.files,
             checkpoint: control.checkpoint_lsn,
             threads: recovery::threads(&foundation.options),
             index_bytes_max: recovery::index_bytes_max(&foundation.options),
@@ -549,7 +632,11 @@ fn open_spaces(
 }
 
 /// Rolls back losers, newest first, and takes prepared transactions up again.
-fn finish_transactions(core: &Arc<Core>, redone: &RedoOutcome, repaired: &RepairReport) -> Result<Recovered> {
+fn finish_transactions(
+    core: &Arc<Core>,
+    redone: &RedoOutcome,
+    repaired: &RepairReport,
+) -> Result<Recovered> {
     let mut recovered = Recovered {
         redo: redone.report.clone(),
         torn_pages_repaired: repaired.repaired.len() as u64,
@@ -559,7 +646,12 @@ fn finish_transactions(core: &Arc<Core>, redone: &RedoOutcome, repaired: &Repair
     };
     let all = redone.prepared.iter().chain(&redone.losers);
     let states: HashMap<TrxId, _> = all
-        .map(|open| Ok((open.id, core.recovered_state(open.id, open.slot, open.first_lsn)?)))
+        .map(|open| {
+            Ok((
+                open.id,
+                core.recovered_state(open.id, open.slot, open.first_lsn)?,
+            ))
+        })
         .collect::<Result<_>>()?;
     for open in redone.losers.iter().rev() {
         recovered.rows_undone += open.undo.len() as u64;
@@ -607,7 +699,9 @@ impl Core {
 impl Inner {
     /// Stops the background threads and, if all is well, writes what is left and a last checkpoint.
     pub(super) fn shut_down(&self) -> Result<()> {
-        let Some(background) = self.background.lock().take() else { return Ok(()) };
+        let Some(background) = self.background.lock().take() else {
+            return Ok(());
+        };
         self.core.stopping.store(true, Ordering::Release);
         background.stop();
         let result = self.write_everything();
@@ -627,4 +721,3 @@ impl Inner {
         self.checkpoint(true, !open)
     }
 }
-

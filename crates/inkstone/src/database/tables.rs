@@ -57,9 +57,10 @@ impl Table {
 
     /// The tree of a name.
     pub fn tree(&self, name: &str) -> Result<&TableTree> {
-        self.trees.iter().find(|tree| tree.name == name).ok_or_else(|| {
-            Error::NotFound(format!("tree {name} of table {}", self.inner.name))
-        })
+        self.trees
+            .iter()
+            .find(|tree| tree.name == name)
+            .ok_or_else(|| Error::NotFound(format!("tree {name} of table {}", self.inner.name)))
     }
 
     /// All of its trees, the clustered one first.
@@ -81,17 +82,26 @@ impl TableTree {
 
     pub(super) fn live(&self) -> Result<&Tree> {
         if self.table.dropped.load(Ordering::Acquire) {
-            return Err(Error::NotFound(format!("table {} (it was dropped)", self.table.name)));
+            return Err(Error::NotFound(format!(
+                "table {} (it was dropped)",
+                self.table.name
+            )));
         }
         Ok(&self.tree)
     }
 
     fn duplicate(&self) -> Error {
-        Error::DuplicateKey { table: self.table.name.clone(), tree: self.name.clone() }
+        Error::DuplicateKey {
+            table: self.table.name.clone(),
+            tree: self.name.clone(),
+        }
     }
 
     fn missing(&self) -> Error {
-        Error::RowNotFound { table: self.table.name.clone(), tree: self.name.clone() }
+        Error::RowNotFound {
+            table: self.table.name.clone(),
+            tree: self.name.clone(),
+        }
     }
 }
 
@@ -104,7 +114,10 @@ fn owned(bound: Bound<&[u8]>) -> Bound<Vec<u8>> {
 }
 
 fn bounds<'k>(range: impl RangeBounds<&'k [u8]>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
-    (owned(range.start_bound().map(|key| *key)), owned(range.end_bound().map(|key| *key)))
+    (
+        owned(range.start_bound().map(|key| *key)),
+        owned(range.end_bound().map(|key| *key)),
+    )
 }
 
 /// Rows of a tree. Each call is a statement: if it fails it has no effect, and the transaction goes
@@ -118,13 +131,21 @@ impl Transaction {
     /// Inserts a row; [`Error::DuplicateKey`] if there is one of this key.
     pub fn insert(&self, tree: &impl TreeRef, key: &[u8], value: &[u8]) -> Result<()> {
         let tree = tree.tree_ref();
-        if self.put_new(tree.live()?, key, value)? { Ok(()) } else { Err(tree.duplicate()) }
+        if self.put_new(tree.live()?, key, value)? {
+            Ok(())
+        } else {
+            Err(tree.duplicate())
+        }
     }
 
     /// Changes a row's value; [`Error::RowNotFound`] if there is none of this key.
     pub fn update(&self, tree: &impl TreeRef, key: &[u8], value: &[u8]) -> Result<()> {
         let tree = tree.tree_ref();
-        if self.change_row(tree.live()?, key, value)? { Ok(()) } else { Err(tree.missing()) }
+        if self.change_row(tree.live()?, key, value)? {
+            Ok(())
+        } else {
+            Err(tree.missing())
+        }
     }
 
     /// Inserts or changes a row; true if it was inserted.
@@ -154,8 +175,11 @@ impl Transaction {
             let mut rows = rows.into_iter();
             let mut total = 0;
             loop {
-                let batch: Vec<(Vec<u8>, Vec<u8>)> =
-                    rows.by_ref().take(BATCH).map(|(key, value)| (key.into(), value.into())).collect();
+                let batch: Vec<(Vec<u8>, Vec<u8>)> = rows
+                    .by_ref()
+                    .take(BATCH)
+                    .map(|(key, value)| (key.into(), value.into()))
+                    .collect();
                 if batch.is_empty() {
                     return Ok(total);
                 }
@@ -168,12 +192,20 @@ impl Transaction {
     }
 
     /// Rows of a key range in key order.
-    pub fn range<'k>(&self, tree: &impl TreeRef, range: impl RangeBounds<&'k [u8]>) -> Result<Cursor> {
+    pub fn range<'k>(
+        &self,
+        tree: &impl TreeRef,
+        range: impl RangeBounds<&'k [u8]>,
+    ) -> Result<Cursor> {
         self.scan(tree.tree_ref().live()?, bounds(range), false)
     }
 
     /// Rows of a key range in reverse key order.
-    pub fn range_backward<'k>(&self, tree: &impl TreeRef, range: impl RangeBounds<&'k [u8]>) -> Result<Cursor> {
+    pub fn range_backward<'k>(
+        &self,
+        tree: &impl TreeRef,
+        range: impl RangeBounds<&'k [u8]>,
+    ) -> Result<Cursor> {
         self.scan(tree.tree_ref().live()?, bounds(range), true)
     }
 

@@ -42,7 +42,9 @@ pub fn apply_changes(
 ) -> std::result::Result<Option<Applied>, Corrupt> {
     let has = page_lsn(page);
     let due = &changes[changes.partition_point(|change| change.end <= has)..];
-    let initialisation = due.iter().rposition(|change| change.record.initialises_page());
+    let initialisation = due
+        .iter()
+        .rposition(|change| change.record.initialises_page());
     let due = &due[initialisation.unwrap_or(0)..];
     let (Some(first), Some(last)) = (due.first(), due.last()) else {
         return Ok(None);

@@ -82,7 +82,8 @@ fn heap_bytes(record: &Record) -> usize {
         }
         Record::Bytes { bytes, .. } => heap(bytes.len()),
         Record::LeafCells { rows, .. } | Record::RowsInsert { rows, .. } => {
-            let row = |row: &inkstone_format::record::Row| heap(row.key.len()) + heap(row.value.len());
+            let row =
+                |row: &inkstone_format::record::Row| heap(row.key.len()) + heap(row.value.len());
             heap(size_of_val(&rows[..])) + rows.iter().map(row).sum::<usize>()
         }
         Record::InnerCells { children, .. } => {

@@ -10,6 +10,10 @@
 //! 3. A copy of an undo stack counts only when its last part was read, and nothing of the
 //!    transaction stands between its parts; until then the stack from before the copy counts.
 //!
+//! Rollback skips changes of tablespaces that were dropped, without a compensation record. So what
+//! stands on a stack above a change that is compensated, and is of another tablespace, was skipped;
+//! the caller checks that those tablespaces are gone ([`Unfinished::skipped`]).
+//!
 //! A transaction that began before the scan and ended before the checkpoint leaves records of an
 //! unknown slot: they are redo only.
 //!
@@ -17,7 +21,7 @@
 
 use inkstone_format::record::{Record, TrxRef, Undo, UndoEntry};
 use inkstone_format::{Lsn, SpaceId, TreeId, TrxId};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A transaction without an end in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +58,7 @@ pub(super) struct TransactionTable {
     copies: HashMap<u32, UndoCopy>,
     /// Slots that wrote at or after the checkpoint without a known beginning, and where first.
     unknown: BTreeMap<u32, Lsn>,
+    skipped: BTreeSet<SpaceId>,
     id_max: TrxId,
 }
 
@@ -62,6 +67,8 @@ pub(super) struct Unfinished {
     pub losers: Vec<OpenTransaction>,
     pub prepared: Vec<OpenTransaction>,
     pub id_max: TrxId,
+    /// Tablespaces whose changes were passed over by a rollback.
+    pub skipped: BTreeSet<SpaceId>,
 }
 
 impl TransactionTable {
@@ -126,7 +133,8 @@ impl TransactionTable {
             }
             Record::RowUndo { page, trx_slot, .. } => {
                 if let Some(open) = self.active(*trx_slot, start, tail) {
-                    undo_last(open, page.space)?;
+                    let skipped = undo_last(open, page.space)?;
+                    self.skipped.extend(skipped);
                 }
             }
             Record::Prepare { trx_slot, xid } => {
@@ -288,6 +296,7 @@ impl TransactionTable {
             losers,
             prepared,
             id_max: self.id_max,
+            skipped: self.skipped,
         })
     }
 }
@@ -301,14 +310,14 @@ fn push(open: &mut OpenTransaction, space: SpaceId, tree: TreeId, key: &[u8], un
     });
 }
 
-fn undo_last(open: &mut OpenTransaction, space: SpaceId) -> Result<(), Reason> {
-    let id = open.id;
-    match open.undo.pop() {
-        Some(entry) if entry.space == space => Ok(()),
-        Some(entry) => Err(format!(
-            "transaction {id} undoes a change of tablespace {space}, its last one is of {}",
-            entry.space
-        )),
-        None => Err(format!("transaction {id} undoes more than it did")),
-    }
+/// Takes the last change of a tablespace off the stack, with those above it, which were skipped.
+fn undo_last(open: &mut OpenTransaction, space: SpaceId) -> Result<Vec<SpaceId>, Reason> {
+    let Some(at) = open.undo.iter().rposition(|entry| entry.space == space) else {
+        return Err(format!(
+            "transaction {} undoes a change of tablespace {space} and has none left",
+            open.id
+        ));
+    };
+    let skipped = open.undo.drain(at..).skip(1);
+    Ok(skipped.map(|entry| entry.space).collect())
 }

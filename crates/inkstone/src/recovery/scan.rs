@@ -9,7 +9,8 @@ use super::spaces::Spaces;
 use super::{FrameSource, RedoInputs, RedoOutcome};
 use crate::{Error, Result, invariant};
 use inkstone_format::record::{DecodeError, Decoder, Record};
-use inkstone_format::{Lsn, PageId};
+use inkstone_format::{Lsn, PageId, SpaceId};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// Redo under way.
@@ -65,7 +66,10 @@ impl<'a> Scan<'a> {
         }
         let end = log.position();
         if end < self.checkpoint {
-            let detail = format!("the log ends before the checkpoint at LSN {}", self.checkpoint);
+            let detail = format!(
+                "the log ends before the checkpoint at LSN {}",
+                self.checkpoint
+            );
             return Err(Problem::Log(detail).at(log, end));
         }
         self.apply_gathered()?;
@@ -82,6 +86,7 @@ impl<'a> Scan<'a> {
         self.spaces.finish()?;
         let unfinished = self.table.finish();
         let unfinished = unfinished.map_err(|reason| Problem::Log(reason).at(log, end))?;
+        check_skipped(&self.spaces, &unfinished.skipped).map_err(|problem| problem.at(log, end))?;
         let changes = |open: &super::OpenTransaction| open.undo.len() as u64;
         self.report.losers = unfinished.losers.len() as u64;
         self.report.loser_changes = unfinished.losers.iter().map(changes).sum();
@@ -208,6 +213,21 @@ impl<'a> Scan<'a> {
             seconds: 0,
         }
     }
+}
+
+/// Changes that a rollback passed over must be of tablespaces that are gone.
+fn check_skipped(
+    spaces: &Spaces<'_>,
+    skipped: &BTreeSet<SpaceId>,
+) -> std::result::Result<(), Problem> {
+    for &space in skipped.difference(&spaces.deleted) {
+        if spaces.files.exists(space)? {
+            return Err(Problem::Log(format!(
+                "a rollback passed over changes of tablespace {space}, which exists"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// What stops the scan.

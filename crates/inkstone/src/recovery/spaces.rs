@@ -118,7 +118,11 @@ impl<'a> Spaces<'a> {
         }
         for (space, PageNo(last)) in last_pages {
             let pages = last.checked_add(1).ok_or_else(|| {
-                Error::corrupt_file(&self.files.path(space), 0, format!("the log names page {last}"))
+                Error::corrupt_file(
+                    &self.files.path(space),
+                    0,
+                    format!("the log names page {last}"),
+                )
             })?;
             if self.known.get(&space) == Some(&State::Creatable) {
                 self.files.create(space, pages)?;

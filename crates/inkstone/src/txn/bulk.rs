@@ -43,18 +43,27 @@ impl Transaction {
     }
 
     /// Inserts the rows at the front that go side by side into one leaf. 0: the first is not plain.
-    fn insert_leaf_run(&self, inner: &mut Inner, tree: &Tree, rows: &[(Vec<u8>, Vec<u8>)]) -> Result<usize> {
+    fn insert_leaf_run(
+        &self,
+        inner: &mut Inner,
+        tree: &Tree,
+        rows: &[(Vec<u8>, Vec<u8>)],
+    ) -> Result<usize> {
         let (page_size, first) = (tree.redo().page_size, &rows[0].0);
         if first.len() > key_len_max(page_size) || self.shared.state.is_doomed() {
             return Ok(0);
         }
         self.pin_snapshot(inner);
-        let hint = inner.last_insert.filter(|h| h.0 == tree.space.id && h.1 == tree.id);
+        let hint = inner
+            .last_insert
+            .filter(|h| h.0 == tree.space.id && h.1 == tree.id);
         let leaf = match hint.and_then(|(_, _, page, _)| tree.leaf_at_hint(page, first)) {
             Some(leaf) => leaf,
             None => tree.leaf_exclusive(Target::Key(first))?,
         };
-        let Err(slot) = TreePage(&leaf).search(first) else { return Ok(0) };
+        let Err(slot) = TreePage(&leaf).search(first) else {
+            return Ok(0);
+        };
         let count = self.run_length(tree, TreePage(&leaf), slot, rows);
         if count == 0 {
             return Ok(0);
@@ -64,20 +73,29 @@ impl Transaction {
             .iter()
             .map(|(key, value)| cell_len(key.len() - prefix, value.len(), true) + SLOT_LEN)
             .sum();
-        let Room::Yes(leaf) = make_room(&self.core, leaf, bytes, first)? else { return Ok(0) };
+        let Room::Yes(leaf) = make_room(&self.core, leaf, bytes, first)? else {
+            return Ok(0);
+        };
         self.place_run(inner, tree, leaf, slot, &rows[..count])?;
         Ok(count)
     }
 
     /// How many rows from the front fit side by side at `slot`.
-    fn run_length(&self, tree: &Tree, page: TreePage<'_>, slot: usize, rows: &[(Vec<u8>, Vec<u8>)]) -> usize {
+    fn run_length(
+        &self,
+        tree: &Tree,
+        page: TreePage<'_>,
+        slot: usize,
+        rows: &[(Vec<u8>, Vec<u8>)],
+    ) -> usize {
         let page_size = tree.redo().page_size;
         let next = (slot < page.count()).then(|| page.key(slot));
         let prefix = page.prefix_len();
         let (mut room, mut bytes, mut last): (usize, usize, Option<&[u8]>) = (page.free(), 0, None);
         let mut count = 0;
         for (key, value) in rows.iter().take(RUN_ROWS) {
-            let plain = key.len() <= key_len_max(page_size) && value.len() <= inline_value_len_max(page_size);
+            let plain = key.len() <= key_len_max(page_size)
+                && value.len() <= inline_value_len_max(page_size);
             let placed = page.covers(key)
                 && last.is_none_or(|last| last < key.as_slice())
                 && next.as_deref().is_none_or(|next| key.as_slice() < next);
@@ -107,10 +125,23 @@ impl Transaction {
         let (core, page) = (&self.core, leaf.id());
         let live = |address| core.is_live(address);
         let before = inner.undo_last;
-        let mut change = Change { core, shared: &self.shared, inner };
+        let mut change = Change {
+            core,
+            shared: &self.shared,
+            inner,
+        };
         let mut addresses = Vec::with_capacity(rows.len());
         for (key, _) in rows {
-            let made = change.version(VersionKind::Insert, NO_PURGE, page, tree.id, key, 0, &[], None);
+            let made = change.version(
+                VersionKind::Insert,
+                NO_PURGE,
+                page,
+                tree.id,
+                key,
+                0,
+                &[],
+                None,
+            );
             match made {
                 Ok(address) => addresses.push(address),
                 Err(error) => {
@@ -123,7 +154,11 @@ impl Transaction {
         }
         let moved: Vec<Row> = rows
             .iter()
-            .map(|(key, value)| Row { flags: 0, key: key.clone(), value: value.clone() })
+            .map(|(key, value)| Row {
+                flags: 0,
+                key: key.clone(),
+                value: value.clone(),
+            })
             .collect();
         let trx = change.shared.trx_ref(change.inner);
         let mut mtr = Mtr::new(&core.redo);
@@ -140,8 +175,15 @@ impl Transaction {
         let last = addresses[addresses.len() - 1];
         change.shared.state.add_weight(rows.len() as u64 - 1);
         change.commit(mtr, last, Some(true))?;
-        inner.last_insert = Some((page.space, tree.id, page.page, (slot + rows.len() - 1) as u16));
-        core.redo.counters.add(Counter::RowsInserted, rows.len() as u64);
+        inner.last_insert = Some((
+            page.space,
+            tree.id,
+            page.page,
+            (slot + rows.len() - 1) as u16,
+        ));
+        core.redo
+            .counters
+            .add(Counter::RowsInserted, rows.len() as u64);
         Ok(())
     }
 }

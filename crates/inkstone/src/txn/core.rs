@@ -90,7 +90,9 @@ impl Core {
 
     /// The tree that an undo entry or version names; `None` when its table was dropped.
     pub fn tree(&self, space: SpaceId, tree: TreeId) -> Result<Option<Tree>> {
-        let Some(space) = self.spaces.read().get(&space).cloned() else { return Ok(None) };
+        let Some(space) = self.spaces.read().get(&space).cloned() else {
+            return Ok(None);
+        };
         Tree::open(space, tree, self.redo.clone()).map(Some)
     }
 
@@ -99,7 +101,9 @@ impl Core {
     }
 
     pub(super) fn add_writer(&self, shared: &Arc<Shared>) {
-        self.writer_stripe(&shared.state).lock().insert(shared.state.id(), shared.clone());
+        self.writer_stripe(&shared.state)
+            .lock()
+            .insert(shared.state.id(), shared.clone());
     }
 
     pub(super) fn remove_writer(&self, state: &TrxState) {
@@ -108,7 +112,10 @@ impl Core {
 
     /// Transactions that have written and not ended.
     pub fn writers(&self) -> Vec<Arc<Shared>> {
-        self.writers.iter().flat_map(|s| s.lock().values().cloned().collect::<Vec<_>>()).collect()
+        self.writers
+            .iter()
+            .flat_map(|s| s.lock().values().cloned().collect::<Vec<_>>())
+            .collect()
     }
 
     pub(super) fn note_context(&self, start: Lsn, restart: Lsn) {
@@ -149,7 +156,9 @@ impl Core {
     /// full disk is noticed.
     pub(super) fn before_write(&self) -> Result<()> {
         self.redo.poison.check()?;
-        if let Some(error) = self.redo.log.prepare_error() { return Err(error); }
+        if let Some(error) = self.redo.log.prepare_error() {
+            return Err(error);
+        }
         self.redo.pool.throttle()?;
         self.redo.log.wait_for_space()?;
         self.versions.make_room()

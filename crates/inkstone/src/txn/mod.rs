@@ -22,6 +22,7 @@ pub mod locks;
 mod overflow;
 pub mod purge;
 mod read;
+pub(crate) mod recovered;
 mod rollback;
 mod scan;
 pub mod system;

@@ -60,9 +60,12 @@ impl Core {
     /// The tree of chains that wait to be freed, if the tablespace has one.
     fn pending_free_tree(&self, space: &Arc<Space>) -> Result<Option<Tree>> {
         match space.root(PENDING_FREE_TREE)? {
-            Some(root) => {
-                Ok(Some(Tree::new(space.clone(), PENDING_FREE_TREE, root, self.redo.clone())))
-            }
+            Some(root) => Ok(Some(Tree::new(
+                space.clone(),
+                PENDING_FREE_TREE,
+                root,
+                self.redo.clone(),
+            ))),
             None => Ok(None),
         }
     }
@@ -85,15 +88,26 @@ impl Core {
             let id = tree.space.page_id(page);
             Error::corrupt_page(tree.space.file().path(), id, Corrupt::at(NEXT_AT, what))
         };
-        let (length, mut next) = parse_reference(cell)
-            .ok_or_else(|| bad(PageNo(0), format!("a reference to a long value has {} bytes", cell.len())))?;
+        let (length, mut next) = parse_reference(cell).ok_or_else(|| {
+            bad(
+                PageNo(0),
+                format!("a reference to a long value has {} bytes", cell.len()),
+            )
+        })?;
         let mut value = Vec::with_capacity((length as usize).min(1 << 24));
         while (value.len() as u64) < length {
             let page = self.redo.pool.shared(tree.space.page_id(next))?;
             let here = get_u32(&page, LENGTH_AT) as usize;
-            let fits = here > 0 && value.len() + here <= length as usize && DATA_AT + here <= page.len();
+            let fits =
+                here > 0 && value.len() + here <= length as usize && DATA_AT + here <= page.len();
             if page_type(&page) != Some(PageType::Overflow) || !fits {
-                return Err(bad(next, format!("{here} bytes of a long value after {} of {length}", value.len())));
+                return Err(bad(
+                    next,
+                    format!(
+                        "{here} bytes of a long value after {} of {length}",
+                        value.len()
+                    ),
+                ));
             }
             value.extend_from_slice(&page[DATA_AT..DATA_AT + here]);
             next = PageNo(get_u32(&page, NEXT_AT));
@@ -104,12 +118,19 @@ impl Core {
     /// The pages of the chain of a cell's reference, for verification.
     pub fn long_value_pages(&self, tree: &Tree, cell: &[u8]) -> Result<Vec<PageNo>> {
         let mut pages = Vec::new();
-        let Some((_, first)) = parse_reference(cell) else { return Ok(pages) };
+        let Some((_, first)) = parse_reference(cell) else {
+            return Ok(pages);
+        };
         self.chain_pages(&tree.space, first, &mut pages)?;
         Ok(pages)
     }
 
-    fn chain_pages(&self, space: &Arc<Space>, first: PageNo, pages: &mut Vec<PageNo>) -> Result<()> {
+    fn chain_pages(
+        &self,
+        space: &Arc<Space>,
+        first: PageNo,
+        pages: &mut Vec<PageNo>,
+    ) -> Result<()> {
         let mut next = first;
         while next != PageNo(0) && pages.len() < (1 << 20) {
             let page = self.redo.pool.shared(space.page_id(next))?;
@@ -125,7 +146,9 @@ impl Core {
     /// The pages of all chains that wait to be freed.
     pub fn pending_pages(&self, space: &Arc<Space>) -> Result<Vec<PageNo>> {
         let mut pages = Vec::new();
-        let Some(tree) = self.pending_free_tree(space)? else { return Ok(pages) };
+        let Some(tree) = self.pending_free_tree(space)? else {
+            return Ok(pages);
+        };
         tree.verify(&mut |_, page| {
             for slot in 0..page.count() {
                 // A deleted entry's chain belongs to a row.
@@ -141,8 +164,12 @@ impl Core {
     /// Frees the chains of a tablespace whose entries are committed, needed by no snapshot, and not
     /// locked by a transaction that is still making them.
     pub fn free_pending(self: &Arc<Self>, space: SpaceId) -> Result<()> {
-        let Some(space) = self.spaces.read().get(&space).cloned() else { return Ok(()) };
-        let Some(tree) = self.pending_free_tree(&space)? else { return Ok(()) };
+        let Some(space) = self.spaces.read().get(&space).cloned() else {
+            return Ok(());
+        };
+        let Some(tree) = self.pending_free_tree(&space)? else {
+            return Ok(());
+        };
         let mut from = Vec::new();
         loop {
             let next = {
@@ -174,7 +201,9 @@ impl Core {
         }
         let (space, key) = (tree.space.id, page.key(slot));
         let nobody = self.trxs.begin(self.trxs.next_trx_id());
-        let locked = self.locks.record_blockers(&nobody, space, tree.id, &key, LockMode::Shared);
+        let locked = self
+            .locks
+            .record_blockers(&nobody, space, tree.id, &key, LockMode::Shared);
         self.trxs.finish_abort(&nobody);
         locked.is_empty()
     }
@@ -204,7 +233,9 @@ impl Core {
         let mut next = self.next_in_chain(space, first)?;
         while next != PageNo(0)
             && pages.len() < BATCH_PAGES
-            && pages.first().is_none_or(|p| p.0 / covered == next.0 / covered)
+            && pages
+                .first()
+                .is_none_or(|p| p.0 / covered == next.0 / covered)
         {
             pages.push(next);
             next = self.next_in_chain(space, next)?;
@@ -216,7 +247,10 @@ impl Core {
         let id = space.page_id(page);
         let guard = self.redo.pool.shared(id)?;
         if page_type(&guard) != Some(PageType::Overflow) {
-            let what = Corrupt::at(12, "a chain that is to be freed leads to a page of another type");
+            let what = Corrupt::at(
+                12,
+                "a chain that is to be freed leads to a page of another type",
+            );
             return Err(Error::corrupt_page(space.file().path(), id, what));
         }
         Ok(PageNo(get_u32(&guard, NEXT_AT)))
@@ -241,7 +275,14 @@ impl Core {
             let mut indexes: Vec<usize> = guards.into_iter().map(|guard| mtr.push(guard)).collect();
             let head = indexes.remove(0);
             let bytes = next.0.to_le_bytes().to_vec();
-            mtr.replay(head, &Record::Bytes { page: mtr.id(head), offset: NEXT_AT as u32, bytes });
+            mtr.replay(
+                head,
+                &Record::Bytes {
+                    page: mtr.id(head),
+                    offset: NEXT_AT as u32,
+                    bytes,
+                },
+            );
             for index in indexes {
                 space.free(&mut mtr, map, index);
             }
@@ -259,13 +300,22 @@ impl Core {
             let mut mtr = Mtr::new(&self.redo);
             let map = space.latch_map_of(&mut mtr, first)?;
             let leaf = tree.leaf_exclusive(Target::Key(&key))?;
-            let Ok(slot) = TreePage(&leaf).search(&key) else { return Ok(()) };
+            let Ok(slot) = TreePage(&leaf).search(&key) else {
+                return Ok(());
+            };
             let Some(page) = self.redo.pool.exclusive_if_resident(space.page_id(first)) else {
                 continue;
             };
             let id = leaf.id();
             let leaf = mtr.push(leaf);
-            mtr.replay(leaf, &Record::Remove { page: id, slot: slot as u16, count: 1 });
+            mtr.replay(
+                leaf,
+                &Record::Remove {
+                    page: id,
+                    slot: slot as u16,
+                    count: 1,
+                },
+            );
             let page = mtr.push(page);
             space.free(&mut mtr, map, page);
             return mtr.commit().map(drop);
@@ -284,11 +334,22 @@ fn insert_entry(mtr: &mut Mtr<'_>, leaf: usize, key: &[u8]) {
         Ok(slot) => {
             // A deleted entry of the same page, which purge has not removed yet.
             let (id, slot) = (mtr.id(leaf), slot as u16);
-            mtr.replay(leaf, &Record::Remove { page: id, slot, count: 1 });
+            mtr.replay(
+                leaf,
+                &Record::Remove {
+                    page: id,
+                    slot,
+                    count: 1,
+                },
+            );
             insert_entry(mtr, leaf, key);
         }
         Err(slot) => {
-            let rows = vec![Row { flags: 0, key: key.to_vec(), value: Vec::new() }];
+            let rows = vec![Row {
+                flags: 0,
+                key: key.to_vec(),
+                value: Vec::new(),
+            }];
             let (page, slot) = (mtr.id(leaf), slot as u16);
             mtr.replay(leaf, &Record::LeafCells { page, slot, rows });
         }
@@ -298,10 +359,18 @@ fn insert_entry(mtr: &mut Mtr<'_>, leaf: usize, key: &[u8]) {
 impl Transaction {
     /// Stores a long value in a chain of its own and returns the reference. The chain is entered as
     /// waiting to be freed until [`Transaction::adopt_long_value`].
-    pub(super) fn store_long_value(&self, inner: &mut Inner, tree: &Tree, value: &[u8]) -> Result<Vec<u8>> {
+    pub(super) fn store_long_value(
+        &self,
+        inner: &mut Inner,
+        tree: &Tree,
+        value: &[u8],
+    ) -> Result<Vec<u8>> {
         let length = value.len() as u64;
         if length > VALUE_LEN_MAX {
-            return Err(Error::ValueTooLong { length, limit: VALUE_LEN_MAX });
+            return Err(Error::ValueTooLong {
+                length,
+                limit: VALUE_LEN_MAX,
+            });
         }
         let core = &self.core;
         let pending = core.make_pending_free_tree(&tree.space)?;
@@ -334,7 +403,9 @@ impl Transaction {
         loop {
             let mut frames = core.redo.pool.reserve(count + 1)?;
             drop(pending.leaf_shared(Target::Key(&u32::MAX.to_be_bytes()))?);
-            let (mut mtr, free) = pending.space.find_free(count, &mut frames, || Mtr::new(&core.redo))?;
+            let (mut mtr, free) = pending
+                .space
+                .find_free(count, &mut frames, || Mtr::new(&core.redo))?;
             let key = free[0].page.0.to_be_bytes();
             let leaf = pending.leaf_exclusive(Target::Key(&key))?;
             let need = cell_len(key.len(), 0, false) + SLOT_LEN;
@@ -342,13 +413,26 @@ impl Transaction {
                 drop((mtr, frames));
                 if remove_dead_rows(core, leaf, None)? == 0 {
                     let live = |address| core.is_live(address);
-                    pending.split_leaf(SplitFor { key: &key, need, ascending: false }, &live)?;
+                    pending.split_leaf(
+                        SplitFor {
+                            key: &key,
+                            need,
+                            ascending: false,
+                        },
+                        &live,
+                    )?;
                 }
                 continue;
             }
             let (state, space) = (&self.shared.state, pending.space.id);
-            let locked =
-                core.locks.try_lock_record(state, held, space, pending.id, &key, LockMode::Exclusive);
+            let locked = core.locks.try_lock_record(
+                state,
+                held,
+                space,
+                pending.id,
+                &key,
+                LockMode::Exclusive,
+            );
             if let Err(blockers) = locked {
                 drop((mtr, leaf, frames));
                 if let Some(blocker) = blockers.first() {
@@ -364,19 +448,36 @@ impl Transaction {
         }
     }
 
-    fn store_more(&self, pending: &Tree, part: &[u8], per_page: usize, last: PageNo) -> Result<(PageNo, PageNo)> {
+    fn store_more(
+        &self,
+        pending: &Tree,
+        part: &[u8],
+        per_page: usize,
+        last: PageNo,
+    ) -> Result<(PageNo, PageNo)> {
         let core = &self.core;
         let count = part.len().div_ceil(per_page);
         let last = pending.space.page_id(last);
         loop {
             let mut frames = core.redo.pool.reserve(count + 1)?;
             core.redo.pool.load(last)?;
-            let (mut mtr, free) = pending.space.find_free(count, &mut frames, || Mtr::new(&core.redo))?;
-            let Some(guard) = core.redo.pool.exclusive_if_resident(last) else { continue };
+            let (mut mtr, free) = pending
+                .space
+                .find_free(count, &mut frames, || Mtr::new(&core.redo))?;
+            let Some(guard) = core.redo.pool.exclusive_if_resident(last) else {
+                continue;
+            };
             let tail = mtr.push(guard);
             self.fill_pages(&mut mtr, pending, &free, part, per_page, &mut frames)?;
             let bytes = free[0].page.0.to_le_bytes().to_vec();
-            mtr.replay(tail, &Record::Bytes { page: last, offset: NEXT_AT as u32, bytes });
+            mtr.replay(
+                tail,
+                &Record::Bytes {
+                    page: last,
+                    offset: NEXT_AT as u32,
+                    bytes,
+                },
+            );
             mtr.commit()?;
             return Ok((free[0].page, free[count - 1].page));
         }
@@ -406,13 +507,25 @@ impl Transaction {
             let next = free.get(n + 1).map_or(0, |free| free.page.0);
             let head = [next.to_le_bytes(), (chunk.len() as u32).to_le_bytes()].concat();
             let bytes = [&head[..], chunk].concat();
-            mtr.replay(indexes[n], &Record::Bytes { page, offset: NEXT_AT as u32, bytes });
+            mtr.replay(
+                indexes[n],
+                &Record::Bytes {
+                    page,
+                    offset: NEXT_AT as u32,
+                    bytes,
+                },
+            );
         }
         Ok(())
     }
 
     /// The row now refers to the chain: it no longer waits to be freed.
-    pub(super) fn adopt_long_value(&self, inner: &mut Inner, tree: &Tree, reference: &[u8]) -> Result<()> {
+    pub(super) fn adopt_long_value(
+        &self,
+        inner: &mut Inner,
+        tree: &Tree,
+        reference: &[u8],
+    ) -> Result<()> {
         let pending = self.core.make_pending_free_tree(&tree.space)?;
         let first = parse_reference(reference).map_or(PageNo(0), |(_, first)| first);
         self.write_locked(inner, &pending, &first.0.to_be_bytes(), Write::Delete)?;
@@ -420,7 +533,12 @@ impl Transaction {
     }
 
     /// A row gave up its reference: the chain is to be freed once no snapshot sees the old row.
-    pub(super) fn drop_long_value(&self, inner: &mut Inner, tree: &Tree, old: &OldCell) -> Result<()> {
+    pub(super) fn drop_long_value(
+        &self,
+        inner: &mut Inner,
+        tree: &Tree,
+        old: &OldCell,
+    ) -> Result<()> {
         if old.flags & CELL_OVERFLOW == 0 {
             return Ok(());
         }

@@ -26,7 +26,9 @@ pub fn run(core: &Arc<Core>) -> Result<usize> {
     let retired = core.versions.retire(oldest, &mut |address, entry| {
         if core.is_stopping() {
             // What is left is found by the next run, or by whoever needs the room.
-            return Err(crate::Error::TransactionState("interrupted: the database is closing"));
+            return Err(crate::Error::TransactionState(
+                "interrupted: the database is closing",
+            ));
         }
         purge_entry(core, address, entry)
     })?;
@@ -38,7 +40,9 @@ pub fn run(core: &Arc<Core>) -> Result<usize> {
 }
 
 fn purge_entry(core: &Arc<Core>, address: VersionAddress, entry: &VersionView<'_>) -> Result<()> {
-    let Some(tree) = core.tree(entry.space, entry.tree)? else { return Ok(()) };
+    let Some(tree) = core.tree(entry.space, entry.tree)? else {
+        return Ok(());
+    };
     if entry.kind == VersionKind::DeleteMark {
         return remove_marked(core, &tree, address, entry.key);
     }
@@ -56,7 +60,9 @@ fn remove_marked(core: &Arc<Core>, tree: &Tree, address: VersionAddress, key: &[
     core.redo.log.wait_for_space()?;
     let leaf = tree.leaf_exclusive(Target::Key(key))?;
     let page = TreePage(&leaf);
-    let Ok(slot) = page.search(key) else { return Ok(()) };
+    let Ok(slot) = page.search(key) else {
+        return Ok(());
+    };
     let cell = page.cell(slot);
     if !cell.is_deleted() || cell.version != Some(address) {
         return Ok(());
@@ -64,7 +70,14 @@ fn remove_marked(core: &Arc<Core>, tree: &Tree, address: VersionAddress, key: &[
     let id = leaf.id();
     let mut mtr = Mtr::new(&core.redo);
     let index = mtr.push(leaf);
-    mtr.replay(index, &Record::Remove { page: id, slot: slot as u16, count: 1 });
+    mtr.replay(
+        index,
+        &Record::Remove {
+            page: id,
+            slot: slot as u16,
+            count: 1,
+        },
+    );
     let page = TreePage(mtr.page(index));
     // Not at every row: merging is tried when a page has become thin by some margin.
     let thin = page.count() == 0 || Tree::is_thin(page) && page.count() % 8 == 0;

@@ -53,7 +53,9 @@ impl Core {
     /// there for it.
     pub(super) fn resolve(&self, snapshot: &Snapshot, me: TrxId, seen: &mut Seen) -> Result<bool> {
         while let Some(address) = seen.version {
-            let Some(entry) = self.versions.read(address)? else { break };
+            let Some(entry) = self.versions.read(address)? else {
+                break;
+            };
             let entry = entry.view();
             if snapshot.sees(me, entry.trx) {
                 break;
@@ -95,10 +97,15 @@ impl Transaction {
         {
             let leaf = tree.leaf_shared(Target::Key(key))?;
             let page = TreePage(&leaf);
-            let Ok(slot) = page.search(key) else { return Ok(None) };
+            let Ok(slot) = page.search(key) else {
+                return Ok(None);
+            };
             seen.set(page.cell(slot));
         }
-        if !self.core.resolve(&snapshot, self.shared.state.id(), &mut seen)? {
+        if !self
+            .core
+            .resolve(&snapshot, self.shared.state.id(), &mut seen)?
+        {
             return Ok(None);
         }
         self.core.value_of(tree, &mut seen)?;
@@ -129,7 +136,11 @@ impl Transaction {
         let (space, id) = (tree.space.id, tree.id);
         loop {
             let held = &mut inner.held;
-            match self.core.locks.try_lock_range(state, held, space, id, low, high, mode) {
+            match self
+                .core
+                .locks
+                .try_lock_range(state, held, space, id, low, high, mode)
+            {
                 Ok(()) => return Ok(()),
                 Err(blockers) => match blockers.first() {
                     Some(blocker) => self.core.wait_for(state, blocker, deadline)?,
@@ -155,7 +166,9 @@ impl Transaction {
             let newest = {
                 let leaf = tree.leaf_shared(Target::Key(key))?;
                 let page = TreePage(&leaf);
-                let Ok(slot) = page.search(key) else { return Ok(None) };
+                let Ok(slot) = page.search(key) else {
+                    return Ok(None);
+                };
                 seen.set(page.cell(slot));
                 self.newest(inner, seen.version)?
             };

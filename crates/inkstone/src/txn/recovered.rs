@@ -28,9 +28,16 @@ struct Before {
 
 impl Core {
     /// The state of a transaction that the log showed, under its old slot.
-    pub(crate) fn recovered_state(&self, id: TrxId, slot: u32, first: Lsn) -> Result<Arc<TrxState>> {
+    pub(crate) fn recovered_state(
+        &self,
+        id: TrxId,
+        slot: u32,
+        first: Lsn,
+    ) -> Result<Arc<TrxState>> {
         let state = self.trxs.begin_recovered(id, slot).ok_or_else(|| {
-            self.redo.poison.set(format!("two unfinished transactions have slot {slot} in the log"))
+            self.redo.poison.set(format!(
+                "two unfinished transactions have slot {slot} in the log"
+            ))
         })?;
         state.note_first_lsn(first);
         Ok(state)
@@ -49,7 +56,9 @@ impl Core {
             }
         }
         let mut mtr = Mtr::new(&self.redo);
-        mtr.note(&Record::RollbackEnd { trx_slot: open.slot });
+        mtr.note(&Record::RollbackEnd {
+            trx_slot: open.slot,
+        });
         mtr.commit()?;
         self.trxs.finish_abort(state);
         Ok(())
@@ -71,7 +80,11 @@ impl Core {
             let undo_previous = inner.undo_last;
             let version = NewVersion {
                 kind: before.kind,
-                flags: if before.kind == VersionKind::Insert { NO_PURGE } else { 0 },
+                flags: if before.kind == VersionKind::Insert {
+                    NO_PURGE
+                } else {
+                    0
+                },
                 space: entry.space,
                 tree: entry.tree,
                 key: &entry.key,
@@ -108,15 +121,22 @@ impl Core {
             if !rows.contains_key(&row) {
                 rows.insert(row, self.present_row(entry)?);
             }
-            let Some((flags, value)) = rows.get_mut(&row) else { continue };
+            let Some((flags, value)) = rows.get_mut(&row) else {
+                continue;
+            };
             let kind = match &entry.undo {
                 Undo::Insert => VersionKind::Insert,
                 Undo::Update { flags: old, diff } => {
-                    *value = diff.apply(value).map_err(|c| self.unfit(entry, &c.detail))?;
+                    *value = diff
+                        .apply(value)
+                        .map_err(|c| self.unfit(entry, &c.detail))?;
                     *flags = *old;
                     VersionKind::Update
                 }
-                Undo::Restore { flags: old, value: old_value } => {
+                Undo::Restore {
+                    flags: old,
+                    value: old_value,
+                } => {
                     value.clone_from(old_value);
                     *flags = *old;
                     VersionKind::Update
@@ -130,18 +150,30 @@ impl Core {
                     VersionKind::Unmark
                 }
             };
-            let value = if kind == VersionKind::DeleteMark { Vec::new() } else { value.clone() };
-            befores.push(Before { kind, flags: *flags, value });
+            let value = if kind == VersionKind::DeleteMark {
+                Vec::new()
+            } else {
+                value.clone()
+            };
+            befores.push(Before {
+                kind,
+                flags: *flags,
+                value,
+            });
         }
         befores.reverse();
         Ok(befores)
     }
 
     fn present_row(&self, entry: &UndoEntry) -> Result<(u8, Vec<u8>)> {
-        let Some(tree) = self.tree(entry.space, entry.tree)? else { return Ok((0, Vec::new())) };
+        let Some(tree) = self.tree(entry.space, entry.tree)? else {
+            return Ok((0, Vec::new()));
+        };
         let leaf = tree.leaf_shared(Target::Key(&entry.key))?;
         let page = TreePage(&leaf);
-        let slot = page.search(&entry.key).map_err(|_| self.unfit(entry, "the row is missing"))?;
+        let slot = page
+            .search(&entry.key)
+            .map_err(|_| self.unfit(entry, "the row is missing"))?;
         let cell = page.cell(slot);
         Ok((cell.flags & !CELL_VERSIONED, cell.value.to_vec()))
     }
@@ -154,13 +186,23 @@ impl Core {
     }
 
     /// Writes a version address into a row. Not logged: no address outlives a restart.
-    fn set_version(&self, space: SpaceId, tree: TreeId, key: &[u8], address: VersionAddress) -> Result<()> {
-        let Some(tree) = self.tree(space, tree)? else { return Ok(()) };
+    fn set_version(
+        &self,
+        space: SpaceId,
+        tree: TreeId,
+        key: &[u8],
+        address: VersionAddress,
+    ) -> Result<()> {
+        let Some(tree) = self.tree(space, tree)? else {
+            return Ok(());
+        };
         let live = |address| self.is_live(address);
         loop {
             let mut leaf = tree.leaf_exclusive(Target::Key(key))?;
             let page = TreePage(&leaf);
-            let Ok(slot) = page.search(key) else { return Ok(()) };
+            let Ok(slot) = page.search(key) else {
+                return Ok(());
+            };
             let cell = page.cell(slot);
             let (flags, value) = (cell.flags & !CELL_VERSIONED, cell.value.to_vec());
             let need = cell_len(cell.suffix.len(), value.len(), true);
@@ -170,20 +212,32 @@ impl Core {
                 return Ok(());
             }
             drop(leaf);
-            tree.split_leaf(SplitFor { key, need, ascending: false }, &live)?;
+            tree.split_leaf(
+                SplitFor {
+                    key,
+                    need,
+                    ascending: false,
+                },
+                &live,
+            )?;
         }
     }
 
     /// Logs all that would undo a transaction again, so that the log before need not be kept.
     /// Does nothing while the transaction is in the middle of a statement.
     pub(crate) fn copy_undo_forward(&self, shared: &Arc<Shared>) -> Result<()> {
-        let Some(mut inner) = shared.inner.try_lock() else { return Ok(()) };
+        let Some(mut inner) = shared.inner.try_lock() else {
+            return Ok(());
+        };
         if inner.phase == Phase::Ended || !inner.logged {
             return Ok(());
         }
         // Newest first in the store; the log wants the oldest first.
         let mut addresses = Vec::new();
-        for entry in self.versions.undo_entries(inner.undo_last, VersionAddress(0)) {
+        for entry in self
+            .versions
+            .undo_entries(inner.undo_last, VersionAddress(0))
+        {
             addresses.push(entry?.0);
         }
         let mut from = None;
@@ -193,19 +247,27 @@ impl Core {
             let (mut entries, mut bytes) = (Vec::new(), 0);
             while let (Some(&address), true) = (rest.peek(), bytes < COPY_BYTES) {
                 rest.next();
-                let Some(version) = self.versions.read(address)? else { continue };
+                let Some(version) = self.versions.read(address)? else {
+                    continue;
+                };
                 let view = version.view();
                 let undo = match view.kind {
                     VersionKind::Insert => Undo::Insert,
-                    VersionKind::Update => {
-                        Undo::Restore { flags: view.old_flags, value: view.old_value.to_vec() }
-                    }
+                    VersionKind::Update => Undo::Restore {
+                        flags: view.old_flags,
+                        value: view.old_value.to_vec(),
+                    },
                     VersionKind::DeleteMark => Undo::Mark,
                     VersionKind::Unmark => Undo::Revive,
                 };
                 bytes += view.key.len() + view.old_value.len() + 8;
                 let (space, tree) = (view.space, view.tree);
-                entries.push(UndoEntry { space, tree, key: view.key.to_vec(), undo });
+                entries.push(UndoEntry {
+                    space,
+                    tree,
+                    key: view.key.to_vec(),
+                    undo,
+                });
             }
             let last = rest.peek().is_none();
             let mut mtr = Mtr::new(&self.redo);

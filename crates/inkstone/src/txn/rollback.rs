@@ -11,9 +11,7 @@ use crate::btree::{SplitFor, Target, Tree};
 use crate::mtr::Mtr;
 use crate::{Error, Result};
 use inkstone_format::record::{Diff, Record, Undo};
-use inkstone_format::tree_page::{
-    CELL_DELETED, CELL_VERSIONED, TreePage, TreePageMut, cell_len,
-};
+use inkstone_format::tree_page::{CELL_DELETED, CELL_VERSIONED, TreePage, TreePageMut, cell_len};
 use inkstone_format::{PageId, VersionAddress};
 use std::sync::Arc;
 
@@ -28,7 +26,10 @@ pub(super) fn undo_until(
         let address = inner.undo_last;
         let entry = core.versions.read(address)?;
         let Some(entry) = entry else {
-            return Err(core.redo.poison.set(format!("version {address} of an open transaction is gone")));
+            return Err(core
+                .redo
+                .poison
+                .set(format!("version {address} of an open transaction is gone")));
         };
         let view = entry.view();
         if let Some(tree) = core.tree(view.space, view.tree)? {
@@ -47,25 +48,43 @@ fn undo_entry(
     address: VersionAddress,
     entry: &VersionView<'_>,
 ) -> Result<()> {
-    undo_row(core, trx_slot, tree, entry.key, |cell_version, cell_value| {
-        if cell_version != Some(address) {
-            return Err(format!("the row's version is {cell_version:?}, not {address}"));
-        }
-        let previous = Some(entry.previous).filter(|&p| p != VersionAddress(0) && core.is_live(p));
-        let value = match entry.kind {
-            VersionKind::Insert => return Ok(None),
-            VersionKind::DeleteMark => cell_value.to_vec(),
-            VersionKind::Update | VersionKind::Unmark => entry.old_value.to_vec(),
-        };
-        let undo = match entry.kind {
-            VersionKind::DeleteMark => Undo::Mark,
-            VersionKind::Update => {
-                Undo::Update { flags: entry.old_flags, diff: Diff::between(cell_value, &value) }
+    undo_row(
+        core,
+        trx_slot,
+        tree,
+        entry.key,
+        |cell_version, cell_value| {
+            if cell_version != Some(address) {
+                return Err(format!(
+                    "the row's version is {cell_version:?}, not {address}"
+                ));
             }
-            _ => Undo::Restore { flags: entry.old_flags, value: value.clone() },
-        };
-        Ok(Some(Restored { flags: entry.old_flags, version: previous, value, undo }))
-    })
+            let previous =
+                Some(entry.previous).filter(|&p| p != VersionAddress(0) && core.is_live(p));
+            let value = match entry.kind {
+                VersionKind::Insert => return Ok(None),
+                VersionKind::DeleteMark => cell_value.to_vec(),
+                VersionKind::Update | VersionKind::Unmark => entry.old_value.to_vec(),
+            };
+            let undo = match entry.kind {
+                VersionKind::DeleteMark => Undo::Mark,
+                VersionKind::Update => Undo::Update {
+                    flags: entry.old_flags,
+                    diff: Diff::between(cell_value, &value),
+                },
+                _ => Undo::Restore {
+                    flags: entry.old_flags,
+                    value: value.clone(),
+                },
+            };
+            Ok(Some(Restored {
+                flags: entry.old_flags,
+                version: previous,
+                value,
+                undo,
+            }))
+        },
+    )
 }
 
 /// What a row becomes when a change is undone.
@@ -87,15 +106,22 @@ pub(crate) fn undo_logged(
     undo_row(core, trx_slot, tree, key, |_, cell_value| {
         let (flags, value) = match undo {
             Undo::Insert => return Ok(None),
-            Undo::Update { flags, diff } => {
-                (*flags, diff.apply(cell_value).map_err(|corrupt| corrupt.to_string())?)
-            }
+            Undo::Update { flags, diff } => (
+                *flags,
+                diff.apply(cell_value)
+                    .map_err(|corrupt| corrupt.to_string())?,
+            ),
             Undo::Restore { flags, value } => (*flags, value.clone()),
             // The flags of the cell, which `undo_row` knows: only the mark changes.
             Undo::Mark => (KEEP_FLAGS, cell_value.to_vec()),
             Undo::Revive => (KEEP_FLAGS | CELL_DELETED, cell_value.to_vec()),
         };
-        Ok(Some(Restored { flags, version: None, value, undo: undo.clone() }))
+        Ok(Some(Restored {
+            flags,
+            version: None,
+            value,
+            undo: undo.clone(),
+        }))
     })
 }
 
@@ -122,11 +148,17 @@ fn undo_row(
             return Err(broken(core, tree, id, "the row is missing"));
         };
         let cell = page.cell(slot);
-        let restored = restore(cell.version, cell.value).map_err(|why| broken(core, tree, id, &why))?;
+        let restored =
+            restore(cell.version, cell.value).map_err(|why| broken(core, tree, id, &why))?;
         let Some(mut restored) = restored else {
             let mut mtr = Mtr::new(&core.redo);
             let index = mtr.push(leaf);
-            let record = Record::RowUndo { page: id, trx_slot, slot: slot as u16, undo: Undo::Insert };
+            let record = Record::RowUndo {
+                page: id,
+                trx_slot,
+                slot: slot as u16,
+                undo: Undo::Insert,
+            };
             mtr.replay(index, &record);
             let thin = TreePage(mtr.page(index)).count() == 0;
             mtr.commit()?;
@@ -139,21 +171,49 @@ fn undo_row(
             let kept = cell.flags & !(CELL_DELETED | CELL_VERSIONED);
             restored.flags = kept | restored.flags & CELL_DELETED;
         }
-        let len = cell_len(cell.suffix.len(), restored.value.len(), restored.version.is_some());
-        let need = if len <= cell.len { 0 } else { len - cell.len + 8 };
+        let len = cell_len(
+            cell.suffix.len(),
+            restored.value.len(),
+            restored.version.is_some(),
+        );
+        let need = if len <= cell.len {
+            0
+        } else {
+            len - cell.len + 8
+        };
         if !page.has_room(need, &live) {
             drop(leaf);
-            tree.split_leaf(SplitFor { key, need, ascending: false }, &live)?;
+            tree.split_leaf(
+                SplitFor {
+                    key,
+                    need,
+                    ascending: false,
+                },
+                &live,
+            )?;
             continue;
         }
         let mut mtr = Mtr::new(&core.redo);
         let index = mtr.push(leaf);
-        let Restored { flags, version, value, undo } = restored;
-        let record = Record::RowUndo { page: id, trx_slot, slot: slot as u16, undo };
+        let Restored {
+            flags,
+            version,
+            value,
+            undo,
+        } = restored;
+        let record = Record::RowUndo {
+            page: id,
+            trx_slot,
+            slot: slot as u16,
+            undo,
+        };
         mtr.change(index, |bytes, payload| {
             let mut target = TreePageMut(bytes);
             let placed = target.replace(slot, flags, version, &value, &live);
-            crate::invariant!(placed.is_ok(), "an old row does not fit page {id} after all");
+            crate::invariant!(
+                placed.is_ok(),
+                "an old row does not fit page {id} after all"
+            );
             record.put(payload);
         });
         return mtr.commit().map(drop);

@@ -116,7 +116,9 @@ impl Cursor {
 
     /// Copies the rows of the next leaf; false at the end.
     fn fill(&mut self) -> Result<bool> {
-        let Some(next) = self.next.take() else { return Ok(false) };
+        let Some(next) = self.next.take() else {
+            return Ok(false);
+        };
         self.core.redo.poison.check()?;
         let tree = self.tree.clone();
         let leaf = tree.leaf_shared(match &next {
@@ -138,7 +140,10 @@ impl Cursor {
         self.limit = usize::MAX;
         let mut rows = std::mem::take(&mut self.rows);
         rows.truncate(take);
-        rows.resize_with(take, || Copied { key: (0, 0), seen: Seen::default() });
+        rows.resize_with(take, || Copied {
+            key: (0, 0),
+            seen: Seen::default(),
+        });
         for (n, row) in rows.iter_mut().enumerate() {
             let slot = if self.backward { to - 1 - n } else { from + n };
             let cell = page.cell(slot);
@@ -229,8 +234,12 @@ impl LockingCursor<'_> {
     /// Locks and returns the next row: key and newest value.
     pub fn next_row(&mut self) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
         loop {
-            let Some(key) = self.keys.next_key()? else { return Ok(None) };
-            let found = self.transaction.read_locking(&self.tree, &key, self.mode, self.wait)?;
+            let Some(key) = self.keys.next_key()? else {
+                return Ok(None);
+            };
+            let found = self
+                .transaction
+                .read_locking(&self.tree, &key, self.mode, self.wait)?;
             if let Some(value) = found {
                 return Ok(Some((key, value)));
             }
@@ -284,7 +293,14 @@ impl Transaction {
         };
         drop(inner);
         let me = self.shared.state.id();
-        Ok(Cursor::new(&self.core, tree, Some(snapshot), me, bounds, backward))
+        Ok(Cursor::new(
+            &self.core,
+            tree,
+            Some(snapshot),
+            me,
+            bounds,
+            backward,
+        ))
     }
 
     /// A cursor that locks each row that it returns.
@@ -306,7 +322,13 @@ impl Transaction {
         }
         let me = self.shared.state.id();
         let keys = Cursor::new(&self.core, tree, None, me, bounds, backward);
-        Ok(LockingCursor { transaction: self, tree: tree.clone(), keys, mode, wait })
+        Ok(LockingCursor {
+            transaction: self,
+            tree: tree.clone(),
+            keys,
+            mode,
+            wait,
+        })
     }
 
     /// Locks a range, then waits for everyone who has changed a row in it and not ended: who
@@ -326,7 +348,8 @@ impl Transaction {
         let mut keys = Cursor::new(&self.core, tree, None, me, bounds.clone(), false);
         while let Some(key) = keys.next_key()? {
             let version = keys.rows[keys.at - 1].seen.version;
-            if version.is_some_and(|address| self.core.is_live(address)) && wait != Wait::SkipLocked {
+            if version.is_some_and(|address| self.core.is_live(address)) && wait != Wait::SkipLocked
+            {
                 self.newest_row(inner, tree, &key, deadline)?;
             }
         }

@@ -105,11 +105,17 @@ impl Inner {
 impl Shared {
     /// A transaction that has done nothing.
     pub(super) fn new(state: Arc<TrxState>) -> Arc<Self> {
-        Arc::new(Self { state, inner: Mutex::new(Inner::new()) })
+        Arc::new(Self {
+            state,
+            inner: Mutex::new(Inner::new()),
+        })
     }
 
     pub(super) fn trx_ref(&self, inner: &Inner) -> TrxRef {
-        TrxRef { slot: self.state.slot(), first: (!inner.logged).then(|| self.state.id()) }
+        TrxRef {
+            slot: self.state.slot(),
+            first: (!inner.logged).then(|| self.state.id()),
+        }
     }
 }
 
@@ -170,7 +176,9 @@ impl Transaction {
         let inner = self.shared.inner.lock();
         match inner.phase {
             Phase::Active => Ok(inner),
-            Phase::Prepared => Err(Error::TransactionState("prepared; commit it or roll it back by its XID")),
+            Phase::Prepared => Err(Error::TransactionState(
+                "prepared; commit it or roll it back by its XID",
+            )),
             Phase::Ended => Err(Error::TransactionState("over; begin a new one")),
         }
     }
@@ -179,9 +187,10 @@ impl Transaction {
     /// committed.
     pub(super) fn snapshot_of(&self, inner: &mut Inner) -> Snapshot {
         match self.isolation {
-            Isolation::RepeatableRead => {
-                inner.snapshot.get_or_insert_with(|| self.core.trxs.snapshot()).clone()
-            }
+            Isolation::RepeatableRead => inner
+                .snapshot
+                .get_or_insert_with(|| self.core.trxs.snapshot())
+                .clone(),
             _ => self.core.trxs.snapshot(),
         }
     }
@@ -194,7 +203,11 @@ impl Transaction {
     }
 
     /// After a failed statement: a deadlock's victim is rolled back at once.
-    pub(super) fn after_error<T>(&self, mut inner: MutexGuard<'_, Inner>, result: Result<T>) -> Result<T> {
+    pub(super) fn after_error<T>(
+        &self,
+        mut inner: MutexGuard<'_, Inner>,
+        result: Result<T>,
+    ) -> Result<T> {
         if matches!(result, Err(Error::Deadlock)) {
             rollback_all(&self.core, &self.shared, &mut inner)?;
         }
@@ -206,7 +219,10 @@ impl Transaction {
         let mut inner = self.active()?;
         inner.savepoints.retain(|s| s.name != name);
         let undo_last = inner.undo_last;
-        inner.savepoints.push(Savepoint { name: name.to_owned(), undo_last });
+        inner.savepoints.push(Savepoint {
+            name: name.to_owned(),
+            undo_last,
+        });
         Ok(())
     }
 
@@ -267,7 +283,10 @@ impl Transaction {
         }
         let lsn = finish_commit(&self.core, &self.shared, &mut inner, durability)?;
         drop(inner);
-        Ok(PendingCommit { core: self.core.clone(), lsn })
+        Ok(PendingCommit {
+            core: self.core.clone(),
+            lsn,
+        })
     }
 
     /// Rolls back.
@@ -288,7 +307,10 @@ impl Transaction {
         }
         let mut inner = self.active()?;
         if self.core.prepared.lock().contains_key(xid) {
-            return Err(Error::AlreadyExists(format!("prepared transaction {}", show_xid(xid))));
+            return Err(Error::AlreadyExists(format!(
+                "prepared transaction {}",
+                show_xid(xid)
+            )));
         }
         if self.shared.state.is_doomed() {
             rollback_all(&self.core, &self.shared, &mut inner)?;
@@ -298,14 +320,20 @@ impl Transaction {
         if inner.logged {
             let mut mtr = Mtr::new(&self.core.redo);
             let trx_slot = self.shared.state.slot();
-            mtr.note(&Record::Prepare { trx_slot, xid: xid.to_vec() });
+            mtr.note(&Record::Prepare {
+                trx_slot,
+                xid: xid.to_vec(),
+            });
             lsn = mtr.commit_with(true, |_, _| {})?.1;
         }
         inner.phase = Phase::Prepared;
         inner.xid = Some(xid.to_vec());
         inner.snapshot = None;
         self.shared.state.set_prepared();
-        self.core.prepared.lock().insert(xid.to_vec(), self.shared.clone());
+        self.core
+            .prepared
+            .lock()
+            .insert(xid.to_vec(), self.shared.clone());
         drop(inner);
         self.core.redo.log.wait_durable(lsn)
     }
@@ -356,8 +384,12 @@ fn finish_commit(
     let mut lsn = Lsn(0);
     if inner.logged {
         let mut mtr = Mtr::new(&core.redo);
-        mtr.note(&Record::Commit { trx_slot: shared.state.slot() });
-        lsn = mtr.commit_with(durability == Durability::Sync, |_, _| {})?.1;
+        mtr.note(&Record::Commit {
+            trx_slot: shared.state.slot(),
+        });
+        lsn = mtr
+            .commit_with(durability == Durability::Sync, |_, _| {})?
+            .1;
         core.remove_writer(&shared.state);
     }
     let seq = core.trxs.finish_commit(&shared.state);
@@ -369,7 +401,8 @@ fn finish_commit(
 fn end(core: &Core, shared: &Shared, inner: &mut Inner, seq: u64) {
     inner.phase = Phase::Ended;
     core.locks.release_all(&shared.state, &mut inner.held);
-    core.versions.finish(std::mem::take(&mut inner.touched), seq);
+    core.versions
+        .finish(std::mem::take(&mut inner.touched), seq);
     inner.snapshot = None;
 }
 
@@ -378,7 +411,9 @@ pub(super) fn rollback_all(core: &Arc<Core>, shared: &Shared, inner: &mut Inner)
     if inner.logged {
         super::rollback::undo_until(core, shared, inner, VersionAddress(0))?;
         let mut mtr = Mtr::new(&core.redo);
-        mtr.note(&Record::RollbackEnd { trx_slot: shared.state.slot() });
+        mtr.note(&Record::RollbackEnd {
+            trx_slot: shared.state.slot(),
+        });
         mtr.commit()?;
         core.remove_writer(&shared.state);
     }
@@ -402,7 +437,11 @@ impl Core {
         self.redo.poison.check()?;
         let shared = self.take_prepared(xid)?;
         let lsn = finish_commit(self, &shared, &mut shared.inner.lock(), durability)?;
-        PendingCommit { core: self.clone(), lsn }.wait(durability)
+        PendingCommit {
+            core: self.clone(),
+            lsn,
+        }
+        .wait(durability)
     }
 
     /// Rolls a prepared transaction back.
@@ -455,7 +494,13 @@ impl Change<'_> {
     /// Readies the context for one more contextual insert: a full record from time to time, so
     /// that decoding never has to begin far back.
     pub fn ready_context(&mut self) {
-        let reach = self.core.redo.log.current_lsn().0.saturating_sub(self.inner.context_from.0);
+        let reach = self
+            .core
+            .redo
+            .log
+            .current_lsn()
+            .0
+            .saturating_sub(self.inner.context_from.0);
         if self.inner.context_chain >= CONTEXT_CHAIN_MAX || reach > CONTEXT_REACH / 2 {
             self.inner.context.clear();
         }
@@ -464,7 +509,11 @@ impl Change<'_> {
     /// Commits the mini-transaction that made the change (`insert`: with an insert record, which
     /// the context is about; `full`: and it was coded in full).
     pub fn commit(self, mtr: Mtr<'_>, address: VersionAddress, insert: Option<bool>) -> Result<()> {
-        let Self { core, shared, inner } = self;
+        let Self {
+            core,
+            shared,
+            inner,
+        } = self;
         let first = !inner.logged;
         if first {
             core.add_writer(shared);

@@ -15,12 +15,12 @@ use crate::buffer::Exclusive;
 use crate::counters::Counter;
 use crate::mtr::Mtr;
 use crate::{Error, Result};
+use inkstone_format::VersionAddress;
 use inkstone_format::record::{Diff, Record, put_insert};
 use inkstone_format::tree_page::{
     CELL_DELETED, CELL_OVERFLOW, CELL_VERSIONED, SLOT_LEN, TreePage, TreePageMut, cell_len,
     inline_value_len_max, key_len_max,
 };
-use inkstone_format::VersionAddress;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -74,7 +74,10 @@ enum Attempt {
     Wait(Arc<TrxState>),
     /// The leaf was cleaned under a latch that is gone now: look again.
     Again,
-    Split { need: usize, ascending: bool },
+    Split {
+        need: usize,
+        ascending: bool,
+    },
 }
 
 impl Transaction {
@@ -82,7 +85,10 @@ impl Transaction {
     pub(super) fn write(&self, tree: &Tree, key: &[u8], write: Write<'_>) -> Result<Written> {
         let limit = key_len_max(tree.redo().page_size);
         if key.len() > limit {
-            return Err(Error::KeyTooLong { length: key.len(), limit });
+            return Err(Error::KeyTooLong {
+                length: key.len(),
+                limit,
+            });
         }
         self.core.before_write()?;
         let mut inner = self.active()?;
@@ -111,10 +117,22 @@ impl Transaction {
             Write::Delete => &[],
         };
         if value.len() <= inline_value_len_max(tree.redo().page_size) {
-            return self.write_cell(inner, tree, key, write, CellValue { bytes: value, flags: 0 });
+            return self.write_cell(
+                inner,
+                tree,
+                key,
+                write,
+                CellValue {
+                    bytes: value,
+                    flags: 0,
+                },
+            );
         }
         let reference = self.store_long_value(inner, tree, value)?;
-        let cell = CellValue { bytes: &reference, flags: CELL_OVERFLOW };
+        let cell = CellValue {
+            bytes: &reference,
+            flags: CELL_OVERFLOW,
+        };
         let written = self.write_cell(inner, tree, key, write, cell)?;
         if matches!(written, Written::Inserted | Written::Changed) {
             self.adopt_long_value(inner, tree, &reference)?;
@@ -136,11 +154,19 @@ impl Transaction {
                 Attempt::Done(written) => return Ok(written),
                 Attempt::Again => {}
                 Attempt::Wait(blocker) => {
-                    self.core.wait_for(&self.shared.state, &blocker, Some(deadline))?;
+                    self.core
+                        .wait_for(&self.shared.state, &blocker, Some(deadline))?;
                 }
                 Attempt::Split { need, ascending } => {
                     let live = |address| self.core.is_live(address);
-                    tree.split_leaf(SplitFor { key, need, ascending }, &live)?;
+                    tree.split_leaf(
+                        SplitFor {
+                            key,
+                            need,
+                            ascending,
+                        },
+                        &live,
+                    )?;
                 }
             }
         }
@@ -188,7 +214,12 @@ impl Transaction {
         }
     }
 
-    fn leaf_for_write<'p>(&self, inner: &Inner, tree: &'p Tree, key: &[u8]) -> Result<Exclusive<'p>> {
+    fn leaf_for_write<'p>(
+        &self,
+        inner: &Inner,
+        tree: &'p Tree,
+        key: &[u8],
+    ) -> Result<Exclusive<'p>> {
         if let Some((space, id, page, _)) = inner.last_insert {
             if space == tree.space.id && id == tree.id {
                 if let Some(leaf) = tree.leaf_at_hint(page, key) {
@@ -202,11 +233,16 @@ impl Transaction {
     /// Others whose explicit locks forbid changing the row.
     pub(super) fn explicit_blockers(&self, tree: &Tree, key: &[u8]) -> Blockers {
         let (state, space, id) = (&*self.shared.state, tree.space.id, tree.id);
-        let rows = self.core.locks.record_blockers(state, space, id, key, LockMode::Exclusive);
+        let rows = self
+            .core
+            .locks
+            .record_blockers(state, space, id, key, LockMode::Exclusive);
         if !rows.is_empty() {
             return rows;
         }
-        self.core.locks.range_blockers(state, space, id, key, LockMode::Exclusive)
+        self.core
+            .locks
+            .range_blockers(state, space, id, key, LockMode::Exclusive)
     }
 
     /// How the newest version of a row stands to this transaction.
@@ -219,7 +255,9 @@ impl Transaction {
         }
         Ok(match trx.settled_status() {
             TrxStatus::Committed(seq) => match &inner.snapshot {
-                Some(snapshot) if self.isolation() == Isolation::RepeatableRead && seq > snapshot.seq() => {
+                Some(snapshot)
+                    if self.isolation() == Isolation::RepeatableRead && seq > snapshot.seq() =>
+                {
                     Newest::TooNew
                 }
                 _ => Newest::Free,
@@ -230,7 +268,11 @@ impl Transaction {
     }
 
     fn change<'a>(&'a self, inner: &'a mut Inner) -> Change<'a> {
-        Change { core: &self.core, shared: &self.shared, inner }
+        Change {
+            core: &self.core,
+            shared: &self.shared,
+            inner,
+        }
     }
 
     fn insert_row(
@@ -258,8 +300,13 @@ impl Transaction {
         change.ready_context();
         let full = !change.inner.context.is_known() || !change.inner.logged;
         // The entry of a long value's reference must be shown to purge: see `overflow`.
-        let flags = if tree.id == inkstone_format::space::PENDING_FREE_TREE { 0 } else { NO_PURGE };
-        let address = change.version(VersionKind::Insert, flags, page, tree.id, key, 0, &[], None)?;
+        let flags = if tree.id == inkstone_format::space::PENDING_FREE_TREE {
+            0
+        } else {
+            NO_PURGE
+        };
+        let address =
+            change.version(VersionKind::Insert, flags, page, tree.id, key, 0, &[], None)?;
         let trx = change.shared.trx_ref(change.inner);
         let mut mtr = Mtr::new(&core.redo);
         let index = mtr.push(leaf);
@@ -269,7 +316,17 @@ impl Transaction {
             let placed = target.insert(slot, value.flags, Some(address), key, value.bytes, &live);
             crate::invariant!(placed.is_ok(), "a row does not fit page {page} after all");
             let slot = slot as u16;
-            put_insert(payload, context, trx, page, tree.id, slot, value.flags, key, value.bytes);
+            put_insert(
+                payload,
+                context,
+                trx,
+                page,
+                tree.id,
+                slot,
+                value.flags,
+                key,
+                value.bytes,
+            );
         });
         change.commit(mtr, address, Some(full))?;
         inner.last_insert = Some((page.space, tree.id, page.page, slot as u16));
@@ -288,13 +345,34 @@ impl Transaction {
     ) -> Result<Attempt> {
         let old = OldCell::of(&leaf, slot);
         let diff = Diff::between(&old.value, value.bytes);
-        let purge = if old.flags & CELL_OVERFLOW != 0 { 0 } else { NO_PURGE };
+        let purge = if old.flags & CELL_OVERFLOW != 0 {
+            0
+        } else {
+            NO_PURGE
+        };
         let kind = VersionKind::Update;
         let (old_flags, flags) = (old.flags, value.flags);
         let record = |page, trx, slot| Record::RowUpdate {
-            page, trx, tree: tree.id, slot, key: key.to_vec(), old_flags, flags, diff,
+            page,
+            trx,
+            tree: tree.id,
+            slot,
+            key: key.to_vec(),
+            old_flags,
+            flags,
+            diff,
         };
-        let done = self.replace_row(inner, tree, leaf, slot, key, value, &old, (kind, purge), record)?;
+        let done = self.replace_row(
+            inner,
+            tree,
+            leaf,
+            slot,
+            key,
+            value,
+            &old,
+            (kind, purge),
+            record,
+        )?;
         if matches!(done, Attempt::Done(_)) {
             self.core.redo.counters.add(Counter::RowsUpdated, 1);
             self.drop_long_value(inner, tree, &old)?;
@@ -314,9 +392,19 @@ impl Transaction {
         let old = OldCell::of(&leaf, slot);
         let flags = value.flags;
         let record = |page, trx, slot| Record::RowRevive {
-            page, trx, tree: tree.id, slot, flags, key: key.to_vec(), value: value.bytes.to_vec(),
+            page,
+            trx,
+            tree: tree.id,
+            slot,
+            flags,
+            key: key.to_vec(),
+            value: value.bytes.to_vec(),
         };
-        let purge = if tree.id == inkstone_format::space::PENDING_FREE_TREE { 0 } else { NO_PURGE };
+        let purge = if tree.id == inkstone_format::space::PENDING_FREE_TREE {
+            0
+        } else {
+            NO_PURGE
+        };
         let kind = (VersionKind::Unmark, purge);
         let done = self.replace_row(inner, tree, leaf, slot, key, value, &old, kind, record)?;
         if let Attempt::Done(_) = done {
@@ -336,9 +424,17 @@ impl Transaction {
     ) -> Result<Attempt> {
         let old = OldCell::of(&leaf, slot);
         let kept = old.value.clone();
-        let value = CellValue { bytes: &kept, flags: old.flags | CELL_DELETED };
-        let record =
-            |page, trx, slot| Record::RowMark { page, trx, tree: tree.id, slot, key: key.to_vec() };
+        let value = CellValue {
+            bytes: &kept,
+            flags: old.flags | CELL_DELETED,
+        };
+        let record = |page, trx, slot| Record::RowMark {
+            page,
+            trx,
+            tree: tree.id,
+            slot,
+            key: key.to_vec(),
+        };
         let kind = (VersionKind::DeleteMark, 0);
         let done = self.replace_row(inner, tree, leaf, slot, key, value, &old, kind, record)?;
         if matches!(done, Attempt::Done(_)) {
@@ -348,7 +444,10 @@ impl Transaction {
         Ok(done)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one row change, wholly described")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one row change, wholly described"
+    )]
     fn replace_row(
         &self,
         inner: &mut Inner,
@@ -366,18 +465,36 @@ impl Transaction {
         let suffix = key.len() - TreePage(&leaf).prefix_len();
         let len = cell_len(suffix, value.bytes.len(), true);
         // An address that no longer matters is part of the old cell's length already.
-        let own_dead = if old.version.is_some_and(|v| !core.is_live(v)) { 8 } else { 0 };
-        let need = if len <= old.len { 0 } else { len - old.len + own_dead };
+        let own_dead = if old.version.is_some_and(|v| !core.is_live(v)) {
+            8
+        } else {
+            0
+        };
+        let need = if len <= old.len {
+            0
+        } else {
+            len - old.len + own_dead
+        };
         let leaf = match make_room(core, leaf, need, key)? {
             Room::Yes(leaf) => leaf,
             Room::Cleaned => return Ok(Attempt::Again),
-            Room::No => return Ok(Attempt::Split { need, ascending: false }),
+            Room::No => {
+                return Ok(Attempt::Split {
+                    need,
+                    ascending: false,
+                });
+            }
         };
         let mut change = self.change(inner);
-        let old_value = if kind == VersionKind::DeleteMark { &[][..] } else { &old.value };
+        let old_value = if kind == VersionKind::DeleteMark {
+            &[][..]
+        } else {
+            &old.value
+        };
         let previous = old.version.filter(|&address| core.is_live(address));
-        let address =
-            change.version(kind, purge, page, tree.id, key, old.flags, old_value, previous)?;
+        let address = change.version(
+            kind, purge, page, tree.id, key, old.flags, old_value, previous,
+        )?;
         let record = record(page, change.shared.trx_ref(change.inner), slot as u16);
         let mut mtr = Mtr::new(&core.redo);
         let index = mtr.push(leaf);
@@ -403,7 +520,11 @@ impl Transaction {
         loop {
             let state = &self.shared.state;
             let (space, id) = (tree.space.id, tree.id);
-            match self.core.locks.try_lock_record(state, &mut inner.held, space, id, key, mode) {
+            match self
+                .core
+                .locks
+                .try_lock_record(state, &mut inner.held, space, id, key, mode)
+            {
                 Err(blockers) => self.wait_first(&blockers, deadline)?,
                 Ok(()) => {
                     let blockers = self.core.locks.range_blockers(state, space, id, key, mode);
@@ -456,17 +577,30 @@ pub(super) enum Room<'p> {
 
 /// Looks for `need` bytes in a leaf: free, held by addresses that no longer matter, or held by
 /// delete-marked rows that nobody can see, which are then removed.
-pub(super) fn make_room<'p>(core: &Core, leaf: Exclusive<'p>, need: usize, key: &[u8]) -> Result<Room<'p>> {
+pub(super) fn make_room<'p>(
+    core: &Core,
+    leaf: Exclusive<'p>,
+    need: usize,
+    key: &[u8],
+) -> Result<Room<'p>> {
     let live = |address| core.is_live(address);
     if TreePage(&leaf).has_room(need, &live) {
         return Ok(Room::Yes(leaf));
     }
-    if remove_dead_rows(core, leaf, Some(key))? > 0 { Ok(Room::Cleaned) } else { Ok(Room::No) }
+    if remove_dead_rows(core, leaf, Some(key))? > 0 {
+        Ok(Room::Cleaned)
+    } else {
+        Ok(Room::No)
+    }
 }
 
 /// Removes the delete-marked rows of a leaf whose version nobody can need, apart from the row of
 /// `except`. How many.
-pub(super) fn remove_dead_rows(core: &Core, leaf: Exclusive<'_>, except: Option<&[u8]>) -> Result<u64> {
+pub(super) fn remove_dead_rows(
+    core: &Core,
+    leaf: Exclusive<'_>,
+    except: Option<&[u8]>,
+) -> Result<u64> {
     let page = TreePage(&leaf);
     let dead: Vec<usize> = (0..page.count())
         .filter(|&slot| {
@@ -482,13 +616,21 @@ pub(super) fn remove_dead_rows(core: &Core, leaf: Exclusive<'_>, except: Option<
     let mut mtr = Mtr::new(&core.redo);
     let index = mtr.push(leaf);
     for &slot in dead.iter().rev() {
-        mtr.replay(index, &Record::Remove { page: id, slot: slot as u16, count: 1 });
+        mtr.replay(
+            index,
+            &Record::Remove {
+                page: id,
+                slot: slot as u16,
+                count: 1,
+            },
+        );
     }
     mtr.commit()?;
-    core.redo.counters.add(Counter::RowsPurged, dead.len() as u64);
+    core.redo
+        .counters
+        .add(Counter::RowsPurged, dead.len() as u64);
     Ok(dead.len() as u64)
 }
-
 
 impl Transaction {
     /// Inserts a row; false if there is one of this key.

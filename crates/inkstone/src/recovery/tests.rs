@@ -1,0 +1,8 @@
+//! Redo of logs in memory onto the real pool, over a store in memory; and once over everything real.
+
+mod files;
+mod model;
+mod random;
+mod real;
+mod rig;
+mod transactions;

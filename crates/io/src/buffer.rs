@@ -1,0 +1,182 @@
+//! Memory for unbuffered I/O.
+//!
+//! # What this module promises
+//!
+//! 1. An [`AlignedBuffer`] starts at a multiple of [`DIRECT_ALIGNMENT`], has exactly the length
+//!    asked for, reads as zeroes until written, and never moves.
+//! 2. Large ones (from [`MAPPED_BYTES_MIN`] on) are anonymous mappings: pages that nobody touched
+//!    cost no memory.
+//! 3. [`check_transfer`] is the one place that decides whether a transfer may go to an
+//!    unbuffered file; all backends, the simulated one too, ask it.
+
+use crate::{DIRECT_ALIGNMENT, Error, ErrorKind, Result};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+
+/// Buffers of at least this many bytes are mapped, smaller ones come from the heap.
+pub const MAPPED_BYTES_MIN: usize = 1 << 20;
+
+/// Zeroed bytes at an address that unbuffered (`O_DIRECT`) files accept.
+///
+/// ```
+/// use inkstone_io::{AlignedBuffer, DIRECT_ALIGNMENT};
+/// let mut page = AlignedBuffer::zeroed(16384);
+/// page[0] = 1;
+/// assert_eq!(page.as_ptr().addr() % DIRECT_ALIGNMENT, 0);
+/// assert_eq!(page.len(), 16384);
+/// ```
+pub struct AlignedBuffer {
+    start: NonNull<u8>,
+    length: usize,
+    /// What was taken from the allocator: `length` rounded up, never zero.
+    layout: Layout,
+    mapped: bool,
+}
+
+// SAFETY: the buffer owns its memory alone; shared access goes through `&[u8]`, or through
+// `raw`, whose users prove their own exclusion.
+unsafe impl Send for AlignedBuffer {}
+// SAFETY: as above.
+unsafe impl Sync for AlignedBuffer {}
+
+impl AlignedBuffer {
+    /// `length` zeroes. Aborts when there is no memory, as `Vec` does.
+    pub fn zeroed(length: usize) -> Self {
+        match Self::try_zeroed(length) {
+            Ok(buffer) => buffer,
+            Err(_) => handle_alloc_error(Layout::new::<[u8; DIRECT_ALIGNMENT]>()),
+        }
+    }
+
+    /// `length` zeroes, or `OutOfMemory`: for sizes that come from an option.
+    pub fn try_zeroed(length: usize) -> Result<Self> {
+        let taken = length
+            .max(1)
+            .checked_next_multiple_of(DIRECT_ALIGNMENT)
+            .and_then(|bytes| Layout::from_size_align(bytes, DIRECT_ALIGNMENT).ok());
+        let layout = taken.ok_or_else(|| no_memory(length))?;
+        let mapped = length >= MAPPED_BYTES_MIN;
+        let start = if mapped {
+            map(layout.size())?
+        } else {
+            // SAFETY: the size is at least DIRECT_ALIGNMENT, so not zero.
+            NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(|| no_memory(length))?
+        };
+        Ok(Self {
+            start,
+            length,
+            layout,
+            mapped,
+        })
+    }
+
+    /// Start of the memory, for users that share it between threads and prove their own
+    /// exclusion. The pointer may be written through as long as no slice of these bytes lives.
+    pub fn raw(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+}
+
+fn no_memory(length: usize) -> Error {
+    Error::new(
+        ErrorKind::OutOfMemory,
+        format!("no memory for {length} bytes"),
+    )
+}
+
+fn map(bytes: usize) -> Result<NonNull<u8>> {
+    // SAFETY: a new private anonymous mapping at an address that the kernel chooses touches no
+    // memory of ours.
+    let start = unsafe {
+        mmap_anonymous(
+            std::ptr::null_mut(),
+            bytes,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::PRIVATE | MapFlags::NORESERVE,
+        )
+    };
+    let start = start.map_err(|_| no_memory(bytes))?;
+    NonNull::new(start.cast()).ok_or_else(|| no_memory(bytes))
+}
+
+impl Deref for AlignedBuffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `length` initialised (zeroed or written) bytes that live as long as `self`;
+        // users of `raw` must not write while such a slice lives.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
+    }
+}
+
+impl DerefMut for AlignedBuffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as `deref`, and `&mut self` makes it exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length) }
+    }
+}
+
+impl Drop for AlignedBuffer {
+    fn drop(&mut self) {
+        if self.mapped {
+            // SAFETY: mapped in `map` with this size, unmapped once; no slice outlives `self`.
+            // Unmapping a whole mapping cannot fail in a way that we could mend.
+            let _ = unsafe { munmap(self.start.as_ptr().cast(), self.layout.size()) };
+        } else {
+            // SAFETY: allocated in `try_zeroed` with this very layout, freed once.
+            unsafe { dealloc(self.start.as_ptr(), self.layout) };
+        }
+    }
+}
+
+impl fmt::Debug for AlignedBuffer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "AlignedBuffer({} bytes)", self.length)
+    }
+}
+
+/// Answers `InvalidInput` for a transfer that no file takes (it passes the largest offset), or
+/// that an unbuffered file does not take (unaligned).
+pub(crate) fn check_transfer(direct: bool, buffer: &[u8], offset: u64) -> Result<()> {
+    let end = offset.checked_add(buffer.len() as u64);
+    if end.is_none_or(|end| end > i64::MAX as u64) {
+        return Err(Error::new(
+            ErrorKind::InvalidInput,
+            format!(
+                "{} bytes at offset {offset} pass the largest offset",
+                buffer.len()
+            ),
+        ));
+    }
+    let aligned = |value: usize| value % DIRECT_ALIGNMENT == 0;
+    let address = buffer.as_ptr().addr();
+    if direct
+        && !(aligned(address) && aligned(buffer.len()) && offset % DIRECT_ALIGNMENT as u64 == 0)
+    {
+        return Err(Error::new(
+            ErrorKind::InvalidInput,
+            format!(
+                "unbuffered file: address {address:#x}, length {} and offset {offset} must be \
+                 multiples of {DIRECT_ALIGNMENT}",
+                buffer.len()
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// [`check_transfer`] of each buffer where it will stand.
+pub(crate) fn check_vectored(direct: bool, buffers: &[&[u8]], offset: u64) -> Result<()> {
+    let mut position = offset;
+    for buffer in buffers {
+        check_transfer(direct, buffer, position)?;
+        position += buffer.len() as u64;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,55 @@
+use super::*;
+
+fn new_file(direct: bool) -> (tempfile::TempDir, PosixFile) {
+    let directory = tempfile::tempdir().unwrap();
+    let options = OpenOptions {
+        create: Create::New,
+        read_only: false,
+        direct,
+        dsync: false,
+    };
+    let file = PosixFile::open(&directory.path().join("file"), options).unwrap();
+    (directory, file)
+}
+
+#[test]
+fn zeroes_stand_in_for_fallocate_and_keep_what_was_there() {
+    for direct in [false, true] {
+        for (old_length, end) in [(0, 10), (5, 4000), (5, 9000), (4096, 3 << 20), (100, 50)] {
+            let (_directory, file) = new_file(direct);
+            let mut old = crate::AlignedBuffer::zeroed(4096);
+            old.fill(9);
+            file.write_at(&old, 0).unwrap();
+            file.set_len(old_length).unwrap();
+            file.write_zeroes_to(end).unwrap();
+            let mut expected = vec![9; old_length as usize];
+            expected.resize(old_length.max(end) as usize, 0);
+            assert!(
+                fs::read(file.path()).unwrap() == expected,
+                "{old_length} to {end}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_quota_reads_as_a_full_disk() {
+    assert_eq!(storage_error(Errno::DQUOT).kind(), ErrorKind::StorageFull);
+    assert_eq!(storage_error(Errno::NOSPC).kind(), ErrorKind::StorageFull);
+    assert_eq!(atomic_error(Errno::INVAL).kind(), ErrorKind::Unsupported);
+    assert_eq!(
+        atomic_error(Errno::OPNOTSUPP).kind(),
+        ErrorKind::Unsupported
+    );
+    assert_eq!(atomic_error(Errno::NOSPC).kind(), ErrorKind::StorageFull);
+}
+
+#[test]
+fn more_buffers_than_one_call_takes() {
+    let (_directory, file) = new_file(false);
+    let bytes: Vec<u8> = (0..5000_u32).map(|number| number as u8).collect();
+    let mut buffers: Vec<&[u8]> = bytes.chunks(2).collect();
+    buffers.insert(0, &[]);
+    file.write_vectored_at(&buffers, 3, false).unwrap();
+    assert_eq!(fs::read(file.path()).unwrap()[3..], bytes);
+}

@@ -1,0 +1,548 @@
+//! A disk in memory that forgets, tears and reorders what was not synced, and fails on command.
+//!
+//! # Words
+//!
+//! - *Disk*: the files and names. *Process*: one life of a user of the disk; a [`SimVfs`] is the
+//!   view that a process has of its disk, and its clones are the same process.
+//! - *Crash*: power loss. Ends the process and leaves a new disk, made from what was durable and
+//!   from a part of what was not, by the dice of a seed.
+//! - *Kill*: the end of a process alone (`kill -9`). The disk keeps everything written, and goes
+//!   on knowing what of it is durable.
+//! - *Mutation*: a write, sync, change of length, rename, removal, sync of a directory, or the
+//!   creation of a file. [`SimVfs::crash_at`] counts them.
+//!
+//! # What this module promises
+//!
+//! 1. Without faults it behaves as the other backends (one suite tests all), including the
+//!    alignment that unbuffered files demand. Directories are durable when created.
+//! 2. After a crash, everything that a finished [`File::sync`](crate::File::sync) or
+//!    [`Vfs::sync_dir`] covered, and every finished write to a `dsync` file, is there. A sync
+//!    covers what had been written when it began, not what was written meanwhile.
+//! 3. After a crash, each write that was not durable is there, or not, or torn at a multiple of
+//!    512 or 4096 bytes (the first units survive, or any subset), independently of other
+//!    writes. Atomic writes are not torn. Changes of length survive in order up to some point.
+//!    A name changed without [`Vfs::sync_dir`] is as before or as after, even if the file was
+//!    synced; renames are all or nothing.
+//! 4. After the end of a process all of its operations fail with [`is_dead_error`], and its locks
+//!    are free. No operation of it changes a disk after [`SimVfs::crash`] or [`SimVfs::kill`]
+//!    returned.
+//! 5. A single thread sees the same for the same seeds. Several threads see what their order of
+//!    operations gives.
+//!
+//! # Latches
+//!
+//! Names, then a node, then the process's state or the disk's dice. One node at a time.
+//!
+//! # Not simulated
+//!
+//! Bytes that change without a write, misdirected and stale reads: use [`SimVfs::flip_bit`] and
+//! [`SimVfs::write_raw`].
+//!
+//! ```
+//! use inkstone_io::sim::SimVfs;
+//! use inkstone_io::{Create, OpenOptions, Vfs};
+//! use std::path::Path;
+//!
+//! let vfs = SimVfs::new(1);
+//! let options = OpenOptions { create: Create::IfMissing, read_only: false, direct: false, dsync: false };
+//! let file = vfs.open(Path::new("file"), options)?;
+//! file.write_at(b"kept", 0)?;
+//! file.sync()?;
+//! vfs.sync_dir(Path::new(""))?;
+//! file.write_at(b"lost", 0)?; // or kept: the seed decides
+//! for seed in 0..20 {
+//!     let bytes = vfs.crash(seed).read_raw(Path::new("file"))?;
+//!     assert!(bytes == b"kept" || bytes == b"lost");
+//! }
+//! assert!(file.sync().is_err()); // a file of the dead process
+//! # Ok::<(), std::io::Error>(())
+//! ```
+
+mod content;
+mod faults;
+mod file;
+mod names;
+mod node;
+mod rng;
+
+pub use faults::{DiskDead, Fault, FaultRule, OpKind, is_dead_error};
+
+use crate::{AtomicWriteLimits, Batch, Create, Error, ErrorKind, File, OpenOptions, Result, Vfs};
+use content::{BLOCK_BYTES, Content};
+use faults::{Process, Verdict, dead, input_output_error};
+use file::{SimBatch, SimFile};
+use names::Names;
+use node::{Node, NodeState};
+use parking_lot::Mutex;
+use rng::Rng;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Size of a new disk. [`SimVfs::set_capacity_bytes`] changes it.
+pub const CAPACITY_BYTES: u64 = 64 << 30;
+
+/// A process's view of a simulated disk. See the [module](self).
+#[derive(Clone, Debug)]
+pub struct SimVfs {
+    disk: Arc<Disk>,
+    process: Arc<Process>,
+}
+
+/// What outlives a process.
+#[derive(Debug)]
+struct Disk {
+    names: Mutex<Names>,
+    dice: Mutex<Rng>,
+    next_node: AtomicU64,
+    capacity_blocks: AtomicU64,
+    /// Blocks of files that have a name or an open handle.
+    used_blocks: AtomicU64,
+    sync_delay_micros: AtomicU64,
+    atomic_write_limits: Mutex<Option<AtomicWriteLimits>>,
+}
+
+impl Disk {
+    fn new(seed: u64) -> Self {
+        Self {
+            names: Mutex::default(),
+            dice: Mutex::new(Rng::fork(seed, u64::MAX)),
+            next_node: AtomicU64::new(0),
+            capacity_blocks: AtomicU64::new(CAPACITY_BYTES / BLOCK_BYTES as u64),
+            used_blocks: AtomicU64::new(0),
+            sync_delay_micros: AtomicU64::new(0),
+            atomic_write_limits: Mutex::new(None),
+        }
+    }
+
+    /// A number below `bound`.
+    fn dice(&self, bound: u64) -> u64 {
+        self.dice.lock().below(bound)
+    }
+
+    fn take_space(&self, blocks: u64) -> Result<()> {
+        if blocks == 0 {
+            return Ok(());
+        }
+        let capacity = self.capacity_blocks.load(Ordering::Relaxed);
+        self.used_blocks
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+                used.checked_add(blocks).filter(|&used| used <= capacity)
+            })
+            .map(drop)
+            .map_err(|_| rustix::io::Errno::NOSPC.into())
+    }
+
+    fn give_space(&self, blocks: u64) {
+        self.used_blocks.fetch_sub(blocks, Ordering::Relaxed);
+    }
+
+    /// Gives back the space of a file that has just lost its last name or handle.
+    fn give_back_if_gone(&self, state: &NodeState) {
+        if !state.linked && state.handles == 0 {
+            self.give_space(state.content().block_count());
+        }
+    }
+
+    fn unlink(&self, node: &Node) {
+        let mut state = node.state.lock();
+        state.linked = false;
+        self.give_back_if_gone(&state);
+    }
+
+    fn create(&self, names: &mut Names, path: &Path) -> Arc<Node> {
+        let id = self.next_node.fetch_add(1, Ordering::Relaxed);
+        let node = Arc::new(Node::new(id, Content::default()));
+        names.create(path.to_path_buf(), Arc::clone(&node));
+        node
+    }
+}
+
+/// Paths that mean the same compare equal.
+fn normal(path: &Path) -> PathBuf {
+    let parts = path.components();
+    parts.filter(|part| *part != Component::CurDir).collect()
+}
+
+fn not_found(path: &Path) -> Error {
+    Error::new(
+        ErrorKind::NotFound,
+        format!("no {} on the simulated disk", path.display()),
+    )
+}
+
+/// Making, ending and steering a simulation.
+impl SimVfs {
+    /// A process with an empty disk of [`CAPACITY_BYTES`]. The seed rolls the dice of batches and short writes; crashes
+    /// take their own.
+    pub fn new(seed: u64) -> Self {
+        Self::of(Disk::new(seed))
+    }
+
+    fn of(disk: Disk) -> Self {
+        Self {
+            disk: Arc::new(disk),
+            process: Arc::default(),
+        }
+    }
+
+    /// Power loss: the process dies, and a new one finds what the disk kept. May be called
+    /// again with other seeds: each call gives a new disk that is independent of the others.
+    pub fn crash(&self, seed: u64) -> SimVfs {
+        self.process.die();
+        let names = self.disk.names.lock();
+        let mut disk = Disk::new(seed);
+        let mut files = names.after_crash(&mut Rng::fork(seed, 0));
+        let mut used_blocks = 0;
+        for node in files.values_mut() {
+            let content = node
+                .state
+                .lock()
+                .after_crash(&mut Rng::fork(seed, node.id + 1));
+            used_blocks += content.block_count();
+            *node = Arc::new(Node::new(node.id, content));
+        }
+        *disk.names.get_mut() = Names::found(files, names.directories.clone());
+        *disk.used_blocks.get_mut() = used_blocks;
+        *disk.next_node.get_mut() = self.disk.next_node.load(Ordering::Relaxed);
+        *disk.capacity_blocks.get_mut() = self.disk.capacity_blocks.load(Ordering::Relaxed);
+        *disk.sync_delay_micros.get_mut() = self.disk.sync_delay_micros.load(Ordering::Relaxed);
+        *disk.atomic_write_limits.get_mut() = *self.disk.atomic_write_limits.lock();
+        Self::of(disk)
+    }
+
+    /// `kill -9`: the process dies, and a new one finds everything that was written. What was
+    /// not synced can still be lost by a later crash.
+    pub fn kill(&self) -> SimVfs {
+        self.process.die();
+        // Wait for operations that were let through before.
+        for node in self.disk.names.lock().files().values() {
+            drop(node.state.lock());
+        }
+        Self {
+            disk: Arc::clone(&self.disk),
+            process: Arc::default(),
+        }
+    }
+
+    /// Whether the process is dead: by [`SimVfs::crash`], [`SimVfs::kill`] or a reached
+    /// [`SimVfs::crash_at`].
+    pub fn is_dead(&self) -> bool {
+        self.process.is_dead()
+    }
+
+    /// Power is lost during the `mutation`-th mutation from now, counted from 1: it fails, and its
+    /// effect may reach the disk or not. Call [`SimVfs::crash`] then.
+    pub fn crash_at(&self, mutation: u64) {
+        self.process.crash_at(mutation);
+    }
+
+    /// Mutations of this process so far.
+    pub fn mutations(&self) -> u64 {
+        self.process.mutations()
+    }
+
+    /// Operations of this process so far.
+    pub fn operations(&self) -> u64 {
+        self.process.count_all()
+    }
+
+    /// Operations of one kind of this process so far.
+    pub fn operations_of(&self, kind: OpKind) -> u64 {
+        self.process.count(kind)
+    }
+
+    /// Makes the `nth` operation of a kind from now (counted from 1) fail.
+    pub fn fail_nth(&self, kind: OpKind, nth: u64, fault: Fault) {
+        self.fail(FaultRule {
+            kind: Some(kind),
+            path_contains: String::new(),
+            nth,
+            times: 1,
+            fault,
+        });
+    }
+
+    /// Makes the `nth` operation of any kind from now (counted from 1) fail.
+    pub fn fail_nth_of_all(&self, nth: u64, fault: Fault) {
+        self.fail(FaultRule {
+            kind: None,
+            path_contains: String::new(),
+            nth,
+            times: 1,
+            fault,
+        });
+    }
+
+    /// Makes operations fail by a rule. Rules end with the process.
+    pub fn fail(&self, rule: FaultRule) {
+        self.process.add_rule(rule);
+    }
+
+    /// Forgets all rules.
+    pub fn clear_faults(&self) {
+        self.process.clear_rules();
+    }
+
+    /// Limits the disk to so many bytes, rounded down to blocks of 4096. Beyond it writes and
+    /// allocations are `StorageFull`.
+    pub fn set_capacity_bytes(&self, capacity: u64) {
+        let blocks = capacity / BLOCK_BYTES as u64;
+        self.disk.capacity_blocks.store(blocks, Ordering::Relaxed);
+    }
+
+    /// Bytes that files take, in whole blocks.
+    pub fn used_bytes(&self) -> u64 {
+        self.disk.used_blocks.load(Ordering::Relaxed) * BLOCK_BYTES as u64
+    }
+
+    /// Makes each sync take a while, so that others write meanwhile.
+    pub fn set_sync_delay(&self, delay: Duration) {
+        let micros = delay.as_micros() as u64;
+        self.disk.sync_delay_micros.store(micros, Ordering::Relaxed);
+    }
+
+    /// What unbuffered files answer for atomic writes; `None` (as at first) for no such writes.
+    pub fn set_atomic_write_limits(&self, limits: Option<AtomicWriteLimits>) {
+        *self.disk.atomic_write_limits.lock() = limits;
+    }
+}
+
+/// Looking at and corrupting the disk from outside: works on disks of dead processes too, counts
+/// as no operation and meets no faults.
+impl SimVfs {
+    /// Paths of all files, sorted.
+    pub fn files(&self) -> Vec<PathBuf> {
+        self.disk.names.lock().files().keys().cloned().collect()
+    }
+
+    fn node(&self, path: &Path) -> Result<Arc<Node>> {
+        let names = self.disk.names.lock();
+        let node = names.get(&normal(path));
+        node.cloned().ok_or_else(|| not_found(path))
+    }
+
+    /// All bytes of a file.
+    pub fn read_raw(&self, path: &Path) -> Result<Vec<u8>> {
+        let node = self.node(path)?;
+        let state = node.state.lock();
+        let mut bytes = vec![0; state.content().length() as usize];
+        state.content().read(&mut bytes, 0);
+        Ok(bytes)
+    }
+
+    /// Overwrites (or extends) bytes of a file, durably.
+    pub fn write_raw(&self, path: &Path, offset: u64, bytes: &[u8]) -> Result<()> {
+        let node = self.node(path)?;
+        let mut state = node.state.lock();
+        let before = state.content().block_count();
+        state.write(bytes, offset, true, true);
+        let added = state.content().block_count() - before;
+        self.disk.used_blocks.fetch_add(added, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Flips a bit (0 to 7) of the byte at `offset`, durably.
+    pub fn flip_bit(&self, path: &Path, offset: u64, bit: u8) -> Result<()> {
+        let node = self.node(path)?;
+        let mut state = node.state.lock();
+        if offset >= state.content().length() {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        let mut byte = [0];
+        state.content().read(&mut byte, offset);
+        state.write(&[byte[0] ^ (1 << (bit % 8))], offset, true, true);
+        Ok(())
+    }
+
+    /// Cuts (or extends) a file, durably.
+    pub fn truncate_raw(&self, path: &Path, length: u64) -> Result<()> {
+        let node = self.node(path)?;
+        let mut state = node.state.lock();
+        let before = state.content().block_count();
+        state.set_length(length);
+        let mark = state.sync_mark();
+        state.finish_sync(mark);
+        self.disk.give_space(before - state.content().block_count());
+        Ok(())
+    }
+}
+
+impl Vfs for SimVfs {
+    fn open(&self, path: &Path, options: OpenOptions) -> Result<Arc<dyn File>> {
+        let path = normal(path);
+        let mut names = self.disk.names.lock();
+        let found = names.get(&path).cloned();
+        let creates = found.is_none() && options.create != Create::Never;
+        let verdict = self.process.admit(OpKind::Open, &path, creates)?;
+        let last_gasp = matches!(verdict, Verdict::LastGasp);
+        if let Verdict::Fail(error) = verdict {
+            return Err(error);
+        }
+        if names.has_directory(&path) {
+            return Err(ErrorKind::IsADirectory.into());
+        }
+        let node = match (found, options.create) {
+            (Some(_), Create::New) => return Err(ErrorKind::AlreadyExists.into()),
+            (Some(node), _) => node,
+            (None, Create::Never) => return Err(not_found(&path)),
+            (None, _) => {
+                check_parent(&names, &path)?;
+                self.disk.create(&mut names, &path)
+            }
+        };
+        if last_gasp {
+            return Err(dead());
+        }
+        let (disk, process) = (Arc::clone(&self.disk), Arc::clone(&self.process));
+        Ok(Arc::new(SimFile::new(disk, process, node, path, options)))
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        let path = normal(path);
+        self.change_names(OpKind::Remove, &path, |names| {
+            let node = names.get(&path).cloned().ok_or_else(|| not_found(&path))?;
+            names.remove(path.clone());
+            self.disk.unlink(&node);
+            Ok(())
+        })
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        let (from, to) = (normal(from), normal(to));
+        self.change_names(OpKind::Rename, &to, |names| {
+            let node = names.get(&from).cloned().ok_or_else(|| not_found(&from))?;
+            check_parent(names, &to)?;
+            if from == to {
+                return Ok(());
+            }
+            let replaced = names.get(&to).cloned();
+            names.rename(from.clone(), to.clone(), node);
+            if let Some(replaced) = replaced {
+                self.disk.unlink(&replaced);
+            }
+            Ok(())
+        })
+    }
+
+    fn sync_dir(&self, directory: &Path) -> Result<()> {
+        let directory = normal(directory);
+        let mut names = self.disk.names.lock();
+        match self.process.admit(OpKind::SyncDir, &directory, true)? {
+            Verdict::LastGasp => return Err(dead()),
+            Verdict::Fail(error) => return Err(error),
+            Verdict::Proceed | Verdict::Short => {}
+        }
+        if !names.has_directory(&directory) {
+            return Err(not_found(&directory));
+        }
+        names.sync(&directory);
+        Ok(())
+    }
+
+    fn create_dir_all(&self, directory: &Path) -> Result<()> {
+        self.process.check_alive()?;
+        let directory = normal(directory);
+        let mut names = self.disk.names.lock();
+        for ancestor in directory.ancestors() {
+            if names.get(ancestor).is_some() {
+                return Err(ErrorKind::AlreadyExists.into());
+            }
+        }
+        let ancestors = directory.ancestors().map(Path::to_path_buf);
+        names.directories.extend(ancestors);
+        Ok(())
+    }
+
+    fn read_dir(&self, directory: &Path) -> Result<Vec<String>> {
+        self.process.check_alive()?;
+        let directory = normal(directory);
+        let names = self.disk.names.lock();
+        if !names.has_directory(&directory) {
+            return Err(not_found(&directory));
+        }
+        let inside = names
+            .files()
+            .keys()
+            .filter(|path| path.parent() == Some(&directory));
+        let file_names = inside.filter_map(|path| path.file_name()?.to_str());
+        let mut found: Vec<String> = file_names.map(str::to_owned).collect();
+        found.sort();
+        Ok(found)
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool> {
+        self.process.check_alive()?;
+        let path = normal(path);
+        let names = self.disk.names.lock();
+        Ok(names.get(&path).is_some() || names.has_directory(&path))
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
+        self.process.check_alive()?;
+        let path = normal(path);
+        let mut names = self.disk.names.lock();
+        if names.get(&path).is_none() {
+            check_parent(&names, &path)?;
+            self.disk.create(&mut names, &path);
+        }
+        if !self.process.locks.lock().insert(path.clone()) {
+            return Err(Error::new(
+                ErrorKind::WouldBlock,
+                "the lock is held by someone else",
+            ));
+        }
+        let process = Arc::clone(&self.process);
+        Ok(Box::new(LockGuard { process, path }))
+    }
+
+    fn batch(&self, _depth: usize) -> Result<Box<dyn Batch>> {
+        self.process.check_alive()?;
+        let rng = Rng::new(self.disk.dice(u64::MAX));
+        Ok(Box::new(SimBatch { rng }))
+    }
+
+    fn name(&self) -> &'static str {
+        "sim"
+    }
+}
+
+impl SimVfs {
+    /// A change of names: `change` is done unless a fault forbids it.
+    fn change_names(
+        &self,
+        kind: OpKind,
+        path: &Path,
+        change: impl FnOnce(&mut Names) -> Result<()>,
+    ) -> Result<()> {
+        let mut names = self.disk.names.lock();
+        match self.process.admit(kind, path, true)? {
+            Verdict::Proceed => change(&mut names),
+            Verdict::LastGasp => change(&mut names).and(Err(dead())),
+            Verdict::Fail(error) => Err(error),
+            Verdict::Short => Err(input_output_error()),
+        }
+    }
+}
+
+fn check_parent(names: &Names, path: &Path) -> Result<()> {
+    match path.parent() {
+        Some(parent) if names.has_directory(parent) => Ok(()),
+        _ => Err(not_found(path)),
+    }
+}
+
+struct LockGuard {
+    process: Arc<Process>,
+    path: PathBuf,
+}
+
+impl Drop for LockGuard {
+    fn drop(&mut self) {
+        self.process.locks.lock().remove(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,223 @@
+//! The simulated process: whether it lives, what it has done, and which of its operations fail.
+
+use crate::{Error, Result};
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Kinds of operations that are counted and can be made to fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OpKind {
+    /// Reading bytes.
+    Read,
+    /// Writing bytes, atomically or not.
+    Write,
+    /// [`File::sync`](crate::File::sync).
+    Sync,
+    /// Reserving space, and changing the length.
+    Allocate,
+    /// Renaming a file.
+    Rename,
+    /// [`Vfs::sync_dir`](crate::Vfs::sync_dir).
+    SyncDir,
+    /// Opening a file, existing or new.
+    Open,
+    /// Removing a file.
+    Remove,
+}
+
+impl OpKind {
+    /// All kinds.
+    pub const ALL: [OpKind; 8] = [
+        OpKind::Read,
+        OpKind::Write,
+        OpKind::Sync,
+        OpKind::Allocate,
+        OpKind::Rename,
+        OpKind::SyncDir,
+        OpKind::Open,
+        OpKind::Remove,
+    ];
+}
+
+/// What a failing operation does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Fails with `EIO` and does nothing. A sync that fails so loses what it should have made
+    /// durable, for later syncs too, as in Linux.
+    Eio,
+    /// Fails with `ENOSPC` (`StorageFull`) and does nothing.
+    Enospc,
+    /// A write does a first part of its bytes (none, for an atomic write) and fails with `EIO`.
+    /// As `Eio` for other kinds.
+    ShortWrite,
+}
+
+/// Which operations fail, and how. Given to [`SimVfs::fail`](super::SimVfs::fail).
+#[derive(Clone, Debug)]
+pub struct FaultRule {
+    /// Only operations of this kind, or of all kinds.
+    pub kind: Option<OpKind>,
+    /// Only operations on paths that contain this text; empty for all.
+    pub path_contains: String,
+    /// The first matching operation that fails, counted from now, from 1.
+    pub nth: u64,
+    /// How many matching operations fail from there on.
+    pub times: u64,
+    /// What they do.
+    pub fault: Fault,
+}
+
+/// What is inside the error of every operation of a process whose disk lost power or that was
+/// killed. See [`is_dead_error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskDead;
+
+impl fmt::Display for DiskDead {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("simulated crash: this process and its disk are dead")
+    }
+}
+
+impl std::error::Error for DiskDead {}
+
+/// Whether the error says that the simulated process is dead.
+pub fn is_dead_error(error: &Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<DiskDead>())
+}
+
+pub(super) fn dead() -> Error {
+    Error::other(DiskDead)
+}
+
+pub(super) fn input_output_error() -> Error {
+    rustix::io::Errno::IO.into()
+}
+
+impl Fault {
+    fn error(self) -> Error {
+        match self {
+            Fault::Eio | Fault::ShortWrite => input_output_error(),
+            Fault::Enospc => rustix::io::Errno::NOSPC.into(),
+        }
+    }
+}
+
+/// What becomes of an operation.
+pub(super) enum Verdict {
+    Proceed,
+    /// Do nothing, answer the error.
+    Fail(Error),
+    /// Write a part, answer an error.
+    Short,
+    /// Power is lost during this operation: its effect may reach the disk, but is not durable for
+    /// certain, and the answer is the error of the dead.
+    LastGasp,
+}
+
+/// One life of a user of the disk. A crash or a kill ends it.
+#[derive(Debug, Default)]
+pub(super) struct Process {
+    state: Mutex<State>,
+    /// Locked paths.
+    pub(super) locks: Mutex<BTreeSet<PathBuf>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    is_dead: bool,
+    counts: [u64; OpKind::ALL.len()],
+    mutations: u64,
+    /// Mutations until power is lost, this one included.
+    crash_in: Option<u64>,
+    rules: Vec<FaultRule>,
+}
+
+impl Process {
+    /// Counts an operation and decides what becomes of it. To be called while whatever the
+    /// operation changes is locked, so that [`Process::die`] and then locking it leaves no
+    /// operation half way.
+    pub(super) fn admit(&self, kind: OpKind, path: &Path, mutates: bool) -> Result<Verdict> {
+        let mut state = self.state.lock();
+        if state.is_dead {
+            return Err(dead());
+        }
+        state.counts[kind as usize] += 1;
+        if mutates {
+            state.mutations += 1;
+            if let Some(left) = &mut state.crash_in {
+                *left = left.saturating_sub(1);
+                if *left == 0 {
+                    state.is_dead = true;
+                    return Ok(Verdict::LastGasp);
+                }
+            }
+        }
+        Ok(match state.fault(kind, path) {
+            None => Verdict::Proceed,
+            Some(Fault::ShortWrite) if kind == OpKind::Write => Verdict::Short,
+            Some(fault) => Verdict::Fail(fault.error()),
+        })
+    }
+
+    pub(super) fn check_alive(&self) -> Result<()> {
+        if self.is_dead() {
+            return Err(dead());
+        }
+        Ok(())
+    }
+
+    pub(super) fn is_dead(&self) -> bool {
+        self.state.lock().is_dead
+    }
+
+    pub(super) fn die(&self) {
+        self.state.lock().is_dead = true;
+    }
+
+    pub(super) fn add_rule(&self, rule: FaultRule) {
+        self.state.lock().rules.push(rule);
+    }
+
+    pub(super) fn clear_rules(&self) {
+        self.state.lock().rules.clear();
+    }
+
+    pub(super) fn crash_at(&self, mutation: u64) {
+        self.state.lock().crash_in = Some(mutation.max(1));
+    }
+
+    pub(super) fn mutations(&self) -> u64 {
+        self.state.lock().mutations
+    }
+
+    pub(super) fn count(&self, kind: OpKind) -> u64 {
+        self.state.lock().counts[kind as usize]
+    }
+
+    pub(super) fn count_all(&self) -> u64 {
+        self.state.lock().counts.iter().sum()
+    }
+}
+
+impl State {
+    /// The fault of the first rule whose turn it is; all rules count the operation.
+    fn fault(&mut self, kind: OpKind, path: &Path) -> Option<Fault> {
+        let mut found = None;
+        for rule in &mut self.rules {
+            let matches = rule.kind.is_none_or(|wanted| wanted == kind)
+                && path.to_string_lossy().contains(&rule.path_contains);
+            if !matches {
+                continue;
+            }
+            rule.nth = rule.nth.saturating_sub(1);
+            if rule.nth == 0 && rule.times > 0 {
+                rule.times -= 1;
+                found = found.or(Some(rule.fault));
+            }
+        }
+        self.rules.retain(|rule| rule.times > 0);
+        found
+    }
+}

@@ -1,0 +1,277 @@
+//! Open files and batches of the simulated disk.
+
+use super::Disk;
+use super::faults::{OpKind, Process, Verdict, dead, input_output_error};
+use super::node::{Node, NodeState};
+use super::rng::Rng;
+use crate::buffer::{check_transfer, check_vectored};
+use crate::posix::{past_end, read_only};
+use crate::{AtomicWriteLimits, Batch, Error, ErrorKind, File, Op, OpenOptions, Result};
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// An open file: a node as one process sees it.
+#[derive(Debug)]
+pub(super) struct SimFile {
+    disk: Arc<Disk>,
+    process: Arc<Process>,
+    node: Arc<Node>,
+    path: PathBuf,
+    options: OpenOptions,
+}
+
+impl SimFile {
+    pub(super) fn new(
+        disk: Arc<Disk>,
+        process: Arc<Process>,
+        node: Arc<Node>,
+        path: PathBuf,
+        options: OpenOptions,
+    ) -> Self {
+        node.state.lock().handles += 1;
+        Self {
+            disk,
+            process,
+            node,
+            path,
+            options,
+        }
+    }
+
+    fn admit(&self, kind: OpKind) -> Result<Verdict> {
+        self.process.admit(kind, &self.path, kind != OpKind::Read)
+    }
+
+    fn check_writable(&self) -> Result<()> {
+        if self.options.read_only {
+            return Err(read_only());
+        }
+        Ok(())
+    }
+
+    fn check_atomic(&self, length: usize, offset: u64) -> Result<()> {
+        let fits = self.atomic_write_limits().is_some_and(|limits| {
+            let sizes = limits.unit_min as usize..=limits.unit_max as usize;
+            length.is_power_of_two() && sizes.contains(&length) && offset % length as u64 == 0
+        });
+        if !fits {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "the file takes no atomic write of this length and place",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Writes as far as there is space.
+    fn store(
+        &self,
+        state: &mut NodeState,
+        bytes: &[u8],
+        offset: u64,
+        certain: bool,
+        atomic: bool,
+    ) -> Result<()> {
+        let length = bytes.len() as u64;
+        self.disk
+            .take_space(state.content().missing_blocks(offset, length))?;
+        state.write(bytes, offset, certain, atomic);
+        Ok(())
+    }
+
+    /// A change of space or length: `change` is done unless a fault forbids it.
+    fn resize(&self, change: impl FnOnce(&mut NodeState) -> Result<()>) -> Result<()> {
+        self.check_writable()?;
+        let mut state = self.node.state.lock();
+        match self.admit(OpKind::Allocate)? {
+            Verdict::Proceed => change(&mut state),
+            Verdict::LastGasp => change(&mut state).and(Err(dead())),
+            Verdict::Fail(error) => Err(error),
+            Verdict::Short => Err(input_output_error()),
+        }
+    }
+}
+
+impl File for SimFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
+        check_transfer(self.options.direct, buffer, offset)?;
+        let state = self.node.state.lock();
+        match self.admit(OpKind::Read)? {
+            Verdict::Proceed => {}
+            Verdict::Fail(error) => return Err(error),
+            Verdict::Short | Verdict::LastGasp => return Err(input_output_error()),
+        }
+        if !buffer.is_empty() && offset + buffer.len() as u64 > state.content().length() {
+            return Err(past_end(offset, buffer.len()));
+        }
+        state.content().read(buffer, offset);
+        Ok(())
+    }
+
+    fn write_at(&self, buffer: &[u8], offset: u64) -> Result<()> {
+        self.write_vectored_at(&[buffer], offset, false)
+    }
+
+    fn write_atomic_at(&self, buffer: &[u8], offset: u64) -> Result<()> {
+        self.write_vectored_at(&[buffer], offset, true)
+    }
+
+    fn write_vectored_at(&self, buffers: &[&[u8]], offset: u64, atomic: bool) -> Result<()> {
+        self.check_writable()?;
+        check_vectored(self.options.direct, buffers, offset)?;
+        let bytes = match buffers {
+            [buffer] => Cow::Borrowed(*buffer),
+            _ => Cow::Owned(buffers.concat()),
+        };
+        if atomic {
+            self.check_atomic(bytes.len(), offset)?;
+        }
+        let mut state = self.node.state.lock();
+        match self.admit(OpKind::Write)? {
+            Verdict::Proceed => self.store(&mut state, &bytes, offset, self.options.dsync, atomic),
+            Verdict::Fail(error) => Err(error),
+            Verdict::LastGasp => self
+                .store(&mut state, &bytes, offset, false, atomic)
+                .and(Err(dead())),
+            Verdict::Short => {
+                let part = match atomic {
+                    true => 0,
+                    false => self.disk.dice(bytes.len() as u64) as usize,
+                };
+                self.store(&mut state, &bytes[..part], offset, false, false)
+                    .and(Err(input_output_error()))
+            }
+        }
+    }
+
+    fn sync(&self) -> Result<()> {
+        let mark = {
+            let mut state = self.node.state.lock();
+            match self.admit(OpKind::Sync)? {
+                Verdict::Proceed => state.sync_mark(),
+                Verdict::LastGasp => return Err(dead()),
+                Verdict::Fail(error) => {
+                    state.forsake();
+                    return Err(error);
+                }
+                Verdict::Short => return Err(input_output_error()),
+            }
+        };
+        // Others may write now; this sync does not cover it.
+        match self.disk.sync_delay_micros.load(Ordering::Relaxed) {
+            0 => std::thread::yield_now(),
+            micros => std::thread::sleep(Duration::from_micros(micros)),
+        }
+        let mut state = self.node.state.lock();
+        self.process.check_alive()?;
+        state.finish_sync(mark);
+        Ok(())
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.process.check_alive()?;
+        Ok(self.node.state.lock().content().length())
+    }
+
+    fn set_len(&self, length: u64) -> Result<()> {
+        self.resize(|state| {
+            let before = state.content().block_count();
+            state.set_length(length);
+            self.disk.give_space(before - state.content().block_count());
+            Ok(())
+        })
+    }
+
+    fn allocate(&self, offset: u64, length: u64) -> Result<()> {
+        let end = offset.checked_add(length);
+        if end.is_none_or(|end| end > i64::MAX as u64) {
+            return Err(ErrorKind::InvalidInput.into());
+        }
+        if length == 0 {
+            return Ok(());
+        }
+        self.resize(|state| {
+            self.disk
+                .take_space(state.content().missing_blocks(offset, length))?;
+            state.allocate(offset, length);
+            Ok(())
+        })
+    }
+
+    fn atomic_write_limits(&self) -> Option<AtomicWriteLimits> {
+        let limits = *self.disk.atomic_write_limits.lock();
+        limits.filter(|_| self.options.direct)
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn is_direct(&self) -> bool {
+        self.options.direct
+    }
+}
+
+impl Drop for SimFile {
+    fn drop(&mut self) {
+        let mut state = self.node.state.lock();
+        state.handles -= 1;
+        self.disk.give_back_if_gone(&state);
+    }
+}
+
+/// Runs operations in an order that differs from run to run, but keeps what [`Batch::run`]
+/// promises and no more.
+pub(super) struct SimBatch {
+    pub(super) rng: Rng,
+}
+
+impl Batch for SimBatch {
+    fn run(&mut self, operations: &mut [Op<'_>]) -> Vec<Result<()>> {
+        let mut results: Vec<Option<Result<()>>> = operations.iter().map(|_| None).collect();
+        let mut first_open = 0;
+        for index in self.shuffled_transfers(operations) {
+            first_open = run_ready_syncs(operations, &mut results, first_open);
+            results[index] = Some(operations[index].run_alone());
+        }
+        run_ready_syncs(operations, &mut results, first_open);
+        let never = || Err(Error::other("a batch that did not run"));
+        results
+            .into_iter()
+            .map(|result| result.unwrap_or_else(never))
+            .collect()
+    }
+}
+
+impl SimBatch {
+    fn shuffled_transfers(&mut self, operations: &[Op<'_>]) -> Vec<usize> {
+        let is_transfer = |index: &usize| !matches!(operations[*index], Op::Sync { .. });
+        let mut order: Vec<usize> = (0..operations.len()).filter(is_transfer).collect();
+        for last in (1..order.len()).rev() {
+            order.swap(last, self.rng.below(last as u64 + 1) as usize);
+        }
+        order
+    }
+}
+
+/// Runs the syncs that have nothing unfinished before them. Returns the first unfinished
+/// operation.
+fn run_ready_syncs(
+    operations: &mut [Op<'_>],
+    results: &mut [Option<Result<()>>],
+    mut first_open: usize,
+) -> usize {
+    while first_open < results.len() {
+        if results[first_open].is_none() {
+            if !matches!(operations[first_open], Op::Sync { .. }) {
+                break;
+            }
+            results[first_open] = Some(operations[first_open].run_alone());
+        }
+        first_open += 1;
+    }
+    first_open
+}

@@ -1,0 +1,473 @@
+//! The io_uring backend: files as in [`posix`](crate::posix), batches through a ring.
+//!
+//! # Words
+//!
+//! - *Job*: an operation of a batch with how far it has come.
+//! - *Phase*: a run of jobs without order among them: all reads and writes up to the next sync,
+//!   or one sync.
+//! - *In flight*: put into the submission queue and not yet seen completed.
+//!
+//! # What this module promises
+//!
+//! 1. [`Batch::run`] returns, normally or by panic, only when nothing is in flight: the kernel
+//!    holds no pointer into the caller's buffers any more ([`Flight`] sees to that).
+//! 2. A job is in flight at most once at a time, so its buffers and its vector of slices are not
+//!    touched by us while the kernel may use them.
+//! 3. A sync is submitted only after all jobs before it have finished, short writes continued to
+//!    their end.
+//!
+//! # Why syncs wait here and not in the kernel
+//!
+//! `IOSQE_IO_DRAIN` and linked entries order completions, not finished jobs: when a write comes
+//! back short, a drained sync would run before the rest of the write is even submitted, and a
+//! broken link would cancel the sync. Both need the second phase anyway. A further system call
+//! costs about a microsecond, a sync hundreds.
+
+use crate::buffer::{check_transfer, check_vectored};
+use crate::posix::{
+    PosixFile, PosixVfs, RWF_ATOMIC, VECTOR_BUFFERS_MAX, atomic_error, past_end, read_only,
+    short_atomic, storage_error,
+};
+use crate::{Batch, DIRECT_ALIGNMENT, Error, ErrorKind, File, Op, OpenOptions, Result, Vfs};
+use io_uring::types::{Fd, FsyncFlags};
+use io_uring::{IoUring, Probe, opcode, squeue};
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Most bytes that one submission transfers (the kernel stops a little below 2 GiB).
+const TRANSFER_BYTES_MAX: usize = 1 << 30;
+/// Deepest ring that is made; deeper batches wait in our own queue.
+const DEPTH_MAX: usize = 4096;
+/// Pause before trying again what the kernel has no resources for.
+const BACK_OFF: Duration = Duration::from_millis(1);
+
+/// The file system of this machine, batches through io_uring.
+#[derive(Clone, Copy, Debug)]
+pub struct UringVfs {
+    posix: PosixVfs,
+}
+
+impl UringVfs {
+    /// Fails when the kernel has no io_uring, forbids it (containers often do), or lacks one of
+    /// the operations used here.
+    pub fn new() -> Result<Self> {
+        let ring = IoUring::new(2)?;
+        let mut probe = Probe::new();
+        ring.submitter().register_probe(&mut probe)?;
+        let needed = [
+            opcode::Read::CODE,
+            opcode::Write::CODE,
+            opcode::Writev::CODE,
+            opcode::Fsync::CODE,
+        ];
+        if !ring.params().is_feature_nodrop()
+            || !needed.iter().all(|&code| probe.is_supported(code))
+        {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "the io_uring of this kernel is too old",
+            ));
+        }
+        Ok(Self {
+            posix: PosixVfs::new(),
+        })
+    }
+}
+
+impl Vfs for UringVfs {
+    fn open(&self, path: &Path, options: OpenOptions) -> Result<Arc<dyn File>> {
+        Ok(Arc::new(PosixFile::open(path, options)?))
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        self.posix.remove(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.posix.rename(from, to)
+    }
+
+    fn sync_dir(&self, directory: &Path) -> Result<()> {
+        self.posix.sync_dir(directory)
+    }
+
+    fn create_dir_all(&self, directory: &Path) -> Result<()> {
+        self.posix.create_dir_all(directory)
+    }
+
+    fn read_dir(&self, directory: &Path) -> Result<Vec<String>> {
+        self.posix.read_dir(directory)
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool> {
+        self.posix.exists(path)
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
+        self.posix.lock(path)
+    }
+
+    fn batch(&self, depth: usize) -> Result<Box<dyn Batch>> {
+        let depth = depth.clamp(1, DEPTH_MAX);
+        Ok(Box::new(UringBatch {
+            ring: IoUring::new(depth.next_power_of_two() as u32)?,
+            depth,
+            broken: false,
+        }))
+    }
+
+    fn name(&self) -> &'static str {
+        "io_uring"
+    }
+}
+
+/// A ring and the right to submit to it.
+struct UringBatch {
+    ring: IoUring,
+    depth: usize,
+    /// Submitting failed for good. The ring may hold entries that the kernel never took, with
+    /// pointers to buffers long gone: it must not be submitted to again.
+    broken: bool,
+}
+
+impl Batch for UringBatch {
+    fn run(&mut self, operations: &mut [Op<'_>]) -> Vec<Result<()>> {
+        let mut jobs: Vec<Job<'_>> = operations.iter_mut().map(Job::new).collect();
+        let mut start = 0;
+        while start < jobs.len() {
+            let end = phase_end(&jobs, start);
+            self.run_phase(&mut jobs, start, end);
+            start = end;
+        }
+        jobs.into_iter().map(Job::into_result).collect()
+    }
+}
+
+/// Where the phase that begins at `start` ends.
+fn phase_end(jobs: &[Job<'_>], start: usize) -> usize {
+    let transfers = jobs[start..]
+        .iter()
+        .take_while(|job| !job.is_sync())
+        .count();
+    start + transfers.max(1)
+}
+
+impl UringBatch {
+    fn run_phase(&mut self, jobs: &mut [Job<'_>], start: usize, end: usize) {
+        if let Err(error) = self.try_phase(jobs, start, end) {
+            for job in &mut jobs[start..end] {
+                job.give_up(&error);
+            }
+        }
+    }
+
+    fn try_phase(&mut self, jobs: &mut [Job<'_>], start: usize, end: usize) -> Result<()> {
+        if self.broken {
+            return Err(Error::other("this ring failed earlier"));
+        }
+        let mut waiting: VecDeque<usize> = (start..end)
+            .filter(|&index| jobs[index].result.is_none())
+            .collect();
+        let mut flight = Flight {
+            ring: &mut self.ring,
+            in_flight: 0,
+            broken: &mut self.broken,
+        };
+        loop {
+            while flight.in_flight < self.depth {
+                let Some(index) = waiting.pop_front() else {
+                    break;
+                };
+                let entry = jobs[index].entry().user_data(index as u64);
+                // SAFETY: the buffers are borrowed by the job, the slices owned by it; both stay
+                // in place until `flight` has seen the completion, also when this function is
+                // left early (promises 1 and 2).
+                unsafe { flight.push(entry)? };
+            }
+            if flight.in_flight == 0 {
+                return Ok(());
+            }
+            let wanted = if waiting.is_empty() {
+                flight.in_flight
+            } else {
+                1
+            };
+            flight.submit_and_wait(wanted)?;
+            let mut back_off = false;
+            while let Some((index, code)) = flight.reap() {
+                let job = &mut jobs[index as usize];
+                job.complete(code);
+                if job.result.is_none() {
+                    waiting.push_back(index as usize);
+                    back_off |= code == -Errno::AGAIN.raw_os_error();
+                }
+            }
+            if back_off {
+                std::thread::sleep(BACK_OFF);
+            }
+        }
+    }
+}
+
+/// Operations that the kernel may be working on. Dropping it waits for them.
+struct Flight<'a> {
+    ring: &'a mut IoUring,
+    in_flight: usize,
+    broken: &'a mut bool,
+}
+
+impl Flight<'_> {
+    /// # Safety
+    ///
+    /// What the entry points to must stay in place until its completion was reaped, or until
+    /// `self` is dropped.
+    unsafe fn push(&mut self, entry: squeue::Entry) -> Result<()> {
+        // SAFETY: as this function demands. The queue has room: `depth` entries, and each entry
+        // in it is counted in `in_flight`, which the caller keeps below `depth`.
+        let pushed = unsafe { self.ring.submission().push(&entry) };
+        pushed.map_err(|_| Error::other("the submission queue is full"))?;
+        self.in_flight += 1;
+        Ok(())
+    }
+
+    /// Submits what is queued and waits for `wanted` completions. May return early.
+    fn submit_and_wait(&mut self, wanted: usize) -> Result<()> {
+        match self.ring.submit_and_wait(wanted) {
+            Ok(_) => Ok(()),
+            Err(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
+                Some(Errno::INTR) => Ok(()),
+                Some(Errno::AGAIN | Errno::BUSY) => {
+                    std::thread::sleep(BACK_OFF);
+                    Ok(())
+                }
+                _ => Err(error),
+            },
+        }
+    }
+
+    fn reap(&mut self) -> Option<(u64, i32)> {
+        let completion = self.ring.completion().next()?;
+        self.in_flight -= 1;
+        Some((completion.user_data(), completion.result()))
+    }
+}
+
+impl Drop for Flight<'_> {
+    /// Reached with operations in flight only by a panic or when submitting failed for good. What
+    /// the kernel has not taken it never will, as nobody submits again; the rest is waited for.
+    fn drop(&mut self) {
+        if self.in_flight == 0 {
+            return;
+        }
+        *self.broken = true;
+        self.in_flight -= self.ring.submission().len();
+        while self.in_flight > 0 {
+            if self.reap().is_none() {
+                std::thread::sleep(BACK_OFF);
+            }
+        }
+    }
+}
+
+/// See the module's words.
+struct Job<'a> {
+    /// The file; -1 for a job that was refused.
+    fd: i32,
+    direct: bool,
+    /// Where the next transfer begins, bytes.
+    offset: u64,
+    work: Work<'a>,
+    /// `None` until the job has finished.
+    result: Option<Result<()>>,
+}
+
+/// What is left of a job.
+enum Work<'a> {
+    Read {
+        rest: &'a mut [u8],
+    },
+    Write {
+        slices: Vec<IoSlice<'a>>,
+        /// Slices before this one are written.
+        first: usize,
+        atomic: bool,
+    },
+    Sync,
+}
+
+impl<'a> Job<'a> {
+    fn new(operation: &'a mut Op<'_>) -> Self {
+        match operation {
+            Op::Read {
+                file,
+                buffer,
+                offset,
+            } => {
+                let refused = check_transfer(file.is_direct(), buffer, *offset).err();
+                let nothing = buffer.is_empty();
+                Self::begin(
+                    *file,
+                    *offset,
+                    Work::Read { rest: buffer },
+                    refused,
+                    nothing,
+                )
+            }
+            Op::Write {
+                file,
+                buffers,
+                offset,
+                atomic,
+            } => {
+                let refused = check_vectored(file.is_direct(), buffers, *offset).err();
+                let full = buffers.iter().filter(|buffer| !buffer.is_empty());
+                let slices: Vec<_> = full.map(|buffer| IoSlice::new(buffer)).collect();
+                let nothing = slices.is_empty();
+                let work = Work::Write {
+                    slices,
+                    first: 0,
+                    atomic: *atomic,
+                };
+                Self::begin(*file, *offset, work, refused, nothing)
+            }
+            Op::Sync { file } => Self::begin(*file, 0, Work::Sync, None, false),
+        }
+    }
+
+    fn begin(
+        file: &dyn File,
+        offset: u64,
+        work: Work<'a>,
+        refused: Option<Error>,
+        nothing: bool,
+    ) -> Self {
+        let fd = file.raw_fd();
+        let result = match (refused, fd) {
+            (Some(error), _) => Some(Err(error)),
+            (None, None) => Some(Err(Error::new(
+                ErrorKind::InvalidInput,
+                "a file of another backend in a batch of io_uring",
+            ))),
+            (None, Some(_)) if nothing => Some(Ok(())),
+            (None, Some(_)) => None,
+        };
+        Self {
+            fd: fd.unwrap_or(-1),
+            direct: file.is_direct(),
+            offset,
+            work,
+            result,
+        }
+    }
+
+    fn is_sync(&self) -> bool {
+        matches!(self.work, Work::Sync)
+    }
+
+    /// The next submission of a job that has not finished.
+    fn entry(&mut self) -> squeue::Entry {
+        let fd = Fd(self.fd);
+        match &mut self.work {
+            Work::Read { rest } => {
+                let length = rest.len().min(TRANSFER_BYTES_MAX) as u32;
+                opcode::Read::new(fd, rest.as_mut_ptr(), length)
+                    .offset(self.offset)
+                    .build()
+            }
+            Work::Write {
+                slices,
+                first,
+                atomic,
+            } => {
+                let flags = if *atomic { RWF_ATOMIC as i32 } else { 0 };
+                let left = &slices[*first..];
+                if let [slice] = left {
+                    let length = slice.len().min(TRANSFER_BYTES_MAX) as u32;
+                    let write = opcode::Write::new(fd, slice.as_ptr(), length);
+                    write.offset(self.offset).rw_flags(flags).build()
+                } else {
+                    let count = left.len().min(VECTOR_BUFFERS_MAX) as u32;
+                    // IoSlice has the layout of iovec on Unix, as std promises.
+                    let write = opcode::Writev::new(fd, left.as_ptr().cast(), count);
+                    write.offset(self.offset).rw_flags(flags).build()
+                }
+            }
+            Work::Sync => opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build(),
+        }
+    }
+
+    /// Takes note of a completion; `result` stays `None` if there is more to do.
+    fn complete(&mut self, code: i32) {
+        if code < 0 {
+            let errno = Errno::from_raw_os_error(-code);
+            let again = matches!(errno, Errno::INTR | Errno::AGAIN);
+            // A failed sync is never repeated.
+            if !again || self.is_sync() {
+                self.result = Some(Err(self.error(errno)));
+            }
+            return;
+        }
+        let done = code as usize;
+        self.offset += done as u64;
+        self.result = match &mut self.work {
+            Work::Sync => Some(Ok(())),
+            Work::Read { rest } => {
+                let left = std::mem::take(rest);
+                *rest = &mut left[done..];
+                let at_end = done == 0 || (self.direct && done % DIRECT_ALIGNMENT != 0);
+                match rest.len() {
+                    0 => Some(Ok(())),
+                    length if at_end => Some(Err(past_end(self.offset, length))),
+                    _ => None,
+                }
+            }
+            Work::Write {
+                slices,
+                first,
+                atomic,
+            } => {
+                let mut left = &mut slices[*first..];
+                let length: usize = left.iter().map(|slice| slice.len()).sum();
+                let before = left.len();
+                IoSlice::advance_slices(&mut left, done);
+                *first += before - left.len();
+                if done == length {
+                    Some(Ok(()))
+                } else if done == 0 {
+                    Some(Err(ErrorKind::WriteZero.into()))
+                } else if *atomic {
+                    Some(Err(short_atomic(done, length)))
+                } else {
+                    None
+                }
+            }
+        };
+    }
+
+    fn error(&self, errno: Errno) -> Error {
+        match self.work {
+            Work::Write { .. } if errno == Errno::BADF => read_only(),
+            Work::Write { atomic: true, .. } => atomic_error(errno),
+            _ => storage_error(errno),
+        }
+    }
+
+    /// Ends a job that has not finished because the ring failed.
+    fn give_up(&mut self, error: &Error) {
+        if self.result.is_none() {
+            self.result = Some(Err(Error::new(error.kind(), error.to_string())));
+        }
+    }
+
+    fn into_result(self) -> Result<()> {
+        self.result
+            .unwrap_or_else(|| Err(Error::other("the operation was not finished")))
+    }
+}
+
+#[cfg(test)]
+mod tests;
