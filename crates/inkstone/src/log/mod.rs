@@ -150,7 +150,8 @@ pub struct LogStat {
 
 impl Log {
     /// Opens the log for writing at its proven end. Syncs what a killed process may have left
-    /// unsynced, and makes sure that the current segment and at least two more exist.
+    /// unsynced, makes the end itself durable (what stands there of older epochs is zeroed), and
+    /// makes sure that the current segment and at least two more exist.
     pub fn open(params: LogParams, counters: Arc<Counters>, poison: Poison) -> Result<Arc<Self>> {
         params.check()?;
         let start = params.start_lsn.0;

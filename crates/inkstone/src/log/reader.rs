@@ -86,6 +86,9 @@ pub struct LogReader {
     ended: bool,
 }
 
+/// Epoch, claim, header length and length of the frame at the position.
+type Found = (u64, Option<Lsn>, usize, usize);
+
 /// What a search for proof of damage found.
 struct Proof {
     at: u64,
@@ -151,7 +154,7 @@ impl LogReader {
     }
 
     /// Verifies the frame at the position: its epoch, claim, and lengths.
-    fn find(&mut self) -> Result<Option<(u64, Option<Lsn>, usize, usize)>> {
+    fn find(&mut self) -> Result<Option<Found>> {
         let mut why = String::new();
         for epoch in self.epoch..=self.params.newest_epoch.max(self.epoch) {
             match self.verify(epoch)? {

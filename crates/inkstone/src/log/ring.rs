@@ -60,6 +60,7 @@ impl Ring {
     }
 
     /// As far as the last walk came; see [`Ring::advance_ready`].
+    #[cfg(test)]
     pub(super) fn ready_seen(&self) -> u64 {
         self.ready.load(Ordering::Acquire)
     }

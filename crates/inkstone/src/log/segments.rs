@@ -98,6 +98,7 @@ impl Segments {
         segments.adopt(start)?;
         segments.make_through(current + segments.params.ahead, start)?;
         let prefix = segments.read_prefix(start)?;
+        segments.seal_end(start, &prefix)?;
         Ok((segments, prefix))
     }
 
@@ -181,6 +182,20 @@ impl Segments {
             .read_at(block.bytes_mut(), self.offset(start - in_block as u64))
             .map_err(|e| Error::io("read", &path, e))?;
         Ok(block.bytes()[..in_block].to_vec())
+    }
+
+    /// Makes the end that recovery found durable, by zeroing the rest of its block. Otherwise a torn
+    /// frame that stands there could become whole again: when the log is written on, that is lost
+    /// but for a later block, and this block happens to hold the bytes that the torn frame lacked
+    /// (padding is alike everywhere). A transaction that was seen to be gone would come back.
+    fn seal_end(&self, start: u64, prefix: &[u8]) -> Result<()> {
+        let number = start / self.params.segment_bytes;
+        let mut block = AlignedBuffer::zeroed(LOG_BLOCK);
+        block.bytes_mut()[..prefix.len()].copy_from_slice(prefix);
+        let file = self.file(number, 0)?;
+        file.write_at(block.bytes(), self.offset(start - prefix.len() as u64))
+            .map_err(|e| self.poison.set(Error::io("write", file.path(), e)))?;
+        self.sync_file(&*file)
     }
 
     fn header(&self, number: u64) -> SegmentHeader {
