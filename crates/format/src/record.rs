@@ -153,6 +153,10 @@ pub struct UndoEntry {
 
 /// A redo record.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    missing_docs,
+    reason = "the fields are described in `KINDS` and docs/format.md"
+)]
 pub enum Record {
     /// Initialise a tree page, whatever it held.
     TreeInit { page: PageId, init: TreePageInit },

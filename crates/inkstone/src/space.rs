@@ -317,7 +317,7 @@ impl Space {
     pub fn allocated_pages(&self) -> Result<u64> {
         let covered = map_pages(self.redo.page_size);
         let mut total = 0;
-        let maps = format::more_maps(&*self.redo.pool.shared(self.page_id(PageNo(0)))?);
+        let maps = format::more_maps(&self.redo.pool.shared(self.page_id(PageNo(0)))?);
         for region in 0..=maps {
             let map = self
                 .redo

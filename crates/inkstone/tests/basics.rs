@@ -3,7 +3,11 @@
 use inkstone::{Database, Error, Isolation, Options};
 
 fn options() -> Options {
-    Options { buffer_pool_size: 8 << 20, log_file_size: 32 << 20, ..Options::default() }
+    Options {
+        buffer_pool_size: 8 << 20,
+        log_file_size: 32 << 20,
+        ..Options::default()
+    }
 }
 
 fn key(n: u64) -> [u8; 8] {
@@ -23,10 +27,15 @@ fn rows_survive_closing_and_dropping_without_close() {
         let txn = db.begin(Isolation::RepeatableRead).unwrap();
         for n in 0..round * 1000 {
             let value = txn.get(&table, &key(n)).unwrap();
-            assert_eq!(value.as_deref(), Some(&format!("value {n}").into_bytes()[..]), "{n} round {round}");
+            assert_eq!(
+                value.as_deref(),
+                Some(&format!("value {n}").into_bytes()[..]),
+                "{n} round {round}"
+            );
         }
         for n in round * 1000..(round + 1) * 1000 {
-            txn.insert(&table, &key(n), format!("value {n}").as_bytes()).unwrap();
+            txn.insert(&table, &key(n), format!("value {n}").as_bytes())
+                .unwrap();
         }
         txn.commit().unwrap();
         let lost = db.begin(Isolation::ReadCommitted).unwrap();
@@ -67,7 +76,10 @@ fn ranges_run_both_ways() {
         .map(|row| u64::from_be_bytes(row.unwrap().0.try_into().unwrap()))
         .collect();
     assert_eq!(part, (1000..2000).rev().collect::<Vec<_>>());
-    let inclusive = txn.range_backward(&table, &low[..]..=&high[..]).unwrap().count();
+    let inclusive = txn
+        .range_backward(&table, &low[..]..=&high[..])
+        .unwrap()
+        .count();
     assert_eq!(inclusive, 1001);
     txn.commit().unwrap();
     assert_eq!(db.verify_table(&table).unwrap().trees[0].1.rows, 5000);

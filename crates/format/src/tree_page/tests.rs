@@ -103,16 +103,14 @@ proptest! {
             let value = vec![n as u8; len];
             let version = (n % 3 == 0).then_some(VersionAddress(n as u64 + 1));
             match (op, p.read().search(&key)) {
-                (0..=1, Err(slot)) => {
-                    if p.insert(slot, 0, version, &key, &value, &|_| true).is_ok() {
+                (0..=1, Err(slot))
+                    if p.insert(slot, 0, version, &key, &value, &|_| true).is_ok() => {
                         model.insert(key, (0, version, value));
                     }
-                }
-                (0..=2, Ok(slot)) => {
-                    if p.replace(slot, CELL_DELETED, version, &value, &|_| true).is_ok() {
+                (0..=2, Ok(slot))
+                    if p.replace(slot, CELL_DELETED, version, &value, &|_| true).is_ok() => {
                         model.insert(key, (CELL_DELETED, version, value));
                     }
-                }
                 (3, Ok(slot)) => {
                     p.remove(slot, 1);
                     model.remove(&key);

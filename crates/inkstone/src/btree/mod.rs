@@ -127,14 +127,13 @@ impl Tree {
         (mine && page.covers(key)).then_some(guard)
     }
 
-    fn leaf<'p, G>(&'p self, target: Target<'_>, latch: impl Fn(PageId) -> Result<G>) -> Result<G>
+    fn leaf<G>(&self, target: Target<'_>, latch: impl Fn(PageId) -> Result<G>) -> Result<G>
     where
         G: std::ops::Deref<Target = [u8]>,
     {
         loop {
             match self.descend(target, 0)? {
-                Descent::Root(root) => {
-                    drop(root);
+                Descent::Root(_) => {
                     let guard = latch(self.root)?;
                     if self.check_node(self.root, &guard)?.is_leaf() {
                         return Ok(guard);

@@ -279,6 +279,10 @@ impl Foundation {
         )))
     }
 
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the last step, which joins all parts"
+    )]
     fn finish(
         self,
         core: Arc<Core>,

@@ -15,11 +15,14 @@ use inkstone_format::{Lsn, SpaceId, TreeId, TrxId, VersionAddress};
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// A contextual insert record may need the log this many bytes before it, at most.
 pub const CONTEXT_REACH: u64 = 1 << 20;
+
+/// Transactions that have written, of one stripe.
+type WriterStripe = Mutex<HashMap<TrxId, Arc<Shared>>>;
 
 /// The parts of an open database that transactions use. Shared by Arc.
 pub struct Core {
@@ -42,14 +45,12 @@ pub struct Core {
     /// Tablespaces whose long values that are no longer referenced wait to be freed.
     pub pending_free: Mutex<Vec<SpaceId>>,
     /// Transactions that have written and not ended, by stripe of their slot.
-    writers: Box<[CachePadded<Mutex<HashMap<TrxId, Arc<Shared>>>>]>,
+    writers: Box<[CachePadded<WriterStripe>]>,
     /// Prepared transactions by XID.
     pub(super) prepared: Mutex<HashMap<Vec<u8>, Arc<Shared>>>,
     /// Records (start LSN) whose context lies further back than `CONTEXT_REACH` (at the second LSN).
     /// Only a thread that sleeps between coding and reserving can bring this about.
     far_contexts: Mutex<Vec<(Lsn, Lsn)>>,
-    /// Number that makes names of internal things unique.
-    pub(super) next_internal: AtomicU64,
     /// Set when the database closes: background work stops between two steps.
     pub stopping: AtomicBool,
 }
@@ -77,7 +78,6 @@ impl Core {
             writers: (0..STRIPES).map(|_| CachePadded::default()).collect(),
             prepared: Mutex::default(),
             far_contexts: Mutex::default(),
-            next_internal: AtomicU64::new(1),
             stopping: AtomicBool::new(false),
         }
     }
@@ -96,7 +96,7 @@ impl Core {
         Tree::open(space, tree, self.redo.clone()).map(Some)
     }
 
-    fn writer_stripe(&self, trx: &TrxState) -> &Mutex<HashMap<TrxId, Arc<Shared>>> {
+    fn writer_stripe(&self, trx: &TrxState) -> &WriterStripe {
         &self.writers[trx.slot() as usize % STRIPES]
     }
 

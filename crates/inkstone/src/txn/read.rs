@@ -142,10 +142,11 @@ impl Transaction {
                 .try_lock_range(state, held, space, id, low, high, mode)
             {
                 Ok(()) => return Ok(()),
-                Err(blockers) => match blockers.first() {
-                    Some(blocker) => self.core.wait_for(state, blocker, deadline)?,
-                    None => {}
-                },
+                Err(blockers) => {
+                    if let Some(blocker) = blockers.first() {
+                        self.core.wait_for(state, blocker, deadline)?
+                    }
+                }
             }
         }
     }

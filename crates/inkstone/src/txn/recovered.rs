@@ -19,6 +19,9 @@ use std::sync::Arc;
 /// Bytes of undo entries in one frame, about.
 const COPY_BYTES: usize = 128 << 10;
 
+/// A row: tablespace, tree, key.
+type RowName<'k> = (SpaceId, TreeId, &'k [u8]);
+
 /// One change of a prepared transaction, with the row as it was before.
 struct Before {
     kind: VersionKind,
@@ -73,7 +76,7 @@ impl Core {
         let shared = Shared::new(state.clone());
         let mut inner = shared.inner.lock();
         let befores = self.befores(&open.undo)?;
-        let mut newest: HashMap<(SpaceId, TreeId, &[u8]), VersionAddress> = HashMap::new();
+        let mut newest: HashMap<RowName<'_>, VersionAddress> = HashMap::new();
         for (entry, before) in open.undo.iter().zip(&befores) {
             let row = (entry.space, entry.tree, entry.key.as_slice());
             let previous = newest.get(&row).copied().unwrap_or_default();
@@ -114,12 +117,12 @@ impl Core {
 
     /// For each change the row as it was before: found from the present rows, backwards.
     fn befores(&self, undo: &[UndoEntry]) -> Result<Vec<Before>> {
-        let mut rows: HashMap<(SpaceId, TreeId, &[u8]), (u8, Vec<u8>)> = HashMap::new();
+        let mut rows: HashMap<RowName<'_>, (u8, Vec<u8>)> = HashMap::new();
         let mut befores = Vec::with_capacity(undo.len());
         for entry in undo.iter().rev() {
             let row = (entry.space, entry.tree, entry.key.as_slice());
-            if !rows.contains_key(&row) {
-                rows.insert(row, self.present_row(entry)?);
+            if let std::collections::hash_map::Entry::Vacant(e) = rows.entry(row) {
+                e.insert(self.present_row(entry)?);
             }
             let Some((flags, value)) = rows.get_mut(&row) else {
                 continue;
