@@ -89,9 +89,17 @@ impl Transaction {
         if self.isolation() == Isolation::Serializable {
             return self.read_serializable(tree, key);
         }
-        let snapshot = {
-            let mut inner = self.active()?;
-            self.snapshot_of(&mut inner)
+        let mut inner = self.active()?;
+        let own;
+        // Borrowed, not cloned, at repeatable read: a clone would be registered.
+        let snapshot = match self.isolation() {
+            Isolation::RepeatableRead => &*inner
+                .snapshot
+                .get_or_insert_with(|| self.core.trxs.snapshot()),
+            _ => {
+                own = self.core.trxs.snapshot();
+                &own
+            }
         };
         let mut seen = Seen::default();
         {
@@ -104,7 +112,7 @@ impl Transaction {
         }
         if !self
             .core
-            .resolve(&snapshot, self.shared.state.id(), &mut seen)?
+            .resolve(snapshot, self.shared.state.id(), &mut seen)?
         {
             return Ok(None);
         }
