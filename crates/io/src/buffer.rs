@@ -6,7 +6,7 @@
 //!    asked for, reads as zeroes until written, and never moves.
 //! 2. Large ones (from [`MAPPED_BYTES_MIN`] on) are anonymous mappings: pages that nobody touched
 //!    cost no memory.
-//! 3. [`check_transfer`] is the one place that decides whether a transfer may go to an
+//! 3. `check_transfer` is the one place that decides whether a transfer may go to an
 //!    unbuffered file; all backends, the simulated one too, ask it.
 
 use crate::{DIRECT_ALIGNMENT, Error, ErrorKind, Result};

@@ -15,7 +15,7 @@
 //!
 //! 1. Without faults it behaves as the other backends (one suite tests all), including the
 //!    alignment that unbuffered files demand. Directories are durable when created.
-//! 2. After a crash, everything that a finished [`File::sync`](crate::File::sync) or
+//! 2. After a crash, everything that a finished [`File::sync`] or
 //!    [`Vfs::sync_dir`] covered, and every finished write to a `dsync` file, is there. A sync
 //!    covers what had been written when it began, not what was written meanwhile.
 //! 3. After a crash, each write that was not durable is there, or not, or torn at a multiple of

@@ -10,7 +10,7 @@
 //! # What this module promises
 //!
 //! 1. [`Batch::run`] returns, normally or by panic, only when nothing is in flight: the kernel
-//!    holds no pointer into the caller's buffers any more ([`Flight`] sees to that).
+//!    holds no pointer into the caller's buffers any more (`Flight` sees to that).
 //! 2. A job is in flight at most once at a time, so its buffers and its vector of slices are not
 //!    touched by us while the kernel may use them.
 //! 3. A sync is submitted only after all jobs before it have finished, short writes continued to

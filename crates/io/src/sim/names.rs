@@ -2,7 +2,7 @@
 //!
 //! # What this module promises
 //!
-//! 1. A crash keeps or drops each change of a name that [`Names::sync`] did not make durable. A
+//! 1. A crash keeps or drops each change of a name that `Names::sync` did not make durable. A
 //!    change is all or nothing: after a rename there is the old state of both names, or the new.
 //! 2. Changes of the same name survive in order: where one is lost, so are later ones of the
 //!    names that it touched. Changes of different names survive independently.

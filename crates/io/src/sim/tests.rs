@@ -1,1 +1,350 @@
+//! Faults, capacity, the ends of a process. Crashes have their own files.
 
+mod crash;
+mod names;
+
+use super::*;
+use crate::{AlignedBuffer, Op};
+
+const OPTIONS: OpenOptions = OpenOptions {
+    create: Create::IfMissing,
+    read_only: false,
+    direct: false,
+    dsync: false,
+};
+
+fn open(vfs: &SimVfs, name: &str) -> Arc<dyn File> {
+    vfs.open(Path::new(name), OPTIONS).expect("an open file")
+}
+
+/// A file with a durable name.
+fn open_durable(vfs: &SimVfs, name: &str) -> Arc<dyn File> {
+    let file = open(vfs, name);
+    vfs.sync_dir(Path::new("")).expect("a synced directory");
+    file
+}
+
+fn bytes(vfs: &SimVfs, name: &str) -> Vec<u8> {
+    vfs.read_raw(Path::new(name)).expect("the bytes of a file")
+}
+
+fn check_invariants(vfs: &SimVfs) {
+    for node in vfs.disk.names.lock().files().values() {
+        node.state.lock().check_invariants();
+    }
+}
+
+#[test]
+fn the_nth_operation_fails_once() {
+    let vfs = SimVfs::new(1);
+    let file = open(&vfs, "file");
+    vfs.fail_nth(OpKind::Write, 2, Fault::Enospc);
+    vfs.fail_nth(OpKind::Read, 1, Fault::Eio);
+    file.write_at(b"one", 0).unwrap();
+    let error = file.write_at(b"two", 0).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::StorageFull);
+    let error = file.read_at(&mut [0; 3], 0).unwrap_err();
+    assert_eq!(
+        error.raw_os_error(),
+        Some(rustix::io::Errno::IO.raw_os_error())
+    );
+    assert_eq!(bytes(&vfs, "file"), b"one");
+    file.write_at(b"two", 0).unwrap();
+    file.read_at(&mut [0; 3], 0).unwrap();
+    assert_eq!(vfs.operations_of(OpKind::Write), 3);
+}
+
+#[test]
+fn every_kind_fails_on_command_and_then_works() {
+    for kind in OpKind::ALL {
+        let vfs = SimVfs::new(1);
+        let file = open(&vfs, "file");
+        open(&vfs, "other");
+        file.write_at(&[1; 10], 0).unwrap();
+        let run = |kind| match kind {
+            OpKind::Read => file.read_at(&mut [0; 10], 0),
+            OpKind::Write => file.write_at(&[2; 10], 0),
+            OpKind::Sync => file.sync(),
+            OpKind::Allocate => file.allocate(0, 100),
+            OpKind::Rename => vfs.rename(Path::new("file"), Path::new("new")),
+            OpKind::SyncDir => vfs.sync_dir(Path::new("")),
+            OpKind::Open => vfs.open(Path::new("other"), OPTIONS).map(drop),
+            OpKind::Remove => vfs.remove(Path::new("other")),
+        };
+        for fault in [Fault::Eio, Fault::Enospc] {
+            let before = (vfs.files(), bytes(&vfs, "file"));
+            vfs.fail_nth(kind, 1, fault);
+            assert!(run(kind).is_err(), "{kind:?}");
+            assert!(before == (vfs.files(), bytes(&vfs, "file")), "{kind:?}");
+        }
+        run(kind).unwrap();
+    }
+}
+
+#[test]
+fn rules_match_paths_and_repeat() {
+    let vfs = SimVfs::new(1);
+    let (log, data) = (open(&vfs, "log.1"), open(&vfs, "data"));
+    vfs.fail(FaultRule {
+        kind: None,
+        path_contains: "log".to_owned(),
+        nth: 2,
+        times: 2,
+        fault: Fault::Eio,
+    });
+    let run = || {
+        (
+            log.write_at(b"x", 0).is_ok(),
+            data.write_at(b"x", 0).is_ok(),
+        )
+    };
+    let found = [run(), run(), run(), run()];
+    assert_eq!(
+        found,
+        [(true, true), (false, true), (false, true), (true, true)]
+    );
+    vfs.fail_nth_of_all(1, Fault::Eio);
+    vfs.clear_faults();
+    assert!(data.sync().is_ok());
+    vfs.fail_nth_of_all(2, Fault::Eio);
+    assert!(data.sync().is_ok());
+    assert!(log.len().is_ok(), "asking for the length is no operation");
+    assert!(log.sync().is_err());
+}
+
+#[test]
+fn short_writes_write_a_first_part() {
+    let mut lengths = std::collections::BTreeSet::new();
+    for seed in 0..50 {
+        let vfs = SimVfs::new(seed);
+        let file = open(&vfs, "file");
+        vfs.fail_nth(OpKind::Write, 1, Fault::ShortWrite);
+        file.write_at(&[1; 100], 0).unwrap_err();
+        let found = bytes(&vfs, "file");
+        assert!(found.len() < 100 && found.iter().all(|&byte| byte == 1));
+        lengths.insert(found.len());
+    }
+    assert!(lengths.len() > 10, "only {lengths:?}");
+}
+
+#[test]
+fn a_full_disk_refuses_and_changes_nothing() {
+    let vfs = SimVfs::new(1);
+    vfs.set_capacity_bytes(40 * 4096 + 100);
+    let file = open(&vfs, "file");
+    file.allocate(0, 30 * 4096).unwrap();
+    file.write_at(&[1; 4096], 4096).unwrap();
+    assert_eq!(vfs.used_bytes(), 30 * 4096);
+    let other = open(&vfs, "other");
+    let full = ErrorKind::StorageFull;
+    assert_eq!(other.allocate(0, 11 * 4096).unwrap_err().kind(), full);
+    assert!(other.is_empty().unwrap());
+    other.write_at(&[1; 10 * 4096], 4096).unwrap();
+    assert_eq!(
+        other.write_at(&[2; 4097], 10 * 4096).unwrap_err().kind(),
+        full
+    );
+    assert_eq!(bytes(&vfs, "other")[4096..], [1; 10 * 4096]);
+    file.write_at(&[3; 4096], 0).unwrap();
+    file.set_len(20 * 4096).unwrap();
+    other.write_at(&[2; 4096], 0).unwrap();
+    assert_eq!(vfs.used_bytes(), 31 * 4096);
+    let after = vfs.crash(3);
+    assert_eq!(after.disk.take_space(1000).unwrap_err().kind(), full);
+}
+
+#[test]
+fn removed_files_give_their_space_back_when_closed() {
+    let vfs = SimVfs::new(1);
+    let file = open(&vfs, "file");
+    file.write_at(&[1; 8192], 0).unwrap();
+    open(&vfs, "other").write_at(&[1; 4096], 0).unwrap();
+    vfs.remove(Path::new("file")).unwrap();
+    assert_eq!(vfs.used_bytes(), 3 * 4096);
+    file.write_at(&[1; 4096], 8192).unwrap();
+    drop(file);
+    assert_eq!(vfs.used_bytes(), 4096);
+    open(&vfs, "third");
+    vfs.rename(Path::new("third"), Path::new("other")).unwrap();
+    assert_eq!(vfs.used_bytes(), 0);
+}
+
+#[test]
+fn a_dead_process_can_do_nothing() {
+    let vfs = SimVfs::new(1);
+    let file = open_durable(&vfs, "file");
+    file.write_at(b"text", 0).unwrap();
+    file.sync().unwrap();
+    let lock = vfs.lock(Path::new("lock")).unwrap();
+    let mut batch = vfs.batch(4).unwrap();
+    let killed = vfs.kill();
+    let new_lock = killed.lock(Path::new("lock")).unwrap();
+    drop(lock);
+    assert!(
+        killed.lock(Path::new("lock")).is_err(),
+        "the dead guard frees nothing"
+    );
+    drop(new_lock);
+    let path = Path::new("file");
+    let mut operations = [Op::Sync { file: &*file }];
+    let outcomes = [
+        file.write_at(b"x", 0),
+        file.read_at(&mut [0], 0),
+        file.sync(),
+        file.set_len(0),
+        file.allocate(0, 9),
+        file.len().map(drop),
+        vfs.open(path, OPTIONS).map(drop),
+        vfs.remove(path),
+        vfs.rename(path, Path::new("new")),
+        vfs.sync_dir(Path::new("")),
+        vfs.create_dir_all(Path::new("directory")),
+        vfs.read_dir(Path::new("")).map(drop),
+        vfs.exists(path).map(drop),
+        vfs.lock(Path::new("lock")).map(drop),
+        vfs.batch(1).map(drop),
+        batch.run(&mut operations).remove(0),
+    ];
+    for (number, outcome) in outcomes.into_iter().enumerate() {
+        assert!(is_dead_error(&outcome.unwrap_err()), "outcome {number}");
+    }
+    assert!(vfs.is_dead() && !killed.is_dead());
+    assert_eq!(bytes(&killed, "file"), b"text");
+}
+
+#[test]
+fn a_kill_keeps_what_was_written_and_a_crash_may_still_lose_it() {
+    let mut lost = 0;
+    for seed in 0..50 {
+        let vfs = SimVfs::new(1);
+        open_durable(&vfs, "file").write_at(b"text", 0).unwrap();
+        let killed = vfs.kill();
+        assert_eq!(bytes(&killed, "file"), b"text");
+        let again = open(&killed, "file");
+        let mut found = [0; 4];
+        again.read_at(&mut found, 0).unwrap();
+        assert_eq!(&found, b"text");
+        lost += usize::from(bytes(&killed.crash(seed), "file") != b"text");
+    }
+    assert!((5..45).contains(&lost), "{lost}");
+}
+
+#[test]
+fn crash_at_stops_at_the_mutation_asked_for() {
+    let run = |vfs: &SimVfs| -> Result<()> {
+        let file = vfs.open(Path::new("file"), OPTIONS)?;
+        vfs.sync_dir(Path::new(""))?;
+        file.allocate(0, 100)?;
+        file.write_at(&[1; 100], 0)?;
+        file.read_at(&mut [0; 100], 0)?;
+        file.sync()?;
+        vfs.rename(Path::new("file"), Path::new("new"))?;
+        vfs.sync_dir(Path::new(""))?;
+        vfs.remove(Path::new("new"))
+    };
+    let whole = SimVfs::new(1);
+    run(&whole).unwrap();
+    assert_eq!((whole.mutations(), whole.operations()), (8, 9));
+    for mutation in 1..=8 {
+        let vfs = SimVfs::new(1);
+        vfs.crash_at(mutation);
+        assert!(is_dead_error(&run(&vfs).unwrap_err()));
+        assert_eq!(vfs.mutations(), mutation);
+        assert!(vfs.is_dead());
+        let mut seen = std::collections::BTreeSet::new();
+        for seed in 0..40 {
+            let after = vfs.crash(seed);
+            assert_eq!(after.mutations(), 0);
+            let content = |path: PathBuf| (after.read_raw(&path).unwrap(), path);
+            seen.insert(after.files().into_iter().map(content).collect::<Vec<_>>());
+        }
+        // The effect of the last operation may be there or not, unless it is a sync.
+        let expected = [2, 2, 2, 3, 3, 2, 2, 2];
+        let (least, found) = (expected[mutation as usize - 1], seen.len());
+        assert!(found >= least, "mutation {mutation}: {seen:?}");
+    }
+    let vfs = SimVfs::new(1);
+    vfs.crash_at(9);
+    run(&vfs).unwrap();
+}
+
+#[test]
+fn corruption_is_durable() {
+    let vfs = SimVfs::new(1);
+    let file = open_durable(&vfs, "file");
+    file.write_at(&[0; 10_000], 0).unwrap();
+    file.sync().unwrap();
+    let path = Path::new("file");
+    vfs.flip_bit(path, 5000, 3).unwrap();
+    vfs.write_raw(path, 9_999, b"ab").unwrap();
+    let check = |vfs: &SimVfs| {
+        let found = bytes(vfs, "file");
+        assert_eq!(
+            (found.len(), found[5000], &found[9_999..]),
+            (10_001, 8, &b"ab"[..])
+        );
+    };
+    check(&vfs);
+    check_invariants(&vfs);
+    let after = vfs.crash(1);
+    check(&after);
+    after.truncate_raw(path, 6000).unwrap();
+    assert_eq!(bytes(&after.crash(1), "file").len(), 6000);
+    assert_eq!(after.used_bytes(), 2 * 4096);
+    assert_eq!(
+        after.flip_bit(path, 6000, 0).unwrap_err().kind(),
+        ErrorKind::UnexpectedEof
+    );
+    assert_eq!(
+        after.flip_bit(Path::new("no"), 0, 0).unwrap_err().kind(),
+        ErrorKind::NotFound
+    );
+}
+
+#[test]
+fn atomic_writes_have_limits() {
+    let vfs = SimVfs::new(1);
+    let options = OpenOptions {
+        direct: true,
+        ..OPTIONS
+    };
+    let file = vfs.open(Path::new("file"), options).unwrap();
+    let buffer = AlignedBuffer::zeroed(65536);
+    let write = |length: usize, offset| file.write_atomic_at(&buffer[..length], offset);
+    assert_eq!(write(4096, 0).unwrap_err().kind(), ErrorKind::Unsupported);
+    vfs.set_atomic_write_limits(Some(AtomicWriteLimits {
+        unit_min: 4096,
+        unit_max: 32768,
+        unit_max_opt: 0,
+    }));
+    assert_eq!(file.atomic_write_limits().unwrap().unit_max, 32768);
+    write(16384, 16384).unwrap();
+    for (length, offset) in [(65536, 0), (12288, 0), (16384, 4096)] {
+        assert_eq!(
+            write(length, offset).unwrap_err().kind(),
+            ErrorKind::Unsupported
+        );
+    }
+}
+
+#[test]
+fn batches_run_in_many_orders() {
+    let mut orders = std::collections::BTreeSet::new();
+    for seed in 0..50 {
+        let vfs = SimVfs::new(seed);
+        let file = open(&vfs, "file");
+        let parts: Vec<[u8; 1]> = (0..4).map(|number| [number]).collect();
+        let mut operations: Vec<_> = parts
+            .iter()
+            .map(|part| Op::Write {
+                file: &*file,
+                buffers: vec![part],
+                offset: 0,
+                atomic: false,
+            })
+            .collect();
+        vfs.batch(4).unwrap().run(&mut operations);
+        orders.insert(bytes(&vfs, "file"));
+    }
+    assert_eq!(orders.len(), 4);
+}

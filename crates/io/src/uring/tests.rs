@@ -1,12 +1,28 @@
 use super::*;
+use rustix::fs::{CWD, FileType, Mode};
+use std::fs;
 use std::io::Write as _;
 use std::os::fd::AsRawFd;
-use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
-/// A socket as a file: its reads come short and late.
+/// The reading end of a pipe as a file: reads come short and late.
 #[derive(Debug)]
-struct Stream(UnixStream);
+struct Stream(fs::File);
+
+/// The ends of a pipe: reading, writing.
+fn pipe() -> (Stream, fs::File) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("pipe");
+    rustix::fs::mknodat(CWD, &path, FileType::Fifo, Mode::RWXU, 0).unwrap();
+    // Opening one end alone would wait for the other.
+    let _both = fs::File::options()
+        .read(true)
+        .write(true)
+        .open(&path)
+        .unwrap();
+    let sender = fs::File::options().write(true).open(&path).unwrap();
+    (Stream(fs::File::open(&path).unwrap()), sender)
+}
 
 impl File for Stream {
     fn read_at(&self, _buffer: &mut [u8], _offset: u64) -> Result<()> {
@@ -66,7 +82,7 @@ fn is_at(job: &Job<'_>, offset: u64, expected: &[&[u8]]) -> bool {
 
 #[test]
 fn short_writes_go_on_where_they_stopped() {
-    let file = Stream(UnixStream::pair().unwrap().0);
+    let (file, _sender) = pipe();
     let mut job = write_job(&file, &[b"abc", b"defg", b"h"], false);
     job.complete(2);
     assert!(is_at(&job, 102, &[b"c", b"defg", b"h"]));
@@ -81,8 +97,20 @@ fn short_writes_go_on_where_they_stopped() {
 }
 
 #[test]
+fn syncs_are_phases_of_their_own() {
+    let (file, _sender) = pipe();
+    let sync = || Job::begin(&file, 0, Work::Sync, None, false);
+    let write = || write_job(&file, &[b"a"], false);
+    let jobs = [write(), write(), sync(), sync(), write()];
+    let ends: Vec<usize> = (0..jobs.len())
+        .map(|start| phase_end(&jobs, start))
+        .collect();
+    assert_eq!(ends, [2, 2, 3, 4, 5]);
+}
+
+#[test]
 fn failures_have_their_kinds() {
-    let file = Stream(UnixStream::pair().unwrap().0);
+    let (file, _sender) = pipe();
     let kind_after = |mut job: Job<'_>, code: i32| {
         job.complete(code);
         job.into_result().expect_err("a failure").kind()
@@ -113,8 +141,7 @@ fn short_reads_are_continued_until_the_stream_ends() {
     if ring().is_none() {
         return;
     }
-    let (mut sender, receiver) = UnixStream::pair().unwrap();
-    let file = Stream(receiver);
+    let (file, mut sender) = pipe();
     let mut batch = UringVfs::new().unwrap().batch(4).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(move || {
@@ -148,7 +175,7 @@ fn short_reads_are_continued_until_the_stream_ends() {
 #[test]
 fn leaving_early_waits_for_what_is_in_flight() {
     let Some(mut ring) = ring() else { return };
-    let (mut sender, receiver) = UnixStream::pair().unwrap();
+    let (Stream(receiver), mut sender) = pipe();
     let mut buffers = [[0_u8; 4]; 2];
     let mut broken = false;
     let begin = Instant::now();
@@ -183,8 +210,7 @@ fn leaving_early_waits_for_what_is_in_flight() {
 #[test]
 fn a_broken_ring_does_nothing_any_more() {
     let Some(ring) = ring() else { return };
-    let (_sender, receiver) = UnixStream::pair().unwrap();
-    let file = Stream(receiver);
+    let (file, _sender) = pipe();
     let mut batch = UringBatch {
         ring,
         depth: 4,
