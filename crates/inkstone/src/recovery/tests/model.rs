@@ -5,7 +5,7 @@ use inkstone_format::header::{PageType, page_type, set_page_lsn};
 use inkstone_format::record::{
     Context, Diff, Record, Row, TrxRef, Undo, UndoEntry, put_insert, put_rows_insert,
 };
-use inkstone_format::tree_page::{CELL_DELETED, CELL_OVERFLOW, TreePage, TreePageInit};
+use inkstone_format::tree_page::{CELL_OVERFLOW, TreePage, TreePageInit};
 use inkstone_format::{Lsn, PageId, PageNo, SpaceId, TreeId, TrxId, apply};
 use std::collections::BTreeMap;
 
