@@ -21,9 +21,10 @@
 //!
 //! # What it relies on
 //!
-//! 1. The scan starts at or before the first record (or the last whole copy of the undo) of every
-//!    transaction that has a record in the tail, also of those that ended since the checkpoint.
-//!    Otherwise inserts in the tail may be coded against rows that are not read: an error.
+//! 1. The scan starts at or before the `first_lsn` (see [`OpenTransaction`]) of every transaction
+//!    that is open at the end of the log, and at or before what any insert of the tail, of whatever
+//!    transaction, is coded against. Otherwise redo fails. (What an insert is coded against must not
+//!    stand in one frame behind an insert that needs an older context: a frame is decoded whole.)
 //! 2. The log is durable up to the end that is read before the pool writes a page: the
 //!    `RedoLog` that the pool has must see to it.
 //! 3. Torn pages were repaired from the doublewrite file before.

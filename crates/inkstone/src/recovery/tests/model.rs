@@ -5,7 +5,7 @@ use inkstone_format::header::{PageType, page_type, set_page_lsn};
 use inkstone_format::record::{
     Context, Diff, Record, Row, TrxRef, Undo, UndoEntry, put_insert, put_rows_insert,
 };
-use inkstone_format::tree_page::{CELL_DELETED, CELL_OVERFLOW, TreePage, TreePageInit};
+use inkstone_format::tree_page::{CELL_OVERFLOW, TreePage, TreePageInit};
 use inkstone_format::{Lsn, PageId, PageNo, SpaceId, TreeId, TrxId, apply};
 use std::collections::BTreeMap;
 
@@ -44,6 +44,8 @@ pub struct ModelTrx {
     pub undo: Vec<(PageId, UndoEntry)>,
     pub xid: Option<Vec<u8>>,
     context: Context,
+    /// Start of the frame with the last full insert.
+    restart: Lsn,
 }
 
 pub struct Model {
@@ -51,8 +53,8 @@ pub struct Model {
     pub disk: MemoryDisk,
     pub pages: BTreeMap<PageId, ModelPage>,
     pub open: BTreeMap<u32, ModelTrx>,
-    /// First LSN and end of transactions that have ended.
-    ended: Vec<(Lsn, Lsn)>,
+    /// Start of each frame with a contextual insert, and of the one with its last full insert.
+    contextual: Vec<(Lsn, Lsn)>,
     pub next_id: u64,
     random: Random,
 }
@@ -70,7 +72,7 @@ impl Model {
             disk,
             pages: BTreeMap::new(),
             open: BTreeMap::new(),
-            ended: Vec::new(),
+            contextual: Vec::new(),
             next_id: 1,
             random: Random::new(seed),
         }
@@ -131,7 +133,7 @@ impl Model {
                 .get(&id)
                 .map_or(vec![0; PAGE], |p| p.bytes.clone());
             let exists = self.pages.contains_key(&id);
-            let mut fresh = false;
+            let (mut fresh, mut touched) = (false, false);
             for _ in 0..1 + self.random.below(2) {
                 let record = match exists || fresh {
                     true => self.any_record(id, &bytes, slot),
@@ -143,9 +145,10 @@ impl Model {
                 }
                 bytes = copy;
                 fresh |= record.initialises_page();
+                touched = true;
                 self.put(&mut payload, &record, slot, first_lsn);
             }
-            if exists || fresh {
+            if touched {
                 changed.push((id, bytes, fresh));
             }
         }
@@ -195,9 +198,12 @@ impl Model {
                 undo: Vec::new(),
                 xid: None,
                 context: Context::default(),
+                restart: start,
             };
             self.open.insert(slot, open);
         }
+        // A frame that begins with an insert of unknown context is skipped whole.
+        let skippable = self.contextual.last().is_some_and(|last| last.0 == start);
         let open = self.open.get_mut(&slot).unwrap();
         let page = record.page().unwrap();
         open.undo
@@ -210,18 +216,28 @@ impl Model {
                 rows,
                 ..
             } => match &rows[..] {
-                [row] if row.flags & CELL_DELETED == 0 => put_insert(
-                    payload,
-                    &mut open.context,
-                    trx,
-                    *page,
-                    *tree,
-                    *slot,
-                    row.flags,
-                    &row.key,
-                    &row.value,
-                ),
-                _ => put_rows_insert(payload, &mut open.context, trx, *page, *tree, *slot, rows),
+                [row] => {
+                    match open.context.is_known() && trx.first.is_none() {
+                        true => self.contextual.push((start, open.restart)),
+                        false if skippable => {}
+                        false => open.restart = start,
+                    }
+                    put_insert(
+                        payload,
+                        &mut open.context,
+                        trx,
+                        *page,
+                        *tree,
+                        *slot,
+                        row.flags,
+                        &row.key,
+                        &row.value,
+                    );
+                }
+                _ => {
+                    open.restart = if skippable { open.restart } else { start };
+                    put_rows_insert(payload, &mut open.context, trx, *page, *tree, *slot, rows);
+                }
             },
             _ => record.put(payload),
         }
@@ -401,9 +417,8 @@ impl Model {
             true => Record::Commit { trx_slot }.put(&mut payload),
             false => Record::RollbackEnd { trx_slot }.put(&mut payload),
         }
-        let first = self.open.remove(&trx_slot).unwrap().first_lsn;
-        let (_, end) = self.commit(payload, vec![]);
-        self.ended.push((first, end));
+        self.open.remove(&trx_slot);
+        self.commit(payload, vec![]);
     }
 
     /// Copies the undo of a transaction in one to three parts, sometimes without the last one.
@@ -453,8 +468,11 @@ impl Model {
         let dirty = self.pages.values().filter_map(|page| page.oldest);
         let checkpoint = dirty.min().unwrap_or(self.log.end);
         let open = self.open.values().map(|open| open.first_lsn);
-        let ended = self.ended.iter().filter(|(_, end)| *end > checkpoint);
-        let firsts = open.chain(ended.map(|(first, _)| *first));
+        let tail = self
+            .contextual
+            .iter()
+            .filter(|(start, _)| *start >= checkpoint);
+        let firsts = open.chain(tail.map(|(_, restart)| *restart));
         (
             checkpoint,
             firsts.min().unwrap_or(checkpoint).min(checkpoint),
