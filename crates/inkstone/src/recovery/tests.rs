@@ -5,4 +5,5 @@ mod model;
 mod random;
 mod real;
 mod rig;
+mod speed;
 mod transactions;

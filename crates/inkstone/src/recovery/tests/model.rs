@@ -283,9 +283,8 @@ impl Model {
     fn value(&mut self) -> Vec<u8> {
         let (byte, len) = (self.random.below(256) as u8, self.random.below(200));
         let mut value = vec![byte; len];
-        for at in 0..len.min(self.random.below(20)) {
-            value[at] = self.random.below(256) as u8;
-        }
+        let literal = len.min(self.random.below(20));
+        value[..literal].fill_with(|| self.random.below(256) as u8);
         value
     }
 
