@@ -59,6 +59,11 @@ impl<'a> Reader<'a> {
         self.at == self.bytes.len()
     }
 
+    /// What has not been read yet.
+    pub fn rest(&self) -> &'a [u8] {
+        &self.bytes[self.at..]
+    }
+
     /// A [`Corrupt`] at the present offset.
     pub fn corrupt(&self, detail: impl Into<String>) -> Corrupt {
         Corrupt::at(self.at, detail)

@@ -8,6 +8,7 @@ pub mod apply;
 pub mod codec;
 pub mod control;
 pub mod doublewrite;
+pub mod field;
 pub mod frame;
 pub mod header;
 pub mod ids;

@@ -14,6 +14,7 @@ pub mod recovery;
 pub mod space;
 pub mod store;
 pub mod txn;
+pub mod typed;
 
 pub use database::{
     Database, OpenReport, Recovered, Table, TableReport, TableStatistics, TableTree, TreeRef,
