@@ -2,6 +2,7 @@
 //! keys, and values packed against a reference.
 
 use crate::Corrupt;
+use std::cmp::Ordering;
 
 /// Appends `value` as LEB128: seven bits a byte, low bits first.
 pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
@@ -35,6 +36,38 @@ pub fn common_prefix(a: &[u8], b: &[u8]) -> usize {
         at += 1;
     }
     at
+}
+
+/// Compares byte strings as `memcmp` does. Keys are mostly short: eight bytes at a time, without a
+/// call, beat the library's routine for them.
+#[inline]
+pub fn compare(a: &[u8], b: &[u8]) -> Ordering {
+    let limit = a.len().min(b.len());
+    let word = |bytes: &[u8], at: usize| {
+        u64::from_be_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+    };
+    let mut at = 0;
+    while at + 8 <= limit {
+        let ordering = word(a, at).cmp(&word(b, at));
+        if ordering.is_ne() {
+            return ordering;
+        }
+        at += 8;
+    }
+    while at < limit {
+        let ordering = a[at].cmp(&b[at]);
+        if ordering.is_ne() {
+            return ordering;
+        }
+        at += 1;
+    }
+    a.len().cmp(&b.len())
+}
+
+/// Whether `bytes` begins with `prefix`.
+#[inline]
+pub fn starts_with(bytes: &[u8], prefix: &[u8]) -> bool {
+    bytes.len() >= prefix.len() && compare(&bytes[..prefix.len()], prefix).is_eq()
 }
 
 /// A cursor over bytes that are not trusted.

@@ -30,6 +30,7 @@
 //! lie within the heap and do not overlap it; used + garbage bytes = heap size; every key lies
 //! within the fences.
 
+use crate::codec::{compare, starts_with};
 use crate::header::{PAGE_HEADER_LEN, PageType, get_u16, get_u32, init_page, put_u16, put_u32};
 use crate::{Corrupt, PageId, PageNo, TreeId, VersionAddress};
 use std::cmp::Ordering;
@@ -230,7 +231,8 @@ impl<'a> TreePage<'a> {
     }
     /// Whether `key` belongs to this page.
     pub fn covers(self, key: &[u8]) -> bool {
-        key >= self.low() && self.high().is_none_or(|high| key < high)
+        compare(key, self.low()).is_ge()
+            && self.high().is_none_or(|high| compare(key, high).is_lt())
     }
     /// Free bytes between the slots and the heap.
     pub fn contiguous_free(self) -> usize {
@@ -306,10 +308,25 @@ impl<'a> TreePage<'a> {
     #[inline]
     pub fn search(self, key: &[u8]) -> Result<usize, usize> {
         let prefix = self.prefix();
-        let Some(suffix) = key.strip_prefix(prefix) else {
+        if !starts_with(key, prefix) {
             return Err(if key < prefix { 0 } else { self.count() });
-        };
+        }
+        let suffix = &key[prefix.len()..];
+        // Rows often arrive in key order: look at the end first.
+        if let Some(last) = self.count().checked_sub(1)
+            && self.compare(last, head(suffix), suffix).is_lt()
+        {
+            return Err(last + 1);
+        }
         self.search_suffix(suffix, 0)
+    }
+
+    /// How the key of a slot compares with a suffix whose head is known.
+    #[inline]
+    fn compare(self, slot: usize, head: u32, suffix: &[u8]) -> Ordering {
+        self.slot_head(slot)
+            .cmp(&head)
+            .then_with(|| compare(self.cell(slot).suffix, suffix))
     }
 
     /// Binary search among the slots from `first` on.
@@ -319,11 +336,7 @@ impl<'a> TreePage<'a> {
         let (mut from, mut to) = (first, self.count());
         while from < to {
             let middle = (from + to) / 2;
-            let ordering = self
-                .slot_head(middle)
-                .cmp(&wanted)
-                .then_with(|| self.cell(middle).suffix.cmp(suffix));
-            match ordering {
+            match self.compare(middle, wanted, suffix) {
                 Ordering::Less => from = middle + 1,
                 Ordering::Greater => to = middle,
                 Ordering::Equal => return Ok(middle),
@@ -335,9 +348,10 @@ impl<'a> TreePage<'a> {
     /// In an inner node: the slot whose child may hold `key`.
     pub fn child_slot(self, key: &[u8]) -> usize {
         let prefix = self.prefix();
-        let Some(suffix) = key.strip_prefix(prefix) else {
+        if !starts_with(key, prefix) {
             return if key < prefix { 0 } else { self.count() - 1 };
-        };
+        }
+        let suffix = &key[prefix.len()..];
         match self.search_suffix(suffix, 1) {
             Ok(slot) => slot,
             Err(slot) => slot - 1,
@@ -347,9 +361,10 @@ impl<'a> TreePage<'a> {
     /// In an inner node: the slot whose child may hold the greatest key below `key`.
     pub fn child_slot_before(self, key: &[u8]) -> usize {
         let prefix = self.prefix();
-        let Some(suffix) = key.strip_prefix(prefix) else {
+        if !starts_with(key, prefix) {
             return if key < prefix { 0 } else { self.count() - 1 };
-        };
+        }
+        let suffix = &key[prefix.len()..];
         match self.search_suffix(suffix, 1) {
             Ok(slot) | Err(slot) => slot - 1,
         }

@@ -42,6 +42,12 @@ proptest! {
     }
 
     #[test]
+    fn compare_agrees_with_the_library(a in proptest::collection::vec(0u8..3, 0..20), b in proptest::collection::vec(0u8..3, 0..20)) {
+        prop_assert_eq!(compare(&a, &b), a.cmp(&b));
+        prop_assert_eq!(starts_with(&a, &b), a.starts_with(&b));
+    }
+
+    #[test]
     fn successor_agrees_with_increment(a in proptest::collection::vec(any::<u8>(), 0..4)) {
         let mut next = a.clone();
         if increment(&mut next) {

@@ -148,12 +148,14 @@ impl Transaction {
         write: Write<'_>,
         value: CellValue<'_>,
     ) -> Result<Written> {
-        let deadline = self.deadline();
+        // The clock is asked only when there is something to wait for.
+        let mut deadline = None;
         loop {
             match self.attempt(inner, tree, key, write, value)? {
                 Attempt::Done(written) => return Ok(written),
                 Attempt::Again => {}
                 Attempt::Wait(blocker) => {
+                    let deadline = *deadline.get_or_insert_with(|| self.deadline());
                     self.core
                         .wait_for(&self.shared.state, &blocker, Some(deadline))?;
                 }
