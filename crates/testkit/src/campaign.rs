@@ -48,7 +48,9 @@ fn watch() {
                 last = now;
                 if idle > HANG_SECONDS {
                     let current = CURRENT.lock().map(|c| c.clone()).unwrap_or_default();
-                    say(&format!("no progress for {idle} s; runs under way: {current}"));
+                    say(&format!(
+                        "no progress for {idle} s; runs under way: {current}"
+                    ));
                     std::process::abort();
                 }
             }
@@ -58,7 +60,9 @@ fn watch() {
 
 /// The command that repeats the run of a seed.
 pub fn repeat_line(seed: u64) -> String {
-    format!("cargo run --release -p inkstone-testkit --example sim -- --seed {seed} --runs 1 --trace")
+    format!(
+        "cargo run --release -p inkstone-testkit --example sim -- --seed {seed} --runs 1 --trace"
+    )
 }
 
 /// Runs `f` watched: if it hangs, or a thread panics, `name` is printed.
@@ -78,7 +82,10 @@ pub fn watched<T>(name: &str, f: impl FnOnce() -> T) -> T {
 pub fn run(plan: Plan) -> (Marks, Result<(), String>) {
     let line = repeat_line(plan.seed);
     let (marks, result) = watched(&line, || Run::new(plan).run());
-    (marks, result.map_err(|text| format!("{text}\n  repeat: {line}")))
+    (
+        marks,
+        result.map_err(|text| format!("{text}\n  repeat: {line}")),
+    )
 }
 
 /// Runs the seeds from `first` on; stops at the first that fails.

@@ -319,7 +319,9 @@ impl Model {
                 state.apply(&self.events[length - 1]);
             }
             if state.difference(found).is_none() {
-                differences.push(format!("  it is what event {length} left: commits are lost"));
+                differences.push(format!(
+                    "  it is what event {length} left: commits are lost"
+                ));
             }
         }
         let text = differences.join("\n");

@@ -256,12 +256,12 @@ impl Core {
                 let view = version.view();
                 let undo = match view.kind {
                     VersionKind::Insert => Undo::Insert,
-                    VersionKind::Update => Undo::Restore {
+                    // With the value: the transaction itself may have deleted the row.
+                    VersionKind::Update | VersionKind::Unmark => Undo::Restore {
                         flags: view.old_flags,
                         value: view.old_value.to_vec(),
                     },
                     VersionKind::DeleteMark => Undo::Mark,
-                    VersionKind::Unmark => Undo::Revive,
                 };
                 bytes += view.key.len() + view.old_value.len() + 8;
                 let (space, tree) = (view.space, view.tree);

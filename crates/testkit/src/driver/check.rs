@@ -21,7 +21,10 @@ impl Run {
             marks.add("orphans removed", recovered.orphans_removed);
             marks.add("pages initialised", recovered.redo.pages_initialised);
             marks.add("pages applied", recovered.redo.pages_applied);
-            marks.add("frames without context", recovered.redo.frames_without_context);
+            marks.add(
+                "frames without context",
+                recovered.redo.frames_without_context,
+            );
             marks.add("more than one batch", u64::from(recovered.redo.batches > 1));
         }
         self.trace(|| format!("opened: {report:?}"));
@@ -33,7 +36,8 @@ impl Run {
         match self.model.recovered(end, &found) {
             Ok(length) => {
                 self.marks.add("commits checked", length as u64);
-                self.marks.add("commits lost legally", (events - length) as u64);
+                self.marks
+                    .add("commits lost legally", (events - length) as u64);
             }
             Err(text) => return bug(text),
         }

@@ -18,7 +18,11 @@ pub(super) fn first_options(rng: &mut Rng, heavy: bool) -> Options {
         } else {
             Doublewrite::Off
         },
-        log_file_size: if heavy { 4 << 20 } else { rng.pick(&[4, 8, 16]) << 20 },
+        log_file_size: if heavy {
+            4 << 20
+        } else {
+            rng.pick(&[4, 8, 16]) << 20
+        },
         ..Options::default()
     };
     vary_options(rng, &mut options);
@@ -129,10 +133,9 @@ impl Shape {
 
 /// The key of a row in secondary tree `n`: some bytes of the value, then the row's key.
 pub(super) fn secondary_key(n: usize, key: &[u8], value: &[u8]) -> Key {
-    let sum = value
-        .iter()
-        .take(8)
-        .fold(n as u32, |sum, &byte| sum.wrapping_mul(31) + u32::from(byte));
+    let sum = value.iter().take(8).fold(n as u32, |sum, &byte| {
+        sum.wrapping_mul(31) + u32::from(byte)
+    });
     let mut out = vec![(sum % 7) as u8, sum as u8];
     out.extend_from_slice(key);
     out

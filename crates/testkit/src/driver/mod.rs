@@ -1,8 +1,8 @@
 //! One run from one seed: a database that is worked on, loses its disk, is recovered, and must be
 //! what the model says, several times over.
 
-mod client;
 mod check;
+mod client;
 mod generate;
 mod work;
 
@@ -160,7 +160,9 @@ impl Run {
                 }
             }
             self.open(&mut end)?;
-            self.settle(self.plan.fault.is_none() || cycle > 0, |run| run.check_recovered(end))?;
+            self.settle(self.plan.fault.is_none() || cycle > 0, |run| {
+                run.check_recovered(end)
+            })?;
             self.marks.add("cycles", 1);
             if cycle == self.plan.cycles {
                 break;

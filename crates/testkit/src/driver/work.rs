@@ -287,7 +287,9 @@ impl Run {
 
     fn others_work_in(&self, n: usize, table: TableId) -> bool {
         let others = self.clients.iter().enumerate();
-        let mut others = others.filter(|(m, _)| *m != n).filter_map(|(_, c)| c.as_ref());
+        let mut others = others
+            .filter(|(m, _)| *m != n)
+            .filter_map(|(_, c)| c.as_ref());
         others.any(|other| other.touched.iter().any(|row| row.0 == table) || other.locks)
             || self.prepared_in(|row| row.0 == table)
     }
@@ -335,7 +337,9 @@ impl Run {
         let result = match kind {
             Kind::Insert => txn.insert(tree, key, bytes).inspect(|()| agrees = !exists),
             Kind::Update => txn.update(tree, key, bytes).inspect(|()| agrees = exists),
-            Kind::Upsert => txn.upsert(tree, key, bytes).map(|new| agrees = new != exists),
+            Kind::Upsert => txn
+                .upsert(tree, key, bytes)
+                .map(|new| agrees = new != exists),
             Kind::Delete => txn.delete(tree, key).map(|was| agrees = was == exists),
         };
         let name = format!("{kind:?} of {} in {}.{}", show(key), row.0, row.1);

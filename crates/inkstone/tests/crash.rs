@@ -1,0 +1,64 @@
+//! The smallest workloads that once lost something in a crash, on the simulated disk. Found by
+//! `inkstone-testkit`.
+
+use inkstone::options::Durability;
+use inkstone::{Database, Isolation, Options};
+use inkstone_io::sim::SimVfs;
+use std::path::Path;
+use std::sync::Arc;
+
+fn open(vfs: &SimVfs) -> Database {
+    let options = Options {
+        page_size: 4096,
+        buffer_pool_size: 1 << 20,
+        log_file_size: 4 << 20,
+        ..Options::default()
+    };
+    Database::open_on(Arc::new(vfs.clone()), Path::new("db"), options, &|_| {}).unwrap()
+}
+
+/// A database with a table that has these rows.
+fn with_rows(vfs: &SimVfs, rows: &[(&str, &str)]) -> Database {
+    let db = open(vfs);
+    let table = db.create_table("t", &[]).unwrap();
+    let txn = db.begin(Isolation::ReadCommitted).unwrap();
+    for (key, value) in rows {
+        txn.insert(&table, key.as_bytes(), value.as_bytes())
+            .unwrap();
+    }
+    txn.commit_with(Durability::Sync).unwrap();
+    db
+}
+
+fn rows(db: &Database) -> Vec<(String, String)> {
+    let table = db.table("t").unwrap();
+    let txn = db.begin(Isolation::ReadCommitted).unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    txn.range(&table, ..)
+        .unwrap()
+        .map(|row| row.unwrap())
+        .map(|(key, value)| (text(key), text(value)))
+        .collect()
+}
+
+/// A revival's record had no old value, and the delete mark's record has none ever: after the
+/// rollback of both the row had the new value.
+#[test]
+fn a_row_deleted_and_inserted_again_by_a_loser_comes_back_as_it_was() {
+    for undo_bytes_max in [None, Some(0)] {
+        let vfs = SimVfs::new(1);
+        let db = with_rows(&vfs, &[("a", "old")]);
+        let table = db.table("t").unwrap();
+        let loser = db.begin(Isolation::ReadCommitted).unwrap();
+        loser.delete(&table, b"a").unwrap();
+        loser.insert(&table, b"a", b"new value").unwrap();
+        if let Some(bytes) = undo_bytes_max {
+            db.maintain(bytes).unwrap();
+        }
+        db.flush_log().unwrap();
+        let vfs = vfs.kill();
+        drop((loser, table, db));
+        let db = open(&vfs);
+        assert_eq!(rows(&db), [("a".to_owned(), "old".to_owned())]);
+    }
+}
