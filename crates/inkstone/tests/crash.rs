@@ -62,3 +62,25 @@ fn a_row_deleted_and_inserted_again_by_a_loser_comes_back_as_it_was() {
         assert_eq!(rows(&db), [("a".to_owned(), "old".to_owned())]);
     }
 }
+
+/// Recovery took the rows of a dropped table for empty ones, and the prepared transaction's changes
+/// did not fit them: the database could not be opened again.
+#[test]
+fn a_table_dropped_under_a_prepared_transaction_does_not_stop_recovery() {
+    let vfs = SimVfs::new(1);
+    let db = with_rows(&vfs, &[("a", "old")]);
+    let table = db.table("t").unwrap();
+    let other = db.create_table("other", &[]).unwrap();
+    let txn = db.begin(Isolation::ReadCommitted).unwrap();
+    txn.update(&table, b"a", b"new").unwrap();
+    txn.insert(&other, b"b", b"").unwrap();
+    txn.prepare(b"xid").unwrap();
+    db.drop_table("t").unwrap();
+    let vfs = vfs.kill();
+    drop((table, other, db));
+    let db = open(&vfs);
+    db.rollback_prepared(b"xid").unwrap();
+    let other = db.table("other").unwrap();
+    let txn = db.begin(Isolation::ReadCommitted).unwrap();
+    assert_eq!(txn.get(&other, b"b").unwrap(), None);
+}

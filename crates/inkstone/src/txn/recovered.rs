@@ -75,9 +75,12 @@ impl Core {
     ) -> Result<()> {
         let shared = Shared::new(state.clone());
         let mut inner = shared.inner.lock();
-        let befores = self.befores(&open.undo)?;
+        // Changes in tables that were dropped since are void.
+        let there = |entry: &&UndoEntry| self.spaces.read().contains_key(&entry.space);
+        let undo: Vec<UndoEntry> = open.undo.iter().filter(there).cloned().collect();
+        let befores = self.befores(&undo)?;
         let mut newest: HashMap<RowName<'_>, VersionAddress> = HashMap::new();
-        for (entry, before) in open.undo.iter().zip(&befores) {
+        for (entry, before) in undo.iter().zip(&befores) {
             let row = (entry.space, entry.tree, entry.key.as_slice());
             let previous = newest.get(&row).copied().unwrap_or_default();
             let undo_previous = inner.undo_last;
@@ -103,7 +106,7 @@ impl Core {
         for ((space, tree, key), address) in newest {
             self.set_version(space, tree, key, address)?;
         }
-        state.add_weight(open.undo.len() as u64);
+        state.add_weight(undo.len() as u64);
         state.set_prepared();
         inner.logged = true;
         inner.phase = Phase::Prepared;
