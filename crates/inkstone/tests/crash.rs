@@ -2,7 +2,7 @@
 //! `inkstone-testkit`.
 
 use inkstone::options::Durability;
-use inkstone::{Database, Isolation, Options};
+use inkstone::{Database, Error, Isolation, LockMode, Options, Wait};
 use inkstone_io::sim::SimVfs;
 use std::path::Path;
 use std::sync::Arc;
@@ -83,4 +83,34 @@ fn a_table_dropped_under_a_prepared_transaction_does_not_stop_recovery() {
     let other = db.table("other").unwrap();
     let txn = db.begin(Isolation::ReadCommitted).unwrap();
     assert_eq!(txn.get(&other, b"b").unwrap(), None);
+}
+
+/// Recovery gave the rows of a prepared transaction their versions in clean pages, which could be
+/// evicted without them: the rows were unlocked, and the changes to be seen.
+#[test]
+fn rows_of_a_prepared_transaction_stay_locked_when_their_pages_are_evicted() {
+    let vfs = SimVfs::new(1);
+    let db = with_rows(&vfs, &[("a", "old")]);
+    let table = db.table("t").unwrap();
+    let txn = db.begin(Isolation::ReadCommitted).unwrap();
+    for n in 0..2000u32 {
+        txn.insert(&table, &n.to_be_bytes(), &[7; 700]).unwrap();
+    }
+    txn.commit().unwrap();
+    let txn = db.begin(Isolation::ReadCommitted).unwrap();
+    txn.update(&table, b"a", b"new").unwrap();
+    txn.prepare(b"xid").unwrap();
+    db.checkpoint().unwrap();
+    let vfs = vfs.kill();
+    drop((table, db));
+    let db = open(&vfs);
+    let table = db.table("t").unwrap();
+    let txn = db.begin(Isolation::ReadCommitted).unwrap();
+    // More than fits the pool.
+    for n in 0..2000u32 {
+        assert!(txn.get(&table, &n.to_be_bytes()).unwrap().is_some());
+    }
+    assert_eq!(txn.get(&table, b"a").unwrap().unwrap(), b"old");
+    let locked = txn.get_locking(&table, b"a", LockMode::Shared, Wait::NoWait);
+    assert!(matches!(locked, Err(Error::LockNotAvailable)), "{locked:?}");
 }

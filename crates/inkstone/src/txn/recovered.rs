@@ -191,7 +191,9 @@ impl Core {
         ))
     }
 
-    /// Writes a version address into a row. Not logged: no address outlives a restart.
+    /// Writes a version address into a row. No address outlives a restart, so what is logged is a
+    /// change of nothing: it makes the page dirty, for a clean one would be evicted without the
+    /// address, and the row be free.
     fn set_version(
         &self,
         space: SpaceId,
@@ -204,7 +206,8 @@ impl Core {
         };
         let live = |address| self.is_live(address);
         loop {
-            let mut leaf = tree.leaf_exclusive(Target::Key(key))?;
+            self.redo.log.wait_for_space()?;
+            let leaf = tree.leaf_exclusive(Target::Key(key))?;
             let page = TreePage(&leaf);
             let Ok(slot) = page.search(key) else {
                 return Ok(());
@@ -212,10 +215,21 @@ impl Core {
             let cell = page.cell(slot);
             let (flags, value) = (cell.flags & !CELL_VERSIONED, cell.value.to_vec());
             let need = cell_len(cell.suffix.len(), value.len(), true);
-            let placed = TreePageMut(&mut leaf).replace(slot, flags, Some(address), &value, &live);
-            leaf.mark_changed_unlogged();
-            if placed.is_ok() {
-                return Ok(());
+            if page.has_room(need, &live) {
+                let touch = Record::Remove {
+                    page: leaf.id(),
+                    slot: 0,
+                    count: 0,
+                };
+                let mut mtr = Mtr::new(&self.redo);
+                let index = mtr.push(leaf);
+                mtr.change(index, |bytes, payload| {
+                    let mut target = TreePageMut(bytes);
+                    let placed = target.replace(slot, flags, Some(address), &value, &live);
+                    crate::invariant!(placed.is_ok(), "a version address does not fit after all");
+                    touch.put(payload);
+                });
+                return mtr.commit().map(drop);
             }
             drop(leaf);
             tree.split_leaf(
