@@ -3,7 +3,7 @@
 
 use inkstone::options::Durability;
 use inkstone::{Database, Error, Isolation, LockMode, Options, Wait};
-use inkstone_io::sim::SimVfs;
+use inkstone_io::sim::{Fault, FaultRule, OpKind, SimVfs};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -113,4 +113,37 @@ fn rows_of_a_prepared_transaction_stay_locked_when_their_pages_are_evicted() {
     assert_eq!(txn.get(&table, b"a").unwrap().unwrap(), b"old");
     let locked = txn.get_locking(&table, b"a", LockMode::Shared, Wait::NoWait);
     assert!(matches!(locked, Err(Error::LockNotAvailable)), "{locked:?}");
+}
+
+/// After a crash in the middle of its rollback a prepared transaction was prepared again, with what
+/// was left of it, and could be committed by half.
+#[test]
+fn a_prepared_transaction_is_not_prepared_after_half_of_its_rollback() {
+    let vfs = SimVfs::new(1);
+    let db = with_rows(&vfs, &[("a", "old"), ("b", "old")]);
+    let table = db.table("t").unwrap();
+    let txn = db.begin(Isolation::ReadCommitted).unwrap();
+    for n in 0..2000u32 {
+        txn.insert(&table, &n.to_be_bytes(), &[7; 700]).unwrap();
+    }
+    txn.prepare(b"xid").unwrap();
+    // A page that has to be read cannot be, after others could.
+    vfs.fail(FaultRule {
+        kind: Some(OpKind::Read),
+        path_contains: ".ink".to_owned(),
+        nth: 20,
+        times: 1,
+        fault: Fault::Eio,
+    });
+    let half = db.rollback_prepared(b"xid");
+    assert!(matches!(half, Err(Error::Io { .. })), "{half:?}");
+    let commit = db.commit_prepared(b"xid");
+    assert!(matches!(commit, Err(Error::TransactionState(_))));
+    db.maintain(0).unwrap();
+    db.flush_log().unwrap();
+    let vfs = vfs.kill();
+    drop((table, db));
+    let db = open(&vfs);
+    assert!(db.prepared_transactions().is_empty());
+    assert_eq!(rows(&db).len(), 2);
 }
