@@ -147,3 +147,30 @@ fn a_prepared_transaction_is_not_prepared_after_half_of_its_rollback() {
     assert!(db.prepared_transactions().is_empty());
     assert_eq!(rows(&db).len(), 2);
 }
+
+/// Entering a chain of pages into the tree of those to be freed compacted its leaf without regard
+/// for the version addresses in it: their transactions could not be rolled back.
+#[test]
+fn many_long_values_in_open_transactions_can_be_rolled_back() {
+    let vfs = SimVfs::new(1);
+    let db = with_rows(&vfs, &[]);
+    let table = db.table("t").unwrap();
+    let first = db.begin(Isolation::ReadCommitted).unwrap();
+    let second = db.begin(Isolation::ReadCommitted).unwrap();
+    for n in 0..400u32 {
+        first.insert(&table, &n.to_be_bytes(), &[1; 1200]).unwrap();
+        let key = (n + 1000).to_be_bytes();
+        second.savepoint("s").unwrap();
+        second.insert(&table, &key, &[2; 1200]).unwrap();
+        if n % 3 == 0 {
+            second.rollback_to_savepoint("s").unwrap();
+        }
+        if n % 10 == 0 {
+            db.purge().unwrap();
+        }
+    }
+    first.rollback().unwrap();
+    second.rollback().unwrap();
+    assert!(rows(&db).is_empty());
+    db.verify_table(&table).unwrap();
+}
