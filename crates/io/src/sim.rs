@@ -101,6 +101,8 @@ struct Disk {
     used_blocks: AtomicU64,
     sync_delay_micros: AtomicU64,
     atomic_write_limits: Mutex<Option<AtomicWriteLimits>>,
+    /// Crashes tear writes at multiples of this only; 0: at whatever a disk can.
+    untorn_bytes: AtomicU64,
 }
 
 impl Disk {
@@ -113,6 +115,7 @@ impl Disk {
             used_blocks: AtomicU64::new(0),
             sync_delay_micros: AtomicU64::new(0),
             atomic_write_limits: Mutex::new(None),
+            untorn_bytes: AtomicU64::new(0),
         }
     }
 
@@ -194,12 +197,13 @@ impl SimVfs {
         let names = self.disk.names.lock();
         let mut disk = Disk::new(seed);
         let mut files = names.after_crash(&mut Rng::fork(seed, 0));
+        let untorn = self.disk.untorn_bytes.load(Ordering::Relaxed);
         let mut used_blocks = 0;
         for node in files.values_mut() {
             let content = node
                 .state
                 .lock()
-                .after_crash(&mut Rng::fork(seed, node.id + 1));
+                .after_crash(&mut Rng::fork(seed, node.id + 1), untorn);
             used_blocks += content.block_count();
             *node = Arc::new(Node::new(node.id, content));
         }
@@ -209,6 +213,7 @@ impl SimVfs {
         *disk.capacity_blocks.get_mut() = self.disk.capacity_blocks.load(Ordering::Relaxed);
         *disk.sync_delay_micros.get_mut() = self.disk.sync_delay_micros.load(Ordering::Relaxed);
         *disk.atomic_write_limits.get_mut() = *self.disk.atomic_write_limits.lock();
+        *disk.untorn_bytes.get_mut() = untorn;
         Self::of(disk)
     }
 
@@ -301,6 +306,12 @@ impl SimVfs {
     pub fn set_sync_delay(&self, delay: Duration) {
         let micros = delay.as_micros() as u64;
         self.disk.sync_delay_micros.store(micros, Ordering::Relaxed);
+    }
+
+    /// Makes crashes tear writes only at multiples of so many bytes (a power of two), as file
+    /// systems do that journal data; 0 (as at first): wherever a disk can.
+    pub fn set_untorn_bytes(&self, bytes: u64) {
+        self.disk.untorn_bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// What unbuffered files answer for atomic writes; `None` (as at first) for no such writes.

@@ -83,6 +83,16 @@ impl Database {
         self.inner.log_checkpoint()
     }
 
+    /// Runs now one round of what the background does about checkpoints: the undo of transactions
+    /// that keep more than `undo_bytes_max` of the log is copied forward, and a checkpoint is
+    /// written of how far the cleaners have come.
+    pub fn maintain(&self, undo_bytes_max: u64) -> Result<()> {
+        self.inner.core.redo.poison.check()?;
+        self.inner.note_boundary();
+        self.inner.copy_long_undo(undo_bytes_max)?;
+        self.inner.checkpoint(false, false)
+    }
+
     /// Runs one round of purge now, instead of waiting for the background thread.
     pub fn purge(&self) -> Result<()> {
         crate::txn::purge::run(&self.inner.core).map(drop)

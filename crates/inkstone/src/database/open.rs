@@ -331,39 +331,50 @@ fn random_uuid() -> [u8; 16] {
 
 /// Removes what an interrupted creation left; refuses a directory that holds something else.
 fn clear_for_creation(vfs: &dyn Vfs, directory: &Path) -> Result<()> {
-    let names = vfs
-        .read_dir(directory)
-        .map_err(|e| Error::io("list", directory, e))?;
-    let interrupted = names.iter().any(|name| name == CREATING);
-    let ours = |name: &str| {
-        name.ends_with(".ink")
-            || name == "doublewrite"
-            || name.starts_with("control")
-            || name == LOG_DIRECTORY
+    let list = |directory: &Path| match vfs.read_dir(directory) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        result => result.map_err(|e| Error::io("list", directory, e)),
     };
-    if let (Some(name), false) = (names.iter().find(|name| ours(name)), interrupted) {
+    let names = list(directory)?;
+    let interrupted = names.iter().any(|name| name == CREATING);
+    let ours = |name: &&String| {
+        name.ends_with(".ink") || name.starts_with("doublewrite") || name.starts_with("control")
+    };
+    let log = directory.join(LOG_DIRECTORY);
+    let segments = list(&log)?;
+    let files: Vec<PathBuf> = names
+        .iter()
+        .filter(ours)
+        .map(|name| directory.join(name))
+        .chain(segments.iter().map(|name| log.join(name)))
+        .collect();
+    if let (Some(path), false) = (files.first(), interrupted) {
         return Err(Error::NotADatabase {
             path: directory.to_owned(),
             reason: format!(
-                "there is a file {name} but no control file; restore the control file, or use an empty directory"
+                "there is a file {} but no control file; restore the control file, or use an empty directory",
+                path.display()
             ),
         });
     }
-    for name in names.iter().filter(|name| ours(name)) {
-        let path = directory.join(name);
-        if name == LOG_DIRECTORY {
-            for segment in vfs
-                .read_dir(&path)
-                .map_err(|e| Error::io("list", &path, e))?
-            {
-                let path = path.join(segment);
-                vfs.remove(&path)
-                    .map_err(|e| Error::io("remove", &path, e))?;
-            }
-        } else {
-            vfs.remove(&path)
-                .map_err(|e| Error::io("remove", &path, e))?;
-        }
+    for path in files {
+        vfs.remove(&path)
+            .map_err(|e| Error::io("remove", &path, e))?;
+    }
+    Ok(())
+}
+
+/// The names of the database's files are durable, also where a process was killed that had just
+/// created it, and no marker is left by which its files could be taken for rubbish.
+fn finish_creation(vfs: &dyn Vfs, directory: &Path, poison: &Poison) -> Result<()> {
+    let marker = directory.join(CREATING);
+    let unsynced = |e| poison.set(Error::io("sync", directory, e));
+    vfs.sync_dir(directory).map_err(unsynced)?;
+    let left = vfs.exists(&marker);
+    if left.map_err(|e| Error::io("look for", &marker, e))? {
+        vfs.remove(&marker)
+            .map_err(|e| Error::io("remove", &marker, e))?;
+        vfs.sync_dir(directory).map_err(unsynced)?;
     }
     Ok(())
 }
@@ -495,6 +506,7 @@ fn open_existing(
         // Refused before anything is changed.
         files.open(CATALOG_SPACE)?;
     }
+    finish_creation(&*vfs, directory, &poison)?;
     control_file.write(&control)?;
     let repaired = crate::store::repair(
         &*vfs,

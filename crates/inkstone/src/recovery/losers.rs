@@ -14,6 +14,8 @@
 //! stands on a stack above a change that is compensated, and is of another tablespace, was skipped;
 //! the caller checks that those tablespaces are gone ([`Unfinished::skipped`]).
 //!
+//! A prepared transaction whose rollback has begun is a loser: part of its changes are gone.
+//!
 //! A transaction that began before the scan and ended before the checkpoint leaves records of an
 //! unknown slot: they are redo only.
 //!
@@ -133,6 +135,8 @@ impl TransactionTable {
             }
             Record::RowUndo { page, trx_slot, .. } => {
                 if let Some(open) = self.active(*trx_slot, start, tail) {
+                    // Its rollback has begun: it cannot be committed any more.
+                    open.xid = None;
                     let skipped = undo_last(open, page.space)?;
                     self.skipped.extend(skipped);
                 }

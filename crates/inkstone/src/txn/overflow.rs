@@ -29,7 +29,7 @@ use inkstone_format::apply::map_pages;
 use inkstone_format::header::{PageType, page_type};
 use inkstone_format::record::{Record, Row};
 use inkstone_format::space::PENDING_FREE_TREE;
-use inkstone_format::tree_page::{CELL_OVERFLOW, SLOT_LEN, TreePage, cell_len};
+use inkstone_format::tree_page::{CELL_OVERFLOW, SLOT_LEN, TreePage, TreePageMut, cell_len};
 use inkstone_format::{Corrupt, PageNo, SpaceId};
 use std::sync::Arc;
 
@@ -327,33 +327,35 @@ fn first_page(key: &[u8]) -> PageNo {
     PageNo(key.try_into().map_or(0, u32::from_be_bytes))
 }
 
-/// Inserts an entry, outside of any transaction, into a latched leaf that has room for it.
-fn insert_entry(mtr: &mut Mtr<'_>, leaf: usize, key: &[u8]) {
-    let page = TreePage(mtr.page(leaf));
-    match page.search(key) {
-        Ok(slot) => {
-            // A deleted entry of the same page, which purge has not removed yet.
-            let (id, slot) = (mtr.id(leaf), slot as u16);
-            mtr.replay(
-                leaf,
-                &Record::Remove {
-                    page: id,
-                    slot,
-                    count: 1,
-                },
-            );
-            insert_entry(mtr, leaf, key);
-        }
-        Err(slot) => {
-            let rows = vec![Row {
-                flags: 0,
-                key: key.to_vec(),
-                value: Vec::new(),
-            }];
-            let (page, slot) = (mtr.id(leaf), slot as u16);
-            mtr.replay(leaf, &Record::LeafCells { page, slot, rows });
-        }
+/// Inserts an entry, outside of any transaction, into a latched leaf that has room for it. Other
+/// entries keep their version addresses, which replaying the record would not do.
+fn insert_entry(core: &Core, mtr: &mut Mtr<'_>, leaf: usize, key: &[u8]) {
+    let (id, live) = (mtr.id(leaf), |address| core.is_live(address));
+    if let Ok(slot) = TreePage(mtr.page(leaf)).search(key) {
+        // A deleted entry of the same page, which purge has not removed yet.
+        let record = Record::Remove {
+            page: id,
+            slot: slot as u16,
+            count: 1,
+        };
+        mtr.replay(leaf, &record);
     }
+    mtr.change(leaf, |bytes, payload| {
+        let slot = TreePage(bytes).search(key).unwrap_or_else(|slot| slot);
+        let placed = TreePageMut(bytes).insert(slot, 0, None, key, &[], &live);
+        crate::invariant!(placed.is_ok(), "an entry does not fit page {id} after all");
+        let row = Row {
+            flags: 0,
+            key: key.to_vec(),
+            value: Vec::new(),
+        };
+        let record = Record::LeafCells {
+            page: id,
+            slot: slot as u16,
+            rows: vec![row],
+        };
+        record.put(payload);
+    });
 }
 
 impl Transaction {
@@ -441,7 +443,7 @@ impl Transaction {
                 continue;
             }
             let leaf = mtr.push(leaf);
-            insert_entry(&mut mtr, leaf, &key);
+            insert_entry(core, &mut mtr, leaf, &key);
             self.fill_pages(&mut mtr, pending, &free, part, per_page, &mut frames)?;
             mtr.commit()?;
             return Ok((free[0].page, free[count - 1].page));

@@ -75,9 +75,12 @@ impl Core {
     ) -> Result<()> {
         let shared = Shared::new(state.clone());
         let mut inner = shared.inner.lock();
-        let befores = self.befores(&open.undo)?;
+        // Changes in tables that were dropped since are void.
+        let there = |entry: &&UndoEntry| self.spaces.read().contains_key(&entry.space);
+        let undo: Vec<UndoEntry> = open.undo.iter().filter(there).cloned().collect();
+        let befores = self.befores(&undo)?;
         let mut newest: HashMap<RowName<'_>, VersionAddress> = HashMap::new();
-        for (entry, before) in open.undo.iter().zip(&befores) {
+        for (entry, before) in undo.iter().zip(&befores) {
             let row = (entry.space, entry.tree, entry.key.as_slice());
             let previous = newest.get(&row).copied().unwrap_or_default();
             let undo_previous = inner.undo_last;
@@ -103,7 +106,7 @@ impl Core {
         for ((space, tree, key), address) in newest {
             self.set_version(space, tree, key, address)?;
         }
-        state.add_weight(open.undo.len() as u64);
+        state.add_weight(undo.len() as u64);
         state.set_prepared();
         inner.logged = true;
         inner.phase = Phase::Prepared;
@@ -188,7 +191,9 @@ impl Core {
         ))
     }
 
-    /// Writes a version address into a row. Not logged: no address outlives a restart.
+    /// Writes a version address into a row. No address outlives a restart, so what is logged is a
+    /// change of nothing: it makes the page dirty, for a clean one would be evicted without the
+    /// address, and the row be free.
     fn set_version(
         &self,
         space: SpaceId,
@@ -201,7 +206,8 @@ impl Core {
         };
         let live = |address| self.is_live(address);
         loop {
-            let mut leaf = tree.leaf_exclusive(Target::Key(key))?;
+            self.redo.log.wait_for_space()?;
+            let leaf = tree.leaf_exclusive(Target::Key(key))?;
             let page = TreePage(&leaf);
             let Ok(slot) = page.search(key) else {
                 return Ok(());
@@ -209,10 +215,21 @@ impl Core {
             let cell = page.cell(slot);
             let (flags, value) = (cell.flags & !CELL_VERSIONED, cell.value.to_vec());
             let need = cell_len(cell.suffix.len(), value.len(), true);
-            let placed = TreePageMut(&mut leaf).replace(slot, flags, Some(address), &value, &live);
-            leaf.mark_changed_unlogged();
-            if placed.is_ok() {
-                return Ok(());
+            if page.has_room(need, &live) {
+                let touch = Record::Remove {
+                    page: leaf.id(),
+                    slot: 0,
+                    count: 0,
+                };
+                let mut mtr = Mtr::new(&self.redo);
+                let index = mtr.push(leaf);
+                mtr.change(index, |bytes, payload| {
+                    let mut target = TreePageMut(bytes);
+                    let placed = target.replace(slot, flags, Some(address), &value, &live);
+                    crate::invariant!(placed.is_ok(), "a version address does not fit after all");
+                    touch.put(payload);
+                });
+                return mtr.commit().map(drop);
             }
             drop(leaf);
             tree.split_leaf(
@@ -256,12 +273,12 @@ impl Core {
                 let view = version.view();
                 let undo = match view.kind {
                     VersionKind::Insert => Undo::Insert,
-                    VersionKind::Update => Undo::Restore {
+                    // With the value: the transaction itself may have deleted the row.
+                    VersionKind::Update | VersionKind::Unmark => Undo::Restore {
                         flags: view.old_flags,
                         value: view.old_value.to_vec(),
                     },
                     VersionKind::DeleteMark => Undo::Mark,
-                    VersionKind::Unmark => Undo::Revive,
                 };
                 bytes += view.key.len() + view.old_value.len() + 8;
                 let (space, tree) = (view.space, view.tree);

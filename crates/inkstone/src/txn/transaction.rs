@@ -436,6 +436,12 @@ impl Core {
     pub fn commit_prepared(self: &Arc<Self>, xid: &[u8], durability: Durability) -> Result<()> {
         self.redo.poison.check()?;
         let shared = self.take_prepared(xid)?;
+        if shared.inner.lock().xid.is_none() {
+            self.prepared.lock().insert(xid.to_vec(), shared);
+            return Err(Error::TransactionState(
+                "being rolled back; roll it back again",
+            ));
+        }
         let lsn = finish_commit(self, &shared, &mut shared.inner.lock(), durability)?;
         PendingCommit {
             core: self.clone(),
@@ -444,12 +450,19 @@ impl Core {
         .wait(durability)
     }
 
-    /// Rolls a prepared transaction back.
+    /// Rolls a prepared transaction back. If that fails in the middle it can only be called again:
+    /// the transaction can no longer be committed, here or after a restart.
     pub fn rollback_prepared(self: &Arc<Self>, xid: &[u8]) -> Result<()> {
         self.redo.poison.check()?;
         let shared = self.take_prepared(xid)?;
         let mut inner = shared.inner.lock();
-        rollback_all(self, &shared, &mut inner)
+        inner.xid = None;
+        let result = rollback_all(self, &shared, &mut inner);
+        if result.is_err() {
+            drop(inner);
+            self.prepared.lock().insert(xid.to_vec(), shared);
+        }
+        result
     }
 }
 

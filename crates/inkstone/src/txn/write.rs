@@ -393,14 +393,32 @@ impl Transaction {
     ) -> Result<Attempt> {
         let old = OldCell::of(&leaf, slot);
         let flags = value.flags;
-        let record = |page, trx, slot| Record::RowRevive {
-            page,
-            trx,
-            tree: tree.id,
-            slot,
-            flags,
-            key: key.to_vec(),
-            value: value.bytes.to_vec(),
+        let marker = old.version.and_then(|at| self.core.versions.trx_of(at));
+        // If this transaction has deleted the row, undoing that needs the old value again, which a
+        // revival's record does not hold.
+        let own = marker.is_some_and(|trx| trx.id() == self.shared.state.id());
+        let diff = own.then(|| Diff::between(&old.value, value.bytes));
+        let old_flags = old.flags;
+        let record = |page, trx, slot| match diff {
+            Some(diff) => Record::RowUpdate {
+                page,
+                trx,
+                tree: tree.id,
+                slot,
+                key: key.to_vec(),
+                old_flags,
+                flags,
+                diff,
+            },
+            None => Record::RowRevive {
+                page,
+                trx,
+                tree: tree.id,
+                slot,
+                flags,
+                key: key.to_vec(),
+                value: value.bytes.to_vec(),
+            },
         };
         let purge = if tree.id == inkstone_format::space::PENDING_FREE_TREE {
             0

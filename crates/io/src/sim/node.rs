@@ -204,10 +204,11 @@ impl NodeState {
         }
     }
 
-    /// The bytes that are left after power loss, by the dice of `rng`.
-    pub(super) fn after_crash(&self, rng: &mut Rng) -> Content {
+    /// The bytes that are left after power loss, by the dice of `rng`. Writes are torn at multiples
+    /// of `untorn` bytes at least.
+    pub(super) fn after_crash(&self, rng: &mut Rng, untorn: u64) -> Content {
         let mut content = self.durable.clone();
-        let mood = Mood::pick(rng, self.changes.len());
+        let mood = Mood::pick(rng, self.changes.len(), untorn);
         let lengths_kept = self.count_lengths_kept(rng);
         let mut lengths_seen = 0;
         // Space beyond a cut that was lost is not where later writes went.
@@ -291,10 +292,12 @@ struct Mood {
     tear_percent: u64,
     /// Writes before this position are kept.
     kept_first: usize,
+    /// Writes are torn at multiples of this at least.
+    untorn: u64,
 }
 
 impl Mood {
-    fn pick(rng: &mut Rng, changes: usize) -> Self {
+    fn pick(rng: &mut Rng, changes: usize, untorn: u64) -> Self {
         let kept_first = if rng.chance(30) {
             rng.below(changes as u64 + 1) as usize
         } else {
@@ -304,6 +307,7 @@ impl Mood {
             keep_percent: rng.pick(&[0, 10, 50, 50, 90, 100]),
             tear_percent: rng.pick(&[0, 20, 60]),
             kept_first,
+            untorn,
         }
     }
 
@@ -312,7 +316,7 @@ impl Mood {
             Fate::Kept
         } else if !atomic && rng.chance(self.tear_percent) {
             Fate::Torn {
-                unit: rng.pick(&[SECTOR_BYTES, 4096]),
+                unit: rng.pick(&[SECTOR_BYTES, 4096]).max(self.untorn),
                 prefix: rng.chance(50),
             }
         } else if rng.chance(self.keep_percent) {

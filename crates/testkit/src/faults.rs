@@ -1,0 +1,43 @@
+//! One operation on the disk fails: the engine gives an error or stops, and loses nothing.
+
+use crate::campaign::{repeat_fault_line, watched};
+use crate::driver::{Marks, Plan, Run};
+use inkstone_io::sim::{Fault, FaultRule, OpKind};
+
+/// The plan in which the `nth` operation of a kind fails.
+pub fn plan(seed: u64, kind: OpKind, nth: u64, fault: Fault, times: u64) -> Plan {
+    Plan {
+        cycles: 2,
+        heavy: false,
+        steps_max: 120,
+        fault: Some(FaultRule {
+            kind: Some(kind),
+            path_contains: String::new(),
+            nth,
+            times,
+            fault,
+        }),
+        ..Plan::of_seed(seed)
+    }
+}
+
+/// Runs it.
+pub fn run(
+    seed: u64,
+    kind: OpKind,
+    nth: u64,
+    fault: Fault,
+    times: u64,
+    trace: bool,
+) -> (Marks, Result<(), String>) {
+    let plan = Plan {
+        trace,
+        ..plan(seed, kind, nth, fault, times)
+    };
+    let line = repeat_fault_line(seed, kind, nth, fault, times);
+    let (marks, result) = watched(&line, || Run::new(plan).run());
+    let result = result.map_err(|text| {
+        format!("seed {seed}, operation {nth} of {kind:?} fails with {fault:?}: {text}\n  repeat: {line}")
+    });
+    (marks, result)
+}

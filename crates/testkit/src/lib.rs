@@ -1,0 +1,26 @@
+//! Whole-engine tests on the simulated disk: a reference model, a driver that runs the real engine
+//! beside it and takes its disk away, and a check of what is there afterwards.
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`model`] | what a database should hold: tables, versions, commits in their order |
+//! | [`driver`] | one run from one seed: random work, power loss, recovery, comparison |
+//! | [`faults`] | a small piece of work in which the k-th operation on the disk fails |
+//! | [`campaign`] | many seeds, counts, and the line that repeats a failing one |
+//! | `rng` | randomness from a seed |
+//!
+//! # Promises
+//!
+//! 1. Each read of the engine is compared with the model as of the reader's snapshot.
+//! 2. After a power loss the database equals the model at a prefix of the commits that holds each
+//!    one acknowledged with `Durability::Sync`; after a kill, also those of `Durability::Write`.
+//! 3. The driver has one thread. The engine's own threads are real, so a seed repeats what the
+//!    driver does exactly, and what the disk does nearly.
+
+pub mod campaign;
+pub mod driver;
+pub mod faults;
+pub mod model;
+mod rng;
+
+pub use rng::Rng;

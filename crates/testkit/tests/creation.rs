@@ -1,0 +1,62 @@
+//! Creating a database is interrupted at every change of the disk.
+
+use inkstone::{Database, Isolation, Options};
+use inkstone_io::sim::SimVfs;
+use inkstone_testkit::campaign::watched;
+use std::path::Path;
+use std::sync::Arc;
+
+fn open(vfs: &SimVfs) -> inkstone::Result<Database> {
+    let options = Options {
+        page_size: 4096,
+        buffer_pool_size: 1 << 20,
+        log_file_size: 4 << 20,
+        ..Options::default()
+    };
+    Database::open_on(Arc::new(vfs.clone()), Path::new("db"), options, &|_| {})
+}
+
+/// What a database must be able to do.
+fn work(db: &Database, key: &[u8]) {
+    let table = match db.tables().unwrap().is_empty() {
+        true => db.create_table("t", &["s"]).unwrap(),
+        false => db.table("t").unwrap(),
+    };
+    let txn = db.begin(Isolation::ReadCommitted).unwrap();
+    txn.upsert(&table, key, b"value").unwrap();
+    txn.commit_with(inkstone::Durability::Sync).unwrap();
+    db.verify_table(&table).unwrap();
+}
+
+#[test]
+fn creation_interrupted_anywhere_can_be_repeated() {
+    let vfs = SimVfs::new(0);
+    drop(open(&vfs).unwrap());
+    let mutations = vfs.mutations() + 5;
+    assert!(mutations > 20, "{mutations}");
+    for at in 1..=mutations {
+        for seed in 0..4 {
+            watched(&format!("creation, mutation {at}, seed {seed}"), || {
+                let vfs = SimVfs::new(seed);
+                vfs.crash_at(at);
+                let interrupted = open(&vfs);
+                // A kill, then a power loss: what a killed process left must be made durable.
+                let next = match seed % 2 {
+                    0 => vfs.crash(seed),
+                    _ => vfs.kill(),
+                };
+                drop(interrupted);
+                let db = open(&next).unwrap_or_else(|e| panic!("mutation {at}, seed {seed}: {e}"));
+                work(&db, b"a");
+                let last = next.crash(seed + 100);
+                drop(db);
+                let db = open(&last).unwrap_or_else(|e| panic!("mutation {at}, seed {seed}: {e}"));
+                let table = db.table("t").unwrap();
+                let txn = db.begin(Isolation::ReadCommitted).unwrap();
+                assert_eq!(txn.get(&table, b"a").unwrap().unwrap(), b"value");
+                drop(txn);
+                work(&db, b"b");
+            });
+        }
+    }
+}
