@@ -11,6 +11,7 @@ mod show;
 use blocks::{Block, blocks};
 use inkstone_format::control::Control;
 use inkstone_format::doublewrite::{BatchHeader, Layout};
+use inkstone_format::field::{Descending, Field};
 use inkstone_format::frame::{self, Parsed};
 use inkstone_format::header::{check_page, page_id, page_type};
 use inkstone_format::record::{Decoder, KINDS, Record};
@@ -119,6 +120,14 @@ fn check_dump(block: &Block) {
     block.check(&pages.join("\n"));
 }
 
+/// The document's only example has fields of these types.
+fn check_fields(block: &Block) {
+    type Fields = (i32, String, Option<u16>, Descending<u8>, f64);
+    let fields = Fields::from_bytes(block.bytes()).expect("fields");
+    assert_eq!(fields.to_bytes(), block.bytes());
+    block.check(&format!("{fields:?}"));
+}
+
 fn check_block(block: &Block) {
     match block.kind.as_str() {
         "record" => check_records(block),
@@ -148,6 +157,7 @@ fn check_block(block: &Block) {
             block.check(&show::segment(&header));
         }
         "dump" => check_dump(block),
+        "fields" => check_fields(block),
         other => assert!(
             OF_THE_ENGINE.contains(&other),
             "line {}: nothing checks blocks of kind {other:?}",
