@@ -1,4 +1,75 @@
-//! Inkstone, the engine.
+//! Inkstone: a crash-safe transactional storage engine that a program embeds.
+//!
+//! A [`Database`] is a directory. It holds [`Table`]s; a table is a clustered tree and any number
+//! of secondary trees in one file. Keys and values are byte strings; keys sort as `memcmp` does.
+//! Everything is read and changed through a [`Transaction`]. [`typed`] puts Rust types on top.
+//!
+//! ```
+//! use inkstone::{Database, Isolation, Options};
+//!
+//! # let dir = tempfile::tempdir().unwrap();
+//! # let path = dir.path();
+//! let db = Database::open(path, Options::default())?; // creates it if the directory is empty
+//! let accounts = db.create_table("accounts", &["by_name"])?;
+//!
+//! let txn = db.begin(Isolation::RepeatableRead)?;
+//! txn.insert(&accounts, b"1001", b"Ada: 50")?;
+//! txn.insert(accounts.tree("by_name")?, b"Ada", b"1001")?;
+//! txn.commit()?; // on disk when this returns
+//!
+//! let txn = db.begin(Isolation::RepeatableRead)?;
+//! assert_eq!(txn.get(&accounts, b"1001")?.as_deref(), Some(&b"Ada: 50"[..]));
+//! for row in txn.range(&accounts, &b"1000"[..]..)? {
+//!     let (key, value) = row?;
+//!     println!("{} bytes -> {} bytes", key.len(), value.len());
+//! }
+//! txn.rollback()?;
+//! db.close()?;
+//! # Ok::<(), inkstone::Error>(())
+//! ```
+//!
+//! # Threads
+//!
+//! Calls block; there is no async runtime. [`Database`], [`Table`] and [`Options`] can be shared and
+//! cloned freely, and many threads may read and write one table at once, each with a transaction of
+//! its own.
+//!
+//! # Durability
+//!
+//! | [`Durability`] | commit returns when | the process is killed | power loss |
+//! |---|---|---|---|
+//! | [`Sync`](Durability::Sync), the default | the log is written and synced | nothing is lost | nothing is lost |
+//! | [`Write`](Durability::Write) | the log is written | nothing is lost | about the last second |
+//! | [`Lazy`](Durability::Lazy) | at once | about the last second | about the last second |
+//!
+//! A transaction survives as a whole or not at all, and what survives is a prefix of the commits.
+//! Recovery runs inside [`Database::open`]; [`Database::open_report`] says what it did.
+//!
+//! # Errors
+//!
+//! Every call returns an [`Error`] that says what was asked, what was found and what to do.
+//!
+//! | error | what it means for the transaction |
+//! |---|---|
+//! | [`Error::Deadlock`] | it was rolled back; repeat it |
+//! | [`Error::WriteConflict`] | the statement had no effect; roll back and repeat the transaction |
+//! | [`Error::LockTimeout`], [`Error::LockNotAvailable`], [`Error::DuplicateKey`], [`Error::RowNotFound`], [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::DiskFull`] | the statement had no effect; the transaction goes on |
+//! | [`Error::Corrupt`] | bytes on disk are damaged; other tables and pages go on working |
+//! | [`Error::Poisoned`] | a log write or a sync failed: close the database, open it again, recovery tells what is there |
+//!
+//! Broken invariants, which would be bugs of Inkstone, abort the process rather than write wrong bytes.
+//!
+//! # Modules
+//!
+//! Programs need what is re-exported here, [`typed`], [`options`] and [`error`]. The other modules are public for
+//! the tools and tests of this repository, and change without notice. `ARCHITECTURE.md` walks through them,
+//! `docs/format.md` describes every byte on disk.
+
+// The example of the README is compiled and run as well.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 pub mod btree;
 pub mod buffer;
 pub mod catalog;

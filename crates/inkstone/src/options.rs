@@ -125,7 +125,22 @@ choice! {
 
 macro_rules! options {
     ($($field:ident: $type:ty = $default:expr, $help:literal;)+) => {
-        /// Everything that can be set when a database is opened.
+        /// Everything that can be set when a database is opened. [`describe`] lists the options with
+        /// their defaults.
+        ///
+        /// ```
+        /// use inkstone::{Durability, Options};
+        /// let mut options = Options {
+        ///     buffer_pool_size: 64 << 20, // bytes
+        ///     flush_log_at_trx_commit: Durability::Write,
+        ///     ..Options::default()
+        /// };
+        /// options.set("log_file_size", "256m")?; // as text, from a configuration file
+        /// assert_eq!(options.log_file_size, 256 << 20);
+        /// assert!(options.set("log_file_size", "much").is_err());
+        /// options.validate()?;
+        /// # Ok::<(), inkstone::Error>(())
+        /// ```
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub struct Options { $(#[doc = $help] pub $field: $type,)+ }
 

@@ -17,7 +17,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const FIRST_PAGES: u32 = 16;
 
 impl Database {
-    /// Creates a table with a clustered tree and secondary trees of these names, durably.
+    /// Creates a table with a clustered tree and secondary trees of these names, durably. Names have
+    /// 1 to 255 bytes and no zero byte. [`Error::AlreadyExists`] if there is a table of this name.
     pub fn create_table(&self, name: &str, secondary: &[&str]) -> Result<Table> {
         check_name("table", name)?;
         for (n, tree) in secondary.iter().enumerate() {
@@ -39,7 +40,8 @@ impl Database {
         self.table(&made?.name)
     }
 
-    /// Drops a table: its rows are gone, and its file is removed.
+    /// Drops a table, durably: its rows are gone, and its file is removed. Open handles of the table
+    /// get [`Error::NotFound`] from then on.
     pub fn drop_table(&self, name: &str) -> Result<()> {
         let inner = &self.inner;
         let _ddl = inner.ddl.lock();
@@ -53,7 +55,7 @@ impl Database {
         inner.remove_space(definition.space)
     }
 
-    /// Renames a table. Open handles go on working.
+    /// Renames a table, durably. Open handles go on working.
     pub fn rename_table(&self, from: &str, to: &str) -> Result<()> {
         check_name("table", to)?;
         let inner = &self.inner;
@@ -71,7 +73,8 @@ impl Database {
         Ok(())
     }
 
-    /// Adds an empty secondary tree to a table. Filling it is up to the caller.
+    /// Adds an empty secondary tree to a table, durably. Filling it is up to the caller. A table has
+    /// at most 127 trees ([`Error::Unsupported`]).
     pub fn create_tree(&self, table: &str, name: &str) -> Result<Table> {
         check_name("tree", name)?;
         let inner = &self.inner;
@@ -120,7 +123,7 @@ impl Database {
             .ok_or_else(|| Error::NotFound(format!("table {name}")))
     }
 
-    /// Opens a table.
+    /// Opens a table. [`Error::NotFound`] if there is none of this name.
     pub fn table(&self, name: &str) -> Result<Table> {
         if let Some(table) = self.inner.tables.lock().get(name) {
             return Ok(table.clone());

@@ -38,6 +38,24 @@ use std::sync::atomic::AtomicU32;
 
 /// An open database. Cheap to clone; closed when the last clone is dropped, or by
 /// [`Database::close`].
+///
+/// ```
+/// use inkstone::{Database, Error, Options};
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path();
+/// let db = Database::open(path, Options::default())?;
+/// assert!(db.open_report().created);
+/// let table = match db.table("events") {
+///     Err(Error::NotFound(_)) => db.create_table("events", &[])?,
+///     other => other?,
+/// };
+/// assert_eq!(db.tables()?, ["events"]);
+/// assert_eq!(db.verify_table(&table)?.trees[0].1.rows, 0);
+/// // One process, and one handle in it, at a time.
+/// assert!(matches!(Database::open(path, Options::default()), Err(Error::InUse { .. })));
+/// db.close()?;
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Database {
     pub(crate) inner: Arc<Inner>,
@@ -71,6 +89,13 @@ impl Database {
     /// Recovery runs first if the database was not closed in order. After a crash every commit is
     /// there that was acknowledged with [`Durability::Sync`], and of those that were not, a prefix in
     /// commit order; no transaction is half there.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InUse`] if another process or handle has it open; [`Error::InvalidOption`] for an
+    /// impossible option or another page size than the database has; [`Error::NewerFormat`];
+    /// [`Error::NotADatabase`] if files are missing; [`Error::Corrupt`] if the log or a page that
+    /// recovery needs is damaged.
     pub fn open(directory: impl AsRef<Path>, options: Options) -> Result<Self> {
         let backend = match options.io_backend {
             crate::options::IoBackend::Auto => inkstone_io::BackendChoice::Auto,
@@ -92,7 +117,7 @@ impl Database {
         open::open(vfs, directory.as_ref(), options, progress)
     }
 
-    /// Begins a transaction.
+    /// Begins a transaction. Its snapshot, if the level has one, is taken by its first statement.
     pub fn begin(&self, isolation: Isolation) -> Result<Transaction> {
         Transaction::begin(&self.inner.core, isolation)
     }
@@ -109,17 +134,18 @@ impl Database {
         self.inner.core.prepared_xids()
     }
 
-    /// Commits the prepared transaction of an XID, durably.
+    /// Commits the prepared transaction of an XID, durably. [`Error::NotFound`] if there is none.
     pub fn commit_prepared(&self, xid: &[u8]) -> Result<()> {
         self.inner.core.commit_prepared(xid, Durability::Sync)
     }
 
-    /// Rolls the prepared transaction of an XID back.
+    /// Rolls the prepared transaction of an XID back. [`Error::NotFound`] if there is none.
     pub fn rollback_prepared(&self, xid: &[u8]) -> Result<()> {
         self.inner.core.rollback_prepared(xid)
     }
 
-    /// Makes everything that is committed durable, whatever the durability it was committed with.
+    /// Makes everything that is committed durable, whatever the durability it was committed with:
+    /// writes and syncs the log. The pages follow in the background.
     pub fn flush_log(&self) -> Result<()> {
         let log = &self.inner.core.redo.log;
         log.wait_durable(log.current_lsn())
@@ -145,7 +171,7 @@ impl Database {
         &self.inner.report
     }
 
-    /// Text of the latest deadlock.
+    /// Text of the latest deadlock since the database was opened, for people.
     pub fn latest_deadlock(&self) -> Option<String> {
         self.inner.core.waits.latest_deadlock()
     }

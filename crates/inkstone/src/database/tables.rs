@@ -123,12 +123,41 @@ fn bounds<'k>(range: impl RangeBounds<&'k [u8]>) -> (Bound<Vec<u8>>, Bound<Vec<u
 /// Rows of a tree. Each call is a statement: if it fails it has no effect, and the transaction goes
 /// on (after [`Error::Deadlock`] it is rolled back).
 impl Transaction {
-    /// The value of a key, as the statement's snapshot sees it.
+    /// The value of a key, as the statement's snapshot sees it. Takes no lock and waits for nobody,
+    /// but at [`Isolation::Serializable`](crate::Isolation::Serializable), where it locks the key shared.
+    ///
+    /// ```
+    /// # use inkstone::{Database, Isolation, Options};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = Database::open(dir.path(), Options::default())?;
+    /// # let table = db.create_table("t", &[])?;
+    /// let txn = db.begin(Isolation::RepeatableRead)?;
+    /// txn.insert(&table, b"key", b"value")?;
+    /// assert_eq!(txn.get(&table, b"key")?, Some(b"value".to_vec()));
+    /// assert_eq!(txn.get(&table, b"other")?, None);
+    /// # Ok::<(), inkstone::Error>(())
+    /// ```
     pub fn get(&self, tree: &impl TreeRef, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.read(tree.tree_ref().live()?, key)
     }
 
-    /// Inserts a row; [`Error::DuplicateKey`] if there is one of this key.
+    /// Inserts a row; [`Error::DuplicateKey`] if there is one of this key. Waits for a transaction
+    /// that has changed the key and not ended, at most the lock wait timeout
+    /// ([`Error::LockTimeout`]). A key has at most 3072 bytes (768 in pages of 4 KiB, 1536 in 8 KiB;
+    /// [`Error::KeyTooLong`]), a value at most 2^30 ([`Error::ValueTooLong`]).
+    ///
+    /// ```
+    /// # use inkstone::{Database, Error, Isolation, Options};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = Database::open(dir.path(), Options::default())?;
+    /// # let table = db.create_table("t", &[])?;
+    /// let txn = db.begin(Isolation::RepeatableRead)?;
+    /// txn.insert(&table, b"key", b"one")?;
+    /// let again = txn.insert(&table, b"key", b"two");
+    /// assert!(matches!(again, Err(Error::DuplicateKey { .. })));
+    /// txn.commit()?; // the statement failed, the transaction did not
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn insert(&self, tree: &impl TreeRef, key: &[u8], value: &[u8]) -> Result<()> {
         let tree = tree.tree_ref();
         if self.put_new(tree.live()?, key, value)? {
@@ -138,7 +167,27 @@ impl Transaction {
         }
     }
 
-    /// Changes a row's value; [`Error::RowNotFound`] if there is none of this key.
+    /// Changes a row's value; [`Error::RowNotFound`] if there is none of this key. Waits as
+    /// [`insert`](Self::insert) does. At repeatable read [`Error::WriteConflict`] if the row was
+    /// changed by someone who committed after this transaction's snapshot.
+    ///
+    /// ```
+    /// # use inkstone::{Database, Error, Isolation, Options};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = Database::open(dir.path(), Options::default())?;
+    /// # let table = db.create_table("t", &[])?;
+    /// # let setup = db.begin(Isolation::RepeatableRead)?;
+    /// # setup.insert(&table, b"counter", b"1")?;
+    /// # setup.commit()?;
+    /// let slow = db.begin_with_snapshot()?;
+    /// let fast = db.begin(Isolation::RepeatableRead)?;
+    /// fast.update(&table, b"counter", b"2")?;
+    /// fast.commit()?;
+    /// let lost = slow.update(&table, b"counter", b"2");
+    /// assert!(matches!(lost, Err(Error::WriteConflict)));
+    /// slow.rollback()?; // and again, with a new snapshot
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn update(&self, tree: &impl TreeRef, key: &[u8], value: &[u8]) -> Result<()> {
         let tree = tree.tree_ref();
         if self.change_row(tree.live()?, key, value)? {
@@ -148,12 +197,14 @@ impl Transaction {
         }
     }
 
-    /// Inserts or changes a row; true if it was inserted.
+    /// Inserts or changes a row; true if it was inserted. Waits and fails as
+    /// [`update`](Self::update) does.
     pub fn upsert(&self, tree: &impl TreeRef, key: &[u8], value: &[u8]) -> Result<bool> {
         self.put_any(tree.tree_ref().live()?, key, value)
     }
 
-    /// Deletes a row; false if there is none of this key.
+    /// Deletes a row; false if there is none of this key. Waits and fails as
+    /// [`update`](Self::update) does. The space comes back when no snapshot needs the row.
     pub fn delete(&self, tree: &impl TreeRef, key: &[u8]) -> Result<bool> {
         self.remove(tree.tree_ref().live()?, key)
     }
@@ -191,7 +242,27 @@ impl Transaction {
         })
     }
 
-    /// Rows of a key range in key order.
+    /// Rows of a key range in key order, as of the statement's snapshot.
+    ///
+    /// ```
+    /// # use inkstone::{Database, Isolation, Options};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = Database::open(dir.path(), Options::default())?;
+    /// # let table = db.create_table("t", &[])?;
+    /// let txn = db.begin(Isolation::RepeatableRead)?;
+    /// for n in 0..10u64 {
+    ///     txn.insert(&table, &n.to_be_bytes(), b"")?; // big-endian keys sort as numbers
+    /// }
+    /// let (low, high) = (3u64.to_be_bytes(), 6u64.to_be_bytes());
+    /// let mut rows = txn.range(&table, &low[..]..&high[..])?;
+    /// let mut found = 0;
+    /// while let Some((_key, _value)) = rows.next_row()? { // or as an iterator, which copies
+    ///     found += 1;
+    /// }
+    /// assert_eq!(found, 3);
+    /// assert_eq!(txn.range_backward(&table, ..)?.count(), 10);
+    /// # Ok::<(), inkstone::Error>(())
+    /// ```
     pub fn range<'k>(
         &self,
         tree: &impl TreeRef,
@@ -209,8 +280,10 @@ impl Transaction {
         self.scan(tree.tree_ref().live()?, bounds(range), true)
     }
 
-    /// Locks a row (`SELECT ... FOR SHARE`, `FOR UPDATE`) and reads its newest committed version.
-    /// `None`: there is no such row, or it is locked and was to be skipped.
+    /// Locks a row (`SELECT ... FOR SHARE`, `FOR UPDATE`) until the transaction ends, and reads its
+    /// newest committed version. `None`: there is no such row, or it is locked and was to be
+    /// skipped. At repeatable read [`Error::WriteConflict`] if that version is newer than the
+    /// transaction's snapshot. With [`Wait::NoWait`] [`Error::LockNotAvailable`] instead of waiting.
     pub fn get_locking(
         &self,
         tree: &impl TreeRef,
@@ -221,7 +294,8 @@ impl Transaction {
         self.read_locking(tree.tree_ref().live()?, key, mode, wait)
     }
 
-    /// Locks and reads the rows of a range one by one.
+    /// Locks and reads the rows of a range one by one, each as [`get_locking`](Self::get_locking)
+    /// does. Only at serializable is the range itself locked, so that no row can come in between.
     pub fn range_locking<'k>(
         &self,
         tree: &impl TreeRef,

@@ -14,8 +14,8 @@
 //!    (again) and nobody holds its lock: the chain is freed.
 //! 2. A transaction that gives up a reference (update, delete) inserts an entry for the chain. It
 //!    takes effect at commit, and the chain is freed when no snapshot can see the old row.
-//! 3. Freeing takes some pages from the front of the chain and moves the entry to the new first
-//!    page, in one mini-transaction; it can stop anywhere.
+//! 3. Freeing takes some pages from behind the first one in each mini-transaction, and at last the
+//!    first page with the entry that names it; it can stop anywhere.
 
 use super::core::Core;
 use super::locks::{HeldLocks, LockMode};

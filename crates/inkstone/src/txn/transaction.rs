@@ -31,7 +31,8 @@ use std::time::{Duration, Instant};
 /// What a transaction sees of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isolation {
-    /// Each statement sees what was committed when it began.
+    /// Each statement sees what was committed when it began. A write goes on from the newest
+    /// committed version.
     ReadCommitted,
     /// All statements see what was committed when the first one began (snapshot isolation). To write
     /// a row that was changed since is an error: no update is lost.
@@ -120,6 +121,23 @@ impl Shared {
 }
 
 /// A transaction in progress. Dropping it rolls it back.
+///
+/// ```
+/// use inkstone::{Database, Durability, Isolation, Options};
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let db = Database::open(dir.path(), Options::default())?;
+/// # let table = db.create_table("t", &[])?;
+/// let txn = db.begin(Isolation::RepeatableRead)?;
+/// txn.insert(&table, b"a", b"1")?;
+/// txn.commit_with(Durability::Write)?; // written, not synced
+///
+/// let forgotten = db.begin(Isolation::RepeatableRead)?;
+/// forgotten.delete(&table, b"a")?;
+/// drop(forgotten);
+/// let txn = db.begin(Isolation::ReadCommitted)?;
+/// assert!(txn.get(&table, b"a")?.is_some());
+/// # Ok::<(), inkstone::Error>(())
+/// ```
 pub struct Transaction {
     pub(super) core: Arc<Core>,
     pub(super) shared: Arc<Shared>,
@@ -150,7 +168,7 @@ impl Transaction {
         self.isolation
     }
 
-    /// How long its statements wait for a row lock.
+    /// How long its statements wait for a row lock; at first the option `lock_wait_timeout_ms`.
     pub fn set_lock_wait_timeout(&self, timeout: Duration) {
         *self.lock_wait_timeout.lock() = timeout;
     }
@@ -159,7 +177,8 @@ impl Transaction {
         Instant::now() + *self.lock_wait_timeout.lock()
     }
 
-    /// Changes made so far.
+    /// Row changes made so far, of secondary trees and of long values too. Changes that were undone
+    /// count as well.
     pub fn changes(&self) -> u64 {
         self.shared.state.weight()
     }
@@ -215,6 +234,21 @@ impl Transaction {
     }
 
     /// Sets a savepoint; one of the same name is replaced.
+    ///
+    /// ```
+    /// # use inkstone::{Database, Isolation, Options};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = Database::open(dir.path(), Options::default())?;
+    /// # let table = db.create_table("t", &[])?;
+    /// let txn = db.begin(Isolation::RepeatableRead)?;
+    /// txn.insert(&table, b"kept", b"")?;
+    /// txn.savepoint("s")?;
+    /// txn.insert(&table, b"undone", b"")?;
+    /// txn.rollback_to_savepoint("s")?;
+    /// assert_eq!(txn.range(&table, ..)?.count(), 1);
+    /// txn.commit()?;
+    /// # Ok::<(), inkstone::Error>(())
+    /// ```
     pub fn savepoint(&self, name: &str) -> Result<()> {
         let mut inner = self.active()?;
         inner.savepoints.retain(|s| s.name != name);
@@ -267,7 +301,8 @@ impl Transaction {
     }
 
     /// Commits, waiting as `durability` says. An error from waiting (the engine is poisoned) leaves
-    /// the outcome to recovery.
+    /// the outcome to recovery. [`Error::Deadlock`]: it had been chosen as a victim, and is rolled
+    /// back.
     pub fn commit_with(self, durability: Durability) -> Result<()> {
         let pending = self.commit_deferred(durability)?;
         pending.wait(durability)
@@ -295,8 +330,28 @@ impl Transaction {
         rollback_all(&self.core, &self.shared, &mut inner)
     }
 
-    /// Prepares the transaction under an XID (at most 128 bytes): its changes are durable and
+    /// Prepares the transaction under an XID (1 to 128 bytes): its changes are durable and
     /// locked, also over a restart, until the XID is committed or rolled back.
+    /// [`Error::AlreadyExists`] if another prepared transaction has the XID.
+    ///
+    /// ```
+    /// # use inkstone::{Database, Isolation, Options};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path();
+    /// let db = Database::open(path, Options::default())?;
+    /// let table = db.create_table("t", &[])?;
+    /// let txn = db.begin(Isolation::RepeatableRead)?;
+    /// txn.insert(&table, b"a", b"1")?;
+    /// txn.prepare(b"branch-1")?;
+    /// drop((table, db)); // the process ends; the coordinator decides later
+    ///
+    /// let db = Database::open(path, Options::default())?;
+    /// assert_eq!(db.prepared_transactions(), [b"branch-1"]);
+    /// db.commit_prepared(b"branch-1")?;
+    /// let txn = db.begin(Isolation::RepeatableRead)?;
+    /// assert!(txn.get(&db.table("t")?, b"a")?.is_some());
+    /// # Ok::<(), inkstone::Error>(())
+    /// ```
     pub fn prepare(self, xid: &[u8]) -> Result<()> {
         if xid.is_empty() || xid.len() > 128 {
             return Err(Error::InvalidOption {
