@@ -59,6 +59,11 @@ pub fn set_root(page: &mut [u8], tree: TreeId, root: PageNo) {
     put_u32(page, root_offset(tree), root.0);
 }
 
+/// The version of the tablespace format; where it stands does not change with it.
+pub fn version(page: &[u8]) -> u32 {
+    get_u32(page, PAGE_HEADER_LEN)
+}
+
 /// The database that the tablespace says it belongs to.
 pub fn uuid(page: &[u8]) -> [u8; 16] {
     page[UUID_AT..UUID_AT + 16]
@@ -79,7 +84,7 @@ pub fn check_header(page: &[u8], expected_uuid: &[u8; 16]) -> Result<(), Corrupt
             format!("page type {} instead of a tablespace header", page[12]),
         ));
     }
-    let version = get_u32(page, PAGE_HEADER_LEN);
+    let version = version(page);
     if version != SPACE_VERSION {
         return Err(Corrupt::at(
             PAGE_HEADER_LEN,

@@ -222,10 +222,10 @@ impl Options {
             "must be 4096, 8192, 16384, 32768 or 65536",
         )?;
         check(
-            self.buffer_pool_size >= 64 * self.page_size && self.buffer_pool_size < 1 << 46,
+            (64..u64::from(u32::MAX)).contains(&(self.buffer_pool_size / self.page_size)),
             "buffer_pool_size",
             self.buffer_pool_size,
-            "must hold at least 64 pages",
+            "must hold at least 64 pages, and fewer than 2^32 - 1",
         )?;
         check(
             (1..=64).contains(&self.buffer_pool_instances),
@@ -237,7 +237,7 @@ impl Options {
             (4 << 20..1 << 44).contains(&self.log_file_size),
             "log_file_size",
             self.log_file_size,
-            "must be at least 4m",
+            "must be at least 4m, and less than 16t",
         )?;
         check(
             self.log_buffer_size.is_power_of_two()

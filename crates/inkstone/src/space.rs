@@ -12,7 +12,7 @@ use crate::mtr::{Mtr, Redo};
 use crate::store::SpaceFile;
 use crate::{Error, Result};
 use inkstone_format::apply::{bit, map_pages};
-use inkstone_format::header::{PAGE_HEADER_LEN, PageType};
+use inkstone_format::header::{PAGE_HEADER_LEN, PageType, page_type};
 use inkstone_format::record::Record;
 use inkstone_format::space::{self as format, TREES_MAX};
 use inkstone_format::{PageId, PageNo, SpaceId, TreeId};
@@ -112,8 +112,19 @@ impl Space {
     pub fn check_header(&self, uuid: &[u8; 16]) -> Result<()> {
         let id = self.page_id(PageNo(0));
         let header = self.redo.pool.shared(id)?;
-        format::check_header(&header, uuid)
-            .map_err(|corrupt| Error::corrupt_page(self.file.path(), id, corrupt))
+        check_header(&header, uuid, &self.file)
+    }
+
+    /// Checks that the file is as long as its space maps say: one that was cut short must not grow
+    /// again with zeroes where rows were.
+    pub fn check_length(&self) -> Result<()> {
+        let covered = map_pages(self.redo.page_size);
+        let region = self.last_region()?;
+        let map = self.page_id(PageNo(region.saturating_mul(covered).saturating_add(1)));
+        let map = self.redo.pool.shared(map)?;
+        let last = (0..covered).rev().find(|&n| bit(&map, n)).unwrap_or(0);
+        let pages = region.saturating_mul(covered).saturating_add(last + 1);
+        self.file.require_pages(pages)
     }
 
     /// The root page of a tree, if there is such a tree.
@@ -340,6 +351,21 @@ impl Space {
         let map = self.redo.pool.shared(self.page_id(self.map_of(page)))?;
         Ok(bit(&map, page.0 % map_pages(self.redo.page_size)))
     }
+}
+
+/// Checks the header page of a tablespace file against what the database expects.
+pub fn check_header(header: &[u8], uuid: &[u8; 16], file: &SpaceFile) -> Result<()> {
+    let found = format::version(header);
+    if page_type(header) == Some(PageType::SpaceHeader) && found > format::SPACE_VERSION {
+        return Err(Error::NewerFormat {
+            path: file.path().to_owned(),
+            found,
+            known: format::SPACE_VERSION,
+        });
+    }
+    let id = PageId::new(file.space(), PageNo(0));
+    format::check_header(header, uuid)
+        .map_err(|corrupt| Error::corrupt_page(file.path(), id, corrupt))
 }
 
 fn find_zero_bits(map: &[u8], from: u32, covered: u32, count: usize) -> Vec<u32> {

@@ -125,6 +125,7 @@ impl Database {
 
     /// Opens a table. [`Error::NotFound`] if there is none of this name.
     pub fn table(&self, name: &str) -> Result<Table> {
+        self.inner.core.redo.poison.check()?;
         if let Some(table) = self.inner.tables.lock().get(name) {
             return Ok(table.clone());
         }
@@ -191,6 +192,7 @@ impl Inner {
             }
         };
         space.check_header(&self.uuid)?;
+        space.check_length()?;
         self.core
             .spaces
             .write()

@@ -69,7 +69,7 @@ impl Database {
 
     /// Writes all changed pages of a table to its file, durably.
     pub fn flush_table(&self, table: &Table) -> Result<()> {
-        let space = &table.inner.space;
+        let space = &table.tree_ref().live()?.space;
         let log = &self.inner.core.redo.log;
         log.wait_durable(log.current_lsn())?;
         self.inner.core.redo.pool.flush_space(space.id)?;
@@ -95,6 +95,7 @@ impl Database {
 
     /// Runs one round of purge now, instead of waiting for the background thread.
     pub fn purge(&self) -> Result<()> {
+        self.inner.core.redo.poison.check()?;
         crate::txn::purge::run(&self.inner.core).map(drop)
     }
 
@@ -128,6 +129,7 @@ impl Database {
     /// Checks every page of a table: structure, order, fences, that every page in use is allocated
     /// exactly once, and that no allocated page is lost. Nothing else should write meanwhile.
     pub fn verify_table(&self, table: &Table) -> Result<TableReport> {
+        table.tree_ref().live()?;
         let mut check = Check {
             inner: &self.inner,
             table,

@@ -3,6 +3,7 @@
 //! | file | subject |
 //! |---|---|
 //! | `open` | creating, opening (with recovery), closing |
+//! | `preflight` | what is checked before anything is changed |
 //! | `tables` | tables and trees, and rows through a transaction |
 //! | `ddl` | creating, dropping, renaming tables |
 //! | `checkpoint` | how far recovery must go back; long transactions' undo |
@@ -14,6 +15,7 @@ mod checkpoint;
 mod ddl;
 mod inspect;
 mod open;
+mod preflight;
 mod tables;
 
 pub use inspect::{TableReport, TableStatistics};

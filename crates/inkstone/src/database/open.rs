@@ -2,18 +2,20 @@
 //!
 //! # The order of opening, and why
 //!
-//! 1. The directory's lock. 2. The control file: nothing else can be understood without it. 3. A new
-//!    epoch is made durable in it before anything is written. 4. Torn pages are repaired from the
-//!    doublewrite file, before its areas are used again. 5. What is in the log files is synced: pages
-//!    may be written only when the log that they need is durable, and a killed process may have left
-//!    log bytes in the page cache only. 6. Redo. 7. The log goes on at its proven end. 8. Losers are
-//!    rolled back, prepared transactions get their versions and locks again. 9. Tablespace files that
-//!    no table has are removed.
+//! 1. The directory's lock. 2. The control file: nothing else can be understood without it. 3. Checks
+//!    that can refuse (see `preflight`), then the scan of the log. 4. Before the first page is
+//!    changed, and before the log is written: a new epoch is made durable in the control file, and
+//!    torn pages are repaired from the doublewrite file, before its areas are used again. 5. What is in
+//!    the log files was synced before: pages may be written only when the log that they need is
+//!    durable, and a killed process may have left log bytes in the page cache only. 6. Redo. 7. The
+//!    log goes on at its proven end. 8. Losers are rolled back, prepared transactions get their
+//!    versions and locks again. 9. Tablespace files that no table has are removed.
 //!
 //! Each step can be interrupted and done again.
 
 use super::background::Background;
 use super::checkpoint::Checkpoints;
+use super::preflight::{CREATING, LOCK, check_creation, check_files, check_lsn, clear_creation};
 use super::{Database, Inner};
 use crate::btree::Tree;
 use crate::buffer::{BufferPool, PageStore, PageWriter, RedoLog};
@@ -22,7 +24,7 @@ use crate::control::ControlFile;
 use crate::counters::Counters;
 use crate::log::{Log, LogParams, ReadParams};
 use crate::mtr::{Mtr, Redo};
-use crate::options::{Doublewrite, Options};
+use crate::options::Options;
 use crate::poison::Poison;
 use crate::recovery::{self, LogSource, Progress, RecoveryReport, RedoInputs, RedoOutcome};
 use crate::space::{SYSTEM_PAGES, Space};
@@ -36,8 +38,8 @@ use inkstone_format::control::Control;
 use inkstone_format::header::{PageType, page_type};
 use inkstone_format::record::Record;
 use inkstone_format::tree_page::TreePage;
-use inkstone_format::{Lsn, PageId, SpaceId, TrxId};
-use inkstone_io::{Create, OpenOptions, Vfs};
+use inkstone_format::{Lsn, PageId, PageNo, SpaceId, TrxId};
+use inkstone_io::{AlignedBuffer, Create, ErrorKind, OpenOptions, Vfs};
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -45,9 +47,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Present while a database is being created: what is there without a control file is rubbish.
-const CREATING: &str = "creating";
-const LOCK: &str = "lock";
 /// Directory of the log segments.
 pub(super) const LOG_DIRECTORY: &str = "log";
 
@@ -108,11 +107,16 @@ impl RedoLog for PoolLog {
 struct CheckedStore {
     store: FilePageStore,
     files: Arc<SpaceFiles>,
+    log: Arc<PoolLog>,
 }
 
 impl PageStore for CheckedStore {
     fn read(&self, id: PageId, buffer: &mut [u8]) -> Result<()> {
         self.store.read(id, buffer)?;
+        // While redo runs there is no log yet, and redo checks by itself.
+        if let (Some(log), Some(file)) = (self.log.log.get(), self.files.get(id.space)) {
+            check_lsn(&file, id.page, buffer, log.current_lsn())?;
+        }
         if matches!(page_type(buffer), Some(PageType::Leaf | PageType::Inner)) {
             TreePage(buffer)
                 .check()
@@ -146,12 +150,21 @@ pub(super) fn open(
 ) -> Result<Database> {
     let begin = Instant::now();
     let poison = Poison::default();
-    let exists = ControlFile::exists(&*vfs, directory)?;
+    let exists = ControlFile::exists(&*vfs, directory).map_err(|error| match &error {
+        Error::Io { source, .. } if source.kind() == ErrorKind::NotADirectory => {
+            Error::NotADatabase {
+                path: directory.to_owned(),
+                reason: "it is, or lies below, a file: not a directory".to_owned(),
+            }
+        }
+        _ => error,
+    })?;
     if !exists {
         if options.page_size == 0 {
             options.page_size = Options::default().page_size;
         }
         options.validate()?;
+        check_creation(&*vfs, directory)?;
         vfs.create_dir_all(directory)
             .map_err(|e| Error::io("create", directory, e))?;
     }
@@ -203,14 +216,15 @@ impl Foundation {
             counters.clone(),
             poison.clone(),
         )?;
-        let store = Arc::new(CheckedStore {
-            store,
-            files: files.clone(),
-        });
         let pool_log = Arc::new(PoolLog {
             log: OnceLock::new(),
             checkpoint: control.checkpoint_lsn,
             capacity: options.log_file_size,
+        });
+        let store = Arc::new(CheckedStore {
+            store,
+            files: files.clone(),
+            log: pool_log.clone(),
         });
         let pool = BufferPool::new(
             options.page_size as usize,
@@ -329,41 +343,6 @@ fn random_uuid() -> [u8; 16] {
     uuid
 }
 
-/// Removes what an interrupted creation left; refuses a directory that holds something else.
-fn clear_for_creation(vfs: &dyn Vfs, directory: &Path) -> Result<()> {
-    let list = |directory: &Path| match vfs.read_dir(directory) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
-        result => result.map_err(|e| Error::io("list", directory, e)),
-    };
-    let names = list(directory)?;
-    let interrupted = names.iter().any(|name| name == CREATING);
-    let ours = |name: &&String| {
-        name.ends_with(".ink") || name.starts_with("doublewrite") || name.starts_with("control")
-    };
-    let log = directory.join(LOG_DIRECTORY);
-    let segments = list(&log)?;
-    let files: Vec<PathBuf> = names
-        .iter()
-        .filter(ours)
-        .map(|name| directory.join(name))
-        .chain(segments.iter().map(|name| log.join(name)))
-        .collect();
-    if let (Some(path), false) = (files.first(), interrupted) {
-        return Err(Error::NotADatabase {
-            path: directory.to_owned(),
-            reason: format!(
-                "there is a file {} but no control file; restore the control file, or use an empty directory",
-                path.display()
-            ),
-        });
-    }
-    for path in files {
-        vfs.remove(&path)
-            .map_err(|e| Error::io("remove", &path, e))?;
-    }
-    Ok(())
-}
-
 /// The names of the database's files are durable, also where a process was killed that had just
 /// created it, and no marker is left by which its files could be taken for rubbish.
 fn finish_creation(vfs: &dyn Vfs, directory: &Path, poison: &Poison) -> Result<()> {
@@ -379,6 +358,7 @@ fn finish_creation(vfs: &dyn Vfs, directory: &Path, poison: &Poison) -> Result<(
     Ok(())
 }
 
+/// Creates a database; after a failure what was made is removed again.
 fn create(
     vfs: Arc<dyn Vfs>,
     directory: &Path,
@@ -390,7 +370,34 @@ fn create(
         options.page_size = Options::default().page_size;
     }
     options.validate()?;
-    clear_for_creation(&*vfs, directory)?;
+    check_creation(&*vfs, directory)?;
+    // Held until what a failure leaves is removed.
+    let lock: Arc<dyn Send + Sync> = Arc::from(lock);
+    let shared = Box::new(lock.clone());
+    let created = create_files(vfs.clone(), directory, options, poison, shared);
+    if created.is_err() && matches!(ControlFile::exists(&*vfs, directory), Ok(false)) {
+        // What stays, if this fails too, the next creation removes.
+        let _ = clear_creation(&*vfs, directory).and_then(|()| remove_marker(&*vfs, directory));
+    }
+    drop(lock);
+    created
+}
+
+fn remove_marker(vfs: &dyn Vfs, directory: &Path) -> Result<()> {
+    let marker = directory.join(CREATING);
+    vfs.remove(&marker)
+        .and_then(|()| vfs.sync_dir(directory))
+        .map_err(|e| Error::io("remove", &marker, e))
+}
+
+fn create_files(
+    vfs: Arc<dyn Vfs>,
+    directory: &Path,
+    options: Options,
+    poison: Poison,
+    lock: Box<dyn Send + Sync>,
+) -> Result<Inner> {
+    clear_creation(&*vfs, directory)?;
     let marker = directory.join(CREATING);
     let marker_options = OpenOptions {
         create: Create::IfMissing,
@@ -450,9 +457,7 @@ fn create(
     foundation.files.sync_all()?;
     log.wait_durable(log.current_lsn())?;
     let control = ControlFile::create(&*vfs, directory, &control, &poison)?;
-    vfs.remove(&marker)
-        .and_then(|()| vfs.sync_dir(directory))
-        .map_err(|e| Error::io("remove", &marker, e))?;
+    remove_marker(&*vfs, directory)?;
     let report = OpenReport {
         created: true,
         ..OpenReport::default()
@@ -462,6 +467,9 @@ fn create(
 
 fn check_page_size(directory: &Path, options: &mut Options, control: &Control) -> Result<()> {
     let found = u64::from(control.page_size);
+    if options.page_size != 0 {
+        options.validate()?;
+    }
     if options.page_size != 0 && options.page_size != found {
         return Err(Error::InvalidOption {
             name: "page_size".to_owned(),
@@ -502,19 +510,9 @@ fn open_existing(
         poison.clone(),
     )?;
     let files = Arc::new(files);
-    if options.doublewrite == Doublewrite::Atomic {
-        // Refused before anything is changed.
-        files.open(CATALOG_SPACE)?;
-    }
-    finish_creation(&*vfs, directory, &poison)?;
-    control_file.write(&control)?;
-    let repaired = crate::store::repair(
-        &*vfs,
-        directory,
-        &files,
-        control.uuid,
-        control.checkpoint_lsn,
-    )?;
+    let reads = read_params(&vfs, directory, &control);
+    check_files(&*vfs, directory, &old, &files, &reads)?;
+    let mut log_source = LogSource::open(reads)?;
     let foundation = Foundation::new(
         vfs.clone(),
         directory,
@@ -526,7 +524,25 @@ fn open_existing(
     )?;
     sync_log_files(&*vfs, &directory.join(LOG_DIRECTORY))?;
     foundation.pool.start_cleaners()?;
-    let redone = redo(&foundation, &control, progress)?;
+    let mut repaired = RepairReport::default();
+    let mut before_changes = || {
+        finish_creation(&*foundation.vfs, directory, &poison)?;
+        control_file.write(&control)?;
+        let (uuid, checkpoint) = (control.uuid, control.checkpoint_lsn);
+        let files = &foundation.files;
+        repaired = crate::store::repair(&*foundation.vfs, directory, files, uuid, checkpoint)?;
+        Ok(())
+    };
+    let inputs = RedoInputs {
+        pool: &foundation.pool,
+        files: &*foundation.files,
+        checkpoint: control.checkpoint_lsn,
+        threads: recovery::threads(&foundation.options),
+        index_bytes_max: recovery::index_bytes_max(&foundation.options),
+        progress,
+    };
+    let redone = recovery::redo_after(&mut log_source, inputs, &mut before_changes)?;
+    drop(log_source);
     let log = foundation.open_log(&control, redone.end)?;
     let next_trx = TrxId(control.next_trx_id.0.max(redone.trx_id_max.0 + 1));
     let core = foundation.core(log, &control, next_trx)?;
@@ -544,7 +560,7 @@ fn open_existing(
     })?;
     let catalog = Tree::open(space, CATALOG_TREE, core.redo.clone())?;
     let recovered = finish_transactions(&core, &redone, &repaired)?;
-    let orphans_removed = remove_orphans(&foundation, &core, &catalog)?;
+    let orphans_removed = remove_orphans(&foundation, &core, &catalog, &control.uuid)?;
     core.pending_free.lock().extend(core.spaces.read().keys());
     let report = OpenReport {
         created: false,
@@ -588,32 +604,17 @@ fn sync_log_files(vfs: &dyn Vfs, directory: &Path) -> Result<()> {
         .map_err(|e| Error::io("sync", directory, e))
 }
 
-fn redo(
-    foundation: &Foundation,
-    control: &Control,
-    progress: &dyn Fn(Progress),
-) -> Result<RedoOutcome> {
-    let mut source = LogSource::open(ReadParams {
-        vfs: foundation.vfs.clone(),
-        dir: foundation.directory.join(LOG_DIRECTORY),
+fn read_params(vfs: &Arc<dyn Vfs>, directory: &Path, control: &Control) -> ReadParams {
+    ReadParams {
+        vfs: vfs.clone(),
+        dir: directory.join(LOG_DIRECTORY),
         uuid: control.uuid,
         segment_bytes: control.log_segment_bytes,
         from: control.scan_start_lsn,
         epoch: control.scan_start_epoch,
         newest_epoch: control.epoch,
         must_reach: control.known_durable_lsn,
-    })?;
-    recovery::redo(
-        &mut source,
-        RedoInputs {
-            pool: &foundation.pool,
-            files: &*foundation.files,
-            checkpoint: control.checkpoint_lsn,
-            threads: recovery::threads(&foundation.options),
-            index_bytes_max: recovery::index_bytes_max(&foundation.options),
-            progress,
-        },
-    )
+    }
 }
 
 /// Opens every tablespace file; finishes removing those that were dropped. Returns the highest
@@ -639,8 +640,8 @@ fn open_spaces(
                 core.spaces.write().insert(space, Arc::new(opened));
             }
             // A file that was created but never filled, as its log was lost; or damage, which
-            // opening the table will tell.
-            Err(Error::Corrupt { .. }) if space != CATALOG_SPACE => {}
+            // using the table will tell.
+            Err(Error::Corrupt { .. } | Error::NewerFormat { .. }) if space != CATALOG_SPACE => {}
             Err(error) => return Err(error),
         }
     }
@@ -681,7 +682,12 @@ fn finish_transactions(
 
 /// Removes tablespace files that no table has: of tables whose creation was not committed, or whose
 /// drop was.
-fn remove_orphans(foundation: &Foundation, core: &Arc<Core>, catalog: &Tree) -> Result<u64> {
+fn remove_orphans(
+    foundation: &Foundation,
+    core: &Arc<Core>,
+    catalog: &Tree,
+    uuid: &[u8; 16],
+) -> Result<u64> {
     let transaction = Transaction::begin(core, CATALOG_ISOLATION)?;
     let tables = Catalog::new(catalog, &transaction).all()?;
     let mut known: BTreeSet<SpaceId> = tables.iter().map(|table| table.space).collect();
@@ -689,7 +695,7 @@ fn remove_orphans(foundation: &Foundation, core: &Arc<Core>, catalog: &Tree) -> 
     drop(transaction);
     let mut removed = 0;
     for space in foundation.files.list()? {
-        if known.contains(&space) {
+        if known.contains(&space) || is_foreign(&foundation.files, space, uuid)? {
             continue;
         }
         core.drop_space(space)?;
@@ -697,6 +703,16 @@ fn remove_orphans(foundation: &Foundation, core: &Arc<Core>, catalog: &Tree) -> 
         removed += 1;
     }
     Ok(removed)
+}
+
+/// Whether a tablespace file says that it belongs to another database: it is not ours to remove.
+fn is_foreign(files: &SpaceFiles, space: SpaceId, uuid: &[u8; 16]) -> Result<bool> {
+    let Some(file) = files.find(space)? else {
+        return Ok(false);
+    };
+    let mut page = AlignedBuffer::zeroed(files.page_size() as usize);
+    let read = file.read_page(PageNo(0), &mut page);
+    Ok(read.is_ok() && inkstone_format::space::uuid(&page) != *uuid)
 }
 
 impl Core {

@@ -81,6 +81,7 @@ impl TableTree {
     }
 
     pub(super) fn live(&self) -> Result<&Tree> {
+        self.tree.redo().poison.check()?;
         if self.table.dropped.load(Ordering::Acquire) {
             return Err(Error::NotFound(format!(
                 "table {} (it was dropped)",

@@ -131,8 +131,19 @@ pub struct RedoOutcome {
 
 /// Reads `log` to its end and applies it. See the [module](self).
 pub fn redo(log: &mut dyn FrameSource, inputs: RedoInputs<'_>) -> Result<RedoOutcome> {
+    redo_after(log, inputs, &mut || Ok(()))
+}
+
+/// As [`redo`]; `before_changes` runs once, before the first page is changed. A log that fits
+/// `index_bytes_max` has been read to its proven end by then, so one that is damaged, or that
+/// does not fit the files, is refused before anything is changed.
+pub fn redo_after(
+    log: &mut dyn FrameSource,
+    inputs: RedoInputs<'_>,
+    before_changes: &mut dyn FnMut() -> Result<()>,
+) -> Result<RedoOutcome> {
     let bytes_total = log.bytes_total();
-    scan::Scan::new(&inputs, bytes_total).run(log)
+    scan::Scan::new(&inputs, bytes_total, before_changes).run(log)
 }
 
 /// Threads that the options ask for.

@@ -27,11 +27,18 @@ pub(super) struct Scan<'a> {
     bytes_total: Option<u64>,
     pages_done: u64,
     applying: Duration,
+    /// To be called before the first change; gone when it was.
+    before_changes: Option<&'a mut dyn FnMut() -> Result<()>>,
 }
 
 impl<'a> Scan<'a> {
-    pub fn new(inputs: &RedoInputs<'a>, bytes_total: Option<u64>) -> Self {
+    pub fn new(
+        inputs: &RedoInputs<'a>,
+        bytes_total: Option<u64>,
+        before_changes: &'a mut dyn FnMut() -> Result<()>,
+    ) -> Self {
         Self {
+            before_changes: Some(before_changes),
             checkpoint: inputs.checkpoint,
             index_bytes_max: inputs.index_bytes_max,
             decoder: Decoder::default(),
@@ -72,6 +79,7 @@ impl<'a> Scan<'a> {
             );
             return Err(Problem::Log(detail).at(log, end));
         }
+        self.spaces.check_missing()?;
         self.apply_gathered()?;
         let total = begin.elapsed();
         self.report.apply_ms = self.applying.as_millis() as u64;
@@ -174,6 +182,9 @@ impl<'a> Scan<'a> {
     }
 
     fn apply_gathered(&mut self) -> Result<()> {
+        if let Some(before_changes) = self.before_changes.take() {
+            before_changes()?;
+        }
         let begin = Instant::now();
         let mut pages = self.index.take();
         self.report.pages_dropped += self.spaces.prepare(&mut pages)?;

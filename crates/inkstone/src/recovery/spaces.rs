@@ -134,22 +134,28 @@ impl<'a> Spaces<'a> {
         Ok((before - batch.len()) as u64)
     }
 
+    /// The whole log was read: fails if it changes a file that is missing and does not delete it.
+    pub fn check_missing(&self) -> Result<()> {
+        for (&space, &state) in &self.known {
+            if let State::Missing(lsn) = state
+                && !self.deleted.contains(&space)
+            {
+                let detail = format!(
+                    "the file of tablespace {space} is missing; the log changes its pages at \
+                     LSN {lsn} and does not say that the file was deleted; put the file back"
+                );
+                return Err(Error::corrupt_file(&self.files.path(space), 0, detail));
+            }
+        }
+        Ok(())
+    }
+
     /// The whole log was read and applied.
     pub fn finish(&mut self) -> Result<()> {
+        self.check_missing()?;
         for (&space, &state) in &self.known {
-            if self.deleted.contains(&space) {
-                continue;
-            }
-            match state {
-                State::Present => {}
-                State::Creatable => self.files.create(space, 0)?,
-                State::Missing(lsn) => {
-                    let detail = format!(
-                        "the file of tablespace {space} is missing; the log changes its pages at \
-                         LSN {lsn} and does not say that the file was deleted"
-                    );
-                    return Err(Error::corrupt_file(&self.files.path(space), 0, detail));
-                }
+            if state == State::Creatable && !self.deleted.contains(&space) {
+                self.files.create(space, 0)?;
             }
         }
         Ok(())

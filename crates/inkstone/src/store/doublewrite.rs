@@ -28,7 +28,7 @@ use inkstone_format::doublewrite::{
     BATCH_PAGES_MAX, BLOCK_LEN, BatchEntry, BatchHeader, DOUBLEWRITE_VERSION, Layout, LayoutError,
     image_crc,
 };
-use inkstone_io::{Batch, Create, ErrorKind, File, Op, Vfs};
+use inkstone_io::{Batch, Create, ErrorKind, File, Op, OpenOptions, Vfs};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -282,6 +282,30 @@ fn fill(file: &dyn File, layout: &Layout) -> std::io::Result<()> {
         at += n;
     }
     Ok(())
+}
+
+/// Whether there is a doublewrite file; fails if it is damaged or another database's. Changes
+/// nothing.
+pub fn check_doublewrite(
+    vfs: &dyn Vfs,
+    directory: &Path,
+    uuid: [u8; 16],
+    page_size: u32,
+) -> Result<bool> {
+    let path = directory.join(DOUBLEWRITE_FILE);
+    let exists = vfs.exists(&path);
+    if !exists.map_err(|e| Error::io("look for", &path, e))? {
+        return Ok(false);
+    }
+    let options = OpenOptions {
+        create: Create::Never,
+        read_only: true,
+        direct: false,
+        dsync: false,
+    };
+    let file = vfs.open(&path, options);
+    let file = file.map_err(|e| Error::io("open", &path, e))?;
+    read_layout(&*file, &path, uuid, page_size).map(|_| true)
 }
 
 /// Reads the file header, and checks that it is this database's and that the file is whole.

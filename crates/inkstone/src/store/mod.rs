@@ -38,7 +38,7 @@ mod page_writer;
 mod repair;
 mod space_files;
 
-pub use doublewrite::{AREAS, BATCH_PAGES, DOUBLEWRITE_FILE, DoublewriteFile};
+pub use doublewrite::{AREAS, BATCH_PAGES, DOUBLEWRITE_FILE, DoublewriteFile, check_doublewrite};
 pub use page_store::FilePageStore;
 pub use repair::{RepairReport, repair};
 pub use space_files::{SpaceFile, SpaceFiles, parse_space_file_name, space_file_name};

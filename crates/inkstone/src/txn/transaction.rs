@@ -174,7 +174,9 @@ impl Transaction {
     }
 
     pub(super) fn deadline(&self) -> Instant {
-        Instant::now() + *self.lock_wait_timeout.lock()
+        // As good as never: `Instant` has an end.
+        const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+        Instant::now() + (*self.lock_wait_timeout.lock()).min(LONGEST)
     }
 
     /// Row changes made so far, of secondary trees and of long values too. Changes that were undone
@@ -192,6 +194,7 @@ impl Transaction {
 
     /// The inner state of a transaction that may still work.
     pub(super) fn active(&self) -> Result<MutexGuard<'_, Inner>> {
+        self.core.redo.poison.check()?;
         let inner = self.shared.inner.lock();
         match inner.phase {
             Phase::Active => Ok(inner),

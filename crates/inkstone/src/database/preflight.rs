@@ -1,0 +1,148 @@
+//! What is checked before an existing database is changed, and before a new one is made: whoever
+//! is refused leaves every file as it was.
+//!
+//! An open that gets past these checks can still fail: a page that recovery needs may be damaged, a
+//! log that does not fit recovery's memory may be damaged behind what was applied by then. What was
+//! changed in that case is what recovery does anyway, and does again.
+
+use super::open::LOG_DIRECTORY;
+use crate::catalog::CATALOG_SPACE;
+use crate::log::{LogReader, ReadParams};
+use crate::space::{SYSTEM_PAGES, check_header};
+use crate::store::{SpaceFile, SpaceFiles, check_doublewrite};
+use crate::{Error, Result};
+use inkstone_format::apply::{bit, map_pages};
+use inkstone_format::control::Control;
+use inkstone_format::header::page_lsn;
+use inkstone_format::{Corrupt, Lsn, PageId, PageNo};
+use inkstone_io::{AlignedBuffer, ErrorKind, Vfs};
+use std::path::Path;
+
+/// Present while a database is being created: what is there without a control file is rubbish.
+pub(super) const CREATING: &str = "creating";
+pub(super) const LOCK: &str = "lock";
+
+/// Refuses a directory that holds anything but what an interrupted creation left.
+pub(super) fn check_creation(vfs: &dyn Vfs, directory: &Path) -> Result<()> {
+    let names = match vfs.read_dir(directory) {
+        Ok(names) => names,
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(Error::io("list", directory, e)),
+    };
+    if names.iter().any(|name| name == CREATING) {
+        return Ok(());
+    }
+    let log = directory.join(LOG_DIRECTORY);
+    let segments = match vfs.read_dir(&log) {
+        Ok(names) => names,
+        Err(e) if e.kind() == ErrorKind::NotFound => Vec::new(),
+        Err(e) => return Err(Error::io("list", &log, e)),
+    };
+    let segments = segments.iter().map(|name| format!("{LOG_DIRECTORY}/{name}"));
+    match names.into_iter().chain(segments).find(|name| name != LOCK) {
+        None => Ok(()),
+        Some(name) => Err(Error::NotADatabase {
+            path: directory.to_owned(),
+            reason: format!(
+                "there is a file {name} but no file named control; restore the control file if \
+                 this was a database, or give an empty directory for a new one"
+            ),
+        }),
+    }
+}
+
+/// Removes what an interrupted creation left, but for the marker. The caller knows that there is no
+/// control file.
+pub(super) fn clear_creation(vfs: &dyn Vfs, directory: &Path) -> Result<()> {
+    let remove = |path: &Path| vfs.remove(path).map_err(|e| Error::io("remove", path, e));
+    let list = |path: &Path| vfs.read_dir(path).map_err(|e| Error::io("list", path, e));
+    for name in list(directory)? {
+        if name != CREATING && name != LOCK {
+            remove(&directory.join(name))?;
+        }
+    }
+    let log = directory.join(LOG_DIRECTORY);
+    match vfs.read_dir(&log) {
+        Err(_) => Ok(()),
+        Ok(names) => names.iter().try_for_each(|name| remove(&log.join(name))),
+    }
+}
+
+/// Checks the files of a database without changing any. `reads` says where the log is read.
+pub(super) fn check_files(
+    vfs: &dyn Vfs,
+    directory: &Path,
+    control: &Control,
+    files: &SpaceFiles,
+    reads: &ReadParams,
+) -> Result<()> {
+    check_catalog(control, files)?;
+    let has_doublewrite = check_doublewrite(vfs, directory, control.uuid, control.page_size)?;
+    if let Err(e) = vfs.read_dir(&reads.dir) {
+        return Err(match e.kind() {
+            ErrorKind::NotFound => Error::NotADatabase {
+                path: directory.to_owned(),
+                reason: format!("the directory {LOG_DIRECTORY} is missing; put it back"),
+            },
+            _ => Error::io("list", &reads.dir, e),
+        });
+    }
+    if !has_doublewrite {
+        // It will be made anew before the log is read: the log is read once more, first.
+        let mut log = LogReader::open(reads.clone())?;
+        while log.next()?.is_some() {}
+    }
+    Ok(())
+}
+
+/// The catalog must be there and be this database's. After a clean shutdown all of its pages must be
+/// whole; after a crash recovery may have to mend them first.
+fn check_catalog(control: &Control, files: &SpaceFiles) -> Result<()> {
+    let file = files.open(CATALOG_SPACE)?;
+    let mut page = AlignedBuffer::zeroed(control.page_size as usize);
+    let clean = control.clean_shutdown;
+    match file.read_page(PageNo(0), &mut page) {
+        Ok(()) => check_header(&page, &control.uuid, &file)?,
+        Err(Error::Corrupt { .. }) if !clean => return Ok(()),
+        Err(error) => return Err(error),
+    }
+    if clean {
+        file.require_pages(SYSTEM_PAGES)?;
+        check_pages(control, &file, page)?;
+    }
+    Ok(())
+}
+
+fn check_pages(control: &Control, file: &SpaceFile, mut page: AlignedBuffer) -> Result<()> {
+    let covered = map_pages(control.page_size as usize);
+    let mut map = AlignedBuffer::zeroed(control.page_size as usize);
+    let maps = inkstone_format::space::more_maps(&page);
+    for region in 0..=maps {
+        let first = region.saturating_mul(covered);
+        file.read_page(PageNo(first.saturating_add(1)), &mut map)?;
+        for n in (0..covered).filter(|&n| bit(&map, n)) {
+            let number = PageNo(first.saturating_add(n));
+            file.read_page(number, &mut page)?;
+            check_lsn(file, number, &page, control.known_durable_lsn)?;
+        }
+    }
+    Ok(())
+}
+
+/// Fails if a page was changed after the log had ended.
+pub(super) fn check_lsn(file: &SpaceFile, page: PageNo, bytes: &[u8], end: Lsn) -> Result<()> {
+    let lsn = page_lsn(bytes);
+    if lsn <= end {
+        return Ok(());
+    }
+    let detail = format!(
+        "page LSN {lsn} is in the future: the log ends at LSN {end}; the file is of another time \
+         than the log"
+    );
+    let id = PageId::new(file.space(), page);
+    Err(Error::corrupt_page(
+        file.path(),
+        id,
+        Corrupt::at(16, detail),
+    ))
+}
