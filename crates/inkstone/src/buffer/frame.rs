@@ -160,10 +160,20 @@ pub(crate) struct Arena {
 impl Arena {
     /// Maps `count` frames.
     pub fn new(page_size: usize, count: usize) -> Result<Self> {
+        let memory = Mapping::new(page_size * count)?;
+        let mut frames = Vec::new();
+        frames
+            .try_reserve_exact(count)
+            .map_err(|_| Error::InvalidOption {
+                name: "buffer_pool_size".to_owned(),
+                value: (page_size * count).to_string(),
+                reason: format!("there is no memory for the descriptors of {count} frames"),
+            })?;
+        frames.extend((0..count).map(|_| Frame::new()));
         Ok(Self {
-            memory: Mapping::new(page_size * count)?,
+            memory,
             page_size_shift: page_size.trailing_zeros(),
-            frames: (0..count).map(|_| Frame::new()).collect(),
+            frames: frames.into_boxed_slice(),
         })
     }
 

@@ -149,6 +149,7 @@ impl Database {
     /// Makes everything that is committed durable, whatever the durability it was committed with:
     /// writes and syncs the log. The pages follow in the background.
     pub fn flush_log(&self) -> Result<()> {
+        self.inner.core.redo.poison.check()?;
         let log = &self.inner.core.redo.log;
         log.wait_durable(log.current_lsn())
     }

@@ -1,0 +1,390 @@
+//! A full disk: the statement gets `Error::DiskFull` and has no effect, the engine lives on, and
+//! writes go on when space is back.
+
+mod failure_support;
+
+use failure_support::*;
+use inkstone::{Database, Durability, Error, Isolation, Options, Result, Table};
+use inkstone_io::sim::{Fault, FaultRule, OpKind, SimVfs};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+fn with_table(options: Options) -> (SimVfs, Database, Table) {
+    let vfs = SimVfs::new(3);
+    let db = open_sim(&vfs, options).unwrap();
+    let table = db.create_table("t", &["second"]).unwrap();
+    (vfs, db, table)
+}
+
+#[track_caller]
+fn is_full(error: &Error) {
+    assert!(matches!(error, Error::DiskFull { .. }), "{error}");
+    says(error, &["no space left", "rolled back", "free some space"]);
+}
+
+/// Until `f` no longer finds the disk full: a shortage of log segments is looked at each second.
+fn soon<T>(f: impl Fn() -> Result<T>) -> T {
+    let begin = Instant::now();
+    loop {
+        match f() {
+            Ok(done) => return done,
+            Err(Error::DiskFull { .. }) if begin.elapsed() < Duration::from_secs(10) => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+}
+
+fn all_rows(db: &Database, table: &Table) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let txn = db.begin(Isolation::ReadCommitted).unwrap();
+    let rows = txn.range(table, ..).unwrap();
+    rows.map(|row| row.unwrap()).collect()
+}
+
+fn reopen(vfs: &SimVfs, db: Database, expected: &BTreeMap<Vec<u8>, Vec<u8>>) {
+    drop(db);
+    let vfs = vfs.kill();
+    let db = open_sim(&vfs, small()).unwrap();
+    let table = db.table("t").unwrap();
+    assert!(all_rows(&db, &table) == *expected);
+    db.verify_table(&table).unwrap();
+}
+
+/// One statement of some kind, with the rows that it adds.
+type Statement = fn(&inkstone::Transaction, &Table, u64) -> Result<()>;
+
+fn one_row(txn: &inkstone::Transaction, table: &Table, n: u64) -> Result<()> {
+    txn.insert(table, &key(n), &[n as u8; 900])
+}
+
+fn many_rows(txn: &inkstone::Transaction, table: &Table, n: u64) -> Result<()> {
+    let rows = (0..300).map(|m| (key(n * 1000 + m), [n as u8; 700]));
+    txn.insert_many(table, rows).map(drop)
+}
+
+fn long_value(txn: &inkstone::Transaction, table: &Table, n: u64) -> Result<()> {
+    txn.insert(table, &key(n), &vec![n as u8; 150_000])
+}
+
+fn longer_and_longer(txn: &inkstone::Transaction, table: &Table, n: u64) -> Result<()> {
+    txn.upsert(
+        table,
+        &key(n % 5),
+        &vec![n as u8; 40_000 + n as usize * 1000],
+    )
+    .map(drop)
+}
+
+#[test]
+fn a_full_disk_fails_statements_only() {
+    let kinds: [(&str, Statement); 4] = [
+        ("one row", one_row),
+        ("insert_many", many_rows),
+        ("long value", long_value),
+        ("update of a long value", longer_and_longer),
+    ];
+    for (name, statement) in kinds {
+        let (vfs, db, table) = with_table(small());
+        insert(&db, &table, 1 << 40..(1 << 40) + 50, b"before").unwrap();
+        let used = vfs.used_bytes();
+        vfs.set_capacity_bytes(used + (2 << 20));
+        let mut expected = all_rows(&db, &table);
+        let mut failures = 0;
+        for n in 0..20_000 {
+            let txn = db.begin(Isolation::ReadCommitted).unwrap();
+            match statement(&txn, &table, n) {
+                Ok(()) => {
+                    txn.commit().unwrap();
+                    continue;
+                }
+                Err(error) => is_full(&error),
+            }
+            if failures == 0 {
+                txn.rollback().unwrap();
+                expected = all_rows(&db, &table);
+                // Another transaction's statement and its own earlier ones.
+                let txn = db.begin(Isolation::ReadCommitted).unwrap();
+                let update = txn.upsert(&table, &key(1 << 40), b"small change");
+                if let Err(error) = &update {
+                    is_full(error);
+                }
+                let _ = statement(&txn, &table, n);
+                txn.rollback().unwrap();
+            } else {
+                // What failed has no effect, and the transaction may commit.
+                txn.commit().unwrap();
+            }
+            assert!(all_rows(&db, &table) == expected, "{name}");
+            failures += 1;
+            if failures == 4 {
+                break;
+            }
+        }
+        assert_eq!(failures, 4, "{name}");
+        wait_for_purge(&db);
+        db.verify_table(&table).unwrap();
+        vfs.set_capacity_bytes(used + (64 << 20));
+        for n in 30_000..30_010 {
+            soon(|| {
+                let txn = db.begin(Isolation::ReadCommitted)?;
+                statement(&txn, &table, n)?;
+                txn.commit()
+            });
+        }
+        wait_for_purge(&db);
+        db.verify_table(&table).unwrap();
+        let expected = all_rows(&db, &table);
+        drop(table);
+        reopen(&vfs, db, &expected);
+    }
+}
+
+fn wait_for_purge(db: &Database) {
+    for _ in 0..4 {
+        db.purge().unwrap();
+    }
+}
+
+#[test]
+fn dropping_a_table_gives_space_back() {
+    let (vfs, db, table) = with_table(small());
+    let big = db.create_table("big", &[]).unwrap();
+    insert(&db, &big, 0..2000, &[1; 800]).unwrap();
+    vfs.set_capacity_bytes(vfs.used_bytes() + (1 << 20));
+    let error = (0..100_000)
+        .find_map(|n| insert(&db, &table, n..n + 1, &[2; 800]).err())
+        .unwrap();
+    is_full(&error);
+    drop(big);
+    db.drop_table("big").unwrap();
+    soon(|| insert(&db, &table, 200_000..200_100, &[2; 800]));
+    db.verify_table(&table).unwrap();
+    let expected = all_rows(&db, &table);
+    drop(table);
+    reopen(&vfs, db, &expected);
+}
+
+#[test]
+fn many_threads_on_a_full_disk() {
+    let (vfs, db, table) = with_table(small());
+    vfs.set_capacity_bytes(vfs.used_bytes() + (3 << 20));
+    let begin = Instant::now();
+    std::thread::scope(|scope| {
+        for thread in 0..8u64 {
+            let (db, table, vfs) = (&db, &table, &vfs);
+            scope.spawn(move || {
+                let mut full = 0;
+                for n in 0.. {
+                    let at = (thread << 32) + n;
+                    match insert(db, table, at..at + 1, &[thread as u8; 1000]) {
+                        Ok(()) => {}
+                        Err(error) => {
+                            is_full(&error);
+                            full += 1;
+                        }
+                    }
+                    if full == 20 && thread == 0 {
+                        vfs.set_capacity_bytes(vfs.used_bytes() + (8 << 20));
+                    }
+                    if full > 60 || begin.elapsed() > Duration::from_secs(5) {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    vfs.set_capacity_bytes(1 << 30);
+    soon(|| insert(&db, &table, 1 << 50..(1 << 50) + 10, b"x"));
+    db.verify_table(&table).unwrap();
+    let expected = all_rows(&db, &table);
+    drop(table);
+    reopen(&vfs, db, &expected);
+}
+
+#[test]
+fn the_version_spill_file_full() {
+    let (vfs, db, table) = with_table(Options {
+        log_file_size: 64 << 20,
+        ..small()
+    });
+    insert(&db, &table, 0..1000, &[1; 900]).unwrap();
+    db.checkpoint().unwrap();
+    vfs.fail(FaultRule {
+        kind: Some(OpKind::Write),
+        path_contains: "versions.tmp".to_owned(),
+        nth: 1,
+        times: u64::MAX,
+        fault: Fault::Enospc,
+    });
+    let old = db.begin_with_snapshot().unwrap();
+    let expected = all_rows(&db, &table);
+    let txn = db.begin(Isolation::RepeatableRead).unwrap();
+    let mut full = None;
+    'rounds: for round in 0..20u8 {
+        for n in 0..1000 {
+            if let Err(error) = txn.update(&table, &key(n), &[round; 900]) {
+                full = Some(error);
+                break 'rounds;
+            }
+        }
+    }
+    is_full(&full.expect("the store of versions fills"));
+    says(&failed(txn.update(&table, &key(5), b"")), &["versions.tmp"]);
+    let many = txn.insert_many(&table, (5000..6000).map(|n| (key(n), b"new")));
+    is_full(&failed(many));
+    assert!(txn.get(&table, &key(3)).unwrap().is_some());
+    txn.rollback().unwrap();
+    for n in 0..1000 {
+        assert_eq!(
+            old.get(&table, &key(n)).unwrap(),
+            expected.get(&key(n)[..]).cloned()
+        );
+    }
+    assert!(all_rows(&db, &table) == expected);
+    vfs.clear_faults();
+    soon(|| insert(&db, &table, 9000..9010, b"x"));
+    drop(old);
+    db.verify_table(&table).unwrap();
+    let expected = all_rows(&db, &table);
+    drop(table);
+    reopen(&vfs, db, &expected);
+}
+
+#[test]
+fn log_segments_cannot_be_made() {
+    let (vfs, db, table) = with_table(small());
+    vfs.fail(FaultRule {
+        kind: Some(OpKind::Allocate),
+        path_contains: "log/prepare.tmp".to_owned(),
+        nth: 1,
+        times: u64::MAX,
+        fault: Fault::Enospc,
+    });
+    // A transaction that stays open keeps nothing of the log that its undo does not need; but a
+    // prepared one's log is not recycled at once. So segments run out.
+    let mut rows = 0;
+    let mut error = None;
+    let value: Vec<u8> = (0..3000u32).map(|n| (n * n % 251) as u8).collect();
+    let txn = db.begin(Isolation::ReadCommitted).unwrap();
+    while rows < 20_000 && error.is_none() {
+        error = txn.upsert(&table, &key(rows % 100), &value).err();
+        rows += 1;
+    }
+    match error {
+        // Recycling kept pace: segments were never needed beyond those that there are.
+        None => txn.commit().unwrap(),
+        Some(error) => {
+            is_full(&error);
+            says(&error, &["log"]);
+            assert!(txn.get(&table, &key(1)).unwrap().is_some());
+            // There is room for the rollback.
+            txn.rollback().unwrap();
+        }
+    }
+    assert!(db.begin(Isolation::ReadCommitted).is_ok());
+    vfs.clear_faults();
+    soon(|| insert(&db, &table, 9000..9010, b"x"));
+    db.verify_table(&table).unwrap();
+    let expected = all_rows(&db, &table);
+    drop(table);
+    reopen(&vfs, db, &expected);
+}
+
+/// Whatever DDL statement, at whichever step the disk is full: nothing is left behind.
+#[test]
+fn ddl_on_a_full_disk() {
+    let mut failures = [0; 4];
+    for spare in 0..48 {
+        let (vfs, db, table) = with_table(small());
+        insert(&db, &table, 0..50, b"row").unwrap();
+        db.checkpoint().unwrap();
+        let files = vfs.files();
+        vfs.set_capacity_bytes(vfs.used_bytes() + spare * 4096);
+        let results = [
+            db.create_table("new", &["x", "y"]).map(drop),
+            db.create_tree("t", "third").map(drop),
+            db.rename_table("t", "u")
+                .and_then(|()| db.rename_table("u", "t")),
+            insert(&db, &table, 100..101, &[1; 500]),
+        ];
+        for (n, result) in results.iter().enumerate() {
+            if let Err(error) = result {
+                is_full(error);
+                failures[n] += 1;
+            }
+        }
+        let made = results[0].is_ok();
+        let names: &[&str] = if made { &["new", "t"] } else { &["t"] };
+        assert_eq!(db.tables().unwrap(), names);
+        assert_eq!(db.table("new").is_ok(), made);
+        let found = vfs.files();
+        assert_eq!(found.len(), files.len() + usize::from(made), "{found:?}");
+        let table = db.table("t").unwrap();
+        assert_eq!(table.tree("third").is_ok(), results[1].is_ok());
+        db.verify_table(&table).unwrap();
+        vfs.set_capacity_bytes(1 << 30);
+        if !made {
+            soon(|| db.create_table("new", &["x", "y"]));
+        }
+        if results[1].is_err() {
+            db.create_tree("t", "third").unwrap();
+        }
+        for name in ["t", "new"] {
+            db.verify_table(&db.table(name).unwrap()).unwrap();
+        }
+        drop(table);
+        db.close().unwrap();
+        let vfs = vfs.kill();
+        let db = open_sim(&vfs, small()).unwrap();
+        assert_eq!(db.tables().unwrap(), ["new", "t"]);
+        for name in ["t", "new"] {
+            db.verify_table(&db.table(name).unwrap()).unwrap();
+        }
+    }
+    assert!(failures[0] > 5, "{failures:?}");
+}
+
+#[test]
+fn creating_a_database_on_a_full_disk() {
+    let whole = SimVfs::new(1);
+    drop(open_sim(&whole, small()).unwrap());
+    let needed = whole.used_bytes();
+    for part in 0..12 {
+        let vfs = SimVfs::new(1);
+        vfs.set_capacity_bytes(needed / 12 * part);
+        let error = failed(open_sim(&vfs, small()));
+        assert!(matches!(error, Error::DiskFull { .. }), "{error}");
+        let left = vfs.files();
+        assert!(left.iter().all(|path| path.ends_with("lock")), "{left:?}");
+        vfs.set_capacity_bytes(1 << 30);
+        open_sim(&vfs, small()).unwrap();
+    }
+}
+
+#[test]
+fn opening_and_closing_on_a_full_disk() {
+    let (vfs, db, table) = with_table(small());
+    insert(&db, &table, 0..2000, &[7; 300]).unwrap();
+    vfs.set_capacity_bytes(vfs.used_bytes());
+    let expected = all_rows(&db, &table);
+    drop(table);
+    drop(db);
+    let vfs = vfs.kill();
+    vfs.set_capacity_bytes(vfs.used_bytes());
+    let db = match open_sim(&vfs, small()) {
+        Ok(db) => db,
+        Err(error) => {
+            assert!(matches!(error, Error::DiskFull { .. }), "{error}");
+            vfs.set_capacity_bytes(1 << 30);
+            open_sim(&vfs, small()).unwrap()
+        }
+    };
+    let table = db.table("t").unwrap();
+    assert!(all_rows(&db, &table) == expected);
+    let txn = db.begin(Isolation::ReadCommitted).unwrap();
+    let _ = txn.upsert(&table, &key(1), b"short");
+    txn.commit_with(Durability::Sync).unwrap();
+    drop(table);
+    db.close().unwrap();
+}
