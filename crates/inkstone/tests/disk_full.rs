@@ -31,7 +31,7 @@ fn soon<T>(f: impl Fn() -> Result<T>) -> T {
             Err(Error::DiskFull { .. }) if begin.elapsed() < Duration::from_secs(10) => {
                 std::thread::sleep(Duration::from_millis(20));
             }
-            Err(other) => panic!("{other}"),
+            Err(other) => panic!("{other} after {:?}", begin.elapsed()),
         }
     }
 }
@@ -71,7 +71,7 @@ fn longer_and_longer(txn: &inkstone::Transaction, table: &Table, n: u64) -> Resu
     txn.upsert(
         table,
         &key(n % 5),
-        &vec![n as u8; 40_000 + n as usize * 1000],
+        &vec![n as u8; 40_000 + (n as usize % 1000) * 1000],
     )
     .map(drop)
 }
