@@ -396,6 +396,16 @@ impl Segments {
         ((first + 1) * self.params.segment_bytes <= keep_from).then_some(first)
     }
 
+    /// Whether recovery no longer needs the lowest segment. It may still be live: nobody has noticed
+    /// that it is durable, if no segment was made since.
+    fn is_any_done(&self) -> bool {
+        let keep_from = self.keep_from.load(Ordering::Acquire);
+        let table = self.table.lock();
+        let lowest_live = table.live.first_key_value().map(|(&number, _)| number);
+        let lowest = table.old.first().copied().or(lowest_live);
+        lowest.is_some_and(|number| (number + 1) * self.params.segment_bytes <= keep_from)
+    }
+
     pub(super) fn set_keep_from(&self, lsn: u64) {
         self.keep_from.fetch_max(lsn, Ordering::AcqRel);
     }
@@ -407,9 +417,7 @@ impl Segments {
     /// Whether [`Segments::maintain`] would do something.
     pub(super) fn wants_upkeep(&self, reserved: u64) -> bool {
         self.last.load(Ordering::Acquire) < self.number(reserved) + self.params.ahead
-            || self
-                .recyclable()
-                .is_some_and(|_| self.params.archive || self.has_surplus())
+            || self.is_any_done() && (self.params.archive || self.has_surplus())
     }
 
     fn has_surplus(&self) -> bool {

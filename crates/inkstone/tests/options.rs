@@ -1,0 +1,541 @@
+//! Every option does something that can be seen.
+
+mod failure_support;
+
+use failure_support::*;
+use inkstone::options::{Doublewrite, FlushMethod, IoBackend, LogWrite, describe};
+use inkstone::{Database, Durability, Error, Isolation, Options, Table};
+use inkstone_io::sim::{OpKind, SimVfs};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+fn with_table(options: Options) -> (SimVfs, Database, Table) {
+    let vfs = SimVfs::new(1);
+    let db = open_sim(&vfs, options).unwrap();
+    let table = db.create_table("t", &[]).unwrap();
+    (vfs, db, table)
+}
+
+fn status(db: &Database) -> BTreeMap<&'static str, u64> {
+    db.status().into_iter().collect()
+}
+
+/// Looks until it is so, for at most `limit`; how long it took.
+#[track_caller]
+fn wait_until(limit: Duration, mut is_so: impl FnMut() -> bool) -> Duration {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < limit, "not within {limit:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    begin.elapsed()
+}
+
+#[test]
+fn every_option_has_a_test_here() {
+    let tested = [
+        "page_size",                    // bad_input.rs
+        "buffer_pool_size",             // the_pool_has_the_frames_asked_for
+        "buffer_pool_instances",        // any_number_of_instances
+        "buffer_pool_dump_at_shutdown", // a_warm_start
+        "log_file_size",                // the_log_keeps_to_its_size
+        "log_buffer_size",              // the_ring_bounds_what_is_unwritten
+        "log_file_buffering",           // how_files_are_opened
+        "log_write",                    // how_files_are_opened
+        "log_write_through",            // written_through
+        "log_archive",                  // old_segments_are_archived
+        "flush_log_at_trx_commit",      // durability_of_the_database_and_of_a_transaction
+        "doublewrite",                  // copies_and_their_skip
+        "doublewrite_skip_fresh",       // copies_and_their_skip
+        "flush_method",                 // how_files_are_opened
+        "io_backend",                   // how_files_are_opened
+        "lock_wait_timeout_ms",         // waiting_for_a_lock
+        "version_store_memory",         // versions_spill
+        "recovery_threads",             // recovery_in_parts_and_threads
+        "recovery_memory",              // recovery_in_parts_and_threads
+    ];
+    let all: Vec<_> = describe().into_iter().map(|(name, _, _)| name).collect();
+    assert_eq!(all, tested);
+    // What is shown can be set.
+    let mut copy = Options::default();
+    for (name, value) in small().show() {
+        copy.set(name, &value).unwrap();
+    }
+    assert_eq!(copy, small());
+}
+
+#[test]
+fn the_pool_has_the_frames_asked_for() {
+    for size in [256 << 10, 1 << 20, 4 << 20] {
+        let (_vfs, db, table) = with_table(Options {
+            buffer_pool_size: size,
+            ..small()
+        });
+        assert_eq!(status(&db)["buffer_pool_frames"], size / 4096);
+        insert(&db, &table, 0..3000, &[1; 400]).unwrap();
+        let before = status(&db)["pages_read"];
+        rows(&db, &table).unwrap();
+        let read = status(&db)["pages_read"] - before;
+        assert_eq!(read == 0, size == 4 << 20, "{size}: {read}");
+    }
+}
+
+#[test]
+fn any_number_of_instances() {
+    for buffer_pool_instances in [1, 3, 64] {
+        let (_vfs, db, table) = with_table(Options {
+            buffer_pool_instances,
+            ..small()
+        });
+        insert(&db, &table, 0..3000, &[1; 400]).unwrap();
+        db.verify_table(&table).unwrap();
+    }
+}
+
+#[test]
+fn a_warm_start() {
+    for warm in [true, false] {
+        let options = Options {
+            buffer_pool_dump_at_shutdown: warm,
+            buffer_pool_size: 4 << 20,
+            ..small()
+        };
+        let (vfs, db, table) = with_table(options.clone());
+        insert(&db, &table, 0..3000, &[1; 400]).unwrap();
+        let resident = status(&db)["buffer_pool_frames"] - status(&db)["buffer_pool_free"];
+        assert!(resident > 300);
+        drop(table);
+        db.close().unwrap();
+        assert_eq!(
+            vfs.files().contains(&sim_dir().join("buffer_pool.dump")),
+            warm
+        );
+        let db = open_sim(&vfs, options).unwrap();
+        if warm {
+            wait_until(Duration::from_secs(10), || {
+                let now = status(&db);
+                now["buffer_pool_frames"] - now["buffer_pool_free"] >= resident - 20
+            });
+        }
+        let before = status(&db)["pages_read"];
+        let table = db.table("t").unwrap();
+        assert_eq!(rows(&db, &table).unwrap().len(), 3000);
+        let read = status(&db)["pages_read"] - before;
+        assert_eq!(read < 20, warm, "{read}");
+    }
+}
+
+#[test]
+fn rubbish_in_the_dump_harms_nobody() {
+    let options = Options {
+        buffer_pool_dump_at_shutdown: true,
+        ..small()
+    };
+    let (vfs, db, table) = with_table(options.clone());
+    insert(&db, &table, 0..500, &[1; 400]).unwrap();
+    drop(table);
+    db.close().unwrap();
+    let rubbish: Vec<u8> = (0..40_003u32).map(|n| (n * n % 253) as u8).collect();
+    vfs.write_raw(&sim_dir().join("buffer_pool.dump"), 0, &rubbish)
+        .unwrap();
+    let db = open_sim(&vfs, options).unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    let table = db.table("t").unwrap();
+    assert_eq!(rows(&db, &table).unwrap().len(), 500);
+    db.verify_table(&table).unwrap();
+}
+
+/// Rows that do not compress in the log.
+fn noise(n: u64, length: usize) -> Vec<u8> {
+    let mut state = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    };
+    (0..length).map(|_| next()).collect()
+}
+
+fn write_log(db: &Database, table: &Table, bytes: u64) {
+    let begin = status(db)["lsn_current"];
+    for n in 0.. {
+        let txn = db.begin(Isolation::ReadCommitted).unwrap();
+        for m in 0..20 {
+            let value = noise(n * 20 + m, 900);
+            txn.upsert(table, &key((n * 20 + m) % 1000), &value)
+                .unwrap();
+        }
+        txn.commit_with(Durability::Lazy).unwrap();
+        if status(db)["lsn_current"] - begin > bytes {
+            return;
+        }
+    }
+}
+
+fn log_bytes(vfs: &SimVfs, directory: &str) -> u64 {
+    let inside = |path: &std::path::PathBuf| path.parent() == Some(&sim_dir().join(directory));
+    let files: Vec<_> = vfs.files().into_iter().filter(inside).collect();
+    files
+        .iter()
+        .map(|path| vfs.read_raw(path).unwrap().len() as u64)
+        .sum()
+}
+
+#[test]
+fn the_log_keeps_to_its_size() {
+    for size in [4 << 20, 16 << 20] {
+        let (vfs, db, table) = with_table(Options {
+            log_file_size: size,
+            ..small()
+        });
+        write_log(&db, &table, 6 * size);
+        for _ in 0..6 { let n = status(&db); eprintln!("DEBUG {:?} age {} cps {} dirty {} current {} free {} waits {}", std::time::Instant::now(), n["checkpoint_age_bytes"], n["checkpoints"], n["buffer_pool_dirty"], n["lsn_current"], n["buffer_pool_free"], n["checkpoint_waits"]); write_log(&db, &table, size/2); }
+        // Writers are slowed down by dirty pages, and the checkpoint follows within a tick.
+        assert!(status(&db)["checkpoint_age_bytes"] <= 2 * size + (4 << 20));
+        assert!(status(&db)["log_segments_recycled"] > 0);
+        // Some segments ahead of the writer come on top.
+        let spare = 4 * (size / 8).next_power_of_two().max(1 << 20);
+        assert!(
+            log_bytes(&vfs, "log") <= size + spare,
+            "{}",
+            log_bytes(&vfs, "log")
+        );
+    }
+}
+
+#[test]
+fn the_ring_bounds_what_is_unwritten() {
+    for log_buffer_size in [2 << 20, 8 << 20] {
+        let (vfs, db, table) = with_table(Options {
+            log_buffer_size,
+            log_file_size: 64 << 20,
+            ..small()
+        });
+        vfs.set_sync_delay(Duration::from_millis(2));
+        let mut most = 0;
+        for _ in 0..60 {
+            write_log(&db, &table, 100 << 10);
+            let now = status(&db);
+            most = most.max(now["lsn_current"].saturating_sub(now["lsn_written"]));
+        }
+        assert!(most <= log_buffer_size, "{most}");
+        // The thread that writes early begins at an eighth of the ring.
+        assert!(most > log_buffer_size / 16, "{most}");
+    }
+}
+
+#[test]
+fn old_segments_are_archived() {
+    for log_archive in [false, true] {
+        let (vfs, db, table) = with_table(Options {
+            log_archive,
+            ..small()
+        });
+        write_log(&db, &table, 12 << 20);
+        if log_archive {
+            wait_until(Duration::from_secs(10), || {
+                log_bytes(&vfs, "log/archive") > 4 << 20
+            });
+        } else {
+            assert_eq!(log_bytes(&vfs, "log/archive"), 0);
+        }
+        drop(table);
+        db.close().unwrap();
+        let db = open_sim(&vfs, small()).unwrap();
+        db.verify_table(&db.table("t").unwrap()).unwrap();
+    }
+}
+
+#[test]
+fn durability_of_the_database_and_of_a_transaction() {
+    let all = [Durability::Lazy, Durability::Sync, Durability::Write];
+    for of_database in all {
+        for of_transaction in all.map(Some).into_iter().chain([None]) {
+            let (vfs, db, table) = with_table(Options {
+                flush_log_at_trx_commit: of_database,
+                ..small()
+            });
+            // Just after a tick of the background thread nothing else makes it durable.
+            insert(&db, &table, 0..1, b"first").unwrap();
+            wait_until(Duration::from_secs(3), || {
+                status(&db)["lsn_durable"] == status(&db)["lsn_current"]
+            });
+            let txn = db.begin(Isolation::ReadCommitted).unwrap();
+            txn.insert(&table, &key(1), b"second").unwrap();
+            match of_transaction {
+                Some(durability) => txn.commit_with(durability).unwrap(),
+                None => txn.commit().unwrap(),
+            }
+            let now = status(&db);
+            let end = now["lsn_current"];
+            match of_transaction.unwrap_or(of_database) {
+                Durability::Sync => assert!(now["lsn_durable"] >= end),
+                Durability::Write => assert!(now["lsn_written"] >= end && now["lsn_durable"] < end),
+                Durability::Lazy => assert!(now["lsn_durable"] < end),
+            }
+            let took = wait_until(Duration::from_millis(1500), || {
+                status(&db)["lsn_durable"] >= end
+            });
+            drop(table);
+            let vfs = vfs.crash(7);
+            drop(db);
+            let db = open_sim(&vfs, small()).unwrap();
+            let table = db.table("t").unwrap();
+            assert_eq!(rows(&db, &table).unwrap(), [0, 1], "{took:?}");
+        }
+    }
+}
+
+#[test]
+fn written_through() {
+    for log_write_through in [false, true] {
+        let (vfs, db, table) = with_table(Options {
+            log_write_through,
+            ..small()
+        });
+        let before = status(&db);
+        for n in 0..20 {
+            insert(&db, &table, n..n + 1, b"row").unwrap();
+        }
+        let now = status(&db);
+        assert_eq!(now["log_syncs"] == before["log_syncs"], log_write_through);
+        assert!(now["log_write_calls"] >= before["log_write_calls"] + 20);
+        drop(table);
+        let vfs = vfs.crash(1);
+        drop(db);
+        let db = open_sim(&vfs, small()).unwrap();
+        let table = db.table("t").unwrap();
+        assert_eq!(rows(&db, &table).unwrap().len(), 20);
+    }
+}
+
+#[test]
+fn copies_and_their_skip() {
+    let run = |doublewrite, doublewrite_skip_fresh| {
+        let (vfs, db, table) = with_table(Options {
+            doublewrite,
+            doublewrite_skip_fresh,
+            buffer_pool_size: 4 << 20,
+            ..small()
+        });
+        insert(&db, &table, 0..1000, &[1; 400]).unwrap();
+        db.checkpoint().unwrap();
+        let file = vfs.files().contains(&sim_dir().join("doublewrite"));
+        let now = status(&db);
+        (
+            file,
+            now["doublewrite_pages"],
+            now["doublewrite_skipped"],
+            now["pages_written"],
+        )
+    };
+    let (file, copied, skipped, written) = run(Doublewrite::On, true);
+    assert!(file && skipped > 100 && copied < 20 && written > 100);
+    let (file, copied, skipped, written) = run(Doublewrite::On, false);
+    assert!(file && skipped == 0 && copied == written);
+    let (file, copied, skipped, _) = run(Doublewrite::Off, true);
+    assert_eq!((file, copied, skipped), (false, 0, 0));
+}
+
+#[test]
+fn waiting_for_a_lock() {
+    let (_vfs, db, table) = with_table(Options {
+        lock_wait_timeout_ms: 100,
+        ..small()
+    });
+    let holder = db.begin(Isolation::ReadCommitted).unwrap();
+    holder.insert(&table, b"row", b"").unwrap();
+    let waiter = db.begin(Isolation::ReadCommitted).unwrap();
+    let begin = Instant::now();
+    let error = failed(waiter.insert(&table, b"row", b""));
+    assert!(
+        matches!(error, Error::LockTimeout { waited_ms: 100.. }),
+        "{error}"
+    );
+    assert!(begin.elapsed() < Duration::from_secs(5));
+    waiter.set_lock_wait_timeout(Duration::ZERO);
+    assert!(matches!(
+        waiter.insert(&table, b"row", b""),
+        Err(Error::LockTimeout { .. })
+    ));
+    holder.rollback().unwrap();
+    waiter.insert(&table, b"row", b"").unwrap();
+}
+
+#[test]
+fn versions_spill() {
+    for (version_store_memory, spills) in [(1 << 20, true), (64 << 20, false)] {
+        let (vfs, db, table) = with_table(Options {
+            version_store_memory,
+            ..small()
+        });
+        insert(&db, &table, 0..500, &[1; 900]).unwrap();
+        let txn = db.begin(Isolation::ReadCommitted).unwrap();
+        for n in 0..5000 {
+            txn.update(&table, &key(n % 500), &[n as u8; 900]).unwrap();
+        }
+        assert_eq!(status(&db)["version_segments_spilled"] > 0, spills);
+        assert_eq!(
+            vfs.files().contains(&sim_dir().join("versions.tmp")),
+            spills
+        );
+        assert!(status(&db)["version_store_bytes"] <= version_store_memory + (1 << 20));
+        txn.rollback().unwrap();
+        drop(table);
+        db.close().unwrap();
+        assert!(!vfs.files().contains(&sim_dir().join("versions.tmp")));
+    }
+}
+
+#[test]
+fn recovery_in_parts_and_threads() {
+    let (vfs, db, table) = with_table(Options {
+        log_file_size: 32 << 20,
+        ..small()
+    });
+    write_log(&db, &table, 6 << 20);
+    let expected = rows(&db, &table).unwrap();
+    db.flush_log().unwrap();
+    drop(table);
+    let crashed = vfs.crash(1);
+    drop(db);
+    for (threads, memory) in [(1, 1 << 20), (2, 64 << 20), (0, 0), (256, 1 << 20)] {
+        let disk = crashed.crash(2);
+        let db = open_sim(
+            &disk,
+            Options {
+                recovery_threads: threads,
+                recovery_memory: memory,
+                log_file_size: 32 << 20,
+                ..small()
+            },
+        )
+        .unwrap();
+        let redo = &db.open_report().recovered.as_ref().unwrap().redo;
+        assert!(redo.bytes_scanned > 1 << 20);
+        assert_eq!(redo.batches > 1, memory == 1 << 20, "{redo:?}");
+        let table = db.table("t").unwrap();
+        assert_eq!(rows(&db, &table).unwrap(), expected);
+        db.verify_table(&table).unwrap();
+    }
+    let threads = |recovery_threads| {
+        inkstone::recovery::threads(&Options {
+            recovery_threads,
+            ..small()
+        })
+    };
+    assert_eq!((threads(1), threads(7)), (1, 7));
+    assert!(threads(0) >= 1);
+}
+
+/// Flags of the open files under a directory, by file name.
+fn open_flags(directory: &Path) -> BTreeMap<String, i32> {
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir("/proc/self/fd").unwrap() {
+        let Ok(path) = std::fs::read_link(entry.as_ref().unwrap().path()) else {
+            continue;
+        };
+        if !path.starts_with(directory) {
+            continue;
+        }
+        let number = entry.unwrap().file_name().into_string().unwrap();
+        let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}")).unwrap();
+        let flags = info
+            .lines()
+            .find_map(|line| line.strip_prefix("flags:"))
+            .unwrap();
+        let flags = i32::from_str_radix(flags.trim(), 8).unwrap();
+        found.insert(
+            path.file_name().unwrap().to_str().unwrap().to_owned(),
+            flags,
+        );
+    }
+    found
+}
+
+fn rings() -> usize {
+    let links = std::fs::read_dir("/proc/self/fd").unwrap();
+    let links = links.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
+    links
+        .filter(|path| path.to_string_lossy().contains("io_uring"))
+        .count()
+}
+
+/// The only test here that opens real files.
+#[test]
+fn how_files_are_opened() {
+    const O_DSYNC: i32 = 0o10000;
+    let o_direct = if cfg!(target_arch = "aarch64") {
+        0o200_000
+    } else {
+        0o40000
+    };
+    let cases = [
+        (FlushMethod::Fsync, true, true, false, false),
+        (FlushMethod::ODsync, false, false, false, true),
+        (FlushMethod::ODirect, false, true, true, false),
+        (FlushMethod::ODirectNoFsync, true, false, true, false),
+    ];
+    for (flush_method, log_file_buffering, log_write_through, direct, dsync) in cases {
+        for io_backend in [IoBackend::Posix, IoBackend::IoUring] {
+            for log_write in [LogWrite::Sync, LogWrite::Async] {
+                let dir = tempfile::tempdir().unwrap();
+                let options = Options {
+                    flush_method,
+                    log_file_buffering,
+                    log_write_through,
+                    io_backend,
+                    log_write,
+                    ..small()
+                };
+                let db = match Database::open(dir.path(), options) {
+                    Ok(db) => db,
+                    Err(error) if io_backend == IoBackend::IoUring => {
+                        println!("io_uring is not to be had here: {error}");
+                        continue;
+                    }
+                    Err(error) => panic!("{error}"),
+                };
+                let table = db.create_table("t", &[]).unwrap();
+                insert(&db, &table, 0..10, b"row").unwrap();
+                let flags = open_flags(dir.path());
+                let has = |name: &str, flag| flags[name] & flag != 0;
+                for name in ["catalog.ink", "t00000001.ink", "doublewrite"] {
+                    assert_eq!((has(name, o_direct), has(name, O_DSYNC)), (direct, dsync));
+                }
+                let (segment, _) = flags
+                    .iter()
+                    .find(|(name, _)| name.ends_with(".log"))
+                    .unwrap();
+                assert_eq!(has(segment, o_direct), !log_file_buffering);
+                assert_eq!(has(segment, O_DSYNC), log_write_through);
+                assert_eq!(rings() > 0, io_backend == IoBackend::IoUring);
+                drop((db, table));
+                assert_eq!(open_flags(dir.path()).len(), 0);
+            }
+        }
+    }
+}
+
+/// What settings 0 and 2 promise, when nobody calls anything: durable within about a second.
+#[test]
+fn lazy_commits_become_durable_by_themselves() {
+    for durability in [Durability::Lazy, Durability::Write] {
+        let (vfs, db, table) = with_table(Options {
+            flush_log_at_trx_commit: durability,
+            ..small()
+        });
+        let mut slowest = Duration::ZERO;
+        for n in 0..3 {
+            insert(&db, &table, n..n + 1, b"row").unwrap();
+            let end = status(&db)["lsn_current"];
+            slowest = slowest.max(wait_until(Duration::from_secs(2), || {
+                status(&db)["lsn_durable"] >= end
+            }));
+        }
+        assert!(slowest < Duration::from_millis(1500), "{slowest:?}");
+        assert!(vfs.operations_of(OpKind::Sync) > 0);
+    }
+}
