@@ -190,18 +190,16 @@ fn the_log_keeps_to_its_size() {
             log_file_size: size,
             ..small()
         });
-        write_log(&db, &table, 6 * size);
-        for _ in 0..6 { let n = status(&db); eprintln!("DEBUG {:?} age {} cps {} dirty {} current {} free {} waits {}", std::time::Instant::now(), n["checkpoint_age_bytes"], n["checkpoints"], n["buffer_pool_dirty"], n["lsn_current"], n["buffer_pool_free"], n["checkpoint_waits"]); write_log(&db, &table, size/2); }
+        write_log(&db, &table, 4 * size);
         // Writers are slowed down by dirty pages, and the checkpoint follows within a tick.
-        assert!(status(&db)["checkpoint_age_bytes"] <= 2 * size + (4 << 20));
+        let age = status(&db)["checkpoint_age_bytes"];
+        assert!(age <= 2 * size + (4 << 20), "{age}");
         assert!(status(&db)["log_segments_recycled"] > 0);
-        // Some segments ahead of the writer come on top.
-        let spare = 4 * (size / 8).next_power_of_two().max(1 << 20);
-        assert!(
-            log_bytes(&vfs, "log") <= size + spare,
-            "{}",
-            log_bytes(&vfs, "log")
-        );
+        // Some segments ahead of the writer come on top. What is too many goes when it can.
+        let segment = (size / 8).max(1 << 20);
+        wait_until(Duration::from_secs(10), || {
+            log_bytes(&vfs, "log") <= size + 5 * segment
+        });
     }
 }
 
