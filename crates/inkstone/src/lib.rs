@@ -15,6 +15,7 @@ pub mod space;
 pub mod store;
 pub mod txn;
 
+pub use btree::TreeReport;
 pub use database::{
     Database, OpenReport, Recovered, Table, TableReport, TableStatistics, TableTree, TreeRef,
 };
