@@ -100,7 +100,9 @@ impl TextTable {
 
     fn is_numeric(&self, column: usize) -> bool {
         let mut cells = self.rows.iter().skip(1).filter_map(|row| row.get(column));
-        cells.all(|cell| cell.is_empty() || cell.starts_with(|c: char| c.is_ascii_digit() || c == '-'))
+        cells.all(|cell| {
+            cell.is_empty() || cell.starts_with(|c: char| c.is_ascii_digit() || c == '-')
+        })
     }
 
     /// Prints it for people.

@@ -241,7 +241,14 @@ pub fn stat(arguments: &Stat, output: &Output) -> Result<()> {
     let db = open_existing(&arguments.directory, arguments.engine.for_existing()?)?;
     let opened = db.open_report().clone();
     let mut tables = Vec::new();
-    let mut text = TextTable::new(["table", "rows (about)", "height", "pages by level", "file", "in use"]);
+    let mut text = TextTable::new([
+        "table",
+        "rows (about)",
+        "height",
+        "pages by level",
+        "file",
+        "in use",
+    ]);
     for name in db.tables()? {
         let s = db.statistics(&db.table(&name)?)?;
         let levels: Vec<String> = s.pages_by_level.iter().map(|n| count(*n)).collect();
@@ -318,9 +325,9 @@ pub fn options(output: &Output) {
     for (name, default, help) in &all {
         output.text(format!("{name} = {default}\n    {help}"));
     }
-    let all = all.iter().map(|(name, default, help)| {
-        json!({ "name": name, "default": default, "help": help })
-    });
+    let all = all
+        .iter()
+        .map(|(name, default, help)| json!({ "name": name, "default": default, "help": help }));
     output.json(&all.collect());
 }
 

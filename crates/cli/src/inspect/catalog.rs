@@ -44,7 +44,14 @@ pub fn run(arguments: &CatalogArguments, output: &Output) -> Result<()> {
     if !clean {
         output.text("not closed in order: what changed last may be in the log only (see --help)");
     }
-    let mut text = TextTable::new(["table", "space", "file", "size", "pages", "trees (root page)"]);
+    let mut text = TextTable::new([
+        "table",
+        "space",
+        "file",
+        "size",
+        "pages",
+        "trees (root page)",
+    ]);
     let mut list = Vec::new();
     for table in &tables {
         let path = tablespace_path(&directory.path, table.space);
@@ -65,7 +72,8 @@ pub fn run(arguments: &CatalogArguments, output: &Output) -> Result<()> {
         text.row([
             table.name.clone(),
             table.space.to_string(),
-            path.file_name().map_or(String::new(), |n| n.to_string_lossy().into_owned()),
+            path.file_name()
+                .map_or(String::new(), |n| n.to_string_lossy().into_owned()),
             pages.map_or("missing".to_owned(), |n| {
                 bytes(n * u64::from(directory.control.page_size))
             }),
@@ -114,7 +122,10 @@ impl Walk<'_> {
         let bytes = self.page(page)?;
         let kind = page_type(&bytes);
         if depth == 0 || !matches!(kind, Some(PageType::Leaf | PageType::Inner)) {
-            return Err(self.corrupt(page, Corrupt::at(12, "this is no page of the catalog's tree")));
+            return Err(self.corrupt(
+                page,
+                Corrupt::at(12, "this is no page of the catalog's tree"),
+            ));
         }
         let tree = TreePage(&bytes);
         tree.check().map_err(|c| self.corrupt(page, c))?;
@@ -146,10 +157,12 @@ impl Walk<'_> {
         let (mut value, mut next) = (Vec::new(), PageNo(first));
         while next != PageNo(0) && (value.len() as u64) < length {
             let page = self.page(next)?;
-            let word = |at: usize| u32::from_le_bytes(page[at..at + 4].try_into().unwrap_or([0; 4]));
+            let word =
+                |at: usize| u32::from_le_bytes(page[at..at + 4].try_into().unwrap_or([0; 4]));
             let end = 32 + word(28) as usize;
             let part = page.get(32..end).filter(|part| !part.is_empty());
-            let part = part.ok_or_else(|| self.corrupt(next, Corrupt::at(28, "impossible length")))?;
+            let part =
+                part.ok_or_else(|| self.corrupt(next, Corrupt::at(28, "impossible length")))?;
             value.extend_from_slice(part);
             next = PageNo(word(24));
         }

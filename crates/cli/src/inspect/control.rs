@@ -52,7 +52,13 @@ pub fn run(arguments: &ControlArguments, output: &Output) -> Result<()> {
         ));
     }
     let mut table = TextTable::new(["field", "copy 0", "copy 1"]);
-    let in_force = |copy| if current == Some(copy) { "in force" } else { "" };
+    let in_force = |copy| {
+        if current == Some(copy) {
+            "in force"
+        } else {
+            ""
+        }
+    };
     table.row(["", in_force(0), in_force(1)]);
     let shown: Vec<Option<Vec<(&str, Value)>>> =
         parsed.iter().map(|c| c.as_ref().ok().map(fields)).collect();

@@ -127,7 +127,10 @@ impl PageView<'_> {
         output.text(format!("tree      {}, level {}", tree.tree(), tree.level()));
         output.text(format!("low       {}", fence(Some(tree.low()))));
         output.text(format!("high      {}", fence(tree.high())));
-        output.text(format!("prefix    {}", show::bytes(tree.prefix(), self.limit)));
+        output.text(format!(
+            "prefix    {}",
+            show::bytes(tree.prefix(), self.limit)
+        ));
         output.text(format!(
             "slots     {}; {} bytes in use, {} free ({} of them in one piece)",
             tree.count(),
@@ -177,7 +180,10 @@ impl PageView<'_> {
             Some((length, first)) => format!("{length} bytes from page {first} on"),
             None => show::bytes(cell.value, self.limit),
         };
-        let mut line = format!("slot {slot:<4} key {} value {value}", show::bytes(&key, self.limit));
+        let mut line = format!(
+            "slot {slot:<4} key {} value {value}",
+            show::bytes(&key, self.limit)
+        );
         if !flags.is_empty() {
             line += &format!(" [{}]", flags.join(" "));
         }
@@ -243,12 +249,19 @@ impl PageView<'_> {
     }
 
     fn overflow(&self, output: &Output) -> Value {
-        let word = |at: usize| u32::from_le_bytes(self.page[at..at + 4].try_into().unwrap_or([0; 4]));
+        let word =
+            |at: usize| u32::from_le_bytes(self.page[at..at + 4].try_into().unwrap_or([0; 4]));
         let (next, length) = (word(24), word(28));
         let end = (32 + length as usize).min(self.page.len());
         let bytes = &self.page[32..end];
-        output.text(format!("next page {next}{}", if next == 0 { " (the last part)" } else { "" }));
-        output.text(format!("bytes     {length}: {}", show::bytes(bytes, self.limit)));
+        output.text(format!(
+            "next page {next}{}",
+            if next == 0 { " (the last part)" } else { "" }
+        ));
+        output.text(format!(
+            "bytes     {length}: {}",
+            show::bytes(bytes, self.limit)
+        ));
         json!({ "next_page": next, "length": length, "value": show::hex(self.shortened(bytes)) })
     }
 }

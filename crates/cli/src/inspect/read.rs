@@ -6,7 +6,9 @@ use inkstone::Error;
 use inkstone::control::CONTROL_FILE;
 use inkstone::store::{parse_space_file_name, space_file_name};
 use inkstone_format::SpaceId;
-use inkstone_format::control::{CONTROL_COPY_LEN, CONTROL_FILE_LEN, Control, ControlError, FORMAT_VERSION};
+use inkstone_format::control::{
+    CONTROL_COPY_LEN, CONTROL_FILE_LEN, Control, ControlError, FORMAT_VERSION,
+};
 use inkstone_io::posix::PosixVfs;
 use inkstone_io::{Create, File, OpenOptions, Vfs};
 use std::path::{Path, PathBuf};
@@ -90,7 +92,9 @@ impl Directory {
     /// Pages that a tablespace's file has.
     pub fn space_pages(&self, space: SpaceId) -> Result<u64> {
         let file = self.space_file(space)?;
-        let length = file.len().map_err(|e| Failure::io("size", file.path(), e))?;
+        let length = file
+            .len()
+            .map_err(|e| Failure::io("size", file.path(), e))?;
         Ok(length / u64::from(self.control.page_size))
     }
 

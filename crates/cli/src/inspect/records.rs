@@ -70,7 +70,10 @@ impl Show {
             out += &format!("\n      {}", self.row(row));
         }
         if shown < rows.len() {
-            out += &format!("\n      .. and {} more (--full shows them)", rows.len() - shown);
+            out += &format!(
+                "\n      .. and {} more (--full shows them)",
+                rows.len() - shown
+            );
         }
         out
     }

@@ -77,6 +77,9 @@ mod tests {
         assert_eq!(bytes(&[0, 1, 2], Some(2)), "0001.. (3 bytes)");
         assert_eq!(bytes(&[b' '; 1785], Some(4)), "20 x 1785");
         assert_eq!(bytes(&[0; 8], Some(24)), "0000000000000000");
-        assert_eq!(dump(b"ab")[0].trim_end(), format!("0000  6162{}  ab", " ".repeat(67)));
+        assert_eq!(
+            dump(b"ab")[0].trim_end(),
+            format!("0000  6162{}  ab", " ".repeat(67))
+        );
     }
 }

@@ -46,7 +46,11 @@ const LIFETIME: Duration = Duration::from_secs(300);
 fn say(line: &str) {
     let line = format!("{line}\n");
     let mut out = std::io::stdout().lock();
-    if out.write_all(line.as_bytes()).and_then(|()| out.flush()).is_err() {
+    if out
+        .write_all(line.as_bytes())
+        .and_then(|()| out.flush())
+        .is_err()
+    {
         std::process::exit(3);
     }
 }

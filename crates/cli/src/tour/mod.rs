@@ -99,9 +99,7 @@ pub fn run(tour: &Tour, output: &Output) -> Result<()> {
     })?;
     options.validate()?;
     if tour.accounts < 2 || !(0.0..=240.0).contains(&tour.seconds) {
-        return Err(Failure::Usage(
-            "--seconds must be from 0 to 240".to_owned(),
-        ));
+        return Err(Failure::Usage("--seconds must be from 0 to 240".to_owned()));
     }
     let work = WorkDirectory::chosen_or_fresh(tour.directory.as_deref(), tour.keep, "tour")?;
     let directory = work.path();
@@ -130,7 +128,11 @@ pub fn run(tour: &Tour, output: &Output) -> Result<()> {
     sabotage(tour, &db, &mut heard)?;
     let (mut proofs, present) = proof::prove(&db, tour, &heard)?;
     proofs.push(recovered_something(&opened));
-    let tables = check(&mut proofs, "every tree, and what is allocated", verify_tables(&db))?;
+    let tables = check(
+        &mut proofs,
+        "every tree, and what is allocated",
+        verify_tables(&db),
+    )?;
     let bar = progress::spinner("closing");
     db.close()?;
     bar.finish_and_clear();
@@ -228,7 +230,10 @@ fn sabotage(tour: &Tour, db: &Database, heard: &mut Heard) -> Result<()> {
     let transaction = db.begin(Isolation::ReadCommitted)?;
     if sabotage == Sabotage::Half {
         let journal = db.table("journal")?;
-        let last = transaction.range_backward(&journal, ..)?.next().transpose()?;
+        let last = transaction
+            .range_backward(&journal, ..)?
+            .next()
+            .transpose()?;
         if let Some((key, _)) = last {
             transaction.delete(&journal, &key)?;
         }

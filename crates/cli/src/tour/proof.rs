@@ -152,7 +152,9 @@ impl Prover<'_> {
             }
             for sequence in gone {
                 undone.check(!there.contains(sequence), || {
-                    format!("transaction {sequence} of client {client} was rolled back and is there")
+                    format!(
+                        "transaction {sequence} of client {client} was rolled back and is there"
+                    )
                 });
             }
             let last = committed.iter().chain(gone).max();
@@ -198,7 +200,8 @@ impl Prover<'_> {
             let writer = account.writer.is_none_or(|(client, sequence)| {
                 let plan = self.plan(client, sequence);
                 let there = present.get(client as usize);
-                (plan.from == seen || plan.to == seen) && there.is_some_and(|p| p.contains(&sequence))
+                (plan.from == seen || plan.to == seen)
+                    && there.is_some_and(|p| p.contains(&sequence))
             });
             balances.check(writer, || {
                 format!("account {seen} was written by a transaction that is not there")
@@ -209,18 +212,23 @@ impl Prover<'_> {
         }
         balances.check(seen as usize == accounts, || format!("{seen} accounts"));
         let right = accounts as i64 * BALANCE;
-        balances.check(sum == right, || format!("the sum is {sum}, expected {right}"));
+        balances.check(sum == right, || {
+            format!("the sum is {sum}, expected {right}")
+        });
         let mut rows = self.transaction.range(table.tree("by_balance")?, ..)?;
         while let Some((key, _)) = rows.next_row()? {
             let ours = key.try_into().is_ok_and(|key: [u8; 12]| keys.remove(&key));
             agree.check(ours, || "a key that no row has".to_owned());
         }
-        agree.check(keys.is_empty(), || format!("{} rows have no key", keys.len()));
+        agree.check(keys.is_empty(), || {
+            format!("{} rows have no key", keys.len())
+        });
         Ok(vec![balances, agree])
     }
 
     fn queue(&self, present: &Present) -> Result<Proof> {
-        let mut proof = Proof::new("the queue holds each client's last commits, and nothing deleted");
+        let mut proof =
+            Proof::new("the queue holds each client's last commits, and nothing deleted");
         let mut expected = BTreeSet::new();
         for (client, sequences) in present.iter().enumerate() {
             let last = sequences.iter().rev().take(QUEUE_LEN);
@@ -229,7 +237,9 @@ impl Prover<'_> {
         let table = self.db.table("queue")?;
         let mut rows = self.transaction.range(&table, ..)?;
         while let Some((key, value)) = rows.next_row()? {
-            let ours = key.try_into().is_ok_and(|key: [u8; 12]| expected.remove(&key));
+            let ours = key
+                .try_into()
+                .is_ok_and(|key: [u8; 12]| expected.remove(&key));
             proof.check(ours && value.is_empty(), || {
                 format!("an entry that must not be there: {key:02x?}")
             });

@@ -49,7 +49,11 @@ const LINES: [(&str, &str, bool); 15] = [
     ("  syncs", "data_syncs", false),
     ("doublewrite file", "doublewrite_bytes", true),
     ("  pages", "doublewrite_pages", false),
-    ("  fresh pages that skipped it", "doublewrite_skipped", false),
+    (
+        "  fresh pages that skipped it",
+        "doublewrite_skipped",
+        false,
+    ),
     ("  syncs", "doublewrite_syncs", false),
 ];
 
@@ -104,7 +108,12 @@ impl Report<'_> {
     }
 
     fn write_path(&self) -> TextTable {
-        let mut table = TextTable::new(["what the write path did", "load", "until killed", "recovery"]);
+        let mut table = TextTable::new([
+            "what the write path did",
+            "load",
+            "until killed",
+            "recovery",
+        ]);
         let phases = [
             &self.loaded.counts,
             &self.heard.counts,
@@ -151,7 +160,10 @@ impl Report<'_> {
         ));
         let recovered = self.opened.recovered.as_ref();
         for (name, number) in [
-            ("torn pages repaired", recovered.map(|r| r.torn_pages_repaired)),
+            (
+                "torn pages repaired",
+                recovered.map(|r| r.torn_pages_repaired),
+            ),
             ("losers rolled back", recovered.map(|r| r.losers)),
             ("row changes undone", recovered.map(|r| r.rows_undone)),
         ] {

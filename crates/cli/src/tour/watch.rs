@@ -126,7 +126,10 @@ pub fn run_and_kill(tour: &Tour, directory: &Path) -> Result<Heard> {
     }
     bar.finish_and_clear();
     if already_dead || until.is_none() {
-        let why = heard.error.clone().unwrap_or_else(|| "it gave no reason".to_owned());
+        let why = heard
+            .error
+            .clone()
+            .unwrap_or_else(|| "it gave no reason".to_owned());
         return Err(Failure::Check(format!(
             "the child ended before it was killed: {why}"
         )));
