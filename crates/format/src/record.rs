@@ -1014,6 +1014,21 @@ impl Decoder {
         Ok(records)
     }
 
+    /// As [`Decoder::decode`] for whoever shows a log: each record with its kind byte, up to the
+    /// first one that cannot be decoded, and why not.
+    pub fn decode_prefix(&mut self, payload: &[u8]) -> (Vec<(u8, Record)>, Option<DecodeError>) {
+        let mut r = Reader::new(payload);
+        let mut records = Vec::new();
+        while !r.is_empty() {
+            let kind = payload[r.offset()];
+            match self.next(&mut r) {
+                Ok(record) => records.push((kind, record)),
+                Err(error) => return (records, Some(error)),
+            }
+        }
+        (records, None)
+    }
+
     fn next(&mut self, r: &mut Reader<'_>) -> Result<Record, DecodeError> {
         let kind = r.u8()?;
         match kind {

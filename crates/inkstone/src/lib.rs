@@ -87,6 +87,7 @@ pub mod store;
 pub mod txn;
 pub mod typed;
 
+pub use btree::TreeReport;
 pub use database::{
     Database, OpenReport, Recovered, Table, TableReport, TableStatistics, TableTree, TreeRef,
 };

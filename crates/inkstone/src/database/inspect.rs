@@ -126,6 +126,11 @@ impl Database {
         all
     }
 
+    /// As [`Database::verify_table`], of the catalog, which is no table but lies in one's shape.
+    pub fn verify_catalog(&self) -> Result<TableReport> {
+        self.verify_table(&Table::over(&self.inner.catalog, "(catalog)"))
+    }
+
     /// Checks every page of a table: structure, order, fences, that every page in use is allocated
     /// exactly once, and that no allocated page is lost. Nothing else should write meanwhile.
     pub fn verify_table(&self, table: &Table) -> Result<TableReport> {

@@ -50,6 +50,24 @@ impl TreeRef for TableTree {
 }
 
 impl Table {
+    /// A table of one tree that is not in the catalog: the catalog itself.
+    pub(super) fn over(tree: &Tree, name: &str) -> Self {
+        let inner = Arc::new(TableInner {
+            name: name.to_owned(),
+            space: tree.space.clone(),
+            dropped: AtomicBool::new(false),
+        });
+        let tree = TableTree {
+            tree: tree.clone(),
+            name: crate::catalog::CLUSTERED.to_owned(),
+            table: inner.clone(),
+        };
+        Self {
+            trees: [tree].into(),
+            inner,
+        }
+    }
+
     /// Its name when it was opened.
     pub fn name(&self) -> &str {
         &self.inner.name

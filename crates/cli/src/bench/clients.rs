@@ -1,0 +1,174 @@
+//! Clients: threads that do one thing over and over for a time; latencies and rates.
+
+use super::sink::Fields;
+use crate::failure::{Failure, Result};
+use crate::output::rounded;
+use crate::progress;
+use crate::random::Random;
+use hdrhistogram::Histogram;
+use indicatif::ProgressBar;
+use inkstone::{Database, Durability, Error, Isolation, Table};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// What the clients of a run did.
+#[derive(Debug)]
+pub struct Run {
+    pub operations: u64,
+    pub seconds: f64,
+    /// Nanoseconds.
+    latency: Histogram<u64>,
+    /// Operations that ended in each whole second.
+    by_second: Vec<u64>,
+}
+
+/// One client's share of a [`Run`].
+struct Share {
+    latency: Histogram<u64>,
+    by_second: Vec<u64>,
+}
+
+fn histogram() -> Result<Histogram<u64>> {
+    Histogram::new_with_bounds(1, 600_000_000_000, 3)
+        .map_err(|e| Failure::Usage(format!("histogram: {e}")))
+}
+
+/// Runs `operation` in `clients` threads for some seconds. It gets the thread's own state, which
+/// `state` makes of the thread's number, and says how many operations it did.
+pub fn run<S>(
+    clients: u64,
+    seconds: f64,
+    what: String,
+    state: impl Fn(u64) -> Result<S> + Sync,
+    operation: impl Fn(&mut S) -> Result<u64, Error> + Sync,
+) -> Result<Run> {
+    let stop = AtomicBool::new(false);
+    let bar = progress::spinner(what);
+    let begin = Instant::now();
+    let client = |n: u64| -> Result<Share> {
+        let mut share = Share {
+            latency: histogram()?,
+            by_second: Vec::new(),
+        };
+        let mut state = state(n)?;
+        let mut last = begin.elapsed();
+        while !stop.load(Ordering::Relaxed) {
+            let done =
+                operation(&mut state).inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
+            let now = begin.elapsed();
+            let nanos = (now - last).as_nanos() as u64 / done.max(1);
+            // Bounded by the run's length: always within the histogram.
+            let _ = share.latency.record_n(nanos.max(1), done);
+            let second = now.as_secs() as usize;
+            if share.by_second.len() <= second {
+                share.by_second.resize(second + 1, 0);
+            }
+            share.by_second[second] += done;
+            last = now;
+        }
+        Ok(share)
+    };
+    let shares: Vec<Result<Share>> = std::thread::scope(|scope| {
+        let client = &client;
+        let threads: Vec<_> = (0..clients)
+            .map(|n| {
+                let builder = std::thread::Builder::new().name(format!("client-{n}"));
+                builder.spawn_scoped(scope, move || client(n))
+            })
+            .collect();
+        let until = Duration::from_secs_f64(seconds);
+        while begin.elapsed() < until && !stop.load(Ordering::Relaxed) {
+            let left = until.saturating_sub(begin.elapsed());
+            std::thread::sleep(left.min(Duration::from_millis(50)));
+        }
+        stop.store(true, Ordering::Relaxed);
+        threads
+            .into_iter()
+            .map(|thread| match thread {
+                Ok(thread) => thread
+                    .join()
+                    .unwrap_or_else(|_| Err(Failure::Check("a client panicked".to_owned()))),
+                Err(e) => Err(Failure::io("start a thread of", Path::new("inkstone"), e)),
+            })
+            .collect()
+    });
+    let elapsed = begin.elapsed().as_secs_f64();
+    bar.finish_and_clear();
+    let mut run = Run {
+        operations: 0,
+        seconds: elapsed,
+        latency: histogram()?,
+        by_second: vec![0; seconds as usize],
+    };
+    for share in shares {
+        let share = share?;
+        run.operations += share.by_second.iter().sum::<u64>();
+        // Both have the same bounds.
+        let _ = run.latency.add(&share.latency);
+        for (sum, n) in run.by_second.iter_mut().zip(share.by_second) {
+            *sum += n;
+        }
+    }
+    Ok(run)
+}
+
+impl Run {
+    pub fn per_second(&self) -> f64 {
+        self.operations as f64 / self.seconds
+    }
+
+    /// Adds latencies in microseconds, and the worst and the median second where there are whole
+    /// ones.
+    pub fn describe(&self, fields: Fields) -> Fields {
+        let quantile = |q| rounded(self.latency.value_at_quantile(q) as f64 / 1000.0, 1);
+        let mut seconds = self.by_second.clone();
+        seconds.sort_unstable();
+        let median = seconds.get(seconds.len() / 2).copied();
+        let worst = seconds.first().copied();
+        let share = match (worst, median) {
+            (Some(worst), Some(median)) if median > 0 => {
+                Some(rounded(worst as f64 / median as f64, 3))
+            }
+            _ => None,
+        };
+        fields
+            .with("p50_us", quantile(0.5))
+            .with("p99_us", quantile(0.99))
+            .with("p999_us", quantile(0.999))
+            .with("max_us", rounded(self.latency.max() as f64 / 1000.0, 1))
+            .with("worst_second", worst)
+            .with("median_second", median)
+            .with("worst_over_median", share)
+    }
+}
+
+/// Rows in one transaction of [`fill`].
+const FILL_ROWS: u64 = 200_000;
+
+/// Fills a table with rows 0.. of an 8-byte key and random text.
+pub fn fill(
+    db: &Database,
+    table: &Table,
+    rows: u64,
+    value_bytes: usize,
+    bar: &ProgressBar,
+) -> Result<()> {
+    let mut random = Random::new(11);
+    let mut value = vec![0; value_bytes];
+    let mut from = 0;
+    while from < rows {
+        let to = (from + FILL_ROWS).min(rows);
+        let transaction = db.begin(Isolation::RepeatableRead)?;
+        let batch = (from..to).map(|n| {
+            random.fill_text(&mut value);
+            (n.to_be_bytes(), value.clone())
+        });
+        transaction.insert_many(table, batch)?;
+        transaction.commit_with(Durability::Lazy)?;
+        bar.inc(to - from);
+        from = to;
+    }
+    db.flush_log()?;
+    Ok(())
+}

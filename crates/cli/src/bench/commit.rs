@@ -1,0 +1,220 @@
+//! `bench commit`.
+
+use super::sink::{Fields, Sink};
+use super::{Common, at_least, clients, probe};
+use crate::counts::Counts;
+use crate::database::{open_or_create, parse_size};
+use crate::failure::{Failure, Result};
+use crate::output::{Output, ratio, rounded};
+use crate::progress;
+use crate::random::Random;
+use clap::Args;
+use inkstone::options::{LogWrite, OptionValue};
+use inkstone::{Database, Durability, Isolation, Options, Table};
+use std::path::Path;
+
+/// Arguments of `bench commit`.
+#[derive(Args, Clone, Debug)]
+#[command(long_about = "\
+Single-row updates of random rows, memory-resident: clients are threads, each transaction changes one \
+120-byte row of one of the tables and commits (MDEV-28766). Every combination of the options is run; each \
+takes a list, as in --flush-log-at-trx-commit 1,2,0 --clients 20,80,320.
+
+device_syncs_per_s is what one thread gets by writing 4 KiB and syncing over and over, on the same file \
+system, right before each run. worst_second and median_second are commits.")]
+pub struct Commit {
+    /// 1: commit waits for the sync; 2: for the write; 0: for neither
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,2,0", value_parser = durability)]
+    flush_log_at_trx_commit: Vec<Durability>,
+    /// on: the log goes through the page cache; off: O_DIRECT
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "off", value_parser = on_off)]
+    log_file_buffering: Vec<bool>,
+    /// sync or async (io_uring)
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "sync", value_parser = log_write)]
+    log_write: Vec<LogWrite>,
+    /// Threads
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "20,40,80,160,320,640"
+    )]
+    clients: Vec<u64>,
+    /// Seconds for each combination
+    #[arg(long, default_value_t = 10.0, value_name = "S")]
+    seconds: f64,
+    /// Tables
+    #[arg(long, default_value_t = 8, value_name = "N")]
+    tables: u64,
+    /// Rows of each table
+    #[arg(long, default_value = "100000", value_name = "N", value_parser = parse_size)]
+    rows: u64,
+    #[command(flatten)]
+    common: Common,
+}
+
+fn durability(text: &str) -> Result<Durability, String> {
+    Durability::parse(text).map_err(|e| format!("expected {e}"))
+}
+
+fn on_off(text: &str) -> Result<bool, String> {
+    bool::parse(text).map_err(|e| format!("expected {e}"))
+}
+
+fn log_write(text: &str) -> Result<LogWrite, String> {
+    LogWrite::parse(text).map_err(|e| format!("expected {e}"))
+}
+
+/// Bytes of a row's value.
+const VALUE: usize = 120;
+
+pub fn run(arguments: &Commit, output: &Output) -> Result<()> {
+    at_least("tables", arguments.tables, 1)?;
+    at_least("rows", arguments.rows, 1)?;
+    for clients in &arguments.clients {
+        at_least("clients", *clients, 1)?;
+    }
+    let work = arguments.common.work("commit")?;
+    let columns = [
+        "flush_log_at_trx_commit",
+        "log_file_buffering",
+        "log_write",
+        "clients",
+        "commits_per_s",
+        "p50_us",
+        "p99_us",
+        "p999_us",
+        "max_us",
+        "log_bytes_per_commit",
+        "commits_per_sync",
+        "device_syncs_per_s",
+        "commits_per_device_sync",
+        "worst_over_median",
+    ];
+    let mut sink = Sink::new(output, &columns);
+    let directory = work.path().join("database");
+    let base = arguments.common.engine.over(Options {
+        buffer_pool_size: 1 << 30,
+        log_file_size: 1 << 30,
+        ..Options::default()
+    })?;
+    create(arguments, &directory, base.clone())?;
+    for flush in &arguments.flush_log_at_trx_commit {
+        for buffering in &arguments.log_file_buffering {
+            for write in &arguments.log_write {
+                let options = Options {
+                    flush_log_at_trx_commit: *flush,
+                    log_file_buffering: *buffering,
+                    log_write: *write,
+                    ..base.clone()
+                };
+                let db = open_or_create(&directory, options)?;
+                let tables = warm(&db, arguments)?;
+                for clients in &arguments.clients {
+                    sink.take(one(arguments, &db, &tables, *clients, work.path())?);
+                }
+                drop(tables);
+                db.close()?;
+            }
+        }
+    }
+    sink.finish();
+    Ok(())
+}
+
+fn table_name(n: u64) -> String {
+    format!("t{n}")
+}
+
+fn create(arguments: &Commit, directory: &Path, options: Options) -> Result<()> {
+    let db = open_or_create(directory, options)?;
+    let bar = progress::bar("filling tables", arguments.tables * arguments.rows);
+    for n in 0..arguments.tables {
+        let table = db.create_table(&table_name(n), &[])?;
+        clients::fill(&db, &table, arguments.rows, VALUE, &bar)?;
+    }
+    bar.finish_and_clear();
+    Ok(db.close()?)
+}
+
+/// Opens the tables, and reads them so that they are in memory.
+fn warm(db: &Database, arguments: &Commit) -> Result<Vec<Table>> {
+    let bar = progress::bar("reading tables", arguments.tables);
+    let transaction = db.begin(Isolation::ReadCommitted)?;
+    let mut tables = Vec::new();
+    for n in 0..arguments.tables {
+        let table = db.table(&table_name(n))?;
+        let mut rows = transaction.range(&table, ..)?;
+        while rows.next_row()?.is_some() {}
+        tables.push(table);
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    Ok(tables)
+}
+
+fn one(
+    arguments: &Commit,
+    db: &Database,
+    tables: &[Table],
+    client_count: u64,
+    probed: &Path,
+) -> Result<Fields> {
+    let device = probe::syncs_per_s(probed, (arguments.seconds / 4.0).min(1.0))?;
+    let options = db.options();
+    let before = Counts::of(db);
+    let what = format!(
+        "commit: setting {}, {client_count} clients",
+        options.flush_log_at_trx_commit
+    );
+    let run = clients::run(
+        client_count,
+        arguments.seconds,
+        what,
+        |n| Ok((Random::new(n + 1), [0; VALUE])),
+        |(random, value)| {
+            let table = &tables[random.below(tables.len() as u64) as usize];
+            let key = random.below(arguments.rows).to_be_bytes();
+            random.fill_text(value);
+            let transaction = db.begin(Isolation::ReadCommitted)?;
+            transaction.update(table, &key, &value[..])?;
+            transaction.commit()?;
+            Ok(1)
+        },
+    )?;
+    let counts = Counts::of(db).since(&before);
+    if run.operations == 0 {
+        return Err(Failure::Usage("--seconds: too few for a commit".to_owned()));
+    }
+    let fields = Fields::of("commit")
+        .with(
+            "flush_log_at_trx_commit",
+            options.flush_log_at_trx_commit.to_string(),
+        )
+        .with("log_file_buffering", options.log_file_buffering)
+        .with("log_write", options.log_write.to_string())
+        .with("clients", client_count)
+        .with("seconds", rounded(run.seconds, 2))
+        .with("commits_per_s", rounded(run.per_second(), 0));
+    Ok(run
+        .describe(fields)
+        .with(
+            "log_bytes_per_commit",
+            rounded(ratio(counts.get("log_bytes"), run.operations), 1),
+        )
+        .with(
+            "log_bytes_written_per_commit",
+            rounded(ratio(counts.get("log_bytes_written"), run.operations), 1),
+        )
+        .with(
+            "commits_per_sync",
+            rounded(ratio(run.operations, counts.get("log_syncs")), 2),
+        )
+        .with("device_syncs_per_s", rounded(device, 0))
+        .with(
+            "commits_per_device_sync",
+            rounded(run.per_second() / device, 2),
+        )
+        .with("checkpoints", counts.get("checkpoints"))
+        .with("pages_written", counts.get("pages_written")))
+}

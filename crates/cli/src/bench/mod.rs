@@ -1,0 +1,84 @@
+//! The workloads that have published figures.
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`writebench`] | loading, flushing and dropping a wide table (MDEV-19738) |
+//! | [`logvolume`] | log bytes for each row (MDEV-21724) |
+//! | [`commit`] | single-row updates in memory (MDEV-28766) |
+//! | [`update`] | single-row updates of data larger than the pool (MySQL bug 68555) |
+//! | [`reads`] | point reads and short range scans in memory |
+//! | [`clients`] | threads that do one thing over and over; latencies and rates |
+//! | [`probe`] | what the device can do, measured in the same run |
+//! | [`sink`] | results as a table or as JSON, one object a line |
+//!
+//! Bytes and counts are the engine's own counters: `/proc/self/io` counts whole folios.
+
+mod clients;
+mod commit;
+mod logvolume;
+mod probe;
+mod reads;
+mod sink;
+mod update;
+mod writebench;
+
+use crate::database::{EngineArguments, WorkDirectory};
+use crate::failure::{Failure, Result};
+use crate::output::Output;
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+/// A workload.
+#[derive(Debug, Subcommand)]
+pub enum Workload {
+    /// Load a wide table in one transaction, flush it, drop it: the cost of doublewrite
+    Writebench(writebench::Writebench),
+    /// Log bytes for each row of a narrow table, and of single autocommitted changes
+    Logvolume(logvolume::Logvolume),
+    /// Single-row updates of random rows in memory: commits a second, by clients and log options
+    Commit(commit::Commit),
+    /// Single-row updates of data larger than the buffer pool
+    Update(update::Update),
+    /// Point reads and 100-row range scans in memory
+    Reads(reads::Reads),
+}
+
+/// Arguments of all workloads.
+#[derive(Args, Clone, Debug)]
+pub struct Common {
+    /// Make the databases in a fresh directory below this one, which is removed afterwards. Choose
+    /// the device to measure; by default it is the system's place for temporary files
+    #[arg(long, value_name = "DIR")]
+    directory: Option<PathBuf>,
+    #[command(flatten)]
+    pub engine: EngineArguments,
+}
+
+impl Common {
+    /// The directory of a run.
+    pub fn work(&self, workload: &str) -> Result<WorkDirectory> {
+        let parent = self.directory.clone().unwrap_or_else(std::env::temp_dir);
+        WorkDirectory::fresh_in(&parent, workload)
+    }
+}
+
+/// `inkstone bench`.
+pub fn run(workload: &Workload, output: &Output) -> Result<()> {
+    match workload {
+        Workload::Writebench(arguments) => writebench::run(arguments, output),
+        Workload::Logvolume(arguments) => logvolume::run(arguments, output),
+        Workload::Commit(arguments) => commit::run(arguments, output),
+        Workload::Update(arguments) => update::run(arguments, output),
+        Workload::Reads(arguments) => reads::run(arguments, output),
+    }
+}
+
+/// Refuses a number that cannot be.
+fn at_least(name: &str, value: u64, least: u64) -> Result<()> {
+    if value >= least {
+        return Ok(());
+    }
+    Err(Failure::Usage(format!(
+        "--{name} {value}: must be at least {least}"
+    )))
+}

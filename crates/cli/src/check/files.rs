@@ -1,0 +1,131 @@
+//! Every page in the files of a database that is closed: checksum, identity, structure.
+
+use crate::failure::{Failure, Result};
+use crate::inspect::read::{Directory, tablespace_path};
+use crate::progress;
+use inkstone::Error;
+use inkstone_format::apply::{bit, map_pages};
+use inkstone_format::header::{PageType, check_page, is_zero, page_type};
+use inkstone_format::space::more_maps;
+use inkstone_format::tree_page::TreePage;
+use inkstone_format::{Corrupt, PageId, PageNo, SpaceId};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// Bytes that are read at a time.
+const CHUNK: u64 = 1 << 20;
+
+/// What checking a file found, when all is well.
+#[derive(Clone, Debug)]
+pub struct FileReport {
+    pub file: PathBuf,
+    pub space: SpaceId,
+    pub pages: u64,
+    /// Pages with a sound checksum.
+    pub pages_checked: u64,
+    /// Pages that were never written: allowed where nothing is allocated.
+    pub pages_empty: u64,
+}
+
+impl FileReport {
+    pub fn to_json(&self) -> Value {
+        json!({
+            "file": super::shown(&self.file),
+            "space": self.space.0,
+            "pages": self.pages,
+            "pages_checked": self.pages_checked,
+            "pages_empty": self.pages_empty,
+        })
+    }
+}
+
+/// Checks the files of a closed database.
+pub fn check_files(directory: &Path) -> Result<Vec<FileReport>> {
+    let directory = Directory::open(directory)?;
+    let page_size = u64::from(directory.control.page_size);
+    let spaces = directory.spaces()?;
+    let mut total = 0;
+    for space in &spaces {
+        total += directory.space_pages(*space)?;
+    }
+    let bar = progress::bar("checking pages on disk", total);
+    let mut reports = Vec::new();
+    for space in spaces {
+        let mut file = FileCheck {
+            report: FileReport {
+                file: tablespace_path(&directory.path, space),
+                space,
+                pages: directory.space_pages(space)?,
+                pages_checked: 0,
+                pages_empty: 0,
+            },
+            maps: Vec::new(),
+            page_size: page_size as usize,
+        };
+        file.read_maps(&directory)?;
+        let mut page = 0;
+        while page < file.report.pages {
+            let count = (CHUNK / page_size).max(1).min(file.report.pages - page);
+            let bytes = directory.read_pages(space, page, count)?;
+            for (n, bytes) in bytes.chunks(page_size as usize).enumerate() {
+                file.check(PageNo((page + n as u64) as u32), bytes)?;
+            }
+            page += count;
+            bar.inc(count);
+        }
+        reports.push(file.report);
+    }
+    bar.finish_and_clear();
+    Ok(reports)
+}
+
+struct FileCheck {
+    report: FileReport,
+    /// The space map pages in order.
+    maps: Vec<Vec<u8>>,
+    page_size: usize,
+}
+
+impl FileCheck {
+    fn read_maps(&mut self, directory: &Directory) -> Result<()> {
+        let space = self.report.space;
+        let header = directory.read_pages(space, 0, 1)?;
+        let id = PageId::new(space, PageNo(0));
+        check_page(&header, id).map_err(|c| self.corrupt(id, c))?;
+        inkstone_format::space::check_header(&header, &directory.control.uuid)
+            .map_err(|c| self.corrupt(id, c))?;
+        let covered = u64::from(map_pages(self.page_size));
+        for region in 0..=u64::from(more_maps(&header)) {
+            let page = region * covered + 1;
+            let map = directory.read_pages(space, page, 1)?;
+            let id = PageId::new(space, PageNo(page as u32));
+            check_page(&map, id).map_err(|c| self.corrupt(id, c))?;
+            self.maps.push(map);
+        }
+        Ok(())
+    }
+
+    fn is_allocated(&self, page: PageNo) -> bool {
+        let covered = map_pages(self.page_size);
+        let map = self.maps.get((page.0 / covered) as usize);
+        map.is_some_and(|map| bit(map, page.0 % covered))
+    }
+
+    fn check(&mut self, page: PageNo, bytes: &[u8]) -> Result<()> {
+        let id = PageId::new(self.report.space, page);
+        if !self.is_allocated(page) && is_zero(bytes) {
+            self.report.pages_empty += 1;
+            return Ok(());
+        }
+        check_page(bytes, id).map_err(|c| self.corrupt(id, c))?;
+        if matches!(page_type(bytes), Some(PageType::Leaf | PageType::Inner)) {
+            TreePage(bytes).check().map_err(|c| self.corrupt(id, c))?;
+        }
+        self.report.pages_checked += 1;
+        Ok(())
+    }
+
+    fn corrupt(&self, id: PageId, corrupt: Corrupt) -> Failure {
+        Failure::Engine(Error::corrupt_page(&self.report.file, id, corrupt))
+    }
+}

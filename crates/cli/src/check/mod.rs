@@ -1,0 +1,337 @@
+//! `verify`, `recover`, `stat` and `options`.
+
+mod files;
+
+pub use files::{FileReport, check_files};
+
+use crate::database::{EngineArguments, open_existing};
+use crate::failure::{Failure, Result};
+use crate::output::{Output, TextTable, bytes, count};
+use crate::progress;
+use clap::Args;
+use inkstone::{Database, Error, OpenReport, TableReport};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// Arguments of `verify`.
+#[derive(Args, Debug)]
+#[command(long_about = "\
+Open a database and check it: the structure of every tree (order, fences, levels), that every page \
+in use is allocated exactly once and every allocated page is in use; then close it and check every \
+page in its files: checksum, identity, structure.
+
+Opening recovers the database if it was not closed in order. Exits with 1 and names file, page and \
+byte if anything is corrupt.")]
+pub struct Verify {
+    /// The database's directory
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    #[command(flatten)]
+    engine: EngineArguments,
+}
+
+/// Arguments of `recover`.
+#[derive(Args, Debug)]
+#[command(long_about = "\
+Open a database, which recovers it if it was not closed in order, say what recovery found and did, \
+and close it in order: the next open has nothing to recover.
+
+Recovery may be interrupted at any point and begun again.")]
+pub struct Recover {
+    /// The database's directory
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    #[command(flatten)]
+    engine: EngineArguments,
+}
+
+/// Arguments of `stat`.
+#[derive(Args, Debug)]
+#[command(long_about = "\
+Open a database (which recovers it if it was not closed in order) and show statistics of its tables \
+(estimates from a few page visits; `verify` counts exactly), status counters since this open, and the \
+options in force.")]
+pub struct Stat {
+    /// The database's directory
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    #[command(flatten)]
+    engine: EngineArguments,
+}
+
+/// Corruption that a check was to find makes it fail; other errors stay what they are.
+fn found(failure: Failure) -> Failure {
+    match failure {
+        Failure::Engine(error @ Error::Corrupt { .. }) => Failure::Corrupt(error),
+        other => other,
+    }
+}
+
+/// `inkstone verify`.
+pub fn verify(arguments: &Verify, output: &Output) -> Result<()> {
+    verify_all(arguments, output).map_err(found)
+}
+
+fn verify_all(arguments: &Verify, output: &Output) -> Result<()> {
+    let db = open_existing(&arguments.directory, arguments.engine.for_existing()?)?;
+    let opened = db.open_report().clone();
+    say_opening(&opened, output);
+    let tables = verify_tables(&db)?;
+    db.close()?;
+    let files = check_files(&arguments.directory)?;
+    let mut table = TextTable::new([
+        "table", "trees", "rows", "deleted", "leaves", "inner", "long", "pages", "in file",
+    ]);
+    for report in &tables {
+        let sum = |f: fn(&inkstone::TreeReport) -> u64| {
+            count(report.trees.iter().map(|(_, tree)| f(tree)).sum())
+        };
+        table.row([
+            report.table.clone(),
+            report.trees.len().to_string(),
+            count(report.trees.first().map_or(0, |(_, tree)| tree.rows)),
+            sum(|tree| tree.deleted_rows),
+            sum(|tree| tree.leaves),
+            sum(|tree| tree.inner_nodes),
+            count(report.overflow_pages),
+            count(report.allocated_pages),
+            count(report.file_pages),
+        ]);
+    }
+    table.print(output);
+    let checked: u64 = files.iter().map(|file| file.pages_checked).sum();
+    output.text(format!(
+        "all is well: {} tables, {} pages in {} files",
+        tables.len(),
+        count(checked),
+        files.len()
+    ));
+    output.json(&json!({
+        "ok": true,
+        "opening": opening_json(&opened),
+        "tables": tables.iter().map(table_json).collect::<Vec<_>>(),
+        "files": files.iter().map(FileReport::to_json).collect::<Vec<_>>(),
+    }));
+    Ok(())
+}
+
+/// Verifies the catalog and all tables of an open database that nothing writes to.
+pub fn verify_tables(db: &Database) -> Result<Vec<TableReport>> {
+    let names = db.tables()?;
+    let bar = progress::spinner("verifying the catalog");
+    let mut reports = vec![db.verify_catalog()?];
+    for name in names {
+        bar.set_message(format!("verifying table {name}"));
+        reports.push(db.verify_table(&db.table(&name)?)?);
+    }
+    bar.finish_and_clear();
+    Ok(reports)
+}
+
+/// A verified table for programs.
+pub fn table_json(report: &TableReport) -> Value {
+    let tree = |(name, tree): &(String, inkstone::TreeReport)| {
+        json!({
+            "tree": name,
+            "rows": tree.rows,
+            "deleted_rows": tree.deleted_rows,
+            "leaves": tree.leaves,
+            "inner_nodes": tree.inner_nodes,
+        })
+    };
+    json!({
+        "table": report.table,
+        "trees": report.trees.iter().map(tree).collect::<Vec<_>>(),
+        "overflow_pages": report.overflow_pages,
+        "allocated_pages": report.allocated_pages,
+        "file_pages": report.file_pages,
+    })
+}
+
+/// `inkstone recover`.
+pub fn recover(arguments: &Recover, output: &Output) -> Result<()> {
+    let db = open_existing(&arguments.directory, arguments.engine.for_existing()?)?;
+    let opened = db.open_report().clone();
+    let bar = progress::spinner("closing");
+    db.close()?;
+    bar.finish_and_clear();
+    say_opening(&opened, output);
+    output.json(&opening_json(&opened));
+    Ok(())
+}
+
+/// What opening found, for people.
+pub fn say_opening(opened: &OpenReport, output: &Output) {
+    let Some(recovered) = &opened.recovered else {
+        output.text("it had been closed in order: nothing to recover");
+        return;
+    };
+    let redo = &recovered.redo;
+    output.text(format!(
+        "it had not been closed in order; recovery took {} ms:",
+        count(opened.milliseconds)
+    ));
+    let lines = [
+        format!(
+            "{} of log read: {} mini-transactions, {} records ({} ms)",
+            bytes(redo.bytes_scanned),
+            count(redo.frames),
+            count(redo.records),
+            count(redo.scan_ms)
+        ),
+        format!(
+            "{} records applied to {} pages, {} of them rebuilt without reading ({} ms)",
+            count(redo.records_applied),
+            count(redo.pages_applied),
+            count(redo.pages_initialised),
+            count(redo.apply_ms)
+        ),
+        format!(
+            "{} torn pages repaired from the doublewrite file",
+            count(recovered.torn_pages_repaired)
+        ),
+        format!(
+            "{} unfinished transactions rolled back ({} row changes undone), {} prepared ones kept",
+            count(recovered.losers),
+            count(recovered.rows_undone),
+            count(recovered.prepared)
+        ),
+        format!(
+            "{} files of tables that were not committed or dropped removed",
+            count(recovered.orphans_removed)
+        ),
+    ];
+    for line in lines {
+        output.text(format!("  {line}"));
+    }
+}
+
+/// What opening found, for programs.
+pub fn opening_json(opened: &OpenReport) -> Value {
+    let recovered = opened.recovered.as_ref().map(|recovered| {
+        let redo = &recovered.redo;
+        json!({
+            "log_bytes_scanned": redo.bytes_scanned,
+            "mini_transactions": redo.frames,
+            "records": redo.records,
+            "records_applied": redo.records_applied,
+            "batches": redo.batches,
+            "pages_applied": redo.pages_applied,
+            "pages_initialised": redo.pages_initialised,
+            "pages_read": redo.pages_read,
+            "pages_dropped": redo.pages_dropped,
+            "scan_ms": redo.scan_ms,
+            "apply_ms": redo.apply_ms,
+            "torn_pages_repaired": recovered.torn_pages_repaired,
+            "losers": recovered.losers,
+            "rows_undone": recovered.rows_undone,
+            "prepared": recovered.prepared,
+            "orphans_removed": recovered.orphans_removed,
+        })
+    });
+    json!({
+        "clean": opened.clean,
+        "milliseconds": opened.milliseconds,
+        "recovered": recovered,
+    })
+}
+
+/// `inkstone stat`.
+pub fn stat(arguments: &Stat, output: &Output) -> Result<()> {
+    let db = open_existing(&arguments.directory, arguments.engine.for_existing()?)?;
+    let opened = db.open_report().clone();
+    let mut tables = Vec::new();
+    let mut text = TextTable::new([
+        "table",
+        "rows (about)",
+        "height",
+        "pages by level",
+        "file",
+        "in use",
+    ]);
+    for name in db.tables()? {
+        let s = db.statistics(&db.table(&name)?)?;
+        let levels: Vec<String> = s.pages_by_level.iter().map(|n| count(*n)).collect();
+        text.row([
+            name.clone(),
+            count(s.rows),
+            s.height.to_string(),
+            levels.join(" + "),
+            bytes(s.file_bytes),
+            bytes(s.allocated_bytes),
+        ]);
+        tables.push(json!({
+            "table": name,
+            "rows": s.rows,
+            "height": s.height,
+            "pages_by_level": s.pages_by_level,
+            "file_bytes": s.file_bytes,
+            "allocated_bytes": s.allocated_bytes,
+        }));
+    }
+    let status = db.status();
+    let options = db.options().show();
+    let prepared: Vec<String> = (db.prepared_transactions().iter())
+        .map(|xid| crate::inspect::show::bytes(xid, None))
+        .collect();
+    db.close()?;
+    say_opening(&opened, output);
+    say_stat(&text, &status, &options, &prepared, output);
+    let object = |pairs: Vec<(&'static str, Value)>| -> Value {
+        pairs
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect::<serde_json::Map<_, _>>()
+            .into()
+    };
+    output.json(&json!({
+        "opening": opening_json(&opened),
+        "tables": tables,
+        "prepared": prepared,
+        "status": object(status.into_iter().map(|(name, n)| (name, json!(n))).collect()),
+        "options": object(options.into_iter().map(|(name, v)| (name, json!(v))).collect()),
+    }));
+    Ok(())
+}
+
+fn say_stat(
+    tables: &TextTable,
+    status: &[(&'static str, u64)],
+    options: &[(&'static str, String)],
+    prepared: &[String],
+    output: &Output,
+) {
+    output.text("");
+    tables.print(output);
+    for xid in prepared {
+        output.text(format!("prepared transaction {xid}"));
+    }
+    output.text("");
+    let mut table = TextTable::new(["status since this open", "value"]);
+    for (name, value) in status {
+        table.row([(*name).to_owned(), count(*value)]);
+    }
+    table.print(output);
+    output.text("");
+    output.text("options");
+    for (name, value) in options {
+        output.text(format!("  {name} = {value}"));
+    }
+}
+
+/// `inkstone options`.
+pub fn options(output: &Output) {
+    let all = inkstone::options::describe();
+    for (name, default, help) in &all {
+        output.text(format!("{name} = {default}\n    {help}"));
+    }
+    let all = all
+        .iter()
+        .map(|(name, default, help)| json!({ "name": name, "default": default, "help": help }));
+    output.json(&all.collect());
+}
+
+/// The directory as text, for JSON.
+pub fn shown(path: &Path) -> String {
+    path.display().to_string()
+}

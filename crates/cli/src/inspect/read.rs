@@ -1,0 +1,119 @@
+//! Reading a database's files without opening it.
+
+use crate::database;
+use crate::failure::{Failure, Result};
+use inkstone::Error;
+use inkstone::control::CONTROL_FILE;
+use inkstone::store::{parse_space_file_name, space_file_name};
+use inkstone_format::SpaceId;
+use inkstone_format::control::{
+    CONTROL_COPY_LEN, CONTROL_FILE_LEN, Control, ControlError, FORMAT_VERSION,
+};
+use inkstone_io::posix::PosixVfs;
+use inkstone_io::{Create, File, OpenOptions, Vfs};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A database directory that is only read.
+#[derive(Debug)]
+pub struct Directory {
+    pub path: PathBuf,
+    pub control: Control,
+    pub vfs: Arc<dyn Vfs>,
+}
+
+/// Where a tablespace's file is.
+pub fn tablespace_path(directory: &Path, space: SpaceId) -> PathBuf {
+    directory.join(space_file_name(space))
+}
+
+/// The bytes of the control file, padded with zeroes if it is short; and its length.
+pub fn control_bytes(directory: &Path) -> Result<(Vec<u8>, usize)> {
+    database::require(&PosixVfs::new(), directory)?;
+    let path = directory.join(CONTROL_FILE);
+    let mut bytes = std::fs::read(&path).map_err(|e| Failure::io("read", &path, e))?;
+    let length = bytes.len();
+    bytes.resize(CONTROL_FILE_LEN, 0);
+    Ok((bytes, length))
+}
+
+/// The error for a control file that cannot be used.
+pub fn control_failure(directory: &Path, error: ControlError) -> Failure {
+    Failure::Engine(match error {
+        ControlError::Newer { found } => Error::NewerFormat {
+            path: directory.to_owned(),
+            found,
+            known: FORMAT_VERSION,
+        },
+        ControlError::Corrupt(c) => {
+            Error::corrupt_file(&directory.join(CONTROL_FILE), c.offset as u64, c.detail)
+        }
+    })
+}
+
+impl Directory {
+    /// Reads the control file.
+    pub fn open(path: &Path) -> Result<Self> {
+        let (bytes, _) = control_bytes(path)?;
+        let (first, second) = bytes.split_at(CONTROL_COPY_LEN);
+        let (control, _) =
+            Control::choose([first, second]).map_err(|e| control_failure(path, e))?;
+        Ok(Self {
+            path: path.to_owned(),
+            control,
+            vfs: Arc::new(PosixVfs::new()),
+        })
+    }
+
+    /// The tablespaces that have a file, in order.
+    pub fn spaces(&self) -> Result<Vec<SpaceId>> {
+        let names = self.vfs.read_dir(&self.path);
+        let names = names.map_err(|e| Failure::io("list", &self.path, e))?;
+        let mut spaces: Vec<SpaceId> = names
+            .iter()
+            .filter_map(|name| parse_space_file_name(name))
+            .collect();
+        spaces.sort();
+        Ok(spaces)
+    }
+
+    fn space_file(&self, space: SpaceId) -> Result<Arc<dyn File>> {
+        let path = tablespace_path(&self.path, space);
+        let options = OpenOptions {
+            create: Create::Never,
+            read_only: true,
+            direct: false,
+            dsync: false,
+        };
+        let opened = self.vfs.open(&path, options);
+        opened.map_err(|e| Failure::io("open", &path, e))
+    }
+
+    /// Pages that a tablespace's file has.
+    pub fn space_pages(&self, space: SpaceId) -> Result<u64> {
+        let file = self.space_file(space)?;
+        let length = file
+            .len()
+            .map_err(|e| Failure::io("size", file.path(), e))?;
+        Ok(length / u64::from(self.control.page_size))
+    }
+
+    /// The bytes of some pages.
+    pub fn read_pages(&self, space: SpaceId, first: u64, count: u64) -> Result<Vec<u8>> {
+        let file = self.space_file(space)?;
+        let page_size = u64::from(self.control.page_size);
+        let pages = self.space_pages(space)?;
+        if first + count > pages {
+            return Err(Failure::Usage(format!(
+                "{} has pages 0 to {}, there is no page {}",
+                file.path().display(),
+                pages.saturating_sub(1),
+                first + count - 1
+            )));
+        }
+        let mut bytes = vec![0; (count * page_size) as usize];
+        file.read_at(&mut bytes, first * page_size)
+            .map_err(|e| Failure::io("read", file.path(), e))?;
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,489 @@
+//! The `inkstone` program, run as a process.
+
+use inkstone::{Database, Isolation, Options};
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn inkstone(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_inkstone"))
+        .args(arguments)
+        .output()
+        .expect("the program runs")
+}
+
+/// Runs it; the exit code, stdout and stderr.
+fn run(arguments: &[&str]) -> (i32, String, String) {
+    let out = inkstone(arguments);
+    (
+        out.status.code().expect("no signal"),
+        String::from_utf8(out.stdout).unwrap(),
+        String::from_utf8(out.stderr).unwrap(),
+    )
+}
+
+/// Runs it with `--json`: the exit code, and each line as a value.
+fn json(arguments: &[&str]) -> (i32, Vec<Value>) {
+    let (code, out, err) = run(&[&["--json"], arguments].concat());
+    let lines = out
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}\n{err}")));
+    (code, lines.collect())
+}
+
+/// Runs it with `--json`: what a command that succeeds prints.
+fn json_ok(arguments: &[&str]) -> Vec<Value> {
+    let (code, lines) = json(arguments);
+    assert_eq!(code, 0, "{arguments:?}: {lines:#?}");
+    lines
+}
+
+const SMALL: [&str; 4] = [
+    "--set",
+    "buffer_pool_size=64m",
+    "--set",
+    "log_file_size=64m",
+];
+
+fn options() -> Options {
+    Options {
+        buffer_pool_size: 8 << 20,
+        log_file_size: 16 << 20,
+        ..Options::default()
+    }
+}
+
+/// A database with a table `fruit`, and rows that are easy to find.
+fn fruit(directory: &Path) -> Database {
+    let db = Database::open(directory, options()).unwrap();
+    let table = db.create_table("fruit", &["by_colour"]).unwrap();
+    let transaction = db.begin(Isolation::ReadCommitted).unwrap();
+    for (key, value) in [
+        ("apple", "red"),
+        ("banana", "yellow"),
+        ("cherry", "dark red"),
+    ] {
+        transaction
+            .insert(&table, key.as_bytes(), value.as_bytes())
+            .unwrap();
+        let by_colour = table.tree("by_colour").unwrap();
+        transaction
+            .insert(by_colour, format!("{value}/{key}").as_bytes(), b"")
+            .unwrap();
+    }
+    transaction.update(&table, b"apple", b"green").unwrap();
+    let long = vec![b'm'; 100_000];
+    transaction.insert(&table, b"melon", &long).unwrap();
+    transaction.delete(&table, b"cherry").unwrap();
+    transaction.commit().unwrap();
+    db
+}
+
+fn copy_directory(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in from.read_dir().unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_directory(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+#[test]
+fn the_tour_proves_itself() {
+    let arguments = ["tour", "--rows", "2000", "--seconds", "1", "--clients", "4"];
+    let report = &json_ok(&[&arguments[..], &["--accounts", "300"], &SMALL].concat())[0];
+    assert_eq!(report["ok"], true);
+    assert_eq!(report["opening"]["clean"], false);
+    assert!(report["commits_acknowledged"].as_u64().unwrap() > 0);
+    assert!(report["opening"]["recovered"]["losers"].as_u64().unwrap() > 0);
+    assert!(report["log_bytes_per_row"].as_f64().unwrap() < 60.0);
+    let proofs = report["proofs"].as_array().unwrap();
+    assert!(proofs.len() > 8);
+    assert!(proofs.iter().all(|proof| proof["holds"] == true));
+    assert_eq!(report["tables"].as_array().unwrap().len(), 5);
+}
+
+#[test]
+fn the_tour_keeps_the_directory_it_is_given_and_speaks_to_people() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("new").display().to_string();
+    let arguments = [
+        "tour",
+        "--rows",
+        "500",
+        "--seconds",
+        "0.5",
+        "--page-size",
+        "4k",
+    ];
+    let tour = [&arguments[..], &["--directory", &path], &SMALL].concat();
+    let (code, out, err) = run(&tour);
+    assert_eq!(code, 0, "{out}{err}");
+    for part in [
+        "All is well",
+        "SIGKILL",
+        "doublewrite",
+        "losers rolled back",
+        "ok  ",
+    ] {
+        assert!(out.contains(part), "{part}: {out}");
+    }
+    assert_eq!(run(&["verify", &path]).0, 0);
+    let (code, _, err) = run(&tour);
+    assert_eq!(code, 2, "the directory is not empty");
+    assert!(err.contains("must be empty"), "{err}");
+}
+
+#[test]
+fn the_tour_finds_what_is_broken() {
+    for (sabotage, claim) in [
+        ("lost", "every acknowledged commit is there"),
+        ("half", "no transaction is half there"),
+        ("sum", "accounts has the balance"),
+    ] {
+        let arguments = [
+            "tour",
+            "--rows",
+            "100",
+            "--seconds",
+            "0.4",
+            "--sabotage",
+            sabotage,
+        ];
+        let (code, lines) = json(&[&arguments[..], &SMALL].concat());
+        assert_eq!(code, 1, "{sabotage}");
+        assert_eq!(lines.len(), 1);
+        assert_eq!(lines[0]["ok"], false);
+        assert_eq!(lines[0]["exit_code"], 1);
+        let proofs = lines[0]["proofs"].as_array().unwrap();
+        let failed: Vec<&Value> = proofs.iter().filter(|p| p["holds"] == false).collect();
+        let named = |p: &&&Value| p["claim"].as_str().unwrap().contains(claim);
+        assert!(
+            failed.iter().find(named).is_some(),
+            "{sabotage}: {failed:#?}"
+        );
+    }
+}
+
+#[test]
+fn writebench_counts_what_each_configuration_writes() {
+    let arguments = [
+        "bench",
+        "writebench",
+        "--rows",
+        "3000",
+        "--page-size",
+        "4k,16k",
+    ];
+    let lines = json_ok(&[&arguments[..], &SMALL].concat());
+    assert_eq!(lines.len(), 6);
+    for line in &lines {
+        let field = |name: &str| {
+            line[name]
+                .as_u64()
+                .unwrap_or_else(|| panic!("{name}: {line}"))
+        };
+        assert_eq!(line["workload"], "writebench");
+        assert_eq!(line["fill"], "padding");
+        assert!(field("log_bytes") <= 60 * 3000, "{line}");
+        assert_eq!(
+            field("data_bytes"),
+            field("data_pages") * field("page_size")
+        );
+        assert!(field("data_pages") * field("page_size") > 3000 * 1793);
+        for name in ["insert_s", "flush_s", "drop_s"] {
+            assert!(line[name].is_number(), "{name}: {line}");
+        }
+        assert!(field("write_calls") > 0 && field("syncs") > 0);
+        match (line["doublewrite"].as_str(), line["skip_fresh"].as_bool()) {
+            (Some("on"), Some(false)) => {
+                assert_eq!(field("doublewrite_pages"), field("data_pages"));
+                assert!(field("doublewrite_bytes") > field("data_bytes"));
+            }
+            (Some("on"), Some(true)) => {
+                assert!(
+                    field("doublewrite_pages") * 20 < field("data_pages"),
+                    "{line}"
+                );
+            }
+            _ => assert_eq!(field("doublewrite_bytes"), 0),
+        }
+    }
+}
+
+#[test]
+fn writebench_of_random_text_logs_little_more_than_the_text() {
+    let arguments = ["bench", "writebench", "--rows", "2000", "--fill", "random"];
+    let lines = json_ok(&[&arguments[..], &["--doublewrite", "skip", "--bulk"], &SMALL].concat());
+    assert_eq!(lines.len(), 1);
+    assert_eq!(lines[0]["bulk"], true);
+    assert!(lines[0]["log_bytes_per_payload_byte"].as_f64().unwrap() <= 1.03);
+}
+
+#[test]
+fn logvolume_stays_below_its_bars() {
+    let arguments = [
+        "bench",
+        "logvolume",
+        "--rows",
+        "20000",
+        "--table-rows",
+        "2000",
+    ];
+    let lines = json_ok(&[&arguments[..], &["--transactions", "100"], &SMALL].concat());
+    let bars = [
+        ("row_by_row", 16.0),
+        ("bulk", 12.0),
+        ("autocommit_insert", 80.0),
+        ("autocommit_update", 300.0),
+    ];
+    assert_eq!(lines.len(), bars.len());
+    for (line, (case, bar)) in lines.iter().zip(bars) {
+        assert_eq!(line["case"], case);
+        let per_row = line["log_bytes_per_row"].as_f64().unwrap();
+        assert!(per_row > 1.0 && per_row <= bar, "{line}");
+        assert!(line["rows_per_s"].as_f64().unwrap() > 0.0);
+    }
+}
+
+#[test]
+fn the_other_workloads_run() {
+    let commit = [
+        "bench",
+        "commit",
+        "--clients",
+        "1,4",
+        "--seconds",
+        "0.3",
+        "--tables",
+        "2",
+    ];
+    let lines = json_ok(&[&commit[..], &["--rows", "500"], &SMALL].concat());
+    assert_eq!(lines.len(), 6, "three settings, two numbers of clients");
+    for line in &lines {
+        assert!(line["commits_per_s"].as_f64().unwrap() > 0.0, "{line}");
+        assert!(line["device_syncs_per_s"].as_f64().unwrap() > 0.0, "{line}");
+        assert!(line["p99_us"].as_f64() >= line["p50_us"].as_f64(), "{line}");
+    }
+    let reads = ["bench", "reads", "--rows", "2000", "--seconds", "0.2"];
+    let lines = json_ok(&[&reads[..], &SMALL].concat());
+    assert_eq!(lines.len(), 4);
+    assert!(lines[0]["operations_per_s"].as_f64().unwrap() > 0.0);
+    let update = [
+        "bench",
+        "update",
+        "--rows",
+        "20000",
+        "--seconds",
+        "0.3",
+        "--warmup",
+        "0.1",
+        "--clients",
+        "4",
+    ];
+    let small = ["--buffer-pool-size", "2m", "--set", "log_file_size=16m"];
+    let lines = json_ok(&[&update[..], &small].concat());
+    assert_eq!(lines.len(), 4, "two flush methods, one or eight instances");
+    assert!(lines[0]["pages_read"].as_u64().unwrap() > 0, "{}", lines[0]);
+}
+
+#[test]
+fn inspect_shows_what_was_inserted_without_opening_the_database() {
+    let dir = tempfile::tempdir().unwrap();
+    let live = dir.path().join("live");
+    let copy = dir.path().join("copy");
+    let db = fruit(&live);
+    copy_directory(&live, &copy);
+    db.close().unwrap();
+    let (live, copy) = (live.display().to_string(), copy.display().to_string());
+
+    // The copy is as after a kill: the insert is in its log.
+    let (code, log, err) = run(&["inspect", "log", &copy]);
+    assert_eq!(code, 0, "{err}");
+    let insert = "ROWS_INSERT page 1:";
+    assert!(log.contains(insert), "{log}");
+    assert!(
+        log.contains("key 6170706c65 \"apple\" value 726564 \"red\""),
+        "{log}"
+    );
+    assert!(log.contains("ROW_UPDATE") && log.contains("ROW_MARK") && log.contains("COMMIT"));
+    assert!(log.contains("the log ends at LSN"), "{log}");
+    let limited = json_ok(&["inspect", "log", &copy, "--limit", "3"]);
+    assert_eq!(limited.len(), 3);
+    let from = limited[2]["lsn"].as_u64().unwrap().to_string();
+    let later = json_ok(&["inspect", "log", &copy, "--from", &from]);
+    assert_eq!(later[0], limited[2]);
+    let (_, control, _) = run(&["inspect", "control", &copy]);
+    assert!(control.contains("in force") && control.contains("clean_shutdown"));
+
+    let catalog = &json_ok(&["inspect", "catalog", &live])[0];
+    assert_eq!(catalog["clean_shutdown"], true);
+    let table = &catalog["tables"][0];
+    assert_eq!(table["table"], "fruit");
+    assert_eq!(table["trees"][1]["name"], "by_colour");
+    let page = format!("{}:{}", table["space"], table["trees"][0]["root"]);
+    let (code, text, _) = run(&["inspect", "page", &live, &page]);
+    assert_eq!(code, 0);
+    assert!(text.contains("checksum  right"), "{text}");
+    assert!(
+        text.contains("key 6170706c65 \"apple\" value 677265656e \"green\""),
+        "{text}"
+    );
+    assert!(
+        text.contains("key 6d656c6f6e \"melon\" value 100000 bytes from page"),
+        "{text}"
+    );
+    let shown = &json_ok(&["inspect", "page", &live, &page, "--dump"])[0];
+    assert_eq!(shown["checksum_ok"], true);
+    assert_eq!(shown["content"]["slots"][0]["key"], "6170706c65");
+    assert!(
+        run(&["inspect", "page", &live, "1:0"])
+            .1
+            .contains("root page")
+    );
+    assert!(
+        run(&["inspect", "page", &live, "1:1"])
+            .1
+            .contains("allocated")
+    );
+    let only = json_ok(&["inspect", "log", &copy, "--page", &page]);
+    let names = |line: &Value| line["records"].as_array().unwrap().len();
+    assert!(!only.is_empty() && only.iter().all(|line| names(line) > 0));
+    assert!(
+        only.iter()
+            .all(|l| l["records"][0]["page"] == page.as_str())
+    );
+}
+
+#[test]
+fn recover_verify_and_stat_after_a_kill() {
+    let dir = tempfile::tempdir().unwrap();
+    let (live, copy) = (dir.path().join("live"), dir.path().join("copy"));
+    let db = fruit(&live);
+    let open = db.begin(Isolation::ReadCommitted).unwrap();
+    let table = db.table("fruit").unwrap();
+    open.update(&table, b"banana", b"brown").unwrap();
+    db.flush_log().unwrap();
+    copy_directory(&live, &copy);
+    drop(open);
+    drop((table, db));
+    let copy = copy.display().to_string();
+    let (code, out, _) = run(&["recover", &copy]);
+    assert_eq!(code, 0, "{out}");
+    assert!(
+        out.contains("1 unfinished transactions rolled back"),
+        "{out}"
+    );
+    let (_, again, _) = run(&["recover", &copy]);
+    assert!(again.contains("closed in order"), "{again}");
+    let verified = &json_ok(&["verify", &copy])[0];
+    assert_eq!(verified["ok"], true);
+    assert_eq!(verified["tables"][1]["table"], "fruit");
+    assert_eq!(verified["tables"][1]["trees"][0]["rows"], 3);
+    assert!(verified["tables"][1]["overflow_pages"].as_u64().unwrap() > 0);
+    let stat = &json_ok(&["stat", &copy])[0];
+    assert_eq!(stat["tables"][0]["height"], 1);
+    assert_eq!(stat["options"]["page_size"], "16384");
+    assert!(stat["status"]["lsn_current"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn verify_names_the_damaged_page() {
+    let dir = tempfile::tempdir().unwrap();
+    fruit(dir.path()).close().unwrap();
+    let path = dir.path().display().to_string();
+    let catalog = &json_ok(&["inspect", "catalog", &path])[0]["tables"][0];
+    let root = catalog["trees"][0]["root"].as_u64().unwrap();
+    let file = catalog["file"].as_str().unwrap().to_owned();
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes[root as usize * 16384 + 16000] ^= 4;
+    std::fs::write(&file, &bytes).unwrap();
+    let (code, _, err) = run(&["verify", &path]);
+    assert_eq!(code, 1, "{err}");
+    assert!(err.contains(&file), "{err}");
+    assert!(err.contains(&format!("page 1:{root}")), "{err}");
+    let (code, lines) = json(&["verify", &path]);
+    assert_eq!(code, 1);
+    assert_eq!(lines[0]["error"]["kind"], "corrupt");
+    assert_eq!(lines[0]["error"]["file"], file.as_str());
+    assert_eq!(lines[0]["error"]["page"], format!("1:{root}"));
+    let (code, text, _) = run(&["inspect", "page", &path, &format!("1:{root}")]);
+    assert_eq!(code, 0);
+    assert!(
+        text.contains("DAMAGED") && text.contains("checksum"),
+        "{text}"
+    );
+}
+
+#[test]
+fn exit_codes_tell_what_went_wrong() {
+    let dir = tempfile::tempdir().unwrap();
+    let empty = dir.path().display().to_string();
+    let missing = dir.path().join("missing").display().to_string();
+    let wrong: [&[&str]; 9] = [
+        &[],
+        &["fly"],
+        &["bench"],
+        &["verify"],
+        &["tour", "--no-such-option"],
+        &["inspect", "page", &empty, "seven"],
+        &["bench", "logvolume", "--rows", "many"],
+        &["tour", "--set", "no_such_option=1"],
+        &["tour", "--page-size", "5000"],
+    ];
+    for arguments in wrong {
+        let (code, _, err) = run(arguments);
+        assert_eq!(code, 2, "{arguments:?}: {err}");
+        assert!(!err.is_empty());
+    }
+    for command in ["verify", "recover", "stat"] {
+        for path in [&empty, &missing] {
+            let (code, lines) = json(&[command, path]);
+            assert_eq!(code, 3, "{command} {path}");
+            assert_eq!(lines[0]["error"]["kind"], "not_a_database");
+        }
+    }
+    for what in ["log", "catalog", "control"] {
+        assert_eq!(run(&["inspect", what, &missing]).0, 3, "{what}");
+    }
+    assert!(!Path::new(&missing).exists(), "nothing is created");
+    assert_eq!(
+        dir.path().read_dir().unwrap().count(),
+        0,
+        "nothing is created"
+    );
+    let live = dir.path().join("live");
+    let db = fruit(&live);
+    let live = live.display().to_string();
+    let (code, lines) = json(&["verify", &live]);
+    assert_eq!(
+        (code, &lines[0]["error"]["kind"]),
+        (3, &Value::from("in_use"))
+    );
+    assert_eq!(
+        run(&["inspect", "catalog", &live]).0,
+        0,
+        "inspect needs no lock"
+    );
+    db.close().unwrap();
+    assert_eq!(run(&["verify", &live, "--set", "page_size=4k"]).0, 2);
+    assert_eq!(run(&["verify", &live]).0, 0);
+}
+
+#[test]
+fn help_teaches_and_options_are_listed() {
+    let (code, help, _) = run(&["--help"]);
+    assert_eq!(code, 0);
+    for word in ["tour", "bench", "inspect", "verify", "Exit codes"] {
+        assert!(help.contains(word), "{word}: {help}");
+    }
+    assert!(!help.contains("tour-child"));
+    let (_, options, _) = run(&["options"]);
+    assert!(options.contains("doublewrite = on"), "{options}");
+    let listed = &json_ok(&["options"])[0];
+    assert!(listed.as_array().unwrap().len() > 15);
+}
