@@ -422,12 +422,13 @@ fn pages() {
     let mut tree = TreePageMut(&mut bytes);
     tree.init(page(13), &leaf_init());
     let address = VersionAddress(1 << 40 | 3);
-    let rows: [(&[u8], &[u8], u8, Option<VersionAddress>); 3] = [
-        (b"user:anna", b"42", 0, None),
-        (b"user:bert", b"17", CELL_DELETED, Some(address)),
-        (b"user:carol", b"23", 0, None),
+    let rows = [
+        ("user:anna", "42", 0, None),
+        ("user:bert", "17", CELL_DELETED, Some(address)),
+        ("user:carol", "23", 0, None),
     ];
     for (slot, (key, value, flags, version)) in rows.into_iter().enumerate() {
+        let (key, value) = (key.as_bytes(), value.as_bytes());
         tree.insert(slot, flags, version, key, value, NOTHING_LIVE)
             .unwrap();
     }
