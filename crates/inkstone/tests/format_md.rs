@@ -1,6 +1,7 @@
 //! docs/format.md against the engine: catalog rows, and the files of a database that was just
 //! written, read at the offsets that the document gives.
 
+#[expect(dead_code, reason = "shared with the test of the format crate")]
 #[path = "../../format/tests/format_md/blocks.rs"]
 mod blocks;
 

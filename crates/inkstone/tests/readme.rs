@@ -26,7 +26,8 @@ fn insert(db: &Database, table: &Table, n: u64, durability: Durability) {
     let txn = db.begin(Isolation::RepeatableRead).unwrap();
     // Two rows a transaction: both are there, or none.
     for half in [0, 1] {
-        txn.insert(table, &(2 * n + half).to_be_bytes(), b"x").unwrap();
+        txn.insert(table, &(2 * n + half).to_be_bytes(), b"x")
+            .unwrap();
     }
     txn.commit_with(durability).unwrap();
 }
@@ -132,6 +133,64 @@ fn names_trees_and_xids_have_the_limits_that_the_readme_names() {
     let txn = db.begin(Isolation::RepeatableRead).unwrap();
     txn.prepare(&[1; 128]).unwrap();
     db.rollback_prepared(&[1; 128]).unwrap();
+}
+
+/// A table with one row, and a handle of a database that waits briefly for locks.
+fn one_row(dir: &Path) -> (Database, Table) {
+    let options = Options {
+        lock_wait_timeout_ms: 50,
+        ..options(4096)
+    };
+    let db = Database::open(dir, options).unwrap();
+    let table = db.create_table("t", &[]).unwrap();
+    let txn = db.begin(Isolation::RepeatableRead).unwrap();
+    txn.insert(&table, b"k", b"old").unwrap();
+    txn.commit().unwrap();
+    (db, table)
+}
+
+#[test]
+fn isolation_levels_see_what_the_readme_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let (db, table) = one_row(dir.path());
+    let committed = db.begin(Isolation::ReadCommitted).unwrap();
+    let repeatable = db.begin(Isolation::RepeatableRead).unwrap();
+    for reader in [&committed, &repeatable] {
+        assert_eq!(reader.get(&table, b"k").unwrap().unwrap(), b"old");
+    }
+    let writer = db.begin(Isolation::ReadCommitted).unwrap();
+    writer.update(&table, b"k", b"new").unwrap();
+    // Reads wait for nobody.
+    assert_eq!(committed.get(&table, b"k").unwrap().unwrap(), b"old");
+    writer.commit().unwrap();
+    assert_eq!(committed.get(&table, b"k").unwrap().unwrap(), b"new");
+    assert_eq!(repeatable.get(&table, b"k").unwrap().unwrap(), b"old");
+    let lost = repeatable.update(&table, b"k", b"mine");
+    assert!(matches!(lost, Err(Error::WriteConflict)), "{lost:?}");
+    repeatable.rollback().unwrap();
+    committed.update(&table, b"k", b"newest").unwrap();
+    committed.commit().unwrap();
+}
+
+#[test]
+fn serializable_locks_what_it_reads() {
+    let dir = tempfile::tempdir().unwrap();
+    let (db, table) = one_row(dir.path());
+    let reader = db.begin(Isolation::Serializable).unwrap();
+    assert_eq!(reader.range(&table, ..).unwrap().count(), 1);
+    let writer = db.begin(Isolation::ReadCommitted).unwrap();
+    for blocked in [
+        writer.update(&table, b"k", b"new"),
+        writer.insert(&table, b"phantom", b""),
+    ] {
+        assert!(
+            matches!(blocked, Err(Error::LockTimeout { .. })),
+            "{blocked:?}"
+        );
+    }
+    reader.commit().unwrap();
+    writer.insert(&table, b"phantom", b"").unwrap();
+    writer.commit().unwrap();
 }
 
 #[test]

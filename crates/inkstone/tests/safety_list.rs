@@ -54,14 +54,19 @@ fn safety_md_lists_the_files_with_unsafe_code() {
     let missing: Vec<_> = unsafe_files.difference(&listed).collect();
     let stale: Vec<_> = listed.difference(&unsafe_files).collect();
     assert!(missing.is_empty(), "SAFETY.md does not list {missing:?}");
-    assert!(stale.is_empty(), "SAFETY.md lists {stale:?}, which have none");
+    assert!(
+        stale.is_empty(),
+        "SAFETY.md lists {stale:?}, which have none"
+    );
     assert!(unsafe_files.len() > 5, "{unsafe_files:?}");
 }
 
 #[test]
 fn the_word_is_found_in_code_only() {
     assert!(has_unsafe("    let x = unsafe { *p };"));
-    assert!(!has_unsafe("// unsafe\n#![forbid(unsafe_code)]\nlet x = \"unsafe\";"));
+    assert!(!has_unsafe(
+        "// unsafe\n#![forbid(unsafe_code)]\nlet x = \"unsafe\";"
+    ));
 }
 
 #[test]

@@ -91,7 +91,11 @@ fn parse(document: &str) -> Vec<Block> {
         let parts = parts(&hex, line);
         while lines.next_if(|(_, line)| line.is_empty()).is_some() {}
         let next = lines.next().map(|(_, line)| line);
-        assert_eq!(next, Some("```text"), "what follows the block of line {line}");
+        assert_eq!(
+            next,
+            Some("```text"),
+            "what follows the block of line {line}"
+        );
         let mut text = String::new();
         for (_, line) in lines.by_ref().take_while(|(_, line)| *line != "```") {
             text.push_str(line);

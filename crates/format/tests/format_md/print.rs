@@ -252,7 +252,12 @@ fn row_records() {
             vec![entry(b"k1", Undo::Insert), entry(b"k2", restore)],
         ),
         copy(false, true, None, vec![entry(b"k3", Undo::Mark)]),
-        copy(true, true, Some(b"branch-1"), vec![entry(b"k1", Undo::Insert)]),
+        copy(
+            true,
+            true,
+            Some(b"branch-1"),
+            vec![entry(b"k1", Undo::Insert)],
+        ),
     ]);
     records(&[Record::FileCreate { space: SpaceId(2) }]);
     records(&[Record::FileDelete { space: SpaceId(2) }]);
@@ -271,7 +276,8 @@ fn row_records() {
 }
 
 fn contextual() {
-    let (mut context, mut decoder, mut text) = (Context::default(), Decoder::default(), String::new());
+    let (mut context, mut decoder, mut text) =
+        (Context::default(), Decoder::default(), String::new());
     println!("```hex record LEAF_INSERT ROWS_INSERT");
     let mut put = |trx, page, slot, flags, key: &[u8], value: &[u8]| {
         let mut out = Vec::new();
@@ -294,7 +300,14 @@ fn contextual() {
     put(FIRST, page(13), 40, 0, &key(7), &key(100));
     put(LATER, page(13), 41, 0, &key(8), &key(101));
     put(LATER, page(13), 42, 0, &key(9), &key(101));
-    put(LATER, page(13), 43, 0, &key(10), b"\xfe\x01\x45\x98\x23\x11\x90\x77");
+    put(
+        LATER,
+        page(13),
+        43,
+        0,
+        &key(10),
+        b"\xfe\x01\x45\x98\x23\x11\x90\x77",
+    );
     put(LATER, page(13), 50, 0, &key(33), b"short");
     put(LATER, page(14), 0, 0, &key(34), b"short");
     let reference = [&10_000u64.to_le_bytes()[..], &20u32.to_le_bytes()].concat();
@@ -303,7 +316,8 @@ fn contextual() {
 }
 
 fn lifecycle() {
-    let (mut context, mut decoder, mut lsn) = (Context::default(), Decoder::default(), 0x10_2000u64);
+    let (mut context, mut decoder, mut lsn) =
+        (Context::default(), Decoder::default(), 0x10_2000u64);
     let mut text = String::new();
     println!("```hex frames start={lsn} epoch=2");
     let mut put = |claim: Option<u64>, payload: &[u8]| {
@@ -311,7 +325,10 @@ fn lifecycle() {
         frame::encode(payload, claim.map(Lsn), Lsn(lsn), 2, &mut bytes);
         println!("{}\n", line(&bytes));
         let claimed = claim.map_or("no".to_owned(), |c| c.to_string());
-        text += &format!("frame {lsn} to {} claim {claimed}\n", lsn + bytes.len() as u64);
+        text += &format!(
+            "frame {lsn} to {} claim {claimed}\n",
+            lsn + bytes.len() as u64
+        );
         lsn += bytes.len() as u64;
         for record in decoder.decode(payload).unwrap() {
             text += &format!("  {}\n", show::record(payload[0], &record));
@@ -331,7 +348,15 @@ fn lifecycle() {
     );
     let mut rows = Vec::new();
     let first = [row(b"k1", b"one"), row(b"k2", b"two")];
-    put_rows_insert(&mut rows, &mut context, FIRST, page(13), TreeId(0), 0, &first);
+    put_rows_insert(
+        &mut rows,
+        &mut context,
+        FIRST,
+        page(13),
+        TreeId(0),
+        0,
+        &first,
+    );
     put(None, &rows);
     let mut insert = Vec::new();
     put_insert(
@@ -397,12 +422,13 @@ fn pages() {
     let mut tree = TreePageMut(&mut bytes);
     tree.init(page(13), &leaf_init());
     let address = VersionAddress(1 << 40 | 3);
-    let rows: [(&[u8], &[u8], u8, Option<VersionAddress>); 3] = [
-        (b"user:anna", b"42", 0, None),
-        (b"user:bert", b"17", CELL_DELETED, Some(address)),
-        (b"user:carol", b"23", 0, None),
+    let rows = [
+        ("user:anna", "42", 0, None),
+        ("user:bert", "17", CELL_DELETED, Some(address)),
+        ("user:carol", "23", 0, None),
     ];
     for (slot, (key, value, flags, version)) in rows.into_iter().enumerate() {
+        let (key, value) = (key.as_bytes(), value.as_bytes());
         tree.insert(slot, flags, version, key, value, NOTHING_LIVE)
             .unwrap();
     }

@@ -103,7 +103,11 @@ fn entry(e: &UndoEntry) -> String {
 
 /// The name of a kind byte, as in `KINDS`.
 pub fn kind_name(kind: u8) -> &'static str {
-    let kind = if (0x40..0x80).contains(&kind) { 0x40 } else { kind };
+    let kind = if (0x40..0x80).contains(&kind) {
+        0x40
+    } else {
+        kind
+    };
     let found = KINDS.iter().find(|(known, _, _)| *known == kind);
     found.map_or("UNKNOWN", |(_, name, _)| name)
 }
@@ -256,7 +260,10 @@ pub fn page(page: &[u8]) -> String {
         PageType::Overflow => {
             let word = |at: usize| u32::from_le_bytes(page[at..at + 4].try_into().unwrap());
             let (next, length) = (word(24), word(28) as usize);
-            format!("next {next} length {length}\n{}", bytes(&page[32..32 + length]))
+            format!(
+                "next {next} length {length}\n{}",
+                bytes(&page[32..32 + length])
+            )
         }
     };
     format!("{head}\n{body}")
@@ -326,11 +333,17 @@ pub fn control(c: &Control) -> String {
         format!("page size {}", c.page_size),
         format!("uuid {}", hex(&c.uuid)),
         format!("sequence {} epoch {}", c.sequence, c.epoch),
-        format!("checkpoint {} scan start {}", c.checkpoint_lsn, c.scan_start_lsn),
+        format!(
+            "checkpoint {} scan start {}",
+            c.checkpoint_lsn, c.scan_start_lsn
+        ),
         format!("scan start epoch {}", c.scan_start_epoch),
         format!("known durable {}", c.known_durable_lsn),
         format!("log segment bytes {}", c.log_segment_bytes),
-        format!("next transaction {} space {}", c.next_trx_id, c.next_space_id),
+        format!(
+            "next transaction {} space {}",
+            c.next_trx_id, c.next_space_id
+        ),
         format!("version epoch {}", c.version_epoch),
         format!("clean shutdown {}", c.clean_shutdown),
         format!("next commit {}", c.next_commit),

@@ -6,7 +6,7 @@
 //! 2. Changes of the structure (splits, merges, growing the root) are mini-transactions of their
 //!    own, never undone, and leave a tree in which everything is found, at every moment.
 //! 3. There is no latch on a tree. Inner nodes are read optimistically (version-checked, in
-//!    [`racy`]); a structure change latches the space map, then a parent, then its children.
+//!    `racy`); a structure change latches the space map, then a parent, then its children.
 //! 4. No latch is held over I/O: a structure change that misses a page lets go of everything,
 //!    reads the page, and begins again.
 //!

@@ -136,12 +136,14 @@ impl Database {
         self.inner.core.prepared_xids()
     }
 
-    /// Commits the prepared transaction of an XID, durably. [`Error::NotFound`] if there is none.
+    /// Commits the prepared transaction of an XID, durably. [`Error::NotFound`] if there is none,
+    /// [`Error::TransactionState`] if its rollback has begun and failed.
     pub fn commit_prepared(&self, xid: &[u8]) -> Result<()> {
         self.inner.core.commit_prepared(xid, Durability::Sync)
     }
 
-    /// Rolls the prepared transaction of an XID back. [`Error::NotFound`] if there is none.
+    /// Rolls the prepared transaction of an XID back. [`Error::NotFound`] if there is none. After
+    /// another error it can be called again.
     pub fn rollback_prepared(&self, xid: &[u8]) -> Result<()> {
         self.inner.core.rollback_prepared(xid)
     }
