@@ -101,6 +101,26 @@ impl Tree {
         Ok(Self::new(space, id, root, redo))
     }
 
+    /// Frees the tree's only page, if it is an empty leaf. For a tree that nobody uses.
+    pub fn remove_if_empty(self) -> Result<()> {
+        let (redo, space) = (&self.redo, &self.space);
+        let header_id = space.page_id(PageNo(0));
+        redo.pool.load(header_id)?;
+        redo.pool.load(self.root)?;
+        let mut mtr = Mtr::new(redo);
+        let map = space.latch_map_of(&mut mtr, self.root.page)?;
+        let header = mtr.push(redo.pool.exclusive(header_id)?);
+        let root = redo.pool.exclusive(self.root)?;
+        let page = self.check_node(self.root, &root)?;
+        if page.is_leaf() && page.count() == 0 {
+            let root = mtr.push(root);
+            space.set_root(&mut mtr, header, self.id, PageNo(0));
+            space.free(&mut mtr, map, root);
+            mtr.commit()?;
+        }
+        Ok(())
+    }
+
     /// What the tree works on.
     pub fn redo(&self) -> &Redo {
         &self.redo

@@ -9,6 +9,7 @@ use crate::options::Durability;
 use crate::space::{SYSTEM_PAGES, Space};
 use crate::txn::Transaction;
 use crate::{Error, Result};
+use inkstone_format::space::PENDING_FREE_TREE;
 use inkstone_format::{SpaceId, TreeId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,6 +23,13 @@ impl Database {
     /// [`Error::AlreadyExists`] if there is a table of this name.
     pub fn create_table(&self, name: &str, secondary: &[&str]) -> Result<Table> {
         check_name("table", name)?;
+        if secondary.len() + 1 > PENDING_FREE_TREE.0 as usize {
+            return Err(Error::Unsupported(format!(
+                "table {name} with {} trees: a table has at most {}",
+                secondary.len() + 1,
+                PENDING_FREE_TREE.0
+            )));
+        }
         for (n, tree) in secondary.iter().enumerate() {
             check_name("tree", tree)?;
             if *tree == CLUSTERED || secondary[..n].contains(tree) {

@@ -19,7 +19,7 @@ use super::preflight::{CREATING, LOCK, check_creation, check_files, check_lsn, c
 use super::{Database, Inner};
 use crate::btree::Tree;
 use crate::buffer::{BufferPool, PageStore, PageWriter, RedoLog};
-use crate::catalog::{CATALOG_ISOLATION, CATALOG_SPACE, CATALOG_TREE, Catalog};
+use crate::catalog::{CATALOG_ISOLATION, CATALOG_SPACE, CATALOG_TREE, Catalog, TableDefinition};
 use crate::control::ControlFile;
 use crate::counters::Counters;
 use crate::log::{Log, LogParams, ReadParams};
@@ -37,8 +37,9 @@ use crate::{Error, Result};
 use inkstone_format::control::Control;
 use inkstone_format::header::{PageType, page_type};
 use inkstone_format::record::Record;
+use inkstone_format::space::PENDING_FREE_TREE;
 use inkstone_format::tree_page::TreePage;
-use inkstone_format::{Lsn, PageId, PageNo, SpaceId, TrxId};
+use inkstone_format::{Lsn, PageId, PageNo, SpaceId, TreeId, TrxId};
 use inkstone_io::{AlignedBuffer, Create, ErrorKind, OpenOptions, Vfs};
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap};
@@ -693,6 +694,9 @@ fn remove_orphans(
     let mut known: BTreeSet<SpaceId> = tables.iter().map(|table| table.space).collect();
     known.insert(CATALOG_SPACE);
     drop(transaction);
+    for table in &tables {
+        remove_unnamed_trees(core, table)?;
+    }
     let mut removed = 0;
     for space in foundation.files.list()? {
         if known.contains(&space) || is_foreign(&foundation.files, space, uuid)? {
@@ -703,6 +707,21 @@ fn remove_orphans(
         removed += 1;
     }
     Ok(removed)
+}
+
+/// Removes trees that a table's file has and its definition does not name: a crash came between
+/// making the tree and naming it, so it is empty.
+fn remove_unnamed_trees(core: &Core, table: &TableDefinition) -> Result<()> {
+    let Some(space) = core.spaces.read().get(&table.space).cloned() else {
+        return Ok(());
+    };
+    for tree in (0..PENDING_FREE_TREE.0).map(TreeId) {
+        let named = table.trees.iter().any(|(id, _)| *id == tree);
+        if !named && space.root(tree)?.is_some() {
+            Tree::open(space.clone(), tree, core.redo.clone())?.remove_if_empty()?;
+        }
+    }
+    Ok(())
 }
 
 /// Whether a tablespace file says that it belongs to another database: it is not ours to remove.

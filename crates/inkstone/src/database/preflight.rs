@@ -38,7 +38,9 @@ pub(super) fn check_creation(vfs: &dyn Vfs, directory: &Path) -> Result<()> {
         Err(e) if e.kind() == ErrorKind::NotFound => Vec::new(),
         Err(e) => return Err(Error::io("list", &log, e)),
     };
-    let segments = segments.iter().map(|name| format!("{LOG_DIRECTORY}/{name}"));
+    let segments = segments
+        .iter()
+        .map(|name| format!("{LOG_DIRECTORY}/{name}"));
     match names.into_iter().chain(segments).find(|name| name != LOCK) {
         None => Ok(()),
         Some(name) => Err(Error::NotADatabase {

@@ -1,5 +1,4 @@
-//! Faults that are known and not mended yet. Each test shows one; it is to lose its `ignore` with the
-//! fix: `cargo test -p inkstone --test open_questions -- --ignored`.
+//! Trees of a table: how many there may be, and a crash while one is created.
 
 use inkstone::{Database, Isolation, Options};
 use inkstone_io::sim::SimVfs;
@@ -20,7 +19,6 @@ fn options() -> Options {
 /// values as well; with more the roots run out of their array in page 0, and the catalog row
 /// cannot be read any more, so that no table can be listed.
 #[test]
-#[ignore = "create_table does not refuse more than 126 secondary trees"]
 fn a_table_of_too_many_trees_is_refused() {
     for secondary in [127, 128, 200] {
         let dir = tempfile::tempdir().unwrap();
@@ -36,7 +34,6 @@ fn a_table_of_too_many_trees_is_refused() {
 /// transaction after that. A crash between leaves a tree that nobody names: its page is lost, its number too,
 /// and `verify_table` calls it damage.
 #[test]
-#[ignore = "a crash within create_tree leaves a tree that the catalog does not know"]
 fn a_crash_while_a_tree_is_created_leaves_no_lost_page() {
     for seed in 0..200 {
         let disk = SimVfs::new(seed);
