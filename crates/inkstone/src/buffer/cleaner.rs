@@ -100,8 +100,14 @@ impl<'a> Cleaner<'a> {
     pub fn run(&mut self) {
         while self.pool.check().is_ok() {
             let pause = match self.step() {
-                Ok(pause) => pause,
-                Err(Error::DiskFull { .. }) => PAUSE_DISK_FULL,
+                Ok(pause) => {
+                    self.pool.set_cleaner_error(None);
+                    pause
+                }
+                Err(error @ Error::DiskFull { .. }) => {
+                    self.pool.set_cleaner_error(Some(error));
+                    PAUSE_DISK_FULL
+                }
                 Err(_) => break,
             };
             if !pause.is_zero() {
@@ -232,6 +238,22 @@ impl Inner {
         age as f64 / self.log.capacity_bytes() as f64
     }
 
+    fn is_stuck(&self) -> bool {
+        self.cleaner_error.lock().is_some()
+    }
+
+    fn set_cleaner_error(&self, error: Option<Error>) {
+        let failed = error.is_some();
+        let mut last = self.cleaner_error.lock();
+        if last.is_some() || failed {
+            *last = error;
+        }
+        drop(last);
+        if failed {
+            self.flights.announce();
+        }
+    }
+
     pub(crate) fn throttle(&self) -> Result<()> {
         self.check()?;
         let capacity = self.log.capacity_bytes();
@@ -254,10 +276,15 @@ impl Inner {
         match delay(fill) {
             Some(time) if time < Duration::from_micros(50) => {}
             Some(time) => std::thread::sleep(time),
-            None => self
-                .flights
-                .wait_until(|| self.check().is_err() || delay(self.fill()).is_some()),
+            None => self.flights.wait_until(|| {
+                self.check().is_err() || self.is_stuck() || delay(self.fill()).is_some()
+            }),
         }
-        self.check()
+        self.check()?;
+        // Nothing can be cleaned for want of disk space: who waits would wait for ever.
+        match (delay(self.fill()), self.cleaner_error.lock().clone()) {
+            (None, Some(error)) => Err(error),
+            _ => Ok(()),
+        }
     }
 }

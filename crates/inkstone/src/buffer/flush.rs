@@ -130,6 +130,10 @@ impl Flusher {
         });
         for copied in self.copied.drain(..) {
             let frame = pool.arena.frame(copied.index);
+            if result.is_err() && copied.fresh {
+                // It has not been on disk since it was initialised, so it is fresh still.
+                frame.fresh.store(true, Ordering::Relaxed);
+            }
             pool.dirty.end_flight(frame, copied.index, result.is_ok());
         }
         pool.flights.announce();

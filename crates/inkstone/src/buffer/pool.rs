@@ -47,6 +47,8 @@ pub(crate) struct Inner {
     pub flights: News,
     /// A lower bound of what a checkpoint could be, as last looked at.
     pub age_bound: AtomicU64,
+    /// Why the cleaner gets nowhere (a full disk), if so.
+    pub cleaner_error: Mutex<Option<Error>>,
     /// Whether the two threads run.
     pub has_threads: AtomicBool,
     closing: AtomicBool,
@@ -144,6 +146,7 @@ impl BufferPool {
             cleaning: Signal::default(),
             flights: News::default(),
             age_bound: AtomicU64::new(0),
+            cleaner_error: Mutex::new(None),
             has_threads: AtomicBool::new(false),
             closing: AtomicBool::new(false),
         };

@@ -115,7 +115,7 @@ fn checkpoint_round(inner: &Inner, count: u64) -> Result<bool> {
     inner.core.redo.poison.check()?;
     inner.note_boundary();
     let limit = inner.options.log_file_size / 2;
-    inner.copy_long_undo(limit)?;
+    let copied = inner.copy_long_undo(limit);
     let age = inner.checkpoint_age();
     let second = count % 10 == 0;
     if second || age > inner.options.log_file_size / CHECKPOINT_DISTANCE_PARTS {
@@ -124,6 +124,7 @@ fn checkpoint_round(inner: &Inner, count: u64) -> Result<bool> {
     // Where the log grows by a good part of its size in one interval the next checkpoint is due at
     // once: writers are held back by dirty pages, not by the checkpoint's age.
     let moved = age.saturating_sub(inner.checkpoint_age());
+    copied?;
     Ok(age > limit && moved > inner.options.log_file_size / CHECKPOINT_DISTANCE_PARTS)
 }
 

@@ -118,7 +118,8 @@ impl Inner {
             next_trx_id: core.trxs.peek_next_trx_id(),
             next_space_id: SpaceId(self.next_space.load(Ordering::SeqCst)),
             version_epoch: old.version_epoch.max(core.versions.highest_epoch()),
-            clean_shutdown,
+            // Someone who went on working while the database was being closed made it unclean.
+            clean_shutdown: clean_shutdown && checkpoint == end,
             ..old
         };
         state.control.write(&control)?;
@@ -167,7 +168,7 @@ impl Inner {
         for writer in self.core.writers() {
             let first = writer.state.first_lsn().unwrap_or(end);
             if end.0.saturating_sub(first.0) > limit {
-                self.core.copy_undo_forward(&writer)?;
+                self.core.copy_undo_forward(&writer, limit)?;
             }
         }
         Ok(())

@@ -264,6 +264,7 @@ impl Foundation {
             write: options.log_write,
             write_through: options.log_write_through,
             archive: options.log_archive,
+            keep_from: control.scan_start_lsn,
         };
         let log = Log::open(params, self.counters.clone(), self.poison.clone())?;
         let fresh = self.pool_log.log.set(log.clone()).is_ok();
@@ -560,6 +561,7 @@ fn open_existing(
         reason: "the file of the catalog is missing".to_owned(),
     })?;
     let catalog = Tree::open(space, CATALOG_TREE, core.redo.clone())?;
+    check_undo_is_possible(&core, &foundation, &redone, &control.uuid)?;
     let recovered = finish_transactions(&core, &redone, &repaired)?;
     let orphans_removed = remove_orphans(&foundation, &core, &catalog, &control.uuid)?;
     core.pending_free.lock().extend(core.spaces.read().keys());
@@ -681,6 +683,31 @@ fn finish_transactions(
     Ok(recovered)
 }
 
+/// Refuses to open while a tablespace in which something must be undone is there but cannot be used:
+/// to pass it over would make changes permanent that were never committed.
+fn check_undo_is_possible(
+    core: &Core,
+    foundation: &Foundation,
+    redone: &RedoOutcome,
+    uuid: &[u8; 16],
+) -> Result<()> {
+    let all = redone.losers.iter().chain(&redone.prepared);
+    let spaces: BTreeSet<SpaceId> = all
+        .flat_map(|open| open.undo.iter().map(|entry| entry.space))
+        .collect();
+    for space in spaces {
+        let usable = core.spaces.read().contains_key(&space);
+        if usable || redone.files_deleted.contains(&space) {
+            continue;
+        }
+        if let Some(file) = foundation.files.find(space)? {
+            let opened = Space::new(space, core.redo.clone(), file);
+            opened.check_header(uuid)?;
+        }
+    }
+    Ok(())
+}
+
 /// Removes tablespace files that no table has: of tables whose creation was not committed, or whose
 /// drop was.
 fn remove_orphans(
@@ -758,12 +785,16 @@ impl Inner {
         let result = self.write_everything();
         self.core.redo.pool.close();
         let closed = self.core.redo.log.close();
-        result.and(closed)
+        // A transaction that outlives the database must not touch files that the next opener owns.
+        let was = self.core.redo.poison.check();
+        self.core.redo.poison.set("it was closed");
+        was.and(result).and(closed)
     }
 
     fn write_everything(&self) -> Result<()> {
         self.core.redo.poison.check()?;
-        self.dump_buffer_pool()?;
+        // A hint for the next open: failing to write it spoils nothing else.
+        let _ = self.dump_buffer_pool();
         let log = &self.core.redo.log;
         log.wait_durable(log.current_lsn())?;
         self.core.redo.pool.flush_all()?;

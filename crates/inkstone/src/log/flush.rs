@@ -612,10 +612,13 @@ impl LogShared {
                 return Err(self.fail(Error::io("sync", file.path(), e)));
             }
         }
+        // Another sync may have failed and taken the error report with it. Whoever poisoned the
+        // engine may know nothing of the log, so those who wait for it are woken here.
+        if let Err(error) = self.poison.check() {
+            return Err(self.fail(error));
+        }
         let groups = {
             let mut state = self.state.lock();
-            // Another sync may have failed and taken the error report with it.
-            self.poison.check()?;
             self.set_durable(&mut state, covers);
             let at = state.syncs.iter().position(|s| s.id == id);
             let groups = at.map(|at| state.syncs.swap_remove(at).groups);

@@ -93,6 +93,8 @@ pub struct LogParams {
     pub write_through: bool,
     /// Move segments to `archive/` instead of recycling them.
     pub archive: bool,
+    /// Recovery needs nothing below, as the durable control file says.
+    pub keep_from: Lsn,
 }
 
 /// The redo log of an open database. See the module.
@@ -417,6 +419,7 @@ impl LogParams {
             direct: !self.buffering,
             dsync: self.write_through,
             archive: self.archive,
+            keep_from: self.keep_from.0,
             ahead,
             files_max: self.capacity_bytes / self.segment_bytes + ahead + 1,
         }

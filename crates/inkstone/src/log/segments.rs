@@ -47,6 +47,8 @@ pub(super) struct SegmentParams {
     pub direct: bool,
     pub dsync: bool,
     pub archive: bool,
+    /// Where recovery begins to read, at the least.
+    pub keep_from: u64,
     /// Segments to have ready beyond the one that is being reserved in.
     pub ahead: u64,
     /// Files to keep when there are recyclable ones.
@@ -90,7 +92,7 @@ impl Segments {
             table: Mutex::default(),
             upkeep: Mutex::default(),
             last: AtomicU64::new(current),
-            keep_from: AtomicU64::new(0),
+            keep_from: AtomicU64::new(params.keep_from),
             short: AtomicBool::new(false),
             shortage: Mutex::default(),
             params,

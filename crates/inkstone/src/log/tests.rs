@@ -25,6 +25,7 @@ fn params(vfs: &MemoryVfs) -> LogParams {
         write: LogWrite::Sync,
         write_through: false,
         archive: false,
+        keep_from: Lsn(0),
     }
 }
 

@@ -193,6 +193,8 @@ impl Repair<'_> {
             && match file.file().read_at(&mut self.in_place, offset) {
                 Ok(()) => check_page(&self.in_place, id).is_ok(),
                 Err(e) if e.kind() == ErrorKind::UnexpectedEof => false,
+                // What cannot be read is no better than torn, if there is a copy to be used.
+                Err(_) if copy.lsn > self.checkpoint => false,
                 Err(e) => return Err(Error::io(format!("read page {id} of"), file.path(), e)),
             };
         if whole {

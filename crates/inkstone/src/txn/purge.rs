@@ -21,6 +21,10 @@ use std::sync::Arc;
 /// rolled-back transactions. Returns the number of retired segments.
 pub fn run(core: &Arc<Core>) -> Result<usize> {
     core.redo.poison.check()?;
+    if let Some(error) = core.redo.log.prepare_error() {
+        // What log there is left is for rollbacks.
+        return Err(error);
+    }
     core.versions.seal_idle();
     let oldest = core.trxs.oldest_snapshot();
     let retired = core.versions.retire(oldest, &mut |address, entry| {
@@ -31,12 +35,17 @@ pub fn run(core: &Arc<Core>) -> Result<usize> {
             ));
         }
         purge_entry(core, address, entry)
-    })?;
+    });
     let waiting = std::mem::take(&mut *core.pending_free.lock());
+    let mut failed = None;
     for space in waiting {
-        core.free_pending(space)?;
+        if let Err(error) = core.free_pending(space) {
+            // Tried again in the next round.
+            core.pending_free.lock().push(space);
+            failed.get_or_insert(error);
+        }
     }
-    Ok(retired)
+    retired.and_then(|retired| failed.map_or(Ok(retired), Err))
 }
 
 fn purge_entry(core: &Arc<Core>, address: VersionAddress, entry: &VersionView<'_>) -> Result<()> {

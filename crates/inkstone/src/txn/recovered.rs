@@ -245,11 +245,19 @@ impl Core {
 
     /// Logs all that would undo a transaction again, so that the log before need not be kept.
     /// Does nothing while the transaction is in the middle of a statement.
-    pub(crate) fn copy_undo_forward(&self, shared: &Arc<Shared>) -> Result<()> {
+    /// Does nothing either until the log has grown by more than `limit`, and by twice what the
+    /// last copy took: a transaction with much undo must not fill the log with copies of it.
+    pub(crate) fn copy_undo_forward(&self, shared: &Arc<Shared>, limit: u64) -> Result<()> {
         let Some(mut inner) = shared.inner.try_lock() else {
             return Ok(());
         };
         if inner.phase == Phase::Ended || !inner.logged {
+            return Ok(());
+        }
+        let end = self.redo.log.current_lsn();
+        if let Some((copied, bytes)) = inner.undo_copied
+            && end.0.saturating_sub(copied.0) <= limit.max(2 * bytes)
+        {
             return Ok(());
         }
         // Newest first in the store; the log wants the oldest first.
@@ -263,6 +271,10 @@ impl Core {
         let mut from = None;
         let mut rest = addresses.into_iter().rev().peekable();
         loop {
+            if let Some(error) = self.redo.log.prepare_error() {
+                return Err(error);
+            }
+            self.redo.pool.throttle()?;
             self.redo.log.wait_for_space()?;
             let (mut entries, mut bytes) = (Vec::new(), 0);
             while let (Some(&address), true) = (rest.peek(), bytes < COPY_BYTES) {
@@ -299,8 +311,9 @@ impl Core {
                 xid: inner.xid.clone(),
                 entries,
             });
-            let (start, _) = mtr.commit()?;
-            from.get_or_insert(start);
+            let (start, copy_end) = mtr.commit()?;
+            let from = from.get_or_insert(start);
+            inner.undo_copied = Some((copy_end, copy_end.0 - from.0));
             if last {
                 break;
             }

@@ -79,6 +79,8 @@ pub(super) struct Inner {
     /// Where the last insert went: the next one often goes beside it.
     pub last_insert: Option<(SpaceId, TreeId, PageNo, u16)>,
     pub xid: Option<Vec<u8>>,
+    /// Where the last copy of its undo ended in the log, and how many bytes it took.
+    pub undo_copied: Option<(Lsn, u64)>,
     /// Tablespaces whose long values are to be looked through if it rolls back.
     pub long_values: Vec<SpaceId>,
 }
@@ -98,6 +100,7 @@ impl Inner {
             savepoints: Vec::new(),
             last_insert: None,
             xid: None,
+            undo_copied: None,
             long_values: Vec::new(),
         }
     }

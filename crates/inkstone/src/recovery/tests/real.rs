@@ -115,6 +115,7 @@ impl Open {
             write: LogWrite::Sync,
             write_through: false,
             archive: false,
+            keep_from: Lsn(0),
         };
         let log = Log::open(params, self.counters.clone(), self.poison.clone()).unwrap();
         let _ = self.late.0.set(log.clone());

@@ -521,13 +521,24 @@ impl VersionStore {
                 .cloned()
                 .collect()
         };
+        let mut failed = None;
+        let mut retired = 0;
         for segment in &retirable {
-            if segment.wants_purge() {
-                segment.purge(&self.spill_path, purge)?;
+            // One page that cannot be read must not keep all later segments.
+            match segment
+                .wants_purge()
+                .then(|| segment.purge(&self.spill_path, purge))
+            {
+                Some(Err(error)) => {
+                    failed.get_or_insert(error);
+                }
+                _ => {
+                    self.drop_segment(segment);
+                    retired += 1;
+                }
             }
-            self.drop_segment(segment);
         }
-        Ok(retirable.len())
+        failed.map_or(Ok(retired), Err)
     }
 
     fn drop_segment(&self, segment: &Segment) {
