@@ -2,8 +2,9 @@
 //!
 //! A writer latches the leaf, looks at the newest version of the row, and changes it if nobody
 //! else is in the way; otherwise it lets go, waits for that transaction to end, and looks again.
-//! Explicit locks are checked under the leaf's exclusive latch: whoever locks a row enters the
-//! lock table first and looks at the row afterwards, so one of the two sees the other.
+//! Explicit locks are checked under the leaf's exclusive latch. Whoever locks a row does so under
+//! the leaf's shared latch, when nobody else is changing the row; whoever locks a range enters the
+//! lock table first and looks at the rows afterwards. So one of the two sees the other.
 
 use super::core::Core;
 use super::locks::{Blockers, LockMode};
@@ -21,8 +22,8 @@ use inkstone_format::tree_page::{
     CELL_DELETED, CELL_OVERFLOW, CELL_VERSIONED, SLOT_LEN, TreePage, TreePageMut, cell_len,
     inline_value_len_max, key_len_max,
 };
+use std::ops::Bound;
 use std::sync::Arc;
-use std::time::Instant;
 
 /// What to do with a row.
 #[derive(Clone, Copy, Debug)]
@@ -150,8 +151,16 @@ impl Transaction {
     ) -> Result<Written> {
         // The clock is asked only when there is something to wait for.
         let mut deadline = None;
+        let mut locked = self.isolation() != Isolation::Serializable;
         loop {
             match self.attempt(inner, tree, key, write, value)? {
+                Attempt::Done(Written::Missing | Written::Exists) if !locked => {
+                    // To find no row, or one too many, is to read: it must stay true.
+                    let bounds = (Bound::Included(key), Bound::Included(key));
+                    let deadline = *deadline.get_or_insert_with(|| self.deadline());
+                    self.lock_range(inner, tree, bounds, LockMode::Shared, Some(deadline))?;
+                    locked = true;
+                }
                 Attempt::Done(written) => return Ok(written),
                 Attempt::Again => {}
                 Attempt::Wait(blocker) => {
@@ -183,10 +192,19 @@ impl Transaction {
         value: CellValue<'_>,
     ) -> Result<Attempt> {
         let leaf = self.leaf_for_write(inner, tree, key)?;
-        if let Some(blocker) = self.explicit_blockers(tree, key).into_iter().next() {
-            return Ok(Attempt::Wait(blocker));
-        }
         let page = TreePage(&leaf);
+        if let Some(blocker) = self.explicit_blockers(tree, key).into_iter().next() {
+            // Whoever has locked a range around a row of this transaction has not read the row: it
+            // waits for this transaction to end, and must not be waited for.
+            let version = page
+                .search(key)
+                .ok()
+                .and_then(|slot| page.cell(slot).version);
+            let writer = version.and_then(|address| self.core.versions.trx_of(address));
+            if writer.is_none_or(|trx| trx.id() != self.shared.state.id()) {
+                return Ok(Attempt::Wait(blocker));
+            }
+        }
         let slot = match page.search(key) {
             Err(_) if matches!(write, Write::Update(_) | Write::Delete) => {
                 return Ok(Attempt::Done(Written::Missing));
@@ -526,42 +544,6 @@ impl Transaction {
         });
         change.commit(mtr, address, None)?;
         Ok(Attempt::Done(Written::Changed))
-    }
-
-    /// Locks a row for this transaction, waiting until `deadline` (`None`: not at all).
-    pub(super) fn lock_row(
-        &self,
-        inner: &mut Inner,
-        tree: &Tree,
-        key: &[u8],
-        mode: LockMode,
-        deadline: Option<Instant>,
-    ) -> Result<()> {
-        loop {
-            let state = &self.shared.state;
-            let (space, id) = (tree.space.id, tree.id);
-            match self
-                .core
-                .locks
-                .try_lock_record(state, &mut inner.held, space, id, key, mode)
-            {
-                Err(blockers) => self.wait_first(&blockers, deadline)?,
-                Ok(()) => {
-                    let blockers = self.core.locks.range_blockers(state, space, id, key, mode);
-                    if blockers.is_empty() {
-                        return Ok(());
-                    }
-                    self.wait_first(&blockers, deadline)?;
-                }
-            }
-        }
-    }
-
-    fn wait_first(&self, blockers: &Blockers, deadline: Option<Instant>) -> Result<()> {
-        match blockers.first() {
-            Some(blocker) => self.core.wait_for(&self.shared.state, blocker, deadline),
-            None => Ok(()),
-        }
     }
 }
 
