@@ -180,7 +180,7 @@ pub(super) fn open(
     let inner = Arc::new(inner);
     inner.core.redo.pool.start_cleaners()?;
     *inner.background.lock() = Some(Background::start(&inner)?);
-    Ok(Database { inner })
+    Ok(Database::new(inner))
 }
 
 fn lock(vfs: &dyn Vfs, directory: &Path) -> Result<Box<dyn Send + Sync>> {
@@ -758,6 +758,9 @@ impl Inner {
         let result = self.write_everything();
         self.core.redo.pool.close();
         let closed = self.core.redo.log.close();
+        // A transaction may outlive the handle. It must not write to files that the next opener
+        // has, and learns here that it is over.
+        self.core.redo.poison.set("it was closed");
         result.and(closed)
     }
 

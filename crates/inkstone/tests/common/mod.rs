@@ -101,18 +101,40 @@ pub fn is_retryable(error: &Error) -> bool {
     )
 }
 
-/// Copies a database directory as a crash would leave it (the files as the process wrote them).
-pub fn copy_dir(from: &std::path::Path, to: &std::path::Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy_dir(&entry.path(), &target);
-        } else {
-            std::fs::copy(entry.path(), target).unwrap();
-        }
+/// The directory that a child process started by [`killed`] works in; `None` in the test itself.
+pub fn child_dir() -> Option<std::path::PathBuf> {
+    std::env::var_os("INKSTONE_TEST_CHILD_DIR").map(Into::into)
+}
+
+/// Says, in a child process, that it is time to be killed.
+pub fn ready_to_die() -> ! {
+    use std::io::Write;
+    // Not `println`, which the test harness captures.
+    let mut out = std::io::stdout();
+    out.write_all(b"\nREADY TO DIE\n").unwrap();
+    out.flush().unwrap();
+    loop {
+        std::thread::sleep(Duration::from_secs(1));
     }
+}
+
+/// Runs the test of this name in a process of its own, which is killed (SIGKILL) when it says that
+/// it is ready.
+pub fn killed(test: &str, dir: &std::path::Path) {
+    use std::io::BufRead;
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args([test, "--exact", "--nocapture"])
+        .env("INKSTONE_TEST_CHILD_DIR", dir)
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = std::io::BufReader::new(child.stdout.take().unwrap()).lines();
+    let ready = lines
+        .map_while(Result::ok)
+        .any(|line| line == "READY TO DIE");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(ready, "the child process failed");
 }
 
 /// Random numbers (xorshift), so that a failing run can be repeated.
@@ -131,4 +153,13 @@ impl Random {
     pub fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit
     }
+}
+
+/// Bytes of the log's files.
+pub fn log_bytes(dir: &std::path::Path) -> u64 {
+    // A segment may be renamed while we look.
+    std::fs::read_dir(dir.join("log"))
+        .unwrap()
+        .filter_map(|entry| Some(entry.ok()?.metadata().ok()?.len()))
+        .sum()
 }
