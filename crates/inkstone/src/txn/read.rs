@@ -219,13 +219,17 @@ impl Transaction {
         let (locks, state) = (&self.core.locks, &self.shared.state);
         let (space, id) = (tree.space.id, tree.id);
         let blockers = if lock {
-            let ranges = locks.range_blockers(state, space, id, key, mode);
-            if ranges.is_empty() {
-                let held = &mut inner.held;
-                let locked = locks.try_lock_record(state, held, space, id, key, mode);
-                locked.err().unwrap_or_default()
-            } else {
-                ranges
+            let ranges = || locks.range_blockers(state, space, id, key, mode);
+            let blockers = ranges();
+            if !blockers.is_empty() {
+                return blockers.into_iter().next();
+            }
+            let held = &mut inner.held;
+            match locks.try_lock_record(state, held, space, id, key, mode) {
+                Err(blockers) => blockers,
+                // Who locked a range between the two may have read the row before it was locked.
+                // Who does so later finds the row's lock.
+                Ok(()) => ranges(),
             }
         } else {
             locks.record_blockers(state, space, id, key, mode)

@@ -194,14 +194,15 @@ impl Transaction {
         let leaf = self.leaf_for_write(inner, tree, key)?;
         let page = TreePage(&leaf);
         if let Some(blocker) = self.explicit_blockers(tree, key).into_iter().next() {
-            // Whoever has locked a range around a row of this transaction has not read the row: it
-            // waits for this transaction to end, and must not be waited for.
-            let version = page
-                .search(key)
-                .ok()
-                .and_then(|slot| page.cell(slot).version);
-            let writer = version.and_then(|address| self.core.versions.trx_of(address));
-            if writer.is_none_or(|trx| trx.id() != self.shared.state.id()) {
+            // Whoever has locked a range around a row that this transaction has changed or locked has
+            // not read the row: it waits for this transaction to end, and must not be waited for.
+            let (state, space) = (&*self.shared.state, tree.space.id);
+            let locks = &self.core.locks;
+            let mine = page.search(key).is_ok_and(|slot| {
+                self.is_own(page.cell(slot).version)
+                    || locks.holds_record(state, space, tree.id, key, LockMode::Exclusive)
+            });
+            if !mine {
                 return Ok(Attempt::Wait(blocker));
             }
         }
@@ -263,6 +264,12 @@ impl Transaction {
         self.core
             .locks
             .range_blockers(state, space, id, key, LockMode::Exclusive)
+    }
+
+    /// Whether this transaction made the newest version of a row.
+    fn is_own(&self, version: Option<VersionAddress>) -> bool {
+        let trx = version.and_then(|address| self.core.versions.trx_of(address));
+        trx.is_some_and(|trx| trx.id() == self.shared.state.id())
     }
 
     /// How the newest version of a row stands to this transaction.
