@@ -417,13 +417,11 @@ impl Transaction {
         value: CellValue<'_>,
     ) -> Result<Attempt> {
         let old = OldCell::of(&leaf, slot);
-        let flags = value.flags;
-        let marker = old.version.and_then(|at| self.core.versions.trx_of(at));
+        let (old_flags, flags) = (old.flags, value.flags);
         // If this transaction has deleted the row, undoing that needs the old value again, which a
         // revival's record does not hold.
-        let own = marker.is_some_and(|trx| trx.id() == self.shared.state.id());
+        let own = self.is_own(old.version);
         let diff = own.then(|| Diff::between(&old.value, value.bytes));
-        let old_flags = old.flags;
         let record = |page, trx, slot| match diff {
             Some(diff) => Record::RowUpdate {
                 page,
