@@ -21,6 +21,7 @@ use std::sync::Arc;
 /// rolled-back transactions. Returns the number of retired segments.
 pub fn run(core: &Arc<Core>) -> Result<usize> {
     core.redo.poison.check()?;
+    let _one_round = core.purging.lock();
     core.versions.seal_idle();
     let oldest = core.trxs.oldest_snapshot();
     let retired = core.versions.retire(oldest, &mut |address, entry| {

@@ -79,8 +79,10 @@ pub(super) struct Inner {
     /// Where the last insert went: the next one often goes beside it.
     pub last_insert: Option<(SpaceId, TreeId, PageNo, u16)>,
     pub xid: Option<Vec<u8>>,
-    /// Tablespaces whose long values are to be looked through if it rolls back.
+    /// Tablespaces whose long values are to be looked through if something was undone.
     pub long_values: Vec<SpaceId>,
+    /// Whether there may be long values that no row refers to: a statement failed or was undone.
+    pub orphans: bool,
 }
 
 impl Inner {
@@ -99,6 +101,7 @@ impl Inner {
             last_insert: None,
             xid: None,
             long_values: Vec::new(),
+            orphans: false,
         }
     }
 }
@@ -452,6 +455,9 @@ fn finish_commit(
     }
     let seq = core.trxs.finish_commit(&shared.state);
     end(core, shared, inner, seq);
+    if inner.orphans {
+        core.pending_free.lock().append(&mut inner.long_values);
+    }
     core.redo.counters.add(Counter::Commits, 1);
     Ok(lsn)
 }

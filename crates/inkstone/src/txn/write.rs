@@ -129,6 +129,21 @@ impl Transaction {
                 },
             );
         }
+        let written = self.write_long(inner, tree, key, write, value);
+        if !matches!(written, Ok(Written::Inserted | Written::Changed)) {
+            inner.orphans = true;
+        }
+        written
+    }
+
+    fn write_long(
+        &self,
+        inner: &mut Inner,
+        tree: &Tree,
+        key: &[u8],
+        write: Write<'_>,
+        value: &[u8],
+    ) -> Result<Written> {
         let reference = self.store_long_value(inner, tree, value)?;
         let cell = CellValue {
             bytes: &reference,
