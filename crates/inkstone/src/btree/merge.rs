@@ -12,7 +12,7 @@ use inkstone_format::tree_page::{IsLive, TreePage, TreePageInit, TreePageMut};
 
 impl Tree {
     /// Merges the leaf of `key` with a neighbour if both together fill at most three quarters of a
-    /// page, and so on up the tree. Best effort: a page that is not resident is left alone.
+    /// page, or one of them is empty, and so on up the tree. Best effort.
     pub fn merge_around(&self, key: &[u8], live: IsLive<'_>) -> Result<()> {
         let mut level = 0;
         while self.merge_at(key, level, live)? {
@@ -28,7 +28,19 @@ impl Tree {
     }
 
     fn merge_at(&self, key: &[u8], level: u8, live: IsLive<'_>) -> Result<bool> {
-        let Some((left, right)) = self.neighbours(key, level)? else {
+        // A queue leaves thin nodes to the left of full ones: both sides are tried.
+        Ok(self.merge_beside(key, level, true, live)?
+            || self.merge_beside(key, level, false, live)?)
+    }
+
+    fn merge_beside(
+        &self,
+        key: &[u8],
+        level: u8,
+        with_right: bool,
+        live: IsLive<'_>,
+    ) -> Result<bool> {
+        let Some((left, right)) = self.neighbours(key, level, with_right)? else {
             return Ok(false);
         };
         for page in [left, right] {
@@ -74,8 +86,13 @@ impl Tree {
         self.merge_pair(mtr, map, parent, left_slot, left_guard, right_guard, live)
     }
 
-    /// The node of `key` at `level` and the neighbour that it could be merged with.
-    fn neighbours(&self, key: &[u8], level: u8) -> Result<Option<(PageId, PageId)>> {
+    /// The node of `key` at `level` and its right or left neighbour under the same parent.
+    fn neighbours(
+        &self,
+        key: &[u8],
+        level: u8,
+        with_right: bool,
+    ) -> Result<Option<(PageId, PageId)>> {
         let Pair::Nodes {
             parent,
             slot,
@@ -85,14 +102,15 @@ impl Tree {
             return Ok(None);
         };
         let node = TreePage(&parent);
-        if node.count() < 2 || !Self::is_thin(TreePage(&child)) {
+        let there = if with_right {
+            slot + 1 < node.count()
+        } else {
+            slot > 0
+        };
+        if !there || !Self::is_thin(TreePage(&child)) {
             return Ok(None);
         }
-        let left = if slot + 1 < node.count() {
-            slot
-        } else {
-            slot - 1
-        };
+        let left = if with_right { slot } else { slot - 1 };
         let page = |slot| self.space.page_id(node.child(slot));
         Ok(Some((page(left), page(left + 1))))
     }
@@ -113,7 +131,8 @@ impl Tree {
     ) -> Result<bool> {
         let (l, r) = (TreePage(&left), TreePage(&right));
         let (kept, high) = (l.count(), r.high().map(<[u8]>::to_vec));
-        if l.used() + r.used() > l.capacity().min(r.capacity()) * 3 / 4 {
+        let too_much = l.used() + r.used() > l.capacity().min(r.capacity()) * 3 / 4;
+        if too_much && l.count() > 0 && r.count() > 0 {
             return Ok(false);
         }
         // A trial on a copy: nothing may fail after the first change.

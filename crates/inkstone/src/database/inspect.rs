@@ -132,9 +132,11 @@ impl Database {
     }
 
     /// Checks every page of a table: structure, order, fences, that every page in use is allocated
-    /// exactly once, and that no allocated page is lost. Nothing else should write meanwhile.
+    /// exactly once, and that no allocated page is lost. Nothing else should write meanwhile (purge
+    /// waits).
     pub fn verify_table(&self, table: &Table) -> Result<TableReport> {
         table.tree_ref().live()?;
+        let _no_purge = self.inner.core.purging.lock();
         let mut check = Check {
             inner: &self.inner,
             table,

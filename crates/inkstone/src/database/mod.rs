@@ -61,6 +61,18 @@ use std::sync::atomic::AtomicU32;
 #[derive(Clone)]
 pub struct Database {
     pub(crate) inner: Arc<Inner>,
+    _handle: Arc<Handle>,
+}
+
+/// What the clones of a [`Database`] share: the last one closes it, in its own thread. (A background
+/// thread that is in the middle of a round keeps `Inner` too; it is joined.)
+struct Handle(Arc<Inner>);
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // Errors here have been told to the callers already, through the poison.
+        let _ = self.0.shut_down();
+    }
 }
 
 /// What the handle and the background threads share.
@@ -186,6 +198,13 @@ impl Database {
     pub fn close(self) -> Result<()> {
         self.inner.shut_down()
     }
+
+    fn new(inner: Arc<Inner>) -> Self {
+        Self {
+            _handle: Arc::new(Handle(inner.clone())),
+            inner,
+        }
+    }
 }
 
 impl Inner {
@@ -195,12 +214,5 @@ impl Inner {
 
     pub(crate) fn space(&self, id: SpaceId) -> Option<Arc<crate::space::Space>> {
         self.core.spaces.read().get(&id).cloned()
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        // Errors here have been told to the callers already, through the poison.
-        let _ = self.shut_down();
     }
 }

@@ -180,7 +180,7 @@ pub(super) fn open(
     let inner = Arc::new(inner);
     inner.core.redo.pool.start_cleaners()?;
     *inner.background.lock() = Some(Background::start(&inner)?);
-    Ok(Database { inner })
+    Ok(Database::new(inner))
 }
 
 fn lock(vfs: &dyn Vfs, directory: &Path) -> Result<Box<dyn Send + Sync>> {

@@ -44,6 +44,9 @@ pub struct Core {
     pub spaces: RwLock<HashMap<SpaceId, Arc<Space>>>,
     /// Tablespaces whose long values that are no longer referenced wait to be freed.
     pub pending_free: Mutex<Vec<SpaceId>>,
+    /// One round of purge at a time: what it has been told to free can be freed only when the
+    /// version segment that told it has been retired, by the same round.
+    pub purging: Mutex<()>,
     /// Transactions that have written and not ended, by stripe of their slot.
     writers: Box<[CachePadded<WriterStripe>]>,
     /// Prepared transactions by XID.
@@ -75,6 +78,7 @@ impl Core {
             lock_wait_timeout,
             spaces: RwLock::default(),
             pending_free: Mutex::default(),
+            purging: Mutex::default(),
             writers: (0..STRIPES).map(|_| CachePadded::default()).collect(),
             prepared: Mutex::default(),
             far_contexts: Mutex::default(),

@@ -25,6 +25,7 @@ pub fn run(core: &Arc<Core>) -> Result<usize> {
         // What log there is left is for rollbacks.
         return Err(error);
     }
+    let _one_round = core.purging.lock();
     core.versions.seal_idle();
     let oldest = core.trxs.oldest_snapshot();
     let retired = core.versions.retire(oldest, &mut |address, entry| {

@@ -127,7 +127,10 @@ impl Transaction {
         let deadline = Some(self.deadline());
         let result = self
             .lock_range(&mut inner, tree, bounds, LockMode::Shared, deadline)
-            .and_then(|()| self.newest_row(&inner, tree, key, deadline));
+            .and_then(|()| {
+                let mode = (LockMode::Shared, false);
+                self.newest_row(&mut inner, tree, key, mode, deadline)
+            });
         self.after_error(inner, result)
     }
 
@@ -159,12 +162,16 @@ impl Transaction {
         }
     }
 
-    /// The newest version of a row, waiting for whoever is changing it.
+    /// The newest version of a row, waiting for whoever is changing it or has locked it. With
+    /// `lock` the row (or its place, if there is none) is locked then and there, under the leaf's
+    /// latch: while it waits, a transaction holds no lock on the row, so the one that it waits for
+    /// can go on with the row.
     pub(super) fn newest_row(
         &self,
-        inner: &Inner,
+        inner: &mut Inner,
         tree: &Tree,
         key: &[u8],
+        (mode, lock): (LockMode, bool),
         deadline: Option<Instant>,
     ) -> Result<Option<Vec<u8>>> {
         loop {
@@ -172,19 +179,25 @@ impl Transaction {
                 return Err(Error::Deadlock);
             }
             let mut seen = Seen::default();
-            let newest = {
+            let (found, newest) = {
                 let leaf = tree.leaf_shared(Target::Key(key))?;
                 let page = TreePage(&leaf);
-                let Ok(slot) = page.search(key) else {
-                    return Ok(None);
+                let found = page.search(key);
+                if let Ok(slot) = found {
+                    seen.set(page.cell(slot));
+                }
+                let newest = match self.newest(inner, seen.version)? {
+                    Newest::Free => self
+                        .explicit_lock(inner, tree, key, mode, lock)
+                        .map_or(Newest::Free, Newest::Busy),
+                    other => other,
                 };
-                seen.set(page.cell(slot));
-                self.newest(inner, seen.version)?
+                (found.is_ok() && seen.flags & CELL_DELETED == 0, newest)
             };
             match newest {
                 Newest::Busy(blocker) => self.wait(&blocker, deadline)?,
                 Newest::TooNew => return Err(Error::WriteConflict),
-                Newest::Free if seen.flags & CELL_DELETED != 0 => return Ok(None),
+                Newest::Free if !found => return Ok(None),
                 Newest::Free => {
                     self.core.value_of(tree, &mut seen)?;
                     self.core.redo.counters.add(Counter::RowsRead, 1);
@@ -192,6 +205,36 @@ impl Transaction {
                 }
             }
         }
+    }
+
+    /// Takes a row's explicit lock (if `lock`), or says who is in the way of it.
+    fn explicit_lock(
+        &self,
+        inner: &mut Inner,
+        tree: &Tree,
+        key: &[u8],
+        mode: LockMode,
+        lock: bool,
+    ) -> Option<Arc<TrxState>> {
+        let (locks, state) = (&self.core.locks, &self.shared.state);
+        let (space, id) = (tree.space.id, tree.id);
+        let blockers = if lock {
+            let ranges = || locks.range_blockers(state, space, id, key, mode);
+            let blockers = ranges();
+            if !blockers.is_empty() {
+                return blockers.into_iter().next();
+            }
+            let held = &mut inner.held;
+            match locks.try_lock_record(state, held, space, id, key, mode) {
+                Err(blockers) => blockers,
+                // Who locked a range between the two may have read the row before it was locked.
+                // Who does so later finds the row's lock.
+                Ok(()) => ranges(),
+            }
+        } else {
+            locks.record_blockers(state, space, id, key, mode)
+        };
+        blockers.into_iter().next()
     }
 
     fn wait(&self, blocker: &Arc<TrxState>, deadline: Option<Instant>) -> Result<()> {
@@ -211,17 +254,15 @@ impl Transaction {
         let mut inner = self.active()?;
         self.pin_snapshot(&mut inner);
         let deadline = (wait == Wait::Timeout).then(|| self.deadline());
-        let mut result = match self.isolation() {
+        let result = match self.isolation() {
             Isolation::Serializable => {
                 let bounds = (Bound::Included(key), Bound::Included(key));
                 self.lock_range(&mut inner, tree, bounds, mode, deadline)
             }
             _ => Ok(()),
         };
-        if result.is_ok() {
-            result = self.lock_row(&mut inner, tree, key, mode, deadline);
-        }
-        let result = result.and_then(|()| self.newest_row(&inner, tree, key, deadline));
+        let result =
+            result.and_then(|()| self.newest_row(&mut inner, tree, key, (mode, true), deadline));
         let result = match result {
             Err(Error::LockNotAvailable) if wait == Wait::SkipLocked => Ok(None),
             other => other,

@@ -11,6 +11,7 @@ use crate::mtr::Mtr;
 use crate::recovery::OpenTransaction;
 use crate::{Error, Result};
 use inkstone_format::record::{Record, Undo, UndoEntry};
+use inkstone_format::space::PENDING_FREE_TREE;
 use inkstone_format::tree_page::{CELL_DELETED, CELL_VERSIONED, TreePage, TreePageMut, cell_len};
 use inkstone_format::{Lsn, SpaceId, TreeId, TrxId, VersionAddress};
 use std::collections::HashMap;
@@ -82,11 +83,15 @@ impl Core {
         let mut newest: HashMap<RowName<'_>, VersionAddress> = HashMap::new();
         for (entry, before) in undo.iter().zip(&befores) {
             let row = (entry.space, entry.tree, entry.key.as_slice());
+            if entry.tree == PENDING_FREE_TREE && !inner.long_values.contains(&entry.space) {
+                inner.long_values.push(entry.space);
+            }
             let previous = newest.get(&row).copied().unwrap_or_default();
             let undo_previous = inner.undo_last;
             let version = NewVersion {
                 kind: before.kind,
-                flags: if before.kind == VersionKind::Insert {
+                // As for any insert, except that of a long value that is given up.
+                flags: if before.kind == VersionKind::Insert && entry.tree != PENDING_FREE_TREE {
                     NO_PURGE
                 } else {
                     0

@@ -22,6 +22,7 @@ pub(super) fn undo_until(
     inner: &mut Inner,
     until: VersionAddress,
 ) -> Result<()> {
+    inner.orphans = true;
     while inner.undo_last != until && inner.undo_last != VersionAddress(0) {
         let address = inner.undo_last;
         let entry = core.versions.read(address)?;

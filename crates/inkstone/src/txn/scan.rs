@@ -446,9 +446,19 @@ impl Transaction {
         let me = self.shared.state.id();
         let mut keys = Cursor::new(&self.core, tree, None, me, bounds.clone(), false);
         while let Some((key, version)) = keys.next_key()? {
-            if version.is_some_and(|address| self.core.is_live(address)) && wait != Wait::SkipLocked
+            if wait == Wait::SkipLocked {
+                continue;
+            }
+            let (state, space) = (&self.shared.state, tree.space.id);
+            let live = version.is_some_and(|address| self.core.is_live(address));
+            if live
+                || !self
+                    .core
+                    .locks
+                    .record_blockers(state, space, tree.id, &key, mode)
+                    .is_empty()
             {
-                self.newest_row(inner, tree, &key, deadline)?;
+                self.newest_row(inner, tree, &key, (mode, false), deadline)?;
             }
         }
         Ok(())

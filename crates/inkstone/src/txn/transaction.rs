@@ -25,6 +25,7 @@ use crate::{Error, Result};
 use inkstone_format::record::{CONTEXT_CHAIN_MAX, Context, Record, TrxRef};
 use inkstone_format::{Lsn, PageId, PageNo, SpaceId, TreeId, VersionAddress};
 use parking_lot::{Mutex, MutexGuard};
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -81,8 +82,10 @@ pub(super) struct Inner {
     pub xid: Option<Vec<u8>>,
     /// Where the last copy of its undo ended in the log, and how many bytes it took.
     pub undo_copied: Option<(Lsn, u64)>,
-    /// Tablespaces whose long values are to be looked through if it rolls back.
+    /// Tablespaces whose long values are to be looked through if something was undone.
     pub long_values: Vec<SpaceId>,
+    /// Whether there may be long values that no row refers to: a statement failed or was undone.
+    pub orphans: bool,
 }
 
 impl Inner {
@@ -102,6 +105,7 @@ impl Inner {
             xid: None,
             undo_copied: None,
             long_values: Vec::new(),
+            orphans: false,
         }
     }
 }
@@ -266,8 +270,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Undoes everything since the savepoint, which stays; later ones are forgotten. Row locks
-    /// stay, as in InnoDB.
+    /// Undoes everything since the savepoint, which stays; later ones are forgotten. Explicit locks
+    /// stay; rows whose change was undone are free for others (who wait already go on waiting).
     pub fn rollback_to_savepoint(&self, name: &str) -> Result<()> {
         let mut inner = self.active()?;
         let at = inner.savepoints.iter().position(|s| s.name == name);
@@ -338,7 +342,8 @@ impl Transaction {
 
     /// Prepares the transaction under an XID (1 to 128 bytes): its changes are durable and
     /// locked, also over a restart, until the XID is committed or rolled back.
-    /// [`Error::AlreadyExists`] if another prepared transaction has the XID.
+    /// [`Error::AlreadyExists`] if another prepared transaction has the XID. If it fails, the
+    /// transaction is rolled back.
     ///
     /// ```
     /// # use inkstone::{Database, Isolation, Options};
@@ -367,16 +372,19 @@ impl Transaction {
             });
         }
         let mut inner = self.active()?;
-        if self.core.prepared.lock().contains_key(xid) {
-            return Err(Error::AlreadyExists(format!(
-                "prepared transaction {}",
-                show_xid(xid)
-            )));
-        }
         if self.shared.state.is_doomed() {
             rollback_all(&self.core, &self.shared, &mut inner)?;
             return Err(Error::Deadlock);
         }
+        // Entered at once, so that of two that come with one XID only one gets through. Who takes
+        // it from there waits for our latch.
+        match self.core.prepared.lock().entry(xid.to_vec()) {
+            Entry::Vacant(entry) => entry.insert(self.shared.clone()),
+            Entry::Occupied(_) => {
+                let what = format!("prepared transaction {}", show_xid(xid));
+                return Err(Error::AlreadyExists(what));
+            }
+        };
         let mut lsn = Lsn(0);
         if inner.logged {
             let mut mtr = Mtr::new(&self.core.redo);
@@ -391,10 +399,6 @@ impl Transaction {
         inner.xid = Some(xid.to_vec());
         inner.snapshot = None;
         self.shared.state.set_prepared();
-        self.core
-            .prepared
-            .lock()
-            .insert(xid.to_vec(), self.shared.clone());
         drop(inner);
         self.core.redo.log.wait_durable(lsn)
     }
@@ -455,6 +459,9 @@ fn finish_commit(
     }
     let seq = core.trxs.finish_commit(&shared.state);
     end(core, shared, inner, seq);
+    if inner.orphans {
+        core.pending_free.lock().append(&mut inner.long_values);
+    }
     core.redo.counters.add(Counter::Commits, 1);
     Ok(lsn)
 }

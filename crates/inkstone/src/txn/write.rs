@@ -2,8 +2,9 @@
 //!
 //! A writer latches the leaf, looks at the newest version of the row, and changes it if nobody
 //! else is in the way; otherwise it lets go, waits for that transaction to end, and looks again.
-//! Explicit locks are checked under the leaf's exclusive latch: whoever locks a row enters the
-//! lock table first and looks at the row afterwards, so one of the two sees the other.
+//! Explicit locks are checked under the leaf's exclusive latch. Whoever locks a row does so under
+//! the leaf's shared latch, when nobody else is changing the row; whoever locks a range enters the
+//! lock table first and looks at the rows afterwards. So one of the two sees the other.
 
 use super::core::Core;
 use super::locks::{Blockers, LockMode};
@@ -21,8 +22,8 @@ use inkstone_format::tree_page::{
     CELL_DELETED, CELL_OVERFLOW, CELL_VERSIONED, SLOT_LEN, TreePage, TreePageMut, cell_len,
     inline_value_len_max, key_len_max,
 };
+use std::ops::Bound;
 use std::sync::Arc;
-use std::time::Instant;
 
 /// What to do with a row.
 #[derive(Clone, Copy, Debug)]
@@ -128,6 +129,21 @@ impl Transaction {
                 },
             );
         }
+        let written = self.write_long(inner, tree, key, write, value);
+        if !matches!(written, Ok(Written::Inserted | Written::Changed)) {
+            inner.orphans = true;
+        }
+        written
+    }
+
+    fn write_long(
+        &self,
+        inner: &mut Inner,
+        tree: &Tree,
+        key: &[u8],
+        write: Write<'_>,
+        value: &[u8],
+    ) -> Result<Written> {
         let reference = self.store_long_value(inner, tree, value)?;
         let cell = CellValue {
             bytes: &reference,
@@ -150,8 +166,16 @@ impl Transaction {
     ) -> Result<Written> {
         // The clock is asked only when there is something to wait for.
         let mut deadline = None;
+        let mut locked = self.isolation() != Isolation::Serializable;
         loop {
             match self.attempt(inner, tree, key, write, value)? {
+                Attempt::Done(Written::Missing | Written::Exists) if !locked => {
+                    // To find no row, or one too many, is to read: it must stay true.
+                    let bounds = (Bound::Included(key), Bound::Included(key));
+                    let deadline = *deadline.get_or_insert_with(|| self.deadline());
+                    self.lock_range(inner, tree, bounds, LockMode::Shared, Some(deadline))?;
+                    locked = true;
+                }
                 Attempt::Done(written) => return Ok(written),
                 Attempt::Again => {}
                 Attempt::Wait(blocker) => {
@@ -183,10 +207,20 @@ impl Transaction {
         value: CellValue<'_>,
     ) -> Result<Attempt> {
         let leaf = self.leaf_for_write(inner, tree, key)?;
-        if let Some(blocker) = self.explicit_blockers(tree, key).into_iter().next() {
-            return Ok(Attempt::Wait(blocker));
-        }
         let page = TreePage(&leaf);
+        if let Some(blocker) = self.explicit_blockers(tree, key).into_iter().next() {
+            // Whoever has locked a range around a row that this transaction has changed or locked has
+            // not read the row: it waits for this transaction to end, and must not be waited for.
+            let (state, space) = (&*self.shared.state, tree.space.id);
+            let locks = &self.core.locks;
+            let mine = page.search(key).is_ok_and(|slot| {
+                self.is_own(page.cell(slot).version)
+                    || locks.holds_record(state, space, tree.id, key, LockMode::Exclusive)
+            });
+            if !mine {
+                return Ok(Attempt::Wait(blocker));
+            }
+        }
         let slot = match page.search(key) {
             Err(_) if matches!(write, Write::Update(_) | Write::Delete) => {
                 return Ok(Attempt::Done(Written::Missing));
@@ -245,6 +279,12 @@ impl Transaction {
         self.core
             .locks
             .range_blockers(state, space, id, key, LockMode::Exclusive)
+    }
+
+    /// Whether this transaction made the newest version of a row.
+    fn is_own(&self, version: Option<VersionAddress>) -> bool {
+        let trx = version.and_then(|address| self.core.versions.trx_of(address));
+        trx.is_some_and(|trx| trx.id() == self.shared.state.id())
     }
 
     /// How the newest version of a row stands to this transaction.
@@ -392,13 +432,11 @@ impl Transaction {
         value: CellValue<'_>,
     ) -> Result<Attempt> {
         let old = OldCell::of(&leaf, slot);
-        let flags = value.flags;
-        let marker = old.version.and_then(|at| self.core.versions.trx_of(at));
+        let (old_flags, flags) = (old.flags, value.flags);
         // If this transaction has deleted the row, undoing that needs the old value again, which a
         // revival's record does not hold.
-        let own = marker.is_some_and(|trx| trx.id() == self.shared.state.id());
+        let own = self.is_own(old.version);
         let diff = own.then(|| Diff::between(&old.value, value.bytes));
-        let old_flags = old.flags;
         let record = |page, trx, slot| match diff {
             Some(diff) => Record::RowUpdate {
                 page,
@@ -526,42 +564,6 @@ impl Transaction {
         });
         change.commit(mtr, address, None)?;
         Ok(Attempt::Done(Written::Changed))
-    }
-
-    /// Locks a row for this transaction, waiting until `deadline` (`None`: not at all).
-    pub(super) fn lock_row(
-        &self,
-        inner: &mut Inner,
-        tree: &Tree,
-        key: &[u8],
-        mode: LockMode,
-        deadline: Option<Instant>,
-    ) -> Result<()> {
-        loop {
-            let state = &self.shared.state;
-            let (space, id) = (tree.space.id, tree.id);
-            match self
-                .core
-                .locks
-                .try_lock_record(state, &mut inner.held, space, id, key, mode)
-            {
-                Err(blockers) => self.wait_first(&blockers, deadline)?,
-                Ok(()) => {
-                    let blockers = self.core.locks.range_blockers(state, space, id, key, mode);
-                    if blockers.is_empty() {
-                        return Ok(());
-                    }
-                    self.wait_first(&blockers, deadline)?;
-                }
-            }
-        }
-    }
-
-    fn wait_first(&self, blockers: &Blockers, deadline: Option<Instant>) -> Result<()> {
-        match blockers.first() {
-            Some(blocker) => self.core.wait_for(&self.shared.state, blocker, deadline),
-            None => Ok(()),
-        }
     }
 }
 

@@ -134,6 +134,19 @@ impl LockTable {
         Ok(())
     }
 
+    /// Whether `trx` itself has locked a row at least so.
+    pub fn holds_record(
+        &self,
+        trx: &TrxState,
+        space: SpaceId,
+        tree: TreeId,
+        key: &[u8],
+        mode: LockMode,
+    ) -> bool {
+        self.records
+            .holds(trx, self.records.name(space, tree, key), mode)
+    }
+
     /// Who is in the way of an access to a row that takes no explicit lock itself. One atomic load
     /// while there are no explicit locks in the row's shard.
     pub fn record_blockers(

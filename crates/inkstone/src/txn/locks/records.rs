@@ -147,6 +147,12 @@ impl RecordLocks {
             .map_or_else(Vec::new, |lock| lock.blockers(trx, mode))
     }
 
+    pub fn holds(&self, trx: &TrxState, name: u64, mode: LockMode) -> bool {
+        let mut locks = self.shard(name).locks.lock();
+        let held = locks.get_mut(&name).and_then(|lock| lock.held_by(trx));
+        held.is_some_and(|held| *held >= mode)
+    }
+
     pub fn release(&self, trx: &TrxState, name: u64) {
         let shard = self.shard(name);
         let mut locks = shard.locks.lock();
