@@ -189,7 +189,9 @@ fn writebench_counts_what_each_configuration_writes() {
         };
         assert_eq!(line["workload"], "writebench");
         assert_eq!(line["fill"], "padding");
-        assert!(field("log_bytes") <= 60 * 3000, "{line}");
+        // On pages of 4 KiB such a row is a long value, which lies in a page of its own.
+        let bar = if field("page_size") == 4096 { 100 } else { 60 };
+        assert!(field("log_bytes") <= bar * 3000, "{line}");
         assert_eq!(
             field("data_bytes"),
             field("data_pages") * field("page_size")
@@ -217,7 +219,16 @@ fn writebench_counts_what_each_configuration_writes() {
 
 #[test]
 fn writebench_of_random_text_logs_little_more_than_the_text() {
-    let arguments = ["bench", "writebench", "--rows", "2000", "--fill", "random"];
+    let arguments = [
+        "bench",
+        "writebench",
+        "--rows",
+        "2000",
+        "--fill",
+        "random",
+        "--page-size",
+        "16k",
+    ];
     let lines = json_ok(&[&arguments[..], &["--doublewrite", "skip", "--bulk"], &SMALL].concat());
     assert_eq!(lines.len(), 1);
     assert_eq!(lines[0]["bulk"], true);
@@ -304,7 +315,7 @@ fn inspect_shows_what_was_inserted_without_opening_the_database() {
     // The copy is as after a kill: the insert is in its log.
     let (code, log, err) = run(&["inspect", "log", &copy]);
     assert_eq!(code, 0, "{err}");
-    let insert = "ROWS_INSERT page 1:";
+    let insert = "LEAF_INSERT page 1:";
     assert!(log.contains(insert), "{log}");
     assert!(
         log.contains("key 6170706c65 \"apple\" value 726564 \"red\""),
