@@ -19,8 +19,8 @@ const FIRST_PAGES: u32 = 16;
 
 impl Database {
     /// Creates a table with a clustered tree and secondary trees of these names, durably. Names have
-    /// 1 to 255 bytes and no zero byte, at most 126 of them: the caller must see to that.
-    /// [`Error::AlreadyExists`] if there is a table of this name.
+    /// 1 to 255 bytes and no zero byte. [`Error::AlreadyExists`] if there is a table of this name,
+    /// [`Error::Unsupported`] for more than 126 secondary trees.
     pub fn create_table(&self, name: &str, secondary: &[&str]) -> Result<Table> {
         check_name("table", name)?;
         if secondary.len() + 1 > PENDING_FREE_TREE.0 as usize {

@@ -393,6 +393,8 @@ impl Model {
         };
         if apply::replay(&mut bytes, id, &record).is_ok() {
             open.undo.pop();
+            // A prepared transaction whose rollback has begun is a loser.
+            open.xid = None;
             let mut payload = Vec::new();
             record.put(&mut payload);
             self.commit(payload, vec![(id, bytes, false)]);
