@@ -17,7 +17,7 @@ use inkstone_format::record::Record;
 use inkstone_format::space::{self as format, TREES_MAX};
 use inkstone_format::{PageId, PageNo, SpaceId, TreeId};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// Pages of a new tablespace: header and first space map.
 pub const SYSTEM_PAGES: u32 = 2;
@@ -30,6 +30,8 @@ pub struct Space {
     file: Arc<SpaceFile>,
     /// Where the search for a free page begins.
     hint: AtomicU32,
+    /// Its table was dropped.
+    dropped: AtomicBool,
 }
 
 /// A free page, found under the exclusive latch of its space map page, not yet marked.
@@ -48,6 +50,7 @@ impl Space {
             redo,
             file,
             hint: AtomicU32::new(SYSTEM_PAGES),
+            dropped: AtomicBool::new(false),
         }
     }
 
@@ -96,6 +99,16 @@ impl Space {
             },
         );
         mtr.commit().map(drop)
+    }
+
+    /// Whether the table was dropped: nobody may use its trees any more.
+    pub fn is_dropped(&self) -> bool {
+        self.dropped.load(Ordering::Acquire)
+    }
+
+    /// Notes that the table was dropped.
+    pub fn set_dropped(&self) {
+        self.dropped.store(true, Ordering::Release);
     }
 
     /// A page of this tablespace.

@@ -80,9 +80,14 @@ impl Tree {
         let root = {
             let mut frames = redo.pool.reserve(2)?;
             let header_id = space.page_id(PageNo(0));
-            redo.pool.load(header_id)?;
-            let (mut mtr, found) = space.find_free(1, &mut frames, || Mtr::new(&redo))?;
-            let header = mtr.push(redo.pool.exclusive(header_id)?);
+            let (mut mtr, found, header) = loop {
+                redo.pool.load(header_id)?;
+                let (mtr, found) = space.find_free(1, &mut frames, || Mtr::new(&redo))?;
+                if let Some(header) = redo.pool.exclusive_if_resident(header_id) {
+                    break (mtr, found, header);
+                }
+            };
+            let header = mtr.push(header);
             let root = found[0].page;
             let page = space.page_id(root);
             let leaf = mtr.push(redo.pool.create(page, &mut frames)?);
@@ -147,6 +152,29 @@ impl Tree {
         (mine && page.covers(key)).then_some(guard)
     }
 
+    /// The leaf of a key, latched exclusively without waiting for I/O: for callers that hold a
+    /// latch. The error names a page that must be read first.
+    pub fn leaf_if_resident(
+        &self,
+        key: &[u8],
+    ) -> Result<std::result::Result<Exclusive<'_>, PageId>> {
+        loop {
+            let (page, parent) = match self.descend_resident(Target::Key(key), 0)? {
+                Descent::Missing { page, .. } => return Ok(Err(page)),
+                Descent::Root(_) => (self.root, None),
+                Descent::Child { parent, child, .. } => (child, Some(parent)),
+            };
+            let Some(guard) = self.redo.pool.exclusive_if_resident(page) else {
+                return Ok(Err(page));
+            };
+            if parent.is_none_or(|parent| parent.validate())
+                && self.check_node(page, &guard)?.is_leaf()
+            {
+                return Ok(Ok(guard));
+            }
+        }
+    }
+
     fn leaf<G>(&self, target: Target<'_>, latch: impl Fn(PageId) -> Result<G>) -> Result<G>
     where
         G: std::ops::Deref<Target = [u8]>,
@@ -159,13 +187,23 @@ impl Tree {
                         return Ok(guard);
                     }
                 }
+                Descent::Missing { .. } => {}
                 Descent::Child { parent, child, .. } => {
                     let latched = latch(child);
                     if !parent.validate() {
                         continue;
                     }
                     let guard = latched?;
-                    self.check_node(child, &guard)?;
+                    let page = self.check_node(child, &guard)?;
+                    let right = match target {
+                        Target::Key(key) => page.covers(key),
+                        Target::Before(key) => page.low() < key,
+                        Target::Last => page.high().is_none(),
+                    };
+                    if !page.is_leaf() || !right {
+                        let what = "a leaf that does not cover the key".to_owned();
+                        return Err(self.corrupt(child, 40, what));
+                    }
                     return Ok(guard);
                 }
             }
@@ -192,10 +230,32 @@ impl Tree {
         Error::corrupt_page(self.space.file().path(), id, Corrupt::at(at, what))
     }
 
-    /// Goes down to the node at `level` on the target's path.
+    /// Goes down to the node at `level` on the target's path, reading nodes that are missing. The
+    /// caller holds no latch.
     fn descend<'p>(&'p self, target: Target<'_>, level: u8) -> Result<Descent<'p>> {
+        loop {
+            match self.descend_resident(target, level)? {
+                Descent::Missing { parent, page } => {
+                    let loaded = self.redo.pool.load(page);
+                    // A page that was freed meanwhile may not be readable.
+                    if parent.is_none_or(|parent| parent.validate()) {
+                        loaded?;
+                    }
+                }
+                found => return Ok(found),
+            }
+        }
+    }
+
+    /// As `descend`, but never waits for I/O or for a frame: for callers that hold a latch.
+    fn descend_resident<'p>(&'p self, target: Target<'_>, level: u8) -> Result<Descent<'p>> {
         'restart: loop {
-            let mut node = self.redo.pool.optimistic(self.root)?;
+            let Some(mut node) = self.redo.pool.optimistic_if_resident(self.root) else {
+                return Ok(Descent::Missing {
+                    parent: None,
+                    page: self.root,
+                });
+            };
             let mut node_id = self.root;
             loop {
                 let racy = self.racy(&node);
@@ -225,11 +285,17 @@ impl Tree {
                         child,
                     });
                 }
-                let next = self.redo.pool.optimistic(child);
+                let next = self.redo.pool.optimistic_if_resident(child);
                 if !node.validate() {
                     continue 'restart;
                 }
-                (node, node_id) = (next?, child);
+                let Some(next) = next else {
+                    return Ok(Descent::Missing {
+                        parent: Some(node),
+                        page: child,
+                    });
+                };
+                (node, node_id) = (next, child);
             }
         }
     }
@@ -255,5 +321,10 @@ enum Descent<'p> {
         parent: Optimistic<'p>,
         slot: usize,
         child: PageId,
+    },
+    /// A node on the path is not resident.
+    Missing {
+        parent: Option<Optimistic<'p>>,
+        page: PageId,
     },
 }

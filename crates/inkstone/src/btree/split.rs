@@ -77,7 +77,9 @@ impl Tree {
                 return Ok(());
             }
             let Some(plan) = plan_split(&child, wanted, live) else {
-                return Ok(());
+                let id = child.id();
+                let what = format!("a row of {} bytes does not fit", wanted.need);
+                return Err(self.corrupt(id, 30, what));
             };
             let separator_len = plan.separator.len() - TreePage(&parent).prefix_len();
             let need = cell_len(separator_len, 4, false) + SLOT_LEN;
@@ -125,7 +127,8 @@ impl Tree {
 
     /// Latches the node at `level` on the target's path, and its parent.
     pub(super) fn latch_pair(&self, target: Target<'_>, level: u8) -> Result<Pair<'_>> {
-        match self.descend(target, level)? {
+        match self.descend_resident(target, level)? {
+            Descent::Missing { page, .. } => Ok(Pair::Again(Some(page))),
             Descent::Root(root) => Ok(root.try_upgrade().map_or(Pair::Again(None), Pair::Root)),
             Descent::Child {
                 parent,

@@ -12,7 +12,7 @@ use crate::{Error, Result};
 use inkstone_format::space::PENDING_FREE_TREE;
 use inkstone_format::{SpaceId, TreeId};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 /// Pages that a new tablespace file has.
 const FIRST_PAGES: u32 = 16;
@@ -46,7 +46,7 @@ impl Database {
         if made.is_err() {
             inner.remove_space(space)?;
         }
-        self.table(&made?.name)
+        self.find_table(&made?.name)
     }
 
     /// Drops a table, durably: its rows are gone, and its file is removed. Open handles of the table
@@ -58,9 +58,7 @@ impl Database {
         let transaction = self.begin(CATALOG_ISOLATION)?;
         Catalog::new(&inner.catalog, &transaction).remove(name)?;
         transaction.commit_with(Durability::Sync)?;
-        if let Some(table) = inner.tables.lock().remove(name) {
-            table.inner.dropped.store(true, Ordering::Release);
-        }
+        inner.tables.lock().remove(name);
         inner.remove_space(definition.space)
     }
 
@@ -78,7 +76,9 @@ impl Database {
         })?;
         catalog.remove(from)?;
         transaction.commit_with(Durability::Sync)?;
-        inner.tables.lock().remove(from);
+        let mut tables = inner.tables.lock();
+        tables.remove(from);
+        tables.remove(to);
         Ok(())
     }
 
@@ -104,7 +104,7 @@ impl Database {
         Catalog::new(&inner.catalog, &transaction).replace(&definition)?;
         transaction.commit_with(Durability::Sync)?;
         inner.tables.lock().remove(table);
-        self.table(table)
+        self.find_table(table)
     }
 
     /// Names of all tables.
@@ -135,6 +135,16 @@ impl Database {
     /// Opens a table. [`Error::NotFound`] if there is none of this name.
     pub fn table(&self, name: &str) -> Result<Table> {
         self.inner.core.redo.poison.check()?;
+        if let Some(table) = self.inner.tables.lock().get(name) {
+            return Ok(table.clone());
+        }
+        // Under the latch of DDL: what the catalog says must still be so when the handle is kept.
+        let _ddl = self.inner.ddl.lock();
+        self.find_table(name)
+    }
+
+    /// Opens a table; the caller holds the latch of DDL.
+    fn find_table(&self, name: &str) -> Result<Table> {
         if let Some(table) = self.inner.tables.lock().get(name) {
             return Ok(table.clone());
         }
@@ -210,7 +220,6 @@ impl Inner {
         let inner = Arc::new(TableInner {
             name: definition.name.clone(),
             space: space.clone(),
-            dropped: AtomicBool::new(false),
         });
         let trees = definition.trees.iter().map(|(id, name)| {
             let tree = Tree::open(space.clone(), *id, self.core.redo.clone())?;

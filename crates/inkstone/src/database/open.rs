@@ -764,7 +764,9 @@ fn is_foreign(files: &SpaceFiles, space: SpaceId, uuid: &[u8; 16]) -> Result<boo
 impl Core {
     /// Forgets a tablespace: notes in the log that its file is no longer needed, and drops its pages.
     pub(super) fn drop_space(&self, space: SpaceId) -> Result<()> {
-        self.spaces.write().remove(&space);
+        if let Some(space) = self.spaces.write().remove(&space) {
+            space.set_dropped();
+        }
         let mut mtr = Mtr::new(&self.redo);
         mtr.note(&Record::FileDelete { space });
         let (_, end) = mtr.commit()?;

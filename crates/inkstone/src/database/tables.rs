@@ -7,7 +7,6 @@ use crate::txn::{Cursor, LockingCursor, Transaction, Wait};
 use crate::{Error, Result};
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A table: a clustered tree and any number of secondary trees in one file. Cheap to clone.
 #[derive(Clone)]
@@ -20,7 +19,6 @@ pub struct Table {
 pub(crate) struct TableInner {
     pub name: String,
     pub space: Arc<Space>,
-    pub dropped: AtomicBool,
 }
 
 /// A tree of a table. Cheap to clone.
@@ -55,7 +53,6 @@ impl Table {
         let inner = Arc::new(TableInner {
             name: name.to_owned(),
             space: tree.space.clone(),
-            dropped: AtomicBool::new(false),
         });
         let tree = TableTree {
             tree: tree.clone(),
@@ -100,7 +97,7 @@ impl TableTree {
 
     pub(super) fn live(&self) -> Result<&Tree> {
         self.tree.redo().poison.check()?;
-        if self.table.dropped.load(Ordering::Acquire) {
+        if self.table.space.is_dropped() {
             return Err(Error::NotFound(format!(
                 "table {} (it was dropped)",
                 self.table.name

@@ -173,8 +173,7 @@ impl Transaction {
             put_rows_insert(payload, context, trx, page, tree.id, slot as u16, &moved);
         });
         let last = addresses[addresses.len() - 1];
-        change.shared.state.add_weight(rows.len() as u64 - 1);
-        change.commit(mtr, last, Some(true))?;
+        change.commit(mtr, last, Some(true), rows.len() as u64)?;
         inner.last_insert = Some((
             page.space,
             tree.id,

@@ -47,6 +47,8 @@ pub struct Core {
     /// One round of purge at a time: what it has been told to free can be freed only when the
     /// version segment that told it has been retired, by the same round.
     pub purging: Mutex<()>,
+    /// Transactions whose rollback failed and is to be tried again.
+    pub(super) unfinished: Mutex<Vec<Arc<Shared>>>,
     /// Transactions that have written and not ended, by stripe of their slot.
     writers: Box<[CachePadded<WriterStripe>]>,
     /// Prepared transactions by XID.
@@ -78,6 +80,7 @@ impl Core {
             lock_wait_timeout,
             spaces: RwLock::default(),
             pending_free: Mutex::default(),
+            unfinished: Mutex::default(),
             purging: Mutex::default(),
             writers: (0..STRIPES).map(|_| CachePadded::default()).collect(),
             prepared: Mutex::default(),

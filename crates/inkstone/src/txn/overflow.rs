@@ -20,7 +20,7 @@
 use super::core::Core;
 use super::locks::{HeldLocks, LockMode};
 use super::transaction::{Inner, Transaction};
-use super::write::{OldCell, Write, remove_dead_rows};
+use super::write::{OldCell, Write, Written, remove_dead_rows};
 use crate::btree::{SplitFor, Target, Tree};
 use crate::mtr::Mtr;
 use crate::space::Space;
@@ -294,12 +294,17 @@ impl Core {
     fn free_first(&self, tree: &Tree, first: PageNo) -> Result<()> {
         let (space, key) = (&tree.space, first.0.to_be_bytes());
         loop {
-            // The leaf is resident now; the tree of entries is small.
-            drop(tree.leaf_shared(Target::Key(&key))?);
             self.redo.pool.load(space.page_id(first))?;
             let mut mtr = Mtr::new(&self.redo);
             let map = space.latch_map_of(&mut mtr, first)?;
-            let leaf = tree.leaf_exclusive(Target::Key(&key))?;
+            let leaf = match tree.leaf_if_resident(&key)? {
+                Ok(leaf) => leaf,
+                Err(missing) => {
+                    drop(mtr);
+                    self.redo.pool.load(missing)?;
+                    continue;
+                }
+            };
             let Ok(slot) = TreePage(&leaf).search(&key) else {
                 return Ok(());
             };
@@ -404,12 +409,18 @@ impl Transaction {
         let count = part.len().div_ceil(per_page);
         loop {
             let mut frames = core.redo.pool.reserve(count + 1)?;
-            drop(pending.leaf_shared(Target::Key(&u32::MAX.to_be_bytes()))?);
             let (mut mtr, free) = pending
                 .space
                 .find_free(count, &mut frames, || Mtr::new(&core.redo))?;
             let key = free[0].page.0.to_be_bytes();
-            let leaf = pending.leaf_exclusive(Target::Key(&key))?;
+            let leaf = match pending.leaf_if_resident(&key)? {
+                Ok(leaf) => leaf,
+                Err(missing) => {
+                    drop((mtr, frames));
+                    core.redo.pool.load(missing)?;
+                    continue;
+                }
+            };
             let need = cell_len(key.len(), 0, false) + SLOT_LEN;
             if TreePage(&leaf).free() < need {
                 drop((mtr, frames));
@@ -443,8 +454,8 @@ impl Transaction {
                 continue;
             }
             let leaf = mtr.push(leaf);
-            insert_entry(core, &mut mtr, leaf, &key);
             self.fill_pages(&mut mtr, pending, &free, part, per_page, &mut frames)?;
+            insert_entry(core, &mut mtr, leaf, &key);
             mtr.commit()?;
             return Ok((free[0].page, free[count - 1].page));
         }
@@ -530,8 +541,8 @@ impl Transaction {
     ) -> Result<()> {
         let pending = self.core.make_pending_free_tree(&tree.space)?;
         let first = parse_reference(reference).map_or(PageNo(0), |(_, first)| first);
-        self.write_locked(inner, &pending, &first.0.to_be_bytes(), Write::Delete)?;
-        Ok(())
+        let written = self.write_locked(inner, &pending, &first.0.to_be_bytes(), Write::Delete)?;
+        self.expect(written, Written::Changed, first)
     }
 
     /// A row gave up its reference: the chain is to be freed once no snapshot sees the old row.
@@ -549,7 +560,18 @@ impl Transaction {
         if !inner.long_values.contains(&tree.space.id) {
             inner.long_values.push(tree.space.id);
         }
-        self.write_locked(inner, &pending, &first.0.to_be_bytes(), Write::Insert(&[]))?;
-        Ok(())
+        let written =
+            self.write_locked(inner, &pending, &first.0.to_be_bytes(), Write::Insert(&[]))?;
+        self.expect(written, Written::Inserted, first)
+    }
+
+    /// That an entry was, or was not, there: otherwise a chain would be lost, or freed while in use.
+    fn expect(&self, written: Written, expected: Written, first: PageNo) -> Result<()> {
+        if written == expected {
+            return Ok(());
+        }
+        Err(self.core.redo.poison.set(format!(
+            "the entry of the long value at page {first} was {written:?} where {expected:?} was to be"
+        )))
     }
 }

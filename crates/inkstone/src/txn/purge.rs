@@ -21,11 +21,12 @@ use std::sync::Arc;
 /// rolled-back transactions. Returns the number of retired segments.
 pub fn run(core: &Arc<Core>) -> Result<usize> {
     core.redo.poison.check()?;
+    let _one_round = core.purging.lock();
+    let finished = core.finish_rollbacks();
     if let Some(error) = core.redo.log.prepare_error() {
         // What log there is left is for rollbacks.
         return Err(error);
     }
-    let _one_round = core.purging.lock();
     core.versions.seal_idle();
     let oldest = core.trxs.oldest_snapshot();
     let retired = core.versions.retire(oldest, &mut |address, entry| {
@@ -46,6 +47,7 @@ pub fn run(core: &Arc<Core>) -> Result<usize> {
             failed.get_or_insert(error);
         }
     }
+    finished?;
     retired.and_then(|retired| failed.map_or(Ok(retired), Err))
 }
 

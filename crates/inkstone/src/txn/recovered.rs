@@ -107,6 +107,7 @@ impl Core {
             let address = self.versions.append(state, &mut inner.touched, version)?;
             newest.insert(row, address);
             inner.undo_last = address;
+            inner.undo_count += 1;
         }
         for ((space, tree, key), address) in newest {
             self.set_version(space, tree, key, address)?;
@@ -219,7 +220,13 @@ impl Core {
             };
             let cell = page.cell(slot);
             let (flags, value) = (cell.flags & !CELL_VERSIONED, cell.value.to_vec());
-            let need = cell_len(cell.suffix.len(), value.len(), true);
+            let len = cell_len(cell.suffix.len(), value.len(), true);
+            // An old address, dead by now, is part of the cell's length already.
+            let need = if len <= cell.len {
+                0
+            } else {
+                len - cell.len + 8
+            };
             if page.has_room(need, &live) {
                 let touch = Record::Remove {
                     page: leaf.id(),

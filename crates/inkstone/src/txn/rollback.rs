@@ -37,6 +37,7 @@ pub(super) fn undo_until(
             undo_entry(core, shared.state.slot(), &tree, address, &view)?;
         }
         inner.undo_last = view.undo_previous;
+        inner.undo_count = inner.undo_count.saturating_sub(1);
     }
     Ok(())
 }

@@ -47,6 +47,8 @@ pub enum Isolation {
 pub(super) enum Phase {
     Active,
     Prepared,
+    /// Undoing failed (a full disk, a page that cannot be read): purge tries again.
+    RollingBack,
     Ended,
 }
 
@@ -60,7 +62,16 @@ pub struct Shared {
 #[derive(Clone, Debug)]
 struct Savepoint {
     name: String,
-    undo_last: VersionAddress,
+    mark: Mark,
+}
+
+/// A place in a transaction to which it can be undone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    /// Its latest version entry there.
+    pub undo_last: VersionAddress,
+    /// How many changes it had made, and not undone.
+    pub undo_count: u64,
 }
 
 /// A transaction's own state.
@@ -69,6 +80,8 @@ pub(super) struct Inner {
     pub snapshot: Option<Snapshot>,
     /// Its latest version entry; 0 for none.
     pub undo_last: VersionAddress,
+    /// Changes made and not undone: the length of the chain from `undo_last` back.
+    pub undo_count: u64,
     pub touched: TouchedSegments,
     pub held: HeldLocks,
     /// Whether its first record is in the log.
@@ -94,6 +107,7 @@ impl Inner {
             phase: Phase::Active,
             snapshot: None,
             undo_last: VersionAddress(0),
+            undo_count: 0,
             touched: TouchedSegments::default(),
             held: HeldLocks::default(),
             logged: false,
@@ -106,6 +120,13 @@ impl Inner {
             undo_copied: None,
             long_values: Vec::new(),
             orphans: false,
+        }
+    }
+
+    pub fn mark(&self) -> Mark {
+        Mark {
+            undo_last: self.undo_last,
+            undo_count: self.undo_count,
         }
     }
 }
@@ -208,6 +229,9 @@ impl Transaction {
             Phase::Prepared => Err(Error::TransactionState(
                 "prepared; commit it or roll it back by its XID",
             )),
+            Phase::RollingBack => Err(Error::TransactionState(
+                "being rolled back, as a change could not be undone; begin a new one",
+            )),
             Phase::Ended => Err(Error::TransactionState("over; begin a new one")),
         }
     }
@@ -238,9 +262,38 @@ impl Transaction {
         result: Result<T>,
     ) -> Result<T> {
         if matches!(result, Err(Error::Deadlock)) {
-            rollback_all(&self.core, &self.shared, &mut inner)?;
+            self.roll_back(&mut inner)?;
         }
         result
+    }
+
+    /// Rolls back, or leaves that to purge if it fails: then too the transaction is over for its
+    /// owner.
+    fn roll_back(&self, inner: &mut Inner) -> Result<()> {
+        let result = rollback_all(&self.core, &self.shared, inner);
+        if result.is_err() {
+            self.leave_to_purge(inner);
+        }
+        result
+    }
+
+    fn leave_to_purge(&self, inner: &mut Inner) {
+        inner.phase = Phase::RollingBack;
+        self.core.unfinished.lock().push(self.shared.clone());
+    }
+
+    /// Undoes what was done since `mark`. If that fails, the whole transaction is rolled back, as
+    /// soon as that can be: it may not commit half a statement.
+    pub(super) fn undo_to(&self, inner: &mut Inner, mark: Mark) -> Result<()> {
+        // The statement may have gone back behind the mark itself.
+        if inner.undo_count <= mark.undo_count {
+            return Ok(());
+        }
+        let undone = super::rollback::undo_until(&self.core, &self.shared, inner, mark.undo_last);
+        if undone.is_err() {
+            self.leave_to_purge(inner);
+        }
+        undone
     }
 
     /// Sets a savepoint; one of the same name is replaced.
@@ -262,10 +315,10 @@ impl Transaction {
     pub fn savepoint(&self, name: &str) -> Result<()> {
         let mut inner = self.active()?;
         inner.savepoints.retain(|s| s.name != name);
-        let undo_last = inner.undo_last;
+        let mark = inner.mark();
         inner.savepoints.push(Savepoint {
             name: name.to_owned(),
-            undo_last,
+            mark,
         });
         Ok(())
     }
@@ -276,9 +329,9 @@ impl Transaction {
         let mut inner = self.active()?;
         let at = inner.savepoints.iter().position(|s| s.name == name);
         let at = at.ok_or_else(|| Error::NotFound(format!("savepoint {name}")))?;
-        let until = inner.savepoints[at].undo_last;
+        let mark = inner.savepoints[at].mark;
         inner.savepoints.truncate(at + 1);
-        super::rollback::undo_until(&self.core, &self.shared, &mut inner, until)
+        self.undo_to(&mut inner, mark)
     }
 
     /// Forgets a savepoint and those set after it.
@@ -290,15 +343,19 @@ impl Transaction {
         Ok(())
     }
 
-    /// Runs a statement of several changes: if it fails, its changes are undone and the
-    /// transaction goes on.
+    /// Runs a statement of several changes: if it fails, its changes are undone, savepoints that it
+    /// set are forgotten, and the transaction goes on.
     pub fn statement<T>(&self, f: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
-        let mark = self.active()?.undo_last;
+        let (mark, savepoints) = {
+            let inner = self.active()?;
+            (inner.mark(), inner.savepoints.len())
+        };
         let result = f(self);
         if result.is_err() {
             let mut inner = self.shared.inner.lock();
             if inner.phase == Phase::Active {
-                super::rollback::undo_until(&self.core, &self.shared, &mut inner, mark)?;
+                inner.savepoints.truncate(savepoints);
+                self.undo_to(&mut inner, mark)?;
             }
         }
         result
@@ -323,7 +380,7 @@ impl Transaction {
     pub fn commit_deferred(self, durability: Durability) -> Result<PendingCommit> {
         let mut inner = self.active()?;
         if self.shared.state.is_doomed() {
-            rollback_all(&self.core, &self.shared, &mut inner)?;
+            self.roll_back(&mut inner)?;
             return Err(Error::Deadlock);
         }
         let lsn = finish_commit(&self.core, &self.shared, &mut inner, durability)?;
@@ -334,10 +391,11 @@ impl Transaction {
         })
     }
 
-    /// Rolls back.
+    /// Rolls back. If that fails (a full disk, a page that cannot be read) it is tried again in the
+    /// background; until then the transaction's rows stay locked.
     pub fn rollback(self) -> Result<()> {
         let mut inner = self.active()?;
-        rollback_all(&self.core, &self.shared, &mut inner)
+        self.roll_back(&mut inner)
     }
 
     /// Prepares the transaction under an XID (1 to 128 bytes): its changes are durable and
@@ -373,7 +431,7 @@ impl Transaction {
         }
         let mut inner = self.active()?;
         if self.shared.state.is_doomed() {
-            rollback_all(&self.core, &self.shared, &mut inner)?;
+            self.roll_back(&mut inner)?;
             return Err(Error::Deadlock);
         }
         // Entered at once, so that of two that come with one XID only one gets through. Who takes
@@ -408,8 +466,8 @@ impl Drop for Transaction {
     fn drop(&mut self) {
         let mut inner = self.shared.inner.lock();
         if inner.phase == Phase::Active {
-            // A failure poisons the engine, and then every later call says so.
-            let _ = rollback_all(&self.core, &self.shared, &mut inner);
+            // A failure is purge's to mend, or has poisoned the engine.
+            let _ = self.roll_back(&mut inner);
         }
     }
 }
@@ -493,6 +551,21 @@ pub(super) fn rollback_all(core: &Arc<Core>, shared: &Shared, inner: &mut Inner)
 }
 
 impl Core {
+    /// Tries again to roll back transactions whose rollback failed.
+    pub(super) fn finish_rollbacks(self: &Arc<Self>) -> Result<()> {
+        let waiting = std::mem::take(&mut *self.unfinished.lock());
+        let mut failed = None;
+        for shared in waiting {
+            let mut inner = shared.inner.lock();
+            if let Err(error) = rollback_all(self, &shared, &mut inner) {
+                drop(inner);
+                self.unfinished.lock().push(shared);
+                failed.get_or_insert(error);
+            }
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
     fn take_prepared(&self, xid: &[u8]) -> Result<Arc<Shared>> {
         self.prepared
             .lock()
@@ -588,8 +661,14 @@ impl Change<'_> {
     }
 
     /// Commits the mini-transaction that made the change (`insert`: with an insert record, which
-    /// the context is about; `full`: and it was coded in full).
-    pub fn commit(self, mtr: Mtr<'_>, address: VersionAddress, insert: Option<bool>) -> Result<()> {
+    /// the context is about; true: and it was coded in full). `changes`: version entries made.
+    pub fn commit(
+        self,
+        mtr: Mtr<'_>,
+        address: VersionAddress,
+        insert: Option<bool>,
+        changes: u64,
+    ) -> Result<()> {
         let Self {
             core,
             shared,
@@ -614,7 +693,8 @@ impl Change<'_> {
         }
         inner.logged = true;
         inner.undo_last = address;
-        shared.state.add_weight(1);
+        inner.undo_count += changes;
+        shared.state.add_weight(changes);
         Ok(())
     }
 }

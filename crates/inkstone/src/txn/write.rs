@@ -93,11 +93,11 @@ impl Transaction {
         }
         self.core.before_write()?;
         let mut inner = self.active()?;
-        let mark = inner.undo_last;
+        let mark = inner.mark();
         let result = self.write_locked(&mut inner, tree, key, write);
-        if result.is_err() && !matches!(result, Err(Error::Deadlock)) && inner.undo_last != mark {
-            // A long value was half exchanged: the statement has no effect.
-            super::rollback::undo_until(&self.core, &self.shared, &mut inner, mark)?;
+        if result.is_err() && !matches!(result, Err(Error::Deadlock)) {
+            // A long value may be half exchanged: the statement has no effect.
+            self.undo_to(&mut inner, mark)?;
         }
         self.after_error(inner, result)
     }
@@ -370,7 +370,7 @@ impl Transaction {
                 value.bytes,
             );
         });
-        change.commit(mtr, address, Some(full))?;
+        change.commit(mtr, address, Some(full), 1)?;
         inner.last_insert = Some((page.space, tree.id, page.page, slot as u16));
         core.redo.counters.add(Counter::RowsInserted, 1);
         Ok(Attempt::Done(Written::Inserted))
@@ -562,7 +562,7 @@ impl Transaction {
             crate::invariant!(placed.is_ok(), "a row does not fit page {page} after all");
             record.put(payload);
         });
-        change.commit(mtr, address, None)?;
+        change.commit(mtr, address, None, 1)?;
         Ok(Attempt::Done(Written::Changed))
     }
 }
