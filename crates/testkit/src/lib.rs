@@ -6,6 +6,7 @@
 //! | [`model`] | what a database should hold: tables, versions, commits in their order |
 //! | [`driver`] | one run from one seed: random work, power loss, recovery, comparison |
 //! | [`faults`] | a small piece of work in which the k-th operation on the disk fails |
+//! | [`diagnose`] | what disk and log say of a page that an error names |
 //! | [`campaign`] | many seeds, counts, and the line that repeats a failing one |
 //! | `rng` | randomness from a seed |
 //!
@@ -18,6 +19,7 @@
 //!    driver does exactly, and what the disk does nearly.
 
 pub mod campaign;
+pub mod diagnose;
 pub mod driver;
 pub mod faults;
 pub mod model;

@@ -10,7 +10,8 @@ use std::collections::HashMap;
 /// A change of one page.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// Start of the frame that holds it.
+    /// Start of the frame that holds it; for an initialisation, of the first one whose change of the
+    /// page it made needless.
     pub start: Lsn,
     /// End of that frame: the page LSN once it is applied.
     pub end: Lsn,
@@ -30,7 +31,7 @@ const PAGE_BYTES: usize = 128;
 
 impl PageIndex {
     /// Adds a page's next change.
-    pub fn push(&mut self, page: PageId, change: Change) {
+    pub fn push(&mut self, page: PageId, mut change: Change) {
         self.bytes += change_bytes(&change);
         let pages = &mut self.pages;
         let changes = pages.entry(page).or_insert_with(|| {
@@ -39,6 +40,9 @@ impl PageIndex {
         });
         if change.record.initialises_page() {
             self.bytes -= changes.iter().map(change_bytes).sum::<usize>();
+            // The disk lacks what is dropped, too: until it has the page, the checkpoint must stay
+            // before that, or the next recovery would find a part of it and no page that it fits.
+            change.start = changes.first().map_or(change.start, |first| first.start);
             changes.clear();
         }
         changes.push(change);

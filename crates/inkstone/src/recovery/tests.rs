@@ -1,6 +1,7 @@
 //! Redo of logs in memory onto the real pool, over a store in memory; and once over everything real.
 
 mod files;
+mod index;
 mod model;
 mod random;
 mod real;

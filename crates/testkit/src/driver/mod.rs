@@ -214,7 +214,14 @@ impl Run {
                     *end = (*end).max_loss(self.die());
                     continue;
                 }
-                Err(error) => return Err(format!("after {end:?} open failed: {error}")),
+                Err(error) => {
+                    if self.plan.trace {
+                        let vfs = self.vfs.kill();
+                        let text = crate::diagnose::of_error(&vfs, Path::new(DIRECTORY), &error);
+                        self.trace(|| text);
+                    }
+                    return Err(format!("after {end:?} open failed: {error}"));
+                }
             }
             self.marks.add("crashes while opening", 1);
             *end = (*end).max_loss(self.die());
