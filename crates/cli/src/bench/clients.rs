@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 use indicatif::ProgressBar;
 use inkstone::{Database, Durability, Error, Isolation, Table};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// What the clients of a run did.
@@ -34,24 +34,29 @@ fn histogram() -> Result<Histogram<u64>> {
         .map_err(|e| Failure::Usage(format!("histogram: {e}")))
 }
 
+/// Runs of this process so far: no two of them draw the same random numbers, or the second one would
+/// write the values that the first one wrote, and log next to nothing.
+static RUNS: AtomicU64 = AtomicU64::new(0);
+
 /// Runs `operation` in `clients` threads for some seconds. It gets the thread's own state, which
-/// `state` makes of the thread's number, and says how many operations it did.
+/// `state` makes of the thread's random numbers, and says how many operations it did.
 pub fn run<S>(
     clients: u64,
     seconds: f64,
     what: String,
-    state: impl Fn(u64) -> Result<S> + Sync,
+    state: impl Fn(Random) -> Result<S> + Sync,
     operation: impl Fn(&mut S) -> Result<u64, Error> + Sync,
 ) -> Result<Run> {
     let stop = AtomicBool::new(false);
     let bar = progress::spinner(what);
+    let run_number = RUNS.fetch_add(1, Ordering::Relaxed);
     let begin = Instant::now();
     let client = |n: u64| -> Result<Share> {
         let mut share = Share {
             latency: histogram()?,
             by_second: Vec::new(),
         };
-        let mut state = state(n)?;
+        let mut state = state(Random::new(run_number << 32 | n))?;
         let mut last = begin.elapsed();
         while !stop.load(Ordering::Relaxed) {
             let done =

@@ -7,7 +7,6 @@ use crate::database::{open_or_create, parse_size};
 use crate::failure::{Failure, Result};
 use crate::output::{Output, ratio, rounded};
 use crate::progress;
-use crate::random::Random;
 use clap::Args;
 use inkstone::options::{LogWrite, OptionValue};
 use inkstone::{Database, Durability, Isolation, Options, Table};
@@ -171,7 +170,7 @@ fn one(
         client_count,
         arguments.seconds,
         what,
-        |n| Ok((Random::new(n + 1), [0; VALUE])),
+        |random| Ok((random, [0; VALUE])),
         |(random, value)| {
             let table = &tables[random.below(tables.len() as u64) as usize];
             let key = random.below(arguments.rows).to_be_bytes();

@@ -6,7 +6,6 @@ use crate::database::{open_or_create, parse_size};
 use crate::failure::Result;
 use crate::output::{Output, rounded};
 use crate::progress;
-use crate::random::Random;
 use clap::Args;
 use inkstone::{Error, Isolation, Options};
 
@@ -74,7 +73,7 @@ pub fn run(arguments: &Reads, output: &Output) -> Result<()> {
                 *client_count,
                 arguments.seconds,
                 format!("{case} reads, {client_count} threads"),
-                |n| Ok((Random::new(n), db.begin(Isolation::RepeatableRead)?)),
+                |random| Ok((random, db.begin(Isolation::RepeatableRead)?)),
                 |(random, transaction)| {
                     if case == "point" {
                         for _ in 0..BATCH {

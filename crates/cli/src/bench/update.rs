@@ -7,7 +7,6 @@ use crate::database::{open_or_create, parse_size};
 use crate::failure::{Failure, Result};
 use crate::output::{Output, ratio, rounded};
 use crate::progress;
-use crate::random::Random;
 use clap::Args;
 use inkstone::options::{FlushMethod, OptionValue};
 use inkstone::{Database, Durability, Isolation, Options};
@@ -153,12 +152,7 @@ fn updates(
         client_count,
         seconds,
         format!("{what}: {client_count} clients"),
-        |n| {
-            Ok((
-                Random::new(n ^ client_count << 32),
-                vec![0; arguments.value_bytes],
-            ))
-        },
+        |random| Ok((random, vec![0; arguments.value_bytes])),
         |(random, value)| {
             let key = random.below(arguments.rows).to_be_bytes();
             random.fill_text(value);
