@@ -99,7 +99,14 @@ impl Inner {
             .map_or(ready, |dirty| dirty.min(ready))
             .max(old.checkpoint_lsn);
         let oldest_transaction = core.trxs.oldest_first_lsn();
-        let scan_start = self.scan_start(&mut state, &old, checkpoint, oldest_transaction);
+        // Nothing was logged since `ready` was read, by whoever was active then or is now.
+        let quiet = oldest_transaction.is_none() && log.current_lsn() == checkpoint;
+        let scan_start = if quiet {
+            state.boundaries = vec![checkpoint];
+            checkpoint
+        } else {
+            self.scan_start(&mut state, &old, checkpoint, oldest_transaction)
+        };
         if checkpoint == old.checkpoint_lsn && scan_start == old.scan_start_lsn && !force {
             return Ok(());
         }

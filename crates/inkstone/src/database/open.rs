@@ -37,6 +37,7 @@ use crate::{Error, Result};
 use inkstone_format::control::Control;
 use inkstone_format::header::{PageType, page_type};
 use inkstone_format::record::Record;
+use inkstone_format::segment::segment_bytes_for;
 use inkstone_format::space::PENDING_FREE_TREE;
 use inkstone_format::tree_page::TreePage;
 use inkstone_format::{Lsn, PageId, PageNo, SpaceId, TreeId, TrxId};
@@ -190,12 +191,6 @@ fn lock(vfs: &dyn Vfs, directory: &Path) -> Result<Box<dyn Send + Sync>> {
         },
         _ => Error::io("lock", &directory.join(LOCK), e),
     })
-}
-
-fn segment_bytes(options: &Options) -> u64 {
-    (options.log_file_size / 8)
-        .next_power_of_two()
-        .clamp(1 << 20, 64 << 20)
 }
 
 impl Foundation {
@@ -411,7 +406,7 @@ fn create_files(
         .and_then(|_| vfs.create_dir_all(&directory.join(LOG_DIRECTORY)))
         .and_then(|()| vfs.sync_dir(directory))
         .map_err(|e| Error::io("create", &marker, e))?;
-    let log_segment_bytes = segment_bytes(&options);
+    let log_segment_bytes = segment_bytes_for(options.log_file_size);
     let start = Lsn(log_segment_bytes);
     let control = Control {
         page_size: options.page_size as u32,
