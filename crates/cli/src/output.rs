@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use serde_json::Value;
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Where results go.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +19,11 @@ impl Output {
     /// Whether results are printed as JSON.
     pub fn is_json(&self) -> bool {
         self.json
+    }
+
+    /// Whether nobody reads the results any more, so that a long listing may stop.
+    pub fn is_closed(&self) -> bool {
+        CLOSED.load(Ordering::Relaxed)
     }
 
     /// Prints a line for people; nothing with `--json`.
@@ -41,15 +47,21 @@ impl Output {
     }
 }
 
-/// As `println!`, but whoever has seen enough (`| head`) ends the program quietly.
+/// Whoever reads stdout has seen enough (`| head`).
+static CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// As `println!`, but when nobody reads any more the program goes on in silence: what it began must
+/// be ended and cleaned up, and its exit code still tells how it went.
 fn print_line(line: &str) {
+    if CLOSED.load(Ordering::Relaxed) {
+        return;
+    }
     let mut out = io::stdout().lock();
     if let Err(error) = writeln!(out, "{line}") {
-        if error.kind() == io::ErrorKind::BrokenPipe {
-            std::process::exit(0);
+        CLOSED.store(true, Ordering::Relaxed);
+        if error.kind() != io::ErrorKind::BrokenPipe {
+            eprintln!("inkstone: standard output: {error}");
         }
-        eprintln!("inkstone: standard output: {error}");
-        std::process::exit(3);
     }
 }
 

@@ -498,3 +498,19 @@ fn help_teaches_and_options_are_listed() {
     let listed = &json_ok(&["options"])[0];
     assert!(listed.as_array().unwrap().len() > 15);
 }
+
+#[test]
+fn a_closed_pipe_ends_nothing_halfway() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_inkstone"))
+        .args(["tour", "--rows", "100", "--seconds", "0.3"])
+        .args(SMALL)
+        .env("TMPDIR", dir.path())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    assert!(child.wait().unwrap().success());
+    let left = dir.path().read_dir().unwrap().count();
+    assert_eq!(left, 0, "the temporary database was left behind");
+}

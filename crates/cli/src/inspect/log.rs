@@ -68,7 +68,7 @@ pub fn run(arguments: &LogArguments, output: &Output) -> Result<()> {
     };
     let limit = arguments.limit.unwrap_or(u64::MAX);
     let mut ended = false;
-    while printer.printed < limit {
+    while printer.printed < limit && !output.is_closed() {
         match reader.next()? {
             Some(frame) => printer.frame(&frame),
             None => {
