@@ -144,10 +144,10 @@ impl WorkDirectory {
 
 impl Drop for WorkDirectory {
     fn drop(&mut self) {
-        if self.remove {
-            if let Err(error) = std::fs::remove_dir_all(&self.path) {
-                eprintln!("inkstone: remove {}: {error}", self.path.display());
-            }
+        if self.remove
+            && let Err(error) = std::fs::remove_dir_all(&self.path)
+        {
+            eprintln!("inkstone: remove {}: {error}", self.path.display());
         }
     }
 }

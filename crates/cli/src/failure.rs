@@ -61,15 +61,14 @@ impl Failure {
     /// For programs.
     pub fn to_json(&self) -> Value {
         let mut error = json!({ "kind": self.kind(), "message": self.message() });
-        if let Self::Corrupt(corrupt) | Self::Engine(corrupt) = self {
-            if let Error::Corrupt {
+        if let Self::Corrupt(corrupt) | Self::Engine(corrupt) = self
+            && let Error::Corrupt {
                 file, page, offset, ..
             } = corrupt
-            {
-                error["file"] = json!(file.display().to_string());
-                error["page"] = json!(page.map(|page| page.to_string()));
-                error["offset"] = json!(offset);
-            }
+        {
+            error["file"] = json!(file.display().to_string());
+            error["page"] = json!(page.map(|page| page.to_string()));
+            error["offset"] = json!(offset);
         }
         json!({ "error": error, "exit_code": self.exit_code() })
     }

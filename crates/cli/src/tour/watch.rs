@@ -113,7 +113,7 @@ pub fn run_and_kill(tour: &Tour, directory: &Path) -> Result<Heard> {
         if until.is_some_and(|until| Instant::now() >= until) || heard.error.is_some() {
             break;
         }
-        if heard.commits() % 64 == 0 {
+        if heard.commits().is_multiple_of(64) {
             bar.set_message(format!("{} acknowledged commits", heard.commits()));
         }
     }
