@@ -69,10 +69,21 @@ pub const fn key_len_max(page_size: usize) -> usize {
     if limit < 3072 { limit } else { 3072 }
 }
 
-/// The longest value that stays in its leaf; longer ones go to overflow pages.
-pub const fn inline_value_len_max(page_size: usize) -> usize {
-    page_size / 4 - 64
+/// Whether a row stays in its leaf as it is; the value of a longer one goes to overflow pages. Two
+/// rows fit a leaf unless its fences are long, and one always does.
+pub const fn is_inline(page_size: usize, key_len: usize, value_len: usize) -> bool {
+    key_len + value_len <= page_size / 2 - 128
 }
+
+const _: () = {
+    // The largest row with its slot, lengths and version address, between the longest fences.
+    let mut page_size = crate::header::PAGE_SIZE_MIN;
+    while page_size <= crate::header::PAGE_SIZE_MAX {
+        let largest = page_size / 2 - 128 + SLOT_LEN + 1 + 3 + 3 + 8;
+        assert!(largest + SLOTS_AT + 2 * key_len_max(page_size) <= page_size);
+        page_size *= 2;
+    }
+};
 
 /// The cell does not fit into the page, even after compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -101,7 +101,8 @@ impl LogReader {
     pub fn open(params: ReadParams) -> Result<Self> {
         let mut source = Source::open(&params)?;
         let number = params.from.0 / params.segment_bytes;
-        if let Err((path, corrupt)) = source.check(number) {
+        let needed = params.from.0 % params.segment_bytes;
+        if let Err((path, corrupt)) = source.check(number, needed) {
             let detail = format!("{}; recovery begins at LSN {}", corrupt.detail, params.from);
             return Err(Error::corrupt_file(&path, corrupt.offset as u64, detail));
         }
@@ -209,7 +210,7 @@ impl LogReader {
         self.window_start = self.position;
         while self.window.len() < needed {
             let at = self.window_start + self.window.len() as u64;
-            if let Err((path, corrupt)) = self.source.check(at / self.params.segment_bytes) {
+            if let Err((path, corrupt)) = self.source.check(at / self.params.segment_bytes, 0) {
                 return Ok(Some(format!("{}: {}", path.display(), corrupt.detail)));
             }
             if self.source.read(at, CHUNK, &mut self.window)? == 0 {
@@ -408,12 +409,22 @@ impl Source {
         self.dir.join(segment_file_name(number))
     }
 
-    /// Whether a segment is there, with a sound header.
-    fn check(&mut self, number: u64) -> std::result::Result<(), (PathBuf, Corrupt)> {
+    /// Whether a segment is there, with a sound header and at least `needed` bytes of log.
+    fn check(&mut self, number: u64, needed: u64) -> std::result::Result<(), (PathBuf, Corrupt)> {
         match self.files.get(&number) {
             None => Err((
                 self.path(number),
                 Corrupt::at(0, "the segment file is missing"),
+            )),
+            Some(segment) if segment.header.is_ok() && segment.bytes < needed => Err((
+                self.path(number),
+                Corrupt::at(
+                    LOG_BLOCK + segment.bytes as usize,
+                    format!(
+                        "the file holds {} bytes of log, {needed} were written: it was cut short",
+                        segment.bytes
+                    ),
+                ),
             )),
             Some(segment) => segment
                 .header

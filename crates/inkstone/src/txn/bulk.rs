@@ -11,7 +11,7 @@ use crate::counters::Counter;
 use crate::mtr::Mtr;
 use inkstone_format::record::{Row, put_rows_insert};
 use inkstone_format::tree_page::{
-    SLOT_LEN, TreePage, TreePageMut, cell_len, inline_value_len_max, key_len_max,
+    SLOT_LEN, TreePage, TreePageMut, cell_len, is_inline, key_len_max,
 };
 
 /// Rows in one record, at most.
@@ -94,8 +94,8 @@ impl Transaction {
         let (mut room, mut bytes, mut last): (usize, usize, Option<&[u8]>) = (page.free(), 0, None);
         let mut count = 0;
         for (key, value) in rows.iter().take(RUN_ROWS) {
-            let plain = key.len() <= key_len_max(page_size)
-                && value.len() <= inline_value_len_max(page_size);
+            let plain =
+                key.len() <= key_len_max(page_size) && is_inline(page_size, key.len(), value.len());
             let placed = page.covers(key)
                 && last.is_none_or(|last| last < key.as_slice())
                 && next.as_deref().is_none_or(|next| key.as_slice() < next);

@@ -20,7 +20,7 @@ use inkstone_format::VersionAddress;
 use inkstone_format::record::{Diff, Record, put_insert};
 use inkstone_format::tree_page::{
     CELL_DELETED, CELL_OVERFLOW, CELL_VERSIONED, SLOT_LEN, TreePage, TreePageMut, cell_len,
-    inline_value_len_max, key_len_max,
+    is_inline, key_len_max,
 };
 use std::ops::Bound;
 use std::sync::Arc;
@@ -117,7 +117,7 @@ impl Transaction {
             Write::Insert(value) | Write::Update(value) | Write::Upsert(value) => value,
             Write::Delete => &[],
         };
-        if value.len() <= inline_value_len_max(tree.redo().page_size) {
+        if is_inline(tree.redo().page_size, key.len(), value.len()) {
             return self.write_cell(
                 inner,
                 tree,
