@@ -127,15 +127,16 @@ fn a_prepared_transaction_is_not_prepared_after_half_of_its_rollback() {
         txn.insert(&table, &n.to_be_bytes(), &[7; 700]).unwrap();
     }
     txn.prepare(b"xid").unwrap();
-    // A page that has to be read cannot be, after others could.
+    // Pages that have to be read cannot be, after others could.
     vfs.fail(FaultRule {
         kind: Some(OpKind::Read),
         path_contains: ".ink".to_owned(),
         nth: 20,
-        times: 1,
+        times: 1_000_000,
         fault: Fault::Eio,
     });
     let half = db.rollback_prepared(b"xid");
+    vfs.clear_faults();
     assert!(matches!(half, Err(Error::Io { .. })), "{half:?}");
     let commit = db.commit_prepared(b"xid");
     assert!(matches!(commit, Err(Error::TransactionState(_))));
