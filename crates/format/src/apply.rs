@@ -128,10 +128,10 @@ fn replay_tree(page: &mut [u8], record: &Record) -> Result<(), Corrupt> {
             if keep > count || high.as_ref().is_some_and(|h| h.as_slice() <= low) {
                 return Err(missing_slot(keep, count));
             }
-            if let (Some(high), true) = (high, keep > 0) {
-                if *high <= tree.read().key(keep - 1) {
-                    return Err(Corrupt::at(0, "the high fence is below a key that is kept"));
-                }
+            if let (Some(high), true) = (high, keep > 0)
+                && *high <= tree.read().key(keep - 1)
+            {
+                return Err(Corrupt::at(0, "the high fence is below a key that is kept"));
             }
             tree.set_high(keep, high.as_deref(), NOTHING_LIVE)
                 .map_err(|_| no_room(tree.read(), keep))

@@ -69,7 +69,11 @@ const _: () = {
     assert!(NEXT_SPACE_ID == NEXT_TRX_ID + 8 && VERSION_EPOCH == NEXT_SPACE_ID + 4);
     assert!(CLEAN_SHUTDOWN == VERSION_EPOCH + 4 && NEXT_COMMIT == CLEAN_SHUTDOWN + 8);
     assert!(FIELDS_END == NEXT_COMMIT + 8 && FIELDS_END + 512 <= CRC);
-    assert!(NEXT_TRX_ID % 8 == 0 && NEXT_COMMIT % 8 == 0 && SEQUENCE % 8 == 0);
+    assert!(
+        NEXT_TRX_ID.is_multiple_of(8)
+            && NEXT_COMMIT.is_multiple_of(8)
+            && SEQUENCE.is_multiple_of(8)
+    );
 };
 
 /// What the control file says.

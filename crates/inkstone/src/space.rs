@@ -386,7 +386,9 @@ fn find_zero_bits(map: &[u8], from: u32, covered: u32, count: usize) -> Vec<u32>
     let mut at = from;
     while at < covered && found.len() < count {
         // Whole bytes of allocated pages are passed over at once.
-        if at % 8 == 0 && map[inkstone_format::apply::MAP_BITS_AT + (at / 8) as usize] == 0xff {
+        if at.is_multiple_of(8)
+            && map[inkstone_format::apply::MAP_BITS_AT + (at / 8) as usize] == 0xff
+        {
             at += 8;
             continue;
         }

@@ -193,7 +193,7 @@ fn check_scan(txn: &Transaction, table: &Table, backward: bool) {
             );
         }
         last = Some(k);
-        if k % 8 == 0 {
+        if k.is_multiple_of(8) {
             let expected = if backward {
                 KEYS / 8 - 1 - stable
             } else {

@@ -151,10 +151,12 @@ pub(crate) fn check_transfer(direct: bool, buffer: &[u8], offset: u64) -> Result
             ),
         ));
     }
-    let aligned = |value: usize| value % DIRECT_ALIGNMENT == 0;
+    let aligned = |value: usize| value.is_multiple_of(DIRECT_ALIGNMENT);
     let address = buffer.as_ptr().addr();
     if direct
-        && !(aligned(address) && aligned(buffer.len()) && offset % DIRECT_ALIGNMENT as u64 == 0)
+        && !(aligned(address)
+            && aligned(buffer.len())
+            && offset.is_multiple_of(DIRECT_ALIGNMENT as u64))
     {
         return Err(Error::new(
             ErrorKind::InvalidInput,

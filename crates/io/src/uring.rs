@@ -418,7 +418,7 @@ impl<'a> Job<'a> {
             Work::Read { rest } => {
                 let left = std::mem::take(rest);
                 *rest = &mut left[done..];
-                let at_end = done == 0 || (self.direct && done % DIRECT_ALIGNMENT != 0);
+                let at_end = done == 0 || (self.direct && !done.is_multiple_of(DIRECT_ALIGNMENT));
                 match rest.len() {
                     0 => Some(Ok(())),
                     length if at_end => Some(Err(past_end(self.offset, length))),

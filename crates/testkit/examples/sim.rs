@@ -23,13 +23,13 @@ fn main() {
         let (seen, result) = match text("--fault") {
             Some(kind) => {
                 let kinds = OpKind::ALL.into_iter();
-                let kind = kinds.filter(|k| format!("{k:?}").eq_ignore_ascii_case(&kind));
+                let mut kind = kinds.filter(|k| format!("{k:?}").eq_ignore_ascii_case(&kind));
                 let fault = match text("--error").as_deref() {
                     Some("Enospc") => Fault::Enospc,
                     Some("ShortWrite") => Fault::ShortWrite,
                     _ => Fault::Eio,
                 };
-                let kind = kind.last().expect("a kind of operation");
+                let kind = kind.next_back().expect("a kind of operation");
                 let (nth, times) = (number("--nth", 1), number("--times", 1));
                 faults::run(seed, kind, nth, fault, times, flag("--trace"))
             }

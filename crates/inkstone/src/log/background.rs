@@ -107,10 +107,10 @@ impl LogShared {
         }
         if self.segments.wants_upkeep(reserved) {
             let durable = self.durable.load(Ordering::Acquire);
-            if let Err(error) = self.segments.maintain(durable, reserved) {
-                if self.poison.is_set() {
-                    self.fail(error);
-                }
+            if let Err(error) = self.segments.maintain(durable, reserved)
+                && self.poison.is_set()
+            {
+                self.fail(error);
             }
         }
     }

@@ -176,7 +176,7 @@ impl Pipeline {
     }
 
     fn can_lead(&self) -> bool {
-        let aligned = self.submitted % BLOCK == 0;
+        let aligned = self.submitted.is_multiple_of(BLOCK);
         !self.leading
             && self.flights.len() < self.flights_max
             && (aligned || self.flights.is_empty())
@@ -218,10 +218,11 @@ impl Pipeline {
                 self.next.poke(Goal::Written);
             }
         }
-        if sync_too && self.syncs.len() < self.syncs_max {
-            if let Some(group) = self.awaiting.iter().find(|g| g.has(Goal::Durable)) {
-                group.poke(Goal::Durable);
-            }
+        if sync_too
+            && self.syncs.len() < self.syncs_max
+            && let Some(group) = self.awaiting.iter().find(|g| g.has(Goal::Durable))
+        {
+            group.poke(Goal::Durable);
         }
     }
 

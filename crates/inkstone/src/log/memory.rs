@@ -22,7 +22,7 @@ impl AlignedBuffer {
     /// `len` bytes, a positive multiple of [`DIRECT_ALIGNMENT`].
     pub(super) fn zeroed(len: usize) -> Self {
         crate::invariant!(
-            len > 0 && len % DIRECT_ALIGNMENT == 0 && len <= isize::MAX as usize / 2,
+            len > 0 && len.is_multiple_of(DIRECT_ALIGNMENT) && len <= isize::MAX as usize / 2,
             "buffer of {len} bytes"
         );
         let Ok(layout) = Layout::from_size_align(len, DIRECT_ALIGNMENT) else {

@@ -134,8 +134,8 @@ impl Segments {
     /// Whether the file of a segment at or after the current one can be used as it is.
     fn adopt_one(&self, number: u64, start: u64) -> Result<bool> {
         let path = self.path(number);
-        let needed =
-            number == start / self.params.segment_bytes && start % self.params.segment_bytes != 0;
+        let needed = number == start / self.params.segment_bytes
+            && !start.is_multiple_of(self.params.segment_bytes);
         let file = self.open_file(number, false)?;
         let len = file.len().map_err(|e| Error::io("size", &path, e))?;
         let mut block = AlignedBuffer::zeroed(LOG_BLOCK);
@@ -289,7 +289,8 @@ impl Segments {
     fn make_through(&self, last: u64, start: u64) -> Result<()> {
         for number in self.number(start)..=last {
             if !self.table.lock().live.contains_key(&number) {
-                let mid = number == self.number(start) && start % self.params.segment_bytes != 0;
+                let mid = number == self.number(start)
+                    && !start.is_multiple_of(self.params.segment_bytes);
                 if mid {
                     let detail = format!("missing, but the log ends in it at LSN {start}");
                     return Err(Error::corrupt_file(&self.path(number), 0, detail));

@@ -297,7 +297,7 @@ fn extent_len(first: &Target<'_>, run: usize, page_size: u32) -> usize {
     let pages_max = run.min((bytes_max.min(WRITE_BYTES_MAX) / page_size) as usize);
     // An untorn write is a power of two long and begins at a multiple of its length.
     let mut pages = 1;
-    while pages * 2 <= pages_max && first.image.id.page.0 as usize % (pages * 2) == 0 {
+    while pages * 2 <= pages_max && (first.image.id.page.0 as usize).is_multiple_of(pages * 2) {
         pages *= 2;
     }
     pages

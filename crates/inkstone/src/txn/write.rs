@@ -256,12 +256,12 @@ impl Transaction {
         tree: &'p Tree,
         key: &[u8],
     ) -> Result<Exclusive<'p>> {
-        if let Some((space, id, page, _)) = inner.last_insert {
-            if space == tree.space.id && id == tree.id {
-                if let Some(leaf) = tree.leaf_at_hint(page, key) {
-                    return Ok(leaf);
-                }
-            }
+        if let Some((space, id, page, _)) = inner.last_insert
+            && space == tree.space.id
+            && id == tree.id
+            && let Some(leaf) = tree.leaf_at_hint(page, key)
+        {
+            return Ok(leaf);
         }
         tree.leaf_exclusive(Target::Key(key))
     }

@@ -55,7 +55,9 @@ impl SimFile {
     fn check_atomic(&self, length: usize, offset: u64) -> Result<()> {
         let fits = self.atomic_write_limits().is_some_and(|limits| {
             let sizes = limits.unit_min as usize..=limits.unit_max as usize;
-            length.is_power_of_two() && sizes.contains(&length) && offset % length as u64 == 0
+            length.is_power_of_two()
+                && sizes.contains(&length)
+                && offset.is_multiple_of(length as u64)
         });
         if !fits {
             return Err(Error::new(

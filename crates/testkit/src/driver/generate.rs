@@ -101,16 +101,16 @@ impl Shape {
 
     /// A value by the dice, for a row that had another one before or not.
     pub fn value(&self, rng: &mut Rng, old: Option<&Value>, page_size: u64) -> Value {
-        if let Some(old) = old.filter(|old| !old.is_empty()) {
-            if rng.chance(40) {
-                let mut value = old.to_vec();
-                let at = rng.below(value.len() as u64) as usize;
-                value[at] ^= 1 + rng.below(255) as u8;
-                if rng.chance(20) {
-                    value.truncate(at);
-                }
-                return value.into();
+        if let Some(old) = old.filter(|old| !old.is_empty())
+            && rng.chance(40)
+        {
+            let mut value = old.to_vec();
+            let at = rng.below(value.len() as u64) as usize;
+            value[at] ^= 1 + rng.below(255) as u8;
+            if rng.chance(20) {
+                value.truncate(at);
             }
+            return value.into();
         }
         let inline = page_size / 4 - 64;
         let length = if rng.chance(self.long_percent) {

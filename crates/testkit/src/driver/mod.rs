@@ -153,11 +153,11 @@ impl Run {
         let mut end = End::Close;
         for cycle in 0..=self.plan.cycles {
             crate::campaign::alive();
-            if cycle == 0 {
-                if let Some(fault) = self.plan.fault.clone() {
-                    self.vfs.fail(fault);
-                    self.tolerant = true;
-                }
+            if cycle == 0
+                && let Some(fault) = self.plan.fault.clone()
+            {
+                self.vfs.fail(fault);
+                self.tolerant = true;
             }
             self.open(&mut end)?;
             self.settle(self.plan.fault.is_none() || cycle > 0, |run| {

@@ -125,10 +125,12 @@ impl Run {
         let (id, table, shape) = self.any_table();
         // Often a row that is there.
         if self.rng.chance(50) {
-            if let Some(change) = client.own.last() {
-                if self.rng.chance(30) && change.row.0 == id && change.row.1 == 0 {
-                    return (table, shape, change.row.clone());
-                }
+            if let Some(change) = client.own.last()
+                && self.rng.chance(30)
+                && change.row.0 == id
+                && change.row.1 == 0
+            {
+                return (table, shape, change.row.clone());
             }
             let from = shape.random_key(&mut self.rng, self.options.page_size);
             let rows = &self.model.now.tables[&id].trees[0];
@@ -718,9 +720,7 @@ impl Run {
                 self.tables.insert(id, table);
                 Ok(())
             }
-            Err(error) => self.failed_ddl("create", &error, event, |names| {
-                names.iter().any(|n| *n == name)
-            }),
+            Err(error) => self.failed_ddl("create", &error, event, |names| names.contains(&name)),
         }
     }
 
@@ -755,9 +755,7 @@ impl Run {
                 self.model.synced();
                 Ok(())
             }
-            Err(error) => self.failed_ddl("rename", &error, event, |names| {
-                names.iter().any(|n| *n == to)
-            }),
+            Err(error) => self.failed_ddl("rename", &error, event, |names| names.contains(&to)),
         }
     }
 

@@ -191,7 +191,7 @@ impl Batch for OneByOne {
 impl Handle {
     fn aligned(&self, address: usize, len: usize, offset: u64) -> Result<()> {
         let all = address | len | offset as usize;
-        if self.options.direct && all % DIRECT_ALIGNMENT != 0 {
+        if self.options.direct && !all.is_multiple_of(DIRECT_ALIGNMENT) {
             return Err(Error::new(ErrorKind::InvalidInput, "not aligned"));
         }
         Ok(())

@@ -238,9 +238,10 @@ impl OpenFile {
     }
 
     fn write(&self, bytes: &[u8], offset: u64, atomic: bool) -> Result<()> {
-        let aligned = bytes.as_ptr().addr() % 4096 == 0 && bytes.len() % 4096 == 0;
+        let aligned =
+            bytes.as_ptr().addr().is_multiple_of(4096) && bytes.len().is_multiple_of(4096);
         assert!(
-            !self.options.direct || aligned && offset % 4096 == 0,
+            !self.options.direct || aligned && offset.is_multiple_of(4096),
             "unaligned"
         );
         let bytes = bytes.to_vec();
@@ -251,7 +252,7 @@ impl OpenFile {
                 (limits.unit_min..=limits.unit_max).contains(&length),
                 "{length}"
             );
-            assert!(length.is_power_of_two() && offset % u64::from(length) == 0);
+            assert!(length.is_power_of_two() && offset.is_multiple_of(u64::from(length)));
             assert!(
                 self.options.direct,
                 "the kernel refuses untorn buffered writes"

@@ -10,7 +10,7 @@ pub(super) fn yield_now_and_then() {
     }
     let calls = CALLS.get().wrapping_add(1);
     CALLS.set(calls);
-    if calls % 61 == 0 {
+    if calls.is_multiple_of(61) {
         thread::yield_now();
     }
 }

@@ -337,11 +337,11 @@ impl VersionStore {
         let mut room_made = false;
         loop {
             let mut stripe = stripe.lock();
-            if let Some(open) = &stripe.open {
-                if open.has_room(bytes) {
-                    let writer = self.writer(open, trx, touched);
-                    return Ok(open.append(writer, version));
-                }
+            if let Some(open) = &stripe.open
+                && open.has_room(bytes)
+            {
+                let writer = self.writer(open, trx, touched);
+                return Ok(open.append(writer, version));
             }
             if let Some(full) = stripe.open.take() {
                 self.seal(&full);
@@ -572,11 +572,12 @@ impl VersionStore {
         for stripe in &self.stripes {
             let mut stripe = stripe.lock();
             let number = stripe.open.as_ref().map_or(0, |open| open.number);
-            if number != 0 && number == stripe.seen {
-                if let Some(open) = stripe.open.take() {
-                    self.seal(&open);
-                    count += 1;
-                }
+            if number != 0
+                && number == stripe.seen
+                && let Some(open) = stripe.open.take()
+            {
+                self.seal(&open);
+                count += 1;
             }
             stripe.seen = number;
         }

@@ -109,11 +109,11 @@ impl SpillFile {
             mut offset,
             mut length,
         } = extent;
-        if let Some((&before, &free)) = self.free.range(..offset).next_back() {
-            if before + free == offset {
-                self.free.remove(&before);
-                (offset, length) = (before, free + length);
-            }
+        if let Some((&before, &free)) = self.free.range(..offset).next_back()
+            && before + free == offset
+        {
+            self.free.remove(&before);
+            (offset, length) = (before, free + length);
         }
         if let Some(after) = self.free.remove(&(offset + length)) {
             length += after;
