@@ -121,8 +121,8 @@ pub(super) struct Applier<'a> {
     pool: &'a BufferPool,
     files: &'a dyn TablespaceFiles,
     threads: usize,
-    /// Pages that could not be read, and why.
-    unreadable: Mutex<BTreeMap<PageId, Error>>,
+    /// Pages that could not be read: why, and the first change that could not be applied.
+    unreadable: Mutex<BTreeMap<PageId, (Error, Lsn)>>,
     highest: (Lsn, PageId),
 }
 
@@ -196,9 +196,14 @@ impl<'a> Applier<'a> {
         scratch: &mut Vec<u8>,
     ) -> Result<()> {
         let initialises = changes.first().is_some_and(|c| c.record.initialises_page());
+        // The disk lacks what was passed over while the page could not be read.
+        let mut since = None;
         let page = match initialises {
-            true => self.create(id),
-            false => self.find(id, tally),
+            true => {
+                since = self.unreadable.lock().remove(&id).map(|(_, start)| start);
+                self.create(id)
+            }
+            false => self.find(id, changes, tally),
         };
         let Some(mut page) = page? else {
             return Ok(());
@@ -212,7 +217,7 @@ impl<'a> Applier<'a> {
             page.mark_fresh();
             tally.initialised += 1;
         }
-        page.mark_dirty(applied.start, applied.end);
+        page.mark_dirty(since.unwrap_or(applied.start), applied.end);
         tally.pages += 1;
         tally.records += applied.records;
         Ok(())
@@ -220,13 +225,17 @@ impl<'a> Applier<'a> {
 
     /// The page without reading it, for changes that begin with its initialisation.
     fn create(&self, id: PageId) -> Result<Option<Exclusive<'_>>> {
-        self.unreadable.lock().remove(&id);
         let mut frames = self.pool.reserve(1)?;
         self.pool.create(id, &mut frames).map(Some)
     }
 
     /// The page as it is; `None` if it cannot be read.
-    fn find(&self, id: PageId, tally: &mut Tally) -> Result<Option<Exclusive<'_>>> {
+    fn find(
+        &self,
+        id: PageId,
+        changes: &[Change],
+        tally: &mut Tally,
+    ) -> Result<Option<Exclusive<'_>>> {
         if self.unreadable.lock().contains_key(&id) {
             return Ok(None);
         }
@@ -240,7 +249,8 @@ impl<'a> Applier<'a> {
                 Ok(Some(page))
             }
             Err(error @ Error::Corrupt { .. }) => {
-                self.unreadable.lock().insert(id, error);
+                let start = changes.first().map_or(Lsn(0), |change| change.start);
+                self.unreadable.lock().insert(id, (error, start));
                 Ok(None)
             }
             Err(error) => Err(error),
@@ -262,7 +272,7 @@ impl<'a> Applier<'a> {
         let mut unreadable = self.unreadable.into_inner();
         unreadable.retain(|id, _| !deleted(*id));
         match unreadable.into_values().next() {
-            Some(error) => Err(error),
+            Some((error, _)) => Err(error),
             None => Ok(()),
         }
     }

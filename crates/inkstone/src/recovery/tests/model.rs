@@ -31,8 +31,6 @@ pub struct ModelPage {
     pub bytes: Vec<u8>,
     /// Start and end of every frame that changed it.
     pub changes: Vec<(Lsn, Lsn)>,
-    /// Start of the last frame that initialised it.
-    pub last_init: Lsn,
     /// Start of the first change that is not on disk.
     oldest: Option<Lsn>,
     fresh: bool,
@@ -103,7 +101,6 @@ impl Model {
             let page = self.pages.entry(id).or_insert_with(|| ModelPage {
                 bytes: Vec::new(),
                 changes: Vec::new(),
-                last_init: start,
                 oldest: None,
                 fresh: false,
             });
@@ -112,7 +109,6 @@ impl Model {
             page.oldest = page.oldest.or(Some(start));
             if fresh {
                 page.fresh = true;
-                page.last_init = start;
             }
         }
         (start, end)

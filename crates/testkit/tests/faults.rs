@@ -1,0 +1,38 @@
+//! The k-th read, write, sync, allocation or other operation fails, for many k.
+
+use inkstone_io::sim::{Fault, OpKind};
+use inkstone_testkit::driver::Marks;
+use inkstone_testkit::faults;
+
+fn campaign(kind: OpKind, fault: Fault, first: u64, step: u64, count: u64) {
+    let mut marks = Marks::default();
+    for n in 0..count {
+        let times = if n % 3 == 2 { 3 } else { 1 };
+        let (seen, result) = faults::run(n, kind, first + n * step, fault, times, false);
+        marks.merge(&seen);
+        result.unwrap_or_else(|text| panic!("{text}"));
+    }
+    assert!(marks.get("cycles") > count);
+}
+
+#[test]
+fn failing_syncs_lose_nothing() {
+    campaign(OpKind::Sync, Fault::Eio, 1, 2, 20);
+}
+
+#[test]
+fn failing_writes_lose_nothing() {
+    campaign(OpKind::Write, Fault::Eio, 1, 7, 15);
+    campaign(OpKind::Write, Fault::ShortWrite, 3, 11, 10);
+}
+
+#[test]
+fn a_full_disk_loses_nothing() {
+    campaign(OpKind::Write, Fault::Enospc, 20, 9, 10);
+    campaign(OpKind::Allocate, Fault::Enospc, 1, 1, 20);
+}
+
+#[test]
+fn failing_reads_lose_nothing() {
+    campaign(OpKind::Read, Fault::Eio, 1, 13, 20);
+}
