@@ -64,10 +64,13 @@ pub(super) fn clear_creation(vfs: &dyn Vfs, directory: &Path) -> Result<()> {
         }
     }
     let log = directory.join(LOG_DIRECTORY);
-    match vfs.read_dir(&log) {
-        Err(_) => Ok(()),
-        Ok(names) => names.iter().try_for_each(|name| remove(&log.join(name))),
+    // Durably, before the marker is removed: power loss must not bring names back without it.
+    let sync = |path: &Path| vfs.sync_dir(path).map_err(|e| Error::io("sync", path, e));
+    if let Ok(names) = vfs.read_dir(&log) {
+        names.iter().try_for_each(|name| remove(&log.join(name)))?;
+        sync(&log)?;
     }
+    sync(directory)
 }
 
 /// Checks the files of a database without changing any. `reads` says where the log is read.

@@ -11,7 +11,7 @@ use crate::model::{End, Model, TableId};
 use client::Client;
 use generate::{Shape, first_options, vary_options};
 use inkstone::{Database, Error, Options, Table};
-use inkstone_io::sim::{FaultRule, SimVfs};
+use inkstone_io::sim::{FaultRule, OpKind, SimVfs};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
@@ -32,6 +32,9 @@ pub struct Plan {
     pub steps_max: u64,
     /// An operation on the disk that fails, in the first cycle. Errors are legal then.
     pub fault: Option<FaultRule>,
+    /// Whether a process whose sync failed may be followed by another one without a power loss in
+    /// between. Then what is in the page cache, and will never be written, looks like the disk.
+    pub restart_after_failed_sync: bool,
     /// Prints each step.
     pub trace: bool,
 }
@@ -45,6 +48,7 @@ impl Plan {
             heavy: seed % 8 == 7,
             steps_max: 250,
             fault: None,
+            restart_after_failed_sync: false,
             trace: false,
         }
     }
@@ -209,9 +213,9 @@ impl Run {
                 }
                 Err(error) if self.tolerant && is_fault(&error) => {
                     self.trace(|| format!("fault while opening: {error}"));
-                    self.tolerant = false;
                     self.vfs.clear_faults();
                     *end = (*end).max_loss(self.die());
+                    self.tolerant = false;
                     continue;
                 }
                 Err(error) => {
@@ -231,7 +235,7 @@ impl Run {
 
     /// The process ends: power loss or kill.
     fn die(&mut self) -> End {
-        if self.rng.chance(75) {
+        if self.rng.chance(75) || self.sync_has_failed() {
             self.vfs = self.vfs.crash(self.rng.next());
             self.marks.add("power losses", 1);
             End::PowerLoss
@@ -240,6 +244,12 @@ impl Run {
             self.marks.add("kills", 1);
             End::Kill
         }
+    }
+
+    fn sync_has_failed(&self) -> bool {
+        let fault = self.plan.fault.as_ref().filter(|_| self.tolerant);
+        let syncs = fault.is_some_and(|f| f.kind.is_none_or(|kind| kind == OpKind::Sync));
+        syncs && !self.plan.restart_after_failed_sync
     }
 
     /// Drops all handles of a process that has ended.
@@ -276,7 +286,7 @@ impl Run {
             return self.close();
         }
         self.note_counters();
-        let end = if (80..90).contains(&how) {
+        let end = if (80..90).contains(&how) && !self.sync_has_failed() {
             self.vfs = self.vfs.kill();
             self.marks.add("kills", 1);
             End::Kill
@@ -306,8 +316,11 @@ impl Run {
         let closed = db.close();
         // Transactions that outlive the database.
         self.clients.iter_mut().for_each(|client| *client = None);
-        self.vfs = self.vfs.kill();
         self.marks.add("closes", 1);
+        if closed.is_err() && self.sync_has_failed() {
+            return Ok(self.die());
+        }
+        self.vfs = self.vfs.kill();
         match closed {
             Ok(()) => Ok(End::Close),
             Err(error) if self.tolerant && is_fault(&error) => Ok(End::Kill),
@@ -347,6 +360,8 @@ impl Run {
         }
         match error {
             Error::Poisoned(_) if self.tolerant => Err(Stop::Dead),
+            // A change could not be undone: the whole transaction is being rolled back.
+            Error::TransactionState(_) if self.tolerant => Ok(()),
             error if self.tolerant && is_fault(error) => Ok(()),
             _ => bug(format!("{what}: {error}")),
         }
