@@ -30,7 +30,7 @@ fn random_key(random: &mut Random, limit: usize) -> Vec<u8> {
 }
 
 fn random_value(random: &mut Random, page_size: usize) -> Vec<u8> {
-    let inline = page_size / 4 - 64;
+    let inline = page_size / 2 - 128 - 8;
     let length = match random.below(40) {
         0..16 => random.below(60) as usize,
         16..24 => random.below(inline as u64) as usize,
@@ -168,7 +168,14 @@ fn one_page_size(page_size: u64) {
         let mut k = vec![b'k'; limit];
         let at = [0, limit / 2, limit - 4][n as usize % 3];
         k[at..at + 4].copy_from_slice(&n.to_be_bytes());
-        let value = vec![n as u8; if n % 2 == 0 { size / 4 - 64 } else { 3 }];
+        let value = vec![
+            n as u8;
+            if n % 2 == 0 {
+                size / 2 - 128 - limit
+            } else {
+                3
+            }
+        ];
         txn.upsert(&table, &k, &value).unwrap();
         model.insert(k, value);
     }

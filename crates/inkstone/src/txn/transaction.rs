@@ -177,7 +177,15 @@ impl Transaction {
     /// Begins.
     pub fn begin(core: &Arc<Core>, isolation: Isolation) -> Result<Self> {
         core.redo.poison.check()?;
-        let state = core.trxs.begin(core.trxs.next_trx_id());
+        let state = core
+            .trxs
+            .try_begin(core.trxs.next_trx_id())
+            .ok_or_else(|| {
+                Error::Unsupported(
+                "too many transactions are active (up to 2^24, dealt out over threads); end some"
+                    .to_owned(),
+            )
+            })?;
         Ok(Self {
             core: core.clone(),
             shared: Shared::new(state),

@@ -112,7 +112,7 @@ impl Shape {
             }
             return value.into();
         }
-        let inline = page_size / 4 - 64;
+        let inline = page_size / 2 - 128 - 8;
         let length = if rng.chance(self.long_percent) {
             let most = page_size * rng.pick(&[1, 3, 12, 30]);
             inline + 1 + rng.below(most)

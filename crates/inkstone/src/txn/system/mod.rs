@@ -199,23 +199,30 @@ impl TrxSystem {
         self.next.load(Ordering::SeqCst)
     }
 
-    /// Enters a transaction into the active set and gives it the smallest free slot of the
-    /// thread's shard.
+    /// As [`TrxSystem::try_begin`], for the few transactions of the engine itself.
     pub fn begin(&self, id: TrxId) -> Arc<TrxState> {
+        let begun = self.try_begin(id);
+        crate::invariant!(begun.is_some(), "too many transactions are active");
+        begun.expect("checked")
+    }
+
+    /// Enters a transaction into the active set and gives it the smallest free slot of the
+    /// thread's shard. `None` if all are taken.
+    pub fn try_begin(&self, id: TrxId) -> Option<Arc<TrxState>> {
         let shard_number = thread_stripe();
         let mut shard = self.active[shard_number].lock();
         let index = match shard.free.pop() {
             Some(Reverse(index)) => index,
+            None if shard.entries.len() >= SLOT_LIMIT as usize / STRIPES => return None,
             None => {
                 shard.entries.push(None);
                 (shard.entries.len() - 1) as u32
             }
         };
         let slot = index * STRIPES as u32 + shard_number as u32;
-        crate::invariant!(slot < SLOT_LIMIT, "{slot} transactions are active");
         let trx = Arc::new(TrxState::new(id, slot));
         shard.entries[index as usize] = Some(trx.clone());
-        trx
+        Some(trx)
     }
 
     /// Enters a transaction that recovery found prepared, under the slot that its records in the
