@@ -6,7 +6,7 @@ use inkstone_testkit::campaign::run_seeds;
 #[test]
 fn nothing_acknowledged_is_lost_in_a_crash() {
     let given = std::env::var("INKSTONE_SIM_SEEDS").ok();
-    let seeds = given.and_then(|text| text.parse().ok()).unwrap_or(45);
+    let seeds = given.and_then(|text| text.parse().ok()).unwrap_or(150);
     let (marks, result) = run_seeds(1, seeds);
     for (name, count) in &marks.0 {
         println!("{count:>12}  {name}");

@@ -67,7 +67,7 @@ pub(crate) struct Shape {
 impl Shape {
     pub fn random(rng: &mut Rng, heavy: bool) -> Self {
         Self {
-            style: rng.below(4),
+            style: rng.below(5),
             domain: rng.pick(&[20, 200, 1000, 4000]),
             long_percent: if heavy { 20 } else { rng.pick(&[0, 0, 5, 20]) },
             value_max: rng.pick(&[30, 300, 1000]),
@@ -84,6 +84,14 @@ impl Shape {
                 let mut key = (number as u32).to_be_bytes().to_vec();
                 let pad = [0, 3, 40, limit - 4][(number % 4) as usize];
                 key.resize(4 + pad, b'x');
+                key
+            }
+            // Few keys fit an inner node: the tree is high.
+            3 => {
+                let mut key = number.to_be_bytes().to_vec();
+                key.resize(limit, b'y');
+                key.reverse();
+                key[..8].copy_from_slice(&number.to_be_bytes());
                 key
             }
             _ => {
