@@ -6,6 +6,7 @@ use inkstone::{Database, Error, Isolation, LockMode, Options, Wait};
 use inkstone_io::sim::{Fault, FaultRule, OpKind, SimVfs};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 fn open(vfs: &SimVfs) -> Database {
     let options = Options {
@@ -173,5 +174,47 @@ fn many_long_values_in_open_transactions_can_be_rolled_back() {
     first.rollback().unwrap();
     second.rollback().unwrap();
     assert!(rows(&db).is_empty());
+    db.verify_table(&table).unwrap();
+}
+
+/// Two rounds of purge at once (the background's and one that was asked for) walked the same chain
+/// of a long value: the second one freed, or stumbled over, what the first had freed.
+#[test]
+fn rounds_of_purge_at_the_same_time_free_each_chain_once() {
+    let vfs = SimVfs::new(1);
+    let db = with_rows(&vfs, &[]);
+    let table = db.table("t").unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let purge = || {
+            while !done.load(Ordering::Relaxed) {
+                if let Err(error) = db.purge() {
+                    done.store(true, Ordering::Relaxed);
+                    return Err(error);
+                }
+            }
+            Ok(())
+        };
+        let purges = [scope.spawn(purge), scope.spawn(purge)];
+        for round in 0..300u32 {
+            let txn = db.begin(Isolation::ReadCommitted).unwrap();
+            for n in 0..4u32 {
+                let value = vec![round as u8; 60_000];
+                txn.upsert(&table, &n.to_be_bytes(), &value).unwrap();
+            }
+            match round % 3 {
+                0 => txn.rollback().unwrap(),
+                _ => txn.commit_with(Durability::Lazy).unwrap(),
+            }
+            if done.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+        for purge in purges {
+            purge.join().unwrap().unwrap();
+        }
+    });
+    db.purge().unwrap();
     db.verify_table(&table).unwrap();
 }
