@@ -116,16 +116,16 @@ fn checkpoint_round(inner: &Inner, count: u64) -> Result<bool> {
     inner.note_boundary();
     let limit = inner.options.log_file_size / 2;
     let copied = inner.copy_long_undo(limit);
-    let age = inner.checkpoint_age();
-    let second = count.is_multiple_of(10);
-    if second || age > inner.options.log_file_size / CHECKPOINT_DISTANCE_PARTS {
+    let (kept, capacity) = (inner.kept_log(), inner.options.log_file_size);
+    let second = count % 10 == 0;
+    if second || kept > capacity / CHECKPOINT_DISTANCE_PARTS {
         inner.checkpoint(false, false)?;
     }
-    // Where the log grows by a good part of its size in one interval the next checkpoint is due at
-    // once: writers are held back by dirty pages, not by the checkpoint's age.
-    let moved = age.saturating_sub(inner.checkpoint_age());
     copied?;
-    Ok(age > limit && moved > inner.options.log_file_size / CHECKPOINT_DISTANCE_PARTS)
+    // Where the log grows by a good part of its size in one interval the next checkpoint is due at
+    // once.
+    let moved = kept.saturating_sub(inner.kept_log());
+    Ok(kept > limit && moved > capacity / CHECKPOINT_DISTANCE_PARTS)
 }
 
 fn warm_up(inner: &Arc<Inner>, stop: &Arc<Stop>) -> Result<JoinHandle<()>> {

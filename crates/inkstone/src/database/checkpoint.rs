@@ -88,6 +88,23 @@ impl Inner {
             .saturating_sub(checkpoint.0)
     }
 
+    /// Bytes of log that recovery would have to read.
+    pub(crate) fn kept_log(&self) -> u64 {
+        let scan_start = self
+            .checkpoints
+            .state
+            .lock()
+            .control
+            .current()
+            .scan_start_lsn;
+        self.core
+            .redo
+            .log
+            .current_lsn()
+            .0
+            .saturating_sub(scan_start.0)
+    }
+
     /// Writes a checkpoint if there is something new to say, or if `force`.
     pub(crate) fn checkpoint(&self, force: bool, clean_shutdown: bool) -> Result<()> {
         let (core, log) = (&self.core, &self.core.redo.log);
@@ -132,6 +149,7 @@ impl Inner {
         state.control.write(&control)?;
         core.redo.counters.add(Counter::Checkpoints, 1);
         log.set_keep_from(scan_start);
+        core.kept_from.store(scan_start.0, Ordering::Relaxed);
         Ok(())
     }
 

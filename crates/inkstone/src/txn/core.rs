@@ -5,7 +5,7 @@ use super::system::{TrxState, TrxSystem};
 use super::transaction::Shared;
 use super::versions::VersionStore;
 use crate::btree::Tree;
-use crate::counters::STRIPES;
+use crate::counters::{Counter, STRIPES};
 use crate::mtr::Redo;
 use crate::options::Durability;
 use crate::space::Space;
@@ -15,8 +15,11 @@ use inkstone_format::{Lsn, SpaceId, TreeId, TrxId, VersionAddress};
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+/// The longest time that one write is held back when the log that recovery needs is too long.
+const HELD_BACK_MAX: Duration = Duration::from_millis(10);
 
 /// A contextual insert record may need the log this many bytes before it, at most.
 pub const CONTEXT_REACH: u64 = 1 << 20;
@@ -56,6 +59,8 @@ pub struct Core {
     /// Records (start LSN) whose context lies further back than `CONTEXT_REACH` (at the second LSN).
     /// Only a thread that sleeps between coding and reserving can bring this about.
     far_contexts: Mutex<Vec<(Lsn, Lsn)>>,
+    /// Where recovery would begin to read: what the log must keep begins here.
+    pub kept_from: AtomicU64,
     /// Set when the database closes: background work stops between two steps.
     pub stopping: AtomicBool,
 }
@@ -85,6 +90,7 @@ impl Core {
             writers: (0..STRIPES).map(|_| CachePadded::default()).collect(),
             prepared: Mutex::default(),
             far_contexts: Mutex::default(),
+            kept_from: AtomicU64::new(u64::MAX),
             stopping: AtomicBool::new(false),
         }
     }
@@ -159,6 +165,21 @@ impl Core {
         }
     }
 
+    /// Slows a writer down while recovery would have more log to read than `log_file_size`: so
+    /// that checkpoints, and the copying of long transactions' undo, can keep up. Never a wait for an
+    /// event, as what keeps the log may be a transaction that waits for this one.
+    fn hold_back(&self) {
+        let log = &self.redo.log;
+        let from = self.kept_from.load(Ordering::Relaxed);
+        let kept = log.current_lsn().0.saturating_sub(from);
+        let capacity = log.capacity_bytes();
+        if kept > capacity {
+            self.redo.counters.add(Counter::CheckpointWaits, 1);
+            let over = (kept - capacity) as f64 / capacity as f64;
+            std::thread::sleep(HELD_BACK_MAX.mul_f64(over.min(1.0)));
+        }
+    }
+
     /// What every write does before it takes a latch: where back-pressure is applied and where a
     /// full disk is noticed.
     pub(super) fn before_write(&self) -> Result<()> {
@@ -167,6 +188,7 @@ impl Core {
             return Err(error);
         }
         self.redo.pool.throttle()?;
+        self.hold_back();
         self.redo.log.wait_for_space()?;
         self.versions.make_room()
     }
