@@ -362,6 +362,8 @@ impl Run {
             Error::Poisoned(_) if self.tolerant => Err(Stop::Dead),
             // A change could not be undone: the whole transaction is being rolled back.
             Error::TransactionState(_) if self.tolerant => Ok(()),
+            // Until purge has done so it keeps its locks.
+            Error::LockTimeout { .. } | Error::LockNotAvailable if self.tolerant => Ok(()),
             error if self.tolerant && is_fault(error) => Ok(()),
             _ => bug(format!("{what}: {error}")),
         }
