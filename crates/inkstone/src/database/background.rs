@@ -117,7 +117,7 @@ fn checkpoint_round(inner: &Inner, count: u64) -> Result<bool> {
     let limit = inner.options.log_file_size / 2;
     let copied = inner.copy_long_undo(limit);
     let (kept, capacity) = (inner.kept_log(), inner.options.log_file_size);
-    let second = count % 10 == 0;
+    let second = count.is_multiple_of(10);
     if second || kept > capacity / CHECKPOINT_DISTANCE_PARTS {
         inner.checkpoint(false, false)?;
     }
