@@ -1,5 +1,5 @@
 //! What each isolation level lets through and what it prevents: the cases of Hermitage
-//! (github.com/ept/hermitage), each at each level. The outcome is the table in docs/isolation.md.
+//! (Martin Kleppmann), each at each level. The outcome is the table in docs/isolation.md.
 
 mod common;
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::tree_page::CELL_OVERFLOW;
 use proptest::prelude::*;
 
 const PAGE: PageId = PageId::new(SpaceId(2), PageNo(1300));

@@ -1,0 +1,427 @@
+//! Writing records.
+
+use super::*;
+use crate::codec::{is_successor, pack, put_bytes, put_shared_key, put_varint};
+use crate::tree_page::CELL_OVERFLOW;
+
+fn put_page(out: &mut Vec<u8>, page: PageId) {
+    put_varint(out, u64::from(page.space.0));
+    put_varint(out, u64::from(page.page.0));
+}
+
+fn put_trx(out: &mut Vec<u8>, trx: TrxRef) {
+    // One number: the slot twice, plus one if the id follows.
+    put_varint(
+        out,
+        u64::from(trx.slot) << 1 | u64::from(trx.first.is_some()),
+    );
+    if let Some(id) = trx.first {
+        put_varint(out, id.0);
+    }
+}
+
+fn put_high(out: &mut Vec<u8>, high: Option<&[u8]>) {
+    match high {
+        None => out.push(0),
+        Some(high) => {
+            out.push(1);
+            put_bytes(out, high);
+        }
+    }
+}
+
+fn put_packed(out: &mut Vec<u8>, value: &[u8], reference: &[u8]) {
+    put_varint(out, value.len() as u64);
+    pack(out, value, reference);
+}
+
+fn put_diff(out: &mut Vec<u8>, diff: &Diff) {
+    put_varint(out, diff.prefix as u64);
+    put_varint(out, diff.suffix as u64);
+    put_packed(out, &diff.old, &[]);
+    put_packed(out, &diff.new, &diff.old);
+}
+
+/// Appends a row coded against the one before it: flags (bit 7: the key is the last one plus one),
+/// shared key, length, packed value.
+fn put_row(out: &mut Vec<u8>, flags: u8, key: &[u8], value: &[u8], last: &mut (Vec<u8>, Vec<u8>)) {
+    let next = is_successor(key, &last.0);
+    let (raw, packed_at) = (value.len(), out.len());
+    out.push(flags | if next { ROW_NEXT_KEY } else { 0 });
+    if !next {
+        put_shared_key(out, key, &last.0);
+    }
+    put_varint(out, raw as u64);
+    pack(out, value, &last.1);
+    debug_assert!(out.len() > packed_at);
+    last.0.clear();
+    last.0.extend_from_slice(key);
+    last.1.clear();
+    last.1.extend_from_slice(value);
+}
+
+fn put_rows<'a>(
+    out: &mut Vec<u8>,
+    count: usize,
+    rows: impl Iterator<Item = (u8, &'a [u8], &'a [u8])>,
+) -> (Vec<u8>, Vec<u8>) {
+    put_varint(out, count as u64);
+    let mut last = (Vec::new(), Vec::new());
+    for (flags, key, value) in rows {
+        put_row(out, flags, key, value, &mut last);
+    }
+    last
+}
+
+fn put_undo(out: &mut Vec<u8>, undo: &Undo) {
+    match undo {
+        Undo::Insert => out.push(0),
+        Undo::Update { flags, diff } => {
+            out.extend_from_slice(&[1, *flags]);
+            put_diff(out, diff);
+        }
+        Undo::Restore { flags, value } => {
+            out.extend_from_slice(&[2, *flags]);
+            put_packed(out, value, &[]);
+        }
+        Undo::Mark => out.push(3),
+        Undo::Revive => out.push(4),
+    }
+}
+
+/// Appends a row insert, coded against the context when that is known, and moves the context on.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the fields of one record, on the hottest path"
+)]
+pub fn put_insert(
+    out: &mut Vec<u8>,
+    context: &mut Context,
+    trx: TrxRef,
+    page: PageId,
+    tree: TreeId,
+    slot: u16,
+    flags: u8,
+    key: &[u8],
+    value: &[u8],
+) {
+    if !context.known || trx.first.is_some() {
+        out.push(0x10);
+        put_trx(out, trx);
+        put_page(out, page);
+        put_varint(out, u64::from(tree.0));
+        put_varint(out, u64::from(slot));
+        put_rows(out, 1, std::iter::once((flags, key, value)));
+        context.set(page, tree, slot, key, value);
+        return;
+    }
+    let same_page = context.page == page && context.tree == tree;
+    let next_slot = slot
+        == if same_page {
+            context.slot.wrapping_add(1)
+        } else {
+            0
+        };
+    let next_key = is_successor(key, &context.key);
+    let kind_at = out.len();
+    out.push(0);
+    put_varint(out, u64::from(trx.slot));
+    if !same_page {
+        put_page(out, page);
+        put_varint(out, u64::from(tree.0));
+    }
+    if !next_slot {
+        put_varint(out, u64::from(slot));
+    }
+    if !next_key {
+        put_shared_key(out, key, &context.key);
+    }
+    let mode = put_context_value(out, value, &context.value);
+    out[kind_at] = 0x40
+        | if same_page { SAME_PAGE } else { 0 }
+        | if next_slot { NEXT_SLOT } else { 0 }
+        | if next_key { NEXT_KEY } else { 0 }
+        | mode << VALUE_SHIFT
+        | if flags & CELL_OVERFLOW != 0 {
+            OVERFLOW
+        } else {
+            0
+        };
+    context.set(page, tree, slot, key, value);
+}
+
+fn put_context_value(out: &mut Vec<u8>, value: &[u8], reference: &[u8]) -> u8 {
+    if value == reference {
+        return VALUE_SAME;
+    }
+    if value.len() != reference.len() {
+        put_packed(out, value, reference);
+        return VALUE_ANY;
+    }
+    let at = out.len();
+    pack(out, value, reference);
+    if out.len() - at < value.len() {
+        return VALUE_PACKED;
+    }
+    out.truncate(at);
+    out.extend_from_slice(value);
+    VALUE_RAW
+}
+
+impl Record {
+    /// Appends the record. Row inserts go through [`put_insert`] or [`put_rows_insert`] instead
+    /// when there is a context to keep.
+    pub fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::TreeInit { page, init } => {
+                out.push(0x01);
+                put_page(out, *page);
+                put_varint(out, u64::from(init.tree.0));
+                out.push(init.level);
+                put_bytes(out, &init.low);
+                put_high(out, init.high.as_deref());
+            }
+            Self::PageInit { page, page_type } => {
+                out.push(0x02);
+                put_page(out, *page);
+                out.push(*page_type);
+            }
+            Self::PageFree { page } => {
+                out.push(0x03);
+                put_page(out, *page);
+            }
+            Self::Bytes {
+                page,
+                offset,
+                bytes,
+            } => {
+                out.push(0x04);
+                put_page(out, *page);
+                put_varint(out, u64::from(*offset));
+                put_packed(out, bytes, &[]);
+            }
+            Self::Bits {
+                page,
+                first,
+                count,
+                set,
+            } => {
+                out.push(0x05);
+                put_page(out, *page);
+                put_varint(out, u64::from(*first));
+                put_varint(out, u64::from(*count));
+                out.push(u8::from(*set));
+            }
+            Self::LeafCells { page, slot, rows } => {
+                put_leaf_cells(out, *page, *slot, rows.len(), rows.iter().map(row_parts));
+            }
+            Self::InnerCells {
+                page,
+                slot,
+                children,
+            } => {
+                out.push(0x07);
+                put_page(out, *page);
+                put_varint(out, u64::from(*slot));
+                put_varint(out, children.len() as u64);
+                let mut last: &[u8] = &[];
+                for (key, child) in children {
+                    put_shared_key(out, key, last);
+                    put_varint(out, u64::from(child.0));
+                    last = key;
+                }
+            }
+            Self::Remove { page, slot, count } => {
+                out.push(0x08);
+                put_page(out, *page);
+                put_varint(out, u64::from(*slot));
+                put_varint(out, u64::from(*count));
+            }
+            Self::SetHigh { page, keep, high } => {
+                out.push(0x09);
+                put_page(out, *page);
+                put_varint(out, u64::from(*keep));
+                put_high(out, high.as_deref());
+            }
+            Self::RowsInsert {
+                page,
+                trx,
+                tree,
+                slot,
+                rows,
+            } => {
+                let mut context = Context::default();
+                put_rows_insert(out, &mut context, *trx, *page, *tree, *slot, rows);
+            }
+            Self::RowUpdate {
+                page,
+                trx,
+                tree,
+                slot,
+                key,
+                old_flags,
+                flags,
+                diff,
+            } => {
+                put_row_head(out, 0x11, *page, *trx, *tree, *slot);
+                put_bytes(out, key);
+                out.extend_from_slice(&[*old_flags, *flags]);
+                put_diff(out, diff);
+            }
+            Self::RowMark {
+                page,
+                trx,
+                tree,
+                slot,
+                key,
+            } => {
+                put_row_head(out, 0x12, *page, *trx, *tree, *slot);
+                put_bytes(out, key);
+            }
+            Self::RowRevive {
+                page,
+                trx,
+                tree,
+                slot,
+                flags,
+                key,
+                value,
+            } => {
+                put_row_head(out, 0x13, *page, *trx, *tree, *slot);
+                out.push(*flags);
+                put_bytes(out, key);
+                put_packed(out, value, &[]);
+            }
+            Self::RowUndo {
+                page,
+                trx_slot,
+                slot,
+                undo,
+            } => {
+                out.push(0x18);
+                put_page(out, *page);
+                put_varint(out, u64::from(*trx_slot));
+                put_varint(out, u64::from(*slot));
+                put_undo(out, undo);
+            }
+            _ => self.put_without_page(out),
+        }
+    }
+
+    fn put_without_page(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Commit { trx_slot } => {
+                out.push(0x20);
+                put_varint(out, u64::from(*trx_slot));
+            }
+            Self::RollbackEnd { trx_slot } => {
+                out.push(0x21);
+                put_varint(out, u64::from(*trx_slot));
+            }
+            Self::Prepare { trx_slot, xid } => {
+                out.push(0x22);
+                put_varint(out, u64::from(*trx_slot));
+                put_bytes(out, xid);
+            }
+            Self::UndoCopy {
+                trx_slot,
+                trx,
+                first,
+                last,
+                xid,
+                entries,
+            } => {
+                out.push(0x23);
+                put_varint(out, u64::from(*trx_slot));
+                put_varint(out, trx.0);
+                out.push(u8::from(*first) | u8::from(*last) << 1 | u8::from(xid.is_some()) << 2);
+                if let Some(xid) = xid {
+                    put_bytes(out, xid);
+                }
+                put_varint(out, entries.len() as u64);
+                for entry in entries {
+                    put_varint(out, u64::from(entry.space.0));
+                    put_varint(out, u64::from(entry.tree.0));
+                    put_bytes(out, &entry.key);
+                    put_undo(out, &entry.undo);
+                }
+            }
+            Self::FileCreate { space } => {
+                out.push(0x28);
+                put_varint(out, u64::from(space.0));
+            }
+            Self::FileDelete { space } => {
+                out.push(0x29);
+                put_varint(out, u64::from(space.0));
+            }
+            Self::Epoch {
+                epoch,
+                end_of_previous,
+            } => {
+                put_optional(out, 0x80, &[*epoch, end_of_previous.0]);
+            }
+            Self::Checkpoint {
+                checkpoint,
+                scan_start,
+            } => {
+                put_optional(out, 0x81, &[checkpoint.0, scan_start.0]);
+            }
+            Self::Unknown { kind, body } => {
+                out.push(*kind);
+                put_bytes(out, body);
+            }
+            _ => unreachable!("records with a page are put by `put`"),
+        }
+    }
+}
+
+fn row_parts(row: &Row) -> (u8, &[u8], &[u8]) {
+    (row.flags, &row.key, &row.value)
+}
+
+/// Appends a [`Record::LeafCells`] without making the record first.
+pub fn put_leaf_cells<'a>(
+    out: &mut Vec<u8>,
+    page: PageId,
+    slot: u16,
+    count: usize,
+    rows: impl Iterator<Item = (u8, &'a [u8], &'a [u8])>,
+) {
+    out.push(0x06);
+    put_page(out, page);
+    put_varint(out, u64::from(slot));
+    put_rows(out, count, rows);
+}
+
+/// Appends a [`Record::RowsInsert`] in full and sets the context to its last row.
+pub fn put_rows_insert(
+    out: &mut Vec<u8>,
+    context: &mut Context,
+    trx: TrxRef,
+    page: PageId,
+    tree: TreeId,
+    slot: u16,
+    rows: &[Row],
+) {
+    put_row_head(out, 0x10, page, trx, tree, slot);
+    let (key, value) = put_rows(out, rows.len(), rows.iter().map(row_parts));
+    let last = slot.wrapping_add(rows.len() as u16).wrapping_sub(1);
+    context.set(page, tree, last, &key, &value);
+}
+
+fn put_row_head(out: &mut Vec<u8>, kind: u8, page: PageId, trx: TrxRef, tree: TreeId, slot: u16) {
+    out.push(kind);
+    put_trx(out, trx);
+    put_page(out, page);
+    put_varint(out, u64::from(tree.0));
+    put_varint(out, u64::from(slot));
+}
+
+fn put_optional(out: &mut Vec<u8>, kind: u8, numbers: &[u64]) {
+    let mut body = Vec::new();
+    for &number in numbers {
+        put_varint(&mut body, number);
+    }
+    out.push(kind);
+    put_bytes(out, &body);
+}
