@@ -1,13 +1,14 @@
 //! `inspect log`.
 
 use super::page::parse_page_id;
-use super::read::Directory;
+use super::read::{Directory, control_bytes};
 use super::records::{self, Show};
 use super::show;
 use crate::failure::{Failure, Result};
 use crate::output::Output;
 use clap::Args;
 use inkstone::log::{Frame, LogReader, ReadParams};
+use inkstone_format::control::{CONTROL_COPY_LEN, Control};
 use inkstone_format::record::{DecodeError, Decoder, Record};
 use inkstone_format::{Lsn, PageId};
 use serde_json::json;
@@ -49,7 +50,10 @@ pub struct LogArguments {
 pub fn run(arguments: &LogArguments, output: &Output) -> Result<()> {
     let directory = Directory::open(&arguments.directory)?;
     let control = &directory.control;
-    let mut reader = open(&directory, arguments.from)?;
+    let mut reader = match (arguments.from, earlier(&directory)?) {
+        (None, Some(reader)) => reader,
+        (from, _) => open(&directory, from)?,
+    };
     let begin = reader.position();
     output.text(format!(
         "reading from LSN {begin}; checkpoint at {}, known to be durable up to {}, epoch {}",
@@ -95,6 +99,27 @@ fn params(directory: &Directory, from: Lsn, epoch: u64) -> ReadParams {
         newest_epoch: control.epoch,
         must_reach: control.known_durable_lsn,
     }
+}
+
+/// A reader at the scan start of the control file's other copy, if the log still goes back to it:
+/// after an orderly close recovery itself would have nothing to read.
+fn earlier(directory: &Directory) -> Result<Option<LogReader>> {
+    let (bytes, _) = control_bytes(&directory.path)?;
+    let other = bytes
+        .chunks_exact(CONTROL_COPY_LEN)
+        .filter_map(|copy| Control::parse(copy).ok())
+        .find(|copy| copy.scan_start_lsn < directory.control.scan_start_lsn);
+    let Some(other) = other else {
+        return Ok(None);
+    };
+    let at = params(directory, other.scan_start_lsn, other.scan_start_epoch);
+    let readable =
+        LogReader::open(at.clone()).is_ok_and(|mut trial| matches!(trial.next(), Ok(Some(_))));
+    Ok(if readable {
+        Some(LogReader::open(at)?)
+    } else {
+        None
+    })
 }
 
 /// A reader at the scan start, or before it if that is asked for.
