@@ -230,12 +230,13 @@ fn sabotage(tour: &Tour, db: &Database, heard: &mut Heard) -> Result<()> {
     let transaction = db.begin(Isolation::ReadCommitted)?;
     if sabotage == Sabotage::Half {
         let journal = db.table("journal")?;
-        let last = transaction
-            .range_backward(&journal, ..)?
-            .next()
-            .transpose()?;
-        if let Some((key, _)) = last {
-            transaction.delete(&journal, &key)?;
+        // Of a transaction of several parts: the key ends with the part's number.
+        for row in transaction.range_backward(&journal, ..)? {
+            let (key, _) = row?;
+            if !key.ends_with(&0u16.to_be_bytes()) {
+                transaction.delete(&journal, &key)?;
+                break;
+            }
         }
     } else {
         let accounts = db.table("accounts")?;
