@@ -12,7 +12,11 @@
 //! that has ended by now, and is thus not counted, must not lose its end in a crash.
 //!
 //! A transaction that would keep too much of the log has its undo copied forward: then only what
-//! comes after the copy is needed.
+//! comes after the copy is needed. Writers are held back a little while more log is kept than
+//! `log_file_size` (`Core::before_write`).
+//!
+//! Over a quiet log (no transaction has written and not ended, nothing was logged after the
+//! checkpoint LSN) the scan start is the checkpoint itself.
 
 use super::Inner;
 use crate::control::ControlFile;

@@ -17,7 +17,6 @@
 //! The file is filled with zeroes before it gets its name, so that writing a batch changes no
 //! metadata of the file system.
 
-use super::aligned::AlignedBytes;
 use super::space_files::open_options;
 use crate::buffer::PageImage;
 use crate::counters::{Counter, Counters};
@@ -28,6 +27,7 @@ use inkstone_format::doublewrite::{
     BATCH_PAGES_MAX, BLOCK_LEN, BatchEntry, BatchHeader, DOUBLEWRITE_VERSION, Layout, LayoutError,
     image_crc,
 };
+use inkstone_io::AlignedBuffer;
 use inkstone_io::{Batch, Create, ErrorKind, File, Op, OpenOptions, Vfs};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
@@ -147,7 +147,7 @@ impl DoublewriteFile {
             doublewrite: self.clone(),
             number,
             holding: false,
-            header: AlignedBytes::zeroed(BLOCK_LEN),
+            header: AlignedBuffer::zeroed(BLOCK_LEN),
         })
     }
 }
@@ -158,7 +158,7 @@ pub(crate) struct Area {
     number: u32,
     /// Whether the copies here may be all that is whole of some pages.
     holding: bool,
-    header: AlignedBytes,
+    header: AlignedBuffer,
 }
 
 impl Area {
@@ -271,10 +271,10 @@ fn create(
 
 fn fill(file: &dyn File, layout: &Layout) -> std::io::Result<()> {
     file.set_len(0)?;
-    let mut block = AlignedBytes::zeroed(BLOCK_LEN);
+    let mut block = AlignedBuffer::zeroed(BLOCK_LEN);
     block.copy_from_slice(&layout.encode());
     file.write_at(&block, 0)?;
-    let zeroes = AlignedBytes::zeroed(FILL_BYTES);
+    let zeroes = AlignedBuffer::zeroed(FILL_BYTES);
     let (mut at, end) = (BLOCK_LEN as u64, layout.file_len());
     while at < end {
         let n = (end - at).min(FILL_BYTES as u64);
@@ -320,7 +320,7 @@ pub(crate) fn read_layout(
     if length < BLOCK_LEN as u64 {
         return corrupt(length, format!("{length} bytes hold no file header"));
     }
-    let mut block = AlignedBytes::zeroed(BLOCK_LEN);
+    let mut block = AlignedBuffer::zeroed(BLOCK_LEN);
     let read = file.read_at(&mut block, 0);
     read.map_err(|e| Error::io("read", path, e))?;
     let layout = match Layout::parse(&block) {
@@ -356,7 +356,7 @@ pub(crate) fn read_batch(
     layout: &Layout,
     area: u32,
 ) -> Result<std::result::Result<Option<BatchHeader>, inkstone_format::Corrupt>> {
-    let mut block = AlignedBytes::zeroed(BLOCK_LEN);
+    let mut block = AlignedBuffer::zeroed(BLOCK_LEN);
     let read = file.read_at(&mut block, layout.area_offset(area));
     read.map_err(|e| Error::io(format!("read area {area} of"), path, e))?;
     Ok(BatchHeader::parse(layout, &block))

@@ -31,7 +31,6 @@
 //! `SpaceFiles::shards` (never held across I/O), `DoublewriteFile::areas` (never held across I/O; a
 //! writer waits there for an area while it holds nothing).
 
-mod aligned;
 mod doublewrite;
 mod page_store;
 mod page_writer;

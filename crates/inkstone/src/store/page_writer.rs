@@ -3,7 +3,6 @@
 //! A writer belongs to one thread and owns a queue of I/O operations. There may be any number of
 //! writers. See the invariants of [the store](super).
 
-use super::aligned::AlignedBytes;
 use super::page_store::Protection;
 use super::space_files::{SpaceFile, SpaceFiles};
 use crate::buffer::{PageImage, PageWriter};
@@ -11,6 +10,7 @@ use crate::counters::{Counter, Counters};
 use crate::poison::Poison;
 use crate::{Error, Result, invariant};
 use inkstone_format::header::{page_id, stamp_checksum};
+use inkstone_io::AlignedBuffer;
 use inkstone_io::{Batch, Op, Vfs};
 use std::ops::Range;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(crate) struct FilePageWriter {
     batch: Box<dyn Batch>,
     /// With untorn writes: adjacent pages in one piece, as the kernel takes an untorn write from
     /// one buffer only.
-    gather: AlignedBytes,
+    gather: AlignedBuffer,
     counters: Arc<Counters>,
     poison: Poison,
 }
@@ -59,7 +59,7 @@ impl FilePageWriter {
             spaces,
             protection,
             batch,
-            gather: AlignedBytes::zeroed(gather_bytes),
+            gather: AlignedBuffer::zeroed(gather_bytes),
             counters,
             poison,
         })

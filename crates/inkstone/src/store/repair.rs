@@ -23,13 +23,13 @@
 //! killed between write and sync leaves pages that look whole and are only in the page cache,
 //! and their copies are about to be given up.
 
-use super::aligned::AlignedBytes;
 use super::doublewrite::{DOUBLEWRITE_FILE, read_batch, read_layout};
 use super::space_files::{SpaceFile, SpaceFiles};
 use crate::{Error, Result};
 use inkstone_format::doublewrite::{BLOCK_LEN, BatchHeader, Layout, image_crc};
 use inkstone_format::header::{check_page, page_lsn};
 use inkstone_format::{Lsn, PageId};
+use inkstone_io::AlignedBuffer;
 use inkstone_io::{Create, ErrorKind, File, OpenOptions, Vfs};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -93,8 +93,8 @@ pub fn repair(
         copies: Copies { file, path, layout },
         spaces,
         checkpoint,
-        image: AlignedBytes::zeroed(layout.page_size as usize),
-        in_place: AlignedBytes::zeroed(layout.page_size as usize),
+        image: AlignedBuffer::zeroed(layout.page_size as usize),
+        in_place: AlignedBuffer::zeroed(layout.page_size as usize),
         report: &mut report,
     };
     repair.run()?;
@@ -119,8 +119,8 @@ struct Repair<'a> {
     copies: Copies,
     spaces: &'a SpaceFiles,
     checkpoint: Lsn,
-    image: AlignedBytes,
-    in_place: AlignedBytes,
+    image: AlignedBuffer,
+    in_place: AlignedBuffer,
     report: &'a mut RepairReport,
 }
 

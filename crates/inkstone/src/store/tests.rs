@@ -6,7 +6,6 @@ mod crash;
 mod files;
 mod writing;
 
-use super::aligned::AlignedBytes;
 use super::*;
 use crate::buffer::{PageImage, PageStore};
 use crate::counters::{Counter, Counters};
@@ -16,6 +15,7 @@ use crate::{Error, Result};
 use disk::{Disk, Event, Fault, Random};
 use inkstone_format::header::{PageType, check_page, init_page, page_lsn, set_page_lsn};
 use inkstone_format::{Lsn, PageId, PageNo, SpaceId};
+use inkstone_io::AlignedBuffer;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -85,8 +85,8 @@ impl Rig {
         self.counters.get(counter)
     }
 
-    pub fn read(&self, id: PageId) -> Result<AlignedBytes> {
-        let mut buffer = AlignedBytes::zeroed(PAGE);
+    pub fn read(&self, id: PageId) -> Result<AlignedBuffer> {
+        let mut buffer = AlignedBuffer::zeroed(PAGE);
         self.store.read(id, &mut buffer).map(|()| buffer)
     }
 }
@@ -96,8 +96,8 @@ pub fn id(space: u32, page: u32) -> PageId {
 }
 
 /// A page of this LSN, filled with bytes that follow from id and LSN.
-pub fn page(id: PageId, lsn: u64) -> AlignedBytes {
-    let mut bytes = AlignedBytes::zeroed(PAGE);
+pub fn page(id: PageId, lsn: u64) -> AlignedBuffer {
+    let mut bytes = AlignedBuffer::zeroed(PAGE);
     init_page(&mut bytes, id, PageType::Leaf);
     set_page_lsn(&mut bytes, Lsn(lsn));
     let mut random = Random(id.to_u64() ^ lsn << 20 | 1);

@@ -82,7 +82,7 @@ fn recover(disk: &Disk, options: &Options, checkpoint: u64) -> Result<RepairRepo
 /// Checks every page; pages in flight that were written without a copy may be torn.
 fn check(disk: &Disk, options: &Options, model: &Model, torn_allowed: impl Fn(bool) -> bool) {
     let spaces = space_files(disk, options, &Poison::default()).unwrap();
-    let mut bytes = AlignedBytes::zeroed(PAGE);
+    let mut bytes = AlignedBuffer::zeroed(PAGE);
     for (&id, expected) in model {
         let read = spaces
             .open(id.space)

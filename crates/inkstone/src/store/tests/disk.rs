@@ -1,7 +1,7 @@
 //! A disk in memory for the tests of this module: unsynced changes are kept apart, and a power
 //! failure keeps any subset of their sectors. Every write and sync is recorded and can fail.
 
-use crate::store::aligned::AlignedBytes;
+use inkstone_io::AlignedBuffer;
 use inkstone_io::*;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -434,7 +434,7 @@ impl Batch for InOrder {
                     assert!(piece.as_ptr().addr() % 4096 == 0, "unaligned");
                 }
                 let bytes = buffers.concat();
-                let mut aligned = AlignedBytes::zeroed(bytes.len());
+                let mut aligned = AlignedBuffer::zeroed(bytes.len());
                 aligned.copy_from_slice(&bytes);
                 file.write_at(&aligned, *offset)
             }
