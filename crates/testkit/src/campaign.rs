@@ -60,9 +60,7 @@ fn watch() {
 
 /// The command that repeats the run of a seed.
 pub fn repeat_line(seed: u64) -> String {
-    format!(
-        "cargo run --release -p inkstone-testkit --example sim -- --seed {seed} --runs 1 --trace"
-    )
+    format!("cargo xtask sim --seed {seed} --runs 1 --trace")
 }
 
 /// Runs `f` watched: if it hangs, or a thread panics, `name` is printed.
@@ -111,6 +109,6 @@ pub fn repeat_fault_line(
     times: u64,
 ) -> String {
     format!(
-        "cargo run --release -p inkstone-testkit --example sim -- --seed {seed} --fault {kind:?} --nth {nth} --times {times} --error {fault:?} --runs 1 --trace"
+        "cargo xtask sim --seed {seed} --fault {kind:?} --nth {nth} --times {times} --error {fault:?} --runs 1 --trace"
     )
 }

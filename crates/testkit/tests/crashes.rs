@@ -1,5 +1,5 @@
-//! Power losses, kills and interrupted recoveries under random work. Longer campaigns: the example
-//! `sim`, or `INKSTONE_SIM_SEEDS=500 cargo test --release -p inkstone-testkit --test crashes`.
+//! Power losses, kills and interrupted recoveries under random work. Longer campaigns: the program
+//! `sim` (`cargo xtask sim`), or `INKSTONE_SIM_SEEDS=500 cargo test --release -p inkstone-testkit --test crashes`.
 
 use inkstone_testkit::campaign::run_seeds;
 

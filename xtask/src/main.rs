@@ -1,0 +1,33 @@
+//! `cargo xtask COMMAND`: one entry point for whatever is more than a plain cargo command.
+//!
+//! The commands build the engine with switches that no ordinary build has (see [`build`]), each
+//! set of switches in a folder of its own under `target/`, and run a program of `inkstone-testkit`.
+
+mod build;
+mod sim;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Proves Inkstone: simulation, crashes of real processes, races, fuzzing.
+#[derive(Parser)]
+#[command(name = "cargo xtask", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Sim(sim::Arguments),
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Sim(arguments) => sim::run(&arguments),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("cargo xtask: {error}");
+        ExitCode::from(2)
+    })
+}
