@@ -6,7 +6,8 @@
 //!    asked for, reads as zeroes until written, and never moves.
 //! 2. Large ones (from [`MAPPED_BYTES_MIN`] on) are anonymous mappings: pages that nobody touched
 //!    cost no memory.
-//! 3. `check_transfer` is the one place that decides whether a transfer may go to an
+//! 3. A [`MemoryHandle`] keeps the memory of a buffer where it is, and gives nobody its bytes.
+//! 4. `check_transfer` is the one place that decides whether a transfer may go to an
 //!    unbuffered file; all backends, the simulated one too, ask it.
 
 use crate::{DIRECT_ALIGNMENT, Error, ErrorKind, Result};
@@ -15,6 +16,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 /// Buffers of at least this many bytes are mapped, smaller ones come from the heap.
 pub const MAPPED_BYTES_MIN: usize = 1 << 20;
@@ -29,18 +31,38 @@ pub const MAPPED_BYTES_MIN: usize = 1 << 20;
 /// assert_eq!(page.len(), 16384);
 /// ```
 pub struct AlignedBuffer {
+    /// Where the memory begins, to be had without a detour.
     start: NonNull<u8>,
     length: usize,
-    /// What was taken from the allocator: `length` rounded up, never zero.
+    memory: Arc<Memory>,
+}
+
+/// Keeps the memory of an [`AlignedBuffer`] in its place, without access to its bytes. See
+/// [`Batch::register`](crate::Batch::register).
+#[derive(Clone, Debug)]
+pub struct MemoryHandle {
+    memory: Arc<Memory>,
+    length: usize,
+}
+
+/// What was taken from the allocator or the kernel.
+#[derive(Debug)]
+struct Memory {
+    start: NonNull<u8>,
+    /// The length asked for, rounded up; never zero.
     layout: Layout,
     mapped: bool,
 }
 
-// SAFETY: the buffer owns its memory alone; shared access goes through `&[u8]`, or through
-// `raw`, whose users prove their own exclusion.
+// SAFETY: the bytes are reached through one `AlignedBuffer` alone: by `&[u8]`, or by `raw`, whose
+// users prove their own exclusion. `Memory` by itself gives its address and is freed by the last owner.
 unsafe impl Send for AlignedBuffer {}
 // SAFETY: as above.
 unsafe impl Sync for AlignedBuffer {}
+// SAFETY: as above.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
 
 impl AlignedBuffer {
     /// `length` zeroes. Aborts when there is no memory, as `Vec` does.
@@ -65,18 +87,42 @@ impl AlignedBuffer {
             // SAFETY: the size is at least DIRECT_ALIGNMENT, so not zero.
             NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(|| no_memory(length))?
         };
+        let memory = Memory {
+            start,
+            layout,
+            mapped,
+        };
         Ok(Self {
             start,
             length,
-            layout,
-            mapped,
+            memory: Arc::new(memory),
         })
+    }
+
+    /// A handle that keeps the memory in its place also after the buffer is gone.
+    pub fn handle(&self) -> MemoryHandle {
+        MemoryHandle {
+            memory: self.memory.clone(),
+            length: self.length,
+        }
     }
 
     /// Start of the memory, for users that share it between threads and prove their own
     /// exclusion. The pointer may be written through as long as no slice of these bytes lives.
     pub fn raw(&self) -> *mut u8 {
         self.start.as_ptr()
+    }
+}
+
+impl MemoryHandle {
+    /// Where the memory begins.
+    pub fn start(&self) -> *mut u8 {
+        self.memory.start.as_ptr()
+    }
+
+    /// Bytes in the buffer.
+    pub fn length(&self) -> usize {
+        self.length
     }
 }
 
@@ -119,10 +165,11 @@ impl DerefMut for AlignedBuffer {
     }
 }
 
-impl Drop for AlignedBuffer {
+impl Drop for Memory {
     fn drop(&mut self) {
         if self.mapped {
-            // SAFETY: mapped in `map` with this size, unmapped once; no slice outlives `self`.
+            // SAFETY: mapped in `map` with this size, unmapped once; no slice outlives the buffer,
+            // which is an owner.
             // Unmapping a whole mapping cannot fail in a way that we could mend.
             let _ = unsafe { munmap(self.start.as_ptr().cast(), self.layout.size()) };
         } else {

@@ -31,7 +31,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use backend::{BackendChoice, default_vfs};
-pub use buffer::AlignedBuffer;
+pub use buffer::{AlignedBuffer, MemoryHandle};
 pub use std::io::{Error, ErrorKind, Result};
 
 /// Alignment in bytes of buffers, offsets and lengths for unbuffered (`O_DIRECT`) files.
@@ -213,4 +213,13 @@ pub trait Batch: Send {
     /// before it in the list has finished, and returns when all have finished: one result each.
     /// What stands after a `Sync` may run before it. A failed operation stops no other.
     fn run(&mut self, operations: &mut [Op<'_>]) -> Vec<Result<()>>;
+
+    /// Tells which memory most operations of this batch will use, so that a backend can prepare it
+    /// once (io_uring registers it with the kernel) and not at each operation. Replaces what was
+    /// told before; the batch keeps it alive. Nothing but the cost depends on it. Returns whether
+    /// the backend made use of it.
+    fn register(&mut self, memory: &[MemoryHandle]) -> bool {
+        let _ = memory;
+        false
+    }
 }

@@ -16,6 +16,8 @@
 //! 3. A sync is submitted only after all jobs before it have finished, short writes continued to
 //!    their end.
 //!
+//! 4. Registered memory is kept alive until the ring that knows it is gone.
+//!
 //! # Why syncs wait here and not in the kernel
 //!
 //! `IOSQE_IO_DRAIN` and linked entries order completions, not finished jobs: when a write comes
@@ -23,14 +25,19 @@
 //! broken link would cancel the sync. Both need the second phase anyway. A further system call
 //! costs about a microsecond, a sync hundreds.
 
+mod registered;
+
 use crate::buffer::{check_transfer, check_vectored};
 use crate::posix::{
     PosixFile, PosixVfs, RWF_ATOMIC, VECTOR_BUFFERS_MAX, atomic_error, past_end, read_only,
     short_atomic, storage_error,
 };
-use crate::{Batch, DIRECT_ALIGNMENT, Error, ErrorKind, File, Op, OpenOptions, Result, Vfs};
+use crate::{
+    Batch, DIRECT_ALIGNMENT, Error, ErrorKind, File, MemoryHandle, Op, OpenOptions, Result, Vfs,
+};
 use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{IoUring, Probe, opcode, squeue};
+use registered::Registered;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -62,6 +69,8 @@ impl UringVfs {
             opcode::Read::CODE,
             opcode::Write::CODE,
             opcode::Writev::CODE,
+            opcode::ReadFixed::CODE,
+            opcode::WriteFixed::CODE,
             opcode::Fsync::CODE,
         ];
         if !ring.params().is_feature_nodrop()
@@ -117,6 +126,7 @@ impl Vfs for UringVfs {
             ring: IoUring::new(depth.next_power_of_two() as u32)?,
             depth,
             broken: false,
+            registered: Registered::default(),
         }))
     }
 
@@ -132,6 +142,8 @@ struct UringBatch {
     /// Submitting failed for good. The ring may hold entries that the kernel never took, with
     /// pointers to buffers long gone: it must not be submitted to again.
     broken: bool,
+    /// Below `ring`, so that the ring is dropped first (promise 4).
+    registered: Registered,
 }
 
 impl Batch for UringBatch {
@@ -144,6 +156,10 @@ impl Batch for UringBatch {
             start = end;
         }
         jobs.into_iter().map(Job::into_result).collect()
+    }
+
+    fn register(&mut self, memory: &[MemoryHandle]) -> bool {
+        self.registered.replace(&self.ring, memory)
     }
 }
 
@@ -182,7 +198,7 @@ impl UringBatch {
                 let Some(index) = waiting.pop_front() else {
                     break;
                 };
-                let entry = jobs[index].entry().user_data(index as u64);
+                let entry = jobs[index].entry(&self.registered).user_data(index as u64);
                 // SAFETY: the buffers are borrowed by the job, the slices owned by it; both stay
                 // in place until `flight` has seen the completion, also when this function is
                 // left early (promises 1 and 2).
@@ -271,6 +287,20 @@ impl Drop for Flight<'_> {
             }
         }
     }
+}
+
+/// Start and length of slices that lie in memory one after the other. For the kernel only: no
+/// slice of ours may be made of it, as it may span several allocations.
+fn one_piece(slices: &[IoSlice<'_>]) -> Option<(*const u8, usize)> {
+    let first = slices.first()?;
+    let mut length = first.len();
+    for slice in &slices[1..] {
+        if slice.as_ptr().addr() != first.as_ptr().addr() + length {
+            return None;
+        }
+        length += slice.len();
+    }
+    Some((first.as_ptr(), length))
 }
 
 /// See the module's words.
@@ -369,14 +399,20 @@ impl<'a> Job<'a> {
     }
 
     /// The next submission of a job that has not finished.
-    fn entry(&mut self) -> squeue::Entry {
+    fn entry(&mut self, registered: &Registered) -> squeue::Entry {
         let fd = Fd(self.fd);
         match &mut self.work {
             Work::Read { rest } => {
                 let length = rest.len().min(TRANSFER_BYTES_MAX) as u32;
-                opcode::Read::new(fd, rest.as_mut_ptr(), length)
-                    .offset(self.offset)
-                    .build()
+                let start = rest.as_mut_ptr();
+                match registered.index_of(start, length) {
+                    Some(index) => opcode::ReadFixed::new(fd, start, length, index)
+                        .offset(self.offset)
+                        .build(),
+                    None => opcode::Read::new(fd, start, length)
+                        .offset(self.offset)
+                        .build(),
+                }
             }
             Work::Write {
                 slices,
@@ -385,9 +421,13 @@ impl<'a> Job<'a> {
             } => {
                 let flags = if *atomic { RWF_ATOMIC as i32 } else { 0 };
                 let left = &slices[*first..];
-                if let [slice] = left {
-                    let length = slice.len().min(TRANSFER_BYTES_MAX) as u32;
-                    let write = opcode::Write::new(fd, slice.as_ptr(), length);
+                if let Some((start, length)) = one_piece(left) {
+                    let length = length.min(TRANSFER_BYTES_MAX) as u32;
+                    if let Some(index) = registered.index_of(start, length) {
+                        let write = opcode::WriteFixed::new(fd, start, length, index);
+                        return write.offset(self.offset).rw_flags(flags).build();
+                    }
+                    let write = opcode::Write::new(fd, start, length);
                     write.offset(self.offset).rw_flags(flags).build()
                 } else {
                     let count = left.len().min(VECTOR_BUFFERS_MAX) as u32;

@@ -10,10 +10,10 @@
 
 use super::PageImage;
 use super::PageWriter;
-use super::frame::Mapping;
 use super::pool::Inner;
 use crate::{Error, Result};
 use inkstone_format::{Lsn, PageId, header};
+use inkstone_io::AlignedBuffer;
 use std::sync::atomic::Ordering;
 
 /// Pages in a batch, at most.
@@ -42,7 +42,8 @@ struct Copied {
 /// A writer with room for one batch, for the use of one thread.
 pub(crate) struct Flusher {
     writer: Box<dyn PageWriter>,
-    room: Mapping,
+    /// Where the copies lie.
+    room: AlignedBuffer,
     capacity: usize,
     copied: Vec<Copied>,
 }
@@ -50,9 +51,17 @@ pub(crate) struct Flusher {
 impl Flusher {
     /// A flusher for batches of `pages`.
     pub fn new(pool: &Inner, pages: usize) -> Result<Self> {
+        let bytes = pages * pool.arena.page_size();
+        let room = AlignedBuffer::try_zeroed(bytes).map_err(|error| Error::InvalidOption {
+            name: "buffer_pool_size".to_owned(),
+            value: (pool.arena.len() * pool.arena.page_size()).to_string(),
+            reason: format!("no memory for copies of {pages} pages: {error}"),
+        })?;
+        let mut writer = pool.store.writer()?;
+        writer.register(room.handle());
         Ok(Self {
-            writer: pool.store.writer()?,
-            room: Mapping::new(pages * pool.arena.page_size())?,
+            writer,
+            room,
             capacity: pages,
             copied: Vec::with_capacity(pages),
         })
@@ -102,7 +111,7 @@ impl Flusher {
     fn copy(&mut self, pool: &Inner, index: u32, id: PageId) {
         let size = pool.arena.page_size();
         let at = self.copied.len() * size;
-        let target = &mut self.room.as_mut_slice()[at..at + size];
+        let target = &mut self.room[at..at + size];
         // SAFETY: the caller holds the frame's latch in shared mode.
         target.copy_from_slice(unsafe { pool.arena.bytes(index) });
         let lsn = header::page_lsn(target);
@@ -144,10 +153,7 @@ impl Flusher {
         pool.poison.check()?;
         let newest = self.copied.iter().map(|c| c.lsn).max().expect("not empty");
         pool.log.make_durable(newest)?;
-        let rooms = self
-            .room
-            .as_mut_slice()
-            .chunks_exact_mut(pool.arena.page_size());
+        let rooms = self.room.chunks_exact_mut(pool.arena.page_size());
         let mut images: Vec<PageImage<'_>> = rooms
             .zip(&self.copied)
             .map(|(bytes, copied)| PageImage {

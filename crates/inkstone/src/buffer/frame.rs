@@ -17,8 +17,7 @@
 use super::latch::HybridLatch;
 use crate::{Error, Result};
 use inkstone_format::{Lsn, PageId};
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
-use std::ptr::NonNull;
+use inkstone_io::AlignedBuffer;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// The page id of a frame that holds no page (no tablespace has this number).
@@ -101,58 +100,9 @@ impl Frame {
     }
 }
 
-/// Anonymous memory, aligned to the machine's pages; zero, and free of cost until touched.
-pub(crate) struct Mapping {
-    base: NonNull<u8>,
-    bytes: usize,
-}
-
-// SAFETY: the memory belongs to the mapping; shared access goes through raw pointers, whose users
-// answer for it, or through `&mut self`.
-unsafe impl Send for Mapping {}
-// SAFETY: as above.
-unsafe impl Sync for Mapping {}
-
-impl Mapping {
-    /// Maps `bytes` (more than 0).
-    pub fn new(bytes: usize) -> Result<Self> {
-        // SAFETY: a new anonymous mapping at an address that the kernel chooses.
-        let base = unsafe {
-            mmap_anonymous(
-                std::ptr::null_mut(),
-                bytes,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::PRIVATE | MapFlags::NORESERVE,
-            )
-        }
-        .map_err(|errno| Error::InvalidOption {
-            name: "buffer_pool_size".to_owned(),
-            value: bytes.to_string(),
-            reason: format!("that much memory cannot be mapped: {errno}"),
-        })?;
-        Ok(Self {
-            base: NonNull::new(base.cast()).expect("mmap does not return null"),
-            bytes,
-        })
-    }
-
-    /// All of the memory.
-    pub fn as_mut_slice(&mut self) -> &mut [u8] {
-        // SAFETY: the mapping is `bytes` long, initialised (zero), and borrowed exclusively.
-        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.bytes) }
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: the mapping made in `new`; whoever points into it borrows it.
-        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
-    }
-}
-
 /// The memory of all frames, and their descriptors.
 pub(crate) struct Arena {
-    memory: Mapping,
+    memory: AlignedBuffer,
     page_size_shift: u32,
     frames: Box<[Frame]>,
 }
@@ -160,7 +110,12 @@ pub(crate) struct Arena {
 impl Arena {
     /// Maps `count` frames.
     pub fn new(page_size: usize, count: usize) -> Result<Self> {
-        let memory = Mapping::new(page_size * count)?;
+        let bytes = page_size * count;
+        let memory = AlignedBuffer::try_zeroed(bytes).map_err(|error| Error::InvalidOption {
+            name: "buffer_pool_size".to_owned(),
+            value: bytes.to_string(),
+            reason: format!("that much memory cannot be had: {error}"),
+        })?;
         let mut frames = Vec::new();
         frames
             .try_reserve_exact(count)
@@ -207,8 +162,7 @@ impl Arena {
         // SAFETY: frame indices are below `len()`, so this stays inside the mapping.
         unsafe {
             self.memory
-                .base
-                .as_ptr()
+                .raw()
                 .add((index as usize) << self.page_size_shift)
         }
     }

@@ -55,6 +55,7 @@ pub use pool::{BufferPool, BufferStatus};
 
 use crate::Result;
 use inkstone_format::{Lsn, PageId};
+use inkstone_io::MemoryHandle;
 
 /// What the pool needs of the redo log.
 pub trait RedoLog: Send + Sync {
@@ -81,6 +82,11 @@ pub trait PageWriter: Send {
     /// silently. The store stamps checksums and combines adjacent pages. The caller has made the
     /// log durable up to the page LSNs, and passes each page once, sorted by id.
     fn write(&mut self, pages: &mut [PageImage<'_>]) -> Result<()>;
+
+    /// The memory that the images of most batches will lie in; see [`inkstone_io::Batch::register`].
+    fn register(&mut self, memory: MemoryHandle) {
+        let _ = memory;
+    }
 }
 
 /// A copy of a page on its way to disk.

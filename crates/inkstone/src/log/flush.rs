@@ -24,11 +24,10 @@
 
 use super::LogShared;
 use super::group::{Goal, Group};
-use super::memory::AlignedBuffer;
 use crate::counters::Counter;
 use crate::{Error, Result};
 use inkstone_format::segment::LOG_BLOCK;
-use inkstone_io::{Batch, File, Op};
+use inkstone_io::{AlignedBuffer, Batch, File, Op};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -146,9 +145,13 @@ impl Pipeline {
         };
         let slots: Vec<Slot> = batches
             .into_iter()
-            .map(|batch| Slot {
-                scratch: AlignedBuffer::zeroed(SCRATCH_BYTES),
-                batch,
+            .map(|mut batch| {
+                let scratch = AlignedBuffer::zeroed(SCRATCH_BYTES);
+                if let Some(batch) = &mut batch {
+                    // The ring is not: the memory that a user may pin is little.
+                    batch.register(&[scratch.handle()]);
+                }
+                Slot { scratch, batch }
             })
             .collect();
         Self {
@@ -436,14 +439,14 @@ impl LogShared {
         let small = to - from <= SCRATCH_BYTES as u64;
         let staged_from = if small { from } else { whole };
         let Slot { scratch, batch } = slot;
-        self.stage(scratch.bytes_mut(), staged_from, flight.end);
+        self.stage(scratch, staged_from, flight.end);
         let [first, second] = if small {
             [&[][..], &[][..]]
         } else {
             // SAFETY: whole blocks below `ready`; they are released when this flight lands.
             unsafe { self.ring.parts(from, whole) }
         };
-        let staged = &scratch.bytes()[..(to - staged_from) as usize];
+        let staged = &scratch[..(to - staged_from) as usize];
         let pieces = self.pieces(from, [first, second, staged])?;
         self.counters.add(Counter::LogBytesWritten, to - from);
         match batch {

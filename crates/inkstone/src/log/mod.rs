@@ -29,7 +29,6 @@
 mod background;
 mod flush;
 mod group;
-mod memory;
 pub mod reader;
 mod ring;
 mod segments;

@@ -17,14 +17,13 @@
 //! Latches: `upkeep` (held over file operations, taken by one thread at a time) before `table`
 //! (leaf, held for a lookup).
 
-use super::memory::AlignedBuffer;
 use crate::counters::{Counter, Counters};
 use crate::poison::Poison;
 use crate::{Error, Result};
 use inkstone_format::segment::{
     LOG_BLOCK, SegmentHeader, parse_segment_file_name, segment_file_name,
 };
-use inkstone_io::{Create, ErrorKind, File, OpenOptions, Vfs};
+use inkstone_io::{AlignedBuffer, Create, ErrorKind, File, OpenOptions, Vfs};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -142,9 +141,9 @@ impl Segments {
         let header = if len < LOG_BLOCK as u64 {
             SegmentHeader::decode(&[])
         } else {
-            file.read_at(block.bytes_mut(), 0)
+            file.read_at(&mut block, 0)
                 .map_err(|e| Error::io("read", &path, e))?;
-            SegmentHeader::decode(block.bytes())
+            SegmentHeader::decode(&block)
         };
         let foreign = header.as_ref().is_ok_and(|h| h.uuid != self.params.uuid);
         let checked = header.and_then(|header| header.check(&self.header(number)));
@@ -181,9 +180,9 @@ impl Segments {
         let path = self.path(number);
         let mut block = AlignedBuffer::zeroed(LOG_BLOCK);
         self.file(number, 0)?
-            .read_at(block.bytes_mut(), self.offset(start - in_block as u64))
+            .read_at(&mut block, self.offset(start - in_block as u64))
             .map_err(|e| Error::io("read", &path, e))?;
-        Ok(block.bytes()[..in_block].to_vec())
+        Ok(block[..in_block].to_vec())
     }
 
     /// Makes the end that recovery found durable, by zeroing the rest of its block. Otherwise a torn
@@ -193,9 +192,9 @@ impl Segments {
     fn seal_end(&self, start: u64, prefix: &[u8]) -> Result<()> {
         let number = start / self.params.segment_bytes;
         let mut block = AlignedBuffer::zeroed(LOG_BLOCK);
-        block.bytes_mut()[..prefix.len()].copy_from_slice(prefix);
+        block[..prefix.len()].copy_from_slice(prefix);
         let file = self.file(number, 0)?;
-        file.write_at(block.bytes(), self.offset(start - prefix.len() as u64))
+        file.write_at(&block, self.offset(start - prefix.len() as u64))
             .map_err(|e| self.poison.set(Error::io("write", file.path(), e)))?;
         self.sync_file(&*file)
     }
@@ -367,8 +366,8 @@ impl Segments {
             }
         }
         let mut block = AlignedBuffer::zeroed(LOG_BLOCK);
-        self.header(number).encode(block.bytes_mut());
-        file.write_at(block.bytes(), 0)
+        self.header(number).encode(&mut block);
+        file.write_at(&block, 0)
             .map_err(|e| Error::io("write", path, e))?;
         match file.sync() {
             // Nothing was entrusted to a fresh file yet: a full disk is not fatal here.
@@ -385,7 +384,7 @@ impl Segments {
         let mut at = from;
         while at < self.file_bytes() {
             let len = (zeroes.len() as u64).min(self.file_bytes() - at) as usize;
-            file.write_at(&zeroes.bytes()[..len], at)
+            file.write_at(&zeroes[..len], at)
                 .map_err(|e| Error::io("write zeroes to", file.path(), e))?;
             at += len as u64;
         }

@@ -11,7 +11,7 @@ use crate::poison::Poison;
 use crate::{Error, Result, invariant};
 use inkstone_format::header::{page_id, stamp_checksum};
 use inkstone_io::AlignedBuffer;
-use inkstone_io::{Batch, Op, Vfs};
+use inkstone_io::{Batch, MemoryHandle, Op, Vfs};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -263,6 +263,10 @@ impl PageWriter for FilePageWriter {
             rest = later;
         }
         Ok(())
+    }
+
+    fn register(&mut self, memory: MemoryHandle) {
+        self.batch.register(&[memory, self.gather.handle()]);
     }
 }
 

@@ -1,3 +1,5 @@
+mod registered;
+
 use super::*;
 use rustix::fs::{CWD, FileType, Mode};
 use std::fs;
@@ -215,6 +217,7 @@ fn a_broken_ring_does_nothing_any_more() {
         ring,
         depth: 4,
         broken: true,
+        registered: Registered::default(),
     };
     let mut bytes = [0; 4];
     let mut operations = [
