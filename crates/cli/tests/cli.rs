@@ -400,6 +400,26 @@ fn recover_verify_and_stat_after_a_kill() {
     assert_eq!(stat["tables"][0]["height"], 1);
     assert_eq!(stat["options"]["page_size"], "16384");
     assert!(stat["status"]["lsn_current"].as_u64().unwrap() > 0);
+    let (code, metrics, _) = run(&["stat", &copy, "--prometheus"]);
+    assert_eq!(code, 0);
+    // Nothing but triples of description, type and value.
+    let lines: Vec<&str> = metrics.lines().collect();
+    for metric in lines.chunks(3) {
+        let name = metric[2].split(' ').next().unwrap();
+        let value = metric[2].split(' ').nth(1).unwrap();
+        assert!(
+            metric[0].starts_with(&format!("# HELP {name} ")),
+            "{metric:?}"
+        );
+        assert!(
+            metric[1].starts_with(&format!("# TYPE {name} ")),
+            "{metric:?}"
+        );
+        assert_eq!(name.ends_with("_total"), metric[1].ends_with(" counter"));
+        value.parse::<u64>().unwrap();
+    }
+    let status = stat["status"].as_object().unwrap();
+    assert_eq!(lines.len(), 3 * status.len());
 }
 
 #[test]

@@ -55,6 +55,9 @@ pub struct Stat {
     /// The database's directory
     #[arg(value_name = "DIR")]
     directory: PathBuf,
+    /// Print the status counters only, as text that Prometheus reads
+    #[arg(long)]
+    prometheus: bool,
     #[command(flatten)]
     engine: EngineArguments,
 }
@@ -239,6 +242,13 @@ pub fn opening_json(opened: &OpenReport) -> Value {
 /// `inkstone stat`.
 pub fn stat(arguments: &Stat, output: &Output) -> Result<()> {
     let db = open_existing(&arguments.directory, arguments.engine.for_existing()?)?;
+    if arguments.prometheus {
+        let metrics = db.prometheus();
+        db.close()?;
+        output.text(metrics.trim_end());
+        output.json(&json!({ "prometheus": metrics }));
+        return Ok(());
+    }
     let opened = db.open_report().clone();
     let mut tables = Vec::new();
     let mut text = TextTable::new([

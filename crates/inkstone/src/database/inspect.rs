@@ -3,9 +3,6 @@
 use super::tables::{Table, TreeRef};
 use super::{Database, Inner};
 use crate::btree::TreeReport;
-use crate::buffer::BufferStatus;
-use crate::counters::COUNTERS;
-use crate::log::LogStat;
 use crate::space::SYSTEM_PAGES;
 use crate::{Error, Result};
 use inkstone_format::apply::map_pages;
@@ -97,33 +94,6 @@ impl Database {
     pub fn purge(&self) -> Result<()> {
         self.inner.core.redo.poison.check()?;
         crate::txn::purge::run(&self.inner.core).map(drop)
-    }
-
-    /// Every counter, gauges of log, buffer pool and version store with them, by name.
-    pub fn status(&self) -> Vec<(&'static str, u64)> {
-        let inner = &self.inner;
-        let mut all = inner.core.redo.counters.snapshot();
-        let log: LogStat = inner.core.redo.log.stat();
-        let pool: BufferStatus = inner.core.redo.pool.status();
-        let versions = inner.core.versions.stats();
-        let (row_locks, range_locks) = inner.core.locks.counts();
-        all.extend([
-            ("lsn_current", log.current.0),
-            ("lsn_written", log.written.0),
-            ("lsn_durable", log.durable.0),
-            ("checkpoint_age_bytes", inner.checkpoint_age()),
-            ("log_segments", log.segments as u64),
-            ("buffer_pool_frames", pool.frames as u64),
-            ("buffer_pool_free", pool.free as u64),
-            ("buffer_pool_dirty", pool.dirty as u64),
-            ("active_transactions", inner.core.trxs.active_count() as u64),
-            ("version_store_bytes", versions.memory_bytes),
-            ("version_store_spilled_bytes", versions.spilled_bytes),
-            ("row_locks", row_locks as u64),
-            ("range_locks", range_locks as u64),
-        ]);
-        debug_assert!(all.len() > COUNTERS.len());
-        all
     }
 
     /// As [`Database::verify_table`], of the catalog, which is no table but lies in one's shape.

@@ -16,6 +16,7 @@ mod ddl;
 mod inspect;
 mod open;
 mod preflight;
+mod status;
 mod tables;
 
 pub use inspect::{TableReport, TableStatistics};

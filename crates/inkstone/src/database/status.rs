@@ -1,0 +1,91 @@
+//! What one can watch of an open database: the [counters](crate::counters) and the gauges, which
+//! stand in one table here.
+
+use super::{Database, Inner};
+use crate::counters::COUNTERS;
+use std::fmt::Write;
+
+/// A value that goes up and down.
+struct Gauge {
+    name: &'static str,
+    help: &'static str,
+    read: fn(&Inner) -> u64,
+}
+
+macro_rules! gauges {
+    ($($name:literal $help:literal $read:expr,)+) => {
+        const GAUGES: &[Gauge] = &[$(Gauge { name: $name, help: $help, read: $read },)+];
+    };
+}
+
+gauges! {
+    "lsn_current" "LSN behind the last mini-transaction: bytes of log ever reserved" |db| db.core.redo.log.stat().current.0,
+    "lsn_written" "LSN up to which the log was handed to the operating system" |db| db.core.redo.log.stat().written.0,
+    "lsn_durable" "LSN up to which the log survives power loss" |db| db.core.redo.log.stat().durable.0,
+    "checkpoint_age_bytes" "Bytes of log that recovery would read" |db| db.checkpoint_age(),
+    "log_segments" "Files of the log, spare ones with them" |db| db.core.redo.log.stat().segments as u64,
+    "buffer_pool_frames" "Pages that the buffer pool has room for" |db| db.core.redo.pool.status().frames as u64,
+    "buffer_pool_free" "Frames that hold no page" |db| db.core.redo.pool.status().free as u64,
+    "buffer_pool_dirty" "Pages that are newer in memory than on disk" |db| db.core.redo.pool.status().dirty as u64,
+    "active_transactions" "Transactions that have written and not ended, prepared ones with them" |db| db.core.trxs.active_count() as u64,
+    "version_store_bytes" "Bytes of old versions in memory" |db| db.core.versions.stats().memory_bytes,
+    "version_store_spilled_bytes" "Bytes of old versions in the spill file" |db| db.core.versions.stats().spilled_bytes,
+    "row_locks" "Explicit row locks that are held or waited for" |db| db.core.locks.counts().0 as u64,
+    "range_locks" "Range locks that are held or waited for" |db| db.core.locks.counts().1 as u64,
+}
+
+impl Database {
+    /// Every counter since this open, then the gauges, by name.
+    pub fn status(&self) -> Vec<(&'static str, u64)> {
+        let gauges = GAUGES
+            .iter()
+            .map(|gauge| (gauge.name, (gauge.read)(&self.inner)));
+        let mut all = self.inner.core.redo.counters.snapshot();
+        all.extend(gauges);
+        all
+    }
+
+    /// [`Database::status`] in the text format that Prometheus reads: each value with its
+    /// description and type, names prefixed with `inkstone_`, counters ending in `_total`.
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("db");
+    /// let db = inkstone::Database::open(&path, inkstone::Options::default())?;
+    /// let text = db.prometheus();
+    /// assert!(text.contains("# TYPE inkstone_commits_total counter\n"));
+    /// assert!(text.contains("# TYPE inkstone_buffer_pool_dirty gauge\n"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn prometheus(&self) -> String {
+        let mut text = String::new();
+        let counters = &self.inner.core.redo.counters;
+        for &(counter, name, help) in COUNTERS {
+            metric(
+                &mut text,
+                &format!("{name}_total"),
+                help,
+                "counter",
+                counters.get(counter),
+            );
+        }
+        for gauge in GAUGES {
+            metric(
+                &mut text,
+                gauge.name,
+                gauge.help,
+                "gauge",
+                (gauge.read)(&self.inner),
+            );
+        }
+        text
+    }
+}
+
+fn metric(text: &mut String, name: &str, help: &str, kind: &str, value: u64) {
+    // Writing to a string does not fail.
+    let _ = writeln!(
+        text,
+        "# HELP inkstone_{name} {help}\n# TYPE inkstone_{name} {kind}\ninkstone_{name} {value}"
+    );
+}
