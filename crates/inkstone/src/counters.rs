@@ -5,8 +5,7 @@
 //! reading sums them. A sum is exact once the counted threads are quiet.
 
 use crossbeam_utils::CachePadded;
-use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Copies of every counter, so that threads do not share cache lines.
 pub const STRIPES: usize = 16;
@@ -65,19 +64,9 @@ counters! {
     VersionSegmentsRetired "version_segments_retired" "Version segments retired",
 }
 
-thread_local! {
-    static STRIPE: Cell<usize> = const { Cell::new(usize::MAX) };
-}
-
 /// A stripe for the calling thread, below [`STRIPES`]; threads are dealt out in turn.
 pub fn thread_stripe() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    STRIPE.with(|stripe| {
-        if stripe.get() == usize::MAX {
-            stripe.set(NEXT.fetch_add(1, Ordering::Relaxed) % STRIPES);
-        }
-        stripe.get()
-    })
+    crate::sync::thread::number() % STRIPES
 }
 
 /// The counters of one database.

@@ -84,6 +84,8 @@ pub mod poison;
 pub mod recovery;
 pub mod space;
 pub mod store;
+#[doc(hidden)]
+pub mod sync;
 pub mod txn;
 pub mod typed;
 

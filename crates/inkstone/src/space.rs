@@ -10,6 +10,7 @@
 use crate::buffer::Reservation;
 use crate::mtr::{Mtr, Redo};
 use crate::store::SpaceFile;
+use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::{Error, Result};
 use inkstone_format::apply::{bit, map_pages};
 use inkstone_format::header::{PAGE_HEADER_LEN, PageType, page_type};
@@ -17,7 +18,6 @@ use inkstone_format::record::Record;
 use inkstone_format::space::{self as format, TREES_MAX};
 use inkstone_format::{PageId, PageNo, SpaceId, TreeId};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// Pages of a new tablespace: header and first space map.
 pub const SYSTEM_PAGES: u32 = 2;

@@ -18,10 +18,11 @@
 use super::flush::{Flusher, Join};
 use super::pool::Inner;
 use crate::counters::Counter;
+use crate::sync::atomic::Ordering;
+use crate::sync::{Instant, thread};
 use crate::{Error, Result};
 use inkstone_format::{Lsn, PageId, PageNo};
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Time between two looks at the age while there is something to do.
 const TICK: Duration = Duration::from_millis(20);
@@ -275,7 +276,7 @@ impl Inner {
         self.cleaning.raise();
         match delay(fill) {
             Some(time) if time < Duration::from_micros(50) => {}
-            Some(time) => std::thread::sleep(time),
+            Some(time) => thread::sleep(time),
             None => self.flights.wait_until(|| {
                 self.check().is_err() || self.is_stuck() || delay(self.fill()).is_some()
             }),

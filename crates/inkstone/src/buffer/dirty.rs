@@ -20,11 +20,11 @@
 //! set (then it notes itself).
 
 use super::frame::{Arena, Frame, NO_LSN};
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crossbeam_utils::CachePadded;
 use inkstone_format::Lsn;
-use parking_lot::Mutex;
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 struct DirtySet {
     frames: Mutex<BTreeSet<(u64, u32)>>,

@@ -18,8 +18,8 @@
 use super::frame::Frame;
 use super::pool::Inner;
 use crate::counters::Counter;
+use crate::sync::atomic::Ordering;
 use inkstone_format::PageId;
-use std::sync::atomic::Ordering;
 
 const HEAT_MAX: u8 = 3;
 const HEAT_WARM: u8 = 2;

@@ -11,10 +11,10 @@
 use super::PageImage;
 use super::PageWriter;
 use super::pool::Inner;
+use crate::sync::atomic::Ordering;
 use crate::{Error, Result};
 use inkstone_format::{Lsn, PageId, header};
 use inkstone_io::AlignedBuffer;
-use std::sync::atomic::Ordering;
 
 /// Pages in a batch, at most.
 pub(crate) const BATCH_PAGES_MAX: usize = 256;

@@ -15,10 +15,10 @@
 //! The bytes of a frame are written by its exclusive holder, or, while `id` is none, by its owner.
 
 use super::latch::HybridLatch;
+use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use crate::{Error, Result};
 use inkstone_format::{Lsn, PageId};
 use inkstone_io::AlignedBuffer;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// The page id of a frame that holds no page (no tablespace has this number).
 pub(crate) const NO_PAGE: u64 = u64::MAX;

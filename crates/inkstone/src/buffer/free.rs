@@ -10,10 +10,10 @@
 //!    no frame; flights end; the thread `ink-frames` writes dirty pages and needs no frame for it.
 
 use super::frame::Frame;
+use crate::sync::atomic::{AtomicUsize, Ordering, fence};
+use crate::sync::{Condvar, Mutex};
 use crate::{Error, Result};
-use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::time::Duration;
 
 /// How long a waiter trusts that somebody will wake it (poison set elsewhere wakes nobody).

@@ -6,9 +6,9 @@
 use super::frame::Frame;
 use super::latch::Version;
 use super::pool::Inner;
+use crate::sync::atomic::Ordering;
 use inkstone_format::{Lsn, PageId, header};
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::Ordering;
 
 /// A page that may change under the reader. What was read counts only if
 /// [`validate`](Optimistic::validate) says so afterwards.

@@ -24,11 +24,9 @@
 //! | 2..18  | number of shared holders                         |
 //! | 18..64 | version                                          |
 
-use parking_lot_core::{
-    FilterOp, ParkResult, ParkToken, SpinWait, UnparkResult, UnparkToken, park, unpark_filter,
-};
+use crate::sync::atomic::{AtomicU64, Ordering, fence};
+use crate::sync::parking::{Choice, SpinWait, Woken, park, unpark_filter};
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 const EXCLUSIVE: u64 = 1;
 const PARKED: u64 = 1 << 1;
@@ -38,11 +36,13 @@ const HELD: u64 = EXCLUSIVE | SHARED_MASK;
 const VERSION_ONE: u64 = 1 << 18;
 const VERSION_MASK: u64 = !(VERSION_ONE - 1);
 
-const WANTS_SHARED: ParkToken = ParkToken(0);
-const WANTS_EXCLUSIVE: ParkToken = ParkToken(1);
-const TRY_AGAIN: UnparkToken = UnparkToken(0);
+/// What parked threads wait for.
+const WANTS_SHARED: usize = 0;
+const WANTS_EXCLUSIVE: usize = 1;
+/// What they are told when they are woken.
+const TRY_AGAIN: usize = 0;
 /// The releasing thread has taken the latch on behalf of the one it wakes.
-const HANDED_OVER: UnparkToken = UnparkToken(1);
+const HANDED_OVER: usize = 1;
 
 /// What an optimistic reader remembers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -210,7 +210,7 @@ impl HybridLatch {
     #[cold]
     fn lock_slow(
         &self,
-        wants: ParkToken,
+        wants: usize,
         wanted: impl Fn() -> bool,
         allowed: impl Fn(u64, bool) -> bool,
         taken: impl Fn(u64) -> u64,
@@ -247,13 +247,13 @@ impl HybridLatch {
                 word & PARKED != 0 && !allowed(word, false) && wanted()
             };
             // SAFETY: the key is the address of this word, which only latches use as a key; the
-            // callbacks neither panic nor call into parking_lot.
-            let parked = unsafe { park(self.key(), must_wait, || {}, |_, _| {}, wants, None) };
-            if parked == ParkResult::Unparked(HANDED_OVER) {
+            // callback neither panics nor parks.
+            let parked = unsafe { park(self.key(), wants, must_wait) };
+            if parked == Some(HANDED_OVER) {
                 fence(Ordering::Acquire);
                 return true;
             }
-            woken = matches!(parked, ParkResult::Unparked(_));
+            woken = parked.is_some();
             spin.reset();
         }
     }
@@ -263,28 +263,27 @@ impl HybridLatch {
     #[cold]
     fn wake(&self, all: bool, released: impl Fn(u64) -> u64) {
         let first_wants = Cell::new(None);
-        let choose = |wants: ParkToken| match first_wants.get() {
-            _ if all => FilterOp::Unpark,
+        let choose = |wants: usize| match first_wants.get() {
+            _ if all => Choice::Wake,
             None => {
                 first_wants.set(Some(wants));
-                FilterOp::Unpark
+                Choice::Wake
             }
-            Some(WANTS_SHARED) if wants == WANTS_SHARED => FilterOp::Unpark,
-            Some(_) => FilterOp::Stop,
+            Some(WANTS_SHARED) if wants == WANTS_SHARED => Choice::Wake,
+            Some(_) => Choice::Stop,
         };
-        let settle = |woken: UnparkResult| {
+        let settle = |woken: Woken| {
             let mut word = self.0.load(Ordering::Relaxed);
             loop {
                 let mut next = released(word);
-                if !woken.have_more_threads {
+                if !woken.more {
                     next &= !PARKED;
                 }
-                let hand_over =
-                    !all && woken.be_fair && woken.unparked_threads > 0 && next & HELD == 0;
+                let hand_over = !all && woken.be_fair && woken.count > 0 && next & HELD == 0;
                 if hand_over && first_wants.get() == Some(WANTS_EXCLUSIVE) {
                     next |= EXCLUSIVE;
                 } else if hand_over {
-                    next += woken.unparked_threads as u64 * SHARED_ONE;
+                    next += woken.count as u64 * SHARED_ONE;
                 }
                 match self
                     .0
@@ -296,8 +295,7 @@ impl HybridLatch {
                 }
             }
         };
-        // SAFETY: as for `park`: the key is ours, and the callbacks neither panic nor call into
-        // parking_lot.
+        // SAFETY: as for `park`: the key is ours, and the callbacks neither panic nor park.
         unsafe { unpark_filter(self.key(), choose, settle) };
     }
 

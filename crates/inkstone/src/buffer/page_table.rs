@@ -10,10 +10,10 @@
 
 use super::frame::{Arena, NO_PAGE};
 use crate::Result;
+use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use crate::sync::{Condvar, Mutex, MutexGuard};
 use inkstone_format::PageId;
-use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// A chain longer than this is searched under the mutex.
 const HINT_STEPS_MAX: usize = 16;

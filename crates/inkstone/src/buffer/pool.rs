@@ -12,13 +12,13 @@ use super::supplier::Supplier;
 use super::{PageStore, RedoLog};
 use crate::counters::{Counter, Counters};
 use crate::poison::Poison;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::thread::{self, JoinHandle};
 use crate::{Error, Result};
 use inkstone_format::header::page_size_is_valid;
 use inkstone_format::{Lsn, PageId, SpaceId};
-use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::thread::JoinHandle;
 
 /// The fewest frames that a pool works with.
 const FRAMES_MIN: usize = 16;
@@ -75,7 +75,7 @@ struct PoisonOnPanic<'a>(&'a Poison, &'static str);
 
 impl Drop for PoisonOnPanic<'_> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if thread::panicking() {
             self.0.set(format_args!("the thread {} panicked", self.1));
         }
     }
@@ -178,12 +178,11 @@ impl BufferPool {
         let inner = self.inner.clone();
         // Made here, so that a failure is the caller's to see.
         let flusher = Flusher::new(&inner, inner.batch_pages())?;
-        std::thread::Builder::new()
-            .name(name.to_owned())
-            .spawn(move || {
-                let _guard = PoisonOnPanic(&inner.poison, name);
-                body(&inner, flusher);
-            })
+        let run = move || {
+            let _guard = PoisonOnPanic(&inner.poison, name);
+            body(&inner, flusher);
+        };
+        thread::spawn(name, run)
             .map_err(|e| Error::Unsupported(format!("cannot start the thread {name}: {e}")))
     }
 
@@ -341,7 +340,7 @@ impl BufferPool {
     pub(crate) fn check_invariants(&self) {
         let inner = &self.inner;
         inner.dirty.check_invariants(&inner.arena);
-        let mut seen = std::collections::HashSet::new();
+        let mut seen: crate::sync::HashSet<PageId> = Default::default();
         for (index, frame) in inner.frames() {
             assert!(!frame.flushing.load(Ordering::Relaxed));
             assert!(!frame.latch.is_exclusive());

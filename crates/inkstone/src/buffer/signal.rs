@@ -1,8 +1,8 @@
 //! Two small ways to wait: a signal for one background thread, and news for many.
 
 use super::free::WAIT_SLICE;
-use parking_lot::{Condvar, Mutex};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use crate::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 /// Wakes one background thread. Raising it again before it was seen costs one load.

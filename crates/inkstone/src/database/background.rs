@@ -4,13 +4,13 @@
 //! They hold the database weakly: it closes when its last handle goes.
 
 use super::Inner;
+use crate::sync::thread::{self, JoinHandle};
+use crate::sync::{Condvar, Mutex};
 use crate::txn::purge;
 use crate::{Error, Result};
 use inkstone_format::PageId;
 use inkstone_io::{Create, OpenOptions};
-use parking_lot::{Condvar, Mutex};
 use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Page numbers that were resident at the last close.
@@ -67,7 +67,7 @@ impl Background {
         self.stop.wake.notify_all();
         for thread in self.threads {
             // The last handle may be dropped by one of these threads themselves.
-            if thread.thread().id() != std::thread::current().id() {
+            if thread.thread().id() != thread::current().id() {
                 let _ = thread.join();
             }
         }
@@ -101,10 +101,7 @@ fn spawn(
             busy = round(&inner, count).unwrap_or(false);
         }
     };
-    std::thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(body)
-        .map_err(|e| thread_error(inner, e))
+    thread::spawn(name, body).map_err(|e| thread_error(inner, e))
 }
 
 fn purge_round(inner: &Inner, _: u64) -> Result<bool> {
@@ -148,10 +145,7 @@ fn warm_up(inner: &Arc<Inner>, stop: &Arc<Stop>) -> Result<JoinHandle<()>> {
             }
         }
     };
-    std::thread::Builder::new()
-        .name("ink-warm".to_owned())
-        .spawn(body)
-        .map_err(|e| thread_error(inner, e))
+    thread::spawn("ink-warm", body).map_err(|e| thread_error(inner, e))
 }
 
 impl Inner {

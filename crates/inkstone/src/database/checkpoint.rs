@@ -22,13 +22,13 @@ use super::Inner;
 use crate::control::ControlFile;
 use crate::counters::Counter;
 use crate::mtr::Mtr;
+use crate::sync::Mutex;
+use crate::sync::atomic::Ordering;
 use crate::txn::core::CONTEXT_REACH;
 use crate::{Error, Result};
 use inkstone_format::control::Control;
 use inkstone_format::record::Record;
 use inkstone_format::{Lsn, SpaceId};
-use parking_lot::Mutex;
-use std::sync::atomic::Ordering;
 
 /// The least distance of remembered frame boundaries.
 const BOUNDARY_DISTANCE: u64 = 256 << 10;

@@ -7,12 +7,12 @@ use crate::btree::Tree;
 use crate::catalog::{CATALOG_ISOLATION, CLUSTERED, Catalog, TableDefinition, check_name};
 use crate::options::Durability;
 use crate::space::{SYSTEM_PAGES, Space};
+use crate::sync::atomic::Ordering;
 use crate::txn::Transaction;
 use crate::{Error, Result};
 use inkstone_format::space::PENDING_FREE_TREE;
 use inkstone_format::{SpaceId, TreeId};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Pages that a new tablespace file has.
 const FIRST_PAGES: u32 = 16;

@@ -27,17 +27,16 @@ use crate::btree::Tree;
 use crate::counters::Counters;
 use crate::options::{Durability, Options};
 use crate::store::SpaceFiles;
+use crate::sync::atomic::AtomicU32;
+use crate::sync::{HashMap, Mutex};
 use crate::txn::core::Core;
 use crate::txn::{Isolation, Transaction};
 use crate::{Error, Result};
 use background::Background;
 use inkstone_format::SpaceId;
 use inkstone_io::Vfs;
-use parking_lot::Mutex;
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 
 /// An open database. Cheap to clone; closed when the last clone is dropped, or by
 /// [`Database::close`].

@@ -29,6 +29,8 @@ use crate::poison::Poison;
 use crate::recovery::{self, LogSource, Progress, RecoveryReport, RedoInputs, RedoOutcome};
 use crate::space::{SYSTEM_PAGES, Space};
 use crate::store::{FilePageStore, RepairReport, SpaceFiles};
+use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::{HashMap, Instant, Mutex, random_bits};
 use crate::txn::Transaction;
 use crate::txn::core::Core;
 use crate::txn::system::TrxSystem;
@@ -42,12 +44,10 @@ use inkstone_format::space::PENDING_FREE_TREE;
 use inkstone_format::tree_page::TreePage;
 use inkstone_format::{Lsn, PageId, PageNo, SpaceId, TreeId, TrxId};
 use inkstone_io::{AlignedBuffer, Create, ErrorKind, OpenOptions, Vfs};
-use parking_lot::Mutex;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Directory of the log segments.
 pub(super) const LOG_DIRECTORY: &str = "log";
@@ -316,7 +316,7 @@ impl Foundation {
             files: self.files,
             catalog,
             next_space: AtomicU32::new(next_space),
-            tables: Mutex::new(HashMap::new()),
+            tables: Mutex::new(HashMap::default()),
             ddl: Mutex::new(()),
             checkpoints: Checkpoints::new(control, run_start),
             background: Mutex::new(None),
@@ -327,17 +327,9 @@ impl Foundation {
 }
 
 fn random_uuid() -> [u8; 16] {
-    use std::hash::{BuildHasher, Hasher};
     let mut uuid = [0; 16];
     for half in uuid.chunks_mut(8) {
-        // Each `RandomState` is keyed from the operating system's random numbers.
-        let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
-        hasher.write_u128(
-            std::time::SystemTime::now()
-                .elapsed()
-                .map_or(0, |d| d.as_nanos()),
-        );
-        half.copy_from_slice(&hasher.finish().to_le_bytes());
+        half.copy_from_slice(&random_bits().to_le_bytes());
     }
     uuid
 }

@@ -3,13 +3,13 @@
 
 use super::LogShared;
 use super::group::Goal;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::thread::{self, JoinHandle};
+use crate::sync::{Condvar, Instant, Mutex};
 use crate::{Error, Result};
-use parking_lot::{Condvar, Mutex};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
 
@@ -72,9 +72,7 @@ impl Background {
 
 /// Starts the thread.
 pub(super) fn start(shared: Arc<LogShared>, dir: &Path) -> Result<JoinHandle<()>> {
-    std::thread::Builder::new()
-        .name("ink-log".to_owned())
-        .spawn(move || run(&shared))
+    thread::spawn("ink-log", move || run(&shared))
         .map_err(|e| Error::io("start the thread ink-log for", dir, e))
 }
 

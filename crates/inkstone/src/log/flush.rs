@@ -25,12 +25,13 @@
 use super::LogShared;
 use super::group::{Goal, Group};
 use crate::counters::Counter;
+use crate::sync::atomic::Ordering;
+use crate::sync::{hint, thread};
 use crate::{Error, Result};
 use inkstone_format::segment::LOG_BLOCK;
 use inkstone_io::{AlignedBuffer, Batch, File, Op};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 const BLOCK: u64 = LOG_BLOCK as u64;
 /// Flights up to this size are copied together and go out as one write.
@@ -375,9 +376,9 @@ impl LogShared {
                 return;
             }
             if turn < 3 {
-                std::hint::spin_loop();
+                hint::spin_loop();
             } else {
-                std::thread::yield_now();
+                thread::yield_now();
             }
         }
     }

@@ -5,8 +5,8 @@
 //! is remembered in the group's word until somebody takes the lead ([`Group::settle`]); a thread
 //! that was poked and does not lead hands the poke on.
 
-use parking_lot_core::{DEFAULT_PARK_TOKEN, DEFAULT_UNPARK_TOKEN, ParkResult, UnparkToken};
-use std::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::parking;
 
 /// What a thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,10 @@ pub(super) enum Goal {
 const WAITING: u32 = 0;
 const POKED: u32 = 1;
 const DONE: u32 = 2;
-const POKE: UnparkToken = UnparkToken(1);
+/// What the threads tell each other: nothing (who parks), see the word, you lead.
+const MEMBER: usize = 0;
+const RELEASED: usize = 0;
+const POKE: usize = 1;
 
 /// Threads that wait for the same flush; see the module.
 #[derive(Debug, Default)]
@@ -56,20 +59,15 @@ impl Group {
     fn sleep(&self, goal: Goal) -> bool {
         let word = &self.words[goal as usize];
         // SAFETY: the key is an address within `self`, which outlives the call and is used as a
-        // key by nobody else; the callbacks neither panic nor call into parking_lot.
+        // key by nobody else; the callback neither panics nor parks.
         let result = unsafe {
-            parking_lot_core::park(
-                self.key(goal),
-                || word.load(Ordering::Acquire) == WAITING,
-                || {},
-                |_, _| {},
-                DEFAULT_PARK_TOKEN,
-                None,
-            )
+            parking::park(self.key(goal), MEMBER, || {
+                word.load(Ordering::Acquire) == WAITING
+            })
         };
         match result {
-            ParkResult::Unparked(token) => token == POKE,
-            ParkResult::Invalid | ParkResult::TimedOut => word.load(Ordering::Acquire) == POKED,
+            Some(token) => token == POKE,
+            None => word.load(Ordering::Acquire) == POKED,
         }
     }
 
@@ -91,8 +89,8 @@ impl Group {
     }
 
     fn wake_one(&self, goal: Goal) {
-        // SAFETY: the key is ours (see `park`); the callback does not panic or call back.
-        unsafe { parking_lot_core::unpark_one(self.key(goal), |_| POKE) };
+        // SAFETY: the key is ours (see `sleep`).
+        unsafe { parking::unpark_one(self.key(goal), POKE) };
     }
 
     /// Forgets a poke: somebody leads.
@@ -106,8 +104,8 @@ impl Group {
     pub(super) fn release(&self, goal: Goal) {
         self.words[goal as usize].store(DONE, Ordering::Release);
         if self.has(goal) {
-            // SAFETY: the key is ours (see `park`).
-            unsafe { parking_lot_core::unpark_all(self.key(goal), DEFAULT_UNPARK_TOKEN) };
+            // SAFETY: the key is ours (see `sleep`).
+            unsafe { parking::unpark_all(self.key(goal), RELEASED) };
         }
     }
 }

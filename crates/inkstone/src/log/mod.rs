@@ -41,6 +41,9 @@ pub use reader::{Frame, LogReader, ReadParams, SegmentInfo};
 use crate::counters::{Counter, Counters};
 use crate::options::LogWrite;
 use crate::poison::Poison;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::thread::JoinHandle;
 use crate::{Error, Result};
 use background::Background;
 use crossbeam_utils::CachePadded;
@@ -50,13 +53,10 @@ use inkstone_format::Lsn;
 use inkstone_format::frame::{FRAME_MAX, FRAME_PAYLOAD_MAX, FrameHead};
 use inkstone_format::segment::{LOG_BLOCK, segment_bytes_is_valid};
 use inkstone_io::Vfs;
-use parking_lot::Mutex;
 use ring::Ring;
 use segments::{SegmentParams, Segments};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::JoinHandle;
 
 /// Bytes of log after which a frame carries a claim, wanted or not.
 pub const CLAIM_EVERY: u64 = 64 << 10;

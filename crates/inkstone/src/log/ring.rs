@@ -19,10 +19,10 @@
 //! Latches: `walk` (leaf) guards the walk that advances `ready`, so that nobody reads a tag at a
 //! place that another walker has left behind.
 
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use inkstone_format::frame;
 use inkstone_io::AlignedBuffer;
-use parking_lot::Mutex;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
 

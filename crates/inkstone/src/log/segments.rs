@@ -19,16 +19,16 @@
 
 use crate::counters::{Counter, Counters};
 use crate::poison::Poison;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::{Error, Result};
 use inkstone_format::segment::{
     LOG_BLOCK, SegmentHeader, parse_segment_file_name, segment_file_name,
 };
 use inkstone_io::{AlignedBuffer, Create, ErrorKind, File, OpenOptions, Vfs};
-use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const PREPARE: &str = "prepare.tmp";
 const ZERO_CHUNK: usize = 1 << 20;

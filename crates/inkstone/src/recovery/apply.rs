@@ -11,13 +11,13 @@
 use super::index::Change;
 use super::spaces::TablespaceFiles;
 use crate::buffer::{BufferPool, Exclusive};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Mutex, thread};
 use crate::{Error, Result};
 use inkstone_format::header::{PageType, page_lsn, page_type};
 use inkstone_format::tree_page::TreePage;
 use inkstone_format::{Corrupt, Lsn, PageId, apply};
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// What was applied to a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,14 +155,11 @@ impl<'a> Applier<'a> {
             stop: AtomicBool::new(false),
             outcome: Mutex::default(),
         };
-        std::thread::scope(|scope| {
+        thread::scope(|scope| {
             for number in 1..=helpers {
-                let name = format!("ink-redo-{number}");
                 let helper = || self.take_part(&work, &|_| {});
                 // With fewer threads it only takes longer.
-                let _ = std::thread::Builder::new()
-                    .name(name)
-                    .spawn_scoped(scope, helper);
+                let _ = scope.spawn(format!("ink-redo-{number}"), helper);
             }
             self.take_part(&work, tick);
         });

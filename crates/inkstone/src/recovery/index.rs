@@ -3,9 +3,9 @@
 //! Nothing here depends on the order of pages; the changes of one page are in LSN order. What
 //! stands before an initialisation of the page is dropped at once.
 
+use crate::sync::HashMap;
 use inkstone_format::record::{Record, Undo, UndoEntry};
 use inkstone_format::{Lsn, PageId};
-use std::collections::HashMap;
 
 /// A change of one page.
 #[derive(Clone, Debug)]

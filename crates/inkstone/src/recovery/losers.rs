@@ -21,9 +21,10 @@
 //!
 //! The undo stacks stay in memory, also those of huge transactions, until they are rolled back.
 
+use crate::sync::HashMap;
 use inkstone_format::record::{Record, TrxRef, Undo, UndoEntry};
 use inkstone_format::{Lsn, SpaceId, TreeId, TrxId};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A transaction without an end in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]

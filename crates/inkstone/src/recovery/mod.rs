@@ -149,7 +149,7 @@ pub fn redo_after(
 /// Threads that the options ask for.
 pub fn threads(options: &Options) -> usize {
     match options.recovery_threads {
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        0 => crate::sync::thread::available_parallelism().map_or(1, usize::from),
         count => count as usize,
     }
 }

@@ -1,7 +1,8 @@
 //! What recovery tells while it runs, and when it is done.
 
+use crate::sync::Instant;
 use std::cell::Cell;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What recovery is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

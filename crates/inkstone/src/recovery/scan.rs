@@ -7,11 +7,12 @@ use super::losers::TransactionTable;
 use super::progress::{Phase, Progress, RecoveryReport, Reporter};
 use super::spaces::Spaces;
 use super::{FrameSource, RedoInputs, RedoOutcome};
+use crate::sync::Instant;
 use crate::{Error, Result, invariant};
 use inkstone_format::record::{DecodeError, Decoder, Record};
 use inkstone_format::{Lsn, PageId, SpaceId};
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Redo under way.
 pub(super) struct Scan<'a> {

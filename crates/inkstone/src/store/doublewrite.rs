@@ -22,6 +22,8 @@ use crate::buffer::PageImage;
 use crate::counters::{Counter, Counters};
 use crate::options::FlushMethod;
 use crate::poison::Poison;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Condvar, Mutex};
 use crate::{Error, Result, invariant};
 use inkstone_format::doublewrite::{
     BATCH_PAGES_MAX, BLOCK_LEN, BatchEntry, BatchHeader, DOUBLEWRITE_VERSION, Layout, LayoutError,
@@ -29,11 +31,9 @@ use inkstone_format::doublewrite::{
 };
 use inkstone_io::AlignedBuffer;
 use inkstone_io::{Batch, Create, ErrorKind, File, Op, OpenOptions, Vfs};
-use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Name of the doublewrite file in the database directory.
 pub const DOUBLEWRITE_FILE: &str = "doublewrite";

@@ -17,15 +17,14 @@
 use crate::counters::{Counter, Counters};
 use crate::options::{Doublewrite, FlushMethod, Options};
 use crate::poison::Poison;
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{HashMap, Mutex, RwLock};
 use crate::{Error, Result, invariant};
 use inkstone_format::header::check_page;
 use inkstone_format::{Corrupt, PageId, PageNo, SpaceId};
 use inkstone_io::{AtomicWriteLimits, Create, ErrorKind, File, OpenOptions, Vfs};
-use parking_lot::{Mutex, RwLock};
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 const SHARDS: usize = 16;
 /// A file doubles until it grows by this much at a time.

@@ -9,14 +9,13 @@ use crate::counters::{Counter, STRIPES};
 use crate::mtr::Redo;
 use crate::options::Durability;
 use crate::space::Space;
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{HashMap, Instant, Mutex, RwLock, thread};
 use crate::{Error, Result};
 use crossbeam_utils::CachePadded;
 use inkstone_format::{Lsn, SpaceId, TreeId, TrxId, VersionAddress};
-use parking_lot::{Mutex, RwLock};
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The longest time that one write is held back when the log that recovery needs is too long.
 const HELD_BACK_MAX: Duration = Duration::from_millis(10);
@@ -47,6 +46,8 @@ pub struct Core {
     pub spaces: RwLock<HashMap<SpaceId, Arc<Space>>>,
     /// Tablespaces whose long values that are no longer referenced wait to be freed.
     pub pending_free: Mutex<Vec<SpaceId>>,
+    /// A tablespace gets at most one tree of long values that wait to be freed.
+    pub(super) making_pending_free: Mutex<()>,
     /// One round of purge at a time: what it has been told to free can be freed only when the
     /// version segment that told it has been retired, by the same round.
     pub purging: Mutex<()>,
@@ -85,6 +86,7 @@ impl Core {
             lock_wait_timeout,
             spaces: RwLock::default(),
             pending_free: Mutex::default(),
+            making_pending_free: Mutex::default(),
             unfinished: Mutex::default(),
             purging: Mutex::default(),
             writers: (0..STRIPES).map(|_| CachePadded::default()).collect(),
@@ -176,7 +178,7 @@ impl Core {
         if kept > capacity {
             self.redo.counters.add(Counter::CheckpointWaits, 1);
             let over = (kept - capacity) as f64 / capacity as f64;
-            std::thread::sleep(HELD_BACK_MAX.mul_f64(over.min(1.0)));
+            thread::sleep(HELD_BACK_MAX.mul_f64(over.min(1.0)));
         }
     }
 

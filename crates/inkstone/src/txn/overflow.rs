@@ -71,11 +71,10 @@ impl Core {
     }
 
     fn make_pending_free_tree(&self, space: &Arc<Space>) -> Result<Tree> {
-        static ONE_AT_A_TIME: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
         if let Some(tree) = self.pending_free_tree(space)? {
             return Ok(tree);
         }
-        let _one = ONE_AT_A_TIME.lock();
+        let _one = self.making_pending_free.lock();
         match self.pending_free_tree(space)? {
             Some(tree) => Ok(tree),
             None => Tree::create(space.clone(), PENDING_FREE_TREE, self.redo.clone()),

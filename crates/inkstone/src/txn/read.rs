@@ -13,12 +13,12 @@ use super::versions::VersionKind;
 use super::write::Newest;
 use crate::btree::{Target, Tree};
 use crate::counters::Counter;
+use crate::sync::Instant;
 use crate::{Error, Result};
 use inkstone_format::tree_page::{CELL_DELETED, CELL_OVERFLOW, Cell, TreePage};
 use inkstone_format::{TrxId, VersionAddress};
 use std::ops::Bound;
 use std::sync::Arc;
-use std::time::Instant;
 
 /// What a locking read does about a row that someone else has locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

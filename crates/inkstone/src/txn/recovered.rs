@@ -9,12 +9,12 @@ use super::versions::{NO_PURGE, NewVersion, VersionKind};
 use crate::btree::{SplitFor, Target};
 use crate::mtr::Mtr;
 use crate::recovery::OpenTransaction;
+use crate::sync::HashMap;
 use crate::{Error, Result};
 use inkstone_format::record::{Record, Undo, UndoEntry};
 use inkstone_format::space::PENDING_FREE_TREE;
 use inkstone_format::tree_page::{CELL_DELETED, CELL_VERSIONED, TreePage, TreePageMut, cell_len};
 use inkstone_format::{Lsn, SpaceId, TreeId, TrxId, VersionAddress};
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Bytes of undo entries in one frame, about.
@@ -80,7 +80,7 @@ impl Core {
         let there = |entry: &&UndoEntry| self.spaces.read().contains_key(&entry.space);
         let undo: Vec<UndoEntry> = open.undo.iter().filter(there).cloned().collect();
         let befores = self.befores(&undo)?;
-        let mut newest: HashMap<RowName<'_>, VersionAddress> = HashMap::new();
+        let mut newest: HashMap<RowName<'_>, VersionAddress> = HashMap::default();
         for (entry, before) in undo.iter().zip(&befores) {
             let row = (entry.space, entry.tree, entry.key.as_slice());
             if entry.tree == PENDING_FREE_TREE && !inner.long_values.contains(&entry.space) {
@@ -126,7 +126,7 @@ impl Core {
 
     /// For each change the row as it was before: found from the present rows, backwards.
     fn befores(&self, undo: &[UndoEntry]) -> Result<Vec<Before>> {
-        let mut rows: HashMap<RowName<'_>, (u8, Vec<u8>)> = HashMap::new();
+        let mut rows: HashMap<RowName<'_>, (u8, Vec<u8>)> = HashMap::default();
         let mut befores = Vec::with_capacity(undo.len());
         for entry in undo.iter().rev() {
             let row = (entry.space, entry.tree, entry.key.as_slice());

@@ -21,13 +21,13 @@ use super::versions::{NewVersion, TouchedSegments, VersionKind};
 use crate::counters::Counter;
 use crate::mtr::Mtr;
 use crate::options::Durability;
+use crate::sync::{Instant, Mutex, MutexGuard};
 use crate::{Error, Result};
 use inkstone_format::record::{CONTEXT_CHAIN_MAX, Context, Record, TrxRef};
 use inkstone_format::{Lsn, PageId, PageNo, SpaceId, TreeId, VersionAddress};
-use parking_lot::{Mutex, MutexGuard};
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What a transaction sees of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

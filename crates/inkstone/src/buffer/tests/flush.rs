@@ -3,9 +3,10 @@ use crate::Error;
 use crate::buffer::RedoLog;
 use crate::buffer::cleaner::{Plan, delay, plan};
 use crate::counters::Counter;
+use crate::sync::Instant;
+use crate::sync::atomic::Ordering;
 use inkstone_format::{Lsn, SpaceId};
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 #[test]
 fn oldest_lsn_is_the_start_of_the_first_change() {

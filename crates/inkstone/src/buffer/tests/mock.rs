@@ -3,14 +3,14 @@
 use crate::buffer::{BufferPool, Exclusive, PageImage, PageStore, PageWriter, RedoLog};
 use crate::counters::Counters;
 use crate::poison::Poison;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::{Error, Result};
 use inkstone_format::header::{self, PageType};
 use inkstone_format::{Lsn, PageId, PageNo, SpaceId};
-use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 pub const PAGE_SIZE: usize = 4096;

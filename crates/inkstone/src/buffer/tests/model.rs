@@ -3,11 +3,11 @@
 
 use super::mock::{Bench, Random, check_pattern, page};
 use crate::buffer::Exclusive;
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Instant, Mutex};
 use inkstone_format::header;
 use inkstone_format::{Lsn, PageId};
-use parking_lot::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const PAGES: u32 = 300;
 /// Pages from here on are created, not read.

@@ -1,9 +1,9 @@
 use super::mock::{Bench, PAGE_SIZE, check_pattern, eventually, page};
 use crate::Error;
 use crate::counters::Counter;
+use crate::sync::atomic::Ordering;
 use inkstone_format::header;
 use inkstone_format::{PageId, PageNo, SpaceId};
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 #[test]

@@ -1,7 +1,7 @@
 //! How fast a hit is. Printed, not judged: `cargo test --release -p inkstone speed -- --nocapture`.
 
 use super::mock::{Bench, page};
-use std::time::Instant;
+use crate::sync::Instant;
 
 fn hits_per_second(bench: &Bench, threads: u64, hits: u64, by_hint: bool) -> f64 {
     let began = Instant::now();

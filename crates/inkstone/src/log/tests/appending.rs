@@ -1,5 +1,5 @@
 use super::*;
-use std::sync::atomic::AtomicBool;
+use crate::sync::atomic::AtomicBool;
 
 /// Eight threads, a small ring that wraps many times, all frames come back in order.
 fn many_threads(change: impl FnOnce(&mut LogParams)) {

@@ -1,9 +1,9 @@
 //! A disk in memory for the log's tests: knows what was synced, and fails on command.
 
+use crate::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use inkstone_io::*;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 

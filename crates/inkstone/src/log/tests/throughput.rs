@@ -1,7 +1,7 @@
 //! How fast the log is: `cargo test --release -p inkstone throughput -- --ignored --nocapture`.
 
 use super::*;
-use std::time::Instant;
+use crate::sync::Instant;
 
 fn appends_a_second(threads: u64, appends: u64) -> f64 {
     let vfs = MemoryVfs::new();

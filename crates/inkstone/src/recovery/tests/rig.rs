@@ -6,13 +6,13 @@ use crate::poison::Poison;
 use crate::recovery::{
     FrameSource, FrameView, Progress, RedoInputs, RedoOutcome, TablespaceFiles, redo,
 };
+use crate::sync::Mutex;
 use crate::{Error, Result};
 use inkstone_format::header::{PageType, page_lsn};
 use inkstone_format::header::{check_page, init_page, set_page_lsn, stamp_checksum};
 use inkstone_format::record::Record;
 use inkstone_format::tree_page::TreePageInit;
 use inkstone_format::{Corrupt, Lsn, PageId, PageNo, SpaceId, TreeId};
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -133,7 +133,7 @@ pub struct DiskState {
 }
 
 impl MemoryDisk {
-    pub fn state(&self) -> parking_lot::MutexGuard<'_, DiskState> {
+    pub fn state(&self) -> crate::sync::MutexGuard<'_, DiskState> {
         self.0.lock()
     }
 

@@ -1,9 +1,9 @@
 //! A disk in memory for the tests of this module: unsynced changes are kept apart, and a power
 //! failure keeps any subset of their sectors. Every write and sync is recorded and can fail.
 
+use crate::sync::Mutex;
 use inkstone_io::AlignedBuffer;
 use inkstone_io::*;
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -6,14 +6,14 @@
 //! search in an ordered map for each transaction that has ranges in the tree.
 
 use super::{Blockers, LockMode, push_blocker};
+use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::{HashMap, Mutex};
 use crate::txn::system::TrxState;
 use crossbeam_utils::CachePadded;
 use inkstone_format::{SpaceId, TreeId};
-use parking_lot::Mutex;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Shards of the table, by tree; a power of two.
 const SHARDS: usize = 64;

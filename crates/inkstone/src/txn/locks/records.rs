@@ -6,14 +6,13 @@
 //! long the key.
 
 use super::{Blockers, LockMode, push_blocker};
+use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::{HashMap, Mutex, RandomState};
 use crate::txn::system::TrxState;
 use crossbeam_utils::CachePadded;
 use inkstone_format::{SpaceId, TreeId};
-use parking_lot::Mutex;
-use std::collections::HashMap;
-use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Shards of the table; a power of two.
 const SHARDS: usize = 128;
@@ -84,7 +83,7 @@ pub(super) struct RecordLocks {
 impl Default for RecordLocks {
     fn default() -> Self {
         Self {
-            hasher: RandomState::new(),
+            hasher: RandomState::default(),
             shards: (0..SHARDS).map(|_| CachePadded::default()).collect(),
         }
     }

@@ -2,12 +2,13 @@ use super::*;
 use crate::Error;
 use crate::counters::{Counter, Counters};
 use crate::poison::Poison;
+use crate::sync::Instant;
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::txn::system::TrxSystem;
 use inkstone_format::TrxId;
 use proptest::prelude::*;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const S: LockMode = LockMode::Shared;
 const X: LockMode = LockMode::Exclusive;
@@ -330,7 +331,7 @@ fn run_circle(weights: &[u64]) -> usize {
     for (trx, &weight) in trx.iter().zip(weights) {
         trx.set_weight(weight);
     }
-    let victims = parking_lot::Mutex::new(Vec::new());
+    let victims = crate::sync::Mutex::new(Vec::new());
     thread::scope(|scope| {
         for i in 0..n {
             let (f, trx, victims) = (&f, &trx, &victims);

@@ -12,15 +12,14 @@
 
 use crate::counters::{Counter, Counters};
 use crate::poison::Poison;
+use crate::sync::{HashMap, Instant, Mutex};
 use crate::txn::system::TrxState;
 use crate::{Error, Result};
 use inkstone_format::TrxId;
-use parking_lot::Mutex;
 use std::cmp::Reverse;
-use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A waiter looks at least this often whether the engine is poisoned.
 const POISON_CHECK_INTERVAL: Duration = Duration::from_secs(1);

@@ -53,13 +53,13 @@ mod tests;
 pub use trx::{TrxState, TrxStatus};
 
 use crate::counters::{STRIPES, thread_stripe};
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
 use inkstone_format::{Lsn, TrxId};
-use parking_lot::Mutex;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Slots are below this number.
 pub const SLOT_LIMIT: u32 = 1 << 24;

@@ -1,6 +1,6 @@
 use super::*;
+use crate::sync::atomic::{AtomicBool, AtomicI64};
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, AtomicI64};
 use std::thread;
 
 /// Widens the windows of races, also for the tests of the other modules.

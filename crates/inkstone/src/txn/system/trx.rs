@@ -1,11 +1,10 @@
 //! One transaction's shared state: what other threads may ask about it.
 
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Condvar, Instant, Mutex, hint, thread};
 use inkstone_format::{Lsn, TrxId};
-use parking_lot::{Condvar, Mutex};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
 
 /// Where a transaction is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,10 +140,10 @@ impl TrxState {
             match self.status() {
                 TrxStatus::Committing if spins < 64 => {
                     spins += 1;
-                    std::hint::spin_loop();
+                    hint::spin_loop();
                 }
                 // The committing thread was preempted in between: let it run.
-                TrxStatus::Committing => std::thread::yield_now(),
+                TrxStatus::Committing => thread::yield_now(),
                 status => return status,
             }
         }

@@ -56,20 +56,19 @@ mod tests;
 pub use entry::NewVersion;
 
 use crate::counters::{Counter, Counters, STRIPES, thread_stripe};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Mutex, ShardedLock};
 use crate::txn::system::TrxState;
 use crate::{Error, Result};
 use crossbeam_utils::CachePadded;
-use crossbeam_utils::sync::ShardedLock;
 use entry::{Header, UNIT};
 use inkstone_format::{SpaceId, TreeId, VersionAddress};
 use inkstone_io::Vfs;
-use parking_lot::Mutex;
 use segment::{MemoryChange, Segment};
 use spill::SpillFile;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 /// Bits of an address below the segment number: the offset in units of 16 bytes.
 const UNIT_BITS: u32 = 14;
@@ -293,7 +292,7 @@ impl VersionStore {
     /// unless it has been open for very long. To be kept in the control file with every checkpoint (it
     /// looks 16 GiB of versions ahead).
     pub fn highest_epoch(&self) -> u32 {
-        let ahead = self.read_directory().next_number + (1 << 16);
+        let ahead = self.directory.read().next_number + (1 << 16);
         (ahead >> SEGMENT_BITS) as u32
     }
 
@@ -391,7 +390,7 @@ impl VersionStore {
     }
 
     fn create(&self, capacity: usize) -> Result<Arc<Segment>> {
-        let mut directory = self.write_directory();
+        let mut directory = self.directory.write();
         let number = directory.next_number;
         if number >> (64 - UNIT_BITS) != 0 {
             return Err(Error::Unsupported(
@@ -459,7 +458,7 @@ impl VersionStore {
         if number < self.oldest_live.load(Ordering::Acquire) {
             return Ok(None);
         }
-        let segment = self.read_directory().live.get(&number).cloned();
+        let segment = self.directory.read().live.get(&number).cloned();
         match segment {
             Some(segment) => segment.read(unit_of(address), &self.spill_path),
             None => Ok(None),
@@ -470,7 +469,7 @@ impl VersionStore {
     pub fn is_live(&self, address: VersionAddress) -> bool {
         let number = segment_of(address);
         number >= self.oldest_live.load(Ordering::Acquire)
-            && self.read_directory().live.contains_key(&number)
+            && self.directory.read().live.contains_key(&number)
     }
 
     /// Who made the change that the entry tells; `None` if the address is dead. Never does I/O.
@@ -479,7 +478,7 @@ impl VersionStore {
         if number < self.oldest_live.load(Ordering::Acquire) {
             return None;
         }
-        let directory = self.read_directory();
+        let directory = self.directory.read();
         directory.live.get(&number)?.trx_of(unit_of(address))
     }
 
@@ -544,7 +543,7 @@ impl VersionStore {
     fn drop_segment(&self, segment: &Segment) {
         let number = segment.number;
         {
-            let mut directory = self.write_directory();
+            let mut directory = self.directory.write();
             directory.live.remove(&number);
             let first = directory.live.first_key_value().map(|(&number, _)| number);
             let oldest = first.unwrap_or(directory.next_number);
@@ -589,22 +588,10 @@ impl VersionStore {
         let spilled_bytes = self.spill.lock().used_bytes();
         VersionStats {
             memory_bytes: self.memory.load(Ordering::Relaxed),
-            segments: self.read_directory().live.len(),
+            segments: self.directory.read().live.len(),
             sealed_in_memory: self.sealed.lock().in_memory.len(),
             spilled_bytes,
         }
-    }
-
-    fn read_directory(&self) -> crossbeam_utils::sync::ShardedLockReadGuard<'_, Directory> {
-        self.directory
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write_directory(&self) -> crossbeam_utils::sync::ShardedLockWriteGuard<'_, Directory> {
-        self.directory
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,14 +3,14 @@
 use super::entry::{self, HEADER_BYTES, Header, NewVersion, UNIT};
 use super::spill::{Extent, SpillFile};
 use super::{NO_PURGE, VersionRef, VersionView, address_of};
+use crate::sync::RwLock;
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::txn::system::{TrxState, TrxStatus};
 use crate::{Error, Result};
 use inkstone_format::{Corrupt, TrxId, VersionAddress};
 use inkstone_io::File;
-use parking_lot::RwLock;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// What a reader takes from the spill file at first: most entries are within.
 const READ_AHEAD_BYTES: usize = 1024;

@@ -1,11 +1,11 @@
 //! A file system in memory, just enough for the spill file, with a limit on its size.
 
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Mutex, RwLock};
 use inkstone_io::*;
-use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 #[derive(Debug)]
 pub struct MemVfs {

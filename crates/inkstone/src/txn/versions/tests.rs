@@ -1,13 +1,14 @@
 use super::spill::SPILL_FILE;
 use super::test_vfs::MemVfs;
 use super::*;
+use crate::sync::Instant;
+use crate::sync::atomic::AtomicBool;
 use crate::txn::system::{Snapshot, TrxStatus, TrxSystem};
 use inkstone_format::TrxId;
 use proptest::prelude::*;
 use std::collections::HashMap;
-use std::sync::atomic::AtomicBool;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const NONE: VersionAddress = VersionAddress(0);
 const DIRECTORY: &str = "/db";
@@ -215,7 +216,7 @@ fn epochs_do_not_share_addresses() {
         let address = store.append(&trx, &mut touched, version).unwrap();
         assert!(address > last && !store.is_live(last) && store.read(last).unwrap().is_none());
         last = address;
-        store.write_directory().next_number = ((u64::from(epoch) + 1) << SEGMENT_BITS) - 10;
+        store.directory.write().next_number = ((u64::from(epoch) + 1) << SEGMENT_BITS) - 10;
         assert_eq!(store.highest_epoch(), epoch + 1);
         store.finish(touched, system.finish_commit(&trx));
     }

@@ -1,0 +1,23 @@
+//! The seam between the engine and whatever schedules it: threads, locks, condition variables,
+//! parking by address, atomics, clocks, and the randomness of hash tables. The engine takes them from
+//! here and from nowhere else (`tests/sync_seam.rs` checks it).
+//!
+//! # What it promises
+//!
+//! 1. In an ordinary build all of this is `parking_lot`, `crossbeam` and `std`, re-exported or behind
+//!    a call that the compiler removes.
+//! 2. Every operation by which a thread can wait for another, or see what another did, is one of
+//!    these. So who provides them decides what happens next, and can do so from a seed.
+//!
+//! Counters that nobody decides by stay plain (`counters.rs`), as do `Arc` and `OnceLock`: nobody
+//! waits for these while others run. [Decision 0011](../../../docs/decisions/0011-a-seam-for-threads-locks-and-clocks.md).
+
+mod parked;
+mod real;
+
+use real as backend;
+
+pub use backend::{
+    Condvar, HashMap, HashSet, Instant, Mutex, MutexGuard, RandomState, RwLock, ShardedLock,
+    atomic, hint, parking, random_bits, thread,
+};
