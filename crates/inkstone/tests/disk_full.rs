@@ -291,6 +291,182 @@ fn log_segments_cannot_be_made() {
     reopen(&vfs, db, &expected);
 }
 
+/// The disk is full from here on for the log.
+fn no_more_segments(vfs: &SimVfs) {
+    for path in ["log/prepare.tmp", "log/reserve"] {
+        vfs.fail(FaultRule {
+            kind: Some(OpKind::Allocate),
+            path_contains: path.to_owned(),
+            nth: 1,
+            times: u64::MAX,
+            fault: Fault::Enospc,
+        });
+    }
+}
+
+/// A table over a disk that is large enough for all but the log.
+fn with_large_table() -> (SimVfs, Database, Table) {
+    let (vfs, db, table) = with_table(Options {
+        buffer_pool_size: 8 << 20,
+        version_store_memory: 64 << 20,
+        ..small()
+    });
+    insert(&db, &table, 1 << 40..(1 << 40) + 50, b"before").unwrap();
+    (vfs, db, table)
+}
+
+/// The engine lives: others read, and once there is space they write.
+fn lives(vfs: &SimVfs, db: Database, table: Table, expected: &BTreeMap<Vec<u8>, Vec<u8>>) {
+    assert!(all_rows(&db, &table) == *expected);
+    wait_for_purge_on_full(&db);
+    db.verify_table(&table).unwrap();
+    vfs.clear_faults();
+    vfs.set_capacity_bytes(u64::MAX);
+    soon(|| insert(&db, &table, 1 << 50..(1 << 50) + 100, b"after"));
+    wait_for_purge(&db);
+    db.verify_table(&table).unwrap();
+    let expected = all_rows(&db, &table);
+    drop(table);
+    reopen(vfs, db, &expected);
+}
+
+fn wait_for_purge_on_full(db: &Database) {
+    for _ in 0..4 {
+        if let Err(error) = db.purge() {
+            is_full(&error);
+        }
+        if let Err(error) = db.checkpoint() {
+            is_full(&error);
+        }
+    }
+}
+
+/// Inserts of few bytes need more log to be undone than to be made.
+#[test]
+fn a_rollback_of_many_small_inserts_on_a_disk_that_stays_full() {
+    let (vfs, db, table) = with_large_table();
+    let expected = all_rows(&db, &table);
+    no_more_segments(&vfs);
+    let txn = db.begin(Isolation::ReadCommitted).unwrap();
+    let error = (0..300_000)
+        .find_map(|n| txn.insert(&table, &key(n), b"v").err())
+        .expect("the log cannot grow");
+    is_full(&error);
+    txn.rollback().unwrap();
+    lives(&vfs, db, table, &expected);
+}
+
+#[test]
+fn a_rollback_of_a_large_bulk_insert_on_a_full_disk() {
+    let (vfs, db, table) = with_large_table();
+    let expected = all_rows(&db, &table);
+    no_more_segments(&vfs);
+    let txn = db.begin(Isolation::ReadCommitted).unwrap();
+    // Some rows before, which stay when the statement fails.
+    for n in 500_000..500_100 {
+        txn.insert(&table, &key(n), b"kept").unwrap();
+    }
+    let error = txn
+        .insert_many(&table, (0..300_000).map(|n| (key(n), b"v")))
+        .unwrap_err();
+    is_full(&error);
+    assert_eq!(txn.range(&table, ..).unwrap().count(), expected.len() + 100);
+    txn.rollback().unwrap();
+    lives(&vfs, db, table, &expected);
+}
+
+/// Rollback to a savepoint on a full disk; the rest may commit.
+#[test]
+fn a_savepoint_on_a_full_disk() {
+    let (vfs, db, table) = with_large_table();
+    no_more_segments(&vfs);
+    let txn = db.begin(Isolation::ReadCommitted).unwrap();
+    txn.insert(&table, &key(7_000_000), b"kept").unwrap();
+    let mut expected = all_rows(&db, &table);
+    expected.insert(key(7_000_000).to_vec(), b"kept".to_vec());
+    txn.savepoint("s").unwrap();
+    let error = (0..300_000)
+        .find_map(|n| {
+            txn.upsert(&table, &key(n * 7919 % 100_003), &[n as u8; 40])
+                .err()
+        })
+        .expect("the log cannot grow");
+    is_full(&error);
+    txn.rollback_to_savepoint("s").unwrap();
+    txn.commit().unwrap();
+    lives(&vfs, db, table, &expected);
+}
+
+/// Several transactions reach the end of the log at once, each with much to undo, while the disk
+/// stays full for everybody.
+#[test]
+fn many_rollbacks_at_once_on_a_full_disk() {
+    let (vfs, db, table) = with_large_table();
+    insert(&db, &table, 0..4000, &[1; 200]).unwrap();
+    wait_for_purge(&db);
+    let expected = all_rows(&db, &table);
+    vfs.set_capacity_bytes(vfs.used_bytes() + (1 << 20));
+    std::thread::scope(|scope| {
+        for thread in 0..6u64 {
+            let (db, table) = (&db, &table);
+            scope.spawn(move || {
+                let txn = db.begin(Isolation::ReadCommitted).unwrap();
+                let mut failures = 0;
+                for n in 0..2_000_000u64 {
+                    let own = key(thread * 600 + n / 2 % 600);
+                    let result = match thread % 3 {
+                        0 => txn.insert(table, &key(((thread + 8) << 40) + n), b"v"),
+                        1 => txn.upsert(table, &own, &[n as u8; 150]).map(drop),
+                        _ if n % 2 == 0 => txn.delete(table, &own).map(drop),
+                        _ => txn.upsert(table, &own, &[n as u8; 100]).map(drop),
+                    };
+                    if let Err(error) = result {
+                        is_full(&error);
+                        failures += 1;
+                        if failures > 3 {
+                            break;
+                        }
+                    }
+                }
+                assert!(failures > 3);
+                txn.rollback().unwrap();
+            });
+        }
+        for _ in 0..20 {
+            wait_for_purge_on_full(&db);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
+    lives(&vfs, db, table, &expected);
+}
+
+/// The disk may be full at whatever moment: pages that are dirty have their place in the file, and
+/// what is needed to write them and to state a checkpoint is there.
+#[test]
+fn dirty_pages_have_their_place() {
+    for spare in 0..24u64 {
+        let (vfs, db, table) = with_table(Options {
+            buffer_pool_size: 8 << 20,
+            ..small()
+        });
+        insert(&db, &table, 0..100, &[1; 500]).unwrap();
+        vfs.set_capacity_bytes(vfs.used_bytes() + spare * 40_000);
+        let error = (0..u64::MAX).find_map(|n| {
+            let value = vec![n as u8; if n % 50 == 0 { 9000 } else { 700 }];
+            let txn = db.begin(Isolation::ReadCommitted).ok()?;
+            let result = txn.insert(&table, &key((n * 7919) ^ (1 << 30)), &value);
+            txn.commit().unwrap();
+            result.err()
+        });
+        is_full(&error.unwrap());
+        vfs.set_capacity_bytes(vfs.used_bytes());
+        let expected = all_rows(&db, &table);
+        db.flush_table(&table).unwrap();
+        db.checkpoint().unwrap();
+        lives(&vfs, db, table, &expected);
+    }
+}
+
 /// Whatever DDL statement, at whichever step the disk is full: nothing is left behind.
 #[test]
 fn ddl_on_a_full_disk() {
