@@ -356,6 +356,44 @@ fn a_rollback_of_many_small_inserts_on_a_disk_that_stays_full() {
     lives(&vfs, db, table, &expected);
 }
 
+/// The disk becomes full, for everybody, only when a large transaction is about to be rolled back: by
+/// itself, or by recovery after a crash.
+#[test]
+fn what_a_rollback_needs_is_there_before_the_disk_is_full() {
+    for crash in [false, true] {
+        let (vfs, db, table) = with_large_table();
+        let expected = all_rows(&db, &table);
+        let txn = db.begin(Isolation::ReadCommitted).unwrap();
+        let rows = (0..250_000).map(|n| (key(n), b"v"));
+        txn.insert_many(&table, rows).unwrap();
+        let reserve = |vfs: &SimVfs| {
+            let names = vfs.files();
+            let names = names.iter().map(|path| path.to_string_lossy().into_owned());
+            names.filter(|name| name.contains("log/reserve.")).count()
+        };
+        assert!(reserve(&vfs) > 5, "{:?}", vfs.files());
+        vfs.set_capacity_bytes(vfs.used_bytes());
+        if crash {
+            db.flush_log().unwrap();
+            std::mem::forget(txn);
+            let crashed = vfs.kill();
+            crashed.set_capacity_bytes(crashed.used_bytes());
+            let db = open_sim(&crashed, small()).unwrap();
+            let table = db.table("t").unwrap();
+            lives(&crashed, db, table, &expected);
+        } else {
+            txn.rollback().unwrap();
+            let begin = Instant::now();
+            while reserve(&vfs) > 0 {
+                // Nobody is promised anything any more.
+                assert!(begin.elapsed() < Duration::from_secs(20));
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            lives(&vfs, db, table, &expected);
+        }
+    }
+}
+
 #[test]
 fn a_rollback_of_a_large_bulk_insert_on_a_full_disk() {
     let (vfs, db, table) = with_large_table();

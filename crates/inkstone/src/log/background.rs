@@ -99,17 +99,47 @@ fn run(log: &LogShared) {
 impl LogShared {
     fn upkeep(&self, tick: bool) {
         let reserved = self.reserved.load(Ordering::Acquire);
-        // A shortage is tried again each second, as the segments that it lacks are still wanted.
-        if self.segments.is_short() && !tick {
+        if tick && self.segments.has_reserve_surplus(reserved) {
+            // A file that cannot be removed is in nobody's way.
+            let _ = self.segments.trim(reserved);
+        }
+        // A shortage is tried again each second, as what it lacks is still wanted.
+        if self.segments.is_short() && !tick && !self.segments.can_recycle() {
             return;
         }
         if self.segments.wants_upkeep(reserved) {
-            let durable = self.durable.load(Ordering::Acquire);
-            if let Err(error) = self.segments.maintain(durable, reserved)
-                && self.poison.is_set()
-            {
-                self.fail(error);
+            // Whoever needs what cannot be made finds out.
+            let _ = self.maintain(reserved);
+        }
+    }
+
+    fn maintain(&self, reserved: u64) -> Result<()> {
+        let durable = self.durable.load(Ordering::Acquire);
+        self.segments
+            .maintain(durable, reserved)
+            .map_err(|error| match self.poison.is_set() {
+                true => self.fail(error),
+                false => error,
+            })
+    }
+
+    /// Makes what the promises to rollbacks lack, or says why that cannot be. While the disk is known
+    /// to be full nobody but the background thread asks it again.
+    #[cold]
+    pub(super) fn make_room(&self) -> Result<()> {
+        loop {
+            self.poison.check()?;
+            let reserved = self.reserved.load(Ordering::Acquire);
+            if self.segments.has_room(reserved) {
+                return Ok(());
             }
+            if self.segments.is_short()
+                && let Some(error) = self.segments.shortage()
+            {
+                self.background.nudge();
+                return Err(error);
+            }
+            self.maintain(reserved)?;
         }
     }
 

@@ -145,6 +145,10 @@ pub struct LogStat {
     pub segments: usize,
     /// Segments ready beyond the current one.
     pub spare_segments: u64,
+    /// Bytes promised to the rollbacks of active transactions.
+    pub promised_bytes: u64,
+    /// Files that are allocated for promises beyond the spare segments.
+    pub reserve_files: u64,
     /// Bytes in the ring that are not written yet.
     pub unwritten_bytes: u64,
 }
@@ -311,11 +315,61 @@ impl Log {
         }
     }
 
-    /// Why transactions must not begin to write (the disk is full, and the spare segments that are
-    /// left are for rollbacks), if so. Tried again each second.
-    pub fn prepare_error(&self) -> Option<Error> {
+    /// To be called before log is written on behalf of a statement, with no latch held: fails when
+    /// the disk is full and what is left of the log is promised to rollbacks.
+    #[inline]
+    pub fn prepare(&self) -> Result<()> {
         let log = &*self.shared;
-        log.segments.shortage(log.reserved.load(Ordering::Relaxed))
+        if log.segments.has_room(log.reserved.load(Ordering::Relaxed)) {
+            return Ok(());
+        }
+        log.make_room()
+    }
+
+    /// Whether [`Log::prepare`] would succeed as things are: for work that can as well be left.
+    pub fn has_room(&self) -> bool {
+        let log = &*self.shared;
+        log.segments.has_room(log.reserved.load(Ordering::Relaxed))
+    }
+
+    /// Before each step of a rollback, with no latch held: fails rather than begin a step, of at
+    /// most `step` bytes, that the log may not take on a full disk.
+    #[inline]
+    pub fn prepare_rollback_step(&self, step: u64) -> Result<()> {
+        let log = &*self.shared;
+        let has_room = || {
+            let reserved = log.reserved.load(Ordering::Relaxed);
+            log.segments.has_room_for_step(reserved, step)
+        };
+        if has_room() {
+            return Ok(());
+        }
+        match log.make_room() {
+            Err(error) if !has_room() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Promises `bytes` of log to a transaction, for its rollback; `first`: it holds no promise yet.
+    /// No latch may be held. Fails when the disk is full.
+    pub fn promise(&self, bytes: u64, first: bool) -> Result<()> {
+        let log = &*self.shared;
+        self.promise_regardless(bytes, first);
+        let kept = self.prepare();
+        if kept.is_err() {
+            log.segments.take_back(bytes, u64::from(first));
+        }
+        kept
+    }
+
+    /// As [`Log::promise`], for a transaction that recovery found: what it logged is there already.
+    pub fn promise_regardless(&self, bytes: u64, first: bool) {
+        self.shared.segments.add_promise(bytes, u64::from(first));
+    }
+
+    /// Takes back promised bytes that are not needed; `last`: all that the transaction held.
+    pub fn take_back_promise(&self, bytes: u64, last: bool) {
+        self.shared.segments.take_back(bytes, u64::from(last));
     }
 
     /// Where the log stands.
@@ -329,6 +383,8 @@ impl Log {
             keep_from: Lsn(log.segments.keep_from()),
             segments: log.segments.count(),
             spare_segments: log.segments.spares(self.current_lsn().0),
+            promised_bytes: log.segments.promised(),
+            reserve_files: log.segments.reserve_files(),
             unwritten_bytes: self.unwritten_bytes(),
         }
     }

@@ -9,6 +9,7 @@
 //!    and the durable LSN.
 //! 4. A full disk is remembered ([`Segments::shortage`]) and tried again; nothing that exists is
 //!    harmed by it.
+//! 5. What is promised to rollbacks is there: `reserve`.
 //!
 //! # Words
 //! *live*: open for writing, from the durable LSN's segment on; *spare*: live, and wholly above
@@ -30,11 +31,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+mod reserve;
+
+use reserve::Reserve;
+
 const PREPARE: &str = "prepare.tmp";
 const ZERO_CHUNK: usize = 1 << 20;
-/// Spare segments below which transactions may not begin to write while the disk is full: the
-/// last one is for rollbacks.
-const SPARES_FOR_WRITERS: u64 = 2;
 
 /// What [`Segments::open`] needs.
 #[derive(Debug)]
@@ -64,8 +66,17 @@ pub(super) struct Segments {
     /// Every segment from the durable one up to this exists.
     last: AtomicU64,
     keep_from: AtomicU64,
+    reserve: Reserve,
     short: AtomicBool,
     shortage: Mutex<Option<Error>>,
+}
+
+/// What a segment is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    Recycled(u64),
+    New,
+    Reserve,
 }
 
 #[derive(Debug, Default)]
@@ -92,6 +103,7 @@ impl Segments {
             upkeep: Mutex::default(),
             last: AtomicU64::new(current),
             keep_from: AtomicU64::new(params.keep_from),
+            reserve: Reserve::default(),
             short: AtomicBool::new(false),
             shortage: Mutex::default(),
             params,
@@ -115,6 +127,7 @@ impl Segments {
             vfs.remove(&path)
                 .map_err(|e| Error::io("remove", &path, e))?;
         }
+        self.adopt_reserve(&names)?;
         for number in names.iter().filter_map(|n| parse_segment_file_name(n)) {
             if number < current {
                 // Recovery took these bytes as log; they may come from a process that was killed
@@ -315,21 +328,40 @@ impl Segments {
         Ok(())
     }
 
-    /// Makes one segment, from a recyclable one if there is one. Under `upkeep`, or at open.
+    /// Makes one segment: from a recyclable one if there is one; from a reserve file if there is no
+    /// space for a new one. Under `upkeep`, or at open.
     fn make(&self, number: u64) -> Result<()> {
         let recyclable = if self.params.archive {
             None
         } else {
             self.recyclable()
         };
-        let prepare = self.params.dir.join(PREPARE);
         if let Some(old) = recyclable {
-            self.table.lock().old.remove(&old);
-            let path = self.path(old);
+            return self.make_from(Source::Recycled(old), number);
+        }
+        match self.make_from(Source::New, number) {
+            Err(Error::DiskFull { .. }) if self.reserve_files() > 0 => {
+                self.make_from(Source::Reserve, number)
+            }
+            result => result,
+        }
+    }
+
+    fn make_from(&self, source: Source, number: u64) -> Result<()> {
+        let prepare = self.params.dir.join(PREPARE);
+        let old = match source {
+            Source::Recycled(old) => {
+                self.table.lock().old.remove(&old);
+                Some(self.path(old))
+            }
+            Source::Reserve => self.take_reserve_file(),
+            Source::New => None,
+        };
+        if let Some(path) = old {
             let renamed = self.params.vfs.rename(&path, &prepare);
             renamed.map_err(|e| Error::io("rename", &path, e))?;
         }
-        if let Err(error) = self.fill(&prepare, number, recyclable.is_some()) {
+        if let Err(error) = self.fill(&prepare, number, source) {
             // Its space may be what others need; if this fails, the next open removes it.
             let _ = self.params.vfs.remove(&prepare);
             return Err(error);
@@ -341,29 +373,32 @@ impl Segments {
         let file = self.open_path(&path, Create::Never, self.params.dsync)?;
         self.table.lock().live.insert(number, file);
         self.counters.add(
-            match recyclable {
-                Some(_) => Counter::LogSegmentsRecycled,
-                None => Counter::LogSegmentsCreated,
+            match source {
+                Source::Recycled(_) => Counter::LogSegmentsRecycled,
+                Source::New | Source::Reserve => Counter::LogSegmentsCreated,
             },
             1,
         );
         Ok(())
     }
 
-    fn fill(&self, path: &Path, number: u64, recycled: bool) -> Result<()> {
-        let create = if recycled {
-            Create::Never
-        } else {
-            Create::IfMissing
+    fn fill(&self, path: &Path, number: u64, source: Source) -> Result<()> {
+        let create = match source {
+            Source::New => Create::IfMissing,
+            Source::Recycled(_) | Source::Reserve => Create::Never,
         };
         let file = self.open_path(path, create, false)?;
-        if !recycled {
+        if source == Source::New {
             match file.allocate(0, self.file_bytes()) {
                 Err(e) if e.kind() != ErrorKind::Unsupported => {
                     return Err(Error::io("allocate", path, e));
                 }
-                _ => self.write_zeroes(&*file, 0)?,
+                _ => {}
             }
+        }
+        let recycled = matches!(source, Source::Recycled(_));
+        if !recycled {
+            self.write_zeroes(&*file, 0)?;
         }
         let mut block = AlignedBuffer::zeroed(LOG_BLOCK);
         self.header(number).encode(&mut block);
@@ -419,6 +454,7 @@ impl Segments {
     /// Whether [`Segments::maintain`] would do something.
     pub(super) fn wants_upkeep(&self, reserved: u64) -> bool {
         self.last.load(Ordering::Acquire) < self.number(reserved) + self.params.ahead
+            || self.lacks_reserve(reserved)
             || self.is_any_done() && (self.params.archive || self.has_surplus())
     }
 
@@ -427,8 +463,13 @@ impl Segments {
         (table.live.len() + table.old.len()) as u64 > self.params.files_max
     }
 
-    /// Makes spare segments, archives or removes what nobody needs. An error is remembered as the
-    /// shortage and is not fatal, unless the log is poisoned as well.
+    /// Whether a shortage can be mended without the disk giving anything.
+    pub(super) fn can_recycle(&self) -> bool {
+        !self.params.archive && self.is_any_done()
+    }
+
+    /// Makes spare segments and the reserve, archives or removes what nobody needs. An error is
+    /// remembered as the shortage and is not fatal, unless the log is poisoned as well.
     pub(super) fn maintain(&self, durable: u64, reserved: u64) -> Result<()> {
         let _upkeep = self.upkeep.lock();
         self.demote(durable);
@@ -448,6 +489,7 @@ impl Segments {
         while self.last.load(Ordering::Acquire) < self.number(reserved) + self.params.ahead {
             self.make_next()?;
         }
+        self.fill_reserve(reserved)?;
         let mut removed = false;
         while self.has_surplus() {
             let Some(number) = self.recyclable() else {
@@ -500,12 +542,15 @@ impl Segments {
         self.short.load(Ordering::Acquire)
     }
 
-    /// Why transactions may not begin to write, if they may not.
-    pub(super) fn shortage(&self, reserved: u64) -> Option<Error> {
-        if !self.short.load(Ordering::Acquire) || self.spares(reserved) >= SPARES_FOR_WRITERS {
-            return None;
-        }
+    /// Why the last upkeep failed, if it did.
+    pub(super) fn shortage(&self) -> Option<Error> {
         self.shortage.lock().clone()
+    }
+
+    /// Gives back what the promises of the past second no longer need.
+    pub(super) fn trim(&self, reserved: u64) -> Result<()> {
+        let _upkeep = self.upkeep.lock();
+        self.trim_reserve(reserved)
     }
 
     /// Segment files that exist.

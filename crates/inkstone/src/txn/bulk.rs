@@ -1,6 +1,7 @@
 //! Inserting many rows: those that arrive in key order and belong to one leaf side by side are
 //! inserted under one latch and logged in one record.
 
+use super::promise::undo_log_bytes;
 use super::transaction::{Change, Inner, Transaction};
 use super::versions::{NO_PURGE, VersionKind};
 use super::write::{Room, Write, Written, make_room};
@@ -27,6 +28,7 @@ impl Transaction {
         while done < rows.len() {
             self.core.before_write()?;
             let mut inner = self.active()?;
+            inner.promise.cover_operation(&self.core)?;
             let result = self.insert_leaf_run(&mut inner, tree, &rows[done..]);
             let count = self.after_error(inner, result)?;
             done += count;
@@ -173,7 +175,8 @@ impl Transaction {
             put_rows_insert(payload, context, trx, page, tree.id, slot as u16, &moved);
         });
         let last = addresses[addresses.len() - 1];
-        change.commit(mtr, last, Some(true), rows.len() as u64)?;
+        let undo_bytes = rows.len() as u64 * undo_log_bytes(0, 0);
+        change.commit(mtr, last, Some(true), rows.len() as u64, undo_bytes)?;
         inner.last_insert = Some((
             page.space,
             tree.id,

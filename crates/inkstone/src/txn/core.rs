@@ -186,9 +186,7 @@ impl Core {
     /// full disk is noticed.
     pub(super) fn before_write(&self) -> Result<()> {
         self.redo.poison.check()?;
-        if let Some(error) = self.redo.log.prepare_error() {
-            return Err(error);
-        }
+        self.redo.log.prepare()?;
         self.redo.pool.throttle()?;
         self.hold_back();
         self.redo.log.wait_for_space()?;

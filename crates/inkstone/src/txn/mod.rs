@@ -11,6 +11,7 @@
 //! | `write`, `read`, `scan` | rows through a transaction |
 //! | `overflow` | long values |
 //! | `rollback` | undoing changes |
+//! | `promise` | the log space that is there for a rollback, also on a full disk |
 //! | [`purge`] | removing what no snapshot can see |
 //!
 //! Latch order: a transaction's inner state, then pages (space map, then a tree from the top), then
@@ -20,6 +21,7 @@ mod bulk;
 pub mod core;
 pub mod locks;
 mod overflow;
+mod promise;
 pub mod purge;
 mod read;
 pub(crate) mod recovered;

@@ -215,6 +215,7 @@ impl Core {
                 return Ok(());
             }
             self.redo.poison.check()?;
+            self.redo.log.prepare()?;
             self.redo.log.wait_for_space()?;
             let space = &tree.space;
             let batch = self.pages_behind(space, first)?;
@@ -387,6 +388,7 @@ impl Transaction {
         let (mut first, mut last) = (None, None);
         for part in value.chunks(per_page * BATCH_PAGES) {
             core.before_write()?;
+            inner.promise.cover_operation(core)?;
             let (head, tail) = match last {
                 None => self.store_first(&mut inner.held, &pending, part, per_page)?,
                 Some(last) => self.store_more(&pending, part, per_page, last)?,

@@ -23,10 +23,8 @@ pub fn run(core: &Arc<Core>) -> Result<usize> {
     core.redo.poison.check()?;
     let _one_round = core.purging.lock();
     let finished = core.finish_rollbacks();
-    if let Some(error) = core.redo.log.prepare_error() {
-        // What log there is left is for rollbacks.
-        return Err(error);
-    }
+    // On a full disk what is left of the log is for rollbacks: here, and at each row.
+    core.redo.log.prepare()?;
     core.versions.seal_idle();
     let oldest = core.trxs.oldest_snapshot();
     let retired = core.versions.retire(oldest, &mut |address, entry| {
@@ -69,6 +67,7 @@ fn purge_entry(core: &Arc<Core>, address: VersionAddress, entry: &VersionView<'_
 
 /// Removes a row if it is still delete-marked by the entry at `address`.
 fn remove_marked(core: &Arc<Core>, tree: &Tree, address: VersionAddress, key: &[u8]) -> Result<()> {
+    core.redo.log.prepare()?;
     core.redo.log.wait_for_space()?;
     let leaf = tree.leaf_exclusive(Target::Key(key))?;
     let page = TreePage(&leaf);

@@ -2,6 +2,7 @@
 //! copying a long transaction's undo forward, so that recovery need not go back that far.
 
 use super::core::Core;
+use super::promise::undo_log_bytes;
 use super::rollback::undo_logged;
 use super::system::TrxState;
 use super::transaction::{Phase, Shared};
@@ -113,6 +114,10 @@ impl Core {
             self.set_version(space, tree, key, address)?;
         }
         state.add_weight(undo.len() as u64);
+        let put_back = |before: &Before| undo_log_bytes(2 * before.value.len(), 0);
+        inner
+            .promise
+            .cover_recovered(self, befores.iter().map(put_back).sum());
         state.set_prepared();
         inner.logged = true;
         inner.phase = Phase::Prepared;
@@ -212,6 +217,7 @@ impl Core {
         };
         let live = |address| self.is_live(address);
         loop {
+            self.redo.log.prepare()?;
             self.redo.log.wait_for_space()?;
             let leaf = tree.leaf_exclusive(Target::Key(key))?;
             let page = TreePage(&leaf);
@@ -283,9 +289,7 @@ impl Core {
         let mut from = None;
         let mut rest = addresses.into_iter().rev().peekable();
         loop {
-            if let Some(error) = self.redo.log.prepare_error() {
-                return Err(error);
-            }
+            self.redo.log.prepare()?;
             self.redo.pool.throttle()?;
             self.redo.log.wait_for_space()?;
             let (mut entries, mut bytes) = (Vec::new(), 0);

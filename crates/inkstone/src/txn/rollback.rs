@@ -5,6 +5,7 @@
 //! with what is left.
 
 use super::core::Core;
+use super::promise::rollback_step_bytes;
 use super::transaction::{Inner, Shared};
 use super::versions::{VersionKind, VersionView};
 use crate::btree::{SplitFor, Target, Tree};
@@ -142,7 +143,9 @@ fn undo_row(
     let live = |address| core.is_live(address);
     loop {
         core.redo.poison.check()?;
-        core.redo.log.wait_for_space()?;
+        let log = &core.redo.log;
+        log.prepare_rollback_step(rollback_step_bytes(core))?;
+        log.wait_for_space()?;
         let leaf = tree.leaf_exclusive(Target::Key(key))?;
         let page = TreePage(&leaf);
         let id = leaf.id();
@@ -164,7 +167,8 @@ fn undo_row(
             mtr.replay(index, &record);
             let thin = TreePage(mtr.page(index)).count() == 0;
             mtr.commit()?;
-            if thin {
+            // An empty leaf is in nobody's way; the log may be short.
+            if thin && log.has_room() {
                 tree.merge_around(key, &live)?;
             }
             return Ok(());

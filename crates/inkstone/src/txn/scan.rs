@@ -294,6 +294,9 @@ impl Cursor {
         if self.batch.rows.iter().filter(dead).count() < DEAD_ROWS {
             return Ok(());
         }
+        if !self.core.redo.log.has_room() {
+            return Ok(());
+        }
         self.core.redo.log.wait_for_space()?;
         let latched = self.tree.leaf_exclusive(leaf.target())?;
         let key = TreePage(&latched).low().to_vec();

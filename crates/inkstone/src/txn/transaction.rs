@@ -16,6 +16,7 @@
 
 use super::core::{CONTEXT_REACH, Core};
 use super::locks::HeldLocks;
+use super::promise::LogPromise;
 use super::system::{Snapshot, TrxState};
 use super::versions::{NewVersion, TouchedSegments, VersionKind};
 use crate::counters::Counter;
@@ -72,6 +73,8 @@ pub(super) struct Mark {
     pub undo_last: VersionAddress,
     /// How many changes it had made, and not undone.
     pub undo_count: u64,
+    /// The log that undoing them may take.
+    pub undo_log_bytes: u64,
 }
 
 /// A transaction's own state.
@@ -82,6 +85,8 @@ pub(super) struct Inner {
     pub undo_last: VersionAddress,
     /// Changes made and not undone: the length of the chain from `undo_last` back.
     pub undo_count: u64,
+    /// The log space that is there for its rollback.
+    pub promise: LogPromise,
     pub touched: TouchedSegments,
     pub held: HeldLocks,
     /// Whether its first record is in the log.
@@ -108,6 +113,7 @@ impl Inner {
             snapshot: None,
             undo_last: VersionAddress(0),
             undo_count: 0,
+            promise: LogPromise::default(),
             touched: TouchedSegments::default(),
             held: HeldLocks::default(),
             logged: false,
@@ -127,6 +133,7 @@ impl Inner {
         Mark {
             undo_last: self.undo_last,
             undo_count: self.undo_count,
+            undo_log_bytes: self.promise.need(),
         }
     }
 }
@@ -298,8 +305,9 @@ impl Transaction {
             return Ok(());
         }
         let undone = super::rollback::undo_until(&self.core, &self.shared, inner, mark.undo_last);
-        if undone.is_err() {
-            self.leave_to_purge(inner);
+        match undone {
+            Ok(()) => inner.promise.undone_to(&self.core, mark.undo_log_bytes),
+            Err(_) => self.leave_to_purge(inner),
         }
         undone
     }
@@ -534,6 +542,7 @@ fn finish_commit(
 
 fn end(core: &Core, shared: &Shared, inner: &mut Inner, seq: u64) {
     inner.phase = Phase::Ended;
+    inner.promise.end(core);
     core.locks.release_all(&shared.state, &mut inner.held);
     core.versions
         .finish(std::mem::take(&mut inner.touched), seq);
@@ -669,13 +678,15 @@ impl Change<'_> {
     }
 
     /// Commits the mini-transaction that made the change (`insert`: with an insert record, which
-    /// the context is about; true: and it was coded in full). `changes`: version entries made.
+    /// the context is about; true: and it was coded in full). `changes`: version entries made;
+    /// `undo_bytes`: a bound of the log that undoing them takes.
     pub fn commit(
         self,
         mtr: Mtr<'_>,
         address: VersionAddress,
         insert: Option<bool>,
         changes: u64,
+        undo_bytes: u64,
     ) -> Result<()> {
         let Self {
             core,
@@ -702,6 +713,7 @@ impl Change<'_> {
         inner.logged = true;
         inner.undo_last = address;
         inner.undo_count += changes;
+        inner.promise.add(undo_bytes);
         shared.state.add_weight(changes);
         Ok(())
     }

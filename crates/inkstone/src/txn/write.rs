@@ -8,6 +8,7 @@
 
 use super::core::Core;
 use super::locks::{Blockers, LockMode};
+use super::promise::undo_log_bytes;
 use super::system::{TrxState, TrxStatus};
 use super::transaction::{Change, Inner, Isolation, Transaction};
 use super::versions::{NO_PURGE, VersionKind};
@@ -93,6 +94,7 @@ impl Transaction {
         }
         self.core.before_write()?;
         let mut inner = self.active()?;
+        inner.promise.cover_operation(&self.core)?;
         let mark = inner.mark();
         let result = self.write_locked(&mut inner, tree, key, write);
         if result.is_err() && !matches!(result, Err(Error::Deadlock)) {
@@ -370,7 +372,7 @@ impl Transaction {
                 value.bytes,
             );
         });
-        change.commit(mtr, address, Some(full), 1)?;
+        change.commit(mtr, address, Some(full), 1, undo_log_bytes(0, 0))?;
         inner.last_insert = Some((page.space, tree.id, page.page, slot as u16));
         core.redo.counters.add(Counter::RowsInserted, 1);
         Ok(Attempt::Done(Written::Inserted))
@@ -554,6 +556,14 @@ impl Transaction {
             kind, purge, page, tree.id, key, old.flags, old_value, previous,
         )?;
         let record = record(page, change.shared.trx_ref(change.inner), slot as u16);
+        let put_back = match &record {
+            Record::RowMark { .. } => 0,
+            Record::RowUpdate { diff, .. } if kind == VersionKind::Update => {
+                diff.old.len() + diff.new.len()
+            }
+            _ => old.value.len(),
+        };
+        let undo_bytes = undo_log_bytes(put_back, old.len.saturating_sub(len));
         let mut mtr = Mtr::new(&core.redo);
         let index = mtr.push(leaf);
         mtr.change(index, |bytes, payload| {
@@ -562,7 +572,7 @@ impl Transaction {
             crate::invariant!(placed.is_ok(), "a row does not fit page {page} after all");
             record.put(payload);
         });
-        change.commit(mtr, address, None, 1)?;
+        change.commit(mtr, address, None, 1, undo_bytes)?;
         Ok(Attempt::Done(Written::Changed))
     }
 }

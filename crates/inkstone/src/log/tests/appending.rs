@@ -316,8 +316,9 @@ fn a_full_disk_stops_writers_but_not_rollbacks() {
     params.segment_bytes = 4 << 20;
     params.start_lsn = Lsn(4 << 20);
     let (log, _, poison) = open(params);
-    assert!(log.prepare_error().is_none());
+    log.prepare().unwrap();
     assert_eq!(log.stat().spare_segments, 2);
+    log.promise(1 << 20, true).unwrap();
     vfs.faults.disk_full.store(true, Ordering::SeqCst);
     let write_to = |lsn: u64| {
         while log.current_lsn().0 < lsn {
@@ -327,23 +328,69 @@ fn a_full_disk_stops_writers_but_not_rollbacks() {
         }
         Ok::<(), Error>(())
     };
-    write_to(9 << 20).unwrap();
-    let began = std::time::Instant::now();
-    while log.prepare_error().is_none() {
-        assert!(began.elapsed().as_secs() < 5);
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
-    assert!(matches!(log.prepare_error(), Some(Error::DiskFull { .. })));
-    // The spare is there for rollbacks.
-    write_to(15 << 20).unwrap();
+    let full = |result| matches!(result, Err(Error::DiskFull { .. }));
+    // The log can go on up to 16 MiB. One segment is for all, 1 MiB is promised.
+    write_to(10 << 20).unwrap();
+    log.prepare().unwrap();
+    assert!(full(log.promise(3 << 20, true)));
+    assert_eq!(log.stat().promised_bytes, 1 << 20);
+    write_to(11 << 20).unwrap();
+    assert!(full(log.prepare()) && !log.has_room());
+    // Who rolls back may use what is there, but never begin what does not fit.
+    log.prepare_rollback_step(64 << 10).unwrap();
+    write_to(14 << 20).unwrap();
+    assert!(full(log.prepare_rollback_step(64 << 10)));
     assert!(!poison.is_set());
+    log.take_back_promise(1 << 20, true);
     vfs.faults.disk_full.store(false, Ordering::SeqCst);
     let began = std::time::Instant::now();
-    while log.prepare_error().is_some() {
+    while log.prepare().is_err() {
         assert!(began.elapsed().as_secs() < 5);
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     write_to(17 << 20).unwrap();
     vfs.faults.disk_full.store(true, Ordering::SeqCst);
     assert!(matches!(write_to(64 << 20), Err(Error::Poisoned(_))));
+}
+
+/// Files for a large promise are made at once, become segments when nothing else is left, are taken
+/// over by the next run, and go when nobody is promised anything.
+#[test]
+fn reserve_files_come_and_go() {
+    let vfs = MemoryVfs::new();
+    let mut small = params(&vfs);
+    small.segment_bytes = 4 << 20;
+    small.start_lsn = Lsn(4 << 20);
+    let (log, counters, poison) = open(small.clone());
+    log.promise(10 << 20, true).unwrap();
+    assert_eq!(log.stat().reserve_files, 2);
+    vfs.faults.disk_full.store(true, Ordering::SeqCst);
+    log.prepare().unwrap();
+    while log.current_lsn().0 < 20 << 20 {
+        log.prepare_rollback_step(100_100).unwrap();
+        log.wait_for_space().unwrap();
+        let (_, end) = log.append(&[1; 100_000], true, |_, _| {}).unwrap();
+        log.wait_durable(end).unwrap();
+    }
+    assert!(counters.get(Counter::LogSegmentsCreated) > 3);
+    assert_eq!(log.stat().reserve_files, 0);
+    log.take_back_promise(10 << 20, true);
+    vfs.faults.disk_full.store(false, Ordering::SeqCst);
+    let began = std::time::Instant::now();
+    while log.promise(20 << 20, true).is_err() {
+        assert!(began.elapsed().as_secs() < 5);
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let made = log.stat().reserve_files;
+    assert!(made >= 3 && !poison.is_set());
+    small.start_lsn = log.current_lsn();
+    small.epoch += 1;
+    log.close().unwrap();
+    drop(log);
+    let (log, ..) = open(small);
+    assert_eq!(log.stat().reserve_files, made);
+    while log.stat().reserve_files > 0 {
+        assert!(began.elapsed().as_secs() < 15);
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
 }

@@ -1,0 +1,180 @@
+//! Log space that is promised to rollbacks.
+//!
+//! A rollback writes log too. On a disk that stays full only what exists already can take it: the
+//! spare segments, and *reserve files*: files of a segment's length, allocated and not written
+//! yet, out of which segments are made when nothing else is left. (To make one of them costs one
+//! call; its zeroes are written only if it becomes a segment.)
+//!
+//! # Promises
+//! 1. Whoever holds promised bytes finds them, whatever others do with the disk: transactions
+//!    begin to write only while what exists holds all that is promised, and [`floor`] on top, for
+//!    what belongs to no transaction (checkpoints, purge, DDL).
+//! 2. A promise that the disk cannot keep is refused before anything is logged on its strength.
+//! 3. What nobody is promised any more goes back to the file system, half of it each second.
+//!
+//! [`floor`]: Segments::floor
+
+use super::Segments;
+use crate::{Error, Result};
+use inkstone_io::{Create, ErrorKind};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const PREFIX: &str = "reserve.";
+
+/// What is promised, and the files that exist for it alone.
+#[derive(Debug, Default)]
+pub(super) struct Reserve {
+    promised: AtomicU64,
+    /// Transactions that hold a promise.
+    holders: AtomicU64,
+    /// Reserve files: `reserve.0` up to this. Changed under `upkeep`, or at open.
+    files: AtomicU64,
+}
+
+impl Segments {
+    /// Bytes that are there for nobody in particular.
+    fn floor(&self) -> u64 {
+        self.params.segment_bytes
+    }
+
+    /// Bytes of log that can be written from `reserved` on if the disk gives nothing more.
+    fn available(&self, reserved: u64) -> u64 {
+        let end = (self.last.load(Ordering::Acquire) + 1) * self.params.segment_bytes;
+        let files = self.reserve.files.load(Ordering::Acquire);
+        end.saturating_sub(reserved) + files * self.params.segment_bytes
+    }
+
+    /// Whether all promises can be kept.
+    pub(in crate::log) fn has_room(&self, reserved: u64) -> bool {
+        let promised = self.reserve.promised.load(Ordering::Acquire);
+        self.available(reserved) >= self.floor() + promised
+    }
+
+    /// Whether whoever rolls back may log one more step of up to `step` bytes, all the others who
+    /// hold a promise doing the same.
+    pub(in crate::log) fn has_room_for_step(&self, reserved: u64, step: u64) -> bool {
+        let holders = self.reserve.holders.load(Ordering::Relaxed) + 1;
+        self.available(reserved) >= self.floor() / 2 + holders * step
+    }
+
+    /// Adds to what is promised; whether it can be kept is for the caller to see.
+    pub(in crate::log) fn add_promise(&self, bytes: u64, holders: u64) {
+        self.reserve.promised.fetch_add(bytes, Ordering::AcqRel);
+        self.reserve.holders.fetch_add(holders, Ordering::Relaxed);
+    }
+
+    pub(in crate::log) fn take_back(&self, bytes: u64, holders: u64) {
+        self.reserve.promised.fetch_sub(bytes, Ordering::AcqRel);
+        self.reserve.holders.fetch_sub(holders, Ordering::Relaxed);
+    }
+
+    pub(in crate::log) fn promised(&self) -> u64 {
+        self.reserve.promised.load(Ordering::Relaxed)
+    }
+
+    pub(in crate::log) fn reserve_files(&self) -> u64 {
+        self.reserve.files.load(Ordering::Relaxed)
+    }
+
+    /// Files, spare segments or of the reserve, that the promises want beyond the segment of
+    /// `reserved`.
+    fn wanted(&self, reserved: u64) -> u64 {
+        let promised = self.reserve.promised.load(Ordering::Acquire);
+        let wanted = (self.floor() + promised).div_ceil(self.params.segment_bytes);
+        wanted.saturating_sub(self.spares(reserved))
+    }
+
+    pub(in crate::log) fn lacks_reserve(&self, reserved: u64) -> bool {
+        self.reserve.files.load(Ordering::Acquire) < self.wanted(reserved)
+    }
+
+    /// Makes what the promises lack: recycled segments if there are any, else reserve files.
+    pub(super) fn fill_reserve(&self, reserved: u64) -> Result<()> {
+        while self.lacks_reserve(reserved) {
+            if !self.params.archive && self.recyclable().is_some() {
+                self.make_next()?;
+            } else {
+                self.make_reserve_file()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives half of what nobody is promised any more back.
+    pub(super) fn trim_reserve(&self, reserved: u64) -> Result<()> {
+        let files = self.reserve.files.load(Ordering::Acquire);
+        let surplus = files.saturating_sub(self.wanted(reserved));
+        for number in (files - surplus.div_ceil(2)..files).rev() {
+            self.reserve.files.store(number, Ordering::Release);
+            let path = self.reserve_path(number);
+            let removed = self.params.vfs.remove(&path);
+            removed.map_err(|e| Error::io("remove", &path, e))?;
+        }
+        Ok(())
+    }
+
+    /// Whether `trim_reserve` would do something.
+    pub(in crate::log) fn has_reserve_surplus(&self, reserved: u64) -> bool {
+        self.reserve.files.load(Ordering::Acquire) > self.wanted(reserved)
+    }
+
+    fn make_reserve_file(&self) -> Result<()> {
+        let number = self.reserve.files.load(Ordering::Acquire);
+        let path = self.reserve_path(number);
+        let made = self.allocate_file(&path);
+        if made.is_err() {
+            // A part of it may be what others need; if this fails, the next open removes it.
+            let _ = self.params.vfs.remove(&path);
+        }
+        made?;
+        self.reserve.files.store(number + 1, Ordering::Release);
+        Ok(())
+    }
+
+    fn allocate_file(&self, path: &std::path::Path) -> Result<()> {
+        let file = self.open_path(path, Create::IfMissing, false)?;
+        match file.allocate(0, self.file_bytes()) {
+            Ok(()) => Ok(()),
+            // Where nothing can be allocated, only what is written is there for certain.
+            Err(e) if e.kind() == ErrorKind::Unsupported => self.write_zeroes(&*file, 0),
+            Err(e) => Err(Error::io("allocate", path, e)),
+        }
+    }
+
+    /// Takes a reserve file, to make a segment of it. Under `upkeep`, or at open.
+    pub(super) fn take_reserve_file(&self) -> Option<PathBuf> {
+        let number = self.reserve.files.load(Ordering::Acquire).checked_sub(1)?;
+        self.reserve.files.store(number, Ordering::Release);
+        Some(self.reserve_path(number))
+    }
+
+    /// Takes over the reserve files that an earlier run left: what recovery rolls back may need
+    /// them. Those that are not whole, or have a gap before them, are removed.
+    pub(super) fn adopt_reserve(&self, names: &[String]) -> Result<()> {
+        let mut numbers: Vec<u64> = names.iter().filter_map(|n| parse(n)).collect();
+        numbers.sort_unstable();
+        for number in numbers {
+            let path = self.reserve_path(number);
+            let file = self.open_path(&path, Create::Never, false)?;
+            let len = file.len().map_err(|e| Error::io("size", &path, e))?;
+            drop(file);
+            if number == self.reserve_files() && len == self.file_bytes() {
+                self.reserve.files.store(number + 1, Ordering::Release);
+            } else {
+                let removed = self.params.vfs.remove(&path);
+                removed.map_err(|e| Error::io("remove", &path, e))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn reserve_path(&self, number: u64) -> PathBuf {
+        self.params.dir.join(format!("{PREFIX}{number}"))
+    }
+}
+
+fn parse(name: &str) -> Option<u64> {
+    let number = name.strip_prefix(PREFIX)?.parse().ok()?;
+    (name == format!("{PREFIX}{number}")).then_some(number)
+}

@@ -1,0 +1,161 @@
+//! How much log a transaction's rollback may need, and that so much is promised to it.
+//!
+//! Each change adds a bound of the log that undoing it takes:
+//! - its compensation record, in a frame of its own ([`COMPENSATION_BYTES`] and the bytes that are
+//!   put back);
+//! - [`SPLIT_SHARE`] times the bytes by which a row shrank: to put them back where others have
+//!   filled the leaf meanwhile, the leaf is split, which logs about as much as the half that moves.
+//!
+//! Before a transaction begins an operation it holds a promise for all this, and for one more
+//! operation, done and undone. So a disk that is full, and stays so, is noticed by whoever wants to
+//! write more, and everybody can roll back.
+//!
+//! The share for splits is an amortised bound: rows of one transaction that shrank by little each, on
+//! very many leaves, every one of which others have filled to the last byte, may need more. Then
+//! the rollback stops with [`Error::DiskFull`] before it logs what the log cannot take, and purge
+//! goes on with it when there is space (`Log::prepare_rollback_step`); until then its rows stay
+//! locked. Merging emptied leaves is left out while space is short.
+
+use super::core::Core;
+use crate::{Error, Result};
+
+/// The most that a compensation record takes without the bytes that it puts back, its frame
+/// included.
+pub(super) const COMPENSATION_BYTES: u64 = 56;
+/// Bytes of log for each byte by which a row must grow again.
+const SPLIT_SHARE: u64 = 4;
+/// The log of one operation, in pages: what a statement may log, and undo, between two looks at its
+/// promise. A long value is written eight pages at a time; a split goes up to the root.
+const OPERATION_PAGES: u64 = 16;
+/// The log of one step of a rollback, in pages: a split, up to the root.
+const STEP_PAGES: u64 = 5;
+/// What is asked for beyond the need, so that small changes ask seldom.
+const AHEAD_BYTES: u64 = 64 << 10;
+
+/// The bound for a change that puts back `bytes`, and by which a row shrank by `shrank`.
+pub(super) fn undo_log_bytes(bytes: usize, shrank: usize) -> u64 {
+    // Bytes may be packed into tokens that take a little more than they save.
+    let bytes = (bytes + bytes / 16) as u64;
+    COMPENSATION_BYTES + bytes + SPLIT_SHARE * shrank as u64
+}
+
+/// One transaction's part.
+#[derive(Debug, Default)]
+pub(super) struct LogPromise {
+    /// What its rollback may need.
+    need: u64,
+    /// What it was promised.
+    promised: u64,
+}
+
+impl LogPromise {
+    /// What rolling back may need now.
+    pub fn need(&self) -> u64 {
+        self.need
+    }
+
+    /// A change was made.
+    pub fn add(&mut self, bytes: u64) {
+        self.need += bytes;
+    }
+
+    /// Before an operation, with no page latched: makes sure that it can be undone as well.
+    #[inline]
+    pub fn cover_operation(&mut self, core: &Core) -> Result<()> {
+        let wanted = self.need + OPERATION_PAGES * core.redo.page_size as u64;
+        if wanted <= self.promised {
+            return Ok(());
+        }
+        self.raise(core, wanted)
+    }
+
+    #[cold]
+    fn raise(&mut self, core: &Core, wanted: u64) -> Result<()> {
+        let (log, first) = (&core.redo.log, self.promised == 0);
+        let least = wanted - self.promised;
+        let more = least + AHEAD_BYTES + self.need / 4;
+        let got = match log.promise(more, first) {
+            Ok(()) => more,
+            Err(Error::DiskFull { .. }) => {
+                log.promise(least, first)?;
+                least
+            }
+            Err(error) => return Err(error),
+        };
+        self.promised += got;
+        Ok(())
+    }
+
+    /// For a transaction that recovery found.
+    pub fn cover_recovered(&mut self, core: &Core, need: u64) {
+        self.need = need;
+        self.promised = need + OPERATION_PAGES * core.redo.page_size as u64;
+        core.redo.log.promise_regardless(self.promised, true);
+    }
+
+    /// Changes were undone, up to a place where the need was `need`.
+    pub fn undone_to(&mut self, core: &Core, need: u64) {
+        self.need = need;
+        let kept = need + OPERATION_PAGES * core.redo.page_size as u64 + AHEAD_BYTES;
+        if let Some(surplus) = self.promised.checked_sub(kept) {
+            core.redo.log.take_back_promise(surplus, false);
+            self.promised = kept;
+        }
+    }
+
+    /// The transaction is over.
+    pub fn end(&mut self, core: &Core) {
+        if self.promised > 0 {
+            core.redo.log.take_back_promise(self.promised, true);
+        }
+        *self = Self::default();
+    }
+}
+
+/// The bound of one step of a rollback.
+pub(super) fn rollback_step_bytes(core: &Core) -> u64 {
+    STEP_PAGES * core.redo.page_size as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use inkstone_format::frame::FRAME_HEADER_MAX;
+    use inkstone_format::record::{Diff, Record, Undo};
+    use inkstone_format::{PageId, PageNo, SpaceId};
+
+    fn logged(undo: Undo) -> u64 {
+        let mut payload = Vec::new();
+        Record::RowUndo {
+            page: PageId::new(SpaceId(u32::MAX), PageNo(u32::MAX)),
+            trx_slot: u32::MAX,
+            slot: u16::MAX,
+            undo,
+        }
+        .put(&mut payload);
+        (FRAME_HEADER_MAX + payload.len()) as u64
+    }
+
+    #[test]
+    fn the_bound_holds() {
+        for undo in [Undo::Insert, Undo::Mark, Undo::Revive] {
+            assert!(logged(undo) <= undo_log_bytes(0, 0));
+        }
+        // Literals, runs and both in turn, the shortest ones that are worth a token.
+        let patterns: [&[u8]; 4] = [&[0], &[1, 2, 3], &[7, 7, 7, 7, 1], &[9, 9, 9, 1, 2]];
+        for pattern in patterns {
+            for len in [1, 63, 64, 1000, 16_000, 64_000] {
+                let value: Vec<u8> = pattern.iter().copied().cycle().take(len).collect();
+                let other: Vec<u8> = value.iter().map(|b| b ^ 0x55).collect();
+                let restore = Undo::Restore {
+                    flags: 0xff,
+                    value: value.clone(),
+                };
+                assert!(logged(restore) <= undo_log_bytes(len, 0), "{len}");
+                let diff = Diff::between(&value, &other);
+                let update = Undo::Update { flags: 0xff, diff };
+                assert!(logged(update) <= undo_log_bytes(2 * len, 0), "{len}");
+            }
+        }
+    }
+}
