@@ -36,6 +36,8 @@ counters! {
     PagesWritten "pages_written" "Pages written in place to tablespace files",
     PageBytesWritten "page_bytes_written" "Bytes written in place to tablespace files",
     DataWriteCalls "data_write_calls" "Write calls to tablespace files (adjacent pages are combined)",
+    FileCuts "file_cuts" "Times that the free end of a tablespace file was given back to the file system",
+    FileBytesGivenBack "file_bytes_given_back" "Bytes of tablespace files given back to the file system",
     DataSyncs "data_syncs" "Syncs of tablespace files",
     DoublewritePages "doublewrite_pages" "Pages written to the doublewrite file",
     DoublewriteBytes "doublewrite_bytes" "Bytes written to the doublewrite file, with batch headers",

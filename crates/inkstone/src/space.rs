@@ -16,8 +16,14 @@ use inkstone_format::apply::{bit, map_pages};
 use inkstone_format::header::{PAGE_HEADER_LEN, PageType, page_type};
 use inkstone_format::record::Record;
 use inkstone_format::space::{self as format, TREES_MAX};
-use inkstone_format::{PageId, PageNo, SpaceId, TreeId};
+use inkstone_format::{Corrupt, PageId, PageNo, SpaceId, TreeId};
 use std::sync::Arc;
+
+mod tail;
+
+pub use tail::Worth;
+
+use tail::Tails;
 
 /// Pages of a new tablespace: header and first space map.
 pub const SYSTEM_PAGES: u32 = 2;
@@ -32,6 +38,7 @@ pub struct Space {
     hint: AtomicU32,
     /// Its table was dropped.
     dropped: AtomicBool,
+    tails: Tails,
 }
 
 /// A free page, found under the exclusive latch of its space map page, not yet marked.
@@ -51,6 +58,7 @@ impl Space {
             file,
             hint: AtomicU32::new(SYSTEM_PAGES),
             dropped: AtomicBool::new(false),
+            tails: Tails::default(),
         }
     }
 
@@ -131,6 +139,7 @@ impl Space {
     /// Checks that the file is as long as its space maps say: one that was cut short must not grow
     /// again with zeroes where rows were.
     pub fn check_length(&self) -> Result<()> {
+        let _shape = self.keep_shape();
         let covered = map_pages(self.redo.page_size);
         let region = self.last_region()?;
         let map = self.page_id(PageNo(region.saturating_mul(covered).saturating_add(1)));
@@ -176,10 +185,45 @@ impl Space {
         PageNo(page.0 / covered * covered + 1)
     }
 
-    /// Latches the space map page of `page`.
+    /// Latches the space map page of `page`, which is allocated.
     pub fn latch_map_of<'p>(&'p self, mtr: &mut Mtr<'p>, page: PageNo) -> Result<usize> {
-        let map = self.page_id(self.map_of(page));
-        Ok(mtr.push(self.redo.pool.exclusive(map)?))
+        self.latch_map_if_any(mtr, page)?.ok_or_else(|| {
+            let what = Corrupt::at(
+                format::MORE_MAPS_AT,
+                format!("page {page} has no space map"),
+            );
+            Error::corrupt_page(self.file.path(), self.page_id(PageNo(0)), what)
+        })
+    }
+
+    /// Latches the space map page of `page`; `None` if its region is gone, and the page with it.
+    pub fn latch_map_if_any<'p>(
+        &'p self,
+        mtr: &mut Mtr<'p>,
+        page: PageNo,
+    ) -> Result<Option<usize>> {
+        let (id, region) = (
+            self.page_id(self.map_of(page)),
+            page.0 / map_pages(self.redo.page_size),
+        );
+        let mut failed = false;
+        loop {
+            let error = match self.redo.pool.exclusive(id) {
+                Ok(map) if page_type(&map) == Some(PageType::SpaceMap) => {
+                    return Ok(Some(mtr.push(map)));
+                }
+                // The latch goes before the header is looked at, which may have to be read.
+                Ok(_) => None,
+                Err(error) => Some(error),
+            };
+            if self.last_region()? < region {
+                return Ok(None);
+            }
+            // Once may be because the region was just gone, and was made again.
+            if let (Some(error), true) = (error, std::mem::replace(&mut failed, true)) {
+                return Err(error);
+            }
+        }
     }
 
     /// Finds `count` free pages: latches a space map page (the mini-transaction must hold no latch
@@ -249,21 +293,23 @@ impl Space {
                 return Ok(None);
             }
         }
-        let id = self.page_id(PageNo(region * covered + 1));
-        Ok(Some(mtr.push(self.redo.pool.exclusive(id)?)))
+        self.latch_map_if_any(mtr, PageNo(region * covered))
     }
 
     /// Makes the space map of a region that the file has just grown into. The header page's latch
     /// keeps two threads from doing so at once.
     fn create_region(&self, region: u32, covered: u32, frames: &mut Reservation<'_>) -> Result<()> {
-        self.file.ensure_pages(region * covered + SYSTEM_PAGES)?;
+        let pages = region * covered + SYSTEM_PAGES;
+        self.file.ensure_pages(pages)?;
         let id = self.page_id(PageNo(region * covered + 1));
         let mut mtr = Mtr::new(&self.redo);
         let header_id = self.page_id(PageNo(0));
         let header = mtr.push(self.redo.pool.exclusive(header_id)?);
-        if format::more_maps(mtr.page(header)) >= region {
+        // The file may have been cut meanwhile, or a region be gone: the caller tries again.
+        if format::more_maps(mtr.page(header)) + 1 != region || self.file.pages() < pages {
             return Ok(());
         }
+        self.tails.note_marked(id.page);
         let map = mtr.push(self.redo.pool.create(id, frames)?);
         mtr.replay(
             map,
@@ -317,6 +363,7 @@ impl Space {
                 set: true,
             },
         );
+        self.tails.note_marked(free.page);
         self.hint.store(free.page.0 + 1, Ordering::Relaxed);
     }
 
@@ -334,10 +381,12 @@ impl Space {
                 set: false,
             },
         );
+        self.tails.note_freed();
         self.hint.fetch_min(page.page.0, Ordering::Relaxed);
     }
 
-    /// Allocated pages, counted in the space maps.
+    /// Allocated pages, counted in the space maps. The caller keeps the shape
+    /// ([`Space::keep_shape`]).
     pub fn allocated_pages(&self) -> Result<u64> {
         let covered = map_pages(self.redo.page_size);
         let mut total = 0;
@@ -359,7 +408,7 @@ impl Space {
         ))
     }
 
-    /// Whether the space maps say that a page is allocated.
+    /// Whether the space maps say that a page is allocated. The caller keeps the shape.
     pub fn is_allocated(&self, page: PageNo) -> Result<bool> {
         let map = self.redo.pool.shared(self.page_id(self.map_of(page)))?;
         Ok(bit(&map, page.0 % map_pages(self.redo.page_size)))

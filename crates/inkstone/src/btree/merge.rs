@@ -49,7 +49,9 @@ impl Tree {
             }
         }
         let mut mtr = Mtr::new(&self.redo);
-        let map = self.space.latch_map_of(&mut mtr, right.page)?;
+        let Some(map) = self.space.latch_map_if_any(&mut mtr, right.page)? else {
+            return Ok(false);
+        };
         let Pair::Nodes {
             parent,
             slot,
@@ -182,7 +184,9 @@ impl Tree {
                 return Ok(());
             }
             let mut mtr = Mtr::new(&self.redo);
-            let map = self.space.latch_map_of(&mut mtr, only_child.page)?;
+            let Some(map) = self.space.latch_map_if_any(&mut mtr, only_child.page)? else {
+                return Ok(());
+            };
             let Some(root) = self.redo.pool.exclusive_if_resident(self.root) else {
                 return Ok(());
             };

@@ -118,6 +118,9 @@ fn checkpoint_round(inner: &Inner, count: u64) -> Result<bool> {
     if second || kept > capacity / CHECKPOINT_DISTANCE_PARTS {
         inner.checkpoint(false, false)?;
     }
+    if second {
+        inner.give_space_back()?;
+    }
     copied?;
     // Where the log grows by a good part of its size in one interval the next checkpoint is due at
     // once.

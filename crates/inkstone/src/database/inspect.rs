@@ -44,6 +44,7 @@ impl Database {
     /// Statistics of a table.
     pub fn statistics(&self, table: &Table) -> Result<TableStatistics> {
         let tree = table.tree_ref().live()?;
+        let _shape = tree.space.keep_shape();
         let page_size = self.inner.options.page_size;
         Ok(TableStatistics {
             rows: tree.estimate_rows()?,
@@ -107,6 +108,7 @@ impl Database {
     pub fn verify_table(&self, table: &Table) -> Result<TableReport> {
         table.tree_ref().live()?;
         let _no_purge = self.inner.core.purging.lock();
+        let _shape = table.inner.space.keep_shape();
         let mut check = Check {
             inner: &self.inner,
             table,

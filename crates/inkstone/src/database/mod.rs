@@ -16,6 +16,7 @@ mod ddl;
 mod inspect;
 mod open;
 mod preflight;
+mod shrink;
 mod status;
 mod tables;
 

@@ -9,7 +9,9 @@
 //! 3. After [`SpaceFiles::remove`] the name is gone for good (ids are never reused); whoever still
 //!    holds the file may go on writing to it, to no effect.
 //! 4. A file grows before pages are written into its new part, and a full disk changes nothing.
-//! 5. Bytes and lengths found on disk lead to errors, never to panics.
+//! 5. A file is cut only in two steps ([`SpaceFile::begin_cut`]): nobody reads or writes behind the
+//!    new end while it is cut.
+//! 6. Bytes and lengths found on disk lead to errors, never to panics.
 //!
 //! The number of pages is the physical size of the file: how many of them are in use is written in
 //! the tablespace's own pages.
@@ -18,7 +20,7 @@ use crate::counters::{Counter, Counters};
 use crate::options::{Doublewrite, FlushMethod, Options};
 use crate::poison::Poison;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::sync::{HashMap, Mutex, RwLock};
+use crate::sync::{HashMap, Mutex, MutexGuard, RwLock};
 use crate::{Error, Result, invariant};
 use inkstone_format::header::check_page;
 use inkstone_format::{Corrupt, PageId, PageNo, SpaceId};
@@ -438,22 +440,15 @@ impl SpaceFile {
         Ok(())
     }
 
-    /// Gives the pages from number `pages` on back to the file system. Not an error if the file is
-    /// shorter. A write in flight to a page behind the new end may put that page back.
-    pub fn truncate(&self, pages: u32) -> Result<()> {
-        self.context.poison.check()?;
-        let _grow = self.grow.lock();
-        let now = self.pages();
-        if pages >= now {
-            return Ok(());
+    /// Begins to give pages at the end back to the file system: the file does not grow until this is
+    /// over. The caller holds no page latch.
+    pub fn begin_cut(&self) -> Cut<'_> {
+        let _growing = self.grow.lock();
+        Cut {
+            before: self.pages(),
+            _growing,
+            file: self,
         }
-        self.pages.store(pages, Ordering::Release);
-        let cut = self.file.set_len(self.offset(PageNo(pages)));
-        self.changes.fetch_add(1, Ordering::AcqRel);
-        cut.map_err(|e| {
-            self.pages.store(now, Ordering::Release);
-            Error::io("truncate", &self.path, e)
-        })
     }
 
     /// Reads a page and checks its checksum and id.
@@ -525,6 +520,43 @@ impl SpaceFile {
                         .is_some_and(|a| a.unit_max_opt < self.context.page_size)
             }
         }
+    }
+}
+
+/// A file that is being cut. Dropped before it is finished, it is as long as it was.
+pub struct Cut<'f> {
+    file: &'f SpaceFile,
+    /// Pages before.
+    before: u32,
+    /// Held until the end: whoever wants the file to grow waits.
+    _growing: MutexGuard<'f, ()>,
+}
+
+impl Cut<'_> {
+    /// From now on the file counts as having `pages` pages: nobody reads behind them, and who
+    /// allocates there finds that the file must grow first. It must have at least as many.
+    pub fn lower(&mut self, pages: u32) {
+        invariant!(pages <= self.before, "a cut to {pages} pages lengthens");
+        self.file.pages.store(pages, Ordering::Release);
+    }
+
+    /// Cuts the file to its lower size. No write to a page behind it may be under way or follow.
+    pub fn finish(mut self) -> Result<()> {
+        let file = self.file;
+        file.context.poison.check()?;
+        let pages = file.pages();
+        let cut = file.file.set_len(file.offset(PageNo(pages)));
+        // Also counted after a failure, as after one of growth.
+        file.changes.fetch_add(1, Ordering::AcqRel);
+        cut.map_err(|e| Error::io("cut", &file.path, e))?;
+        self.before = pages;
+        Ok(())
+    }
+}
+
+impl Drop for Cut<'_> {
+    fn drop(&mut self) {
+        self.file.pages.store(self.before, Ordering::Release);
     }
 }
 

@@ -15,10 +15,10 @@
 //! [`floor`]: Segments::floor
 
 use super::Segments;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::{Error, Result};
 use inkstone_io::{Create, ErrorKind};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 const PREFIX: &str = "reserve.";
 

@@ -44,9 +44,17 @@ fn files_are_created_grown_in_steps_and_removed() {
     assert_eq!(file.pages(), 10_000);
     file.ensure_pages(10_001).unwrap();
     assert_eq!(file.pages(), 10_000 + 4096);
-    file.truncate(20).unwrap();
-    file.truncate(30).unwrap();
+    let mut cut = file.begin_cut();
+    cut.lower(20);
     assert_eq!(file.pages(), 20);
+    drop(cut);
+    assert_eq!(file.pages(), 10_000 + 4096);
+    let mut cut = file.begin_cut();
+    cut.lower(20);
+    cut.finish().unwrap();
+    assert_eq!(file.pages(), 20);
+    file.ensure_pages(21).unwrap();
+    assert_eq!(file.pages(), 40);
     assert_eq!(rig.spaces.list().unwrap(), [SpaceId(1)]);
     assert!(matches!(
         rig.spaces.create(SpaceId(1), 1),

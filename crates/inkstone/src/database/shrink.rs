@@ -1,0 +1,66 @@
+//! Giving the free ends of tablespace files back to the file system: who does it, and when. How it
+//! is done without losing a page: `space/tail.rs`.
+
+use super::tables::{Table, TreeRef};
+use super::{Database, Inner};
+use crate::Result;
+use crate::space::{Space, Worth};
+use std::sync::Arc;
+
+/// Spaces that are looked at in one round of `ink-checkpoint`: a look may read two pages.
+const LOOKS_MAX: usize = 8;
+
+impl Inner {
+    /// One round, once a second: cuts tails that were found before a checkpoint that is durable by
+    /// now, and looks for new ones.
+    pub(super) fn give_space_back(&self) -> Result<()> {
+        let checkpoint = self.checkpoints.control().checkpoint_lsn;
+        let spaces: Vec<Arc<Space>> = self.core.spaces.read().values().cloned().collect();
+        let (mut looks, mut failed) = (0, None);
+        for space in spaces.iter().filter(|space| !space.is_dropped()) {
+            let mut round = || {
+                if space.cut_tail(checkpoint)? == 0 && looks < LOOKS_MAX && space.may_have_tail() {
+                    looks += 1;
+                    space.find_tail(Worth::Much)?;
+                }
+                Ok(())
+            };
+            if let Err(error) = round() {
+                // The others are served all the same.
+                failed.get_or_insert(error);
+            }
+        }
+        failed.map_or(Ok(()), Err)
+    }
+}
+
+impl Database {
+    /// Gives what is free at the end of a table's file back to the file system now, and tells how many
+    /// bytes that was. In the background this happens about once a second, when it is an eighth of
+    /// the file, or a megabyte if that is more. Writes all changed pages and a checkpoint. What is
+    /// free in the middle of the file is used again by the same table.
+    ///
+    /// ```
+    /// # use inkstone::{Database, Isolation, Options};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = Database::open(dir.path(), Options::default())?;
+    /// let table = db.create_table("t", &[])?;
+    /// let txn = db.begin(Isolation::RepeatableRead)?;
+    /// txn.insert(&table, b"long", &vec![1; 10 << 20])?;
+    /// txn.delete(&table, b"long")?;
+    /// txn.commit()?;
+    /// db.purge()?;
+    /// assert!(db.shrink_table(&table)? > 8 << 20);
+    /// # Ok::<(), inkstone::Error>(())
+    /// ```
+    pub fn shrink_table(&self, table: &Table) -> Result<u64> {
+        let space = &table.tree_ref().live()?.space;
+        if !space.find_tail(Worth::Anything)? {
+            return Ok(0);
+        }
+        self.checkpoint()?;
+        let checkpoint = self.inner.checkpoints.control().checkpoint_lsn;
+        let pages = space.cut_tail(checkpoint)?;
+        Ok(u64::from(pages) * self.inner.options.page_size)
+    }
+}
