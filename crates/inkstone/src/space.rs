@@ -28,6 +28,9 @@ use tail::Tails;
 /// Pages of a new tablespace: header and first space map.
 pub const SYSTEM_PAGES: u32 = 2;
 
+/// Looks at a space map that is not one, while others may be taking regions away.
+const MAP_ATTEMPTS: u32 = 10;
+
 /// An open tablespace.
 pub struct Space {
     /// Its number.
@@ -206,21 +209,25 @@ impl Space {
             self.page_id(self.map_of(page)),
             page.0 / map_pages(self.redo.page_size),
         );
-        let mut failed = false;
+        let mut attempts = 0;
         loop {
             let error = match self.redo.pool.exclusive(id) {
                 Ok(map) if page_type(&map) == Some(PageType::SpaceMap) => {
                     return Ok(Some(mtr.push(map)));
                 }
                 // The latch goes before the header is looked at, which may have to be read.
-                Ok(_) => None,
-                Err(error) => Some(error),
+                Ok(map) => {
+                    let what = format!("type {} where a space map is expected", map[12]);
+                    Error::corrupt_page(self.file.path(), id, Corrupt::at(12, what))
+                }
+                Err(error) => error,
             };
             if self.last_region()? < region {
                 return Ok(None);
             }
-            // Once may be because the region was just gone, and was made again.
-            if let (Some(error), true) = (error, std::mem::replace(&mut failed, true)) {
+            // The region may have been gone just now, and be made again.
+            attempts += 1;
+            if attempts == MAP_ATTEMPTS {
                 return Err(error);
             }
         }

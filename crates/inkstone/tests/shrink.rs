@@ -141,7 +141,6 @@ fn a_crash_at_every_step_around_a_cut() {
     );
     drop((table, db));
     assert!(mutations > 30, "{mutations}");
-    eprintln!("{mutations}");
     for at in 1..mutations + 10 {
         let (vfs, db, table) = prepare(at);
         let mut done = all_rows(&db, &table);
