@@ -305,6 +305,14 @@ impl BufferPool {
         self.inner.forget_where(|id| id.space == space);
     }
 
+    /// Whether the disk lacks a change of a page of the tablespace from `first` on.
+    pub fn is_dirty_from(&self, first: PageId) -> bool {
+        let tail = |id: PageId| id.space == first.space && id.page >= first.page;
+        // In this order: a page is dirty until its flight has landed.
+        let dirty = |frame: &Frame| frame.page_id().is_some_and(tail) && frame.is_dirty();
+        self.inner.arena.frames().iter().any(dirty)
+    }
+
     /// Forgets the pages of a tablespace from `first` on, as `drop_space` does: before the
     /// file is cut.
     pub fn discard_from(&self, first: PageId) {

@@ -11,7 +11,7 @@
 //!    is not led by a new initialisation of it, and take no doublewrite copy of one.
 //! 3. [`Space::cut_tail`] cuts if no page of the tail was allocated since: under the latches of the
 //!    last map and the header, which whoever allocates needs, it says that the file is shorter. With no
-//!    latch held it waits for the flights of those pages, forgets them, and cuts the file. Whoever
+//!    latch held it forgets those pages, which are clean and in no flight, and cuts the file. Whoever
 //!    needs a page there meanwhile waits for `SpaceFile`'s latch of growth, and the file grows again.
 //!
 //! So a file that a crash brings back longer than it was cut is as good as one that is shorter, and
@@ -197,7 +197,13 @@ impl Space {
             // Both latches keep others from allocating what lies behind until they see this.
             cut.lower(tail.first.0);
         }
-        self.redo.pool.discard_from(self.page_id(tail.first));
+        let first = self.page_id(tail.first);
+        if self.redo.pool.is_dirty_from(first) {
+            // The checkpoint says that this cannot be. To wait for a flight here would be for ever:
+            // the writer of a page behind the end waits for the file to grow.
+            return Ok(0);
+        }
+        self.redo.pool.discard_from(first);
         cut.finish()?;
         let pages = tail.pages - tail.first.0;
         let counters = &self.redo.counters;
