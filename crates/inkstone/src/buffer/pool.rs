@@ -308,7 +308,7 @@ impl BufferPool {
     /// Whether the disk lacks a change of a page of the tablespace from `first` on.
     pub fn is_dirty_from(&self, first: PageId) -> bool {
         let tail = |id: PageId| id.space == first.space && id.page >= first.page;
-        // In this order: a page is dirty until its flight has landed.
+        // A page in flight is dirty until it has landed.
         let dirty = |frame: &Frame| frame.page_id().is_some_and(tail) && frame.is_dirty();
         self.inner.arena.frames().iter().any(dirty)
     }

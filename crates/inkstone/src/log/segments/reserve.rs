@@ -17,17 +17,23 @@
 use super::Segments;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::{Error, Result};
+use crossbeam_utils::CachePadded;
 use inkstone_io::{Create, ErrorKind};
 use std::path::PathBuf;
 
 const PREFIX: &str = "reserve.";
 
+/// The most that is there for nobody in particular: checkpoints, a round of purge, DDL.
+const FLOOR_MAX: u64 = 4 << 20;
+/// Low bits of [`Reserve::promised`]: there are at most 2^24 transactions, and 2^39 bytes are left.
+const HOLDER_BITS: u32 = 25;
+
 /// What is promised, and the files that exist for it alone.
 #[derive(Debug, Default)]
 pub(super) struct Reserve {
-    promised: AtomicU64,
-    /// Transactions that hold a promise.
-    holders: AtomicU64,
+    /// Bytes, and in the low bits the number of transactions that hold some. In one word, as every
+    /// transaction that writes changes both.
+    promised: CachePadded<AtomicU64>,
     /// Reserve files: `reserve.0` up to this. Changed under `upkeep`, or at open.
     files: AtomicU64,
 }
@@ -35,7 +41,7 @@ pub(super) struct Reserve {
 impl Segments {
     /// Bytes that are there for nobody in particular.
     fn floor(&self) -> u64 {
-        self.params.segment_bytes
+        self.params.segment_bytes.min(FLOOR_MAX)
     }
 
     /// Bytes of log that can be written from `reserved` on if the disk gives nothing more.
@@ -47,30 +53,30 @@ impl Segments {
 
     /// Whether all promises can be kept.
     pub(in crate::log) fn has_room(&self, reserved: u64) -> bool {
-        let promised = self.reserve.promised.load(Ordering::Acquire);
-        self.available(reserved) >= self.floor() + promised
+        self.available(reserved) >= self.floor() + self.promised()
     }
 
     /// Whether whoever rolls back may log one more step of up to `step` bytes, all the others who
     /// hold a promise doing the same.
     pub(in crate::log) fn has_room_for_step(&self, reserved: u64, step: u64) -> bool {
-        let holders = self.reserve.holders.load(Ordering::Relaxed) + 1;
+        let promised = self.reserve.promised.load(Ordering::Acquire);
+        let holders = (promised & ((1 << HOLDER_BITS) - 1)) + 1;
         self.available(reserved) >= self.floor() / 2 + holders * step
     }
 
     /// Adds to what is promised; whether it can be kept is for the caller to see.
     pub(in crate::log) fn add_promise(&self, bytes: u64, holders: u64) {
-        self.reserve.promised.fetch_add(bytes, Ordering::AcqRel);
-        self.reserve.holders.fetch_add(holders, Ordering::Relaxed);
+        let both = (bytes << HOLDER_BITS) + holders;
+        self.reserve.promised.fetch_add(both, Ordering::AcqRel);
     }
 
     pub(in crate::log) fn take_back(&self, bytes: u64, holders: u64) {
-        self.reserve.promised.fetch_sub(bytes, Ordering::AcqRel);
-        self.reserve.holders.fetch_sub(holders, Ordering::Relaxed);
+        let both = (bytes << HOLDER_BITS) + holders;
+        self.reserve.promised.fetch_sub(both, Ordering::AcqRel);
     }
 
     pub(in crate::log) fn promised(&self) -> u64 {
-        self.reserve.promised.load(Ordering::Relaxed)
+        self.reserve.promised.load(Ordering::Acquire) >> HOLDER_BITS
     }
 
     pub(in crate::log) fn reserve_files(&self) -> u64 {
@@ -80,8 +86,7 @@ impl Segments {
     /// Files, spare segments or of the reserve, that the promises want beyond the segment of
     /// `reserved`.
     fn wanted(&self, reserved: u64) -> u64 {
-        let promised = self.reserve.promised.load(Ordering::Acquire);
-        let wanted = (self.floor() + promised).div_ceil(self.params.segment_bytes);
+        let wanted = (self.floor() + self.promised()).div_ceil(self.params.segment_bytes);
         wanted.saturating_sub(self.spares(reserved))
     }
 
