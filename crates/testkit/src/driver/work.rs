@@ -664,7 +664,7 @@ impl Run {
     /// What the background does, at a time of the driver's choosing.
     fn upkeep(&mut self) -> Outcome {
         let db = self.database();
-        let choice = self.rng.below(12);
+        let choice = self.rng.below(14);
         self.trace(|| format!("upkeep {choice}"));
         let (result, durable) = match choice {
             0..=1 => (db.checkpoint(), true),
@@ -677,6 +677,10 @@ impl Run {
             7..=8 => {
                 let limit = self.rng.pick(&[0, 4 << 10, 1 << 20]);
                 (db.maintain(limit), false)
+            }
+            9..=10 => {
+                let (_, table, _) = self.any_table();
+                (db.shrink_table(&table).map(drop), false)
             }
             _ => (db.maintain(self.options.log_file_size / 2), false),
         };
