@@ -212,11 +212,10 @@ impl Inner {
         };
         space.check_header(&self.uuid)?;
         space.check_length()?;
-        self.core
-            .spaces
-            .write()
-            .entry(definition.space)
-            .or_insert_with(|| space.clone());
+        // One object for each tablespace: it remembers what is allocated in its tail.
+        let mut spaces = self.core.spaces.write();
+        let space = spaces.entry(definition.space).or_insert(space).clone();
+        drop(spaces);
         let inner = Arc::new(TableInner {
             name: definition.name.clone(),
             space: space.clone(),
