@@ -4,6 +4,7 @@
 //! set of switches in a folder of its own under `target/`, and run a program of `inkstone-testkit`.
 
 mod build;
+mod histories;
 mod sim;
 
 use clap::{Parser, Subcommand};
@@ -19,11 +20,13 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    Histories(histories::Arguments),
     Sim(sim::Arguments),
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
+        Command::Histories(arguments) => histories::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
     };
     result.unwrap_or_else(|error| {

@@ -8,6 +8,7 @@
 //! | [`faults`] | a small piece of work in which the k-th operation on the disk fails |
 //! | [`diagnose`] | what disk and log say of a page that an error names |
 //! | [`campaign`] | many seeds, counts, and the line that repeats a failing one |
+//! | [`history`] | histories of concurrent transactions, checked for what isolation levels forbid |
 //! | `rng` | randomness from a seed |
 //!
 //! # Promises
@@ -15,13 +16,14 @@
 //! 1. Each read of the engine is compared with the model as of the reader's snapshot.
 //! 2. After a power loss the database equals the model at a prefix of the commits that holds each
 //!    one acknowledged with `Durability::Sync`; after a kill, also those of `Durability::Write`.
-//! 3. The driver has one thread. The engine's own threads are real, so a seed repeats what the
+//! 3. The driver of [`driver`] has one thread. The engine's own threads are real, so a seed repeats what the
 //!    driver does exactly, and what the disk does nearly.
 
 pub mod campaign;
 pub mod diagnose;
 pub mod driver;
 pub mod faults;
+pub mod history;
 pub mod model;
 mod rng;
 
