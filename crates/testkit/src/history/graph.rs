@@ -135,11 +135,10 @@ impl Builder<'_> {
     fn include(&mut self, last: &[External]) {
         let mut observed = HashSet::new();
         let mut see = |reader: usize, read: &External| {
-            let version = self.versions.read_version(read.key, &read.value);
-            if let Some((writer, _)) = version.and_then(|v| self.versions.writer(read.key, v))
-                && writer != reader
-            {
-                observed.insert(writer);
+            let newest = self.versions.read_version(read.key, &read.value);
+            for version in newest.into_iter().chain(read.value.iter().copied()) {
+                let writer = self.versions.writer(read.key, version);
+                observed.extend(writer.map(|(writer, _)| writer).filter(|&w| w != reader));
             }
         };
         for (txn, walked) in self.walked.iter().enumerate() {
@@ -218,8 +217,8 @@ impl Builder<'_> {
         }
     }
 
-    /// What is promised to be read as of one moment: a statement at read committed, all of a
-    /// transaction at repeatable read.
+    /// What is promised to be read as of one moment: a statement at read committed, all that a
+    /// transaction reads above it (by its snapshot, or by its locks).
     fn views(&mut self) {
         for (txn, walked) in self.walked.iter().enumerate() {
             match self.history.txns[txn].level {
@@ -229,15 +228,15 @@ impl Builder<'_> {
                         self.view(txn, Some(reads[0].op), reads);
                     }
                 }
-                Isolation::RepeatableRead if !walked.reads.is_empty() => {
-                    self.view(txn, None, &walked.reads);
-                }
-                _ => {}
+                _ => self.view(txn, None, &walked.reads),
             }
         }
     }
 
     fn view(&mut self, txn: usize, op: Option<usize>, reads: &[External]) {
+        if reads.is_empty() {
+            return;
+        }
         self.graph.nodes.push(Node::View(txn, op));
         self.reads(self.graph.nodes.len() - 1, Some(txn), reads);
     }

@@ -152,6 +152,9 @@ impl Versions {
     }
 
     fn order_lists(&mut self, history: &History, walked: &[Walked], out: &mut Vec<Anomaly>) {
+        let reads = walked.iter().flat_map(|txn| &txn.reads);
+        let values = reads.map(|read| &read.value).chain(history.last.values());
+        let elements: HashSet<u64> = values.flatten().copied().collect();
         let mut seen: HashMap<Key, Vec<(usize, &Value)>> = HashMap::new();
         let last = history.txns.len() + 1;
         let mut see = |key: &Key, who: usize, value| {
@@ -169,11 +172,19 @@ impl Versions {
             for read in &txn.reads {
                 see(&read.key, at + 1, &read.value);
             }
-            let committed = matches!(history.txns[at].outcome, Outcome::Committed { .. });
-            for written in txn.writes.iter().filter(|w| w.fate != Fate::Undone) {
-                if committed {
-                    see(&written.key, at + 1, &written.value);
-                }
+            let mut made = txn.writes.iter().flat_map(|written| written.value.last());
+            let stands = match history.txns[at].outcome {
+                Outcome::Committed { .. } => true,
+                Outcome::Aborted(_) => false,
+                // It has committed if anybody has seen anything of it.
+                Outcome::Unknown => made.any(|element| elements.contains(element)),
+            };
+            for written in txn
+                .writes
+                .iter()
+                .filter(|w| stands && w.fate != Fate::Undone)
+            {
+                see(&written.key, at + 1, &written.value);
             }
         }
         for (key, values) in seen {

@@ -150,6 +150,9 @@ impl Walk<'_> {
         self.locked.insert(key);
         if !self.own.contains_key(&key) {
             self.base.insert(key, value.clone());
+        } else if self.txn.level == Isolation::ReadCommitted {
+            // What lies below its own version was not read, and will not change from here on.
+            self.base.remove(&key);
         }
     }
 
