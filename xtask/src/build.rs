@@ -25,6 +25,13 @@ pub const SIMULATED: Build = Build {
     cfgs: &["inkstone_sim", "inkstone_mutants"],
 };
 
+/// The engine with threads of its own, and deliberate bugs to be switched on.
+pub const THREADED: Build = Build {
+    folder: "threaded",
+    profile: "sim",
+    cfgs: &["inkstone_mutants"],
+};
+
 impl Build {
     /// A cargo command with the switches of this build.
     pub fn cargo(&self, subcommand: &str) -> Command {
