@@ -559,6 +559,10 @@ pub(super) fn rollback_all(core: &Arc<Core>, shared: &Shared, inner: &mut Inner)
         });
         mtr.commit()?;
         core.remove_writer(&shared.state);
+    } else {
+        // A first change that the log has not taken is on its page and cannot be undone: it must not
+        // pass for undone with those who looked at the poison before it was set.
+        core.redo.poison.check()?;
     }
     let seq = core.trxs.finish_abort(&shared.state);
     end(core, shared, inner, seq);
