@@ -5,6 +5,7 @@
 
 mod build;
 mod histories;
+mod races;
 mod sim;
 
 use clap::{Parser, Subcommand};
@@ -21,12 +22,14 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Histories(histories::Arguments),
+    Races(races::Arguments),
     Sim(sim::Arguments),
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Histories(arguments) => histories::run(&arguments),
+        Command::Races(arguments) => races::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
     };
     result.unwrap_or_else(|error| {

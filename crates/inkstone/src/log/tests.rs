@@ -2,6 +2,8 @@
 
 mod appending;
 mod memory_vfs;
+#[cfg(inkstone_shuttle)]
+mod races;
 mod reading;
 mod throughput;
 

@@ -13,9 +13,18 @@
 //! waits for these while others run. [Decision 0011](../../../docs/decisions/0011-a-seam-for-threads-locks-and-clocks.md).
 
 mod parked;
+#[cfg(not(inkstone_shuttle))]
 mod real;
+#[cfg(inkstone_shuttle)]
+mod shuttled;
 
+#[cfg(not(inkstone_shuttle))]
 use real as backend;
+#[cfg(inkstone_shuttle)]
+use shuttled as backend;
+
+#[cfg(all(test, inkstone_shuttle))]
+pub use shuttled::explore;
 
 pub use backend::{
     Condvar, HashMap, HashSet, Instant, Mutex, MutexGuard, RandomState, RwLock, ShardedLock,

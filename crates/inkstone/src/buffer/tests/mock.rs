@@ -43,7 +43,7 @@ impl MockLog {
         let end = start + bytes;
         // The ring: nobody runs far ahead of one who has not published.
         while start.saturating_sub(self.ready_lsn().0) > RING_BYTES {
-            std::thread::sleep(Duration::from_micros(100));
+            crate::sync::thread::sleep(Duration::from_micros(100));
         }
         stamp(Lsn(start), Lsn(end));
         let mut published = self.published.lock();
@@ -64,7 +64,7 @@ impl RedoLog for MockLog {
     }
     fn make_durable(&self, lsn: Lsn) -> Result<()> {
         while self.ready_lsn() < lsn {
-            std::thread::sleep(Duration::from_millis(1));
+            crate::sync::thread::sleep(Duration::from_millis(1));
         }
         self.durable.fetch_max(lsn.0, Ordering::SeqCst);
         Ok(())
@@ -103,7 +103,7 @@ struct MockWriter {
 
 fn wait_while(flag: &AtomicBool) {
     while flag.load(Ordering::SeqCst) {
-        std::thread::sleep(Duration::from_millis(1));
+        crate::sync::thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -151,7 +151,7 @@ impl PageWriter for MockWriter {
         wait_while(&self.state.hold_writes);
         let delay = self.state.write_delay_us.load(Ordering::Relaxed);
         if delay > 0 {
-            std::thread::sleep(Duration::from_micros(delay));
+            crate::sync::thread::sleep(Duration::from_micros(delay));
         }
         let failure = if self.state.disk_full.load(Ordering::SeqCst) {
             Err(Error::DiskFull {
@@ -272,7 +272,7 @@ pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
         if done() {
             return;
         }
-        std::thread::sleep(Duration::from_millis(1));
+        crate::sync::thread::sleep(Duration::from_millis(1));
     }
     panic!("waited in vain: {what}");
 }

@@ -5,4 +5,6 @@ mod latch;
 mod mock;
 mod model;
 mod pool;
+#[cfg(inkstone_shuttle)]
+mod races;
 mod speed;

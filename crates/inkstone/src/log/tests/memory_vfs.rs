@@ -233,7 +233,7 @@ impl File for Handle {
         self.faults.syncs.fetch_add(1, Ordering::SeqCst);
         let micros = self.faults.sync_micros.load(Ordering::SeqCst);
         if micros > 0 {
-            std::thread::sleep(Duration::from_micros(micros));
+            crate::sync::thread::sleep(Duration::from_micros(micros));
         }
         if due(&self.faults.sync_in) {
             return Err(Error::other("injected sync error"));

@@ -1,3 +1,6 @@
+#[cfg(inkstone_shuttle)]
+mod races;
+
 use super::*;
 use crate::Error;
 use crate::counters::{Counter, Counters};

@@ -1,3 +1,6 @@
+#[cfg(inkstone_shuttle)]
+mod races;
+
 use super::*;
 use crate::sync::atomic::{AtomicBool, AtomicI64};
 use std::collections::HashSet;

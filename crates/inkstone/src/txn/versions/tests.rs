@@ -1,5 +1,8 @@
 use super::spill::SPILL_FILE;
 use super::test_vfs::MemVfs;
+#[cfg(inkstone_shuttle)]
+mod races;
+
 use super::*;
 use crate::sync::Instant;
 use crate::sync::atomic::AtomicBool;

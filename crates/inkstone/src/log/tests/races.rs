@@ -1,0 +1,147 @@
+//! Ring and group commit under many schedules (`cargo xtask races`).
+
+use super::*;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::explore::{Seen, explore};
+use crate::sync::thread;
+
+/// Several threads append, wait for durability, and lose power at that very moment; then all comes
+/// back in order.
+fn append_and_wait(change: impl Fn(&mut LogParams) + Clone + Send + Sync + 'static) {
+    explore(move || {
+        let vfs = MemoryVfs::new();
+        let mut params = params(&vfs);
+        change(&mut params);
+        let (log, ..) = open(params);
+        let threads: Vec<_> = (0..3u64)
+            .map(|who| {
+                let (log, vfs) = (log.clone(), vfs.clone());
+                let body = move || {
+                    let mut mine = Vec::new();
+                    for i in 0..2 {
+                        let bytes = payload(who << 8 | i, [20, 5000][i as usize]);
+                        let (start, end) = append(&log, &bytes);
+                        if who == 2 && i == 0 {
+                            log.wait_written(end).unwrap();
+                            assert!(log.written_lsn() >= end);
+                        } else {
+                            log.wait_durable(end).unwrap();
+                            let after = vfs.crash(|_, _| false);
+                            let (frames, reached) = read(read_params(&after, 1)).unwrap();
+                            assert!(reached >= end, "{reached} is lost, {end} was durable");
+                            assert!(frames.iter().any(|f| f.0 == start.0 && f.2 == bytes));
+                        }
+                        mine.push((start.0, bytes));
+                    }
+                    mine
+                };
+                thread::spawn("appender", body).unwrap()
+            })
+            .collect();
+        let mut all: Vec<_> = threads
+            .into_iter()
+            .flat_map(|t| t.join().unwrap())
+            .collect();
+        all.sort();
+        log.close().unwrap();
+        let (frames, end) = read(read_params(&vfs.crash(|_, _| false), 1)).unwrap();
+        assert_eq!(end, log.current_lsn());
+        let frames: Vec<_> = frames.into_iter().map(|(s, _, p)| (s, p)).collect();
+        assert!(frames == all, "frames are lost or in disorder");
+    });
+}
+
+#[test]
+fn group_commit_unbuffered() {
+    append_and_wait(|_| {});
+}
+
+#[test]
+fn group_commit_buffered() {
+    append_and_wait(|params| params.buffering = true);
+}
+
+#[test]
+fn group_commit_with_several_flights() {
+    append_and_wait(|params| params.write = LogWrite::Async);
+}
+
+#[test]
+fn group_commit_written_through() {
+    append_and_wait(|params| params.write_through = true);
+}
+
+#[test]
+fn the_ring_wraps_and_fills_without_losing_a_frame() {
+    static FULL: Seen = Seen::never();
+    explore(|| {
+        let vfs = MemoryVfs::new();
+        let (log, counters, _) = open(params(&vfs));
+        // Each is a quarter of the ring: three threads fill it, and go round.
+        let bytes = log.shared.ring.capacity() as usize / 4;
+        let threads: Vec<_> = (0..3u64)
+            .map(|who| {
+                let log = log.clone();
+                let body = move || {
+                    (0..3)
+                        .map(|i| {
+                            let bytes = payload(who << 8 | i, bytes);
+                            log.wait_for_space().unwrap();
+                            (append(&log, &bytes).0.0, bytes)
+                        })
+                        .collect::<Vec<_>>()
+                };
+                thread::spawn("appender", body).unwrap()
+            })
+            .collect();
+        let mut all: Vec<_> = threads
+            .into_iter()
+            .flat_map(|t| t.join().unwrap())
+            .collect();
+        all.sort();
+        log.close().unwrap();
+        if counters.get(Counter::LogWaits) > 0 {
+            FULL.see();
+        }
+        let (frames, _) = read(read_params(&vfs.crash(|_, _| false), 1)).unwrap();
+        let frames: Vec<_> = frames.into_iter().map(|(s, _, p)| (s, p)).collect();
+        assert!(frames == all, "frames are lost or in disorder");
+    });
+    FULL.check("an append that waits for room");
+}
+
+#[test]
+fn a_failed_sync_poisons_everybody_and_acknowledges_nobody() {
+    static POISONED: Seen = Seen::never();
+    explore(|| {
+        let vfs = MemoryVfs::new();
+        let (log, _, poison) = open(params(&vfs));
+        vfs.faults.sync_in.store(1, Ordering::SeqCst);
+        let acknowledged = Arc::new(AtomicU64::new(0));
+        let threads: Vec<_> = (0..3u64)
+            .map(|who| {
+                let (log, acknowledged) = (log.clone(), acknowledged.clone());
+                let body = move || {
+                    for i in 0..3 {
+                        let Ok((_, end)) = log.append(&payload(who << 8 | i, 40), true, |_, _| {})
+                        else {
+                            return;
+                        };
+                        if log.wait_durable(end).is_err() {
+                            POISONED.see();
+                            return;
+                        }
+                        acknowledged.fetch_max(end.0, Ordering::SeqCst);
+                    }
+                };
+                thread::spawn("appender", body).unwrap()
+            })
+            .collect();
+        threads.into_iter().for_each(|t| t.join().unwrap());
+        assert!(poison.check().is_err());
+        let (_, reached) = read(read_params(&vfs.crash(|_, _| false), 1)).unwrap();
+        assert!(reached.0 >= acknowledged.load(Ordering::SeqCst));
+        drop(log);
+    });
+    POISONED.check("a waiter that hears of the failure");
+}

@@ -1,0 +1,86 @@
+//! Lock waits and deadlock detection under many schedules (`cargo xtask races`).
+
+use super::*;
+use crate::sync::explore::{Seen, explore};
+use crate::sync::thread;
+
+/// Three transactions lock two of three rows each, in a circle: whoever waits is woken, and a
+/// circle loses a member. The time they have is longer than shuttle's clock ever shows, so that a
+/// lost wake-up is a deadlock of the model and not a time-out.
+#[test]
+fn circles_lose_a_member_and_no_wakeup_is_lost() {
+    static WAITED: Seen = Seen::never();
+    static VICTIM: Seen = Seen::never();
+    explore(|| {
+        let f = Arc::new(fixture());
+        let inside: Arc<[AtomicU64; 3]> = Arc::default();
+        let threads: Vec<_> = (0..3_usize)
+            .map(|who| {
+                let (f, inside) = (f.clone(), inside.clone());
+                let body = move || {
+                    let (trx, mut held) = f.begin();
+                    let mut entered = Vec::new();
+                    for row in [who, (who + 1) % 3] {
+                        let patience = Duration::from_secs(3600);
+                        match f.lock_waiting(&trx, &mut held, &[row as u8], X, patience) {
+                            Ok(()) => {
+                                let others = inside[row].fetch_add(1, Ordering::SeqCst);
+                                assert_eq!(others, 0, "two hold row {row}");
+                                entered.push(row);
+                            }
+                            Err(Error::Deadlock) => {
+                                VICTIM.see();
+                                break;
+                            }
+                            Err(other) => panic!("{other}"),
+                        }
+                    }
+                    for row in entered {
+                        inside[row].fetch_sub(1, Ordering::SeqCst);
+                    }
+                    f.end(&trx, &mut held);
+                };
+                thread::spawn("trx", body).unwrap()
+            })
+            .collect();
+        threads.into_iter().for_each(|t| t.join().unwrap());
+        assert_eq!(f.table.counts(), (0, 0));
+        if f.counters.get(Counter::LockWaits) > 0 {
+            WAITED.see();
+        }
+    });
+    WAITED.check("a lock wait");
+    VICTIM.check("a deadlock");
+}
+
+#[test]
+fn waits_end_by_time_or_by_poison() {
+    static TIMED_OUT: Seen = Seen::never();
+    static POISONED: Seen = Seen::never();
+    explore(|| {
+        let f = Arc::new(fixture());
+        let mut holder = f.begin();
+        assert!(f.lock(&mut holder, b"row", X));
+        let waiter = |patience: Duration| {
+            let f = f.clone();
+            let body = move || {
+                let (trx, mut held) = f.begin();
+                match f.lock_waiting(&trx, &mut held, b"row", S, patience) {
+                    Err(Error::LockTimeout { .. }) => TIMED_OUT.see(),
+                    Err(Error::Poisoned(_)) => POISONED.see(),
+                    other => panic!("{other:?}"),
+                }
+                f.end(&trx, &mut held);
+            };
+            thread::spawn("waiter", body).unwrap()
+        };
+        let [short, long] = [2, 900].map(|ms| waiter(Duration::from_millis(ms)));
+        short.join().unwrap();
+        let _ = f.poison.set(format_args!("poisoned by the test"));
+        long.join().unwrap();
+        f.end(&holder.0, &mut holder.1);
+        assert_eq!(f.table.counts(), (0, 0));
+    });
+    TIMED_OUT.check("a wait that ends by time");
+    POISONED.check("a wait that ends by poison");
+}
