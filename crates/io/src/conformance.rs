@@ -125,6 +125,8 @@ conformance!(
     batches_serve_unbuffered_files,
     batches_move_between_threads,
     threads_share_a_file,
+    what_was_written_is_there_after_the_cache_is_given_up,
+    files_are_opened_past_the_cache_where_that_can_be,
 );
 
 fn reads_see_writes(place: &Place) {
@@ -149,6 +151,47 @@ fn reads_see_writes(place: &Place) {
     let mut found = vec![0; large.len()];
     file.read_at(&mut found, 123).unwrap();
     assert!(found == large);
+}
+
+fn what_was_written_is_there_after_the_cache_is_given_up(place: &Place) {
+    let file = place.open("file", BUFFERED);
+    file.write_at(&[1; 10_000], 0).unwrap();
+    file.sync_and_forget().unwrap();
+    file.write_at(&[2; 100], 4000).unwrap();
+    // Also through a handle that cannot write.
+    let read_only = OpenOptions {
+        create: Create::Never,
+        read_only: true,
+        ..BUFFERED
+    };
+    place.open("file", read_only).sync_and_forget().unwrap();
+    let mut expected = vec![1; 10_000];
+    expected[4000..4100].fill(2);
+    assert!(place.bytes("file") == expected);
+}
+
+fn files_are_opened_past_the_cache_where_that_can_be(place: &Place) {
+    let open = |name| crate::open_past_cache(&*place.vfs, &place.path(name));
+    assert_eq!(kind(open("no")), ErrorKind::NotFound);
+    let (whole, cut) = (place.open("whole", BUFFERED), place.open("cut", BUFFERED));
+    whole.write_at(&[1; 8192], 0).unwrap();
+    cut.write_at(&[1; 8191], 0).unwrap();
+    let takes_direct = match place.vfs.open(&place.path("whole"), DIRECT) {
+        Ok(_) => true,
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::Unsupported);
+            false
+        }
+    };
+    let mut bytes = AlignedBuffer::zeroed(8192);
+    let file = open("whole").unwrap();
+    assert_eq!(file.is_direct(), takes_direct);
+    file.read_at(&mut bytes, 0).unwrap();
+    assert!(bytes.iter().all(|&byte| byte == 1));
+    assert_eq!(kind(file.write_at(&bytes, 0)), ErrorKind::PermissionDenied);
+    let file = open("cut").unwrap();
+    assert!(!file.is_direct());
+    file.read_at(&mut bytes[..100], 8091).unwrap();
 }
 
 fn reading_past_the_end_fails(place: &Place) {

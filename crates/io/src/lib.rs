@@ -9,6 +9,9 @@
 //! 3. [`File::sync`] returning `Ok` means that every write to that file that had returned before
 //!    the call began survives power loss. A failed sync promises nothing, and must never be
 //!    retried (the kernel may have dropped the pages): the caller poisons itself.
+//!    What is read past the cache ([`OpenOptions::direct`]) after a sync returned `Ok` survives
+//!    power loss, whatever failed before; so does what is read after [`File::sync_and_forget`], where
+//!    the file system takes the advice.
 //! 4. Creating, renaming or removing a name survives power loss only after [`Vfs::sync_dir`] of
 //!    its directory returned.
 //! 5. No short reads or writes: an operation does all of its bytes or fails. Reading past the end
@@ -101,6 +104,27 @@ pub trait Vfs: Send + Sync + std::fmt::Debug {
     fn name(&self) -> &'static str;
 }
 
+/// Opens a file to read what the disk has of it: past the cache where the file system can do that and
+/// the file has whole blocks ([`File::is_direct`] tells), else through it. After a sync,
+/// what is found past the cache survives power loss.
+pub fn open_past_cache(vfs: &dyn Vfs, path: &Path) -> Result<Arc<dyn File>> {
+    let buffered = OpenOptions {
+        create: Create::Never,
+        read_only: true,
+        direct: false,
+        dsync: false,
+    };
+    let direct = OpenOptions {
+        direct: true,
+        ..buffered
+    };
+    match vfs.open(path, direct) {
+        Ok(file) if file.len()?.is_multiple_of(DIRECT_ALIGNMENT as u64) => Ok(file),
+        Err(error) if error.kind() != ErrorKind::Unsupported => Err(error),
+        _ => vfs.open(path, buffered),
+    }
+}
+
 /// An open file. All methods may be called from many threads at once.
 pub trait File: Send + Sync + std::fmt::Debug {
     /// Fills `buffer` from `offset` (bytes).
@@ -131,6 +155,14 @@ pub trait File: Send + Sync + std::fmt::Debug {
     }
     /// Makes all finished writes durable (`fdatasync`).
     fn sync(&self) -> Result<()>;
+    /// As [`File::sync`], and then lets go of what is cached of the file, so that later reads see what
+    /// the disk has. For a file of an earlier process: if a sync of that one failed, the kernel
+    /// has taken its writes for clean, shows them to readers, and will never write them; another sync
+    /// succeeds and changes nothing about it. Letting go is an advice, which a file system may ignore;
+    /// unbuffered reads need none. (A backend without a cache has nothing to let go of.)
+    fn sync_and_forget(&self) -> Result<()> {
+        self.sync()
+    }
     /// Length in bytes.
     fn len(&self) -> Result<u64>;
     /// Whether the file has no bytes.

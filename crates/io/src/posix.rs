@@ -20,7 +20,7 @@ use crate::{
     AtomicWriteLimits, Batch, Create, DIRECT_ALIGNMENT, Error, ErrorKind, File, Op, OpenOptions,
     Result, Vfs,
 };
-use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, StatxFlags};
+use rustix::fs::{Advice, AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, StatxFlags};
 use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
 use std::fs;
 use std::io::IoSlice;
@@ -276,6 +276,15 @@ impl File for PosixFile {
 
     fn sync(&self) -> Result<()> {
         Ok(rustix::fs::fdatasync(&self.fd)?)
+    }
+
+    fn sync_and_forget(&self) -> Result<()> {
+        self.sync()?;
+        match rustix::fs::fadvise(&self.fd, 0, None, Advice::DontNeed) {
+            // An advice that the file system does not know.
+            Ok(()) | Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn len(&self) -> Result<u64> {

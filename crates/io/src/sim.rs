@@ -23,6 +23,8 @@
 //!    writes. Atomic writes are not torn. Changes of length survive in order up to some point.
 //!    A name changed without [`Vfs::sync_dir`] is as before or as after, even if the file was
 //!    synced; renames are all or nothing.
+//!    What a failed sync should have made durable stays readable, and no later sync makes it so;
+//!    [`File::sync_and_forget`] and unbuffered reads show what of it the disk has.
 //! 4. After the end of a process all of its operations fail with [`is_dead_error`], and its locks
 //!    are free. No operation of it changes a disk after [`SimVfs::crash`] or [`SimVfs::kill`]
 //!    returned.
@@ -77,7 +79,7 @@ use parking_lot::Mutex;
 use rng::Rng;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Size of a new disk. [`SimVfs::set_capacity_bytes`] changes it.
@@ -103,6 +105,8 @@ struct Disk {
     atomic_write_limits: Mutex<Option<AtomicWriteLimits>>,
     /// Crashes tear writes at multiples of this only; 0: at whatever a disk can.
     untorn_bytes: AtomicU64,
+    /// Whether [`File::sync_and_forget`] leaves the cache as it is.
+    keeps_cache: AtomicBool,
 }
 
 impl Disk {
@@ -116,6 +120,7 @@ impl Disk {
             sync_delay_micros: AtomicU64::new(0),
             atomic_write_limits: Mutex::new(None),
             untorn_bytes: AtomicU64::new(0),
+            keeps_cache: AtomicBool::new(false),
         }
     }
 
@@ -146,6 +151,14 @@ impl Disk {
         if !state.linked && state.handles == 0 {
             self.give_space(state.content().block_count());
         }
+    }
+
+    /// Gives up what is cached of a file.
+    fn forget(&self, state: &mut NodeState) {
+        let before = state.content().block_count();
+        let untorn = self.untorn_bytes.load(Ordering::Relaxed);
+        state.forget(&mut Rng::new(self.dice(u64::MAX)), untorn);
+        self.give_space(before - state.content().block_count());
     }
 
     fn unlink(&self, node: &Node) {
@@ -214,16 +227,21 @@ impl SimVfs {
         *disk.sync_delay_micros.get_mut() = self.disk.sync_delay_micros.load(Ordering::Relaxed);
         *disk.atomic_write_limits.get_mut() = *self.disk.atomic_write_limits.lock();
         *disk.untorn_bytes.get_mut() = untorn;
+        *disk.keeps_cache.get_mut() = self.disk.keeps_cache.load(Ordering::Relaxed);
         Self::of(disk)
     }
 
     /// `kill -9`: the process dies, and a new one finds everything that was written. What was
-    /// not synced can still be lost by a later crash.
+    /// not synced can still be lost by a later crash. Of files whose sync failed some have been
+    /// evicted from the cache by then, by the dice: of these the new process finds what the disk has.
     pub fn kill(&self) -> SimVfs {
         self.process.die();
         // Wait for operations that were let through before.
         for node in self.disk.names.lock().files().values() {
-            drop(node.state.lock());
+            let mut state = node.state.lock();
+            if state.is_forsaken() && self.disk.dice(4) == 0 {
+                self.disk.forget(&mut state);
+            }
         }
         Self {
             disk: Arc::clone(&self.disk),
@@ -312,6 +330,12 @@ impl SimVfs {
     /// systems do that journal data; 0 (as at first): wherever a disk can.
     pub fn set_untorn_bytes(&self, bytes: u64) {
         self.disk.untorn_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Makes [`File::sync_and_forget`] keep what is cached, as a file system may: letting go of it is
+    /// an advice. Unbuffered reads still see what the disk has.
+    pub fn set_keeps_cache(&self, keeps: bool) {
+        self.disk.keeps_cache.store(keeps, Ordering::Relaxed);
     }
 
     /// What unbuffered files answer for atomic writes; `None` (as at first) for no such writes.

@@ -53,3 +53,34 @@ fn more_buffers_than_one_call_takes() {
     file.write_vectored_at(&buffers, 3, false).unwrap();
     assert_eq!(fs::read(file.path()).unwrap()[3..], bytes);
 }
+
+/// Whether the first byte of a file is in the page cache; `None` where the file system cannot tell.
+fn is_cached(file: &PosixFile) -> Option<bool> {
+    let mut byte = [0];
+    let mut slices = [std::io::IoSliceMut::new(&mut byte)];
+    match rustix::io::preadv2(&file.fd, &mut slices, 0, ReadWriteFlags::NOWAIT) {
+        Ok(read) => Some(read == 1),
+        Err(Errno::AGAIN) => Some(false),
+        Err(_) => None,
+    }
+}
+
+/// The advice is taken on the file systems of which that is known; what others do is theirs.
+#[test]
+fn a_file_system_lets_go_of_what_it_cached() {
+    const EXT: u64 = 0xef53;
+    const XFS: u64 = 0x5846_5342;
+    let (_directory, file) = new_file(false);
+    file.write_at(&[1; 1 << 20], 0).unwrap();
+    let kind = rustix::fs::fstatfs(&file.fd).unwrap().f_type as u64;
+    if ![EXT, XFS].contains(&kind) || is_cached(&file).is_none() {
+        eprintln!("skipped: not known of file systems of type {kind:#x}");
+        return;
+    }
+    assert_eq!(is_cached(&file), Some(true));
+    file.sync_and_forget().unwrap();
+    assert_eq!(is_cached(&file), Some(false));
+    let mut bytes = [0; 2];
+    file.read_at(&mut bytes, 4095).unwrap();
+    assert_eq!((bytes, is_cached(&file)), ([1, 1], Some(true)));
+}

@@ -100,11 +100,14 @@ impl SimFile {
 impl File for SimFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
         check_transfer(self.options.direct, buffer, offset)?;
-        let state = self.node.state.lock();
+        let mut state = self.node.state.lock();
         match self.admit(OpKind::Read)? {
             Verdict::Proceed => {}
             Verdict::Fail(error) => return Err(error),
             Verdict::Short | Verdict::LastGasp => return Err(input_output_error()),
+        }
+        if self.options.direct {
+            self.disk.forget(&mut state);
         }
         if !buffer.is_empty() && offset + buffer.len() as u64 > state.content().length() {
             return Err(past_end(offset, buffer.len()));
@@ -170,6 +173,16 @@ impl File for SimFile {
         let mut state = self.node.state.lock();
         self.process.check_alive()?;
         state.finish_sync(mark);
+        Ok(())
+    }
+
+    fn sync_and_forget(&self) -> Result<()> {
+        self.sync()?;
+        let mut state = self.node.state.lock();
+        self.process.check_alive()?;
+        if !self.disk.keeps_cache.load(Ordering::Relaxed) {
+            self.disk.forget(&mut state);
+        }
         Ok(())
     }
 

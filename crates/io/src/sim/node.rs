@@ -7,7 +7,9 @@
 //!   kept as the image of the 512-byte sectors that it touched, as they were when it returned: a
 //!   disk cannot keep a part of a sector.
 //! - *Certain*: a change that survives any crash (synced, or written through).
-//! - *Forsaken*: a write whose sync failed. As in Linux, a later sync does not mend it.
+//! - *Forsaken*: a write whose sync failed. As in Linux, it stays in the cache, where it counts as
+//!   clean: readers see it, and a later sync does not mend it. When the cache is given up, it shows
+//!   whether it ever reached the disk.
 //!
 //! # Invariants
 //!
@@ -164,6 +166,23 @@ impl NodeState {
         for change in &mut self.changes {
             change.forsaken |= change.kind.is_write() && !change.certain;
         }
+    }
+
+    /// Whether the cache has what the disk may never get.
+    pub(super) fn is_forsaken(&self) -> bool {
+        self.changes.iter().any(|change| change.forsaken)
+    }
+
+    /// The cache gives up what is clean, and readers see what the disk has: of each forsaken write
+    /// all, a part or nothing. As long as something is dirty, nothing is given up.
+    pub(super) fn forget(&mut self, rng: &mut Rng, untorn: u64) {
+        let clean = |change: &Change| change.certain || change.forsaken;
+        if !self.is_forsaken() || !self.changes.iter().all(clean) {
+            return;
+        }
+        self.durable = self.after_crash(rng, untorn);
+        self.current = self.durable.clone();
+        self.changes.clear();
     }
 
     fn make_certain(&mut self, mark: u64, which: impl Fn(&Change) -> bool) {

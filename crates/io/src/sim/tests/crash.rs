@@ -22,6 +22,10 @@ enum Step {
     },
     Sync,
     FailedSync,
+    /// What is cached is given up, by a sync or by a read past the cache.
+    Forget {
+        direct: bool,
+    },
     ShortWrite {
         offset: usize,
         length: usize,
@@ -48,6 +52,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => place().prop_map(|(offset, length)| Step::ShortWrite { offset, length }),
         2 => Just(Step::Sync),
         1 => Just(Step::FailedSync),
+        1 => any::<bool>().prop_map(|direct| Step::Forget { direct }),
         1 => any::<u64>().prop_map(Step::Crash),
     ];
     prop::collection::vec(step, 1..25)
@@ -201,6 +206,24 @@ fn run_step(step: &Step, number: usize, handles: &mut Handles, model: &mut Model
             handles.vfs.fail_nth(OpKind::Sync, 1, Fault::Eio);
             handles.buffered.sync().unwrap_err();
             model.fail_sync();
+        }
+        Step::Forget { direct } => {
+            if direct {
+                handles.buffered.sync().unwrap();
+                let direct = OpenOptions {
+                    direct: true,
+                    ..OPTIONS
+                };
+                let file = handles.vfs.open(Path::new("file"), direct).unwrap();
+                file.read_at(&mut AlignedBuffer::zeroed(4096), 0).unwrap();
+            } else {
+                handles.buffered.sync_and_forget().unwrap();
+            }
+            model.sync();
+            let found = bytes_of(handles);
+            model.check_crashed(&found);
+            // From here on nothing else can be found.
+            model.restart(found);
         }
         Step::Crash(seed) => {
             *handles = Handles::open(handles.vfs.crash(seed));
@@ -375,6 +398,52 @@ fn a_sync_does_not_mend_an_earlier_one_that_failed() {
         lost += usize::from(found[..512] == [0; 512]);
     }
     assert!((5..45).contains(&lost), "{lost}");
+}
+
+/// What is found after the cache was given up is what crashes leave; before that it need not be.
+#[test]
+fn giving_up_the_cache_shows_what_a_failed_sync_lost() {
+    let mut found = BTreeSet::new();
+    for seed in 0..60 {
+        let vfs = SimVfs::new(seed);
+        let file = open_durable(&vfs, "file");
+        file.allocate(0, 1024).unwrap();
+        file.write_at(&[1; 512], 0).unwrap();
+        vfs.fail_nth(OpKind::Sync, 1, Fault::Eio);
+        file.sync().unwrap_err();
+        vfs.set_keeps_cache(true);
+        file.sync_and_forget().unwrap();
+        assert_eq!(bytes(&vfs, "file")[0], 1, "the advice is not taken");
+        vfs.set_keeps_cache(false);
+        file.write_at(&[2; 512], 512).unwrap();
+        file.sync_and_forget().unwrap();
+        check_invariants(&vfs);
+        let now = bytes(&vfs, "file");
+        assert_eq!(now[512..], [2; 512]);
+        assert!((0..4).all(|crash| bytes(&vfs.crash(crash), "file") == now));
+        found.insert(now[0]);
+    }
+    assert_eq!(found, BTreeSet::from([0, 1]));
+}
+
+/// A restart after a failed sync may find the bytes in the cache, or what the disk has.
+#[test]
+fn a_kill_may_come_after_the_cache_was_given_up() {
+    let (mut cached, mut evicted) = (0, 0);
+    for seed in 0..200 {
+        let vfs = SimVfs::new(seed);
+        let file = open_durable(&vfs, "file");
+        file.allocate(0, 512).unwrap();
+        file.sync().unwrap();
+        file.write_at(&[1; 512], 0).unwrap();
+        vfs.fail_nth(OpKind::Sync, 1, Fault::Eio);
+        file.sync().unwrap_err();
+        match bytes(&vfs.kill(), "file")[0] {
+            1 => cached += 1,
+            _ => evicted += 1,
+        }
+    }
+    assert!(cached > 100 && evicted > 10, "{cached}, {evicted}");
 }
 
 #[test]
