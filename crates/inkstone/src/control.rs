@@ -8,8 +8,9 @@
 //!    the current value is never written over.
 //! 3. The file appears under its name only when both copies are durable: a crash in
 //!    [`ControlFile::create`] leaves no control file.
-//! 4. What [`ControlFile::open`] read is durable: a process killed between write and sync leaves
-//!    a copy that only the page cache holds, and the other copy must not be given up for it.
+//! 4. What [`ControlFile::open`] read is durable: a process killed between write and sync, or one
+//!    whose sync failed, leaves a copy that only the page cache holds, and the other copy must not be
+//!    given up for it.
 //!
 //! No latches: whoever writes owns the file (`&mut self`).
 
@@ -18,7 +19,7 @@ use crate::{Error, Result};
 use inkstone_format::control::{
     CONTROL_COPY_LEN, CONTROL_FILE_LEN, Control, ControlError, FORMAT_VERSION,
 };
-use inkstone_io::{Create, File, OpenOptions, Vfs};
+use inkstone_io::{AlignedBuffer, Create, File, OpenOptions, Vfs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -96,12 +97,14 @@ impl ControlFile {
             });
         }
         let file = open_file(vfs, &path, Create::Never)?;
-        file.sync().map_err(|e| unsynced(poison, &path, e))?;
-        let mut bytes = vec![0; CONTROL_FILE_LEN];
+        file.sync_and_forget()
+            .map_err(|e| unsynced(poison, &path, e))?;
+        let mut bytes = AlignedBuffer::zeroed(CONTROL_FILE_LEN);
         let length = file.len().map_err(|e| Error::io("measure", &path, e))?;
         // What a short file lacks is read as zeroes, which no valid copy is.
         let present = length.min(CONTROL_FILE_LEN as u64) as usize;
-        file.read_at(&mut bytes[..present], 0)
+        inkstone_io::open_past_cache(vfs, &path)
+            .and_then(|file| file.read_at(&mut bytes[..present], 0))
             .map_err(|e| Error::io("read", &path, e))?;
         let (first, second) = bytes.split_at(CONTROL_COPY_LEN);
         let (current, copy) = Control::choose([first, second]).map_err(|e| match e {

@@ -174,3 +174,35 @@ fn power_loss_never_takes_the_last_finished_write() {
         }
     }
 }
+
+/// A sync fails and the process ends: the next one opened the copy that only the page cache had, and
+/// wrote over the durable one. Power loss in the middle of that left none.
+#[test]
+fn the_durable_copy_is_not_given_up_for_one_whose_sync_failed() {
+    use inkstone_io::sim::{Fault, OpKind, SimVfs};
+    let mut found_values = [0; 2];
+    for seed in 0..60 {
+        let vfs = SimVfs::new(seed);
+        vfs.create_dir_all(directory()).unwrap();
+        let create = ControlFile::create(&vfs, directory(), &control(10), &Poison::default());
+        let mut file = create.unwrap();
+        vfs.fail_nth(OpKind::Sync, 1, Fault::Eio);
+        file.write(&control(20)).unwrap_err();
+        let vfs = vfs.kill();
+        let mut file = ControlFile::open(&vfs, directory(), &Poison::default()).unwrap();
+        let found = file.current().checkpoint_lsn.0;
+        found_values[usize::from(found == 20)] += 1;
+        vfs.crash_at(1);
+        file.write(&control(30)).unwrap_err();
+        for crash in 0..20 {
+            let vfs = vfs.crash(crash);
+            let file = ControlFile::open(&vfs, directory(), &Poison::default()).unwrap();
+            let lsn = file.current().checkpoint_lsn.0;
+            assert!([found, 30].contains(&lsn), "{lsn} after {found} was read");
+        }
+    }
+    assert!(
+        found_values.iter().all(|&count| count > 5),
+        "{found_values:?}"
+    );
+}

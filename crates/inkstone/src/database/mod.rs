@@ -16,6 +16,7 @@ mod ddl;
 mod inspect;
 mod open;
 mod preflight;
+mod settle;
 mod shrink;
 mod status;
 mod tables;

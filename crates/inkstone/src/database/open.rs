@@ -2,12 +2,12 @@
 //!
 //! # The order of opening, and why
 //!
-//! 1. The directory's lock. 2. The control file: nothing else can be understood without it. 3. Checks
-//!    that can refuse (see `preflight`), then the scan of the log. 4. Before the first page is
+//! 1. The directory's lock. 2. The control file: nothing else can be understood without it. 3. After
+//!    anything but an orderly close: what is in the files is made what the disk has (see `settle`), as
+//!    from here on it is trusted, and what depends on it is written. 4. Checks
+//!    that can refuse (see `preflight`), then the scan of the log. 5. Before the first page is
 //!    changed, and before the log is written: a new epoch is made durable in the control file, and
-//!    torn pages are repaired from the doublewrite file, before its areas are used again. 5. What is in
-//!    the log files was synced before: pages may be written only when the log that they need is
-//!    durable, and a killed process may have left log bytes in the page cache only. 6. Redo. 7. The
+//!    torn pages are repaired from the doublewrite file, before its areas are used again. 6. Redo. 7. The
 //!    log goes on at its proven end. 8. Losers are rolled back, prepared transactions get their
 //!    versions and locks again. 9. Tablespace files that no table has are removed.
 //!
@@ -16,6 +16,7 @@
 use super::background::Background;
 use super::checkpoint::Checkpoints;
 use super::preflight::{CREATING, LOCK, check_creation, check_files, check_lsn, clear_creation};
+use super::settle::settle;
 use super::{Database, Inner};
 use crate::btree::Tree;
 use crate::buffer::{BufferPool, PageStore, PageWriter, RedoLog};
@@ -501,6 +502,9 @@ fn open_existing(
         poison.clone(),
     )?;
     let files = Arc::new(files);
+    if !old.clean_shutdown {
+        settle(&*vfs, directory)?;
+    }
     let reads = read_params(&vfs, directory, &control);
     check_files(&*vfs, directory, &old, &files, &reads)?;
     let mut log_source = LogSource::open(reads)?;
@@ -513,7 +517,6 @@ fn open_existing(
         files,
         counters,
     )?;
-    sync_log_files(&*vfs, &directory.join(LOG_DIRECTORY))?;
     foundation.pool.start_cleaners()?;
     let mut repaired = RepairReport::default();
     let mut before_changes = || {
@@ -573,27 +576,6 @@ fn open_existing(
         next_space,
         redone.end,
     ))
-}
-
-/// Log bytes that a killed process has written but not synced are durable after this.
-fn sync_log_files(vfs: &dyn Vfs, directory: &Path) -> Result<()> {
-    let names = vfs
-        .read_dir(directory)
-        .map_err(|e| Error::io("list", directory, e))?;
-    let options = OpenOptions {
-        create: Create::Never,
-        read_only: false,
-        direct: false,
-        dsync: false,
-    };
-    for name in names.iter().filter(|name| name.ends_with(".log")) {
-        let path = directory.join(name);
-        vfs.open(&path, options)
-            .and_then(|file| file.sync())
-            .map_err(|e| Error::io("sync", &path, e))?;
-    }
-    vfs.sync_dir(directory)
-        .map_err(|e| Error::io("sync", directory, e))
 }
 
 fn read_params(vfs: &Arc<dyn Vfs>, directory: &Path, control: &Control) -> ReadParams {

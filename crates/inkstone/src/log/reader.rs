@@ -19,6 +19,9 @@
 //! damage is found but for that in the last stretch, which `must_reach` covers after a checkpoint
 //! or a clean close.
 //!
+//! Bytes are read past the page cache where that can be: what a failed sync of an earlier process left
+//! there is no log (docs/decisions/0012).
+//!
 //! Segment headers are checked where the log is read; in the search for proof they are not, so
 //! that a damaged header cannot hide the proof of damage.
 
@@ -28,7 +31,9 @@ use inkstone_format::segment::{
     LOG_BLOCK, SegmentHeader, parse_segment_file_name, segment_file_name,
 };
 use inkstone_format::{Corrupt, Lsn};
-use inkstone_io::{Create, File, OpenOptions, Vfs};
+use inkstone_io::{
+    AlignedBuffer, Create, DIRECT_ALIGNMENT, File, OpenOptions, Vfs, open_past_cache,
+};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -359,6 +364,8 @@ struct Source {
     dir: PathBuf,
     segment_bytes: u64,
     files: BTreeMap<u64, Segment>,
+    /// Where whole blocks are read to.
+    blocks: AlignedBuffer,
 }
 
 #[derive(Debug)]
@@ -389,7 +396,8 @@ impl Source {
                 uuid: params.uuid,
             };
             let segment = Segment {
-                file: open_to_read(vfs, &info.path)?,
+                file: open_past_cache(vfs, &info.path)
+                    .map_err(|e| Error::io("open", &info.path, e))?,
                 bytes: info
                     .bytes
                     .saturating_sub(LOG_BLOCK as u64)
@@ -402,6 +410,7 @@ impl Source {
             dir: params.dir.clone(),
             segment_bytes: params.segment_bytes,
             files,
+            blocks: AlignedBuffer::zeroed(CHUNK + 2 * DIRECT_ALIGNMENT),
         })
     }
 
@@ -433,20 +442,30 @@ impl Source {
         }
     }
 
-    /// Appends at most `max` bytes from an LSN on to `out`, within one segment; how many. 0 where
-    /// nothing is.
-    fn read(&self, lsn: u64, max: usize, out: &mut Vec<u8>) -> Result<usize> {
+    /// Appends at most `max` bytes from an LSN on to `out`, within one segment and at most [`CHUNK`];
+    /// how many. 0 where nothing is.
+    fn read(&mut self, lsn: u64, max: usize, out: &mut Vec<u8>) -> Result<usize> {
         let (number, at) = (lsn / self.segment_bytes, lsn % self.segment_bytes);
         let Some(segment) = self.files.get(&number) else {
             return Ok(0);
         };
-        let len = segment.bytes.saturating_sub(at).min(max as u64) as usize;
-        if len > 0 {
-            let old = out.len();
-            out.resize(old + len, 0);
-            let read = segment.file.read_at(&mut out[old..], LOG_BLOCK as u64 + at);
-            read.map_err(|e| Error::io("read", segment.file.path(), e))?;
+        let len = segment.bytes.saturating_sub(at).min(max.min(CHUNK) as u64) as usize;
+        if len == 0 {
+            return Ok(0);
         }
+        let from = LOG_BLOCK as u64 + at;
+        // Past the cache there are whole blocks only; elsewhere they do no harm, but may not be there.
+        let (before, read) = match segment.file.is_direct() {
+            true => {
+                let before = (from % DIRECT_ALIGNMENT as u64) as usize;
+                (before, (before + len).next_multiple_of(DIRECT_ALIGNMENT))
+            }
+            false => (0, len),
+        };
+        let blocks = &mut self.blocks[..read];
+        let found = segment.file.read_at(blocks, from - before as u64);
+        found.map_err(|e| Error::io("read", segment.file.path(), e))?;
+        out.extend_from_slice(&blocks[before..before + len]);
         Ok(len)
     }
 

@@ -29,8 +29,7 @@ use crate::{Error, Result};
 use inkstone_format::doublewrite::{BLOCK_LEN, BatchHeader, Layout, image_crc};
 use inkstone_format::header::{check_page, page_lsn};
 use inkstone_format::{Lsn, PageId};
-use inkstone_io::AlignedBuffer;
-use inkstone_io::{Create, ErrorKind, File, OpenOptions, Vfs};
+use inkstone_io::{AlignedBuffer, ErrorKind, File, Vfs};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -80,13 +79,7 @@ pub fn repair(
     if !exists.map_err(|e| Error::io("look for", &path, e))? {
         return Ok(report);
     }
-    let options = OpenOptions {
-        create: Create::Never,
-        read_only: true,
-        direct: false,
-        dsync: false,
-    };
-    let file = vfs.open(&path, options);
+    let file = inkstone_io::open_past_cache(vfs, &path);
     let file = file.map_err(|e| Error::io("open", &path, e))?;
     let layout = read_layout(&*file, &path, uuid, spaces.page_size())?;
     let mut repair = Repair {

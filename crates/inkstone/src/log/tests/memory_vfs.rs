@@ -268,4 +268,7 @@ impl File for Handle {
     fn path(&self) -> &Path {
         &self.path
     }
+    fn is_direct(&self) -> bool {
+        self.options.direct
+    }
 }
