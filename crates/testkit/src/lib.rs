@@ -6,6 +6,7 @@
 //! | [`model`] | what a database should hold: tables, versions, commits in their order |
 //! | [`driver`] | one run from one seed: random work, power loss, recovery, comparison |
 //! | [`faults`] | a small piece of work in which the k-th operation on the disk fails |
+//! | [`failed_sync`] | failing syncs of each kind of file, and what the page cache shows after them |
 //! | [`diagnose`] | what disk and log say of a page that an error names |
 //! | [`campaign`] | many seeds, counts, and the line that repeats a failing one |
 //! | [`history`] | histories of concurrent transactions, checked for what isolation levels forbid |
@@ -22,6 +23,7 @@
 pub mod campaign;
 pub mod diagnose;
 pub mod driver;
+pub mod failed_sync;
 pub mod faults;
 pub mod history;
 pub mod model;

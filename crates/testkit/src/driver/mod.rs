@@ -32,9 +32,6 @@ pub struct Plan {
     pub steps_max: u64,
     /// An operation on the disk that fails, in the first cycle. Errors are legal then.
     pub fault: Option<FaultRule>,
-    /// Whether a process whose sync failed may be followed by another one without a power loss in
-    /// between. Then what is in the page cache, and will never be written, looks like the disk.
-    pub restart_after_failed_sync: bool,
     /// Prints each step.
     pub trace: bool,
 }
@@ -48,7 +45,6 @@ impl Plan {
             heavy: seed % 8 == 7,
             steps_max: 250,
             fault: None,
-            restart_after_failed_sync: false,
             trace: false,
         }
     }
@@ -235,21 +231,25 @@ impl Run {
 
     /// The process ends: power loss or kill.
     fn die(&mut self) -> End {
-        if self.rng.chance(75) || self.sync_has_failed() {
+        if self.rng.chance(75) {
             self.vfs = self.vfs.crash(self.rng.next());
             self.marks.add("power losses", 1);
             End::PowerLoss
         } else {
-            self.vfs = self.vfs.kill();
             self.marks.add("kills", 1);
-            End::Kill
+            self.kill()
         }
     }
 
-    fn sync_has_failed(&self) -> bool {
+    /// The process is killed. If one of its syncs failed, what that should have made durable is lost
+    /// as by a power loss: the cache shows it, and the disk will never have it.
+    fn kill(&mut self) -> End {
+        self.vfs = self.vfs.kill();
         let fault = self.plan.fault.as_ref().filter(|_| self.tolerant);
-        let syncs = fault.is_some_and(|f| f.kind.is_none_or(|kind| kind == OpKind::Sync));
-        syncs && !self.plan.restart_after_failed_sync
+        match fault.is_some_and(|f| f.kind.is_none_or(|kind| kind == OpKind::Sync)) {
+            true => End::PowerLoss,
+            false => End::Kill,
+        }
     }
 
     /// Drops all handles of a process that has ended.
@@ -286,10 +286,9 @@ impl Run {
             return self.close();
         }
         self.note_counters();
-        let end = if (80..90).contains(&how) && !self.sync_has_failed() {
-            self.vfs = self.vfs.kill();
+        let end = if (80..90).contains(&how) {
             self.marks.add("kills", 1);
-            End::Kill
+            self.kill()
         } else if self.tolerant {
             self.die()
         } else {
@@ -317,13 +316,10 @@ impl Run {
         // Transactions that outlive the database.
         self.clients.iter_mut().for_each(|client| *client = None);
         self.marks.add("closes", 1);
-        if closed.is_err() && self.sync_has_failed() {
-            return Ok(self.die());
-        }
-        self.vfs = self.vfs.kill();
+        let killed = self.kill();
         match closed {
             Ok(()) => Ok(End::Close),
-            Err(error) if self.tolerant && is_fault(&error) => Ok(End::Kill),
+            Err(error) if self.tolerant && is_fault(&error) => Ok(killed),
             Err(error) => Err(format!("close failed: {error}")),
         }
     }
