@@ -4,6 +4,7 @@
 //! set of switches in a folder of its own under `target/`, and run a program of `inkstone-testkit`.
 
 mod build;
+mod crash;
 mod histories;
 mod races;
 mod sim;
@@ -21,6 +22,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    Crash(crash::Arguments),
     Histories(histories::Arguments),
     Races(races::Arguments),
     Sim(sim::Arguments),
@@ -28,6 +30,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
+        Command::Crash(arguments) => crash::run(&arguments),
         Command::Histories(arguments) => histories::run(&arguments),
         Command::Races(arguments) => races::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),

@@ -63,11 +63,13 @@
 mod content;
 mod faults;
 mod file;
+mod losses;
 mod names;
 mod node;
 mod rng;
 
 pub use faults::{DiskDead, Fault, FaultRule, OpKind, is_dead_error};
+pub use losses::Losses;
 
 use crate::{AtomicWriteLimits, Batch, Create, Error, ErrorKind, File, OpenOptions, Result, Vfs};
 use content::{BLOCK_BYTES, Content};
@@ -107,6 +109,8 @@ struct Disk {
     untorn_bytes: AtomicU64,
     /// Whether [`File::sync_and_forget`] leaves the cache as it is.
     keeps_cache: AtomicBool,
+    /// What the crash that left this disk took.
+    losses: Losses,
 }
 
 impl Disk {
@@ -121,6 +125,7 @@ impl Disk {
             atomic_write_limits: Mutex::new(None),
             untorn_bytes: AtomicU64::new(0),
             keeps_cache: AtomicBool::new(false),
+            losses: Losses::default(),
         }
     }
 
@@ -209,14 +214,15 @@ impl SimVfs {
         self.process.die();
         let names = self.disk.names.lock();
         let mut disk = Disk::new(seed);
-        let mut files = names.after_crash(&mut Rng::fork(seed, 0));
+        let mut files = names.after_crash(&mut Rng::fork(seed, 0), &mut disk.losses);
         let untorn = self.disk.untorn_bytes.load(Ordering::Relaxed);
         let mut used_blocks = 0;
         for node in files.values_mut() {
-            let content = node
-                .state
-                .lock()
-                .after_crash(&mut Rng::fork(seed, node.id + 1), untorn);
+            let content = node.state.lock().after_crash(
+                &mut Rng::fork(seed, node.id + 1),
+                untorn,
+                &mut disk.losses,
+            );
             used_blocks += content.block_count();
             *node = Arc::new(Node::new(node.id, content));
         }
@@ -259,6 +265,11 @@ impl SimVfs {
     /// effect may reach the disk or not. Call [`SimVfs::crash`] then.
     pub fn crash_at(&self, mutation: u64) {
         self.process.crash_at(mutation);
+    }
+
+    /// What the crash that left this disk took; nothing for a new disk.
+    pub fn losses(&self) -> Losses {
+        self.disk.losses
     }
 
     /// Mutations of this process so far.

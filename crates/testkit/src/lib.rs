@@ -7,6 +7,8 @@
 //! | [`driver`] | one run from one seed: random work, power loss, recovery, comparison |
 //! | [`faults`] | a small piece of work in which the k-th operation on the disk fails |
 //! | [`failed_sync`] | failing syncs of each kind of file, and what the page cache shows after them |
+//! | [`crash`] | real processes, killed, and power loss under them |
+//! | [`fuse`] | a mounted file system that forgets what was not synced |
 //! | [`diagnose`] | what disk and log say of a page that an error names |
 //! | [`campaign`] | many seeds, counts, and the line that repeats a failing one |
 //! | [`history`] | histories of concurrent transactions, checked for what isolation levels forbid |
@@ -21,10 +23,12 @@
 //!    driver does exactly, and what the disk does nearly.
 
 pub mod campaign;
+pub mod crash;
 pub mod diagnose;
 pub mod driver;
 pub mod failed_sync;
 pub mod faults;
+pub mod fuse;
 pub mod history;
 pub mod model;
 mod rng;

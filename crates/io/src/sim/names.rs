@@ -7,6 +7,7 @@
 //! 2. Changes of the same name survive in order: where one is lost, so are later ones of the
 //!    names that it touched. Changes of different names survive independently.
 
+use super::losses::Losses;
 use super::node::Node;
 use super::rng::Rng;
 use std::collections::{BTreeMap, BTreeSet};
@@ -129,8 +130,9 @@ impl Names {
         self.changes = left;
     }
 
-    /// The names that are left after power loss, by the dice of `rng`.
-    pub(super) fn after_crash(&self, rng: &mut Rng) -> Files {
+    /// The names that are left after power loss, by the dice of `rng`. What was lost is added to
+    /// `losses`.
+    pub(super) fn after_crash(&self, rng: &mut Rng, losses: &mut Losses) -> Files {
         let mut files = self.durable.clone();
         let keep_percent = rng.pick(&[0, 20, 50, 80, 100]);
         let mut lost_names = BTreeSet::new();
@@ -140,6 +142,11 @@ impl Names {
                 change.apply(&mut files);
             } else {
                 lost_names.extend(change.paths());
+                *match change {
+                    Change::Create { .. } => &mut losses.creates_lost,
+                    Change::Remove { .. } => &mut losses.removals_lost,
+                    Change::Rename { .. } => &mut losses.renames_lost,
+                } += 1;
             }
         }
         files

@@ -19,6 +19,7 @@
 //!    become durable in order, as in a journalling file system.
 
 use super::content::Content;
+use super::losses::Losses;
 use super::rng::Rng;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -180,7 +181,7 @@ impl NodeState {
         if !self.is_forsaken() || !self.changes.iter().all(clean) {
             return;
         }
-        self.durable = self.after_crash(rng, untorn);
+        self.durable = self.after_crash(rng, untorn, &mut Losses::default());
         self.current = self.durable.clone();
         self.changes.clear();
     }
@@ -224,8 +225,8 @@ impl NodeState {
     }
 
     /// The bytes that are left after power loss, by the dice of `rng`. Writes are torn at multiples
-    /// of `untorn` bytes at least.
-    pub(super) fn after_crash(&self, rng: &mut Rng, untorn: u64) -> Content {
+    /// of `untorn` bytes at least. What was lost is added to `losses`.
+    pub(super) fn after_crash(&self, rng: &mut Rng, untorn: u64, losses: &mut Losses) -> Content {
         let mut content = self.durable.clone();
         let mood = Mood::pick(rng, self.changes.len(), untorn);
         let lengths_kept = self.count_lengths_kept(rng);
@@ -242,7 +243,9 @@ impl NodeState {
                     let fate = if change.certain {
                         Fate::Kept
                     } else {
-                        mood.fate(rng, position, *atomic)
+                        let fate = mood.fate(rng, position, *atomic);
+                        fate.count(losses);
+                        fate
                     };
                     fate.apply(rng, &mut content, *offset, image, limit);
                 }
@@ -250,8 +253,11 @@ impl NodeState {
                     lengths_seen += 1;
                     if lengths_seen <= lengths_kept {
                         kind.apply(&mut content);
-                    } else if let Kind::SetLength(length) = kind {
-                        limit = limit.min(*length);
+                    } else {
+                        losses.lengths_lost += 1;
+                        if let Kind::SetLength(length) = kind {
+                            limit = limit.min(*length);
+                        }
                     }
                 }
             }
@@ -358,6 +364,14 @@ enum Fate {
 }
 
 impl Fate {
+    fn count(&self, losses: &mut Losses) {
+        *match self {
+            Fate::Kept => &mut losses.writes_kept,
+            Fate::Dropped => &mut losses.writes_lost,
+            Fate::Torn { .. } => &mut losses.writes_torn,
+        } += 1;
+    }
+
     /// Applies what survives of a write, up to `limit`.
     fn apply(self, rng: &mut Rng, content: &mut Content, offset: u64, image: &[u8], limit: u64) {
         let room = limit.saturating_sub(offset).min(image.len() as u64);
