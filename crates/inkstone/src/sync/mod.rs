@@ -13,15 +13,30 @@
 //! waits for these while others run. [Decision 0011](../../../docs/decisions/0011-a-seam-for-threads-locks-and-clocks.md).
 
 mod parked;
+#[cfg(all(inkstone_sim, inkstone_shuttle))]
+compile_error!("inkstone_sim and inkstone_shuttle exclude each other");
+
 #[cfg(not(inkstone_shuttle))]
+#[cfg_attr(
+    inkstone_sim,
+    allow(
+        unused_imports,
+        dead_code,
+        reason = "threads that are in no simulation use parts of it"
+    )
+)]
 mod real;
 #[cfg(inkstone_shuttle)]
 mod shuttled;
+#[cfg(inkstone_sim)]
+mod sim;
 
-#[cfg(not(inkstone_shuttle))]
+#[cfg(not(any(inkstone_sim, inkstone_shuttle)))]
 use real as backend;
 #[cfg(inkstone_shuttle)]
 use shuttled as backend;
+#[cfg(inkstone_sim)]
+use sim as backend;
 
 #[cfg(all(test, inkstone_shuttle))]
 pub use shuttled::explore;
@@ -30,3 +45,5 @@ pub use backend::{
     Condvar, HashMap, HashSet, Instant, Mutex, MutexGuard, RandomState, RwLock, ShardedLock,
     atomic, hint, parking, random_bits, thread,
 };
+#[cfg(inkstone_sim)]
+pub use sim::{Config, Event, Report, Turn, disk_operation, simulate};

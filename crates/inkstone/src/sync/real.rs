@@ -80,8 +80,8 @@ pub mod thread {
     pub struct Scope<'scope, 'env>(&'scope std::thread::Scope<'scope, 'env>);
 
     /// Lets `f` start threads that borrow what the caller has, and waits for their ends.
-    pub fn scope<'env, T>(f: impl for<'scope> FnOnce(Scope<'scope, 'env>) -> T) -> T {
-        std::thread::scope(|scope| f(Scope(scope)))
+    pub fn scope<'env, T>(f: impl for<'scope> FnOnce(&Scope<'scope, 'env>) -> T) -> T {
+        std::thread::scope(|scope| f(&Scope(scope)))
     }
 
     impl<'scope> Scope<'scope, '_> {
