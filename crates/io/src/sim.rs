@@ -66,6 +66,7 @@ mod file;
 mod losses;
 mod names;
 mod node;
+mod observer;
 mod rng;
 
 pub use faults::{DiskDead, Fault, FaultRule, OpKind, is_dead_error};
@@ -77,6 +78,7 @@ use faults::{Process, Verdict, dead, input_output_error};
 use file::{SimBatch, SimFile};
 use names::Names;
 use node::{Node, NodeState};
+use observer::Observer;
 use parking_lot::Mutex;
 use rng::Rng;
 use std::path::{Component, Path, PathBuf};
@@ -105,6 +107,7 @@ struct Disk {
     used_blocks: AtomicU64,
     sync_delay_micros: AtomicU64,
     atomic_write_limits: Mutex<Option<AtomicWriteLimits>>,
+    observer: Observer,
     /// Crashes tear writes at multiples of this only; 0: at whatever a disk can.
     untorn_bytes: AtomicU64,
     /// Whether [`File::sync_and_forget`] leaves the cache as it is.
@@ -123,6 +126,7 @@ impl Disk {
             used_blocks: AtomicU64::new(0),
             sync_delay_micros: AtomicU64::new(0),
             atomic_write_limits: Mutex::new(None),
+            observer: Observer::default(),
             untorn_bytes: AtomicU64::new(0),
             keeps_cache: AtomicBool::new(false),
             losses: Losses::default(),
@@ -234,6 +238,7 @@ impl SimVfs {
         *disk.atomic_write_limits.get_mut() = *self.disk.atomic_write_limits.lock();
         *disk.untorn_bytes.get_mut() = untorn;
         *disk.keeps_cache.get_mut() = self.disk.keeps_cache.load(Ordering::Relaxed);
+        disk.observer = self.disk.observer.copy();
         Self::of(disk)
     }
 
@@ -337,6 +342,13 @@ impl SimVfs {
         self.disk.sync_delay_micros.store(micros, Ordering::Relaxed);
     }
 
+    /// Has `observer` called before each operation on this disk, and on what crashes leave of it, with
+    /// its path and what it writes; and again in the middle of each sync, instead of a delay. It may
+    /// take its time and let other threads run: no lock of the disk is held.
+    pub fn observe(&self, observer: impl Fn(OpKind, &Path, &[u8]) + Send + Sync + 'static) {
+        self.disk.observer.set(Arc::new(observer));
+    }
+
     /// Makes crashes tear writes only at multiples of so many bytes (a power of two), as file
     /// systems do that journal data; 0 (as at first): wherever a disk can.
     pub fn set_untorn_bytes(&self, bytes: u64) {
@@ -418,6 +430,7 @@ impl SimVfs {
 impl Vfs for SimVfs {
     fn open(&self, path: &Path, options: OpenOptions) -> Result<Arc<dyn File>> {
         let path = normal(path);
+        self.disk.observer.see(OpKind::Open, &path, &[]);
         let mut names = self.disk.names.lock();
         let found = names.get(&path).cloned();
         let creates = found.is_none() && options.create != Create::Never;
@@ -474,6 +487,7 @@ impl Vfs for SimVfs {
 
     fn sync_dir(&self, directory: &Path) -> Result<()> {
         let directory = normal(directory);
+        self.disk.observer.see(OpKind::SyncDir, &directory, &[]);
         let mut names = self.disk.names.lock();
         match self.process.admit(OpKind::SyncDir, &directory, true)? {
             Verdict::LastGasp => return Err(dead()),
@@ -562,6 +576,7 @@ impl SimVfs {
         path: &Path,
         change: impl FnOnce(&mut Names) -> Result<()>,
     ) -> Result<()> {
+        self.disk.observer.see(kind, path, &[]);
         let mut names = self.disk.names.lock();
         match self.process.admit(kind, path, true)? {
             Verdict::Proceed => change(&mut names),

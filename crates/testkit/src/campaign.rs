@@ -1,6 +1,7 @@
 //! Many runs, their counts, and the line that repeats a failing one.
 
-use crate::driver::{Marks, Plan, Run};
+use crate::driver::{Marks, Plan};
+use crate::schedule;
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, Once};
@@ -79,7 +80,7 @@ pub fn watched<T>(name: &str, f: impl FnOnce() -> T) -> T {
 /// Runs a plan; the error says how to repeat it.
 pub fn run(plan: Plan) -> (Marks, Result<(), String>) {
     let line = repeat_line(plan.seed);
-    let (marks, result) = watched(&line, || Run::new(plan).run());
+    let (marks, result) = watched(&line, || schedule::run(plan));
     (
         marks,
         result.map_err(|text| format!("{text}\n  repeat: {line}")),

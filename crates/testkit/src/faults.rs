@@ -1,7 +1,8 @@
 //! One operation on the disk fails: the engine gives an error or stops, and loses nothing.
 
 use crate::campaign::{repeat_fault_line, watched};
-use crate::driver::{Marks, Plan, Run};
+use crate::driver::{Marks, Plan};
+use crate::schedule;
 use inkstone_io::sim::{Fault, FaultRule, OpKind};
 
 /// The plan in which the `nth` operation of a kind fails.
@@ -35,7 +36,7 @@ pub fn run(
         ..plan(seed, kind, nth, fault, times)
     };
     let line = repeat_fault_line(seed, kind, nth, fault, times);
-    let (marks, result) = watched(&line, || Run::new(plan).run());
+    let (marks, result) = watched(&line, || schedule::run(plan));
     let result = result.map_err(|text| {
         format!("seed {seed}, operation {nth} of {kind:?} fails with {fault:?}: {text}\n  repeat: {line}")
     });

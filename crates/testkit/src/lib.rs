@@ -32,5 +32,6 @@ pub mod fuse;
 pub mod history;
 pub mod model;
 mod rng;
+pub mod schedule;
 
 pub use rng::Rng;

@@ -4,7 +4,7 @@
 //! Words: an *event* is what one record in the log makes happen to all (a commit, a prepare, a DDL
 //! statement). The *floor* is the number of events that must have survived.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -226,7 +226,7 @@ pub struct Model {
     /// Events ever.
     pub clock: u64,
     /// When each row was last written by a commit.
-    pub written: HashMap<RowName, u64>,
+    pub written: BTreeMap<RowName, u64>,
     /// The next table's id.
     next_table: TableId,
 }

@@ -45,6 +45,11 @@ impl SimFile {
         self.process.admit(kind, &self.path, kind != OpKind::Read)
     }
 
+    /// An operation begins: no lock is held. Whether somebody looks on.
+    fn begin(&self, kind: OpKind, bytes: &[u8]) -> bool {
+        self.disk.observer.see(kind, &self.path, bytes)
+    }
+
     fn check_writable(&self) -> Result<()> {
         if self.options.read_only {
             return Err(read_only());
@@ -87,6 +92,7 @@ impl SimFile {
     /// A change of space or length: `change` is done unless a fault forbids it.
     fn resize(&self, change: impl FnOnce(&mut NodeState) -> Result<()>) -> Result<()> {
         self.check_writable()?;
+        self.begin(OpKind::Allocate, &[]);
         let mut state = self.node.state.lock();
         match self.admit(OpKind::Allocate)? {
             Verdict::Proceed => change(&mut state),
@@ -100,6 +106,7 @@ impl SimFile {
 impl File for SimFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
         check_transfer(self.options.direct, buffer, offset)?;
+        self.begin(OpKind::Read, &[]);
         let mut state = self.node.state.lock();
         match self.admit(OpKind::Read)? {
             Verdict::Proceed => {}
@@ -134,6 +141,7 @@ impl File for SimFile {
         if atomic {
             self.check_atomic(bytes.len(), offset)?;
         }
+        self.begin(OpKind::Write, &bytes);
         let mut state = self.node.state.lock();
         match self.admit(OpKind::Write)? {
             Verdict::Proceed => self.store(&mut state, &bytes, offset, self.options.dsync, atomic),
@@ -153,6 +161,7 @@ impl File for SimFile {
     }
 
     fn sync(&self) -> Result<()> {
+        self.begin(OpKind::Sync, &[]);
         let mark = {
             let mut state = self.node.state.lock();
             match self.admit(OpKind::Sync)? {
@@ -167,6 +176,7 @@ impl File for SimFile {
         };
         // Others may write now; this sync does not cover it.
         match self.disk.sync_delay_micros.load(Ordering::Relaxed) {
+            _ if self.begin(OpKind::Sync, &[]) => {}
             0 => std::thread::yield_now(),
             micros => std::thread::sleep(Duration::from_micros(micros)),
         }

@@ -2,7 +2,7 @@
 
 use crate::model::{Change, RowName, State, Value};
 use inkstone::{Isolation, Transaction};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 pub(crate) struct Client {
@@ -13,9 +13,9 @@ pub(crate) struct Client {
     /// Its changes in their order.
     pub own: Vec<Change>,
     /// The newest of them for each row.
-    pub overlay: HashMap<RowName, Option<Value>>,
+    pub overlay: BTreeMap<RowName, Option<Value>>,
     /// Rows that it has ever written or tried to: it may hold locks on them.
-    pub touched: HashSet<RowName>,
+    pub touched: BTreeSet<RowName>,
     /// Whether it has taken explicit locks.
     pub locks: bool,
     pub savepoints: Vec<(String, usize)>,
@@ -28,8 +28,8 @@ impl Client {
             isolation,
             snapshot: None,
             own: Vec::new(),
-            overlay: HashMap::new(),
-            touched: HashSet::new(),
+            overlay: BTreeMap::new(),
+            touched: BTreeSet::new(),
             locks: false,
             savepoints: Vec::new(),
         }

@@ -8,11 +8,12 @@ mod work;
 
 use crate::Rng;
 use crate::model::{End, Model, TableId};
+use crate::schedule;
 use client::Client;
 use generate::{Shape, first_options, vary_options};
 use inkstone::{Database, Error, Options, Table};
 use inkstone_io::sim::{FaultRule, OpKind, SimVfs};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -95,9 +96,9 @@ pub struct Run {
     pub(crate) vfs: SimVfs,
     pub(crate) options: Options,
     pub(crate) model: Model,
-    pub(crate) shapes: HashMap<TableId, Shape>,
+    pub(crate) shapes: BTreeMap<TableId, Shape>,
     pub(crate) clients: Vec<Option<Client>>,
-    pub(crate) tables: HashMap<TableId, Table>,
+    pub(crate) tables: BTreeMap<TableId, Table>,
     pub(crate) db: Option<Database>,
     pub(crate) marks: Marks,
     /// Whether I/O errors are legal.
@@ -111,6 +112,7 @@ impl Run {
     pub fn new(plan: Plan) -> Self {
         let mut rng = Rng::new(plan.seed);
         let vfs = SimVfs::new(rng.next());
+        schedule::attach(&vfs);
         let options = first_options(&mut rng, plan.heavy);
         if options.doublewrite == inkstone::options::Doublewrite::Off {
             vfs.set_untorn_bytes(options.page_size);
@@ -121,9 +123,9 @@ impl Run {
             vfs,
             options,
             model: Model::default(),
-            shapes: HashMap::new(),
+            shapes: BTreeMap::new(),
             clients: (0..4).map(|_| None).collect(),
-            tables: HashMap::new(),
+            tables: BTreeMap::new(),
             db: None,
             marks: Marks::default(),
             tolerant: false,

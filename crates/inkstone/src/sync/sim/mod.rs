@@ -67,7 +67,7 @@ impl Config {
     pub fn of_seed(seed: u64) -> Self {
         Self {
             seed,
-            steps_max: 2_000_000_000,
+            steps_max: 500_000_000,
             record: false,
         }
     }
@@ -98,13 +98,15 @@ pub fn simulate<T: Send + 'static>(
     }
 }
 
-/// An operation of the disk begins: another thread may go on, and it may take a while.
+/// An operation of the disk begins, which `digest` stands for in the run's fingerprint: another thread may
+/// go on first, and it may take a while.
 #[track_caller]
-pub fn disk_operation() {
+pub fn disk_operation(digest: u64) {
     point(cost::DISK);
     let Some(me) = current() else { return };
     let time = {
         let mut state = me.scheduler.state();
+        state.see(digest);
         let policy = state.policy();
         let dice = state.dice();
         let slow = dice.chance(policy.slow_disk_percent);
@@ -114,3 +116,6 @@ pub fn disk_operation() {
         thread::sleep(time);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -60,7 +60,7 @@ pub(super) struct Policy {
 impl Policy {
     pub fn draw(dice: &mut Dice) -> Self {
         Self {
-            turn_units: dice.pick(&[50, 250, 1000, 5000, 25_000]),
+            turn_units: dice.pick(&[20, 100, 500, 2500, 10_000]),
             priorities: dice.chance(30),
             unit_nanos: dice.pick(&[20, 200, 2000]),
             early_percent: dice.pick(&[0, 1, 10]),

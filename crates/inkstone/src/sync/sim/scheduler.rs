@@ -9,7 +9,7 @@
 //!    else: neither on addresses nor on the operating system.
 //! 3. A thread that is in a queue is blocked, and waits for that queue's key.
 
-use super::context::{Baton, Context, Place};
+use super::context::{Baton, Context, Place, cost};
 use super::policy::{Dice, Policy, mix};
 use super::report::{Event, Report, Turn, describe};
 use std::collections::{HashMap, VecDeque};
@@ -240,6 +240,8 @@ impl Scheduler {
         let mut state = self.state();
         let spent = me.spent();
         state.account(spent);
+        // Who only gives way gets nowhere either.
+        state.report.steps += cost::LOCK as u64;
         let next = match state.report.steps > state.units_max {
             false => state.next(me.number, turn),
             true => Next::Failed(format!("{} steps, and no end", state.units_max)),
@@ -298,6 +300,11 @@ impl State {
     fn account(&mut self, units: u64) {
         self.report.steps += units;
         self.now += units * self.policy.unit_nanos;
+    }
+
+    /// Enters something in the fingerprint that the threads did.
+    pub fn see(&mut self, digest: u64) {
+        self.report.fingerprint = mix(self.report.fingerprint ^ digest);
     }
 
     /// Enters a decision in the fingerprint.
