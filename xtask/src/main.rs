@@ -5,6 +5,7 @@
 
 mod build;
 mod crash;
+mod determinism;
 mod histories;
 mod races;
 mod sim;
@@ -23,6 +24,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Crash(crash::Arguments),
+    Determinism(determinism::Arguments),
     Histories(histories::Arguments),
     Races(races::Arguments),
     Sim(sim::Arguments),
@@ -31,6 +33,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Crash(arguments) => crash::run(&arguments),
+        Command::Determinism(arguments) => determinism::run(&arguments),
         Command::Histories(arguments) => histories::run(&arguments),
         Command::Races(arguments) => races::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),

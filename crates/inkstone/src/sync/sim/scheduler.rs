@@ -16,6 +16,9 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
 
+/// How often, in percent of the turns that were cut short, all threads draw new priorities.
+const REDRAW_PERCENT: u64 = 10;
+
 /// What a thread can wait for. An address stands for what lies there, and only until somebody wakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Key {
@@ -326,7 +329,7 @@ impl State {
     fn next(&mut self, me: usize, turn: Turn) -> Next {
         self.expire();
         match turn {
-            Turn::Preempted => self.threads[me].priority = (self.dice.roll() >> 2) as i64,
+            Turn::Preempted => self.draw_priorities(me),
             Turn::GaveWay => {
                 self.lowest -= 1;
                 self.threads[me].priority = self.lowest;
@@ -352,6 +355,18 @@ impl State {
                     true => Next::Nobody,
                     false => Next::Failed("a deadlock: nobody can run".to_owned()),
                 };
+            }
+        }
+    }
+
+    /// A new priority for `me`, and now and then for all: who waits for a thread without sleeping
+    /// must not keep it from running for good.
+    fn draw_priorities(&mut self, me: usize) {
+        let all = self.dice.chance(REDRAW_PERCENT);
+        for index in 0..self.live.len() {
+            let number = self.live[index];
+            if all || number == me {
+                self.threads[number].priority = (self.dice.roll() >> 2) as i64;
             }
         }
     }
