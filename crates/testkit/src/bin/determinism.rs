@@ -7,7 +7,6 @@ use std::process::ExitCode;
 /// decision of the scheduler, every write to the disk and every count.
 #[derive(Parser, Debug)]
 #[command(name = "cargo xtask determinism", version)]
-#[cfg_attr(not(inkstone_sim), expect(dead_code, reason = "it can only say so"))]
 struct Arguments {
     /// The first seed
     #[arg(long, value_name = "S", default_value_t = 1)]

@@ -97,7 +97,9 @@ fn a_deadlock_is_told_with_who_waits_where() {
         let (one, two) = (take(&a, &b), take(&b, &a));
         let both = move || {
             let threads = [spawn("one", one), spawn("two", two)];
-            threads.map(|thread| thread.unwrap().join().unwrap());
+            for thread in threads {
+                thread.unwrap().join().unwrap();
+            }
         };
         simulate(&Config::of_seed(seed), both).err()
     });
