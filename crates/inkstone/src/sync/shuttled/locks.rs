@@ -146,6 +146,11 @@ impl<T> RwLock<T> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Takes it for writing if nobody reads or writes.
+    pub fn try_write(&self) -> Option<model::RwLockWriteGuard<'_, T>> {
+        self.0.try_write().ok()
+    }
+
     /// Waits until nobody reads or writes.
     pub fn write(&self) -> model::RwLockWriteGuard<'_, T> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
