@@ -179,6 +179,24 @@ impl<T> RwLock<T> {
         }
     }
 
+    /// Takes it for reading if nobody writes.
+    #[track_caller]
+    pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
+        point(cost::LOCK);
+        let key = address(&self.inner);
+        let inner = Some(self.inner.try_read()?);
+        Some(Held { key, inner })
+    }
+
+    /// Takes it for writing if nobody reads or writes.
+    #[track_caller]
+    pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
+        point(cost::LOCK);
+        let key = address(&self.inner);
+        let inner = Some(self.inner.try_write()?);
+        Some(Held { key, inner })
+    }
+
     /// Waits until nobody reads or writes.
     #[track_caller]
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
