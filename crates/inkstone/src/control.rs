@@ -14,6 +14,7 @@
 //!
 //! No latches: whoever writes owns the file (`&mut self`).
 
+use crate::mutants::{self, Mutant};
 use crate::poison::Poison;
 use crate::{Error, Result};
 use inkstone_format::control::{
@@ -144,7 +145,10 @@ impl ControlFile {
         let mut next = control.clone();
         next.sequence = self.current.sequence + 1;
         check(&next, &self.path)?;
-        let copy = 1 - self.copy;
+        let copy = match mutants::on(Mutant::ControlCopyOverwritten) {
+            true => self.copy,
+            false => 1 - self.copy,
+        };
         self.file
             .write_at(&next.encode(), (copy * CONTROL_COPY_LEN) as u64)
             .map_err(|e| Error::io("write", &self.path, e))?;

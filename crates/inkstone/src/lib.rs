@@ -79,6 +79,8 @@ pub mod database;
 pub mod error;
 pub mod log;
 pub mod mtr;
+#[doc(hidden)]
+pub mod mutants;
 pub mod options;
 pub mod poison;
 pub mod recovery;

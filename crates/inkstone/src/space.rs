@@ -9,6 +9,7 @@
 
 use crate::buffer::Reservation;
 use crate::mtr::{Mtr, Redo};
+use crate::mutants::{self, Mutant};
 use crate::store::SpaceFile;
 use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::{Error, Result};
@@ -385,7 +386,7 @@ impl Space {
                 page: map,
                 first,
                 count: 1,
-                set: false,
+                set: mutants::on(Mutant::PageLeaked),
             },
         );
         self.tails.note_freed();

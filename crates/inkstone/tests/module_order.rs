@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 const ORDER: &[&str] = &[
-    "sync", "error", "poison", "options", "counters", "control", "log", "buffer", "store", "mtr",
+    "sync", "mutants", "error", "poison", "options", "counters", "control", "log", "buffer", "store", "mtr",
     "space", "btree", "txn", "catalog", "recovery", "database", "typed",
 ];
 

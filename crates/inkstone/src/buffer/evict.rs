@@ -19,6 +19,7 @@ use super::frame::Frame;
 use super::pool::Inner;
 use crate::counters::Counter;
 use crate::sync::atomic::Ordering;
+use crate::mutants::{self, Mutant};
 use inkstone_format::PageId;
 
 const HEAT_MAX: u8 = 3;
@@ -66,7 +67,7 @@ impl Inner {
         let evictable = frame.holds(id)
             && !frame.referenced.load(Ordering::Relaxed)
             && !frame.flushing.load(Ordering::Acquire)
-            && !frame.is_dirty();
+            && (!frame.is_dirty() || mutants::on(Mutant::DirtyPageEvicted));
         if evictable {
             self.unlink(index, id);
             self.counters.add(Counter::BufferEvictions, 1);

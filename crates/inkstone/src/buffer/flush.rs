@@ -12,6 +12,7 @@ use super::PageImage;
 use super::PageWriter;
 use super::pool::Inner;
 use crate::sync::atomic::Ordering;
+use crate::mutants::{self, Mutant};
 use crate::{Error, Result};
 use inkstone_format::{Lsn, PageId, header};
 use inkstone_io::AlignedBuffer;
@@ -152,7 +153,9 @@ impl Flusher {
     fn write_copies(&mut self, pool: &Inner) -> Result<()> {
         pool.poison.check()?;
         let newest = self.copied.iter().map(|c| c.lsn).max().expect("not empty");
-        pool.log.make_durable(newest)?;
+        if !mutants::on(Mutant::PageBeforeLog) {
+            pool.log.make_durable(newest)?;
+        }
         let rooms = self.room.chunks_exact_mut(pool.arena.page_size());
         let mut images: Vec<PageImage<'_>> = rooms
             .zip(&self.copied)

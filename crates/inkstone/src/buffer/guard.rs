@@ -7,6 +7,7 @@ use super::frame::Frame;
 use super::latch::Version;
 use super::pool::Inner;
 use crate::sync::atomic::Ordering;
+use crate::mutants::{self, Mutant};
 use inkstone_format::{Lsn, PageId, header};
 use std::ops::{Deref, DerefMut};
 
@@ -56,7 +57,7 @@ impl<'a> Optimistic<'a> {
     #[inline]
     #[must_use]
     pub fn validate(&self) -> bool {
-        self.frame().latch.validate(self.version)
+        self.frame().latch.validate(self.version) || mutants::on(Mutant::ReadUnvalidated)
     }
 
     /// Latches exclusively, if the page is unchanged and nobody holds its latch. Never waits.

@@ -24,6 +24,7 @@ use crate::counters::Counter;
 use crate::mtr::Mtr;
 use crate::sync::Mutex;
 use crate::sync::atomic::Ordering;
+use crate::mutants::{self, Mutant};
 use crate::txn::core::CONTEXT_REACH;
 use crate::{Error, Result};
 use inkstone_format::control::Control;
@@ -117,6 +118,7 @@ impl Inner {
         let ready = log.ready_lsn();
         let dirty = core.redo.pool.oldest_dirty_lsn();
         let checkpoint = dirty
+            .filter(|_| !mutants::on(Mutant::CheckpointTooHigh))
             .map_or(ready, |dirty| dirty.min(ready))
             .max(old.checkpoint_lsn);
         let oldest_transaction = core.trxs.oldest_first_lsn();

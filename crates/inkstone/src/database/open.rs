@@ -25,6 +25,7 @@ use crate::control::ControlFile;
 use crate::counters::Counters;
 use crate::log::{Log, LogParams, ReadParams};
 use crate::mtr::{Mtr, Redo};
+use crate::mutants::{self, Mutant};
 use crate::options::Options;
 use crate::poison::Poison;
 use crate::recovery::{self, LogSource, Progress, RecoveryReport, RedoInputs, RedoOutcome};
@@ -645,6 +646,9 @@ fn finish_transactions(
         })
         .collect::<Result<_>>()?;
     for open in redone.losers.iter().rev() {
+        if mutants::on(Mutant::LoserForgotten) {
+            continue;
+        }
         recovered.rows_undone += open.undo.len() as u64;
         core.roll_back_recovered(&states[&open.id], open)?;
     }

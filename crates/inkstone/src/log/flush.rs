@@ -27,6 +27,7 @@ use super::group::{Goal, Group};
 use crate::counters::Counter;
 use crate::sync::atomic::Ordering;
 use crate::sync::{hint, thread};
+use crate::mutants::{self, Mutant};
 use crate::{Error, Result};
 use inkstone_format::segment::LOG_BLOCK;
 use inkstone_io::{AlignedBuffer, Batch, File, Op};
@@ -613,7 +614,12 @@ impl LogShared {
     fn lead_sync(&self, id: u64, from: u64, covers: Reach) -> Result<()> {
         for file in self.segments.live(from, covers.bytes) {
             self.counters.add(Counter::LogSyncs, 1);
-            if let Err(e) = file.sync() {
+            if mutants::on(Mutant::LogUnsynced) {
+                continue;
+            }
+            if let Err(e) = file.sync()
+                && !mutants::on(Mutant::FailedSyncIgnored)
+            {
                 return Err(self.fail(Error::io("sync", file.path(), e)));
             }
         }

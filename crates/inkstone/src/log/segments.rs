@@ -19,6 +19,7 @@
 //! (leaf, held for a lookup).
 
 use crate::counters::{Counter, Counters};
+use crate::mutants::{self, Mutant};
 use crate::poison::Poison;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -430,7 +431,8 @@ impl Segments {
     fn recyclable(&self) -> Option<u64> {
         let keep_from = self.keep_from.load(Ordering::Acquire);
         let first = self.table.lock().old.first().copied()?;
-        ((first + 1) * self.params.segment_bytes <= keep_from).then_some(first)
+        let done = (first + 1) * self.params.segment_bytes <= keep_from;
+        (done || mutants::on(Mutant::SegmentRecycledEarly)).then_some(first)
     }
 
     /// Whether recovery no longer needs the lowest segment. It may still be live: nobody has noticed

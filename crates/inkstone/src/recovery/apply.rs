@@ -13,6 +13,7 @@ use super::spaces::TablespaceFiles;
 use crate::buffer::{BufferPool, Exclusive};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, thread};
+use crate::mutants::{self, Mutant};
 use crate::{Error, Result};
 use inkstone_format::header::{PageType, page_lsn, page_type};
 use inkstone_format::tree_page::TreePage;
@@ -40,7 +41,10 @@ pub fn apply_changes(
     changes: &[Change],
     scratch: &mut Vec<u8>,
 ) -> std::result::Result<Option<Applied>, Corrupt> {
-    let has = page_lsn(page);
+    let has = match mutants::on(Mutant::PageLsnUnchecked) {
+        true => Lsn(0),
+        false => page_lsn(page),
+    };
     let due = &changes[changes.partition_point(|change| change.end <= has)..];
     let initialisation = due
         .iter()

@@ -22,6 +22,7 @@
 //! The undo stacks stay in memory, also those of huge transactions, until they are rolled back.
 
 use crate::sync::HashMap;
+use crate::mutants::{self, Mutant};
 use inkstone_format::record::{Record, TrxRef, Undo, UndoEntry};
 use inkstone_format::{Lsn, SpaceId, TreeId, TrxId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -143,7 +144,9 @@ impl TransactionTable {
                 }
             }
             Record::Prepare { trx_slot, xid } => {
-                if let Some(open) = self.active(*trx_slot, start, tail) {
+                if let Some(open) = self.active(*trx_slot, start, tail)
+                    && !mutants::on(Mutant::PreparedForgotten)
+                {
                     open.xid = Some(xid.clone());
                 }
             }

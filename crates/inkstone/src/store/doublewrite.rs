@@ -20,6 +20,7 @@
 use super::space_files::open_options;
 use crate::buffer::PageImage;
 use crate::counters::{Counter, Counters};
+use crate::mutants::{self, Mutant};
 use crate::options::FlushMethod;
 use crate::poison::Poison;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -191,7 +192,7 @@ impl Area {
             offset: doublewrite.layout.area_offset(self.number),
             atomic: false,
         }];
-        if doublewrite.needs_sync {
+        if doublewrite.needs_sync && !mutants::on(Mutant::DoublewriteUnsynced) {
             operations.push(Op::Sync { file });
         }
         let results = batch.run(&mut operations);

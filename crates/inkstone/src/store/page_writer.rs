@@ -7,6 +7,7 @@ use super::page_store::Protection;
 use super::space_files::{SpaceFile, SpaceFiles};
 use crate::buffer::{PageImage, PageWriter};
 use crate::counters::{Counter, Counters};
+use crate::mutants::{self, Mutant};
 use crate::poison::Poison;
 use crate::{Error, Result, invariant};
 use inkstone_format::header::{page_id, stamp_checksum};
@@ -122,7 +123,7 @@ impl FilePageWriter {
         let copies: Vec<_> = images.filter(|image| self.needs_copy(image)).collect();
         let skipped = (targets.len() - copies.len()) as u64;
         self.counters.add(Counter::DoublewriteSkipped, skipped);
-        if copies.is_empty() {
+        if copies.is_empty() || mutants::on(Mutant::DoublewriteSkipped) {
             return self.write_in_place(targets);
         }
         let mut area = file.take_area()?;
@@ -207,6 +208,9 @@ impl FilePageWriter {
     /// One sync of each file that needs it.
     fn sync_files(&mut self, targets: &[Target<'_>]) -> Result<()> {
         let mut files = Vec::new();
+        if mutants::on(Mutant::PagesUnsynced) {
+            return Ok(());
+        }
         for of_file in targets.chunk_by(|a, b| Arc::ptr_eq(&a.file, &b.file)) {
             let file = &of_file[0].file;
             if file.needs_sync(of_file.iter().any(|target| target.image.fresh)) {

@@ -25,6 +25,7 @@
 
 use super::doublewrite::{DOUBLEWRITE_FILE, read_batch, read_layout};
 use super::space_files::{SpaceFile, SpaceFiles};
+use crate::mutants::{self, Mutant};
 use crate::{Error, Result};
 use inkstone_format::doublewrite::{BLOCK_LEN, BatchHeader, Layout, image_crc};
 use inkstone_format::header::{check_page, page_lsn};
@@ -190,7 +191,7 @@ impl Repair<'_> {
                 Err(_) if copy.lsn > self.checkpoint => false,
                 Err(e) => return Err(Error::io(format!("read page {id} of"), file.path(), e)),
             };
-        if whole {
+        if whole || mutants::on(Mutant::TornPageKept) {
             return Ok(());
         }
         if copy.lsn <= self.checkpoint {

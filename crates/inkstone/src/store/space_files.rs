@@ -17,6 +17,7 @@
 //! the tablespace's own pages.
 
 use crate::counters::{Counter, Counters};
+use crate::mutants::{self, Mutant};
 use crate::options::{Doublewrite, FlushMethod, Options};
 use crate::poison::Poison;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -259,6 +260,9 @@ impl SpaceFiles {
     }
 
     fn sync_directory(&self) -> Result<()> {
+        if mutants::on(Mutant::DirectoryUnsynced) {
+            return Ok(());
+        }
         self.vfs.sync_dir(&self.directory).map_err(|e| {
             let directory = self.directory.display();
             self.context.poison.set(format_args!(
@@ -376,7 +380,7 @@ impl SpaceFile {
     /// says of itself must be there.
     pub fn require_pages(&self, pages: u32) -> Result<()> {
         let found = self.pages();
-        if found >= pages {
+        if found >= pages || mutants::on(Mutant::ShortFileAccepted) {
             return Ok(());
         }
         let offset = self.offset(PageNo(found));
@@ -468,6 +472,9 @@ impl SpaceFile {
             _ => Error::io(format!("read page {id} of"), &self.path, e),
         })?;
         self.context.counters.add(Counter::PagesRead, 1);
+        if mutants::on(Mutant::PageUnchecked) {
+            return Ok(());
+        }
         check_page(buffer, id).map_err(|c| Error::corrupt_page(&self.path, id, c))
     }
 

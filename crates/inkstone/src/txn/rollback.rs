@@ -10,6 +10,7 @@ use super::transaction::{Inner, Shared};
 use super::versions::{VersionKind, VersionView};
 use crate::btree::{SplitFor, Target, Tree};
 use crate::mtr::Mtr;
+use crate::mutants::{self, Mutant};
 use crate::{Error, Result};
 use inkstone_format::record::{Diff, Record, Undo};
 use inkstone_format::tree_page::{CELL_DELETED, CELL_VERSIONED, TreePage, TreePageMut, cell_len};
@@ -34,6 +35,10 @@ pub(super) fn undo_until(
                 .set(format!("version {address} of an open transaction is gone")));
         };
         let view = entry.view();
+        let first = view.undo_previous == VersionAddress(0);
+        if first && mutants::on(Mutant::UndoSkipsFirst) {
+            break;
+        }
         if let Some(tree) = core.tree(view.space, view.tree)? {
             undo_entry(core, shared.state.slot(), &tree, address, &view)?;
         }

@@ -16,6 +16,7 @@ use crate::btree::{SplitFor, Target, Tree};
 use crate::buffer::Exclusive;
 use crate::counters::Counter;
 use crate::mtr::Mtr;
+use crate::mutants::{self, Mutant};
 use crate::{Error, Result};
 use inkstone_format::VersionAddress;
 use inkstone_format::record::{Diff, Record, put_insert};
@@ -294,13 +295,15 @@ impl Transaction {
         let Some(trx) = version.and_then(|address| self.core.versions.trx_of(address)) else {
             return Ok(Newest::Free);
         };
-        if trx.id() == self.shared.state.id() {
+        if trx.id() == self.shared.state.id() || mutants::on(Mutant::RowLockUnseen) {
             return Ok(Newest::Free);
         }
         Ok(match trx.settled_status() {
             TrxStatus::Committed(seq) => match &inner.snapshot {
                 Some(snapshot)
-                    if self.isolation() == Isolation::RepeatableRead && seq > snapshot.seq() =>
+                    if self.isolation() == Isolation::RepeatableRead
+                        && seq > snapshot.seq()
+                        && !mutants::on(Mutant::LostUpdate) =>
                 {
                     Newest::TooNew
                 }
@@ -637,7 +640,8 @@ pub(super) fn remove_dead_rows(
     let dead: Vec<usize> = (0..page.count())
         .filter(|&slot| {
             let cell = page.cell(slot);
-            cell.is_deleted() && cell.version.is_none_or(|address| !core.is_live(address))
+            let dead = cell.version.is_none_or(|address| !core.is_live(address));
+            cell.is_deleted() && (dead || mutants::on(Mutant::MarkedRowRemovedEarly))
         })
         .filter(|&slot| except.is_none_or(|key| page.key(slot) != key))
         .collect();

@@ -1,5 +1,6 @@
 //! Long campaigns: `sim --seed S --runs N [--keep-going] [--trace] [--cycles C]`, and with
 //! `--fault KIND --nth K --error E --times T` a run in which an operation on the disk fails.
+//! `--mutant NAME` switches a deliberate bug on.
 
 use inkstone_io::sim::{Fault, OpKind};
 use inkstone_testkit::campaign;
@@ -17,6 +18,9 @@ fn main() {
     let number = |name: &str, default: u64| {
         text(name).map_or(default, |text| text.parse().expect("a number"))
     };
+    if let Some(name) = text("--mutant") {
+        inkstone::mutants::switch_on(&name).expect("a mutant");
+    }
     let (seed, runs) = (number("--seed", 1), number("--runs", 100));
     let (begin, mut marks, mut failed) = (Instant::now(), Marks::default(), 0);
     for seed in seed..seed + runs {

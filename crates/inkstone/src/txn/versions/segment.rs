@@ -5,6 +5,7 @@ use super::spill::{Extent, SpillFile};
 use super::{NO_PURGE, VersionRef, VersionView, address_of};
 use crate::sync::RwLock;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::mutants::{self, Mutant};
 use crate::txn::system::{TrxState, TrxStatus};
 use crate::{Error, Result};
 use inkstone_format::{Corrupt, TrxId, VersionAddress};
@@ -189,7 +190,8 @@ impl Segment {
         // Sealed: no new writers. None open: max_seq is final.
         self.sealed.load(Ordering::Acquire)
             && self.open_writers.load(Ordering::Acquire) == 0
-            && self.max_seq.load(Ordering::Relaxed) <= oldest_snapshot
+            && (self.max_seq.load(Ordering::Relaxed) <= oldest_snapshot
+                || mutants::on(Mutant::VersionRetiredEarly))
     }
 
     pub fn wants_purge(&self) -> bool {

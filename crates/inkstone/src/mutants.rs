@@ -1,0 +1,175 @@
+//! Deliberate bugs, to show that the test machines bite.
+//!
+//! Each *mutant* is one line of the engine made wrong: `mutants::on(Mutant::X)` stands at the place.
+//! In ordinary builds that is the constant `false`. Compiled with `--cfg inkstone_mutants` it asks a
+//! switch of the process, which [`switch_on`] sets by name. `cargo xtask mutants` switches them on
+//! one after the other, each in a process of its own, and fails if its machine does not notice.
+
+/// The machine that must notice a mutant: a program of `inkstone-testkit`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Machine {
+    /// Random work on a simulated disk that loses power.
+    Sim,
+    /// Every operation on the disk fails once; bytes on disk change.
+    Faults,
+    /// Real processes that are killed.
+    Crash,
+    /// Histories of concurrent transactions.
+    Histories,
+    /// The latches and the log ring, in every order of threads.
+    Races,
+}
+
+impl Machine {
+    /// The program's name.
+    pub const fn program(self) -> &'static str {
+        match self {
+            Machine::Sim => "sim",
+            Machine::Faults => "faults",
+            Machine::Crash => "crash",
+            Machine::Histories => "histories",
+            Machine::Races => "races",
+        }
+    }
+}
+
+/// What is to be known about a mutant.
+#[derive(Clone, Copy, Debug)]
+pub struct Description {
+    /// The mutant.
+    pub mutant: Mutant,
+    /// Its name for `--mutant`.
+    pub name: &'static str,
+    /// The bug.
+    pub bug: &'static str,
+    /// Who must notice it.
+    pub machine: Machine,
+    /// Within how many seconds.
+    pub seconds_max: u64,
+}
+
+macro_rules! mutants {
+    ($($variant:ident, $name:literal, $machine:ident, $seconds:literal, $bug:literal;)*) => {
+        /// A deliberate bug.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Mutant {
+            $(#[doc = $bug] $variant,)*
+        }
+
+        /// All mutants.
+        pub const ALL: &[Description] = &[
+            $(Description {
+                mutant: Mutant::$variant,
+                name: $name,
+                bug: $bug,
+                machine: Machine::$machine,
+                seconds_max: $seconds,
+            },)*
+        ];
+    };
+}
+
+mutants! {
+    LogUnsynced, "log-unsynced", Sim, 60,
+        "a commit is acknowledged without a sync of the log";
+    FailedSyncIgnored, "failed-sync-ignored", Faults, 60,
+        "a failed sync of the log is taken for a successful one";
+    PagesUnsynced, "pages-unsynced", Sim, 60,
+        "pages count as clean, and the checkpoint passes them, before they are synced";
+    DoublewriteSkipped, "doublewrite-skipped", Sim, 60,
+        "pages are written in place without a copy in the doublewrite file";
+    DoublewriteUnsynced, "doublewrite-unsynced", Sim, 60,
+        "pages are written in place before their copies are durable";
+    TornPageKept, "torn-page-kept", Sim, 60,
+        "recovery does not put doublewrite copies in place of torn pages";
+    PageBeforeLog, "page-before-log", Sim, 60,
+        "a page is written before the log of its changes is durable";
+    DirtyPageEvicted, "dirty-page-evicted", Sim, 60,
+        "a dirty page may be evicted";
+    CheckpointTooHigh, "checkpoint-too-high", Sim, 60,
+        "the checkpoint passes pages that are still dirty";
+    ControlCopyOverwritten, "control-copy-overwritten", Sim, 60,
+        "the control file's valid copy is overwritten, not the other one";
+    SegmentRecycledEarly, "segment-recycled-early", Sim, 60,
+        "a log segment is recycled while recovery still needs it";
+    DirectoryUnsynced, "directory-unsynced", Sim, 60,
+        "the name of a new tablespace file is not made durable";
+    PageLsnUnchecked, "page-lsn-unchecked", Sim, 60,
+        "redo applies changes to pages that have them already";
+    LoserForgotten, "loser-forgotten", Sim, 60,
+        "recovery does not roll unfinished transactions back";
+    PreparedForgotten, "prepared-forgotten", Sim, 60,
+        "recovery takes a prepared transaction for an unfinished one";
+    UndoSkipsFirst, "undo-skips-first", Sim, 60,
+        "a rollback leaves the transaction's first change in place";
+    VersionRetiredEarly, "version-retired-early", Sim, 60,
+        "versions are retired while a snapshot still needs them";
+    MarkedRowRemovedEarly, "marked-row-removed-early", Sim, 60,
+        "a delete-marked row is removed while someone may still need it";
+    RowLockUnseen, "row-lock-unseen", Sim, 60,
+        "a writer passes another's change that is not committed";
+    LostUpdate, "lost-update", Sim, 60,
+        "a writer passes a change that was committed after its snapshot";
+    RangeLockSkipped, "range-lock-skipped", Histories, 60,
+        "serializable reads do not lock the range that they read";
+    PageLeaked, "page-leaked", Sim, 60,
+        "a freed page stays allocated in the space map";
+    ReadUnvalidated, "read-unvalidated", Histories, 60,
+        "an inner node that was read without a latch is believed although it has changed";
+    PageUnchecked, "page-unchecked", Faults, 60,
+        "a page is believed without a look at its checksum and number";
+    LogEndUnproven, "log-end-unproven", Faults, 60,
+        "the first frame that does not verify is taken for the end of the log";
+    ShortFileAccepted, "short-file-accepted", Faults, 60,
+        "a tablespace file that was cut short is opened";
+}
+
+/// The description of the mutant of a name; or, for people, which names there are.
+pub fn find(name: &str) -> Result<&'static Description, String> {
+    ALL.iter().find(|d| d.name == name).ok_or_else(|| {
+        let names: Vec<_> = ALL.iter().map(|d| d.name).collect();
+        format!("there is no mutant {name}; there are {}", names.join(", "))
+    })
+}
+
+#[cfg(inkstone_mutants)]
+mod switch {
+    use super::{Mutant, find};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    static SWITCHED: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+    /// Whether the mutant is switched on in this process.
+    #[inline]
+    pub fn on(mutant: Mutant) -> bool {
+        SWITCHED.load(Ordering::Relaxed) == mutant as usize
+    }
+
+    /// Switches the mutant of a name on, for the rest of the process.
+    pub fn switch_on(name: &str) -> Result<(), String> {
+        let mutant = find(name)?.mutant;
+        SWITCHED.store(mutant as usize, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+#[cfg(not(inkstone_mutants))]
+mod switch {
+    use super::{Mutant, find};
+
+    /// No: mutants are not compiled in.
+    #[inline(always)]
+    pub const fn on(_: Mutant) -> bool {
+        false
+    }
+
+    /// Mutants are not compiled in: an error.
+    pub fn switch_on(name: &str) -> Result<(), String> {
+        find(name)?;
+        Err(format!(
+            "mutant {name} is not compiled in: build with --cfg inkstone_mutants, as cargo xtask does"
+        ))
+    }
+}
+
+pub use switch::{on, switch_on};
