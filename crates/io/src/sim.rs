@@ -37,8 +37,9 @@
 //!
 //! # Not simulated
 //!
-//! Bytes that change without a write, misdirected and stale reads: use [`SimVfs::flip_bit`] and
-//! [`SimVfs::write_raw`].
+//! Bytes that change without a write, misdirected and lost writes: use [`SimVfs::flip_bit`] and
+//! [`SimVfs::write_raw`]. Reads that answer wrong bytes once are faults ([`Fault::FlippedBit`],
+//! [`Fault::WrongPlace`]).
 //!
 //! ```
 //! use inkstone_io::sim::SimVfs;
@@ -381,6 +382,28 @@ impl SimVfs {
         node.cloned().ok_or_else(|| not_found(path))
     }
 
+    /// Makes everything durable: contents, lengths and names. Crashes then give copies of the disk
+    /// as it is.
+    pub fn settle(&self) {
+        let mut names = self.disk.names.lock();
+        for directory in names.directories.clone() {
+            names.sync(&directory);
+        }
+        for node in names.files().values() {
+            node.state.lock().make_durable();
+        }
+    }
+
+    /// Removes a file, durably.
+    pub fn remove_raw(&self, path: &Path) -> Result<()> {
+        let (path, node) = (normal(path), self.node(path)?);
+        let mut names = self.disk.names.lock();
+        names.remove(path.clone());
+        self.disk.unlink(&node);
+        path.parent().into_iter().for_each(|dir| names.sync(dir));
+        Ok(())
+    }
+
     /// All bytes of a file.
     pub fn read_raw(&self, path: &Path) -> Result<Vec<u8>> {
         let node = self.node(path)?;
@@ -492,7 +515,7 @@ impl Vfs for SimVfs {
         match self.process.admit(OpKind::SyncDir, &directory, true)? {
             Verdict::LastGasp => return Err(dead()),
             Verdict::Fail(error) => return Err(error),
-            Verdict::Proceed | Verdict::Short => {}
+            Verdict::Proceed | Verdict::Short | Verdict::Misread(_) => {}
         }
         if !names.has_directory(&directory) {
             return Err(not_found(&directory));
@@ -502,7 +525,7 @@ impl Vfs for SimVfs {
     }
 
     fn create_dir_all(&self, directory: &Path) -> Result<()> {
-        self.process.check_alive()?;
+        self.admit(OpKind::CreateDir, directory)?;
         let directory = normal(directory);
         let mut names = self.disk.names.lock();
         for ancestor in directory.ancestors() {
@@ -516,7 +539,7 @@ impl Vfs for SimVfs {
     }
 
     fn read_dir(&self, directory: &Path) -> Result<Vec<String>> {
-        self.process.check_alive()?;
+        self.admit(OpKind::Look, directory)?;
         let directory = normal(directory);
         let names = self.disk.names.lock();
         if !names.has_directory(&directory) {
@@ -533,14 +556,14 @@ impl Vfs for SimVfs {
     }
 
     fn exists(&self, path: &Path) -> Result<bool> {
-        self.process.check_alive()?;
+        self.admit(OpKind::Look, path)?;
         let path = normal(path);
         let names = self.disk.names.lock();
         Ok(names.get(&path).is_some() || names.has_directory(&path))
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
-        self.process.check_alive()?;
+        self.admit(OpKind::Lock, path)?;
         let path = normal(path);
         let mut names = self.disk.names.lock();
         if names.get(&path).is_none() {
@@ -569,6 +592,14 @@ impl Vfs for SimVfs {
 }
 
 impl SimVfs {
+    /// An operation that a power loss does not cut.
+    fn admit(&self, kind: OpKind, path: &Path) -> Result<()> {
+        match self.process.admit(kind, path, false)? {
+            Verdict::Fail(error) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     /// A change of names: `change` is done unless a fault forbids it.
     fn change_names(
         &self,
@@ -582,7 +613,7 @@ impl SimVfs {
             Verdict::Proceed => change(&mut names),
             Verdict::LastGasp => change(&mut names).and(Err(dead())),
             Verdict::Fail(error) => Err(error),
-            Verdict::Short => Err(input_output_error()),
+            Verdict::Short | Verdict::Misread(_) => Err(input_output_error()),
         }
     }
 }

@@ -15,8 +15,10 @@ pub enum OpKind {
     Write,
     /// [`File::sync`](crate::File::sync).
     Sync,
-    /// Reserving space, and changing the length.
+    /// Reserving space.
     Allocate,
+    /// Changing the length.
+    Truncate,
     /// Renaming a file.
     Rename,
     /// [`Vfs::sync_dir`](crate::Vfs::sync_dir).
@@ -25,19 +27,29 @@ pub enum OpKind {
     Open,
     /// Removing a file.
     Remove,
+    /// Asking what there is: lengths, names, whether a file exists.
+    Look,
+    /// Creating directories.
+    CreateDir,
+    /// [`Vfs::lock`](crate::Vfs::lock).
+    Lock,
 }
 
 impl OpKind {
     /// All kinds.
-    pub const ALL: [OpKind; 8] = [
+    pub const ALL: [OpKind; 12] = [
         OpKind::Read,
         OpKind::Write,
         OpKind::Sync,
         OpKind::Allocate,
+        OpKind::Truncate,
         OpKind::Rename,
         OpKind::SyncDir,
         OpKind::Open,
         OpKind::Remove,
+        OpKind::Look,
+        OpKind::CreateDir,
+        OpKind::Lock,
     ];
 }
 
@@ -52,6 +64,11 @@ pub enum Fault {
     /// A write does a first part of its bytes (none, for an atomic write) and fails with `EIO`.
     /// As `Eio` for other kinds.
     ShortWrite,
+    /// A read succeeds with one bit wrong. As `Eio` for other kinds.
+    FlippedBit,
+    /// A read succeeds with the bytes that stand behind those that were asked for (before them, at
+    /// the end of the file). As `Eio` for other kinds.
+    WrongPlace,
 }
 
 /// Which operations fail, and how. Given to [`SimVfs::fail`](super::SimVfs::fail).
@@ -98,7 +115,9 @@ pub(super) fn input_output_error() -> Error {
 impl Fault {
     fn error(self) -> Error {
         match self {
-            Fault::Eio | Fault::ShortWrite => input_output_error(),
+            Fault::Eio | Fault::ShortWrite | Fault::FlippedBit | Fault::WrongPlace => {
+                input_output_error()
+            }
             Fault::Enospc => rustix::io::Errno::NOSPC.into(),
         }
     }
@@ -111,6 +130,8 @@ pub(super) enum Verdict {
     Fail(Error),
     /// Write a part, answer an error.
     Short,
+    /// Read, and answer wrong bytes.
+    Misread(Fault),
     /// Power is lost during this operation: its effect may reach the disk, but is not durable for
     /// certain, and the answer is the error of the dead.
     LastGasp,
@@ -157,6 +178,9 @@ impl Process {
         Ok(match state.fault(kind, path) {
             None => Verdict::Proceed,
             Some(Fault::ShortWrite) if kind == OpKind::Write => Verdict::Short,
+            Some(fault @ (Fault::FlippedBit | Fault::WrongPlace)) if kind == OpKind::Read => {
+                Verdict::Misread(fault)
+            }
             Some(fault) => Verdict::Fail(fault.error()),
         })
     }

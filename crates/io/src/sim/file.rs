@@ -1,7 +1,7 @@
 //! Open files and batches of the simulated disk.
 
 use super::Disk;
-use super::faults::{OpKind, Process, Verdict, dead, input_output_error};
+use super::faults::{Fault, OpKind, Process, Verdict, dead, input_output_error};
 use super::node::{Node, NodeState};
 use super::rng::Rng;
 use crate::buffer::{check_transfer, check_vectored};
@@ -42,7 +42,8 @@ impl SimFile {
     }
 
     fn admit(&self, kind: OpKind) -> Result<Verdict> {
-        self.process.admit(kind, &self.path, kind != OpKind::Read)
+        let looks = matches!(kind, OpKind::Read | OpKind::Look);
+        self.process.admit(kind, &self.path, !looks)
     }
 
     /// An operation begins: no lock is held. Whether somebody looks on.
@@ -90,15 +91,19 @@ impl SimFile {
     }
 
     /// A change of space or length: `change` is done unless a fault forbids it.
-    fn resize(&self, change: impl FnOnce(&mut NodeState) -> Result<()>) -> Result<()> {
+    fn resize(
+        &self,
+        kind: OpKind,
+        change: impl FnOnce(&mut NodeState) -> Result<()>,
+    ) -> Result<()> {
         self.check_writable()?;
-        self.begin(OpKind::Allocate, &[]);
+        self.begin(kind, &[]);
         let mut state = self.node.state.lock();
-        match self.admit(OpKind::Allocate)? {
+        match self.admit(kind)? {
             Verdict::Proceed => change(&mut state),
             Verdict::LastGasp => change(&mut state).and(Err(dead())),
             Verdict::Fail(error) => Err(error),
-            Verdict::Short => Err(input_output_error()),
+            Verdict::Short | Verdict::Misread(_) => Err(input_output_error()),
         }
     }
 }
@@ -108,18 +113,33 @@ impl File for SimFile {
         check_transfer(self.options.direct, buffer, offset)?;
         self.begin(OpKind::Read, &[]);
         let mut state = self.node.state.lock();
+        let mut wrong = None;
         match self.admit(OpKind::Read)? {
             Verdict::Proceed => {}
+            Verdict::Misread(fault) => wrong = Some(fault),
             Verdict::Fail(error) => return Err(error),
             Verdict::Short | Verdict::LastGasp => return Err(input_output_error()),
         }
         if self.options.direct {
             self.disk.forget(&mut state);
         }
-        if !buffer.is_empty() && offset + buffer.len() as u64 > state.content().length() {
+        let (length, end) = (state.content().length(), offset + buffer.len() as u64);
+        if buffer.is_empty() {
+            return Ok(());
+        }
+        if end > length {
             return Err(past_end(offset, buffer.len()));
         }
-        state.content().read(buffer, offset);
+        let place = match wrong {
+            Some(Fault::WrongPlace) if end + buffer.len() as u64 <= length => end,
+            Some(Fault::WrongPlace) => offset.saturating_sub(buffer.len() as u64),
+            _ => offset,
+        };
+        state.content().read(buffer, place);
+        if wrong == Some(Fault::FlippedBit) {
+            let bit = self.disk.dice(buffer.len() as u64 * 8);
+            buffer[(bit / 8) as usize] ^= 1 << (bit % 8);
+        }
         Ok(())
     }
 
@@ -149,6 +169,7 @@ impl File for SimFile {
             Verdict::LastGasp => self
                 .store(&mut state, &bytes, offset, false, atomic)
                 .and(Err(dead())),
+            Verdict::Misread(_) => Err(input_output_error()),
             Verdict::Short => {
                 let part = match atomic {
                     true => 0,
@@ -171,7 +192,7 @@ impl File for SimFile {
                     state.forsake();
                     return Err(error);
                 }
-                Verdict::Short => return Err(input_output_error()),
+                Verdict::Short | Verdict::Misread(_) => return Err(input_output_error()),
             }
         };
         // Others may write now; this sync does not cover it.
@@ -197,12 +218,14 @@ impl File for SimFile {
     }
 
     fn len(&self) -> Result<u64> {
-        self.process.check_alive()?;
+        if let Verdict::Fail(error) = self.admit(OpKind::Look)? {
+            return Err(error);
+        }
         Ok(self.node.state.lock().content().length())
     }
 
     fn set_len(&self, length: u64) -> Result<()> {
-        self.resize(|state| {
+        self.resize(OpKind::Truncate, |state| {
             let before = state.content().block_count();
             state.set_length(length);
             self.disk.give_space(before - state.content().block_count());
@@ -218,7 +241,7 @@ impl File for SimFile {
         if length == 0 {
             return Ok(());
         }
-        self.resize(|state| {
+        self.resize(OpKind::Allocate, |state| {
             self.disk
                 .take_space(state.content().missing_blocks(offset, length))?;
             state.allocate(offset, length);

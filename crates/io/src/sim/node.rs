@@ -162,6 +162,12 @@ impl NodeState {
         self.settle();
     }
 
+    /// Everything is durable now, whatever became of syncs.
+    pub(super) fn make_durable(&mut self) {
+        self.make_certain(u64::MAX, |_| true);
+        self.settle();
+    }
+
     /// A sync failed: the kernel takes the writes for clean, whether they reached the disk or not.
     pub(super) fn forsake(&mut self) {
         for change in &mut self.changes {
