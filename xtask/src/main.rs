@@ -8,6 +8,7 @@ mod crash;
 mod determinism;
 mod histories;
 mod races;
+mod faults;
 mod sim;
 
 use clap::{Parser, Subcommand};
@@ -27,6 +28,7 @@ enum Command {
     Determinism(determinism::Arguments),
     Histories(histories::Arguments),
     Races(races::Arguments),
+    Faults(faults::Arguments),
     Sim(sim::Arguments),
 }
 
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
         Command::Determinism(arguments) => determinism::run(&arguments),
         Command::Histories(arguments) => histories::run(&arguments),
         Command::Races(arguments) => races::run(&arguments),
+        Command::Faults(arguments) => faults::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
     };
     result.unwrap_or_else(|error| {

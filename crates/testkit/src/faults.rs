@@ -1,4 +1,14 @@
-//! One operation on the disk fails: the engine gives an error or stops, and loses nothing.
+//! Operations on the disk fail, and bytes on it change: the engine gives an error or stops, and loses
+//! nothing.
+//!
+//! [`every`] is complete over a fixed piece of work, [`damage`] over the bytes that it leaves; the
+//! functions here let one operation of a random run fail.
+
+pub mod damage;
+pub mod every;
+pub mod report;
+pub mod session;
+pub mod work;
 
 use crate::campaign::{repeat_fault_line, watched};
 use crate::driver::{Marks, Plan};

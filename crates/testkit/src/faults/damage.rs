@@ -1,0 +1,343 @@
+//! Bytes change on the disk between two lives of the process: in every file, in every region.
+//!
+//! # What must hold
+//!
+//! 1. Opening, reading or verifying fails with an error of its own kind (never a panic), or every row
+//!    is right, now and after another opening.
+//! 2. A tablespace file that was cut short of pages in use is refused when the database is opened.
+//! 3. Damage to the log may look like the log's end only where nothing behind it proves that it was
+//!    durable: at most the last acknowledged commit is lost to it.
+//! 4. An older version of a page in the page's own place may be believed: it is whole, and nothing
+//!    but its fences and the log's reach says that it is old. docs/testing.md tells what finds it.
+
+use super::session::{self, History};
+use super::work::{Life, Start};
+use crate::campaign::watched;
+use inkstone::{Database, Error};
+use inkstone_io::sim::SimVfs;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+const PAGE: u64 = 4096;
+/// Places in a page that are hit: checksum, number, type, LSN, tree, first slots, cells, last byte.
+const IN_PAGE: [u64; 10] = [0, 9, 12, 17, 28, 48, 60, 1500, 3000, 4095];
+/// Places in a file of no pages that are hit, at most.
+const PLACES_MAX: u64 = 250;
+
+/// Sorts of files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    /// The control file.
+    Control,
+    /// A log segment.
+    Log,
+    /// The doublewrite file.
+    Doublewrite,
+    /// The catalog's tablespace.
+    Catalog,
+    /// A table's tablespace.
+    Data,
+}
+
+impl Part {
+    fn of(path: &Path) -> Option<Self> {
+        let name = path.file_name()?.to_str()?;
+        Some(match name {
+            "catalog.ink" => Part::Catalog,
+            name if name.ends_with(".ink") => Part::Data,
+            name if name.ends_with(".log") => Part::Log,
+            name if name.contains("doublewrite") => Part::Doublewrite,
+            name if name.contains("control") => Part::Control,
+            _ => return None,
+        })
+    }
+
+    fn has_pages(self) -> bool {
+        matches!(self, Part::Catalog | Part::Data)
+    }
+}
+
+/// What happens to the bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// One bit of a byte flips.
+    FlippedBit(u64),
+    /// A page, or a block, becomes zeroes.
+    Zeroed(u64),
+    /// A page, or a block, is replaced by that of another place.
+    Misdirected {
+        /// The place.
+        at: u64,
+        /// The other file.
+        other: PathBuf,
+        /// The place there.
+        from: u64,
+    },
+    /// A page becomes what it was before the last life.
+    Stale(u64),
+    /// The file is cut.
+    Truncated(u64),
+    /// The file is gone.
+    Missing,
+}
+
+impl What {
+    /// Its name in tables.
+    pub fn name(&self) -> &'static str {
+        match self {
+            What::FlippedBit(_) => "flipped bit",
+            What::Zeroed(_) => "zeroed",
+            What::Misdirected { .. } => "misdirected",
+            What::Stale(_) => "stale",
+            What::Truncated(_) => "truncated",
+            What::Missing => "missing",
+        }
+    }
+}
+
+/// One change of one file, before a life begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// Before which life.
+    pub life: Life,
+    /// The file.
+    pub path: PathBuf,
+    /// The change.
+    pub what: What,
+}
+
+/// How damage was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Finding {
+    /// The database did not open.
+    OnOpening,
+    /// A read failed.
+    OnReading,
+    /// Every row was right, and verification failed.
+    OnVerifying,
+    /// It mattered to nothing, or was repaired.
+    NoneLeft,
+    /// The last commit is gone with the end of the log.
+    LastCommitLost,
+    /// An old page was believed.
+    OldPageBelieved,
+}
+
+impl Finding {
+    /// All findings.
+    pub const ALL: [Finding; 6] = [
+        Finding::OnOpening,
+        Finding::OnReading,
+        Finding::OnVerifying,
+        Finding::NoneLeft,
+        Finding::LastCommitLost,
+        Finding::OldPageBelieved,
+    ];
+}
+
+/// How often damage was found how, by file and sort of damage.
+pub type Tally = BTreeMap<(Part, &'static str), BTreeMap<Finding, u64>>;
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (life, path) = (self.life.name(), self.path.display());
+        write!(f, "before life {life}, {path}: {:?}", self.what)
+    }
+}
+
+impl Damage {
+    /// The sort of the file.
+    pub fn part(&self) -> Part {
+        Part::of(&self.path).unwrap_or(Part::Data)
+    }
+
+    fn apply(&self, disk: &SimVfs, starts: &[Start]) -> std::io::Result<()> {
+        let bytes = disk.read_raw(&self.path)?;
+        let len = |at: u64| (bytes.len() as u64 - at).min(PAGE) as usize;
+        match &self.what {
+            What::FlippedBit(at) => disk.flip_bit(&self.path, *at, (*at % 8) as u8),
+            What::Zeroed(at) => disk.write_raw(&self.path, *at, &vec![0; len(*at)]),
+            What::Misdirected { at, other, from } => {
+                let other = disk.read_raw(other)?;
+                let from = *from as usize;
+                disk.write_raw(&self.path, *at, &other[from..from + len(*at)])
+            }
+            What::Stale(at) => {
+                let old = starts[self.life as usize - 1].disk.read_raw(&self.path)?;
+                disk.write_raw(&self.path, *at, &old[*at as usize..][..len(*at)])
+            }
+            What::Truncated(length) => disk.truncate_raw(&self.path, *length),
+            What::Missing => disk.remove_raw(&self.path),
+        }
+    }
+}
+
+/// All damage to the disk that a life begins with.
+pub fn all(starts: &[Start], life: Life) -> std::io::Result<Vec<Damage>> {
+    let disk = &starts[life as usize].disk;
+    let mut all = Vec::new();
+    for path in disk.files() {
+        let Some(part) = Part::of(&path) else {
+            continue;
+        };
+        let bytes = disk.read_raw(&path)?;
+        let mut what = vec![What::Missing];
+        let length = bytes.len() as u64;
+        what.extend((0..8).map(|n| What::Truncated(length / 8 * n)));
+        what.extend([1, 512, PAGE].map(|n| What::Truncated(length.saturating_sub(n))));
+        let page_places = || (0..length / PAGE).map(|n| n * PAGE);
+        let used = |at: &u64| {
+            bytes[*at as usize..][..PAGE as usize]
+                .iter()
+                .any(|&b| b != 0)
+        };
+        if part.has_pages() {
+            for at in page_places().filter(used) {
+                what.extend(IN_PAGE.map(|offset| What::FlippedBit(at + offset)));
+                what.push(What::Zeroed(at));
+                what.extend(misdirected(disk, &path, at)?);
+                what.extend(stale(starts, life, &path, at, &bytes));
+            }
+        } else {
+            let last_used = bytes.iter().rposition(|&b| b != 0).unwrap_or(0) as u64 + 1;
+            let step = (last_used / PLACES_MAX).max(1) | 1;
+            what.extend((0..last_used).step_by(step as usize).map(What::FlippedBit));
+            let blocks = page_places()
+                .filter(used)
+                .step_by(1 + (length / PAGE / PLACES_MAX) as usize);
+            for at in blocks {
+                what.push(What::Zeroed(at));
+                let from = if at >= PAGE { at - PAGE } else { at + PAGE };
+                if from + PAGE <= length && at + PAGE <= length {
+                    let other = path.clone();
+                    what.push(What::Misdirected { at, other, from });
+                }
+            }
+        }
+        let path = &path;
+        all.extend(what.into_iter().map(|what| Damage {
+            life,
+            path: path.clone(),
+            what,
+        }));
+    }
+    Ok(all)
+}
+
+/// The page before it in the same file, and the page of the same number of another file.
+fn misdirected(disk: &SimVfs, path: &Path, at: u64) -> std::io::Result<Vec<What>> {
+    let mut all = Vec::new();
+    if at >= PAGE {
+        let (other, from) = (path.to_owned(), at - PAGE);
+        all.push(What::Misdirected { at, other, from });
+    }
+    for other in disk.files() {
+        let pages = Part::of(&other).is_some_and(Part::has_pages);
+        if pages && other != path && disk.read_raw(&other)?.len() as u64 >= at + PAGE {
+            let from = at;
+            all.push(What::Misdirected { at, other, from });
+            break;
+        }
+    }
+    Ok(all)
+}
+
+/// The page as it was before the last life, if it was another.
+fn stale(starts: &[Start], life: Life, path: &Path, at: u64, bytes: &[u8]) -> Option<What> {
+    let old = starts[(life as usize).checked_sub(1)?]
+        .disk
+        .read_raw(path)
+        .ok()?;
+    let page = at as usize..(at + PAGE) as usize;
+    let old = old.get(page.clone())?;
+    let written = old.iter().any(|&byte| byte != 0);
+    (written && old != &bytes[page]).then_some(What::Stale(at))
+}
+
+/// Applies damage, and looks for it; the error says what promise is broken.
+pub fn run(starts: &[Start], damage: &Damage) -> Result<Finding, String> {
+    let text = damage.to_string();
+    watched(&text, || look(starts, damage)).map_err(|error| format!("{text}: {error}"))
+}
+
+fn look(starts: &[Start], damage: &Damage) -> Result<Finding, String> {
+    let start = &starts[damage.life as usize];
+    let disk = start.copy();
+    let applied = damage.apply(&disk, starts);
+    applied.map_err(|error| error.to_string())?;
+    let finding = match Look::open(&disk)? {
+        Err(finding) => finding,
+        Ok(first) => first.rows(&disk, start, damage)?,
+    };
+    let cut = matches!(damage.what, What::Truncated(_)) && damage.part().has_pages();
+    if cut && !matches!(finding, Finding::OnOpening | Finding::NoneLeft) {
+        return Err(format!("{finding:?}: a short file was opened"));
+    }
+    Ok(finding)
+}
+
+struct Look {
+    db: Database,
+}
+
+impl Look {
+    fn open(disk: &SimVfs) -> Result<Result<Self, Finding>, String> {
+        match session::open(disk) {
+            Ok(db) => Ok(Ok(Self { db })),
+            Err(Error::Corrupt { .. } | Error::NotADatabase { .. } | Error::NewerFormat { .. }) => {
+                Ok(Err(Finding::OnOpening))
+            }
+            Err(error) => Err(format!("opening fails with \"{error}\"")),
+        }
+    }
+
+    /// Compares all rows, twice: as they are now, and after another opening.
+    fn rows(self, disk: &SimVfs, start: &Start, damage: &Damage) -> Result<Finding, String> {
+        let mut history = start.history.clone();
+        let states = history.states();
+        let lost_max = usize::from(damage.part() == Part::Log);
+        if let Some(finding) = self.look(&mut history, damage, lost_max)? {
+            return Ok(finding);
+        }
+        let again = Look::open(disk)?.map_err(|_| "the second opening fails".to_owned())?;
+        if let Some(finding) = again.look(&mut history, damage, 0)? {
+            return Err(format!("{finding:?} at the second opening"));
+        }
+        match history.states() < states {
+            true => Ok(Finding::LastCommitLost),
+            false => Ok(Finding::NoneLeft),
+        }
+    }
+
+    /// Compares all rows and verifies all pages; what is found.
+    fn look(
+        self,
+        history: &mut History,
+        damage: &Damage,
+        lost_max: usize,
+    ) -> Result<Option<Finding>, String> {
+        let found = match session::found(&self.db) {
+            Ok(found) => found,
+            Err(error) => return corrupt(&error, Finding::OnReading),
+        };
+        if let Err(text) = history.settle(&found, lost_max) {
+            return match damage.what {
+                What::Stale(_) => Ok(Some(Finding::OldPageBelieved)),
+                _ => Err(text),
+            };
+        }
+        let verified = session::verify(&self.db);
+        match verified.and_then(|()| self.db.close()) {
+            Ok(()) => Ok(None),
+            Err(error) => corrupt(&error, Finding::OnVerifying),
+        }
+    }
+}
+
+fn corrupt(error: &Error, finding: Finding) -> Result<Option<Finding>, String> {
+    match error {
+        Error::Corrupt { .. } | Error::Poisoned(_) => Ok(Some(finding)),
+        error => Err(format!("{finding:?}: \"{error}\"")),
+    }
+}

@@ -1,0 +1,293 @@
+//! Every operation on the disk fails: for each life of the [`work`](super::work), each kind of
+//! operation and each fault, the first one, the second one, and so on until there are no more.
+//!
+//! # What must hold
+//!
+//! 1. Every call returns an error that says what failed, or succeeds. Nothing panics or hangs.
+//! 2. A failed sync poisons the engine, or the open fails. A poisoned engine gives the same error to
+//!    every later call.
+//! 3. An engine that is not poisoned goes on: when the fault has passed, the same statement succeeds.
+//!    Reads and a full disk do not poison, but for a write to the log.
+//! 4. After the process has ended (by power loss, if a sync failed) the database opens, is whole, is
+//!    in a state not older than the last acknowledged one, and works.
+
+use super::session::{self, History, Session, Stop, is_clear};
+use super::work::{Life, Start, work};
+use crate::campaign::watched;
+use inkstone::{Error, Isolation};
+use inkstone_io::sim::{Fault, FaultRule, OpKind, SimVfs};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Cases that differ only in which operation fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Series {
+    /// In which life.
+    pub life: Life,
+    /// Which operations.
+    pub kind: OpKind,
+    /// How.
+    pub fault: Fault,
+    /// How many in a row.
+    pub times: u64,
+}
+
+/// One operation fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Case {
+    /// Of this series.
+    pub series: Series,
+    /// Which one, from 1.
+    pub nth: u64,
+}
+
+/// What came of a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Consequence {
+    /// There was no such operation: the series has come to its end.
+    NoSuchOperation,
+    /// No caller noticed.
+    Unnoticed,
+    /// A call failed, and succeeded later.
+    Failed,
+    /// Opening failed.
+    NotOpened,
+    /// Closing failed.
+    NotClosed,
+    /// The engine was poisoned.
+    Poisoned,
+}
+
+impl Consequence {
+    /// The consequences that a fault can have.
+    pub const ALL: [Consequence; 5] = [
+        Consequence::Unnoticed,
+        Consequence::Failed,
+        Consequence::NotOpened,
+        Consequence::NotClosed,
+        Consequence::Poisoned,
+    ];
+}
+
+/// How often each consequence came, by kind and fault.
+pub type Tally = BTreeMap<(String, String), BTreeMap<Consequence, u64>>;
+
+impl Series {
+    /// All series of a kind of operation.
+    pub fn all(kind: OpKind) -> Vec<Series> {
+        let faults: &[Fault] = match kind {
+            OpKind::Read => &[Fault::Eio, Fault::FlippedBit, Fault::WrongPlace],
+            OpKind::Write => &[Fault::Eio, Fault::Enospc, Fault::ShortWrite],
+            OpKind::Sync | OpKind::Look => &[Fault::Eio],
+            _ => &[Fault::Eio, Fault::Enospc],
+        };
+        let mut all = Vec::new();
+        for life in Life::ALL {
+            for &fault in faults {
+                all.extend([1, 4].map(|times| Series {
+                    life,
+                    kind,
+                    fault,
+                    times,
+                }));
+            }
+        }
+        all
+    }
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Series {
+            life,
+            kind,
+            fault,
+            times,
+        } = self.series;
+        write!(f, "{}/{kind:?}/{fault:?}/{times}/{}", life.name(), self.nth)
+    }
+}
+
+impl std::str::FromStr for Case {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text}: not LIFE/KIND/FAULT/TIMES/NTH as in work/Sync/Eio/1/12");
+        let parts: Vec<&str> = text.split('/').collect();
+        let &[life, kind, fault, times, nth] = &parts[..] else {
+            return Err(wrong());
+        };
+        let kinds = OpKind::ALL;
+        let kind = kinds.into_iter().find(|k| format!("{k:?}") == kind);
+        let mut all = kind.into_iter().flat_map(Series::all);
+        let series = all.find(|s| {
+            let names = (s.life.name(), format!("{:?}", s.fault), s.times.to_string());
+            (names.0, &names.1[..], &names.2[..]) == (life, fault, times)
+        });
+        let nth = nth.parse().map_err(|_| wrong())?;
+        let series = series.ok_or_else(wrong)?;
+        Ok(Case { series, nth })
+    }
+}
+
+/// Runs a case; the error says what promise is broken, and how to repeat it.
+pub fn run(starts: &[Start], case: Case) -> Result<Consequence, String> {
+    let line = format!("cargo xtask faults --case {case}");
+    watched(&line, || Run::new(starts, case).run())
+        .map_err(|text| format!("{case}: {text}\n  repeat: {line}"))
+}
+
+struct Run<'a> {
+    case: Case,
+    start: &'a Start,
+    vfs: SimVfs,
+}
+
+impl<'a> Run<'a> {
+    fn new(starts: &'a [Start], case: Case) -> Self {
+        let start = &starts[case.series.life as usize];
+        let vfs = start.copy();
+        vfs.fail(FaultRule {
+            kind: Some(case.series.kind),
+            path_contains: String::new(),
+            nth: case.nth,
+            times: case.series.times,
+            fault: case.series.fault,
+        });
+        Self { case, start, vfs }
+    }
+
+    fn run(self) -> Result<Consequence, String> {
+        let (history, consequence) = self.live()?;
+        let happened = self.vfs.operations_of(self.case.series.kind) >= self.case.nth;
+        if !happened && consequence != Consequence::Unnoticed {
+            return Err(format!("{consequence:?}, and nothing had failed"));
+        }
+        if happened {
+            self.check_policy(consequence)?;
+        }
+        self.check_after(history)?;
+        match happened {
+            true => Ok(consequence),
+            false => Ok(Consequence::NoSuchOperation),
+        }
+    }
+
+    /// The life in which the operation fails.
+    fn live(&self) -> Result<(History, Consequence), String> {
+        let history = self.start.history.clone();
+        let mut session = match Session::open(self.vfs.clone(), history.clone()) {
+            Ok(session) => session,
+            Err(error) if is_clear(&error) => return Ok((history, Consequence::NotOpened)),
+            Err(error) => return Err(format!("opening: {error}")),
+        };
+        let done = work(&mut session, self.case.series.life);
+        let history = session.history.clone();
+        match done {
+            Ok(()) => {}
+            Err(Stop::Bug(text)) => return Err(text),
+            Err(Stop::Engine(error)) => {
+                check_poisoned(&session, &error)?;
+                self.vfs.kill();
+                return Ok((history, Consequence::Poisoned));
+            }
+        }
+        let failed = !session.errors.is_empty();
+        let poisoned = session.db().flush_log().err();
+        if self.case.series.life.is_killed() {
+            self.vfs.kill();
+        } else if let Err(error) = session.close() {
+            return match is_clear(&error) {
+                true => Ok((history, Consequence::NotClosed)),
+                false => Err(format!("closing: {error}")),
+            };
+        }
+        Ok(match (poisoned, failed) {
+            (Some(_), _) => (history, Consequence::Poisoned),
+            (None, true) => (history, Consequence::Failed),
+            (None, false) => (history, Consequence::Unnoticed),
+        })
+    }
+
+    fn sync_fails(&self) -> bool {
+        matches!(self.case.series.kind, OpKind::Sync | OpKind::SyncDir)
+    }
+
+    /// Promises 2 and 3.
+    fn check_policy(&self, consequence: Consequence) -> Result<(), String> {
+        use Consequence::{Failed, Poisoned, Unnoticed};
+        let may_poison = self.sync_fails() || self.case.series.kind == OpKind::Write;
+        match consequence {
+            Unnoticed | Failed if self.sync_fails() => {
+                Err(format!("{consequence:?}: a failed sync was passed over"))
+            }
+            Poisoned if !may_poison => Err("this poisons the engine, and should not".to_owned()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Promise 4.
+    fn check_after(&self, mut history: History) -> Result<(), String> {
+        let lose_power = self.sync_fails() || self.case.nth.is_multiple_of(2);
+        let disk = match lose_power {
+            true => self.vfs.crash(self.case.nth),
+            false => self.vfs.kill(),
+        };
+        // Wrong bytes in place of the last frames of the log are like frames that were never
+        // written, if nothing after them says otherwise.
+        let misread = matches!(
+            self.case.series.fault,
+            Fault::FlippedBit | Fault::WrongPlace
+        );
+        let lost_max = usize::from(misread);
+        let after = |what: &str, error: Error| format!("afterwards, {what}: {error}");
+        let db = session::open(&disk).map_err(|e| after("opening", e))?;
+        let found = session::found(&db).map_err(|e| after("reading", e))?;
+        history.settle(&found, lost_max)?;
+        session::verify(&db).map_err(|e| after("verifying", e))?;
+        let table = match db.table("after") {
+            Ok(table) => table,
+            Err(_) => db
+                .create_table("after", &[])
+                .map_err(|e| after("creating a table", e))?,
+        };
+        let txn = db.begin(Isolation::Serializable);
+        let txn = txn.map_err(|e| after("beginning", e))?;
+        let inserted = txn.insert(&table, b"key", b"value");
+        inserted.map_err(|e| after("inserting", e))?;
+        txn.commit().map_err(|e| after("committing", e))?;
+        db.close().map_err(|e| after("closing", e))
+    }
+}
+
+/// The same error for every call.
+fn check_poisoned(session: &Session, first: &Error) -> Result<(), String> {
+    let db = session.db();
+    let insert = || {
+        let txn = db.begin(Isolation::RepeatableRead)?;
+        txn.insert(&db.table("rows")?, b"poisoned", b"")?;
+        txn.commit()
+    };
+    let calls = [
+        ("inserting", insert()),
+        ("flushing the log", db.flush_log()),
+        ("a checkpoint", db.checkpoint()),
+        (
+            "creating a table",
+            db.create_table("poisoned", &[]).map(drop),
+        ),
+        ("dropping a table", db.drop_table("rows")),
+    ];
+    for (what, result) in calls {
+        match result {
+            Err(error) if error.to_string() == first.to_string() => {}
+            Err(error) => {
+                return Err(format!(
+                    "poisoned with \"{first}\", but {what}: \"{error}\""
+                ));
+            }
+            Ok(()) => return Err(format!("poisoned with \"{first}\", but {what} succeeds")),
+        }
+    }
+    Ok(())
+}

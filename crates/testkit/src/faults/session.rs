@@ -1,0 +1,456 @@
+//! A database and what it must hold, through one life of the process, with or without faults.
+//!
+//! One thread, one transaction at a time: so the states that the database has gone through are a
+//! list, and after any end it must be in one of them, not older than the last acknowledged one.
+
+use crate::model::{Change, Event, Found, State, TableId};
+use inkstone::{Database, Error, Isolation, Options, Table, Transaction};
+use inkstone_io::sim::SimVfs;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The database's directory.
+pub const DIRECTORY: &str = "db";
+
+/// How often a statement that failed is tried again: more often than any fault lasts.
+const ATTEMPTS: usize = 12;
+
+/// Why a life ends before its work is done.
+#[derive(Debug)]
+pub enum Stop {
+    /// The engine does not go on, as it should after such a fault. What was under way may be.
+    Engine(Error),
+    /// A promise is broken.
+    Bug(String),
+}
+
+/// The outcome of a step.
+pub type Outcome<T = ()> = Result<T, Stop>;
+
+/// The states that a database has gone through.
+#[derive(Clone, Debug)]
+pub struct History {
+    states: Vec<State>,
+    /// The oldest one that it may be in.
+    floor: usize,
+}
+
+impl Default for History {
+    fn default() -> Self {
+        Self {
+            states: vec![State::default()],
+            floor: 0,
+        }
+    }
+}
+
+impl History {
+    /// The newest state.
+    pub fn now(&self) -> &State {
+        &self.states[self.states.len() - 1]
+    }
+
+    /// How many states there are.
+    pub fn states(&self) -> usize {
+        self.states.len()
+    }
+
+    /// Something happened, or may have happened.
+    fn may_have_happened(&mut self, event: &Event) {
+        let mut next = self.now().clone();
+        next.apply(event);
+        self.states.push(next);
+    }
+
+    /// Something happened and is durable.
+    fn happened(&mut self, event: &Event) {
+        self.may_have_happened(event);
+        self.floor = self.states.len() - 1;
+    }
+
+    /// The database was found so: not older than the floor, but for `lost_max` states. That one is
+    /// the only one from here on.
+    pub fn settle(&mut self, found: &Found, lost_max: usize) -> Result<(), String> {
+        let oldest = self.floor.saturating_sub(lost_max);
+        let at =
+            (oldest..self.states.len()).find(|&at| self.states[at].difference(found).is_none());
+        let Some(at) = at else {
+            let newest = self.now().difference(found).unwrap_or_default();
+            let oldest_text = self.states[self.floor].difference(found);
+            let older = (0..oldest).any(|at| self.states[at].difference(found).is_none());
+            return Err(format!(
+                "the database is in none of its states from {oldest} to {} (lost commits: {older}); to the \
+                 newest: {newest}; to the last acknowledged: {}",
+                self.states.len() - 1,
+                oldest_text.unwrap_or_default()
+            ));
+        };
+        self.states.truncate(at + 1);
+        self.floor = at;
+        Ok(())
+    }
+}
+
+/// An open database beside what it must hold.
+pub struct Session {
+    /// The process's view of its disk.
+    pub vfs: SimVfs,
+    /// What the database has gone through.
+    pub history: History,
+    /// What calls failed with, in order.
+    pub errors: Vec<Error>,
+    db: Database,
+    next_table: TableId,
+    /// Transactions that stay open until the process ends.
+    left: Vec<Transaction>,
+}
+
+/// A transaction under way, and what it has changed.
+pub struct Work<'a> {
+    /// The engine's transaction.
+    pub txn: &'a Transaction,
+    tables: BTreeMap<String, (TableId, Table)>,
+    changes: Vec<Change>,
+}
+
+/// How a transaction ends.
+#[derive(Clone, Copy, Debug)]
+pub enum Finish<'a> {
+    /// It commits.
+    Commit,
+    /// It is rolled back.
+    Rollback,
+    /// It is prepared under an XID.
+    Prepare(&'a str),
+    /// It stays open until the process ends.
+    Leave,
+}
+
+/// The options of all sessions: everything small.
+pub fn options() -> Options {
+    Options {
+        page_size: 4096,
+        buffer_pool_size: 64 * 4096,
+        buffer_pool_instances: 1,
+        log_file_size: 4 << 20,
+        log_buffer_size: 2 << 20,
+        version_store_memory: 1 << 20,
+        recovery_threads: 1,
+        lock_wait_timeout_ms: 0,
+        ..Options::default()
+    }
+}
+
+/// Opens the database of a disk.
+pub fn open(vfs: &SimVfs) -> Result<Database, Error> {
+    let vfs = Arc::new(vfs.clone());
+    Database::open_on(vfs, Path::new(DIRECTORY), options(), &|_| {})
+}
+
+/// All that a database holds.
+pub fn found(db: &Database) -> Result<Found, Error> {
+    let mut found = Found {
+        prepared: db.prepared_transactions(),
+        ..Found::default()
+    };
+    let txn = db.begin(Isolation::ReadCommitted)?;
+    for name in db.tables()? {
+        let table = db.table(&name)?;
+        let trees = table.trees().iter();
+        let trees: Result<Vec<_>, Error> =
+            trees.map(|tree| txn.range(tree, ..)?.collect()).collect();
+        found.tables.insert(name, trees?);
+    }
+    Ok(found)
+}
+
+/// Checks every page of every table, and of the catalog.
+pub fn verify(db: &Database) -> Result<(), Error> {
+    db.verify_catalog()?;
+    for name in db.tables()? {
+        db.purge()?;
+        db.verify_table(&db.table(&name)?)?;
+    }
+    Ok(())
+}
+
+impl Session {
+    /// Opens the database of a disk whose history is known.
+    pub fn open(vfs: SimVfs, history: History) -> Result<Self, Error> {
+        let db = open(&vfs)?;
+        let next_table = history.now().tables.keys().max().map_or(1, |id| id + 1);
+        Ok(Self {
+            vfs,
+            history,
+            errors: Vec::new(),
+            db,
+            next_table,
+            left: Vec::new(),
+        })
+    }
+
+    /// The database.
+    pub fn db(&self) -> &Database {
+        &self.db
+    }
+
+    /// Tries something until it succeeds: a fault that has passed must leave nothing behind. An
+    /// engine that is poisoned must stay so.
+    fn insist<T>(
+        &mut self,
+        what: &str,
+        mut f: impl FnMut(&mut Self) -> Result<T, Error>,
+    ) -> Outcome<T> {
+        let mut last = None;
+        for _ in 0..ATTEMPTS {
+            match f(self) {
+                Ok(done) => return Ok(done),
+                Err(error) => {
+                    self.errors.push(error.clone());
+                    if let Error::Poisoned(_) = error {
+                        return Err(Stop::Engine(error));
+                    }
+                    if !is_clear(&error) {
+                        return Err(Stop::Bug(format!("{what}: {error}")));
+                    }
+                    // Rollbacks that failed are tried again there.
+                    let _ = self.db.purge();
+                    last = Some(error);
+                }
+            }
+        }
+        let last = last.map(|error| error.to_string()).unwrap_or_default();
+        Err(Stop::Bug(format!(
+            "{what} fails although the fault has passed: {last}"
+        )))
+    }
+
+    /// Runs a transaction, again if it fails.
+    pub fn transaction(
+        &mut self,
+        finish: Finish<'_>,
+        f: impl Fn(&mut Work<'_>) -> Result<(), Error>,
+    ) -> Outcome {
+        let what = format!("transaction ({finish:?})");
+        self.insist(&what, |this| {
+            let txn = this.db.begin(Isolation::RepeatableRead)?;
+            let mut work = Work {
+                txn: &txn,
+                tables: this.tables()?,
+                changes: Vec::new(),
+            };
+            f(&mut work)?;
+            let changes = work.changes;
+            match finish {
+                Finish::Commit => this.end(txn.commit(), Event::Commit(changes)),
+                Finish::Prepare(xid) => {
+                    let event = Event::Prepare(xid.as_bytes().to_vec(), Arc::new(changes));
+                    this.end(txn.prepare(xid.as_bytes()), event)
+                }
+                Finish::Rollback => txn.rollback(),
+                Finish::Leave => {
+                    this.left.push(txn);
+                    Ok(())
+                }
+            }
+        })
+    }
+
+    /// Notes an outcome that decides whether an event happened.
+    fn end(&mut self, result: Result<(), Error>, event: Event) -> Result<(), Error> {
+        match &result {
+            Ok(()) => self.history.happened(&event),
+            Err(Error::Poisoned(_)) => self.history.may_have_happened(&event),
+            Err(_) => {}
+        }
+        result
+    }
+
+    fn tables(&self) -> Result<BTreeMap<String, (TableId, Table)>, Error> {
+        let tables = self.history.now().tables.iter();
+        let tables = tables.map(|(&id, t)| Ok((t.name.clone(), (id, self.db.table(&t.name)?))));
+        tables.collect()
+    }
+
+    /// Does DDL, again if it fails; `happened` looks for its effect among the tables' names.
+    fn ddl(
+        &mut self,
+        what: &str,
+        event: &Event,
+        f: impl Fn(&Database) -> Result<(), Error>,
+        happened: impl Fn(&[String]) -> bool,
+    ) -> Outcome {
+        let done = self.insist(what, |this| {
+            let result = f(&this.db);
+            if result.is_err()
+                && !matches!(result, Err(Error::Poisoned(_)))
+                && happened(&this.db.tables()?)
+            {
+                // What failed came after the point of no return.
+                return Ok(());
+            }
+            result
+        });
+        match &done {
+            Ok(()) => self.history.happened(event),
+            Err(_) => self.history.may_have_happened(event),
+        }
+        done
+    }
+
+    /// Creates a table.
+    pub fn create(&mut self, name: &str, secondary: &[&str]) -> Outcome {
+        let event = Event::Create(self.next_table, name.to_owned(), secondary.len() + 1);
+        self.next_table += 1;
+        let wanted = name.to_owned();
+        self.ddl(
+            "creating a table",
+            &event,
+            |db| db.create_table(name, secondary).map(drop),
+            |names| names.contains(&wanted),
+        )
+    }
+
+    /// Drops a table.
+    pub fn drop_table(&mut self, name: &str) -> Outcome {
+        let id = self.history.now().table_named(name).unwrap_or_default();
+        let gone = name.to_owned();
+        self.ddl(
+            "dropping a table",
+            &Event::Drop(id),
+            |db| db.drop_table(name),
+            |names| !names.contains(&gone),
+        )
+    }
+
+    /// Renames a table.
+    pub fn rename(&mut self, from: &str, to: &str) -> Outcome {
+        let id = self.history.now().table_named(from).unwrap_or_default();
+        let wanted = to.to_owned();
+        self.ddl(
+            "renaming a table",
+            &Event::Rename(id, to.to_owned()),
+            |db| db.rename_table(from, to),
+            |names| names.contains(&wanted),
+        )
+    }
+
+    /// Commits or rolls back what was prepared.
+    pub fn decide(&mut self, xid: &str, commit: bool) -> Outcome {
+        let name = xid.as_bytes().to_vec();
+        let event = match commit {
+            true => Event::CommitPrepared(name),
+            false => Event::RollbackPrepared(name),
+        };
+        self.insist("deciding a prepared transaction", |this| {
+            if commit {
+                let result = this.db.commit_prepared(xid.as_bytes());
+                return this.end(result, event.clone());
+            }
+            let result = this.db.rollback_prepared(xid.as_bytes());
+            if matches!(result, Ok(()) | Err(Error::Poisoned(_))) {
+                // Nobody is promised that a rollback is durable.
+                this.history.may_have_happened(&event);
+            }
+            result
+        })
+    }
+
+    /// Does something that changes nothing that can be seen, again if it fails.
+    pub fn upkeep(&mut self, what: &str, f: impl Fn(&Database) -> Result<(), Error>) -> Outcome {
+        self.insist(what, |this| f(&this.db))
+    }
+
+    /// Reads everything and compares.
+    pub fn compare(&mut self) -> Outcome {
+        let found = self.insist("reading", |this| found(&this.db))?;
+        match self.history.now().difference(&found) {
+            None => Ok(()),
+            Some(text) => Err(Stop::Bug(format!("wrong rows: {text}"))),
+        }
+    }
+
+    /// Closes the database.
+    pub fn close(self) -> Result<(), Error> {
+        drop(self.left);
+        self.db.close()
+    }
+}
+
+impl Work<'_> {
+    /// Inserts or changes a row, and its row in each secondary tree.
+    pub fn put(&mut self, table: &str, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        let (id, table) = self.table(table)?;
+        self.txn.upsert(&table, key, value)?;
+        self.note((id, 0, key.to_vec()), Some(value));
+        for tree in 1..table.trees().len() {
+            let key = secondary_key(key);
+            self.txn.upsert(&table.trees()[tree], &key, b"")?;
+            self.note((id, tree, key), Some(b""));
+        }
+        Ok(())
+    }
+
+    /// Deletes a row everywhere.
+    pub fn remove(&mut self, table: &str, key: &[u8]) -> Result<(), Error> {
+        let (id, table) = self.table(table)?;
+        self.txn.delete(&table, key)?;
+        self.note((id, 0, key.to_vec()), None);
+        for tree in 1..table.trees().len() {
+            let key = secondary_key(key);
+            self.txn.delete(&table.trees()[tree], &key)?;
+            self.note((id, tree, key), None);
+        }
+        Ok(())
+    }
+
+    /// Inserts rows in key order.
+    pub fn put_many(&mut self, table: &str, rows: &[(Vec<u8>, Vec<u8>)]) -> Result<(), Error> {
+        let (id, table) = self.table(table)?;
+        self.txn.insert_many(&table, rows.iter().cloned())?;
+        for (key, value) in rows {
+            self.note((id, 0, key.clone()), Some(value));
+        }
+        Ok(())
+    }
+
+    /// Does something and takes it back.
+    pub fn undone(&mut self, f: impl FnOnce(&mut Self) -> Result<(), Error>) -> Result<(), Error> {
+        let length = self.changes.len();
+        self.txn.savepoint("undone")?;
+        f(self)?;
+        self.txn.rollback_to_savepoint("undone")?;
+        self.changes.truncate(length);
+        Ok(())
+    }
+
+    fn table(&self, name: &str) -> Result<(TableId, Table), Error> {
+        let found = self.tables.get(name).cloned();
+        found.ok_or_else(|| Error::NotFound(format!("table {name}")))
+    }
+
+    fn note(&mut self, row: crate::model::RowName, value: Option<&[u8]>) {
+        let value = value.map(Arc::from);
+        self.changes.push(Change { row, value });
+    }
+}
+
+fn secondary_key(key: &[u8]) -> Vec<u8> {
+    key.iter().rev().copied().collect()
+}
+
+/// Whether an error is one that a fault of the disk explains.
+pub fn is_clear(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Io { .. }
+            | Error::Corrupt { .. }
+            | Error::DiskFull { .. }
+            | Error::Poisoned(_)
+            // A change could not be undone: the transaction is left to purge, with its locks.
+            | Error::TransactionState(_)
+            | Error::LockTimeout { .. }
+            | Error::LockNotAvailable
+    )
+}

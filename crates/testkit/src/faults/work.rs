@@ -1,0 +1,221 @@
+//! The fixed piece of work in which operations fail: four lives of a process, one after the other.
+
+use super::session::{DIRECTORY, Finish, History, Outcome, Session, Stop, options};
+use inkstone::store::DOUBLEWRITE_FILE;
+use inkstone_io::Vfs;
+use inkstone_io::sim::SimVfs;
+use std::collections::HashSet;
+use std::path::Path;
+
+/// A life of the process. Each begins with the disk that the one before it has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Life {
+    /// The database is created, filled, and closed.
+    Creation,
+    /// It is opened, changed, and killed, with a transaction open and another prepared.
+    Work,
+    /// It is recovered from the kill.
+    AfterKill,
+    /// It is recovered from the kill, and pages that were written last are torn.
+    AfterTear,
+}
+
+impl Life {
+    /// All lives.
+    pub const ALL: [Life; 4] = [Life::Creation, Life::Work, Life::AfterKill, Life::AfterTear];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Life::Creation => "creation",
+            Life::Work => "work",
+            Life::AfterKill => "after-kill",
+            Life::AfterTear => "after-tear",
+        }
+    }
+
+    /// Whether the process ends without closing the database.
+    pub fn is_killed(self) -> bool {
+        self == Life::Work
+    }
+}
+
+/// What a life begins with: a disk whose crashes are copies of it, and the states that the
+/// database on it has gone through.
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// The disk.
+    pub disk: SimVfs,
+    /// What is on it.
+    pub history: History,
+}
+
+impl Start {
+    /// A copy of the disk, for a new process.
+    pub fn copy(&self) -> SimVfs {
+        self.disk.crash(0)
+    }
+
+    fn of(disk: SimVfs, history: History) -> Self {
+        disk.settle();
+        Self { disk, history }
+    }
+}
+
+/// The starts of all lives, in their order.
+pub fn starts() -> Result<Vec<Start>, String> {
+    let new = SimVfs::new(1);
+    new.create_dir_all(Path::new(DIRECTORY))
+        .map_err(|error| error.to_string())?;
+    let creation = Start::of(new, History::default());
+    let work = undisturbed(&creation, Life::Creation)?;
+    let after_kill = undisturbed(&work, Life::Work)?;
+    let torn = after_kill.copy();
+    if tear_pages(&torn).map_err(|error| error.to_string())? == 0 {
+        return Err("no page has a copy in the doublewrite file".to_owned());
+    }
+    let after_tear = Start::of(torn, after_kill.history.clone());
+    Ok(vec![creation, work, after_kill, after_tear])
+}
+
+/// Tears every page that is the same in place and in the doublewrite file. How many.
+fn tear_pages(disk: &SimVfs) -> std::io::Result<usize> {
+    let page_size = options().page_size as usize;
+    let copies = disk.read_raw(&Path::new(DIRECTORY).join(DOUBLEWRITE_FILE))?;
+    let copies: HashSet<&[u8]> = copies.chunks_exact(page_size).collect();
+    let mut torn = 0;
+    for path in disk.files() {
+        if path.extension().is_none_or(|extension| extension != "ink") {
+            continue;
+        }
+        let bytes = disk.read_raw(&path)?;
+        for (number, page) in bytes.chunks_exact(page_size).enumerate() {
+            // A map of zeroes and a page of zeroes are no pages.
+            if page.iter().any(|&byte| byte != 0) && copies.contains(page) {
+                let half = (number * page_size + page_size / 2) as u64;
+                disk.write_raw(&path, half, &vec![0; page_size / 2])?;
+                torn += 1;
+            }
+        }
+    }
+    Ok(torn)
+}
+
+/// The start of the next life: the disk after one in which nothing failed.
+fn undisturbed(start: &Start, life: Life) -> Result<Start, String> {
+    let failed = |what: String| format!("{life:?}, with no fault: {what}");
+    let vfs = start.copy();
+    let session = Session::open(vfs.clone(), start.history.clone());
+    let mut session = session.map_err(|error| failed(error.to_string()))?;
+    match work(&mut session, life) {
+        Ok(()) => {}
+        Err(Stop::Bug(text)) => return Err(failed(text)),
+        Err(Stop::Engine(error)) => return Err(failed(error.to_string())),
+    }
+    if let Some(error) = session.errors.first() {
+        return Err(failed(error.to_string()));
+    }
+    let history = session.history.clone();
+    if !life.is_killed() {
+        let closed = session.close();
+        closed.map_err(|error| failed(error.to_string()))?;
+        return Ok(Start::of(vfs.kill(), history));
+    }
+    // First the process dies, then its handles are dropped: they would close the database.
+    let disk = vfs.kill();
+    drop(session);
+    Ok(Start::of(disk, history))
+}
+
+fn key(n: u64) -> Vec<u8> {
+    format!("key{n:06}").into_bytes()
+}
+
+fn value(n: u64, round: u64, length: usize) -> Vec<u8> {
+    let mut value = format!("{n}.{round}:").into_bytes();
+    value.resize(length.max(value.len()), b'a' + (n % 26) as u8);
+    value
+}
+
+/// Everything that a life does after it has opened the database.
+pub fn work(session: &mut Session, life: Life) -> Outcome {
+    match life {
+        Life::Creation => creation(session),
+        Life::Work => changes(session),
+        Life::AfterKill | Life::AfterTear => recovered(session),
+    }
+}
+
+fn creation(s: &mut Session) -> Outcome {
+    s.create("rows", &["by_name"])?;
+    s.create("long", &[])?;
+    s.transaction(Finish::Commit, |t| {
+        (0..120).try_for_each(|n| t.put("rows", &key(n), &value(n, 1, 300)))
+    })?;
+    s.transaction(Finish::Commit, |t| {
+        (0..6).try_for_each(|n| t.put("long", &key(n), &value(n, 1, 30_000)))
+    })?;
+    s.upkeep("flushing a table", |db| db.flush_table(&db.table("rows")?))?;
+    s.transaction(Finish::Commit, |t| {
+        (0..40).try_for_each(|n| t.put("rows", &key(n * 2), &value(n, 2, 200)))?;
+        t.undone(|t| (0..10).try_for_each(|n| t.put("rows", &key(n), b"undone")))
+    })?;
+    s.transaction(Finish::Rollback, |t| {
+        (0..10).try_for_each(|n| t.put("rows", &key(500 + n), b"rolled back"))?;
+        t.put("long", &key(1), &value(1, 3, 9_000))
+    })?;
+    s.upkeep("a checkpoint", |db| db.checkpoint())?;
+    s.create("bulk", &[])?;
+    s.transaction(Finish::Commit, |t| {
+        let rows: Vec<_> = (0..200).map(|n| (key(n), value(n, 1, 60))).collect();
+        t.put_many("bulk", &rows)
+    })?;
+    s.rename("bulk", "many")?;
+    s.transaction(Finish::Prepare("first"), |t| {
+        (100..110).try_for_each(|n| t.put("many", &key(n), &value(n, 2, 90)))
+    })?;
+    s.compare()
+}
+
+fn changes(s: &mut Session) -> Outcome {
+    s.compare()?;
+    s.decide("first", true)?;
+    s.transaction(Finish::Commit, |t| {
+        (0..60).try_for_each(|n| t.remove("rows", &key(n)))
+    })?;
+    s.create("short", &["by_name"])?;
+    s.transaction(Finish::Commit, |t| t.put("short", &key(1), b"one"))?;
+    s.upkeep("purge", |db| db.purge().and_then(|()| db.purge()))?;
+    s.transaction(Finish::Commit, |t| {
+        t.remove("long", &key(2))?;
+        t.put("long", &key(3), &value(3, 4, 12_000))?;
+        (0..50).try_for_each(|n| t.put("many", &key(n * 3), &value(n, 4, 80)))
+    })?;
+    s.drop_table("short")?;
+    s.upkeep("maintenance", |db| db.maintain(0))?;
+    s.transaction(Finish::Prepare("second"), |t| {
+        (60..70).try_for_each(|n| t.put("rows", &key(n), &value(n, 5, 310)))
+    })?;
+    s.transaction(Finish::Leave, |t| {
+        (80..110).try_for_each(|n| t.put("rows", &key(n), &value(n, 6, 320)))
+    })?;
+    s.upkeep("flushing a table", |db| db.flush_table(&db.table("rows")?))?;
+    s.upkeep("a checkpoint", |db| db.checkpoint())?;
+    s.transaction(Finish::Commit, |t| {
+        (0..30).try_for_each(|n| t.put("many", &key(300 + n), &value(n, 6, 100)))
+    })?;
+    s.upkeep("flushing a table", |db| db.flush_table(&db.table("many")?))?;
+    s.transaction(Finish::Commit, |t| {
+        t.put("long", &key(9), &value(9, 6, 5_000))
+    })
+}
+
+fn recovered(s: &mut Session) -> Outcome {
+    s.compare()?;
+    s.decide("second", false)?;
+    s.transaction(Finish::Commit, |t| {
+        (0..40).try_for_each(|n| t.put("rows", &key(n), &value(n, 7, 250)))
+    })?;
+    s.upkeep("purge", |db| db.purge())?;
+    s.compare()
+}

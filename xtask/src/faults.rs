@@ -1,0 +1,17 @@
+//! `cargo xtask faults`: every operation on the disk fails once; every byte on it changes.
+
+use crate::build::{Result, THREADED};
+use std::process::ExitCode;
+
+/// Lets every operation on a simulated disk fail, and damages its bytes (see docs/testing.md).
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// What the program `faults` takes; `--help` shows it.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    rest: Vec<String>,
+}
+
+/// Runs the program `faults`.
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    THREADED.run_testkit("faults", &arguments.rest)
+}
