@@ -49,6 +49,20 @@ impl Build {
         command
     }
 
+    /// Builds a program of `inkstone-testkit`; gives its path.
+    pub fn build_testkit(&self, program: &str) -> Result<PathBuf> {
+        let mut command = self.cargo("build");
+        command.args(["-p", "inkstone-testkit", "--bin", program]);
+        match command.status() {
+            Ok(status) if status.success() => {}
+            Ok(_) => return Err(format!("{program} cannot be built")),
+            Err(error) => return Err(format!("{command:?} cannot be started: {error}")),
+        }
+        let name = format!("{program}{}", std::env::consts::EXE_SUFFIX);
+        let target = root().join("target").join(self.folder);
+        Ok(target.join(self.profile).join(name))
+    }
+
     /// Builds a program of `inkstone-testkit` and runs it; gives its exit code.
     pub fn run_testkit(&self, program: &str, arguments: &[String]) -> Result<ExitCode> {
         let mut command = self.cargo("run");

@@ -9,6 +9,7 @@ mod determinism;
 mod histories;
 mod races;
 mod faults;
+mod mutants;
 mod sim;
 
 use clap::{Parser, Subcommand};
@@ -29,6 +30,7 @@ enum Command {
     Histories(histories::Arguments),
     Races(races::Arguments),
     Faults(faults::Arguments),
+    Mutants(mutants::Arguments),
     Sim(sim::Arguments),
 }
 
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         Command::Histories(arguments) => histories::run(&arguments),
         Command::Races(arguments) => races::run(&arguments),
         Command::Faults(arguments) => faults::run(&arguments),
+        Command::Mutants(arguments) => mutants::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
     };
     result.unwrap_or_else(|error| {

@@ -12,12 +12,6 @@ pub enum Machine {
     Sim,
     /// Every operation on the disk fails once; bytes on disk change.
     Faults,
-    /// Real processes that are killed.
-    Crash,
-    /// Histories of concurrent transactions.
-    Histories,
-    /// The latches and the log ring, in every order of threads.
-    Races,
 }
 
 impl Machine {
@@ -26,9 +20,6 @@ impl Machine {
         match self {
             Machine::Sim => "sim",
             Machine::Faults => "faults",
-            Machine::Crash => "crash",
-            Machine::Histories => "histories",
-            Machine::Races => "races",
         }
     }
 }
@@ -110,12 +101,8 @@ mutants! {
         "a writer passes another's change that is not committed";
     LostUpdate, "lost-update", Sim, 60,
         "a writer passes a change that was committed after its snapshot";
-    RangeLockSkipped, "range-lock-skipped", Histories, 60,
-        "serializable reads do not lock the range that they read";
     PageLeaked, "page-leaked", Sim, 60,
         "a freed page stays allocated in the space map";
-    ReadUnvalidated, "read-unvalidated", Histories, 60,
-        "an inner node that was read without a latch is believed although it has changed";
     PageUnchecked, "page-unchecked", Faults, 60,
         "a page is believed without a look at its checksum and number";
     LogEndUnproven, "log-end-unproven", Faults, 60,

@@ -57,7 +57,7 @@ impl<'a> Optimistic<'a> {
     #[inline]
     #[must_use]
     pub fn validate(&self) -> bool {
-        self.frame().latch.validate(self.version) || mutants::on(Mutant::ReadUnvalidated)
+        self.frame().latch.validate(self.version)
     }
 
     /// Latches exclusively, if the page is unchanged and nobody holds its latch. Never waits.

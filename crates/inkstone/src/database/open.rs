@@ -246,7 +246,7 @@ impl Foundation {
         })
     }
 
-    fn open_log(&self, control: &Control, start_lsn: Lsn) -> Result<Arc<Log>> {
+    fn open_log(&self, control: &Control, start_lsn: Lsn, end_block: Vec<u8>) -> Result<Arc<Log>> {
         let options = &self.options;
         let params = LogParams {
             vfs: self.vfs.clone(),
@@ -255,6 +255,7 @@ impl Foundation {
             segment_bytes: control.log_segment_bytes,
             epoch: control.epoch,
             start_lsn,
+            end_block,
             capacity_bytes: options.log_file_size,
             buffer_bytes: options.log_buffer_size as usize,
             buffering: options.log_file_buffering,
@@ -438,7 +439,7 @@ fn create_files(
         files,
         counters,
     )?;
-    let log = foundation.open_log(&control, start)?;
+    let log = foundation.open_log(&control, start, Vec::new())?;
     let core = foundation.core(log.clone(), &control, control.next_trx_id)?;
     let file = foundation.files.create(CATALOG_SPACE, SYSTEM_PAGES + 14)?;
     let space = Arc::new(Space::new(CATALOG_SPACE, core.redo.clone(), file));
@@ -537,8 +538,9 @@ fn open_existing(
         progress,
     };
     let redone = recovery::redo_after(&mut log_source, inputs, &mut before_changes)?;
+    let end_block = log_source.end_block().to_vec();
     drop(log_source);
-    let log = foundation.open_log(&control, redone.end)?;
+    let log = foundation.open_log(&control, redone.end, end_block)?;
     let next_trx = TrxId(control.next_trx_id.0.max(redone.trx_id_max.0 + 1));
     let core = foundation.core(log, &control, next_trx)?;
     let mut epoch = Mtr::new(&core.redo);
@@ -678,6 +680,8 @@ fn check_undo_is_possible(
         if let Some(file) = foundation.files.find(space)? {
             let opened = Space::new(space, core.redo.clone(), file);
             opened.check_header(uuid)?;
+            // It can be used after all: the first look failed and this one did not.
+            core.spaces.write().insert(space, Arc::new(opened));
         }
     }
     Ok(())

@@ -80,6 +80,10 @@ pub struct LogParams {
     pub epoch: u64,
     /// The proven end of the log; for a new database [`LogParams::segment_bytes`].
     pub start_lsn: Lsn,
+    /// The bytes of the block of `start_lsn` that stand before it, as the reader has verified them
+    /// ([`LogReader::end_block`]): they are written again with what follows, so they must not be
+    /// read again unverified.
+    pub end_block: Vec<u8>,
     /// Bytes of log that recovery should have to read at most (`log_file_size`).
     pub capacity_bytes: u64,
     /// Bytes of the ring (`log_buffer_size`), a power of two, at least 2 MiB.
@@ -160,12 +164,22 @@ impl Log {
     pub fn open(params: LogParams, counters: Arc<Counters>, poison: Poison) -> Result<Arc<Self>> {
         params.check()?;
         let start = params.start_lsn.0;
-        let opened = Segments::open(params.segments(), start, counters.clone(), poison.clone());
-        let (segments, prefix) = opened?;
+        crate::invariant!(
+            params.end_block.len() as u64 == start % LOG_BLOCK as u64,
+            "{} bytes before LSN {start} in its block",
+            params.end_block.len()
+        );
+        let segments = Segments::open(
+            params.segments(),
+            start,
+            &params.end_block,
+            counters.clone(),
+            poison.clone(),
+        )?;
         let state = Pipeline::new(start, params.buffering, params.batches()?);
         let position = || CachePadded::new(AtomicU64::new(start));
         let shared = Arc::new(LogShared {
-            ring: Ring::new(params.buffer_bytes, start, &prefix),
+            ring: Ring::new(params.buffer_bytes, start, &params.end_block),
             reserved: position(),
             written: position(),
             durable: position(),

@@ -117,7 +117,7 @@ impl LogReader {
             epoch: params.epoch,
             position: params.from.0,
             window: Vec::with_capacity(2 * CHUNK),
-            window_start: params.from.0,
+            window_start: block_floor(params.from.0),
             ended: false,
             params,
         })
@@ -148,6 +148,14 @@ impl LogReader {
             claim,
             payload: &self.window[at + header_len..at + len],
         }))
+    }
+
+    /// The bytes of the last frame's block up to its end: verified, apart from those before where
+    /// reading began.
+    pub fn end_block(&self) -> &[u8] {
+        let (from, to) = (block_floor(self.position), self.position);
+        let range = (from - self.window_start) as usize..(to - self.window_start) as usize;
+        self.window.get(range).unwrap_or_default()
     }
 
     /// End of the last frame.
@@ -208,12 +216,15 @@ impl LogReader {
 
     /// Reads until `needed` bytes from the position on are in the window; why not, if not.
     fn fill(&mut self, needed: usize) -> Result<Option<String>> {
-        let consumed = (self.position - self.window_start) as usize;
-        if self.window.len() - consumed >= needed {
+        // The beginning of the block stays, for `end_block`.
+        let block = block_floor(self.position);
+        let needed = (self.position - block) as usize + needed;
+        let consumed = (block - self.window_start) as usize;
+        if self.window.len() >= consumed + needed {
             return Ok(None);
         }
-        self.window.drain(..consumed);
-        self.window_start = self.position;
+        self.window.drain(..consumed.min(self.window.len()));
+        self.window_start = block;
         while self.window.len() < needed {
             let at = self.window_start + self.window.len() as u64;
             if let Err((path, corrupt)) = self.source.check(at / self.params.segment_bytes, 0) {
@@ -342,6 +353,10 @@ pub struct SegmentInfo {
     pub bytes: u64,
     /// What its header says, if that is sound.
     pub header: std::result::Result<SegmentHeader, Corrupt>,
+}
+
+fn block_floor(lsn: u64) -> u64 {
+    lsn / LOG_BLOCK as u64 * LOG_BLOCK as u64
 }
 
 fn open_to_read(vfs: &dyn Vfs, path: &Path) -> Result<Arc<dyn File>> {

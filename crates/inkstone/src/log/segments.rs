@@ -88,14 +88,15 @@ struct Table {
 
 impl Segments {
     /// Takes over the segments of a log that ends at `start`, removes what a crash left behind,
-    /// syncs what may be unsynced, and makes spare segments. Returns the bytes of the block of
+    /// syncs what may be unsynced, and makes spare segments. `end_block`: the bytes of the block of
     /// `start` that stand before it.
     pub(super) fn open(
         params: SegmentParams,
         start: u64,
+        end_block: &[u8],
         counters: Arc<Counters>,
         poison: Poison,
-    ) -> Result<(Self, Vec<u8>)> {
+    ) -> Result<Self> {
         let current = start / params.segment_bytes;
         let segments = Self {
             counters,
@@ -111,9 +112,8 @@ impl Segments {
         };
         segments.adopt(start)?;
         segments.make_through(current + segments.params.ahead, start)?;
-        let prefix = segments.read_prefix(start)?;
-        segments.seal_end(start, &prefix)?;
-        Ok((segments, prefix))
+        segments.seal_end(start, end_block)?;
+        Ok(segments)
     }
 
     fn adopt(&self, start: u64) -> Result<()> {
@@ -183,20 +183,6 @@ impl Segments {
                 Ok(false)
             }
         }
-    }
-
-    fn read_prefix(&self, start: u64) -> Result<Vec<u8>> {
-        let in_block = (start % LOG_BLOCK as u64) as usize;
-        if in_block == 0 {
-            return Ok(Vec::new());
-        }
-        let number = start / self.params.segment_bytes;
-        let path = self.path(number);
-        let mut block = AlignedBuffer::zeroed(LOG_BLOCK);
-        self.file(number, 0)?
-            .read_at(&mut block, self.offset(start - in_block as u64))
-            .map_err(|e| Error::io("read", &path, e))?;
-        Ok(block[..in_block].to_vec())
     }
 
     /// Makes the end that recovery found durable, by zeroing the rest of its block. Otherwise a torn

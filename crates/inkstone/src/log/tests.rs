@@ -8,6 +8,8 @@ mod reading;
 mod throughput;
 
 use super::*;
+use inkstone_format::segment::segment_file_name;
+use inkstone_io::{Create, OpenOptions};
 use memory_vfs::MemoryVfs;
 
 const SEGMENT: u64 = 64 << 10;
@@ -21,6 +23,7 @@ fn params(vfs: &MemoryVfs) -> LogParams {
         segment_bytes: SEGMENT,
         epoch: 1,
         start_lsn: Lsn(SEGMENT),
+        end_block: Vec::new(),
         capacity_bytes: 16 * SEGMENT,
         buffer_bytes: 2 << 20,
         buffering: false,
@@ -31,8 +34,28 @@ fn params(vfs: &MemoryVfs) -> LogParams {
     }
 }
 
-fn open(params: LogParams) -> (Arc<Log>, Arc<Counters>, Poison) {
+/// The bytes before `start` in its block, as they are on disk.
+fn end_block(params: &LogParams) -> Vec<u8> {
+    let (number, at) = (params.start_lsn.0 / SEGMENT, params.start_lsn.0 % SEGMENT);
+    let mut bytes = vec![0; at as usize % LOG_BLOCK];
+    if !bytes.is_empty() {
+        let path = params.dir.join(segment_file_name(number));
+        let options = OpenOptions {
+            create: Create::Never,
+            read_only: true,
+            direct: false,
+            dsync: false,
+        };
+        let file = params.vfs.open(&path, options).expect("a segment file");
+        let from = LOG_BLOCK as u64 + at - bytes.len() as u64;
+        file.read_at(&mut bytes, from).expect("the last block");
+    }
+    bytes
+}
+
+fn open(mut params: LogParams) -> (Arc<Log>, Arc<Counters>, Poison) {
     let (counters, poison) = (Arc::<Counters>::default(), Poison::default());
+    params.end_block = end_block(&params);
     let log = Log::open(params, counters.clone(), poison.clone()).expect("open the log");
     (log, counters, poison)
 }

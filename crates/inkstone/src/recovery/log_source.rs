@@ -39,6 +39,13 @@ impl LogSource {
     }
 }
 
+impl LogSource {
+    /// See [`LogReader::end_block`].
+    pub fn end_block(&self) -> &[u8] {
+        self.reader.end_block()
+    }
+}
+
 impl FrameSource for LogSource {
     fn next(&mut self) -> Result<Option<FrameView<'_>>> {
         let frame = self.reader.next()?;

@@ -144,9 +144,6 @@ impl Transaction {
         mode: LockMode,
         deadline: Option<Instant>,
     ) -> Result<()> {
-        if mutants::on(Mutant::RangeLockSkipped) {
-            return Ok(());
-        }
         let state = &self.shared.state;
         let (space, id) = (tree.space.id, tree.id);
         loop {

@@ -4,7 +4,8 @@
 //!
 //! 1. Opening, reading or verifying fails with an error of its own kind (never a panic), or every row
 //!    is right, now and after another opening.
-//! 2. A tablespace file that was cut short of pages in use is refused when the database is opened.
+//! 2. A tablespace file that was cut short of pages in use is refused when the database or the table is
+//!    opened, before a row of it is read.
 //! 3. Damage to the log may look like the log's end only where nothing behind it proves that it was
 //!    durable: at most the last acknowledged commit is lost to it.
 //! 4. An older version of a page in the page's own place may be believed: it is whole, and nothing
@@ -110,7 +111,7 @@ pub struct Damage {
 /// How damage was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Finding {
-    /// The database did not open.
+    /// The database, or the table, did not open.
     OnOpening,
     /// A read failed.
     OnReading,
@@ -283,11 +284,20 @@ struct Look {
 
 impl Look {
     fn open(disk: &SimVfs) -> Result<Result<Self, Finding>, String> {
-        match session::open(disk) {
+        let opened = session::open(disk).and_then(|db| {
+            let names = db.tables()?;
+            names.iter().try_for_each(|name| db.table(name).map(drop))?;
+            Ok(db)
+        });
+        match opened {
             Ok(db) => Ok(Ok(Self { db })),
-            Err(Error::Corrupt { .. } | Error::NotADatabase { .. } | Error::NewerFormat { .. }) => {
-                Ok(Err(Finding::OnOpening))
-            }
+            Err(
+                Error::Corrupt { .. }
+                | Error::NotADatabase { .. }
+                | Error::NewerFormat { .. }
+                // The file of a table is missing.
+                | Error::NotFound(_),
+            ) => Ok(Err(Finding::OnOpening)),
             Err(error) => Err(format!("opening fails with \"{error}\"")),
         }
     }

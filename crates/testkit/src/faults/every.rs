@@ -130,11 +130,23 @@ impl std::str::FromStr for Case {
     }
 }
 
-/// Runs a case; the error says what promise is broken, and how to repeat it.
-pub fn run(starts: &[Start], case: Case) -> Result<Consequence, String> {
+/// A promise is broken.
+#[derive(Clone, Debug)]
+pub struct Broken {
+    /// Which one, and how to repeat it.
+    pub text: String,
+    /// Whether the operation was there, and failed.
+    pub happened: bool,
+}
+
+/// Runs a case.
+pub fn run(starts: &[Start], case: Case) -> Result<Consequence, Broken> {
     let line = format!("cargo xtask faults --case {case}");
-    watched(&line, || Run::new(starts, case).run())
-        .map_err(|text| format!("{case}: {text}\n  repeat: {line}"))
+    let run = Run::new(starts, case);
+    watched(&line, || run.run()).map_err(|text| Broken {
+        text: format!("{case}: {text}\n  repeat: {line}"),
+        happened: run.happened(),
+    })
 }
 
 struct Run<'a> {
@@ -157,9 +169,14 @@ impl<'a> Run<'a> {
         Self { case, start, vfs }
     }
 
-    fn run(self) -> Result<Consequence, String> {
+    /// Whether there was an operation to fail.
+    fn happened(&self) -> bool {
+        self.vfs.operations_of(self.case.series.kind) >= self.case.nth
+    }
+
+    fn run(&self) -> Result<Consequence, String> {
         let (history, consequence) = self.live()?;
-        let happened = self.vfs.operations_of(self.case.series.kind) >= self.case.nth;
+        let happened = self.happened();
         if !happened && consequence != Consequence::Unnoticed {
             return Err(format!("{consequence:?}, and nothing had failed"));
         }

@@ -75,9 +75,10 @@ impl Report {
                 let row = self.consequences.entry(row).or_default();
                 *row.entry(consequence).or_default() += 1;
             }
-            Err(text) => {
+            Err(broken) => {
                 self.cases += 1;
-                self.broken(text);
+                self.broken(broken.text);
+                return broken.happened;
             }
         }
         true

@@ -9,6 +9,7 @@ use inkstone_io::sim::SimVfs;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The database's directory.
 pub const DIRECTORY: &str = "db";
@@ -203,7 +204,7 @@ impl Session {
         mut f: impl FnMut(&mut Self) -> Result<T, Error>,
     ) -> Outcome<T> {
         let mut last = None;
-        for _ in 0..ATTEMPTS {
+        for attempt in 0..ATTEMPTS {
             match f(self) {
                 Ok(done) => return Ok(done),
                 Err(error) => {
@@ -214,8 +215,10 @@ impl Session {
                     if !is_clear(&error) {
                         return Err(Stop::Bug(format!("{what}: {error}")));
                     }
-                    // Rollbacks that failed are tried again there.
+                    // Rollbacks that failed are tried again there, and pages that found no space on
+                    // disk by the cleaner, after a while.
                     let _ = self.db.purge();
+                    std::thread::sleep(Duration::from_millis(1 << attempt));
                     last = Some(error);
                 }
             }

@@ -1,7 +1,10 @@
 //! The fixed piece of work in which operations fail: four lives of a process, one after the other.
 
 use super::session::{DIRECTORY, Finish, History, Outcome, Session, Stop, options};
+use inkstone::control::CONTROL_FILE;
 use inkstone::store::DOUBLEWRITE_FILE;
+use inkstone_format::control::{CONTROL_COPY_LEN, Control};
+use inkstone_format::header::page_lsn;
 use inkstone_io::Vfs;
 use inkstone_io::sim::SimVfs;
 use std::collections::HashSet;
@@ -75,12 +78,20 @@ pub fn starts() -> Result<Vec<Start>, String> {
         return Err("no page has a copy in the doublewrite file".to_owned());
     }
     let after_tear = Start::of(torn, after_kill.history.clone());
+    undisturbed(&after_kill, Life::AfterKill)?;
+    undisturbed(&after_tear, Life::AfterTear)?;
     Ok(vec![creation, work, after_kill, after_tear])
 }
 
-/// Tears every page that is the same in place and in the doublewrite file. How many.
+/// Tears every page that was written after the checkpoint and whose copy is in the doublewrite file.
+/// How many.
 fn tear_pages(disk: &SimVfs) -> std::io::Result<usize> {
     let page_size = options().page_size as usize;
+    let control = disk.read_raw(&Path::new(DIRECTORY).join(CONTROL_FILE))?;
+    let (first, second) = control.split_at(CONTROL_COPY_LEN);
+    let Ok((control, _)) = Control::choose([first, second]) else {
+        return Ok(0);
+    };
     let copies = disk.read_raw(&Path::new(DIRECTORY).join(DOUBLEWRITE_FILE))?;
     let copies: HashSet<&[u8]> = copies.chunks_exact(page_size).collect();
     let mut torn = 0;
@@ -90,8 +101,7 @@ fn tear_pages(disk: &SimVfs) -> std::io::Result<usize> {
         }
         let bytes = disk.read_raw(&path)?;
         for (number, page) in bytes.chunks_exact(page_size).enumerate() {
-            // A map of zeroes and a page of zeroes are no pages.
-            if page.iter().any(|&byte| byte != 0) && copies.contains(page) {
+            if page_lsn(page) > control.checkpoint_lsn && copies.contains(page) {
                 let half = (number * page_size + page_size / 2) as u64;
                 disk.write_raw(&path, half, &vec![0; page_size / 2])?;
                 torn += 1;

@@ -349,6 +349,7 @@ fn opening_a_log_refuses_segments_of_others() {
         LogParams {
             uuid: [1; 16],
             start_lsn: Lsn(ends[0]),
+            end_block: vec![0; ends[0] as usize % LOG_BLOCK],
             ..params(&vfs)
         },
         Arc::default(),

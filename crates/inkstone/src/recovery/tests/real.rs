@@ -109,6 +109,7 @@ impl Open {
             segment_bytes: SEGMENT,
             epoch: 1,
             start_lsn: Lsn(SEGMENT),
+            end_block: Vec::new(),
             capacity_bytes: 8 << 20,
             buffer_bytes: 2 << 20,
             buffering: false,

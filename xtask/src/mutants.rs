@@ -1,0 +1,229 @@
+//! `cargo xtask mutants`: switches each deliberate bug on, and shows that its machine notices it.
+
+use crate::build::{Build, Result, SIMULATED, THREADED};
+use inkstone::mutants::{self, Description, Machine};
+use std::io::Read;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+/// Switches every deliberate bug of the engine on, one after the other, each in a process of its
+/// own, and runs the machine that must notice it (see docs/testing.md).
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Only this mutant
+    #[arg(long, value_name = "NAME")]
+    only: Option<String>,
+    /// Prints the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// How a machine's program ended.
+struct Outcome {
+    /// Whether it said that a promise is broken, or died of it.
+    caught: bool,
+    /// How many runs (or cases) that took, where the program counts them by seeds.
+    runs: Option<u64>,
+    seconds: f64,
+    /// What it said first.
+    said: String,
+}
+
+/// A mutant and what became of it.
+struct Row {
+    mutant: &'static Description,
+    outcome: Outcome,
+}
+
+/// Runs all of it; the exit code says whether every mutant was caught, and nothing else.
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let chosen: Vec<_> = match &arguments.only {
+        Some(name) => vec![mutants::find(name)?],
+        None => mutants::ALL.iter().collect(),
+    };
+    let mut rows = Vec::new();
+    for mutant in chosen {
+        let limit = Duration::from_secs(mutant.seconds_max);
+        let mut line = line_of(mutant.machine, None);
+        line.extend(["--mutant".to_owned(), mutant.name.to_owned()]);
+        let outcome = outcome(mutant.machine, &line, limit)?;
+        let row = Row { mutant, outcome };
+        if !arguments.json {
+            println!("{}", text_of(&row));
+        }
+        rows.push(row);
+    }
+    let false_catches = without_mutants(&rows)?;
+    let survivors = rows.iter().filter(|row| !row.outcome.caught).count();
+    match arguments.json {
+        true => println!("{}", json_of(&rows, &false_catches)),
+        false => {
+            for text in &false_catches {
+                println!("caught without a mutant: {text}");
+            }
+            println!(
+                "{} of {} mutants caught; without them {}",
+                rows.len() - survivors,
+                rows.len(),
+                match false_catches.len() {
+                    0 => "the same runs pass",
+                    _ => "the same runs fail",
+                }
+            );
+        }
+    }
+    Ok(ExitCode::from(u8::from(
+        survivors > 0 || !false_catches.is_empty(),
+    )))
+}
+
+/// The runs that caught mutants, once more without any: what they say then is no mutant's doing.
+fn without_mutants(rows: &[Row]) -> Result<Vec<String>> {
+    let mut false_catches = Vec::new();
+    let mut machines: Vec<_> = rows.iter().map(|row| row.mutant.machine).collect();
+    machines.sort();
+    machines.dedup();
+    for machine in machines {
+        let of_machine = rows.iter().filter(|row| row.mutant.machine == machine);
+        let runs = of_machine.filter_map(|row| row.outcome.runs).max();
+        let line = line_of(machine, Some(runs.unwrap_or(1)));
+        let outcome = outcome(machine, &line, Duration::from_secs(600))?;
+        if outcome.caught {
+            false_catches.push(format!("{}: {}", machine.program(), outcome.said));
+        }
+    }
+    Ok(false_catches)
+}
+
+/// The arguments of a machine; `runs`: as many as that, or until something is found.
+fn line_of(machine: Machine, runs: Option<u64>) -> Vec<String> {
+    let text = match machine {
+        Machine::Sim => format!("--seed 1 --runs {}", runs.unwrap_or(1_000_000)),
+        // A third of the cases is more than every mutant needs.
+        Machine::Faults => "--stride 3".to_owned(),
+    };
+    text.split(' ').map(str::to_owned).collect()
+}
+
+fn build_of(machine: Machine) -> Build {
+    match machine {
+        Machine::Sim => SIMULATED,
+        Machine::Faults => THREADED,
+    }
+}
+
+/// Runs a machine to its end, or for so long.
+fn outcome(machine: Machine, line: &[String], limit: Duration) -> Result<Outcome> {
+    let program = build_of(machine).build_testkit(machine.program())?;
+    let begin = Instant::now();
+    let mut child = Command::new(&program)
+        .args(line)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("{} cannot be started: {error}", program.display()))?;
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let reads = [read_all(stdout), read_all(stderr)];
+    let caught = wait(&mut child, limit)?;
+    let seconds = begin.elapsed().as_secs_f64();
+    let texts = reads.map(|read| read.join().unwrap_or_default());
+    let said = said(&texts);
+    Ok(Outcome {
+        caught,
+        runs: runs(&texts),
+        seconds,
+        said,
+    })
+}
+
+fn read_all(from: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut from) = from {
+            let _ = from.read_to_end(&mut bytes);
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+/// Whether the program found something: it then fails, or aborts. Ends it after `limit`.
+fn wait(child: &mut Child, limit: Duration) -> Result<bool> {
+    let begin = Instant::now();
+    loop {
+        let ended = child.try_wait().map_err(|error| error.to_string())?;
+        match ended.map(|status| status.code()) {
+            Some(Some(0)) => return Ok(false),
+            Some(Some(2)) => return Err("a machine did not understand its arguments".to_owned()),
+            Some(_) => return Ok(true),
+            None if begin.elapsed() > limit => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Ok(false);
+            }
+            None => std::thread::sleep(Duration::from_millis(20)),
+        }
+    }
+}
+
+/// The line that says what is wrong.
+fn said(texts: &[String; 2]) -> String {
+    let lines = || texts.iter().flat_map(|text| text.lines());
+    let found = lines()
+        .find(|line| line.starts_with("FAILED"))
+        .or_else(|| lines().find(|line| line.contains("broken invariant")))
+        .or_else(|| {
+            // A panic: the line after the one that says where.
+            let mut rest = lines().skip_while(|line| !line.contains("panicked at"));
+            rest.nth(1)
+        });
+    found.unwrap_or("").trim_start_matches("FAILED ").to_owned()
+}
+
+/// The seed that the failing run names; the first one is 1.
+fn runs(texts: &[String; 2]) -> Option<u64> {
+    let mut words = texts.iter().flat_map(|text| text.split_whitespace());
+    words.find(|&word| word == "--seed")?;
+    words.next()?.parse().ok()
+}
+
+fn text_of(row: &Row) -> String {
+    let Row { mutant, outcome } = row;
+    let runs = outcome
+        .runs
+        .map_or(String::new(), |n| format!("{n} runs, "));
+    let said: String = outcome.said.chars().take(110).collect();
+    match outcome.caught {
+        true => format!(
+            "{:<26} {:<8} {runs}{:.1} s: {said}",
+            mutant.name,
+            mutant.machine.program(),
+            outcome.seconds
+        ),
+        false => format!(
+            "{:<26} {:<8} SURVIVED {:.0} s: {}",
+            mutant.name,
+            mutant.machine.program(),
+            outcome.seconds,
+            mutant.bug
+        ),
+    }
+}
+
+fn json_of(rows: &[Row], false_catches: &[String]) -> String {
+    let rows = rows.iter().map(|Row { mutant, outcome }| {
+        serde_json::json!({
+            "name": mutant.name,
+            "bug": mutant.bug,
+            "machine": mutant.machine.program(),
+            "caught": outcome.caught,
+            "runs": outcome.runs,
+            "seconds": outcome.seconds,
+            "said": outcome.said,
+        })
+    });
+    serde_json::json!({
+        "mutants": rows.collect::<Vec<_>>(),
+        "caught_without_a_mutant": false_catches,
+    })
+    .to_string()
+}
