@@ -67,11 +67,11 @@ mutants! {
         "a failed sync of the log is taken for a successful one";
     PagesUnsynced, "pages-unsynced", Sim, 60,
         "pages count as clean, and the checkpoint passes them, before they are synced";
-    DoublewriteSkipped, "doublewrite-skipped", Sim, 60,
+    DoublewriteSkipped, "doublewrite-skipped", Sim, 120,
         "pages are written in place without a copy in the doublewrite file";
-    DoublewriteUnsynced, "doublewrite-unsynced", Sim, 60,
+    DoublewriteUnsynced, "doublewrite-unsynced", Sim, 120,
         "pages are written in place before their copies are durable";
-    TornPageKept, "torn-page-kept", Sim, 60,
+    TornPageKept, "torn-page-kept", Faults, 60,
         "recovery does not put doublewrite copies in place of torn pages";
     PageBeforeLog, "page-before-log", Sim, 60,
         "a page is written before the log of its changes is durable";
@@ -79,7 +79,7 @@ mutants! {
         "a dirty page may be evicted";
     CheckpointTooHigh, "checkpoint-too-high", Sim, 60,
         "the checkpoint passes pages that are still dirty";
-    ControlCopyOverwritten, "control-copy-overwritten", Sim, 60,
+    ControlCopyOverwritten, "control-copy-overwritten", Sim, 120,
         "the control file's valid copy is overwritten, not the other one";
     SegmentRecycledEarly, "segment-recycled-early", Sim, 60,
         "a log segment is recycled while recovery still needs it";
@@ -107,7 +107,7 @@ mutants! {
         "a page is believed without a look at its checksum and number";
     LogEndUnproven, "log-end-unproven", Faults, 60,
         "the first frame that does not verify is taken for the end of the log";
-    ShortFileAccepted, "short-file-accepted", Faults, 60,
+    ShortFileAccepted, "short-file-accepted", Faults, 120,
         "a tablespace file that was cut short is opened";
 }
 

@@ -4,8 +4,9 @@
 //!
 //! 1. Opening, reading or verifying fails with an error of its own kind (never a panic), or every row
 //!    is right, now and after another opening.
-//! 2. A tablespace file that was cut short of pages in use is refused when the database or the table is
-//!    opened, before a row of it is read.
+//! 2. A tablespace file of a closed database that was cut short of pages in use is refused when the
+//!    database or the table is opened, before a row of it is read. (After a crash recovery may let it
+//!    grow again; then reading finds that its pages are zeroes.)
 //! 3. Damage to the log may look like the log's end only where nothing behind it proves that it was
 //!    durable: at most the last acknowledged commit is lost to it.
 //! 4. An older version of a page in the page's own place may be believed: it is whole, and nothing
@@ -272,7 +273,10 @@ fn look(starts: &[Start], damage: &Damage) -> Result<Finding, String> {
         Ok(first) => first.rows(&disk, start, damage)?,
     };
     let cut = matches!(damage.what, What::Truncated(_)) && damage.part().has_pages();
-    if cut && !matches!(finding, Finding::OnOpening | Finding::NoneLeft) {
+    if cut
+        && damage.life == Life::Work
+        && !matches!(finding, Finding::OnOpening | Finding::NoneLeft)
+    {
         return Err(format!("{finding:?}: a short file was opened"));
     }
     Ok(finding)

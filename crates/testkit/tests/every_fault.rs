@@ -1,0 +1,62 @@
+//! A sample of `cargo xtask faults`: operations on the disk fail, and bytes on it change.
+
+use inkstone_io::sim::{Fault, OpKind};
+use inkstone_testkit::faults::every::{self, Case, Consequence, Series};
+use inkstone_testkit::faults::report::{Budget, Report};
+use inkstone_testkit::faults::work::{self, Life};
+
+fn sampled(stride: u64) -> Report {
+    Report::new(Budget {
+        time: None,
+        stride,
+        keep_going: true,
+    })
+}
+
+#[test]
+fn operations_that_fail_lose_nothing() {
+    let starts = work::starts().unwrap();
+    let mut report = sampled(37);
+    OpKind::ALL.map(|kind| report.kind(&starts, kind));
+    assert!(report.is_clean(), "{report}{:#?}", report.broken);
+}
+
+#[test]
+fn damage_is_found_or_repaired() {
+    let starts = work::starts().unwrap();
+    let mut report = sampled(41);
+    report.damage(&starts);
+    assert!(report.is_clean(), "{report}{:#?}", report.broken);
+}
+
+/// Opening wrote the last block of the log again, with bytes that it had read for that purpose and
+/// not verified: wrong bytes, read once, became wrong bytes on disk, in durable log.
+#[test]
+fn a_wrong_read_of_the_logs_last_block_is_not_written_back() {
+    every_read(Life::Work, Fault::WrongPlace);
+}
+
+/// A tablespace whose header could not be read at first, and could at the second look, stayed out of
+/// use, and changes of unfinished and prepared transactions in it were not undone.
+#[test]
+fn a_wrong_read_of_a_tablespace_header_forgets_no_undo() {
+    every_read(Life::AfterKill, Fault::FlippedBit);
+}
+
+fn every_read(life: Life, fault: Fault) {
+    let starts = work::starts().unwrap();
+    let (kind, times) = (OpKind::Read, 1);
+    let series = Series {
+        life,
+        kind,
+        fault,
+        times,
+    };
+    for nth in 1.. {
+        match every::run(&starts, Case { series, nth }) {
+            Ok(Consequence::NoSuchOperation) => return assert!(nth > 50),
+            Ok(_) => {}
+            Err(broken) => panic!("{}", broken.text),
+        }
+    }
+}
