@@ -9,6 +9,7 @@ mod determinism;
 mod histories;
 mod races;
 mod faults;
+mod histories;
 mod mutants;
 mod sim;
 

@@ -98,7 +98,9 @@ fn without_mutants(rows: &[Row]) -> Result<Vec<String>> {
 /// The arguments of a machine; `runs`: as many as that, or until something is found.
 fn line_of(machine: Machine, runs: Option<u64>) -> Vec<String> {
     let text = match machine {
-        Machine::Sim => format!("--seed 1 --runs {}", runs.unwrap_or(1_000_000)),
+        Machine::Sim | Machine::Histories => {
+            format!("--seed 1 --runs {}", runs.unwrap_or(1_000_000))
+        }
         // A third of the cases is more than every mutant needs.
         Machine::Faults => "--stride 3".to_owned(),
     };
@@ -108,7 +110,7 @@ fn line_of(machine: Machine, runs: Option<u64>) -> Vec<String> {
 fn build_of(machine: Machine) -> Build {
     match machine {
         Machine::Sim => SIMULATED,
-        Machine::Faults => THREADED,
+        Machine::Faults | Machine::Histories => THREADED,
     }
 }
 

@@ -12,6 +12,8 @@ pub enum Machine {
     Sim,
     /// Every operation on the disk fails once; bytes on disk change.
     Faults,
+    /// Histories of concurrent transactions.
+    Histories,
 }
 
 impl Machine {
@@ -20,6 +22,7 @@ impl Machine {
         match self {
             Machine::Sim => "sim",
             Machine::Faults => "faults",
+            Machine::Histories => "histories",
         }
     }
 }
@@ -101,6 +104,8 @@ mutants! {
         "a writer passes another's change that is not committed";
     LostUpdate, "lost-update", Sim, 60,
         "a writer passes a change that was committed after its snapshot";
+    RangeLockSkipped, "range-lock-skipped", Histories, 60,
+        "serializable reads do not lock the range that they read";
     PageLeaked, "page-leaked", Sim, 60,
         "a freed page stays allocated in the space map";
     PageUnchecked, "page-unchecked", Faults, 60,

@@ -18,8 +18,8 @@
 use super::frame::Frame;
 use super::pool::Inner;
 use crate::counters::Counter;
-use crate::sync::atomic::Ordering;
 use crate::mutants::{self, Mutant};
+use crate::sync::atomic::Ordering;
 use inkstone_format::PageId;
 
 const HEAT_MAX: u8 = 3;

@@ -11,8 +11,8 @@
 use super::PageImage;
 use super::PageWriter;
 use super::pool::Inner;
-use crate::sync::atomic::Ordering;
 use crate::mutants::{self, Mutant};
+use crate::sync::atomic::Ordering;
 use crate::{Error, Result};
 use inkstone_format::{Lsn, PageId, header};
 use inkstone_io::AlignedBuffer;

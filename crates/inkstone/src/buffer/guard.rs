@@ -7,7 +7,6 @@ use super::frame::Frame;
 use super::latch::Version;
 use super::pool::Inner;
 use crate::sync::atomic::Ordering;
-use crate::mutants::{self, Mutant};
 use inkstone_format::{Lsn, PageId, header};
 use std::ops::{Deref, DerefMut};
 

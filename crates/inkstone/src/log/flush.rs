@@ -25,9 +25,9 @@
 use super::LogShared;
 use super::group::{Goal, Group};
 use crate::counters::Counter;
+use crate::mutants::{self, Mutant};
 use crate::sync::atomic::Ordering;
 use crate::sync::{hint, thread};
-use crate::mutants::{self, Mutant};
 use crate::{Error, Result};
 use inkstone_format::segment::LOG_BLOCK;
 use inkstone_io::{AlignedBuffer, Batch, File, Op};

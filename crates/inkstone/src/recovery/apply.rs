@@ -11,9 +11,9 @@
 use super::index::Change;
 use super::spaces::TablespaceFiles;
 use crate::buffer::{BufferPool, Exclusive};
+use crate::mutants::{self, Mutant};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, thread};
-use crate::mutants::{self, Mutant};
 use crate::{Error, Result};
 use inkstone_format::header::{PageType, page_lsn, page_type};
 use inkstone_format::tree_page::TreePage;

@@ -21,8 +21,8 @@
 //!
 //! The undo stacks stay in memory, also those of huge transactions, until they are rolled back.
 
-use crate::sync::HashMap;
 use crate::mutants::{self, Mutant};
+use crate::sync::HashMap;
 use inkstone_format::record::{Record, TrxRef, Undo, UndoEntry};
 use inkstone_format::{Lsn, SpaceId, TreeId, TrxId};
 use std::collections::{BTreeMap, BTreeSet};

@@ -31,6 +31,9 @@ struct Arguments {
     /// Goes on after a violation.
     #[arg(long)]
     keep_going: bool,
+    /// Switches a deliberate bug on.
+    #[arg(long, value_name = "NAME")]
+    mutant: Option<String>,
     /// Prints the result as JSON.
     #[arg(long)]
     json: bool,
@@ -56,6 +59,9 @@ impl Arguments {
 
 fn main() -> Result<ExitCode, String> {
     let arguments = Arguments::parse();
+    if let Some(name) = &arguments.mutant {
+        inkstone::mutants::switch_on(name)?;
+    }
     let (begin, mut tally, mut runs, mut failed) =
         (Instant::now(), Tally::default(), 0, Vec::new());
     while arguments.goes_on(runs, begin) && (failed.is_empty() || arguments.keep_going) {

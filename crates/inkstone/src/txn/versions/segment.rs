@@ -3,9 +3,9 @@
 use super::entry::{self, HEADER_BYTES, Header, NewVersion, UNIT};
 use super::spill::{Extent, SpillFile};
 use super::{NO_PURGE, VersionRef, VersionView, address_of};
+use crate::mutants::{self, Mutant};
 use crate::sync::RwLock;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::mutants::{self, Mutant};
 use crate::txn::system::{TrxState, TrxStatus};
 use crate::{Error, Result};
 use inkstone_format::{Corrupt, TrxId, VersionAddress};
