@@ -6,11 +6,10 @@
 mod build;
 mod crash;
 mod determinism;
-mod histories;
-mod races;
 mod faults;
 mod histories;
 mod mutants;
+mod races;
 mod sim;
 
 use clap::{Parser, Subcommand};
