@@ -5,10 +5,11 @@ use super::{Database, Inner};
 use crate::btree::TreeReport;
 use crate::space::SYSTEM_PAGES;
 use crate::{Error, Result};
-use inkstone_format::apply::map_pages;
+use inkstone_format::apply::{bit, map_pages};
 use inkstone_format::space::PENDING_FREE_TREE;
 use inkstone_format::{Corrupt, PageNo};
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// What verifying a table found, when all is well.
 #[derive(Clone, Debug, Default)]
@@ -102,8 +103,8 @@ impl Database {
         self.verify_table(&Table::over(&self.inner.catalog, "(catalog)"))
     }
 
-    /// Checks every page of a table: structure, order, fences, that every page in use is allocated
-    /// exactly once, and that no allocated page is lost. Nothing else should write meanwhile (purge
+    /// Checks every page of a table: structure, order, fences, and that the space adds up: every page
+    /// of the file is in use in exactly one place and allocated, or free. Nothing else should write meanwhile (purge
     /// waits).
     pub fn verify_table(&self, table: &Table) -> Result<TableReport> {
         table.tree_ref().live()?;
@@ -135,7 +136,28 @@ struct Check<'d> {
     inner: &'d Inner,
     table: &'d Table,
     /// Who uses each page.
-    users: BTreeMap<PageNo, String>,
+    users: BTreeMap<PageNo, User>,
+}
+
+/// Who uses a page.
+#[derive(Clone, Debug)]
+enum User {
+    /// A node of the tree of this name.
+    Tree(String),
+    /// A long value of the tree of this name.
+    LongValue(String),
+    /// A long value that nobody needs any more, or that nobody needs yet.
+    ToBeFreed,
+}
+
+impl fmt::Display for User {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tree(tree) => write!(f, "{tree}"),
+            Self::LongValue(tree) => write!(f, "a long value of {tree}"),
+            Self::ToBeFreed => write!(f, "a long value to be freed"),
+        }
+    }
 }
 
 impl Check<'_> {
@@ -152,10 +174,10 @@ impl Check<'_> {
             Ok(())
         })?;
         for &page in &found.pages {
-            self.claim(page, name)?;
+            self.claim(page, User::Tree(name.to_owned()))?;
         }
         for &page in &overflow {
-            self.claim(page, &format!("a long value of {name}"))?;
+            self.claim(page, User::LongValue(name.to_owned()))?;
         }
         Ok((found, overflow.len() as u64))
     }
@@ -167,19 +189,19 @@ impl Check<'_> {
             let tree = crate::btree::Tree::new(space.clone(), PENDING_FREE_TREE, root, redo);
             self.tree(&tree, "the tree of pages to be freed")?;
             for page in self.inner.core.pending_pages(space)? {
-                // A row that an old snapshot may still see can share its chain with an entry.
-                self.users
-                    .entry(page)
-                    .or_insert_with(|| "a long value to be freed".to_owned());
+                self.claim(page, User::ToBeFreed)?;
             }
         }
         Ok(())
     }
 
-    fn claim(&mut self, page: PageNo, user: &str) -> Result<()> {
-        match self.users.insert(page, user.to_owned()) {
-            None => Ok(()),
-            Some(other) => Err(self.corrupt(page, format!("used by {other} and by {user}"))),
+    fn claim(&mut self, page: PageNo, user: User) -> Result<()> {
+        match (self.users.insert(page, user.clone()), user) {
+            // A row that an old snapshot may still see can share its chain with an entry.
+            (None, _) | (Some(User::LongValue(_)), User::ToBeFreed) => Ok(()),
+            (Some(other), user) => {
+                Err(self.corrupt(page, format!("used by {other} and by {user}")))
+            }
         }
     }
 
@@ -192,25 +214,32 @@ impl Check<'_> {
         )
     }
 
-    /// Every allocated page has a user, and the other way round.
+    /// Every page is in exactly one place: the file's own pages and those with a user are allocated
+    /// and within the file, and nothing else is allocated. Returns how many are.
     fn allocation(&self) -> Result<u64> {
         let space = &self.table.inner.space;
         let covered = map_pages(self.inner.options.page_size as usize);
-        for page in (0..space.file().pages()).map(PageNo) {
-            let system = page.0 == 0 || page.0 % covered < SYSTEM_PAGES;
-            if page.0 / covered > space.last_region()? {
-                break;
-            }
-            let (allocated, used) = (space.is_allocated(page)?, self.users.contains_key(&page));
-            if !system && allocated != used {
-                let what = if used {
-                    "in use but not allocated"
-                } else {
-                    "allocated but not in use"
-                };
-                return Err(self.corrupt(page, what.to_owned()));
+        let mut allocated = 0;
+        for region in 0..=space.last_region()? {
+            let first = region * covered;
+            let map = space.page_id(PageNo(first + 1));
+            let map = self.inner.core.redo.pool.shared(map)?.to_vec();
+            for n in (0..covered).filter(|&n| bit(&map, n)) {
+                let page = PageNo(first + n);
+                allocated += 1;
+                if n >= SYSTEM_PAGES && !self.users.contains_key(&page) {
+                    return Err(self.corrupt(page, "allocated but not in use".to_owned()));
+                }
+                if page.0 >= space.file().pages() {
+                    return Err(self.corrupt(page, "allocated behind the file's end".to_owned()));
+                }
             }
         }
-        space.allocated_pages()
+        for (&page, user) in &self.users {
+            if !space.is_allocated(page)? {
+                return Err(self.corrupt(page, format!("used by {user} but not allocated")));
+            }
+        }
+        Ok(allocated)
     }
 }
