@@ -16,7 +16,8 @@
 //! 1. Without faults it behaves as the other backends (one suite tests all), including the
 //!    alignment that unbuffered files demand. Directories are durable when created.
 //! 2. After a crash, everything that a finished [`File::sync`] or
-//!    [`Vfs::sync_dir`] covered, and every finished write to a `dsync` file, is there. A sync
+//!    [`Vfs::sync_dir`] covered, and every finished write to a `dsync` file, is there (and what
+//!    [`SimVfs::set_volatile_cache`] says of a disk without a cache). A sync
 //!    covers what had been written when it began, not what was written meanwhile.
 //! 3. After a crash, each write that was not durable is there, or not, or torn at a multiple of
 //!    512 or 4096 bytes (the first units survive, or any subset), independently of other
@@ -115,6 +116,8 @@ struct Disk {
     keeps_cache: AtomicBool,
     /// What the crash that left this disk took.
     losses: Losses,
+    /// Whether finished unbuffered writes may be lost.
+    volatile_cache: AtomicBool,
 }
 
 impl Disk {
@@ -131,6 +134,7 @@ impl Disk {
             untorn_bytes: AtomicU64::new(0),
             keeps_cache: AtomicBool::new(false),
             losses: Losses::default(),
+            volatile_cache: AtomicBool::new(true),
         }
     }
 
@@ -240,6 +244,7 @@ impl SimVfs {
         *disk.untorn_bytes.get_mut() = untorn;
         *disk.keeps_cache.get_mut() = self.disk.keeps_cache.load(Ordering::Relaxed);
         disk.observer = self.disk.observer.copy();
+        *disk.volatile_cache.get_mut() = self.disk.volatile_cache.load(Ordering::Relaxed);
         Self::of(disk)
     }
 
@@ -360,6 +365,13 @@ impl SimVfs {
     /// an advice. Unbuffered reads still see what the disk has.
     pub fn set_keeps_cache(&self, keeps: bool) {
         self.disk.keeps_cache.store(keeps, Ordering::Relaxed);
+    }
+
+    /// Whether the disk has a cache that forgets (as at first). Without one a finished write to an
+    /// unbuffered file is durable, if it only replaces bytes: not if the length, the file's space, or
+    /// the note that there is data, changed with it.
+    pub fn set_volatile_cache(&self, has: bool) {
+        self.disk.volatile_cache.store(has, Ordering::Relaxed);
     }
 
     /// What unbuffered files answer for atomic writes; `None` (as at first) for no such writes.

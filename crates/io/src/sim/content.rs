@@ -4,10 +4,11 @@
 //!
 //! 1. Bytes beyond `length` are zero, so that a file that grows again shows zeroes.
 //! 2. A block that is present takes disk space, also when it holds zeroes.
+//! 3. A block is unwritten if its space was taken and nothing was written to it since. It is present.
 //!
 //! Cloning copies the map, not the blocks; a block is copied when one of its owners writes to it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub(super) const BLOCK_BYTES: usize = 4096;
@@ -20,6 +21,7 @@ type Block = [u8; BLOCK_BYTES];
 pub(super) struct Content {
     blocks: BTreeMap<u64, Arc<Block>>,
     length: u64,
+    unwritten: BTreeSet<u64>,
 }
 
 /// A part of one block that a byte range covers.
@@ -72,6 +74,13 @@ impl Content {
         (range.end - range.start) - self.blocks.range(range).count() as u64
     }
 
+    /// Whether all blocks of a byte range have been written, so that writing them again changes
+    /// nothing that a file system has to note.
+    pub(super) fn is_written(&self, offset: u64, length: u64) -> bool {
+        let range = block_range(offset, length);
+        self.missing_blocks(offset, length) == 0 && self.unwritten.range(range).next().is_none()
+    }
+
     /// Bytes from `offset` on; zeroes where nothing was written.
     pub(super) fn read(&self, buffer: &mut [u8], offset: u64) {
         for piece in pieces(offset, buffer.len()) {
@@ -87,6 +96,7 @@ impl Content {
     pub(super) fn write(&mut self, bytes: &[u8], offset: u64) {
         for piece in pieces(offset, bytes.len()) {
             let source = &bytes[piece.in_buffer];
+            self.unwritten.remove(&piece.block);
             let block = self
                 .blocks
                 .entry(piece.block)
@@ -105,9 +115,10 @@ impl Content {
     pub(super) fn allocate(&mut self, offset: u64, length: u64) {
         let zeroes = Arc::new([0; BLOCK_BYTES]);
         for block in block_range(offset, length) {
-            self.blocks
-                .entry(block)
-                .or_insert_with(|| Arc::clone(&zeroes));
+            self.blocks.entry(block).or_insert_with(|| {
+                self.unwritten.insert(block);
+                Arc::clone(&zeroes)
+            });
         }
         self.length = self.length.max(offset + length);
     }
@@ -115,6 +126,7 @@ impl Content {
     pub(super) fn set_length(&mut self, length: u64) {
         if length < self.length {
             self.blocks.split_off(&length.div_ceil(BLOCK));
+            self.unwritten.split_off(&length.div_ceil(BLOCK));
             let tail = (length % BLOCK) as usize;
             if let Some(block) = self.blocks.get_mut(&(length / BLOCK)) {
                 Arc::make_mut(block)[tail..].fill(0);
@@ -125,9 +137,13 @@ impl Content {
 
     /// Makes the blocks of a byte range those of `other`.
     pub(super) fn share(&mut self, other: &Self, offset: u64, length: u64) {
-        let present = other.blocks.range(block_range(offset, length));
-        self.blocks
-            .extend(present.map(|(number, block)| (*number, Arc::clone(block))));
+        for (number, block) in other.blocks.range(block_range(offset, length)) {
+            self.blocks.insert(*number, Arc::clone(block));
+            match other.unwritten.contains(number) {
+                true => self.unwritten.insert(*number),
+                false => self.unwritten.remove(number),
+            };
+        }
         self.length = other.length;
     }
 }

@@ -164,7 +164,13 @@ impl File for SimFile {
         self.begin(OpKind::Write, &bytes);
         let mut state = self.node.state.lock();
         match self.admit(OpKind::Write)? {
-            Verdict::Proceed => self.store(&mut state, &bytes, offset, self.options.dsync, atomic),
+            Verdict::Proceed => {
+                let certain = self.options.dsync
+                    || (self.options.direct
+                        && !self.disk.volatile_cache.load(Ordering::Relaxed)
+                        && state.overwrites(offset, bytes.len() as u64));
+                self.store(&mut state, &bytes, offset, certain, atomic)
+            }
             Verdict::Fail(error) => Err(error),
             Verdict::LastGasp => self
                 .store(&mut state, &bytes, offset, false, atomic)

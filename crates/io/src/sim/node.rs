@@ -128,6 +128,14 @@ impl NodeState {
         );
     }
 
+    /// Whether a write only replaces bytes that are durable: length, space and the note that there
+    /// is data.
+    pub(super) fn overwrites(&self, offset: u64, length: u64) -> bool {
+        offset + length <= self.durable.length()
+            && self.durable.is_written(offset, length)
+            && self.changes.iter().all(|change| change.kind.is_write())
+    }
+
     pub(super) fn set_length(&mut self, length: u64) {
         self.current.set_length(length);
         self.push(Kind::SetLength(length), false);

@@ -546,3 +546,42 @@ fn hundreds_of_megabytes_are_no_burden() {
     let after = vfs.crash(1);
     assert_eq!(after.used_bytes(), 128 << 20);
 }
+
+/// Without a cache that forgets, an unbuffered write survives where it only replaces bytes.
+#[test]
+fn a_disk_without_a_cache_keeps_replaced_bytes_and_promises_no_more() {
+    let path = Path::new("file");
+    let unbuffered = OpenOptions {
+        create: Create::IfMissing,
+        read_only: false,
+        direct: true,
+        dsync: false,
+    };
+    let mut page = AlignedBuffer::zeroed(4096);
+    let (mut lost, mut grown) = (0, 0);
+    for seed in 0..60 {
+        let vfs = SimVfs::new(seed);
+        vfs.set_volatile_cache(false);
+        let file = vfs.open(path, unbuffered).unwrap();
+        page.fill(1);
+        file.write_at(&page, 0).unwrap();
+        file.allocate(4096, 4096).unwrap();
+        file.sync().unwrap();
+        vfs.sync_dir(Path::new("")).unwrap();
+        page.fill(2);
+        file.write_at(&page, 0).unwrap(); // replaces
+        file.write_at(&page, 4096).unwrap(); // the first bytes in space that was only taken
+        file.write_at(&page, 8192).unwrap(); // grows the file
+        let left = vfs.crash(seed);
+        let bytes = left.read_raw(path).unwrap();
+        assert_eq!(bytes[..4096], page[..]);
+        lost += u64::from(bytes[4096..8192] != page[..]);
+        grown += u64::from(bytes.len() > 8192);
+        // The next disk is of the same kind.
+        page.fill(3);
+        let file = left.open(path, unbuffered).unwrap();
+        file.write_at(&page, 0).unwrap();
+        assert_eq!(left.crash(seed).read_raw(path).unwrap()[..4096], page[..]);
+    }
+    assert!(lost > 0 && grown > 0 && grown < 60, "{lost} {grown}");
+}
