@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 /// Runs the engine on a simulated disk that loses power, from seeds (see docs/testing.md).
 #[derive(clap::Args)]
+#[command(disable_help_flag = true)]
 pub struct Arguments {
     /// What the program `sim` takes; `--help` shows it.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

@@ -59,9 +59,18 @@ fn watch() {
     });
 }
 
-/// The command that repeats the run of a seed.
-pub fn repeat_line(seed: u64) -> String {
-    format!("cargo xtask sim --seed {seed} --runs 1 --trace")
+/// The command that repeats a run.
+pub fn repeat_line(plan: &Plan) -> String {
+    let usual = Plan::of_seed(plan.seed);
+    let mut line = format!("cargo xtask sim --seed {}", plan.seed);
+    let mut add = |name: &str, value: u64, usual: u64| {
+        if value != usual {
+            line.push_str(&format!(" --{name} {value}"));
+        }
+    };
+    add("cycles", plan.cycles, usual.cycles);
+    add("steps", plan.steps_total, usual.steps_total);
+    line + " --trace"
 }
 
 /// Runs `f` watched: if it hangs, or a thread panics, `name` is printed.
@@ -79,7 +88,7 @@ pub fn watched<T>(name: &str, f: impl FnOnce() -> T) -> T {
 
 /// Runs a plan; the error says how to repeat it.
 pub fn run(plan: Plan) -> (Marks, Result<(), String>) {
-    let line = repeat_line(plan.seed);
+    let line = repeat_line(&plan);
     let (marks, result) = watched(&line, || schedule::run(plan));
     (
         marks,
@@ -110,6 +119,6 @@ pub fn repeat_fault_line(
     times: u64,
 ) -> String {
     format!(
-        "cargo xtask sim --seed {seed} --fault {kind:?} --nth {nth} --times {times} --error {fault:?} --runs 1 --trace"
+        "cargo xtask sim --seed {seed} --fault {kind:?} --nth {nth} --times {times} --error {fault:?} --trace"
     )
 }

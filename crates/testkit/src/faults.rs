@@ -11,7 +11,7 @@ pub mod session;
 pub mod work;
 
 use crate::campaign::{repeat_fault_line, watched};
-use crate::driver::{Marks, Plan};
+use crate::driver::{Features, Marks, Plan};
 use crate::schedule;
 use inkstone_io::sim::{Fault, FaultRule, OpKind};
 
@@ -19,7 +19,11 @@ use inkstone_io::sim::{Fault, FaultRule, OpKind};
 pub fn plan(seed: u64, kind: OpKind, nth: u64, fault: Fault, times: u64) -> Plan {
     Plan {
         cycles: 2,
-        heavy: false,
+        features: Features {
+            heavy: false,
+            giant: false,
+            ..Features::of_seed(seed)
+        },
         steps_max: 120,
         fault: Some(FaultRule {
             kind: Some(kind),

@@ -5,6 +5,8 @@
 //! |---|---|
 //! | [`model`] | what a database should hold: tables, versions, commits in their order |
 //! | [`driver`] | one run from one seed: random work, power loss, recovery, comparison |
+//! | [`marks`] | what runs have seen, and what a campaign must have seen |
+//! | [`workers`] | a campaign on all cores: processes that run seeds |
 //! | [`faults`] | a small piece of work in which the k-th operation on the disk fails |
 //! | [`failed_sync`] | failing syncs of each kind of file, and what the page cache shows after them |
 //! | [`crash`] | real processes, killed, and power loss under them |
@@ -30,8 +32,10 @@ pub mod failed_sync;
 pub mod faults;
 pub mod fuse;
 pub mod history;
+pub mod marks;
 pub mod model;
 mod rng;
 pub mod schedule;
+pub mod workers;
 
 pub use rng::Rng;

@@ -211,7 +211,7 @@ fn show_all(all: &[Vec<u8>]) -> String {
 }
 
 /// The model of one database.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Model {
     /// What the last recovery proved.
     base: State,

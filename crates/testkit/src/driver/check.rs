@@ -1,10 +1,11 @@
 //! Looking at the whole database.
 
+use super::generate::secondary_key;
 use super::{Outcome, Run, bug};
-use crate::model::{End, Found};
+use crate::model::{End, Found, show};
+use inkstone::store::parse_space_file_name;
 use inkstone::{Database, Error, Isolation, LockMode, Wait};
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 impl Run {
     /// After an opening: the database is what the model says, whole, and goes on from there.
@@ -14,7 +15,15 @@ impl Run {
         if let Some(recovered) = &report.recovered {
             let marks = &mut self.marks;
             marks.add("recoveries", 1);
-            marks.add("torn pages repaired", recovered.torn_pages_repaired);
+            marks.add("pages repaired", recovered.torn_pages_repaired);
+            // Those that were seen torn; the others had not been written in place at all.
+            let torn = self.wreck.map_or(0, |wreck| wreck.torn_pages);
+            let repaired = torn.min(recovered.torn_pages_repaired);
+            marks.add("torn pages repaired", repaired);
+            let thousands = recovered.rows_undone > 2000 * recovered.losers.max(1);
+            marks.add("losers of thousands of rows", u64::from(thousands));
+            let crashed = u64::from(end != End::Close);
+            marks.add("prepared over a crash", crashed * recovered.prepared);
             marks.add("losers", recovered.losers);
             marks.add("rows undone", recovered.rows_undone);
             marks.add("prepared recovered", recovered.prepared);
@@ -27,6 +36,7 @@ impl Run {
             );
             marks.add("more than one batch", u64::from(recovered.redo.batches > 1));
         }
+        self.wreck = None;
         self.trace(|| format!("opened: {report:?}"));
         let found = match self.found(&db) {
             Ok(found) => found,
@@ -41,6 +51,8 @@ impl Run {
             }
             Err(text) => return bug(text),
         }
+        check_secondary_trees(&found)?;
+        self.check_files()?;
         self.model.written.clear();
         for (&id, table) in &self.model.now.tables {
             match db.table(&table.name) {
@@ -49,7 +61,51 @@ impl Run {
             };
         }
         self.verify_all()?;
-        self.check_prepared_locks(&db)
+        self.check_prepared_locks(&db)?;
+        self.check_status(&db)
+    }
+
+    /// There is a tablespace file for each table and for the catalog, and no other.
+    fn check_files(&self) -> Outcome {
+        let files = self.vfs.files();
+        let is_space = |path: &&std::path::PathBuf| {
+            let name = path.file_name().and_then(|name| name.to_str());
+            name.and_then(parse_space_file_name).is_some()
+        };
+        let (found, tables) = (
+            files.iter().filter(is_space).count(),
+            self.model.now.tables.len(),
+        );
+        match found == tables + 1 {
+            true => Ok(()),
+            false => bug(format!(
+                "{tables} tables, the catalog, and {found} files: {files:?}"
+            )),
+        }
+    }
+
+    /// What the engine says of itself, while nobody has a transaction.
+    fn check_status(&self, db: &Database) -> Outcome {
+        let status: BTreeMap<_, _> = db.status().into_iter().collect();
+        let prepared = self.model.now.prepared.len() as u64;
+        let ordered = |names: [&str; 3]| names.map(|name| status[name]).is_sorted();
+        let frames = self.options.buffer_pool_size / self.options.page_size;
+        let sane = [
+            (
+                "log positions",
+                ordered(["lsn_durable", "lsn_written", "lsn_current"]),
+            ),
+            ("frames", status["buffer_pool_frames"] == frames),
+            ("free frames", status["buffer_pool_free"] <= frames),
+            ("dirty frames", status["buffer_pool_dirty"] <= frames),
+            ("transactions", status["active_transactions"] == prepared),
+            ("row locks", status["row_locks"] == 0),
+            ("range locks", status["range_locks"] == 0),
+        ];
+        match sane.iter().find(|(_, sane)| !sane) {
+            None => Ok(()),
+            Some((name, _)) => bug(format!("{name}: {prepared} prepared; {status:?}")),
+        }
     }
 
     /// All rows of all tables.
@@ -74,6 +130,10 @@ impl Run {
     /// Every page of every table. Purge runs in the background: what it had under way is no error.
     pub(super) fn verify_all(&mut self) -> Outcome {
         let db = self.database();
+        if let Err(error) = db.verify_catalog() {
+            self.judge_io(&error)?;
+            return bug(format!("verification of the catalog: {error}"));
+        }
         for (id, table) in self.tables.clone() {
             for attempt in 0.. {
                 let error = match db.verify_table(&table) {
@@ -84,7 +144,9 @@ impl Run {
                 if attempt == 3 {
                     return bug(format!("verification of table {id}: {error}"));
                 }
-                std::thread::sleep(Duration::from_millis(100));
+                if let Err(error) = db.purge() {
+                    return self.judge("purge", &error);
+                }
             }
         }
         self.marks.add("verifications", 1);
@@ -118,7 +180,7 @@ impl Run {
                     Err(Error::LockNotAvailable) => {}
                     Err(error) => return self.judge("locking a prepared row", &error),
                     Ok(value) => {
-                        let key = crate::model::show(key);
+                        let key = show(key);
                         // A row that it inserted and deleted again is nobody's.
                         if value.is_some() || self.model.now.get(&change.row).is_some() {
                             let xid = String::from_utf8_lossy(xid);
@@ -130,4 +192,26 @@ impl Run {
         }
         Ok(())
     }
+}
+
+/// Each secondary tree has one row for each row of its table, and no other.
+fn check_secondary_trees(found: &Found) -> Outcome {
+    for (name, trees) in &found.tables {
+        for (n, tree) in trees.iter().enumerate().skip(1) {
+            let missing = |(key, value): &(&Vec<u8>, &Vec<u8>)| {
+                !tree.contains_key(&secondary_key(n, key, value))
+            };
+            if let Some((key, _)) = trees[0].iter().find(missing) {
+                let key = show(key);
+                return bug(format!("row {key} of {name} has no row in its tree {n}"));
+            }
+            let (rows, of_table) = (tree.len(), trees[0].len());
+            if rows != of_table {
+                return bug(format!(
+                    "{rows} rows in tree {n} of {name}, {of_table} in the table"
+                ));
+            }
+        }
+    }
+    Ok(())
 }

@@ -1,57 +1,11 @@
-//! Options, keys and values by the dice.
+//! Keys and values by the dice.
 
+use super::Features;
 use crate::Rng;
 use crate::model::{Key, Value};
-use inkstone::Options;
-use inkstone::options::{Doublewrite, Durability, FlushMethod, LogWrite};
 
-/// Options for a new database.
-pub(super) fn first_options(rng: &mut Rng, heavy: bool) -> Options {
-    let sizes = [
-        4096, 4096, 4096, 4096, 4096, 8192, 8192, 16384, 16384, 32768, 65536,
-    ];
-    let page_size = rng.pick(&sizes);
-    let mut options = Options {
-        page_size,
-        doublewrite: if rng.chance(75) {
-            Doublewrite::On
-        } else {
-            Doublewrite::Off
-        },
-        log_file_size: if heavy {
-            4 << 20
-        } else {
-            rng.pick(&[4, 8, 16]) << 20
-        },
-        ..Options::default()
-    };
-    vary_options(rng, &mut options);
-    options
-}
-
-/// Other options for the next opening. What belongs to the database stays.
-pub(super) fn vary_options(rng: &mut Rng, options: &mut Options) {
-    let methods = [
-        FlushMethod::Fsync,
-        FlushMethod::ODsync,
-        FlushMethod::ODirect,
-        FlushMethod::ODirect,
-    ];
-    let durabilities = [Durability::Sync, Durability::Write, Durability::Lazy];
-    options.buffer_pool_size = options.page_size * rng.pick(&[64, 64, 100, 300]);
-    options.buffer_pool_instances = rng.pick(&[1, 1, 2, 8]);
-    options.buffer_pool_dump_at_shutdown = rng.chance(50);
-    options.log_buffer_size = 2 << 20;
-    options.log_file_buffering = rng.chance(40);
-    options.log_write = rng.pick(&[LogWrite::Sync, LogWrite::Async]);
-    options.log_write_through = rng.chance(20);
-    options.flush_log_at_trx_commit = rng.pick(&durabilities);
-    options.doublewrite_skip_fresh = rng.chance(70);
-    options.flush_method = rng.pick(&methods);
-    options.version_store_memory = 1 << 20;
-    options.recovery_threads = rng.from_to(1, 3);
-    options.recovery_memory = rng.pick(&[0, 1 << 12, 1 << 16, 1 << 20]);
-}
+/// Bytes that a long value has beyond what fits a page, at most.
+const LONG_MAX: u64 = 128 << 10;
 
 /// What the rows of a table look like.
 #[derive(Clone, Copy, Debug)]
@@ -62,15 +16,36 @@ pub(crate) struct Shape {
     /// Percent of values that are long.
     long_percent: u64,
     value_max: u64,
+    /// Values that the log cannot pack.
+    noise: bool,
 }
 
 impl Shape {
-    pub fn random(rng: &mut Rng, heavy: bool) -> Self {
+    pub fn random(rng: &mut Rng, features: &Features) -> Self {
+        let long_percent = if features.heavy {
+            20
+        } else {
+            rng.pick(&[0, 0, 5, 20])
+        };
+        let giant = features.giant;
         Self {
-            style: rng.below(5),
-            domain: rng.pick(&[20, 200, 1000, 4000]),
-            long_percent: if heavy { 20 } else { rng.pick(&[0, 0, 5, 20]) },
-            value_max: rng.pick(&[30, 300, 1000]),
+            style: if giant { rng.below(2) } else { rng.below(5) },
+            domain: if giant {
+                20_000
+            } else {
+                rng.pick(&[20, 200, 1000, 4000])
+            },
+            long_percent: if features.long_values {
+                long_percent
+            } else {
+                0
+            },
+            value_max: match (giant, features.heavy) {
+                (true, _) => 60,
+                (_, true) => 1000,
+                _ => rng.pick(&[30, 300, 1000]),
+            },
+            noise: features.heavy || rng.chance(20),
         }
     }
 
@@ -122,7 +97,7 @@ impl Shape {
         }
         let inline = page_size / 2 - 128 - 8;
         let length = if rng.chance(self.long_percent) {
-            let most = page_size * rng.pick(&[1, 3, 12, 30]);
+            let most = (page_size * rng.pick(&[1, 3, 12, 30])).min(LONG_MAX);
             inline + 1 + rng.below(most)
         } else if rng.chance(4) {
             inline - rng.below(3)
@@ -130,10 +105,13 @@ impl Shape {
             rng.skewed(self.value_max.min(inline))
         };
         let mut value = vec![rng.next() as u8; length as usize];
-        if rng.chance(50) {
-            for byte in value.iter_mut().take(64) {
-                *byte = rng.next() as u8;
-            }
+        let different = match self.noise {
+            true => value.len(),
+            false => rng.pick(&[0, 64]),
+        };
+        let different = different.min(value.len());
+        for bytes in value[..different].chunks_mut(8) {
+            bytes.copy_from_slice(&rng.next().to_le_bytes()[..bytes.len()]);
         }
         value.into()
     }

@@ -1,0 +1,76 @@
+//! Bulk inserts.
+
+use super::client::Client;
+use super::expect::Expected;
+use super::generate::secondary_key;
+use super::{Outcome, Run, bug};
+use crate::model::Change;
+use inkstone::Error;
+
+impl Run {
+    pub(super) fn bulk(&mut self, n: usize, client: &mut Client) -> Outcome {
+        let (id, table, shape) = self.any_table();
+        let features = &self.plan.features;
+        let giant = features.giant && n == 0;
+        let most = match (giant, features.heavy) {
+            (true, _) => 4000,
+            (_, true) => 1500,
+            _ => 150,
+        };
+        let least = if giant { most / 4 } else { 1 };
+        let count = self.rng.from_to(least, most).min(shape.domain);
+        let first = self.rng.below(shape.domain);
+        let (stride, sorted) = (self.rng.pick(&[1, 1, 3]), self.rng.chance(80));
+        let mut numbers: Vec<u64> = (0..count).map(|i| first + i * stride).collect();
+        if !sorted {
+            numbers.reverse();
+        }
+        let page_size = self.options.page_size;
+        let mut trees: Vec<Vec<(Vec<u8>, Vec<u8>)>> = vec![Vec::new(); table.trees().len()];
+        let mut steps = Vec::new();
+        for number in numbers {
+            let key = shape.key(number, page_size);
+            let value = shape.value(&mut self.rng, None, page_size);
+            for (tree, rows) in trees.iter_mut().enumerate() {
+                let (key, value) = match tree {
+                    0 => (key.clone(), value.to_vec()),
+                    _ => (secondary_key(tree, &key, &value), Vec::new()),
+                };
+                let row = (id, tree, key.clone());
+                let expected = self.expect(n, client, &row);
+                steps.push((row, value.clone(), expected));
+                rows.push((key, value));
+            }
+        }
+        for rows in trees.iter_mut().skip(1) {
+            rows.sort();
+        }
+        self.trace(|| format!("{n}: bulk insert of {count} into {id}"));
+        self.marks.add("bulk statements", 1);
+        client.pin(&self.model.now, self.model.clock);
+        client.touched.extend(steps.iter().map(|s| s.0.clone()));
+        let result = client.txn.statement(|txn| {
+            for (tree, rows) in table.trees().iter().zip(trees) {
+                txn.insert_many(tree, rows)?;
+            }
+            Ok(())
+        });
+        let any = |test: &dyn Fn(&Expected) -> bool| steps.iter().any(|s| test(&s.2));
+        match result {
+            Ok(()) if any(&|e| e.exists || e.blocked || e.conflict) => {
+                bug(format!("bulk insert into {id} passed rows that are there"))
+            }
+            Ok(()) => {
+                for (row, value, _) in steps {
+                    let value = Some(value.into());
+                    client.changed(Change { row, value });
+                }
+                Ok(())
+            }
+            Err(Error::DuplicateKey { .. }) if any(&|e| e.exists) => Ok(()),
+            Err(Error::WriteConflict) if any(&|e| e.conflict) => Ok(()),
+            Err(Error::LockTimeout { .. }) if any(&|e| e.timeout) => Ok(()),
+            Err(error) => self.judge("bulk insert", &error),
+        }
+    }
+}

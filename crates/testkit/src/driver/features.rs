@@ -1,0 +1,276 @@
+//! What a run does and what it leaves out: swarm testing. A run that does everything at once does
+//! nothing for long; one that never deletes fills its trees, one that never commits has giant losers.
+
+use crate::Rng;
+use inkstone::options::{Doublewrite, Durability, FlushMethod, LogWrite};
+use inkstone::{Isolation, Options};
+use inkstone_io::AtomicWriteLimits;
+use inkstone_io::sim::SimVfs;
+
+/// The features of one run. Where a list stands, each opening of the database (each transaction,
+/// for isolation and durability) takes one of its choices.
+#[derive(Clone, Debug)]
+pub struct Features {
+    /// Bytes in a page.
+    pub page_size: u64,
+    /// Whether the disk tears no page, tears none written atomically, or any.
+    pub disk: Disk,
+    /// Whether the disk has a cache that forgets.
+    pub volatile_cache: bool,
+    /// Protections from torn pages that suit the disk.
+    pub doublewrite: Vec<Doublewrite>,
+    /// Whether fresh pages skip the doublewrite file.
+    pub skip_fresh: Vec<bool>,
+    /// How data files are written.
+    pub flush_methods: Vec<FlushMethod>,
+    /// Frames of the buffer pool; 64 are the least that the engine takes.
+    pub pool_pages: Vec<u64>,
+    /// Partitions of the buffer pool.
+    pub pool_instances: Vec<u64>,
+    /// Whether the pool is warmed after an orderly close.
+    pub pool_dump: bool,
+    /// Bytes of log that are kept.
+    pub log_file_size: u64,
+    /// Whether the log goes through the page cache.
+    pub log_buffering: Vec<bool>,
+    /// pwrite, or batches with several flushes in flight.
+    pub log_write: Vec<LogWrite>,
+    /// Whether the log is opened with `O_DSYNC`.
+    pub log_write_through: Vec<bool>,
+    /// Whether old segments are kept instead of recycled.
+    pub log_archive: Vec<bool>,
+    /// What commits wait for.
+    pub durabilities: Vec<Durability>,
+    /// Bytes of old versions in memory; 1 MiB is the least.
+    pub version_store_memory: Vec<u64>,
+    /// Bytes of changes that recovery gathers: few make many batches.
+    pub recovery_memory: Vec<u64>,
+    /// Levels of transactions.
+    pub isolations: Vec<Isolation>,
+    /// Clients whose transactions interleave.
+    pub clients: usize,
+    /// Tables at the same time.
+    pub tables_max: usize,
+    /// Tables have secondary trees.
+    pub secondary_trees: bool,
+    /// Tables are dropped and renamed, and new ones created after the first.
+    pub ddl: bool,
+    /// Savepoints, and rollbacks to them.
+    pub savepoints: bool,
+    /// Transactions are prepared, and decided later.
+    pub xa: bool,
+    /// Bulk inserts.
+    pub bulk: bool,
+    /// Values that lie in chains of overflow pages.
+    pub long_values: bool,
+    /// Rows are deleted.
+    pub deletes: bool,
+    /// Locking reads.
+    pub locking_reads: bool,
+    /// Statements that change rows and then fail.
+    pub failing_statements: bool,
+    /// Purge, checkpoints and page flushes at times of the driver's choosing, in percent of steps.
+    pub upkeep_percent: u64,
+    /// Long rows and large bulk inserts, so that the log comes round.
+    pub heavy: bool,
+    /// One client makes transactions of thousands of rows, and seldom ends them.
+    pub giant: bool,
+    /// How a life ends.
+    pub ends: Vec<Ending>,
+    /// A power loss at a write or sync comes within so many of them.
+    pub crash_within: Vec<u64>,
+    /// Percent of openings that are interrupted, while interruptions in a row are fewer than
+    /// [`Features::opening_crashes_max`].
+    pub opening_crash_percent: u64,
+    /// Interrupted openings in a row, at most.
+    pub opening_crashes_max: u64,
+    /// Other outcomes of the same power loss that are recovered and checked, at most.
+    pub outcomes_max: u64,
+}
+
+/// What the simulated disk does to pages in a power loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disk {
+    /// Tears writes at 512 or 4096 bytes.
+    Tears,
+    /// As `Tears`, but offers atomic writes of a page.
+    AtomicWrites,
+    /// Tears no page, as file systems that journal data.
+    NeverTears,
+}
+
+/// How a life of the database ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Power is lost in the middle of a write or sync.
+    PowerLossInside,
+    /// Power is lost between two steps.
+    PowerLoss,
+    /// The process is killed.
+    Kill,
+    /// It is closed in order.
+    Close,
+}
+
+/// Some of the choices, at least one.
+fn some<T: Copy>(rng: &mut Rng, choices: &[T]) -> Vec<T> {
+    let keep = rng.pick(&[20, 50, 100]);
+    let mut kept: Vec<T> = choices
+        .iter()
+        .copied()
+        .filter(|_| rng.chance(keep))
+        .collect();
+    if kept.is_empty() {
+        kept.push(rng.pick(choices));
+    }
+    kept
+}
+
+impl Features {
+    /// The features of a seed.
+    pub fn of_seed(seed: u64) -> Self {
+        let mut rng = Rng::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0xfea7);
+        let rng = &mut rng;
+        let all = rng.chance(15);
+        let percent = rng.pick(&[40, 70, 90]);
+        let on = move |rng: &mut Rng| all || rng.chance(percent);
+        let sizes = [4096, 4096, 4096, 4096, 8192, 8192, 16384, 32768, 65536];
+        let disk = match rng.below(100) {
+            0..=11 => Disk::NeverTears,
+            12..=24 => Disk::AtomicWrites,
+            _ => Disk::Tears,
+        };
+        let doublewrite = match disk {
+            Disk::Tears => vec![Doublewrite::On],
+            Disk::AtomicWrites => some(rng, &[Doublewrite::Atomic, Doublewrite::On]),
+            Disk::NeverTears => some(rng, &[Doublewrite::Off, Doublewrite::On]),
+        };
+        let volatile_cache = rng.chance(80);
+        let methods = [
+            FlushMethod::Fsync,
+            FlushMethod::ODsync,
+            FlushMethod::ODirect,
+            // Unsafe where the cache forgets, as its documentation says.
+            match volatile_cache {
+                true => FlushMethod::ODirect,
+                false => FlushMethod::ODirectNoFsync,
+            },
+        ];
+        let durabilities = [Durability::Sync, Durability::Write, Durability::Lazy];
+        let isolations = [
+            Isolation::RepeatableRead,
+            Isolation::RepeatableRead,
+            Isolation::ReadCommitted,
+            Isolation::Serializable,
+        ];
+        let ends = [
+            Ending::PowerLossInside,
+            Ending::PowerLossInside,
+            Ending::PowerLossInside,
+            Ending::PowerLossInside,
+            Ending::PowerLossInside,
+            Ending::PowerLoss,
+            Ending::Kill,
+            Ending::Close,
+        ];
+        let (heavy, giant) = match rng.below(100) {
+            0..=7 => (true, false),
+            8..=15 => (false, true),
+            _ => (false, false),
+        };
+        Self {
+            page_size: rng.pick(&sizes),
+            disk,
+            volatile_cache,
+            doublewrite,
+            skip_fresh: some(rng, &[true, false]),
+            flush_methods: some(rng, &methods),
+            pool_pages: some(rng, &[64, 64, 100, 300]),
+            pool_instances: some(rng, &[1, 2, 8, 64]),
+            pool_dump: on(rng),
+            log_file_size: if heavy {
+                4 << 20
+            } else {
+                rng.pick(&[4, 4, 8, 16]) << 20
+            },
+            log_buffering: some(rng, &[false, true]),
+            log_write: some(rng, &[LogWrite::Sync, LogWrite::Async]),
+            log_write_through: some(rng, &[false, false, true]),
+            log_archive: some(rng, &[false, false, false, true]),
+            durabilities: some(rng, &durabilities),
+            version_store_memory: some(rng, &[1 << 20, 1 << 20, 16 << 20]),
+            recovery_memory: some(rng, &[0, 1 << 12, 1 << 16, 1 << 20]),
+            isolations: some(rng, &isolations),
+            clients: rng.pick(&[1, 2, 4, 4, 8]),
+            tables_max: rng.pick(&[1, 2, 4, 8]),
+            secondary_trees: on(rng),
+            ddl: on(rng),
+            savepoints: on(rng),
+            xa: on(rng),
+            bulk: on(rng) || heavy || giant,
+            long_values: on(rng) && !giant,
+            deletes: on(rng),
+            locking_reads: on(rng),
+            failing_statements: on(rng),
+            upkeep_percent: if heavy { 3 } else { rng.pick(&[0, 2, 2, 8]) },
+            heavy,
+            giant,
+            ends: some(rng, &ends),
+            crash_within: match heavy {
+                true => vec![3000, 30_000],
+                false => some(rng, &[30, 300, 3000]),
+            },
+            opening_crash_percent: rng.pick(&[0, 30, 70]),
+            opening_crashes_max: rng.pick(&[1, 3, 6]),
+            outcomes_max: rng.pick(&[0, 1, 3]),
+        }
+    }
+
+    /// Prepares a disk.
+    pub(super) fn set_up(&self, vfs: &SimVfs) {
+        vfs.set_volatile_cache(self.volatile_cache);
+        match self.disk {
+            Disk::Tears => {}
+            Disk::NeverTears => vfs.set_untorn_bytes(self.page_size),
+            Disk::AtomicWrites => {
+                let page = self.page_size as u32;
+                vfs.set_atomic_write_limits(Some(AtomicWriteLimits {
+                    unit_min: page.min(4096),
+                    unit_max: page,
+                    unit_max_opt: page,
+                }));
+            }
+        }
+    }
+
+    /// Options for an opening.
+    pub(super) fn options(&self, rng: &mut Rng) -> Options {
+        let doublewrite = rng.pick(&self.doublewrite);
+        let flush_method = match doublewrite {
+            // Untorn writes exist only past the page cache.
+            Doublewrite::Atomic if self.volatile_cache => FlushMethod::ODirect,
+            Doublewrite::Atomic => rng.pick(&[FlushMethod::ODirect, FlushMethod::ODirectNoFsync]),
+            _ => rng.pick(&self.flush_methods),
+        };
+        Options {
+            page_size: self.page_size,
+            buffer_pool_size: self.page_size * rng.pick(&self.pool_pages),
+            buffer_pool_instances: rng.pick(&self.pool_instances),
+            buffer_pool_dump_at_shutdown: self.pool_dump,
+            log_file_size: self.log_file_size,
+            log_buffer_size: 2 << 20,
+            log_file_buffering: rng.pick(&self.log_buffering),
+            log_write: rng.pick(&self.log_write),
+            log_write_through: rng.pick(&self.log_write_through),
+            log_archive: rng.pick(&self.log_archive),
+            flush_log_at_trx_commit: rng.pick(&self.durabilities),
+            doublewrite,
+            doublewrite_skip_fresh: rng.pick(&self.skip_fresh),
+            flush_method,
+            version_store_memory: rng.pick(&self.version_store_memory),
+            recovery_threads: rng.from_to(1, 3),
+            recovery_memory: rng.pick(&self.recovery_memory),
+            ..Options::default()
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Reading: by key, by range, with locks. Each read is compared with the model.
+
+use super::client::Client;
+use super::{Outcome, Run, bug};
+use crate::model::{RowName, show};
+use inkstone::{Error, Isolation, LockMode, Wait};
+
+impl Run {
+    pub(super) fn get(&mut self, n: usize, client: &mut Client) -> Outcome {
+        let (table, _, row) = self.any_row(client);
+        client.pin(&self.model.now, self.model.clock);
+        self.trace(|| format!("{n}: get {} {}", row.0, show(&row.2)));
+        let serializable = client.isolation == Isolation::Serializable;
+        let may_wait = serializable && self.expect(n, client, &row).timeout;
+        client.locks |= serializable;
+        match client.txn.get(&table, &row.2) {
+            Ok(found) => {
+                let wanted = client.read(&self.model.now, &row);
+                let newest = client.current(&self.model.now, &row);
+                self.marks
+                    .add("old snapshots read", u64::from(wanted != newest));
+                same_value(&row, found.as_deref(), wanted.as_deref())
+            }
+            Err(Error::LockTimeout { .. }) if may_wait => Ok(()),
+            Err(error) => self.judge("get", &error),
+        }
+    }
+
+    pub(super) fn range(&mut self, n: usize, client: &mut Client) -> Outcome {
+        let (id, table, shape) = self.any_table();
+        client.pin(&self.model.now, self.model.clock);
+        let tree = self.rng.below(table.trees().len() as u64) as usize;
+        let mut keys = [(); 2].map(|()| shape.random_key(&mut self.rng, self.options.page_size));
+        keys.sort();
+        let [low, high] = if self.rng.chance(40) || tree > 0 {
+            [vec![], vec![0xff; 20]]
+        } else {
+            keys
+        };
+        let backward = self.rng.chance(40);
+        self.trace(|| format!("{n}: range of {id}.{tree} {} {}", show(&low), show(&high)));
+        let serializable = client.isolation == Isolation::Serializable;
+        let may_wait = serializable && self.others_work_in(n, id);
+        client.locks |= serializable;
+        let bounds = &low[..]..&high[..];
+        let cursor = match backward {
+            true => client.txn.range_backward(&table.trees()[tree], bounds),
+            false => client.txn.range(&table.trees()[tree], bounds),
+        };
+        let found: Result<Vec<_>, _> = match cursor {
+            Ok(cursor) => cursor.collect(),
+            Err(error) => Err(error),
+        };
+        let mut found = match found {
+            Ok(found) => found,
+            Err(Error::LockTimeout { .. }) if may_wait => return Ok(()),
+            Err(error) => return self.judge("range", &error),
+        };
+        if backward {
+            found.reverse();
+        }
+        let view = client.view(&self.model.now);
+        let mut wanted = std::collections::BTreeMap::new();
+        if let Some(table) = view.tables.get(&id) {
+            let rows = table.trees[tree].range(low.clone()..high.clone());
+            wanted.extend(rows.map(|(key, value)| (key.clone(), value.clone())));
+        }
+        for (row, value) in &client.overlay {
+            if row.0 == id && row.1 == tree && row.2 >= low && row.2 < high {
+                match value {
+                    Some(value) => wanted.insert(row.2.clone(), value.clone()),
+                    None => wanted.remove(&row.2),
+                };
+            }
+        }
+        let same = found.len() == wanted.len()
+            && found
+                .iter()
+                .zip(&wanted)
+                .all(|(a, b)| a.0 == *b.0 && a.1[..] == b.1[..]);
+        if !same {
+            let found: std::collections::BTreeMap<_, _> = found.into_iter().collect();
+            let off = wanted
+                .iter()
+                .find(|(k, v)| found.get(*k).map(|f| &f[..]) != Some(&v[..]))
+                .map(|(k, _)| k)
+                .or_else(|| found.keys().find(|k| !wanted.contains_key(*k)));
+            let off = off.map(|k| show(k)).unwrap_or_default();
+            let (is, should) = (found.len(), wanted.len());
+            let level = client.isolation;
+            return bug(format!(
+                "{level:?} range of {id}.{tree} (backward: {backward}) has {is} rows, expected {should}; first off: {off}"
+            ));
+        }
+        let newest = self
+            .model
+            .now
+            .tables
+            .get(&id)
+            .map(|table| &table.trees[tree]);
+        let old = view.tables.get(&id).map(|table| &table.trees[tree]);
+        let is_old = matches!((old, newest), (Some(old), Some(newest)) if old != newest);
+        self.marks.add("old snapshots read", u64::from(is_old));
+        Ok(())
+    }
+
+    pub(super) fn get_locking(&mut self, n: usize, client: &mut Client) -> Outcome {
+        let (table, _, row) = self.any_row(client);
+        client.pin(&self.model.now, self.model.clock);
+        let mode = self.rng.pick(&[LockMode::Shared, LockMode::Exclusive]);
+        let wait = self
+            .rng
+            .pick(&[Wait::NoWait, Wait::SkipLocked, Wait::Timeout]);
+        let expected = self.expect(n, client, &row);
+        client.locks = true;
+        client.touched.insert(row.clone());
+        self.trace(|| format!("{n}: lock {} {} {mode:?} {wait:?}", row.0, show(&row.2)));
+        match client.txn.get_locking(&table, &row.2, mode, wait) {
+            Ok(None) if wait == Wait::SkipLocked && expected.timeout => Ok(()),
+            Ok(_) if expected.blocked => bug(format!("locked a changed row {}", show(&row.2))),
+            Ok(found) => {
+                let wanted = client.current(&self.model.now, &row);
+                same_value(&row, found.as_deref(), wanted.as_deref())
+            }
+            Err(Error::WriteConflict) if expected.conflict => Ok(()),
+            Err(Error::LockNotAvailable) if expected.timeout && wait == Wait::NoWait => Ok(()),
+            Err(Error::LockTimeout { .. }) if expected.timeout && wait == Wait::Timeout => Ok(()),
+            Err(error) => self.judge("locking read", &error),
+        }
+    }
+}
+
+fn same_value(row: &RowName, found: Option<&[u8]>, wanted: Option<&[u8]>) -> Outcome {
+    if found == wanted {
+        return Ok(());
+    }
+    let text = |value: Option<&[u8]>| value.map_or("nothing".into(), show);
+    let (found, wanted) = (text(found), text(wanted));
+    let (table, tree, key) = (row.0, row.1, show(&row.2));
+    bug(format!(
+        "key {key} in {table}.{tree} is {found}, expected {wanted}"
+    ))
+}

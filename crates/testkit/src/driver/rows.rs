@@ -1,0 +1,190 @@
+//! Changing rows: one by one, as statements, and statements that fail.
+
+use super::client::Client;
+use super::generate::secondary_key;
+use super::{Outcome, Run, bug};
+use crate::model::{Change, RowName, Value, show};
+use inkstone::{Error, Transaction};
+
+/// A row operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Insert,
+    Update,
+    Upsert,
+    Delete,
+}
+
+#[derive(Clone, Debug)]
+struct RowStep {
+    row: RowName,
+    kind: Kind,
+    value: Option<Value>,
+}
+
+impl Run {
+    /// Runs one row operation and compares the outcome. `Ok(Err)`: it failed as it may.
+    fn run_row(
+        &self,
+        n: usize,
+        client: &Client,
+        txn: &Transaction,
+        step: &RowStep,
+    ) -> Outcome<Result<(), Error>> {
+        let RowStep { row, kind, value } = step;
+        let tree = &self.tables[&row.0].trees()[row.1];
+        let expected = self.expect(n, client, row);
+        let exists = expected.exists;
+        let bytes = value.as_deref().unwrap_or_default();
+        let (key, mut agrees) = (&row.2, true);
+        let result = match kind {
+            Kind::Insert => txn.insert(tree, key, bytes).inspect(|()| agrees = !exists),
+            Kind::Update => txn.update(tree, key, bytes).inspect(|()| agrees = exists),
+            Kind::Upsert => txn
+                .upsert(tree, key, bytes)
+                .map(|new| agrees = new != exists),
+            Kind::Delete => txn.delete(tree, key).map(|was| agrees = was == exists),
+        };
+        let name = format!("{kind:?} of {} in {}.{}", show(key), row.0, row.1);
+        match &result {
+            Ok(()) if expected.blocked => bug(format!("{name} passed another's change")),
+            Ok(()) if expected.conflict && (exists || *kind != Kind::Delete) => {
+                bug(format!("{name} overwrote a change after its snapshot"))
+            }
+            Ok(()) if !agrees => bug(format!("{name} found a row or not, wrongly: {exists}")),
+            Ok(()) => Ok(result),
+            Err(Error::DuplicateKey { .. }) if *kind == Kind::Insert && exists => Ok(result),
+            Err(Error::RowNotFound { .. }) if *kind == Kind::Update && !exists => Ok(result),
+            Err(Error::WriteConflict) if expected.conflict => Ok(result),
+            Err(Error::LockTimeout { .. }) if expected.timeout => Ok(result),
+            Err(error) => {
+                self.judge(&name, error)?;
+                Ok(result)
+            }
+        }
+    }
+
+    /// Runs row operations as one statement, which may be made to fail at its end. Whether it
+    /// succeeded.
+    fn statement(
+        &mut self,
+        n: usize,
+        client: &mut Client,
+        steps: &[RowStep],
+        fail: bool,
+    ) -> Outcome<bool> {
+        client.pin(&self.model.now, self.model.clock);
+        let before = client.own.len();
+        let touched = steps.iter().map(|step| step.row.clone());
+        client.touched.extend(touched);
+        let single = steps.len() == 1 && !fail && self.rng.chance(60);
+        let txn = client.txn.clone();
+        let mut stop = None;
+        let mut body = |txn: &Transaction| -> Result<(), Error> {
+            for step in steps {
+                match self.run_row(n, client, txn, step) {
+                    Ok(Ok(())) => {
+                        let (row, value) = (step.row.clone(), step.value.clone());
+                        let absent = step.kind == Kind::Delete
+                            && client.current(&self.model.now, &row).is_none();
+                        if !absent {
+                            client.changed(Change { row, value });
+                        }
+                    }
+                    Ok(Err(error)) => return Err(error),
+                    Err(why) => {
+                        stop = Some(why);
+                        return Err(Error::TransactionState("stopped"));
+                    }
+                }
+            }
+            match fail {
+                true => Err(Error::TransactionState("told to fail")),
+                false => Ok(()),
+            }
+        };
+        let result = match single {
+            true => body(&txn),
+            false => txn.statement(body),
+        };
+        if let Some(stop) = stop {
+            return Err(stop);
+        }
+        let Err(error) = result else { return Ok(true) };
+        client.undo_to(before);
+        self.trace(|| format!("{n}: statement fails: {error}"));
+        match error {
+            Error::DuplicateKey { .. }
+            | Error::RowNotFound { .. }
+            | Error::WriteConflict
+            | Error::LockTimeout { .. }
+            | Error::TransactionState("told to fail") => Ok(false),
+            error => self.judge("statement", &error).map(|()| false),
+        }
+    }
+
+    /// A change of a row, and what goes with it in the secondary trees.
+    fn steps_for(&mut self, client: &Client) -> Vec<RowStep> {
+        let (table, shape, row) = self.any_row(client);
+        let kinds = [
+            Kind::Insert,
+            Kind::Insert,
+            Kind::Update,
+            Kind::Update,
+            Kind::Upsert,
+            Kind::Upsert,
+            Kind::Delete,
+            Kind::Delete,
+        ];
+        let deletes = self.plan.features.deletes;
+        let kind = self.rng.pick(&kinds[..if deletes { 8 } else { 6 }]);
+        let old = client.current(&self.model.now, &row);
+        let value = (kind != Kind::Delete)
+            .then(|| shape.value(&mut self.rng, old.as_ref(), self.options.page_size));
+        let mut steps = vec![RowStep {
+            row: row.clone(),
+            kind,
+            value: value.clone(),
+        }];
+        for tree in 1..table.trees().len() {
+            let name = |value: &[u8]| (row.0, tree, secondary_key(tree, &row.2, value));
+            let (old, new) = (old.as_deref().map(name), value.as_deref().map(name));
+            if old == new {
+                continue;
+            }
+            if let Some(row) = old {
+                let (kind, value) = (Kind::Delete, None);
+                steps.push(RowStep { row, kind, value });
+            }
+            if let Some(row) = new {
+                let (kind, value) = (Kind::Insert, Some(Value::from(&b""[..])));
+                steps.push(RowStep { row, kind, value });
+            }
+        }
+        steps
+    }
+
+    pub(super) fn write_row(&mut self, n: usize, client: &mut Client) -> Outcome {
+        let steps = self.steps_for(client);
+        let (row, kind) = (steps[0].row.clone(), steps[0].kind);
+        let length = steps[0].value.as_ref().map_or(0, |v| v.len());
+        self.trace(|| format!("{n}: {kind:?} {} {} of {length}", row.0, show(&row.2)));
+        self.marks.add("row statements", 1);
+        self.statement(n, client, &steps, false).map(drop)
+    }
+
+    pub(super) fn failing_statement(&mut self, n: usize, client: &mut Client) -> Outcome {
+        let mut steps = Vec::new();
+        for _ in 0..self.rng.from_to(1, 5) {
+            let more = self.steps_for(client);
+            // A row twice would need the first change's outcome to plan the second.
+            let twice = |step: &RowStep| steps.iter().any(|s: &RowStep| s.row == step.row);
+            if !more.iter().any(twice) {
+                steps.extend(more);
+            }
+        }
+        self.trace(|| format!("{n}: failing statement of {}", steps.len()));
+        self.marks.add("failing statements", 1);
+        self.statement(n, client, &steps, true).map(drop)
+    }
+}

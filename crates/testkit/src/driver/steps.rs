@@ -1,0 +1,177 @@
+//! One step by the dice, and the small ones: begin, savepoints, upkeep.
+
+use super::client::Client;
+use super::generate::Shape;
+use super::{Outcome, Run};
+use crate::model::{RowName, TableId};
+use inkstone::{Isolation, Table};
+use std::time::Duration;
+
+impl Run {
+    /// One step by the dice.
+    pub(super) fn one_step(&mut self) -> Outcome {
+        if self.tables.is_empty() {
+            return self.create();
+        }
+        if self.rng.chance(self.features().upkeep_percent) {
+            return self.upkeep();
+        }
+        match self.rng.below(1000) {
+            0..=15 => self.create(),
+            16..=23 if self.features().ddl => self.drop_table(),
+            24..=31 if self.features().ddl => self.rename(),
+            32..=46 => self.decide(),
+            47..=48 => self.verify_all(),
+            _ => {
+                let n = self.rng.below(self.clients.len() as u64) as usize;
+                match self.clients[n].take() {
+                    None => self.begin(n),
+                    Some(client) => self.client_step(n, client),
+                }
+            }
+        }
+    }
+
+    pub(super) fn begin(&mut self, n: usize) -> Outcome {
+        let isolation = self.rng.pick(&self.plan.features.isolations);
+        let txn = match self.database().begin(isolation) {
+            Ok(txn) => txn,
+            Err(error) => return self.judge("begin", &error),
+        };
+        txn.set_lock_wait_timeout(Duration::ZERO);
+        self.trace(|| format!("{n}: begin {isolation:?} {:?}", txn.id()));
+        let mut client = Client::new(txn, isolation);
+        if isolation == Isolation::RepeatableRead && self.rng.chance(30) {
+            if let Err(error) = client.txn.take_snapshot() {
+                return self.judge("snapshot", &error);
+            }
+            client.pin(&self.model.now, self.model.clock);
+        }
+        self.clients[n] = Some(client);
+        Ok(())
+    }
+
+    /// The client goes back to its place unless its transaction ends.
+    pub(super) fn client_step(&mut self, n: usize, mut client: Client) -> Outcome {
+        let features = self.plan.features.clone();
+        // The first client is the one of giant transactions.
+        let giant = features.giant && n == 0;
+        let keep = match self.rng.below(100) {
+            0..=11 if giant && self.rng.chance(90) => self.bulk(n, &mut client),
+            0..=7 => return self.commit(n, client),
+            8..=9 => return self.roll_back(n, client),
+            10..=11 if features.xa && !client.own.is_empty() => return self.prepare(n, client),
+            12..=21 => self.get(n, &mut client),
+            22..=26 => self.range(n, &mut client),
+            27..=30 if features.locking_reads => self.get_locking(n, &mut client),
+            31..=38 if features.savepoints => self.savepoint(n, &mut client),
+            39..=44 if features.bulk => self.bulk(n, &mut client),
+            45..=48 if features.failing_statements => self.failing_statement(n, &mut client),
+            _ => {
+                let count = self.rng.pick(&[1, 1, 1, 4, 20]);
+                let mut outcome = Ok(());
+                for _ in 0..count {
+                    outcome = self.write_row(n, &mut client);
+                    if outcome.is_err() {
+                        break;
+                    }
+                }
+                outcome
+            }
+        };
+        let over = self.tolerant && client.txn.savepoint("alive").is_err();
+        self.clients[n] = (!over).then_some(client);
+        keep
+    }
+
+    pub(super) fn any_table(&mut self) -> (TableId, Table, Shape) {
+        let mut ids: Vec<_> = self.tables.keys().copied().collect();
+        ids.sort_unstable();
+        let id = self.rng.pick(&ids);
+        (id, self.tables[&id].clone(), self.shapes[&id])
+    }
+
+    pub(super) fn any_row(&mut self, client: &Client) -> (Table, Shape, RowName) {
+        let (id, table, shape) = self.any_table();
+        // Often a row that is there.
+        if self.rng.chance(50) {
+            if let Some(change) = client.own.last()
+                && self.rng.chance(30)
+                && change.row.0 == id
+                && change.row.1 == 0
+            {
+                return (table, shape, change.row.clone());
+            }
+            let from = shape.random_key(&mut self.rng, self.options.page_size);
+            let rows = &self.model.now.tables[&id].trees[0];
+            if let Some((key, _)) = rows.range(from..).next() {
+                return (table, shape, (id, 0, key.clone()));
+            }
+        }
+        let key = shape.random_key(&mut self.rng, self.options.page_size);
+        (table, shape, (id, 0, key))
+    }
+
+    pub(super) fn savepoint(&mut self, n: usize, client: &mut Client) -> Outcome {
+        let choice = self.rng.below(10);
+        if client.savepoints.is_empty() || choice < 4 {
+            let name = format!("s{}", self.rng.below(3));
+            self.trace(|| format!("{n}: savepoint {name}"));
+            client.savepoints.retain(|(other, _)| *other != name);
+            client.savepoints.push((name.clone(), client.own.len()));
+            return match client.txn.savepoint(&name) {
+                Ok(()) => Ok(()),
+                Err(error) => self.judge("savepoint", &error),
+            };
+        }
+        let at = self.rng.below(client.savepoints.len() as u64) as usize;
+        let (name, length) = client.savepoints[at].clone();
+        if choice == 4 {
+            client.savepoints.truncate(at);
+            return match client.txn.release_savepoint(&name) {
+                Ok(()) => Ok(()),
+                Err(error) => self.judge("release", &error),
+            };
+        }
+        self.trace(|| format!("{n}: rollback to {name}"));
+        client.savepoints.truncate(at + 1);
+        client.undo_to(length);
+        match client.txn.rollback_to_savepoint(&name) {
+            Ok(()) => Ok(()),
+            Err(error) => self.judge("rollback to a savepoint", &error),
+        }
+    }
+
+    /// What the background does, at a time of the driver's choosing.
+    pub(super) fn upkeep(&mut self) -> Outcome {
+        let db = self.database();
+        let choice = self.rng.below(14);
+        self.trace(|| format!("upkeep {choice}"));
+        let (result, durable) = match choice {
+            0..=1 => (db.checkpoint(), true),
+            2..=3 => (db.purge(), false),
+            4 => (db.flush_log(), true),
+            5..=6 => {
+                let (_, table, _) = self.any_table();
+                (db.flush_table(&table), false)
+            }
+            7..=8 => {
+                let limit = self.rng.pick(&[0, 4 << 10, 1 << 20]);
+                (db.maintain(limit), false)
+            }
+            9..=10 => {
+                let (_, table, _) = self.any_table();
+                (db.shrink_table(&table).map(drop), false)
+            }
+            _ => (db.maintain(self.options.log_file_size / 2), false),
+        };
+        match result {
+            Ok(()) if durable => {
+                self.model.synced();
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+            Err(error) => self.judge("upkeep", &error),
+        }
+    }
+}

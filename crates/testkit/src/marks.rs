@@ -1,0 +1,119 @@
+//! What runs have seen: counts by name, and those without which a campaign proves less than it
+//! seems to.
+
+use std::collections::BTreeMap;
+
+/// "Sometimes" marks: a campaign of [`RUNS_TO_JUDGE`] runs or more that never saw one of them fails.
+/// Name, and what sets it.
+pub const SOMETIMES: &[(&str, &str)] = &[
+    (
+        "torn pages repaired",
+        "a page in place was neither whole nor empty after a power loss, its copy in the doublewrite file was, and recovery put it back",
+    ),
+    (
+        "doublewrite batches half written",
+        "after a power loss the header of a batch was whole and one of its copies was not",
+    ),
+    (
+        "crashes inside recovery",
+        "the process ended while it opened a database that needed recovery, after it had begun to change files",
+    ),
+    (
+        "crashes inside recovery in a row",
+        "and the one before it ended inside the same recovery",
+    ),
+    (
+        "splits partly on disk",
+        "of the pages that one split in the log changed, the disk had some with the change and some without",
+    ),
+    (
+        "splits in the lost tail",
+        "a split had been written to the log, behind what turned out to be its end",
+    ),
+    (
+        "losers of thousands of rows",
+        "recovery rolled back more than 2000 row changes for each loser",
+    ),
+    ("losers", "transactions that recovery rolled back"),
+    (
+        "version_segments_spilled",
+        "old versions went to the spill file",
+    ),
+    (
+        "prepared over a crash",
+        "a prepared transaction was there after a power loss or a kill",
+    ),
+    (
+        "stale frames behind the end",
+        "behind the proven end of the log lay a whole frame of an earlier life of a recycled segment",
+    ),
+    (
+        "orphans removed",
+        "recovery removed the file of a table whose creation was lost, or whose drop was not finished",
+    ),
+    (
+        "commits lost legally",
+        "commits that nobody was promised were gone",
+    ),
+    (
+        "more than one batch",
+        "recovery's memory held only a part of the changes",
+    ),
+    (
+        "other outcomes",
+        "the same power loss was recovered again from another disk that it could have left",
+    ),
+    (
+        "old snapshots read",
+        "a repeatable read saw another version than the newest",
+    ),
+    ("power losses", ""),
+    ("kills", ""),
+    ("closes", ""),
+    ("buffer_evictions", ""),
+    ("leaf_splits", ""),
+    ("page_merges", ""),
+    ("rows_purged", ""),
+    ("log_segments_recycled", ""),
+    ("doublewrite_skipped", ""),
+];
+
+/// Runs after which a campaign must have seen everything.
+pub const RUNS_TO_JUDGE: u64 = 200;
+
+/// Counts of what was seen, by name.
+#[derive(Clone, Debug, Default)]
+pub struct Marks(pub BTreeMap<String, u64>);
+
+impl Marks {
+    /// Adds to a count.
+    pub fn add(&mut self, name: &str, count: u64) {
+        match self.0.get_mut(name) {
+            Some(sum) => *sum += count,
+            None => drop(self.0.insert(name.to_owned(), count)),
+        }
+    }
+
+    /// Adds all counts of another.
+    pub fn merge(&mut self, other: &Marks) {
+        for (name, count) in &other.0 {
+            self.add(name, *count);
+        }
+    }
+
+    /// A count.
+    pub fn get(&self, name: &str) -> u64 {
+        self.0.get(name).copied().unwrap_or_default()
+    }
+
+    /// How often a process ended otherwise than in order.
+    pub fn crashes(&self) -> u64 {
+        self.get("power losses") + self.get("kills")
+    }
+
+    /// The "sometimes" marks that were never seen.
+    pub fn missing(&self) -> Vec<&'static str> {
+        let names = SOMETIMES.iter().map(|(name, _)| *name);
+        names.filter(|name| self.get(name) == 0).collect()
+    }
+}
