@@ -10,6 +10,7 @@ mod faults;
 mod histories;
 mod mutants;
 mod races;
+mod fuzz;
 mod sim;
 
 use clap::{Parser, Subcommand};
@@ -31,6 +32,7 @@ enum Command {
     Races(races::Arguments),
     Faults(faults::Arguments),
     Mutants(mutants::Arguments),
+    Fuzz(fuzz::Arguments),
     Sim(sim::Arguments),
 }
 
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         Command::Races(arguments) => races::run(&arguments),
         Command::Faults(arguments) => faults::run(&arguments),
         Command::Mutants(arguments) => mutants::run(&arguments),
+        Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
     };
     result.unwrap_or_else(|error| {
