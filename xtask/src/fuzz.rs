@@ -21,7 +21,7 @@ const INSTRUMENTATION: &str = "-Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
     -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares \
-    -Ccodegen-units=1 -Zsanitizer=address";
+    -Zsanitizer=address";
 
 /// Builds the targets and runs the program `fuzz` over them.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {

@@ -1,9 +1,12 @@
 //! Applies a redo record to its page: the one code that changes pages, used by mini-transactions
 //! while they run and by recovery.
 
-use crate::header::{PageType, init_page, page_type};
+use crate::header::{PAGE_HEADER_LEN, PageType, init_page, page_type};
 use crate::record::{Record, Undo};
-use crate::tree_page::{CELL_DELETED, NOTHING_LIVE, SLOTS_AT, TreePage, TreePageMut, key_len_max};
+use crate::tree_page::{
+    CELL_DELETED, CELL_FLAGS_KNOWN, LEVEL_MAX, NOTHING_LIVE, SLOTS_AT, TreePage, TreePageInit,
+    TreePageMut, key_len_max,
+};
 use crate::{Corrupt, PageId};
 
 /// Offset of the first bit in a space map page.
@@ -33,21 +36,21 @@ pub fn bit(page: &[u8], bit: u32) -> bool {
 
 /// Replays `record` on the page that it belongs to. Records that change no page are not for here.
 /// An error means that log and page do not fit together: the page must not be used.
+///
+/// A sound page, as [`TreePage::check`] understands it, stays sound under every record that is
+/// accepted, whatever the log says; but for an inner node that has lost its children, or has none
+/// yet: they follow in the same mini-transaction.
 pub fn replay(page: &mut [u8], id: PageId, record: &Record) -> Result<(), Corrupt> {
     match record {
         Record::TreeInit { init, .. } => {
-            let limit = key_len_max(page.len());
-            if init.low.len() > limit || init.high.as_ref().is_some_and(|h| h.len() > limit) {
-                return Err(Corrupt::at(
-                    0,
-                    "a fence is longer than any key of this page size",
-                ));
-            }
+            check_init(page.len(), init)?;
             TreePageMut(page).init(id, init);
             Ok(())
         }
         Record::PageInit { page_type, .. } => {
             let kind = PageType::from_u8(*page_type);
+            // Tree pages have a record of their own.
+            let kind = kind.filter(|kind| !matches!(kind, PageType::Leaf | PageType::Inner));
             let kind = kind.ok_or_else(|| Corrupt::at(0, format!("page type {page_type}")))?;
             init_page(page, id, kind);
             Ok(())
@@ -58,6 +61,9 @@ pub fn replay(page: &mut [u8], id: PageId, record: &Record) -> Result<(), Corrup
         }
         Record::Bytes { offset, bytes, .. } => {
             let at = *offset as usize;
+            if at < PAGE_HEADER_LEN || is_tree_page(page) {
+                return Err(Corrupt::at(at, "bytes that no record may set one by one"));
+            }
             let end = at.checked_add(bytes.len());
             let to = end.and_then(|end| page.get_mut(at..end));
             let to = to.ok_or_else(|| Corrupt::at(at, "bytes beyond the end of the page"))?;
@@ -82,8 +88,42 @@ pub fn replay(page: &mut [u8], id: PageId, record: &Record) -> Result<(), Corrup
     }
 }
 
+fn is_tree_page(page: &[u8]) -> bool {
+    matches!(page_type(page), Some(PageType::Leaf | PageType::Inner))
+}
+
+fn check_init(page_size: usize, init: &TreePageInit) -> Result<(), Corrupt> {
+    let TreePageInit {
+        level, low, high, ..
+    } = init;
+    if *level > LEVEL_MAX {
+        return Err(Corrupt::at(0, format!("a tree page of level {level}")));
+    }
+    if high.as_ref().is_some_and(|high| high <= low) {
+        return Err(Corrupt::at(0, "the high fence is not above the low one"));
+    }
+    check_key(page_size, low)?;
+    check_key(page_size, high.as_deref().unwrap_or_default())
+}
+
+fn check_key(page_size: usize, key: &[u8]) -> Result<(), Corrupt> {
+    let (length, limit) = (key.len(), key_len_max(page_size));
+    if length > limit {
+        let detail = format!("a key of {length} bytes, where {limit} is the longest");
+        return Err(Corrupt::at(0, detail));
+    }
+    Ok(())
+}
+
+fn check_flags(flags: u8) -> Result<(), Corrupt> {
+    if flags & !CELL_FLAGS_KNOWN != 0 {
+        return Err(Corrupt::at(0, format!("cell flags {flags:02x}")));
+    }
+    Ok(())
+}
+
 fn replay_tree(page: &mut [u8], record: &Record) -> Result<(), Corrupt> {
-    if !matches!(page_type(page), Some(PageType::Leaf | PageType::Inner)) {
+    if !is_tree_page(page) {
         return Err(Corrupt::at(
             12,
             format!("{} on a page of type {}", record.name(), page[12]),
@@ -96,6 +136,7 @@ fn replay_tree(page: &mut [u8], record: &Record) -> Result<(), Corrupt> {
             for (n, row) in rows.iter().enumerate() {
                 let slot = usize::from(*slot) + n;
                 check_insert(tree.read(), slot, &row.key, 0)?;
+                check_flags(row.flags)?;
                 tree.insert(slot, row.flags, None, &row.key, &row.value, NOTHING_LIVE)
                     .map_err(|_| no_room(tree.read(), slot))?;
             }
@@ -119,12 +160,17 @@ fn replay_tree(page: &mut [u8], record: &Record) -> Result<(), Corrupt> {
             if slot + removed > count {
                 return Err(missing_slot(slot + removed, count));
             }
+            if slot == 0 && removed < count && !tree.read().is_leaf() {
+                let detail = "the first child of an inner node alone cannot be removed";
+                return Err(Corrupt::at(SLOTS_AT, detail));
+            }
             tree.remove(slot, removed);
             Ok(())
         }
         Record::SetHigh { keep, high, .. } => {
             let keep = usize::from(*keep);
             let low = tree.read().low();
+            check_key(tree.0.len(), high.as_deref().unwrap_or_default())?;
             if keep > count || high.as_ref().is_some_and(|h| h.as_slice() <= low) {
                 return Err(missing_slot(keep, count));
             }
@@ -189,20 +235,21 @@ fn replay_row(tree: &mut TreePageMut<'_>, record: &Record) -> Result<(), Corrupt
             return Ok(());
         }
     };
+    check_flags(flags)?;
     tree.replace(slot, flags, None, &value, NOTHING_LIVE)
         .map_err(|_| no_room(tree.read(), slot))
 }
 
 fn check_insert(page: TreePage<'_>, slot: usize, key: &[u8], first: usize) -> Result<(), Corrupt> {
     let count = page.count();
-    if slot > count || page.is_leaf() != (first == 0) {
+    // Slot 0 of an inner node stands for the low fence: nothing goes before it.
+    if slot > count || page.is_leaf() != (first == 0) || (slot < first && count > 0) {
         return Err(missing_slot(slot, count));
     }
+    check_key(page.0.len(), key)?;
     let above =
         slot <= first || page.cell(slot - 1).suffix < &key[page.prefix_len().min(key.len())..];
-    let below = slot >= count
-        || slot < first
-        || &key[page.prefix_len().min(key.len())..] < page.cell(slot).suffix;
+    let below = slot >= count || &key[page.prefix_len().min(key.len())..] < page.cell(slot).suffix;
     if !page.covers(key) || !above || !below {
         return Err(Corrupt::at(
             SLOTS_AT,

@@ -60,7 +60,10 @@ pub const CELL_DELETED: u8 = 1;
 pub const CELL_VERSIONED: u8 = 2;
 /// Cell flag: the value is a reference to a chain of overflow pages.
 pub const CELL_OVERFLOW: u8 = 4;
-const CELL_FLAGS_KNOWN: u8 = 7;
+/// All flags that a cell may have.
+pub(crate) const CELL_FLAGS_KNOWN: u8 = 7;
+/// The highest level of a tree page.
+pub(crate) const LEVEL_MAX: u8 = 64;
 
 /// The longest key for a page size: 3072 bytes from 16 KiB on, less on smaller pages so that an
 /// inner node always holds several.
@@ -398,7 +401,7 @@ impl<'a> TreePage<'a> {
         let (size, count) = (self.0.len(), self.count());
         let bad = |at: usize, what: String| Err(Corrupt::at(at, what));
         let leaf = self.0[12] == PageType::Leaf as u8;
-        if leaf != self.is_leaf() || self.level() > 64 {
+        if leaf != self.is_leaf() || self.level() > LEVEL_MAX {
             return bad(
                 LEVEL_AT,
                 format!("level {} in a page of type {}", self.level(), self.0[12]),
@@ -459,9 +462,11 @@ impl<'a> TreePage<'a> {
                 ),
             );
         }
-        if leaf && count > 0 {
-            let (first, last) = (self.key(0), self.key(count - 1));
-            if first.as_slice() < self.low() || self.high().is_some_and(|h| last.as_slice() >= h) {
+        // Slot 0 of an inner node has the low fence for its key.
+        let first = usize::from(!leaf);
+        if count > first {
+            let (low, high) = (self.key(first), self.key(count - 1));
+            if low.as_slice() < self.low() || self.high().is_some_and(|h| high.as_slice() >= h) {
                 return bad(SLOTS_AT, "a key lies outside of the fences".to_owned());
             }
         }

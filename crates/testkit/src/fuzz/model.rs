@@ -268,6 +268,8 @@ impl Session {
             }),
         };
         match result {
+            // It deleted nothing.
+            Ok(None) if !exists => {}
             Ok(value) => {
                 assert!(op % 8 > 2 || !exists, "insert over {}", show(key));
                 assert!(
@@ -403,7 +405,15 @@ impl Session {
         }
     }
 
+    /// Prepares the writer, if it has changed something: a branch that has not leaves no trace.
     fn prepare(&mut self) {
+        if self
+            .writer
+            .as_ref()
+            .is_none_or(|writer| writer.own.is_empty())
+        {
+            return self.roll_back();
+        }
         let Some(writer) = self.writer.take() else {
             return;
         };

@@ -87,7 +87,10 @@ fn apply(data: &[u8]) {
             if replay(&mut page, ID, &record).is_err() {
                 return;
             }
+            // An inner node may wait for its children.
+            let waits = TreePage(&page).count() == 0 && !TreePage(&page).is_leaf();
             if is_tree_page(&page)
+                && !waits
                 && let Err(corrupt) = TreePage(&page).check()
             {
                 panic!("{record:?} was accepted, but the page is corrupt: {corrupt}");
