@@ -10,6 +10,7 @@ mod faults;
 mod histories;
 mod mutants;
 mod races;
+mod fixtures;
 mod fuzz;
 mod sim;
 
@@ -32,6 +33,7 @@ enum Command {
     Races(races::Arguments),
     Faults(faults::Arguments),
     Mutants(mutants::Arguments),
+    Fixtures(fixtures::Arguments),
     Fuzz(fuzz::Arguments),
     Sim(sim::Arguments),
 }
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
         Command::Races(arguments) => races::run(&arguments),
         Command::Faults(arguments) => faults::run(&arguments),
         Command::Mutants(arguments) => mutants::run(&arguments),
+        Command::Fixtures(arguments) => fixtures::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
     };

@@ -14,6 +14,7 @@
 //! | [`diagnose`] | what disk and log say of a page that an error names |
 //! | [`campaign`] | many seeds, counts, and the line that repeats a failing one |
 //! | [`history`] | histories of concurrent transactions, checked for what isolation levels forbid |
+//! | [`fixtures`] | databases of each format version, which later ones must open |
 //! | [`fuzz`] | targets for fuzzers, and the campaign over them |
 //! | `rng` | randomness from a seed |
 //!
@@ -34,6 +35,7 @@ pub mod faults;
 pub mod fuse;
 pub mod history;
 pub mod marks;
+pub mod fixtures;
 pub mod fuzz;
 pub mod model;
 mod rng;

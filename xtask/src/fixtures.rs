@@ -1,0 +1,22 @@
+//! `cargo xtask fixtures`: databases of the present format, for later versions to open.
+
+use crate::build::{Result, root, status};
+use std::process::{Command, ExitCode};
+
+/// Writes the databases of the present format that later versions must open (see docs/testing.md).
+#[derive(clap::Args)]
+pub struct Arguments {}
+
+/// Runs the program `fixtures`.
+pub fn run(_: &Arguments) -> Result<ExitCode> {
+    let mut command = Command::new(std::env::var("CARGO").unwrap_or("cargo".to_owned()));
+    command.current_dir(root()).args([
+        "run",
+        "--quiet",
+        "-p",
+        "inkstone-testkit",
+        "--bin",
+        "fixtures",
+    ]);
+    status(&mut command)
+}
