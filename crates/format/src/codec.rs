@@ -70,16 +70,27 @@ pub fn starts_with(bytes: &[u8], prefix: &[u8]) -> bool {
     bytes.len() >= prefix.len() && compare(&bytes[..prefix.len()], prefix).is_eq()
 }
 
+/// The most bytes that one reader may unpack: a few bytes of runs and copies can stand for many.
+/// Six times the keys and values of the fullest page there can be (its keys written out), and a
+/// mini-transaction fills two.
+pub const UNPACKED_MAX: usize = 128 << 20;
+
 /// A cursor over bytes that are not trusted.
 pub struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
+    /// Bytes that may still be unpacked.
+    allowance: usize,
 }
 
 impl<'a> Reader<'a> {
     /// Reads from the start of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, at: 0 }
+        Self {
+            bytes,
+            at: 0,
+            allowance: UNPACKED_MAX,
+        }
     }
 
     /// Offset of the next byte.
@@ -156,6 +167,15 @@ impl<'a> Reader<'a> {
         self.take(usize::try_from(count).unwrap_or(usize::MAX))
     }
 
+    /// Takes note that so many bytes are made of what was read; fails when [`UNPACKED_MAX`] is
+    /// passed. Whoever makes bytes that do not stand in the input calls this before.
+    pub fn unpacks(&mut self, count: usize) -> Result<(), Corrupt> {
+        let left = self.allowance.checked_sub(count);
+        self.allowance =
+            left.ok_or_else(|| self.corrupt(format!("unpacks to more than {UNPACKED_MAX} bytes")))?;
+        Ok(())
+    }
+
     /// A little-endian u64.
     pub fn u64(&mut self) -> Result<u64, Corrupt> {
         Ok(u64::from_le_bytes(
@@ -195,6 +215,7 @@ pub fn get_shared_key(r: &mut Reader<'_>, key: &mut Vec<u8>) -> Result<(), Corru
         return Err(r.corrupt(format!("shares {shared} bytes with a key of {}", key.len())));
     }
     let suffix = r.take(suffix)?;
+    r.unpacks(shared + suffix.len())?;
     key.truncate(shared);
     key.extend_from_slice(suffix);
     Ok(())
@@ -298,13 +319,14 @@ pub fn pack(out: &mut Vec<u8>, value: &[u8], reference: &[u8]) {
     }
 }
 
-/// The inverse of [`pack`]: appends `length` bytes to `out`.
+/// The inverse of [`pack`]: appends `length` bytes to `out`, which grows only as they come.
 pub fn unpack(
     r: &mut Reader<'_>,
     length: usize,
     reference: &[u8],
     out: &mut Vec<u8>,
 ) -> Result<(), Corrupt> {
+    r.unpacks(length)?;
     let start = out.len();
     while out.len() - start < length {
         let token = r.u8()?;

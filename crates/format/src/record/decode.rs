@@ -11,6 +11,7 @@ fn get_row(r: &mut Reader<'_>, last: &mut (Vec<u8>, Vec<u8>)) -> Result<Row, Cor
         if !increment(&mut last.0) {
             return Err(r.corrupt("the key has no successor"));
         }
+        r.unpacks(last.0.len())?;
     } else {
         get_shared_key(r, &mut last.0)?;
     }
@@ -236,6 +237,8 @@ impl Decoder {
             get_shared_key(r, &mut key)?;
         } else if !increment(&mut key) {
             return Err(r.corrupt("the key has no successor").into());
+        } else {
+            r.unpacks(key.len())?;
         }
         let value = get_context_value(kind >> VALUE_SHIFT & 3, r, &context.value)?;
         let flags = if kind & OVERFLOW != 0 {
@@ -260,7 +263,10 @@ impl Decoder {
 
 fn get_context_value(mode: u8, r: &mut Reader<'_>, reference: &[u8]) -> Result<Vec<u8>, Corrupt> {
     Ok(match mode {
-        VALUE_SAME => reference.to_vec(),
+        VALUE_SAME => {
+            r.unpacks(reference.len())?;
+            reference.to_vec()
+        }
         VALUE_RAW => r.take(reference.len())?.to_vec(),
         VALUE_PACKED => {
             let mut value = Vec::with_capacity(reference.len());

@@ -4,7 +4,7 @@ use super::*;
 use crate::codec::{is_successor, pack, put_bytes, put_shared_key, put_varint};
 use crate::tree_page::CELL_OVERFLOW;
 
-fn put_page(out: &mut Vec<u8>, page: PageId) {
+pub(super) fn put_page(out: &mut Vec<u8>, page: PageId) {
     put_varint(out, u64::from(page.space.0));
     put_varint(out, u64::from(page.page.0));
 }

@@ -1,3 +1,4 @@
+use super::encode::put_page;
 use super::*;
 use crate::tree_page::CELL_OVERFLOW;
 use proptest::prelude::*;
@@ -76,6 +77,31 @@ fn without_its_context_a_record_is_not_guessed() {
     let mut decoder = Decoder::default();
     decoder.decode(&full).unwrap();
     decoder.decode(&out).unwrap();
+}
+
+#[test]
+fn a_short_payload_does_not_unpack_to_much() {
+    // 60,000 rows: the first value is a run of 128 KiB, the others are copies of it.
+    let mut out = vec![0x06];
+    put_page(&mut out, PAGE);
+    out.push(0);
+    crate::codec::put_varint(&mut out, 60_000);
+    for n in 0..60_000 {
+        let run: &[u8] = if n == 0 { b"\xbf" } else { b"\x7f" };
+        out.extend_from_slice(b"\0\x01k");
+        crate::codec::put_varint(&mut out, 1 << 17);
+        out.extend_from_slice(run);
+        crate::codec::put_varint(&mut out, (1 << 17) - 63);
+        if n == 0 {
+            out.push(b'r');
+        }
+    }
+    assert!(out.len() < crate::frame::FRAME_PAYLOAD_MAX);
+    let error = Decoder::default().decode(&out).unwrap_err();
+    let DecodeError::Corrupt(corrupt) = error else {
+        panic!("{error:?}");
+    };
+    assert!(corrupt.detail.contains("unpacks to more"), "{corrupt}");
 }
 
 fn bytes(max: usize) -> impl Strategy<Value = Vec<u8>> {
