@@ -255,7 +255,7 @@ fn segment_seeds() -> Vec<(String, Vec<u8>)> {
     };
     let mut block = vec![0; LOG_BLOCK];
     header.encode(&mut block);
-    let name = b"\0\00000000000000003.log";
+    let name = b"\x00\x000000000000000003.log";
     vec![(
         "segment3".to_owned(),
         [&block_input(&block), &name[..]].concat(),

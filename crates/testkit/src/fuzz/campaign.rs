@@ -198,7 +198,7 @@ impl Campaign {
         let status = child
             .wait()
             .map_err(|error| format!("{program}: {error}"))?;
-        let failure = (!status.success()).then(|| Failure { input, text: tail });
+        let failure = (!status.success()).then_some(Failure { input, text: tail });
         Ok(Outcome { failure, ..outcome })
     }
 

@@ -178,10 +178,14 @@ fn log_end(vfs: &SimVfs, control: &Control) -> Result<(Lsn, u64), Error> {
 fn damage(data: &[u8]) {
     let mut input = Input::new(data);
     let choice = input.u8();
-    let image = if choice % 2 == 0 { &*CLOSED } else { &*KILLED };
+    let image = if choice.is_multiple_of(2) {
+        &*CLOSED
+    } else {
+        &*KILLED
+    };
     // Everything that the image's process wrote is durable on this copy.
     let vfs = image.vfs.crash(1);
-    if choice % 4 == 0 {
+    if choice.is_multiple_of(4) {
         let (path, _) = image.any_block(&mut input);
         for _ in 0..1 + input.below(3) {
             let blocks = image.blocks.iter().find(|(other, _)| other == path);

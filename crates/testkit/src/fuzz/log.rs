@@ -105,7 +105,7 @@ impl Written {
             let start = Lsn(SEGMENT_BYTES + log.bytes.len() as u64);
             let choice = input.u8();
             // An epoch begins with a frame that claims just where it starts.
-            let new_epoch = n > 0 && choice % 8 == 0;
+            let new_epoch = n > 0 && choice.is_multiple_of(8);
             log.epoch += u64::from(new_epoch);
             let claim = match (new_epoch, choice % 3) {
                 (true, _) => Some(start),

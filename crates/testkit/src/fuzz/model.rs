@@ -84,7 +84,7 @@ impl Session {
             lock_wait_timeout_ms: 1,
             recovery_threads: 1,
             recovery_memory: input.pick(&[0, 4096, 65536]),
-            doublewrite_skip_fresh: input.u8() % 2 == 0,
+            doublewrite_skip_fresh: input.u8().is_multiple_of(2),
             ..Options::default()
         };
         Self {
@@ -350,7 +350,7 @@ impl Session {
         if let Some((txn, state)) = self.reader.take() {
             let checked = compare(&txn, &self.tables, &state);
             self.must("an old snapshot", checked);
-            if input.u8() % 2 == 0 {
+            if input.u8().is_multiple_of(2) {
                 self.reader = Some((txn, state));
             }
         } else {
@@ -433,7 +433,7 @@ impl Session {
         let Some(xid) = prepared.keys().nth(at).cloned() else {
             return;
         };
-        if input.u8() % 2 == 0 {
+        if input.u8().is_multiple_of(2) {
             let done = self.database().commit_prepared(&xid);
             self.model.happened(Event::CommitPrepared(xid));
             if self

@@ -353,7 +353,7 @@ impl Leaf {
 
     fn set_high(&mut self, input: &mut Input<'_>) {
         let keep = input.below(self.rows.len() + 1);
-        let high = (input.u8() % 4 > 0).then(|| self.key(input));
+        let high = (!input.u8().is_multiple_of(4)).then(|| self.key(input));
         let above = |key: Option<&Vec<u8>>| match (key, &high) {
             (Some(key), Some(high)) => key < high,
             _ => true,
