@@ -275,3 +275,6 @@ fn no_room(page: TreePage<'_>, slot: usize) -> Corrupt {
         format!("no room at slot {slot}: {} bytes are free", page.free()),
     )
 }
+
+#[cfg(test)]
+mod tests;
