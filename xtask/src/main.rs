@@ -12,6 +12,8 @@ mod mutants;
 mod races;
 mod fixtures;
 mod fuzz;
+mod histories;
+mod races;
 mod sim;
 
 use clap::{Parser, Subcommand};
@@ -35,6 +37,8 @@ enum Command {
     Mutants(mutants::Arguments),
     Fixtures(fixtures::Arguments),
     Fuzz(fuzz::Arguments),
+    Histories(histories::Arguments),
+    Races(races::Arguments),
     Sim(sim::Arguments),
 }
 
@@ -48,6 +52,8 @@ fn main() -> ExitCode {
         Command::Mutants(arguments) => mutants::run(&arguments),
         Command::Fixtures(arguments) => fixtures::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
+        Command::Histories(arguments) => histories::run(&arguments),
+        Command::Races(arguments) => races::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
     };
     result.unwrap_or_else(|error| {
