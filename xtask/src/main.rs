@@ -7,12 +7,10 @@ mod build;
 mod crash;
 mod determinism;
 mod faults;
-mod histories;
-mod mutants;
-mod races;
 mod fixtures;
 mod fuzz;
 mod histories;
+mod mutants;
 mod races;
 mod sim;
 
@@ -31,13 +29,11 @@ struct Arguments {
 enum Command {
     Crash(crash::Arguments),
     Determinism(determinism::Arguments),
-    Histories(histories::Arguments),
-    Races(races::Arguments),
     Faults(faults::Arguments),
-    Mutants(mutants::Arguments),
     Fixtures(fixtures::Arguments),
     Fuzz(fuzz::Arguments),
     Histories(histories::Arguments),
+    Mutants(mutants::Arguments),
     Races(races::Arguments),
     Sim(sim::Arguments),
 }
@@ -46,13 +42,11 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Crash(arguments) => crash::run(&arguments),
         Command::Determinism(arguments) => determinism::run(&arguments),
-        Command::Histories(arguments) => histories::run(&arguments),
-        Command::Races(arguments) => races::run(&arguments),
         Command::Faults(arguments) => faults::run(&arguments),
-        Command::Mutants(arguments) => mutants::run(&arguments),
         Command::Fixtures(arguments) => fixtures::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::Histories(arguments) => histories::run(&arguments),
+        Command::Mutants(arguments) => mutants::run(&arguments),
         Command::Races(arguments) => races::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
     };
