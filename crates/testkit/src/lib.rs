@@ -23,8 +23,9 @@
 //! 1. Each read of the engine is compared with the model as of the reader's snapshot.
 //! 2. After a power loss the database equals the model at a prefix of the commits that holds each
 //!    one acknowledged with `Durability::Sync`; after a kill, also those of `Durability::Write`.
-//! 3. The driver of [`driver`] has one thread. The engine's own threads are real, so a seed repeats what the
-//!    driver does exactly, and what the disk does nearly.
+//! 3. The driver of [`driver`] has one thread. In a build with `--cfg inkstone_sim` the engine's threads
+//!    run under the schedule of the seed, which repeats all of a run; in other builds they are real, and a seed
+//!    repeats what the driver does exactly, and what the disk does nearly.
 
 pub mod campaign;
 pub mod crash;
@@ -32,13 +33,11 @@ pub mod diagnose;
 pub mod driver;
 pub mod failed_sync;
 pub mod faults;
-pub mod fuse;
-pub mod history;
-pub mod marks;
 pub mod fixtures;
 pub mod fuse;
 pub mod fuzz;
 pub mod history;
+pub mod marks;
 pub mod model;
 mod rng;
 pub mod schedule;
