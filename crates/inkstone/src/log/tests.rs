@@ -36,7 +36,8 @@ fn params(vfs: &MemoryVfs) -> LogParams {
 
 /// The bytes before `start` in its block, as they are on disk.
 fn end_block(params: &LogParams) -> Vec<u8> {
-    let (number, at) = (params.start_lsn.0 / SEGMENT, params.start_lsn.0 % SEGMENT);
+    let segment = params.segment_bytes;
+    let (number, at) = (params.start_lsn.0 / segment, params.start_lsn.0 % segment);
     let mut bytes = vec![0; at as usize % LOG_BLOCK];
     if !bytes.is_empty() {
         let path = params.dir.join(segment_file_name(number));
