@@ -3,6 +3,7 @@
 use super::run::{Marks, Run, Setting, Violation, takes_direct};
 use crate::{Rng, fuse};
 use clap::ValueEnum;
+use inkstone::mutants;
 use inkstone::options::IoBackend;
 use inkstone_io::BackendChoice;
 use serde_json::json;
@@ -64,6 +65,9 @@ pub struct CampaignArguments {
     /// Fail where our own file system cannot be mounted, instead of leaving it out.
     #[arg(long)]
     pub require_fuse: bool,
+    /// Switch a deliberate bug on, to see that it is noticed.
+    #[arg(long, value_name = "NAME")]
+    pub mutant: Option<String>,
     /// Fail if one of the events that matter was never seen.
     #[arg(long)]
     pub require_marks: bool,
@@ -113,6 +117,9 @@ pub fn run(arguments: &CampaignArguments) -> ExitCode {
 }
 
 fn campaign(arguments: &CampaignArguments) -> Result<bool, String> {
+    // Whether there is such a bug; this process itself opens no database.
+    let mutant = arguments.mutant.as_deref();
+    mutant.map_or(Ok(()), mutants::switch_on)?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, stop.clone()).map_err(|e| e.to_string())?;
@@ -238,6 +245,7 @@ impl Machine {
                 false => IoBackend::Posix,
             },
             takes_direct: self.direct,
+            mutant: arguments.mutant.clone(),
             until,
         }
     }
@@ -339,7 +347,12 @@ fn repeat_line(setting: &Setting) -> String {
         _ => "posix",
     };
     let seed = setting.seed;
-    format!("cargo xtask crash --seed {seed} --runs 1 --on {on} --backend {backend}")
+    let mutant = setting
+        .mutant
+        .iter()
+        .map(|name| format!(" --mutant {name}"));
+    let mutant: String = mutant.collect();
+    format!("cargo xtask crash --seed {seed} --runs 1 --on {on} --backend {backend}{mutant}")
 }
 
 fn print_violation(line: &str, violation: &Violation) {

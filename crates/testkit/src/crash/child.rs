@@ -3,7 +3,7 @@
 use super::plan::Load;
 use super::protocol::Line;
 use clap::ValueEnum;
-use inkstone::{Database, Options, Result};
+use inkstone::{Database, Options, Result, mutants};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -45,6 +45,9 @@ pub struct ChildArguments {
     /// Options of the engine.
     #[arg(long, value_name = "NAME=VALUE")]
     pub set: Vec<String>,
+    /// A deliberate bug.
+    #[arg(long)]
+    pub mutant: Option<String>,
 }
 
 /// An orphan ends by itself.
@@ -54,6 +57,10 @@ pub const ERROR_EXIT: u8 = 3;
 
 /// Does what the arguments say. The result is the exit code.
 pub fn run_child(arguments: &ChildArguments) -> std::process::ExitCode {
+    if let Some(Err(text)) = arguments.mutant.as_deref().map(mutants::switch_on) {
+        Line::Error(text).say();
+        return std::process::ExitCode::from(ERROR_EXIT);
+    }
     // Where the kernel refuses this, the closed pipe and the lifetime have to do.
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
     let usual = std::panic::take_hook();

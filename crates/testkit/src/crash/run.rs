@@ -40,6 +40,8 @@ pub struct Setting {
     pub backend: IoBackend,
     /// Whether the home's file system takes `O_DIRECT`.
     pub takes_direct: bool,
+    /// A deliberate bug that children have.
+    pub mutant: Option<String>,
     /// When to begin no other round.
     pub until: Option<Instant>,
 }
@@ -197,6 +199,8 @@ impl<'s> Run<'s> {
         if !first.is_empty() {
             arguments.push(format!("--first={}", first.join(",")));
         }
+        let mutant = self.setting.mutant.iter();
+        arguments.extend(mutant.map(|name| format!("--mutant={name}")));
         for (name, value) in self.options.show() {
             arguments.push(format!("--set={name}={value}"));
         }
