@@ -1,6 +1,6 @@
 //! `cargo xtask crash`: real processes, killed, and power loss under them.
 
-use crate::build::{Result, THREADED};
+use crate::build::{Result, SIMULATED};
 use std::process::ExitCode;
 
 /// Kills real processes at random times, loses power under them, and checks what is left (see
@@ -14,5 +14,5 @@ pub struct Arguments {
 
 /// Runs the program `crash`.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
-    THREADED.run_testkit("crash", &arguments.rest)
+    SIMULATED.run_testkit("crash", &arguments.rest)
 }

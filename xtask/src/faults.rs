@@ -1,6 +1,6 @@
 //! `cargo xtask faults`: every operation on the disk fails once; every byte on it changes.
 
-use crate::build::{Result, THREADED};
+use crate::build::{Result, SIMULATED};
 use std::process::ExitCode;
 
 /// Lets every operation on a simulated disk fail, and damages its bytes (see docs/testing.md).
@@ -13,5 +13,5 @@ pub struct Arguments {
 
 /// Runs the program `faults`.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
-    THREADED.run_testkit("faults", &arguments.rest)
+    SIMULATED.run_testkit("faults", &arguments.rest)
 }

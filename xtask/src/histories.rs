@@ -1,6 +1,6 @@
 //! `cargo xtask histories`: histories of concurrent transactions, checked.
 
-use crate::build::{Result, THREADED};
+use crate::build::{Result, SIMULATED};
 use std::process::ExitCode;
 
 /// Records histories of concurrent transactions and checks them (see docs/testing.md).
@@ -13,5 +13,5 @@ pub struct Arguments {
 
 /// Runs the program `histories`.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
-    THREADED.run_testkit("histories", &arguments.rest)
+    SIMULATED.run_testkit("histories", &arguments.rest)
 }

@@ -1,6 +1,6 @@
 //! `cargo xtask mutants`: switches each deliberate bug on, and shows that its machine notices it.
 
-use crate::build::{Build, Result, SIMULATED, THREADED};
+use crate::build::{Result, SIMULATED};
 use inkstone::mutants::{self, Description, Machine};
 use std::io::Read;
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -107,16 +107,9 @@ fn line_of(machine: Machine, runs: Option<u64>) -> Vec<String> {
     text.split(' ').map(str::to_owned).collect()
 }
 
-fn build_of(machine: Machine) -> Build {
-    match machine {
-        Machine::Sim => SIMULATED,
-        Machine::Faults | Machine::Histories => THREADED,
-    }
-}
-
 /// Runs a machine to its end, or for so long.
 fn outcome(machine: Machine, line: &[String], limit: Duration) -> Result<Outcome> {
-    let program = build_of(machine).build_testkit(machine.program())?;
+    let program = SIMULATED.build_testkit(machine.program())?;
     let begin = Instant::now();
     let mut child = Command::new(&program)
         .args(line)
