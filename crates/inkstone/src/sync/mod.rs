@@ -13,6 +13,8 @@
 //! waits for these while others run. [Decision 0011](../../../docs/decisions/0011-a-seam-for-threads-locks-and-clocks.md).
 
 mod parked;
+#[cfg(any(inkstone_sim, inkstone_shuttle))]
+pub mod pointed;
 #[cfg(all(inkstone_sim, inkstone_shuttle))]
 compile_error!("inkstone_sim and inkstone_shuttle exclude each other");
 

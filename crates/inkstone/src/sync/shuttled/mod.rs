@@ -11,17 +11,18 @@
 //! which every caller must bear; a longer one wakes only when it is told to, so that a lost wake-up is a
 //! deadlock, which shuttle reports.
 
-pub mod atomic;
 #[cfg(test)]
 pub mod explore;
 mod locks;
 pub mod parking;
 pub mod thread;
 
+pub use super::pointed as atomic;
 pub use locks::{Condvar, Mutex, MutexGuard, RwLock, ShardedLock};
 pub use shuttle::hint;
 
 use shuttle::rand::Rng;
+use shuttle::sync::atomic::AtomicBool;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::ops::Add;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -42,6 +43,11 @@ const SOON: Duration = Duration::from_secs(1);
 shuttle::lazy_static! {
     /// Nanoseconds; a plain atomic, as looking at the clock is no reason to switch.
     static ref CLOCK: AtomicU64 = AtomicU64::new(0);
+}
+
+/// The place before an operation on an atomic: shuttle has one in its own.
+pub(super) fn atomic_point() {
+    AtomicBool::new(false).load(Ordering::SeqCst);
 }
 
 /// Bits from the execution's seed.

@@ -16,7 +16,6 @@
 //! It reorders no memory accesses: atomics are sequentially consistent here. And it switches threads
 //! only at operations of the seam.
 
-mod atomics;
 mod clock;
 mod context;
 mod hash;
@@ -27,6 +26,7 @@ mod report;
 mod scheduler;
 pub mod thread;
 
+pub use super::pointed as atomic;
 pub use clock::Instant;
 pub use hash::{HashMap, HashSet, RandomState, random_bits};
 pub use lock::{Condvar, Mutex, MutexGuard, RwLock, ShardedLock};
@@ -37,9 +37,11 @@ use scheduler::Scheduler;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Atomics.
-pub mod atomic {
-    pub use super::atomics::*;
+/// The place before an operation on an atomic.
+#[inline]
+#[track_caller]
+pub(super) fn atomic_point() {
+    point(cost::ATOMIC);
 }
 
 /// What tells that a thread waits for another without sleeping.

@@ -1,16 +1,17 @@
-//! Atomics: those of `std`, with a place before each operation at which another thread may go on.
+//! Atomics of backends that decide who runs: those of `std`, with a place before each operation at
+//! which another thread may go on.
 //!
-//! One thread runs at a time and the token is passed with release and acquire, so that all of them are
+//! One thread runs at a time, and what it did is seen by who goes on, so that all of them are
 //! sequentially consistent here, whatever their ordering says.
 
-use super::context::{cost, point};
+use super::backend::atomic_point as point;
 pub use std::sync::atomic::Ordering;
 
 /// A fence: nothing but a place at which another thread may go on.
 #[inline]
 #[track_caller]
 pub fn fence(order: Ordering) {
-    point(cost::ATOMIC);
+    point();
     std::sync::atomic::fence(order);
 }
 
@@ -42,7 +43,7 @@ macro_rules! atomic {
             #[inline]
             #[track_caller]
             pub fn load(&self, order: Ordering) -> $value {
-                point(cost::ATOMIC);
+                point();
                 self.0.load(order)
             }
 
@@ -50,7 +51,7 @@ macro_rules! atomic {
             #[inline]
             #[track_caller]
             pub fn store(&self, value: $value, order: Ordering) {
-                point(cost::ATOMIC);
+                point();
                 self.0.store(value, order);
             }
 
@@ -58,7 +59,7 @@ macro_rules! atomic {
             #[inline]
             #[track_caller]
             pub fn swap(&self, value: $value, order: Ordering) -> $value {
-                point(cost::ATOMIC);
+                point();
                 self.0.swap(value, order)
             }
 
@@ -72,7 +73,7 @@ macro_rules! atomic {
                 success: Ordering,
                 failure: Ordering,
             ) -> Result<$value, $value> {
-                point(cost::ATOMIC);
+                point();
                 self.0.compare_exchange(current, new, success, failure)
             }
 
@@ -86,8 +87,7 @@ macro_rules! atomic {
                 success: Ordering,
                 failure: Ordering,
             ) -> Result<$value, $value> {
-                point(cost::ATOMIC);
-                self.0.compare_exchange_weak(current, new, success, failure)
+                self.compare_exchange(current, new, success, failure)
             }
 
             atomic!(fetch_or $value);
@@ -105,7 +105,7 @@ macro_rules! atomic {
         #[inline]
         #[track_caller]
         pub fn $operation(&self, value: $value, order: Ordering) -> $value {
-            point(cost::ATOMIC);
+            point();
             self.0.$operation(value, order)
         }
     };
