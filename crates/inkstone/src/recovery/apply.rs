@@ -3,10 +3,15 @@
 //! [`apply_changes`] is all that recovery knows about one page: it needs the page and its changes
 //! and nothing else, so pages may be brought up to date in any order, at any time, and again.
 //!
-//! A page that cannot be read is not yet an error when a later part of the log may initialise it:
-//! it was freed and used anew, and its last copy on disk, written without protection as the log
-//! rebuilds it, is torn; or its file was cut. It is set aside, and is an error if it is still there
-//! at the end.
+//! A page that cannot be read, or that its changes do not fit, is not yet an error as long as there
+//! is more of the log, which may tell why:
+//! - A later part initialises the page: it was freed and used anew, and its last copy on disk,
+//!   written without protection as the log rebuilds it, is torn; or its file was cut.
+//! - A later part deletes its tablespace. The pool forgot its pages then, and no dirty page holds
+//!   the checkpoint back any more: it may have passed changes that the disk never got, and only
+//!   the changes since are left. (When the deletion is read in time they are dropped unapplied.)
+//!
+//! Such a page is set aside, and is an error if it is still there at the end.
 
 use super::index::Change;
 use super::spaces::TablespaceFiles;
@@ -132,8 +137,8 @@ pub(super) struct Applier<'a> {
     pool: &'a BufferPool,
     files: &'a dyn TablespaceFiles,
     threads: usize,
-    /// Pages that could not be read: why, and the first change that could not be applied.
-    unreadable: Mutex<BTreeMap<PageId, (Error, Lsn)>>,
+    /// Pages set aside: why, and the start of the first change that could not be applied.
+    set_aside: Mutex<BTreeMap<PageId, (Error, Lsn)>>,
     highest: (Lsn, PageId),
 }
 
@@ -151,7 +156,7 @@ impl<'a> Applier<'a> {
             pool,
             files,
             threads: threads.max(1),
-            unreadable: Mutex::default(),
+            set_aside: Mutex::default(),
             highest: (Lsn(0), PageId::default()),
         }
     }
@@ -204,11 +209,11 @@ impl<'a> Applier<'a> {
         scratch: &mut Vec<u8>,
     ) -> Result<()> {
         let initialises = changes.first().is_some_and(|c| c.record.initialises_page());
-        // The disk lacks what was passed over while the page could not be read.
+        // The disk lacks what was passed over while the page was set aside.
         let mut since = None;
         let page = match initialises {
             true => {
-                since = self.unreadable.lock().remove(&id).map(|(_, start)| start);
+                since = self.set_aside.lock().remove(&id).map(|(_, start)| start);
                 self.create(id)
             }
             false => self.find(id, changes, tally),
@@ -216,10 +221,14 @@ impl<'a> Applier<'a> {
         let Some(mut page) = page? else {
             return Ok(());
         };
-        let applied = apply_changes(&mut page, id, changes, scratch)
-            .map_err(|corrupt| Error::corrupt_page(&self.files.path(id.space), id, corrupt))?;
-        let Some(applied) = applied else {
-            return Ok(());
+        let applied = match apply_changes(&mut page, id, changes, scratch) {
+            Ok(Some(applied)) => applied,
+            Ok(None) => return Ok(()),
+            Err(corrupt) => {
+                let error = Error::corrupt_page(&self.files.path(id.space), id, corrupt);
+                self.put_aside(id, error, since, changes);
+                return Ok(());
+            }
         };
         if applied.initialised {
             page.mark_fresh();
@@ -237,14 +246,20 @@ impl<'a> Applier<'a> {
         self.pool.create(id, &mut frames).map(Some)
     }
 
-    /// The page as it is; `None` if it cannot be read.
+    fn put_aside(&self, id: PageId, error: Error, since: Option<Lsn>, changes: &[Change]) {
+        let first = changes.first().map_or(Lsn(0), |change| change.start);
+        let start = since.unwrap_or(first);
+        self.set_aside.lock().insert(id, (error, start));
+    }
+
+    /// The page as it is; `None` if it is set aside.
     fn find(
         &self,
         id: PageId,
         changes: &[Change],
         tally: &mut Tally,
     ) -> Result<Option<Exclusive<'_>>> {
-        if self.unreadable.lock().contains_key(&id) {
+        if self.set_aside.lock().contains_key(&id) {
             return Ok(None);
         }
         if let Some(page) = self.pool.exclusive_if_resident(id) {
@@ -257,8 +272,7 @@ impl<'a> Applier<'a> {
                 Ok(Some(page))
             }
             Err(error @ Error::Corrupt { .. }) => {
-                let start = changes.first().map_or(Lsn(0), |change| change.start);
-                self.unreadable.lock().insert(id, (error, start));
+                self.put_aside(id, error, None, changes);
                 Ok(None)
             }
             Err(error) => Err(error),
@@ -266,7 +280,7 @@ impl<'a> Applier<'a> {
     }
 
     /// Forgets what is known to be wrong with pages of a deleted tablespace, then fails if a page
-    /// is from beyond the end of the log, which was proven to be at `end`, or cannot be read.
+    /// is from beyond the end of the log, which was proven to be at `end`, or still set aside.
     pub fn finish(self, end: Lsn, deleted: impl Fn(PageId) -> bool) -> Result<()> {
         let (lsn, id) = self.highest;
         if lsn > end {
@@ -277,9 +291,9 @@ impl<'a> Applier<'a> {
             let path = self.files.path(id.space);
             return Err(Error::corrupt_page(&path, id, Corrupt::at(16, detail)));
         }
-        let mut unreadable = self.unreadable.into_inner();
-        unreadable.retain(|id, _| !deleted(*id));
-        match unreadable.into_values().next() {
+        let mut set_aside = self.set_aside.into_inner();
+        set_aside.retain(|id, _| !deleted(*id));
+        match set_aside.into_values().next() {
             Some((error, _)) => Err(error),
             None => Ok(()),
         }

@@ -10,7 +10,9 @@
 //!    lack, so checkpoints are right once redo is done.
 //! 4. Whatever does not fit together is an error that names file and place: a page LSN beyond the
 //!    proven end of the log, a change that does not fit its page, a missing file, a page that
-//!    cannot be read, an open transaction whose beginning is not in the log.
+//!    cannot be read, an open transaction whose beginning is not in the log. What the log itself
+//!    makes up for later (it initialises the page, or deletes its file) is no error, whatever
+//!    the size of the batches.
 //!
 //! # Words
 //!

@@ -127,17 +127,7 @@ fn changes_that_do_not_fit_leave_the_page_and_name_it() {
     let disk = disk_with(1);
     let mut log = LogBuilder::new();
     log.records(&[bytes(page(0), 1)]);
-    let row = Row {
-        flags: 0,
-        key: vec![1],
-        value: vec![],
-    };
-    let cells = Record::LeafCells {
-        page: page(0),
-        slot: 0,
-        rows: vec![row],
-    };
-    let at = log.records(&[cells]).0;
+    let at = log.records(&[cells(page(0))]).0;
     let pool = pool(&disk, 64);
     let message = error(run(&mut log.from(START), &disk, &pool, How::from(START)));
     assert!(message.contains("page 3:0"), "{message}");
@@ -146,6 +136,64 @@ fn changes_that_do_not_fit_leave_the_page_and_name_it() {
         "{message}"
     );
     assert_eq!(pool.shared(page(0)).unwrap()[100], 0);
+}
+
+/// A change that fits no page of bytes.
+fn cells(page: PageId) -> Record {
+    let rows = vec![Row {
+        flags: 0,
+        key: vec![1],
+        value: vec![],
+    }];
+    let slot = 0;
+    Record::LeafCells { page, slot, rows }
+}
+
+const SMALL_BATCHES: How = How {
+    checkpoint: START,
+    threads: 1,
+    budget: 1,
+};
+
+/// A dropped tablespace's dirty pages hold the checkpoint back no longer: it passes changes that the
+/// disk never got, and the later ones do not fit. A small batch meets them before the deletion.
+#[test]
+fn changes_that_do_not_fit_are_an_error_unless_their_tablespace_is_deleted_later() {
+    let mut log = LogBuilder::new();
+    let at = log.records(&[bytes(page(0), 1), cells(page(1))]).0;
+    log.records(&[init(page(2)), cells(page(2))]);
+    log.records(&[cells(page(1))]);
+    let disk = disk_with(3);
+    let failed = run(&mut log.from(START), &disk, &pool(&disk, 64), SMALL_BATCHES);
+    let message = error(failed);
+    assert!(message.contains("page 3:1"), "{message}");
+    let first = format!("LEAF_CELLS of LSN {at}");
+    assert!(message.contains(&first), "{message}");
+    log.records(&[Record::FileDelete { space: SPACE }]);
+    for threads in [1, 3] {
+        let how = How {
+            threads,
+            ..SMALL_BATCHES
+        };
+        let disk = disk_with(3);
+        let outcome = run(&mut log.from(START), &disk, &pool(&disk, 64), how).unwrap();
+        assert!(outcome.files_deleted.contains(&SPACE));
+    }
+}
+
+#[test]
+fn changes_that_do_not_fit_are_no_error_if_the_page_is_initialised_later() {
+    let mut log = LogBuilder::new();
+    let at = log.records(&[cells(page(1))]).0;
+    log.records(&[bytes(page(1), 2)]);
+    log.records(&[init(page(1)), cells(page(1))]);
+    log.records(&[init(page(1)), bytes(page(1), 3)]);
+    let disk = disk_with(2);
+    let pool = pool(&disk, 64);
+    run(&mut log.from(START), &disk, &pool, SMALL_BATCHES).unwrap();
+    assert_eq!(pool.shared(page(1)).unwrap()[100], 3);
+    // The disk lacks everything since the first change that was passed over.
+    assert_eq!(pool.oldest_dirty_lsn(), Some(at));
 }
 
 #[test]
