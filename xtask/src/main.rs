@@ -13,6 +13,7 @@ mod histories;
 mod mutants;
 mod races;
 mod sim;
+mod tsan;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -36,6 +37,7 @@ enum Command {
     Mutants(mutants::Arguments),
     Races(races::Arguments),
     Sim(sim::Arguments),
+    Tsan(tsan::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         Command::Mutants(arguments) => mutants::run(&arguments),
         Command::Races(arguments) => races::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
+        Command::Tsan(arguments) => tsan::run(&arguments),
     };
     result.unwrap_or_else(|error| {
         eprintln!("cargo xtask: {error}");

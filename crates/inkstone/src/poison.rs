@@ -1,8 +1,9 @@
 //! The engine's one-way switch: after a failed log write or a failed sync nothing can be promised,
 //! so every later call gets the same error until the database is opened again and recovered.
 
+use crate::sync::OnceLock;
 use crate::{Error, Result};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// Shared by all parts of an open database.
 #[derive(Clone, Debug, Default)]

@@ -6,8 +6,8 @@ use common::{blocked, commit, key, num, number, open, rows, val, within};
 use inkstone::Isolation::{ReadCommitted, RepeatableRead, Serializable};
 use inkstone::LockMode::{Exclusive, Shared};
 use inkstone::{Database, Error, Isolation, LockMode, Result, Table, Transaction, Wait};
+use parking_lot::Mutex;
 use std::collections::BTreeSet;
-use std::sync::Mutex;
 use std::thread::scope;
 use std::time::{Duration, Instant};
 
@@ -285,13 +285,13 @@ fn a_queue_hands_out_every_job_once() {
                             txn.rollback().unwrap();
                         } else {
                             txn.commit().unwrap();
-                            done.lock().unwrap().push(number(&job));
+                            done.lock().push(number(&job));
                         }
                     }
                 });
             }
         });
-        let done = done.into_inner().unwrap();
+        let done = std::mem::take(&mut *done.lock());
         assert_eq!(done.len() as u64, JOBS);
         let distinct: BTreeSet<u64> = done.into_iter().collect();
         assert_eq!(distinct, (0..JOBS).collect());
@@ -373,7 +373,7 @@ fn many_deadlocks_all_end() {
                             Ok(()) => {
                                 txn.commit().unwrap();
                                 for k in picks {
-                                    commits.lock().unwrap()[k as usize] += 1;
+                                    commits.lock()[k as usize] += 1;
                                 }
                             }
                             Err(Error::Deadlock) => {}
@@ -383,7 +383,7 @@ fn many_deadlocks_all_end() {
                 });
             }
         });
-        let expected = commits.into_inner().unwrap();
+        let expected = *commits.lock();
         let found = rows(&case.db, &case.table);
         for (k, v) in found {
             assert_eq!(v, expected[k as usize] + k as i64);

@@ -21,6 +21,7 @@ const STD: &[&str] = &[
     "LazyLock",
     "Mutex",
     "Once",
+    "OnceLock",
     "RandomState",
     "RwLock",
     "SystemTime",
@@ -111,7 +112,7 @@ fn the_check_finds_what_it_is_for() {
         assert!(!named(bad).is_empty(), "{bad}");
     }
     for good in [
-        "use std::sync::{Arc, OnceLock};\nuse crate::sync::{Mutex, thread};",
+        "use std::sync::{Arc, Weak};\nuse crate::sync::{Mutex, thread};",
         "use std::time::Duration; // not Instant",
         "fn wait(lock: &Mutex<()>) -> std::io::Result<()> { f::<std::fmt::Error>(Instant::now()) }",
         "use std::collections::{BTreeMap, VecDeque};",

@@ -16,6 +16,14 @@ fn status(db: &Database, name: &str) -> u64 {
     all.iter().find(|(n, _)| *n == name).unwrap().1
 }
 
+/// Lets threads work for so long; where they are slow, as under ThreadSanitizer, longer, until `enough`.
+fn let_work(seconds: u64, enough: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(if enough() { seconds } else { 30 }) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 const ACCOUNTS: u64 = 300;
 
 fn sum(txn: &Transaction, table: &Table, backward: bool) -> Result<i64> {
@@ -121,7 +129,9 @@ fn transfers(level: Isolation) {
                 }
             });
         }
-        std::thread::sleep(Duration::from_secs(2));
+        let_work(2, || {
+            committed.load(Ordering::Relaxed) > 50 && scans.load(Ordering::Relaxed) > 0
+        });
         over.store(true, Ordering::Relaxed);
     });
     assert!(committed.load(Ordering::Relaxed) > 50);
@@ -231,7 +241,8 @@ fn scans_while_leaves_split_and_merge() {
                     }
                 });
             }
-            std::thread::sleep(Duration::from_secs(6));
+            let changed = || status(db, "leaf_splits") > 10 && status(db, "page_merges") > 10;
+            let_work(6, changed);
             over.store(true, Ordering::Relaxed);
             writers.into_iter().map(|w| w.join().unwrap()).collect()
         });

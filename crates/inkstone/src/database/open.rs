@@ -32,7 +32,7 @@ use crate::recovery::{self, LogSource, Progress, RecoveryReport, RedoInputs, Red
 use crate::space::{SYSTEM_PAGES, Space};
 use crate::store::{FilePageStore, RepairReport, SpaceFiles};
 use crate::sync::atomic::{AtomicU32, Ordering};
-use crate::sync::{HashMap, Instant, Mutex, random_bits};
+use crate::sync::{HashMap, Instant, Mutex, OnceLock, random_bits};
 use crate::txn::Transaction;
 use crate::txn::core::Core;
 use crate::txn::system::TrxSystem;
@@ -48,7 +48,7 @@ use inkstone_format::{Lsn, PageId, PageNo, SpaceId, TreeId, TrxId};
 use inkstone_io::{AlignedBuffer, Create, ErrorKind, OpenOptions, Vfs};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Directory of the log segments.

@@ -9,14 +9,17 @@
 //! 2. Every operation by which a thread can wait for another, or see what another did, is one of
 //!    these. So who provides them decides what happens next, and can do so from a seed.
 //!
-//! Counters that nobody decides by stay plain (`counters.rs`), as do `Arc` and `OnceLock`: nobody
-//! waits for these while others run. [Decision 0011](../../../docs/decisions/0011-a-seam-for-threads-locks-and-clocks.md).
+//! Counters that nobody decides by stay plain (`counters.rs`), as does `Arc`, and `OnceLock` but under
+//! ThreadSanitizer: nobody waits for these while others run. [Decision 0011](../../../docs/decisions/0011-a-seam-for-threads-locks-and-clocks.md).
 
 mod parked;
 #[cfg(any(inkstone_sim, inkstone_shuttle))]
 pub mod pointed;
+
 #[cfg(all(inkstone_sim, inkstone_shuttle))]
 compile_error!("inkstone_sim and inkstone_shuttle exclude each other");
+#[cfg(all(inkstone_tsan, any(inkstone_sim, inkstone_shuttle)))]
+compile_error!("inkstone_tsan is for the threads of the operating system");
 
 #[cfg(not(inkstone_shuttle))]
 #[cfg_attr(
@@ -27,14 +30,24 @@ compile_error!("inkstone_sim and inkstone_shuttle exclude each other");
         reason = "threads that are in no simulation use parts of it"
     )
 )]
+#[cfg_attr(
+    inkstone_tsan,
+    allow(dead_code, reason = "ThreadSanitizer sees other locks and scopes")
+)]
 mod real;
+#[cfg(inkstone_tsan)]
+mod sanitized;
 #[cfg(inkstone_shuttle)]
 mod shuttled;
 #[cfg(inkstone_sim)]
 mod sim;
+#[cfg(test)]
+mod test_scope;
 
-#[cfg(not(any(inkstone_sim, inkstone_shuttle)))]
+#[cfg(not(any(inkstone_sim, inkstone_shuttle, inkstone_tsan)))]
 use real as backend;
+#[cfg(inkstone_tsan)]
+use sanitized as backend;
 #[cfg(inkstone_shuttle)]
 use shuttled as backend;
 #[cfg(inkstone_sim)]
@@ -47,5 +60,11 @@ pub use backend::{
     Condvar, HashMap, HashSet, Instant, Mutex, MutexGuard, RandomState, RwLock, ShardedLock,
     atomic, hint, parking, random_bits, thread,
 };
+#[cfg(inkstone_tsan)]
+pub use sanitized::OnceLock;
 #[cfg(inkstone_sim)]
 pub use sim::{Config, Event, Report, Turn, disk_operation, simulate};
+#[cfg(not(inkstone_tsan))]
+pub use std::sync::OnceLock;
+#[cfg(test)]
+pub use test_scope::test_scope;

@@ -32,7 +32,7 @@ fn a_change_during_the_flight_becomes_the_oldest() {
     let bench = Bench::new(64, 10, 4);
     let (first, first_end) = bench.touch(1);
     bench.store.hold_writes.store(true, Ordering::SeqCst);
-    std::thread::scope(|scope| {
+    crate::sync::test_scope(|scope| {
         let flush = scope.spawn(|| bench.pool.flush_all());
         eventually("the copy", || {
             bench.log.durable.load(Ordering::SeqCst) >= first_end.0
@@ -57,7 +57,7 @@ fn flush_all_does_not_trust_a_flight_that_began_before() {
     let bench = Bench::new(64, 10, 4);
     let (_, end) = bench.touch(1);
     bench.store.hold_writes.store(true, Ordering::SeqCst);
-    std::thread::scope(|scope| {
+    crate::sync::test_scope(|scope| {
         scope.spawn(|| bench.pool.flush_all().unwrap());
         eventually("the copy", || {
             bench.log.durable.load(Ordering::SeqCst) >= end.0
@@ -84,7 +84,7 @@ fn fresh_goes_with_the_first_copy_only() {
     };
     let a = init();
     bench.store.hold_writes.store(true, Ordering::SeqCst);
-    let b = std::thread::scope(|scope| {
+    let b = crate::sync::test_scope(|scope| {
         scope.spawn(|| bench.pool.flush_all().unwrap());
         eventually("the copy", || {
             bench.log.durable.load(Ordering::SeqCst) >= a.0
@@ -176,7 +176,7 @@ fn throttle_keeps_the_age_below_the_capacity() {
     bench.store.write_delay_us.store(3000, Ordering::Relaxed);
     bench.pool.start_cleaners().unwrap();
     let began = Instant::now();
-    std::thread::scope(|scope| {
+    crate::sync::test_scope(|scope| {
         for thread in 0..4 {
             let bench = &bench;
             scope.spawn(move || {

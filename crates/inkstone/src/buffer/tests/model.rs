@@ -13,6 +13,16 @@ const PAGES: u32 = 300;
 /// Pages from here on are created, not read.
 const PAGES_CREATED: u32 = 100;
 
+/// The words of a page that others may be writing: to be believed once validated.
+/// (A function of its own for `cargo xtask tsan`.)
+#[inline(never)]
+fn read_optimistically(page: *const u8) -> Vec<u64> {
+    (0..512)
+        // SAFETY: the caller's page is of 4096 bytes and stays mapped; what is torn fails validation.
+        .map(|i| unsafe { page.cast::<u64>().add(i).read_volatile() })
+        .collect()
+}
+
 struct Model {
     bench: Bench,
     /// Start and end of every change, for each page; changed under the page's exclusive latch.
@@ -96,10 +106,7 @@ impl Model {
     fn read_optimistic(&self, random: &mut Random) {
         let id = page(random.below(PAGES));
         let guard = self.bench.pool.optimistic(id).unwrap();
-        let bytes: Vec<u64> = (0..512)
-            // SAFETY: in the page; what is torn fails validation.
-            .map(|i| unsafe { guard.page_ptr().cast::<u64>().add(i).read_volatile() })
-            .collect();
+        let bytes = read_optimistically(guard.page_ptr());
         if guard.validate() {
             let page: Vec<u8> = bytes.iter().flat_map(|word| word.to_le_bytes()).collect();
             assert_eq!(header::page_id(&page), id);
@@ -130,7 +137,7 @@ impl Model {
         self.bench.pool.start_cleaners().unwrap();
         let stop = AtomicBool::new(false);
         let first_checkpoint = self.bench.checkpoint();
-        std::thread::scope(|scope| {
+        crate::sync::test_scope(|scope| {
             let workers: Vec<_> = (0..threads)
                 .map(|thread| {
                     scope.spawn(move || {
@@ -214,7 +221,7 @@ fn hundreds_of_threads_on_64_frames() {
 fn flush_space_races_with_everything() {
     let model = Model::new(8);
     let stop = AtomicBool::new(false);
-    std::thread::scope(|scope| {
+    crate::sync::test_scope(|scope| {
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
                 model.bench.pool.flush_space(page(0).space).unwrap();
@@ -227,7 +234,7 @@ fn flush_space_races_with_everything() {
 fn model_run_and_stop(model: &Model, stop: &AtomicBool) {
     model.bench.pool.start_cleaners().unwrap();
     let began = Instant::now();
-    std::thread::scope(|scope| {
+    crate::sync::test_scope(|scope| {
         for thread in 0..6 {
             scope.spawn(move || {
                 let mut random = Random(77 + thread);

@@ -105,7 +105,7 @@ fn a_scan_leaves_pages_that_were_used_repeatedly() {
 fn many_threads_that_want_one_page_read_it_once() {
     let bench = Bench::new(64, 10, 4);
     bench.store.hold_reads.store(true, Ordering::SeqCst);
-    std::thread::scope(|scope| {
+    crate::sync::test_scope(|scope| {
         for thread in 0..16 {
             let bench = &bench;
             scope.spawn(move || match thread % 3 {
@@ -126,7 +126,7 @@ fn a_read_error_reaches_everyone_who_waits_and_is_not_remembered() {
     let bench = Bench::new(64, 10, 4);
     bench.store.hold_reads.store(true, Ordering::SeqCst);
     bench.store.fail_reads.store(true, Ordering::SeqCst);
-    std::thread::scope(|scope| {
+    crate::sync::test_scope(|scope| {
         let threads: Vec<_> = (0..8)
             .map(|_| scope.spawn(|| bench.pool.shared(page(7)).map(drop)))
             .collect();
@@ -154,7 +154,7 @@ fn a_read_error_reaches_everyone_who_waits_and_is_not_remembered() {
 fn create_overtakes_a_read_of_the_same_page() {
     let bench = Bench::new(64, 10, 4);
     bench.store.hold_reads.store(true, Ordering::SeqCst);
-    std::thread::scope(|scope| {
+    crate::sync::test_scope(|scope| {
         let reader = scope.spawn(|| {
             let guard = bench.pool.shared(page(5)).unwrap();
             check_pattern(&guard)
@@ -184,7 +184,7 @@ fn reservations_are_bounded_and_given_back() {
     assert!(matches!(bench.pool.reserve(17), Err(Error::Unsupported(_))));
     let first = bench.pool.reserve(10).unwrap();
     assert_eq!((first.len(), bench.pool.status().free), (10, 54));
-    std::thread::scope(|scope| {
+    crate::sync::test_scope(|scope| {
         let second = scope.spawn(|| bench.pool.reserve(10).unwrap().len());
         std::thread::sleep(Duration::from_millis(20));
         assert!(!second.is_finished(), "over the bound");
@@ -234,7 +234,7 @@ fn drop_space_waits_for_pages_in_flight() {
     let bench = Bench::new(64, 20, 4);
     bench.touch(1);
     bench.store.hold_writes.store(true, Ordering::SeqCst);
-    std::thread::scope(|scope| {
+    crate::sync::test_scope(|scope| {
         let flush = scope.spawn(|| bench.pool.flush_all());
         std::thread::sleep(Duration::from_millis(20));
         let dropping = scope.spawn(|| bench.pool.drop_space(SpaceId(1)));
@@ -255,7 +255,7 @@ fn poison_wakes_those_who_wait_for_frames() {
         bench.touch(n);
     }
     bench.pool.start_cleaners().unwrap();
-    std::thread::scope(|scope| {
+    crate::sync::test_scope(|scope| {
         let waiting: Vec<_> = (100..110)
             .map(|n| {
                 let pool = &bench.pool;

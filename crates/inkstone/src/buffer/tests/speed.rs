@@ -5,7 +5,7 @@ use crate::sync::Instant;
 
 fn hits_per_second(bench: &Bench, threads: u64, hits: u64, by_hint: bool) -> f64 {
     let began = Instant::now();
-    std::thread::scope(|scope| {
+    crate::sync::test_scope(|scope| {
         for thread in 0..threads {
             scope.spawn(move || {
                 let frames: Vec<u32> = (0..1024)

@@ -7,7 +7,7 @@ fn many_threads(change: impl FnOnce(&mut LogParams)) {
     let mut params = params(&vfs);
     change(&mut params);
     let (log, counters, _) = open(params);
-    let starts = std::thread::scope(|scope| {
+    let starts = crate::sync::test_scope(|scope| {
         let threads: Vec<_> = (0..8u64)
             .map(|t| {
                 let log = &log;
@@ -99,7 +99,7 @@ fn durable_is_never_claimed_early() {
             ..params(&vfs)
         });
         vfs.faults.sync_micros.store(200, Ordering::SeqCst);
-        std::thread::scope(|scope| {
+        crate::sync::test_scope(|scope| {
             for t in 0..6u64 {
                 let (log, vfs) = (&log, &vfs);
                 scope.spawn(move || {
@@ -134,7 +134,7 @@ fn commits_share_syncs() {
             ..params(&vfs)
         });
         vfs.faults.sync_micros.store(1000, Ordering::SeqCst);
-        std::thread::scope(|scope| {
+        crate::sync::test_scope(|scope| {
             for t in 0..64u64 {
                 let log = &log;
                 scope.spawn(move || {
@@ -156,7 +156,7 @@ fn commits_share_syncs() {
 fn nothing_is_lost_when_640_threads_wait() {
     let vfs = MemoryVfs::new();
     let (log, ..) = open(params(&vfs));
-    std::thread::scope(|scope| {
+    crate::sync::test_scope(|scope| {
         for t in 0..640u64 {
             let log = &log;
             scope.spawn(move || {
@@ -283,7 +283,7 @@ fn a_failed_sync_poisons_and_nothing_becomes_durable_after_it() {
 
 fn fail_under_load(log: &Arc<Log>, poison: &Poison) {
     let failed = AtomicBool::new(false);
-    std::thread::scope(|scope| {
+    crate::sync::test_scope(|scope| {
         for t in 0..16u64 {
             let (log, failed) = (&log, &failed);
             scope.spawn(move || {

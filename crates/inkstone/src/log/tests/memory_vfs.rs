@@ -2,9 +2,10 @@
 
 use crate::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use inkstone_io::*;
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 #[derive(Debug, Default)]
@@ -68,8 +69,8 @@ impl MemoryVfs {
     /// The disk after a power loss: of the unsynced writes, those that `keep` wants.
     pub fn crash(&self, mut keep: impl FnMut(&Path, usize) -> bool) -> Self {
         let after = Self::new();
-        for (path, body) in &*self.files.lock().unwrap() {
-            let content = body.0.lock().unwrap().clone();
+        for (path, body) in &*self.files.lock() {
+            let content = body.0.lock().clone();
             let mut bytes = content.synced;
             for (i, (at, new)) in content.pending.iter().enumerate() {
                 if keep(path, i) {
@@ -88,27 +89,27 @@ impl MemoryVfs {
             pending: Vec::new(),
         };
         let body = Arc::new(Body(Mutex::new(content)));
-        self.files.lock().unwrap().insert(path.to_owned(), body);
+        self.files.lock().insert(path.to_owned(), body);
     }
 
     /// Changes a file behind everybody's back.
     pub fn edit(&self, path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
-        let body = self.files.lock().unwrap()[path].clone();
-        let mut content = body.0.lock().unwrap();
+        let body = self.files.lock()[path].clone();
+        let mut content = body.0.lock();
         change(&mut content.now);
         content.synced = content.now.clone();
         content.pending.clear();
     }
 
     pub fn names(&self) -> Vec<String> {
-        let files = self.files.lock().unwrap();
+        let files = self.files.lock();
         files.keys().map(|p| p.display().to_string()).collect()
     }
 }
 
 impl Vfs for MemoryVfs {
     fn open(&self, path: &Path, options: OpenOptions) -> Result<Arc<dyn File>> {
-        let mut files = self.files.lock().unwrap();
+        let mut files = self.files.lock();
         if !files.contains_key(path) {
             if options.create == Create::Never {
                 return Err(ErrorKind::NotFound.into());
@@ -123,11 +124,11 @@ impl Vfs for MemoryVfs {
         }))
     }
     fn remove(&self, path: &Path) -> Result<()> {
-        let removed = self.files.lock().unwrap().remove(path);
+        let removed = self.files.lock().remove(path);
         removed.map(|_| ()).ok_or(ErrorKind::NotFound.into())
     }
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        let mut files = self.files.lock().unwrap();
+        let mut files = self.files.lock();
         let body = files.remove(from).ok_or(ErrorKind::NotFound)?;
         files.insert(to.to_owned(), body);
         Ok(())
@@ -139,14 +140,14 @@ impl Vfs for MemoryVfs {
         Ok(())
     }
     fn read_dir(&self, directory: &Path) -> Result<Vec<String>> {
-        let files = self.files.lock().unwrap();
+        let files = self.files.lock();
         let inside = files.keys().filter(|p| p.parent() == Some(directory));
         Ok(inside
             .map(|p| p.file_name().unwrap().to_str().unwrap().to_owned())
             .collect())
     }
     fn exists(&self, path: &Path) -> Result<bool> {
-        Ok(self.files.lock().unwrap().contains_key(path))
+        Ok(self.files.lock().contains_key(path))
     }
     fn lock(&self, _: &Path) -> Result<Box<dyn Send + Sync>> {
         Ok(Box::new(()))
@@ -201,7 +202,7 @@ impl Handle {
 impl File for Handle {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
         self.aligned(buffer.as_ptr() as usize, buffer.len(), offset)?;
-        let content = self.body.0.lock().unwrap();
+        let content = self.body.0.lock();
         let range = offset as usize..offset as usize + buffer.len();
         let bytes = content.now.get(range).ok_or(ErrorKind::UnexpectedEof)?;
         buffer.copy_from_slice(bytes);
@@ -215,7 +216,7 @@ impl File for Handle {
                 return Err(Error::other("injected write error"));
             }
         }
-        let mut content = self.body.0.lock().unwrap();
+        let mut content = self.body.0.lock();
         put(&mut content.now, offset as usize, buffer);
         if self.options.dsync {
             put(&mut content.synced, offset as usize, buffer);
@@ -229,7 +230,7 @@ impl File for Handle {
     }
     fn sync(&self) -> Result<()> {
         // Only what was written before the call began is promised.
-        let before = self.body.0.lock().unwrap().pending.len();
+        let before = self.body.0.lock().pending.len();
         self.faults.syncs.fetch_add(1, Ordering::SeqCst);
         let micros = self.faults.sync_micros.load(Ordering::SeqCst);
         if micros > 0 {
@@ -238,7 +239,7 @@ impl File for Handle {
         if due(&self.faults.sync_in) {
             return Err(Error::other("injected sync error"));
         }
-        let mut content = self.body.0.lock().unwrap();
+        let mut content = self.body.0.lock();
         let count = before.min(content.pending.len());
         let done: Vec<_> = content.pending.drain(..count).collect();
         for (at, new) in done {
@@ -247,10 +248,10 @@ impl File for Handle {
         Ok(())
     }
     fn len(&self) -> Result<u64> {
-        Ok(self.body.0.lock().unwrap().now.len() as u64)
+        Ok(self.body.0.lock().now.len() as u64)
     }
     fn set_len(&self, length: u64) -> Result<()> {
-        let mut content = self.body.0.lock().unwrap();
+        let mut content = self.body.0.lock();
         content.now.resize(length as usize, 0);
         content.synced.resize(length as usize, 0);
         Ok(())

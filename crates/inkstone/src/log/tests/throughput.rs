@@ -13,7 +13,7 @@ fn appends_a_second(threads: u64, appends: u64) -> f64 {
         ..params(&vfs)
     });
     let began = Instant::now();
-    std::thread::scope(|scope| {
+    crate::sync::test_scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
                 for _ in 0..appends {

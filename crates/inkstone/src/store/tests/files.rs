@@ -186,7 +186,7 @@ fn failed_syncs_of_files_and_directories_poison() {
 #[test]
 fn lookups_run_beside_creation_and_removal() {
     let rig = rig();
-    std::thread::scope(|scope| {
+    crate::sync::test_scope(|scope| {
         for t in 0..3 {
             let spaces = &rig.spaces;
             scope.spawn(move || {

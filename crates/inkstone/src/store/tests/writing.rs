@@ -132,7 +132,7 @@ fn long_batches_are_split_and_each_part_is_durable_before_the_next() {
 #[test]
 fn more_writers_than_areas_wait_for_each_other() {
     let rig = rig(Doublewrite::On, FlushMethod::ODirect);
-    std::thread::scope(|scope| {
+    crate::sync::test_scope(|scope| {
         for n in 0..3 * AREAS {
             let rig = &rig;
             scope.spawn(move || {
@@ -164,7 +164,7 @@ fn batches_at_the_same_time_have_different_areas() {
     );
     let file = file.unwrap();
     let taken: Vec<_> = (0..AREAS).map(|_| file.take_area().unwrap()).collect();
-    std::thread::scope(|scope| {
+    crate::sync::test_scope(|scope| {
         // Waits until an area is given back.
         let waiting = scope.spawn(|| file.take_area().map(drop));
         drop(taken);

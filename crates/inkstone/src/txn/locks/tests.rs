@@ -284,7 +284,7 @@ fn exclusive_locks_exclude() {
     let f = fixture();
     let inside: Vec<AtomicUsize> = (0..4).map(|_| AtomicUsize::new(0)).collect();
     let victims = AtomicU64::new(0);
-    thread::scope(|scope| {
+    crate::sync::test_scope(|scope| {
         for seed in 0..6_u64 {
             let (f, inside, victims) = (&f, &inside, &victims);
             scope.spawn(move || {
@@ -335,7 +335,7 @@ fn run_circle(weights: &[u64]) -> usize {
         trx.set_weight(weight);
     }
     let victims = crate::sync::Mutex::new(Vec::new());
-    thread::scope(|scope| {
+    crate::sync::test_scope(|scope| {
         for i in 0..n {
             let (f, trx, victims) = (&f, &trx, &victims);
             scope.spawn(move || {
@@ -395,7 +395,7 @@ fn a_wait_times_out() {
 fn a_wait_ends_when_the_engine_is_poisoned() {
     let f = fixture();
     let (a, b) = (f.begin(), f.begin());
-    thread::scope(|scope| {
+    crate::sync::test_scope(|scope| {
         let waiter = scope.spawn(|| f.graph.wait(&a.0, &b.0, soon()));
         while f.graph.waiters().is_empty() {
             thread::sleep(Duration::from_millis(1));
@@ -419,7 +419,7 @@ fn no_wakeup_is_lost() {
         let waiting: Vec<_> = (0..2).map(|_| f.begin().0).collect();
         let begun = Instant::now();
         let go = AtomicBool::new(false);
-        thread::scope(|scope| {
+        crate::sync::test_scope(|scope| {
             for me in &waiting {
                 scope.spawn(|| {
                     while !go.load(Ordering::Acquire) {

@@ -66,7 +66,7 @@ fn transfers_are_atomic_to_snapshots() {
     let rows = Rows((0..ROWS).map(|_| Mutex::default()).collect());
     let stop = AtomicBool::new(false);
     let committed = AtomicI64::new(0);
-    thread::scope(|scope| {
+    crate::sync::test_scope(|scope| {
         for seed in 0..3_usize {
             let (system, rows, stop, committed) = (&system, &rows, &stop, &committed);
             scope.spawn(move || {
@@ -116,7 +116,7 @@ fn oldest_snapshot_never_passes_a_live_one() {
     let stop = AtomicBool::new(false);
     // What purge would have destroyed: everything below this.
     let horizon = AtomicU64::new(0);
-    thread::scope(|scope| {
+    crate::sync::test_scope(|scope| {
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
                 system.finish_commit(&system.begin(system.next_trx_id()));
@@ -157,7 +157,7 @@ fn oldest_snapshot_never_passes_a_live_one() {
 fn slots_are_small_and_unique() {
     let system = TrxSystem::new(TrxId(1));
     let taken = Mutex::new(HashSet::new());
-    thread::scope(|scope| {
+    crate::sync::test_scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
                 for round in 0..2_000 {

@@ -613,7 +613,7 @@ fn snapshots_see_whole_transfers_while_segments_spill_and_retire() {
     let cells: Cells = (0..16).map(|_| Mutex::new((100, NONE))).collect();
     let stop = AtomicBool::new(false);
     let checked = AtomicU64::new(0);
-    thread::scope(|scope| {
+    crate::sync::test_scope(|scope| {
         for seed in 1..=3 {
             let (f, cells, stop) = (&f, &cells, &stop);
             scope.spawn(move || transfer_forever(f, cells, seed, stop));
