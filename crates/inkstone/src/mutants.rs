@@ -110,8 +110,6 @@ mutants! {
         "a freed page stays allocated in the space map";
     PageUnchecked, "page-unchecked", Faults, 60,
         "a page is believed without a look at its checksum and number";
-    LogEndUnproven, "log-end-unproven", Faults, 60,
-        "the first frame that does not verify is taken for the end of the log";
     ShortFileAccepted, "short-file-accepted", Faults, 120,
         "a tablespace file that was cut short is opened";
 }

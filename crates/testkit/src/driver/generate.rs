@@ -120,7 +120,7 @@ impl Shape {
 /// The key of a row in secondary tree `n`: some bytes of the value, then the row's key.
 pub(super) fn secondary_key(n: usize, key: &[u8], value: &[u8]) -> Key {
     let sum = value.iter().take(8).fold(n as u32, |sum, &byte| {
-        sum.wrapping_mul(31) + u32::from(byte)
+        sum.wrapping_mul(31).wrapping_add(u32::from(byte))
     });
     let mut out = vec![(sum % 7) as u8, sum as u8];
     out.extend_from_slice(key);
