@@ -423,7 +423,12 @@ impl<'a> Job<'a> {
                 let left = &slices[*first..];
                 if let Some((start, length)) = one_piece(left) {
                     let length = length.min(TRANSFER_BYTES_MAX) as u32;
-                    if let Some(index) = registered.index_of(start, length) {
+                    // The kernel takes untorn writes from plain user memory only.
+                    let index = match atomic {
+                        true => None,
+                        false => registered.index_of(start, length),
+                    };
+                    if let Some(index) = index {
                         let write = opcode::WriteFixed::new(fd, start, length, index);
                         return write.offset(self.offset).rw_flags(flags).build();
                     }

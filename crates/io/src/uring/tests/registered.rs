@@ -18,9 +18,9 @@ fn filled(bytes: usize, seed: u8) -> AlignedBuffer {
 }
 
 /// The code of the first submission of a write.
-fn entry_of(buffers: &[&[u8]], registered: &Registered) -> String {
+fn entry_of(buffers: &[&[u8]], atomic: bool, registered: &Registered) -> String {
     let (file, _sender) = pipe();
-    format!("{:?}", write_job(&file, buffers, false).entry(registered))
+    format!("{:?}", write_job(&file, buffers, atomic).entry(registered))
 }
 
 #[test]
@@ -28,8 +28,8 @@ fn only_what_lies_in_one_registered_buffer_is_fixed() {
     let Some(ring) = ring() else { return };
     let (known, other) = (filled(8192, 1), filled(4096, 2));
     let mut registered = Registered::default();
-    let kind = |buffers: &[&[u8]], registered: &Registered| {
-        let entry = entry_of(buffers, registered);
+    let kind_of = |buffers: &[&[u8]], atomic: bool, registered: &Registered| {
+        let entry = entry_of(buffers, atomic, registered);
         let code = entry.split("op_code: ").nth(1).expect("a code");
         code.split(',')
             .next()
@@ -37,6 +37,7 @@ fn only_what_lies_in_one_registered_buffer_is_fixed() {
             .parse::<u8>()
             .expect("a number")
     };
+    let kind = |buffers: &[&[u8]], registered: &Registered| kind_of(buffers, false, registered);
     assert_eq!(kind(&[&known[..10]], &registered), opcode::Write::CODE);
     if !registered.replace(&ring, &[known.handle()]) {
         eprintln!("skipped: this user may not register memory");
@@ -47,6 +48,9 @@ fn only_what_lies_in_one_registered_buffer_is_fixed() {
         kind(&[&known[8191..]], &registered),
         opcode::WriteFixed::CODE
     );
+    // The kernel refuses untorn writes from registered memory.
+    let untorn = kind_of(&[&known[..4096]], true, &registered);
+    assert_eq!(untorn, opcode::Write::CODE);
     // Pieces that lie one after the other are one.
     let (front, back) = known.split_at(5000);
     assert_eq!(kind(&[front, back], &registered), opcode::WriteFixed::CODE);
