@@ -120,7 +120,31 @@ pub struct Cell<'a> {
     pub len: usize,
 }
 
-impl Cell<'_> {
+impl<'a> Cell<'a> {
+    /// The cell that begins at `start`, in a page or in a copy of a part of its heap.
+    #[inline(always)]
+    pub fn read(bytes: &'a [u8], start: usize) -> Self {
+        let mut at = start;
+        let flags = bytes[at];
+        at += 1;
+        let suffix_len = get_short_varint(bytes, &mut at);
+        let value_len = get_short_varint(bytes, &mut at);
+        let version = if flags & CELL_VERSIONED != 0 {
+            let address = bytes[at..at + 8].try_into().expect("eight bytes");
+            at += 8;
+            Some(VersionAddress(u64::from_le_bytes(address)))
+        } else {
+            None
+        };
+        let value_at = at + suffix_len;
+        Self {
+            flags,
+            version,
+            suffix: &bytes[at..value_at],
+            value: &bytes[value_at..value_at + value_len],
+            len: value_at + value_len - start,
+        }
+    }
     /// Whether the row is delete-marked.
     pub fn is_deleted(&self) -> bool {
         self.flags & CELL_DELETED != 0
@@ -156,7 +180,11 @@ fn get_short_varint(b: &[u8], at: &mut usize) -> usize {
     if first < 0x80 {
         return usize::from(first);
     }
-    let mut value = usize::from(first & 0x7f);
+    get_long_varint(b, at, usize::from(first & 0x7f))
+}
+
+/// The rest of a number that does not fit in its first byte.
+fn get_long_varint(b: &[u8], at: &mut usize, mut value: usize) -> usize {
     for shift in [7, 14] {
         let byte = b[*at];
         *at += 1;
@@ -264,8 +292,9 @@ impl<'a> TreePage<'a> {
     pub fn capacity(self) -> usize {
         self.heap_end() - SLOTS_AT
     }
+    /// Where the cell of a slot begins.
     #[inline]
-    fn slot_offset(self, slot: usize) -> usize {
+    pub fn slot_offset(self, slot: usize) -> usize {
         usize::from(get_u16(self.0, SLOTS_AT + slot * SLOT_LEN))
     }
     #[inline]
@@ -275,27 +304,7 @@ impl<'a> TreePage<'a> {
     /// The cell of a slot.
     #[inline]
     pub fn cell(self, slot: usize) -> Cell<'a> {
-        let start = self.slot_offset(slot);
-        let mut at = start;
-        let flags = self.0[at];
-        at += 1;
-        let suffix_len = get_short_varint(self.0, &mut at);
-        let value_len = get_short_varint(self.0, &mut at);
-        let version = if flags & CELL_VERSIONED != 0 {
-            let bytes = self.0[at..at + 8].try_into().expect("eight bytes");
-            at += 8;
-            Some(VersionAddress(u64::from_le_bytes(bytes)))
-        } else {
-            None
-        };
-        let value_at = at + suffix_len;
-        Cell {
-            flags,
-            version,
-            suffix: &self.0[at..value_at],
-            value: &self.0[value_at..value_at + value_len],
-            len: value_at + value_len - start,
-        }
+        Cell::read(self.0, self.slot_offset(slot))
     }
     /// Appends the full key of a slot to `out` (which is cleared first).
     pub fn key_into(self, slot: usize, out: &mut Vec<u8>) {

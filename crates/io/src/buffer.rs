@@ -4,14 +4,15 @@
 //!
 //! 1. An [`AlignedBuffer`] starts at a multiple of [`DIRECT_ALIGNMENT`], has exactly the length
 //!    asked for, reads as zeroes until written, and never moves.
-//! 2. Large ones (from [`MAPPED_BYTES_MIN`] on) are anonymous mappings: pages that nobody touched
-//!    cost no memory.
+//! 2. Large ones (from [`MAPPED_BYTES_MIN`] on) are anonymous mappings: memory that nobody touched
+//!    costs none. Those of many [`HUGE_PAGE_BYTES`] ask the kernel for huge pages: a buffer pool is
+//!    read at random, and with small pages each read would miss the processor's address cache too.
 //! 3. A [`MemoryHandle`] keeps the memory of a buffer where it is, and gives nobody its bytes.
 //! 4. `check_transfer` is the one place that decides whether a transfer may go to an
 //!    unbuffered file; all backends, the simulated one too, ask it.
 
 use crate::{DIRECT_ALIGNMENT, Error, ErrorKind, Result};
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -20,6 +21,13 @@ use std::sync::Arc;
 
 /// Buffers of at least this many bytes are mapped, smaller ones come from the heap.
 pub const MAPPED_BYTES_MIN: usize = 1 << 20;
+
+/// Size of a huge page of the processors that Inkstone runs on.
+pub const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// Mappings of at least this many bytes ask for huge pages: the memory that a half-used huge page
+/// wastes is then a small part of them.
+const HUGE_MAPPING_BYTES_MIN: usize = 16 * HUGE_PAGE_BYTES;
 
 /// Zeroed bytes at an address that unbuffered (`O_DIRECT`) files accept.
 ///
@@ -133,7 +141,30 @@ fn no_memory(length: usize) -> Error {
     )
 }
 
+/// `bytes` of fresh memory, at a multiple of [`HUGE_PAGE_BYTES`] if they are worth huge pages.
 fn map(bytes: usize) -> Result<NonNull<u8>> {
+    if bytes < HUGE_MAPPING_BYTES_MIN {
+        return map_anywhere(bytes);
+    }
+    let Some(with_room) = bytes.checked_add(HUGE_PAGE_BYTES) else {
+        return Err(no_memory(bytes));
+    };
+    let mapped = map_anywhere(with_room)?;
+    let before = mapped.addr().get().wrapping_neg() % HUGE_PAGE_BYTES;
+    let after = HUGE_PAGE_BYTES - before;
+    // SAFETY: `before` is less than HUGE_PAGE_BYTES, so all three are parts of the mapping above, of
+    // which nobody else knows yet. What is unmapped at both ends is used no more.
+    unsafe {
+        let start = mapped.add(before);
+        unmap(mapped, before);
+        unmap(start.add(bytes), after);
+        // Only a wish: a kernel without huge pages refuses it, and everything works as well.
+        let _ = madvise(start.as_ptr().cast(), bytes, Advice::LinuxHugepage);
+        Ok(start)
+    }
+}
+
+fn map_anywhere(bytes: usize) -> Result<NonNull<u8>> {
     // SAFETY: a new private anonymous mapping at an address that the kernel chooses touches no
     // memory of ours.
     let start = unsafe {
@@ -146,6 +177,19 @@ fn map(bytes: usize) -> Result<NonNull<u8>> {
     };
     let start = start.map_err(|_| no_memory(bytes))?;
     NonNull::new(start.cast()).ok_or_else(|| no_memory(bytes))
+}
+
+/// Gives whole pages of a mapping back.
+///
+/// # Safety
+///
+/// The bytes are mapped by [`map_anywhere`], and nobody uses them any more.
+unsafe fn unmap(start: NonNull<u8>, bytes: usize) {
+    if bytes > 0 {
+        // SAFETY: promised by the caller. Unmapping what is mapped cannot fail in a way that we
+        // could mend.
+        let _ = unsafe { munmap(start.as_ptr().cast(), bytes) };
+    }
 }
 
 impl Deref for AlignedBuffer {
@@ -170,8 +214,7 @@ impl Drop for Memory {
         if self.mapped {
             // SAFETY: mapped in `map` with this size, unmapped once; no slice outlives the buffer,
             // which is an owner.
-            // Unmapping a whole mapping cannot fail in a way that we could mend.
-            let _ = unsafe { munmap(self.start.as_ptr().cast(), self.layout.size()) };
+            unsafe { unmap(self.start, self.layout.size()) };
         } else {
             // SAFETY: allocated in `try_zeroed` with this very layout, freed once.
             unsafe { dealloc(self.start.as_ptr(), self.layout) };

@@ -279,6 +279,7 @@ impl Tree {
                 };
                 let child = self.space.page_id(child);
                 if node_level == level + 1 {
+                    self.redo.pool.prefetch(child);
                     return Ok(Descent::Child {
                         parent: node,
                         slot,

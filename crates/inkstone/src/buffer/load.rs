@@ -9,6 +9,7 @@ use super::frame::Frame;
 use super::guard::{Exclusive, Optimistic, Reservation, Shared};
 use super::page_table::LoadSlot;
 use super::pool::Inner;
+use super::prefetch;
 use crate::counters::{Counter, thread_stripe};
 use crate::{Error, Result};
 use inkstone_format::{PageId, header};
@@ -73,6 +74,15 @@ impl Inner {
     #[inline]
     pub(crate) fn optimistic_hit(&self, id: PageId) -> Option<Optimistic<'_>> {
         self.optimistic_at(self.table.hint(&self.arena, id)?, id)
+    }
+
+    /// Lets the processor fetch what a search in the page reads first, if it is resident.
+    #[inline]
+    pub(crate) fn prefetch(&self, id: PageId) {
+        if let Some(index) = self.table.first(id) {
+            prefetch::fetch(self.arena.frame(index));
+            prefetch::page(self.arena.page_ptr(index), self.arena.page_size());
+        }
     }
 
     #[cold]

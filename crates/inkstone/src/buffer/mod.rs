@@ -45,6 +45,7 @@ mod latch;
 mod load;
 mod page_table;
 mod pool;
+mod prefetch;
 mod signal;
 mod supplier;
 #[cfg(test)]

@@ -100,6 +100,13 @@ impl PageTable {
         None
     }
 
+    /// The frame at which the chain of the page's bucket begins: most likely the page's.
+    #[inline]
+    pub fn first(&self, id: PageId) -> Option<u32> {
+        let link = self.buckets[self.bucket_of(id.to_u64())].load(Ordering::Relaxed);
+        link.checked_sub(1)
+    }
+
     /// Locks the shard of a page.
     pub fn shard<'a>(&'a self, arena: &'a Arena, id: PageId) -> Shard<'a> {
         let number = self.bucket_of(id.to_u64()) % SHARDS;

@@ -221,6 +221,12 @@ impl BufferPool {
         self.inner.optimistic_hit(id)
     }
 
+    /// Says that the page will be searched next. A hint, which may be wrong.
+    #[inline]
+    pub fn prefetch(&self, id: PageId) {
+        self.inner.prefetch(id);
+    }
+
     /// As `optimistic`, if the frame that a guard named before still holds the page.
     #[inline]
     pub fn optimistic_at(&self, frame_index: u32, id: PageId) -> Option<Optimistic<'_>> {

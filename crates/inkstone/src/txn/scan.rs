@@ -13,9 +13,9 @@ use super::write::remove_dead_rows;
 use crate::Result;
 use crate::btree::{Target, Tree};
 use crate::counters::Counter;
-use inkstone_format::tree_page::{CELL_DELETED, CELL_OVERFLOW, TreePage};
+use inkstone_format::tree_page::{CELL_DELETED, CELL_OVERFLOW, Cell, TreePage};
 use inkstone_format::{TrxId, VersionAddress};
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 use std::sync::Arc;
 
 /// A scan over at least so many dead rows in a leaf removes them.
@@ -23,55 +23,78 @@ const DEAD_ROWS: usize = 16;
 /// Rows copied from the first leaf; a cursor that goes on takes whole leaves.
 const FIRST_ROWS: usize = 128;
 
-/// A copied row: where its key and value lie in the batch's bytes.
+/// A row of a batch. Its key is in [`Batch::key`] as long as it is the last one handed out.
 #[derive(Clone, Copy)]
-struct Copied {
-    key_at: usize,
+struct Row {
+    /// Where its cell begins in the batch's heap.
+    cell_at: usize,
     value_at: usize,
     end: usize,
     flags: u8,
     version: Option<VersionAddress>,
 }
 
-/// The rows of a leaf, or of a part of it, in the order in which they are handed out.
+/// Rows of a leaf, in the order in which they are handed out: their cells, as they lay in the page.
 #[derive(Default)]
 struct Batch {
-    bytes: Vec<u8>,
-    rows: Vec<Copied>,
+    /// The part of the leaf's heap in which the cells lie. Copied as one piece: cells of neighbours
+    /// mostly are neighbours.
+    heap: Vec<u8>,
+    /// Where each row's cell begins in `heap`.
+    cells: Vec<usize>,
     /// The next row to hand out.
     at: usize,
+    /// The key of the row that was handed out last. It begins with what all keys of the leaf share.
+    key: Vec<u8>,
+    prefix_len: usize,
+    /// Rows handed out that no one will ever see again.
+    dead: usize,
 }
 
 impl Batch {
-    fn copy(&mut self, page: TreePage<'_>, slots: impl Iterator<Item = usize>) {
-        self.bytes.clear();
-        self.rows.clear();
+    fn copy(&mut self, page: TreePage<'_>, slots: Range<usize>, backward: bool) {
         self.at = 0;
-        for slot in slots {
-            let cell = page.cell(slot);
-            let key_at = self.bytes.len();
-            self.bytes.extend_from_slice(page.prefix());
-            self.bytes.extend_from_slice(cell.suffix);
-            let value_at = self.bytes.len();
-            self.bytes.extend_from_slice(cell.value);
-            let end = self.bytes.len();
-            let (flags, version) = (cell.flags, cell.version);
-            self.rows.push(Copied {
-                key_at,
-                value_at,
-                end,
-                flags,
-                version,
-            });
+        self.dead = 0;
+        self.heap.clear();
+        self.key.clear();
+        self.key.extend_from_slice(page.prefix());
+        self.prefix_len = self.key.len();
+        self.cells.clear();
+        self.cells.extend(slots.map(|slot| page.slot_offset(slot)));
+        let (first, last) = (self.cells.iter().min(), self.cells.iter().max());
+        let (Some(&first), Some(&last)) = (first, last) else {
+            return;
+        };
+        let end = last + Cell::read(page.0, last).len;
+        self.heap.extend_from_slice(&page.0[first..end]);
+        self.cells.iter_mut().for_each(|at| *at -= first);
+        if backward {
+            self.cells.reverse();
         }
     }
 
-    fn key(&self, row: Copied) -> &[u8] {
-        &self.bytes[row.key_at..row.value_at]
+    /// The next row. Makes its key.
+    #[inline]
+    fn next(&mut self) -> Option<Row> {
+        let &cell_at = self.cells.get(self.at)?;
+        self.at += 1;
+        let cell = Cell::read(&self.heap, cell_at);
+        self.key.truncate(self.prefix_len);
+        self.key.extend_from_slice(cell.suffix);
+        let end = cell_at + cell.len;
+        Some(Row {
+            cell_at,
+            value_at: end - cell.value.len(),
+            end,
+            flags: cell.flags,
+            version: cell.version,
+        })
     }
 
-    fn last_key(&self) -> Option<&[u8]> {
-        self.rows.last().map(|&row| self.key(row))
+    /// The key of the last row.
+    fn last_key(&self) -> Option<Vec<u8>> {
+        let last = Cell::read(&self.heap, *self.cells.last()?);
+        Some([&self.key[..self.prefix_len], last.suffix].concat())
     }
 }
 
@@ -171,6 +194,8 @@ pub struct Cursor {
     scope: Scope,
     /// Where the next leaf is to be looked for; `None` at the end.
     next: Option<Next>,
+    /// Where the leaf of the batch was found.
+    leaf: Next,
     batch: Batch,
     /// A row that is not as it lies in the batch: an older version, a long value.
     other: Seen,
@@ -199,6 +224,7 @@ impl Cursor {
             snapshot,
             me,
             next: Some(scope.start()),
+            leaf: Next::Last,
             scope,
             batch: Batch::default(),
             other: Seen::default(),
@@ -210,38 +236,40 @@ impl Cursor {
     /// The next row: key and value. The slices are valid until the next call.
     pub fn next_row(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         loop {
-            let Some(&row) = self.batch.rows.get(self.batch.at) else {
+            let Some(row) = self.batch.next() else {
                 if !self.fill()? {
                     return Ok(None);
                 }
                 continue;
             };
-            self.batch.at += 1;
-            let plain = row.version.is_none() && row.flags & CELL_OVERFLOW == 0;
-            if plain && row.flags & CELL_DELETED != 0 {
+            let live = self.is_live(row);
+            if !live && row.flags & CELL_DELETED != 0 {
+                self.batch.dead += 1;
                 continue;
             }
+            let plain = !live && row.flags & CELL_OVERFLOW == 0;
             if !plain && !self.resolve(row)? {
                 continue;
             }
             self.reads += 1;
             let value = if plain {
-                &self.batch.bytes[row.value_at..row.end]
+                &self.batch.heap[row.value_at..row.end]
             } else {
                 &self.other.value
             };
-            return Ok(Some((self.batch.key(row), value)));
+            return Ok(Some((&self.batch.key, value)));
         }
     }
 
+    /// Whether there may be someone who sees another version of the row than the one in the leaf.
+    fn is_live(&self, row: Row) -> bool {
+        row.version
+            .is_some_and(|address| self.core.is_live(address))
+    }
+
     /// Finds the version of a row that the snapshot sees, and its whole value.
-    fn resolve(&mut self, row: Copied) -> Result<bool> {
-        self.other.flags = row.flags;
-        self.other.version = row.version;
-        self.other.value.clear();
-        self.other
-            .value
-            .extend_from_slice(&self.batch.bytes[row.value_at..row.end]);
+    fn resolve(&mut self, row: Row) -> Result<bool> {
+        self.other.set(Cell::read(&self.batch.heap, row.cell_at));
         if let Some(snapshot) = &self.snapshot
             && !self.core.resolve(snapshot, self.me, &mut self.other)?
         {
@@ -253,6 +281,7 @@ impl Cursor {
 
     /// Copies the rows of the next leaf; false at the end.
     fn fill(&mut self) -> Result<bool> {
+        self.clean()?;
         let Some(next) = self.next.take() else {
             return Ok(false);
         };
@@ -260,45 +289,34 @@ impl Cursor {
         let leaf = self.tree.leaf_shared(next.target())?;
         let page = TreePage(&leaf);
         let (from, to) = self.scope.slots(page, &next);
-        let all = to.saturating_sub(from);
-        let take = all.min(self.limit);
-        match self.scope.backward {
-            false => self.batch.copy(page, from..from + take),
-            true => self.batch.copy(page, (to.max(take) - take..to).rev()),
-        }
+        let to = to.max(from);
+        let take = (to - from).min(self.limit);
+        let slots = match self.scope.backward {
+            false => from..from + take,
+            true => to - take..to,
+        };
+        self.batch.copy(page, slots, self.scope.backward);
         self.next = match self.batch.last_key() {
-            Some(key) if take < all => Some(self.scope.following_row(key)),
+            Some(key) if take < to - from => Some(self.scope.following_row(&key)),
             _ => self.scope.following(page),
         };
         self.limit = usize::MAX;
-        drop(leaf);
-        self.clean(&next)?;
+        self.leaf = next;
         Ok(true)
     }
 
-    /// Removes dead rows from a leaf in which they are the majority: after a restart nobody else
+    /// Removes the dead rows of a leaf in which they were the majority: after a restart nobody else
     /// remembers them.
-    fn clean(&self, leaf: &Next) -> Result<()> {
-        let dead = |row: &&Copied| {
-            row.flags & CELL_DELETED != 0 && row.version.is_none_or(|v| !self.core.is_live(v))
-        };
-        let marked = self
-            .batch
-            .rows
-            .iter()
-            .filter(|row| row.flags & CELL_DELETED != 0)
-            .count();
-        if marked < DEAD_ROWS || marked < self.batch.rows.len() / 2 {
-            return Ok(());
-        }
-        if self.batch.rows.iter().filter(dead).count() < DEAD_ROWS {
+    fn clean(&mut self) -> Result<()> {
+        let dead = std::mem::take(&mut self.batch.dead);
+        if dead < DEAD_ROWS || dead < self.batch.cells.len() / 2 {
             return Ok(());
         }
         if !self.core.redo.log.has_room() {
             return Ok(());
         }
         self.core.redo.log.wait_for_space()?;
-        let latched = self.tree.leaf_exclusive(leaf.target())?;
+        let latched = self.tree.leaf_exclusive(self.leaf.target())?;
         let key = TreePage(&latched).low().to_vec();
         remove_dead_rows(&self.core, latched, None)?;
         self.tree
@@ -308,9 +326,11 @@ impl Cursor {
     /// The next key that the tree holds, visible or not, and its version.
     fn next_key(&mut self) -> Result<Option<(Vec<u8>, Option<VersionAddress>)>> {
         loop {
-            if let Some(&row) = self.batch.rows.get(self.batch.at) {
-                self.batch.at += 1;
-                return Ok(Some((self.batch.key(row).to_vec(), row.version)));
+            if let Some(row) = self.batch.next() {
+                if row.flags & CELL_DELETED != 0 && !self.is_live(row) {
+                    self.batch.dead += 1;
+                }
+                return Ok(Some((self.batch.key.clone(), row.version)));
             }
             if !self.fill()? {
                 return Ok(None);

@@ -47,3 +47,18 @@ fn transfers_are_checked() {
     assert!(check_transfer(false, &buffer, u64::MAX).is_err());
     assert!(check_transfer(false, &buffer, i64::MAX as u64 - 5).is_err());
 }
+
+#[test]
+fn what_is_worth_huge_pages_begins_at_one() {
+    for length in [HUGE_MAPPING_BYTES_MIN, 5 * HUGE_MAPPING_BYTES_MIN + 4096] {
+        let mut buffer = AlignedBuffer::zeroed(length);
+        assert_eq!(buffer.as_ptr().addr() % HUGE_PAGE_BYTES, 0);
+        assert_eq!(
+            (buffer.len(), buffer[0], buffer[length - 1]),
+            (length, 0, 0)
+        );
+        buffer[0] = 1;
+        buffer[length - 1] = 2;
+        assert_eq!((buffer[0], buffer[length - 1]), (1, 2));
+    }
+}
