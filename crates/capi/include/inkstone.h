@@ -111,7 +111,7 @@ enum ink_code {
   INK_DEADLOCK = 10,
   /* The statement had no effect; the transaction goes on. */
   INK_LOCK_TIMEOUT = 11,
-  /* INK_NO_WAIT was asked for, and the row is locked. */
+  /* INK_NO_WAIT was asked for, and the row is locked. The statement had no effect. */
   INK_LOCK_NOT_AVAILABLE = 12,
   /* The transaction has ended, is prepared, or is being rolled back. */
   INK_TRANSACTION_STATE = 13,
@@ -184,8 +184,7 @@ int ink_open(const char *directory, const ink_option *options, size_t option_cou
              ink_database **database, ink_error *error);
 
 /* Closes in order and gives the handle back, also on failure. Give tables, cursors and transactions
- * back first: while any is left, the database stays open until the last one is gone, and is then left
- * to recovery. Prepared transactions stay prepared. */
+ * back first: those that are left can only be given back. Prepared transactions stay prepared. */
 int ink_close(ink_database *database, ink_error *error);
 
 /* What the latest open found and did, in words ("created", "recovered from LSN ..."). */
@@ -209,18 +208,14 @@ typedef bool (*ink_visit_metric)(void *context, const ink_metric *metric);
 /* Visits all counters, then all gauges, always in the same order. */
 void ink_metrics(const ink_database *database, ink_visit_metric visit, void *context);
 
-enum ink_transaction_state {
-  INK_STATE_ACTIVE = 0,
-  INK_STATE_PREPARED = 1,
-  INK_STATE_COMMITTING = 2,
-  INK_STATE_ROLLING_BACK = 3
-};
+enum ink_transaction_state { INK_STATE_ACTIVE = 0, INK_STATE_PREPARED = 1 };
 
 /* A transaction that has not ended. */
 typedef struct ink_transaction_info {
   uint64_t id;
   /* What ink_transaction_set_tag said; 0 of a recovered one. */
   uint64_t tag;
+  /* enum ink_transaction_state. */
   uint32_t state;
   /* enum ink_isolation. */
   uint32_t isolation;
@@ -229,13 +224,11 @@ typedef struct ink_transaction_info {
   uint64_t changes;
   /* Explicit row locks held; changed rows are locked without one. */
   uint64_t row_locks;
-  /* Trees in which it has locked ranges or gaps. */
-  uint64_t range_trees;
+  /* Ranges and gaps that it has locked. */
+  uint64_t range_locks;
   /* The transaction whose end it waits for; 0: it does not wait. */
   uint64_t waits_for;
   uint64_t waited_ms;
-  /* Whether it has a snapshot that old versions are kept for. */
-  bool has_snapshot;
 } ink_transaction_info;
 
 typedef bool (*ink_visit_transaction)(void *context, const ink_transaction_info *info);
@@ -377,7 +370,7 @@ int ink_import_table(const ink_database *database, ink_slice name, const char *f
 /* ---- Upkeep ------------------------------------------------------------------------------------ */
 
 /* Estimates, from a few page visits. */
-typedef struct ink_table_statistics {
+typedef struct ink_table_estimates {
   uint64_t rows;
   /* Bytes of an average row: leaf pages of the clustered tree by its rows. */
   uint64_t row_bytes;
@@ -386,19 +379,18 @@ typedef struct ink_table_statistics {
   uint64_t page_bytes;
   uint64_t file_bytes;
   uint64_t allocated_bytes;
-} ink_table_statistics;
+} ink_table_estimates;
 
-int ink_statistics(const ink_table *table, ink_table_statistics *statistics, ink_error *error);
+int ink_estimate_table(const ink_table *table, ink_table_estimates *estimates, ink_error *error);
 
-/* Estimates of one tree. */
-typedef struct ink_tree_statistics {
+typedef struct ink_tree_estimates {
   uint64_t rows;
   uint64_t leaf_pages;
   uint64_t pages;
   uint32_t height;
-} ink_tree_statistics_t;
+} ink_tree_estimates;
 
-int ink_tree_statistics(const ink_tree *tree, ink_tree_statistics_t *statistics, ink_error *error);
+int ink_estimate_tree(const ink_tree *tree, ink_tree_estimates *estimates, ink_error *error);
 
 /* Checks every page of a table, and that its space adds up. Nothing should write meanwhile. On success
  * the text says what there is, on INK_CORRUPT the error what is wrong. */
@@ -458,10 +450,6 @@ bool ink_transaction_has_changes(const ink_transaction *transaction);
 /* For later statements; by default the option lock_wait_timeout_ms. */
 int ink_set_lock_wait_timeout(const ink_transaction *transaction, uint64_t milliseconds,
                               ink_error *error);
-/* Another level from the next statement on; INK_TRANSACTION_STATE once it has a snapshot, locks or
- * changes. */
-int ink_set_isolation(const ink_transaction *transaction, uint32_t isolation, ink_error *error);
-
 /* Takes the snapshot now: START TRANSACTION WITH CONSISTENT SNAPSHOT. */
 int ink_take_snapshot(const ink_transaction *transaction, ink_error *error);
 
@@ -504,10 +492,10 @@ int ink_commit_wait(ink_transaction *transaction, uint32_t durability, ink_error
  * background; the transaction is over for its owner. */
 int ink_rollback(ink_transaction *transaction, ink_error *error);
 
-/* Prepares under an XID of 1 to 128 bytes: what it changed stays and stays locked, over a restart too,
+/* Prepares under an XID of 1 to 140 bytes: what it changed stays and stays locked, over a restart too,
  * until the XID is committed or rolled back. INK_SYNC: that much is durable when this returns. A
- * transaction that has changed nothing can be prepared as well. If it fails, it is rolled back, but
- * with INK_ALREADY_EXISTS (another prepared transaction has the XID), which changes nothing. */
+ * transaction that has changed nothing can be prepared as well. If it fails, it is rolled back
+ * (INK_ALREADY_EXISTS: another prepared transaction has the XID). */
 int ink_prepare(ink_transaction *transaction, ink_slice xid, uint32_t durability, ink_error *error);
 
 /* Visits the XIDs of all prepared transactions, after a restart those that it found. */

@@ -224,7 +224,7 @@ impl Inner {
             let tree = Tree::open(space.clone(), *id, self.core.redo.clone())?;
             Ok(TableTree {
                 tree,
-                name: name.clone(),
+                name: name.as_str().into(),
                 table: inner.clone(),
             })
         });

@@ -1,6 +1,6 @@
 //! Verification and statistics.
 
-use super::tables::{Table, TreeRef};
+use super::tables::{Table, TableTree, TreeRef};
 use super::{Database, Inner};
 use crate::btree::TreeReport;
 use crate::space::SYSTEM_PAGES;
@@ -10,6 +10,7 @@ use inkstone_format::space::PENDING_FREE_TREE;
 use inkstone_format::{Corrupt, PageNo};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Bound;
 
 /// What verifying a table found, when all is well.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +40,47 @@ pub struct TableStatistics {
     pub file_bytes: u64,
     /// Bytes of the file that are allocated to pages.
     pub allocated_bytes: u64,
+}
+
+/// Estimates about a tree, from a few page visits.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TreeEstimates {
+    /// About how many rows it has.
+    pub rows: u64,
+    /// Its levels.
+    pub height: u8,
+    /// Its pages at each level, leaves first.
+    pub pages_by_level: Vec<u64>,
+}
+
+impl TableTree {
+    /// Estimates about this tree.
+    pub fn estimates(&self) -> Result<TreeEstimates> {
+        let tree = self.live()?;
+        let _shape = tree.space.keep_shape();
+        Ok(TreeEstimates {
+            rows: tree.estimate_rows()?,
+            height: tree.height()?,
+            pages_by_level: tree.pages_by_level()?,
+        })
+    }
+
+    /// About how many rows lie between two bounds.
+    pub fn estimate_range(&self, (low, high): (Bound<&[u8]>, Bound<&[u8]>)) -> Result<u64> {
+        // The place after a key is the place before the next possible one.
+        let after = |key: &[u8]| [key, &[0]].concat();
+        let low = match low {
+            Bound::Unbounded => Vec::new(),
+            Bound::Included(key) => key.to_vec(),
+            Bound::Excluded(key) => after(key),
+        };
+        let high = match high {
+            Bound::Unbounded => None,
+            Bound::Included(key) => Some(after(key)),
+            Bound::Excluded(key) => Some(key.to_vec()),
+        };
+        self.live()?.estimate_range(&low, high.as_deref())
+    }
 }
 
 impl Database {

@@ -1,7 +1,7 @@
 //! What all transactions of an open database work on.
 
-use super::locks::{LockTable, WaitGraph};
-use super::system::{TrxState, TrxSystem};
+use super::locks::{Blocker, LockMode, LockTable, WaitGraph};
+use super::system::{TrxState, TrxSystem, Wanted};
 use super::transaction::Shared;
 use super::versions::VersionStore;
 use crate::btree::Tree;
@@ -154,17 +154,28 @@ impl Core {
         xids
     }
 
-    /// Waits until `blocker` has ended, or fails: deadlock, timeout, NOWAIT.
+    /// Waits until it is worth while to look again whether `blocker` is in the way of a lock, or
+    /// fails: deadlock, timeout, NOWAIT, interrupt.
     pub(super) fn wait_for(
         &self,
         me: &Arc<TrxState>,
-        blocker: &Arc<TrxState>,
+        blocker: &Blocker,
         deadline: Option<Instant>,
+        (tree, key, mode): (&Tree, &[u8], LockMode),
     ) -> Result<()> {
-        match deadline {
-            None => Err(Error::LockNotAvailable),
-            Some(deadline) => self.waits.wait(me, blocker, deadline),
-        }
+        let Some(deadline) = deadline else {
+            return Err(Error::LockNotAvailable);
+        };
+        let wanted = Wanted {
+            space: tree.space.id,
+            tree: tree.id,
+            key: key.to_vec(),
+            mode,
+        };
+        me.set_details(|details| details.wanted = Some(wanted));
+        let result = self.waits.wait(me, blocker, deadline);
+        me.set_details(|details| details.wanted = None);
+        result
     }
 
     /// Slows a writer down while recovery would have more log to read than `log_file_size`: so

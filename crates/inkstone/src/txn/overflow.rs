@@ -450,7 +450,8 @@ impl Transaction {
             if let Err(blockers) = locked {
                 drop((mtr, leaf, frames));
                 if let Some(blocker) = blockers.first() {
-                    core.wait_for(state, blocker, Some(self.deadline()))?;
+                    let wanted = (pending, &key[..], LockMode::Exclusive);
+                    core.wait_for(state, blocker, Some(self.deadline()), wanted)?;
                 }
                 continue;
             }

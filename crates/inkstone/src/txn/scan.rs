@@ -5,17 +5,19 @@
 //! rows that were copied already are not seen by it.
 
 use super::core::Core;
+use super::interrupt::Interrupt;
+use super::isolation::Isolation;
 use super::locks::LockMode;
-use super::read::{Seen, Wait};
+use super::read::{Seen, Wait, sees_newest};
 use super::system::Snapshot;
-use super::transaction::{Isolation, Transaction};
+use super::transaction::Transaction;
 use super::write::remove_dead_rows;
 use crate::Result;
 use crate::btree::{Target, Tree};
 use crate::counters::Counter;
-use inkstone_format::tree_page::{CELL_DELETED, CELL_OVERFLOW, Cell, TreePage};
+use inkstone_format::tree_page::{CELL_DELETED, CELL_OVERFLOW, TreePage};
 use inkstone_format::{TrxId, VersionAddress};
-use std::ops::{Bound, Range};
+use std::ops::Bound;
 use std::sync::Arc;
 
 /// A scan over at least so many dead rows in a leaf removes them.
@@ -23,90 +25,68 @@ const DEAD_ROWS: usize = 16;
 /// Rows copied from the first leaf; a cursor that goes on takes whole leaves.
 const FIRST_ROWS: usize = 128;
 
-/// A row of a batch. Its key is in [`Batch::key`] as long as it is the last one handed out.
+/// A copied row: where its key and value lie in the batch's bytes.
 #[derive(Clone, Copy)]
-struct Row {
-    /// Where its cell begins in the batch's heap.
-    cell_at: usize,
+struct Copied {
+    key_at: usize,
     value_at: usize,
     end: usize,
     flags: u8,
     version: Option<VersionAddress>,
 }
 
-/// Rows of a leaf, in the order in which they are handed out: their cells, as they lay in the page.
+/// The rows of a leaf, or of a part of it, in the order in which they are handed out.
 #[derive(Default)]
 struct Batch {
-    /// The part of the leaf's heap in which the cells lie. Copied as one piece: cells of neighbours
-    /// mostly are neighbours.
-    heap: Vec<u8>,
-    /// Where each row's cell begins in `heap`.
-    cells: Vec<usize>,
+    bytes: Vec<u8>,
+    rows: Vec<Copied>,
     /// The next row to hand out.
     at: usize,
-    /// The key of the row that was handed out last. It begins with what all keys of the leaf share.
-    key: Vec<u8>,
-    prefix_len: usize,
-    /// Rows handed out that no one will ever see again.
-    dead: usize,
 }
 
 impl Batch {
-    fn copy(&mut self, page: TreePage<'_>, slots: Range<usize>, backward: bool) {
+    fn copy(&mut self, page: TreePage<'_>, slots: impl Iterator<Item = usize>) {
+        self.bytes.clear();
+        self.rows.clear();
         self.at = 0;
-        self.dead = 0;
-        self.heap.clear();
-        self.key.clear();
-        self.key.extend_from_slice(page.prefix());
-        self.prefix_len = self.key.len();
-        self.cells.clear();
-        self.cells.extend(slots.map(|slot| page.slot_offset(slot)));
-        let (first, last) = (self.cells.iter().min(), self.cells.iter().max());
-        let (Some(&first), Some(&last)) = (first, last) else {
-            return;
-        };
-        let end = last + Cell::read(page.0, last).len;
-        self.heap.extend_from_slice(&page.0[first..end]);
-        self.cells.iter_mut().for_each(|at| *at -= first);
-        if backward {
-            self.cells.reverse();
+        for slot in slots {
+            let cell = page.cell(slot);
+            let key_at = self.bytes.len();
+            self.bytes.extend_from_slice(page.prefix());
+            self.bytes.extend_from_slice(cell.suffix);
+            let value_at = self.bytes.len();
+            self.bytes.extend_from_slice(cell.value);
+            let end = self.bytes.len();
+            let (flags, version) = (cell.flags, cell.version);
+            self.rows.push(Copied {
+                key_at,
+                value_at,
+                end,
+                flags,
+                version,
+            });
         }
     }
 
-    /// The next row. Makes its key.
-    #[inline]
-    fn next(&mut self) -> Option<Row> {
-        let &cell_at = self.cells.get(self.at)?;
-        self.at += 1;
-        let cell = Cell::read(&self.heap, cell_at);
-        self.key.truncate(self.prefix_len);
-        self.key.extend_from_slice(cell.suffix);
-        let end = cell_at + cell.len;
-        Some(Row {
-            cell_at,
-            value_at: end - cell.value.len(),
-            end,
-            flags: cell.flags,
-            version: cell.version,
-        })
+    fn key(&self, row: Copied) -> &[u8] {
+        &self.bytes[row.key_at..row.value_at]
     }
 
-    /// The key of the last row.
-    fn last_key(&self) -> Option<Vec<u8>> {
-        let last = Cell::read(&self.heap, *self.cells.last()?);
-        Some([&self.key[..self.prefix_len], last.suffix].concat())
+    fn last_key(&self) -> Option<&[u8]> {
+        self.rows.last().map(|&row| self.key(row))
     }
 }
 
 /// A key range and the direction in which it is gone through.
-struct Scope {
-    low: Bound<Vec<u8>>,
-    high: Bound<Vec<u8>>,
-    backward: bool,
+pub(super) struct Scope {
+    pub low: Bound<Vec<u8>>,
+    pub high: Bound<Vec<u8>>,
+    pub backward: bool,
 }
 
+/// Where to go on.
 #[derive(Clone, Debug)]
-enum Next {
+pub(super) enum Next {
     /// The leaf that covers this key, from it on.
     From(Vec<u8>),
     /// The leaf of the greatest key below this one.
@@ -116,7 +96,7 @@ enum Next {
 }
 
 impl Next {
-    fn target(&self) -> Target<'_> {
+    pub fn target(&self) -> Target<'_> {
         match self {
             Self::From(key) => Target::Key(key),
             Self::Before(key) => Target::Before(key),
@@ -126,7 +106,7 @@ impl Next {
 }
 
 impl Scope {
-    fn start(&self) -> Next {
+    pub fn start(&self) -> Next {
         match (self.backward, &self.low, &self.high) {
             (false, Bound::Unbounded, _) => Next::From(Vec::new()),
             (false, Bound::Included(key) | Bound::Excluded(key), _) => Next::From(key.clone()),
@@ -137,7 +117,7 @@ impl Scope {
     }
 
     /// The slots of a leaf that lie in the range and have not been passed.
-    fn slots(&self, page: TreePage<'_>, next: &Next) -> (usize, usize) {
+    pub fn slots(&self, page: TreePage<'_>, next: &Next) -> (usize, usize) {
         let at = |key: &[u8]| page.search(key).unwrap_or_else(|slot| slot);
         let after = |key: &[u8]| page.search(key).map_or_else(|slot| slot, |slot| slot + 1);
         let from = match &self.low {
@@ -158,7 +138,7 @@ impl Scope {
     }
 
     /// Where to go on after a leaf.
-    fn following(&self, page: TreePage<'_>) -> Option<Next> {
+    pub fn following(&self, page: TreePage<'_>) -> Option<Next> {
         if self.backward {
             let low = page.low();
             let more = match &self.low {
@@ -177,11 +157,85 @@ impl Scope {
     }
 
     /// Where to go on after a row.
-    fn following_row(&self, key: &[u8]) -> Next {
+    pub fn following_row(&self, key: &[u8]) -> Next {
         match self.backward {
             true => Next::Before(key.to_vec()),
             false => Next::From([key, &[0][..]].concat()),
         }
+    }
+}
+
+/// The bounds of a key range.
+pub(super) type KeyRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+/// Where a value is.
+#[derive(Clone, Copy)]
+enum Place {
+    InBatch,
+    /// In the cursor's `others`, from here to the next one.
+    Other(usize),
+}
+
+/// A row that is to be handed out.
+#[derive(Clone, Copy)]
+struct Found {
+    row: Copied,
+    place: Place,
+}
+
+/// Rows that a cursor found: keys and values, lent out until its next call.
+pub struct Rows<'c> {
+    cursor: &'c Cursor,
+}
+
+impl<'c> Rows<'c> {
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.cursor.found.len()
+    }
+
+    /// Whether there are none: the cursor is at its end.
+    pub fn is_empty(&self) -> bool {
+        self.cursor.found.is_empty()
+    }
+}
+
+impl<'c> IntoIterator for Rows<'c> {
+    type Item = (&'c [u8], &'c [u8]);
+    type IntoIter = RowsIter<'c>;
+
+    fn into_iter(self) -> RowsIter<'c> {
+        RowsIter {
+            cursor: self.cursor,
+            found: &self.cursor.found,
+        }
+    }
+}
+
+/// Iterator over [`Rows`].
+pub struct RowsIter<'c> {
+    cursor: &'c Cursor,
+    found: &'c [Found],
+}
+
+impl<'c> Iterator for RowsIter<'c> {
+    type Item = (&'c [u8], &'c [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (&Found { row, place }, rest) = self.found.split_first()?;
+        self.found = rest;
+        let value = match place {
+            Place::InBatch => &self.cursor.batch.bytes[row.value_at..row.end],
+            Place::Other(start) => {
+                let next = rest.iter().find_map(|found| match found.place {
+                    Place::Other(next) => Some(next),
+                    Place::InBatch => None,
+                });
+                let end = next.unwrap_or(self.cursor.others.len());
+                &self.cursor.others[start..end]
+            }
+        };
+        Some((self.cursor.batch.key(row), value))
     }
 }
 
@@ -194,23 +248,27 @@ pub struct Cursor {
     scope: Scope,
     /// Where the next leaf is to be looked for; `None` at the end.
     next: Option<Next>,
-    /// Where the leaf of the batch was found.
-    leaf: Next,
     batch: Batch,
     /// A row that is not as it lies in the batch: an older version, a long value.
     other: Seen,
+    /// Values of such rows that `next_rows` has found.
+    others: Vec<u8>,
+    found: Vec<Found>,
+    interrupt: Option<Interrupt>,
+    isolation: Isolation,
     /// Rows to copy from the next leaf, at most.
     limit: usize,
     reads: u64,
 }
 
 impl Cursor {
-    fn new(
+    /// Without a snapshot: for [`Cursor::next_key`].
+    pub(super) fn new(
         core: &Arc<Core>,
         tree: &Tree,
         snapshot: Option<Snapshot>,
         me: TrxId,
-        (low, high): (Bound<Vec<u8>>, Bound<Vec<u8>>),
+        (low, high): KeyRange,
         backward: bool,
     ) -> Self {
         let scope = Scope {
@@ -224,10 +282,13 @@ impl Cursor {
             snapshot,
             me,
             next: Some(scope.start()),
-            leaf: Next::Last,
             scope,
             batch: Batch::default(),
             other: Seen::default(),
+            others: Vec::new(),
+            found: Vec::new(),
+            interrupt: None,
+            isolation: Isolation::default(),
             limit: FIRST_ROWS,
             reads: 0,
         }
@@ -235,41 +296,86 @@ impl Cursor {
 
     /// The next row: key and value. The slices are valid until the next call.
     pub fn next_row(&mut self) -> Result<Option<(&[u8], &[u8])>> {
-        loop {
-            let Some(row) = self.batch.next() else {
-                if !self.fill()? {
-                    return Ok(None);
+        Ok(self.next_rows(1)?.into_iter().next())
+    }
+
+    /// The next rows, at least one but at the end, at most `max`: as many as are at hand.
+    ///
+    /// ```
+    /// # use inkstone::{Database, Isolation, Options};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = Database::open(dir.path(), Options::default())?;
+    /// # let table = db.create_table("t", &[])?;
+    /// let txn = db.begin(Isolation::RepeatableRead)?;
+    /// for n in 0..10u64 {
+    ///     txn.insert(&table, &n.to_be_bytes(), b"")?;
+    /// }
+    /// let mut cursor = txn.range(&table, ..)?;
+    /// assert_eq!(cursor.next_rows(4)?.len(), 4);
+    /// assert_eq!(cursor.next_rows(100)?.len(), 6);
+    /// assert!(cursor.next_rows(100)?.is_empty());
+    /// # Ok::<(), inkstone::Error>(())
+    /// ```
+    pub fn next_rows(&mut self, max: usize) -> Result<Rows<'_>> {
+        self.found.clear();
+        self.others.clear();
+        while self.found.len() < max {
+            let Some(&row) = self.batch.rows.get(self.batch.at) else {
+                // What was found lies in the batch.
+                if !self.found.is_empty() || !self.fill()? {
+                    break;
                 }
                 continue;
             };
-            let live = self.is_live(row);
-            if !live && row.flags & CELL_DELETED != 0 {
-                self.batch.dead += 1;
-                continue;
-            }
-            let plain = !live && row.flags & CELL_OVERFLOW == 0;
-            if !plain && !self.resolve(row)? {
-                continue;
-            }
-            self.reads += 1;
-            let value = if plain {
-                &self.batch.heap[row.value_at..row.end]
-            } else {
-                &self.other.value
+            let seen = self.see(row);
+            let place = match seen {
+                // The rows before it first; this one again with the next call.
+                Err(_) if !self.found.is_empty() => break,
+                seen => seen?,
             };
-            return Ok(Some((&self.batch.key, value)));
+            self.batch.at += 1;
+            self.found.extend(place.map(|place| Found { row, place }));
         }
+        self.reads += self.found.len() as u64;
+        Ok(Rows { cursor: self })
     }
 
-    /// Whether there may be someone who sees another version of the row than the one in the leaf.
-    fn is_live(&self, row: Row) -> bool {
-        row.version
-            .is_some_and(|address| self.core.is_live(address))
+    /// Where the value of a row is that the reader sees; `None`: it sees no row.
+    fn see(&mut self, row: Copied) -> Result<Option<Place>> {
+        let deleted = row.flags & CELL_DELETED != 0;
+        let plain = row.version.is_none() && row.flags & CELL_OVERFLOW == 0;
+        if plain || sees_newest(self.isolation, row.flags) {
+            return Ok((!deleted).then_some(Place::InBatch));
+        }
+        if !self.resolve(row)? {
+            return Ok(None);
+        }
+        let start = self.others.len();
+        self.others.extend_from_slice(&self.other.value);
+        Ok(Some(Place::Other(start)))
+    }
+
+    /// Goes to another range of the tree, or direction, with the same snapshot.
+    pub(super) fn restart(&mut self, (low, high): KeyRange, backward: bool) {
+        self.scope = Scope {
+            low,
+            high,
+            backward,
+        };
+        self.next = Some(self.scope.start());
+        self.batch.rows.clear();
+        self.batch.at = 0;
+        self.limit = FIRST_ROWS;
     }
 
     /// Finds the version of a row that the snapshot sees, and its whole value.
-    fn resolve(&mut self, row: Row) -> Result<bool> {
-        self.other.set(Cell::read(&self.batch.heap, row.cell_at));
+    fn resolve(&mut self, row: Copied) -> Result<bool> {
+        self.other.flags = row.flags;
+        self.other.version = row.version;
+        self.other.value.clear();
+        self.other
+            .value
+            .extend_from_slice(&self.batch.bytes[row.value_at..row.end]);
         if let Some(snapshot) = &self.snapshot
             && !self.core.resolve(snapshot, self.me, &mut self.other)?
         {
@@ -281,42 +387,56 @@ impl Cursor {
 
     /// Copies the rows of the next leaf; false at the end.
     fn fill(&mut self) -> Result<bool> {
-        self.clean()?;
         let Some(next) = self.next.take() else {
             return Ok(false);
         };
         self.core.redo.poison.check()?;
+        if let Some(Err(error)) = self.interrupt.as_ref().map(Interrupt::check) {
+            self.next = Some(next);
+            return Err(error);
+        }
         let leaf = self.tree.leaf_shared(next.target())?;
         let page = TreePage(&leaf);
         let (from, to) = self.scope.slots(page, &next);
-        let to = to.max(from);
-        let take = (to - from).min(self.limit);
-        let slots = match self.scope.backward {
-            false => from..from + take,
-            true => to - take..to,
-        };
-        self.batch.copy(page, slots, self.scope.backward);
+        let all = to.saturating_sub(from);
+        let take = all.min(self.limit);
+        match self.scope.backward {
+            false => self.batch.copy(page, from..from + take),
+            true => self.batch.copy(page, (to.max(take) - take..to).rev()),
+        }
         self.next = match self.batch.last_key() {
-            Some(key) if take < to - from => Some(self.scope.following_row(&key)),
+            Some(key) if take < all => Some(self.scope.following_row(key)),
             _ => self.scope.following(page),
         };
         self.limit = usize::MAX;
-        self.leaf = next;
+        drop(leaf);
+        self.clean(&next)?;
         Ok(true)
     }
 
-    /// Removes the dead rows of a leaf in which they were the majority: after a restart nobody else
+    /// Removes dead rows from a leaf in which they are the majority: after a restart nobody else
     /// remembers them.
-    fn clean(&mut self) -> Result<()> {
-        let dead = std::mem::take(&mut self.batch.dead);
-        if dead < DEAD_ROWS || dead < self.batch.cells.len() / 2 {
+    fn clean(&self, leaf: &Next) -> Result<()> {
+        let dead = |row: &&Copied| {
+            row.flags & CELL_DELETED != 0 && row.version.is_none_or(|v| !self.core.is_live(v))
+        };
+        let marked = self
+            .batch
+            .rows
+            .iter()
+            .filter(|row| row.flags & CELL_DELETED != 0)
+            .count();
+        if marked < DEAD_ROWS || marked < self.batch.rows.len() / 2 {
+            return Ok(());
+        }
+        if self.batch.rows.iter().filter(dead).count() < DEAD_ROWS {
             return Ok(());
         }
         if !self.core.redo.log.has_room() {
             return Ok(());
         }
         self.core.redo.log.wait_for_space()?;
-        let latched = self.tree.leaf_exclusive(self.leaf.target())?;
+        let latched = self.tree.leaf_exclusive(leaf.target())?;
         let key = TreePage(&latched).low().to_vec();
         remove_dead_rows(&self.core, latched, None)?;
         self.tree
@@ -324,13 +444,11 @@ impl Cursor {
     }
 
     /// The next key that the tree holds, visible or not, and its version.
-    fn next_key(&mut self) -> Result<Option<(Vec<u8>, Option<VersionAddress>)>> {
+    pub(super) fn next_key(&mut self) -> Result<Option<(Vec<u8>, Option<VersionAddress>)>> {
         loop {
-            if let Some(row) = self.batch.next() {
-                if row.flags & CELL_DELETED != 0 && !self.is_live(row) {
-                    self.batch.dead += 1;
-                }
-                return Ok(Some((self.batch.key.clone(), row.version)));
+            if let Some(&row) = self.batch.rows.get(self.batch.at) {
+                self.batch.at += 1;
+                return Ok(Some((self.batch.key(row).to_vec(), row.version)));
             }
             if !self.fill()? {
                 return Ok(None);
@@ -357,141 +475,41 @@ impl Iterator for Cursor {
     }
 }
 
-/// Rows of a range that are locked one by one as they are read.
-pub struct LockingCursor<'t> {
-    transaction: &'t Transaction,
-    tree: Tree,
-    /// Finds the keys: every one that is there in any version.
-    keys: Cursor,
-    mode: LockMode,
-    wait: Wait,
-}
-
-impl LockingCursor<'_> {
-    /// Locks and returns the next row: key and newest value.
-    pub fn next_row(&mut self) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-        loop {
-            let Some((key, _)) = self.keys.next_key()? else {
-                return Ok(None);
-            };
-            let found = self
-                .transaction
-                .read_locking(&self.tree, &key, self.mode, self.wait)?;
-            if let Some(value) = found {
-                return Ok(Some((key, value)));
-            }
-        }
-    }
-}
-
-impl Iterator for LockingCursor<'_> {
-    type Item = Result<(Vec<u8>, Vec<u8>)>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.next_row().transpose()
-    }
-}
-
 impl Transaction {
     /// A cursor over a range of a tree, as of the statement's snapshot. At serializable the range is
     /// locked shared first.
-    pub(crate) fn scan(
+    pub(crate) fn scan(&self, tree: &Tree, bounds: KeyRange, backward: bool) -> Result<Cursor> {
+        let snapshot = self.begin_scan(tree, &bounds)?;
+        let me = self.shared.state.id();
+        let mut cursor = Cursor::new(&self.core, tree, Some(snapshot), me, bounds, backward);
+        cursor.interrupt.clone_from(&self.interrupt);
+        cursor.isolation = self.isolation();
+        Ok(cursor)
+    }
+
+    /// Has a cursor of this transaction go to another range of its tree, as
+    /// [`range`](Self::range) would, with the memory that it has.
+    pub(crate) fn scan_again(
         &self,
-        tree: &Tree,
-        bounds: (Bound<Vec<u8>>, Bound<Vec<u8>>),
+        cursor: &mut Cursor,
+        bounds: KeyRange,
         backward: bool,
-    ) -> Result<Cursor> {
+    ) -> Result<()> {
+        cursor.snapshot = Some(self.begin_scan(&cursor.tree, &bounds)?);
+        cursor.restart(bounds, backward);
+        Ok(())
+    }
+
+    fn begin_scan(&self, tree: &Tree, bounds: &KeyRange) -> Result<Snapshot> {
         self.core.redo.poison.check()?;
+        self.check_interrupt()?;
         let mut inner = self.active()?;
-        if self.isolation() == Isolation::Serializable {
-            let result = self.lock_scan(&mut inner, tree, &bounds, LockMode::Shared, Wait::Timeout);
+        if self.isolation().locks_reads() {
+            let result = self.lock_scan(&mut inner, tree, bounds, LockMode::Shared, Wait::Timeout);
             self.after_error(inner, result)?;
             inner = self.active()?;
         }
-        let snapshot = match self.isolation() {
-            // The range is locked: the newest versions are the ones to read.
-            Isolation::Serializable => self.core.trxs.snapshot(),
-            _ => self.snapshot_of(&mut inner),
-        };
-        drop(inner);
-        let me = self.shared.state.id();
-        Ok(Cursor::new(
-            &self.core,
-            tree,
-            Some(snapshot),
-            me,
-            bounds,
-            backward,
-        ))
-    }
-
-    /// A cursor that locks each row that it returns.
-    pub(crate) fn scan_locking(
-        &self,
-        tree: &Tree,
-        bounds: (Bound<Vec<u8>>, Bound<Vec<u8>>),
-        backward: bool,
-        mode: LockMode,
-        wait: Wait,
-    ) -> Result<LockingCursor<'_>> {
-        self.core.redo.poison.check()?;
-        let mut inner = self.active()?;
-        if self.isolation() == Isolation::Serializable {
-            let result = self.lock_scan(&mut inner, tree, &bounds, mode, wait);
-            self.after_error(inner, result)?;
-        } else {
-            drop(inner);
-        }
-        let me = self.shared.state.id();
-        let keys = Cursor::new(&self.core, tree, None, me, bounds, backward);
-        Ok(LockingCursor {
-            transaction: self,
-            tree: tree.clone(),
-            keys,
-            mode,
-            wait,
-        })
-    }
-
-    /// Locks a range, then waits for everyone who has changed a row in it and not ended: who
-    /// comes later finds the lock.
-    fn lock_scan(
-        &self,
-        inner: &mut super::transaction::Inner,
-        tree: &Tree,
-        bounds: &(Bound<Vec<u8>>, Bound<Vec<u8>>),
-        mode: LockMode,
-        wait: Wait,
-    ) -> Result<()> {
-        let deadline = (wait == Wait::Timeout).then(|| self.deadline());
-        let (low, high) = (bound(&bounds.0), bound(&bounds.1));
-        self.lock_range(inner, tree, (low, high), mode, deadline)?;
-        let me = self.shared.state.id();
-        let mut keys = Cursor::new(&self.core, tree, None, me, bounds.clone(), false);
-        while let Some((key, version)) = keys.next_key()? {
-            if wait == Wait::SkipLocked {
-                continue;
-            }
-            let (state, space) = (&self.shared.state, tree.space.id);
-            let live = version.is_some_and(|address| self.core.is_live(address));
-            if live
-                || !self
-                    .core
-                    .locks
-                    .record_blockers(state, space, tree.id, &key, mode)
-                    .is_empty()
-            {
-                self.newest_row(inner, tree, &key, (mode, false), deadline)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-fn bound(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
-    match bound {
-        Bound::Included(key) => Bound::Included(key),
-        Bound::Excluded(key) => Bound::Excluded(key),
-        Bound::Unbounded => Bound::Unbounded,
+        // Of a range that is locked the newest versions are the ones to read.
+        Ok(self.snapshot_of(&mut inner))
     }
 }

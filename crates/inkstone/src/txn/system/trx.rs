@@ -2,7 +2,10 @@
 
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Condvar, Instant, Mutex, hint, thread};
-use inkstone_format::{Lsn, TrxId};
+use crate::txn::interrupt::Interrupt;
+use crate::txn::isolation::Isolation;
+use crate::txn::locks::LockMode;
+use inkstone_format::{Lsn, SpaceId, TreeId, TrxId};
 use std::fmt;
 use std::sync::Arc;
 
@@ -49,6 +52,33 @@ fn decode(word: u64) -> TrxStatus {
     }
 }
 
+/// The row or place that a transaction waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Its tablespace.
+    pub space: SpaceId,
+    /// Its tree.
+    pub tree: TreeId,
+    /// Its key; of a range the lower end.
+    pub key: Vec<u8>,
+    /// How it is to be locked.
+    pub mode: LockMode,
+}
+
+/// What people may want to know of a transaction, and what waiting needs. Nobody decides by it.
+#[derive(Clone, Debug, Default)]
+pub struct Details {
+    /// When it began; `None` for one that recovery found.
+    pub begun: Option<Instant>,
+    /// Its level.
+    pub isolation: Isolation,
+    /// A number of its owner's.
+    pub tag: u64,
+    /// What it waits for, while it waits.
+    pub wanted: Option<Wanted>,
+    pub(in crate::txn) interrupt: Option<Interrupt>,
+}
+
 /// A transaction as other threads see it. Shared by `Arc`: the transaction itself, the active
 /// set, the version segments that it wrote to, and its locks hold one.
 pub struct TrxState {
@@ -58,6 +88,12 @@ pub struct TrxState {
     status: AtomicU64,
     weight: AtomicU64,
     first_lsn: AtomicU64,
+    /// How often it has given something back before its end. See [`Blocker`].
+    ///
+    /// [`Blocker`]: crate::txn::locks::Blocker
+    releases: AtomicU64,
+    /// Latch; innermost.
+    details: Mutex<Details>,
     /// Transactions that wait for this one to end. Latch; innermost, held for a few instructions.
     waiters: Mutex<Vec<Arc<TrxState>>>,
     /// Whether this transaction, which waits for another, has been woken.
@@ -89,6 +125,8 @@ impl TrxState {
             status: AtomicU64::new(encode(status)),
             weight: AtomicU64::new(0),
             first_lsn: AtomicU64::new(0),
+            releases: AtomicU64::new(0),
+            details: Mutex::default(),
             waiters: Mutex::new(Vec::new()),
             woken: Mutex::new(false),
             wake: Condvar::new(),
@@ -208,13 +246,35 @@ impl TrxState {
         self.first_lsn.store(lsn.0, Ordering::Release);
     }
 
-    /// Enters `waiter` into the list of those to be woken at this one's end. False if it has
-    /// ended already: nobody would wake the waiter.
-    pub(in crate::txn) fn add_waiter(&self, waiter: &Arc<TrxState>) -> bool {
+    /// A copy of its details.
+    pub fn details(&self) -> Details {
+        self.details.lock().clone()
+    }
+
+    pub(in crate::txn) fn set_details(&self, set: impl FnOnce(&mut Details)) {
+        set(&mut self.details.lock());
+    }
+
+    /// How often it has given something back before its end.
+    pub(in crate::txn) fn releases(&self) -> u64 {
+        self.releases.load(Ordering::SeqCst)
+    }
+
+    /// Wakes those who wait for it, because it has just given back something that it had locked or
+    /// changed: they look again.
+    pub(in crate::txn) fn note_release(&self) {
+        self.releases.fetch_add(1, Ordering::SeqCst);
+        self.wake_waiters();
+    }
+
+    /// Enters `waiter` into the list of those to be woken at this one's end, or when it gives
+    /// something back. False if it has ended, or given something back since the waiter looked (it had
+    /// seen `releases` then): nobody would wake the waiter.
+    pub(in crate::txn) fn add_waiter(&self, waiter: &Arc<TrxState>, releases: u64) -> bool {
         let mut waiters = self.waiters.lock();
-        // `wake_waiters` empties the list after the status was set: whoever comes to the list
-        // later sees the status.
-        if self.is_ended() {
+        // `wake_waiters` empties the list after the status, or the number, was set: whoever comes
+        // to the list later sees it.
+        if self.is_ended() || self.releases() != releases {
             return false;
         }
         waiters.push(waiter.clone());
@@ -232,7 +292,7 @@ impl TrxState {
         }
     }
 
-    fn wake_up(&self) {
+    pub(in crate::txn) fn wake_up(&self) {
         *self.woken.lock() = true;
         self.wake.notify_one();
     }
