@@ -316,10 +316,13 @@ int ink_create_table(const ink_database *database, ink_slice name, const ink_sli
 int ink_drop_table(const ink_database *database, ink_slice name, ink_error *error);
 /* Open handles go on working. INK_ALREADY_EXISTS if there is a table of the new name. */
 int ink_rename_table(const ink_database *database, ink_slice from, ink_slice to, ink_error *error);
+/* Drops `to` and gives its name to `from`, in one step: with an empty table this is how to truncate. Open
+ * handles of `from` go on working, those of `to` get INK_NOT_FOUND. */
+int ink_replace_table(const ink_database *database, ink_slice from, ink_slice to, ink_error *error);
 /* Adds an empty secondary tree. Open handles do not see it: open the table again. */
 int ink_create_tree(const ink_database *database, ink_slice table, ink_slice tree, ink_error *error);
-/* Drops a secondary tree and frees its pages. No transaction may have unfinished changes in it. Handles
- * of the tree get INK_NOT_FOUND from then on. */
+/* Drops a secondary tree. Its pages are freed in the background, when the transactions have ended that
+ * were there. Handles of the tree get INK_NOT_FOUND from then on. */
 int ink_drop_tree(const ink_database *database, ink_slice table, ink_slice tree, ink_error *error);
 /* Renames a secondary tree. */
 int ink_rename_tree(const ink_database *database, ink_slice table, ink_slice from, ink_slice to,
@@ -352,8 +355,8 @@ typedef struct ink_export ink_export;
 /* Writes everything of the table to its file, durably, and keeps the engine's background work away from
  * it until ink_export_end: the file may be copied. No transaction may have unfinished changes in the
  * table (INK_TRANSACTION_STATE), and the caller keeps writers away meanwhile. */
-int ink_export_begin(const ink_table *table, ink_export **export_, ink_error *error);
-void ink_export_end(ink_export *export_);
+int ink_export_begin(const ink_table *table, ink_export **handle, ink_error *error);
+void ink_export_end(ink_export *handle);
 
 /* A tree in a file to import: its number there, and its name here. */
 typedef struct ink_import_tree {
@@ -391,6 +394,13 @@ typedef struct ink_tree_estimates {
 } ink_tree_estimates;
 
 int ink_estimate_tree(const ink_tree *tree, ink_tree_estimates *estimates, ink_error *error);
+
+typedef bool (*ink_visit_key)(void *context, size_t run, ink_slice key);
+/* Visits the keys of at most `runs` leaves, spread evenly over the tree: the number of the run, and up to
+ * `run_keys` keys of each, in order. A tree of fewer leaves is visited whole, as run 0. Rows count in any
+ * version, deleted ones too; nothing is locked. */
+int ink_sample_keys(const ink_tree *tree, size_t runs, size_t run_keys, ink_visit_key visit,
+                    void *context, ink_error *error);
 
 /* Checks every page of a table, and that its space adds up. Nothing should write meanwhile. On success
  * the text says what there is, on INK_CORRUPT the error what is wrong. */

@@ -107,6 +107,69 @@ pub unsafe extern "C" fn ink_create_tree(
     }
 }
 
+/// Drops a tree.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_drop_tree(
+    database: *const ink_database,
+    table: ink_slice,
+    tree: ink_slice,
+    error: *mut ink_error,
+) -> c_int {
+    // SAFETY: the caller's pointers are as the header asks.
+    unsafe {
+        guard(error, || {
+            let database = &raw::handle(database)?.0;
+            database.drop_tree(table.text()?, tree.text()?)?;
+            Ok(())
+        })
+    }
+}
+
+/// Renames a tree.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_rename_tree(
+    database: *const ink_database,
+    table: ink_slice,
+    from: ink_slice,
+    to: ink_slice,
+    error: *mut ink_error,
+) -> c_int {
+    // SAFETY: the caller's pointers are as the header asks.
+    unsafe {
+        guard(error, || {
+            let database = &raw::handle(database)?.0;
+            database.rename_tree(table.text()?, from.text()?, to.text()?)?;
+            Ok(())
+        })
+    }
+}
+
+/// Puts a table in the place of another.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_replace_table(
+    database: *const ink_database,
+    from: ink_slice,
+    to: ink_slice,
+    error: *mut ink_error,
+) -> c_int {
+    // SAFETY: the caller's pointers are as the header asks.
+    unsafe {
+        guard(error, || {
+            let database = &raw::handle(database)?.0;
+            Ok(database.replace_table(from.text()?, to.text()?)?)
+        })
+    }
+}
+
 /// Visits names of tables.
 ///
 /// # Safety

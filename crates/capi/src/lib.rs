@@ -25,5 +25,6 @@ mod rows;
 mod savepoints;
 mod status;
 mod transaction;
+mod transfer;
 mod upkeep;
 mod watch;

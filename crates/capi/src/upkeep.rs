@@ -2,8 +2,8 @@
 
 use crate::catalog::{ink_table, ink_tree};
 use crate::error::{guard, ink_error};
-use crate::raw::{self, ink_buffer};
-use std::ffi::c_int;
+use crate::raw::{self, ink_buffer, ink_slice};
+use std::ffi::{c_int, c_void};
 use std::fmt::Write;
 
 /// `ink_table_estimates`.
@@ -90,6 +90,32 @@ pub unsafe extern "C" fn ink_estimate_tree(
                 },
             );
             Ok(())
+        })
+    }
+}
+
+pub type VisitKey = unsafe extern "C" fn(*mut c_void, usize, ink_slice) -> bool;
+
+/// Visits a sample of keys.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_sample_keys(
+    tree: *const ink_tree,
+    runs: usize,
+    run_keys: usize,
+    visit: VisitKey,
+    context: *mut c_void,
+    error: *mut ink_error,
+) -> c_int {
+    // SAFETY: the caller's pointers are as the header asks; its function returns normally.
+    unsafe {
+        guard(error, || {
+            let tree = &raw::handle(tree)?.0;
+            Ok(tree.sample_keys(runs, run_keys, &mut |run, key| {
+                visit(context, run, ink_slice::lend(key))
+            })?)
         })
     }
 }

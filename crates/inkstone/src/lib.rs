@@ -93,7 +93,7 @@ pub mod typed;
 
 pub use btree::TreeReport;
 pub use database::{
-    Database, LockView, Metric, OpenReport, Recovered, Table, TableReport, TableStatistics,
+    Database, Export, LockView, Metric, OpenReport, Recovered, Table, TableReport, TableStatistics,
     TableTree, TransactionView, TreeEstimates, TreeRef, WaitView,
 };
 pub use error::{Error, Result};

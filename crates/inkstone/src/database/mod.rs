@@ -7,6 +7,7 @@
 //! | `tables` | tables and their trees |
 //! | `rows` | rows through a transaction |
 //! | `ddl` | creating, dropping, renaming tables |
+//! | `transfer` | tables as files: export and import |
 //! | `checkpoint` | how far recovery must go back; long transactions' undo |
 //! | `background` | the threads that purge, checkpoint and warm the pool |
 //! | `inspect` | verification and statistics |
@@ -23,12 +24,14 @@ mod settle;
 mod shrink;
 mod status;
 mod tables;
+mod transfer;
 mod watch;
 
 pub use inspect::{TableReport, TableStatistics, TreeEstimates};
 pub use open::{OpenReport, Recovered};
 pub use status::Metric;
 pub use tables::{Table, TableTree, TreeRef};
+pub use transfer::Export;
 pub use watch::{LockView, TransactionView, WaitView};
 
 use crate::btree::Tree;

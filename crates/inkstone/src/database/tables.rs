@@ -110,6 +110,12 @@ impl TableTree {
                 self.table.name
             )));
         }
+        if self.tree.is_dropped() {
+            return Err(Error::NotFound(format!(
+                "tree {} of table {} (it was dropped)",
+                self.name, self.table.name
+            )));
+        }
         Ok(&self.tree)
     }
 

@@ -1,5 +1,6 @@
 //! What all transactions of an open database work on.
 
+use super::dropped::DroppedTree;
 use super::locks::{Blocker, LockMode, LockTable, WaitGraph};
 use super::system::{TrxState, TrxSystem, Wanted};
 use super::transaction::Shared;
@@ -48,6 +49,8 @@ pub struct Core {
     pub pending_free: Mutex<Vec<SpaceId>>,
     /// A tablespace gets at most one tree of long values that wait to be freed.
     pub(super) making_pending_free: Mutex<()>,
+    /// Trees whose pages are to be freed.
+    pub(super) dropped_trees: Mutex<Vec<DroppedTree>>,
     /// One round of purge at a time: what it has been told to free can be freed only when the
     /// version segment that told it has been retired, by the same round.
     pub purging: Mutex<()>,
@@ -88,6 +91,7 @@ impl Core {
             pending_free: Mutex::default(),
             making_pending_free: Mutex::default(),
             unfinished: Mutex::default(),
+            dropped_trees: Mutex::default(),
             purging: Mutex::default(),
             writers: (0..STRIPES).map(|_| CachePadded::default()).collect(),
             prepared: Mutex::default(),

@@ -17,12 +17,14 @@
 //! | `rollback` | undoing changes |
 //! | `promise` | the log space that is there for a rollback, also on a full disk |
 //! | [`purge`] | removing what no snapshot can see |
+//! | `dropped` | freeing the pages of trees that were dropped |
 //!
 //! Latch order: a transaction's inner state, then pages (space map, then a tree from the top), then
 //! the version store and the lock table, which latch no pages.
 
 mod bulk;
 pub mod core;
+mod dropped;
 pub mod interrupt;
 mod isolation;
 pub mod locks;

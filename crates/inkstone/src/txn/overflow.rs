@@ -166,6 +166,9 @@ impl Core {
         let Some(space) = self.spaces.read().get(&space).cloned() else {
             return Ok(());
         };
+        let Some(_tidy) = space.tidy() else {
+            return Err(Error::TransactionState("held back by an export"));
+        };
         let Some(tree) = self.pending_free_tree(&space)? else {
             return Ok(());
         };

@@ -12,9 +12,9 @@ use super::read::{Seen, Wait, sees_newest};
 use super::system::Snapshot;
 use super::transaction::Transaction;
 use super::write::remove_dead_rows;
-use crate::Result;
 use crate::btree::{Target, Tree};
 use crate::counters::Counter;
+use crate::{Error, Result};
 use inkstone_format::tree_page::{CELL_DELETED, CELL_OVERFLOW, TreePage};
 use inkstone_format::{TrxId, VersionAddress};
 use std::ops::Bound;
@@ -395,6 +395,11 @@ impl Cursor {
             self.next = Some(next);
             return Err(error);
         }
+        if self.tree.is_dropped() {
+            return Err(Error::NotFound(
+                "the table, or its tree, (it was dropped)".to_owned(),
+            ));
+        }
         let leaf = self.tree.leaf_shared(next.target())?;
         let page = TreePage(&leaf);
         let (from, to) = self.scope.slots(page, &next);
@@ -436,6 +441,9 @@ impl Cursor {
             return Ok(());
         }
         self.core.redo.log.wait_for_space()?;
+        let Some(_tidy) = self.tree.space.tidy() else {
+            return Ok(());
+        };
         let latched = self.tree.leaf_exclusive(leaf.target())?;
         let key = TreePage(&latched).low().to_vec();
         remove_dead_rows(&self.core, latched, None)?;

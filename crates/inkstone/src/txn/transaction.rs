@@ -114,6 +114,22 @@ impl Shared {
         })
     }
 
+    /// Whether it has unfinished changes in a tablespace. `None`: it is in the middle of a call.
+    pub fn has_changed(&self, core: &Core, space: SpaceId) -> Result<Option<bool>> {
+        let Some(inner) = self.inner.try_lock() else {
+            return Ok(None);
+        };
+        for entry in core
+            .versions
+            .undo_entries(inner.undo_last, VersionAddress(0))
+        {
+            if entry?.1.view().space == space {
+                return Ok(Some(true));
+            }
+        }
+        Ok(Some(false))
+    }
+
     pub(super) fn trx_ref(&self, inner: &Inner) -> TrxRef {
         TrxRef {
             slot: self.state.slot(),

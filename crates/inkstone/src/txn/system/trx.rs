@@ -79,6 +79,15 @@ pub struct Details {
     pub(in crate::txn) interrupt: Option<Interrupt>,
 }
 
+/// What others want of a transaction.
+#[derive(Debug, Default)]
+struct ForOthers {
+    /// Transactions that wait for this one to end, or to give something back.
+    waiters: Vec<Arc<TrxState>>,
+    /// Boxed, as version segments keep the state of transactions for long.
+    details: Option<Box<Details>>,
+}
+
 /// A transaction as other threads see it. Shared by `Arc`: the transaction itself, the active
 /// set, the version segments that it wrote to, and its locks hold one.
 pub struct TrxState {
@@ -92,10 +101,8 @@ pub struct TrxState {
     ///
     /// [`Blocker`]: crate::txn::locks::Blocker
     releases: AtomicU64,
-    /// Latch; innermost.
-    details: Mutex<Details>,
-    /// Transactions that wait for this one to end. Latch; innermost, held for a few instructions.
-    waiters: Mutex<Vec<Arc<TrxState>>>,
+    /// Latch; innermost, held for a few instructions.
+    others: Mutex<ForOthers>,
     /// Whether this transaction, which waits for another, has been woken.
     woken: Mutex<bool>,
     wake: Condvar,
@@ -126,8 +133,7 @@ impl TrxState {
             weight: AtomicU64::new(0),
             first_lsn: AtomicU64::new(0),
             releases: AtomicU64::new(0),
-            details: Mutex::default(),
-            waiters: Mutex::new(Vec::new()),
+            others: Mutex::default(),
             woken: Mutex::new(false),
             wake: Condvar::new(),
         }
@@ -248,11 +254,12 @@ impl TrxState {
 
     /// A copy of its details.
     pub fn details(&self) -> Details {
-        self.details.lock().clone()
+        let others = self.others.lock();
+        others.details.as_deref().cloned().unwrap_or_default()
     }
 
     pub(in crate::txn) fn set_details(&self, set: impl FnOnce(&mut Details)) {
-        set(&mut self.details.lock());
+        set(self.others.lock().details.get_or_insert_default());
     }
 
     /// How often it has given something back before its end.
@@ -271,22 +278,23 @@ impl TrxState {
     /// something back. False if it has ended, or given something back since the waiter looked (it had
     /// seen `releases` then): nobody would wake the waiter.
     pub(in crate::txn) fn add_waiter(&self, waiter: &Arc<TrxState>, releases: u64) -> bool {
-        let mut waiters = self.waiters.lock();
+        let mut others = self.others.lock();
         // `wake_waiters` empties the list after the status, or the number, was set: whoever comes
         // to the list later sees it.
         if self.is_ended() || self.releases() != releases {
             return false;
         }
-        waiters.push(waiter.clone());
+        others.waiters.push(waiter.clone());
         true
     }
 
     pub(in crate::txn) fn remove_waiter(&self, waiter: &Arc<TrxState>) {
-        self.waiters.lock().retain(|w| !Arc::ptr_eq(w, waiter));
+        let mut others = self.others.lock();
+        others.waiters.retain(|w| !Arc::ptr_eq(w, waiter));
     }
 
     pub(super) fn wake_waiters(&self) {
-        let waiters = std::mem::take(&mut *self.waiters.lock());
+        let waiters = std::mem::take(&mut self.others.lock().waiters);
         for waiter in waiters {
             waiter.wake_up();
         }
