@@ -54,8 +54,13 @@ impl Cut {
         }
     }
 
+    /// Nothing lies between a key and the same with a zero behind it: the cut between them has one
+    /// name, so that ranges that touch there become one.
     fn before(key: &[u8]) -> Self {
-        Self::At(key.into(), Side::Before)
+        match key.split_last() {
+            Some((0, shorter)) => Self::after(shorter),
+            _ => Self::At(key.into(), Side::Before),
+        }
     }
 
     fn after(key: &[u8]) -> Self {
