@@ -86,7 +86,9 @@ impl Core {
             return Ok(true);
         };
         let tree = Tree::new(space.clone(), tree, root, self.redo.clone());
-        self.give_up_long_values(&tree)?;
+        if !self.give_up_long_values(&tree)? {
+            return Ok(false);
+        }
         loop {
             if self.is_stopping() {
                 return Ok(false);
@@ -104,8 +106,8 @@ impl Core {
     }
 
     /// Deletes the rows that have long values, so that these are freed as they always are. Once
-    /// pages of the tree have gone, there are none.
-    fn give_up_long_values(self: &Arc<Self>, tree: &Tree) -> Result<()> {
+    /// pages of the tree have gone, there are none. False if it has to wait.
+    fn give_up_long_values(self: &Arc<Self>, tree: &Tree) -> Result<bool> {
         let mut keys = Vec::new();
         tree.visit_pages(&mut |_, page| {
             let slots = if page.is_leaf() { page.count() } else { 0 };
@@ -118,13 +120,8 @@ impl Core {
             Ok(())
         })?;
         for batch in keys.chunks(BATCH_ROWS) {
-            if self.is_stopping() {
-                return Err(crate::Error::TransactionState(
-                    "interrupted: the database is closing",
-                ));
-            }
-            let Some(_tidy) = tree.space.tidy() else {
-                return Err(crate::Error::TransactionState("held back by an export"));
+            let Some(_tidy) = tree.space.tidy().filter(|_| !self.is_stopping()) else {
+                return Ok(false);
             };
             let transaction = Transaction::begin(self, Isolation::ReadCommitted)?;
             for key in batch {
@@ -132,6 +129,6 @@ impl Core {
             }
             transaction.commit_with(Durability::Lazy)?;
         }
-        Ok(())
+        Ok(true)
     }
 }

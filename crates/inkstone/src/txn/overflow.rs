@@ -167,7 +167,9 @@ impl Core {
             return Ok(());
         };
         let Some(_tidy) = space.tidy() else {
-            return Err(Error::TransactionState("held back by an export"));
+            // In a later round.
+            self.pending_free.lock().push(space.id);
+            return Ok(());
         };
         let Some(tree) = self.pending_free_tree(&space)? else {
             return Ok(());
