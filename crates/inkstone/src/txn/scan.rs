@@ -15,9 +15,9 @@ use super::write::remove_dead_rows;
 use crate::btree::{Target, Tree};
 use crate::counters::Counter;
 use crate::{Error, Result};
-use inkstone_format::tree_page::{CELL_DELETED, CELL_OVERFLOW, TreePage};
+use inkstone_format::tree_page::{CELL_DELETED, CELL_OVERFLOW, Cell, TreePage};
 use inkstone_format::{TrxId, VersionAddress};
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 use std::sync::Arc;
 
 /// A scan over at least so many dead rows in a leaf removes them.
@@ -25,55 +25,78 @@ const DEAD_ROWS: usize = 16;
 /// Rows copied from the first leaf; a cursor that goes on takes whole leaves.
 const FIRST_ROWS: usize = 128;
 
-/// A copied row: where its key and value lie in the batch's bytes.
+/// A row of a batch. Its key is in [`Batch::key`] as long as it is the last one handed out.
 #[derive(Clone, Copy)]
-struct Copied {
-    key_at: usize,
+struct Row {
+    /// Where its cell begins in the batch's heap.
+    cell_at: usize,
     value_at: usize,
     end: usize,
     flags: u8,
     version: Option<VersionAddress>,
 }
 
-/// The rows of a leaf, or of a part of it, in the order in which they are handed out.
+/// Rows of a leaf, in the order in which they are handed out: their cells, as they lay in the page.
 #[derive(Default)]
 struct Batch {
-    bytes: Vec<u8>,
-    rows: Vec<Copied>,
+    /// The part of the leaf's heap in which the cells lie. Copied as one piece: cells of neighbours
+    /// mostly are neighbours.
+    heap: Vec<u8>,
+    /// Where each row's cell begins in `heap`.
+    cells: Vec<usize>,
     /// The next row to hand out.
     at: usize,
+    /// The key of the row that was handed out last. It begins with what all keys of the leaf share.
+    key: Vec<u8>,
+    prefix_len: usize,
+    /// Rows handed out that no one will ever see again.
+    dead: usize,
 }
 
 impl Batch {
-    fn copy(&mut self, page: TreePage<'_>, slots: impl Iterator<Item = usize>) {
-        self.bytes.clear();
-        self.rows.clear();
+    fn copy(&mut self, page: TreePage<'_>, slots: Range<usize>, backward: bool) {
         self.at = 0;
-        for slot in slots {
-            let cell = page.cell(slot);
-            let key_at = self.bytes.len();
-            self.bytes.extend_from_slice(page.prefix());
-            self.bytes.extend_from_slice(cell.suffix);
-            let value_at = self.bytes.len();
-            self.bytes.extend_from_slice(cell.value);
-            let end = self.bytes.len();
-            let (flags, version) = (cell.flags, cell.version);
-            self.rows.push(Copied {
-                key_at,
-                value_at,
-                end,
-                flags,
-                version,
-            });
+        self.dead = 0;
+        self.heap.clear();
+        self.key.clear();
+        self.key.extend_from_slice(page.prefix());
+        self.prefix_len = self.key.len();
+        self.cells.clear();
+        self.cells.extend(slots.map(|slot| page.slot_offset(slot)));
+        let (first, last) = (self.cells.iter().min(), self.cells.iter().max());
+        let (Some(&first), Some(&last)) = (first, last) else {
+            return;
+        };
+        let end = last + Cell::read(page.0, last).len;
+        self.heap.extend_from_slice(&page.0[first..end]);
+        self.cells.iter_mut().for_each(|at| *at -= first);
+        if backward {
+            self.cells.reverse();
         }
     }
 
-    fn key(&self, row: Copied) -> &[u8] {
-        &self.bytes[row.key_at..row.value_at]
+    /// The next row. Makes its key.
+    #[inline]
+    fn next(&mut self) -> Option<Row> {
+        let &cell_at = self.cells.get(self.at)?;
+        self.at += 1;
+        let cell = Cell::read(&self.heap, cell_at);
+        self.key.truncate(self.prefix_len);
+        self.key.extend_from_slice(cell.suffix);
+        let end = cell_at + cell.len;
+        Some(Row {
+            cell_at,
+            value_at: end - cell.value.len(),
+            end,
+            flags: cell.flags,
+            version: cell.version,
+        })
     }
 
-    fn last_key(&self) -> Option<&[u8]> {
-        self.rows.last().map(|&row| self.key(row))
+    /// The key of the last row.
+    fn last_key(&self) -> Option<Vec<u8>> {
+        let last = Cell::read(&self.heap, *self.cells.last()?);
+        Some([&self.key[..self.prefix_len], last.suffix].concat())
     }
 }
 
@@ -168,19 +191,20 @@ impl Scope {
 /// The bounds of a key range.
 pub(super) type KeyRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
-/// Where a value is.
+/// Where the value of a visible row is.
 #[derive(Clone, Copy)]
-enum Place {
+enum Value {
     InBatch,
-    /// In the cursor's `others`, from here to the next one.
-    Other(usize),
+    /// In [`Cursor::other`].
+    Other,
 }
 
-/// A row that is to be handed out.
-#[derive(Clone, Copy)]
+/// A row that [`Cursor::next_rows`] hands out: its key, and its value if that is not in the batch, end
+/// here in `copied`.
 struct Found {
-    row: Copied,
-    place: Place,
+    key_end: usize,
+    end: usize,
+    in_batch: Option<Range<usize>>,
 }
 
 /// Rows that a cursor found: keys and values, lent out until its next call.
@@ -207,7 +231,8 @@ impl<'c> IntoIterator for Rows<'c> {
     fn into_iter(self) -> RowsIter<'c> {
         RowsIter {
             cursor: self.cursor,
-            found: &self.cursor.found,
+            found: self.cursor.found.iter(),
+            at: 0,
         }
     }
 }
@@ -215,27 +240,23 @@ impl<'c> IntoIterator for Rows<'c> {
 /// Iterator over [`Rows`].
 pub struct RowsIter<'c> {
     cursor: &'c Cursor,
-    found: &'c [Found],
+    found: std::slice::Iter<'c, Found>,
+    at: usize,
 }
 
 impl<'c> Iterator for RowsIter<'c> {
     type Item = (&'c [u8], &'c [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let (&Found { row, place }, rest) = self.found.split_first()?;
-        self.found = rest;
-        let value = match place {
-            Place::InBatch => &self.cursor.batch.bytes[row.value_at..row.end],
-            Place::Other(start) => {
-                let next = rest.iter().find_map(|found| match found.place {
-                    Place::Other(next) => Some(next),
-                    Place::InBatch => None,
-                });
-                let end = next.unwrap_or(self.cursor.others.len());
-                &self.cursor.others[start..end]
-            }
+        let found = self.found.next()?;
+        let copied = &self.cursor.copied;
+        let key = &copied[self.at..found.key_end];
+        let value = match &found.in_batch {
+            Some(range) => &self.cursor.batch.heap[range.clone()],
+            None => &copied[found.key_end..found.end],
         };
-        Some((self.cursor.batch.key(row), value))
+        self.at = found.end;
+        Some((key, value))
     }
 }
 
@@ -248,12 +269,14 @@ pub struct Cursor {
     scope: Scope,
     /// Where the next leaf is to be looked for; `None` at the end.
     next: Option<Next>,
+    /// Where the leaf of the batch was found.
+    leaf: Next,
     batch: Batch,
     /// A row that is not as it lies in the batch: an older version, a long value.
     other: Seen,
-    /// Values of such rows that `next_rows` has found.
-    others: Vec<u8>,
+    /// What `next_rows` hands out: keys, and values that are not in the batch.
     found: Vec<Found>,
+    copied: Vec<u8>,
     interrupt: Option<Interrupt>,
     isolation: Isolation,
     /// Rows to copy from the next leaf, at most.
@@ -282,11 +305,12 @@ impl Cursor {
             snapshot,
             me,
             next: Some(scope.start()),
+            leaf: Next::Last,
             scope,
             batch: Batch::default(),
             other: Seen::default(),
-            others: Vec::new(),
             found: Vec::new(),
+            copied: Vec::new(),
             interrupt: None,
             isolation: Isolation::default(),
             limit: FIRST_ROWS,
@@ -296,7 +320,19 @@ impl Cursor {
 
     /// The next row: key and value. The slices are valid until the next call.
     pub fn next_row(&mut self) -> Result<Option<(&[u8], &[u8])>> {
-        Ok(self.next_rows(1)?.into_iter().next())
+        loop {
+            if let Some((row, value)) = self.next_at_hand()? {
+                self.reads += 1;
+                let value = match value {
+                    Value::InBatch => &self.batch.heap[row.value_at..row.end],
+                    Value::Other => &self.other.value,
+                };
+                return Ok(Some((&self.batch.key, value)));
+            }
+            if !self.fill()? {
+                return Ok(None);
+            }
+        }
     }
 
     /// The next rows, at least one but at the end, at most `max`: as many as are at hand.
@@ -318,41 +354,70 @@ impl Cursor {
     /// ```
     pub fn next_rows(&mut self, max: usize) -> Result<Rows<'_>> {
         self.found.clear();
-        self.others.clear();
+        self.copied.clear();
         while self.found.len() < max {
-            let Some(&row) = self.batch.rows.get(self.batch.at) else {
-                // What was found lies in the batch.
-                if !self.found.is_empty() || !self.fill()? {
-                    break;
+            match self.next_at_hand() {
+                Ok(Some((row, value))) => {
+                    self.copied.extend_from_slice(&self.batch.key);
+                    let key_end = self.copied.len();
+                    let in_batch = match value {
+                        Value::InBatch => Some(row.value_at..row.end),
+                        Value::Other => {
+                            self.copied.extend_from_slice(&self.other.value);
+                            None
+                        }
+                    };
+                    let end = self.copied.len();
+                    self.found.push(Found {
+                        key_end,
+                        end,
+                        in_batch,
+                    });
                 }
-                continue;
-            };
-            let seen = self.see(row);
-            let place = match seen {
-                // The rows before it first; this one again with the next call.
-                Err(_) if !self.found.is_empty() => break,
-                seen => seen?,
-            };
-            self.batch.at += 1;
-            self.found.extend(place.map(|place| Found { row, place }));
+                // The rows before it first; what is found lies in the batch.
+                Ok(None) | Err(_) if !self.found.is_empty() => break,
+                Ok(None) if self.fill()? => {}
+                Ok(None) => break,
+                Err(error) => return Err(error),
+            }
         }
         self.reads += self.found.len() as u64;
         Ok(Rows { cursor: self })
     }
 
-    /// Where the value of a row is that the reader sees; `None`: it sees no row.
-    fn see(&mut self, row: Copied) -> Result<Option<Place>> {
-        let deleted = row.flags & CELL_DELETED != 0;
-        let plain = row.version.is_none() && row.flags & CELL_OVERFLOW == 0;
-        if plain || sees_newest(self.isolation, row.flags) {
-            return Ok((!deleted).then_some(Place::InBatch));
+    /// The next row of the batch that the reader sees. After a failure the row is next again.
+    #[inline]
+    fn next_at_hand(&mut self) -> Result<Option<(Row, Value)>> {
+        while let Some(row) = self.batch.next() {
+            let live = self.is_live(row);
+            let deleted = row.flags & CELL_DELETED != 0;
+            if !live && deleted {
+                self.batch.dead += 1;
+                continue;
+            }
+            let plain = !live && row.flags & CELL_OVERFLOW == 0;
+            if plain || sees_newest(self.isolation, row.flags) {
+                if !deleted {
+                    return Ok(Some((row, Value::InBatch)));
+                }
+                continue;
+            }
+            match self.resolve(row) {
+                Ok(true) => return Ok(Some((row, Value::Other))),
+                Ok(false) => {}
+                Err(error) => {
+                    self.batch.at -= 1;
+                    return Err(error);
+                }
+            }
         }
-        if !self.resolve(row)? {
-            return Ok(None);
-        }
-        let start = self.others.len();
-        self.others.extend_from_slice(&self.other.value);
-        Ok(Some(Place::Other(start)))
+        Ok(None)
+    }
+
+    /// Whether there may be someone who sees another version of the row than the one in the leaf.
+    fn is_live(&self, row: Row) -> bool {
+        row.version
+            .is_some_and(|address| self.core.is_live(address))
     }
 
     /// Goes to another range of the tree, or direction, with the same snapshot.
@@ -363,19 +428,15 @@ impl Cursor {
             backward,
         };
         self.next = Some(self.scope.start());
-        self.batch.rows.clear();
+        self.batch.cells.clear();
         self.batch.at = 0;
+        self.batch.dead = 0;
         self.limit = FIRST_ROWS;
     }
 
     /// Finds the version of a row that the snapshot sees, and its whole value.
-    fn resolve(&mut self, row: Copied) -> Result<bool> {
-        self.other.flags = row.flags;
-        self.other.version = row.version;
-        self.other.value.clear();
-        self.other
-            .value
-            .extend_from_slice(&self.batch.bytes[row.value_at..row.end]);
+    fn resolve(&mut self, row: Row) -> Result<bool> {
+        self.other.set(Cell::read(&self.batch.heap, row.cell_at));
         if let Some(snapshot) = &self.snapshot
             && !self.core.resolve(snapshot, self.me, &mut self.other)?
         {
@@ -385,16 +446,30 @@ impl Cursor {
         Ok(true)
     }
 
-    /// Copies the rows of the next leaf; false at the end.
+    /// Copies the rows of the next leaf; false at the end. After a failure the leaf is next again.
     fn fill(&mut self) -> Result<bool> {
+        self.clean()?;
         let Some(next) = self.next.take() else {
             return Ok(false);
         };
-        self.core.redo.poison.check()?;
-        if let Some(Err(error)) = self.interrupt.as_ref().map(Interrupt::check) {
-            self.next = Some(next);
-            return Err(error);
+        match self.copy_leaf(&next) {
+            Ok(following) => {
+                self.next = following;
+                self.limit = usize::MAX;
+                self.leaf = next;
+                Ok(true)
+            }
+            Err(error) => {
+                self.next = Some(next);
+                Err(error)
+            }
         }
+    }
+
+    /// Copies rows of the leaf at `next`. Where to go on.
+    fn copy_leaf(&mut self, next: &Next) -> Result<Option<Next>> {
+        self.core.redo.poison.check()?;
+        self.interrupt.as_ref().map_or(Ok(()), Interrupt::check)?;
         if self.tree.is_dropped() {
             return Err(Error::NotFound(
                 "the table, or its tree, (it was dropped)".to_owned(),
@@ -402,49 +477,35 @@ impl Cursor {
         }
         let leaf = self.tree.leaf_shared(next.target())?;
         let page = TreePage(&leaf);
-        let (from, to) = self.scope.slots(page, &next);
-        let all = to.saturating_sub(from);
-        let take = all.min(self.limit);
-        match self.scope.backward {
-            false => self.batch.copy(page, from..from + take),
-            true => self.batch.copy(page, (to.max(take) - take..to).rev()),
-        }
-        self.next = match self.batch.last_key() {
-            Some(key) if take < all => Some(self.scope.following_row(key)),
-            _ => self.scope.following(page),
+        let (from, to) = self.scope.slots(page, next);
+        let to = to.max(from);
+        let take = (to - from).min(self.limit);
+        let slots = match self.scope.backward {
+            false => from..from + take,
+            true => to - take..to,
         };
-        self.limit = usize::MAX;
-        drop(leaf);
-        self.clean(&next)?;
-        Ok(true)
+        self.batch.copy(page, slots, self.scope.backward);
+        Ok(match self.batch.last_key() {
+            Some(key) if take < to - from => Some(self.scope.following_row(&key)),
+            _ => self.scope.following(page),
+        })
     }
 
-    /// Removes dead rows from a leaf in which they are the majority: after a restart nobody else
+    /// Removes the dead rows of a leaf in which they were the majority: after a restart nobody else
     /// remembers them.
-    fn clean(&self, leaf: &Next) -> Result<()> {
-        let dead = |row: &&Copied| {
-            row.flags & CELL_DELETED != 0 && row.version.is_none_or(|v| !self.core.is_live(v))
-        };
-        let marked = self
-            .batch
-            .rows
-            .iter()
-            .filter(|row| row.flags & CELL_DELETED != 0)
-            .count();
-        if marked < DEAD_ROWS || marked < self.batch.rows.len() / 2 {
+    fn clean(&mut self) -> Result<()> {
+        let dead = std::mem::take(&mut self.batch.dead);
+        if dead < DEAD_ROWS || dead < self.batch.cells.len() / 2 {
             return Ok(());
         }
-        if self.batch.rows.iter().filter(dead).count() < DEAD_ROWS {
-            return Ok(());
-        }
-        if !self.core.redo.log.has_room() {
+        if !self.core.redo.log.has_room() || self.tree.is_dropped() {
             return Ok(());
         }
         self.core.redo.log.wait_for_space()?;
         let Some(_tidy) = self.tree.space.tidy() else {
             return Ok(());
         };
-        let latched = self.tree.leaf_exclusive(leaf.target())?;
+        let latched = self.tree.leaf_exclusive(self.leaf.target())?;
         let key = TreePage(&latched).low().to_vec();
         remove_dead_rows(&self.core, latched, None)?;
         self.tree
@@ -454,9 +515,11 @@ impl Cursor {
     /// The next key that the tree holds, visible or not, and its version.
     pub(super) fn next_key(&mut self) -> Result<Option<(Vec<u8>, Option<VersionAddress>)>> {
         loop {
-            if let Some(&row) = self.batch.rows.get(self.batch.at) {
-                self.batch.at += 1;
-                return Ok(Some((self.batch.key(row).to_vec(), row.version)));
+            if let Some(row) = self.batch.next() {
+                if row.flags & CELL_DELETED != 0 && !self.is_live(row) {
+                    self.batch.dead += 1;
+                }
+                return Ok(Some((self.batch.key.clone(), row.version)));
             }
             if !self.fill()? {
                 return Ok(None);
