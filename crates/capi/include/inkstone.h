@@ -365,7 +365,8 @@ typedef struct ink_import_tree {
 } ink_import_tree;
 
 /* Makes a table of a copied table file, also of another database's. Page size and format must be the
- * same, and every checksum right (INK_CORRUPT). trees[0] is the clustered one. The file is only read.
+ * same, and every checksum right (INK_CORRUPT). trees[0] is the clustered one; trees of
+ * the file that are not named are dropped. The file is only read.
  * The table is there when it is whole, also if power fails meanwhile. */
 int ink_import_table(const ink_database *database, ink_slice name, const char *file,
                      const ink_import_tree *trees, size_t tree_count, ink_error *error);

@@ -91,7 +91,8 @@ impl Database {
 
     /// Makes a table of a copied table file, also of another database's: `trees` are the numbers of its
     /// trees there ([`TableTree::number`](crate::TableTree::number)) and their names here, the clustered
-    /// tree first. Page size and format must be this database's ([`Error::InvalidOption`],
+    /// tree first. Trees of the file that are not named are dropped (it may have one that was dropped
+    /// already, and whose pages were not all free yet). Page size and format must be this database's ([`Error::InvalidOption`],
     /// [`Error::NewerFormat`]) and every page sound ([`Error::Corrupt`]). The file is only read. The table
     /// is there as a whole or not at all, whatever happens meanwhile.
     ///
@@ -132,7 +133,12 @@ impl Database {
         let made = source
             .write_to(inner, space)
             .and_then(|()| inner.open_table(&definition))
-            .and_then(|table| self.verify_table(&table))
+            .and_then(|table| {
+                for tree in source.unnamed(&definition.trees) {
+                    inner.core.drop_tree(&table.inner.space, tree);
+                }
+                self.verify_table(&table)
+            })
             .and_then(|_| self.redefine(&definition));
         if made.is_err() {
             inner.remove_space(space)?;
@@ -208,7 +214,21 @@ impl<'a> Source<'a> {
         Ok(source)
     }
 
-    /// The trees of the file under the names that they are to have; they must be all.
+    fn has_tree(&self, tree: TreeId) -> bool {
+        format::root(&self.header, tree).is_some()
+    }
+
+    /// Trees of the file that are to have no name.
+    fn unnamed(&self, named: &[(TreeId, String)]) -> Vec<TreeId> {
+        let trees = (0..PENDING_FREE_TREE.0).map(TreeId);
+        let unnamed = |tree: &TreeId| !named.iter().any(|(id, _)| id == tree);
+        trees
+            .filter(|&tree| self.has_tree(tree))
+            .filter(unnamed)
+            .collect()
+    }
+
+    /// The trees of the file under the names that they are to have.
     fn named(&self, trees: &[(u32, &str)]) -> Result<Vec<(TreeId, String)>> {
         let refuse = |value: String, reason: &str| Error::InvalidOption {
             name: "trees".to_owned(),
@@ -231,13 +251,8 @@ impl<'a> Source<'a> {
             ));
         }
         for tree in (0..PENDING_FREE_TREE.0).map(TreeId) {
-            let there = format::root(&self.header, tree).is_some();
-            if there != named.iter().any(|(id, _)| *id == tree) {
-                let reason = match there {
-                    true => "the file has this tree, and it is not named",
-                    false => "the file has no such tree",
-                };
-                return Err(refuse(tree.to_string(), reason));
+            if !self.has_tree(tree) && named.iter().any(|(id, _)| *id == tree) {
+                return Err(refuse(tree.to_string(), "the file has no such tree"));
             }
         }
         match named.iter().find(|(id, _)| *id >= PENDING_FREE_TREE) {
