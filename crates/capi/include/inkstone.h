@@ -499,7 +499,7 @@ int ink_commit_ordered(ink_transaction *transaction, uint32_t durability, ink_er
 /* The second waits as `durability` says. INK_TRANSACTION_STATE without the first. */
 int ink_commit_wait(ink_transaction *transaction, uint32_t durability, ink_error *error);
 
-/* Rolls back, also a prepared transaction. If that fails for want of space it goes on in the
+/* Rolls back, also a prepared transaction, and one that a deadlock has rolled back already (0). If that fails for want of space it goes on in the
  * background; the transaction is over for its owner. */
 int ink_rollback(ink_transaction *transaction, ink_error *error);
 
@@ -604,7 +604,7 @@ void ink_cursor_close(ink_cursor *cursor);
 int ink_cursor_seek(ink_cursor *cursor, const ink_range *range, const ink_scan *scan,
                     ink_error *error);
 
-/* The next rows, at most `max`, into the caller's array; `*count` 0 only at the end. The slices are lent
+/* The next rows, at most `max` (1 or more), into the caller's array; `*count` 0 only at the end. The slices are lent
  * out until the next call with this cursor. Rows that this transaction changes after they were fetched
  * into the cursor (up to a page ahead of what was handed out) are shown as they were: a statement that
  * changes keys it scans by collects them first. A locking cursor never locks more rows than it hands

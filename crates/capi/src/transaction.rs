@@ -334,7 +334,11 @@ pub unsafe extern "C" fn ink_rollback(
         guard(error, || {
             let transaction = raw::handle(transaction)?;
             match transaction.0.take() {
-                State::Active(transaction) => Ok(transaction.rollback()?),
+                State::Active(transaction) => match transaction.rollback() {
+                    // A deadlock's victim, or one whose rollback goes on in the background.
+                    Err(Error::TransactionState(_)) => Ok(()),
+                    result => Ok(result?),
+                },
                 State::Prepared(prepared) => Ok(prepared.rollback()?),
                 State::Committed(_) | State::Ended => Err(state("over; begin a new one")),
             }
