@@ -10,6 +10,9 @@ use std::ffi::c_int;
 use std::ops::Bound;
 use std::sync::Arc;
 
+/// The bounds of a key range.
+type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+
 /// `ink_range`.
 #[repr(C)]
 pub struct ink_range {
@@ -22,7 +25,7 @@ pub struct ink_range {
 impl ink_range {
     /// # Safety
     /// As [`ink_slice::bytes`], for both ends.
-    unsafe fn bounds<'a>(&self) -> Result<(Bound<&'a [u8]>, Bound<&'a [u8]>), Failure> {
+    unsafe fn bounds<'a>(&self) -> Result<Bounds<'a>, Failure> {
         let bound = |kind, key: ink_slice| {
             // SAFETY: what this function asks for.
             let key = || unsafe { key.bytes() };
@@ -104,8 +107,6 @@ impl Fetched {
         })
     }
 }
-
-type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
 fn open(
     transaction: &Transaction,

@@ -470,11 +470,7 @@ impl Cursor {
     fn copy_leaf(&mut self, next: &Next) -> Result<Option<Next>> {
         self.core.redo.poison.check()?;
         self.interrupt.as_ref().map_or(Ok(()), Interrupt::check)?;
-        if self.tree.is_dropped() {
-            return Err(Error::NotFound(
-                "the table, or its tree, (it was dropped)".to_owned(),
-            ));
-        }
+        check_not_dropped(&self.tree)?;
         let leaf = self.tree.leaf_shared(next.target())?;
         let page = TreePage(&leaf);
         let (from, to) = self.scope.slots(page, next);
@@ -491,25 +487,15 @@ impl Cursor {
         })
     }
 
-    /// Removes the dead rows of a leaf in which they were the majority: after a restart nobody else
-    /// remembers them.
+    /// After a leaf.
     fn clean(&mut self) -> Result<()> {
         let dead = std::mem::take(&mut self.batch.dead);
-        if dead < DEAD_ROWS || dead < self.batch.cells.len() / 2 {
-            return Ok(());
-        }
-        if !self.core.redo.log.has_room() || self.tree.is_dropped() {
-            return Ok(());
-        }
-        self.core.redo.log.wait_for_space()?;
-        let Some(_tidy) = self.tree.space.tidy() else {
-            return Ok(());
-        };
-        let latched = self.tree.leaf_exclusive(self.leaf.target())?;
-        let key = TreePage(&latched).low().to_vec();
-        remove_dead_rows(&self.core, latched, None)?;
-        self.tree
-            .merge_around(&key, &|address| self.core.is_live(address))
+        clean_leaf(
+            &self.core,
+            &self.tree,
+            &self.leaf,
+            (dead, self.batch.cells.len()),
+        )
     }
 
     /// The next key that the tree holds, visible or not, and its version.
@@ -526,6 +512,38 @@ impl Cursor {
             }
         }
     }
+}
+
+/// That a tree was not dropped since it was opened.
+pub(super) fn check_not_dropped(tree: &Tree) -> Result<()> {
+    match tree.is_dropped() {
+        true => Err(Error::NotFound("the tree (it was dropped)".to_owned())),
+        false => Ok(()),
+    }
+}
+
+/// Removes the dead rows of a leaf if they are the majority of those that were read: after a restart
+/// nobody else remembers them.
+pub(super) fn clean_leaf(
+    core: &Core,
+    tree: &Tree,
+    leaf: &Next,
+    (dead, read): (usize, usize),
+) -> Result<()> {
+    if dead < DEAD_ROWS || dead < read / 2 {
+        return Ok(());
+    }
+    if !core.redo.log.has_room() || tree.is_dropped() {
+        return Ok(());
+    }
+    core.redo.log.wait_for_space()?;
+    let Some(_tidy) = tree.space.tidy() else {
+        return Ok(());
+    };
+    let latched = tree.leaf_exclusive(leaf.target())?;
+    let key = TreePage(&latched).low().to_vec();
+    remove_dead_rows(core, latched, None)?;
+    tree.merge_around(&key, &|address| core.is_live(address))
 }
 
 impl Drop for Cursor {

@@ -8,7 +8,7 @@
 use super::isolation::Isolation;
 use super::locks::{Blocker, LockMode};
 use super::read::{Locked, Seen, Wait};
-use super::scan::{Cursor, KeyRange, Next, Scope};
+use super::scan::{Cursor, KeyRange, Next, Scope, check_not_dropped, clean_leaf};
 use super::transaction::{Inner, Transaction};
 use super::write::Newest;
 use crate::btree::Tree;
@@ -78,6 +78,7 @@ impl LockingScan {
     pub fn next_row(&mut self, transaction: &Transaction) -> Result<bool> {
         transaction.core.redo.poison.check()?;
         transaction.check_interrupt()?;
+        check_not_dropped(&self.tree)?;
         self.locked = Locked::Before;
         let mut inner = transaction.active()?;
         let result = self.lock_next(transaction, &mut inner);
@@ -149,7 +150,9 @@ impl LockingScan {
         let leaf = tree.leaf_shared(next.target())?;
         let page = TreePage(&leaf);
         let (from, to) = self.scope.slots(page, next);
-        for n in 0..to.saturating_sub(from) {
+        let all = to.saturating_sub(from);
+        let mut dead = 0;
+        for n in 0..all {
             let slot = if self.scope.backward {
                 to - 1 - n
             } else {
@@ -158,6 +161,8 @@ impl LockingScan {
             let cell = page.cell(slot);
             let newest = transaction.newest(inner, cell.version)?;
             if matches!(newest, Newest::Free) && cell.is_deleted() {
+                let live = cell.version.is_some_and(|v| transaction.core.is_live(v));
+                dead += usize::from(!live);
                 continue;
             }
             self.key = page.key(slot);
@@ -187,6 +192,8 @@ impl LockingScan {
         self.next = self.scope.following(page);
         let upto = fence.filter(|_| self.next.is_some());
         self.lock_gap(transaction, inner, next, upto);
+        drop(leaf);
+        clean_leaf(&transaction.core, &tree, next, (dead, all))?;
         Ok(Visit::Passed)
     }
 

@@ -10,7 +10,7 @@
 //! others. And no false ones: an edge whose waiter is doomed, or whose blocker has ended or given
 //! something back since, is about to be removed by its waiter, and is not followed.
 
-use super::Blocker;
+use super::{Blocker, LockMode};
 use crate::counters::{Counter, Counters};
 use crate::poison::Poison;
 use crate::sync::{HashMap, Instant, Mutex};
@@ -220,16 +220,36 @@ enum Wake {
 fn describe(circle: &[&Edge], victim: &TrxState) -> String {
     let mut text = format!("deadlock of {} transactions:\n", circle.len());
     for edge in circle {
-        let (me, on) = (&edge.waiter, &edge.blocker);
+        let (me, on, details) = (&edge.waiter, &edge.blocker, edge.waiter.details());
         // Writing to a string does not fail.
-        let _ = writeln!(
+        let _ = write!(
             text,
-            "  transaction {} ({} changes, waiting for {} ms) waits for transaction {}",
+            "  transaction {} (tag {}, {} changes) waits for transaction {} since {} ms",
             me.id(),
+            details.tag,
             me.weight(),
+            on.id(),
             edge.since.elapsed().as_millis(),
-            on.id()
         );
+        if let Some(wanted) = &details.wanted {
+            let mode = match wanted.mode {
+                LockMode::Shared => "shared",
+                LockMode::Exclusive => "exclusive",
+            };
+            let _ = write!(
+                text,
+                ", to lock {mode} in tablespace {}, tree {}, key {}",
+                wanted.space,
+                wanted.tree,
+                wanted
+                    .key
+                    .iter()
+                    .take(32)
+                    .map(|b| format!("{b:02x}"))
+                    .collect::<String>()
+            );
+        }
+        text.push('\n');
     }
     let _ = write!(
         text,
