@@ -286,7 +286,7 @@ fn xids_are_checked() {
         let dir = tempfile::tempdir().unwrap();
         let db = open(&dir);
         let table = db.create_table("t", &[]).unwrap();
-        for bad in [&b""[..], &[0; 129]] {
+        for bad in [&b""[..], &[0; 141]] {
             let txn = db.begin(ReadCommitted).unwrap();
             txn.insert(&table, &key(1), &[]).unwrap();
             let refused = txn.prepare(bad);
@@ -407,7 +407,7 @@ fn a_prepared_transaction_without_changes_is_kept() {
                 }
                 b"undo" => {
                     txn.savepoint("s").unwrap();
-                    txn.insert(&table, &key(1), b"").unwrap();
+                    txn.insert(&table, &key(2), b"").unwrap();
                     txn.rollback_to_savepoint("s").unwrap();
                 }
                 _ => assert_eq!(all(&txn, &table), []),
