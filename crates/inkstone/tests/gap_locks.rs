@@ -245,7 +245,7 @@ fn no_phantoms() {
                                         [(k.to_vec(), val(1)), ([&k[..], &k].concat(), val(2))];
                                     txn.insert_many(&case.table, rows).map(drop)
                                 }
-                                _ => txn.upsert(&case.table, &k, &vec![7; 300]).map(drop),
+                                _ => txn.upsert(&case.table, &k, &[7; 300]).map(drop),
                             };
                             match result {
                                 Ok(()) => txn.commit().unwrap(),

@@ -19,8 +19,7 @@ fn exported(dir: &tempfile::TempDir, options: Options) -> (Database, Table, Path
     commit(&db, |txn| {
         for n in 0..3000 {
             txn.insert(&table, &key(n), &val(n as i64)).unwrap();
-            txn.insert(second, &key(9999 - n), &vec![n as u8; 100])
-                .unwrap();
+            txn.insert(second, &key(9999 - n), &[n as u8; 100]).unwrap();
         }
         txn.insert(second, b"long", &[5; 100_000]).unwrap();
         txn.insert(second, b"longer", &[6; 300_000]).unwrap();
