@@ -56,6 +56,7 @@ fn run(command: Command, output: &Output) -> Result<(), Failure> {
         Command::Tour(tour) => tour::run(&tour, output),
         Command::TourChild(child) => tour::child::run(&child),
         Command::Bench { workload } => bench::run(&workload, output),
+        Command::BenchRecoveryChild(child) => bench::recovery::child::run(&child),
         Command::Inspect { what } => inspect::run(&what, output),
         Command::Verify(verify) => check::verify(&verify, output),
         Command::Recover(recover) => check::recover(&recover, output),

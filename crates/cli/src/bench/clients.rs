@@ -123,11 +123,14 @@ impl Run {
         self.operations as f64 / self.seconds
     }
 
-    /// Adds latencies in microseconds, and the worst and the median second where there are whole
-    /// ones.
+    /// Adds latencies in microseconds, and the worst and the median second of runs of two seconds
+    /// and more: one second is no distribution.
     pub fn describe(&self, fields: Fields) -> Fields {
         let quantile = |q| rounded(self.latency.value_at_quantile(q) as f64 / 1000.0, 1);
         let mut seconds = self.by_second.clone();
+        if seconds.len() < 2 {
+            seconds.clear();
+        }
         seconds.sort_unstable();
         let median = seconds.get(seconds.len() / 2).copied();
         let worst = seconds.first().copied();
