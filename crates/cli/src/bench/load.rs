@@ -123,6 +123,7 @@ fn one(arguments: &Load, case: Case, probed: &Path, directory: &Path) -> Result<
     let probe = || probe::write_bandwidth(probed, probed_bytes);
     let device_before = probe()?;
     let db = open(directory, options.clone())?;
+    memory::warm(&db, payload + payload / 4)?;
     let table = db.create_table("t", &[])?;
     let before = Counts::of(&db);
     let bar = progress::bar(case.name(), rows);

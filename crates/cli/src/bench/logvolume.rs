@@ -2,7 +2,7 @@
 
 use super::chart::{Chart, Form};
 use super::sink::{Fields, Sink};
-use super::{Common, at_least, open, remove};
+use super::{Common, at_least, memory, open, remove};
 use crate::counts::Counts;
 use crate::database::parse_size;
 use crate::failure::Result;
@@ -109,6 +109,8 @@ pub fn run(arguments: &Logvolume, output: &Output) -> Result<()> {
     for case in &arguments.case {
         let directory = work.path().join(case.name());
         let db = open(&directory, options.clone())?;
+        let rows = arguments.rows.max(arguments.table_rows);
+        memory::warm(&db, rows * 40)?;
         let table = db.create_table("t2", &[])?;
         sink.take(one(arguments, *case, &db, &table)?);
         drop(table);

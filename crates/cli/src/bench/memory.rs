@@ -4,23 +4,39 @@
 //! and histograms of the clients among it) counts against the engine: the peak is of the process.
 
 use super::sink::Fields;
+use crate::failure::Result;
 use crate::output::{ratio, rounded};
-use inkstone::Options;
-use inkstone_io::AlignedBuffer;
+use crate::progress;
+use crate::wide::{self, Fill, WIDE_VALUE_LEN, WideValues};
+use inkstone::{Database, Isolation, Options};
 
 /// Bytes that the options allow.
 pub fn budget_bytes(options: &Options) -> u64 {
     options.buffer_pool_size + options.log_buffer_size + options.version_store_memory
 }
 
-/// Touches as much memory as a database may use and gives it back. A virtual machine whose free
-/// memory goes back to its host takes seconds for the first touch of a gigabyte, which no workload
-/// is to measure.
-pub fn warm(options: &Options) {
-    let mut memory = AlignedBuffer::zeroed(budget_bytes(options) as usize);
-    for page in memory.chunks_mut(4096) {
-        page[0] = 1;
+/// Fills the buffer pool of a database with as many bytes of a table that is dropped then, so that
+/// what follows finds its memory in place. A virtual machine whose free memory goes back to its host
+/// takes seconds for the first touch of a gigabyte, which no workload is to measure.
+pub fn warm(db: &Database, bytes: u64) -> Result<()> {
+    const WARM: &str = "warm";
+    let pool = db.options().buffer_pool_size;
+    // Some room is left, or pages would be written to make more.
+    let rows = bytes.min(pool - pool / 8) / (8 + WIDE_VALUE_LEN as u64);
+    let table = db.create_table(WARM, &[])?;
+    let bar = progress::bar("touching memory", rows);
+    let transaction = db.begin(Isolation::ReadCommitted)?;
+    let mut values = WideValues::new(Fill::Padding);
+    for n in 0..rows {
+        transaction.insert(&table, &wide::key(n), values.next())?;
+        bar.inc(1);
     }
+    transaction.commit()?;
+    drop(table);
+    db.drop_table(WARM)?;
+    db.purge()?;
+    bar.finish_and_clear();
+    Ok(())
 }
 
 /// Lets the peak begin anew at what is resident now. Where the kernel does not allow that, the peak

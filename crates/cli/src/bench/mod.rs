@@ -81,10 +81,8 @@ impl Common {
     }
 }
 
-/// Opens or creates a database whose memory has been touched before, and lets the peak of resident
-/// memory begin anew.
+/// Opens or creates a database, and lets the peak of resident memory begin anew.
 fn open(directory: &Path, options: Options) -> Result<Database> {
-    memory::warm(&options);
     memory::forget_peak();
     open_or_create(directory, options)
 }

@@ -125,6 +125,8 @@ fn one(
     };
     options.doublewrite_skip_fresh = configuration != Configuration::On;
     let db = open(directory, options.clone())?;
+    let payload = arguments.rows * (WIDE_VALUE_LEN as u64 + 8);
+    memory::warm(&db, payload + payload / 4)?;
     let before = Counts::of(&db);
     let table = db.create_table("t1", &[])?;
     let bar = progress::bar("inserting", arguments.rows);
@@ -146,7 +148,6 @@ fn one(
     let memory = |fields| memory::describe(fields, &options);
     let rows = arguments.rows;
     let log_bytes = counts.get("log_bytes");
-    let payload = rows * (WIDE_VALUE_LEN as u64 + 8);
     Ok(memory(
         Fields::of("writebench")
             .with("doublewrite", options.doublewrite.to_string())

@@ -103,7 +103,6 @@ pub fn run(arguments: &Recovery, output: &Output) -> Result<()> {
 
 /// Opens what the killed process left.
 fn one(arguments: &Recovery, round: u64, options: &Options, directory: &Path) -> Result<Fields> {
-    memory::warm(options);
     memory::forget_peak();
     let begin = Instant::now();
     let db = open_or_create(directory, options.clone())?;

@@ -88,7 +88,6 @@ fn fill(rows: u64, directory: &Path, options: Options) -> Result<()> {
 }
 
 fn one(round: u64, rows: u64, directory: &Path, options: &Options) -> Result<Fields> {
-    memory::warm(options);
     memory::forget_peak();
     let begin = Instant::now();
     let db = open_existing(directory, options.clone())?;
