@@ -34,9 +34,6 @@ use failure::Failure;
 use output::Output;
 use std::process::ExitCode;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let output = Output::new(arguments.json);

@@ -273,6 +273,31 @@ fn run_length(bytes: &[u8]) -> usize {
     at
 }
 
+/// Whether one of the eight bytes is zero.
+fn has_zero_byte(word: u64) -> bool {
+    const LOW: u64 = u64::from_le_bytes([0x01; 8]);
+    const HIGH: u64 = u64::from_le_bytes([0x80; 8]);
+    word.wrapping_sub(LOW) & !word & HIGH != 0
+}
+
+/// Whether the next eight bytes are surely literals: none of them equals its successor or its
+/// counterpart in the reference, so neither a run nor a copy begins there.
+#[inline]
+fn are_literals(rest: &[u8], reference: &[u8]) -> bool {
+    let word = |bytes: &[u8], from: usize| -> Option<u64> {
+        let eight = bytes.get(from..from + 8)?;
+        Some(u64::from_le_bytes(eight.try_into().expect("eight")))
+    };
+    let (Some(here), Some(next)) = (word(rest, 0), word(rest, 1)) else {
+        return false;
+    };
+    let copies = match word(reference, 0) {
+        Some(counterpart) => has_zero_byte(here ^ counterpart),
+        None => !reference.is_empty(),
+    };
+    !copies && !has_zero_byte(here ^ next)
+}
+
 /// Appends `value` packed against `reference`: tokens that copy from the reference at the same
 /// position, repeat one byte, or carry literal bytes. A token is one byte, two bits of operation
 /// (0 literal, 1 copy, 2 run) and six of length (63: a varint of the length minus 63 follows). The
@@ -282,6 +307,10 @@ pub fn pack(out: &mut Vec<u8>, value: &[u8], reference: &[u8]) {
     let mut literal_from = 0;
     while at < value.len() {
         let rest = &value[at..];
+        if are_literals(rest, reference.get(at..).unwrap_or_default()) {
+            at += 8;
+            continue;
+        }
         let copy = match reference.get(at) {
             Some(&b) if b == rest[0] => common_prefix(rest, &reference[at..]),
             _ => 0,
