@@ -207,7 +207,7 @@ fn a_run_of_two_seconds_has_a_worst_one() {
 fn update_says_where_its_bytes_go() {
     let lines = bench(
         "update --buffer-pool-size 2m --seconds 0.3 --warmup 0.1 --clients 2,8",
-        "workload flush_method clients buffer_pool_instances buffer_pool_size doublewrite rows \
+        "workload flush_method clients buffer_pool_instances buffer_pool_size doublewrite log_file_buffering rows \
          data_bytes data_page_cache seconds updates_per_s p50_us p99_us p999_us max_us \
          worst_second median_second worst_over_median bytes_written_per_update \
          device_bytes_written_per_update pages_read pages_written doublewrite_pages \

@@ -27,6 +27,9 @@ the first number of clients.
 The data is at least five times the buffer pool, or nearly every update would find its page in memory: by \
 default as many rows are loaded as that takes, and --rows with less is refused.
 
+A commit waits until its log is written, not synced, and the log goes through the page cache, as in the \
+published runs; --flush-log-at-trx-commit 1 and --set log_file_buffering=off change that.
+
 bytes_written_per_update is split by class of file. reads_per_device_read is pages_read a second over \
 device_reads_per_s: what the device gives for random reads of pages of the same file at depth 32, past the \
 page cache, right before and right after each run. One read a miss is the floor of the workload. Data files \
@@ -134,6 +137,7 @@ pub fn run(arguments: &Update, output: &Output) -> Result<()> {
     let mut base = arguments.common.engine.over(Options {
         log_file_size: 1 << 30,
         buffer_pool_dump_at_shutdown: false,
+        log_file_buffering: true,
         ..Options::default()
     })?;
     base.buffer_pool_size = arguments.buffer_pool_size;
@@ -236,6 +240,7 @@ impl Bench<'_> {
             .with("buffer_pool_instances", options.buffer_pool_instances)
             .with("buffer_pool_size", options.buffer_pool_size)
             .with("doublewrite", options.doublewrite.to_string())
+            .with("log_file_buffering", options.log_file_buffering)
             .with("rows", self.rows)
             .with(
                 "data_bytes",
