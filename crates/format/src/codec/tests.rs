@@ -26,7 +26,7 @@ fn random_bytes_cost_a_few_bytes_more() {
     assert!(packed(&value, &[]).len() < value.len() + 40);
 }
 
-/// What [`pack`] would do without [`are_literals`], which must change nothing but the time: every
+/// What [`pack`] would do without [`sure_literals`], which must change nothing but the time: every
 /// byte is looked at.
 fn tokens_byte_by_byte(value: &[u8], reference: &[u8]) -> Vec<(u8, usize)> {
     let (mut tokens, mut at, mut literal_from) = (Vec::new(), 0, 0);
