@@ -159,7 +159,7 @@ fn commit_runs_the_matrix_and_measures_the_device() {
     let lines = bench(
         "commit --clients 1,4 --seconds 0.2 --tables 2 --rows 500",
         "workload flush_log_at_trx_commit log_file_buffering log_write clients seconds \
-         commits_per_s p50_us p99_us p999_us max_us worst_second median_second worst_over_median \
+         commits_per_s p50_us p99_us p999_us max_us worst_second median_second worst_over_median cpu_us_per_operation \
          log_bytes_per_commit log_bytes_written_per_commit commits_per_sync device_syncs_per_s \
          commits_per_device_sync checkpoints pages_written device_bytes_written \
          peak_resident_bytes memory_budget_bytes memory_ratio",
@@ -209,7 +209,7 @@ fn update_says_where_its_bytes_go() {
         "update --buffer-pool-size 2m --seconds 0.3 --warmup 0.1 --clients 2,8",
         "workload flush_method clients buffer_pool_instances buffer_pool_size doublewrite log_file_buffering rows \
          data_bytes data_page_cache seconds updates_per_s p50_us p99_us p999_us max_us \
-         worst_second median_second worst_over_median bytes_written_per_update \
+         worst_second median_second worst_over_median cpu_us_per_operation bytes_written_per_update \
          device_bytes_written_per_update pages_read pages_written doublewrite_pages \
          page_writes_per_page_flushed buffer_frame_waits checkpoint_waits device_reads_per_s \
          reads_per_device_read peak_resident_bytes memory_budget_bytes memory_ratio",
@@ -263,7 +263,7 @@ fn reads_and_loads_run() {
     let lines = bench(
         "reads --rows 2000 --seconds 0.2",
         "workload case rows value_bytes clients operations_per_s rows_per_s times_first p50_us \
-         p99_us p999_us max_us worst_second median_second worst_over_median \
+         p99_us p999_us max_us worst_second median_second worst_over_median cpu_us_per_operation \
          peak_resident_bytes memory_budget_bytes memory_ratio",
         2,
     );
@@ -275,7 +275,7 @@ fn reads_and_loads_run() {
     );
     let lines = bench(
         "load --rows 5000 --wide-rows 500",
-        "workload case fill rows payload_bytes insert_s flush_s rows_per_s log_bytes data_bytes \
+        "workload case fill rows payload_bytes insert_s flush_s insert_cpu_s rows_per_s log_bytes data_bytes \
          doublewrite_bytes written_bytes device_write_bytes_per_s device_new_file_bytes_per_s \
          written_per_device_write written_per_device_new_file payload_per_device_write \
          peak_resident_bytes memory_budget_bytes memory_ratio",

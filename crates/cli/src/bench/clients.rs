@@ -17,10 +17,19 @@ use std::time::{Duration, Instant};
 pub struct Run {
     pub operations: u64,
     pub seconds: f64,
+    /// Of the processors.
+    cpu_seconds: f64,
     /// Nanoseconds.
     latency: Histogram<u64>,
     /// Operations that ended in each whole second.
     by_second: Vec<u64>,
+}
+
+/// Seconds that the processors spent on this process so far, background threads and system calls
+/// with it: what a busy machine does not change.
+pub fn cpu_seconds() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 /// One client's share of a [`Run`].
@@ -52,7 +61,7 @@ pub fn run<S>(
     let stop = AtomicBool::new(false);
     let bar = progress::spinner(what);
     let run_number = RUNS.fetch_add(1, Ordering::Relaxed);
-    let begin = Instant::now();
+    let (begin, cpu_begin) = (Instant::now(), cpu_seconds());
     let client = |n: u64, mut share: Share| -> Result<Share> {
         let mut state = state(Random::new(run_number << 32 | n))?;
         let mut last = begin.elapsed();
@@ -106,10 +115,12 @@ pub fn run<S>(
             .collect()
     });
     let elapsed = begin.elapsed().as_secs_f64();
+    let cpu_seconds = cpu_seconds() - cpu_begin;
     bar.finish_and_clear();
     let mut run = Run {
         operations: 0,
         seconds: elapsed,
+        cpu_seconds,
         latency: histogram()?,
         by_second: vec![0; seconds as usize],
     };
@@ -130,7 +141,7 @@ impl Run {
         self.operations as f64 / self.seconds
     }
 
-    /// Adds latencies in microseconds, and the worst and the median second of runs of two seconds
+    /// Adds latencies in microseconds, what an operation takes of the processors, and the worst and the median second of runs of two seconds
     /// and more: one second is no distribution.
     pub fn describe(&self, fields: Fields) -> Fields {
         let quantile = |q| rounded(self.latency.value_at_quantile(q) as f64 / 1000.0, 1);
@@ -155,6 +166,10 @@ impl Run {
             .with("worst_second", worst)
             .with("median_second", median)
             .with("worst_over_median", share)
+            .with(
+                "cpu_us_per_operation",
+                rounded(self.cpu_seconds * 1e6 / self.operations.max(1) as f64, 2),
+            )
     }
 }
 

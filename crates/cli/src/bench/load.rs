@@ -1,6 +1,7 @@
 //! `bench load`.
 
 use super::chart::{Chart, Form};
+use super::clients::cpu_seconds;
 use super::sink::{Fields, Sink};
 use super::{Common, at_least, memory, open, probe, remove};
 use crate::counts::Counts;
@@ -25,7 +26,8 @@ Loading, each case in one transaction into an empty table:
   wide_row_by_row    the wide rows of writebench, one by one
   wide_bulk          the same rows through insert_many
 
-insert_s ends with the commit, rows_per_s is rows over it. flush_s is what it takes to have every page on disk \
+insert_s ends with the commit, rows_per_s is rows over it; insert_cpu_s is what the processors spent, background \
+threads and system calls with it. flush_s is what it takes to have every page on disk \
 then. device_write_bytes_per_s is what the device takes, right before and right after: writes of 1 MiB at depth \
 32 past the page cache, over blocks that were written before. device_new_file_bytes_per_s is the same into a file \
 that grows, as files grow under a load. written_per_device_write and written_per_device_new_file are the share of \
@@ -83,6 +85,7 @@ pub fn run(arguments: &Load, output: &Output) -> Result<()> {
         "case",
         "rows",
         "insert_s",
+        "insert_cpu_s",
         "flush_s",
         "rows_per_s",
         "written_bytes",
@@ -127,9 +130,10 @@ fn one(arguments: &Load, case: Case, probed: &Path, directory: &Path) -> Result<
     let table = db.create_table("t", &[])?;
     let before = Counts::of(&db);
     let bar = progress::bar(case.name(), rows);
-    let begin = Instant::now();
+    let (begin, cpu_begin) = (Instant::now(), cpu_seconds());
     insert(arguments, case, &db, &table, &bar)?;
     let insert_s = begin.elapsed().as_secs_f64();
+    let insert_cpu_s = cpu_seconds() - cpu_begin;
     bar.finish_and_clear();
     let bar = progress::spinner("flushing");
     db.flush_table(&table)?;
@@ -152,6 +156,7 @@ fn one(arguments: &Load, case: Case, probed: &Path, directory: &Path) -> Result<
         .with("payload_bytes", payload)
         .with("insert_s", rounded(insert_s, 3))
         .with("flush_s", rounded(flushed_s - insert_s, 3))
+        .with("insert_cpu_s", rounded(insert_cpu_s, 3))
         .with("rows_per_s", rounded(rows as f64 / insert_s, 0))
         .with("log_bytes", counts.get("log_bytes"))
         .with("data_bytes", counts.get("page_bytes_written"))
@@ -180,7 +185,7 @@ fn insert(
 ) -> Result<()> {
     let transaction = db.begin(Isolation::RepeatableRead)?;
     let step = |n: u64| {
-        if n % STEP == 0 {
+        if n.is_multiple_of(STEP) {
             bar.inc(STEP);
         }
     };
