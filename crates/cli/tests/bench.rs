@@ -232,7 +232,9 @@ fn update_says_where_its_bytes_go() {
             field("pages_read") > 0.0 && field("device_reads_per_s") > 0.0,
             "{line}"
         );
-        assert!(field("page_writes_per_page_flushed") <= 2.1, "{line}");
+        // But for the two batches of 32 pages that may be under way at the begin and at the end.
+        let (written, doubled) = (field("pages_written"), field("doublewrite_pages"));
+        assert!((written - doubled).abs() <= 64.0, "{line}");
         let classes = line["bytes_written_per_update"].as_object().unwrap();
         let names: Vec<&str> = classes.keys().map(String::as_str).collect();
         assert_eq!(names, ["log", "data", "doublewrite", "control", "versions"]);

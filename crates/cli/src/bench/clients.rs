@@ -65,7 +65,8 @@ pub fn run<S>(
     let client = |n: u64, mut share: Share| -> Result<Share> {
         let mut state = state(Random::new(run_number << 32 | n))?;
         let mut last = begin.elapsed();
-        while !stop.load(Ordering::Relaxed) {
+        // Everyone does something, however short the run and slow the device.
+        loop {
             let done =
                 operation(&mut state).inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
             let now = begin.elapsed();
@@ -78,8 +79,10 @@ pub fn run<S>(
             }
             share.by_second[second] += done;
             last = now;
+            if stop.load(Ordering::Relaxed) {
+                return Ok(share);
+            }
         }
-        Ok(share)
     };
     // Made here, side by side: in a thread of their own each would take a large piece of the heap.
     let share = || -> Result<Share> {

@@ -6,7 +6,7 @@ use super::sink::{Fields, Sink};
 use super::{Common, at_least, clients, memory, open, probe};
 use crate::counts::Counts;
 use crate::database::{open_or_create, parse_size};
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::output::{Output, ratio, rounded};
 use crate::progress;
 use clap::Args;
@@ -198,9 +198,6 @@ fn one(
     let counts = Counts::of(db).since(&before);
     let written = written.bytes();
     let device = (device_before + probe()?) / 2.0;
-    if run.operations == 0 {
-        return Err(Failure::Usage("--seconds: too few for a commit".to_owned()));
-    }
     let fields = Fields::of("commit")
         .with(
             "flush_log_at_trx_commit",
