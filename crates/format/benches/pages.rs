@@ -1,6 +1,11 @@
 //! Hot paths of the format: checksums, search in a page, insertion into a leaf, the head of a log
 //! frame. `cargo bench -p inkstone-format`.
 
+#![expect(
+    missing_docs,
+    reason = "`criterion_group!` makes a function without any"
+)]
+
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use inkstone_format::frame::FrameHead;
 use inkstone_format::header::{check_page, stamp_checksum};

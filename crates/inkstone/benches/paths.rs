@@ -1,6 +1,11 @@
 //! Hot paths of the engine: reserving and copying in the log, looking a page up in the pool, and what
 //! one transaction costs in memory. `cargo bench -p inkstone`.
 
+#![expect(
+    missing_docs,
+    reason = "`criterion_group!` makes a function without any"
+)]
+
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use inkstone::buffer::{BufferPool, PageStore, PageWriter, RedoLog};
 use inkstone::counters::Counters;
