@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef INKSTONE_DDL_H
+#define INKSTONE_DDL_H
+
+#include "engine.h"
+
+/** Drops a table; ENOENT if there is none. */
+int drop_table(const char *path);
+/** Drops what is left of a database's tables. */
+void drop_database(handlerton *, char *path);
+/** Finishes what a crash interrupted: temporary tables go. */
+int finish_interrupted_ddl();
+
+#endif

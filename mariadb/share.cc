@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#include "share.h"
+
+/** Hidden row ids that are noted as used at a time, so that few inserts write a note. */
+static const uint64 ROW_IDS_AHEAD= 1 << 16;
+
+int TableShare::open(THD *thd, const char *path, const TABLE_SHARE *definition)
+{
+  std::lock_guard<std::mutex> latch(mutex);
+  if (table)
+    return 0;
+  TableName table_name(path);
+  name.assign(table_name.start, table_name.length);
+  ink_error error;
+  if (ink_table_open(database, table_name.slice(), &table, &error))
+  {
+    table= nullptr;
+    return handler_error(thd, error);
+  }
+  int failed= find_trees(thd, definition);
+  if (!failed)
+    failed= read_meta(thd);
+  if (failed)
+  {
+    ink_table_close(table);
+    table= nullptr;
+  }
+  return failed;
+}
+
+int TableShare::find_trees(THD *thd, const TABLE_SHARE *definition)
+{
+  meta= ink_table_find_tree(table, INK_STR(META_TREE));
+  trees.assign(definition->keys, nullptr);
+  for (uint i= 0; i < definition->keys; i++)
+  {
+    if (i == definition->primary_key)
+      continue;
+    trees[i]= ink_table_find_tree(table, slice_of(definition->key_info[i].name));
+    if (!trees[i])
+      meta= nullptr;
+  }
+  if (meta)
+    return 0;
+  sql_print_error("Inkstone: table %s lacks an index that its definition names", name.c_str());
+  return HA_ERR_CRASHED;
+}
+
+int TableShare::read_meta(THD *thd)
+{
+  std::vector<uchar> bytes;
+  int failed= meta_get_number(thd, meta, INK_STR("row_id"), &next_row_id);
+  if (!failed)
+    failed= meta_get_number(thd, meta, INK_STR("auto_increment"), &auto_increment);
+  if (!failed)
+    failed= meta_get(thd, meta, INK_STR("added"), &bytes);
+  if (!failed && !decode_added(bytes, &added))
+    failed= HA_ERR_CRASHED;
+  set_if_bigger(next_row_id, 1);
+  set_if_bigger(auto_increment, 1);
+  row_ids_noted= next_row_id;
+  auto_increment_noted= auto_increment;
+  return failed;
+}
+
+int TableShare::take_row_ids(THD *thd, uint64 count, uint64 *first)
+{
+  std::lock_guard<std::mutex> latch(mutex);
+  if (next_row_id + count > row_ids_noted)
+  {
+    uint64 noted= next_row_id + count + ROW_IDS_AHEAD;
+    if (int failed= meta_put_number(thd, meta, INK_STR("row_id"), noted))
+      return failed;
+    row_ids_noted= noted;
+  }
+  *first= next_row_id;
+  next_row_id+= count;
+  return 0;
+}
+
+uint64 TableShare::auto_increment_next()
+{
+  std::lock_guard<std::mutex> latch(mutex);
+  return auto_increment;
+}
+
+void TableShare::raise_auto_increment(uint64 next)
+{
+  std::lock_guard<std::mutex> latch(mutex);
+  set_if_bigger(auto_increment, next);
+}
+
+int TableShare::note_auto_increment(THD *thd, uint64 next)
+{
+  std::lock_guard<std::mutex> latch(mutex);
+  if (next <= auto_increment_noted)
+    return 0;
+  if (int failed= meta_put_number(thd, meta, INK_STR("auto_increment"), next))
+    return failed;
+  auto_increment_noted= next;
+  return 0;
+}
+
+int TableShare::set_auto_increment(THD *thd, uint64 next)
+{
+  std::lock_guard<std::mutex> latch(mutex);
+  set_if_bigger(next, 1);
+  if (int failed= meta_put_number(thd, meta, INK_STR("auto_increment"), next))
+    return failed;
+  auto_increment= auto_increment_noted= next;
+  return 0;
+}
+
+int TableShare::reopen(THD *thd, const TABLE_SHARE *definition)
+{
+  std::string path= name;
+  {
+    std::lock_guard<std::mutex> latch(mutex);
+    ink_table_close(table);
+    table= nullptr;
+    has_statistics= false;
+  }
+  return open(thd, path.c_str(), definition);
+}
+
+int TableShare::statistics(THD *thd, ink_table_statistics *found)
+{
+  std::lock_guard<std::mutex> latch(mutex);
+  if (!has_statistics || changes.load(std::memory_order_relaxed) * 16 > found_statistics.rows)
+  {
+    ink_error error;
+    changes.store(0, std::memory_order_relaxed);
+    if (ink_statistics(table, &found_statistics, &error))
+      return handler_error(thd, error);
+    has_statistics= true;
+  }
+  *found= found_statistics;
+  return 0;
+}
+
+void TableShare::forget_statistics()
+{
+  std::lock_guard<std::mutex> latch(mutex);
+  has_statistics= false;
+}
+
+/* Without better knowledge: a value of a unique index stands for one row, one of another for ten; each
+   further part divides by ten. */
+void TableShare::rows_per_value(TABLE *table, uint64 rows)
+{
+  for (uint i= 0; i < table->s->keys; i++)
+  {
+    KEY &key= table->key_info[i];
+    ulong guess= static_cast<ulong>(MY_MIN(rows, 10));
+    for (uint part= 0; part < key.ext_key_parts; part++)
+    {
+      bool is_unique= (key.flags & HA_NOSAME) && part + 1 >= key.user_defined_key_parts;
+      key.rec_per_key[part]= is_unique || part >= key.user_defined_key_parts ? 1 : MY_MAX(guess, 1);
+      guess/= 2;
+    }
+  }
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What all open handlers of a table share: the engine's table, the counters for hidden row ids and
+   AUTO_INCREMENT, what added columns hold in old rows, and statistics. */
+#ifndef INKSTONE_SHARE_H
+#define INKSTONE_SHARE_H
+
+#include "engine.h"
+#include "meta.h"
+#include "row_codec.h"
+#include <atomic>
+#include <mutex>
+
+class TableShare : public Handler_share
+{
+public:
+  TableShare() : table(nullptr), meta(nullptr), next_row_id(1), row_ids_noted(0), auto_increment(0),
+                 auto_increment_noted(0), changes(0), has_statistics(false) {}
+  ~TableShare() { ink_table_close(table); }
+
+  /** Opens the engine's table, once. */
+  int open(THD *thd, const char *path, const TABLE_SHARE *definition);
+  /** Opens it again: trees were added. */
+  int reopen(THD *thd, const TABLE_SHARE *definition);
+
+  ink_table *engine_table() const { return table; }
+  const ink_tree *clustered() const { return ink_table_tree(table, 0); }
+  /** The tree of an index; nullptr for the clustered one's key number. */
+  const ink_tree *index_tree(uint index) const { return trees[index]; }
+  const std::vector<AddedColumn> &added_columns() const { return added; }
+
+  /** The next `count` hidden row ids; the first of them. */
+  int take_row_ids(THD *thd, uint64 count, uint64 *first);
+
+  /** The value that AUTO_INCREMENT gives next. */
+  uint64 auto_increment_next();
+  /** Reserves: calls `take` with the counter under the latch; it returns the new one. */
+  template <class Take> void reserve_auto_increment(Take take)
+  {
+    std::lock_guard<std::mutex> latch(mutex);
+    auto_increment= take(auto_increment);
+  }
+  void raise_auto_increment(uint64 next);
+  /** Notes that values below `next` are in use, so that it is known after a restart. */
+  int note_auto_increment(THD *thd, uint64 next);
+  /** Sets the counter, also to less. */
+  int set_auto_increment(THD *thd, uint64 next);
+
+  /** Sizes and number of rows; looked up again when a sixteenth of the rows has changed. */
+  int statistics(THD *thd, ink_table_statistics *found);
+  /** Fills in KEY::rec_per_key of the table's indexes. */
+  void rows_per_value(TABLE *table, uint64 rows);
+  /** ANALYZE: both are to be found anew. */
+  void forget_statistics();
+  void count_change() { changes.fetch_add(1, std::memory_order_relaxed); }
+
+  std::string name;
+
+private:
+  int find_trees(THD *thd, const TABLE_SHARE *definition);
+  int read_meta(THD *thd);
+
+  ink_table *table;
+  const ink_tree *meta;
+  std::vector<const ink_tree *> trees;
+  std::vector<AddedColumn> added;
+  uint64 next_row_id, row_ids_noted;
+  uint64 auto_increment, auto_increment_noted;
+  /** Row changes since the statistics were found. */
+  std::atomic<uint64> changes;
+  bool has_statistics;
+  ink_table_statistics found_statistics;
+  std::mutex mutex;
+};
+
+#endif
