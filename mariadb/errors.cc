@@ -23,7 +23,7 @@ int handler_error(THD *thd, const ink_error &error)
   case INK_DEADLOCK:
     /* A deadlock's victim is rolled back already; after a conflict nothing useful can follow. */
     if (thd)
-      thd_mark_transaction_to_rollback(thd, true);
+      thd->mark_transaction_to_rollback(true);
     return error.code == INK_DEADLOCK ? HA_ERR_LOCK_DEADLOCK : HA_ERR_RECORD_CHANGED;
   case INK_LOCK_TIMEOUT:
   case INK_LOCK_NOT_AVAILABLE:

@@ -7,7 +7,7 @@ int ha_inkstone::info(uint flag)
 {
   if (flag & (HA_STATUS_VARIABLE | HA_STATUS_CONST))
   {
-    ink_table_statistics found;
+    ink_table_estimates found;
     if (int failed= share->statistics(ha_thd(), &found))
       return failed;
     stats.records= found.rows;

@@ -3,6 +3,11 @@
 #include "ha_inkstone.h"
 #include "bulk.h"
 
+/* The server has these for its engines, and declares them nowhere. */
+extern "C" int thd_binlog_format(const MYSQL_THD thd);
+extern "C" bool thd_binlog_filter_ok(const MYSQL_THD thd);
+extern "C" bool thd_sqlcom_can_generate_row_events(const MYSQL_THD thd);
+
 ha_inkstone::ha_inkstone(handlerton *hton, TABLE_SHARE *table_arg)
     : handler(hton, table_arg), share(nullptr), session(nullptr), lock(INK_LOCK_NONE),
       wait(INK_WAIT), lock_type_is_write(false), cursor(nullptr), cursor_tree(nullptr), row_at(0),
@@ -50,13 +55,11 @@ int ha_inkstone::open(const char *name, int, uint)
       return HA_ERR_OUT_OF_MEM;
     if (int failed= share->open(ha_thd(), name, table->s))
       return failed;
-    clustered= KeyCodec();
     if (table->s->primary_key < MAX_KEY)
       clustered.init(table->key_info[table->s->primary_key], nullptr);
-    indexes= std::vector<KeyCodec>(table->s->keys);
+    indexes.resize(table->s->keys);
     for (uint i= 0; i < table->s->keys; i++)
       indexes[i].init(table->key_info[i], is_clustered(i) ? nullptr : &clustered);
-    row_codec= RowCodec();
     row_codec.init(table, clustered);
   }
   catch (const std::bad_alloc &)

@@ -108,6 +108,9 @@ static int recover(handlerton *, XID *list, uint room)
   return static_cast<int>(found.count);
 }
 
+/* X/Open's numbers, which the server's headers do not have. */
+static const int XAER_NOTA= -4, XAER_RMERR= -3;
+
 static int xa_result(int failed, const ink_error &error)
 {
   if (!failed)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #include "information_schema.h"
-#include "sql_show.h"
+#include "sql_acl.h"
 #include "sql_i_s.h"
+#include "sql_parse.h"
+#include "sql_show.h"
 
-using namespace Show;
 
 struct st_mysql_information_schema inkstone_information_schema= {
     MYSQL_INFORMATION_SCHEMA_INTERFACE_VERSION};
@@ -70,7 +71,7 @@ static bool may_look(THD *thd)
   return !check_global_access(thd, PROCESS_ACL, true);
 }
 
-static const char *const STATES[]= {"ACTIVE", "PREPARED", "COMMITTING", "ROLLING BACK"};
+static const char *const STATES[]= {"ACTIVE", "PREPARED"};
 static const char *const LEVELS[]= {"READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ",
                                     "SNAPSHOT", "SERIALIZABLE"};
 static const char *const KINDS[]= {"ROW", "RANGE", "GAP"};
@@ -82,17 +83,16 @@ template <size_t N> static const char *word(const char *const (&words)[N], uint3
 }
 
 static ST_FIELD_INFO trx_fields[]= {
-    Column("trx_id", ULonglong(), NOT_NULL),
-    Column("trx_state", Varchar(16), NOT_NULL),
-    Column("trx_mysql_thread_id", ULonglong(), NOT_NULL),
-    Column("trx_isolation_level", Varchar(16), NOT_NULL),
-    Column("trx_age_ms", ULonglong(), NOT_NULL),
-    Column("trx_rows_modified", ULonglong(), NOT_NULL),
-    Column("trx_rows_locked", ULonglong(), NOT_NULL),
-    Column("trx_waits_for", ULonglong(), NULLABLE),
-    Column("trx_waited_ms", ULonglong(), NOT_NULL),
-    Column("trx_has_snapshot", ULonglong(), NOT_NULL),
-    CEnd()};
+    Show::Column("trx_id", Show::ULonglong(), NOT_NULL),
+    Show::Column("trx_state", Show::Varchar(16), NOT_NULL),
+    Show::Column("trx_mysql_thread_id", Show::ULonglong(), NOT_NULL),
+    Show::Column("trx_isolation_level", Show::Varchar(16), NOT_NULL),
+    Show::Column("trx_age_ms", Show::ULonglong(), NOT_NULL),
+    Show::Column("trx_rows_modified", Show::ULonglong(), NOT_NULL),
+    Show::Column("trx_rows_locked", Show::ULonglong(), NOT_NULL),
+    Show::Column("trx_waits_for", Show::ULonglong(), NULLABLE),
+    Show::Column("trx_waited_ms", Show::ULonglong(), NOT_NULL),
+    Show::CEnd()};
 
 static bool fill_trx(void *context, const ink_transaction_info *info)
 {
@@ -112,7 +112,6 @@ static bool fill_trx(void *context, const ink_transaction_info *info)
     field[7]->store(info->waits_for, true);
   }
   field[8]->store(info->waited_ms, true);
-  field[9]->store(info->has_snapshot, true);
   return store_row(filling);
 }
 
@@ -126,15 +125,15 @@ static int fill_trx_table(THD *thd, TABLE_LIST *tables, Item *)
 }
 
 static ST_FIELD_INFO locks_fields[]= {
-    Column("lock_trx_id", ULonglong(), NOT_NULL),
-    Column("lock_mode", Varchar(1), NOT_NULL),
-    Column("lock_type", Varchar(8), NOT_NULL),
-    Column("lock_table", Varchar(1024), NOT_NULL),
-    Column("lock_index", Varchar(256), NOT_NULL),
-    Column("lock_key_hash", ULonglong(), NULLABLE),
-    Column("lock_low", Varchar(128), NULLABLE),
-    Column("lock_high", Varchar(128), NULLABLE),
-    CEnd()};
+    Show::Column("lock_trx_id", Show::ULonglong(), NOT_NULL),
+    Show::Column("lock_mode", Show::Varchar(1), NOT_NULL),
+    Show::Column("lock_type", Show::Varchar(8), NOT_NULL),
+    Show::Column("lock_table", Show::Varchar(1024), NOT_NULL),
+    Show::Column("lock_index", Show::Varchar(256), NOT_NULL),
+    Show::Column("lock_key_hash", Show::ULonglong(), NULLABLE),
+    Show::Column("lock_low", Show::Varchar(128), NULLABLE),
+    Show::Column("lock_high", Show::Varchar(128), NULLABLE),
+    Show::CEnd()};
 
 static bool fill_lock(void *context, const ink_lock_info *lock)
 {
@@ -171,14 +170,14 @@ static int fill_locks_table(THD *thd, TABLE_LIST *tables, Item *)
 }
 
 static ST_FIELD_INFO lock_waits_fields[]= {
-    Column("requesting_trx_id", ULonglong(), NOT_NULL),
-    Column("blocking_trx_id", ULonglong(), NOT_NULL),
-    Column("requested_lock_mode", Varchar(1), NOT_NULL),
-    Column("lock_table", Varchar(1024), NOT_NULL),
-    Column("lock_index", Varchar(256), NOT_NULL),
-    Column("lock_key", Varchar(128), NOT_NULL),
-    Column("waited_ms", ULonglong(), NOT_NULL),
-    CEnd()};
+    Show::Column("requesting_trx_id", Show::ULonglong(), NOT_NULL),
+    Show::Column("blocking_trx_id", Show::ULonglong(), NOT_NULL),
+    Show::Column("requested_lock_mode", Show::Varchar(1), NOT_NULL),
+    Show::Column("lock_table", Show::Varchar(1024), NOT_NULL),
+    Show::Column("lock_index", Show::Varchar(256), NOT_NULL),
+    Show::Column("lock_key", Show::Varchar(128), NOT_NULL),
+    Show::Column("waited_ms", Show::ULonglong(), NOT_NULL),
+    Show::CEnd()};
 
 static bool fill_wait(void *context, const ink_wait_info *wait)
 {

@@ -95,7 +95,6 @@ class KeyCodec
 {
 public:
   KeyCodec() : clustered_codec(nullptr), unique(false), nullable(false) {}
-  KeyCodec(KeyCodec &&)= default;
 
   /** Prepares for an index of a table; `clustered` is nullptr for the clustered key itself, and has no
       parts where rows have hidden ids. */

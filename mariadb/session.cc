@@ -64,8 +64,6 @@ int Session::begin_statement()
   }
   if (!statement_running)
   {
-    /* The level counts for transactions that have not read or written yet. */
-    ink_set_isolation(transaction, isolation(), nullptr);
     ink_interrupt_clear(interrupt);
     if (ink_set_lock_wait_timeout(transaction, lock_wait_timeout_ms(thd), &error) ||
         ink_statement_begin(transaction, &error))

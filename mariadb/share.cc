@@ -123,14 +123,14 @@ int TableShare::reopen(THD *thd, const TABLE_SHARE *definition)
   return open(thd, path.c_str(), definition);
 }
 
-int TableShare::statistics(THD *thd, ink_table_statistics *found)
+int TableShare::statistics(THD *thd, ink_table_estimates *found)
 {
   std::lock_guard<std::mutex> latch(mutex);
   if (!has_statistics || changes.load(std::memory_order_relaxed) * 16 > found_statistics.rows)
   {
     ink_error error;
     changes.store(0, std::memory_order_relaxed);
-    if (ink_statistics(table, &found_statistics, &error))
+    if (ink_estimate_table(table, &found_statistics, &error))
       return handler_error(thd, error);
     has_statistics= true;
   }

@@ -46,7 +46,7 @@ public:
   int set_auto_increment(THD *thd, uint64 next);
 
   /** Sizes and number of rows; looked up again when a sixteenth of the rows has changed. */
-  int statistics(THD *thd, ink_table_statistics *found);
+  int statistics(THD *thd, ink_table_estimates *found);
   /** Fills in KEY::rec_per_key of the table's indexes. */
   void rows_per_value(TABLE *table, uint64 rows);
   /** ANALYZE: both are to be found anew. */
@@ -68,7 +68,7 @@ private:
   /** Row changes since the statistics were found. */
   std::atomic<uint64> changes;
   bool has_statistics;
-  ink_table_statistics found_statistics;
+  ink_table_estimates found_statistics;
   std::mutex mutex;
 };
 
