@@ -186,5 +186,8 @@ int ha_inkstone::end_bulk_insert()
   int failed= bulk->flush();
   delete bulk;
   bulk= nullptr;
+  /* The server takes the reason from there. */
+  if (failed)
+    my_errno= failed;
   return failed;
 }

@@ -90,8 +90,7 @@ int ha_inkstone::truncate()
   for (size_t i= 1; i < ink_table_tree_count(old_table); i++)
     trees.push_back(ink_tree_name(ink_table_tree(old_table, i)));
   if (ink_create_table(database, new_name, trees.data(), trees.size(), &error) ||
-      ink_drop_table(database, old_name, &error) ||
-      ink_rename_table(database, new_name, old_name, &error))
+      ink_replace_table(database, new_name, old_name, &error))
     return handler_error(thd(), error);
   close_cursor();
   return share->reopen(thd(), table->s);

@@ -23,7 +23,8 @@ int ha_inkstone::info(uint flag)
     stats.block_size= static_cast<uint>(found.page_bytes);
     stats.mrr_length_per_rec= ref_length + sizeof(void *);
     if (flag & HA_STATUS_CONST)
-      share->rows_per_value(table, found.rows);
+      if (int failed= share->rows_per_value(ha_thd(), table, indexes))
+        return failed;
   }
   if (flag & HA_STATUS_ERRKEY)
     errkey= duplicate_index;

@@ -66,6 +66,8 @@ int ha_inkstone::open(const char *name, int, uint)
   {
     return HA_ERR_OUT_OF_MEM;
   }
+  /* An UPDATE of the primary key must not meet its own rows again. */
+  key_used_on_scan= table->s->primary_key;
   ref_length= hidden_row_id() ? ROW_ID_BYTES
                               : table->key_info[table->s->primary_key].key_length;
   stats.block_size= 16384;
@@ -246,8 +248,8 @@ int ha_inkstone::cmp_ref(const uchar *one, const uchar *other)
     return memcmp(one, other, ROW_ID_BYTES);
   scratch.clear();
   other_key.clear();
-  if (clustered.put_key(scratch, one, ~(key_part_map) 0) ||
-      clustered.put_key(other_key, other, ~(key_part_map) 0))
+  if (clustered.put_key(scratch, one, HA_WHOLE_KEY) ||
+      clustered.put_key(other_key, other, HA_WHOLE_KEY))
     return memcmp(one, other, ref_length);
   size_t shared= MY_MIN(scratch.length(), other_key.length());
   int order= memcmp(scratch.data(), other_key.data(), shared);

@@ -443,6 +443,9 @@ bool KeyCodec::put_record(Buffer &out, const uchar *record, bool *has_null) cons
 
 bool KeyCodec::put_key(Buffer &out, const uchar *key, key_part_map map) const
 {
+  /* The whole key is that of its own parts. */
+  if (map == HA_WHOLE_KEY)
+    map= make_prev_keypart_map(static_cast<uint>(key_parts.size()));
   for (size_t i= 0; i < key_parts.size() && (map & 1); i++, map>>= 1)
   {
     if (key_parts[i].put_key(out, key))
@@ -540,6 +543,26 @@ bool KeyCodec::row_key(ink_slice key, ink_slice value, Buffer &scratch, ink_slic
     return !hidden_row_id() || found->len == ROW_ID_BYTES;
   }
   return gather_row_key(starts, at, end, scratch, found);
+}
+
+size_t KeyCodec::part_ends(ink_slice key, size_t (&ends)[2 * MAX_REF_PARTS]) const
+{
+  const uchar *at= key.data, *end= key.data + key.len;
+  size_t count= 0;
+  auto note= [&](const KeyPartCodec &part) {
+    bool null;
+    at= at == end ? nullptr : part.skip(at, end, &null);
+    if (at)
+      ends[count++]= at - key.data;
+    return at != nullptr;
+  };
+  for (const KeyPartCodec &part : key_parts)
+    if (!note(part))
+      return count;
+  for (const KeyPartCodec *part : tail)
+    if (!note(*part))
+      return count;
+  return count;
 }
 
 /* Some columns of the primary key are parts of the index, the others stand behind them. */

@@ -121,6 +121,10 @@ public:
   /** Puts the columns that can be had from the image of the parts into the record. */
   bool restore(ink_slice image, uchar *record) const;
 
+  /** Where in an entry's key each part ends, those of the clustered key that follow with them; how many
+      there are. */
+  size_t part_ends(ink_slice key, size_t (&ends)[2 * MAX_REF_PARTS]) const;
+
   const std::vector<KeyPartCodec> &parts() const { return key_parts; }
   bool is_unique() const { return unique; }
   bool is_nullable() const { return nullable; }

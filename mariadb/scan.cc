@@ -230,7 +230,7 @@ int ha_inkstone::rnd_pos(uchar *record, uchar *pos)
 {
   low_key.clear();
   bool no_memory= hidden_row_id() ? low_key.append(pos, ROW_ID_BYTES)
-                                  : clustered.put_key(low_key, pos, ~(key_part_map) 0);
+                                  : clustered.put_key(low_key, pos, HA_WHOLE_KEY);
   if (no_memory)
     return HA_ERR_OUT_OF_MEM;
   bool found;
@@ -310,7 +310,7 @@ int ha_inkstone::index_read_map(uchar *record, const uchar *key, key_part_map ma
     return HA_ERR_OUT_OF_MEM;
 
   key_part_map all_parts= make_prev_keypart_map(definition.user_defined_key_parts);
-  if (how == HA_READ_KEY_EXACT && codec.is_unique() && map == all_parts &&
+  if (how == HA_READ_KEY_EXACT && codec.is_unique() && (map & all_parts) == all_parts &&
       !codec.key_has_null(key))
     return read_point(record);
 

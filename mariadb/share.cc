@@ -142,21 +142,84 @@ void TableShare::forget_statistics()
 {
   std::lock_guard<std::mutex> latch(mutex);
   has_statistics= false;
+  sampled.clear();
 }
 
-/* Without better knowledge: a value of a unique index stands for one row, one of another for ten; each
-   further part divides by ten. */
-void TableShare::rows_per_value(TABLE *table, uint64 rows)
+/** As many leaves of an index are looked at (InnoDB: innodb_stats_persistent_sample_pages). */
+static const size_t SAMPLE_LEAVES= 20;
+
+/* Counts where neighbouring keys differ. */
+struct Sample
 {
-  for (uint i= 0; i < table->s->keys; i++)
+  const KeyCodec *codec;
+  Buffer previous;
+  size_t previous_ends[2 * MAX_REF_PARTS], previous_count, run;
+  uint64 pairs;
+  std::vector<uint64> steps;
+};
+
+static bool add_to_sample(void *context, size_t run, ink_slice key)
+{
+  Sample *sample= static_cast<Sample *>(context);
+  size_t ends[2 * MAX_REF_PARTS];
+  size_t count= sample->codec->part_ends(key, ends);
+  if (sample->previous_count && sample->run == run)
   {
-    KEY &key= table->key_info[i];
-    ulong guess= static_cast<ulong>(MY_MIN(rows, 10));
-    for (uint part= 0; part < key.ext_key_parts; part++)
+    const uchar *before= sample->previous.data();
+    sample->pairs++;
+    for (size_t i= 0; i < sample->steps.size(); i++)
+      if (i >= count || i >= sample->previous_count || ends[i] != sample->previous_ends[i] ||
+          memcmp(before, key.data, ends[i]))
+        sample->steps[i]++;
+  }
+  sample->run= run;
+  sample->previous_count= count;
+  memcpy(sample->previous_ends, ends, count * sizeof *ends);
+  return !sample->previous.assign(key.data, key.len);
+}
+
+/* Of the steps from one key to the next as many are to another value as in the sample. */
+int TableShare::sample(THD *thd, const ink_tree *tree, const KeyCodec &codec,
+                       std::vector<double> *found)
+{
+  ink_error error;
+  Sample sample;
+  sample.codec= &codec;
+  sample.previous_count= sample.run= 0;
+  sample.pairs= 0;
+  sample.steps.resize(2 * MAX_REF_PARTS);
+  if (ink_sample_keys(tree, SAMPLE_LEAVES, SIZE_MAX, add_to_sample, &sample, &error))
+    return handler_error(thd, error);
+  for (uint64 steps : sample.steps)
+    found->push_back(sample.pairs + 1 > steps ? (sample.pairs + 1.0) / (steps + 1.0) : 1.0);
+  return 0;
+}
+
+int TableShare::rows_per_value(THD *thd, TABLE *table, const std::vector<KeyCodec> &indexes)
+{
+  std::lock_guard<std::mutex> latch(mutex);
+  uint64 rows= has_statistics ? found_statistics.rows : 0;
+  if (sampled.empty() || changes_since_sample.load(std::memory_order_relaxed) * 10 > rows)
+  {
+    changes_since_sample.store(0, std::memory_order_relaxed);
+    sampled.assign(indexes.size(), std::vector<double>());
+    for (uint i= 0; i < indexes.size(); i++)
     {
-      bool is_unique= (key.flags & HA_NOSAME) && part + 1 >= key.user_defined_key_parts;
-      key.rec_per_key[part]= is_unique || part >= key.user_defined_key_parts ? 1 : MY_MAX(guess, 1);
-      guess/= 2;
+      const ink_tree *tree= trees[i] ? trees[i] : clustered();
+      if (int failed= sample(thd, tree, indexes[i], &sampled[i]))
+        return failed;
     }
   }
+  for (uint i= 0; i < indexes.size(); i++)
+  {
+    KEY &key= table->key_info[i];
+    for (uint part= 0; part < key.ext_key_parts; part++)
+    {
+      /* As InnoDB does it: the optimizer likes table scans too well, so indexes are praised. */
+      double count= sampled[i][part] / 2;
+      bool is_unique= indexes[i].is_unique() && part + 1 >= key.user_defined_key_parts;
+      key.rec_per_key[part]= is_unique || count < 1 ? 1 : static_cast<ulong>(count);
+    }
+  }
+  return 0;
 }

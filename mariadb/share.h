@@ -14,7 +14,8 @@ class TableShare : public Handler_share
 {
 public:
   TableShare() : table(nullptr), meta(nullptr), next_row_id(1), row_ids_noted(0), auto_increment(0),
-                 auto_increment_noted(0), changes(0), has_statistics(false) {}
+                 auto_increment_noted(0), changes(0), changes_since_sample(0),
+                 has_statistics(false) {}
   ~TableShare() { ink_table_close(table); }
 
   /** Opens the engine's table, once. */
@@ -47,11 +48,16 @@ public:
 
   /** Sizes and number of rows; looked up again when a sixteenth of the rows has changed. */
   int statistics(THD *thd, ink_table_estimates *found);
-  /** Fills in KEY::rec_per_key of the table's indexes. */
-  void rows_per_value(TABLE *table, uint64 rows);
+  /** Fills in KEY::rec_per_key of the table's indexes; samples them if that was not done yet, or if a
+      tenth of the rows has changed since. */
+  int rows_per_value(THD *thd, TABLE *table, const std::vector<KeyCodec> &indexes);
   /** ANALYZE: both are to be found anew. */
   void forget_statistics();
-  void count_change() { changes.fetch_add(1, std::memory_order_relaxed); }
+  void count_change()
+  {
+    changes.fetch_add(1, std::memory_order_relaxed);
+    changes_since_sample.fetch_add(1, std::memory_order_relaxed);
+  }
 
   std::string name;
 
@@ -65,8 +71,12 @@ private:
   std::vector<AddedColumn> added;
   uint64 next_row_id, row_ids_noted;
   uint64 auto_increment, auto_increment_noted;
-  /** Row changes since the statistics were found. */
-  std::atomic<uint64> changes;
+  int sample(THD *thd, const ink_tree *tree, const KeyCodec &codec, std::vector<double> *found);
+
+  /** Row changes since the statistics were found, and since the indexes were sampled. */
+  std::atomic<uint64> changes, changes_since_sample;
+  /** By index: rows for each value of its first 1, 2, ... parts. Empty: not sampled yet. */
+  std::vector<std::vector<double>> sampled;
   bool has_statistics;
   ink_table_estimates found_statistics;
   std::mutex mutex;
