@@ -31,8 +31,6 @@ void ha_inkstone::get_auto_increment(ulonglong offset, ulonglong increment, ulon
   const ulonglong max= table->next_number_field->get_max_int_value();
   auto_increment_step= increment;
   auto_increment_offset= offset;
-  if (!desired)
-    desired= 1;
   share->reserve_auto_increment([&](uint64 current) -> uint64 {
     ulonglong value= current;
     if (increment > 1 && increment <= ~value && value < max &&
@@ -42,15 +40,18 @@ void ha_inkstone::get_auto_increment(ulonglong offset, ulonglong increment, ulon
       if (aligned < max)
         value= aligned;
     }
-    *first= value;
-    *reserved= desired;
-    if (value > max)
+    /* The server's first word on how many rows there will be is the one to trust. */
+    if (!auto_increment_rows)
     {
-      /* handler::update_auto_increment says so. */
-      auto_increment_last= 0;
-      return current;
+      auto_increment_rows= desired ? desired : 1;
+      set_if_bigger(*first, value);
     }
-    auto_increment_last= next_value(value, desired, increment, offset, max);
+    else if (!auto_increment_last)
+      set_if_bigger(*first, value);
+    *reserved= auto_increment_rows;
+    /* handler::update_auto_increment says that a value is too large. */
+    auto_increment_last=
+        *first > max ? 0 : next_value(*first, *reserved, increment, offset, max);
     return std::max<uint64>(current, auto_increment_last);
   });
 }
@@ -84,6 +85,8 @@ void ha_inkstone::count_auto_increment(bool inserted)
   Field *field= table->next_number_field;
   if (!field)
     return;
+  if (auto_increment_rows)
+    auto_increment_rows--;
   if (!inserted)
   {
     switch (thd_sql_command(thd()))

@@ -1,40 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #include "bulk.h"
-#include <algorithm>
 #include <new>
 
 /** As much as is held back: enough for long runs, little enough to stay in the processor's cache. */
 static const size_t HELD_BYTES_MAX= 512 * 1024, HELD_ROWS_MAX= 4096;
-
-bool BulkInsert::Batch::add(const Buffer &key, const Buffer &value)
-{
-  Place place= {bytes.length(), bytes.length() + key.length(),
-                bytes.length() + key.length() + value.length()};
-  return bytes.append(key.data(), key.length()) || bytes.append(value.data(), value.length()) ||
-         places.append(reinterpret_cast<uchar *>(&place), sizeof place);
-}
-
-ink_row *BulkInsert::Batch::rows()
-{
-  found.clear();
-  const Place *place= reinterpret_cast<const Place *>(places.data());
-  const Place *end= reinterpret_cast<const Place *>(places.end());
-  if (found.reserve((end - place) * sizeof(ink_row)))
-    return nullptr;
-  ink_row *row= reinterpret_cast<ink_row *>(found.data());
-  for (; place < end; place++, row++)
-  {
-    row->key= ink_slice{bytes.data() + place->key, place->value - place->key};
-    row->value= ink_slice{bytes.data() + place->value, place->end - place->value};
-  }
-  return reinterpret_cast<ink_row *>(found.data());
-}
-
-void BulkInsert::Batch::clear()
-{
-  bytes.clear();
-  places.clear();
-}
 
 BulkInsert::BulkInsert(ha_inkstone &handler)
     : table(handler), entries(new (std::nothrow) Batch[handler.indexes.size() + 1]), count(0),
@@ -87,8 +56,8 @@ int BulkInsert::flush()
   for (size_t i= 0; !failed && i < count; i++)
     t.share->count_change();
   /* What a message about a duplicate shows lies in the batch: it goes with the next row. */
-  count= 0;
   auto_increment_next= 0;
+  count= 0;
   if (!failed)
   {
     clustered.clear();
@@ -115,14 +84,9 @@ int BulkInsert::insert_batches()
 int BulkInsert::insert_batch(const ink_tree *tree, Batch &batch, bool sort)
 {
   ink_error error;
-  ink_row *rows= batch.rows();
+  ink_row *rows= sort ? batch.sorted_rows() : batch.rows();
   if (!rows)
     return HA_ERR_OUT_OF_MEM;
-  if (sort)
-    std::sort(rows, rows + count, [](const ink_row &one, const ink_row &other) {
-      int order= memcmp(one.key.data, other.key.data, std::min(one.key.len, other.key.len));
-      return order < 0 || (order == 0 && one.key.len < other.key.len);
-    });
   size_t done;
   return ink_insert_many(table.transaction(), tree, rows, count, &done, &error)
              ? table.failure(error)

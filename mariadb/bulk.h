@@ -8,6 +8,7 @@
 #ifndef INKSTONE_BULK_H
 #define INKSTONE_BULK_H
 
+#include "batch.h"
 #include "ha_inkstone.h"
 
 class BulkInsert
@@ -25,24 +26,6 @@ public:
   int flush();
 
 private:
-  /** Keys and values for one tree, one behind the other, in the order of the rows. */
-  class Batch
-  {
-  public:
-    bool add(const Buffer &key, const Buffer &value);
-    /** The rows, valid until the next change. nullptr: out of memory. */
-    ink_row *rows();
-    size_t length() const { return bytes.length(); }
-    void clear();
-
-  private:
-    struct Place
-    {
-      size_t key, value, end;
-    };
-    Buffer bytes, places, found;
-  };
-
   int insert_batches();
   int insert_batch(const ink_tree *tree, Batch &batch, bool sort);
   int insert_one_by_one();

@@ -14,7 +14,7 @@ ha_inkstone::ha_inkstone(handlerton *hton, TABLE_SHARE *table_arg)
       row_count(0), fetch_next(1), scanning(false), scan_backward(false), scan_is_bounded(false),
       stop_at_bound(false), use_end_range(false), current(), value(), entry_value(), row_id(),
       duplicate_index(MAX_KEY), ignores_duplicates(false), bulk(nullptr), auto_increment_last(0),
-      auto_increment_step(1), auto_increment_offset(1), exporting(nullptr)
+      auto_increment_step(1), auto_increment_offset(1), auto_increment_rows(0), exporting(nullptr)
 {
 }
 
@@ -40,11 +40,9 @@ handler::Table_flags ha_inkstone::table_flags() const
 
 ulong ha_inkstone::index_flags(uint index, uint, bool) const
 {
-  ulong flags= HA_READ_NEXT | HA_READ_PREV | HA_READ_ORDER | HA_READ_RANGE |
-               HA_DO_INDEX_COND_PUSHDOWN;
-  return flags | (index == table_share->primary_key
-                      ? HA_CLUSTERED_INDEX
-                      : HA_KEYREAD_ONLY | HA_DO_RANGE_FILTER_PUSHDOWN);
+  const ulong flags= HA_READ_NEXT | HA_READ_PREV | HA_READ_ORDER | HA_READ_RANGE |
+                     HA_KEYREAD_ONLY | HA_DO_INDEX_COND_PUSHDOWN | HA_DO_RANGE_FILTER_PUSHDOWN;
+  return index == table_share->primary_key ? flags | HA_CLUSTERED_INDEX : flags;
 }
 
 int ha_inkstone::open(const char *name, int, uint)
@@ -229,7 +227,7 @@ int ha_inkstone::reset()
   delete bulk;
   bulk= nullptr;
   ignores_duplicates= false;
-  auto_increment_last= 0;
+  auto_increment_last= auto_increment_rows= 0;
   wait= INK_WAIT;
   return 0;
 }

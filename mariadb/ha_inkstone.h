@@ -19,6 +19,7 @@
 #include "session.h"
 #include "share.h"
 
+class Batch;
 /** Rows that a bulk insert holds back, and what becomes of them. */
 class BulkInsert;
 
@@ -100,6 +101,14 @@ public:
   int delete_table(const char *name) override;
   int truncate() override;
 
+  /* alter.cc */
+  enum_alter_inplace_result check_if_supported_inplace_alter(TABLE *altered,
+                                                             Alter_inplace_info *info) override;
+  bool check_if_incompatible_data(HA_CREATE_INFO *info, uint table_changes) override;
+  bool prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info *info) override;
+  bool inplace_alter_table(TABLE *altered, Alter_inplace_info *info) override;
+  bool commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *info, bool commit) override;
+
   /* upkeep.cc */
   int analyze(THD *thd, HA_CHECK_OPT *options) override;
   int optimize(THD *thd, HA_CHECK_OPT *options) override;
@@ -110,6 +119,13 @@ public:
 
 private:
   friend class BulkInsert;
+
+  /* alter.cc */
+  int find_added(TABLE *altered, Alter_inplace_info *info, std::vector<AddedColumn> *added);
+  int build_index(const KEY &altered_key, const std::vector<Field *> &columns);
+  int fill_index(const KeyCodec &codec, KEY &key, const ink_tree *tree, bool computed);
+  int insert_sorted(const KeyCodec &codec, KEY &key, const ink_tree *tree, Batch &batch);
+  int alter_auto_increment(ulonglong wanted);
 
   /* upkeep.cc */
   int begin_export(THD *thd);
@@ -197,6 +213,8 @@ private:
 
   /** Of the statement: the values reserved last, as in handler::auto_inc_interval. */
   ulonglong auto_increment_last, auto_increment_step, auto_increment_offset;
+  /** Rows that the statement is still expected to insert, as the server said at first. */
+  ulonglong auto_increment_rows;
   /** FLUSH TABLES ... FOR EXPORT holds the table still; else nullptr. */
   ink_export *exporting;
 };

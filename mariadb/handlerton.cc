@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* What the server calls for the engine as a whole: transactions, two-phase commit, start and stop. */
+#include "alter.h"
 #include "ddl.h"
 #include "ha_inkstone.h"
 #include "information_schema.h"
@@ -237,6 +238,7 @@ static int initialise(void *plugin)
   hton->show_status= show_status;
   hton->drop_table= drop_table_of;
   hton->drop_database= drop_database;
+  hton->check_version= check_version;
   if (finish_interrupted_ddl())
     sql_print_error("Inkstone: temporary tables of the last run could not be removed");
   return 0;

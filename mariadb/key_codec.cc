@@ -230,8 +230,7 @@ bool KeyPartCodec::put(Buffer &out, const ColumnValue &value) const
 bool KeyPartCodec::put_text(Buffer &out, const ColumnValue &value) const
 {
   size_t length= value.length;
-  /* CHAR is padded with spaces whatever the collation says about them. */
-  if (pads_with_space || field->real_type() == MYSQL_TYPE_STRING)
+  if (pads_with_space)
     length= charset->lengthsp(reinterpret_cast<const char *>(value.data), length);
   uchar small[512];
   Buffer large;

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #include "meta.h"
 
-int meta_put(THD *thd, const ink_tree *meta, ink_slice name, ink_slice fact)
+int meta_put(THD *thd, const ink_tree *meta, std::initializer_list<ink_row> facts,
+             uint32_t durability)
 {
   ink_error error;
   ink_transaction *transaction;
   if (ink_begin(database, INK_READ_COMMITTED, nullptr, &transaction, &error))
     return handler_error(nullptr, error);
-  int failed= ink_upsert(transaction, meta, name, fact, nullptr, &error) ||
-              ink_commit(transaction, INK_LAZY, &error);
+  int failed= 0;
+  for (const ink_row &fact : facts)
+    failed= failed || ink_upsert(transaction, meta, fact.key, fact.value, nullptr, &error);
+  failed= failed || ink_commit(transaction, durability, &error);
   ink_transaction_free(transaction);
   return failed ? handler_error(thd, error) : 0;
 }
@@ -34,7 +37,7 @@ int meta_put_number(THD *thd, const ink_tree *meta, ink_slice name, uint64 numbe
 {
   uchar bytes[8];
   mi_int8store(bytes, number);
-  return meta_put(thd, meta, name, ink_slice{bytes, sizeof bytes});
+  return meta_put(thd, meta, {{name, {bytes, sizeof bytes}}}, INK_LAZY);
 }
 
 int meta_get_number(THD *thd, const ink_tree *meta, ink_slice name, uint64 *number)

@@ -3,7 +3,8 @@
 
      "auto_increment"   the next value, 8 bytes big-endian
      "row_id"           hidden row ids below are in use, 8 bytes big-endian
-     "version"          the server's id of the definition (see alter.cc)
+     "version"          the server's id of the definition that the last ALTER in place made
+     "plan"             what that ALTER has still to do to the trees (see alter.h)
      "added"            columns that old rows lack: for each a byte (1: NULL), and if not NULL its length
                         (4 bytes big-endian) and packed bytes
 
@@ -14,12 +15,14 @@
 
 #include "engine.h"
 #include "row_codec.h"
+#include <initializer_list>
 
 /** The tree's name; no index may have it. */
 #define META_TREE "#meta"
 
-/** Writes a fact. */
-int meta_put(THD *thd, const ink_tree *meta, ink_slice name, ink_slice fact);
+/** Writes facts (names and values), all or none. */
+int meta_put(THD *thd, const ink_tree *meta, std::initializer_list<ink_row> facts,
+             uint32_t durability);
 /** Reads a fact; empty if there is none. */
 int meta_get(THD *thd, const ink_tree *meta, ink_slice name, std::vector<uchar> *fact);
 int meta_put_number(THD *thd, const ink_tree *meta, ink_slice name, uint64 number);

@@ -11,13 +11,11 @@ int TableShare::open(THD *thd, const char *path, const TABLE_SHARE *definition)
     return 0;
   TableName table_name(path);
   name.assign(table_name.start, table_name.length);
-  ink_error error;
-  if (ink_table_open(database, table_name.slice(), &table, &error))
-  {
-    table= nullptr;
-    return handler_error(thd, error);
-  }
-  int failed= find_trees(thd, definition);
+  int failed= open_engine_table(thd);
+  if (!failed)
+    failed= finish_alter(thd);
+  if (!failed)
+    failed= find_trees(thd, definition);
   if (!failed)
     failed= read_meta(thd);
   if (failed)
@@ -28,9 +26,63 @@ int TableShare::open(THD *thd, const char *path, const TABLE_SHARE *definition)
   return failed;
 }
 
+int TableShare::open_engine_table(THD *thd)
+{
+  ink_error error;
+  ink_table_close(table);
+  table= nullptr;
+  if (ink_table_open(database, engine_name(), &table, &error))
+  {
+    table= nullptr;
+    return handler_error(thd, error);
+  }
+  if ((meta= ink_table_find_tree(table, INK_STR(META_TREE))))
+    return 0;
+  sql_print_error("Inkstone: table %s lacks its tree of facts", name.c_str());
+  return HA_ERR_CRASHED;
+}
+
+/* Carries out what is left of the last ALTER's plan. */
+int TableShare::finish_alter(THD *thd)
+{
+  std::vector<uchar> bytes;
+  if (int failed= meta_get(thd, meta, INK_STR("plan"), &bytes))
+    return failed;
+  if (bytes.empty())
+    return 0;
+  AlterPlan plan= AlterPlan::decode(bytes);
+  while (!plan.empty())
+  {
+    ink_error error;
+    if (plan.do_first(engine_name(), &error))
+      return handler_error(thd, error);
+    /* The handle does not see the step; the facts' tree is as it was. */
+    bytes= plan.encode();
+    if (int failed= meta_put(thd, meta, {{INK_STR("plan"), {bytes.data(), bytes.size()}}}, INK_SYNC))
+      return failed;
+  }
+  return open_engine_table(thd);
+}
+
+int TableShare::alter(THD *thd, const AlterPlan &plan, const std::vector<AddedColumn> &more,
+                      const LEX_CUSTRING &version, const TABLE_SHARE *definition)
+{
+  {
+    std::lock_guard<std::mutex> latch(mutex);
+    added.insert(added.end(), more.begin(), more.end());
+    const std::vector<uchar> columns= encode_added(added), steps= plan.encode();
+    if (int failed= meta_put(thd, meta,
+                             {{INK_STR("version"), {version.str, version.length}},
+                              {INK_STR("added"), {columns.data(), columns.size()}},
+                              {INK_STR("plan"), {steps.data(), steps.size()}}},
+                             INK_SYNC))
+      return failed;
+  }
+  return reopen(thd, definition);
+}
+
 int TableShare::find_trees(THD *thd, const TABLE_SHARE *definition)
 {
-  meta= ink_table_find_tree(table, INK_STR(META_TREE));
   trees.assign(definition->keys, nullptr);
   for (uint i= 0; i < definition->keys; i++)
   {
@@ -38,12 +90,13 @@ int TableShare::find_trees(THD *thd, const TABLE_SHARE *definition)
       continue;
     trees[i]= ink_table_find_tree(table, slice_of(definition->key_info[i].name));
     if (!trees[i])
-      meta= nullptr;
+    {
+      sql_print_error("Inkstone: table %s lacks its index %s", name.c_str(),
+                      definition->key_info[i].name.str);
+      return HA_ERR_CRASHED;
+    }
   }
-  if (meta)
-    return 0;
-  sql_print_error("Inkstone: table %s lacks an index that its definition names", name.c_str());
-  return HA_ERR_CRASHED;
+  return 0;
 }
 
 int TableShare::read_meta(THD *thd)
@@ -119,6 +172,7 @@ int TableShare::reopen(THD *thd, const TABLE_SHARE *definition)
     ink_table_close(table);
     table= nullptr;
     has_statistics= false;
+    sampled.clear();
   }
   return open(thd, path.c_str(), definition);
 }

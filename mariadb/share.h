@@ -5,6 +5,7 @@
 #define INKSTONE_SHARE_H
 
 #include "engine.h"
+#include "alter.h"
 #include "meta.h"
 #include "row_codec.h"
 #include <atomic>
@@ -22,6 +23,10 @@ public:
   int open(THD *thd, const char *path, const TABLE_SHARE *definition);
   /** Opens it again: trees were added. */
   int reopen(THD *thd, const TABLE_SHARE *definition);
+
+  /** Commits an ALTER in place: notes the new definition and carries out the plan. */
+  int alter(THD *thd, const AlterPlan &plan, const std::vector<AddedColumn> &more,
+            const LEX_CUSTRING &version, const TABLE_SHARE *definition);
 
   ink_table *engine_table() const { return table; }
   const ink_tree *clustered() const { return ink_table_tree(table, 0); }
@@ -62,6 +67,12 @@ public:
   std::string name;
 
 private:
+  int open_engine_table(THD *thd);
+  int finish_alter(THD *thd);
+  ink_slice engine_name() const
+  {
+    return ink_slice{reinterpret_cast<const uint8_t *>(name.data()), name.size()};
+  }
   int find_trees(THD *thd, const TABLE_SHARE *definition);
   int read_meta(THD *thd);
 
