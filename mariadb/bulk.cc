@@ -133,7 +133,8 @@ int BulkInsert::refused(size_t row, uint index, const ink_error &error)
 void ha_inkstone::start_bulk_insert(ha_rows rows, uint)
 {
   /* The server looks for duplicates itself where it keeps hashes or periods unique. */
-  if (rows == 1 || bulk || table->s->long_unique_table || table->s->period.unique_keys)
+  if (rows == 1 || bulk || table->s->long_unique_table || table->s->period.unique_keys ||
+      own)
     return;
   bulk= new (std::nothrow) BulkInsert(*this);
   if (bulk && !bulk->is_ready())

@@ -9,7 +9,7 @@ extern "C" bool thd_binlog_filter_ok(const MYSQL_THD thd);
 extern "C" bool thd_sqlcom_can_generate_row_events(const MYSQL_THD thd);
 
 ha_inkstone::ha_inkstone(handlerton *hton, TABLE_SHARE *table_arg)
-    : handler(hton, table_arg), share(nullptr), session(nullptr), lock(INK_LOCK_NONE),
+    : handler(hton, table_arg), share(nullptr), session(nullptr), own(nullptr), lock(INK_LOCK_NONE),
       wait(INK_WAIT), lock_type_is_write(false), cursor(nullptr), cursor_tree(nullptr), row_at(0),
       row_count(0), fetch_next(1), scanning(false), scan_backward(false), scan_is_bounded(false),
       stop_at_bound(false), use_end_range(false), current(), value(), entry_value(), row_id(),
@@ -31,7 +31,8 @@ handler::Table_flags ha_inkstone::table_flags() const
                      HA_PRIMARY_KEY_REQUIRED_FOR_POSITION | HA_PRIMARY_KEY_IN_READ_INDEX |
                      HA_BINLOG_ROW_CAPABLE | HA_PARTIAL_COLUMN_READ | HA_TABLE_SCAN_ON_INDEX |
                      HA_CAN_EXPORT | HA_ONLINE_ANALYZE | HA_CONCURRENT_OPTIMIZE |
-                     HA_CAN_SKIP_LOCKED | HA_CAN_GEOMETRY;
+                     HA_CAN_SKIP_LOCKED | HA_CAN_GEOMETRY |
+                     HA_CAN_TABLES_WITHOUT_ROLLBACK;
   /* Statements can be replayed in the order of commits only where reads that count lock. */
   if (thd_tx_isolation(ha_thd()) >= ISO_REPEATABLE_READ)
     flags|= HA_BINLOG_STMT_CAPABLE;
@@ -146,6 +147,8 @@ int ha_inkstone::external_lock(THD *thd, int lock_type)
   {
     suspend();
     end_export();
+    ink_transaction_free(own);
+    own= nullptr;
     if (session->tables_in_use && --session->tables_in_use)
       return 0;
     /* What was not registered as a statement (a handler's read) ends here. */
@@ -166,6 +169,8 @@ int ha_inkstone::external_lock(THD *thd, int lock_type)
     if (int failed= begin_export(thd))
       return failed;
   if (int failed= session->begin_statement())
+    return failed;
+  if (int failed= begin_own())
     return failed;
   session->tables_in_use++;
   lock_type_is_write= lock_type == F_WRLCK;
@@ -199,7 +204,32 @@ int ha_inkstone::start_stmt(THD *thd, thr_lock_type lock_type)
     lock= INK_LOCK_NONE;
     lock_type_is_write= false;
   }
-  return session->begin_statement();
+  int failed= session->begin_statement();
+  return failed ? failed : begin_own();
+}
+
+int ha_inkstone::begin_own()
+{
+  ink_error error;
+  if (own || table->s->table_type != TABLE_TYPE_SEQUENCE)
+    return 0;
+  return ink_begin(database, INK_READ_COMMITTED, session->interrupt, &own, &error) ? failure(error)
+                                                                                   : 0;
+}
+
+/* Commits a sequence's change. The log's order makes it durable before whoever uses its number. */
+int ha_inkstone::end_own(int failed)
+{
+  if (!own)
+    return failed;
+  ink_error error;
+  close_cursor();
+  if (!failed && ink_commit(own, INK_LAZY, &error))
+    failed= failure(error);
+  ink_transaction_free(own);
+  own= nullptr;
+  int begun= begin_own();
+  return failed ? failed : begun;
 }
 
 int ha_inkstone::extra(enum ha_extra_function operation)

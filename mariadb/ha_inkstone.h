@@ -137,7 +137,9 @@ private:
   THD *thd() const { return session ? session->thd : ha_thd(); }
   bool hidden_row_id() const { return clustered.parts().empty(); }
   bool is_clustered(uint index) const { return index == table->s->primary_key; }
-  ink_transaction *transaction() const { return session->transaction; }
+  ink_transaction *transaction() const { return own ? own : session->transaction; }
+  int begin_own();
+  int end_own(int failed);
   bool put_row_key(Buffer &out, const uchar *record);
 
   /* scan.cc */
@@ -180,6 +182,8 @@ private:
 
   TableShare *share;
   Session *session;
+  /** Of a sequence, whose numbers no rollback takes back: a transaction for each change. Else nullptr. */
+  ink_transaction *own;
   KeyCodec clustered;
   std::vector<KeyCodec> indexes;
   RowCodec row_codec;

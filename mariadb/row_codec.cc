@@ -15,8 +15,24 @@ bool put_packed(Buffer &out, Field *field, const uchar *record)
 
 const uchar *get_packed(Field *field, uchar *record, const uchar *at, const uchar *end)
 {
-  const uchar *next= field->unpack(column_in(record, field), at, end, 0);
-  return next && next <= end ? next : nullptr;
+  uchar *to= column_in(record, field);
+  if (!(field->flags & BLOB_FLAG))
+  {
+    const uchar *next= field->unpack(to, at, end, 0);
+    return next && next <= end ? next : nullptr;
+  }
+  /* Field_blob::unpack writes to the field's own record, whichever is wanted. */
+  const Field_blob *blob= static_cast<const Field_blob *>(field);
+  const size_t length_bytes= blob->pack_length_no_ptr();
+  if (static_cast<size_t>(end - at) < length_bytes)
+    return nullptr;
+  const size_t length= blob->get_length(at);
+  const uchar *data= at + length_bytes;
+  if (static_cast<size_t>(end - data) < length)
+    return nullptr;
+  memcpy(to, at, length_bytes);
+  memcpy(to + length_bytes, &data, sizeof data);
+  return data + length;
 }
 
 void set_null_in_record(Field *field, uchar *record, bool null)

@@ -42,7 +42,7 @@ int ha_inkstone::write_row(const uchar *record)
   int failed= insert_row(record, slice(row_key));
   if (!failed || failed == HA_ERR_FOUND_DUPP_KEY)
     count_auto_increment(!failed);
-  return failed;
+  return end_own(failed);
 }
 
 /* Inserts the row in row_key and row_value, and its entries. */
@@ -92,9 +92,9 @@ int ha_inkstone::update_row(const uchar *old_record, const uchar *new_record)
   if (ink_mark_set(transaction(), &mark, &error))
     return failure(error);
   if (int failed= change_row(old_record, new_record))
-    return undo_to(mark, failed);
+    return end_own(undo_to(mark, failed));
   share->count_change();
-  return update_auto_increment_of(new_record);
+  return end_own(update_auto_increment_of(new_record));
 }
 
 int ha_inkstone::change_row(const uchar *old_record, const uchar *new_record)
