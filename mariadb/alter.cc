@@ -12,6 +12,7 @@
    names and no plan mentions is dropped then. */
 #include "alter.h"
 #include "batch.h"
+#include "ddl.h"
 #include "ha_inkstone.h"
 #include <memory>
 
@@ -167,6 +168,7 @@ static bool report(THD *thd, handler *handler, int failed)
 
 bool ha_inkstone::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info *info)
 {
+  warn_of_foreign_keys(thd());
   AlterContext *context= new (thd()->mem_root) AlterContext();
   info->handler_ctx= context;
   if (!context)

@@ -4,8 +4,20 @@
 #include "ha_inkstone.h"
 #include "ddl.h"
 
+/* cp1250_czech_cs is the one collation whose weights do not sort as it compares. */
+static const Field *unsortable_column(const KEY &key)
+{
+  for (uint i= 0; i < key.user_defined_key_parts; i++)
+  {
+    const Field *field= key.key_part[i].field;
+    if (!strcmp(field->charset()->coll_name.str, "cp1250_czech_cs"))
+      return field;
+  }
+  return nullptr;
+}
+
 /* What the engine cannot do is refused before anything is made. */
-static int refuse(const TABLE *form, const HA_CREATE_INFO *info)
+static int refuse(const TABLE *form)
 {
   for (uint i= 0; i < form->s->keys; i++)
   {
@@ -21,14 +33,32 @@ static int refuse(const TABLE *form, const HA_CREATE_INFO *info)
       my_error(ER_WRONG_NAME_FOR_INDEX, MYF(0), key.name.str);
       return HA_ERR_UNSUPPORTED;
     }
+    if (const Field *field= unsortable_column(key))
+    {
+      my_error(ER_WRONG_KEY_COLUMN, MYF(0), "INKSTONE", field->field_name.str);
+      return HA_ERR_UNSUPPORTED;
+    }
   }
   return 0;
 }
 
+void warn_of_foreign_keys(THD *thd)
+{
+  List_iterator_fast<Key> keys(thd->lex->alter_info.key_list);
+  while (Key *key= keys++)
+    if (key->type == Key::FOREIGN_KEY)
+    {
+      push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_ILLEGAL_HA_CREATE_OPTION,
+                          ER_THD(thd, ER_ILLEGAL_HA_CREATE_OPTION), "INKSTONE", "FOREIGN KEY");
+      return;
+    }
+}
+
 int ha_inkstone::create(const char *path, TABLE *form, HA_CREATE_INFO *info)
 {
-  if (int failed= refuse(form, info))
+  if (int failed= refuse(form))
     return failed;
+  warn_of_foreign_keys(ha_thd());
   std::vector<ink_slice> trees;
   try
   {
@@ -75,9 +105,6 @@ int ha_inkstone::rename_table(const char *from, const char *to)
              ? handler_error(ha_thd(), error)
              : 0;
 }
-
-/* The table under construction that is to take another's place. */
-static const char REPLACEMENT[]= "#replacement";
 
 int ha_inkstone::truncate()
 {

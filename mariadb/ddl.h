@@ -4,6 +4,11 @@
 
 #include "engine.h"
 
+/** Ends the name of a table under construction that is to take another's place. */
+#define REPLACEMENT "#replacement"
+
+/** Says that foreign keys, which the statement may ask for, are not kept. */
+void warn_of_foreign_keys(THD *thd);
 /** Drops a table; ENOENT if there is none. */
 int drop_table(const char *path);
 /** Drops what is left of a database's tables. */

@@ -156,6 +156,11 @@ int ha_inkstone::external_lock(THD *thd, int lock_type)
       return session->commit();
     return session->end_statement();
   }
+  if (share->is_discarded() && !thd_tablespace_op(thd))
+  {
+    my_error(ER_TABLESPACE_DISCARDED, MYF(0), table->s->table_name.str);
+    return HA_ERR_TABLESPACE_MISSING;
+  }
   if (lock_type == F_WRLCK && !(table_flags() & HA_BINLOG_STMT_CAPABLE) &&
       thd_binlog_format(thd) == BINLOG_FORMAT_STMT && thd_binlog_filter_ok(thd) &&
       thd_sqlcom_can_generate_row_events(thd))

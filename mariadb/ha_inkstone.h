@@ -12,7 +12,8 @@
    | estimate.cc   | what the optimizer asks                             |
    | ddl.cc        | create, drop, rename, truncate                      |
    | alter.cc      | ALTER TABLE in place                                |
-   | upkeep.cc     | CHECK, ANALYZE, OPTIMIZE, export and import         | */
+   | upkeep.cc     | CHECK, ANALYZE, OPTIMIZE                            |
+   | transport.cc  | export and import                                   | */
 #ifndef HA_INKSTONE_H
 #define HA_INKSTONE_H
 
@@ -114,6 +115,9 @@ public:
   int optimize(THD *thd, HA_CHECK_OPT *options) override;
   int check(THD *thd, HA_CHECK_OPT *options) override;
 
+  /* transport.cc */
+  int discard_or_import_tablespace(my_bool discard) override;
+
   /* The longest key of the engine, in pages of 16 KiB. */
   static const uint KEY_BYTES_MAX= 3072;
 
@@ -127,9 +131,11 @@ private:
   int insert_sorted(const KeyCodec &codec, KEY &key, const ink_tree *tree, Batch &batch);
   int alter_auto_increment(ulonglong wanted);
 
-  /* upkeep.cc */
+  /* transport.cc */
   int begin_export(THD *thd);
   void end_export();
+  int discard_table();
+  int import_table();
 
   /* ha_inkstone.cc */
   int use_session(THD *thd);

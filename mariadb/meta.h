@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* The small tree that each table has for facts about it: key is a name, value the fact.
 
-     "auto_increment"   the next value, 8 bytes big-endian
+     "a"                the next value of AUTO_INCREMENT, 8 bytes big-endian (a short name: single inserts
+                        log it)
      "row_id"           hidden row ids below are in use, 8 bytes big-endian
      "version"          the server's id of the definition that the last ALTER in place made
      "plan"             what that ALTER has still to do to the trees (see alter.h)
+     "discarded"        there if the table waits for IMPORT TABLESPACE
      "added"            columns that old rows lack: for each a byte (1: NULL), and if not NULL its length
                         (4 bytes big-endian) and packed bytes
 

@@ -104,15 +104,26 @@ int TableShare::read_meta(THD *thd)
   std::vector<uchar> bytes;
   int failed= meta_get_number(thd, meta, INK_STR("row_id"), &next_row_id);
   if (!failed)
-    failed= meta_get_number(thd, meta, INK_STR("auto_increment"), &auto_increment);
+    failed= meta_get_number(thd, meta, INK_STR("a"), &auto_increment);
   if (!failed)
     failed= meta_get(thd, meta, INK_STR("added"), &bytes);
   if (!failed && !decode_added(bytes, &added))
     failed= HA_ERR_CRASHED;
+  if (!failed)
+    failed= meta_get(thd, meta, INK_STR("discarded"), &bytes);
+  discarded= !bytes.empty();
   set_if_bigger(next_row_id, 1);
   set_if_bigger(auto_increment, 1);
   row_ids_noted= next_row_id;
   auto_increment_noted= auto_increment;
+  return failed;
+}
+
+int TableShare::set_discarded(THD *thd)
+{
+  std::lock_guard<std::mutex> latch(mutex);
+  int failed= meta_put(thd, meta, {{INK_STR("discarded"), INK_STR("1")}}, INK_SYNC);
+  discarded= !failed;
   return failed;
 }
 
@@ -148,7 +159,7 @@ int TableShare::note_auto_increment(THD *thd, uint64 next)
   std::lock_guard<std::mutex> latch(mutex);
   if (next <= auto_increment_noted)
     return 0;
-  if (int failed= meta_put_number(thd, meta, INK_STR("auto_increment"), next))
+  if (int failed= meta_put_number(thd, meta, INK_STR("a"), next))
     return failed;
   auto_increment_noted= next;
   return 0;
@@ -158,7 +169,7 @@ int TableShare::set_auto_increment(THD *thd, uint64 next)
 {
   std::lock_guard<std::mutex> latch(mutex);
   set_if_bigger(next, 1);
-  if (int failed= meta_put_number(thd, meta, INK_STR("auto_increment"), next))
+  if (int failed= meta_put_number(thd, meta, INK_STR("a"), next))
     return failed;
   auto_increment= auto_increment_noted= next;
   return 0;

@@ -16,7 +16,7 @@ class TableShare : public Handler_share
 public:
   TableShare() : table(nullptr), meta(nullptr), next_row_id(1), row_ids_noted(0), auto_increment(0),
                  auto_increment_noted(0), changes(0), changes_since_sample(0),
-                 has_statistics(false) {}
+                 has_statistics(false), discarded(false) {}
   ~TableShare() { ink_table_close(table); }
 
   /** Opens the engine's table, once. */
@@ -27,6 +27,10 @@ public:
   /** Commits an ALTER in place: notes the new definition and carries out the plan. */
   int alter(THD *thd, const AlterPlan &plan, const std::vector<AddedColumn> &more,
             const LEX_CUSTRING &version, const TABLE_SHARE *definition);
+
+  /** DISCARD TABLESPACE: no rows until a file is imported. */
+  int set_discarded(THD *thd);
+  bool is_discarded() const { return discarded; }
 
   ink_table *engine_table() const { return table; }
   const ink_tree *clustered() const { return ink_table_tree(table, 0); }
@@ -88,7 +92,7 @@ private:
   std::atomic<uint64> changes, changes_since_sample;
   /** By index: rows for each value of its first 1, 2, ... parts. Empty: not sampled yet. */
   std::vector<std::vector<double>> sampled;
-  bool has_statistics;
+  bool has_statistics, discarded;
   ink_table_estimates found_statistics;
   std::mutex mutex;
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* CHECK, ANALYZE and OPTIMIZE TABLE; FLUSH TABLES ... FOR EXPORT. */
+/* CHECK, ANALYZE and OPTIMIZE TABLE. */
 #include "ha_inkstone.h"
 
 int ha_inkstone::analyze(THD *, HA_CHECK_OPT *)
@@ -24,21 +24,4 @@ int ha_inkstone::check(THD *thd, HA_CHECK_OPT *)
     return HA_ADMIN_OK;
   push_warning(thd, Sql_condition::WARN_LEVEL_WARN, ER_NOT_KEYFILE, error.message);
   return error.code == INK_CORRUPT ? HA_ADMIN_CORRUPT : HA_ADMIN_FAILED;
-}
-
-int ha_inkstone::begin_export(THD *thd)
-{
-  ink_error error;
-  if (exporting)
-    return 0;
-  if (!ink_export_begin(share->engine_table(), &exporting, &error))
-    return 0;
-  exporting= nullptr;
-  return handler_error(thd, error);
-}
-
-void ha_inkstone::end_export()
-{
-  ink_export_end(exporting);
-  exporting= nullptr;
 }
