@@ -131,6 +131,11 @@ private:
   int insert_sorted(const KeyCodec &codec, KEY &key, const ink_tree *tree, Batch &batch);
   int alter_auto_increment(ulonglong wanted);
 
+  /* upkeep.cc */
+  int check_entries(THD *thd);
+  int check_entries_of_row(THD *thd);
+  int count_entries(uint index, uint64 *count);
+
   /* transport.cc */
   int begin_export(THD *thd);
   void end_export();
