@@ -18,7 +18,7 @@
 #define STARTUP_SWITCHES(X)                                                                           \
   X(buffer_pool_dump_at_shutdown, "buffer_pool_dump_at_shutdown", true, "Note the resident pages at shutdown and load them at the next start")\
   X(log_file_buffering, "log_file_buffering", false, "Write the log through the operating system's cache")\
-  X(log_write_through, "log_write_through", false, "Open the log with O_DSYNC")                       \
+  X(log_write_through, "log_write_through", true, "Open the log with O_DSYNC: a write is durable without a sync")                       \
   X(log_archive, "log_archive", false, "Keep log that recovery no longer needs")                      \
   X(doublewrite_skip_fresh, "doublewrite_skip_fresh", true, "Pages that the log rebuilds are not copied to the doublewrite file")
 
