@@ -6,7 +6,7 @@
 
 Session::Session(THD *connection)
     : thd(connection), interrupt(ink_interrupt_new()), transaction(nullptr), tables_in_use(0),
-      statement_running(false), ordered(false)
+      statement_running(false), ordered(false), prepared(false)
 {
   message[0]= 0;
 }
@@ -50,7 +50,7 @@ int Session::begin()
   if (ink_begin(database, isolation(), interrupt, &transaction, &error))
     return handler_error(thd, error);
   ink_transaction_set_tag(transaction, thd_get_thread_id(thd));
-  ordered= false;
+  ordered= prepared= false;
   return 0;
 }
 
@@ -81,7 +81,7 @@ void Session::end()
   ink_transaction_free(transaction);
   transaction= nullptr;
   statement_running= false;
-  ordered= false;
+  ordered= prepared= false;
 }
 
 void Session::commit_ordered()
@@ -99,9 +99,10 @@ int Session::commit()
     return 0;
   ink_error error;
   int failed= 0;
+  const uint32_t wait_for= prepared ? static_cast<uint32_t>(INK_LAZY) : flush_log_at_commit();
   if (ordered && ordered_error.code != INK_OK)
     failed= handler_error(thd, ordered_error);
-  else if (ordered ? ink_commit_wait(transaction, flush_log_at_commit(), &error)
+  else if (ordered ? ink_commit_wait(transaction, wait_for, &error)
                    : ink_commit(transaction, flush_log_at_commit(), &error))
     failed= handler_error(thd, error);
   end();
@@ -145,9 +146,10 @@ int Session::prepare(const XID &xid)
     return 0;
   ink_error error;
   XidBytes bytes(xid);
-  return ink_prepare(transaction, bytes.slice(), flush_log_at_commit(), &error)
-             ? handler_error(thd, error)
-             : 0;
+  if (ink_prepare(transaction, bytes.slice(), flush_log_at_commit(), &error))
+    return handler_error(thd, error);
+  prepared= true;
+  return 0;
 }
 
 int Session::take_snapshot()

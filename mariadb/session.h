@@ -35,6 +35,8 @@ struct Session
   bool statement_running;
   /** commit_ordered was called, commit is to wait. */
   bool ordered;
+  /** Prepared durably: a commit in order is found again by the binary log, and need not wait. */
+  bool prepared;
   /** Why commit_ordered, which cannot fail, did fail. */
   ink_error ordered_error;
   /** The last error without a number of the server's. */

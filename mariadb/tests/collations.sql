@@ -18,14 +18,12 @@ create table c14 (w varchar(30) charset latin1 collate latin1_german2_ci, id int
 create table c15 (w varchar(30) charset latin2 collate latin2_czech_cs, id int, n int, key(w), key(w(2),id)); insert ignore into c15 select w,id,1 from words;
 create table c16 (w varchar(30) charset gbk collate gbk_chinese_ci, id int, n int, key(w), key(w(2),id)); insert ignore into c16 select w,id,1 from words;
 create table c17 (w varchar(30) charset sjis collate sjis_japanese_ci, id int, n int, key(w), key(w(2),id)); insert ignore into c17 select w,id,1 from words;
-create table c18 (w varchar(30) charset big5, id int, n int, key(w), key(w(2),id)); insert ignore into c18 select w,id,1 from words;
 create table c19 (w varchar(30) charset tis620, id int, n int, key(w), key(w(2),id)); insert ignore into c19 select w,id,1 from words;
 create table c20 (w varchar(30) charset latin1 collate latin1_nopad_bin, id int, n int, key(w), key(w(2),id)); insert ignore into c20 select w,id,1 from words;
 create table c21 (w text collate utf8mb4_general_ci, id int, n int, key(w(10))); insert into c21 select w,id,1 from words;
 create table c22 (w varchar(30) charset utf8mb3 collate utf8mb3_general_mysql500_ci, id int, n int, key(w), key(w(2),id)); insert ignore into c22 select w,id,1 from words;
-create table c23 (w varchar(30) charset cp1250 collate cp1250_czech_cs, id int, n int, key(w), key(w(2),id)); insert ignore into c23 select w,id,1 from words;
 delimiter //
-for t in (select table_name n from information_schema.tables where table_schema='side' and table_name like 'c%' order by length(table_name),table_name) do
+for t in (select table_name n from information_schema.tables where table_schema=database() and table_name like 'c%' order by length(table_name),table_name) do
   execute immediate concat('select "',t.n,'" t, sum(n), count(distinct w) from ',t.n);
   execute immediate concat('select group_concat(id order by w,id) o from ',t.n,' force index(w)');
   execute immediate concat('select count(*), sum(a.id*b.id) from ',t.n,' a force index(w) straight_join ',t.n,' b force index(w) on a.w=b.w');
