@@ -77,6 +77,15 @@ impl Consequence {
 pub type Tally = BTreeMap<(String, String), BTreeMap<Consequence, u64>>;
 
 impl Series {
+    /// Text in the paths of the files whose operations fail. A stale page beside a stale block of the map
+    /// that would tell are two faults.
+    fn files(&self) -> &'static str {
+        match self.fault {
+            Fault::Stale | Fault::Lost if self.times > 1 => ".ink",
+            _ => "",
+        }
+    }
+
     /// All series of a kind of operation.
     pub fn all(kind: OpKind) -> Vec<Series> {
         let faults: &[Fault] = match kind {
@@ -178,7 +187,7 @@ impl<'a> Run<'a> {
         let vfs = start.copy();
         vfs.fail(FaultRule {
             kind: Some(case.series.kind),
-            path_contains: String::new(),
+            path_contains: case.series.files().to_owned(),
             nth: case.nth,
             times: case.series.times,
             fault: case.series.fault,
@@ -188,7 +197,7 @@ impl<'a> Run<'a> {
 
     /// Whether there was an operation to fail.
     fn happened(&self) -> bool {
-        self.vfs.operations_of(self.case.series.kind) >= self.case.nth
+        !self.vfs.faulted().is_empty()
     }
 
     fn run(&self) -> Result<Consequence, String> {

@@ -187,10 +187,10 @@ impl PageLsnMap {
         Ok(())
     }
 
-    /// Opens the file of a closed database to look at it. Whether there is one.
+    /// Opens the file to look at it, of a database whose control file has `epoch`. Whether there is one.
     pub fn open_to_look(&self, uuid: [u8; 16], epoch: u64) -> Result<bool> {
         match MapFile::open(&self.context, uuid, true)? {
-            Some((file, header)) if header.epoch == epoch => {
+            Some((file, header)) if (epoch..=epoch + 1).contains(&header.epoch) => {
                 self.take(file, header);
                 Ok(true)
             }
