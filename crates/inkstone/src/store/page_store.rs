@@ -136,8 +136,12 @@ impl PageStore for FilePageStore {
         self.poison.check()?;
         let file = self.spaces.open(id.space)?;
         file.read_page(id.page, buffer)?;
-        match self.spaces.page_lsns().newer_than(id, page_lsn(buffer)) {
-            None => Ok(()),
+        let (page_lsns, found) = (self.spaces.page_lsns(), page_lsn(buffer));
+        match page_lsns.newer_than(id, found) {
+            None => {
+                page_lsns.note_read(id, found);
+                Ok(())
+            }
             Some(newest) => self.replace_stale(&file, id, newest, buffer),
         }
     }

@@ -7,8 +7,8 @@
 //! 1. It never says more than was true: an LSN is noted when the write in place that has it is durable,
 //!    and LSNs of pages only rise. So a block of it that is lost, torn, stale or damaged finds less, and
 //!    never a fault that is none.
-//! 2. A page that was written by this process is known to the last write. Of the writes of earlier ones
-//!    the file knows, from the checkpoint that recovery begins at, the last one that brought
+//! 2. A page that was written by this process, or read by redo, is known to the last write. Of the
+//!    writes of earlier ones the file knows, from the checkpoint that recovery begins at, the last one that brought
 //!    changes from below that checkpoint to the disk (see below). Exceptions are counted
 //!    (`page_lsn_map_failures`): blocks that could not be read or written.
 //! 3. Memory is bounded: at most [`share`] of the buffer pool for notes and for blocks.
@@ -25,7 +25,8 @@
 //! one. So a lost write that redo can make up for is made up for, and one that it cannot is found.
 //!
 //! While redo runs, a page whose LSN is at or above the checkpoint is believed whatever the file says:
-//! it has all that lies below the checkpoint, and redo has the rest.
+//! it has all that lies below the checkpoint, and redo has the rest. That it was read so is noted:
+//! redo may find that it has nothing to do for it, and later reads must not find it older.
 //!
 //! # When the file is not believed
 //!
@@ -262,6 +263,17 @@ impl PageLsnMap {
     /// the oldest change that the disk lacked before.
     pub(crate) fn note(&self, id: PageId, oldest: Lsn, lsn: Lsn) {
         self.notes.add(id, Note { oldest, lsn });
+    }
+
+    /// The page was read in place, and is no older version as far as is known. If redo reads it and it is
+    /// newer than the file of the map has to know, then the process before wrote it and died: from now
+    /// on it may not be older again.
+    pub(crate) fn note_read(&self, id: PageId, found: Lsn) {
+        let redo_from = self.redo_from.load(Ordering::Acquire);
+        if found.0 >= redo_from {
+            self.note(id, Lsn(redo_from), found);
+            self.bound_notes();
+        }
     }
 
     /// To be called now and then after `note`, by whoever may do I/O: keeps the number of notes bounded.

@@ -32,10 +32,14 @@ impl Notes {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Takes a note of a page's newest write.
+    /// Takes a note of a page's newest write, unless it has been taken.
     pub fn add(&self, id: PageId, note: Note) {
         let mut shard = self.shard(id).lock();
-        shard.entry(id).or_default().push(note);
+        let notes = shard.entry(id).or_default();
+        if notes.last().is_some_and(|last| last.lsn >= note.lsn) {
+            return;
+        }
+        notes.push(note);
         self.count.fetch_add(1, Ordering::Relaxed);
     }
 

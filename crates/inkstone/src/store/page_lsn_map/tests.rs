@@ -181,8 +181,14 @@ fn redo_believes_what_it_makes_up_for_and_only_that() {
     map.open(UUID, 2, Lsn(60), None).unwrap();
     assert_eq!(map.newer_than(id(1, 3), Lsn(60)), None);
     assert_eq!(map.newer_than(id(1, 3), Lsn(59)), Some(Lsn(80)));
+    // What redo has read may not be older later.
+    map.note_read(id(1, 4), Lsn(59));
+    map.note_read(id(1, 4), Lsn(70));
     map.redo_done(Lsn(100)).unwrap();
     assert_eq!(map.newer_than(id(1, 3), Lsn(60)), Some(Lsn(80)));
+    assert_eq!(map.newer_than(id(1, 4), Lsn(69)), Some(Lsn(70)));
+    map.note_read(id(1, 5), Lsn(70));
+    assert_eq!(map.newer_than(id(1, 5), Lsn(0)), None);
 }
 
 #[test]
