@@ -4,8 +4,8 @@
 //!
 //! # What it promises
 //!
-//! 1. It never says more than was true: an LSN is noted when the write in place that has it is durable,
-//!    and LSNs of pages only rise. So a block of it that is lost, torn, stale or damaged finds less, and
+//! 1. It never says more than is true: an LSN is noted when the write in place that has it is durable,
+//!    and LSNs of pages only rise (but while redo builds a page anew, see below). So a block of it that is lost, torn, stale or damaged finds less, and
 //!    never a fault that is none.
 //! 2. A page that was written by this process, or read by redo, is known to the last write. Of the
 //!    writes of earlier ones the file knows, from the checkpoint that recovery begins at, the last one that brought
@@ -26,7 +26,9 @@
 //!
 //! While redo runs, a page whose LSN is at or above the checkpoint is believed whatever the file says:
 //! it has all that lies below the checkpoint, and redo has the rest. That it was read so is noted:
-//! redo may find that it has nothing to do for it, and later reads must not find it older.
+//! redo may find that it has nothing to do for it, and later reads must not find it older. Unless redo
+//! itself writes it older, from an initialisation that a later part of the log has: then that write
+//! is the newest. It is not below the checkpoint, and redo brings the page forward again.
 //!
 //! # When the file is not believed
 //!
@@ -270,7 +272,7 @@ impl PageLsnMap {
     /// on it may not be older again.
     pub(crate) fn note_read(&self, id: PageId, found: Lsn) {
         let redo_from = self.redo_from.load(Ordering::Acquire);
-        if found.0 >= redo_from {
+        if found.0 >= redo_from && self.notes.newest(id).is_none_or(|noted| noted < found) {
             self.note(id, Lsn(redo_from), found);
             self.bound_notes();
         }

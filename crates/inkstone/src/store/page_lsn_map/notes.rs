@@ -32,13 +32,15 @@ impl Notes {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Takes a note of a page's newest write, unless it has been taken.
+    /// Takes a note of a page's newest write.
     pub fn add(&self, id: PageId, note: Note) {
         let mut shard = self.shard(id).lock();
         let notes = shard.entry(id).or_default();
-        if notes.last().is_some_and(|last| last.lsn >= note.lsn) {
-            return;
-        }
+        let before = notes.len();
+        // Redo may build a page anew from an initialisation that is older than what was in place.
+        notes.retain(|earlier| earlier.lsn < note.lsn);
+        self.count
+            .fetch_sub(before - notes.len(), Ordering::Relaxed);
         notes.push(note);
         self.count.fetch_add(1, Ordering::Relaxed);
     }
