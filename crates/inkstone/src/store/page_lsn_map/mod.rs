@@ -28,7 +28,8 @@
 //! it has all that lies below the checkpoint, and redo has the rest. That it was read so is noted:
 //! redo may find that it has nothing to do for it, and later reads must not find it older. Unless redo
 //! itself writes it older, from an initialisation that a later part of the log has: then that write
-//! is the newest. It is not below the checkpoint, and redo brings the page forward again.
+//! is the newest. It is not below the checkpoint, and redo brings the page forward again; but the next
+//! checkpoint may come before the page has reached the disk once more, so it settles the older LSN.
 //!
 //! # When the file is not believed
 //!
@@ -357,8 +358,8 @@ impl PageLsnMap {
                 .unwrap_or_else(|_| [0; BLOCK_ENTRIES].into());
             let entries = Arc::make_mut(&mut lsns);
             for (id, lsn) in *due {
-                let entry = &mut entries[id.page.0 as usize % BLOCK_ENTRIES];
-                *entry = lsn.0.max(*entry);
+                // Also downwards: redo has written the page so.
+                entries[id.page.0 as usize % BLOCK_ENTRIES] = lsn.0;
             }
             blocks.push(Block { run, slot, lsns });
         }

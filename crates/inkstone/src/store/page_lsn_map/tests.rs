@@ -194,6 +194,10 @@ fn redo_believes_what_it_makes_up_for_and_only_that() {
     assert_eq!(map.newer_than(id(1, 4), Lsn(69)), Some(Lsn(70)));
     map.note_read(id(1, 5), Lsn(70));
     assert_eq!(map.newer_than(id(1, 5), Lsn(0)), None);
+    // What redo wrote older than it was settled is settled so.
+    map.note(id(1, 3), Lsn(60), Lsn(65));
+    map.settle_before(Lsn(75)).unwrap();
+    assert_eq!(rig.reopen(3, 100).known(id(1, 3)), 65);
 }
 
 #[test]
