@@ -110,6 +110,8 @@ mutants! {
         "a freed page stays allocated in the space map";
     PageUnchecked, "page-unchecked", Faults, 60,
         "a page is believed without a look at its checksum and number";
+    PageLsnMapUnchecked, "page-lsn-map-unchecked", Faults, 120,
+        "an older version of a page in its own place is believed";
     ShortFileAccepted, "short-file-accepted", Faults, 120,
         "a tablespace file that was cut short is opened";
 }
