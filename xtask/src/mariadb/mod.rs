@@ -1,0 +1,75 @@
+//! `cargo xtask mariadb`: the engine inside an unmodified MariaDB server.
+//!
+//! A matching server, its headers and its test suite come from Debian's packages, unpacked under
+//! `target/mariadb`; nothing is installed ([docs/mariadb.md](../../../docs/mariadb.md)).
+
+mod apt;
+mod libraries;
+mod mtr;
+mod packages;
+mod plugin;
+mod prompt;
+mod server;
+mod symbols;
+mod tree;
+
+use crate::build::Result;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Builds the plugin for MariaDB and opens the SQL prompt of a private server; or tests, measures,
+/// stops (see docs/mariadb.md).
+#[derive(clap::Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    task: Task,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What to do; without any, the SQL prompt.
+#[derive(clap::Args)]
+#[group(multiple = false)]
+struct Task {
+    /// One step by itself
+    step: Option<Step>,
+    /// Run a file of SQL, and print what it prints
+    #[arg(long, value_name = "FILE")]
+    sql: Option<PathBuf>,
+    /// Run MariaDB's own tests for InnoDB and for Inkstone, and compare what they print: suites, or
+    /// single tests as SUITE.TEST [default: storage_engine, its trx and parts, engines/iuds]
+    #[arg(long, value_name = "SUITE", num_args = 0..)]
+    mtr: Option<Vec<String>>,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Step {
+    /// Fetch the newest server whose binaries and source can both be had
+    Fetch,
+    /// Build the plugin
+    Build,
+    /// End the server of the SQL prompt
+    Stop,
+}
+
+/// Does it.
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let task = &arguments.task;
+    if let Some(Step::Fetch) = task.step {
+        return packages::fetch().map(|_| ExitCode::SUCCESS);
+    }
+    let tree = packages::tree()?;
+    if let Some(Step::Stop) = task.step {
+        return prompt::stop(&tree);
+    }
+    let plugin = plugin::build(&tree)?;
+    if let Some(suites) = &task.mtr {
+        return mtr::run(&tree, &plugin, suites, arguments.json);
+    }
+    match (task.step, &task.sql) {
+        (Some(_), _) => Ok(ExitCode::SUCCESS),
+        (None, Some(file)) => prompt::run_file(&tree, &plugin, file),
+        (None, None) => prompt::open(&tree, &plugin),
+    }
+}
