@@ -4,13 +4,19 @@
 //! `target/mariadb`; nothing is installed ([docs/mariadb.md](../../../docs/mariadb.md)).
 
 mod apt;
+mod bench;
+mod compare;
+mod counters;
+mod experiments;
 mod libraries;
 mod mtr;
 mod packages;
 mod plugin;
 mod prompt;
 mod server;
+mod smoke;
 mod symbols;
+mod sysbench;
 mod tree;
 
 use crate::build::Result;
@@ -23,7 +29,9 @@ use std::process::ExitCode;
 pub struct Arguments {
     #[command(flatten)]
     task: Task,
-    /// Print the result as JSON
+    #[command(flatten)]
+    effort: bench::Effort,
+    /// Print the result of --mtr, --bench or --experiments as JSON
     #[arg(long)]
     json: bool,
 }
@@ -41,6 +49,16 @@ struct Task {
     /// single tests as SUITE.TEST [default: storage_engine, its trx and parts, engines/iuds]
     #[arg(long, value_name = "SUITE", num_args = 0..)]
     mtr: Option<Vec<String>>,
+    /// Run mariadb/tests/*.sql for InnoDB and for Inkstone, and compare what they print; or those
+    /// whose name begins with NAME
+    #[arg(long, value_name = "NAME", num_args = 0..=1)]
+    smoke: Option<Option<String>>,
+    /// Measure both engines with sysbench, in turns; or only workloads whose name has NAME in it
+    #[arg(long, value_name = "NAME", num_args = 0..=1)]
+    bench: Option<Option<String>>,
+    /// Repeat the published experiments of mariadb/experiments; or those whose name begins with NAME
+    #[arg(long, value_name = "NAME", num_args = 0..=1)]
+    experiments: Option<Option<String>>,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -66,6 +84,16 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let plugin = plugin::build(&tree)?;
     if let Some(suites) = &task.mtr {
         return mtr::run(&tree, &plugin, suites, arguments.json);
+    }
+    if let Some(filter) = &task.smoke {
+        return smoke::run(&tree, &plugin, filter.as_deref());
+    }
+    let (effort, json) = (arguments.effort, arguments.json);
+    if let Some(filter) = &task.bench {
+        return bench::run(&tree, &plugin, filter.as_deref(), effort, json);
+    }
+    if let Some(filter) = &task.experiments {
+        return experiments::run(&tree, &plugin, filter.as_deref(), effort, json);
     }
     match (task.step, &task.sql) {
         (Some(_), _) => Ok(ExitCode::SUCCESS),

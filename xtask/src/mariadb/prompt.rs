@@ -34,7 +34,7 @@ pub fn run_file(tree: &Tree, plugin: &Path, file: &Path) -> Result<ExitCode> {
 
 /// Ends the server.
 pub fn stop(tree: &Tree) -> Result<ExitCode> {
-    let mut server = Server::new(tree, &folder())?;
+    let mut server = Server::new(tree, &folder());
     if !server.answers() {
         eprintln!("no server runs in {}", folder().display());
         return Ok(ExitCode::SUCCESS);
@@ -50,7 +50,7 @@ fn folder() -> PathBuf {
 
 /// The server, started anew if the plugin was built since.
 fn running(tree: &Tree, plugin: &Path) -> Result<Server> {
-    let mut server = Server::new(tree, &folder())?.with_plugin(plugin);
+    let mut server = Server::new(tree, &folder()).with_plugin(plugin);
     if server.answers() {
         // The server writes its id when it starts.
         if is_older(plugin, &server.folder().join("server.pid")) {

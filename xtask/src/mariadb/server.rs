@@ -30,25 +30,21 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server whose files are in `folder`; makes the data directory if there is none.
-    pub fn new(tree: &Tree, folder: &Path) -> Result<Self> {
-        let server = Self {
+    /// A server whose files are in `folder`.
+    pub fn new(tree: &Tree, folder: &Path) -> Self {
+        Self {
             tree: tree.clone(),
             folder: folder.to_owned(),
             socket: socket(folder),
             options: Vec::new(),
             plugin: None,
             child: None,
-        };
-        if !server.data().join("mysql/db.frm").exists() {
-            server.bootstrap()?;
         }
-        Ok(server)
     }
 
     /// A server in a new folder of its own under `target/mariadb`, which is removed by
     /// [`Server::remove`].
-    pub fn temporary(tree: &Tree, name: &str) -> Result<Self> {
+    pub fn temporary(tree: &Tree, name: &str) -> Self {
         let folder = run_folder(name);
         let _ = std::fs::remove_dir_all(&folder);
         Self::new(tree, &folder)
@@ -133,6 +129,11 @@ impl Server {
     }
 
     fn bootstrap(&self) -> Result<()> {
+        let made = self.folder.join("bootstrapped");
+        if made.exists() {
+            return Ok(());
+        }
+        let _ = std::fs::remove_dir_all(self.data());
         self.make_folders()?;
         let share = self.tree.share();
         let mut sql = "use mysql;\nSET @auth_root_socket=NULL;\n".to_owned();
@@ -146,13 +147,17 @@ impl Server {
             .map_err(|error| format!("{} cannot be written: {error}", input.display()))?;
         let mut command = self.command();
         command.arg("--bootstrap");
+        // The size of InnoDB's pages is decided here.
+        let of_innodb = |option: &&String| option.starts_with("--innodb");
+        command.args(self.options.iter().filter(of_innodb));
         command.stdin(open(&input)?).stdout(Stdio::null());
         command.stderr(self.append_log()?);
         let status = command
             .status()
             .map_err(|error| cannot_start(&command, error))?;
         match status.success() {
-            true => Ok(()),
+            true => std::fs::write(&made, &self.tree.version)
+                .map_err(|error| format!("{} cannot be written: {error}", made.display())),
             false => Err(format!(
                 "the system tables cannot be made:\n{}",
                 self.end_of_log()
@@ -169,8 +174,9 @@ impl Server {
         file.map_err(|error| format!("{} cannot be written: {error}", path.display()))
     }
 
-    /// Starts it, and waits until it answers.
+    /// Starts it, and waits until it answers. Makes the data directory if there is none.
     pub fn start(&mut self) -> Result<()> {
+        self.bootstrap()?;
         let command = self.command();
         self.spawn(command)?;
         self.wait_ready()
@@ -179,6 +185,7 @@ impl Server {
     /// Starts it so that it goes on when this program has ended.
     pub fn start_detached(&mut self) -> Result<()> {
         use std::os::unix::process::CommandExt;
+        self.bootstrap()?;
         let mut command = self.tree.command(&self.tree.server());
         self.server_arguments(&mut command, &self.tree.share());
         command.process_group(0);

@@ -5,21 +5,19 @@
 //! A difference is accepted only if `mariadb/mtr/differences/SUITE/TEST.diff` has its lines, and says
 //! why they are right.
 
-mod compare;
 mod driver;
 mod layout;
 mod suite;
-
-pub use compare::{differences, neutral};
+mod verdict;
 
 use super::server::run_folder;
 use super::tree::{Tree, home};
 use crate::build::{Result, root};
-use compare::{Verdict, compare};
 use driver::{Outcome, Outcomes};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use suite::Suite;
+use verdict::{Verdict, compare};
 
 /// Runs the suites for both engines at the same time, and compares.
 pub fn run(tree: &Tree, plugin: &Path, suites: &[String], json: bool) -> Result<ExitCode> {

@@ -2,8 +2,8 @@
 
 use super::driver::Outcome;
 use crate::build::Result;
+use crate::mariadb::compare::{differences, neutral};
 use std::path::Path;
-use std::process::Command;
 
 /// How the two engines did on one test.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,53 +76,6 @@ fn is_crash(text: &str) -> bool {
     text.contains("crash") || text.contains("Lost connection") || text.contains("timeout")
 }
 
-/// The output without the engine's name.
-pub fn neutral(text: &str) -> String {
-    let mut neutral = String::with_capacity(text.len());
-    let lower = text.to_ascii_lowercase();
-    let mut rest = 0;
-    while rest < text.len() {
-        let names = ["innodb", "inkstone"];
-        let next = names
-            .iter()
-            .filter_map(|name| lower[rest..].find(name).map(|at| (rest + at, name.len())))
-            .min();
-        let Some((at, length)) = next else {
-            break;
-        };
-        neutral.push_str(&text[rest..at]);
-        neutral.push_str("<ENGINE>");
-        rest = at + length;
-    }
-    neutral.push_str(&text[rest..]);
-    neutral
-}
-
-/// Lines that only one of the texts has, InnoDB's with `-` before them, Inkstone's with `+`. Without
-/// line numbers, so that an unrelated change elsewhere in a test leaves them as they are.
-pub fn differences(innodb: &str, inkstone: &str, work: &Path) -> Result<String> {
-    if innodb == inkstone {
-        return Ok(String::new());
-    }
-    let (a, b) = (work.join("innodb.txt"), work.join("inkstone.txt"));
-    for (path, text) in [(&a, innodb), (&b, inkstone)] {
-        std::fs::write(path, text)
-            .map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
-    }
-    let output = Command::new("diff")
-        .arg("-a")
-        .arg("-U0")
-        .args([&a, &b])
-        .output();
-    let output = output.map_err(|error| format!("diff cannot be started: {error}"))?;
-    let printed = String::from_utf8_lossy(&output.stdout);
-    let lines = printed
-        .lines()
-        .skip(2)
-        .filter(|line| !line.starts_with("@@"));
-    Ok(lines.map(|line| format!("{line}\n")).collect())
-}
-
 /// A documented difference begins with its reason, in lines that begin with `#`.
 fn split_reason(text: &str) -> (String, String) {
     let is_reason = |line: &&str| line.starts_with('#');
@@ -141,15 +94,6 @@ fn split_reason(text: &str) -> (String, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_engines_name_does_not_count() {
-        assert_eq!(
-            neutral("ENGINE=InnoDB x innodb"),
-            neutral("ENGINE=INKSTONE x Inkstone")
-        );
-        assert_eq!(neutral("größe"), "größe");
-    }
 
     #[test]
     fn a_difference_is_documented_only_with_a_reason_and_its_very_lines() {
