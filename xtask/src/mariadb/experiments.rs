@@ -155,7 +155,7 @@ fn run_sql(
             .map(str::to_owned)
             .collect();
         options.extend(doublewrite(setting));
-        let mut server = start(tree, plugin, options)?;
+        let server = start(tree, plugin, options)?;
         let mut runs: [Vec<Vec<Part>>; 2] = Default::default();
         for round in 0..effort.rounds {
             for (engine, runs) in ENGINES.iter().zip(&mut runs) {
@@ -261,7 +261,7 @@ fn run_sysbench(
             .map(str::to_owned)
             .collect();
         options.extend(doublewrite(setting));
-        let mut server = start(tree, plugin, options)?;
+        let server = start(tree, plugin, options)?;
         let engines = ENGINES.map(|engine| Sysbench {
             server: &server,
             engine,

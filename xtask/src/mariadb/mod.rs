@@ -7,17 +7,24 @@ mod apt;
 mod bench;
 mod compare;
 mod counters;
+mod crash;
 mod experiments;
 mod libraries;
 mod mtr;
+mod orphans;
 mod packages;
+mod pair;
 mod plugin;
 mod prompt;
+mod random;
+mod replication;
 mod server;
+mod session;
 mod smoke;
 mod symbols;
 mod sysbench;
 mod tree;
+mod workload;
 
 use crate::build::Result;
 use std::path::PathBuf;
@@ -31,6 +38,8 @@ pub struct Arguments {
     task: Task,
     #[command(flatten)]
     effort: bench::Effort,
+    #[command(flatten)]
+    plan: crash::Plan,
     /// Print the result of --mtr, --bench or --experiments as JSON
     #[arg(long)]
     json: bool,
@@ -59,6 +68,12 @@ struct Task {
     /// Repeat the published experiments of mariadb/experiments; or those whose name begins with NAME
     #[arg(long, value_name = "NAME", num_args = 0..=1)]
     experiments: Option<Option<String>>,
+    /// Kill a server again and again under transactions and DDL, and check what is left
+    #[arg(long)]
+    crash: bool,
+    /// Kill a replica again and again while the primary works, and compare the two
+    #[arg(long)]
+    replication: bool,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -94,6 +109,12 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     if let Some(filter) = &task.experiments {
         return experiments::run(&tree, &plugin, filter.as_deref(), effort, json);
+    }
+    if task.crash {
+        return crash::run(&tree, &plugin, arguments.plan);
+    }
+    if task.replication {
+        return replication::run(&tree, &plugin, arguments.plan);
     }
     match (task.step, &task.sql) {
         (Some(_), _) => Ok(ExitCode::SUCCESS),

@@ -34,7 +34,7 @@ pub fn run_file(tree: &Tree, plugin: &Path, file: &Path) -> Result<ExitCode> {
 
 /// Ends the server.
 pub fn stop(tree: &Tree) -> Result<ExitCode> {
-    let mut server = Server::new(tree, &folder());
+    let server = Server::new(tree, &folder());
     if !server.answers() {
         eprintln!("no server runs in {}", folder().display());
         return Ok(ExitCode::SUCCESS);

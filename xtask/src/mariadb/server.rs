@@ -4,6 +4,7 @@ use super::tree::{Tree, home};
 use crate::build::Result;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Scripts that make the system tables, in the order of `mariadb-install-db`.
@@ -26,7 +27,9 @@ pub struct Server {
     socket: PathBuf,
     options: Vec<String>,
     plugin: Option<PathBuf>,
-    child: Option<Child>,
+    /// The server's process, if this program started it. Locked, so that one thread can kill it while others
+    /// work with it.
+    child: Mutex<Option<Child>>,
 }
 
 impl Server {
@@ -38,7 +41,7 @@ impl Server {
             socket: socket(folder),
             options: Vec::new(),
             plugin: None,
-            child: None,
+            child: Mutex::new(None),
         }
     }
 
@@ -85,6 +88,10 @@ impl Server {
     /// The tree it runs from.
     pub fn tree(&self) -> &Tree {
         &self.tree
+    }
+
+    fn child(&self) -> MutexGuard<'_, Option<Child>> {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn make_folders(&self) -> Result<()> {
@@ -223,7 +230,7 @@ impl Server {
         let child = command
             .spawn()
             .map_err(|error| cannot_start(&command, error))?;
-        self.child = Some(child);
+        *self.child() = Some(child);
         Ok(())
     }
 
@@ -256,13 +263,13 @@ impl Server {
     }
 
     /// How the server ended, if it has.
-    pub fn exited(&mut self) -> Option<std::process::ExitStatus> {
-        self.child.as_mut()?.try_wait().ok().flatten()
+    pub fn exited(&self) -> Option<std::process::ExitStatus> {
+        self.child().as_mut()?.try_wait().ok().flatten()
     }
 
     /// Ends it as a power button would not: SIGKILL, by its id.
-    pub fn kill(&mut self) {
-        if let Some(mut child) = self.child.take() {
+    pub fn kill(&self) {
+        if let Some(mut child) = self.child().take() {
             let _ = child.kill();
             let _ = child.wait();
             let _ = std::fs::remove_file(&self.socket);
@@ -270,16 +277,16 @@ impl Server {
     }
 
     /// Ends it in order.
-    pub fn stop(&mut self) -> Result<()> {
+    pub fn stop(&self) -> Result<()> {
         self.sql("SHUTDOWN")?;
         let began = Instant::now();
         loop {
-            let ended = match &mut self.child {
+            let ended = match &mut *self.child() {
                 Some(child) => child.try_wait().ok().flatten().is_some(),
                 None => !self.folder.join("server.pid").exists(),
             };
             if ended {
-                self.child = None;
+                *self.child() = None;
                 return Ok(());
             }
             if began.elapsed() > START {
@@ -292,12 +299,12 @@ impl Server {
     }
 
     /// Lets the server go on when this program has ended.
-    pub fn detach(mut self) {
-        self.child = None;
+    pub fn detach(self) {
+        *self.child() = None;
     }
 
     /// Ends it, and removes everything of it.
-    pub fn remove(mut self) {
+    pub fn remove(self) {
         self.kill();
         let _ = std::fs::remove_dir_all(&self.folder);
     }
@@ -326,6 +333,16 @@ impl Server {
             statements,
         ]);
         super::apt::output(&mut client)
+    }
+
+    /// Runs a script as the client does, `DELIMITER` and all.
+    pub fn script(&self, text: &str) -> Result<()> {
+        let path = self.folder.join("script.sql");
+        std::fs::write(&path, text)
+            .map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
+        let mut client = self.client();
+        client.stdin(open(&path)?);
+        super::apt::output(&mut client).map(drop)
     }
 
     /// The last lines of the error log.
