@@ -2,7 +2,6 @@
 
 use super::server::Server;
 use super::tree::Tree;
-use super::workload::DATABASES;
 use crate::build::Result;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,11 +10,17 @@ use std::time::{Duration, Instant};
 pub struct Pair {
     pub primary: Server,
     pub replica: Server,
+    databases: &'static [&'static str],
 }
 
 impl Pair {
-    /// Starts both, connects the replica.
-    pub fn start(tree: &Tree, plugin: &Path, name: &str) -> Result<Self> {
+    /// Starts both, connects the replica, which follows what it does in `databases` of the primary.
+    pub fn start(
+        tree: &Tree,
+        plugin: &Path,
+        name: &str,
+        databases: &'static [&'static str],
+    ) -> Result<Self> {
         let port = free_port()?;
         let common = |id: u32| {
             [
@@ -53,7 +58,11 @@ impl Pair {
             "CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT={port}, MASTER_USER='replica', \
              MASTER_PASSWORD='replica', MASTER_USE_GTID=slave_pos, MASTER_CONNECT_RETRY=1; START SLAVE"
         ))?;
-        Ok(Self { primary, replica })
+        Ok(Self {
+            primary,
+            replica,
+            databases,
+        })
     }
 
     /// Waits until the replica has everything that the primary's binary log has.
@@ -95,7 +104,7 @@ impl Pair {
         let tables = format!(
             "SELECT CONCAT('`', table_schema, '`.`', table_name, '`') FROM information_schema.tables \
              WHERE table_schema IN ('{}') AND table_type = 'BASE TABLE' ORDER BY 1",
-            DATABASES.join("', '")
+            self.databases.join("', '")
         );
         let of_primary = self.primary.sql(&tables)?;
         let of_replica = self.replica.sql(&tables)?;

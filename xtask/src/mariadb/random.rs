@@ -16,10 +16,4 @@ impl Random {
     pub fn below(&mut self, end: u64) -> u64 {
         self.bits() % end.max(1)
     }
-
-    /// One of some items.
-    pub fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
-        let at = usize::try_from(self.below(items.len() as u64)).unwrap_or(0);
-        &items[at]
-    }
 }

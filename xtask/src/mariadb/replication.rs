@@ -6,7 +6,7 @@ use super::pair::Pair;
 use super::random::Random;
 use super::smoke::check_tables;
 use super::tree::Tree;
-use super::workload::{self, Workload};
+use super::workload::{self, DEFINITIONS, TRANSFERS, Workload};
 use crate::build::Result;
 use std::path::Path;
 use std::process::ExitCode;
@@ -17,7 +17,7 @@ const WORKERS: u64 = 3;
 
 /// Kills the replica until the time is up, then compares.
 pub fn run(tree: &Tree, plugin: &Path, plan: Plan) -> Result<ExitCode> {
-    let mut pair = Pair::start(tree, plugin, "replication")?;
+    let mut pair = Pair::start(tree, plugin, "replication", &[TRANSFERS, DEFINITIONS])?;
     if let Err(error) = kill_replica(&mut pair, plan) {
         let folders = [pair.primary.folder(), pair.replica.folder()];
         return Err(format!(
