@@ -108,6 +108,7 @@ fn run_file(server: &Server, file: &Path, engine: &str) -> Result<(String, Strin
             "--force",
             "--verbose",
             "--show-warnings",
+            &format!("--init-command=SET SESSION default_storage_engine={engine}"),
         ])
         .stdin(file);
     let output = client
