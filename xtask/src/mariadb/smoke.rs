@@ -5,9 +5,10 @@ use super::compare::{differences, neutral};
 use super::server::Server;
 use super::tree::Tree;
 use crate::build::{Result, root};
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
-use std::time::Instant;
+use std::process::{Command, ExitCode, Output, Stdio};
+use std::time::{Duration, Instant};
 
 /// Runs all files, or those whose name begins with `filter`.
 pub fn run(tree: &Tree, plugin: &Path, filter: Option<&str>) -> Result<ExitCode> {
@@ -25,7 +26,7 @@ pub fn run(tree: &Tree, plugin: &Path, filter: Option<&str>) -> Result<ExitCode>
     let mut wrong = 0;
     for file in &files {
         let began = Instant::now();
-        let differences = compare(&server, file)?;
+        let differences = compare(&server, file).unwrap_or_else(|error| error);
         let seconds = began.elapsed().as_secs_f64();
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         match differences.is_empty() {
@@ -36,10 +37,12 @@ pub fn run(tree: &Tree, plugin: &Path, filter: Option<&str>) -> Result<ExitCode>
             }
         }
         if let Some(status) = server.exited() {
-            return Err(format!(
+            println!(
                 "the server ended ({status}) in {name}:\n{}",
                 server.end_of_log()
-            ));
+            );
+            server.kill();
+            server.start()?;
         }
     }
     // The data must survive a restart as they are.
@@ -111,13 +114,58 @@ fn run_file(server: &Server, file: &Path, engine: &str) -> Result<(String, Strin
             &format!("--init-command=SET SESSION default_storage_engine={engine}"),
         ])
         .stdin(file);
-    let output = client
-        .output()
-        .map_err(|error| format!("the client cannot be started: {error}"))?;
+    let output = output_within(&mut client, PATIENCE).map_err(|error| {
+        let running = server.sql("SHOW FULL PROCESSLIST").unwrap_or_default();
+        format!("{error} for {engine}; the server has\n{running}")
+    })?;
     Ok((
         String::from_utf8_lossy(&output.stdout).into_owned(),
         String::from_utf8_lossy(&output.stderr).into_owned(),
     ))
+}
+
+/// How long a file may take for one engine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Runs a command to its end, which must come in time.
+fn output_within(command: &mut Command, patience: Duration) -> Result<Output> {
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("the client cannot be started: {error}"))?;
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    std::thread::scope(|scope| {
+        let stdout = scope.spawn(|| read(stdout));
+        let stderr = scope.spawn(|| read(stderr));
+        let began = Instant::now();
+        let status = loop {
+            match child.try_wait() {
+                Ok(Some(status)) => break Ok(status),
+                Ok(None) if began.elapsed() < patience => {
+                    std::thread::sleep(Duration::from_millis(20))
+                }
+                _ => {
+                    let _ = child.kill();
+                    let _ = child.wait();
+                    break Err(format!("a statement has not ended after {patience:?}"));
+                }
+            }
+        };
+        Ok(Output {
+            status: status?,
+            stdout: stdout.join().unwrap_or_default(),
+            stderr: stderr.join().unwrap_or_default(),
+        })
+    })
+}
+
+fn read(pipe: Option<impl Read>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if let Some(mut pipe) = pipe {
+        let _ = pipe.read_to_end(&mut bytes);
+    }
+    bytes
 }
 
 /// Checks every table of Inkstone that is there.

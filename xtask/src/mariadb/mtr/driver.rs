@@ -70,6 +70,7 @@ pub fn run(
             let outcome = outcome(
                 verdicts.get(name.as_str()),
                 &tests.join(suite.recorded(name)),
+                &tests.display().to_string(),
             );
             outcomes.insert((suite.name.clone(), name.clone()), outcome);
         }
@@ -148,10 +149,11 @@ fn verdicts(lines: &[String]) -> BTreeMap<&str, (&str, String)> {
     verdicts
 }
 
-fn outcome(verdict: Option<&(&str, String)>, recorded: &Path) -> Outcome {
+fn outcome(verdict: Option<&(&str, String)>, recorded: &Path, place: &str) -> Outcome {
     match verdict {
         Some(("pass", _)) => match std::fs::read(recorded) {
-            Ok(bytes) => Outcome::Printed(String::from_utf8_lossy(&bytes).into_owned()),
+            // Paths are of this run alone.
+            Ok(bytes) => Outcome::Printed(String::from_utf8_lossy(&bytes).replace(place, "<RUN>")),
             Err(error) => Outcome::Failed(format!("no output was recorded: {error}")),
         },
         Some(("skipped" | "disabled", remark)) => Outcome::Skipped(remark.clone()),

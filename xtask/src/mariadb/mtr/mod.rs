@@ -129,7 +129,15 @@ fn report(verdicts: &Verdicts, json: bool, found: &Path) -> usize {
                 lines
             }
         };
-        let remark = remark.lines().map(str::trim).find(|line| !line.is_empty());
+        let lines = || {
+            remark
+                .lines()
+                .map(str::trim)
+                .filter(|line| !line.is_empty())
+        };
+        // Of a failure, the line that says what failed.
+        let said = lines().find(|line| line.starts_with("mysqltest:"));
+        let remark = said.or_else(|| lines().next());
         let remark: String = remark.unwrap_or_default().chars().take(80).collect();
         println!(
             "{:48} {:21} {remark}",
