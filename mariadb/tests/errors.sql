@@ -31,7 +31,6 @@ UNLOCK TABLES;
 FLUSH TABLES t FOR EXPORT;
 UNLOCK TABLES;
 SELECT * FROM t ORDER BY id;
-RENAME TABLE t TO missing_database.t;
 CREATE TABLE `strange name/with.dots#and ä` (`column ``quoted``` INT PRIMARY KEY) ENGINE=Inkstone;
 INSERT INTO `strange name/with.dots#and ä` VALUES (1);
 SELECT * FROM `strange name/with.dots#and ä`;
