@@ -14,11 +14,13 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Starts both, connects the replica, which follows what it does in `databases` of the primary.
+    /// Starts both, connects the replica, which follows what it does in `databases` of the
+    /// primary with `parallel` workers (0: one thread does all).
     pub fn start(
         tree: &Tree,
         plugin: &Path,
         name: &str,
+        parallel: u32,
         databases: &'static [&'static str],
     ) -> Result<Self> {
         let port = free_port()?;
@@ -44,10 +46,7 @@ impl Pair {
         let mut replica = Server::temporary(tree, &format!("{name}-replica"))
             .with_plugin(plugin)
             .with_options(common(2))
-            .with_options([
-                "--slave-parallel-threads=4",
-                "--slave-parallel-mode=optimistic",
-            ]);
+            .with_options([format!("--slave-parallel-threads={parallel}")]);
         primary.start()?;
         replica.start()?;
         primary.sql(
@@ -90,10 +89,12 @@ impl Pair {
             let stopped = field("Slave_SQL_Running") == "No";
             if stopped || began.elapsed() > Duration::from_secs(120) {
                 return Err(format!(
-                    "the replica does not reach {}: {} {}",
+                    "the replica does not reach {}: {} {}\n{}",
                     position.trim(),
                     field("Last_SQL_Error"),
                     field("Last_IO_Error"),
+                    self.replica
+                        .sql("SHOW FULL PROCESSLIST; SHOW ENGINE INKSTONE STATUS")?,
                 ));
             }
         }

@@ -17,7 +17,7 @@ const WORKERS: u64 = 3;
 
 /// Kills the replica until the time is up, then compares.
 pub fn run(tree: &Tree, plugin: &Path, plan: Plan) -> Result<ExitCode> {
-    let mut pair = Pair::start(tree, plugin, "replication", &[TRANSFERS, DEFINITIONS])?;
+    let mut pair = Pair::start(tree, plugin, "replication", 4, &[TRANSFERS, DEFINITIONS])?;
     if let Err(error) = kill_replica(&mut pair, plan) {
         let folders = [pair.primary.folder(), pair.replica.folder()];
         return Err(format!(
