@@ -114,6 +114,8 @@ pub fn run(
                 TABLES.count, sysbench.engine
             );
             sysbench.prepare(workload)?;
+            // To warm up; it does not count.
+            sysbench.run(workload, CLIENTS, 2)?;
         }
         for round in 0..effort.rounds {
             eprintln!("{workload}: round {} of {}", round + 1, effort.rounds);

@@ -1,5 +1,6 @@
 //! A primary and its replica: row-based binary log, GTIDs.
 
+use super::apt::output;
 use super::server::Server;
 use super::tree::Tree;
 use crate::build::Result;
@@ -76,7 +77,9 @@ impl Pair {
             if waited.trim() == "0" {
                 return Ok(());
             }
-            let status = self.replica.sql("SHOW ALL SLAVES STATUS\\G")?;
+            let mut client = self.replica.client();
+            client.args(["--vertical", "--execute", "SHOW ALL SLAVES STATUS"]);
+            let status = output(&mut client)?;
             let field = |name: &str| {
                 let line = status
                     .lines()

@@ -37,12 +37,11 @@ impl Sysbench<'_> {
         output(command.arg("prepare")).map(drop)
     }
 
-    /// Runs a script for some seconds, after a few to warm up.
+    /// Runs a script for some seconds.
     pub fn run(&self, script: &str, clients: u32, seconds: u64) -> Result<Measured> {
         let mut command = self.command(script, clients);
         command.args([
             format!("--time={seconds}"),
-            "--warmup-time=2".to_owned(),
             "--percentile=99".to_owned(),
             // A deadlock's victim, a lock wait that took too long, a row changed meanwhile.
             "--mysql-ignore-errors=1213,1205,1020".to_owned(),

@@ -153,7 +153,7 @@ impl Workload {
                 .parse()
                 .is_ok_and(|n| locked(&self.prepared).contains(&n));
             let way = if prepared { "COMMIT" } else { "ROLLBACK" };
-            server.sql(&format!("XA {way} '{name}'"))?;
+            server.sql(&format!("SET SESSION sql_log_bin = 0; XA {way} '{name}'"))?;
         }
         Ok(())
     }
