@@ -10,6 +10,7 @@ mod faults;
 mod fixtures;
 mod fuzz;
 mod histories;
+mod mariadb;
 mod mutants;
 mod races;
 mod sim;
@@ -34,6 +35,7 @@ enum Command {
     Fixtures(fixtures::Arguments),
     Fuzz(fuzz::Arguments),
     Histories(histories::Arguments),
+    Mariadb(mariadb::Arguments),
     Mutants(mutants::Arguments),
     Races(races::Arguments),
     Sim(sim::Arguments),
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
         Command::Fixtures(arguments) => fixtures::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::Histories(arguments) => histories::run(&arguments),
+        Command::Mariadb(arguments) => mariadb::run(&arguments),
         Command::Mutants(arguments) => mutants::run(&arguments),
         Command::Races(arguments) => races::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),

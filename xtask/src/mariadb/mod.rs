@@ -1,0 +1,124 @@
+//! `cargo xtask mariadb`: the engine inside an unmodified MariaDB server.
+//!
+//! A matching server, its headers and its test suite come from Debian's packages, unpacked under
+//! `target/mariadb`; nothing is installed ([docs/mariadb.md](../../../docs/mariadb.md)).
+
+mod apt;
+mod bench;
+mod compare;
+mod counters;
+mod crash;
+mod experiments;
+mod libraries;
+mod mtr;
+mod orphans;
+mod packages;
+mod pair;
+mod plugin;
+mod prompt;
+mod random;
+mod replication;
+mod server;
+mod session;
+mod smoke;
+mod symbols;
+mod sysbench;
+mod tree;
+mod workload;
+
+use crate::build::Result;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Builds the plugin for MariaDB and opens the SQL prompt of a private server; or tests, measures,
+/// stops (see docs/mariadb.md).
+#[derive(clap::Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    task: Task,
+    #[command(flatten)]
+    effort: bench::Effort,
+    #[command(flatten)]
+    plan: crash::Plan,
+    /// Print the result of --mtr, --bench or --experiments as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What to do; without any, the SQL prompt.
+#[derive(clap::Args)]
+#[group(multiple = false)]
+struct Task {
+    /// One step by itself
+    step: Option<Step>,
+    /// Run a file of SQL, and print what it prints
+    #[arg(long, value_name = "FILE")]
+    sql: Option<PathBuf>,
+    /// Run MariaDB's own tests for InnoDB and for Inkstone, and compare what they print: suites, or
+    /// single tests as SUITE.TEST [default: storage_engine, its trx and parts, engines/iuds]
+    #[arg(long, value_name = "SUITE", num_args = 0..)]
+    mtr: Option<Vec<String>>,
+    /// Run mariadb/tests/*.sql for InnoDB and for Inkstone, and compare what they print; or those
+    /// whose name begins with NAME
+    #[arg(long, value_name = "NAME", num_args = 0..=1)]
+    smoke: Option<Option<String>>,
+    /// Measure both engines with sysbench, in turns; or only workloads whose name has NAME in it
+    #[arg(long, value_name = "NAME", num_args = 0..=1)]
+    bench: Option<Option<String>>,
+    /// Repeat the published experiments of mariadb/experiments; or those whose name begins with NAME
+    #[arg(long, value_name = "NAME", num_args = 0..=1)]
+    experiments: Option<Option<String>>,
+    /// Kill a server again and again under transactions and DDL, and check what is left
+    #[arg(long)]
+    crash: bool,
+    /// Kill a replica again and again while the primary works, and compare the two
+    #[arg(long)]
+    replication: bool,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Step {
+    /// Fetch the newest server whose binaries and source can both be had
+    Fetch,
+    /// Build the plugin
+    Build,
+    /// End the server of the SQL prompt
+    Stop,
+}
+
+/// Does it.
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let task = &arguments.task;
+    if let Some(Step::Fetch) = task.step {
+        return packages::fetch().map(|_| ExitCode::SUCCESS);
+    }
+    let tree = packages::tree()?;
+    if let Some(Step::Stop) = task.step {
+        return prompt::stop(&tree);
+    }
+    let plugin = plugin::build(&tree)?;
+    if let Some(suites) = &task.mtr {
+        return mtr::run(&tree, &plugin, suites, arguments.json);
+    }
+    if let Some(filter) = &task.smoke {
+        return smoke::run(&tree, &plugin, filter.as_deref());
+    }
+    let (effort, json) = (arguments.effort, arguments.json);
+    if let Some(filter) = &task.bench {
+        return bench::run(&tree, &plugin, filter.as_deref(), effort, json);
+    }
+    if let Some(filter) = &task.experiments {
+        return experiments::run(&tree, &plugin, filter.as_deref(), effort, json);
+    }
+    if task.crash {
+        return crash::run(&tree, &plugin, arguments.plan);
+    }
+    if task.replication {
+        return replication::run(&tree, &plugin, arguments.plan);
+    }
+    match (task.step, &task.sql) {
+        (Some(_), _) => Ok(ExitCode::SUCCESS),
+        (None, Some(file)) => prompt::run_file(&tree, &plugin, file),
+        (None, None) => prompt::open(&tree, &plugin),
+    }
+}

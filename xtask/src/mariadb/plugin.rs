@@ -1,0 +1,211 @@
+//! `ha_inkstone.so`: every `mariadb/*.cc`, and the engine as a static library.
+
+use super::symbols;
+use super::tree::{Tree, home};
+use crate::build::{Result, root};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::SystemTime;
+
+/// Flags under which the class layouts are those of the server (`symbols` checks them).
+/// `DBUG_OFF` is part of the layout of `THD`.
+const FLAGS: [&str; 13] = [
+    "-std=gnu++11",
+    "-O2",
+    "-g1",
+    "-fPIC",
+    "-Wall",
+    "-Wextra",
+    "-Wno-unused-parameter",
+    "-DHAVE_CONFIG_H",
+    "-DMYSQL_DYNAMIC_PLUGIN",
+    "-DMYSQL_SERVER=1",
+    "-DNDEBUG",
+    "-DDBUG_OFF",
+    "-D_FILE_OFFSET_BITS=64",
+];
+
+/// The header that every file of the handler begins with: the server's own headers, mostly.
+const COMMON: &str = "common.h";
+
+/// Where the plugin is built, and from where servers load it.
+pub fn folder() -> PathBuf {
+    home().join("plugin")
+}
+
+/// Builds what is out of date; gives the plugin's path.
+pub fn build(tree: &Tree) -> Result<PathBuf> {
+    let engine = build_engine()?;
+    let handler = root().join("mariadb");
+    let objects = objects_folder(tree);
+    std::fs::create_dir_all(&objects)
+        .map_err(|error| format!("{} cannot be made: {error}", objects.display()))?;
+    let sources = sources(&handler)?;
+    precompile(tree, &handler.join(COMMON), &objects)?;
+    let mut inputs = Vec::new();
+    let mut compiling = Vec::new();
+    for source in &sources {
+        let name = source.file_stem().unwrap_or_default();
+        let object = objects.join(name).with_extension("o");
+        if is_stale(&object, &dependencies(&object)) {
+            let mut command = compiler(tree);
+            // The precompiled header stands there under the header's name.
+            command.arg("-I").arg(&objects).args(["-include", COMMON]);
+            command.arg("-MMD").arg("-c").arg(source);
+            command.arg("-o").arg(&object);
+            compiling.push((source, command));
+        }
+        inputs.push(object);
+    }
+    compile(compiling)?;
+    let plugin = folder().join("ha_inkstone.so");
+    let exports = handler.join("exports.map");
+    inputs.push(engine);
+    inputs.push(tree.services());
+    let mut needed = inputs.clone();
+    needed.push(exports.clone());
+    if is_stale(&plugin, &needed) {
+        link(&inputs, &exports, &plugin)?;
+        symbols::check_undefined(tree, &plugin)
+            .and_then(|()| symbols::check_layouts(tree, compiler(tree), &objects))
+            .inspect_err(|_| drop(std::fs::remove_file(&plugin)))?;
+        eprintln!("{} is built for MariaDB {}", plugin.display(), tree.version);
+    }
+    Ok(plugin)
+}
+
+/// A folder for each version and each set of flags: an object of other flags is never taken.
+fn objects_folder(tree: &Tree) -> PathBuf {
+    let mut hash = std::hash::DefaultHasher::new();
+    std::hash::Hash::hash(&format!("{:?}", compiler(tree)), &mut hash);
+    let hash = std::hash::Hasher::finish(&hash);
+    folder().join(format!("objects-{}-{hash:016x}", tree.version))
+}
+
+/// The server's headers take ten times as long as the handler: they are compiled once.
+fn precompile(tree: &Tree, header: &Path, objects: &Path) -> Result<()> {
+    let precompiled = objects.join(COMMON).with_extension("h.gch");
+    if !is_stale(&precompiled, &dependencies(&precompiled)) {
+        return Ok(());
+    }
+    let mut command = compiler(tree);
+    command.args(["-x", "c++-header", "-MMD", "-MF"]);
+    command.arg(precompiled.with_extension("d"));
+    command.arg(header).arg("-o").arg(&precompiled);
+    compile(vec![(&header.to_owned(), command)])
+}
+
+fn build_engine() -> Result<PathBuf> {
+    let cargo = std::env::var("CARGO").unwrap_or("cargo".to_owned());
+    let target = root().join("target");
+    let mut command = Command::new(cargo);
+    command
+        .current_dir(root())
+        .args(["build", "--quiet", "--release", "-p", "inkstone-capi"])
+        .arg("--target-dir")
+        .arg(&target);
+    match command.status() {
+        Ok(status) if status.success() => Ok(target.join("release/libinkstone_capi.a")),
+        Ok(_) => Err("the engine cannot be built (see above)".to_owned()),
+        Err(error) => Err(format!("cargo cannot be started: {error}")),
+    }
+}
+
+fn sources(handler: &Path) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(handler)
+        .map_err(|error| format!("{} cannot be read: {error}", handler.display()))?;
+    let paths = entries.flatten().map(|entry| entry.path());
+    let is_source = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "cc");
+    let mut sources: Vec<PathBuf> = paths.filter(is_source).collect();
+    sources.sort();
+    match sources.is_empty() {
+        true => Err(format!("there is no .cc file in {}", handler.display())),
+        false => Ok(sources),
+    }
+}
+
+fn compiler(tree: &Tree) -> Command {
+    let mut command = Command::new(std::env::var("CXX").unwrap_or("g++".to_owned()));
+    command.args(FLAGS);
+    // Warnings of the server's own headers are not ours to mend.
+    for folder in tree.include_folders() {
+        command.arg("-isystem").arg(folder);
+    }
+    command
+        .arg("-I")
+        .arg(root().join("crates/capi/include"))
+        .arg("-I")
+        .arg(root().join("mariadb"));
+    command
+}
+
+/// Compiles, as many files at a time as there are processors.
+fn compile(commands: Vec<(&PathBuf, Command)>) -> Result<()> {
+    let at_once = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut running = Vec::new();
+    for (source, mut command) in commands {
+        if running.len() == at_once {
+            wait(running.remove(0))?;
+        }
+        eprintln!("compiling {}", source.display());
+        let child = command.spawn().map_err(|error| {
+            format!("the C++ compiler cannot be started: {error} (CXX names it)")
+        })?;
+        running.push((source.clone(), child));
+    }
+    running.into_iter().try_for_each(wait)
+}
+
+fn wait((source, mut child): (PathBuf, std::process::Child)) -> Result<()> {
+    match child.wait() {
+        Ok(status) if status.success() => Ok(()),
+        _ => Err(format!(
+            "{} cannot be compiled (see above)",
+            source.display()
+        )),
+    }
+}
+
+fn link(inputs: &[PathBuf], exports: &Path, plugin: &Path) -> Result<()> {
+    let mut command = Command::new(std::env::var("CXX").unwrap_or("g++".to_owned()));
+    command
+        .arg("-shared")
+        .arg("-o")
+        .arg(plugin)
+        .args(inputs)
+        .args(["-Wl,-z,relro,-z,now", "-Wl,--gc-sections"])
+        .arg(format!("-Wl,--version-script={}", exports.display()))
+        .args(["-lpthread", "-ldl", "-lm"]);
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(_) => Err("the plugin cannot be linked (see above)".to_owned()),
+        Err(error) => Err(format!("the linker cannot be started: {error}")),
+    }
+}
+
+/// What an object was made from, as the compiler wrote it down.
+fn dependencies(object: &Path) -> Vec<PathBuf> {
+    let Ok(rule) = std::fs::read_to_string(object.with_extension("d")) else {
+        return Vec::new();
+    };
+    let names = rule.replace("\\\n", " ");
+    let names = names.split_once(':').map_or("", |(_, names)| names);
+    names.split_whitespace().map(PathBuf::from).collect()
+}
+
+/// True if `made` is not there, its inputs are not known, or one of them is newer or gone.
+fn is_stale(made: &Path, inputs: &[PathBuf]) -> bool {
+    let Some(made) = modified(made) else {
+        return true;
+    };
+    inputs.is_empty()
+        || inputs
+            .iter()
+            .any(|input| modified(input).is_none_or(|input| input > made))
+}
+
+fn modified(path: &Path) -> Option<SystemTime> {
+    std::fs::metadata(path)
+        .and_then(|metadata| metadata.modified())
+        .ok()
+}

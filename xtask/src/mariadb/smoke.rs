@@ -1,0 +1,189 @@
+//! `--smoke`: every `mariadb/tests/*.sql` for InnoDB and for Inkstone in the same server. What the two
+//! print must be equal: rows, warnings, errors, plans.
+
+use super::compare::{differences, neutral};
+use super::server::Server;
+use super::tree::Tree;
+use crate::build::{Result, root};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// Runs all files, or those whose name begins with `filter`.
+pub fn run(tree: &Tree, plugin: &Path, filter: Option<&str>) -> Result<ExitCode> {
+    let files = files(filter)?;
+    let options = [
+        "--log-bin=binlog",
+        "--binlog-format=row",
+        "--innodb-lock-wait-timeout=1",
+        "--loose-inkstone-lock-wait-timeout=1",
+    ];
+    let mut server = Server::temporary(tree, "smoke")
+        .with_plugin(plugin)
+        .with_options(options);
+    server.start()?;
+    let mut wrong = 0;
+    for file in &files {
+        let began = Instant::now();
+        let differences = compare(&server, file).unwrap_or_else(|error| error);
+        let seconds = began.elapsed().as_secs_f64();
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        match differences.is_empty() {
+            true => println!("{name:24} equal   {seconds:6.1} s"),
+            false => {
+                wrong += 1;
+                println!("{name:24} DIFFERS {seconds:6.1} s\n{differences}");
+            }
+        }
+        if let Some(status) = server.exited() {
+            println!(
+                "the server ended ({status}) in {name}:\n{}",
+                server.end_of_log()
+            );
+            server.kill();
+            server.start()?;
+        }
+    }
+    // The data must survive a restart as they are.
+    server.stop()?;
+    server.start()?;
+    check_tables(&server)?;
+    server.stop()?;
+    server.remove();
+    println!("{} files, {wrong} differ", files.len());
+    Ok(ExitCode::from(u8::from(wrong > 0)))
+}
+
+fn files(filter: Option<&str>) -> Result<Vec<PathBuf>> {
+    let folder = root().join("mariadb/tests");
+    let entries = std::fs::read_dir(&folder)
+        .map_err(|error| format!("{} cannot be read: {error}", folder.display()))?;
+    let wanted = |path: &PathBuf| {
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        name.ends_with(".sql") && name.starts_with(filter.unwrap_or_default())
+    };
+    let mut files: Vec<PathBuf> = entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(wanted)
+        .collect();
+    files.sort();
+    match files.is_empty() {
+        true => Err(format!("no file in {} has such a name", folder.display())),
+        false => Ok(files),
+    }
+}
+
+/// Runs a file for both engines; gives the differences of what they print, and of their errors.
+fn compare(server: &Server, file: &Path) -> Result<String> {
+    let (innodb, innodb_errors) = run_file(server, file, "InnoDB")?;
+    let (inkstone, inkstone_errors) = run_file(server, file, "Inkstone")?;
+    let work = server.folder();
+    let mut found = differences(&neutral(&innodb), &neutral(&inkstone), work)?;
+    found += &differences(&neutral(&innodb_errors), &neutral(&inkstone_errors), work)?;
+    Ok(found)
+}
+
+/// Runs a file in a database of its own; gives standard output and standard error.
+fn run_file(server: &Server, file: &Path, engine: &str) -> Result<(String, String)> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
+    let text = text
+        .replace("Inkstone", engine)
+        .replace("inkstone", &engine.to_lowercase());
+    let input = server.folder().join("input.sql");
+    std::fs::write(&input, text)
+        .map_err(|error| format!("{} cannot be written: {error}", input.display()))?;
+    // Both have the same name: it is printed here and there.
+    server.sql("CREATE OR REPLACE DATABASE smoke")?;
+    let file = std::fs::File::open(&input)
+        .map_err(|error| format!("{} cannot be read: {error}", input.display()))?;
+    let mut client = server.client();
+    client
+        .args([
+            "--database=smoke",
+            "--batch",
+            "--force",
+            "--verbose",
+            "--show-warnings",
+            &format!("--init-command=SET SESSION default_storage_engine={engine}"),
+        ])
+        .stdin(file);
+    let output = output_within(&mut client, PATIENCE).map_err(|error| {
+        let running = server.sql("SHOW FULL PROCESSLIST").unwrap_or_default();
+        format!("{error} for {engine}; the server has\n{running}")
+    })?;
+    Ok((
+        String::from_utf8_lossy(&output.stdout).into_owned(),
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    ))
+}
+
+/// How long a file may take for one engine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Runs a command to its end, which must come in time.
+fn output_within(command: &mut Command, patience: Duration) -> Result<Output> {
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("the client cannot be started: {error}"))?;
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    std::thread::scope(|scope| {
+        let stdout = scope.spawn(|| read(stdout));
+        let stderr = scope.spawn(|| read(stderr));
+        let began = Instant::now();
+        let status = loop {
+            match child.try_wait() {
+                Ok(Some(status)) => break Ok(status),
+                Ok(None) if began.elapsed() < patience => {
+                    std::thread::sleep(Duration::from_millis(20))
+                }
+                _ => {
+                    let _ = child.kill();
+                    let _ = child.wait();
+                    break Err(format!("a statement has not ended after {patience:?}"));
+                }
+            }
+        };
+        Ok(Output {
+            status: status?,
+            stdout: stdout.join().unwrap_or_default(),
+            stderr: stderr.join().unwrap_or_default(),
+        })
+    })
+}
+
+fn read(pipe: Option<impl Read>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if let Some(mut pipe) = pipe {
+        let _ = pipe.read_to_end(&mut bytes);
+    }
+    bytes
+}
+
+/// Checks every table of Inkstone that is there.
+pub fn check_tables(server: &Server) -> Result<()> {
+    let tables = server.sql(
+        "SELECT CONCAT('CHECK TABLE `', table_schema, '`.`', table_name, '` EXTENDED;') \
+         FROM information_schema.tables WHERE engine = 'Inkstone'",
+    )?;
+    if tables.trim().is_empty() {
+        return Ok(());
+    }
+    let checked = server.sql(&tables)?;
+    let bad: Vec<&str> = checked
+        .lines()
+        .filter(|line| !line.ends_with("\tOK"))
+        .collect();
+    match bad.is_empty() {
+        true => Ok(()),
+        false => Err(format!("CHECK TABLE finds damage:\n{}", bad.join("\n"))),
+    }
+}
