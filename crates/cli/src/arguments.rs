@@ -43,6 +43,9 @@ pub enum Command {
         #[command(subcommand)]
         workload: bench::Workload,
     },
+    /// The part of `bench recovery` that is killed
+    #[command(hide = true)]
+    BenchRecoveryChild(bench::recovery::child::RecoveryChild),
     /// Look inside the files of a database, without opening it and without changing them
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Inspect {

@@ -34,9 +34,6 @@ use failure::Failure;
 use output::Output;
 use std::process::ExitCode;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let output = Output::new(arguments.json);
@@ -56,6 +53,7 @@ fn run(command: Command, output: &Output) -> Result<(), Failure> {
         Command::Tour(tour) => tour::run(&tour, output),
         Command::TourChild(child) => tour::child::run(&child),
         Command::Bench { workload } => bench::run(&workload, output),
+        Command::BenchRecoveryChild(child) => bench::recovery::child::run(&child),
         Command::Inspect { what } => inspect::run(&what, output),
         Command::Verify(verify) => check::verify(&verify, output),
         Command::Recover(recover) => check::recover(&recover, output),

@@ -15,6 +15,17 @@ pub fn bar(what: &'static str, steps: u64) -> ProgressBar {
     bar
 }
 
+/// A bar for a known number of bytes.
+pub fn bytes_bar(what: &'static str, bytes: u64) -> ProgressBar {
+    let bar = ProgressBar::new(bytes);
+    let template = "{msg:<28} [{bar:30}] {binary_bytes}/{binary_total_bytes} {elapsed}";
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style.progress_chars("=> "));
+    }
+    bar.set_message(what);
+    bar
+}
+
 /// A spinner for something of unknown length.
 pub fn spinner(what: impl Into<String>) -> ProgressBar {
     let bar = ProgressBar::new_spinner();

@@ -1,49 +1,12 @@
-//! The `inkstone` program, run as a process.
+//! The `inkstone` program, run as a process. What `inkstone bench` prints stands in `bench.rs`.
 
+mod common;
+
+use common::{SMALL, json, json_ok, run};
 use inkstone::{Database, Isolation, Options};
 use serde_json::Value;
 use std::path::Path;
-use std::process::{Command, Output};
-
-fn inkstone(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_inkstone"))
-        .args(arguments)
-        .output()
-        .expect("the program runs")
-}
-
-/// Runs it; the exit code, stdout and stderr.
-fn run(arguments: &[&str]) -> (i32, String, String) {
-    let out = inkstone(arguments);
-    (
-        out.status.code().expect("no signal"),
-        String::from_utf8(out.stdout).unwrap(),
-        String::from_utf8(out.stderr).unwrap(),
-    )
-}
-
-/// Runs it with `--json`: the exit code, and each line as a value.
-fn json(arguments: &[&str]) -> (i32, Vec<Value>) {
-    let (code, out, err) = run(&[&["--json"], arguments].concat());
-    let lines = out
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}\n{err}")));
-    (code, lines.collect())
-}
-
-/// Runs it with `--json`: what a command that succeeds prints.
-fn json_ok(arguments: &[&str]) -> Vec<Value> {
-    let (code, lines) = json(arguments);
-    assert_eq!(code, 0, "{arguments:?}: {lines:#?}");
-    lines
-}
-
-const SMALL: [&str; 4] = [
-    "--set",
-    "buffer_pool_size=64m",
-    "--set",
-    "log_file_size=64m",
-];
+use std::process::Command;
 
 fn options() -> Options {
     Options {
@@ -167,139 +130,6 @@ fn the_tour_finds_what_is_broken() {
             "{sabotage}: {failed:#?}"
         );
     }
-}
-
-#[test]
-fn writebench_counts_what_each_configuration_writes() {
-    let arguments = [
-        "bench",
-        "writebench",
-        "--rows",
-        "3000",
-        "--page-size",
-        "4k,16k",
-    ];
-    let lines = json_ok(&[&arguments[..], &SMALL].concat());
-    assert_eq!(lines.len(), 6);
-    for line in &lines {
-        let field = |name: &str| {
-            line[name]
-                .as_u64()
-                .unwrap_or_else(|| panic!("{name}: {line}"))
-        };
-        assert_eq!(line["workload"], "writebench");
-        assert_eq!(line["fill"], "padding");
-        // On pages of 4 KiB such a row is a long value, which lies in a page of its own.
-        let bar = if field("page_size") == 4096 { 100 } else { 60 };
-        assert!(field("log_bytes") <= bar * 3000, "{line}");
-        assert_eq!(
-            field("data_bytes"),
-            field("data_pages") * field("page_size")
-        );
-        assert!(field("data_pages") * field("page_size") > 3000 * 1793);
-        for name in ["insert_s", "flush_s", "drop_s"] {
-            assert!(line[name].is_number(), "{name}: {line}");
-        }
-        assert!(field("write_calls") > 0 && field("syncs") > 0);
-        match (line["doublewrite"].as_str(), line["skip_fresh"].as_bool()) {
-            (Some("on"), Some(false)) => {
-                assert_eq!(field("doublewrite_pages"), field("data_pages"));
-                assert!(field("doublewrite_bytes") > field("data_bytes"));
-            }
-            (Some("on"), Some(true)) => {
-                assert!(
-                    field("doublewrite_pages") * 20 < field("data_pages"),
-                    "{line}"
-                );
-            }
-            _ => assert_eq!(field("doublewrite_bytes"), 0),
-        }
-    }
-}
-
-#[test]
-fn writebench_of_random_text_logs_little_more_than_the_text() {
-    let arguments = [
-        "bench",
-        "writebench",
-        "--rows",
-        "2000",
-        "--fill",
-        "random",
-        "--page-size",
-        "16k",
-    ];
-    let lines = json_ok(&[&arguments[..], &["--doublewrite", "skip", "--bulk"], &SMALL].concat());
-    assert_eq!(lines.len(), 1);
-    assert_eq!(lines[0]["bulk"], true);
-    assert!(lines[0]["log_bytes_per_payload_byte"].as_f64().unwrap() <= 1.03);
-}
-
-#[test]
-fn logvolume_stays_below_its_bars() {
-    let arguments = [
-        "bench",
-        "logvolume",
-        "--rows",
-        "20000",
-        "--table-rows",
-        "2000",
-    ];
-    let lines = json_ok(&[&arguments[..], &["--transactions", "100"], &SMALL].concat());
-    let bars = [
-        ("row_by_row", 16.0),
-        ("bulk", 12.0),
-        ("autocommit_insert", 80.0),
-        ("autocommit_update", 300.0),
-    ];
-    assert_eq!(lines.len(), bars.len());
-    for (line, (case, bar)) in lines.iter().zip(bars) {
-        assert_eq!(line["case"], case);
-        let per_row = line["log_bytes_per_row"].as_f64().unwrap();
-        assert!(per_row > 1.0 && per_row <= bar, "{line}");
-        assert!(line["rows_per_s"].as_f64().unwrap() > 0.0);
-    }
-}
-
-#[test]
-fn the_other_workloads_run() {
-    let commit = [
-        "bench",
-        "commit",
-        "--clients",
-        "1,4",
-        "--seconds",
-        "0.3",
-        "--tables",
-        "2",
-    ];
-    let lines = json_ok(&[&commit[..], &["--rows", "500"], &SMALL].concat());
-    assert_eq!(lines.len(), 6, "three settings, two numbers of clients");
-    for line in &lines {
-        assert!(line["commits_per_s"].as_f64().unwrap() > 0.0, "{line}");
-        assert!(line["device_syncs_per_s"].as_f64().unwrap() > 0.0, "{line}");
-        assert!(line["p99_us"].as_f64() >= line["p50_us"].as_f64(), "{line}");
-    }
-    let reads = ["bench", "reads", "--rows", "2000", "--seconds", "0.2"];
-    let lines = json_ok(&[&reads[..], &SMALL].concat());
-    assert_eq!(lines.len(), 4);
-    assert!(lines[0]["operations_per_s"].as_f64().unwrap() > 0.0);
-    let update = [
-        "bench",
-        "update",
-        "--rows",
-        "20000",
-        "--seconds",
-        "0.3",
-        "--warmup",
-        "0.1",
-        "--clients",
-        "4",
-    ];
-    let small = ["--buffer-pool-size", "2m", "--set", "log_file_size=16m"];
-    let lines = json_ok(&[&update[..], &small].concat());
-    assert_eq!(lines.len(), 4, "two flush methods, one or eight instances");
-    assert!(lines[0]["pages_read"].as_u64().unwrap() > 0, "{}", lines[0]);
 }
 
 #[test]

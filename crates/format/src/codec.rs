@@ -273,6 +273,33 @@ fn run_length(bytes: &[u8]) -> usize {
     at
 }
 
+/// How many of the eight bytes, from the lowest on, are not zero.
+fn before_zero_byte(word: u64) -> usize {
+    const LOW: u64 = u64::from_le_bytes([0x01; 8]);
+    const HIGH: u64 = u64::from_le_bytes([0x80; 8]);
+    // The lowest bit that is set stands in the lowest byte that is zero; those above it may err.
+    (word.wrapping_sub(LOW) & !word & HIGH).trailing_zeros() as usize / 8
+}
+
+/// How many of the next eight bytes are surely literals: none of them equals its successor or its
+/// counterpart in the reference, so neither a run nor a copy begins there.
+#[inline]
+fn sure_literals(rest: &[u8], reference: &[u8]) -> usize {
+    let word = |bytes: &[u8], from: usize| -> Option<u64> {
+        let eight = bytes.get(from..from + 8)?;
+        Some(u64::from_le_bytes(eight.try_into().expect("eight")))
+    };
+    let (Some(here), Some(next)) = (word(rest, 0), word(rest, 1)) else {
+        return 0;
+    };
+    let until_copy = match word(reference, 0) {
+        Some(counterpart) => before_zero_byte(here ^ counterpart),
+        None if reference.is_empty() => 8,
+        None => 0,
+    };
+    until_copy.min(before_zero_byte(here ^ next))
+}
+
 /// Appends `value` packed against `reference`: tokens that copy from the reference at the same
 /// position, repeat one byte, or carry literal bytes. A token is one byte, two bits of operation
 /// (0 literal, 1 copy, 2 run) and six of length (63: a varint of the length minus 63 follows). The
@@ -282,6 +309,11 @@ pub fn pack(out: &mut Vec<u8>, value: &[u8], reference: &[u8]) {
     let mut literal_from = 0;
     while at < value.len() {
         let rest = &value[at..];
+        let literals = sure_literals(rest, reference.get(at..).unwrap_or_default());
+        if literals > 0 {
+            at += literals;
+            continue;
+        }
         let copy = match reference.get(at) {
             Some(&b) if b == rest[0] => common_prefix(rest, &reference[at..]),
             _ => 0,

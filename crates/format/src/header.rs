@@ -94,6 +94,12 @@ pub fn page_lsn(page: &[u8]) -> Lsn {
     Lsn(get_u64(page, 16))
 }
 
+/// Makes the page one of another tablespace, or of another place.
+pub fn set_page_id(page: &mut [u8], id: PageId) {
+    put_u32(page, 4, id.space.0);
+    put_u32(page, 8, id.page.0);
+}
+
 /// Sets the page LSN.
 pub fn set_page_lsn(page: &mut [u8], lsn: Lsn) {
     put_u64(page, 16, lsn.0);
@@ -102,8 +108,7 @@ pub fn set_page_lsn(page: &mut [u8], lsn: Lsn) {
 /// Zeroes the page and writes its id and type; the LSN is 0.
 pub fn init_page(page: &mut [u8], id: PageId, page_type: PageType) {
     page.fill(0);
-    put_u32(page, 4, id.space.0);
-    put_u32(page, 8, id.page.0);
+    set_page_id(page, id);
     page[12] = page_type as u8;
 }
 

@@ -71,6 +71,11 @@ pub fn uuid(page: &[u8]) -> [u8; 16] {
         .expect("sixteen bytes")
 }
 
+/// Has the tablespace say that it belongs to a database.
+pub fn set_uuid(page: &mut [u8], uuid: &[u8; 16]) {
+    page[UUID_AT..UUID_AT + 16].copy_from_slice(uuid);
+}
+
 /// The page size that the tablespace says it has; readable without knowing it.
 pub fn page_size(page: &[u8]) -> u32 {
     get_u32(page, PAGE_SIZE_AT)

@@ -63,6 +63,7 @@ counters! {
     Deadlocks "deadlocks" "Deadlocks found",
     VersionBytes "version_bytes" "Bytes of old versions stored",
     VersionSegmentsSpilled "version_segments_spilled" "Version segments written to the spill file",
+    VersionBytesSpilled "version_bytes_spilled" "Bytes written to the spill file",
     VersionSegmentsRetired "version_segments_retired" "Version segments retired",
 }
 

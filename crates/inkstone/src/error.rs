@@ -97,6 +97,9 @@ pub enum Error {
     /// A row is locked and NOWAIT was asked for.
     #[error("the row is locked by another transaction")]
     LockNotAvailable,
+    /// The transaction's interrupt was raised. The statement had no effect.
+    #[error("the statement was interrupted")]
+    Interrupted,
     /// The transaction has ended, or is prepared and may only be committed or rolled back.
     #[error("the transaction is {0}")]
     TransactionState(&'static str),

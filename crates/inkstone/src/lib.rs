@@ -53,7 +53,7 @@
 //! |---|---|
 //! | [`Error::Deadlock`] | it was rolled back; repeat it |
 //! | [`Error::WriteConflict`] | the statement had no effect; roll back and repeat the transaction |
-//! | [`Error::LockTimeout`], [`Error::LockNotAvailable`], [`Error::DuplicateKey`], [`Error::RowNotFound`], [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::DiskFull`] | the statement had no effect; the transaction goes on |
+//! | [`Error::LockTimeout`], [`Error::LockNotAvailable`], [`Error::Interrupted`], [`Error::DuplicateKey`], [`Error::RowNotFound`], [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::DiskFull`] | the statement had no effect; the transaction goes on |
 //! | [`Error::Corrupt`] | bytes on disk are damaged; the error names file, page and offset. What was found cannot be used, the rest can |
 //! | [`Error::Poisoned`] | a log write or a sync failed: close the database, open it again, recovery tells what is there |
 //!
@@ -93,9 +93,13 @@ pub mod typed;
 
 pub use btree::TreeReport;
 pub use database::{
-    Database, OpenReport, Recovered, Table, TableReport, TableStatistics, TableTree, TreeRef,
+    Database, Export, LockView, Metric, OpenReport, Recovered, Table, TableReport, TableStatistics,
+    TableTree, TransactionView, TreeEstimates, TreeRef, WaitView,
 };
 pub use error::{Error, Result};
 pub use options::{Durability, Options};
-pub use txn::locks::LockMode;
-pub use txn::{Cursor, Isolation, LockingCursor, PendingCommit, Transaction, Wait};
+pub use txn::locks::{LockMode, LockTarget};
+pub use txn::{
+    Cursor, Interrupt, Isolation, Locked, LockingCursor, LockingScan, Mark, PendingCommit,
+    Prepared, Rows, Transaction, Wait,
+};

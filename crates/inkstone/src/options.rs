@@ -10,9 +10,24 @@ pub trait OptionValue: Sized {
     fn parse(text: &str) -> std::result::Result<Self, String>;
     /// The inverse of `parse`.
     fn show(&self) -> String;
+    /// What it accepts.
+    const KIND: OptionKind;
+}
+
+/// What an option accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OptionKind {
+    /// on or off.
+    Bool,
+    /// A whole number; k, m and g are understood behind it.
+    Number,
+    /// One of these words.
+    Choice(&'static [&'static str]),
 }
 
 impl OptionValue for u64 {
+    const KIND: OptionKind = OptionKind::Number;
+
     fn parse(text: &str) -> std::result::Result<Self, String> {
         let (digits, shift) = match text.trim().to_ascii_lowercase() {
             t if t.ends_with('k') => (t[..t.len() - 1].to_owned(), 10),
@@ -33,6 +48,8 @@ impl OptionValue for u64 {
 }
 
 impl OptionValue for bool {
+    const KIND: OptionKind = OptionKind::Bool;
+
     fn parse(text: &str) -> std::result::Result<Self, String> {
         match text.to_ascii_lowercase().as_str() {
             "on" | "1" | "true" => Ok(true),
@@ -51,6 +68,8 @@ macro_rules! choice {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum $name { $($(#[$vdoc])* $variant,)+ }
         impl OptionValue for $name {
+            const KIND: OptionKind = OptionKind::Choice(&[$($text),+]);
+
             fn parse(text: &str) -> std::result::Result<Self, String> {
                 $(if text.eq_ignore_ascii_case($text) { return Ok(Self::$variant); })+
                 Err(["one of", $($text),+].join(" "))
@@ -152,6 +171,11 @@ macro_rules! options {
         pub fn describe() -> Vec<(&'static str, String, &'static str)> {
             let defaults = Options::default();
             vec![$((stringify!($field), defaults.$field.show(), $help),)+]
+        }
+
+        /// Name of every option, and what it accepts, in the order of [`describe`].
+        pub fn kinds() -> Vec<(&'static str, OptionKind)> {
+            vec![$((stringify!($field), <$type as OptionValue>::KIND),)+]
         }
 
         impl Options {

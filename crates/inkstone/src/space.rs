@@ -21,10 +21,12 @@ use inkstone_format::{Corrupt, PageId, PageNo, SpaceId, TreeId};
 use std::sync::Arc;
 
 mod tail;
+mod upkeep;
 
 pub use tail::Worth;
 
 use tail::Tails;
+use upkeep::Upkeep;
 
 /// Pages of a new tablespace: header and first space map.
 pub const SYSTEM_PAGES: u32 = 2;
@@ -43,6 +45,7 @@ pub struct Space {
     /// Its table was dropped.
     dropped: AtomicBool,
     tails: Tails,
+    upkeep: Upkeep,
 }
 
 /// A free page, found under the exclusive latch of its space map page, not yet marked.
@@ -63,6 +66,7 @@ impl Space {
             hint: AtomicU32::new(SYSTEM_PAGES),
             dropped: AtomicBool::new(false),
             tails: Tails::default(),
+            upkeep: Upkeep::default(),
         }
     }
 

@@ -754,10 +754,10 @@ fn bad_and_duplicate_xids() {
         txn.insert(&table, name, b"").unwrap();
         txn
     };
-    for xid in [vec![], vec![1; 129]] {
+    for xid in [vec![], vec![1; 141]] {
         let error = failed(begin(b"bad").prepare(&xid));
         assert!(matches!(&error, Error::InvalidOption { name, .. } if name == "xid"));
-        says(&error, &["1 to 128 bytes"]);
+        says(&error, &["1 to 140 bytes"]);
     }
     begin(b"first").prepare(&[9; 128]).unwrap();
     let error = failed(begin(b"second").prepare(&[9; 128]));

@@ -123,7 +123,7 @@ fn names_trees_and_xids_have_the_limits_that_the_readme_names() {
         db.create_tree("t", "one more"),
         Err(Error::Unsupported(_))
     ));
-    for bad in [0, 129] {
+    for bad in [0, 141] {
         let txn = db.begin(Isolation::RepeatableRead).unwrap();
         assert!(matches!(
             txn.prepare(&vec![1; bad]),
@@ -131,8 +131,8 @@ fn names_trees_and_xids_have_the_limits_that_the_readme_names() {
         ));
     }
     let txn = db.begin(Isolation::RepeatableRead).unwrap();
-    txn.prepare(&[1; 128]).unwrap();
-    db.rollback_prepared(&[1; 128]).unwrap();
+    txn.prepare(&[1; 140]).unwrap();
+    db.rollback_prepared(&[1; 140]).unwrap();
 }
 
 /// A table with one row, and a handle of a database that waits briefly for locks.

@@ -6,8 +6,10 @@ mod common;
 use common::{all, commit, key, num, number, open, options, rows, val, within};
 use inkstone::Isolation::{ReadCommitted, RepeatableRead};
 use inkstone::{Database, Error, LockMode, Table, Transaction, Wait};
+use inkstone_io::sim::SimVfs;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 type Rows = BTreeMap<u64, Vec<u8>>;
@@ -284,7 +286,7 @@ fn xids_are_checked() {
         let dir = tempfile::tempdir().unwrap();
         let db = open(&dir);
         let table = db.create_table("t", &[]).unwrap();
-        for bad in [&b""[..], &[0; 129]] {
+        for bad in [&b""[..], &[0; 141]] {
             let txn = db.begin(ReadCommitted).unwrap();
             txn.insert(&table, &key(1), &[]).unwrap();
             let refused = txn.prepare(bad);
@@ -382,6 +384,64 @@ fn a_prepared_transaction_does_not_pin_the_log() {
             assert_eq!(txn.get(&table, &key(n + 5000)).unwrap(), None);
         }
         drop(txn);
+        db.verify_table(&table).unwrap();
+    });
+}
+
+/// The log knew nothing of a transaction that had changed nothing: its XID was gone after a restart.
+#[test]
+fn a_prepared_transaction_without_changes_is_kept() {
+    within(60, || {
+        let mut disk = SimVfs::new(1);
+        let open = |disk: &SimVfs| {
+            let vfs = Arc::new(disk.clone());
+            Database::open_on(vfs, Path::new("db"), options(), &|_| {}).unwrap()
+        };
+        let db = open(&disk);
+        let table = db.create_table("t", &[]).unwrap();
+        for xid in [b"read", b"lock", b"undo"] {
+            let txn = db.begin(RepeatableRead).unwrap();
+            match xid {
+                b"lock" => {
+                    drop(txn.get_locking(&table, &key(1), LockMode::Exclusive, Wait::Timeout))
+                }
+                b"undo" => {
+                    txn.savepoint("s").unwrap();
+                    txn.insert(&table, &key(2), b"").unwrap();
+                    txn.rollback_to_savepoint("s").unwrap();
+                }
+                _ => assert_eq!(all(&txn, &table), []),
+            }
+            txn.prepare(xid).unwrap();
+        }
+        drop(table);
+        let mut db = db;
+        for round in 0..3 {
+            // Its undo, which is empty, is copied forward like any other.
+            db.maintain(0).unwrap();
+            db.checkpoint().unwrap();
+            let after = match round {
+                0 => disk.crash(7),
+                _ => disk.kill(),
+            };
+            drop(db);
+            disk = after;
+            db = open(&disk);
+            assert_eq!(
+                db.prepared_transactions(),
+                [b"lock", b"read", b"undo"],
+                "{round}"
+            );
+        }
+        db.commit_prepared(b"read").unwrap();
+        db.rollback_prepared(b"lock").unwrap();
+        db.commit_prepared(b"undo").unwrap();
+        let after = disk.kill();
+        drop(db);
+        let db = open(&after);
+        assert!(db.prepared_transactions().is_empty());
+        let table = db.table("t").unwrap();
+        assert_eq!(rows(&db, &table), []);
         db.verify_table(&table).unwrap();
     });
 }

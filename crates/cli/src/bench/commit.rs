@@ -1,10 +1,12 @@
 //! `bench commit`.
 
+use super::chart::{Chart, Form};
+use super::device::Written;
 use super::sink::{Fields, Sink};
-use super::{Common, at_least, clients, probe};
+use super::{Common, at_least, clients, memory, open, probe};
 use crate::counts::Counts;
 use crate::database::{open_or_create, parse_size};
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::output::{Output, ratio, rounded};
 use crate::progress;
 use clap::Args;
@@ -17,19 +19,22 @@ use std::path::Path;
 #[command(long_about = "\
 Single-row updates of random rows, memory-resident: clients are threads, each transaction changes one \
 120-byte row of one of the tables and commits (MDEV-28766). Every combination of the options is run; each \
-takes a list, as in --flush-log-at-trx-commit 1,2,0 --clients 20,80,320.
+takes a list, so that --flush-log-at-trx-commit 1 --log-write sync --clients 1,16,64 is a part of the matrix.
 
-device_syncs_per_s is what one thread gets by writing 4 KiB and syncing over and over, on the same file \
-system, right before each run. worst_second and median_second are commits.")]
+device_syncs_per_s is what one thread gets by appending 4 KiB and syncing over and over: to a file on the same \
+file system, opened as these options open the log, right before and right after each run. \
+commits_per_device_sync is commits_per_s over it. worst_second and median_second are commits; they are given \
+for runs of 2 s and more. memory_ratio is peak resident memory over buffer pool + log buffer + version store. \
+device_bytes_written is what the kernel counted for the device, whoever wrote it.")]
 pub struct Commit {
     /// 1: commit waits for the sync; 2: for the write; 0: for neither
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,2,0", value_parser = durability)]
     flush_log_at_trx_commit: Vec<Durability>,
     /// on: the log goes through the page cache; off: O_DIRECT
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "off", value_parser = on_off)]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "on,off", value_parser = on_off)]
     log_file_buffering: Vec<bool>,
     /// sync or async (io_uring)
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "sync", value_parser = log_write)]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "sync,async", value_parser = log_write)]
     log_write: Vec<LogWrite>,
     /// Threads
     #[arg(
@@ -73,7 +78,6 @@ pub fn run(arguments: &Commit, output: &Output) -> Result<()> {
     for clients in &arguments.clients {
         at_least("clients", *clients, 1)?;
     }
-    let work = arguments.common.work("commit")?;
     let columns = [
         "flush_log_at_trx_commit",
         "log_file_buffering",
@@ -89,8 +93,10 @@ pub fn run(arguments: &Commit, output: &Output) -> Result<()> {
         "device_syncs_per_s",
         "commits_per_device_sync",
         "worst_over_median",
+        "memory_ratio",
     ];
-    let mut sink = Sink::new(output, &columns);
+    let mut sink = Sink::new(output, &arguments.common, &columns)?;
+    let work = arguments.common.work("commit")?;
     let directory = work.path().join("database");
     let base = arguments.common.engine.over(Options {
         buffer_pool_size: 1 << 30,
@@ -107,7 +113,7 @@ pub fn run(arguments: &Commit, output: &Output) -> Result<()> {
                     log_write: *write,
                     ..base.clone()
                 };
-                let db = open_or_create(&directory, options)?;
+                let db = open(&directory, options)?;
                 let tables = warm(&db, arguments)?;
                 for clients in &arguments.clients {
                     sink.take(one(arguments, &db, &tables, *clients, work.path())?);
@@ -117,8 +123,14 @@ pub fn run(arguments: &Commit, output: &Output) -> Result<()> {
             }
         }
     }
-    sink.finish();
-    Ok(())
+    sink.finish(&Chart {
+        title: "Commits a second, by clients",
+        by: &["flush_log_at_trx_commit", "log_file_buffering", "log_write"],
+        form: Form::Lines {
+            x: "clients",
+            y: "commits_per_s",
+        },
+    })
 }
 
 fn table_name(n: u64) -> String {
@@ -159,8 +171,10 @@ fn one(
     client_count: u64,
     probed: &Path,
 ) -> Result<Fields> {
-    let device = probe::syncs_per_s(probed, (arguments.seconds / 4.0).min(1.0))?;
     let options = db.options();
+    let probe = || probe::syncs_per_s(probed, options, (arguments.seconds / 8.0).min(0.5));
+    let device_before = probe()?;
+    let written = Written::begin(probed);
     let before = Counts::of(db);
     let what = format!(
         "commit: setting {}, {client_count} clients",
@@ -182,20 +196,19 @@ fn one(
         },
     )?;
     let counts = Counts::of(db).since(&before);
-    if run.operations == 0 {
-        return Err(Failure::Usage("--seconds: too few for a commit".to_owned()));
-    }
+    let written = written.bytes();
+    let device = (device_before + probe()?) / 2.0;
     let fields = Fields::of("commit")
         .with(
             "flush_log_at_trx_commit",
-            options.flush_log_at_trx_commit.to_string(),
+            setting(options.flush_log_at_trx_commit),
         )
         .with("log_file_buffering", options.log_file_buffering)
         .with("log_write", options.log_write.to_string())
         .with("clients", client_count)
         .with("seconds", rounded(run.seconds, 2))
         .with("commits_per_s", rounded(run.per_second(), 0));
-    Ok(run
+    let fields = run
         .describe(fields)
         .with(
             "log_bytes_per_commit",
@@ -215,5 +228,16 @@ fn one(
             rounded(run.per_second() / device, 2),
         )
         .with("checkpoints", counts.get("checkpoints"))
-        .with("pages_written", counts.get("pages_written")))
+        .with("pages_written", counts.get("pages_written"))
+        .with("device_bytes_written", written);
+    Ok(memory::describe(fields, options))
+}
+
+/// The number that the option has.
+fn setting(durability: Durability) -> u8 {
+    match durability {
+        Durability::Lazy => 0,
+        Durability::Sync => 1,
+        Durability::Write => 2,
+    }
 }

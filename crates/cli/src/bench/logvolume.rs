@@ -1,10 +1,11 @@
 //! `bench logvolume`.
 
+use super::chart::{Chart, Form};
 use super::sink::{Fields, Sink};
-use super::{Common, at_least};
+use super::{Common, at_least, memory, open, remove};
 use crate::counts::Counts;
-use crate::database::{open_or_create, parse_size};
-use crate::failure::{Failure, Result};
+use crate::database::parse_size;
+use crate::failure::Result;
 use crate::output::{Output, ratio, rounded};
 use crate::progress;
 use crate::random::Random;
@@ -23,7 +24,8 @@ Log bytes for each row (MDEV-21724):
   autocommit_insert  one such row for each transaction
   autocommit_update  a 120-byte random-text column of one random row for each transaction
 
-Time is from begin to the end of the last commit.")]
+log_bytes is what the mini-transactions take, without the padding of blocks. Time is from begin to the end of \
+the last commit.")]
 pub struct Logvolume {
     /// Rows of row_by_row and bulk
     #[arg(long, default_value = "2097152", value_name = "N", value_parser = parse_size)]
@@ -89,7 +91,6 @@ pub fn run(arguments: &Logvolume, output: &Output) -> Result<()> {
     at_least("rows", arguments.rows, 1)?;
     at_least("table-rows", arguments.table_rows, 1)?;
     at_least("transactions", arguments.transactions, 1)?;
-    let work = arguments.common.work("logvolume")?;
     let columns = [
         "case",
         "rows",
@@ -98,7 +99,8 @@ pub fn run(arguments: &Logvolume, output: &Output) -> Result<()> {
         "seconds",
         "rows_per_s",
     ];
-    let mut sink = Sink::new(output, &columns);
+    let mut sink = Sink::new(output, &arguments.common, &columns)?;
+    let work = arguments.common.work("logvolume")?;
     let options = arguments.common.engine.over(Options {
         buffer_pool_size: 1 << 30,
         log_file_size: 1 << 30,
@@ -106,15 +108,23 @@ pub fn run(arguments: &Logvolume, output: &Output) -> Result<()> {
     })?;
     for case in &arguments.case {
         let directory = work.path().join(case.name());
-        let db = open_or_create(&directory, options.clone())?;
+        let db = open(&directory, options.clone())?;
+        let rows = arguments.rows.max(arguments.table_rows);
+        memory::warm(&db, rows * 40)?;
         let table = db.create_table("t2", &[])?;
         sink.take(one(arguments, *case, &db, &table)?);
         drop(table);
         db.close()?;
-        std::fs::remove_dir_all(&directory).map_err(|e| Failure::io("remove", &directory, e))?;
+        remove(&directory)?;
     }
-    sink.finish();
-    Ok(())
+    sink.finish(&Chart {
+        title: "Log bytes for each row",
+        by: &["case"],
+        form: Form::Bars {
+            values: &["log_bytes_per_row"],
+            unit: "bytes",
+        },
+    })
 }
 
 fn one(arguments: &Logvolume, case: Case, db: &Database, table: &Table) -> Result<Fields> {

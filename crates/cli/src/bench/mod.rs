@@ -7,26 +7,36 @@
 //! | [`commit`] | single-row updates in memory (MDEV-28766) |
 //! | [`update`] | single-row updates of data larger than the pool (MySQL bug 68555) |
 //! | [`reads`] | point reads and short range scans in memory |
+//! | [`load`] | loading a narrow and a wide table, against the device's bandwidth |
+//! | [`recovery`] | recovery from the log of a killed process; opening a large clean database |
 //! | [`clients`] | threads that do one thing over and over; latencies and rates |
 //! | [`probe`] | what the device can do, measured in the same run |
-//! | [`sink`] | results as a table or as JSON, one object a line |
+//! | [`device`] | what the kernel counts for the device: a check on our own counters |
+//! | [`memory`] | peak resident memory against what the options allow |
+//! | [`sink`], [`chart`] | results as a table or as JSON, one object a line; as a chart |
 //!
 //! Bytes and counts are the engine's own counters: `/proc/self/io` counts whole folios.
 
+mod chart;
 mod clients;
 mod commit;
+mod device;
+mod load;
 mod logvolume;
+mod memory;
 mod probe;
 mod reads;
+pub mod recovery;
 mod sink;
 mod update;
 mod writebench;
 
-use crate::database::{EngineArguments, WorkDirectory};
+use crate::database::{EngineArguments, WorkDirectory, open_or_create};
 use crate::failure::{Failure, Result};
 use crate::output::Output;
 use clap::{Args, Subcommand};
-use std::path::PathBuf;
+use inkstone::{Database, Options};
+use std::path::{Path, PathBuf};
 
 /// A workload.
 #[derive(Debug, Subcommand)]
@@ -41,6 +51,12 @@ pub enum Workload {
     Update(update::Update),
     /// Point reads and 100-row range scans in memory
     Reads(reads::Reads),
+    /// Load a narrow and a wide table in one transaction each, against the device's bandwidth
+    Load(load::Load),
+    /// Kill a process that has written so much redo log; time the recovery
+    Recovery(recovery::Recovery),
+    /// Time the opening of a large database that was closed in order
+    Open(recovery::open::Open),
 }
 
 /// Arguments of all workloads.
@@ -50,6 +66,9 @@ pub struct Common {
     /// the device to measure; by default it is the system's place for temporary files
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
+    /// Write a chart of the results to this file, as SVG
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
     #[command(flatten)]
     pub engine: EngineArguments,
 }
@@ -62,6 +81,12 @@ impl Common {
     }
 }
 
+/// Opens or creates a database, and lets the peak of resident memory begin anew.
+fn open(directory: &Path, options: Options) -> Result<Database> {
+    memory::forget_peak();
+    open_or_create(directory, options)
+}
+
 /// `inkstone bench`.
 pub fn run(workload: &Workload, output: &Output) -> Result<()> {
     match workload {
@@ -70,7 +95,15 @@ pub fn run(workload: &Workload, output: &Output) -> Result<()> {
         Workload::Commit(arguments) => commit::run(arguments, output),
         Workload::Update(arguments) => update::run(arguments, output),
         Workload::Reads(arguments) => reads::run(arguments, output),
+        Workload::Load(arguments) => load::run(arguments, output),
+        Workload::Recovery(arguments) => recovery::run(arguments, output),
+        Workload::Open(arguments) => recovery::open::run(arguments, output),
     }
+}
+
+/// Removes a database that a workload has finished with.
+fn remove(directory: &Path) -> Result<()> {
+    std::fs::remove_dir_all(directory).map_err(|e| Failure::io("remove", directory, e))
 }
 
 /// Refuses a number that cannot be.

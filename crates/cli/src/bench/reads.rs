@@ -1,8 +1,9 @@
 //! `bench reads`.
 
+use super::chart::{Chart, Form};
 use super::sink::{Fields, Sink};
-use super::{Common, at_least, clients};
-use crate::database::{open_or_create, parse_size};
+use super::{Common, at_least, clients, memory, open};
+use crate::database::parse_size;
 use crate::failure::Result;
 use crate::output::{Output, rounded};
 use crate::progress;
@@ -44,27 +45,29 @@ const BATCH: u64 = 64;
 
 pub fn run(arguments: &Reads, output: &Output) -> Result<()> {
     at_least("rows", arguments.rows, arguments.scan_rows.max(1))?;
+    let columns = [
+        "case",
+        "clients",
+        "operations_per_s",
+        "rows_per_s",
+        "times_first",
+        "p50_us",
+        "p99_us",
+        "memory_ratio",
+    ];
+    let mut sink = Sink::new(output, &arguments.common, &columns)?;
     let work = arguments.common.work("reads")?;
     let options = arguments.common.engine.over(Options {
         buffer_pool_size: 1 << 30,
         log_file_size: 1 << 30,
         ..Options::default()
     })?;
-    let db = open_or_create(&work.path().join("database"), options)?;
+    let db = open(&work.path().join("database"), options)?;
     let table = db.create_table("t", &[])?;
     let bar = progress::bar("filling the table", arguments.rows);
     clients::fill(&db, &table, arguments.rows, arguments.value_bytes, &bar)?;
     db.checkpoint()?;
     bar.finish_and_clear();
-    let columns = [
-        "case",
-        "clients",
-        "operations_per_s",
-        "rows_per_s",
-        "p50_us",
-        "p99_us",
-    ];
-    let mut sink = Sink::new(output, &columns);
     for case in ["point", "scan"] {
         let mut alone = None;
         for client_count in &arguments.clients {
@@ -110,10 +113,17 @@ pub fn run(arguments: &Reads, output: &Output) -> Result<()> {
                 .with("operations_per_s", rounded(rate, 0))
                 .with("rows_per_s", rounded(rate * rows as f64, 0))
                 .with("times_first", rounded(rate / one, 2));
-            sink.take(run.describe(fields));
+            sink.take(memory::describe(run.describe(fields), db.options()));
         }
     }
-    sink.finish();
     drop(table);
-    Ok(db.close()?)
+    db.close()?;
+    sink.finish(&Chart {
+        title: "Rows read a second, by threads",
+        by: &["case"],
+        form: Form::Lines {
+            x: "clients",
+            y: "rows_per_s",
+        },
+    })
 }

@@ -1,7 +1,11 @@
-//! Results as a table, or as JSON with one object a line.
+//! Results as a table, or as JSON with one object a line; and as a chart.
 
+use super::Common;
+use super::chart::{self, Chart};
+use crate::failure::{Failure, Result};
 use crate::output::{Output, TextTable, bytes, count};
 use serde_json::{Map, Value};
+use std::path::PathBuf;
 
 /// One result: its fields in order.
 #[derive(Clone, Debug, Default)]
@@ -18,58 +22,82 @@ impl Fields {
         self.0.insert(name.to_owned(), value.into());
         self
     }
+
+    /// A field as a number, if it is one.
+    pub fn number(&self, name: &str) -> Option<f64> {
+        self.0.get(name)?.as_f64()
+    }
+
+    /// A field as it is shown to people; empty if there is none.
+    pub fn text(&self, name: &str) -> String {
+        self.0.get(name).map_or(String::new(), |v| shown(name, v))
+    }
 }
 
-/// Where the results of a workload go: with `--json` a line at once; a table at the end.
+/// Where the results of a workload go: with `--json` a line at once; a table and a chart at the end.
 #[derive(Debug)]
 pub struct Sink<'o> {
     output: &'o Output,
     columns: Vec<&'static str>,
-    table: TextTable,
+    results: Vec<Fields>,
+    plot: Option<PathBuf>,
 }
 
 impl<'o> Sink<'o> {
-    /// A sink whose table shows these fields.
-    pub fn new(output: &'o Output, columns: &[&'static str]) -> Self {
-        Self {
+    /// A sink whose table shows these fields. Refuses a file for the chart that cannot be written
+    /// now, rather than after minutes of work.
+    pub fn new(output: &'o Output, common: &Common, columns: &[&'static str]) -> Result<Self> {
+        if let Some(path) = &common.plot {
+            std::fs::File::create(path).map_err(|e| Failure::io("create", path, e))?;
+        }
+        Ok(Self {
             output,
             columns: columns.to_vec(),
-            table: TextTable::new(columns.iter().copied()),
-        }
+            results: Vec::new(),
+            plot: common.plot.clone(),
+        })
     }
 
     /// Takes a result.
     pub fn take(&mut self, fields: Fields) {
-        let cells: Vec<String> = self
-            .columns
-            .iter()
-            .map(|name| {
-                fields
-                    .0
-                    .get(*name)
-                    .map_or(String::new(), |v| shown(name, v))
-            })
-            .collect();
-        self.table.row(cells);
-        self.output.json(&Value::Object(fields.0));
+        self.output.json(&Value::Object(fields.0.clone()));
+        self.results.push(fields);
     }
 
-    /// Prints the table.
-    pub fn finish(self) {
-        self.table.print(self.output);
+    /// Prints the table, and writes the chart.
+    pub fn finish(self, chart: &Chart) -> Result<()> {
+        let mut table = TextTable::new(self.columns.iter().copied());
+        for fields in &self.results {
+            table.row(self.columns.iter().map(|name| fields.text(name)));
+        }
+        table.print(self.output);
+        match &self.plot {
+            Some(path) => chart::draw(chart, &self.results, path),
+            None => Ok(()),
+        }
     }
 }
 
 fn shown(name: &str, value: &Value) -> String {
     match value {
+        Value::Null => String::new(),
         Value::String(text) => text.clone(),
         Value::Bool(b) => if *b { "yes" } else { "no" }.to_owned(),
         Value::Number(n) => match (n.as_u64(), n.as_f64()) {
             (Some(n), _) if name.ends_with("_bytes") => bytes(n),
+            (Some(n), _) if name.ends_with("_size") => bytes(n),
             (Some(n), _) => count(n),
             (None, Some(f)) if f >= 1000.0 => count(f.round() as u64),
+            (None, Some(f)) if f.fract() == 0.0 => format!("{f:.0}"),
             _ => n.to_string(),
         },
-        other => other.to_string(),
+        // Bytes by class of file, as in `log=300 data=17,000`.
+        Value::Object(parts) => {
+            let parts = parts
+                .iter()
+                .map(|(name, v)| format!("{name}={}", shown(name, v)));
+            parts.collect::<Vec<_>>().join(" ")
+        }
+        Value::Array(_) => value.to_string(),
     }
 }

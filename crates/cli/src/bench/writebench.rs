@@ -1,9 +1,10 @@
 //! `bench writebench`.
 
+use super::chart::{Chart, Form};
 use super::sink::{Fields, Sink};
-use super::{Common, at_least};
+use super::{Common, at_least, memory, open, remove};
 use crate::counts::Counts;
-use crate::database::{open_or_create, parse_size};
+use crate::database::parse_size;
 use crate::failure::Result;
 use crate::output::{Output, ratio, rounded};
 use crate::progress;
@@ -31,10 +32,10 @@ pub struct Writebench {
     #[arg(long, default_value = "1000000", value_name = "N", value_parser = parse_size)]
     rows: u64,
     /// What the columns hold: blanks, or random bytes
-    #[arg(long, value_enum, default_value_t = Fill::Padding)]
-    fill: Fill,
-    /// Bytes in a page (4k and 16k are published); several as in 4k,16k
-    #[arg(long, default_value = "4k", value_name = "BYTES", value_delimiter = ',', value_parser = parse_size)]
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Fill::Padding])]
+    fill: Vec<Fill>,
+    /// Bytes in a page
+    #[arg(long, default_value = "4k,16k", value_name = "BYTES", value_delimiter = ',', value_parser = parse_size)]
     page_size: Vec<u64>,
     /// Configurations to run, all three by default
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Configuration::On, Configuration::Skip, Configuration::Off])]
@@ -62,7 +63,6 @@ enum Configuration {
 
 pub fn run(arguments: &Writebench, output: &Output) -> Result<()> {
     at_least("rows", arguments.rows, 1)?;
-    let work = arguments.common.work("writebench")?;
     let columns = [
         "doublewrite",
         "skip_fresh",
@@ -80,25 +80,35 @@ pub fn run(arguments: &Writebench, output: &Output) -> Result<()> {
         "write_calls",
         "pages_per_write",
         "syncs",
+        "memory_ratio",
     ];
-    let mut sink = Sink::new(output, &columns);
+    let mut sink = Sink::new(output, &arguments.common, &columns)?;
+    let work = arguments.common.work("writebench")?;
+    let directory = work.path().join("database");
     for round in 0..arguments.rounds {
-        for page_size in &arguments.page_size {
-            for configuration in &arguments.doublewrite {
-                let directory = work.path().join("database");
-                let fields = one(arguments, *page_size, *configuration, &directory)?;
-                sink.take(fields.with("round", round + 1));
-                std::fs::remove_dir_all(&directory)
-                    .map_err(|e| crate::failure::Failure::io("remove", &directory, e))?;
+        for fill in &arguments.fill {
+            for page_size in &arguments.page_size {
+                for configuration in &arguments.doublewrite {
+                    let fields = one(arguments, *fill, *page_size, *configuration, &directory)?;
+                    sink.take(fields.with("round", round + 1));
+                    remove(&directory)?;
+                }
             }
         }
     }
-    sink.finish();
-    Ok(())
+    sink.finish(&Chart {
+        title: "Loading, flushing and dropping a wide table",
+        by: &["doublewrite", "skip_fresh", "fill", "page_size", "round"],
+        form: Form::Bars {
+            values: &["insert_s", "flush_s", "drop_s"],
+            unit: "seconds",
+        },
+    })
 }
 
 fn one(
     arguments: &Writebench,
+    fill: Fill,
     page_size: u64,
     configuration: Configuration,
     directory: &Path,
@@ -114,12 +124,14 @@ fn one(
         Configuration::Off => Doublewrite::Off,
     };
     options.doublewrite_skip_fresh = configuration != Configuration::On;
-    let db = open_or_create(directory, options.clone())?;
+    let db = open(directory, options.clone())?;
+    let payload = arguments.rows * (WIDE_VALUE_LEN as u64 + 8);
+    memory::warm(&db, payload + payload / 4)?;
     let before = Counts::of(&db);
     let table = db.create_table("t1", &[])?;
     let bar = progress::bar("inserting", arguments.rows);
     let begin = Instant::now();
-    insert(&db, &table, arguments, &bar)?;
+    insert(&db, &table, arguments, fill, &bar)?;
     let insert_s = begin.elapsed().as_secs_f64();
     bar.finish_and_clear();
     let bar = progress::spinner("flushing");
@@ -133,51 +145,59 @@ fn one(
     let drop_s = begin.elapsed().as_secs_f64();
     db.close()?;
     bar.finish_and_clear();
+    let memory = |fields| memory::describe(fields, &options);
     let rows = arguments.rows;
     let log_bytes = counts.get("log_bytes");
-    let payload = rows * (WIDE_VALUE_LEN as u64 + 8);
-    Ok(Fields::of("writebench")
-        .with("doublewrite", options.doublewrite.to_string())
-        .with("skip_fresh", options.doublewrite_skip_fresh)
-        .with("fill", arguments.fill.name())
-        .with("bulk", arguments.bulk)
-        .with("page_size", page_size)
-        .with("rows", rows)
-        .with("insert_s", rounded(insert_s, 3))
-        .with("flush_s", rounded(flush_s, 3))
-        .with("drop_s", rounded(drop_s, 3))
-        .with("log_bytes", log_bytes)
-        .with("log_bytes_per_row", rounded(ratio(log_bytes, rows), 2))
-        .with(
-            "log_bytes_per_payload_byte",
-            rounded(ratio(log_bytes, payload), 4),
-        )
-        .with("log_bytes_written", counts.get("log_bytes_written"))
-        .with("data_bytes", counts.get("page_bytes_written"))
-        .with("doublewrite_bytes", counts.get("doublewrite_bytes"))
-        .with("data_pages", counts.get("pages_written"))
-        .with("doublewrite_pages", counts.get("doublewrite_pages"))
-        .with("write_calls", counts.get("data_write_calls"))
-        .with(
-            "pages_per_write",
-            rounded(
-                ratio(counts.get("pages_written"), counts.get("data_write_calls")),
-                1,
-            ),
-        )
-        .with(
-            "doublewrite_write_calls",
-            counts.get("doublewrite_write_calls"),
-        )
-        .with("log_write_calls", counts.get("log_write_calls"))
-        .with("syncs", counts.syncs())
-        .with("data_syncs", counts.get("data_syncs"))
-        .with("doublewrite_syncs", counts.get("doublewrite_syncs"))
-        .with("log_syncs", counts.get("log_syncs")))
+    Ok(memory(
+        Fields::of("writebench")
+            .with("doublewrite", options.doublewrite.to_string())
+            .with("skip_fresh", options.doublewrite_skip_fresh)
+            .with("fill", fill.name())
+            .with("bulk", arguments.bulk)
+            .with("page_size", page_size)
+            .with("rows", rows)
+            .with("insert_s", rounded(insert_s, 3))
+            .with("flush_s", rounded(flush_s, 3))
+            .with("drop_s", rounded(drop_s, 3))
+            .with("log_bytes", log_bytes)
+            .with("log_bytes_per_row", rounded(ratio(log_bytes, rows), 2))
+            .with(
+                "log_bytes_per_payload_byte",
+                rounded(ratio(log_bytes, payload), 4),
+            )
+            .with("log_bytes_written", counts.get("log_bytes_written"))
+            .with("data_bytes", counts.get("page_bytes_written"))
+            .with("doublewrite_bytes", counts.get("doublewrite_bytes"))
+            .with("data_pages", counts.get("pages_written"))
+            .with("doublewrite_pages", counts.get("doublewrite_pages"))
+            .with("write_calls", counts.get("data_write_calls"))
+            .with(
+                "pages_per_write",
+                rounded(
+                    ratio(counts.get("pages_written"), counts.get("data_write_calls")),
+                    1,
+                ),
+            )
+            .with(
+                "doublewrite_write_calls",
+                counts.get("doublewrite_write_calls"),
+            )
+            .with("log_write_calls", counts.get("log_write_calls"))
+            .with("syncs", counts.syncs())
+            .with("data_syncs", counts.get("data_syncs"))
+            .with("doublewrite_syncs", counts.get("doublewrite_syncs"))
+            .with("log_syncs", counts.get("log_syncs")),
+    ))
 }
 
-fn insert(db: &Database, table: &Table, arguments: &Writebench, bar: &ProgressBar) -> Result<()> {
-    let mut values = WideValues::new(arguments.fill);
+fn insert(
+    db: &Database,
+    table: &Table,
+    arguments: &Writebench,
+    fill: Fill,
+    bar: &ProgressBar,
+) -> Result<()> {
+    let mut values = WideValues::new(fill);
     let transaction = db.begin(Isolation::RepeatableRead)?;
     if arguments.bulk {
         let rows = (0..arguments.rows).map(|n| {

@@ -19,6 +19,7 @@
 mod estimate;
 mod merge;
 mod racy;
+mod remove;
 mod split;
 #[cfg(test)]
 mod tests;
@@ -48,14 +49,17 @@ pub struct Tree {
     pub id: TreeId,
     /// Its root page.
     pub root: PageId,
+    /// Of the trees that had this number one after the other.
+    generation: u32,
     redo: Redo,
 }
 
 impl Tree {
     /// The tree of a known root.
     pub fn new(space: Arc<Space>, id: TreeId, root: PageNo, redo: Redo) -> Self {
-        let root = space.page_id(root);
+        let (root, generation) = (space.page_id(root), space.generation(id));
         Self {
+            generation,
             space,
             id,
             root,
@@ -124,6 +128,11 @@ impl Tree {
             mtr.commit()?;
         }
         Ok(())
+    }
+
+    /// Whether the tree was dropped since it was opened.
+    pub fn is_dropped(&self) -> bool {
+        self.space.is_dropped() || self.space.generation(self.id) != self.generation
     }
 
     /// What the tree works on.

@@ -8,7 +8,7 @@ use super::free::{Budget, FreeFrames};
 use super::guard::{Exclusive, Optimistic, Reservation, Shared};
 use super::page_table::PageTable;
 use super::signal::{News, Signal};
-use super::supplier::Supplier;
+use super::supplier::{self, Supplier};
 use super::{PageStore, RedoLog};
 use crate::counters::{Counter, Counters};
 use crate::poison::Poison;
@@ -156,17 +156,24 @@ impl BufferPool {
         }))
     }
 
-    /// Starts the threads `ink-frames` and `ink-cleaner`. Without them nothing is written but by
+    /// Starts the threads `ink-frames` (one, or three in a large pool) and `ink-cleaner`. Without them nothing is written but by
     /// `flush_space` and `flush_all`.
     pub fn start_cleaners(&self) -> Result<()> {
+        self.start_threads(supplier::threads_for(self.inner.arena.len()))
+    }
+
+    /// As [`BufferPool::start_cleaners`], with so many threads `ink-frames`.
+    pub(crate) fn start_threads(&self, suppliers: usize) -> Result<()> {
         self.inner.check()?;
         let mut threads = self.threads.lock();
         if !threads.is_empty() {
             return Ok(());
         }
-        threads.push(self.spawn("ink-frames", |pool, flusher| {
-            Supplier::new(pool, flusher).run();
-        })?);
+        for _ in 0..suppliers {
+            threads.push(self.spawn("ink-frames", |pool, flusher| {
+                Supplier::new(pool, flusher).run();
+            })?);
+        }
         threads.push(self.spawn("ink-cleaner", |pool, flusher| {
             Cleaner::new(pool, flusher).run();
         })?);

@@ -5,7 +5,7 @@ use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use crate::sync::{Condvar, Mutex};
 use std::time::Duration;
 
-/// Wakes one background thread. Raising it again before it was seen costs one load.
+/// Wakes a background thread: one of those that wait for it. Raising it again before it was seen costs one load.
 #[derive(Default)]
 pub(crate) struct Signal {
     raised: AtomicBool,

@@ -94,17 +94,76 @@ impl Database {
                 "tree {name} of table {table}"
             )));
         }
-        let space = inner
-            .space(definition.space)
-            .ok_or_else(|| Error::NotFound(format!("the file of table {table}")))?;
+        let space = inner.space_of(&definition)?;
         let id = space.free_tree_id()?;
         Tree::create(space, id, inner.core.redo.clone())?;
         definition.trees.push((id, name.to_owned()));
-        let transaction = self.begin(CATALOG_ISOLATION)?;
-        Catalog::new(&inner.catalog, &transaction).replace(&definition)?;
-        transaction.commit_with(Durability::Sync)?;
-        inner.tables.lock().remove(table);
+        self.redefine(&definition)?;
         self.find_table(table)
+    }
+
+    /// Drops a secondary tree, durably. Its pages are freed in the background, once the transactions have
+    /// ended that were there. Open handles of the tree get [`Error::NotFound`] from then on.
+    pub fn drop_tree(&self, table: &str, name: &str) -> Result<Table> {
+        let inner = &self.inner;
+        let _ddl = inner.ddl.lock();
+        let mut definition = self.known_definition(table)?;
+        let at = secondary(&definition, name)?;
+        let (id, _) = definition.trees.remove(at);
+        let space = inner.space_of(&definition)?;
+        self.redefine(&definition)?;
+        inner.core.drop_tree(&space, id);
+        self.find_table(table)
+    }
+
+    /// Renames a secondary tree, durably. Open handles go on working, under the old name.
+    pub fn rename_tree(&self, table: &str, from: &str, to: &str) -> Result<Table> {
+        check_name("tree", to)?;
+        let inner = &self.inner;
+        let _ddl = inner.ddl.lock();
+        let mut definition = self.known_definition(table)?;
+        let at = secondary(&definition, from)?;
+        if definition.trees.iter().any(|(_, tree)| tree == to) {
+            return Err(Error::AlreadyExists(format!("tree {to} of table {table}")));
+        }
+        definition.trees[at].1 = to.to_owned();
+        self.redefine(&definition)?;
+        self.find_table(table)
+    }
+
+    /// Drops table `to`, and gives its name to table `from`, in one durable step: with an empty table,
+    /// this is how to truncate one.
+    pub fn replace_table(&self, from: &str, to: &str) -> Result<()> {
+        if from == to {
+            return Err(Error::AlreadyExists(format!("table {to}")));
+        }
+        let inner = &self.inner;
+        let _ddl = inner.ddl.lock();
+        let old = self.known_definition(to)?;
+        let definition = TableDefinition {
+            name: to.to_owned(),
+            ..self.known_definition(from)?
+        };
+        let transaction = self.begin(CATALOG_ISOLATION)?;
+        let catalog = Catalog::new(&inner.catalog, &transaction);
+        catalog.remove(from)?;
+        catalog.replace(&definition)?;
+        transaction.commit_with(Durability::Sync)?;
+        {
+            let mut tables = inner.tables.lock();
+            tables.remove(from);
+            tables.remove(to);
+        }
+        inner.remove_space(old.space)
+    }
+
+    /// Writes a table's changed definition, durably. The caller holds the latch of DDL.
+    pub(super) fn redefine(&self, definition: &TableDefinition) -> Result<()> {
+        let transaction = self.begin(CATALOG_ISOLATION)?;
+        Catalog::new(&self.inner.catalog, &transaction).replace(definition)?;
+        transaction.commit_with(Durability::Sync)?;
+        self.inner.tables.lock().remove(&definition.name);
+        Ok(())
     }
 
     /// Names of all tables.
@@ -122,7 +181,7 @@ impl Database {
         Catalog::new(&self.inner.catalog, &transaction).all()
     }
 
-    fn definition(&self, name: &str) -> Result<Option<TableDefinition>> {
+    pub(super) fn definition(&self, name: &str) -> Result<Option<TableDefinition>> {
         let transaction = self.begin(CATALOG_ISOLATION)?;
         Catalog::new(&self.inner.catalog, &transaction).find(name)
     }
@@ -144,7 +203,7 @@ impl Database {
     }
 
     /// Opens a table; the caller holds the latch of DDL.
-    fn find_table(&self, name: &str) -> Result<Table> {
+    pub(super) fn find_table(&self, name: &str) -> Result<Table> {
         if let Some(table) = self.inner.tables.lock().get(name) {
             return Ok(table.clone());
         }
@@ -160,7 +219,28 @@ impl Database {
     }
 }
 
+/// The place of a secondary tree in a definition.
+fn secondary(definition: &TableDefinition, tree: &str) -> Result<usize> {
+    let at = definition.trees.iter().position(|(_, name)| name == tree);
+    match at {
+        Some(0) => Err(Error::Unsupported(format!(
+            "the clustered tree of table {} is the table: it is dropped with it, and has its name for ever",
+            definition.name
+        ))),
+        Some(at) => Ok(at),
+        None => Err(Error::NotFound(format!(
+            "tree {tree} of table {}",
+            definition.name
+        ))),
+    }
+}
+
 impl Inner {
+    fn space_of(&self, definition: &TableDefinition) -> Result<Arc<Space>> {
+        self.space(definition.space)
+            .ok_or_else(|| Error::NotFound(format!("the file of table {}", definition.name)))
+    }
+
     fn make_table(
         &self,
         name: &str,
@@ -189,12 +269,12 @@ impl Inner {
         Ok(definition)
     }
 
-    fn remove_space(&self, space: SpaceId) -> Result<()> {
+    pub(super) fn remove_space(&self, space: SpaceId) -> Result<()> {
         self.core.drop_space(space)?;
         self.files.remove(space)
     }
 
-    fn open_table(&self, definition: &TableDefinition) -> Result<Table> {
+    pub(super) fn open_table(&self, definition: &TableDefinition) -> Result<Table> {
         let path = self.files.path(definition.space);
         let missing = || Error::NotADatabase {
             path: path.clone(),
@@ -224,7 +304,7 @@ impl Inner {
             let tree = Tree::open(space.clone(), *id, self.core.redo.clone())?;
             Ok(TableTree {
                 tree,
-                name: name.clone(),
+                name: name.as_str().into(),
                 table: inner.clone(),
             })
         });

@@ -1,6 +1,6 @@
 //! Verification and statistics.
 
-use super::tables::{Table, TreeRef};
+use super::tables::{Table, TableTree, TreeRef};
 use super::{Database, Inner};
 use crate::btree::TreeReport;
 use crate::space::SYSTEM_PAGES;
@@ -10,6 +10,7 @@ use inkstone_format::space::PENDING_FREE_TREE;
 use inkstone_format::{Corrupt, PageNo};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Bound;
 
 /// What verifying a table found, when all is well.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +40,59 @@ pub struct TableStatistics {
     pub file_bytes: u64,
     /// Bytes of the file that are allocated to pages.
     pub allocated_bytes: u64,
+}
+
+/// Estimates about a tree, from a few page visits.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TreeEstimates {
+    /// About how many rows it has.
+    pub rows: u64,
+    /// Its levels.
+    pub height: u8,
+    /// Its pages at each level, leaves first.
+    pub pages_by_level: Vec<u64>,
+}
+
+impl TableTree {
+    /// Estimates about this tree.
+    pub fn estimates(&self) -> Result<TreeEstimates> {
+        let tree = self.live()?;
+        let _shape = tree.space.keep_shape();
+        Ok(TreeEstimates {
+            rows: tree.estimate_rows()?,
+            height: tree.height()?,
+            pages_by_level: tree.pages_by_level()?,
+        })
+    }
+
+    /// Shows the keys of at most `runs` leaves, spread evenly over the tree: the number of the run, and
+    /// up to `run_keys` keys of each, in order; the visitor says whether to go on. A tree of fewer leaves
+    /// is shown whole, as run 0. Rows are shown in any version, deleted ones too.
+    pub fn sample_keys(
+        &self,
+        runs: usize,
+        run_keys: usize,
+        visit: &mut dyn FnMut(usize, &[u8]) -> bool,
+    ) -> Result<()> {
+        self.live()?.sample_keys(runs, run_keys, visit)
+    }
+
+    /// About how many rows lie between two bounds.
+    pub fn estimate_range(&self, (low, high): (Bound<&[u8]>, Bound<&[u8]>)) -> Result<u64> {
+        // The place after a key is the place before the next possible one.
+        let after = |key: &[u8]| [key, &[0]].concat();
+        let low = match low {
+            Bound::Unbounded => Vec::new(),
+            Bound::Included(key) => key.to_vec(),
+            Bound::Excluded(key) => after(key),
+        };
+        let high = match high {
+            Bound::Unbounded => None,
+            Bound::Included(key) => Some(after(key)),
+            Bound::Excluded(key) => Some(key.to_vec()),
+        };
+        self.live()?.estimate_range(&low, high.as_deref())
+    }
 }
 
 impl Database {
@@ -125,6 +179,7 @@ impl Database {
             report.trees.push((tree.name().to_owned(), found));
         }
         check.pending()?;
+        check.dropped()?;
         report.allocated_pages = check.allocation()?;
         report.file_pages = u64::from(table.inner.space.file().pages());
         Ok(report)
@@ -189,6 +244,34 @@ impl Check<'_> {
             let tree = crate::btree::Tree::new(space.clone(), PENDING_FREE_TREE, root, redo);
             self.tree(&tree, "the tree of pages to be freed")?;
             for page in self.inner.core.pending_pages(space)? {
+                self.claim(page, User::ToBeFreed)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Trees whose pages are still to be freed.
+    fn dropped(&mut self) -> Result<()> {
+        let space = &self.table.inner.space;
+        let core = &self.inner.core;
+        for id in core.dropped_trees_of(space.id) {
+            let Some(root) = space.root(id)? else {
+                continue;
+            };
+            let tree = crate::btree::Tree::new(space.clone(), id, root, core.redo.clone());
+            let (mut pages, mut long) = (Vec::new(), Vec::new());
+            tree.visit_pages(&mut |page, node| {
+                pages.push(page.page);
+                let slots = if node.is_leaf() { node.count() } else { 0 };
+                for slot in 0..slots {
+                    let cell = node.cell(slot);
+                    if cell.is_overflow() && !cell.is_deleted() {
+                        long.extend(core.long_value_pages(&tree, cell.value)?);
+                    }
+                }
+                Ok(())
+            })?;
+            for page in pages.into_iter().chain(long) {
                 self.claim(page, User::ToBeFreed)?;
             }
         }

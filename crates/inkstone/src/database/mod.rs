@@ -4,11 +4,14 @@
 //! |---|---|
 //! | `open` | creating, opening (with recovery), closing |
 //! | `preflight` | what is checked before anything is changed |
-//! | `tables` | tables and trees, and rows through a transaction |
+//! | `tables` | tables and their trees |
+//! | `rows` | rows through a transaction |
 //! | `ddl` | creating, dropping, renaming tables |
+//! | `transfer` | tables as files: export and import |
 //! | `checkpoint` | how far recovery must go back; long transactions' undo |
 //! | `background` | the threads that purge, checkpoint and warm the pool |
 //! | `inspect` | verification and statistics |
+//! | `status`, `watch` | counters and gauges; transactions, locks and waits |
 
 mod background;
 mod checkpoint;
@@ -16,14 +19,20 @@ mod ddl;
 mod inspect;
 mod open;
 mod preflight;
+mod rows;
 mod settle;
 mod shrink;
 mod status;
 mod tables;
+mod transfer;
+mod watch;
 
-pub use inspect::{TableReport, TableStatistics};
+pub use inspect::{TableReport, TableStatistics, TreeEstimates};
 pub use open::{OpenReport, Recovered};
+pub use status::Metric;
 pub use tables::{Table, TableTree, TreeRef};
+pub use transfer::Export;
+pub use watch::{LockView, TransactionView, WaitView};
 
 use crate::btree::Tree;
 use crate::counters::Counters;
@@ -153,7 +162,19 @@ impl Database {
     /// Commits the prepared transaction of an XID, durably. [`Error::NotFound`] if there is none,
     /// [`Error::TransactionState`] if its rollback has begun and failed.
     pub fn commit_prepared(&self, xid: &[u8]) -> Result<()> {
-        self.inner.core.commit_prepared(xid, Durability::Sync)
+        let durability = Durability::Sync;
+        let pending = self.inner.core.commit_prepared(xid, durability)?;
+        pending.wait(durability)
+    }
+
+    /// As [`commit_prepared`](Self::commit_prepared), without waiting: see
+    /// [`Transaction::commit_deferred`].
+    pub fn commit_prepared_deferred(
+        &self,
+        xid: &[u8],
+        durability: Durability,
+    ) -> Result<crate::PendingCommit> {
+        self.inner.core.commit_prepared(xid, durability)
     }
 
     /// Rolls the prepared transaction of an XID back. [`Error::NotFound`] if there is none. After
@@ -165,9 +186,19 @@ impl Database {
     /// Makes everything that is committed durable, whatever the durability it was committed with:
     /// writes and syncs the log. The pages follow in the background.
     pub fn flush_log(&self) -> Result<()> {
+        self.flush_log_as(Durability::Sync)
+    }
+
+    /// As [`flush_log`](Self::flush_log), waiting as `durability` says: [`Durability::Write`] only
+    /// writes the log, [`Durability::Lazy`] does nothing.
+    pub fn flush_log_as(&self, durability: Durability) -> Result<()> {
         self.inner.core.redo.poison.check()?;
         let log = &self.inner.core.redo.log;
-        log.wait_durable(log.current_lsn())
+        match durability {
+            Durability::Sync => log.wait_durable(log.current_lsn()),
+            Durability::Write => log.wait_written(log.current_lsn()),
+            Durability::Lazy => Ok(()),
+        }
     }
 
     /// The options in force.

@@ -715,8 +715,8 @@ fn remove_orphans(
     Ok(removed)
 }
 
-/// Removes trees that a table's file has and its definition does not name: a crash came between
-/// making the tree and naming it, so it is empty.
+/// Has trees removed that a table's file has and its definition does not name: a crash came between
+/// making the tree and naming it, or before all pages of a dropped tree were free.
 fn remove_unnamed_trees(core: &Core, table: &TableDefinition) -> Result<()> {
     let Some(space) = core.spaces.read().get(&table.space).cloned() else {
         return Ok(());
@@ -724,7 +724,7 @@ fn remove_unnamed_trees(core: &Core, table: &TableDefinition) -> Result<()> {
     for tree in (0..PENDING_FREE_TREE.0).map(TreeId) {
         let named = table.trees.iter().any(|(id, _)| *id == tree);
         if !named && space.root(tree)?.is_some() {
-            Tree::open(space.clone(), tree, core.redo.clone())?.remove_if_empty()?;
+            core.drop_tree(&space, tree);
         }
     }
     Ok(())

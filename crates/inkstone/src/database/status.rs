@@ -61,14 +61,43 @@ gauges! {
     "range_locks" "Range locks that are held or waited for" |now| now.locks.1 as u64,
 }
 
+/// A counter or gauge, with its value now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metric {
+    /// Its name.
+    pub name: &'static str,
+    /// What it counts or shows.
+    pub help: &'static str,
+    /// Its value.
+    pub value: u64,
+    /// Whether it goes up and down, or only grows.
+    pub is_gauge: bool,
+}
+
 impl Database {
+    /// Every counter since this open, then the gauges, each with its description.
+    pub fn metrics(&self) -> Vec<Metric> {
+        let counters = &self.inner.core.redo.counters;
+        let now = Now::of(&self.inner);
+        let counted = COUNTERS.iter().map(|&(counter, name, help)| Metric {
+            name,
+            help,
+            value: counters.get(counter),
+            is_gauge: false,
+        });
+        let shown = GAUGES.iter().map(|gauge| Metric {
+            name: gauge.name,
+            help: gauge.help,
+            value: (gauge.read)(&now),
+            is_gauge: true,
+        });
+        counted.chain(shown).collect()
+    }
+
     /// Every counter since this open, then the gauges, by name.
     pub fn status(&self) -> Vec<(&'static str, u64)> {
-        let now = Now::of(&self.inner);
-        let gauges = GAUGES.iter().map(|gauge| (gauge.name, (gauge.read)(&now)));
-        let mut all = self.inner.core.redo.counters.snapshot();
-        all.extend(gauges);
-        all
+        let metrics = self.metrics().into_iter();
+        metrics.map(|metric| (metric.name, metric.value)).collect()
     }
 
     /// [`Database::status`] in the text format that Prometheus reads: each value with its
@@ -85,31 +114,20 @@ impl Database {
     /// ```
     pub fn prometheus(&self) -> String {
         let mut text = String::new();
-        let counters = &self.inner.core.redo.counters;
-        for &(counter, name, help) in COUNTERS {
-            metric(
-                &mut text,
-                &format!("{name}_total"),
-                help,
-                "counter",
-                counters.get(counter),
-            );
-        }
-        let now = Now::of(&self.inner);
-        for gauge in GAUGES {
-            metric(
-                &mut text,
-                gauge.name,
-                gauge.help,
-                "gauge",
-                (gauge.read)(&now),
-            );
+        for metric in self.metrics() {
+            let Metric {
+                name, help, value, ..
+            } = metric;
+            match metric.is_gauge {
+                true => put_metric(&mut text, name, help, "gauge", value),
+                false => put_metric(&mut text, &format!("{name}_total"), help, "counter", value),
+            }
         }
         text
     }
 }
 
-fn metric(text: &mut String, name: &str, help: &str, kind: &str, value: u64) {
+fn put_metric(text: &mut String, name: &str, help: &str, kind: &str, value: u64) {
     // Writing to a string does not fail.
     let _ = writeln!(
         text,

@@ -21,7 +21,7 @@
 //! A region whose pages are all free loses its map first: that is a logged change
 //! ([`Space::remove_empty_regions`]).
 //!
-//! Latch order: `shape`, the file's latch of growth, then the map and page 0.
+//! Latch order: `tidy`, `shape`, the file's latch of growth, then the map and page 0.
 
 use super::{SYSTEM_PAGES, Space};
 use crate::Result;
@@ -128,6 +128,9 @@ impl Space {
     /// Looks for a tail, and tells whether there is one that is worth it. Not if someone is just
     /// walking over the maps.
     pub fn find_tail(&self, worth: Worth) -> Result<bool> {
+        let Some(_tidy) = self.tidy() else {
+            return Ok(false);
+        };
         let Some(mut found) = self.tails.shape.try_write() else {
             return Ok(false);
         };
@@ -171,6 +174,9 @@ impl Space {
     /// Cuts the tail that was found, if it still is one and the checkpoint that is durable lies at or
     /// behind its LSN. The caller holds no latch. Tells how many pages went.
     pub fn cut_tail(&self, checkpoint: Lsn) -> Result<u32> {
+        let Some(_tidy) = self.tidy() else {
+            return Ok(0);
+        };
         let Some(mut found) = self.tails.shape.try_write() else {
             return Ok(0);
         };

@@ -486,6 +486,13 @@ impl SpaceFile {
         Error::corrupt_page(&self.path, id, Corrupt::at(0, detail))
     }
 
+    /// Writes a page of a file that no table has yet, past pool and log: checksum and all are as they are
+    /// to be.
+    pub fn write_new_page(&self, page: PageNo, bytes: &[u8]) -> Result<()> {
+        let written = self.file.write_at(bytes, self.offset(page));
+        written.map_err(|e| Error::io(format!("write page {page} of"), &self.path, e))
+    }
+
     /// Makes everything written so far durable. A failure poisons the engine.
     pub fn sync(&self) -> Result<()> {
         self.context.poison.check()?;

@@ -15,33 +15,41 @@ use inkstone_format::tree_page::{
     SLOT_LEN, TreePage, TreePageMut, cell_len, is_inline, key_len_max,
 };
 
+/// A row: key and value.
+pub(crate) type RowRef<'r> = (&'r [u8], &'r [u8]);
+
 /// Rows in one record, at most.
 const RUN_ROWS: usize = 256;
 /// Bytes of rows in one record, at most.
 const RUN_BYTES: usize = 128 << 10;
 
 impl Transaction {
-    /// Inserts rows; stops at the first whose key exists, and returns how many were inserted. Rows
+    /// Inserts rows; stops at the first whose key exists, or that fails. How many were inserted. Rows
     /// in key order are inserted in runs.
-    pub(crate) fn insert_run(&self, tree: &Tree, rows: &[(Vec<u8>, Vec<u8>)]) -> Result<usize> {
+    pub(crate) fn insert_run(&self, tree: &Tree, rows: &[RowRef<'_>]) -> (usize, Result<()>) {
         let mut done = 0;
-        while done < rows.len() {
+        let result = self.insert_run_from(tree, rows, &mut done);
+        (done, result)
+    }
+
+    fn insert_run_from(&self, tree: &Tree, rows: &[RowRef<'_>], done: &mut usize) -> Result<()> {
+        while *done < rows.len() {
             self.core.before_write()?;
             let mut inner = self.active()?;
             inner.promise.cover_operation(&self.core)?;
-            let result = self.insert_leaf_run(&mut inner, tree, &rows[done..]);
+            let result = self.insert_leaf_run(&mut inner, tree, &rows[*done..]);
             let count = self.after_error(inner, result)?;
-            done += count;
+            *done += count;
             if count == 0 {
                 // Not a plain case: a long value, a full leaf, someone's lock, an existing key.
-                let (key, value) = &rows[done];
+                let (key, value) = rows[*done];
                 if self.write(tree, key, Write::Insert(value))? == Written::Exists {
-                    return Ok(done);
+                    return Ok(());
                 }
-                done += 1;
+                *done += 1;
             }
         }
-        Ok(done)
+        Ok(())
     }
 
     /// Inserts the rows at the front that go side by side into one leaf. 0: the first is not plain.
@@ -49,9 +57,9 @@ impl Transaction {
         &self,
         inner: &mut Inner,
         tree: &Tree,
-        rows: &[(Vec<u8>, Vec<u8>)],
+        rows: &[RowRef<'_>],
     ) -> Result<usize> {
-        let (page_size, first) = (tree.redo().page_size, &rows[0].0);
+        let (page_size, first) = (tree.redo().page_size, rows[0].0);
         if first.len() > key_len_max(page_size) || self.shared.state.is_doomed() {
             return Ok(0);
         }
@@ -88,7 +96,7 @@ impl Transaction {
         tree: &Tree,
         page: TreePage<'_>,
         slot: usize,
-        rows: &[(Vec<u8>, Vec<u8>)],
+        rows: &[RowRef<'_>],
     ) -> usize {
         let page_size = tree.redo().page_size;
         let next = (slot < page.count()).then(|| page.key(slot));
@@ -99,9 +107,9 @@ impl Transaction {
             let plain =
                 key.len() <= key_len_max(page_size) && is_inline(page_size, key.len(), value.len());
             let placed = page.covers(key)
-                && last.is_none_or(|last| last < key.as_slice())
-                && next.as_deref().is_none_or(|next| key.as_slice() < next);
-            if !plain || !placed || !self.explicit_blockers(tree, key).is_empty() {
+                && last.is_none_or(|last| last < *key)
+                && next.as_deref().is_none_or(|next| *key < next);
+            if !plain || !placed || self.explicit_blocker(tree, key, true).is_some() {
                 break;
             }
             let need = cell_len(key.len() - prefix, value.len(), true) + SLOT_LEN;
@@ -122,7 +130,7 @@ impl Transaction {
         tree: &Tree,
         leaf: Exclusive<'_>,
         slot: usize,
-        rows: &[(Vec<u8>, Vec<u8>)],
+        rows: &[RowRef<'_>],
     ) -> Result<()> {
         let (core, page) = (&self.core, leaf.id());
         let live = |address| core.is_live(address);
@@ -158,8 +166,8 @@ impl Transaction {
             .iter()
             .map(|(key, value)| Row {
                 flags: 0,
-                key: key.clone(),
-                value: value.clone(),
+                key: key.to_vec(),
+                value: value.to_vec(),
             })
             .collect();
         let trx = change.shared.trx_ref(change.inner);

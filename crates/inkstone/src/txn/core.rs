@@ -1,7 +1,8 @@
 //! What all transactions of an open database work on.
 
-use super::locks::{LockTable, WaitGraph};
-use super::system::{TrxState, TrxSystem};
+use super::dropped::DroppedTree;
+use super::locks::{Blocker, LockMode, LockTable, WaitGraph};
+use super::system::{TrxState, TrxSystem, Wanted};
 use super::transaction::Shared;
 use super::versions::VersionStore;
 use crate::btree::Tree;
@@ -48,6 +49,8 @@ pub struct Core {
     pub pending_free: Mutex<Vec<SpaceId>>,
     /// A tablespace gets at most one tree of long values that wait to be freed.
     pub(super) making_pending_free: Mutex<()>,
+    /// Trees whose pages are to be freed.
+    pub(super) dropped_trees: Mutex<Vec<DroppedTree>>,
     /// One round of purge at a time: what it has been told to free can be freed only when the
     /// version segment that told it has been retired, by the same round.
     pub purging: Mutex<()>,
@@ -88,6 +91,7 @@ impl Core {
             pending_free: Mutex::default(),
             making_pending_free: Mutex::default(),
             unfinished: Mutex::default(),
+            dropped_trees: Mutex::default(),
             purging: Mutex::default(),
             writers: (0..STRIPES).map(|_| CachePadded::default()).collect(),
             prepared: Mutex::default(),
@@ -154,17 +158,28 @@ impl Core {
         xids
     }
 
-    /// Waits until `blocker` has ended, or fails: deadlock, timeout, NOWAIT.
+    /// Waits until it is worth while to look again whether `blocker` is in the way of a lock, or
+    /// fails: deadlock, timeout, NOWAIT, interrupt.
     pub(super) fn wait_for(
         &self,
         me: &Arc<TrxState>,
-        blocker: &Arc<TrxState>,
+        blocker: &Blocker,
         deadline: Option<Instant>,
+        (tree, key, mode): (&Tree, &[u8], LockMode),
     ) -> Result<()> {
-        match deadline {
-            None => Err(Error::LockNotAvailable),
-            Some(deadline) => self.waits.wait(me, blocker, deadline),
-        }
+        let Some(deadline) = deadline else {
+            return Err(Error::LockNotAvailable);
+        };
+        let wanted = Wanted {
+            space: tree.space.id,
+            tree: tree.id,
+            key: key.to_vec(),
+            mode,
+        };
+        me.set_details(|details| details.wanted = Some(wanted));
+        let result = self.waits.wait(me, blocker, deadline);
+        me.set_details(|details| details.wanted = None);
+        result
     }
 
     /// Slows a writer down while recovery would have more log to read than `log_file_size`: so

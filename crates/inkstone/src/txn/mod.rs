@@ -7,31 +7,47 @@
 //! | [`versions`] | the store of before-images that rollback and snapshots read |
 //! | [`locks`] | explicit record and range locks; waiting and deadlocks |
 //! | [`core`] | what all transactions of an open database share |
-//! | [`transaction`] | begin, savepoints, commit, rollback, prepare |
-//! | `write`, `read`, `scan` | rows through a transaction |
+//! | [`transaction`] | begin, commit, rollback |
+//! | `isolation` | the levels, and what they ask for |
+//! | [`interrupt`] | interrupting a statement from another thread |
+//! | `savepoints` | statements, marks and savepoints |
+//! | `prepare` | the first phase of a commit in two, and XIDs |
+//! | `write`, `bulk`, `read`, `scan`, `scan_locking` | rows through a transaction |
 //! | `overflow` | long values |
 //! | `rollback` | undoing changes |
 //! | `promise` | the log space that is there for a rollback, also on a full disk |
 //! | [`purge`] | removing what no snapshot can see |
+//! | `dropped` | freeing the pages of trees that were dropped |
 //!
 //! Latch order: a transaction's inner state, then pages (space map, then a tree from the top), then
 //! the version store and the lock table, which latch no pages.
 
 mod bulk;
 pub mod core;
+mod dropped;
+pub mod interrupt;
+mod isolation;
 pub mod locks;
 mod overflow;
+mod prepare;
 mod promise;
 pub mod purge;
 mod read;
 pub(crate) mod recovered;
 mod rollback;
+mod savepoints;
 mod scan;
+mod scan_locking;
 pub mod system;
 pub mod transaction;
 pub mod versions;
 mod write;
 
-pub use read::Wait;
-pub use scan::{Cursor, LockingCursor};
-pub use transaction::{Isolation, PendingCommit, Transaction};
+pub use interrupt::Interrupt;
+pub use isolation::Isolation;
+pub use prepare::Prepared;
+pub use read::{Locked, Wait};
+pub use savepoints::Mark;
+pub use scan::{Cursor, Rows, RowsIter};
+pub use scan_locking::{LockingCursor, LockingScan};
+pub use transaction::{PendingCommit, Transaction};

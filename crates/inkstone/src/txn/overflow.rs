@@ -166,6 +166,11 @@ impl Core {
         let Some(space) = self.spaces.read().get(&space).cloned() else {
             return Ok(());
         };
+        let Some(_tidy) = space.tidy() else {
+            // In a later round.
+            self.pending_free.lock().push(space.id);
+            return Ok(());
+        };
         let Some(tree) = self.pending_free_tree(&space)? else {
             return Ok(());
         };
@@ -450,7 +455,8 @@ impl Transaction {
             if let Err(blockers) = locked {
                 drop((mtr, leaf, frames));
                 if let Some(blocker) = blockers.first() {
-                    core.wait_for(state, blocker, Some(self.deadline()))?;
+                    let wanted = (pending, &key[..], LockMode::Exclusive);
+                    core.wait_for(state, blocker, Some(self.deadline()), wanted)?;
                 }
                 continue;
             }

@@ -3,7 +3,7 @@
 //! Version segments retire as a whole. Before one goes, its entries are looked through: rows that
 //! were delete-marked by them and still are, are removed physically; long values that lost their
 //! row are freed. Marks of earlier runs of the database, which no version tells of, are removed by
-//! whoever needs room in their leaf.
+//! whoever needs room in their leaf. Trees that were dropped are removed as well.
 
 use super::core::Core;
 use super::versions::{VersionKind, VersionView};
@@ -45,12 +45,14 @@ pub fn run(core: &Arc<Core>) -> Result<usize> {
             failed.get_or_insert(error);
         }
     }
+    let removed = core.remove_dropped_trees();
     finished?;
+    removed?;
     retired.and_then(|retired| failed.map_or(Ok(retired), Err))
 }
 
 fn purge_entry(core: &Arc<Core>, address: VersionAddress, entry: &VersionView<'_>) -> Result<()> {
-    let Some(tree) = core.tree(entry.space, entry.tree)? else {
+    let Some(tree) = core.tree_to_purge(entry.space, entry.tree)? else {
         return Ok(());
     };
     if entry.kind == VersionKind::DeleteMark {
@@ -69,6 +71,10 @@ fn purge_entry(core: &Arc<Core>, address: VersionAddress, entry: &VersionView<'_
 fn remove_marked(core: &Arc<Core>, tree: &Tree, address: VersionAddress, key: &[u8]) -> Result<()> {
     core.redo.log.prepare()?;
     core.redo.log.wait_for_space()?;
+    let Some(_tidy) = tree.space.tidy() else {
+        // It is left for whoever needs the room, as after a restart.
+        return Ok(());
+    };
     let leaf = tree.leaf_exclusive(Target::Key(key))?;
     let page = TreePage(&leaf);
     let Ok(slot) = page.search(key) else {

@@ -6,9 +6,10 @@
 //! reader's snapshot lives.
 
 use super::core::Core;
-use super::locks::LockMode;
-use super::system::{Snapshot, TrxState};
-use super::transaction::{Inner, Isolation, Transaction};
+use super::isolation::Isolation;
+use super::locks::{Blocker, LockMode};
+use super::system::Snapshot;
+use super::transaction::{Inner, Transaction};
 use super::versions::VersionKind;
 use super::write::Newest;
 use crate::btree::{Target, Tree};
@@ -19,7 +20,6 @@ use crate::{Error, Result};
 use inkstone_format::tree_page::{CELL_DELETED, CELL_OVERFLOW, Cell, TreePage};
 use inkstone_format::{TrxId, VersionAddress};
 use std::ops::Bound;
-use std::sync::Arc;
 
 /// What a locking read does about a row that someone else has locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +30,15 @@ pub enum Wait {
     NoWait,
     /// Pass over the row (`SKIP LOCKED`).
     SkipLocked,
+}
+
+/// Whether a locking read took a lock that its transaction did not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Locked {
+    /// It took one, which [`Transaction::unlock_row`] can give back.
+    Now,
+    /// The transaction had the lock before, or none was taken.
+    Before,
 }
 
 /// A row's content as it was copied from a page.
@@ -84,45 +93,72 @@ impl Core {
     }
 }
 
+/// Whether a plain read takes a cell as it is, whoever made it. Not one with a long value: of one
+/// that is not committed the pages may be freed while they are read.
+pub(super) fn sees_newest(isolation: Isolation, flags: u8) -> bool {
+    isolation == Isolation::ReadUncommitted && flags & CELL_OVERFLOW == 0
+}
+
 impl Transaction {
     /// Reads a row as of the statement's snapshot (at serializable: locks it shared first).
     pub(crate) fn read(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        if self.isolation() == Isolation::Serializable {
-            return self.read_serializable(tree, key);
+        let mut value = Vec::new();
+        Ok(self.read_into(tree, key, &mut value)?.then_some(value))
+    }
+
+    /// As [`read`](Self::read), into a buffer whose memory is used again. False: no row.
+    pub(crate) fn read_into(&self, tree: &Tree, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        if self.isolation().locks_reads() {
+            let found = self.read_serializable(tree, key)?;
+            return Ok(found.map(|found| *value = found).is_some());
         }
         let mut inner = self.active()?;
         let own;
-        // Borrowed, not cloned, at repeatable read: a clone would be registered.
-        let snapshot = match self.isolation() {
-            Isolation::RepeatableRead => &*inner
-                .snapshot
-                .get_or_insert_with(|| self.core.trxs.snapshot()),
-            _ => {
+        // Borrowed, not cloned, where it is kept: a clone would be registered.
+        let snapshot = match self.kept_snapshot(&mut inner) {
+            Some(snapshot) => snapshot,
+            None => {
                 own = self.core.trxs.snapshot();
                 &own
             }
         };
-        let mut seen = Seen::default();
+        let mut seen = Seen {
+            value: std::mem::take(value),
+            ..Seen::default()
+        };
         {
             let leaf = tree.leaf_shared(Target::Key(key))?;
             let page = TreePage(&leaf);
             let Ok(slot) = page.search(key) else {
-                return Ok(None);
+                *value = seen.value;
+                return Ok(false);
             };
             seen.set(page.cell(slot));
         }
-        if !self
-            .core
-            .resolve(snapshot, self.shared.state.id(), &mut seen)?
-        {
-            return Ok(None);
+        let found = self.see(tree, snapshot, &mut seen)?;
+        *value = seen.value;
+        self.core
+            .redo
+            .counters
+            .add(Counter::RowsRead, u64::from(found));
+        Ok(found)
+    }
+
+    /// Replaces a copied cell by what a plain read sees of it: the snapshot's version, at read
+    /// uncommitted the newest. The whole value. False: no row.
+    fn see(&self, tree: &Tree, snapshot: &Snapshot, seen: &mut Seen) -> Result<bool> {
+        let core = &self.core;
+        if sees_newest(self.isolation(), seen.flags) {
+            return Ok(seen.flags & CELL_DELETED == 0);
         }
-        self.core.value_of(tree, &mut seen)?;
-        self.core.redo.counters.add(Counter::RowsRead, 1);
-        Ok(Some(seen.value))
+        Ok(core.resolve(snapshot, self.shared.state.id(), seen)? && {
+            core.value_of(tree, seen)?;
+            true
+        })
     }
 
     fn read_serializable(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.check_interrupt()?;
         let mut inner = self.active()?;
         let bounds = (Bound::Included(key), Bound::Included(key));
         let deadline = Some(self.deadline());
@@ -130,7 +166,7 @@ impl Transaction {
             .lock_range(&mut inner, tree, bounds, LockMode::Shared, deadline)
             .and_then(|()| {
                 let mode = (LockMode::Shared, false);
-                self.newest_row(&mut inner, tree, key, mode, deadline)
+                Ok(self.newest_row(&mut inner, tree, key, mode, deadline)?.0)
             });
         self.after_error(inner, result)
     }
@@ -159,7 +195,12 @@ impl Transaction {
                 Ok(()) => return Ok(()),
                 Err(blockers) => {
                     if let Some(blocker) = blockers.first() {
-                        self.core.wait_for(state, blocker, deadline)?
+                        let key = match low {
+                            Bound::Included(key) | Bound::Excluded(key) => key,
+                            Bound::Unbounded => &[],
+                        };
+                        let wanted = (tree, key, mode);
+                        self.core.wait_for(state, blocker, deadline, wanted)?
                     }
                 }
             }
@@ -177,75 +218,84 @@ impl Transaction {
         key: &[u8],
         (mode, lock): (LockMode, bool),
         deadline: Option<Instant>,
-    ) -> Result<Option<Vec<u8>>> {
+    ) -> Result<(Option<Vec<u8>>, Locked)> {
         loop {
             if self.shared.state.is_doomed() {
                 return Err(Error::Deadlock);
             }
             let mut seen = Seen::default();
-            let (found, newest) = {
+            let (found, blocker, locked) = {
                 let leaf = tree.leaf_shared(Target::Key(key))?;
                 let page = TreePage(&leaf);
                 let found = page.search(key);
                 if let Ok(slot) = found {
                     seen.set(page.cell(slot));
                 }
-                let newest = match self.newest(inner, seen.version)? {
-                    Newest::Free => self
-                        .explicit_lock(inner, tree, key, mode, lock)
-                        .map_or(Newest::Free, Newest::Busy),
-                    other => other,
+                let (blocker, locked) = match self.newest(inner, seen.version)? {
+                    Newest::Free if lock => match self.lock_row(inner, tree, key, mode) {
+                        Ok(locked) => (None, locked),
+                        Err(blocker) => (Some(blocker), Locked::Before),
+                    },
+                    Newest::Free => (self.row_blocker(tree, key, mode), Locked::Before),
+                    Newest::Busy(blocker) => (Some(blocker), Locked::Before),
+                    Newest::TooNew => return Err(Error::WriteConflict),
                 };
-                (found.is_ok() && seen.flags & CELL_DELETED == 0, newest)
+                (
+                    found.is_ok() && seen.flags & CELL_DELETED == 0,
+                    blocker,
+                    locked,
+                )
             };
-            match newest {
-                Newest::Busy(blocker) => self.wait(&blocker, deadline)?,
-                Newest::TooNew => return Err(Error::WriteConflict),
-                Newest::Free if !found => return Ok(None),
-                Newest::Free => {
-                    self.core.value_of(tree, &mut seen)?;
-                    self.core.redo.counters.add(Counter::RowsRead, 1);
-                    return Ok(Some(seen.value));
-                }
+            if let Some(blocker) = blocker {
+                let wanted = (tree, key, mode);
+                self.core
+                    .wait_for(&self.shared.state, &blocker, deadline, wanted)?;
+                continue;
             }
+            if !found {
+                return Ok((None, locked));
+            }
+            self.core.value_of(tree, &mut seen)?;
+            self.core.redo.counters.add(Counter::RowsRead, 1);
+            return Ok((Some(seen.value), locked));
         }
     }
 
-    /// Takes a row's explicit lock (if `lock`), or says who is in the way of it.
-    fn explicit_lock(
+    fn row_blocker(&self, tree: &Tree, key: &[u8], mode: LockMode) -> Option<Blocker> {
+        let (locks, state) = (&self.core.locks, &self.shared.state);
+        let blockers = locks.record_blockers(state, tree.space.id, tree.id, key, mode);
+        blockers.into_iter().next()
+    }
+
+    /// Takes a row's explicit lock, or says who is in the way of it. To be called under the latch of
+    /// the row's leaf, when nobody else is changing the row.
+    pub(super) fn lock_row(
         &self,
         inner: &mut Inner,
         tree: &Tree,
         key: &[u8],
         mode: LockMode,
-        lock: bool,
-    ) -> Option<Arc<TrxState>> {
+    ) -> std::result::Result<Locked, Blocker> {
         let (locks, state) = (&self.core.locks, &self.shared.state);
         let (space, id) = (tree.space.id, tree.id);
-        let blockers = if lock {
-            let ranges = || locks.range_blockers(state, space, id, key, mode);
-            let blockers = ranges();
-            if !blockers.is_empty() {
-                return blockers.into_iter().next();
-            }
-            let held = &mut inner.held;
-            match locks.try_lock_record(state, held, space, id, key, mode) {
-                Err(blockers) => blockers,
+        let ranges = || {
+            let blockers = locks.range_blockers(state, space, id, key, mode);
+            blockers.into_iter().next().map_or(Ok(()), Err)
+        };
+        ranges()?;
+        let held = &mut inner.held;
+        match locks.try_lock_record(state, held, space, id, key, mode) {
+            Ok(new) => {
                 // Who locked a range between the two may have read the row before it was locked.
                 // Who does so later finds the row's lock.
-                Ok(()) => ranges(),
+                ranges()?;
+                Ok(if new { Locked::Now } else { Locked::Before })
             }
-        } else {
-            locks.record_blockers(state, space, id, key, mode)
-        };
-        blockers.into_iter().next()
+            Err(blockers) => blockers.into_iter().next().map_or(Ok(Locked::Before), Err),
+        }
     }
 
-    fn wait(&self, blocker: &Arc<TrxState>, deadline: Option<Instant>) -> Result<()> {
-        self.core.wait_for(&self.shared.state, blocker, deadline)
-    }
-
-    /// Locks a row and reads its newest version. `Ok(None)`: no such row, or it is locked and was
+    /// Locks a row and reads its newest version. `None`: no such row, or it is locked and was
     /// to be skipped.
     pub(crate) fn read_locking(
         &self,
@@ -253,24 +303,36 @@ impl Transaction {
         key: &[u8],
         mode: LockMode,
         wait: Wait,
-    ) -> Result<Option<Vec<u8>>> {
+    ) -> Result<(Option<Vec<u8>>, Locked)> {
         self.core.redo.poison.check()?;
+        self.check_interrupt()?;
         let mut inner = self.active()?;
         self.pin_snapshot(&mut inner);
         let deadline = (wait == Wait::Timeout).then(|| self.deadline());
-        let result = match self.isolation() {
-            Isolation::Serializable => {
+        let result = match self.isolation().locks_reads() {
+            true => {
                 let bounds = (Bound::Included(key), Bound::Included(key));
                 self.lock_range(&mut inner, tree, bounds, mode, deadline)
             }
-            _ => Ok(()),
+            false => Ok(()),
         };
         let result =
             result.and_then(|()| self.newest_row(&mut inner, tree, key, (mode, true), deadline));
         let result = match result {
-            Err(Error::LockNotAvailable) if wait == Wait::SkipLocked => Ok(None),
+            Err(Error::LockNotAvailable) if wait == Wait::SkipLocked => Ok((None, Locked::Before)),
             other => other,
         };
         self.after_error(inner, result)
+    }
+
+    /// Gives a row's explicit lock back before the transaction ends, if the isolation level lets it,
+    /// and the row is not changed by it. False if nothing was given back.
+    pub(crate) fn release_row(&self, tree: &Tree, key: &[u8]) -> Result<bool> {
+        if !self.isolation().unlocks_rows() {
+            return Ok(false);
+        }
+        let mut inner = self.active()?;
+        let (locks, state) = (&self.core.locks, &self.shared.state);
+        Ok(locks.unlock_record(state, &mut inner.held, tree.space.id, tree.id, key))
     }
 }

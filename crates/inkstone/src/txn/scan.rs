@@ -5,14 +5,16 @@
 //! rows that were copied already are not seen by it.
 
 use super::core::Core;
+use super::interrupt::Interrupt;
+use super::isolation::Isolation;
 use super::locks::LockMode;
-use super::read::{Seen, Wait};
+use super::read::{Seen, Wait, sees_newest};
 use super::system::Snapshot;
-use super::transaction::{Isolation, Transaction};
+use super::transaction::Transaction;
 use super::write::remove_dead_rows;
-use crate::Result;
 use crate::btree::{Target, Tree};
 use crate::counters::Counter;
+use crate::{Error, Result};
 use inkstone_format::tree_page::{CELL_DELETED, CELL_OVERFLOW, Cell, TreePage};
 use inkstone_format::{TrxId, VersionAddress};
 use std::ops::{Bound, Range};
@@ -99,14 +101,15 @@ impl Batch {
 }
 
 /// A key range and the direction in which it is gone through.
-struct Scope {
-    low: Bound<Vec<u8>>,
-    high: Bound<Vec<u8>>,
-    backward: bool,
+pub(super) struct Scope {
+    pub low: Bound<Vec<u8>>,
+    pub high: Bound<Vec<u8>>,
+    pub backward: bool,
 }
 
+/// Where to go on.
 #[derive(Clone, Debug)]
-enum Next {
+pub(super) enum Next {
     /// The leaf that covers this key, from it on.
     From(Vec<u8>),
     /// The leaf of the greatest key below this one.
@@ -116,7 +119,7 @@ enum Next {
 }
 
 impl Next {
-    fn target(&self) -> Target<'_> {
+    pub fn target(&self) -> Target<'_> {
         match self {
             Self::From(key) => Target::Key(key),
             Self::Before(key) => Target::Before(key),
@@ -126,7 +129,7 @@ impl Next {
 }
 
 impl Scope {
-    fn start(&self) -> Next {
+    pub fn start(&self) -> Next {
         match (self.backward, &self.low, &self.high) {
             (false, Bound::Unbounded, _) => Next::From(Vec::new()),
             (false, Bound::Included(key) | Bound::Excluded(key), _) => Next::From(key.clone()),
@@ -137,7 +140,7 @@ impl Scope {
     }
 
     /// The slots of a leaf that lie in the range and have not been passed.
-    fn slots(&self, page: TreePage<'_>, next: &Next) -> (usize, usize) {
+    pub fn slots(&self, page: TreePage<'_>, next: &Next) -> (usize, usize) {
         let at = |key: &[u8]| page.search(key).unwrap_or_else(|slot| slot);
         let after = |key: &[u8]| page.search(key).map_or_else(|slot| slot, |slot| slot + 1);
         let from = match &self.low {
@@ -158,7 +161,7 @@ impl Scope {
     }
 
     /// Where to go on after a leaf.
-    fn following(&self, page: TreePage<'_>) -> Option<Next> {
+    pub fn following(&self, page: TreePage<'_>) -> Option<Next> {
         if self.backward {
             let low = page.low();
             let more = match &self.low {
@@ -177,11 +180,83 @@ impl Scope {
     }
 
     /// Where to go on after a row.
-    fn following_row(&self, key: &[u8]) -> Next {
+    pub fn following_row(&self, key: &[u8]) -> Next {
         match self.backward {
             true => Next::Before(key.to_vec()),
             false => Next::From([key, &[0][..]].concat()),
         }
+    }
+}
+
+/// The bounds of a key range.
+pub(super) type KeyRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+/// Where the value of a visible row is.
+#[derive(Clone, Copy)]
+enum Value {
+    InBatch,
+    /// In [`Cursor::other`].
+    Other,
+}
+
+/// A row that [`Cursor::next_rows`] hands out: its key, and its value if that is not in the batch, end
+/// here in `copied`.
+struct Found {
+    key_end: usize,
+    end: usize,
+    in_batch: Option<Range<usize>>,
+}
+
+/// Rows that a cursor found: keys and values, lent out until its next call.
+pub struct Rows<'c> {
+    cursor: &'c Cursor,
+}
+
+impl<'c> Rows<'c> {
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.cursor.found.len()
+    }
+
+    /// Whether there are none: the cursor is at its end.
+    pub fn is_empty(&self) -> bool {
+        self.cursor.found.is_empty()
+    }
+}
+
+impl<'c> IntoIterator for Rows<'c> {
+    type Item = (&'c [u8], &'c [u8]);
+    type IntoIter = RowsIter<'c>;
+
+    fn into_iter(self) -> RowsIter<'c> {
+        RowsIter {
+            cursor: self.cursor,
+            found: self.cursor.found.iter(),
+            at: 0,
+        }
+    }
+}
+
+/// Iterator over [`Rows`].
+pub struct RowsIter<'c> {
+    cursor: &'c Cursor,
+    found: std::slice::Iter<'c, Found>,
+    at: usize,
+}
+
+impl<'c> Iterator for RowsIter<'c> {
+    type Item = (&'c [u8], &'c [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let found = self.found.next()?;
+        let copied = &self.cursor.copied;
+        let key = &copied[self.at..found.key_end];
+        let value = match &found.in_batch {
+            Some(range) => &self.cursor.batch.heap[range.clone()],
+            None => &copied[found.key_end..found.end],
+        };
+        self.at = found.end;
+        Some((key, value))
     }
 }
 
@@ -199,18 +274,24 @@ pub struct Cursor {
     batch: Batch,
     /// A row that is not as it lies in the batch: an older version, a long value.
     other: Seen,
+    /// What `next_rows` hands out: keys, and values that are not in the batch.
+    found: Vec<Found>,
+    copied: Vec<u8>,
+    interrupt: Option<Interrupt>,
+    isolation: Isolation,
     /// Rows to copy from the next leaf, at most.
     limit: usize,
     reads: u64,
 }
 
 impl Cursor {
-    fn new(
+    /// Without a snapshot: for [`Cursor::next_key`].
+    pub(super) fn new(
         core: &Arc<Core>,
         tree: &Tree,
         snapshot: Option<Snapshot>,
         me: TrxId,
-        (low, high): (Bound<Vec<u8>>, Bound<Vec<u8>>),
+        (low, high): KeyRange,
         backward: bool,
     ) -> Self {
         let scope = Scope {
@@ -228,6 +309,10 @@ impl Cursor {
             scope,
             batch: Batch::default(),
             other: Seen::default(),
+            found: Vec::new(),
+            copied: Vec::new(),
+            interrupt: None,
+            isolation: Isolation::default(),
             limit: FIRST_ROWS,
             reads: 0,
         }
@@ -236,35 +321,117 @@ impl Cursor {
     /// The next row: key and value. The slices are valid until the next call.
     pub fn next_row(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         loop {
-            let Some(row) = self.batch.next() else {
-                if !self.fill()? {
-                    return Ok(None);
+            if let Some((row, value)) = self.next_at_hand()? {
+                self.reads += 1;
+                let value = match value {
+                    Value::InBatch => &self.batch.heap[row.value_at..row.end],
+                    Value::Other => &self.other.value,
+                };
+                return Ok(Some((&self.batch.key, value)));
+            }
+            if !self.fill()? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The next rows, at least one but at the end, at most `max`: as many as are at hand.
+    ///
+    /// ```
+    /// # use inkstone::{Database, Isolation, Options};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = Database::open(dir.path(), Options::default())?;
+    /// # let table = db.create_table("t", &[])?;
+    /// let txn = db.begin(Isolation::RepeatableRead)?;
+    /// for n in 0..10u64 {
+    ///     txn.insert(&table, &n.to_be_bytes(), b"")?;
+    /// }
+    /// let mut cursor = txn.range(&table, ..)?;
+    /// assert_eq!(cursor.next_rows(4)?.len(), 4);
+    /// assert_eq!(cursor.next_rows(100)?.len(), 6);
+    /// assert!(cursor.next_rows(100)?.is_empty());
+    /// # Ok::<(), inkstone::Error>(())
+    /// ```
+    pub fn next_rows(&mut self, max: usize) -> Result<Rows<'_>> {
+        self.found.clear();
+        self.copied.clear();
+        while self.found.len() < max {
+            match self.next_at_hand() {
+                Ok(Some((row, value))) => {
+                    self.copied.extend_from_slice(&self.batch.key);
+                    let key_end = self.copied.len();
+                    let in_batch = match value {
+                        Value::InBatch => Some(row.value_at..row.end),
+                        Value::Other => {
+                            self.copied.extend_from_slice(&self.other.value);
+                            None
+                        }
+                    };
+                    let end = self.copied.len();
+                    self.found.push(Found {
+                        key_end,
+                        end,
+                        in_batch,
+                    });
                 }
-                continue;
-            };
+                // The rows before it first; what is found lies in the batch.
+                Ok(None) | Err(_) if !self.found.is_empty() => break,
+                Ok(None) if self.fill()? => {}
+                Ok(None) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        self.reads += self.found.len() as u64;
+        Ok(Rows { cursor: self })
+    }
+
+    /// The next row of the batch that the reader sees. After a failure the row is next again.
+    #[inline]
+    fn next_at_hand(&mut self) -> Result<Option<(Row, Value)>> {
+        while let Some(row) = self.batch.next() {
             let live = self.is_live(row);
-            if !live && row.flags & CELL_DELETED != 0 {
+            let deleted = row.flags & CELL_DELETED != 0;
+            if !live && deleted {
                 self.batch.dead += 1;
                 continue;
             }
             let plain = !live && row.flags & CELL_OVERFLOW == 0;
-            if !plain && !self.resolve(row)? {
+            if plain || sees_newest(self.isolation, row.flags) {
+                if !deleted {
+                    return Ok(Some((row, Value::InBatch)));
+                }
                 continue;
             }
-            self.reads += 1;
-            let value = if plain {
-                &self.batch.heap[row.value_at..row.end]
-            } else {
-                &self.other.value
-            };
-            return Ok(Some((&self.batch.key, value)));
+            match self.resolve(row) {
+                Ok(true) => return Ok(Some((row, Value::Other))),
+                Ok(false) => {}
+                Err(error) => {
+                    self.batch.at -= 1;
+                    return Err(error);
+                }
+            }
         }
+        Ok(None)
     }
 
     /// Whether there may be someone who sees another version of the row than the one in the leaf.
     fn is_live(&self, row: Row) -> bool {
         row.version
             .is_some_and(|address| self.core.is_live(address))
+    }
+
+    /// Goes to another range of the tree, or direction, with the same snapshot.
+    pub(super) fn restart(&mut self, (low, high): KeyRange, backward: bool) {
+        self.scope = Scope {
+            low,
+            high,
+            backward,
+        };
+        self.next = Some(self.scope.start());
+        self.batch.cells.clear();
+        self.batch.at = 0;
+        self.batch.dead = 0;
+        self.limit = FIRST_ROWS;
     }
 
     /// Finds the version of a row that the snapshot sees, and its whole value.
@@ -279,16 +446,34 @@ impl Cursor {
         Ok(true)
     }
 
-    /// Copies the rows of the next leaf; false at the end.
+    /// Copies the rows of the next leaf; false at the end. After a failure the leaf is next again.
     fn fill(&mut self) -> Result<bool> {
         self.clean()?;
         let Some(next) = self.next.take() else {
             return Ok(false);
         };
+        match self.copy_leaf(&next) {
+            Ok(following) => {
+                self.next = following;
+                self.limit = usize::MAX;
+                self.leaf = next;
+                Ok(true)
+            }
+            Err(error) => {
+                self.next = Some(next);
+                Err(error)
+            }
+        }
+    }
+
+    /// Copies rows of the leaf at `next`. Where to go on.
+    fn copy_leaf(&mut self, next: &Next) -> Result<Option<Next>> {
         self.core.redo.poison.check()?;
+        self.interrupt.as_ref().map_or(Ok(()), Interrupt::check)?;
+        check_not_dropped(&self.tree)?;
         let leaf = self.tree.leaf_shared(next.target())?;
         let page = TreePage(&leaf);
-        let (from, to) = self.scope.slots(page, &next);
+        let (from, to) = self.scope.slots(page, next);
         let to = to.max(from);
         let take = (to - from).min(self.limit);
         let slots = match self.scope.backward {
@@ -296,35 +481,25 @@ impl Cursor {
             true => to - take..to,
         };
         self.batch.copy(page, slots, self.scope.backward);
-        self.next = match self.batch.last_key() {
+        Ok(match self.batch.last_key() {
             Some(key) if take < to - from => Some(self.scope.following_row(&key)),
             _ => self.scope.following(page),
-        };
-        self.limit = usize::MAX;
-        self.leaf = next;
-        Ok(true)
+        })
     }
 
-    /// Removes the dead rows of a leaf in which they were the majority: after a restart nobody else
-    /// remembers them.
+    /// After a leaf.
     fn clean(&mut self) -> Result<()> {
         let dead = std::mem::take(&mut self.batch.dead);
-        if dead < DEAD_ROWS || dead < self.batch.cells.len() / 2 {
-            return Ok(());
-        }
-        if !self.core.redo.log.has_room() {
-            return Ok(());
-        }
-        self.core.redo.log.wait_for_space()?;
-        let latched = self.tree.leaf_exclusive(self.leaf.target())?;
-        let key = TreePage(&latched).low().to_vec();
-        remove_dead_rows(&self.core, latched, None)?;
-        self.tree
-            .merge_around(&key, &|address| self.core.is_live(address))
+        clean_leaf(
+            &self.core,
+            &self.tree,
+            &self.leaf,
+            (dead, self.batch.cells.len()),
+        )
     }
 
     /// The next key that the tree holds, visible or not, and its version.
-    fn next_key(&mut self) -> Result<Option<(Vec<u8>, Option<VersionAddress>)>> {
+    pub(super) fn next_key(&mut self) -> Result<Option<(Vec<u8>, Option<VersionAddress>)>> {
         loop {
             if let Some(row) = self.batch.next() {
                 if row.flags & CELL_DELETED != 0 && !self.is_live(row) {
@@ -337,6 +512,38 @@ impl Cursor {
             }
         }
     }
+}
+
+/// That a tree was not dropped since it was opened.
+pub(super) fn check_not_dropped(tree: &Tree) -> Result<()> {
+    match tree.is_dropped() {
+        true => Err(Error::NotFound("the tree (it was dropped)".to_owned())),
+        false => Ok(()),
+    }
+}
+
+/// Removes the dead rows of a leaf if they are the majority of those that were read: after a restart
+/// nobody else remembers them.
+pub(super) fn clean_leaf(
+    core: &Core,
+    tree: &Tree,
+    leaf: &Next,
+    (dead, read): (usize, usize),
+) -> Result<()> {
+    if dead < DEAD_ROWS || dead < read / 2 {
+        return Ok(());
+    }
+    if !core.redo.log.has_room() || tree.is_dropped() {
+        return Ok(());
+    }
+    core.redo.log.wait_for_space()?;
+    let Some(_tidy) = tree.space.tidy() else {
+        return Ok(());
+    };
+    let latched = tree.leaf_exclusive(leaf.target())?;
+    let key = TreePage(&latched).low().to_vec();
+    remove_dead_rows(core, latched, None)?;
+    tree.merge_around(&key, &|address| core.is_live(address))
 }
 
 impl Drop for Cursor {
@@ -357,141 +564,41 @@ impl Iterator for Cursor {
     }
 }
 
-/// Rows of a range that are locked one by one as they are read.
-pub struct LockingCursor<'t> {
-    transaction: &'t Transaction,
-    tree: Tree,
-    /// Finds the keys: every one that is there in any version.
-    keys: Cursor,
-    mode: LockMode,
-    wait: Wait,
-}
-
-impl LockingCursor<'_> {
-    /// Locks and returns the next row: key and newest value.
-    pub fn next_row(&mut self) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-        loop {
-            let Some((key, _)) = self.keys.next_key()? else {
-                return Ok(None);
-            };
-            let found = self
-                .transaction
-                .read_locking(&self.tree, &key, self.mode, self.wait)?;
-            if let Some(value) = found {
-                return Ok(Some((key, value)));
-            }
-        }
-    }
-}
-
-impl Iterator for LockingCursor<'_> {
-    type Item = Result<(Vec<u8>, Vec<u8>)>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.next_row().transpose()
-    }
-}
-
 impl Transaction {
     /// A cursor over a range of a tree, as of the statement's snapshot. At serializable the range is
     /// locked shared first.
-    pub(crate) fn scan(
+    pub(crate) fn scan(&self, tree: &Tree, bounds: KeyRange, backward: bool) -> Result<Cursor> {
+        let snapshot = self.begin_scan(tree, &bounds)?;
+        let me = self.shared.state.id();
+        let mut cursor = Cursor::new(&self.core, tree, Some(snapshot), me, bounds, backward);
+        cursor.interrupt.clone_from(&self.interrupt);
+        cursor.isolation = self.isolation();
+        Ok(cursor)
+    }
+
+    /// Has a cursor of this transaction go to another range of its tree, as
+    /// [`range`](Self::range) would, with the memory that it has.
+    pub(crate) fn scan_again(
         &self,
-        tree: &Tree,
-        bounds: (Bound<Vec<u8>>, Bound<Vec<u8>>),
+        cursor: &mut Cursor,
+        bounds: KeyRange,
         backward: bool,
-    ) -> Result<Cursor> {
+    ) -> Result<()> {
+        cursor.snapshot = Some(self.begin_scan(&cursor.tree, &bounds)?);
+        cursor.restart(bounds, backward);
+        Ok(())
+    }
+
+    fn begin_scan(&self, tree: &Tree, bounds: &KeyRange) -> Result<Snapshot> {
         self.core.redo.poison.check()?;
+        self.check_interrupt()?;
         let mut inner = self.active()?;
-        if self.isolation() == Isolation::Serializable {
-            let result = self.lock_scan(&mut inner, tree, &bounds, LockMode::Shared, Wait::Timeout);
+        if self.isolation().locks_reads() {
+            let result = self.lock_scan(&mut inner, tree, bounds, LockMode::Shared, Wait::Timeout);
             self.after_error(inner, result)?;
             inner = self.active()?;
         }
-        let snapshot = match self.isolation() {
-            // The range is locked: the newest versions are the ones to read.
-            Isolation::Serializable => self.core.trxs.snapshot(),
-            _ => self.snapshot_of(&mut inner),
-        };
-        drop(inner);
-        let me = self.shared.state.id();
-        Ok(Cursor::new(
-            &self.core,
-            tree,
-            Some(snapshot),
-            me,
-            bounds,
-            backward,
-        ))
-    }
-
-    /// A cursor that locks each row that it returns.
-    pub(crate) fn scan_locking(
-        &self,
-        tree: &Tree,
-        bounds: (Bound<Vec<u8>>, Bound<Vec<u8>>),
-        backward: bool,
-        mode: LockMode,
-        wait: Wait,
-    ) -> Result<LockingCursor<'_>> {
-        self.core.redo.poison.check()?;
-        let mut inner = self.active()?;
-        if self.isolation() == Isolation::Serializable {
-            let result = self.lock_scan(&mut inner, tree, &bounds, mode, wait);
-            self.after_error(inner, result)?;
-        } else {
-            drop(inner);
-        }
-        let me = self.shared.state.id();
-        let keys = Cursor::new(&self.core, tree, None, me, bounds, backward);
-        Ok(LockingCursor {
-            transaction: self,
-            tree: tree.clone(),
-            keys,
-            mode,
-            wait,
-        })
-    }
-
-    /// Locks a range, then waits for everyone who has changed a row in it and not ended: who
-    /// comes later finds the lock.
-    fn lock_scan(
-        &self,
-        inner: &mut super::transaction::Inner,
-        tree: &Tree,
-        bounds: &(Bound<Vec<u8>>, Bound<Vec<u8>>),
-        mode: LockMode,
-        wait: Wait,
-    ) -> Result<()> {
-        let deadline = (wait == Wait::Timeout).then(|| self.deadline());
-        let (low, high) = (bound(&bounds.0), bound(&bounds.1));
-        self.lock_range(inner, tree, (low, high), mode, deadline)?;
-        let me = self.shared.state.id();
-        let mut keys = Cursor::new(&self.core, tree, None, me, bounds.clone(), false);
-        while let Some((key, version)) = keys.next_key()? {
-            if wait == Wait::SkipLocked {
-                continue;
-            }
-            let (state, space) = (&self.shared.state, tree.space.id);
-            let live = version.is_some_and(|address| self.core.is_live(address));
-            if live
-                || !self
-                    .core
-                    .locks
-                    .record_blockers(state, space, tree.id, &key, mode)
-                    .is_empty()
-            {
-                self.newest_row(inner, tree, &key, (mode, false), deadline)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-fn bound(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
-    match bound {
-        Bound::Included(key) => Bound::Included(key),
-        Bound::Excluded(key) => Bound::Excluded(key),
-        Bound::Unbounded => Bound::Unbounded,
+        // Of a range that is locked the newest versions are the ones to read.
+        Ok(self.snapshot_of(&mut inner))
     }
 }

@@ -1,4 +1,4 @@
-//! A transaction: begin, savepoints, commit, rollback, prepare.
+//! A transaction: begin, commit, rollback.
 //!
 //! # Promises
 //!
@@ -15,8 +15,11 @@
 //! taker is the checkpoint that copies a long transaction's undo forward.
 
 use super::core::{CONTEXT_REACH, Core};
+use super::interrupt::Interrupt;
+use super::isolation::Isolation;
 use super::locks::HeldLocks;
 use super::promise::LogPromise;
+use super::savepoints::{Place, Savepoint};
 use super::system::{Snapshot, TrxState};
 use super::versions::{NewVersion, TouchedSegments, VersionKind};
 use crate::counters::Counter;
@@ -26,22 +29,8 @@ use crate::sync::{Instant, Mutex, MutexGuard};
 use crate::{Error, Result};
 use inkstone_format::record::{CONTEXT_CHAIN_MAX, Context, Record, TrxRef};
 use inkstone_format::{Lsn, PageId, PageNo, SpaceId, TreeId, VersionAddress};
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// What a transaction sees of others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Isolation {
-    /// Each statement sees what was committed when it began. A write goes on from the newest
-    /// committed version.
-    ReadCommitted,
-    /// All statements see what was committed when the first one began (snapshot isolation). To write
-    /// a row that was changed since is an error: no update is lost.
-    RepeatableRead,
-    /// As if transactions ran one after the other: reads lock what they read.
-    Serializable,
-}
 
 /// Where in its life a transaction is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,23 +47,6 @@ pub struct Shared {
     /// What other transactions see.
     pub state: Arc<TrxState>,
     pub(super) inner: Mutex<Inner>,
-}
-
-#[derive(Clone, Debug)]
-struct Savepoint {
-    name: String,
-    mark: Mark,
-}
-
-/// A place in a transaction to which it can be undone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Mark {
-    /// Its latest version entry there.
-    pub undo_last: VersionAddress,
-    /// How many changes it had made, and not undone.
-    pub undo_count: u64,
-    /// The log that undoing them may take.
-    pub undo_log_bytes: u64,
 }
 
 /// A transaction's own state.
@@ -94,7 +66,9 @@ pub(super) struct Inner {
     pub context: Context,
     context_chain: u32,
     context_from: Lsn,
-    savepoints: Vec<Savepoint>,
+    pub savepoints: Vec<Savepoint>,
+    /// Where the statement that goes on began. At read committed `snapshot` is that statement's.
+    pub statement: Option<Place>,
     /// Where the last insert went: the next one often goes beside it.
     pub last_insert: Option<(SpaceId, TreeId, PageNo, u16)>,
     pub xid: Option<Vec<u8>>,
@@ -121,19 +95,12 @@ impl Inner {
             context_chain: 0,
             context_from: Lsn(0),
             savepoints: Vec::new(),
+            statement: None,
             last_insert: None,
             xid: None,
             undo_copied: None,
             long_values: Vec::new(),
             orphans: false,
-        }
-    }
-
-    pub fn mark(&self) -> Mark {
-        Mark {
-            undo_last: self.undo_last,
-            undo_count: self.undo_count,
-            undo_log_bytes: self.promise.need(),
         }
     }
 }
@@ -145,6 +112,22 @@ impl Shared {
             state,
             inner: Mutex::new(Inner::new()),
         })
+    }
+
+    /// Whether it has unfinished changes in a tablespace. `None`: it is in the middle of a call.
+    pub fn has_changed(&self, core: &Core, space: SpaceId) -> Result<Option<bool>> {
+        let Some(inner) = self.inner.try_lock() else {
+            return Ok(None);
+        };
+        for entry in core
+            .versions
+            .undo_entries(inner.undo_last, VersionAddress(0))
+        {
+            if entry?.1.view().space == space {
+                return Ok(Some(true));
+            }
+        }
+        Ok(Some(false))
     }
 
     pub(super) fn trx_ref(&self, inner: &Inner) -> TrxRef {
@@ -177,6 +160,7 @@ pub struct Transaction {
     pub(super) core: Arc<Core>,
     pub(super) shared: Arc<Shared>,
     isolation: Isolation,
+    pub(super) interrupt: Option<Interrupt>,
     lock_wait_timeout: Mutex<Duration>,
 }
 
@@ -193,10 +177,15 @@ impl Transaction {
                     .to_owned(),
             )
             })?;
+        state.set_details(|details| {
+            details.begun = Some(Instant::now());
+            details.isolation = isolation;
+        });
         Ok(Self {
             core: core.clone(),
             shared: Shared::new(state),
             isolation,
+            interrupt: None,
             lock_wait_timeout: Mutex::new(core.lock_wait_timeout),
         })
     }
@@ -209,6 +198,21 @@ impl Transaction {
     /// Its isolation level.
     pub fn isolation(&self) -> Isolation {
         self.isolation
+    }
+
+    /// Has its statements interrupted by `interrupt`. To be called before the first of them.
+    pub fn set_interrupt(&mut self, interrupt: &Interrupt) {
+        self.interrupt = Some(interrupt.clone());
+        let interrupt = interrupt.clone();
+        self.shared
+            .state
+            .set_details(|details| details.interrupt = Some(interrupt));
+    }
+
+    /// A number of the caller's, which [`Database::transactions`](crate::Database::transactions)
+    /// shows.
+    pub fn set_tag(&self, tag: u64) {
+        self.shared.state.set_details(|details| details.tag = tag);
     }
 
     /// How long its statements wait for a row lock; at first the option `lock_wait_timeout_ms`.
@@ -251,23 +255,36 @@ impl Transaction {
         }
     }
 
-    /// The snapshot for a statement: the transaction's at repeatable read, a new one at read
-    /// committed.
+    /// The snapshot that the transaction, or its statement, reads with: taken now if it has none
+    /// yet. `None`: each call takes one of its own.
+    pub(super) fn kept_snapshot<'i>(&self, inner: &'i mut Inner) -> Option<&'i Snapshot> {
+        let kept = self.isolation.keeps_snapshot()
+            || inner.statement.is_some() && !self.isolation.locks_reads();
+        kept.then(|| {
+            let snapshot = &mut inner.snapshot;
+            &*snapshot.get_or_insert_with(|| self.core.trxs.snapshot())
+        })
+    }
+
+    /// The snapshot for a call.
     pub(super) fn snapshot_of(&self, inner: &mut Inner) -> Snapshot {
-        match self.isolation {
-            Isolation::RepeatableRead => inner
-                .snapshot
-                .get_or_insert_with(|| self.core.trxs.snapshot())
-                .clone(),
-            _ => self.core.trxs.snapshot(),
+        match self.kept_snapshot(inner) {
+            Some(snapshot) => snapshot.clone(),
+            None => self.core.trxs.snapshot(),
         }
     }
 
-    /// Makes sure that a repeatable-read transaction has its snapshot before it writes.
+    /// Makes sure that a transaction whose writes are compared with its snapshot has one before it
+    /// writes.
     pub(super) fn pin_snapshot(&self, inner: &mut Inner) {
-        if self.isolation == Isolation::RepeatableRead && inner.snapshot.is_none() {
+        if self.isolation.first_committer_wins() && inner.snapshot.is_none() {
             inner.snapshot = Some(self.core.trxs.snapshot());
         }
+    }
+
+    /// Fails if the transaction was interrupted.
+    pub(super) fn check_interrupt(&self) -> Result<()> {
+        self.interrupt.as_ref().map_or(Ok(()), Interrupt::check)
     }
 
     /// After a failed statement: a deadlock's victim is rolled back at once.
@@ -284,7 +301,7 @@ impl Transaction {
 
     /// Rolls back, or leaves that to purge if it fails: then too the transaction is over for its
     /// owner.
-    fn roll_back(&self, inner: &mut Inner) -> Result<()> {
+    pub(super) fn roll_back(&self, inner: &mut Inner) -> Result<()> {
         let result = rollback_all(&self.core, &self.shared, inner);
         if result.is_err() {
             self.leave_to_purge(inner);
@@ -292,89 +309,9 @@ impl Transaction {
         result
     }
 
-    fn leave_to_purge(&self, inner: &mut Inner) {
+    pub(super) fn leave_to_purge(&self, inner: &mut Inner) {
         inner.phase = Phase::RollingBack;
         self.core.unfinished.lock().push(self.shared.clone());
-    }
-
-    /// Undoes what was done since `mark`. If that fails, the whole transaction is rolled back, as
-    /// soon as that can be: it may not commit half a statement.
-    pub(super) fn undo_to(&self, inner: &mut Inner, mark: Mark) -> Result<()> {
-        // The statement may have gone back behind the mark itself.
-        if inner.undo_count <= mark.undo_count {
-            return Ok(());
-        }
-        let undone = super::rollback::undo_until(&self.core, &self.shared, inner, mark.undo_last);
-        match undone {
-            Ok(()) => inner.promise.undone_to(&self.core, mark.undo_log_bytes),
-            Err(_) => self.leave_to_purge(inner),
-        }
-        undone
-    }
-
-    /// Sets a savepoint; one of the same name is replaced.
-    ///
-    /// ```
-    /// # use inkstone::{Database, Isolation, Options};
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let db = Database::open(dir.path(), Options::default())?;
-    /// # let table = db.create_table("t", &[])?;
-    /// let txn = db.begin(Isolation::RepeatableRead)?;
-    /// txn.insert(&table, b"kept", b"")?;
-    /// txn.savepoint("s")?;
-    /// txn.insert(&table, b"undone", b"")?;
-    /// txn.rollback_to_savepoint("s")?;
-    /// assert_eq!(txn.range(&table, ..)?.count(), 1);
-    /// txn.commit()?;
-    /// # Ok::<(), inkstone::Error>(())
-    /// ```
-    pub fn savepoint(&self, name: &str) -> Result<()> {
-        let mut inner = self.active()?;
-        inner.savepoints.retain(|s| s.name != name);
-        let mark = inner.mark();
-        inner.savepoints.push(Savepoint {
-            name: name.to_owned(),
-            mark,
-        });
-        Ok(())
-    }
-
-    /// Undoes everything since the savepoint, which stays; later ones are forgotten. Explicit locks
-    /// stay; rows whose change was undone are free for others (who wait already go on waiting).
-    pub fn rollback_to_savepoint(&self, name: &str) -> Result<()> {
-        let mut inner = self.active()?;
-        let at = inner.savepoints.iter().position(|s| s.name == name);
-        let at = at.ok_or_else(|| Error::NotFound(format!("savepoint {name}")))?;
-        let mark = inner.savepoints[at].mark;
-        inner.savepoints.truncate(at + 1);
-        self.undo_to(&mut inner, mark)
-    }
-
-    /// Forgets a savepoint and those set after it.
-    pub fn release_savepoint(&self, name: &str) -> Result<()> {
-        let mut inner = self.active()?;
-        let at = inner.savepoints.iter().position(|s| s.name == name);
-        let at = at.ok_or_else(|| Error::NotFound(format!("savepoint {name}")))?;
-        inner.savepoints.truncate(at);
-        Ok(())
-    }
-
-    /// Runs a statement of several changes: if it fails, its changes are undone, savepoints that it
-    /// set are forgotten, and the transaction goes on.
-    pub fn statement<T>(&self, f: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
-        let (mark, savepoints) = {
-            let inner = self.active()?;
-            (inner.mark(), inner.savepoints.len())
-        };
-        let result = f(self);
-        if result.is_err() {
-            let mut inner = self.shared.inner.lock();
-            if inner.phase == Phase::Active {
-                inner.savepoints.truncate(savepoints);
-                self.undo_to(&mut inner, mark)?;
-            }
-        }
-        result
     }
 
     /// Commits with the database's durability.
@@ -413,69 +350,6 @@ impl Transaction {
         let mut inner = self.active()?;
         self.roll_back(&mut inner)
     }
-
-    /// Prepares the transaction under an XID (1 to 128 bytes): its changes are durable and
-    /// locked, also over a restart, until the XID is committed or rolled back.
-    /// [`Error::AlreadyExists`] if another prepared transaction has the XID. If it fails, the
-    /// transaction is rolled back.
-    ///
-    /// ```
-    /// # use inkstone::{Database, Isolation, Options};
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let path = dir.path();
-    /// let db = Database::open(path, Options::default())?;
-    /// let table = db.create_table("t", &[])?;
-    /// let txn = db.begin(Isolation::RepeatableRead)?;
-    /// txn.insert(&table, b"a", b"1")?;
-    /// txn.prepare(b"branch-1")?;
-    /// drop((table, db)); // the process ends; the coordinator decides later
-    ///
-    /// let db = Database::open(path, Options::default())?;
-    /// assert_eq!(db.prepared_transactions(), [b"branch-1"]);
-    /// db.commit_prepared(b"branch-1")?;
-    /// let txn = db.begin(Isolation::RepeatableRead)?;
-    /// assert!(txn.get(&db.table("t")?, b"a")?.is_some());
-    /// # Ok::<(), inkstone::Error>(())
-    /// ```
-    pub fn prepare(self, xid: &[u8]) -> Result<()> {
-        if xid.is_empty() || xid.len() > 128 {
-            return Err(Error::InvalidOption {
-                name: "xid".to_owned(),
-                value: format!("{} bytes", xid.len()),
-                reason: "an XID has 1 to 128 bytes".to_owned(),
-            });
-        }
-        let mut inner = self.active()?;
-        if self.shared.state.is_doomed() {
-            self.roll_back(&mut inner)?;
-            return Err(Error::Deadlock);
-        }
-        // Entered at once, so that of two that come with one XID only one gets through. Who takes
-        // it from there waits for our latch.
-        match self.core.prepared.lock().entry(xid.to_vec()) {
-            Entry::Vacant(entry) => entry.insert(self.shared.clone()),
-            Entry::Occupied(_) => {
-                let what = format!("prepared transaction {}", show_xid(xid));
-                return Err(Error::AlreadyExists(what));
-            }
-        };
-        let mut lsn = Lsn(0);
-        if inner.logged {
-            let mut mtr = Mtr::new(&self.core.redo);
-            let trx_slot = self.shared.state.slot();
-            mtr.note(&Record::Prepare {
-                trx_slot,
-                xid: xid.to_vec(),
-            });
-            lsn = mtr.commit_with(true, |_, _| {})?.1;
-        }
-        inner.phase = Phase::Prepared;
-        inner.xid = Some(xid.to_vec());
-        inner.snapshot = None;
-        self.shared.state.set_prepared();
-        drop(inner);
-        self.core.redo.log.wait_durable(lsn)
-    }
 }
 
 impl Drop for Transaction {
@@ -490,8 +364,8 @@ impl Drop for Transaction {
 
 /// A commit that is visible, and durable once `wait` has returned.
 pub struct PendingCommit {
-    core: Arc<Core>,
-    lsn: Lsn,
+    pub(super) core: Arc<Core>,
+    pub(super) lsn: Lsn,
 }
 
 impl PendingCommit {
@@ -510,11 +384,7 @@ impl PendingCommit {
     }
 }
 
-pub(super) fn show_xid(xid: &[u8]) -> String {
-    String::from_utf8_lossy(xid).into_owned()
-}
-
-fn finish_commit(
+pub(super) fn finish_commit(
     core: &Arc<Core>,
     shared: &Shared,
     inner: &mut Inner,
@@ -585,46 +455,6 @@ impl Core {
             }
         }
         failed.map_or(Ok(()), Err)
-    }
-
-    fn take_prepared(&self, xid: &[u8]) -> Result<Arc<Shared>> {
-        self.prepared
-            .lock()
-            .remove(xid)
-            .ok_or_else(|| Error::NotFound(format!("prepared transaction {}", show_xid(xid))))
-    }
-
-    /// Commits a prepared transaction.
-    pub fn commit_prepared(self: &Arc<Self>, xid: &[u8], durability: Durability) -> Result<()> {
-        self.redo.poison.check()?;
-        let shared = self.take_prepared(xid)?;
-        if shared.inner.lock().xid.is_none() {
-            self.prepared.lock().insert(xid.to_vec(), shared);
-            return Err(Error::TransactionState(
-                "being rolled back; roll it back again",
-            ));
-        }
-        let lsn = finish_commit(self, &shared, &mut shared.inner.lock(), durability)?;
-        PendingCommit {
-            core: self.clone(),
-            lsn,
-        }
-        .wait(durability)
-    }
-
-    /// Rolls a prepared transaction back. If that fails in the middle it can only be called again:
-    /// the transaction can no longer be committed, here or after a restart.
-    pub fn rollback_prepared(self: &Arc<Self>, xid: &[u8]) -> Result<()> {
-        self.redo.poison.check()?;
-        let shared = self.take_prepared(xid)?;
-        let mut inner = shared.inner.lock();
-        inner.xid = None;
-        let result = rollback_all(self, &shared, &mut inner);
-        if result.is_err() {
-            drop(inner);
-            self.prepared.lock().insert(xid.to_vec(), shared);
-        }
-        result
     }
 }
 

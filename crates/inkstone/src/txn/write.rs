@@ -7,10 +7,10 @@
 //! lock table first and looks at the rows afterwards. So one of the two sees the other.
 
 use super::core::Core;
-use super::locks::{Blockers, LockMode};
+use super::locks::{Blocker, LockMode};
 use super::promise::undo_log_bytes;
-use super::system::{TrxState, TrxStatus};
-use super::transaction::{Change, Inner, Isolation, Transaction};
+use super::system::TrxStatus;
+use super::transaction::{Change, Inner, Transaction};
 use super::versions::{NO_PURGE, VersionKind};
 use crate::btree::{SplitFor, Target, Tree};
 use crate::buffer::Exclusive;
@@ -25,7 +25,6 @@ use inkstone_format::tree_page::{
     is_inline, key_len_max,
 };
 use std::ops::Bound;
-use std::sync::Arc;
 
 /// What to do with a row.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +57,7 @@ pub(super) enum Newest {
     /// Free to change.
     Free,
     /// An unfinished transaction has changed it.
-    Busy(Arc<TrxState>),
+    Busy(Blocker),
     /// It was changed after the writer's snapshot.
     TooNew,
 }
@@ -74,7 +73,7 @@ struct CellValue<'a> {
 /// One attempt's outcome.
 enum Attempt {
     Done(Written),
-    Wait(Arc<TrxState>),
+    Wait(Blocker),
     /// The leaf was cleaned under a latch that is gone now: look again.
     Again,
     Split {
@@ -96,11 +95,11 @@ impl Transaction {
         self.core.before_write()?;
         let mut inner = self.active()?;
         inner.promise.cover_operation(&self.core)?;
-        let mark = inner.mark();
+        let place = inner.place();
         let result = self.write_locked(&mut inner, tree, key, write);
         if result.is_err() && !matches!(result, Err(Error::Deadlock)) {
             // A long value may be half exchanged: the statement has no effect.
-            self.undo_to(&mut inner, mark)?;
+            self.undo_to(&mut inner, place)?;
         }
         self.after_error(inner, result)
     }
@@ -169,7 +168,7 @@ impl Transaction {
     ) -> Result<Written> {
         // The clock is asked only when there is something to wait for.
         let mut deadline = None;
-        let mut locked = self.isolation() != Isolation::Serializable;
+        let mut locked = !self.isolation().locks_reads();
         loop {
             match self.attempt(inner, tree, key, write, value)? {
                 Attempt::Done(Written::Missing | Written::Exists) if !locked => {
@@ -183,8 +182,9 @@ impl Transaction {
                 Attempt::Again => {}
                 Attempt::Wait(blocker) => {
                     let deadline = *deadline.get_or_insert_with(|| self.deadline());
+                    let wanted = (tree, key, LockMode::Exclusive);
                     self.core
-                        .wait_for(&self.shared.state, &blocker, Some(deadline))?;
+                        .wait_for(&self.shared.state, &blocker, Some(deadline), wanted)?;
                 }
                 Attempt::Split { need, ascending } => {
                     let live = |address| self.core.is_live(address);
@@ -211,12 +211,15 @@ impl Transaction {
     ) -> Result<Attempt> {
         let leaf = self.leaf_for_write(inner, tree, key)?;
         let page = TreePage(&leaf);
-        if let Some(blocker) = self.explicit_blockers(tree, key).into_iter().next() {
+        let found = page.search(key);
+        let makes = matches!(write, Write::Insert(_) | Write::Upsert(_))
+            && found.is_ok_and(|slot| page.cell(slot).is_deleted()) | found.is_err();
+        if let Some(blocker) = self.explicit_blocker(tree, key, makes) {
             // Whoever has locked a range around a row that this transaction has changed or locked has
             // not read the row: it waits for this transaction to end, and must not be waited for.
             let (state, space) = (&*self.shared.state, tree.space.id);
             let locks = &self.core.locks;
-            let mine = page.search(key).is_ok_and(|slot| {
+            let mine = found.is_ok_and(|slot| {
                 self.is_own(page.cell(slot).version)
                     || locks.holds_record(state, space, tree.id, key, LockMode::Exclusive)
             });
@@ -224,7 +227,7 @@ impl Transaction {
                 return Ok(Attempt::Wait(blocker));
             }
         }
-        let slot = match page.search(key) {
+        let slot = match found {
             Err(_) if matches!(write, Write::Update(_) | Write::Delete) => {
                 return Ok(Attempt::Done(Written::Missing));
             }
@@ -233,7 +236,7 @@ impl Transaction {
         };
         let cell = page.cell(slot);
         match self.newest(inner, cell.version)? {
-            Newest::Busy(trx) => return Ok(Attempt::Wait(trx)),
+            Newest::Busy(blocker) => return Ok(Attempt::Wait(blocker)),
             Newest::TooNew if matches!(write, Write::Insert(_)) && !cell.is_deleted() => {
                 return Ok(Attempt::Done(Written::Exists));
             }
@@ -269,19 +272,18 @@ impl Transaction {
         tree.leaf_exclusive(Target::Key(key))
     }
 
-    /// Others whose explicit locks forbid changing the row.
-    pub(super) fn explicit_blockers(&self, tree: &Tree, key: &[u8]) -> Blockers {
+    /// Someone whose explicit lock forbids changing the row, or (`makes`) that there be a new one.
+    pub(super) fn explicit_blocker(&self, tree: &Tree, key: &[u8], makes: bool) -> Option<Blocker> {
         let (state, space, id) = (&*self.shared.state, tree.space.id, tree.id);
-        let rows = self
-            .core
-            .locks
-            .record_blockers(state, space, id, key, LockMode::Exclusive);
-        if !rows.is_empty() {
-            return rows;
-        }
-        self.core
-            .locks
-            .range_blockers(state, space, id, key, LockMode::Exclusive)
+        let locks = &self.core.locks;
+        let rows = locks.record_blockers(state, space, id, key, LockMode::Exclusive);
+        let of_range = || match makes {
+            true => locks.insert_blockers(state, space, id, key),
+            false => locks.range_blockers(state, space, id, key, LockMode::Exclusive),
+        };
+        rows.into_iter()
+            .next()
+            .or_else(|| of_range().into_iter().next())
     }
 
     /// Whether this transaction made the newest version of a row.
@@ -301,7 +303,7 @@ impl Transaction {
         Ok(match trx.settled_status() {
             TrxStatus::Committed(seq) => match &inner.snapshot {
                 Some(snapshot)
-                    if self.isolation() == Isolation::RepeatableRead
+                    if self.isolation().first_committer_wins()
                         && seq > snapshot.seq()
                         && !mutants::on(Mutant::LostUpdate) =>
                 {
@@ -310,7 +312,7 @@ impl Transaction {
                 _ => Newest::Free,
             },
             TrxStatus::Aborted => Newest::Free,
-            _ => Newest::Busy(trx),
+            _ => Newest::Busy(Blocker::from(&trx)),
         })
     }
 

@@ -19,7 +19,9 @@ pub struct Tally {
 /// A level's name; `None`: transactions of all levels at once.
 pub fn level_name(level: Option<Isolation>) -> &'static str {
     match level {
+        Some(Isolation::ReadUncommitted) => "read-uncommitted",
         Some(Isolation::ReadCommitted) => "read-committed",
+        Some(Isolation::LockingRepeatableRead) => "locking-reads",
         Some(Isolation::RepeatableRead) => "repeatable-read",
         Some(Isolation::Serializable) => "serializable",
         None => "mixed",

@@ -80,6 +80,11 @@ impl Running {
     fn note(&mut self, at: Time, action: Action) {
         self.ops.push(Op { at, action });
     }
+
+    /// Whether all of its reads lock.
+    fn locks_all(&self) -> bool {
+        self.level == Isolation::LockingRepeatableRead
+    }
 }
 
 impl Client<'_> {
@@ -243,6 +248,10 @@ impl Client<'_> {
     fn read(&mut self, running: &mut Running, key: Key, lock: Option<LockMode>) -> Done<Value> {
         let at = self.world.tick();
         let bytes = key_bytes(key);
+        let lock = match running.locks_all() {
+            true => lock.or(Some(LockMode::Shared)),
+            false => lock,
+        };
         let found = match lock {
             Some(mode) => {
                 let wait = self.wait();
@@ -356,6 +365,7 @@ impl Client<'_> {
         let kind = match self.rng.below(20) {
             0 => ScanKind::SkipLocked,
             1 | 2 => ScanKind::Locking,
+            _ if running.locks_all() => ScanKind::Locking,
             _ => ScanKind::Plain,
         };
         let mode = self.rng.pick(&[LockMode::Shared, LockMode::Exclusive]);
@@ -364,6 +374,14 @@ impl Client<'_> {
                 .range_backward(table, low..high)?
                 .collect::<Result<_, _>>()?,
             ScanKind::Plain => txn.range(table, low..high)?.collect::<Result<_, _>>()?,
+            ScanKind::Locking if self.rng.chance(30) => {
+                let mut scan = txn.locking_scan_of(table, low..high, true, mode, Wait::Timeout)?;
+                let mut rows = Vec::new();
+                while scan.next_row(txn)? {
+                    rows.push((scan.key().to_vec(), scan.value().to_vec()));
+                }
+                rows
+            }
             ScanKind::Locking => txn
                 .range_locking(table, low..high, mode, Wait::Timeout)?
                 .collect::<Result<_, _>>()?,

@@ -32,9 +32,11 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The levels that are tried in turn.
-    pub const LEVELS: [Option<Isolation>; 4] = [
+    /// The levels that are tried in turn. At locking repeatable read every read locks, and all must be
+    /// as at serializable.
+    pub const LEVELS: [Option<Isolation>; 5] = [
         Some(Isolation::ReadCommitted),
+        Some(Isolation::LockingRepeatableRead),
         Some(Isolation::RepeatableRead),
         Some(Isolation::Serializable),
         None,
@@ -45,7 +47,7 @@ impl Plan {
         let mut rng = Rng::new(seed);
         Self {
             seed,
-            level: Self::LEVELS[(seed % 4) as usize],
+            level: Self::LEVELS[(seed % 5) as usize],
             clients: rng.from_to(2, 8) as u32,
             transactions: 60,
             lives: 4,

@@ -29,6 +29,8 @@ struct Model {
     history: Vec<Mutex<Vec<(Lsn, Lsn)>>>,
     reads: AtomicU64,
     changes: AtomicU64,
+    /// Threads `ink-frames`.
+    suppliers: usize,
 }
 
 impl Model {
@@ -40,6 +42,7 @@ impl Model {
                 .collect(),
             reads: AtomicU64::new(0),
             changes: AtomicU64::new(0),
+            suppliers: 1,
         }
     }
 
@@ -134,7 +137,7 @@ impl Model {
     }
 
     fn run(&self, threads: u64, time: Duration) {
-        self.bench.pool.start_cleaners().unwrap();
+        self.bench.pool.start_threads(self.suppliers).unwrap();
         let stop = AtomicBool::new(false);
         let first_checkpoint = self.bench.checkpoint();
         crate::sync::test_scope(|scope| {
@@ -214,6 +217,17 @@ fn hundreds_of_threads_on_64_frames() {
         .write_delay_us
         .store(200, Ordering::Relaxed);
     model.run(256, Duration::from_millis(3000));
+}
+
+/// A large pool has three threads that supply frames: here their batches hold most of the frames.
+#[test]
+fn three_suppliers_of_64_frames() {
+    let mut model = Model::new(8);
+    model.suppliers = 3;
+    model.bench.log.capacity.store(64 * 2000, Ordering::Relaxed);
+    let delay = &model.bench.store.write_delay_us;
+    delay.store(300, Ordering::Relaxed);
+    model.run(48, Duration::from_millis(2000));
 }
 
 /// Flushes, drops of clean pages and evictions race with changes and the background threads.

@@ -4,8 +4,11 @@
 //! every pair of bounds, and two ranges overlap iff each begins before the other ends. A transaction's
 //! ranges of one tree and mode are kept as disjoint intervals that do not touch, so a check costs one
 //! search in an ordered map for each transaction that has ranges in the tree.
+//!
+//! Gaps are a third set beside shared and exclusive ranges: an insert looks at all three, any other
+//! access at those two.
 
-use super::{Blockers, LockMode, push_blocker};
+use super::{Blockers, LockInfo, LockMode, LockTarget, push_blocker};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{HashMap, Mutex};
 use crate::txn::system::TrxState;
@@ -34,8 +37,30 @@ enum Cut {
 }
 
 impl Cut {
+    fn as_low(&self) -> Bound<Vec<u8>> {
+        match self {
+            Self::At(key, Side::Before) if key.is_empty() => Bound::Unbounded,
+            Self::At(key, Side::Before) => Bound::Included(key.to_vec()),
+            Self::At(key, Side::After) => Bound::Excluded(key.to_vec()),
+            Self::End => Bound::Unbounded,
+        }
+    }
+
+    fn as_high(&self) -> Bound<Vec<u8>> {
+        match self {
+            Self::At(key, Side::Before) => Bound::Excluded(key.to_vec()),
+            Self::At(key, Side::After) => Bound::Included(key.to_vec()),
+            Self::End => Bound::Unbounded,
+        }
+    }
+
+    /// Nothing lies between a key and the same with a zero behind it: the cut between them has one
+    /// name, so that ranges that touch there become one.
     fn before(key: &[u8]) -> Self {
-        Self::At(key.into(), Side::Before)
+        match key.split_last() {
+            Some((0, shorter)) => Self::after(shorter),
+            _ => Self::At(key.into(), Side::Before),
+        }
     }
 
     fn after(key: &[u8]) -> Self {
@@ -96,12 +121,32 @@ struct Owner {
     trx: Arc<TrxState>,
     shared: RangeSet,
     exclusive: RangeSet,
+    gaps: RangeSet,
+}
+
+/// What somebody wants to do in a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    /// Lock or change what is there.
+    Row(LockMode),
+    /// Put a new row there.
+    Insert,
 }
 
 impl Owner {
-    fn conflicts(&self, low: &Cut, high: &Cut, mode: LockMode) -> bool {
+    fn new(trx: &Arc<TrxState>) -> Self {
+        Self {
+            trx: trx.clone(),
+            shared: RangeSet::default(),
+            exclusive: RangeSet::default(),
+            gaps: RangeSet::default(),
+        }
+    }
+
+    fn conflicts(&self, low: &Cut, high: &Cut, access: Access) -> bool {
         self.exclusive.overlaps(low, high)
-            || mode == LockMode::Exclusive && self.shared.overlaps(low, high)
+            || access != Access::Row(LockMode::Shared) && self.shared.overlaps(low, high)
+            || access == Access::Insert && self.gaps.overlaps(low, high)
     }
 }
 
@@ -114,6 +159,19 @@ struct Shard {
     trees: Mutex<HashMap<TreeKey, Vec<Owner>>>,
 }
 
+impl Shard {
+    /// The transaction's entry of a tree, made if there is none (true).
+    fn owner<'o>(&self, owners: &'o mut Vec<Owner>, trx: &Arc<TrxState>) -> (&'o mut Owner, bool) {
+        let at = owners.iter().position(|o| o.trx.id() == trx.id());
+        if at.is_none() {
+            owners.push(Owner::new(trx));
+            self.count.fetch_add(1, Ordering::SeqCst);
+        }
+        let index = at.unwrap_or(owners.len() - 1);
+        (&mut owners[index], at.is_none())
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct RangeLocks(Box<[CachePadded<Shard>]>);
 
@@ -123,10 +181,10 @@ impl Default for RangeLocks {
     }
 }
 
-fn blockers(owners: &[Owner], trx: &TrxState, low: &Cut, high: &Cut, mode: LockMode) -> Blockers {
+fn blockers(owners: &[Owner], trx: &TrxState, low: &Cut, high: &Cut, access: Access) -> Blockers {
     let mut found = Vec::new();
     for owner in owners {
-        if owner.trx.id() != trx.id() && owner.conflicts(low, high, mode) {
+        if owner.trx.id() != trx.id() && owner.conflicts(low, high, access) {
             push_blocker(&mut found, &owner.trx);
         }
     }
@@ -155,21 +213,11 @@ impl RangeLocks {
         let shard = self.shard(tree);
         let mut trees = shard.trees.lock();
         let owners = trees.entry(tree).or_default();
-        let found = blockers(owners, trx, &low, &high, mode);
+        let found = blockers(owners, trx, &low, &high, Access::Row(mode));
         if !found.is_empty() {
             return Err(found);
         }
-        let at = owners.iter().position(|o| o.trx.id() == trx.id());
-        let index = at.unwrap_or(owners.len());
-        if at.is_none() {
-            owners.push(Owner {
-                trx: trx.clone(),
-                shared: RangeSet::default(),
-                exclusive: RangeSet::default(),
-            });
-            shard.count.fetch_add(1, Ordering::SeqCst);
-        }
-        let owner = &mut owners[index];
+        let (owner, new) = shard.owner(owners, trx);
         if !owner.exclusive.covers(&low, &high) {
             match mode {
                 LockMode::Exclusive => owner.exclusive.insert(low, high),
@@ -177,10 +225,62 @@ impl RangeLocks {
                 LockMode::Shared => owner.shared.insert(low, high),
             }
         }
-        Ok(at.is_none())
+        Ok(new)
     }
 
-    pub fn blockers(&self, trx: &TrxState, tree: TreeKey, key: &[u8], mode: LockMode) -> Blockers {
+    /// True if `trx` had no range in the tree before.
+    pub fn lock_gap(
+        &self,
+        trx: &Arc<TrxState>,
+        tree: TreeKey,
+        low: Bound<&[u8]>,
+        high: Bound<&[u8]>,
+    ) -> bool {
+        let (low, high) = (Cut::low(low), Cut::high(high));
+        if low >= high {
+            return false;
+        }
+        let shard = self.shard(tree);
+        let mut trees = shard.trees.lock();
+        let (owner, new) = shard.owner(trees.entry(tree).or_default(), trx);
+        if !owner.gaps.covers(&low, &high) {
+            owner.gaps.insert(low, high);
+        }
+        new
+    }
+
+    pub fn list(&self) -> Vec<LockInfo> {
+        let mut all = Vec::new();
+        for shard in &self.0 {
+            let trees = shard.trees.lock();
+            for (&(space, tree), owners) in trees.iter() {
+                for owner in owners {
+                    let mut add = |set: &RangeSet, mode, gap: bool| {
+                        all.extend(set.0.iter().map(|(low, high)| {
+                            let (low, high) = (low.as_low(), high.as_high());
+                            let target = match gap {
+                                true => LockTarget::Gap(low, high),
+                                false => LockTarget::Range(low, high),
+                            };
+                            LockInfo {
+                                transaction: owner.trx.id(),
+                                space,
+                                tree,
+                                mode,
+                                target,
+                            }
+                        }));
+                    };
+                    add(&owner.shared, LockMode::Shared, false);
+                    add(&owner.exclusive, LockMode::Exclusive, false);
+                    add(&owner.gaps, LockMode::Shared, true);
+                }
+            }
+        }
+        all
+    }
+
+    pub fn blockers(&self, trx: &TrxState, tree: TreeKey, key: &[u8], access: Access) -> Blockers {
         let shard = self.shard(tree);
         if shard.count.load(Ordering::SeqCst) == 0 {
             return Vec::new();
@@ -189,7 +289,7 @@ impl RangeLocks {
         let trees = shard.trees.lock();
         trees
             .get(&tree)
-            .map_or_else(Vec::new, |o| blockers(o, trx, &low, &high, mode))
+            .map_or_else(Vec::new, |o| blockers(o, trx, &low, &high, access))
     }
 
     pub fn release(&self, trx: &TrxState, tree: TreeKey) {

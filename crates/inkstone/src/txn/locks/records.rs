@@ -5,7 +5,7 @@
 //! other without need; the other way round is impossible. In return a lock costs a few words, however
 //! long the key.
 
-use super::{Blockers, LockMode, push_blocker};
+use super::{Blockers, LockInfo, LockMode, LockTarget, push_blocker};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{HashMap, Mutex, RandomState};
 use crate::txn::system::TrxState;
@@ -38,6 +38,8 @@ type Holder = (Arc<TrxState>, LockMode);
 /// Holders of one lock, compatible with each other (those that have ended excepted).
 #[derive(Debug)]
 struct RecordLock {
+    /// Where the row is, for people: the name says it already.
+    place: (SpaceId, TreeId),
     first: Holder,
     more: Vec<Holder>,
 }
@@ -107,6 +109,7 @@ impl RecordLocks {
         &self,
         trx: &Arc<TrxState>,
         name: u64,
+        place: (SpaceId, TreeId),
         mode: LockMode,
     ) -> Result<bool, Blockers> {
         let shard = self.shard(name);
@@ -114,7 +117,7 @@ impl RecordLocks {
         let Some(lock) = locks.get_mut(&name) else {
             let first = (trx.clone(), mode);
             let more = Vec::new();
-            locks.insert(name, RecordLock { first, more });
+            locks.insert(name, RecordLock { place, first, more });
             shard.count.fetch_add(1, Ordering::SeqCst);
             return Ok(true);
         };
@@ -176,6 +179,22 @@ impl RecordLocks {
             None => crate::invariant!(false, "{trx:?} releases a lock that it does not hold"),
         }
         shard.count.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    pub fn list(&self) -> Vec<LockInfo> {
+        let mut all = Vec::new();
+        for shard in &self.shards {
+            for (&name, lock) in shard.locks.lock().iter() {
+                all.extend(lock.holders().map(|(holder, mode)| LockInfo {
+                    transaction: holder.id(),
+                    space: lock.place.0,
+                    tree: lock.place.1,
+                    mode: *mode,
+                    target: LockTarget::Row(name),
+                }));
+            }
+        }
+        all
     }
 
     pub fn count(&self) -> usize {

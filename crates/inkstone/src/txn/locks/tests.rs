@@ -88,7 +88,7 @@ impl Fixture {
                 .table
                 .try_lock_record(trx, held, SPACE, TREE, key, mode)
             {
-                Ok(()) => return Ok(()),
+                Ok(_) => return Ok(()),
                 Err(blockers) => self.graph.wait(trx, &blockers[0], deadline)?,
             }
         }

@@ -1,4 +1,4 @@
-//! Waiting for a transaction to end, and deadlocks.
+//! Waiting for a transaction to end, or to give something back, and deadlocks.
 //!
 //! Every waiter has one edge, to the transaction that it waits for (of several blockers the first).
 //! So the graph is a set of chains, and a new edge closes a circle iff the chain that begins at its
@@ -7,13 +7,15 @@
 //! Why one edge for each waiter finds all deadlocks: take transactions none of which can go on before
 //! others of them end. Each waits for one of them, so the chain from any of them runs in a circle.
 //! Edges are entered under one mutex, so the thread that enters the circle's last edge sees the
-//! others. And no false ones: an edge whose waiter is doomed, or whose blocker has ended, is about to
-//! be removed by its waiter, and is not followed.
+//! others. And no false ones: an edge whose waiter is doomed, or whose blocker has ended or given
+//! something back since, is about to be removed by its waiter, and is not followed.
 
+use super::{Blocker, LockMode};
 use crate::counters::{Counter, Counters};
 use crate::poison::Poison;
 use crate::sync::{HashMap, Instant, Mutex};
-use crate::txn::system::TrxState;
+use crate::txn::interrupt::Interrupt;
+use crate::txn::system::{TrxState, Wanted};
 use crate::{Error, Result};
 use inkstone_format::TrxId;
 use std::cmp::Reverse;
@@ -25,7 +27,7 @@ use std::time::Duration;
 const POISON_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A row of the information table on waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiter {
     /// Who waits.
     pub waiter: TrxId,
@@ -35,12 +37,14 @@ pub struct Waiter {
     pub waited: Duration,
     /// The waiter's number of changes.
     pub weight: u64,
+    /// What it waits to lock, where that is known.
+    pub wanted: Option<Wanted>,
 }
 
 #[derive(Debug)]
 struct Edge {
     waiter: Arc<TrxState>,
-    blocker: Arc<TrxState>,
+    blocker: Blocker,
     since: Instant,
 }
 
@@ -56,8 +60,7 @@ impl State {
         let mut path = Vec::new();
         let mut at = start.id();
         while let Some(edge) = self.edges.get(&at) {
-            if edge.waiter.is_doomed() || edge.blocker.is_ended() || path.len() == self.edges.len()
-            {
+            if edge.waiter.is_doomed() || edge.blocker.is_over() || path.len() == self.edges.len() {
                 break;
             }
             path.push(edge);
@@ -91,31 +94,36 @@ impl WaitGraph {
         }
     }
 
-    /// Sleeps until `blocker` has ended. Afterwards the caller checks everything again.
+    /// Sleeps until `blocker` has ended, or has given something back since the caller looked.
+    /// Afterwards the caller checks everything again.
     ///
     /// # Errors
     /// - [`Error::Deadlock`]: `me` was chosen as the victim and must be rolled back. The cheapest
     ///   member of a circle is chosen (fewest changes, then the youngest).
     /// - [`Error::LockTimeout`]: `deadline` has passed; it says how long this one wait took.
+    /// - [`Error::Interrupted`]: the transaction's interrupt was raised.
     /// - [`Error::Poisoned`].
     pub fn wait(
         &self,
         me: &Arc<TrxState>,
-        blocker: &Arc<TrxState>,
+        blocker: impl Into<Blocker>,
         deadline: Instant,
     ) -> Result<()> {
+        let blocker = blocker.into();
         crate::invariant!(me.id() != blocker.id(), "{me:?} waits for itself");
         self.poison.check()?;
         if me.is_doomed() {
             return Err(Error::Deadlock);
         }
-        if !blocker.add_waiter(me) {
+        let interrupt = me.details().interrupt;
+        let _watch = interrupt.as_ref().map(|interrupt| interrupt.watch(me));
+        if !blocker.add_waiter(me, blocker.releases) {
             return Ok(());
         }
         self.counters.add(Counter::LockWaits, 1);
         let since = Instant::now();
-        self.enter(me, blocker, since);
-        let woken = self.sleep(me, blocker, deadline);
+        self.enter(me, &blocker, since);
+        let woken = self.sleep(me, &blocker, interrupt.as_ref(), deadline);
         self.state.lock().edges.remove(&me.id());
         // Only who has an edge is doomed: from here on it cannot happen, and what happened before
         // is reported by this very wait.
@@ -125,7 +133,7 @@ impl WaitGraph {
         }
         match woken {
             Wake::Ended => Ok(()),
-            Wake::Poisoned(error) => {
+            Wake::Failed(error) => {
                 blocker.remove_waiter(me);
                 Err(error)
             }
@@ -139,7 +147,7 @@ impl WaitGraph {
     }
 
     /// Enters the edge; if that closes a circle, dooms a victim.
-    fn enter(&self, me: &Arc<TrxState>, blocker: &Arc<TrxState>, since: Instant) {
+    fn enter(&self, me: &Arc<TrxState>, blocker: &Blocker, since: Instant) {
         let mut state = self.state.lock();
         let edge = Edge {
             waiter: me.clone(),
@@ -161,13 +169,20 @@ impl WaitGraph {
         victim.doom();
     }
 
-    fn sleep(&self, me: &TrxState, blocker: &TrxState, deadline: Instant) -> Wake {
+    fn sleep(
+        &self,
+        me: &TrxState,
+        blocker: &Blocker,
+        interrupt: Option<&Interrupt>,
+        deadline: Instant,
+    ) -> Wake {
         loop {
-            if me.is_doomed() || blocker.is_ended() {
+            if me.is_doomed() || blocker.is_over() {
                 return Wake::Ended;
             }
-            if let Err(error) = self.poison.check() {
-                return Wake::Poisoned(error);
+            let interrupted = interrupt.map_or(Ok(()), Interrupt::check);
+            if let Err(error) = self.poison.check().and(interrupted) {
+                return Wake::Failed(error);
             }
             let now = Instant::now();
             if now >= deadline {
@@ -190,6 +205,7 @@ impl WaitGraph {
             blocker: edge.blocker.id(),
             waited: edge.since.elapsed(),
             weight: edge.waiter.weight(),
+            wanted: edge.waiter.details().wanted,
         });
         waiters.collect()
     }
@@ -198,22 +214,42 @@ impl WaitGraph {
 enum Wake {
     Ended,
     TimedOut,
-    Poisoned(Error),
+    Failed(Error),
 }
 
 fn describe(circle: &[&Edge], victim: &TrxState) -> String {
     let mut text = format!("deadlock of {} transactions:\n", circle.len());
     for edge in circle {
-        let (me, on) = (&edge.waiter, &edge.blocker);
+        let (me, on, details) = (&edge.waiter, &edge.blocker, edge.waiter.details());
         // Writing to a string does not fail.
-        let _ = writeln!(
+        let _ = write!(
             text,
-            "  transaction {} ({} changes, waiting for {} ms) waits for transaction {}",
+            "  transaction {} (tag {}, {} changes) waits for transaction {} since {} ms",
             me.id(),
+            details.tag,
             me.weight(),
+            on.id(),
             edge.since.elapsed().as_millis(),
-            on.id()
         );
+        if let Some(wanted) = &details.wanted {
+            let mode = match wanted.mode {
+                LockMode::Shared => "shared",
+                LockMode::Exclusive => "exclusive",
+            };
+            let _ = write!(
+                text,
+                ", to lock {mode} in tablespace {}, tree {}, key {}",
+                wanted.space,
+                wanted.tree,
+                wanted
+                    .key
+                    .iter()
+                    .take(32)
+                    .map(|b| format!("{b:02x}"))
+                    .collect::<String>()
+            );
+        }
+        text.push('\n');
     }
     let _ = write!(
         text,

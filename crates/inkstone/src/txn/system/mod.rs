@@ -35,7 +35,8 @@
 //!    the older version. (With no number the segment could retire at once, and the dead address
 //!    would say "visible to all".)
 //! 5. Nobody who waits for a transaction misses its end: the status is set first, then the waiters
-//!    are taken from the list, under whose latch a new waiter checks the status.
+//!    are taken from the list, under whose latch a new waiter checks the status. The same for what it
+//!    gives back before its end: a waiter has noted the number of such events when it looked.
 //!
 //! Not promised: that a transaction that is visible is durable; the caller decides when it calls
 //! `finish_commit`.
@@ -50,7 +51,7 @@ mod trx;
 #[cfg(test)]
 mod tests;
 
-pub use trx::{TrxState, TrxStatus};
+pub use trx::{Details, TrxState, TrxStatus, Wanted};
 
 use crate::counters::{STRIPES, thread_stripe};
 use crate::sync::Mutex;

@@ -2,7 +2,10 @@
 
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Condvar, Instant, Mutex, hint, thread};
-use inkstone_format::{Lsn, TrxId};
+use crate::txn::interrupt::Interrupt;
+use crate::txn::isolation::Isolation;
+use crate::txn::locks::LockMode;
+use inkstone_format::{Lsn, SpaceId, TreeId, TrxId};
 use std::fmt;
 use std::sync::Arc;
 
@@ -49,6 +52,42 @@ fn decode(word: u64) -> TrxStatus {
     }
 }
 
+/// The row or place that a transaction waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Its tablespace.
+    pub space: SpaceId,
+    /// Its tree.
+    pub tree: TreeId,
+    /// Its key; of a range the lower end.
+    pub key: Vec<u8>,
+    /// How it is to be locked.
+    pub mode: LockMode,
+}
+
+/// What people may want to know of a transaction, and what waiting needs. Nobody decides by it.
+#[derive(Clone, Debug, Default)]
+pub struct Details {
+    /// When it began; `None` for one that recovery found.
+    pub begun: Option<Instant>,
+    /// Its level.
+    pub isolation: Isolation,
+    /// A number of its owner's.
+    pub tag: u64,
+    /// What it waits for, while it waits.
+    pub wanted: Option<Wanted>,
+    pub(in crate::txn) interrupt: Option<Interrupt>,
+}
+
+/// What others want of a transaction.
+#[derive(Debug, Default)]
+struct ForOthers {
+    /// Transactions that wait for this one to end, or to give something back.
+    waiters: Vec<Arc<TrxState>>,
+    /// Boxed, as version segments keep the state of transactions for long.
+    details: Option<Box<Details>>,
+}
+
 /// A transaction as other threads see it. Shared by `Arc`: the transaction itself, the active
 /// set, the version segments that it wrote to, and its locks hold one.
 pub struct TrxState {
@@ -58,8 +97,12 @@ pub struct TrxState {
     status: AtomicU64,
     weight: AtomicU64,
     first_lsn: AtomicU64,
-    /// Transactions that wait for this one to end. Latch; innermost, held for a few instructions.
-    waiters: Mutex<Vec<Arc<TrxState>>>,
+    /// How often it has given something back before its end. See [`Blocker`].
+    ///
+    /// [`Blocker`]: crate::txn::locks::Blocker
+    releases: AtomicU64,
+    /// Latch; innermost, held for a few instructions.
+    others: Mutex<ForOthers>,
     /// Whether this transaction, which waits for another, has been woken.
     woken: Mutex<bool>,
     wake: Condvar,
@@ -89,7 +132,8 @@ impl TrxState {
             status: AtomicU64::new(encode(status)),
             weight: AtomicU64::new(0),
             first_lsn: AtomicU64::new(0),
-            waiters: Mutex::new(Vec::new()),
+            releases: AtomicU64::new(0),
+            others: Mutex::default(),
             woken: Mutex::new(false),
             wake: Condvar::new(),
         }
@@ -208,31 +252,55 @@ impl TrxState {
         self.first_lsn.store(lsn.0, Ordering::Release);
     }
 
-    /// Enters `waiter` into the list of those to be woken at this one's end. False if it has
-    /// ended already: nobody would wake the waiter.
-    pub(in crate::txn) fn add_waiter(&self, waiter: &Arc<TrxState>) -> bool {
-        let mut waiters = self.waiters.lock();
-        // `wake_waiters` empties the list after the status was set: whoever comes to the list
-        // later sees the status.
-        if self.is_ended() {
+    /// A copy of its details.
+    pub fn details(&self) -> Details {
+        let others = self.others.lock();
+        others.details.as_deref().cloned().unwrap_or_default()
+    }
+
+    pub(in crate::txn) fn set_details(&self, set: impl FnOnce(&mut Details)) {
+        set(self.others.lock().details.get_or_insert_default());
+    }
+
+    /// How often it has given something back before its end.
+    pub(in crate::txn) fn releases(&self) -> u64 {
+        self.releases.load(Ordering::SeqCst)
+    }
+
+    /// Wakes those who wait for it, because it has just given back something that it had locked or
+    /// changed: they look again.
+    pub(in crate::txn) fn note_release(&self) {
+        self.releases.fetch_add(1, Ordering::SeqCst);
+        self.wake_waiters();
+    }
+
+    /// Enters `waiter` into the list of those to be woken at this one's end, or when it gives
+    /// something back. False if it has ended, or given something back since the waiter looked (it had
+    /// seen `releases` then): nobody would wake the waiter.
+    pub(in crate::txn) fn add_waiter(&self, waiter: &Arc<TrxState>, releases: u64) -> bool {
+        let mut others = self.others.lock();
+        // `wake_waiters` empties the list after the status, or the number, was set: whoever comes
+        // to the list later sees it.
+        if self.is_ended() || self.releases() != releases {
             return false;
         }
-        waiters.push(waiter.clone());
+        others.waiters.push(waiter.clone());
         true
     }
 
     pub(in crate::txn) fn remove_waiter(&self, waiter: &Arc<TrxState>) {
-        self.waiters.lock().retain(|w| !Arc::ptr_eq(w, waiter));
+        let mut others = self.others.lock();
+        others.waiters.retain(|w| !Arc::ptr_eq(w, waiter));
     }
 
     pub(super) fn wake_waiters(&self) {
-        let waiters = std::mem::take(&mut *self.waiters.lock());
+        let waiters = std::mem::take(&mut self.others.lock().waiters);
         for waiter in waiters {
             waiter.wake_up();
         }
     }
 
-    fn wake_up(&self) {
+    pub(in crate::txn) fn wake_up(&self) {
         *self.woken.lock() = true;
         self.wake.notify_one();
     }

@@ -434,7 +434,10 @@ impl VersionStore {
             let Some(segment) = first else {
                 break;
             };
+            let before = file.written_bytes();
             self.charge(segment.spill(&mut file)?);
+            let written = file.written_bytes() - before;
+            self.counters.add(Counter::VersionBytesSpilled, written);
             self.sealed.lock().in_memory.remove(&segment.number);
             self.counters.add(Counter::VersionSegmentsSpilled, 1);
         }

@@ -30,6 +30,8 @@ pub(super) struct SpillFile {
     /// Free extents below `end`, offset -> length; disjoint, none touch another or `end`.
     free: BTreeMap<u64, u64>,
     end: u64,
+    /// Bytes ever written.
+    written: u64,
 }
 
 impl SpillFile {
@@ -49,11 +51,17 @@ impl SpillFile {
             file: None,
             free: BTreeMap::new(),
             end: 0,
+            written: 0,
         })
     }
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Bytes ever written.
+    pub fn written_bytes(&self) -> u64 {
+        self.written
     }
 
     /// Bytes of the file that are in use.
@@ -69,6 +77,7 @@ impl SpillFile {
             self.release(extent);
             return Err(Error::io("write", &self.path, error));
         }
+        self.written += bytes.len() as u64;
         Ok((file, extent))
     }
 

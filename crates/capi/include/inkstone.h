@@ -1,0 +1,626 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * Inkstone from C: a crash-safe transactional storage engine.
+ *
+ * A database is a directory. It holds tables; a table is a clustered tree and any number of secondary
+ * trees in one file. Keys and values are byte strings, and keys sort as memcmp does. Everything is
+ * read and changed through a transaction.
+ *
+ *     ink_error error;
+ *     ink_database *db;
+ *     ink_table *table;
+ *     ink_transaction *txn;
+ *     ink_buffer value = {0};
+ *     bool found;
+ *
+ *     if (ink_open("accounts.ink", NULL, 0, &db, &error))        // creates it in an empty directory
+ *         errx(1, "%s", error.message);
+ *     ink_create_table(db, INK_STR("accounts"), NULL, 0, &error);
+ *     ink_table_open(db, INK_STR("accounts"), &table, &error);
+ *     const ink_tree *rows = ink_table_tree(table, 0);
+ *
+ *     ink_begin(db, INK_REPEATABLE_READ, NULL, &txn, &error);
+ *     ink_insert(txn, rows, INK_STR("1001"), INK_STR("Ada: 50"), &error);
+ *     ink_commit(txn, INK_SYNC, &error);                         // on disk when this returns
+ *     ink_transaction_free(txn);
+ *
+ *     ink_begin(db, INK_REPEATABLE_READ, NULL, &txn, &error);
+ *     ink_get(txn, rows, INK_STR("1001"), &value, &found, &error);
+ *     ink_transaction_free(txn);                                 // rolls back what is not committed
+ *     ink_buffer_free(&value);
+ *     ink_table_close(table);
+ *     ink_close(db, &error);
+ *
+ * Errors. A function that can fail returns an int: 0 (INK_OK) or one of enum ink_code, and says more
+ * in the ink_error that the caller gives it (NULL: not wanted). Results are written to the last
+ * parameters before it, and are unspecified after a failure, but where a function says otherwise.
+ *
+ * Memory. Handles (pointers to the incomplete types below) are made by the library, and given back by
+ * the function named at each; giving back NULL does nothing. What a caller passes in is read before
+ * the call returns, never kept. What is lent out (ink_slice, ink_row results) says how long it lives.
+ *
+ * Threads. A database, a table and its trees may be used by any number of threads at once. A
+ * transaction and its cursors are used by one thread at a time; it need not always be the same one.
+ * An interrupt may be raised from any thread. No state is kept by thread.
+ *
+ * Panics. A bug in the library that panics is returned as INK_PANIC: give the handles of that call
+ * back, and reopen the database. Broken invariants abort the process rather than write wrong bytes.
+ * Callbacks return normally: no exceptions, no longjmp.
+ */
+#ifndef INKSTONE_H
+#define INKSTONE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Bytes and errors -------------------------------------------------------------------------- */
+
+/* Bytes that somebody else owns. `data` may be NULL when `len` is 0. */
+typedef struct ink_slice {
+  const uint8_t *data;
+  size_t len;
+} ink_slice;
+
+/* A slice over a string literal. */
+#ifdef __cplusplus
+#define INK_STR(literal) (ink_slice{(const uint8_t *)(literal), sizeof(literal) - 1})
+#else
+#define INK_STR(literal) ((ink_slice){(const uint8_t *)(literal), sizeof(literal) - 1})
+#endif
+
+/* A row: key and value. */
+typedef struct ink_row {
+  ink_slice key;
+  ink_slice value;
+} ink_row;
+
+/* Bytes that the library allocates and the caller owns. Begin with zeroes; use it as often as you like
+ * (the memory is used again); give it back with ink_buffer_free. Only read the fields. */
+typedef struct ink_buffer {
+  uint8_t *data;
+  size_t len;
+  size_t capacity;
+} ink_buffer;
+
+/* Gives the memory back, and zeroes the fields. */
+void ink_buffer_free(ink_buffer *buffer);
+
+/* What went wrong. */
+enum ink_code {
+  INK_OK = 0,
+  /* The operating system refused an operation. */
+  INK_IO = 1,
+  /* Bytes on disk are damaged; the message names file, page and offset. */
+  INK_CORRUPT = 2,
+  /* A log write or a sync failed: close the database and open it again. */
+  INK_POISONED = 3,
+  /* No space; the statement had no effect. */
+  INK_DISK_FULL = 4,
+  INK_KEY_TOO_LONG = 5,
+  INK_VALUE_TOO_LONG = 6,
+  INK_DUPLICATE_KEY = 7,
+  INK_ROW_NOT_FOUND = 8,
+  /* Snapshot isolation: the row was changed after the snapshot. Roll back and repeat. */
+  INK_WRITE_CONFLICT = 9,
+  /* The transaction was chosen as a deadlock's victim, and IS rolled back. */
+  INK_DEADLOCK = 10,
+  /* The statement had no effect; the transaction goes on. */
+  INK_LOCK_TIMEOUT = 11,
+  /* INK_NO_WAIT was asked for, and the row is locked. The statement had no effect. */
+  INK_LOCK_NOT_AVAILABLE = 12,
+  /* The transaction has ended, is prepared, or is being rolled back. */
+  INK_TRANSACTION_STATE = 13,
+  /* No such table, tree, savepoint or prepared transaction. */
+  INK_NOT_FOUND = 14,
+  INK_ALREADY_EXISTS = 15,
+  /* An option or argument cannot be taken. */
+  INK_INVALID = 16,
+  INK_NEWER_FORMAT = 17,
+  /* Another process or handle has the database open. */
+  INK_IN_USE = 18,
+  INK_NOT_A_DATABASE = 19,
+  INK_UNSUPPORTED = 20,
+  /* The transaction's interrupt was raised; the statement had no effect. */
+  INK_INTERRUPTED = 21,
+  /* A bug in the library. */
+  INK_PANIC = 22
+};
+
+/* The reason of a failure, for people. Filled when a function fails, otherwise not touched. */
+typedef struct ink_error {
+  int32_t code;
+  /* Cut off if longer; always ends with a zero byte; UTF-8. */
+  char message[508];
+} ink_error;
+
+/* Version of the library, as in "0.1.0". Lives for ever. */
+const char *ink_version(void);
+
+/* ---- Database ---------------------------------------------------------------------------------- */
+
+/* An open database. From ink_open; given back by ink_close. */
+typedef struct ink_database ink_database;
+
+/* An option: name and value as in a configuration file, "buffer_pool_size" and "1g". */
+typedef struct ink_option {
+  ink_slice name;
+  ink_slice value;
+} ink_option;
+
+enum ink_option_kind {
+  /* "on" or "off". */
+  INK_OPTION_BOOL = 0,
+  /* A number; k, m, g, t are understood behind it. */
+  INK_OPTION_NUMBER = 1,
+  /* One of the words in `choices`. */
+  INK_OPTION_CHOICE = 2
+};
+
+/* An option that there is. The slices live as long as the call of the visitor. */
+typedef struct ink_option_info {
+  ink_slice name;
+  uint32_t kind;
+  /* Of a choice: the words, with '|' between them. */
+  ink_slice choices;
+  /* The value by default, as text; of a number in plain digits. */
+  ink_slice default_value;
+  ink_slice help;
+} ink_option_info;
+
+/* Visitors are called once for each item; false ends the visit early. */
+typedef bool (*ink_visit_option)(void *context, const ink_option_info *option);
+/* Lists every option. Needs no database. */
+void ink_options(ink_visit_option visit, void *context);
+
+/* Opens the database in a directory (a path in the file system's bytes, ended by a zero byte), or
+ * creates it there if the directory is empty or missing. Recovery runs first if it was not closed in
+ * order. */
+int ink_open(const char *directory, const ink_option *options, size_t option_count,
+             ink_database **database, ink_error *error);
+
+/* Closes in order and gives the handle back, also on failure. Give tables, cursors and transactions
+ * back first: those that are left can only be given back. Prepared transactions stay prepared. */
+int ink_close(ink_database *database, ink_error *error);
+
+/* What the latest open found and did, in words ("created", "recovered from LSN ..."). */
+int ink_open_report(const ink_database *database, ink_buffer *text, ink_error *error);
+
+/* Visits name and value of every option in force. */
+typedef bool (*ink_visit_text)(void *context, ink_slice name, ink_slice value);
+void ink_option_values(const ink_database *database, ink_visit_text visit, void *context);
+
+/* ---- Watching ---------------------------------------------------------------------------------- */
+
+/* A counter (only grows) or gauge. The slices live for ever. */
+typedef struct ink_metric {
+  ink_slice name;
+  ink_slice help;
+  uint64_t value;
+  bool is_gauge;
+} ink_metric;
+
+typedef bool (*ink_visit_metric)(void *context, const ink_metric *metric);
+/* Visits all counters, then all gauges, always in the same order. */
+void ink_metrics(const ink_database *database, ink_visit_metric visit, void *context);
+
+enum ink_transaction_state { INK_STATE_ACTIVE = 0, INK_STATE_PREPARED = 1 };
+
+/* A transaction that has not ended. */
+typedef struct ink_transaction_info {
+  uint64_t id;
+  /* What ink_transaction_set_tag said; 0 of a recovered one. */
+  uint64_t tag;
+  /* enum ink_transaction_state. */
+  uint32_t state;
+  /* enum ink_isolation. */
+  uint32_t isolation;
+  uint64_t age_ms;
+  /* Row changes made, of secondary trees too. */
+  uint64_t changes;
+  /* Explicit row locks held; changed rows are locked without one. */
+  uint64_t row_locks;
+  /* Ranges and gaps that it has locked. */
+  uint64_t range_locks;
+  /* The transaction whose end it waits for; 0: it does not wait. */
+  uint64_t waits_for;
+  uint64_t waited_ms;
+} ink_transaction_info;
+
+typedef bool (*ink_visit_transaction)(void *context, const ink_transaction_info *info);
+int ink_transactions(const ink_database *database, ink_visit_transaction visit, void *context,
+                     ink_error *error);
+
+enum ink_lock_kind { INK_LOCK_KIND_ROW = 0, INK_LOCK_KIND_RANGE = 1, INK_LOCK_KIND_GAP = 2 };
+
+/* An explicit lock. Of a row only a hash of the key is known. */
+typedef struct ink_lock_info {
+  uint64_t transaction;
+  uint32_t kind;
+  /* enum ink_lock. */
+  uint32_t mode;
+  /* Table and tree; empty if dropped meanwhile. Valid during the call of the visitor. */
+  ink_slice table;
+  ink_slice tree;
+  /* Of a row: the hash that stands for its key. */
+  uint64_t key_hash;
+  /* Of a range or gap: its ends, and enum ink_bound for each. Valid during the call. */
+  ink_slice low;
+  ink_slice high;
+  uint32_t low_bound;
+  uint32_t high_bound;
+} ink_lock_info;
+
+typedef bool (*ink_visit_lock)(void *context, const ink_lock_info *lock);
+int ink_locks(const ink_database *database, ink_visit_lock visit, void *context, ink_error *error);
+
+/* A wait for a transaction's end, and for what. */
+typedef struct ink_wait_info {
+  uint64_t waiter;
+  uint64_t blocker;
+  uint64_t waited_ms;
+  /* Table, tree and key that the waiter wants. Valid during the call of the visitor. */
+  ink_slice table;
+  ink_slice tree;
+  ink_slice key;
+  uint32_t mode;
+} ink_wait_info;
+
+typedef bool (*ink_visit_wait)(void *context, const ink_wait_info *wait);
+int ink_waits(const ink_database *database, ink_visit_wait visit, void *context, ink_error *error);
+
+/* A readable account of the engine, for SHOW ENGINE STATUS: log, checkpoint, buffer pool, rows,
+ * versions, locks, transactions, latest deadlock. */
+int ink_status_text(const ink_database *database, ink_buffer *text, ink_error *error);
+
+/* The latest deadlock in words; empty if there was none. */
+int ink_latest_deadlock(const ink_database *database, ink_buffer *text, ink_error *error);
+
+/* ---- Log and checkpoints ----------------------------------------------------------------------- */
+
+/* What a commit waits for (flush_log_at_trx_commit). */
+enum ink_durability {
+  /* Nothing: written and synced within about a second. */
+  INK_LAZY = 0,
+  /* The log is written and synced. */
+  INK_SYNC = 1,
+  /* The log is written; synced within about a second. */
+  INK_WRITE = 2
+};
+
+/* Makes everything that is committed durable: INK_SYNC writes and syncs the log, INK_WRITE only writes
+ * it. INK_LAZY does nothing. */
+int ink_flush_log(const ink_database *database, uint32_t durability, ink_error *error);
+
+/* Writes all changed pages and a checkpoint. */
+int ink_checkpoint(const ink_database *database, ink_error *error);
+
+/* ---- Tables ------------------------------------------------------------------------------------ */
+
+/* An open table. From ink_table_open; given back by ink_table_close. */
+typedef struct ink_table ink_table;
+/* A tree of an open table; lives as long as that handle. */
+typedef struct ink_tree ink_tree;
+
+/* Names of tables and trees are UTF-8, 1 to 255 bytes, without a zero byte. Each of these calls is
+ * durable and atomic when it returns, and waits for no transaction: keep them apart from running
+ * statements on the same table. */
+
+/* Creates a table with a clustered tree, named "primary", and `secondary_count` secondary trees. */
+int ink_create_table(const ink_database *database, ink_slice name, const ink_slice *secondary,
+                     size_t secondary_count, ink_error *error);
+int ink_drop_table(const ink_database *database, ink_slice name, ink_error *error);
+/* Open handles go on working. INK_ALREADY_EXISTS if there is a table of the new name. */
+int ink_rename_table(const ink_database *database, ink_slice from, ink_slice to, ink_error *error);
+/* Drops `to` and gives its name to `from`, in one step: with an empty table this is how to truncate. Open
+ * handles of `from` go on working, those of `to` get INK_NOT_FOUND. */
+int ink_replace_table(const ink_database *database, ink_slice from, ink_slice to, ink_error *error);
+/* Adds an empty secondary tree. Open handles do not see it: open the table again. */
+int ink_create_tree(const ink_database *database, ink_slice table, ink_slice tree, ink_error *error);
+/* Drops a secondary tree. Its pages are freed in the background, when the transactions have ended that
+ * were there. Handles of the tree get INK_NOT_FOUND from then on. */
+int ink_drop_tree(const ink_database *database, ink_slice table, ink_slice tree, ink_error *error);
+/* Renames a secondary tree. */
+int ink_rename_tree(const ink_database *database, ink_slice table, ink_slice from, ink_slice to,
+                    ink_error *error);
+
+typedef bool (*ink_visit_name)(void *context, ink_slice name);
+/* Visits the names of all tables in byte order. */
+int ink_tables(const ink_database *database, ink_visit_name visit, void *context, ink_error *error);
+
+int ink_table_open(const ink_database *database, ink_slice name, ink_table **table, ink_error *error);
+void ink_table_close(ink_table *table);
+/* How many trees it has. */
+size_t ink_table_tree_count(const ink_table *table);
+/* The tree at a position, 0 being the clustered one; NULL behind the last. */
+const ink_tree *ink_table_tree(const ink_table *table, size_t position);
+/* The tree of a name; NULL if there is none. */
+const ink_tree *ink_table_find_tree(const ink_table *table, ink_slice name);
+/* The tree's name; lives as long as the tree. */
+ink_slice ink_tree_name(const ink_tree *tree);
+/* The tree's number in its table's file: ink_import_table wants it. */
+uint32_t ink_tree_number(const ink_tree *tree);
+/* The table's file in the file system. */
+int ink_table_path(const ink_table *table, ink_buffer *path, ink_error *error);
+
+/* ---- Export and import ------------------------------------------------------------------------- */
+
+/* An export that goes on: the table's file is whole and does not change. */
+typedef struct ink_export ink_export;
+
+/* Writes everything of the table to its file, durably, and keeps the engine's background work away from
+ * it until ink_export_end: the file may be copied. No transaction may have unfinished changes in the
+ * table (INK_TRANSACTION_STATE), and the caller keeps writers away meanwhile. */
+int ink_export_begin(const ink_table *table, ink_export **handle, ink_error *error);
+void ink_export_end(ink_export *handle);
+
+/* A tree in a file to import: its number there, and its name here. */
+typedef struct ink_import_tree {
+  uint32_t number;
+  ink_slice name;
+} ink_import_tree;
+
+/* Makes a table of a copied table file, also of another database's. Page size and format must be the
+ * same, and every checksum right (INK_CORRUPT). trees[0] is the clustered one; trees of
+ * the file that are not named are dropped. The file is only read.
+ * The table is there when it is whole, also if power fails meanwhile. */
+int ink_import_table(const ink_database *database, ink_slice name, const char *file,
+                     const ink_import_tree *trees, size_t tree_count, ink_error *error);
+
+/* ---- Upkeep ------------------------------------------------------------------------------------ */
+
+/* Estimates, from a few page visits. */
+typedef struct ink_table_estimates {
+  uint64_t rows;
+  /* Bytes of an average row: leaf pages of the clustered tree by its rows. */
+  uint64_t row_bytes;
+  uint64_t clustered_pages;
+  uint64_t secondary_pages;
+  uint64_t page_bytes;
+  uint64_t file_bytes;
+  uint64_t allocated_bytes;
+} ink_table_estimates;
+
+int ink_estimate_table(const ink_table *table, ink_table_estimates *estimates, ink_error *error);
+
+typedef struct ink_tree_estimates {
+  uint64_t rows;
+  uint64_t leaf_pages;
+  uint64_t pages;
+  uint32_t height;
+} ink_tree_estimates;
+
+int ink_estimate_tree(const ink_tree *tree, ink_tree_estimates *estimates, ink_error *error);
+
+typedef bool (*ink_visit_key)(void *context, size_t run, ink_slice key);
+/* Visits the keys of at most `runs` leaves, spread evenly over the tree: the number of the run, and up to
+ * `run_keys` keys of each, in order. A tree of fewer leaves is visited whole, as run 0. Rows count in any
+ * version, deleted ones too; nothing is locked. */
+int ink_sample_keys(const ink_tree *tree, size_t runs, size_t run_keys, ink_visit_key visit,
+                    void *context, ink_error *error);
+
+/* Checks every page of a table, and that its space adds up. Nothing should write meanwhile. On success
+ * the text says what there is, on INK_CORRUPT the error what is wrong. */
+int ink_verify_table(const ink_table *table, ink_buffer *text, ink_error *error);
+
+/* ---- Interrupts -------------------------------------------------------------------------------- */
+
+/* Interrupts the calls of the transactions that were begun with it: one for each connection. From
+ * ink_interrupt_new; given back by ink_interrupt_free, in any order with its transactions. */
+typedef struct ink_interrupt ink_interrupt;
+
+ink_interrupt *ink_interrupt_new(void);
+void ink_interrupt_free(ink_interrupt *interrupt);
+/* From any thread: the lock wait or scan that is going on, and each later one, fails with
+ * INK_INTERRUPTED until it is cleared. Commits and rollbacks are not interrupted. */
+void ink_interrupt_raise(const ink_interrupt *interrupt);
+void ink_interrupt_clear(const ink_interrupt *interrupt);
+
+/* ---- Transactions ------------------------------------------------------------------------------ */
+
+/* A transaction. From ink_begin; given back by ink_transaction_free. */
+typedef struct ink_transaction ink_transaction;
+
+enum ink_isolation {
+  /* Plain reads see the newest version, committed or not. All else as INK_READ_COMMITTED. */
+  INK_READ_UNCOMMITTED = 0,
+  /* Each statement sees what was committed when it began (see ink_statement_begin). Locking reads and
+   * writes act on the newest committed row, and lock rows but no gaps. */
+  INK_READ_COMMITTED = 1,
+  /* As InnoDB does it: plain reads see one snapshot; locking reads and writes act on the newest
+   * committed row; locking reads of ranges lock the gaps that they pass, so that inserts wait. */
+  INK_REPEATABLE_READ = 2,
+  /* Snapshot isolation: as before without gaps, and writing or locking a row that was changed after the
+   * snapshot is INK_WRITE_CONFLICT: no update is lost. */
+  INK_SNAPSHOT = 3,
+  /* As if transactions ran one after the other: plain reads lock, too, the whole range that a cursor is
+   * opened on. To lock only what is read, as InnoDB does, use locking reads (INK_LOCK_SHARED) at
+   * INK_REPEATABLE_READ: with all reads so, that is serializable as well. */
+  INK_SERIALIZABLE = 4
+};
+
+/* Begins. Its snapshot, if the level has one, is taken by its first statement. `interrupt` may be
+ * NULL. Cheap: nothing is logged before the first change. */
+int ink_begin(const ink_database *database, uint32_t isolation, const ink_interrupt *interrupt,
+              ink_transaction **transaction, ink_error *error);
+
+/* Gives the handle back. What has neither been committed nor prepared is rolled back. Its cursors may
+ * be closed before or after. */
+void ink_transaction_free(ink_transaction *transaction);
+
+/* Its number, as in the lists above. */
+uint64_t ink_transaction_id(const ink_transaction *transaction);
+/* A number of the caller's that the lists show: the connection's. */
+void ink_transaction_set_tag(const ink_transaction *transaction, uint64_t tag);
+/* Whether it has changed anything. Without changes a commit needs no log. */
+bool ink_transaction_has_changes(const ink_transaction *transaction);
+/* For later statements; by default the option lock_wait_timeout_ms. */
+int ink_set_lock_wait_timeout(const ink_transaction *transaction, uint64_t milliseconds,
+                              ink_error *error);
+/* Takes the snapshot now: START TRANSACTION WITH CONSISTENT SNAPSHOT. */
+int ink_take_snapshot(const ink_transaction *transaction, ink_error *error);
+
+/* Begins a statement. At read committed all plain reads up to ink_statement_end see the same snapshot;
+ * without it each call is a statement of its own. The statement's beginning is a place to go back to.
+ * A second call begins a new statement. */
+int ink_statement_begin(const ink_transaction *transaction, ink_error *error);
+/* Undoes what was changed since ink_statement_begin, and forgets savepoints set since. Locks stay. */
+int ink_statement_rollback(const ink_transaction *transaction, ink_error *error);
+int ink_statement_end(const ink_transaction *transaction, ink_error *error);
+
+/* A place in a transaction to go back to; costs nothing to set, so a row's changes in several trees can
+ * be undone when one of them fails. Do not look inside. */
+typedef struct ink_mark {
+  uint64_t opaque[4];
+} ink_mark;
+
+int ink_mark_set(const ink_transaction *transaction, ink_mark *mark, ink_error *error);
+/* Undoes everything since the mark. Explicit locks stay. Later marks are void. */
+int ink_mark_rollback(const ink_transaction *transaction, const ink_mark *mark, ink_error *error);
+
+/* Savepoints by name (any bytes that are UTF-8). Setting one again moves it. */
+int ink_savepoint_set(const ink_transaction *transaction, ink_slice name, ink_error *error);
+/* The savepoint stays; later ones are forgotten. Explicit locks stay. */
+int ink_savepoint_rollback(const ink_transaction *transaction, ink_slice name, ink_error *error);
+/* Forgets it and those set after it. */
+int ink_savepoint_release(const ink_transaction *transaction, ink_slice name, ink_error *error);
+
+/* Commits, and waits as `durability` (enum ink_durability) says. Also a prepared transaction, of which
+ * the handle is still there. INK_DEADLOCK: it had been chosen as a victim and is rolled back. */
+int ink_commit(ink_transaction *transaction, uint32_t durability, ink_error *error);
+
+/* Commits in two parts. The first fixes the place in the order of commits, makes the changes visible
+ * and does not wait for a disk: it may be called under a lock that orders commits. */
+int ink_commit_ordered(ink_transaction *transaction, uint32_t durability, ink_error *error);
+/* The second waits as `durability` says. INK_TRANSACTION_STATE without the first. */
+int ink_commit_wait(ink_transaction *transaction, uint32_t durability, ink_error *error);
+
+/* Rolls back, also a prepared transaction, and one that a deadlock has rolled back already (0). If that fails for want of space it goes on in the
+ * background; the transaction is over for its owner. */
+int ink_rollback(ink_transaction *transaction, ink_error *error);
+
+/* Prepares under an XID of 1 to 140 bytes: what it changed stays and stays locked, over a restart too,
+ * until the XID is committed or rolled back. INK_SYNC: that much is durable when this returns. A
+ * transaction that has changed nothing can be prepared as well. If it fails, it is rolled back
+ * (INK_ALREADY_EXISTS: another prepared transaction has the XID). */
+int ink_prepare(ink_transaction *transaction, ink_slice xid, uint32_t durability, ink_error *error);
+
+/* Visits the XIDs of all prepared transactions, after a restart those that it found. */
+int ink_prepared(const ink_database *database, ink_visit_name visit, void *context, ink_error *error);
+int ink_commit_by_xid(const ink_database *database, ink_slice xid, ink_error *error);
+int ink_rollback_by_xid(const ink_database *database, ink_slice xid, ink_error *error);
+
+/* ---- Rows -------------------------------------------------------------------------------------- */
+
+/* How a read locks rows; the lock is held until the transaction ends. */
+enum ink_lock { INK_LOCK_NONE = 0, INK_LOCK_SHARED = 1, INK_LOCK_EXCLUSIVE = 2 };
+
+/* What it does about a row that somebody else has locked. */
+enum ink_wait {
+  /* Waits, at most the lock wait timeout. */
+  INK_WAIT = 0,
+  /* INK_LOCK_NOT_AVAILABLE at once. */
+  INK_NO_WAIT = 1,
+  /* Passes over the row. */
+  INK_SKIP_LOCKED = 2
+};
+
+/* Keys have at most 3072 bytes (768 in pages of 4 KiB, 1536 in 8 KiB), values at most 2^30. A write
+ * waits for whoever has changed or locked the row. A call that fails has no effect. */
+
+/* Reads a row into `value` (its former content is gone). `*found` false: there is none. */
+int ink_get(const ink_transaction *transaction, const ink_tree *tree, ink_slice key,
+            ink_buffer *value, bool *found, ink_error *error);
+
+/* Locks a row (or the place where it would be) and reads its newest committed version. `*locked` (may
+ * be NULL): whether this call took a lock that the transaction did not have, and that
+ * ink_unlock_row may give back. */
+int ink_get_locking(const ink_transaction *transaction, const ink_tree *tree, ink_slice key,
+                    uint32_t lock, uint32_t wait, ink_buffer *value, bool *found, bool *locked,
+                    ink_error *error);
+
+/* Gives back a row lock that the latest read took, because the row is not wanted after all: only at
+ * read committed and below, elsewhere nothing happens, and never for a row that the transaction has
+ * changed. Who waits for the row goes on. */
+int ink_unlock_row(const ink_transaction *transaction, const ink_tree *tree, ink_slice key,
+                   ink_error *error);
+
+/* INK_DUPLICATE_KEY if there is a row of the key. */
+int ink_insert(const ink_transaction *transaction, const ink_tree *tree, ink_slice key,
+               ink_slice value, ink_error *error);
+/* Inserts rows one after the other; those in key order are written and logged in runs, which is several
+ * times as fast. `*done` rows were inserted, also on failure: row number `*done` is the one that
+ * failed (INK_DUPLICATE_KEY). The others stay: see ink_mark_rollback. */
+int ink_insert_many(const ink_transaction *transaction, const ink_tree *tree, const ink_row *rows,
+                    size_t count, size_t *done, ink_error *error);
+/* INK_ROW_NOT_FOUND if there is no row of the key. */
+int ink_update(const ink_transaction *transaction, const ink_tree *tree, ink_slice key,
+               ink_slice value, ink_error *error);
+/* Inserts or updates. `*inserted` may be NULL. */
+int ink_upsert(const ink_transaction *transaction, const ink_tree *tree, ink_slice key,
+               ink_slice value, bool *inserted, ink_error *error);
+/* `*deleted` (may be NULL) false: there was no row. */
+int ink_delete(const ink_transaction *transaction, const ink_tree *tree, ink_slice key,
+               bool *deleted, ink_error *error);
+
+/* ---- Ranges ------------------------------------------------------------------------------------ */
+
+enum ink_bound { INK_UNBOUNDED = 0, INK_INCLUDED = 1, INK_EXCLUDED = 2 };
+
+/* The keys between two bounds. All zeroes: every key. */
+typedef struct ink_range {
+  ink_slice low;
+  ink_slice high;
+  /* enum ink_bound. */
+  uint32_t low_bound;
+  uint32_t high_bound;
+} ink_range;
+
+/* How a cursor goes. All zeroes: forward, without locks. */
+typedef struct ink_scan {
+  /* In reverse key order. */
+  bool backward;
+  /* enum ink_lock: with a lock, rows are locked one by one as they are fetched, in their newest
+   * committed version. At INK_REPEATABLE_READ the gaps that are passed are locked with them. */
+  uint32_t lock;
+  /* enum ink_wait. */
+  uint32_t wait;
+} ink_scan;
+
+/* A place in a range. From ink_cursor_open; given back by ink_cursor_close. */
+typedef struct ink_cursor ink_cursor;
+
+/* A cursor before the first row of the range. It sees the snapshot of its statement. */
+int ink_cursor_open(const ink_transaction *transaction, const ink_tree *tree, const ink_range *range,
+                    const ink_scan *scan, ink_cursor **cursor, ink_error *error);
+void ink_cursor_close(ink_cursor *cursor);
+
+/* Goes to another range, direction or way of locking of the same tree: memory is used again, and at read
+ * committed the statement's snapshot is looked up again. */
+int ink_cursor_seek(ink_cursor *cursor, const ink_range *range, const ink_scan *scan,
+                    ink_error *error);
+
+/* The next rows, at most `max` (1 or more), into the caller's array; `*count` 0 only at the end. The slices are lent
+ * out until the next call with this cursor. Rows that this transaction changes after they were fetched
+ * into the cursor (up to a page ahead of what was handed out) are shown as they were: a statement that
+ * changes keys it scans by collects them first. A locking cursor never locks more rows than it hands
+ * out. After a failure the cursor stands where it stood: after INK_LOCK_TIMEOUT it can be called again. */
+int ink_cursor_fetch(ink_cursor *cursor, ink_row *rows, size_t max, size_t *count, ink_error *error);
+
+/* As ink_unlock_row for the row that a locking cursor fetched last, if it was this cursor that locked
+ * it. */
+int ink_cursor_unlock_row(ink_cursor *cursor, ink_error *error);
+
+/* About how many rows lie in a range, from one visit of each end. */
+int ink_records_in_range(const ink_tree *tree, const ink_range *range, uint64_t *rows,
+                         ink_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

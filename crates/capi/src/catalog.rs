@@ -1,0 +1,318 @@
+//! Tables and their trees.
+
+use crate::database::ink_database;
+use crate::error::{guard, ink_error};
+use crate::raw::{self, ink_buffer, ink_slice};
+use inkstone::{Database, Table, TableTree};
+use std::ffi::{c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+
+/// `ink_table`.
+pub struct ink_table {
+    pub database: Database,
+    pub table: Table,
+}
+
+/// `ink_tree`: a tree of a table, lent out.
+#[repr(transparent)]
+pub struct ink_tree(pub TableTree);
+
+pub type VisitName = unsafe extern "C" fn(*mut c_void, ink_slice) -> bool;
+
+fn lend_tree(tree: Option<&TableTree>) -> *const ink_tree {
+    // `ink_tree` is transparent over `TableTree`.
+    tree.map_or(std::ptr::null(), |tree| (&raw const *tree).cast())
+}
+
+/// Creates a table.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_create_table(
+    database: *const ink_database,
+    name: ink_slice,
+    secondary: *const ink_slice,
+    secondary_count: usize,
+    error: *mut ink_error,
+) -> c_int {
+    // SAFETY: the caller's pointers are as the header asks.
+    unsafe {
+        guard(error, || {
+            let trees = raw::array(secondary, secondary_count)?;
+            let trees: Vec<&str> = trees.iter().map(|t| t.text()).collect::<Result<_, _>>()?;
+            let database = &raw::handle(database)?.0;
+            database.create_table(name.text()?, &trees)?;
+            Ok(())
+        })
+    }
+}
+
+/// Drops a table.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_drop_table(
+    database: *const ink_database,
+    name: ink_slice,
+    error: *mut ink_error,
+) -> c_int {
+    // SAFETY: the caller's pointers are as the header asks.
+    unsafe {
+        guard(error, || {
+            Ok(raw::handle(database)?.0.drop_table(name.text()?)?)
+        })
+    }
+}
+
+/// Renames a table.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_rename_table(
+    database: *const ink_database,
+    from: ink_slice,
+    to: ink_slice,
+    error: *mut ink_error,
+) -> c_int {
+    // SAFETY: the caller's pointers are as the header asks.
+    unsafe {
+        guard(error, || {
+            let database = &raw::handle(database)?.0;
+            Ok(database.rename_table(from.text()?, to.text()?)?)
+        })
+    }
+}
+
+/// Adds a tree.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_create_tree(
+    database: *const ink_database,
+    table: ink_slice,
+    tree: ink_slice,
+    error: *mut ink_error,
+) -> c_int {
+    // SAFETY: the caller's pointers are as the header asks.
+    unsafe {
+        guard(error, || {
+            let database = &raw::handle(database)?.0;
+            database.create_tree(table.text()?, tree.text()?)?;
+            Ok(())
+        })
+    }
+}
+
+/// Drops a tree.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_drop_tree(
+    database: *const ink_database,
+    table: ink_slice,
+    tree: ink_slice,
+    error: *mut ink_error,
+) -> c_int {
+    // SAFETY: the caller's pointers are as the header asks.
+    unsafe {
+        guard(error, || {
+            let database = &raw::handle(database)?.0;
+            database.drop_tree(table.text()?, tree.text()?)?;
+            Ok(())
+        })
+    }
+}
+
+/// Renames a tree.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_rename_tree(
+    database: *const ink_database,
+    table: ink_slice,
+    from: ink_slice,
+    to: ink_slice,
+    error: *mut ink_error,
+) -> c_int {
+    // SAFETY: the caller's pointers are as the header asks.
+    unsafe {
+        guard(error, || {
+            let database = &raw::handle(database)?.0;
+            database.rename_tree(table.text()?, from.text()?, to.text()?)?;
+            Ok(())
+        })
+    }
+}
+
+/// Puts a table in the place of another.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_replace_table(
+    database: *const ink_database,
+    from: ink_slice,
+    to: ink_slice,
+    error: *mut ink_error,
+) -> c_int {
+    // SAFETY: the caller's pointers are as the header asks.
+    unsafe {
+        guard(error, || {
+            let database = &raw::handle(database)?.0;
+            Ok(database.replace_table(from.text()?, to.text()?)?)
+        })
+    }
+}
+
+/// Visits names of tables.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_tables(
+    database: *const ink_database,
+    visit: VisitName,
+    context: *mut c_void,
+    error: *mut ink_error,
+) -> c_int {
+    // SAFETY: the caller's pointers are as the header asks; its function returns normally.
+    unsafe {
+        guard(error, || {
+            let names = raw::handle(database)?.0.tables()?;
+            visit_names(names.iter().map(String::as_bytes), visit, context);
+            Ok(())
+        })
+    }
+}
+
+/// Calls a visitor of names.
+///
+/// # Safety
+/// `visit` may be called with `context`.
+pub unsafe fn visit_names<'n>(
+    mut names: impl Iterator<Item = &'n [u8]>,
+    visit: VisitName,
+    context: *mut c_void,
+) {
+    // SAFETY: what this function asks for.
+    names.all(|name| unsafe { visit(context, ink_slice::lend(name)) });
+}
+
+/// Opens a table.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_table_open(
+    database: *const ink_database,
+    name: ink_slice,
+    table: *mut *mut ink_table,
+    error: *mut ink_error,
+) -> c_int {
+    // SAFETY: the caller's pointers are as the header asks.
+    unsafe {
+        guard(error, || {
+            let place = raw::place(table)?;
+            let database = raw::handle(database)?.0.clone();
+            let table = database.table(name.text()?)?;
+            *place = raw::into_handle(ink_table { database, table });
+            Ok(())
+        })
+    }
+}
+
+/// Gives a table back.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_table_close(table: *mut ink_table) {
+    // SAFETY: the caller's pointer is as the header asks.
+    crate::error::guard_or((), || drop(unsafe { raw::from_handle(table) }));
+}
+
+/// The number of trees.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_table_tree_count(table: *const ink_table) -> usize {
+    // SAFETY: the caller's pointer is as the header asks.
+    unsafe { raw::handle(table) }.map_or(0, |table| table.table.trees().len())
+}
+
+/// A tree by its place.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_table_tree(
+    table: *const ink_table,
+    position: usize,
+) -> *const ink_tree {
+    // SAFETY: the caller's pointer is as the header asks.
+    let table = unsafe { raw::handle(table) };
+    lend_tree(table.ok().and_then(|t| t.table.trees().get(position)))
+}
+
+/// A tree by its name.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_table_find_tree(
+    table: *const ink_table,
+    name: ink_slice,
+) -> *const ink_tree {
+    // SAFETY: the caller's pointers are as the header asks.
+    let (table, name) = unsafe { (raw::handle(table), name.bytes()) };
+    let trees = table.map_or(&[][..], |table| table.table.trees());
+    lend_tree(trees.iter().find(|tree| tree.name().as_bytes() == name))
+}
+
+/// A tree's name.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_tree_name(tree: *const ink_tree) -> ink_slice {
+    // SAFETY: the caller's pointer is as the header asks.
+    let tree = unsafe { raw::handle(tree) };
+    ink_slice::lend(tree.map_or(&[][..], |tree| tree.0.name().as_bytes()))
+}
+
+/// A tree's number.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_tree_number(tree: *const ink_tree) -> u32 {
+    // SAFETY: the caller's pointer is as the header asks.
+    unsafe { raw::handle(tree) }.map_or(u32::MAX, |tree| tree.0.number())
+}
+
+/// A table's file.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_table_path(
+    table: *const ink_table,
+    path: *mut ink_buffer,
+    error: *mut ink_error,
+) -> c_int {
+    // SAFETY: the caller's pointers are as the header asks.
+    unsafe {
+        guard(error, || {
+            let file = raw::handle(table)?.table.path();
+            raw::place(path)?.set(file.as_os_str().as_bytes());
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,283 @@
+//! Cursors over key ranges, and estimates of them.
+
+use crate::catalog::ink_tree;
+use crate::error::{Failure, guard, guard_or, ink_error};
+use crate::raw::{self, ink_row, ink_slice};
+use crate::rows::{lock_mode, wait};
+use crate::transaction::{Cell, ink_transaction};
+use inkstone::{Cursor, LockingScan, TableTree, Transaction};
+use std::ffi::c_int;
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// The bounds of a key range.
+type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+
+/// `ink_range`.
+#[repr(C)]
+pub struct ink_range {
+    low: ink_slice,
+    high: ink_slice,
+    low_bound: u32,
+    high_bound: u32,
+}
+
+impl ink_range {
+    /// # Safety
+    /// As [`ink_slice::bytes`], for both ends.
+    unsafe fn bounds<'a>(&self) -> Result<Bounds<'a>, Failure> {
+        let bound = |kind, key: ink_slice| {
+            // SAFETY: what this function asks for.
+            let key = || unsafe { key.bytes() };
+            match kind {
+                0 => Ok(Bound::Unbounded),
+                1 => Ok(Bound::Included(key())),
+                2 => Ok(Bound::Excluded(key())),
+                _ => Err(Failure::invalid(format!("bound {kind}"))),
+            }
+        };
+        Ok((
+            bound(self.low_bound, self.low)?,
+            bound(self.high_bound, self.high)?,
+        ))
+    }
+}
+
+/// `ink_scan`.
+#[repr(C)]
+pub struct ink_scan {
+    backward: bool,
+    lock: u32,
+    wait: u32,
+}
+
+enum Kind {
+    Plain(Cursor),
+    Locking(LockingScan, Fetched),
+}
+
+/// `ink_cursor`.
+pub struct ink_cursor {
+    transaction: Arc<Cell>,
+    tree: TableTree,
+    kind: Kind,
+}
+
+/// Rows of a locking cursor that are lent out: keys and values, one after the other.
+#[derive(Default)]
+struct Fetched {
+    bytes: Vec<u8>,
+    /// Where each key ends, and its value.
+    ends: Vec<(usize, usize)>,
+}
+
+impl Fetched {
+    /// Locks and copies up to `max` rows. A failure after the first row is left to the next call.
+    fn fill(
+        &mut self,
+        scan: &mut LockingScan,
+        transaction: &Transaction,
+        max: usize,
+    ) -> inkstone::Result<()> {
+        self.bytes.clear();
+        self.ends.clear();
+        while self.ends.len() < max {
+            match scan.next_row(transaction) {
+                Ok(true) => {}
+                Ok(false) => break,
+                // A deadlock's victim is rolled back: what it has fetched means nothing.
+                Err(error) if self.ends.is_empty() => return Err(error),
+                Err(inkstone::Error::Deadlock) => return Err(inkstone::Error::Deadlock),
+                Err(_) => break,
+            }
+            self.bytes.extend_from_slice(scan.key());
+            let key_end = self.bytes.len();
+            self.bytes.extend_from_slice(scan.value());
+            self.ends.push((key_end, self.bytes.len()));
+        }
+        Ok(())
+    }
+
+    fn rows(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let mut start = 0;
+        self.ends.iter().map(move |&(key_end, end)| {
+            let row = (&self.bytes[start..key_end], &self.bytes[key_end..end]);
+            start = end;
+            row
+        })
+    }
+}
+
+fn open(
+    transaction: &Transaction,
+    tree: &TableTree,
+    bounds: Bounds<'_>,
+    scan: &ink_scan,
+    modes: Option<(inkstone::LockMode, inkstone::Wait)>,
+) -> inkstone::Result<Kind> {
+    match modes {
+        None if scan.backward => transaction.range_backward(tree, bounds).map(Kind::Plain),
+        None => transaction.range(tree, bounds).map(Kind::Plain),
+        Some((mode, wait)) => transaction
+            .locking_scan_of(tree, bounds, scan.backward, mode, wait)
+            .map(|scan| Kind::Locking(scan, Fetched::default())),
+    }
+}
+
+fn modes(scan: &ink_scan) -> Result<Option<(inkstone::LockMode, inkstone::Wait)>, Failure> {
+    match scan.lock {
+        0 => Ok(None),
+        lock => Ok(Some((lock_mode(lock)?, wait(scan.wait)?))),
+    }
+}
+
+/// Opens a cursor.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_cursor_open(
+    transaction: *const ink_transaction,
+    tree: *const ink_tree,
+    range: *const ink_range,
+    scan: *const ink_scan,
+    cursor: *mut *mut ink_cursor,
+    error: *mut ink_error,
+) -> c_int {
+    // SAFETY: the caller's pointers are as the header asks.
+    unsafe {
+        guard(error, || {
+            let (cell, tree) = (&raw::handle(transaction)?.0, &raw::handle(tree)?.0);
+            let (place, scan) = (raw::place(cursor)?, raw::handle(scan)?);
+            let (bounds, modes) = (raw::handle(range)?.bounds()?, modes(scan)?);
+            let kind = cell.with(|transaction| open(transaction, tree, bounds, scan, modes))?;
+            *place = raw::into_handle(ink_cursor {
+                transaction: cell.clone(),
+                tree: tree.clone(),
+                kind,
+            });
+            Ok(())
+        })
+    }
+}
+
+/// Gives a cursor back.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_cursor_close(cursor: *mut ink_cursor) {
+    // SAFETY: the caller's pointer is as the header asks.
+    guard_or((), || drop(unsafe { raw::from_handle(cursor) }));
+}
+
+/// Goes to another range.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_cursor_seek(
+    cursor: *mut ink_cursor,
+    range: *const ink_range,
+    scan: *const ink_scan,
+    error: *mut ink_error,
+) -> c_int {
+    // SAFETY: the caller's pointers are as the header asks.
+    unsafe {
+        guard(error, || {
+            let (cursor, scan) = (raw::place(cursor)?, raw::handle(scan)?);
+            let (bounds, modes) = (raw::handle(range)?.bounds()?, modes(scan)?);
+            let (tree, kind) = (&cursor.tree, &mut cursor.kind);
+            cursor.transaction.with(|transaction| {
+                if let (None, Kind::Plain(plain)) = (modes, &mut *kind) {
+                    return transaction.seek(tree, plain, bounds, scan.backward);
+                }
+                *kind = open(transaction, tree, bounds, scan, modes)?;
+                Ok(())
+            })
+        })
+    }
+}
+
+/// Fetches rows.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_cursor_fetch(
+    cursor: *mut ink_cursor,
+    rows: *mut ink_row,
+    max: usize,
+    count: *mut usize,
+    error: *mut ink_error,
+) -> c_int {
+    // SAFETY: the caller's pointers are as the header asks; `rows` has room for `max`.
+    unsafe {
+        guard(error, || {
+            let (cursor, count) = (raw::place(cursor)?, raw::place(count)?);
+            raw::handle(rows)?;
+            *count = 0;
+            let mut lend = |(key, value): (&[u8], &[u8])| {
+                let row = ink_row {
+                    key: ink_slice::lend(key),
+                    value: ink_slice::lend(value),
+                };
+                rows.add(*count).write(row);
+                *count += 1;
+            };
+            match &mut cursor.kind {
+                Kind::Plain(plain) => plain.next_rows(max)?.into_iter().for_each(&mut lend),
+                Kind::Locking(scan, fetched) => {
+                    let transaction = &cursor.transaction;
+                    transaction.with(|transaction| fetched.fill(scan, transaction, max))?;
+                    fetched.rows().for_each(&mut lend);
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Gives back the lock of the row that was fetched last.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_cursor_unlock_row(
+    cursor: *mut ink_cursor,
+    error: *mut ink_error,
+) -> c_int {
+    // SAFETY: the caller's pointers are as the header asks.
+    unsafe {
+        guard(error, || {
+            let cursor = raw::place(cursor)?;
+            let Kind::Locking(scan, _) = &mut cursor.kind else {
+                return Ok(());
+            };
+            let transaction = &cursor.transaction;
+            transaction.with(|transaction| scan.unlock_row(transaction).map(drop))
+        })
+    }
+}
+
+/// Estimates the rows of a range.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_records_in_range(
+    tree: *const ink_tree,
+    range: *const ink_range,
+    rows: *mut u64,
+    error: *mut ink_error,
+) -> c_int {
+    // SAFETY: the caller's pointers are as the header asks.
+    unsafe {
+        guard(error, || {
+            let bounds = raw::handle(range)?.bounds()?;
+            let estimate = raw::handle(tree)?.0.estimate_range(bounds)?;
+            raw::put(rows, estimate);
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,213 @@
+//! Opening and closing, options, the log.
+
+use crate::error::{Failure, guard, guard_or, ink_error};
+use crate::raw::{self, ink_buffer, ink_slice};
+use inkstone::options::{OptionKind, describe, kinds};
+use inkstone::{Database, Durability, OpenReport, Options};
+use std::ffi::{c_char, c_int, c_void};
+
+/// `ink_database`.
+pub struct ink_database(pub Database);
+
+/// `ink_option`.
+#[repr(C)]
+pub struct ink_option {
+    name: ink_slice,
+    value: ink_slice,
+}
+
+/// `ink_option_info`.
+#[repr(C)]
+pub struct ink_option_info {
+    name: ink_slice,
+    kind: u32,
+    choices: ink_slice,
+    default_value: ink_slice,
+    help: ink_slice,
+}
+
+pub type VisitOption = unsafe extern "C" fn(*mut c_void, *const ink_option_info) -> bool;
+pub type VisitText = unsafe extern "C" fn(*mut c_void, ink_slice, ink_slice) -> bool;
+
+/// `enum ink_durability`.
+pub fn durability(number: u32) -> Result<Durability, Failure> {
+    match number {
+        0 => Ok(Durability::Lazy),
+        1 => Ok(Durability::Sync),
+        2 => Ok(Durability::Write),
+        _ => Err(Failure::invalid(format!("durability {number}"))),
+    }
+}
+
+/// The version, for ever.
+#[unsafe(no_mangle)]
+pub extern "C" fn ink_version() -> *const c_char {
+    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
+}
+
+/// Lists the options that there are.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_options(visit: VisitOption, context: *mut c_void) {
+    guard_or((), || {
+        for ((name, default, help), (_, kind)) in describe().into_iter().zip(kinds()) {
+            let (kind, choices) = match kind {
+                OptionKind::Bool => (0, String::new()),
+                OptionKind::Number => (1, String::new()),
+                OptionKind::Choice(words) => (2, words.join("|")),
+            };
+            let info = ink_option_info {
+                name: ink_slice::lend(name.as_bytes()),
+                kind,
+                choices: ink_slice::lend(choices.as_bytes()),
+                default_value: ink_slice::lend(default.as_bytes()),
+                help: ink_slice::lend(help.as_bytes()),
+            };
+            // SAFETY: the caller's function, which the header asks to return normally.
+            if !unsafe { visit(context, &raw const info) } {
+                return;
+            }
+        }
+    });
+}
+
+/// Opens a database.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_open(
+    directory: *const c_char,
+    options: *const ink_option,
+    option_count: usize,
+    database: *mut *mut ink_database,
+    error: *mut ink_error,
+) -> c_int {
+    // SAFETY: the caller's pointers are as the header asks.
+    unsafe {
+        guard(error, || {
+            let database = raw::place(database)?;
+            let mut wanted = Options::default();
+            for option in raw::array(options, option_count)? {
+                wanted.set(option.name.text()?, option.value.text()?)?;
+            }
+            let opened = Database::open(raw::path(directory)?, wanted)?;
+            *database = raw::into_handle(ink_database(opened));
+            Ok(())
+        })
+    }
+}
+
+/// Closes a database in order.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_close(database: *mut ink_database, error: *mut ink_error) -> c_int {
+    // SAFETY: the caller's pointers are as the header asks.
+    unsafe {
+        guard(error, || match raw::from_handle(database) {
+            Some(database) => Ok(database.0.close()?),
+            None => Ok(()),
+        })
+    }
+}
+
+fn report_text(report: &OpenReport) -> String {
+    let took = report.milliseconds;
+    match &report.recovered {
+        _ if report.created => format!("created in {took} ms"),
+        None => format!("opened in {took} ms, it had been closed in order"),
+        Some(found) => format!(
+            "recovered in {took} ms: {} torn pages repaired, {} unfinished transactions rolled back \
+             ({} row changes undone), {} prepared transactions kept, {} orphaned files removed",
+            found.torn_pages_repaired,
+            found.losers,
+            found.rows_undone,
+            found.prepared,
+            found.orphans_removed
+        ),
+    }
+}
+
+/// What opening did.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_open_report(
+    database: *const ink_database,
+    text: *mut ink_buffer,
+    error: *mut ink_error,
+) -> c_int {
+    // SAFETY: the caller's pointers are as the header asks.
+    unsafe {
+        guard(error, || {
+            let report = report_text(raw::handle(database)?.0.open_report());
+            raw::place(text)?.set(report.as_bytes());
+            Ok(())
+        })
+    }
+}
+
+/// The options in force.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_option_values(
+    database: *const ink_database,
+    visit: VisitText,
+    context: *mut c_void,
+) {
+    // SAFETY: the caller's pointers are as the header asks.
+    let Ok(database) = (unsafe { raw::handle(database) }) else {
+        return;
+    };
+    guard_or((), || {
+        for (name, value) in database.0.options().show() {
+            let (name, value) = (
+                ink_slice::lend(name.as_bytes()),
+                ink_slice::lend(value.as_bytes()),
+            );
+            // SAFETY: the caller's function, which the header asks to return normally.
+            if !unsafe { visit(context, name, value) } {
+                return;
+            }
+        }
+    });
+}
+
+/// Makes what is committed durable.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_flush_log(
+    database: *const ink_database,
+    how: u32,
+    error: *mut ink_error,
+) -> c_int {
+    // SAFETY: the caller's pointers are as the header asks.
+    unsafe {
+        guard(error, || {
+            let database = &raw::handle(database)?.0;
+            Ok(database.flush_log_as(durability(how)?)?)
+        })
+    }
+}
+
+/// Writes a checkpoint.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_checkpoint(
+    database: *const ink_database,
+    error: *mut ink_error,
+) -> c_int {
+    // SAFETY: the caller's pointers are as the header asks.
+    unsafe { guard(error, || Ok(raw::handle(database)?.0.checkpoint()?)) }
+}

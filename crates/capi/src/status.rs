@@ -1,0 +1,145 @@
+//! The account of the engine that SHOW ENGINE STATUS prints.
+
+use inkstone::{Database, Result};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// Transactions that are listed, at most.
+const TRANSACTIONS_SHOWN: usize = 100;
+
+/// What stands in each section: a heading, and sentences with the names of metrics in braces.
+const SECTIONS: &[(&str, &[&str])] = &[
+    (
+        "LOG",
+        &[
+            "Log sequence number {lsn_current}, written up to {lsn_written}, durable up to {lsn_durable}",
+            "Checkpoint age {checkpoint_age_bytes} bytes, {checkpoints} checkpoints, {log_segments} log files",
+            "{log_mini_transactions} mini-transactions, {log_bytes} bytes; {log_write_calls} writes, {log_syncs} syncs",
+            "{log_waits} waits for the log buffer, {checkpoint_waits} slowed down by checkpoint age",
+        ],
+    ),
+    (
+        "BUFFER POOL",
+        &[
+            "Frames {buffer_pool_frames}, free {buffer_pool_free}, dirty {buffer_pool_dirty}",
+            "{buffer_read_requests} page look-ups, {pages_read} pages read, {buffer_evictions} evictions, {buffer_frame_waits} waits for a free frame",
+        ],
+    ),
+    (
+        "PAGE CLEANER AND FILE I/O",
+        &[
+            "{pages_written} pages written in {data_write_calls} calls, {data_syncs} syncs",
+            "Doublewrite: {doublewrite_pages} pages in {doublewrite_write_calls} calls, {doublewrite_syncs} syncs; {doublewrite_skipped} fresh pages needed none",
+        ],
+    ),
+    (
+        "ROW OPERATIONS",
+        &[
+            "{rows_inserted} inserted, {rows_updated} updated, {rows_deleted} deleted, {rows_read} read, {rows_purged} purged",
+            "{leaf_splits} leaf splits, {page_merges} page merges",
+            "Old versions: {version_store_bytes} bytes in memory, {version_store_spilled_bytes} spilled",
+        ],
+    ),
+    (
+        "LOCKS",
+        &[
+            "{row_locks} explicit row locks, {range_locks} range locks",
+            "{lock_waits} waits, {lock_timeouts} timeouts, {deadlocks} deadlocks",
+        ],
+    ),
+];
+
+pub fn text(database: &Database) -> Result<String> {
+    let metrics: BTreeMap<&str, u64> = database
+        .metrics()
+        .iter()
+        .map(|metric| (metric.name, metric.value))
+        .collect();
+    let mut text = String::new();
+    for (heading, sentences) in SECTIONS {
+        put_heading(&mut text, heading);
+        for sentence in *sentences {
+            text.push_str(&filled(sentence, &metrics));
+            text.push('\n');
+        }
+    }
+    if let Some(deadlock) = database.latest_deadlock() {
+        put_heading(&mut text, "LATEST DEADLOCK");
+        text.push_str(&deadlock);
+        text.push('\n');
+    }
+    put_heading(&mut text, "TRANSACTIONS");
+    put_transactions(&mut text, database)?;
+    Ok(text)
+}
+
+fn put_heading(text: &mut String, heading: &str) {
+    let line = "-".repeat(heading.len());
+    // Writing to a string does not fail.
+    let _ = writeln!(text, "{line}\n{heading}\n{line}");
+}
+
+/// A sentence with the values of the metrics that it names.
+fn filled(sentence: &str, metrics: &BTreeMap<&str, u64>) -> String {
+    let mut parts = sentence.split(['{', '}']);
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    while let (Some(name), Some(after)) = (parts.next(), parts.next()) {
+        let value = metrics.get(name).map(u64::to_string);
+        text.push_str(value.as_deref().unwrap_or(name));
+        text.push_str(after);
+    }
+    text
+}
+
+fn put_transactions(text: &mut String, database: &Database) -> Result<()> {
+    let (transactions, waits) = (database.transactions(), database.lock_waits()?);
+    let _ = writeln!(text, "{} that have not ended", transactions.len());
+    for trx in transactions.iter().take(TRANSACTIONS_SHOWN) {
+        let state = if trx.prepared { "prepared" } else { "active" };
+        let _ = writeln!(
+            text,
+            "Transaction {} ({state}, {:?}, {} s), connection {}: {} changes, {} row locks, {} range locks",
+            trx.id,
+            trx.isolation,
+            trx.age.as_secs(),
+            trx.tag,
+            trx.changes,
+            trx.row_locks,
+            trx.range_locks
+        );
+        if let Some(wait) = waits.iter().find(|wait| wait.waiter == trx.id) {
+            let _ = writeln!(
+                text,
+                "  waits for transaction {} since {} ms, for a lock in tree {} of table {}",
+                wait.blocker,
+                wait.waited.as_millis(),
+                wait.tree.as_deref().unwrap_or("(dropped)"),
+                wait.table.as_deref().unwrap_or("(dropped)")
+            );
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_in_a_sentence_is_a_metric() {
+        let directory = tempfile::tempdir().unwrap();
+        let database = Database::open(directory.path().join("db"), inkstone::Options::default());
+        let database = database.unwrap();
+        let names: Vec<&str> = database.metrics().iter().map(|m| m.name).collect();
+        for (_, sentences) in SECTIONS {
+            for sentence in *sentences {
+                for name in sentence.split(['{', '}']).skip(1).step_by(2) {
+                    assert!(names.contains(&name), "{name} in {sentence:?}");
+                }
+            }
+        }
+        let text = text(&database).unwrap();
+        assert!(text.contains("Log sequence number ") && !text.contains('{'));
+        assert!(text.ends_with("TRANSACTIONS\n------------\n0 that have not ended\n"));
+    }
+}

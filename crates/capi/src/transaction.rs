@@ -1,0 +1,434 @@
+//! Transactions: begin, commit, rollback, prepare, interrupts.
+
+use crate::catalog::{VisitName, visit_names};
+use crate::database::{durability, ink_database};
+use crate::error::{Failure, guard, guard_or, ink_error};
+use crate::raw::{self, ink_slice};
+use inkstone::{Error, Interrupt, Isolation, PendingCommit, Prepared, Transaction};
+use parking_lot::RwLock;
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Where in its life a transaction is, as its handle sees it.
+enum State {
+    Active(Transaction),
+    Prepared(Prepared),
+    /// Committed, and perhaps not durable yet.
+    Committed(PendingCommit),
+    Ended,
+}
+
+/// A transaction, as its handle and its cursors share it. The lock is never waited for while a
+/// transaction is used by one thread at a time, as the header asks: it keeps those who do otherwise from
+/// using what is gone.
+pub struct Cell {
+    id: u64,
+    state: RwLock<State>,
+}
+
+impl Cell {
+    /// Runs a call on a transaction that goes on.
+    pub fn with<T>(
+        &self,
+        call: impl FnOnce(&Transaction) -> inkstone::Result<T>,
+    ) -> Result<T, Failure> {
+        match &*self.state.read() {
+            State::Active(transaction) => Ok(call(transaction)?),
+            State::Prepared(_) => Err(state("prepared; commit it or roll it back")),
+            State::Committed(_) | State::Ended => Err(state("over; begin a new one")),
+        }
+    }
+
+    fn take(&self) -> State {
+        std::mem::replace(&mut *self.state.write(), State::Ended)
+    }
+}
+
+fn state(what: &'static str) -> Failure {
+    Error::TransactionState(what).into()
+}
+
+/// `ink_transaction`.
+pub struct ink_transaction(pub Arc<Cell>);
+
+/// `ink_interrupt`.
+pub struct ink_interrupt(Interrupt);
+
+/// `enum ink_isolation`.
+pub fn isolation(number: u32) -> Result<Isolation, Failure> {
+    Ok(match number {
+        0 => Isolation::ReadUncommitted,
+        1 => Isolation::ReadCommitted,
+        2 => Isolation::LockingRepeatableRead,
+        3 => Isolation::RepeatableRead,
+        4 => Isolation::Serializable,
+        _ => return Err(Failure::invalid(format!("isolation level {number}"))),
+    })
+}
+
+/// The inverse of [`isolation`].
+pub fn isolation_number(isolation: Isolation) -> u32 {
+    match isolation {
+        Isolation::ReadUncommitted => 0,
+        Isolation::ReadCommitted => 1,
+        Isolation::LockingRepeatableRead => 2,
+        Isolation::RepeatableRead => 3,
+        Isolation::Serializable => 4,
+    }
+}
+
+/// A new interrupt.
+#[unsafe(no_mangle)]
+pub extern "C" fn ink_interrupt_new() -> *mut ink_interrupt {
+    guard_or(std::ptr::null_mut(), || {
+        raw::into_handle(ink_interrupt(Interrupt::new()))
+    })
+}
+
+/// Gives an interrupt back.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_interrupt_free(interrupt: *mut ink_interrupt) {
+    // SAFETY: the caller's pointer is as the header asks.
+    guard_or((), || drop(unsafe { raw::from_handle(interrupt) }));
+}
+
+/// Interrupts.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_interrupt_raise(interrupt: *const ink_interrupt) {
+    // SAFETY: the caller's pointer is as the header asks.
+    if let Ok(interrupt) = unsafe { raw::handle(interrupt) } {
+        guard_or((), || interrupt.0.raise());
+    }
+}
+
+/// Interrupts no more.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_interrupt_clear(interrupt: *const ink_interrupt) {
+    // SAFETY: the caller's pointer is as the header asks.
+    if let Ok(interrupt) = unsafe { raw::handle(interrupt) } {
+        guard_or((), || interrupt.0.clear());
+    }
+}
+
+/// Begins a transaction.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_begin(
+    database: *const ink_database,
+    level: u32,
+    interrupt: *const ink_interrupt,
+    transaction: *mut *mut ink_transaction,
+    error: *mut ink_error,
+) -> c_int {
+    // SAFETY: the caller's pointers are as the header asks.
+    unsafe {
+        guard(error, || {
+            let place = raw::place(transaction)?;
+            let mut begun = raw::handle(database)?.0.begin(isolation(level)?)?;
+            if let Some(interrupt) = interrupt.as_ref() {
+                begun.set_interrupt(&interrupt.0);
+            }
+            *place = raw::into_handle(ink_transaction(Arc::new(Cell {
+                id: begun.id().0,
+                state: RwLock::new(State::Active(begun)),
+            })));
+            Ok(())
+        })
+    }
+}
+
+/// Gives a transaction back.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_transaction_free(transaction: *mut ink_transaction) {
+    guard_or((), || {
+        // SAFETY: the caller's pointer is as the header asks.
+        if let Some(transaction) = unsafe { raw::from_handle(transaction) } {
+            // Its cursors may live on; it does not.
+            drop(transaction.0.take());
+        }
+    });
+}
+
+/// A transaction's number.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_transaction_id(transaction: *const ink_transaction) -> u64 {
+    // SAFETY: the caller's pointer is as the header asks.
+    unsafe { raw::handle(transaction) }.map_or(0, |transaction| transaction.0.id)
+}
+
+/// Sets the number that lists show.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_transaction_set_tag(transaction: *const ink_transaction, tag: u64) {
+    // SAFETY: the caller's pointer is as the header asks.
+    if let Ok(transaction) = unsafe { raw::handle(transaction) } {
+        guard_or((), || {
+            // One that is over is shown nowhere.
+            let _ = transaction.0.with(|transaction| {
+                transaction.set_tag(tag);
+                Ok(())
+            });
+        });
+    }
+}
+
+/// Whether a transaction has changed something.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_transaction_has_changes(transaction: *const ink_transaction) -> bool {
+    // SAFETY: the caller's pointer is as the header asks.
+    let Ok(transaction) = (unsafe { raw::handle(transaction) }) else {
+        return false;
+    };
+    guard_or(false, || {
+        let changed = transaction.0.with(|t| Ok(t.changes() > 0));
+        changed.unwrap_or(false)
+    })
+}
+
+/// Sets the lock wait timeout.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_set_lock_wait_timeout(
+    transaction: *const ink_transaction,
+    milliseconds: u64,
+    error: *mut ink_error,
+) -> c_int {
+    // SAFETY: the caller's pointers are as the header asks.
+    unsafe {
+        guard(error, || {
+            raw::handle(transaction)?.0.with(|transaction| {
+                transaction.set_lock_wait_timeout(Duration::from_millis(milliseconds));
+                Ok(())
+            })
+        })
+    }
+}
+
+/// Takes the snapshot now.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_take_snapshot(
+    transaction: *const ink_transaction,
+    error: *mut ink_error,
+) -> c_int {
+    // SAFETY: the caller's pointers are as the header asks.
+    unsafe {
+        guard(error, || {
+            raw::handle(transaction)?.0.with(Transaction::take_snapshot)
+        })
+    }
+}
+
+/// Commits and waits.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_commit(
+    transaction: *mut ink_transaction,
+    how: u32,
+    error: *mut ink_error,
+) -> c_int {
+    // SAFETY: the caller's pointers are as the header asks.
+    unsafe {
+        guard(error, || {
+            let (transaction, how) = (raw::handle(transaction)?, durability(how)?);
+            let pending = match transaction.0.take() {
+                State::Active(transaction) => transaction.commit_deferred(how)?,
+                State::Prepared(prepared) => prepared.commit_deferred(how)?,
+                State::Committed(_) | State::Ended => return Err(state("over; begin a new one")),
+            };
+            Ok(pending.wait(how)?)
+        })
+    }
+}
+
+/// The first part of a commit.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_commit_ordered(
+    transaction: *mut ink_transaction,
+    how: u32,
+    error: *mut ink_error,
+) -> c_int {
+    // SAFETY: the caller's pointers are as the header asks.
+    unsafe {
+        guard(error, || {
+            let (transaction, how) = (raw::handle(transaction)?, durability(how)?);
+            let pending = match transaction.0.take() {
+                State::Active(transaction) => transaction.commit_deferred(how)?,
+                State::Prepared(prepared) => prepared.commit_deferred(how)?,
+                State::Committed(_) | State::Ended => return Err(state("over; begin a new one")),
+            };
+            *transaction.0.state.write() = State::Committed(pending);
+            Ok(())
+        })
+    }
+}
+
+/// The second part of a commit.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_commit_wait(
+    transaction: *mut ink_transaction,
+    how: u32,
+    error: *mut ink_error,
+) -> c_int {
+    // SAFETY: the caller's pointers are as the header asks.
+    unsafe {
+        guard(error, || {
+            let (transaction, how) = (raw::handle(transaction)?, durability(how)?);
+            match transaction.0.take() {
+                State::Committed(pending) => Ok(pending.wait(how)?),
+                other => {
+                    *transaction.0.state.write() = other;
+                    Err(state("not committed; call ink_commit_ordered first"))
+                }
+            }
+        })
+    }
+}
+
+/// Rolls back.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_rollback(
+    transaction: *mut ink_transaction,
+    error: *mut ink_error,
+) -> c_int {
+    // SAFETY: the caller's pointers are as the header asks.
+    unsafe {
+        guard(error, || {
+            let transaction = raw::handle(transaction)?;
+            match transaction.0.take() {
+                State::Active(transaction) => match transaction.rollback() {
+                    // A deadlock's victim, or one whose rollback goes on in the background.
+                    Err(Error::TransactionState(_)) => Ok(()),
+                    result => Ok(result?),
+                },
+                State::Prepared(prepared) => Ok(prepared.rollback()?),
+                State::Committed(_) | State::Ended => Err(state("over; begin a new one")),
+            }
+        })
+    }
+}
+
+/// Prepares under an XID.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_prepare(
+    transaction: *mut ink_transaction,
+    xid: ink_slice,
+    how: u32,
+    error: *mut ink_error,
+) -> c_int {
+    // SAFETY: the caller's pointers are as the header asks.
+    unsafe {
+        guard(error, || {
+            let (transaction, how) = (raw::handle(transaction)?, durability(how)?);
+            match transaction.0.take() {
+                State::Active(active) => {
+                    let prepared = active.prepare_with(xid.bytes(), how)?;
+                    *transaction.0.state.write() = State::Prepared(prepared);
+                    Ok(())
+                }
+                other => {
+                    *transaction.0.state.write() = other;
+                    Err(state("prepared or over"))
+                }
+            }
+        })
+    }
+}
+
+/// Visits the XIDs of prepared transactions.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_prepared(
+    database: *const ink_database,
+    visit: VisitName,
+    context: *mut c_void,
+    error: *mut ink_error,
+) -> c_int {
+    // SAFETY: the caller's pointers are as the header asks; its function returns normally.
+    unsafe {
+        guard(error, || {
+            let xids = raw::handle(database)?.0.prepared_transactions();
+            visit_names(xids.iter().map(Vec::as_slice), visit, context);
+            Ok(())
+        })
+    }
+}
+
+/// Commits by XID.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_commit_by_xid(
+    database: *const ink_database,
+    xid: ink_slice,
+    error: *mut ink_error,
+) -> c_int {
+    // SAFETY: the caller's pointers are as the header asks.
+    unsafe {
+        guard(error, || {
+            Ok(raw::handle(database)?.0.commit_prepared(xid.bytes())?)
+        })
+    }
+}
+
+/// Rolls back by XID.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_rollback_by_xid(
+    database: *const ink_database,
+    xid: ink_slice,
+    error: *mut ink_error,
+) -> c_int {
+    // SAFETY: the caller's pointers are as the header asks.
+    unsafe {
+        guard(error, || {
+            Ok(raw::handle(database)?.0.rollback_prepared(xid.bytes())?)
+        })
+    }
+}

@@ -1,0 +1,76 @@
+//! Export and import of a table's file.
+
+use crate::catalog::ink_table;
+use crate::database::ink_database;
+use crate::error::{guard, guard_or, ink_error};
+use crate::raw::{self, ink_slice};
+use inkstone::Export;
+use std::ffi::{c_char, c_int};
+
+/// `ink_export`.
+pub struct ink_export(#[expect(dead_code, reason = "dropping it ends the export")] Export);
+
+/// `ink_import_tree`.
+#[repr(C)]
+pub struct ink_import_tree {
+    number: u32,
+    name: ink_slice,
+}
+
+/// Begins an export.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_export_begin(
+    table: *const ink_table,
+    export: *mut *mut ink_export,
+    error: *mut ink_error,
+) -> c_int {
+    // SAFETY: the caller's pointers are as the header asks.
+    unsafe {
+        guard(error, || {
+            let place = raw::place(export)?;
+            let ink_table { database, table } = raw::handle(table)?;
+            *place = raw::into_handle(ink_export(database.export_table(table)?));
+            Ok(())
+        })
+    }
+}
+
+/// Ends an export.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_export_end(export: *mut ink_export) {
+    // SAFETY: the caller's pointer is as the header asks.
+    guard_or((), || drop(unsafe { raw::from_handle(export) }));
+}
+
+/// Makes a table of a file.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_import_table(
+    database: *const ink_database,
+    name: ink_slice,
+    file: *const c_char,
+    trees: *const ink_import_tree,
+    tree_count: usize,
+    error: *mut ink_error,
+) -> c_int {
+    // SAFETY: the caller's pointers are as the header asks.
+    unsafe {
+        guard(error, || {
+            let database = &raw::handle(database)?.0;
+            let mut named = Vec::new();
+            for tree in raw::array(trees, tree_count)? {
+                named.push((tree.number, tree.name.text()?));
+            }
+            database.import_table(name.text()?, raw::path(file)?, &named)?;
+            Ok(())
+        })
+    }
+}

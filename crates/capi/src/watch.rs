@@ -1,0 +1,265 @@
+//! Counters and gauges; lists of transactions, locks and waits.
+
+use crate::database::ink_database;
+use crate::error::{guard, guard_or, ink_error};
+use crate::raw::{self, ink_buffer, ink_slice};
+use crate::rows::lock_number;
+use crate::transaction::isolation_number;
+use inkstone::LockTarget;
+use std::ffi::{c_int, c_void};
+use std::ops::Bound;
+use std::time::Duration;
+
+/// `ink_metric`.
+#[repr(C)]
+pub struct ink_metric {
+    name: ink_slice,
+    help: ink_slice,
+    value: u64,
+    is_gauge: bool,
+}
+
+/// `ink_transaction_info`.
+#[repr(C)]
+pub struct ink_transaction_info {
+    id: u64,
+    tag: u64,
+    state: u32,
+    isolation: u32,
+    age_ms: u64,
+    changes: u64,
+    row_locks: u64,
+    range_locks: u64,
+    waits_for: u64,
+    waited_ms: u64,
+}
+
+/// `ink_lock_info`.
+#[repr(C)]
+pub struct ink_lock_info {
+    transaction: u64,
+    kind: u32,
+    mode: u32,
+    table: ink_slice,
+    tree: ink_slice,
+    key_hash: u64,
+    low: ink_slice,
+    high: ink_slice,
+    low_bound: u32,
+    high_bound: u32,
+}
+
+/// `ink_wait_info`.
+#[repr(C)]
+pub struct ink_wait_info {
+    waiter: u64,
+    blocker: u64,
+    waited_ms: u64,
+    table: ink_slice,
+    tree: ink_slice,
+    key: ink_slice,
+    mode: u32,
+}
+
+pub type VisitMetric = unsafe extern "C" fn(*mut c_void, *const ink_metric) -> bool;
+pub type VisitTransaction = unsafe extern "C" fn(*mut c_void, *const ink_transaction_info) -> bool;
+pub type VisitLock = unsafe extern "C" fn(*mut c_void, *const ink_lock_info) -> bool;
+pub type VisitWait = unsafe extern "C" fn(*mut c_void, *const ink_wait_info) -> bool;
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn text(name: &Option<String>) -> ink_slice {
+    ink_slice::lend(name.as_deref().unwrap_or_default().as_bytes())
+}
+
+fn lend_bound(bound: &Bound<Vec<u8>>) -> (u32, ink_slice) {
+    match bound {
+        Bound::Unbounded => (0, ink_slice::lend(&[])),
+        Bound::Included(key) => (1, ink_slice::lend(key)),
+        Bound::Excluded(key) => (2, ink_slice::lend(key)),
+    }
+}
+
+/// Visits counters and gauges.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_metrics(
+    database: *const ink_database,
+    visit: VisitMetric,
+    context: *mut c_void,
+) {
+    // SAFETY: the caller's pointers are as the header asks.
+    let Ok(database) = (unsafe { raw::handle(database) }) else {
+        return;
+    };
+    guard_or((), || {
+        for metric in database.0.metrics() {
+            let metric = ink_metric {
+                name: ink_slice::lend(metric.name.as_bytes()),
+                help: ink_slice::lend(metric.help.as_bytes()),
+                value: metric.value,
+                is_gauge: metric.is_gauge,
+            };
+            // SAFETY: the caller's function, which the header asks to return normally.
+            if !unsafe { visit(context, &raw const metric) } {
+                return;
+            }
+        }
+    });
+}
+
+/// Visits the transactions that have not ended.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_transactions(
+    database: *const ink_database,
+    visit: VisitTransaction,
+    context: *mut c_void,
+    error: *mut ink_error,
+) -> c_int {
+    // SAFETY: the caller's pointers are as the header asks; its function returns normally.
+    unsafe {
+        guard(error, || {
+            for trx in raw::handle(database)?.0.transactions() {
+                let (waits_for, waited) = trx.waits.unwrap_or_default();
+                let info = ink_transaction_info {
+                    id: trx.id,
+                    tag: trx.tag,
+                    state: u32::from(trx.prepared),
+                    isolation: isolation_number(trx.isolation),
+                    age_ms: milliseconds(trx.age),
+                    changes: trx.changes,
+                    row_locks: trx.row_locks,
+                    range_locks: trx.range_locks,
+                    waits_for,
+                    waited_ms: milliseconds(waited),
+                };
+                if !visit(context, &raw const info) {
+                    break;
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Visits the explicit locks.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_locks(
+    database: *const ink_database,
+    visit: VisitLock,
+    context: *mut c_void,
+    error: *mut ink_error,
+) -> c_int {
+    // SAFETY: the caller's pointers are as the header asks; its function returns normally.
+    unsafe {
+        guard(error, || {
+            let none = (0, ink_slice::lend(&[]));
+            for lock in raw::handle(database)?.0.locks()? {
+                let (kind, key_hash, low, high) = match &lock.target {
+                    LockTarget::Row(hash) => (0, *hash, none, none),
+                    LockTarget::Range(low, high) => (1, 0, lend_bound(low), lend_bound(high)),
+                    LockTarget::Gap(low, high) => (2, 0, lend_bound(low), lend_bound(high)),
+                };
+                let info = ink_lock_info {
+                    transaction: lock.transaction,
+                    kind,
+                    mode: lock_number(lock.mode),
+                    table: text(&lock.table),
+                    tree: text(&lock.tree),
+                    key_hash,
+                    low: low.1,
+                    high: high.1,
+                    low_bound: low.0,
+                    high_bound: high.0,
+                };
+                if !visit(context, &raw const info) {
+                    break;
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Visits those who wait.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_waits(
+    database: *const ink_database,
+    visit: VisitWait,
+    context: *mut c_void,
+    error: *mut ink_error,
+) -> c_int {
+    // SAFETY: the caller's pointers are as the header asks; its function returns normally.
+    unsafe {
+        guard(error, || {
+            for wait in raw::handle(database)?.0.lock_waits()? {
+                let info = ink_wait_info {
+                    waiter: wait.waiter,
+                    blocker: wait.blocker,
+                    waited_ms: milliseconds(wait.waited),
+                    table: text(&wait.table),
+                    tree: text(&wait.tree),
+                    key: ink_slice::lend(&wait.key),
+                    mode: lock_number(wait.mode),
+                };
+                if !visit(context, &raw const info) {
+                    break;
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+/// An account of the engine.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_status_text(
+    database: *const ink_database,
+    text: *mut ink_buffer,
+    error: *mut ink_error,
+) -> c_int {
+    // SAFETY: the caller's pointers are as the header asks.
+    unsafe {
+        guard(error, || {
+            let status = crate::status::text(&raw::handle(database)?.0)?;
+            raw::place(text)?.set(status.as_bytes());
+            Ok(())
+        })
+    }
+}
+
+/// The latest deadlock.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_latest_deadlock(
+    database: *const ink_database,
+    text: *mut ink_buffer,
+    error: *mut ink_error,
+) -> c_int {
+    // SAFETY: the caller's pointers are as the header asks.
+    unsafe {
+        guard(error, || {
+            let latest = raw::handle(database)?.0.latest_deadlock();
+            raw::place(text)?.set(latest.unwrap_or_default().as_bytes());
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,412 @@
+/* Every part of the interface, once: compiled and run by c_programs.rs. */
+#define _POSIX_C_SOURCE 200809L
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "inkstone.h"
+
+static ink_error error;
+
+#define CHECK(condition)                                                            \
+  do {                                                                              \
+    if (!(condition)) {                                                             \
+      fprintf(stderr, "line %d: %s (%s)\n", __LINE__, #condition, error.message);   \
+      exit(1);                                                                      \
+    }                                                                               \
+  } while (0)
+#define OK(call) CHECK((call) == INK_OK)
+#define FAILS(code_, call) CHECK((call) == (code_) && error.code == (code_) && error.message[0])
+
+static ink_slice text(const char *s) {
+  ink_slice slice = {(const uint8_t *)s, strlen(s)};
+  return slice;
+}
+
+static bool same(ink_slice a, const char *b) {
+  return a.len == strlen(b) && memcmp(a.data, b, a.len) == 0;
+}
+
+static ink_slice number(uint8_t *bytes, uint64_t n) {
+  for (int i = 0; i < 8; i++) bytes[i] = (uint8_t)(n >> (56 - 8 * i));
+  ink_slice slice = {bytes, 8};
+  return slice;
+}
+
+static bool count_option(void *context, const ink_option_info *option) {
+  CHECK(option->name.len > 0 && option->help.len > 0 && option->kind <= INK_OPTION_CHOICE);
+  CHECK((option->kind == INK_OPTION_CHOICE) == (option->choices.len > 0));
+  if (same(option->name, "page_size"))
+    CHECK(option->kind == INK_OPTION_NUMBER && same(option->default_value, "16384"));
+  ++*(int *)context;
+  return true;
+}
+
+static bool find_option(void *context, ink_slice name, ink_slice value) {
+  if (same(name, "buffer_pool_size")) *(bool *)context = same(value, "16777216");
+  return true;
+}
+
+static bool find_commits(void *context, const ink_metric *metric) {
+  CHECK(metric->help.len > 0);
+  if (!same(metric->name, "commits")) return true;
+  CHECK(!metric->is_gauge);
+  *(uint64_t *)context = metric->value;
+  return false;
+}
+
+static bool count_names(void *context, ink_slice name) {
+  CHECK(name.len > 0);
+  ++*(int *)context;
+  return true;
+}
+
+static bool count_transactions(void *context, const ink_transaction_info *info) {
+  if (info->tag == 7) CHECK(info->isolation == INK_REPEATABLE_READ && info->range_locks > 0);
+  ++*(int *)context;
+  return true;
+}
+
+static bool count_locks(void *context, const ink_lock_info *lock) {
+  CHECK(same(lock->table, "t") && same(lock->tree, "primary"));
+  if (lock->kind == INK_LOCK_KIND_GAP) CHECK(lock->high_bound == INK_UNBOUNDED);
+  ++((int *)context)[lock->kind];
+  return true;
+}
+
+static bool find_wait(void *context, const ink_wait_info *wait) {
+  CHECK(same(wait->table, "t") && wait->key.len > 0 && wait->waiter != wait->blocker);
+  ++*(int *)context;
+  return true;
+}
+
+static bool count_keys(void *context, size_t run, ink_slice key) {
+  CHECK(run < 10 && key.len == 8);
+  ++*(int *)context;
+  return true;
+}
+
+static ink_transaction *begin(ink_database *db, uint32_t isolation, ink_interrupt *interrupt) {
+  ink_transaction *txn;
+  OK(ink_begin(db, isolation, interrupt, &txn, &error));
+  return txn;
+}
+
+static ink_database *open_database(const char *directory) {
+  ink_option options[] = {{INK_STR("buffer_pool_size"), INK_STR("16m")},
+                          {INK_STR("log_file_size"), INK_STR("32m")}};
+  ink_database *db;
+  OK(ink_open(directory, options, 2, &db, &error));
+  return db;
+}
+
+static void options_and_errors(const char *directory) {
+  int count = 0;
+  ink_options(count_option, &count);
+  CHECK(count > 15);
+  ink_database *db = NULL;
+  ink_option wrong = {INK_STR("page_size"), INK_STR("much")};
+  FAILS(INK_INVALID, ink_open(directory, &wrong, 1, &db, &error));
+  CHECK(strstr(error.message, "page_size") != NULL);
+  FAILS(INK_INVALID, ink_open(NULL, NULL, 0, &db, &error));
+  CHECK(ink_open(directory, &wrong, 1, &db, NULL) == INK_INVALID);
+  CHECK(strlen(ink_version()) > 2);
+}
+
+static void rows_and_cursors(ink_database *db, const ink_tree *tree) {
+  uint8_t key[8];
+  ink_buffer value = {0};
+  bool found, flag;
+  ink_transaction *txn = begin(db, INK_READ_COMMITTED, NULL);
+  OK(ink_statement_begin(txn, &error));
+  ink_row rows[100];
+  static uint8_t keys[100][8];
+  for (uint64_t i = 0; i < 100; i++) {
+    rows[i].key = number(keys[i], i);
+    rows[i].value = INK_STR("value");
+  }
+  size_t done = 0;
+  OK(ink_insert_many(txn, tree, rows, 100, &done, &error));
+  CHECK(done == 100);
+  CHECK(ink_transaction_has_changes(txn));
+  rows[0].key = INK_STR("new");
+  FAILS(INK_DUPLICATE_KEY, ink_insert_many(txn, tree, rows, 2, &done, &error));
+  CHECK(done == 1);
+  ink_mark mark;
+  OK(ink_mark_set(txn, &mark, &error));
+  OK(ink_delete(txn, tree, INK_STR("new"), &flag, &error));
+  CHECK(flag);
+  OK(ink_mark_rollback(txn, &mark, &error));
+  OK(ink_get(txn, tree, INK_STR("new"), &value, &found, &error));
+  CHECK(found && value.len == 5 && memcmp(value.data, "value", 5) == 0);
+  OK(ink_delete(txn, tree, INK_STR("new"), NULL, &error));
+  OK(ink_get(txn, tree, INK_STR("new"), &value, &found, &error));
+  CHECK(!found);
+  FAILS(INK_ROW_NOT_FOUND, ink_update(txn, tree, INK_STR("no"), INK_STR("x"), &error));
+  OK(ink_upsert(txn, tree, number(key, 3), INK_STR("three"), &flag, &error));
+  CHECK(!flag);
+  OK(ink_statement_end(txn, &error));
+  OK(ink_savepoint_set(txn, INK_STR("s"), &error));
+  OK(ink_statement_begin(txn, &error));
+  OK(ink_update(txn, tree, number(key, 4), INK_STR("four"), &error));
+  OK(ink_statement_rollback(txn, &error));
+  OK(ink_update(txn, tree, number(key, 5), INK_STR("five"), &error));
+  OK(ink_savepoint_rollback(txn, INK_STR("s"), &error));
+  OK(ink_savepoint_release(txn, INK_STR("s"), &error));
+  FAILS(INK_NOT_FOUND, ink_savepoint_rollback(txn, INK_STR("s"), &error));
+
+  ink_range range = {{0}, {0}, INK_INCLUDED, INK_EXCLUDED};
+  uint8_t low[8], high[8];
+  range.low = number(low, 10);
+  range.high = number(high, 90);
+  ink_scan scan = {0};
+  ink_cursor *cursor;
+  OK(ink_cursor_open(txn, tree, &range, &scan, &cursor, &error));
+  size_t total = 0, count;
+  do {
+    OK(ink_cursor_fetch(cursor, rows, 7, &count, &error));
+    for (size_t i = 0; i < count; i++) {
+      CHECK(memcmp(rows[i].key.data, number(key, 10 + total + i).data, 8) == 0);
+      CHECK(same(rows[i].value, "value"));
+    }
+    total += count;
+  } while (count > 0);
+  CHECK(total == 80);
+  scan.backward = true;
+  range.high_bound = INK_UNBOUNDED;
+  OK(ink_cursor_seek(cursor, &range, &scan, &error));
+  OK(ink_cursor_fetch(cursor, rows, 2, &count, &error));
+  CHECK(count == 2 && memcmp(rows[0].key.data, number(key, 99).data, 8) == 0);
+  scan.lock = INK_LOCK_EXCLUSIVE;
+  OK(ink_cursor_seek(cursor, &range, &scan, &error));
+  OK(ink_cursor_fetch(cursor, rows, 3, &count, &error));
+  CHECK(count == 3 && memcmp(rows[2].key.data, number(key, 97).data, 8) == 0);
+  OK(ink_cursor_unlock_row(cursor, &error));
+  uint64_t estimate;
+  OK(ink_records_in_range(tree, &range, &estimate, &error));
+  CHECK(estimate >= 90 && estimate <= 92); /* deleted rows count */
+  OK(ink_commit(txn, INK_SYNC, &error));
+  FAILS(INK_TRANSACTION_STATE, ink_commit(txn, INK_SYNC, &error));
+  FAILS(INK_TRANSACTION_STATE, ink_cursor_fetch(cursor, rows, 3, &count, &error));
+  ink_transaction_free(txn);
+  ink_cursor_close(cursor);
+  ink_buffer_free(&value);
+  CHECK(value.data == NULL);
+}
+
+struct waiting {
+  ink_transaction *txn;
+  const ink_tree *tree;
+  int code;
+};
+
+static void *update_five(void *argument) {
+  struct waiting *waiting = (struct waiting *)argument;
+  uint8_t key[8];
+  waiting->code = ink_update(waiting->txn, waiting->tree, number(key, 5), INK_STR("x"), NULL);
+  return NULL;
+}
+
+static void locks_and_interrupts(ink_database *db, const ink_tree *tree) {
+  uint8_t key[8];
+  ink_buffer value = {0};
+  bool found, locked;
+  ink_transaction *holder = begin(db, INK_REPEATABLE_READ, NULL);
+  ink_transaction_set_tag(holder, 7);
+  OK(ink_take_snapshot(holder, &error));
+  OK(ink_get_locking(holder, tree, number(key, 5), INK_LOCK_EXCLUSIVE, INK_WAIT, &value, &found,
+                     &locked, &error));
+  CHECK(found && locked);
+  OK(ink_unlock_row(holder, tree, number(key, 5), &error)); /* stays at this level */
+  ink_range range = {number(key, 99), {0}, INK_EXCLUDED, INK_UNBOUNDED};
+  ink_scan scan = {false, INK_LOCK_SHARED, INK_WAIT};
+  ink_cursor *cursor;
+  size_t count;
+  ink_row row;
+  OK(ink_cursor_open(holder, tree, &range, &scan, &cursor, &error));
+  OK(ink_cursor_fetch(cursor, &row, 1, &count, &error));
+  CHECK(count == 0);
+  ink_cursor_close(cursor);
+
+  ink_interrupt *interrupt = ink_interrupt_new();
+  ink_transaction *other = begin(db, INK_READ_UNCOMMITTED, interrupt);
+  FAILS(INK_LOCK_NOT_AVAILABLE,
+        ink_get_locking(other, tree, number(key, 5), INK_LOCK_SHARED, INK_NO_WAIT, &value, &found,
+                        NULL, &error));
+  OK(ink_get_locking(other, tree, number(key, 5), INK_LOCK_SHARED, INK_SKIP_LOCKED, &value, &found,
+                     &locked, &error));
+  CHECK(!found && !locked);
+  OK(ink_set_lock_wait_timeout(other, 20, &error));
+  FAILS(INK_LOCK_TIMEOUT, ink_insert(other, tree, INK_STR("zz"), INK_STR(""), &error));
+  OK(ink_set_lock_wait_timeout(other, 60000, &error));
+
+  struct waiting waiting = {other, tree, -1};
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, update_five, &waiting) == 0);
+  int waits = 0;
+  while (waits == 0) {
+    struct timespec pause = {0, 1000000};
+    nanosleep(&pause, NULL);
+    OK(ink_waits(db, find_wait, &waits, &error));
+  }
+  int transactions = 0, locks[3] = {0};
+  OK(ink_transactions(db, count_transactions, &transactions, &error));
+  OK(ink_locks(db, count_locks, locks, &error));
+  CHECK(transactions == 2 && locks[INK_LOCK_KIND_ROW] == 1 && locks[INK_LOCK_KIND_GAP] == 1);
+  OK(ink_status_text(db, &value, &error));
+  CHECK(strstr((char *)value.data, "Log sequence number") != NULL);
+  CHECK(strstr((char *)value.data, "waits for transaction") != NULL);
+  ink_interrupt_raise(interrupt);
+  CHECK(pthread_join(thread, NULL) == 0);
+  CHECK(waiting.code == INK_INTERRUPTED);
+  ink_interrupt_clear(interrupt);
+  ink_interrupt_free(interrupt);
+  OK(ink_rollback(holder, &error));
+  OK(ink_update(other, tree, number(key, 5), INK_STR("5"), &error));
+  ink_transaction_free(other);
+  ink_transaction_free(holder);
+  OK(ink_latest_deadlock(db, &value, &error));
+  CHECK(value.len == 0);
+  ink_buffer_free(&value);
+}
+
+static void commit_in_two(ink_database *db, const ink_tree *tree) {
+  ink_transaction *txn = begin(db, INK_SNAPSHOT, NULL);
+  CHECK(ink_transaction_id(txn) > 0);
+  OK(ink_insert(txn, tree, INK_STR("two"), INK_STR(""), &error));
+  FAILS(INK_TRANSACTION_STATE, ink_commit_wait(txn, INK_SYNC, &error));
+  OK(ink_prepare(txn, INK_STR("xid"), INK_SYNC, &error));
+  int xids = 0;
+  OK(ink_prepared(db, count_names, &xids, &error));
+  CHECK(xids == 1);
+  OK(ink_commit_ordered(txn, INK_LAZY, &error));
+  OK(ink_commit_wait(txn, INK_SYNC, &error));
+  ink_transaction_free(txn);
+
+  txn = begin(db, INK_SERIALIZABLE, NULL);
+  OK(ink_insert(txn, tree, INK_STR("three"), INK_STR(""), &error));
+  OK(ink_prepare(txn, INK_STR("undone"), INK_SYNC, &error));
+  OK(ink_rollback(txn, &error));
+  ink_transaction_free(txn);
+  txn = begin(db, INK_SERIALIZABLE, NULL);
+  OK(ink_prepare(txn, INK_STR("nothing"), INK_SYNC, &error));
+  ink_transaction_free(txn);
+  txn = begin(db, INK_READ_COMMITTED, NULL);
+  OK(ink_insert(txn, tree, INK_STR("four"), INK_STR(""), &error));
+  OK(ink_prepare(txn, INK_STR("kept"), INK_SYNC, &error));
+  ink_transaction_free(txn);
+  OK(ink_flush_log(db, INK_WRITE, &error));
+  OK(ink_flush_log(db, INK_SYNC, &error));
+}
+
+static void tables(ink_database *db, const char *directory) {
+  ink_slice secondary = INK_STR("index");
+  ink_buffer path = {0}, report = {0};
+  ink_table *table;
+  OK(ink_create_table(db, INK_STR("other"), &secondary, 1, &error));
+  FAILS(INK_ALREADY_EXISTS, ink_create_table(db, INK_STR("other"), NULL, 0, &error));
+  OK(ink_rename_table(db, INK_STR("other"), INK_STR("moved"), &error));
+  OK(ink_create_tree(db, INK_STR("moved"), INK_STR("more"), &error));
+  OK(ink_rename_tree(db, INK_STR("moved"), INK_STR("more"), INK_STR("most"), &error));
+  OK(ink_drop_tree(db, INK_STR("moved"), INK_STR("index"), &error));
+  OK(ink_table_open(db, INK_STR("moved"), &table, &error));
+  CHECK(ink_table_tree_count(table) == 2 && ink_table_tree(table, 2) == NULL);
+  CHECK(same(ink_tree_name(ink_table_tree(table, 0)), "primary"));
+  CHECK(ink_table_find_tree(table, INK_STR("index")) == NULL);
+  const ink_tree *most = ink_table_find_tree(table, INK_STR("most"));
+  CHECK(most != NULL && ink_tree_number(most) == 2);
+
+  ink_transaction *txn = begin(db, INK_READ_COMMITTED, NULL);
+  uint8_t key[8];
+  for (uint64_t i = 0; i < 2000; i++)
+    OK(ink_insert(txn, ink_table_tree(table, 0), number(key, i), INK_STR("value"), &error));
+  OK(ink_insert(txn, most, INK_STR("k"), INK_STR("v"), &error));
+  ink_export *export_handle;
+  FAILS(INK_TRANSACTION_STATE, ink_export_begin(table, &export_handle, &error));
+  OK(ink_commit(txn, INK_LAZY, &error));
+  ink_transaction_free(txn);
+
+  ink_table_estimates estimates;
+  ink_tree_estimates of_tree;
+  OK(ink_estimate_table(table, &estimates, &error));
+  CHECK(estimates.rows > 1000 && estimates.rows < 4000 && estimates.page_bytes == 16384);
+  OK(ink_estimate_tree(most, &of_tree, &error));
+  CHECK(of_tree.rows == 1 && of_tree.pages == 1 && of_tree.height == 1);
+  int keys = 0;
+  OK(ink_sample_keys(ink_table_tree(table, 0), 10, 5, count_keys, &keys, &error));
+  CHECK(keys == 2000);
+  OK(ink_verify_table(table, &report, &error));
+  CHECK(strstr((char *)report.data, "tree primary: 2000 rows") != NULL);
+
+  OK(ink_export_begin(table, &export_handle, &error));
+  OK(ink_table_path(table, &path, &error));
+  char copy[1000], command[3000];
+  snprintf(copy, sizeof copy, "%s.copy", directory);
+  snprintf(command, sizeof command, "cp '%.*s' '%s'", (int)path.len, (char *)path.data, copy);
+  CHECK(system(command) == 0);
+  ink_export_end(export_handle);
+  ink_import_tree trees[] = {{0, INK_STR("primary")}, {2, INK_STR("index")}};
+  OK(ink_import_table(db, INK_STR("imported"), copy, trees, 2, &error));
+  FAILS(INK_INVALID, ink_import_table(db, INK_STR("again"), copy, trees + 1, 1, &error));
+  ink_table_close(table);
+  OK(ink_replace_table(db, INK_STR("imported"), INK_STR("moved"), &error));
+  int names = 0;
+  OK(ink_tables(db, count_names, &names, &error));
+  CHECK(names == 2);
+  OK(ink_drop_table(db, INK_STR("moved"), &error));
+  OK(ink_checkpoint(db, &error));
+  ink_buffer_free(&path);
+  ink_buffer_free(&report);
+}
+
+int main(int argc, char **argv) {
+  CHECK(argc == 2);
+  options_and_errors(argv[1]);
+  ink_database *db = open_database(argv[1]), *second;
+  FAILS(INK_IN_USE, ink_open(argv[1], NULL, 0, &second, &error));
+  bool set = false;
+  ink_option_values(db, find_option, &set);
+  CHECK(set);
+  ink_table *table;
+  FAILS(INK_NOT_FOUND, ink_table_open(db, INK_STR("t"), &table, &error));
+  OK(ink_create_table(db, INK_STR("t"), NULL, 0, &error));
+  OK(ink_table_open(db, text("t"), &table, &error));
+  rows_and_cursors(db, ink_table_tree(table, 0));
+  locks_and_interrupts(db, ink_table_tree(table, 0));
+  commit_in_two(db, ink_table_tree(table, 0));
+  tables(db, argv[1]);
+  uint64_t commits = 0;
+  ink_metrics(db, find_commits, &commits);
+  CHECK(commits > 5);
+  ink_table_close(table);
+  OK(ink_close(db, &error));
+
+  db = open_database(argv[1]);
+  ink_buffer report = {0};
+  OK(ink_open_report(db, &report, &error));
+  CHECK(strstr((char *)report.data, "2 prepared transactions kept") != NULL);
+  ink_buffer_free(&report);
+  int xids = 0;
+  OK(ink_prepared(db, count_names, &xids, &error));
+  CHECK(xids == 2); /* also the one that had changed nothing */
+  OK(ink_commit_by_xid(db, INK_STR("nothing"), &error));
+  OK(ink_commit_by_xid(db, INK_STR("kept"), &error));
+  FAILS(INK_NOT_FOUND, ink_rollback_by_xid(db, INK_STR("undone"), &error));
+  OK(ink_table_open(db, INK_STR("t"), &table, &error));
+  ink_transaction *txn = begin(db, INK_READ_COMMITTED, NULL);
+  ink_buffer value = {0};
+  bool found;
+  const char *keys[] = {"two", "three", "four"};
+  for (int i = 0; i < 3; i++) {
+    OK(ink_get(txn, ink_table_tree(table, 0), text(keys[i]), &value, &found, &error));
+    CHECK(found == (i != 1));
+  }
+  ink_transaction_free(txn);
+  ink_buffer_free(&value);
+  ink_table_close(table);
+  OK(ink_close(db, &error));
+  printf("all is well\n");
+  return 0;
+}

@@ -1,0 +1,101 @@
+//! Removing a whole tree that nobody uses any more, page by page from its end.
+//!
+//! Nobody searches the tree while it goes, so its fences and levels need not stay right: only that every
+//! page that is left can be reached from the root, after each step, for who goes on after a crash.
+
+use super::Tree;
+use crate::Result;
+use crate::mtr::Mtr;
+use inkstone_format::PageId;
+use inkstone_format::record::Record;
+use inkstone_format::tree_page::{TreePage, TreePageInit};
+
+/// Shows a page of a tree.
+pub type Visit<'v> = &'v mut dyn FnMut(PageId, TreePage<'_>) -> Result<()>;
+
+impl Tree {
+    /// Visits every page that can be reached from the root, with its latch held shared.
+    pub fn visit_pages(&self, visit: Visit<'_>) -> Result<()> {
+        let mut waiting = vec![self.root];
+        while let Some(id) = waiting.pop() {
+            let guard = self.redo.pool.shared(id)?;
+            let page = self.check_node(id, &guard)?;
+            if !page.is_leaf() {
+                let children = (0..page.count()).map(|slot| self.space.page_id(page.child(slot)));
+                waiting.extend(children);
+            }
+            visit(id, page)?;
+        }
+        Ok(())
+    }
+
+    /// Frees one page of the tree, the root last. False when there is none left, and the tree's
+    /// number is free. One thread at a time; the caller holds no latch, and has made sure that the
+    /// log has room.
+    pub fn remove_last_page(&self) -> Result<bool> {
+        let Some((parent, child)) = self.last_leaf()? else {
+            return self.remove_root();
+        };
+        for page in [parent, child] {
+            self.redo.pool.load(page)?;
+        }
+        let mut mtr = Mtr::new(&self.redo);
+        let map = self.space.latch_map_of(&mut mtr, child.page)?;
+        let parent = mtr.push(self.redo.pool.exclusive(parent)?);
+        let child = mtr.push(self.redo.pool.exclusive(child)?);
+        let node = TreePage(mtr.page(parent));
+        let (page, last) = (mtr.id(parent), node.count() - 1);
+        let record = match last {
+            // An inner node has children: without any it becomes a leaf.
+            0 => Record::TreeInit {
+                page,
+                init: TreePageInit {
+                    tree: self.id,
+                    level: 0,
+                    low: node.low().to_vec(),
+                    high: node.high().map(<[u8]>::to_vec),
+                },
+            },
+            last => Record::Remove {
+                page,
+                slot: last as u16,
+                count: 1,
+            },
+        };
+        mtr.replay(parent, &record);
+        self.space.free(&mut mtr, map, child);
+        mtr.commit()?;
+        Ok(true)
+    }
+
+    /// The last leaf and its parent; `None` if the root is a leaf.
+    fn last_leaf(&self) -> Result<Option<(PageId, PageId)>> {
+        let (mut parent, mut id) = (None, self.root);
+        loop {
+            let guard = self.redo.pool.shared(id)?;
+            let page = self.check_node(id, &guard)?;
+            if page.is_leaf() {
+                return Ok(parent.map(|parent| (parent, id)));
+            }
+            parent = Some(id);
+            id = self.space.page_id(page.child(page.count() - 1));
+        }
+    }
+
+    fn remove_root(&self) -> Result<bool> {
+        self.redo.pool.load(self.root)?;
+        let root = self.redo.pool.exclusive(self.root)?;
+        let count = self.check_node(self.root, &root)?.count() as u16;
+        if count > 0 {
+            let mut mtr = Mtr::new(&self.redo);
+            let (page, slot) = (root.id(), 0);
+            let root = mtr.push(root);
+            mtr.replay(root, &Record::Remove { page, slot, count });
+            mtr.commit()?;
+            return Ok(true);
+        }
+        drop(root);
+        self.clone().remove_if_empty()?;
+        Ok(false)
+    }
+}

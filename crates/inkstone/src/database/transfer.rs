@@ -1,0 +1,339 @@
+//! Tables as files: export, so that a table's file may be copied, and import of such a copy.
+//!
+//! A copied file says of itself which tablespace it was, of which database. Import writes a new file, page
+//! by page, that says what is true here:
+//!
+//! - every page that is allocated is read and checked (checksum, place), gets the new tablespace's number, an
+//!   LSN of this log that is durable, and loses its version addresses, which would mean something else here:
+//!   whatever is in the file counts as visible to all;
+//! - pages that are free are left as zeroes: they are initialised before they are used.
+//!
+//! Page 0 goes first, durably, with this database's name in it: a file without a catalog entry and with this
+//! name is an orphan, which the next open removes. The rest is durable, and verified as a table, before the
+//! catalog names it. So the table is there as a whole or not at all.
+
+use super::tables::{Table, TreeRef};
+use super::{Database, Inner};
+use crate::catalog::{TableDefinition, check_name};
+use crate::space::Space;
+use crate::sync::atomic::Ordering;
+use crate::sync::{Instant, thread};
+use crate::{Error, Result};
+use inkstone_format::apply::{bit, map_pages};
+use inkstone_format::header::{
+    PageType, check_page, page_id, page_type, set_page_id, set_page_lsn, stamp_checksum,
+};
+use inkstone_format::space::{self as format, PENDING_FREE_TREE, SPACE_VERSION};
+use inkstone_format::tree_page::{TreePage, TreePageMut};
+use inkstone_format::{Corrupt, Lsn, PageId, PageNo, SpaceId, TreeId};
+use inkstone_io::{AlignedBuffer, Create, File, OpenOptions};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long an export waits for a statement to end, to look whether its transaction has changed the table.
+const LOOK_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// An export that goes on: the table's file is whole, and does not change. Dropping it ends the export.
+pub struct Export {
+    space: Arc<Space>,
+}
+
+impl Drop for Export {
+    fn drop(&mut self) {
+        self.space.freeze(false);
+    }
+}
+
+impl Database {
+    /// Writes everything of a table to its file, durably, and keeps background work away from it: the
+    /// file ([`Table::path`]) may be copied until the export is dropped. The caller keeps writers away.
+    /// [`Error::TransactionState`] if a transaction has unfinished changes in the table, or another export
+    /// of it goes on.
+    pub fn export_table(&self, table: &Table) -> Result<Export> {
+        let space = table.tree_ref().live()?.space.clone();
+        // Whatever purge has begun is over then.
+        let _no_purge = self.inner.core.purging.lock();
+        if !space.freeze(true) {
+            return Err(Error::TransactionState(
+                "not alone: another export of the table goes on",
+            ));
+        }
+        let export = Export { space };
+        self.check_unchanged(export.space.id)?;
+        self.flush_table(table)?;
+        Ok(export)
+    }
+
+    /// That no transaction would have to undo a change of a tablespace.
+    fn check_unchanged(&self, space: SpaceId) -> Result<()> {
+        let begun = Instant::now();
+        for writer in self.inner.core.writers() {
+            loop {
+                match writer.has_changed(&self.inner.core, space)? {
+                    Some(false) => break,
+                    Some(true) => {
+                        return Err(Error::TransactionState(
+                            "not alone: another one has unfinished changes in the table",
+                        ));
+                    }
+                    None if begun.elapsed() > LOOK_TIME_MAX => {
+                        return Err(Error::TransactionState(
+                            "not alone: another one is in a long statement, and may have changed the table",
+                        ));
+                    }
+                    None => thread::sleep(Duration::from_millis(1)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a table of a copied table file, also of another database's: `trees` are the numbers of its
+    /// trees there ([`TableTree::number`](crate::TableTree::number)) and their names here, the clustered
+    /// tree first. Trees of the file that are not named are dropped (it may have one that was dropped
+    /// already, and whose pages were not all free yet). Page size and format must be this database's ([`Error::InvalidOption`],
+    /// [`Error::NewerFormat`]) and every page sound ([`Error::Corrupt`]). The file is only read. The table
+    /// is there as a whole or not at all, whatever happens meanwhile.
+    ///
+    /// ```
+    /// # use inkstone::{Database, Isolation, Options};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let copy = dir.path().join("copy");
+    /// let db = Database::open(dir.path().join("one"), Options::default())?;
+    /// let table = db.create_table("t", &[])?;
+    /// let txn = db.begin(Isolation::RepeatableRead)?;
+    /// txn.insert(&table, b"a", b"1")?;
+    /// txn.commit()?;
+    /// let export = db.export_table(&table)?;
+    /// std::fs::copy(table.path(), &copy).unwrap();
+    /// drop(export);
+    ///
+    /// let other = Database::open(dir.path().join("two"), Options::default())?;
+    /// let table = other.import_table("t", &copy, &[(0, "primary")])?;
+    /// let txn = other.begin(Isolation::RepeatableRead)?;
+    /// assert_eq!(txn.get(&table, b"a")?, Some(b"1".to_vec()));
+    /// # Ok::<(), inkstone::Error>(())
+    /// ```
+    pub fn import_table(&self, name: &str, file: &Path, trees: &[(u32, &str)]) -> Result<Table> {
+        check_name("table", name)?;
+        let inner = &self.inner;
+        let _ddl = inner.ddl.lock();
+        if self.definition(name)?.is_some() {
+            return Err(Error::AlreadyExists(format!("table {name}")));
+        }
+        let source = Source::open(inner, file)?;
+        let trees = source.named(trees)?;
+        let space = SpaceId(inner.next_space.fetch_add(1, Ordering::SeqCst));
+        let definition = TableDefinition {
+            name: name.to_owned(),
+            space,
+            trees,
+        };
+        let made = source
+            .write_to(inner, space)
+            .and_then(|()| inner.open_table(&definition))
+            .and_then(|table| {
+                for tree in source.unnamed(&definition.trees) {
+                    inner.core.drop_tree(&table.inner.space, tree);
+                }
+                self.verify_table(&table)
+            })
+            .and_then(|_| self.redefine(&definition));
+        if made.is_err() {
+            inner.remove_space(space)?;
+        }
+        made?;
+        // What the source had not freed yet.
+        inner.core.pending_free.lock().push(space);
+        self.find_table(name)
+    }
+}
+
+/// A file to import.
+struct Source<'a> {
+    path: &'a Path,
+    file: Arc<dyn File>,
+    page_size: usize,
+    pages: u32,
+    /// Its tablespace, where it comes from.
+    space: SpaceId,
+    header: Vec<u8>,
+}
+
+impl<'a> Source<'a> {
+    fn open(inner: &Inner, path: &'a Path) -> Result<Self> {
+        let page_size = inner.options.page_size as usize;
+        let options = OpenOptions {
+            create: Create::Never,
+            read_only: true,
+            direct: false,
+            dsync: false,
+        };
+        let file = inner
+            .vfs
+            .open(path, options)
+            .map_err(|e| Error::io("open", path, e))?;
+        let length = file.len().map_err(|e| Error::io("measure", path, e))?;
+        let mut source = Self {
+            path,
+            file,
+            page_size,
+            pages: u32::try_from(length / page_size as u64).unwrap_or(u32::MAX),
+            space: SpaceId(0),
+            header: vec![0; page_size],
+        };
+        if source.pages == 0 {
+            return Err(Error::corrupt_file(path, 0, "shorter than a page"));
+        }
+        let mut header = AlignedBuffer::zeroed(page_size);
+        source.read_unchecked(PageNo(0), &mut header)?;
+        let found = format::page_size(&header);
+        if page_type(&header) == Some(PageType::SpaceHeader) && found as usize != page_size {
+            return Err(Error::InvalidOption {
+                name: "page_size".to_owned(),
+                value: found.to_string(),
+                reason: format!(
+                    "{} has pages of that size, this database has pages of {page_size} bytes",
+                    path.display()
+                ),
+            });
+        }
+        source.space = page_id(&header).space;
+        source.check(PageNo(0), &header)?;
+        if format::version(&header) > SPACE_VERSION {
+            return Err(Error::NewerFormat {
+                path: path.to_owned(),
+                found: format::version(&header),
+                known: SPACE_VERSION,
+            });
+        }
+        format::check_header(&header, &format::uuid(&header))
+            .map_err(|corrupt| source.corrupt(PageNo(0), corrupt))?;
+        source.header.copy_from_slice(&header);
+        Ok(source)
+    }
+
+    fn has_tree(&self, tree: TreeId) -> bool {
+        format::root(&self.header, tree).is_some()
+    }
+
+    /// Trees of the file that are to have no name.
+    fn unnamed(&self, named: &[(TreeId, String)]) -> Vec<TreeId> {
+        let trees = (0..PENDING_FREE_TREE.0).map(TreeId);
+        let unnamed = |tree: &TreeId| !named.iter().any(|(id, _)| id == tree);
+        trees
+            .filter(|&tree| self.has_tree(tree))
+            .filter(unnamed)
+            .collect()
+    }
+
+    /// The trees of the file under the names that they are to have.
+    fn named(&self, trees: &[(u32, &str)]) -> Result<Vec<(TreeId, String)>> {
+        let refuse = |value: String, reason: &str| Error::InvalidOption {
+            name: "trees".to_owned(),
+            value,
+            reason: reason.to_owned(),
+        };
+        let mut named: Vec<(TreeId, String)> = Vec::new();
+        for &(number, name) in trees {
+            check_name("tree", name)?;
+            let twice = |(id, other): &(TreeId, String)| id.0 == number || other == name;
+            if named.iter().any(twice) {
+                return Err(refuse(name.to_owned(), "a tree is named twice"));
+            }
+            named.push((TreeId(number), name.to_owned()));
+        }
+        if named.first().is_none_or(|(id, _)| *id != TreeId(0)) {
+            return Err(refuse(
+                String::new(),
+                "the first one must be tree 0, the clustered one",
+            ));
+        }
+        for tree in (0..PENDING_FREE_TREE.0).map(TreeId) {
+            if !self.has_tree(tree) && named.iter().any(|(id, _)| *id == tree) {
+                return Err(refuse(tree.to_string(), "the file has no such tree"));
+            }
+        }
+        match named.iter().find(|(id, _)| *id >= PENDING_FREE_TREE) {
+            Some((id, _)) => Err(refuse(id.to_string(), "the file has no such tree")),
+            None => Ok(named),
+        }
+    }
+
+    fn read_unchecked(&self, page: PageNo, buffer: &mut [u8]) -> Result<()> {
+        let offset = u64::from(page.0) * self.page_size as u64;
+        let read = self.file.read_at(buffer, offset);
+        read.map_err(|e| Error::io(format!("read page {page} of"), self.path, e))
+    }
+
+    fn corrupt(&self, page: PageNo, corrupt: Corrupt) -> Error {
+        Error::corrupt_page(self.path, PageId::new(self.space, page), corrupt)
+    }
+
+    fn check(&self, page: PageNo, bytes: &[u8]) -> Result<()> {
+        let id = PageId::new(self.space, page);
+        check_page(bytes, id).map_err(|corrupt| self.corrupt(page, corrupt))?;
+        if matches!(page_type(bytes), Some(PageType::Leaf | PageType::Inner)) {
+            let checked = TreePage(bytes).check();
+            checked.map_err(|corrupt| self.corrupt(page, corrupt))?;
+        }
+        Ok(())
+    }
+
+    /// Writes the file of a new tablespace, durably.
+    fn write_to(&self, inner: &Inner, space: SpaceId) -> Result<()> {
+        let log = &inner.core.redo.log;
+        let lsn = log.current_lsn();
+        log.wait_durable(lsn)?;
+        let target = inner.files.create(space, self.pages)?;
+        let mut page = AlignedBuffer::zeroed(self.page_size);
+        let mut copy = |number: PageNo| -> Result<()> {
+            self.read_unchecked(number, &mut page)?;
+            self.check(number, &page)?;
+            adopt(&mut page, PageId::new(space, number), lsn, &inner.uuid);
+            target.write_new_page(number, &page)
+        };
+        copy(PageNo(0))?;
+        target.sync()?;
+        let covered = map_pages(self.page_size);
+        let mut map = AlignedBuffer::zeroed(self.page_size);
+        for region in 0..=format::more_maps(&self.header) {
+            let first = region
+                .checked_mul(covered)
+                .filter(|first| first + 1 < self.pages);
+            let Some(first) = first else {
+                let what = Corrupt::at(format::MORE_MAPS_AT, "the file is cut short".to_owned());
+                return Err(self.corrupt(PageNo(0), what));
+            };
+            let map_page = PageNo(first + 1);
+            self.read_unchecked(map_page, &mut map)?;
+            self.check(map_page, &map)?;
+            for n in (0..covered).filter(|&n| bit(&map, n)) {
+                let number = PageNo(first + n);
+                if number.0 >= self.pages {
+                    let what = Corrupt::at(0, format!("page {number} is beyond the file's end"));
+                    return Err(self.corrupt(map_page, what));
+                }
+                // The first page of a later region is kept free of use, and was never written.
+                if number.0 != 0 && !(region > 0 && n == 0) {
+                    inner.core.redo.poison.check()?;
+                    copy(number)?;
+                }
+            }
+        }
+        target.sync()
+    }
+}
+
+/// Makes a page of another tablespace one of this.
+fn adopt(page: &mut [u8], id: PageId, lsn: Lsn, uuid: &[u8; 16]) {
+    match page_type(page) {
+        Some(PageType::SpaceHeader) => format::set_uuid(page, uuid),
+        Some(PageType::Leaf) => TreePageMut(page).compact(&|_| false),
+        _ => {}
+    }
+    set_page_id(page, id);
+    set_page_lsn(page, lsn);
+    stamp_checksum(page);
+}

@@ -1,0 +1,47 @@
+//! What a tablespace remembers of its trees that were dropped, and whether it may be tidied.
+
+use super::Space;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{HashMap, Mutex, RwLock};
+use inkstone_format::TreeId;
+
+#[derive(Debug, Default)]
+pub(super) struct Upkeep {
+    /// Whether a tree was dropped since the tablespace was opened.
+    any_dropped: AtomicBool,
+    /// How often a tree of each number was.
+    drops: Mutex<HashMap<TreeId, u32>>,
+    /// Whether it is to be left as it is. Latched shared by who tidies it, before any page.
+    frozen: RwLock<bool>,
+}
+
+impl Space {
+    /// How many trees of this number were dropped since the tablespace was opened.
+    pub fn generation(&self, tree: TreeId) -> u32 {
+        if !self.upkeep.any_dropped.load(Ordering::Acquire) {
+            return 0;
+        }
+        let drops = self.upkeep.drops.lock();
+        drops.get(&tree).copied().unwrap_or(0)
+    }
+
+    /// Notes that a tree was dropped: whoever has it open may not use it any more.
+    pub fn note_tree_dropped(&self, tree: TreeId) {
+        *self.upkeep.drops.lock().entry(tree).or_default() += 1;
+        self.upkeep.any_dropped.store(true, Ordering::Release);
+    }
+
+    /// What must be held while pages are changed that no statement changes: purge, removing dead rows,
+    /// giving space back. `None`: the tablespace is to be left as it is.
+    #[must_use]
+    pub fn tidy(&self) -> Option<impl Sized + '_> {
+        let frozen = self.upkeep.frozen.read();
+        (!*frozen).then_some(frozen)
+    }
+
+    /// Has the tablespace left as it is, or not any more. Waits for whoever is tidying it. False if it
+    /// was so already.
+    pub fn freeze(&self, freeze: bool) -> bool {
+        std::mem::replace(&mut *self.upkeep.frozen.write(), freeze) != freeze
+    }
+}

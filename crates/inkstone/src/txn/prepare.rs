@@ -1,0 +1,179 @@
+//! The first phase of a commit in two: prepared transactions, and their XIDs.
+
+use super::core::Core;
+use super::transaction::{
+    Inner, PendingCommit, Phase, Shared, Transaction, finish_commit, rollback_all,
+};
+use crate::mtr::Mtr;
+use crate::options::Durability;
+use crate::{Error, Result};
+use inkstone_format::Lsn;
+use inkstone_format::record::Record;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+/// The longest XID, bytes: 128 as in XA, and what a coordinator may want to put before them.
+pub const XID_LEN_MAX: usize = 140;
+
+/// A prepared transaction. Dropping it leaves it prepared.
+pub struct Prepared {
+    core: Arc<Core>,
+    xid: Vec<u8>,
+}
+
+impl Prepared {
+    /// Commits as [`Transaction::commit_deferred`] does. [`Error::NotFound`] if somebody else has ended
+    /// it by its XID.
+    pub fn commit_deferred(self, durability: Durability) -> Result<PendingCommit> {
+        self.core.commit_prepared(&self.xid, durability)
+    }
+
+    /// Rolls it back.
+    pub fn rollback(self) -> Result<()> {
+        self.core.rollback_prepared(&self.xid)
+    }
+}
+
+impl Transaction {
+    /// Prepares the transaction under an XID (1 to 140 bytes): its changes are durable and
+    /// locked, also over a restart, until the XID is committed or rolled back.
+    /// [`Error::AlreadyExists`] if another prepared transaction has the XID. If it fails, the
+    /// transaction is rolled back.
+    ///
+    /// ```
+    /// # use inkstone::{Database, Isolation, Options};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path();
+    /// let db = Database::open(path, Options::default())?;
+    /// let table = db.create_table("t", &[])?;
+    /// let txn = db.begin(Isolation::RepeatableRead)?;
+    /// txn.insert(&table, b"a", b"1")?;
+    /// txn.prepare(b"branch-1")?;
+    /// drop((table, db)); // the process ends; the coordinator decides later
+    ///
+    /// let db = Database::open(path, Options::default())?;
+    /// assert_eq!(db.prepared_transactions(), [b"branch-1"]);
+    /// db.commit_prepared(b"branch-1")?;
+    /// let txn = db.begin(Isolation::RepeatableRead)?;
+    /// assert!(txn.get(&db.table("t")?, b"a")?.is_some());
+    /// # Ok::<(), inkstone::Error>(())
+    /// ```
+    pub fn prepare(self, xid: &[u8]) -> Result<()> {
+        self.prepare_with(xid, Durability::Sync).map(drop)
+    }
+
+    /// As [`prepare`](Self::prepare), waiting as `durability` says; and a handle for whoever goes on
+    /// with the transaction at once.
+    pub fn prepare_with(self, xid: &[u8], durability: Durability) -> Result<Prepared> {
+        if xid.is_empty() || xid.len() > XID_LEN_MAX {
+            return Err(Error::InvalidOption {
+                name: "xid".to_owned(),
+                value: format!("{} bytes", xid.len()),
+                reason: format!("an XID has 1 to {XID_LEN_MAX} bytes"),
+            });
+        }
+        if self.changes() == 0 {
+            // It may be the first that it logs.
+            self.core.before_write()?;
+        }
+        let mut inner = self.active()?;
+        if self.shared.state.is_doomed() {
+            self.roll_back(&mut inner)?;
+            return Err(Error::Deadlock);
+        }
+        // Entered at once, so that of two that come with one XID only one gets through. Who takes
+        // it from there waits for our latch.
+        match self.core.prepared.lock().entry(xid.to_vec()) {
+            Entry::Vacant(entry) => entry.insert(self.shared.clone()),
+            Entry::Occupied(_) => {
+                let what = format!("prepared transaction {}", show_xid(xid));
+                return Err(Error::AlreadyExists(what));
+            }
+        };
+        let sync = durability == Durability::Sync;
+        let lsn = self.log_prepare(&mut inner, xid, sync)?;
+        inner.phase = Phase::Prepared;
+        inner.xid = Some(xid.to_vec());
+        inner.snapshot = None;
+        inner.statement = None;
+        self.shared.state.set_prepared();
+        drop(inner);
+        let core = self.core.clone();
+        PendingCommit { core, lsn }.wait(durability)?;
+        Ok(Prepared {
+            core: self.core.clone(),
+            xid: xid.to_vec(),
+        })
+    }
+
+    fn log_prepare(&self, inner: &mut Inner, xid: &[u8], sync: bool) -> Result<Lsn> {
+        let (state, core) = (&self.shared.state, &self.core);
+        let mut mtr = Mtr::new(&core.redo);
+        let xid = xid.to_vec();
+        if inner.logged {
+            let trx_slot = state.slot();
+            mtr.note(&Record::Prepare { trx_slot, xid });
+            return Ok(mtr.commit_with(sync, |_, _| {})?.1);
+        }
+        // The log does not know it yet: its whole undo, which is empty, names it and its XID.
+        core.add_writer(&self.shared);
+        mtr.note(&Record::UndoCopy {
+            trx_slot: state.slot(),
+            trx: state.id(),
+            first: true,
+            last: true,
+            xid: Some(xid),
+            entries: Vec::new(),
+        });
+        let (_, end) = mtr.commit_with(sync, |start, _| state.note_first_lsn(start))?;
+        inner.logged = true;
+        Ok(end)
+    }
+}
+
+fn show_xid(xid: &[u8]) -> String {
+    String::from_utf8_lossy(xid).into_owned()
+}
+
+impl Core {
+    fn take_prepared(&self, xid: &[u8]) -> Result<Arc<Shared>> {
+        self.prepared
+            .lock()
+            .remove(xid)
+            .ok_or_else(|| Error::NotFound(format!("prepared transaction {}", show_xid(xid))))
+    }
+
+    /// Commits a prepared transaction without waiting: see [`Transaction::commit_deferred`].
+    pub fn commit_prepared(
+        self: &Arc<Self>,
+        xid: &[u8],
+        durability: Durability,
+    ) -> Result<PendingCommit> {
+        self.redo.poison.check()?;
+        let shared = self.take_prepared(xid)?;
+        if shared.inner.lock().xid.is_none() {
+            self.prepared.lock().insert(xid.to_vec(), shared);
+            return Err(Error::TransactionState(
+                "being rolled back; roll it back again",
+            ));
+        }
+        let lsn = finish_commit(self, &shared, &mut shared.inner.lock(), durability)?;
+        let core = self.clone();
+        Ok(PendingCommit { core, lsn })
+    }
+
+    /// Rolls a prepared transaction back. If that fails in the middle it can only be called again:
+    /// the transaction can no longer be committed, here or after a restart.
+    pub fn rollback_prepared(self: &Arc<Self>, xid: &[u8]) -> Result<()> {
+        self.redo.poison.check()?;
+        let shared = self.take_prepared(xid)?;
+        let mut inner = shared.inner.lock();
+        inner.xid = None;
+        let result = rollback_all(self, &shared, &mut inner);
+        if result.is_err() {
+            drop(inner);
+            self.prepared.lock().insert(xid.to_vec(), shared);
+        }
+        result
+    }
+}

@@ -1,0 +1,223 @@
+//! Statements, marks and savepoints: places in a transaction to which it can be undone.
+
+use super::transaction::{Inner, Phase, Transaction};
+use crate::{Error, Result};
+use inkstone_format::{TrxId, VersionAddress};
+
+/// A place in a transaction to which it can be undone: see [`Transaction::mark`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    transaction: TrxId,
+    place: Place,
+}
+
+impl Mark {
+    /// The mark as plain numbers, for callers in other languages.
+    pub fn to_words(self) -> [u64; 4] {
+        let Place {
+            undo_last,
+            undo_count,
+            undo_log_bytes,
+        } = self.place;
+        [self.transaction.0, undo_last.0, undo_count, undo_log_bytes]
+    }
+
+    /// The inverse of [`Mark::to_words`].
+    pub fn from_words([transaction, undo_last, undo_count, undo_log_bytes]: [u64; 4]) -> Self {
+        Self {
+            transaction: TrxId(transaction),
+            place: Place {
+                undo_last: VersionAddress(undo_last),
+                undo_count,
+                undo_log_bytes,
+            },
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Savepoint {
+    name: String,
+    place: Place,
+}
+
+/// How far a transaction has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Its latest version entry there.
+    pub undo_last: VersionAddress,
+    /// How many changes it had made, and not undone.
+    pub undo_count: u64,
+    /// The log that undoing them may take.
+    pub undo_log_bytes: u64,
+}
+
+impl Inner {
+    pub fn place(&self) -> Place {
+        Place {
+            undo_last: self.undo_last,
+            undo_count: self.undo_count,
+            undo_log_bytes: self.promise.need(),
+        }
+    }
+}
+
+impl Transaction {
+    /// Undoes what was done since `place`. If that fails, the whole transaction is rolled back, as
+    /// soon as that can be: it may not commit half a statement.
+    pub(super) fn undo_to(&self, inner: &mut Inner, place: Place) -> Result<()> {
+        // The statement may have gone back behind the place itself.
+        if inner.undo_count <= place.undo_count {
+            return Ok(());
+        }
+        let undone = super::rollback::undo_until(&self.core, &self.shared, inner, place.undo_last);
+        match undone {
+            Ok(()) => {
+                inner.promise.undone_to(&self.core, place.undo_log_bytes);
+                self.shared.state.note_release();
+            }
+            Err(_) => self.leave_to_purge(inner),
+        }
+        undone
+    }
+
+    /// Sets a savepoint; one of the same name is replaced.
+    ///
+    /// ```
+    /// # use inkstone::{Database, Isolation, Options};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = Database::open(dir.path(), Options::default())?;
+    /// # let table = db.create_table("t", &[])?;
+    /// let txn = db.begin(Isolation::RepeatableRead)?;
+    /// txn.insert(&table, b"kept", b"")?;
+    /// txn.savepoint("s")?;
+    /// txn.insert(&table, b"undone", b"")?;
+    /// txn.rollback_to_savepoint("s")?;
+    /// assert_eq!(txn.range(&table, ..)?.count(), 1);
+    /// txn.commit()?;
+    /// # Ok::<(), inkstone::Error>(())
+    /// ```
+    pub fn savepoint(&self, name: &str) -> Result<()> {
+        let mut inner = self.active()?;
+        inner.savepoints.retain(|s| s.name != name);
+        let place = inner.place();
+        inner.savepoints.push(Savepoint {
+            name: name.to_owned(),
+            place,
+        });
+        Ok(())
+    }
+
+    /// Undoes everything since the savepoint, which stays; later ones are forgotten. Explicit locks
+    /// stay; rows whose change was undone are free for others, who are woken.
+    pub fn rollback_to_savepoint(&self, name: &str) -> Result<()> {
+        let mut inner = self.active()?;
+        let at = inner.savepoints.iter().position(|s| s.name == name);
+        let at = at.ok_or_else(|| Error::NotFound(format!("savepoint {name}")))?;
+        let place = inner.savepoints[at].place;
+        inner.savepoints.truncate(at + 1);
+        self.undo_to(&mut inner, place)
+    }
+
+    /// Forgets a savepoint and those set after it.
+    pub fn release_savepoint(&self, name: &str) -> Result<()> {
+        let mut inner = self.active()?;
+        let at = inner.savepoints.iter().position(|s| s.name == name);
+        let at = at.ok_or_else(|| Error::NotFound(format!("savepoint {name}")))?;
+        inner.savepoints.truncate(at);
+        Ok(())
+    }
+
+    /// The place where the transaction is now. Setting a mark costs nothing: a row's changes in
+    /// several trees can be undone when one of them fails.
+    ///
+    /// ```
+    /// # use inkstone::{Database, Isolation, Options};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = Database::open(dir.path(), Options::default())?;
+    /// # let table = db.create_table("t", &["by_name"])?;
+    /// # let by_name = table.tree("by_name")?;
+    /// # let txn = db.begin(Isolation::RepeatableRead)?;
+    /// # txn.insert(by_name, b"Ada", b"0")?;
+    /// let mark = txn.mark()?;
+    /// txn.insert(&table, b"1", b"Ada")?;
+    /// if txn.insert(by_name, b"Ada", b"1").is_err() {
+    ///     txn.rollback_to_mark(mark)?;
+    /// }
+    /// assert_eq!(txn.get(&table, b"1")?, None);
+    /// # Ok::<(), inkstone::Error>(())
+    /// ```
+    pub fn mark(&self) -> Result<Mark> {
+        let inner = self.active()?;
+        Ok(Mark {
+            transaction: self.shared.state.id(),
+            place: inner.place(),
+        })
+    }
+
+    /// Undoes everything since the mark; savepoints set since are forgotten, and marks set since
+    /// are void. Locks are as with [`rollback_to_savepoint`](Self::rollback_to_savepoint).
+    pub fn rollback_to_mark(&self, mark: Mark) -> Result<()> {
+        let mut inner = self.active()?;
+        if mark.transaction != self.shared.state.id() {
+            return Err(Error::TransactionState("another one than the mark's"));
+        }
+        let kept = |s: &Savepoint| s.place.undo_count <= mark.place.undo_count;
+        inner.savepoints.retain(kept);
+        self.undo_to(&mut inner, mark.place)
+    }
+
+    /// Begins a statement. Its beginning is a place to go back to; at read committed, and below, its
+    /// plain reads share a snapshot until [`end_statement`](Self::end_statement). (Without it each
+    /// call is a statement.) If one is going on, it ends.
+    pub fn begin_statement(&self) -> Result<()> {
+        let mut inner = self.active()?;
+        self.forget_statement(&mut inner);
+        inner.statement = Some(inner.place());
+        Ok(())
+    }
+
+    /// Undoes what the statement has changed, and forgets savepoints that it set. It goes on.
+    /// [`Error::TransactionState`] if there is none.
+    pub fn rollback_statement(&self) -> Result<()> {
+        let mut inner = self.active()?;
+        let Some(place) = inner.statement else {
+            return Err(Error::TransactionState("in no statement; begin one"));
+        };
+        let kept = |s: &Savepoint| s.place.undo_count <= place.undo_count;
+        inner.savepoints.retain(kept);
+        self.undo_to(&mut inner, place)
+    }
+
+    /// Ends the statement that was begun last.
+    pub fn end_statement(&self) -> Result<()> {
+        let mut inner = self.active()?;
+        self.forget_statement(&mut inner);
+        Ok(())
+    }
+
+    fn forget_statement(&self, inner: &mut Inner) {
+        inner.statement = None;
+        if !self.isolation().keeps_snapshot() {
+            inner.snapshot = None;
+        }
+    }
+
+    /// Runs a statement of several changes: if it fails, its changes are undone, savepoints that it
+    /// set are forgotten, and the transaction goes on.
+    pub fn statement<T>(&self, f: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
+        let (place, savepoints) = {
+            let inner = self.active()?;
+            (inner.place(), inner.savepoints.len())
+        };
+        let result = f(self);
+        if result.is_err() {
+            let mut inner = self.shared.inner.lock();
+            if inner.phase == Phase::Active {
+                inner.savepoints.truncate(savepoints);
+                self.undo_to(&mut inner, place)?;
+            }
+        }
+        result
+    }
+}

@@ -1,0 +1,273 @@
+//! Export of a table's file, and import of a copy.
+
+mod common;
+
+use common::{all, commit, key, open, options, val, within};
+use inkstone::Isolation::{ReadCommitted, RepeatableRead};
+use inkstone::{Database, Error, Options, Table};
+use inkstone_io::sim::SimVfs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A table with rows of several versions, deleted rows and long values, exported to a file.
+fn exported(dir: &tempfile::TempDir, options: Options) -> (Database, Table, PathBuf) {
+    let db = Database::open(dir.path().join("source"), options).unwrap();
+    // So that the tablespace has another number than the copy gets.
+    db.create_table("first", &[]).unwrap();
+    let table = db.create_table("t", &["second"]).unwrap();
+    let second = table.tree("second").unwrap();
+    commit(&db, |txn| {
+        for n in 0..3000 {
+            txn.insert(&table, &key(n), &val(n as i64)).unwrap();
+            txn.insert(second, &key(9999 - n), &[n as u8; 100]).unwrap();
+        }
+        txn.insert(second, b"long", &[5; 100_000]).unwrap();
+        txn.insert(second, b"longer", &[6; 300_000]).unwrap();
+    });
+    let snapshot = db.begin_with_snapshot().unwrap();
+    commit(&db, |txn| {
+        for n in (0..3000).step_by(3) {
+            txn.delete(&table, &key(n)).unwrap();
+            txn.update(second, &key(9999 - n), b"new").unwrap();
+        }
+        txn.update(second, b"longer", &[7; 200_000]).unwrap();
+    });
+    let copy = dir.path().join("copy");
+    let export = db.export_table(&table).unwrap();
+    // Reading, and purge, go on; the file does not change.
+    let before = std::fs::read(table.path()).unwrap();
+    assert_eq!(all(&snapshot, &table).len(), 3000);
+    drop(snapshot);
+    db.purge().unwrap();
+    db.purge().unwrap();
+    db.checkpoint().unwrap();
+    assert!(before == std::fs::read(table.path()).unwrap());
+    std::fs::write(&copy, before).unwrap();
+    drop(export);
+    (db, table, copy)
+}
+
+const TREES: [(u32, &str); 2] = [(0, "primary"), (1, "renamed")];
+
+fn content(db: &Database, table: &Table, tree: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let txn = db.begin(RepeatableRead).unwrap();
+    let rows = txn.range(&table.trees()[tree], ..).unwrap();
+    rows.map(|row| row.unwrap()).collect()
+}
+
+#[test]
+fn a_copy_is_a_table_of_another_database() {
+    within(120, || {
+        let dir = tempfile::tempdir().unwrap();
+        let (source, table, copy) = exported(&dir, options());
+        let target = Database::open(dir.path().join("target"), options()).unwrap();
+        // Versions of its own, whose addresses those in the file may equal.
+        let busy = target.create_table("busy", &[]).unwrap();
+        let open_txn = target.begin(ReadCommitted).unwrap();
+        for n in 0..5000 {
+            open_txn.insert(&busy, &key(n), &val(1)).unwrap();
+        }
+        let imported = target.import_table("t", &copy, &TREES).unwrap();
+        for tree in 0..2 {
+            let same = content(&source, &table, tree) == content(&target, &imported, tree);
+            assert!(same, "tree {tree}");
+        }
+        assert_eq!(imported.trees()[1].name(), "renamed");
+        let txn = target.begin(ReadCommitted).unwrap();
+        txn.update(&imported, &key(1), b"9").unwrap();
+        txn.insert(&imported, &key(0), b"8").unwrap();
+        txn.delete(imported.tree("renamed").unwrap(), b"long")
+            .unwrap();
+        txn.commit().unwrap();
+        open_txn.rollback().unwrap();
+        target.purge().unwrap();
+        target.verify_table(&imported).unwrap();
+        drop((imported, busy));
+        target.close().unwrap();
+
+        let target = Database::open(dir.path().join("target"), options()).unwrap();
+        let imported = target.table("t").unwrap();
+        target.verify_table(&imported).unwrap();
+        let txn = target.begin(ReadCommitted).unwrap();
+        assert_eq!(common::read(&txn, &imported, 1), Some(9));
+        assert_eq!(all(&txn, &imported).len(), 2001);
+        // The source goes on as well, and is imported beside itself.
+        commit(&source, |txn| txn.insert(&table, &key(0), b"1").unwrap());
+        source.import_table("again", &copy, &TREES).unwrap();
+        // Without one of its trees, whose pages are freed.
+        let partly = source.import_table("partly", &copy, &TREES[..1]).unwrap();
+        assert_eq!(partly.trees().len(), 1);
+        let before = source.verify_table(&partly).unwrap().allocated_pages;
+        source.purge().unwrap();
+        source.purge().unwrap();
+        let after = source.verify_table(&partly).unwrap().allocated_pages;
+        assert!(after < before.min(20), "{before} {after}");
+    });
+}
+
+#[test]
+fn what_cannot_be_imported_leaves_nothing() {
+    within(120, || {
+        let dir = tempfile::tempdir().unwrap();
+        let (source, _table, copy) = exported(&dir, options());
+        let target = Database::open(dir.path().join("target"), options()).unwrap();
+        let import = |file: &Path, trees: &[(u32, &str)]| target.import_table("t", file, trees);
+        for trees in [
+            &[(1, "renamed"), (0, "primary")][..],
+            &[(0, "primary"), (1, "a"), (2, "b")],
+            &[(0, "primary"), (1, "primary")],
+            &[(0, "primary"), (1, "a"), (127, "b")],
+            &[],
+        ] {
+            let refused = import(&copy, trees);
+            assert!(
+                matches!(refused, Err(Error::InvalidOption { .. })),
+                "{trees:?}"
+            );
+        }
+        assert!(import(&dir.path().join("none"), &TREES).is_err());
+        let bytes = std::fs::read(&copy).unwrap();
+        let broken = dir.path().join("broken");
+        let pages = bytes.len() / 16384;
+        let mut refused = 0;
+        for page in 0..pages {
+            let mut copy = bytes.clone();
+            if copy[page * 16384..][..16384].iter().all(|&b| b == 0) {
+                continue;
+            }
+            copy[page * 16384 + 5000] ^= 1;
+            std::fs::write(&broken, copy).unwrap();
+            match import(&broken, &TREES) {
+                Err(Error::Corrupt { file, .. }) => {
+                    assert_eq!(file, broken);
+                    refused += 1;
+                }
+                // A page that is free.
+                Ok(_) => target.drop_table("t").unwrap(),
+                Err(other) => panic!("{other}"),
+            }
+        }
+        assert!(refused > 20, "{refused} of {pages}");
+        std::fs::write(&broken, &bytes[..bytes.len() / 2]).unwrap();
+        assert!(matches!(
+            import(&broken, &TREES),
+            Err(Error::Corrupt { .. })
+        ));
+        std::fs::write(&broken, b"no pages").unwrap();
+        assert!(matches!(
+            import(&broken, &TREES),
+            Err(Error::Corrupt { .. })
+        ));
+        // Two pages that changed places.
+        let mut copy = bytes.clone();
+        copy.copy_within(5 * 16384..6 * 16384, 7 * 16384);
+        std::fs::write(&broken, copy).unwrap();
+        assert!(matches!(
+            import(&broken, &TREES),
+            Err(Error::Corrupt { .. })
+        ));
+
+        let other = Options {
+            page_size: 8192,
+            ..options()
+        };
+        let other = Database::open(dir.path().join("other"), other).unwrap();
+        let error = other
+            .import_table("t", &dir.path().join("copy"), &TREES)
+            .err()
+            .unwrap();
+        assert!(error.to_string().contains("16384"), "{error}");
+        assert!(target.tables().unwrap().is_empty());
+        assert!(
+            source
+                .import_table("t", &dir.path().join("copy"), &TREES)
+                .is_err(),
+            "it exists"
+        );
+        target.close().unwrap();
+        Database::open(dir.path().join("target"), options()).unwrap();
+    });
+}
+
+#[test]
+fn an_export_wants_a_table_that_nobody_changes() {
+    within(60, || {
+        let dir = tempfile::tempdir().unwrap();
+        let db = open(&dir);
+        let table = db.create_table("t", &["a"]).unwrap();
+        let other = db.create_table("other", &[]).unwrap();
+        let elsewhere = db.begin(ReadCommitted).unwrap();
+        elsewhere.insert(&other, b"k", b"").unwrap();
+        let txn = db.begin(ReadCommitted).unwrap();
+        txn.insert(table.tree("a").unwrap(), b"k", b"").unwrap();
+        txn.insert(&other, b"k2", b"").unwrap();
+        let refused = || matches!(db.export_table(&table), Err(Error::TransactionState(_)));
+        assert!(refused());
+        txn.prepare(b"x").unwrap();
+        assert!(refused());
+        db.commit_prepared(b"x").unwrap();
+        let export = db.export_table(&table).unwrap();
+        assert!(refused(), "one at a time");
+        drop(export);
+        db.export_table(&table).unwrap();
+    });
+}
+
+/// Power fails while a table is imported: it is there as a whole or not at all, and no file is left.
+#[test]
+fn a_crash_leaves_a_whole_table_or_none() {
+    within(300, || {
+        let small = || Options {
+            page_size: 4096,
+            buffer_pool_size: 1 << 20,
+            log_file_size: 4 << 20,
+            log_buffer_size: 2 << 20,
+            ..Options::default()
+        };
+        let open_on = |disk: &SimVfs, name: &str| {
+            let vfs = Arc::new(disk.clone());
+            Database::open_on(vfs, Path::new(name), small(), &|_| {}).unwrap()
+        };
+        let (mut none, mut whole) = (0, 0);
+        for seed in 0..80 {
+            let disk = SimVfs::new(seed);
+            let source = open_on(&disk, "source");
+            let table = source.create_table("t", &[]).unwrap();
+            commit(&source, |txn| {
+                for n in 0..300 {
+                    txn.insert(&table, &key(n), &val(n as i64)).unwrap();
+                }
+            });
+            let export = source.export_table(&table).unwrap();
+            let db = open_on(&disk, "db");
+            db.flush_log().unwrap();
+            disk.crash_at(1 + seed / 2);
+            let path = table.path().to_owned();
+            let imported = db.import_table("t", &path, &[(0, "primary")]).is_ok();
+            let after = disk.crash(seed);
+            drop((db, export, table));
+            drop(source);
+            let db = open_on(&after, "db");
+            match db.table("t") {
+                Ok(table) => {
+                    db.verify_table(&table).unwrap();
+                    let txn = db.begin(ReadCommitted).unwrap();
+                    assert_eq!(all(&txn, &table).len(), 300, "seed {seed}");
+                    whole += 1;
+                }
+                Err(Error::NotFound(_)) => {
+                    assert!(!imported, "seed {seed}: an import that was acknowledged");
+                    let files = after.files();
+                    let left = files.iter().find(|f| {
+                        let name = f.file_name().unwrap().to_string_lossy();
+                        f.starts_with("db") && name.starts_with('t') && name.ends_with(".ink")
+                    });
+                    assert_eq!(left, None, "seed {seed}");
+                    none += 1;
+                }
+                Err(other) => panic!("seed {seed}: {other}"),
+            }
+        }
+        assert!(none > 5 && whole > 5, "{none} {whole}");
+    });
+}
