@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* ALTER TABLE without copying the table.
+
+   Nothing of the rows changes: renamed columns, defaults, checks, virtual columns, and stored columns added at
+   the end, which old rows get from the table's facts (meta.h). Indexes are added and dropped as trees;
+   readers go on meanwhile, writers wait.
+
+   What a crash leaves is the old table or the new one. New trees are filled under names that no index has
+   (BUILDING). Then one durable transaction notes the new definition's id, what added columns hold, and the
+   plan: trees to drop and to rename. From there on the ALTER has happened: the server's ddl log asks
+   check_version, and who opens the table next carries out what is left of the plan. A tree that no index
+   names and no plan mentions is dropped then. */
+#include "alter.h"
+#include "batch.h"
+#include "ddl.h"
+#include "ha_inkstone.h"
+#include <memory>
+
+static const alter_table_operations NO_CHANGE_OF_ROWS=
+    ALTER_RENAME | ALTER_CHANGE_COLUMN_DEFAULT | ALTER_OPTIONS | ALTER_CHANGE_INDEX_COMMENT |
+    ALTER_ADD_CHECK_CONSTRAINT | ALTER_DROP_CHECK_CONSTRAINT | ALTER_RENAME_COLUMN |
+    ALTER_COLUMN_NAME | ALTER_ADD_VIRTUAL_COLUMN | ALTER_DROP_VIRTUAL_COLUMN |
+    ALTER_VIRTUAL_COLUMN_ORDER | ALTER_COLUMN_OPTION | ALTER_CHANGE_COLUMN |
+    ALTER_PARSER_ADD_COLUMN | ALTER_PARSER_DROP_COLUMN | ALTER_INDEX_IGNORABILITY |
+    ALTER_COLUMN_UNVERSIONED | ALTER_INDEX_ORDER;
+
+static const alter_table_operations INDEX_CHANGES=
+    ALTER_ADD_INDEX | ALTER_DROP_INDEX | ALTER_RENAME_INDEX | ALTER_ADD_NON_UNIQUE_NON_PRIM_INDEX |
+    ALTER_DROP_NON_UNIQUE_NON_PRIM_INDEX | ALTER_ADD_UNIQUE_INDEX | ALTER_DROP_UNIQUE_INDEX;
+
+/* The old column behind each of the new ones; nullptr: it is added. */
+static std::vector<Field *> old_columns(Alter_inplace_info *info)
+{
+  std::vector<Field *> columns;
+  List_iterator_fast<Create_field> created(info->alter_info->create_list);
+  while (Create_field *column= created++)
+    columns.push_back(column->field);
+  return columns;
+}
+
+static const KEY *find_key(const TABLE *table, const LEX_CSTRING &name)
+{
+  for (uint i= 0; i < table->s->keys; i++)
+    if (!strcmp(table->key_info[i].name.str, name.str))
+      return &table->key_info[i];
+  return nullptr;
+}
+
+/* Whether the clustered key is made of the same columns. */
+static bool same_primary_key(const TABLE *before, const TABLE *after,
+                             const std::vector<Field *> &columns)
+{
+  if (before->s->primary_key >= MAX_KEY || after->s->primary_key >= MAX_KEY)
+    return before->s->primary_key == after->s->primary_key;
+  const KEY &one= before->key_info[before->s->primary_key];
+  const KEY &other= after->key_info[after->s->primary_key];
+  if (one.user_defined_key_parts != other.user_defined_key_parts)
+    return false;
+  for (uint i= 0; i < one.user_defined_key_parts; i++)
+    if (columns[other.key_part[i].field->field_index] !=
+            before->field[one.key_part[i].field->field_index] ||
+        one.key_part[i].length != other.key_part[i].length ||
+        (one.key_part[i].key_part_flag ^ other.key_part[i].key_part_flag) & HA_REVERSE_SORT)
+      return false;
+  return true;
+}
+
+/* A column that old rows lack: what it holds in them must be a constant that is known now. */
+static bool has_constant_default(const Field *field)
+{
+  if (field->vcol_info || (field->flags & AUTO_INCREMENT_FLAG) ||
+      field->unireg_check == Field::NEXT_NUMBER || field->has_default_now_unireg_check() ||
+      field->vers_sys_field())
+    return false;
+  return !field->default_value || field->default_value->expr->const_item();
+}
+
+/* Stored columns may be added behind those that there are. */
+static bool adds_at_the_end(const TABLE *altered, const std::vector<Field *> &columns)
+{
+  bool adding= false;
+  for (size_t i= 0; i < columns.size(); i++)
+  {
+    const Field *field= altered->field[i];
+    if (!field->stored_in_db())
+      continue;
+    if (!columns[i] && !has_constant_default(field))
+      return false;
+    if (columns[i] && adding)
+      return false;
+    adding= adding || !columns[i];
+  }
+  return true;
+}
+
+/* An index on columns that are added by the same statement has no old column to read. */
+static bool indexes_old_columns(const TABLE *altered, Alter_inplace_info *info,
+                                const std::vector<Field *> &columns)
+{
+  for (uint i= 0; i < info->index_add_count; i++)
+  {
+    const KEY &named= info->key_info_buffer[info->index_add_buffer[i]];
+    const KEY *key= find_key(altered, named.name);
+    if (!key || (key->flags & (HA_FULLTEXT | HA_SPATIAL)) ||
+        key->algorithm == HA_KEY_ALG_LONG_HASH || !strcmp(named.name.str, META_TREE))
+      return false;
+    for (uint part= 0; part < key->user_defined_key_parts; part++)
+      if (!columns[key->key_part[part].field->field_index])
+        return false;
+  }
+  return true;
+}
+
+/* Longer VARCHARs, more members of an ENUM: the packed bytes stay as they are, an index's may not. */
+static bool resizes_only_unindexed(const TABLE *altered, const std::vector<Field *> &columns)
+{
+  for (size_t i= 0; i < columns.size(); i++)
+    if (columns[i] && columns[i]->field_length != altered->field[i]->field_length &&
+        (altered->field[i]->flags & PART_KEY_FLAG))
+      return false;
+  return true;
+}
+
+enum_alter_inplace_result
+ha_inkstone::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info *info)
+{
+  const alter_table_operations wanted= info->handler_flags;
+  if ((wanted & ~(NO_CHANGE_OF_ROWS | INDEX_CHANGES | ALTER_ADD_STORED_BASE_COLUMN)) ||
+      info->error_if_not_empty || table->s->tmp_table != NO_TMP_TABLE ||
+      altered->versioned() != table->versioned() || altered->s->long_unique_table)
+    return HA_ALTER_INPLACE_NOT_SUPPORTED;
+  try
+  {
+    const std::vector<Field *> columns= old_columns(info);
+    if (columns.size() != altered->s->fields || !same_primary_key(table, altered, columns) ||
+        !adds_at_the_end(altered, columns) || !indexes_old_columns(altered, info, columns) ||
+        !resizes_only_unindexed(altered, columns))
+      return HA_ALTER_INPLACE_NOT_SUPPORTED;
+  }
+  catch (const std::bad_alloc &)
+  {
+    return HA_ALTER_INPLACE_NOT_SUPPORTED;
+  }
+  return info->index_add_count ? HA_ALTER_INPLACE_NOCOPY_LOCK : HA_ALTER_INPLACE_INSTANT;
+}
+
+bool ha_inkstone::check_if_incompatible_data(HA_CREATE_INFO *info, uint table_changes)
+{
+  bool same= table_changes == IS_EQUAL_YES &&
+             !((info->used_fields & HA_CREATE_USED_AUTO) && info->auto_increment_value);
+  return same ? COMPATIBLE_DATA_YES : COMPATIBLE_DATA_NO;
+}
+
+/* What is made before the statement commits. */
+struct AlterContext : public inplace_alter_handler_ctx
+{
+  AlterPlan plan;
+  std::vector<std::string> built;
+  std::vector<AddedColumn> added;
+};
+
+static bool report(THD *thd, handler *handler, int failed)
+{
+  if (failed)
+    handler->print_error(failed, MYF(0));
+  return failed != 0;
+}
+
+bool ha_inkstone::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info *info)
+{
+  warn_of_foreign_keys(thd());
+  AlterContext *context= new (thd()->mem_root) AlterContext();
+  info->handler_ctx= context;
+  if (!context)
+    return report(thd(), this, HA_ERR_OUT_OF_MEM);
+  for (uint i= 0; i < info->index_drop_count; i++)
+    context->plan.drop(info->index_drop_buffer[i]->name.str);
+  for (const auto &pair : info->rename_keys)
+    context->plan.rename(pair.old_key->name.str, std::string(BUILDING) + pair.new_key->name.str);
+  for (const auto &pair : info->rename_keys)
+    context->plan.rename(std::string(BUILDING) + pair.new_key->name.str, pair.new_key->name.str);
+  for (uint i= 0; i < info->index_add_count; i++)
+  {
+    std::string name= info->key_info_buffer[info->index_add_buffer[i]].name.str;
+    context->built.push_back(name);
+    context->plan.rename(BUILDING + name, name);
+  }
+  return report(thd(), this, find_added(altered, info, &context->added));
+}
+
+int ha_inkstone::find_added(TABLE *altered, Alter_inplace_info *info,
+                            std::vector<AddedColumn> *added)
+{
+  const std::vector<Field *> columns= old_columns(info);
+  Buffer packed;
+  memcpy(altered->record[0], altered->s->default_values, altered->s->reclength);
+  for (size_t i= 0; i < columns.size(); i++)
+  {
+    Field *field= altered->field[i];
+    if (columns[i] || !field->stored_in_db())
+      continue;
+    if (field->default_value)
+    {
+      MY_BITMAP *saved= dbug_tmp_use_all_columns(altered, &altered->write_set);
+      bool failed= field->set_default() > 0;
+      dbug_tmp_restore_column_map(&altered->write_set, saved);
+      if (failed)
+        return HA_ERR_GENERIC;
+    }
+    AddedColumn column;
+    column.null= field->real_maybe_null() && field->is_null();
+    packed.clear();
+    if (!column.null && put_packed(packed, field, altered->record[0]))
+      return HA_ERR_OUT_OF_MEM;
+    column.packed.assign(packed.data(), packed.data() + packed.length());
+    added->push_back(column);
+  }
+  return 0;
+}
+
+bool ha_inkstone::inplace_alter_table(TABLE *altered, Alter_inplace_info *info)
+{
+  AlterContext *context= static_cast<AlterContext *>(info->handler_ctx);
+  for (const std::string &name : context->built)
+  {
+    const KEY *key= find_key(altered, {name.data(), name.size()});
+    if (int failed= build_index(*key, old_columns(info)))
+    {
+      if (failed != HA_ERR_FOUND_DUPP_KEY)
+        print_error(failed, MYF(0));
+      return true;
+    }
+  }
+  return false;
+}
+
+/* Fills a new tree from the rows. Writers are kept away by the server. */
+int ha_inkstone::build_index(const KEY &altered_key, const std::vector<Field *> &columns)
+{
+  KEY key= altered_key;
+  std::vector<KEY_PART_INFO> parts(altered_key.key_part,
+                                   altered_key.key_part + altered_key.user_defined_key_parts);
+  bool computed= false;
+  for (KEY_PART_INFO &part : parts)
+  {
+    part.field= columns[part.field->field_index];
+    computed= computed || !part.field->stored_in_db();
+  }
+  key.key_part= parts.data();
+  KeyCodec codec;
+  codec.init(key, &clustered);
+
+  ink_error error;
+  std::string tree_name= std::string(BUILDING) + key.name.str;
+  ink_slice table_name= {reinterpret_cast<const uint8_t *>(share->name.data()), share->name.size()};
+  ink_slice name= {reinterpret_cast<const uint8_t *>(tree_name.data()), tree_name.size()};
+  ink_drop_tree(database, table_name, name, nullptr);
+  ink_table *opened= nullptr;
+  if (ink_create_tree(database, table_name, name, &error) ||
+      ink_table_open(database, table_name, &opened, &error))
+    return failure(error);
+  std::unique_ptr<ink_table, void (*)(ink_table *)> guard(opened, ink_table_close);
+  return fill_index(codec, key, ink_table_find_tree(opened, name), computed);
+}
+
+int ha_inkstone::fill_index(const KeyCodec &codec, KEY &key, const ink_tree *tree, bool computed)
+{
+  ink_error error;
+  ink_transaction *reading;
+  if (ink_begin(database, INK_READ_COMMITTED, session->interrupt, &reading, &error))
+    return failure(error);
+  std::unique_ptr<ink_transaction, void (*)(ink_transaction *)> guard(reading,
+                                                                      ink_transaction_free);
+  const ink_range everything= {};
+  const ink_scan forward= {};
+  ink_cursor *scan;
+  if (ink_cursor_open(reading, share->clustered(), &everything, &forward, &scan, &error))
+    return failure(error);
+  std::unique_ptr<ink_cursor, void (*)(ink_cursor *)> scan_guard(scan, ink_cursor_close);
+
+  Batch batch;
+  MY_BITMAP *saved= table->read_set;
+  table->column_bitmaps_set_no_signal(&table->s->all_set, table->write_set);
+  int failed= 0;
+  for (size_t count= 1; count && !failed;)
+  {
+    if (ink_cursor_fetch(scan, rows, BATCH, &count, &error))
+      failed= failure(error);
+    for (size_t i= 0; i < count && !failed; i++)
+    {
+      bool is_unique;
+      if (!(failed= fill(rows[i].key, rows[i].value, table->record[0])) && computed)
+        table->update_virtual_fields(this, VCOL_UPDATE_FOR_READ);
+      if (!failed && (row_key.assign(rows[i].key.data, rows[i].key.len) ||
+                      codec.put_entry(entry_key, entry_extra, table->record[0], row_key,
+                                      &is_unique) ||
+                      batch.add(entry_key, entry_extra)))
+        failed= HA_ERR_OUT_OF_MEM;
+    }
+    if (!failed && (batch.length() > SORTED_BYTES_MAX || !count))
+      failed= insert_sorted(codec, key, tree, batch);
+  }
+  table->column_bitmaps_set_no_signal(saved, table->write_set);
+  return failed;
+}
+
+/* Entries are inserted in transactions of their own: nobody knows the tree before the ALTER commits. */
+int ha_inkstone::insert_sorted(const KeyCodec &codec, KEY &key, const ink_tree *tree, Batch &batch)
+{
+  ink_error error;
+  ink_transaction *writing;
+  ink_row *entries= batch.sorted_rows();
+  if (!entries)
+    return HA_ERR_OUT_OF_MEM;
+  if (ink_begin(database, INK_READ_COMMITTED, session->interrupt, &writing, &error))
+    return failure(error);
+  std::unique_ptr<ink_transaction, void (*)(ink_transaction *)> guard(writing,
+                                                                      ink_transaction_free);
+  size_t done;
+  if (ink_insert_many(writing, tree, entries, batch.count(), &done, &error))
+  {
+    if (error.code != INK_DUPLICATE_KEY)
+      return failure(error);
+    codec.restore_entry(entries[done].key, entries[done].value, scratch, table->record[0]);
+    print_keydup_error(table, &key, MYF(0));
+    return HA_ERR_FOUND_DUPP_KEY;
+  }
+  if (ink_commit(writing, INK_LAZY, &error))
+    return failure(error);
+  batch.clear();
+  return 0;
+}
+
+bool ha_inkstone::commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *info, bool commit)
+{
+  AlterContext *context= static_cast<AlterContext *>(info->handler_ctx);
+  if (!context)
+    return false;
+  if (!commit)
+  {
+    ink_slice table_name= {reinterpret_cast<const uint8_t *>(share->name.data()),
+                           share->name.size()};
+    for (const std::string &name : context->built)
+    {
+      std::string tree= BUILDING + name;
+      ink_drop_tree(database, table_name,
+                    ink_slice{reinterpret_cast<const uint8_t *>(tree.data()), tree.size()}, nullptr);
+    }
+    return false;
+  }
+  int failed= 0;
+  if ((info->create_info->used_fields & HA_CREATE_USED_AUTO) && table->found_next_number_field)
+    failed= alter_auto_increment(info->create_info->auto_increment_value);
+  close_cursor();
+  if (!failed)
+    failed= share->alter(thd(), context->plan, context->added, altered->s->tabledef_version,
+                         altered->s);
+  return report(thd(), this, failed);
+}
+
+/* The counter may be lowered, but not to a value that is in use. */
+int ha_inkstone::alter_auto_increment(ulonglong wanted)
+{
+  if (!wanted)
+    return 0;
+  Field *field= table->found_next_number_field;
+  ulonglong next= wanted;
+  if (!table->s->next_number_keypart)
+  {
+    MY_BITMAP *saved= table->read_set;
+    table->column_bitmaps_set_no_signal(&table->s->all_set, table->write_set);
+    int failed= ha_index_init(table->s->next_number_index, true);
+    if (!failed)
+    {
+      failed= ha_index_last(table->record[0]);
+      ha_index_end();
+    }
+    table->column_bitmaps_set_no_signal(saved, table->write_set);
+    if (failed && failed != HA_ERR_END_OF_FILE && failed != HA_ERR_KEY_NOT_FOUND)
+      return failed;
+    if (!failed && (field->val_int() > 0 || (field->flags & UNSIGNED_FLAG)))
+      set_if_bigger(next, static_cast<ulonglong>(field->val_int()) + 1);
+  }
+  return share->set_auto_increment(thd(), next);
+}
+
+int check_version(handlerton *, const char *path, const LEX_CUSTRING *version, ulonglong)
+{
+  TableName name(path);
+  std::vector<uchar> found;
+  if (read_version(name.slice(), &found))
+    return 1;
+  return found.size() == version->length && !memcmp(found.data(), version->str, version->length) ? 0
+                                                                                                 : 1;
+}

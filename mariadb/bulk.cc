@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#include "bulk.h"
+#include <new>
+
+/** As much as is held back: enough for long runs, little enough to stay in the processor's cache. */
+static const size_t HELD_BYTES_MAX= 512 * 1024, HELD_ROWS_MAX= 4096;
+
+BulkInsert::BulkInsert(ha_inkstone &handler)
+    : table(handler), entries(new (std::nothrow) Batch[handler.indexes.size() + 1]), count(0),
+      auto_increment_next(0)
+{
+}
+
+int BulkInsert::add(const uchar *record)
+{
+  ha_inkstone &t= table;
+  if (t.put_row_key(t.row_key, record) || t.row_codec.put(t.row_value, record) ||
+      clustered.add(t.row_key, t.row_value))
+    return HA_ERR_OUT_OF_MEM;
+  size_t held= clustered.length();
+  for (uint i= 0; i < t.indexes.size(); i++)
+  {
+    bool is_unique;
+    if (t.is_clustered(i))
+      continue;
+    if (t.indexes[i].put_entry(t.entry_key, t.entry_extra, record, t.row_key, &is_unique) ||
+        entries[i].add(t.entry_key, t.entry_extra))
+      return HA_ERR_OUT_OF_MEM;
+    held+= entries[i].length();
+  }
+  set_if_bigger(auto_increment_next, t.next_after(record));
+  t.count_auto_increment(true);
+  count++;
+  return held >= HELD_BYTES_MAX || count >= HELD_ROWS_MAX ? flush() : 0;
+}
+
+int BulkInsert::flush()
+{
+  if (!count)
+    return 0;
+  ha_inkstone &t= table;
+  ink_error error;
+  ink_mark mark;
+  int failed= auto_increment_next ? t.share->note_auto_increment(t.thd(), auto_increment_next) : 0;
+  if (!failed && ink_mark_set(t.transaction(), &mark, &error))
+    failed= t.failure(error);
+  if (!failed)
+  {
+    failed= insert_batches();
+    if (failed == HA_ERR_FOUND_DUPP_KEY)
+    {
+      failed= ink_mark_rollback(t.transaction(), &mark, &error) ? t.failure(error)
+                                                                : insert_one_by_one();
+    }
+  }
+  for (size_t i= 0; !failed && i < count; i++)
+    t.share->count_change();
+  /* What a message about a duplicate shows lies in the batch: it goes with the next row. */
+  auto_increment_next= 0;
+  count= 0;
+  if (!failed)
+  {
+    clustered.clear();
+    for (uint i= 0; i < t.indexes.size(); i++)
+      entries[i].clear();
+  }
+  return failed;
+}
+
+int BulkInsert::insert_batches()
+{
+  if (int failed= insert_batch(table.share->clustered(), clustered, false))
+    return failed;
+  for (uint i= 0; i < table.indexes.size(); i++)
+  {
+    if (table.is_clustered(i))
+      continue;
+    if (int failed= insert_batch(table.share->index_tree(i), entries[i], true))
+      return failed;
+  }
+  return 0;
+}
+
+int BulkInsert::insert_batch(const ink_tree *tree, Batch &batch, bool sort)
+{
+  ink_error error;
+  ink_row *rows= sort ? batch.sorted_rows() : batch.rows();
+  if (!rows)
+    return HA_ERR_OUT_OF_MEM;
+  size_t done;
+  return ink_insert_many(table.transaction(), tree, rows, count, &done, &error)
+             ? table.failure(error)
+             : 0;
+}
+
+int BulkInsert::insert_one_by_one()
+{
+  ink_error error;
+  for (size_t row= 0; row < count; row++)
+  {
+    const ink_row &first= clustered.rows()[row];
+    if (ink_insert(table.transaction(), table.share->clustered(), first.key, first.value, &error))
+      return refused(row, table.table->s->primary_key, error);
+    for (uint i= 0; i < table.indexes.size(); i++)
+    {
+      if (table.is_clustered(i))
+        continue;
+      const ink_row &entry= entries[i].rows()[row];
+      if (ink_insert(table.transaction(), table.share->index_tree(i), entry.key, entry.value, &error))
+        return refused(row, i, error);
+    }
+  }
+  return 0;
+}
+
+/* The server shows the record in its message: it gets the refused one. */
+int BulkInsert::refused(size_t row, uint index, const ink_error &error)
+{
+  ha_inkstone &t= table;
+  uchar *record= t.table->record[0];
+  t.duplicate_index= index;
+  const ink_row &first= clustered.rows()[row];
+  t.clustered.restore(first.key, record);
+  t.row_codec.get(first.value, t.share->added_columns(), nullptr, record);
+  if (!t.is_clustered(index))
+  {
+    const ink_row &entry= entries[index].rows()[row];
+    t.indexes[index].restore_entry(entry.key, entry.value, t.scratch, record);
+  }
+  return t.failure(error);
+}
+
+void ha_inkstone::start_bulk_insert(ha_rows rows, uint)
+{
+  /* The server looks for duplicates itself where it keeps hashes or periods unique. */
+  if (rows == 1 || bulk || table->s->long_unique_table || table->s->period.unique_keys ||
+      own)
+    return;
+  bulk= new (std::nothrow) BulkInsert(*this);
+  if (bulk && !bulk->is_ready())
+  {
+    delete bulk;
+    bulk= nullptr;
+  }
+}
+
+int ha_inkstone::end_bulk_insert()
+{
+  if (!bulk)
+    return 0;
+  int failed= bulk->flush();
+  delete bulk;
+  bulk= nullptr;
+  /* The server takes the reason from there. */
+  if (failed)
+    my_errno= failed;
+  return failed;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef INKSTONE_DDL_H
+#define INKSTONE_DDL_H
+
+#include "engine.h"
+
+/** Ends the name of a table under construction that is to take another's place. */
+#define REPLACEMENT "#replacement"
+
+/** Says that foreign keys, which the statement may ask for, are not kept. */
+void warn_of_foreign_keys(THD *thd);
+/** Drops a table; ENOENT if there is none. */
+int drop_table(const char *path);
+/** Drops what is left of a database's tables. */
+void drop_database(handlerton *, char *path);
+/** Finishes what a crash interrupted: temporary tables go. */
+int finish_interrupted_ddl();
+
+#endif

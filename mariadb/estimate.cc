@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What the optimizer asks: how many rows, how many in a range, how much a read costs. The answers are made as
+   InnoDB's are, so that the same plans are chosen. */
+#include "ha_inkstone.h"
+
+int ha_inkstone::info(uint flag)
+{
+  if (flag & (HA_STATUS_VARIABLE | HA_STATUS_CONST))
+  {
+    ink_table_estimates found;
+    if (int failed= share->statistics(ha_thd(), &found))
+      return failed;
+    stats.records= found.rows;
+    /* The optimizer takes 0 and 1 for exact. */
+    if (!stats.records && !(flag & (HA_STATUS_TIME | HA_STATUS_OPEN)))
+      stats.records= 1;
+    stats.deleted= 0;
+    stats.data_file_length= found.clustered_pages * found.page_bytes;
+    stats.index_file_length= found.secondary_pages * found.page_bytes;
+    stats.delete_length= found.file_bytes - found.allocated_bytes;
+    stats.mean_rec_length= static_cast<ulong>(
+        found.rows ? found.clustered_pages * found.page_bytes / found.rows : 0);
+    stats.block_size= static_cast<uint>(found.page_bytes);
+    stats.mrr_length_per_rec= ref_length + sizeof(void *);
+    if (flag & HA_STATUS_CONST)
+      if (int failed= share->rows_per_value(ha_thd(), table, indexes))
+        return failed;
+  }
+  if (flag & HA_STATUS_ERRKEY)
+    errkey= duplicate_index;
+  if ((flag & HA_STATUS_AUTO) && table->found_next_number_field)
+    stats.auto_increment_value= share->auto_increment_next();
+  return 0;
+}
+
+ha_rows ha_inkstone::estimate_rows_upper_bound()
+{
+  /* Estimates may be low; sorts must have room. */
+  return stats.records * 2 + 20;
+}
+
+ha_rows ha_inkstone::records_in_range(uint index, const key_range *min, const key_range *max,
+                                      page_range *)
+{
+  const KeyCodec &codec= indexes[index];
+  Buffer low, high;
+  ink_range range= {{nullptr, 0}, {nullptr, 0}, INK_UNBOUNDED, INK_UNBOUNDED};
+  if ((min && codec.put_key(low, min->key, min->keypart_map)) ||
+      (max && codec.put_key(high, max->key, max->keypart_map)))
+    return HA_POS_ERROR;
+  if (min)
+  {
+    if (min->flag == HA_READ_AFTER_KEY && !next_prefix(low))
+      return 1;
+    range.low= slice(low);
+    range.low_bound= INK_INCLUDED;
+  }
+  if (max && (max->flag == HA_READ_BEFORE_KEY || next_prefix(high)))
+  {
+    range.high= slice(high);
+    range.high_bound= INK_EXCLUDED;
+  }
+  const ink_tree *tree= is_clustered(index) ? share->clustered() : share->index_tree(index);
+  ink_error error;
+  uint64_t found;
+  if (ink_records_in_range(tree, &range, &found, &error))
+  {
+    handler_error(thd(), error);
+    return HA_POS_ERROR;
+  }
+  /* An estimate of none is not to be taken for a fact. */
+  return found ? found : 1;
+}
+
+double ha_inkstone::scan_time()
+{
+  return static_cast<double>(stats.data_file_length) / stats.block_size;
+}
+
+double ha_inkstone::read_time(uint index, uint ranges, ha_rows rows)
+{
+  if (!is_clustered(index))
+    return handler::read_time(index, ranges, rows);
+  if (rows <= 2)
+    return static_cast<double>(rows);
+  double whole= scan_time();
+  double total= static_cast<double>(estimate_rows_upper_bound());
+  return total < rows ? whole : ranges + rows / total * whole;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The small tree that each table has for facts about it: key is a name, value the fact.
+
+     "a"                the next value of AUTO_INCREMENT, 8 bytes big-endian (a short name: single inserts
+                        log it)
+     "row_id"           hidden row ids below are in use, 8 bytes big-endian
+     "version"          the server's id of the definition that the last ALTER in place made
+     "plan"             what that ALTER has still to do to the trees (see alter.h)
+     "discarded"        there if the table waits for IMPORT TABLESPACE
+     "added"            columns that old rows lack: for each a byte (1: NULL), and if not NULL its length
+                        (4 bytes big-endian) and packed bytes
+
+   Counters are written in a transaction of their own before the rows that use them, without waiting for the disk:
+   commits are durable in order. */
+#ifndef INKSTONE_META_H
+#define INKSTONE_META_H
+
+#include "engine.h"
+#include "row_codec.h"
+#include <initializer_list>
+
+/** The tree's name; no index may have it. */
+#define META_TREE "#meta"
+
+/** Writes facts (names and values), all or none. */
+int meta_put(THD *thd, const ink_tree *meta, std::initializer_list<ink_row> facts,
+             uint32_t durability);
+/** Reads a fact; empty if there is none. */
+int meta_get(THD *thd, const ink_tree *meta, ink_slice name, std::vector<uchar> *fact);
+int meta_put_number(THD *thd, const ink_tree *meta, ink_slice name, uint64 number);
+/** 0 if there is none. */
+int meta_get_number(THD *thd, const ink_tree *meta, ink_slice name, uint64 *number);
+
+std::vector<uchar> encode_added(const std::vector<AddedColumn> &added);
+bool decode_added(const std::vector<uchar> &bytes, std::vector<AddedColumn> *added);
+
+#endif

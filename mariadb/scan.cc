@@ -1,0 +1,462 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Reading rows.
+
+   A scan is a cursor over a range of one tree. The range ends where the search key or the server's end
+   of range ends, so that locking reads lock nothing behind it; index_next may go beyond. A
+   handler that is kept open between statements (HANDLER ... READ) loses its cursor with its
+   transaction, and goes on behind the key that it stood at. */
+#include "ha_inkstone.h"
+#include "bulk.h"
+
+static const ink_slice NOTHING= {nullptr, 0};
+
+const ink_tree *ha_inkstone::active_tree() const
+{
+  return active_index == MAX_KEY || is_clustered(active_index) ? share->clustered()
+                                                               : share->index_tree(active_index);
+}
+
+void ha_inkstone::close_cursor()
+{
+  ink_cursor_close(cursor);
+  cursor= nullptr;
+  cursor_tree= nullptr;
+  scanning= false;
+  row_at= row_count= 0;
+}
+
+/* The transaction ends; the place in the scan is kept. */
+void ha_inkstone::suspend()
+{
+  if (current.data && current.data != saved_key.data())
+  {
+    if (saved_key.assign(current.data, current.len))
+      current= NOTHING;
+    else
+      current= slice(saved_key);
+  }
+  close_cursor();
+}
+
+int ha_inkstone::seek(const ink_range &range, bool backward)
+{
+  ink_error error;
+  const ink_scan scan= {backward, lock, wait};
+  const ink_tree *tree= active_tree();
+  int failed;
+  if (cursor && cursor_tree == tree)
+    failed= ink_cursor_seek(cursor, &range, &scan, &error);
+  else
+  {
+    close_cursor();
+    failed= ink_cursor_open(transaction(), tree, &range, &scan, &cursor, &error);
+    if (failed)
+      cursor= nullptr;
+  }
+  row_at= row_count= 0;
+  fetch_next= lock == INK_LOCK_NONE ? 8 : 1;
+  if (failed)
+  {
+    close_cursor();
+    return failure(error);
+  }
+  cursor_tree= tree;
+  scanning= true;
+  scan_backward= backward;
+  return 0;
+}
+
+int ha_inkstone::fetch(ink_row **row)
+{
+  *row= nullptr;
+  if (row_at == row_count)
+  {
+    ink_error error;
+    row_at= row_count= 0;
+    /* The rows lent out go; the place is kept, should the scan turn round at the end. */
+    if (current.data && current.data != saved_key.data())
+    {
+      if (saved_key.assign(current.data, current.len))
+        return HA_ERR_OUT_OF_MEM;
+      current= slice(saved_key);
+    }
+    if (ink_cursor_fetch(cursor, rows, fetch_next, &row_count, &error))
+    {
+      row_count= 0;
+      return failure(error);
+    }
+    if (lock == INK_LOCK_NONE)
+      fetch_next= BATCH;
+    if (!row_count)
+      return 0;
+  }
+  *row= &rows[row_at++];
+  return 0;
+}
+
+/* The next row of the scan. `beyond_bound`: the end of the range is not the end. */
+int ha_inkstone::next(uchar *record, bool beyond_bound)
+{
+  for (;;)
+  {
+    /* The last row's key, should the scan go on beyond its range. */
+    ink_row *row;
+    if (int failed= fetch(&row))
+      return failed;
+    if (row)
+    {
+      current= row->key;
+      int result= deliver(*row, record);
+      if (result != SKIPPED)
+        return result;
+      continue;
+    }
+    if (!beyond_bound || !scan_is_bounded || scan_backward)
+      return HA_ERR_END_OF_FILE;
+    scan_is_bounded= false;
+    ink_range rest= {slice(high_key), NOTHING, INK_INCLUDED, INK_UNBOUNDED};
+    if (int failed= seek(rest, false))
+      return failed;
+  }
+}
+
+void ha_inkstone::note_row_id(ink_slice key)
+{
+  if (hidden_row_id())
+    memcpy(row_id, key.data, ROW_ID_BYTES);
+}
+
+/* A row of the clustered tree into the record. */
+int ha_inkstone::fill(ink_slice key, ink_slice row, uchar *record)
+{
+  note_row_id(key);
+  const MY_BITMAP *wanted= reads_all_columns() ? nullptr : table->read_set;
+  if (clustered.restore(key, record) &&
+      row_codec.get(row, share->added_columns(), wanted, record))
+    return 0;
+  sql_print_error("Inkstone: a row of table %s cannot be read; run CHECK TABLE",
+                  share->name.c_str());
+  return HA_ERR_CRASHED;
+}
+
+int ha_inkstone::deliver(ink_row row, uchar *record)
+{
+  if (active_index == MAX_KEY || is_clustered(active_index))
+    return fill(row.key, row.value, record);
+  return deliver_entry(row, record);
+}
+
+/* An entry of a secondary index: its row, or what a covering read wants; SKIPPED if a pushed
+   condition does not hold. */
+int ha_inkstone::deliver_entry(ink_row row, uchar *record)
+{
+  const KeyCodec &codec= active_codec();
+  bool has_condition= pushed_idx_cond && pushed_idx_cond_keyno == active_index;
+  bool has_filter= pushed_rowid_filter && rowid_filter_is_active;
+  ink_slice row_key;
+  size_t extras_at;
+  if (!codec.row_key(row.key, row.value, scratch, &row_key, &extras_at))
+    return HA_ERR_CRASHED;
+  note_row_id(row_key);
+  if (has_condition || has_filter || covering())
+  {
+    if (!codec.restore_entry(row.key, row.value, scratch, record))
+      return HA_ERR_CRASHED;
+    check_result_t result= has_condition ? handler_index_cond_check(this) : CHECK_POS;
+    if (result == CHECK_POS && has_filter)
+      result= handler_rowid_filter_check(this);
+    if (result == CHECK_NEG)
+    {
+      if (lock != INK_LOCK_NONE && cursor)
+        ink_cursor_unlock_row(cursor, nullptr);
+      return SKIPPED;
+    }
+    if (result != CHECK_POS)
+      return result == CHECK_ABORTED_BY_USER ? HA_ERR_ABORTED_BY_USER : HA_ERR_END_OF_FILE;
+    /* An exclusive lock is one of the row, not only of the entry. */
+    if (covering() && lock != INK_LOCK_EXCLUSIVE)
+      return 0;
+  }
+  bool found;
+  if (int failed= get_row(row_key, record, &found))
+    return failed;
+  return found ? 0 : SKIPPED;
+}
+
+/* The row of a clustered key. It may have gone where reads are not consistent, or be locked where
+   locked rows are skipped. */
+int ha_inkstone::get_row(ink_slice row_key, uchar *record, bool *found)
+{
+  ink_error error;
+  int failed= lock == INK_LOCK_NONE
+                  ? ink_get(transaction(), share->clustered(), row_key, &value, found, &error)
+                  : ink_get_locking(transaction(), share->clustered(), row_key, lock, wait, &value,
+                                    found, nullptr, &error);
+  if (failed)
+    return failure(error);
+  return *found ? fill(row_key, ink_slice{value.data, value.len}, record) : 0;
+}
+
+int ha_inkstone::rnd_init(bool scan)
+{
+  if (bulk)
+    if (int failed= bulk->flush())
+      return failed;
+  active_index= MAX_KEY;
+  current= NOTHING;
+  stop_at_bound= scan_is_bounded= false;
+  return scan ? seek(ink_range(), false) : 0;
+}
+
+int ha_inkstone::rnd_end()
+{
+  close_cursor();
+  current= NOTHING;
+  return 0;
+}
+
+int ha_inkstone::rnd_next(uchar *record)
+{
+  if (!scanning)
+  {
+    ink_range rest= {current, NOTHING, current.data ? INK_EXCLUDED : INK_UNBOUNDED, INK_UNBOUNDED};
+    if (int failed= seek(rest, false))
+      return failed;
+  }
+  return next(record, false);
+}
+
+int ha_inkstone::rnd_pos(uchar *record, uchar *pos)
+{
+  low_key.clear();
+  bool no_memory= hidden_row_id() ? low_key.append(pos, ROW_ID_BYTES)
+                                  : clustered.put_key(low_key, pos, HA_WHOLE_KEY);
+  if (no_memory)
+    return HA_ERR_OUT_OF_MEM;
+  bool found;
+  if (int failed= get_row(slice(low_key), record, &found))
+    return failed;
+  return found ? 0 : HA_ERR_KEY_NOT_FOUND;
+}
+
+int ha_inkstone::index_init(uint index, bool)
+{
+  if (bulk)
+    if (int failed= bulk->flush())
+      return failed;
+  active_index= index;
+  current= NOTHING;
+  stop_at_bound= scan_is_bounded= false;
+  return 0;
+}
+
+int ha_inkstone::index_end()
+{
+  close_cursor();
+  current= NOTHING;
+  active_index= MAX_KEY;
+  return 0;
+}
+
+/* One row by all parts of a unique key, in low_key. */
+int ha_inkstone::read_point(uchar *record)
+{
+  ink_error error;
+  bool found;
+  close_cursor();
+  if (saved_key.assign(low_key.data(), low_key.length()))
+    return HA_ERR_OUT_OF_MEM;
+  current= slice(saved_key);
+  if (is_clustered(active_index))
+  {
+    int failed= get_row(current, record, &found);
+    return failed ? failed : found ? 0 : HA_ERR_KEY_NOT_FOUND;
+  }
+  const ink_tree *tree= active_tree();
+  int failed= lock == INK_LOCK_NONE
+                  ? ink_get(transaction(), tree, current, &entry_value, &found, &error)
+                  : ink_get_locking(transaction(), tree, current, lock, wait, &entry_value, &found,
+                                    nullptr, &error);
+  if (failed)
+    return failure(error);
+  if (!found)
+    return HA_ERR_KEY_NOT_FOUND;
+  int result= deliver_entry(ink_row{current, ink_slice{entry_value.data, entry_value.len}}, record);
+  return result == SKIPPED ? HA_ERR_KEY_NOT_FOUND : result;
+}
+
+/* The end of the server's range, where it is known to count. */
+int ha_inkstone::upper_bound(Buffer &out, const key_range *end, uint32_t *bound)
+{
+  out.clear();
+  *bound= INK_UNBOUNDED;
+  if (!end)
+    return 0;
+  if (active_codec().put_key(out, end->key, end->keypart_map))
+    return HA_ERR_OUT_OF_MEM;
+  if (end->flag == HA_READ_BEFORE_KEY || next_prefix(out))
+    *bound= INK_EXCLUDED;
+  return 0;
+}
+
+int ha_inkstone::index_read_map(uchar *record, const uchar *key, key_part_map map,
+                                enum ha_rkey_function how)
+{
+  const KeyCodec &codec= active_codec();
+  const KEY &definition= table->key_info[active_index];
+  stop_at_bound= use_end_range;
+  low_key.clear();
+  if (codec.put_key(low_key, key, map))
+    return HA_ERR_OUT_OF_MEM;
+
+  key_part_map all_parts= make_prev_keypart_map(definition.user_defined_key_parts);
+  if (how == HA_READ_KEY_EXACT && codec.is_unique() && (map & all_parts) == all_parts &&
+      !codec.key_has_null(key))
+    return read_point(record);
+
+  high_key.clear();
+  if (high_key.append(low_key.data(), low_key.length()))
+    return HA_ERR_OUT_OF_MEM;
+  uint32_t behind= next_prefix(high_key) ? INK_EXCLUDED : INK_UNBOUNDED;
+  const ink_slice low= slice(low_key);
+  ink_range range= {NOTHING, NOTHING, INK_UNBOUNDED, INK_UNBOUNDED};
+  bool backward= false;
+  scan_is_bounded= false;
+  switch (how)
+  {
+  case HA_READ_KEY_EXACT:
+    scan_is_bounded= behind == INK_EXCLUDED;
+    range= {low, slice(high_key), INK_INCLUDED, behind};
+    break;
+  case HA_READ_KEY_OR_NEXT:
+    range.low= low;
+    range.low_bound= INK_INCLUDED;
+    break;
+  case HA_READ_AFTER_KEY:
+    if (behind == INK_UNBOUNDED)
+      return HA_ERR_KEY_NOT_FOUND;
+    /* The bound moves to where the range begins. */
+    low_key.clear();
+    if (low_key.append(high_key.data(), high_key.length()))
+      return HA_ERR_OUT_OF_MEM;
+    range.low= slice(low_key);
+    range.low_bound= INK_INCLUDED;
+    break;
+  case HA_READ_BEFORE_KEY:
+    backward= true;
+    range.high= low;
+    range.high_bound= INK_EXCLUDED;
+    break;
+  case HA_READ_KEY_OR_PREV:
+  case HA_READ_PREFIX_LAST_OR_PREV:
+    backward= true;
+    range.high= slice(high_key);
+    range.high_bound= behind;
+    break;
+  case HA_READ_PREFIX_LAST:
+    backward= true;
+    range= {low, slice(high_key), INK_INCLUDED, behind};
+    break;
+  default: /* searches in spatial indexes, which there are none of */
+    return HA_ERR_UNSUPPORTED;
+  }
+  if (use_end_range && !backward && how != HA_READ_KEY_EXACT)
+  {
+    if (int failed= upper_bound(high_key, end_range, &range.high_bound))
+      return failed;
+    range.high= slice(high_key);
+  }
+  if (int failed= seek(range, backward))
+    return failed;
+  int result= next(record, false);
+  return result == HA_ERR_END_OF_FILE ? HA_ERR_KEY_NOT_FOUND : result;
+}
+
+int ha_inkstone::index_read_last_map(uchar *record, const uchar *key, key_part_map map)
+{
+  return index_read_map(record, key, map, HA_READ_PREFIX_LAST);
+}
+
+int ha_inkstone::index_first(uchar *record)
+{
+  ink_range range= {NOTHING, NOTHING, INK_UNBOUNDED, INK_UNBOUNDED};
+  scan_is_bounded= false;
+  stop_at_bound= use_end_range;
+  if (use_end_range)
+  {
+    if (int failed= upper_bound(high_key, end_range, &range.high_bound))
+      return failed;
+    range.high= slice(high_key);
+  }
+  int failed= seek(range, false);
+  return failed ? failed : next(record, false);
+}
+
+int ha_inkstone::index_last(uchar *record)
+{
+  scan_is_bounded= stop_at_bound= false;
+  int failed= seek(ink_range(), true);
+  return failed ? failed : next(record, false);
+}
+
+/* A cursor that is gone, or that runs the other way, is opened behind the current row. */
+int ha_inkstone::index_next(uchar *record)
+{
+  if (!scanning || scan_backward)
+  {
+    suspend();
+    if (!current.data)
+      return HA_ERR_END_OF_FILE;
+    scan_is_bounded= false;
+    if (int failed= seek(ink_range{current, NOTHING, INK_EXCLUDED, INK_UNBOUNDED}, false))
+      return failed;
+  }
+  return next(record, !stop_at_bound);
+}
+
+int ha_inkstone::index_prev(uchar *record)
+{
+  if (!scanning || !scan_backward)
+  {
+    suspend();
+    if (!current.data)
+      return HA_ERR_END_OF_FILE;
+    if (int failed= seek(ink_range{NOTHING, current, INK_UNBOUNDED, INK_EXCLUDED}, true))
+      return failed;
+  }
+  return next(record, false);
+}
+
+int ha_inkstone::index_next_same(uchar *record, const uchar *key, uint length)
+{
+  /* A unique key was read as a point; there is no second row. */
+  if (!scanning)
+    return HA_ERR_END_OF_FILE;
+  /* The cursor's range is that of the key. */
+  if (scan_is_bounded && !scan_backward)
+    return next(record, false);
+  return handler::index_next_same(record, key, length);
+}
+
+int ha_inkstone::read_range_first(const key_range *start, const key_range *end, bool eq_range,
+                                  bool sorted)
+{
+  use_end_range= true;
+  int result= handler::read_range_first(start, end, eq_range, sorted);
+  use_end_range= false;
+  return result;
+}
+
+Item *ha_inkstone::idx_cond_push(uint index, Item *condition)
+{
+  pushed_idx_cond= condition;
+  pushed_idx_cond_keyno= index;
+  in_range_check_pushed_down= true;
+  return nullptr;
+}
+
+bool ha_inkstone::rowid_filter_push(Rowid_filter *filter)
+{
+  pushed_rowid_filter= filter;
+  return false;
+}

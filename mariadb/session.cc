@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#include "session.h"
+#include "variables.h"
+#include "xid.h"
+#include <new>
+
+Session::Session(THD *connection)
+    : thd(connection), interrupt(ink_interrupt_new()), transaction(nullptr), tables_in_use(0),
+      statement_running(false), ordered(false), prepared(false)
+{
+  message[0]= 0;
+}
+
+Session::~Session()
+{
+  ink_transaction_free(transaction);
+  ink_interrupt_free(interrupt);
+}
+
+Session *session_of(THD *thd)
+{
+  Session *session= static_cast<Session *>(thd_get_ha_data(thd, inkstone_hton));
+  if (!session)
+  {
+    session= new (std::nothrow) Session(thd);
+    if (session)
+      thd_set_ha_data(thd, inkstone_hton, session);
+  }
+  return session;
+}
+
+uint32_t Session::isolation() const
+{
+  switch (thd_tx_isolation(thd))
+  {
+  case ISO_READ_UNCOMMITTED:
+    return INK_READ_UNCOMMITTED;
+  case ISO_READ_COMMITTED:
+    return INK_READ_COMMITTED;
+  default:
+    /* Serializable is repeatable read with all reads locking, as InnoDB does it. */
+    return snapshot_isolation(thd) ? INK_SNAPSHOT : INK_REPEATABLE_READ;
+  }
+}
+
+int Session::begin()
+{
+  ink_error error;
+  ink_interrupt_clear(interrupt);
+  if (ink_begin(database, isolation(), interrupt, &transaction, &error))
+    return handler_error(thd, error);
+  ink_transaction_set_tag(transaction, thd_get_thread_id(thd));
+  ordered= prepared= false;
+  return 0;
+}
+
+int Session::begin_statement()
+{
+  ink_error error;
+  if (!transaction)
+  {
+    if (int failed= begin())
+      return failed;
+  }
+  if (!statement_running)
+  {
+    ink_interrupt_clear(interrupt);
+    if (ink_set_lock_wait_timeout(transaction, lock_wait_timeout_ms(thd), &error) ||
+        ink_statement_begin(transaction, &error))
+      return handler_error(thd, error);
+    statement_running= true;
+  }
+  trans_register_ha(thd, false, inkstone_hton, 0);
+  if (thd_test_options(thd, OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN))
+    trans_register_ha(thd, true, inkstone_hton, 0);
+  return 0;
+}
+
+void Session::end()
+{
+  ink_transaction_free(transaction);
+  transaction= nullptr;
+  statement_running= false;
+  ordered= prepared= false;
+}
+
+void Session::commit_ordered()
+{
+  if (!transaction)
+    return;
+  ordered_error.code= INK_OK;
+  ink_commit_ordered(transaction, flush_log_at_commit(), &ordered_error);
+  ordered= true;
+}
+
+int Session::commit()
+{
+  if (!transaction)
+    return 0;
+  ink_error error;
+  int failed= 0;
+  const uint32_t wait_for= prepared ? static_cast<uint32_t>(INK_LAZY) : flush_log_at_commit();
+  if (ordered && ordered_error.code != INK_OK)
+    failed= handler_error(thd, ordered_error);
+  else if (ordered ? ink_commit_wait(transaction, wait_for, &error)
+                   : ink_commit(transaction, flush_log_at_commit(), &error))
+    failed= handler_error(thd, error);
+  end();
+  return failed;
+}
+
+int Session::rollback()
+{
+  if (!transaction)
+    return 0;
+  ink_error error;
+  int failed= ink_rollback(transaction, &error) ? handler_error(thd, error) : 0;
+  end();
+  return failed;
+}
+
+int Session::end_statement()
+{
+  if (!transaction || !statement_running)
+    return 0;
+  ink_error error;
+  statement_running= false;
+  return ink_statement_end(transaction, &error) ? handler_error(thd, error) : 0;
+}
+
+int Session::rollback_statement()
+{
+  if (!transaction || !statement_running)
+    return 0;
+  ink_error error;
+  statement_running= false;
+  if (!ink_statement_rollback(transaction, &error))
+    return 0;
+  /* After a deadlock the whole transaction is gone, and the server is told so. */
+  return error.code == INK_TRANSACTION_STATE ? 0 : handler_error(thd, error);
+}
+
+int Session::prepare(const XID &xid)
+{
+  if (!transaction)
+    return 0;
+  ink_error error;
+  XidBytes bytes(xid);
+  if (ink_prepare(transaction, bytes.slice(), flush_log_at_commit(), &error))
+    return handler_error(thd, error);
+  prepared= true;
+  return 0;
+}
+
+int Session::take_snapshot()
+{
+  ink_error error;
+  if (!transaction)
+  {
+    if (int failed= begin())
+      return failed;
+  }
+  return ink_take_snapshot(transaction, &error) ? handler_error(thd, error) : 0;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What a connection has in the engine: its transaction, and how to interrupt it. Kept in the server's
+   ha_data, never by thread: commit_ordered may run in another one. */
+#ifndef INKSTONE_SESSION_H
+#define INKSTONE_SESSION_H
+
+#include "engine.h"
+
+struct Session
+{
+  explicit Session(THD *thd);
+  ~Session();
+
+  /** Begins the transaction if there is none, and the statement if none runs; registers both with the
+      server. */
+  int begin_statement();
+  /** Commits the transaction: its first part if a binary log orders commits, else whole. */
+  int commit();
+  void commit_ordered();
+  int rollback();
+  int end_statement();
+  int rollback_statement();
+  int prepare(const XID &xid);
+  /** Takes the snapshot now, at repeatable read. */
+  int take_snapshot();
+  /** The level that the server asks for, as one of enum ink_isolation. */
+  uint32_t isolation() const;
+
+  THD *thd;
+  ink_interrupt *interrupt;
+  /** nullptr between transactions. */
+  ink_transaction *transaction;
+  /** Tables that the current statement has locked. */
+  uint tables_in_use;
+  bool statement_running;
+  /** commit_ordered was called, commit is to wait. */
+  bool ordered;
+  /** Prepared durably: a commit in order is found again by the binary log, and need not wait. */
+  bool prepared;
+  /** Why commit_ordered, which cannot fail, did fail. */
+  ink_error ordered_error;
+  /** The last error without a number of the server's. */
+  char message[sizeof(ink_error)];
+
+private:
+  int begin();
+  void end();
+};
+
+/** The connection's session, made on first use; nullptr: out of memory. */
+Session *session_of(THD *thd);
+
+#endif

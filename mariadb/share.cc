@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#include "share.h"
+
+/** Hidden row ids that are noted as used at a time, so that few inserts write a note. */
+static const uint64 ROW_IDS_AHEAD= 1 << 16;
+
+int TableShare::open(THD *thd, const char *path, const TABLE_SHARE *definition)
+{
+  std::lock_guard<std::mutex> latch(mutex);
+  if (table)
+    return 0;
+  TableName table_name(path);
+  name.assign(table_name.start, table_name.length);
+  int failed= open_engine_table(thd);
+  if (!failed)
+    failed= finish_alter(thd);
+  if (!failed)
+    failed= find_trees(thd, definition);
+  if (!failed)
+    failed= read_meta(thd);
+  if (failed)
+  {
+    ink_table_close(table);
+    table= nullptr;
+  }
+  return failed;
+}
+
+int TableShare::open_engine_table(THD *thd)
+{
+  ink_error error;
+  ink_table_close(table);
+  table= nullptr;
+  if (ink_table_open(database, engine_name(), &table, &error))
+  {
+    table= nullptr;
+    return handler_error(thd, error);
+  }
+  if ((meta= ink_table_find_tree(table, INK_STR(META_TREE))))
+    return 0;
+  sql_print_error("Inkstone: table %s lacks its tree of facts", name.c_str());
+  return HA_ERR_CRASHED;
+}
+
+/* Carries out what is left of the last ALTER's plan. */
+int TableShare::finish_alter(THD *thd)
+{
+  std::vector<uchar> bytes;
+  if (int failed= meta_get(thd, meta, INK_STR("plan"), &bytes))
+    return failed;
+  if (bytes.empty())
+    return 0;
+  AlterPlan plan= AlterPlan::decode(bytes);
+  while (!plan.empty())
+  {
+    ink_error error;
+    if (plan.do_first(engine_name(), &error))
+      return handler_error(thd, error);
+    /* The handle does not see the step; the facts' tree is as it was. */
+    bytes= plan.encode();
+    if (int failed= meta_put(thd, meta, {{INK_STR("plan"), {bytes.data(), bytes.size()}}}, INK_SYNC))
+      return failed;
+  }
+  return open_engine_table(thd);
+}
+
+int TableShare::alter(THD *thd, const AlterPlan &plan, const std::vector<AddedColumn> &more,
+                      const LEX_CUSTRING &version, const TABLE_SHARE *definition)
+{
+  {
+    std::lock_guard<std::mutex> latch(mutex);
+    added.insert(added.end(), more.begin(), more.end());
+    const std::vector<uchar> columns= encode_added(added), steps= plan.encode();
+    if (int failed= meta_put(thd, meta,
+                             {{INK_STR("version"), {version.str, version.length}},
+                              {INK_STR("added"), {columns.data(), columns.size()}},
+                              {INK_STR("plan"), {steps.data(), steps.size()}}},
+                             INK_SYNC))
+      return failed;
+  }
+  return reopen(thd, definition);
+}
+
+int TableShare::find_trees(THD *thd, const TABLE_SHARE *definition)
+{
+  trees.assign(definition->keys, nullptr);
+  for (uint i= 0; i < definition->keys; i++)
+  {
+    if (i == definition->primary_key)
+      continue;
+    trees[i]= ink_table_find_tree(table, slice_of(definition->key_info[i].name));
+    if (!trees[i])
+    {
+      sql_print_error("Inkstone: table %s lacks its index %s", name.c_str(),
+                      definition->key_info[i].name.str);
+      return HA_ERR_CRASHED;
+    }
+  }
+  return 0;
+}
+
+int TableShare::read_meta(THD *thd)
+{
+  std::vector<uchar> bytes;
+  int failed= meta_get_number(thd, meta, INK_STR("row_id"), &next_row_id);
+  if (!failed)
+    failed= meta_get_number(thd, meta, INK_STR("a"), &auto_increment);
+  if (!failed)
+    failed= meta_get(thd, meta, INK_STR("added"), &bytes);
+  if (!failed && !decode_added(bytes, &added))
+    failed= HA_ERR_CRASHED;
+  if (!failed)
+    failed= meta_get(thd, meta, INK_STR("discarded"), &bytes);
+  discarded= !bytes.empty();
+  set_if_bigger(next_row_id, 1);
+  set_if_bigger(auto_increment, 1);
+  row_ids_noted= next_row_id;
+  auto_increment_noted= auto_increment;
+  return failed;
+}
+
+int TableShare::set_discarded(THD *thd)
+{
+  std::lock_guard<std::mutex> latch(mutex);
+  int failed= meta_put(thd, meta, {{INK_STR("discarded"), INK_STR("1")}}, INK_SYNC);
+  discarded= !failed;
+  return failed;
+}
+
+int TableShare::take_row_ids(THD *thd, uint64 count, uint64 *first)
+{
+  std::lock_guard<std::mutex> latch(mutex);
+  if (next_row_id + count > row_ids_noted)
+  {
+    uint64 noted= next_row_id + count + ROW_IDS_AHEAD;
+    if (int failed= meta_put_number(thd, meta, INK_STR("row_id"), noted))
+      return failed;
+    row_ids_noted= noted;
+  }
+  *first= next_row_id;
+  next_row_id+= count;
+  return 0;
+}
+
+uint64 TableShare::auto_increment_next()
+{
+  std::lock_guard<std::mutex> latch(mutex);
+  return auto_increment;
+}
+
+void TableShare::raise_auto_increment(uint64 next)
+{
+  std::lock_guard<std::mutex> latch(mutex);
+  set_if_bigger(auto_increment, next);
+}
+
+int TableShare::note_auto_increment(THD *thd, uint64 next)
+{
+  std::lock_guard<std::mutex> latch(mutex);
+  if (next <= auto_increment_noted)
+    return 0;
+  if (int failed= meta_put_number(thd, meta, INK_STR("a"), next))
+    return failed;
+  auto_increment_noted= next;
+  return 0;
+}
+
+int TableShare::set_auto_increment(THD *thd, uint64 next)
+{
+  std::lock_guard<std::mutex> latch(mutex);
+  set_if_bigger(next, 1);
+  if (int failed= meta_put_number(thd, meta, INK_STR("a"), next))
+    return failed;
+  auto_increment= auto_increment_noted= next;
+  return 0;
+}
+
+int TableShare::reopen(THD *thd, const TABLE_SHARE *definition)
+{
+  std::string path= name;
+  {
+    std::lock_guard<std::mutex> latch(mutex);
+    ink_table_close(table);
+    table= nullptr;
+    has_statistics= false;
+    sampled.clear();
+  }
+  return open(thd, path.c_str(), definition);
+}
+
+int TableShare::statistics(THD *thd, ink_table_estimates *found)
+{
+  std::lock_guard<std::mutex> latch(mutex);
+  if (!has_statistics || changes.load(std::memory_order_relaxed) * 16 > found_statistics.rows)
+  {
+    ink_error error;
+    changes.store(0, std::memory_order_relaxed);
+    if (ink_estimate_table(table, &found_statistics, &error))
+      return handler_error(thd, error);
+    has_statistics= true;
+  }
+  *found= found_statistics;
+  return 0;
+}
+
+void TableShare::forget_statistics()
+{
+  std::lock_guard<std::mutex> latch(mutex);
+  has_statistics= false;
+  sampled.clear();
+}
+
+/** As many leaves of an index are looked at (InnoDB: innodb_stats_persistent_sample_pages). */
+static const size_t SAMPLE_LEAVES= 20;
+
+/* Counts where neighbouring keys differ. */
+struct Sample
+{
+  const KeyCodec *codec;
+  Buffer previous;
+  size_t previous_ends[2 * MAX_REF_PARTS], previous_count, run;
+  uint64 pairs;
+  std::vector<uint64> steps;
+};
+
+static bool add_to_sample(void *context, size_t run, ink_slice key)
+{
+  Sample *sample= static_cast<Sample *>(context);
+  size_t ends[2 * MAX_REF_PARTS];
+  size_t count= sample->codec->part_ends(key, ends);
+  if (sample->previous_count && sample->run == run)
+  {
+    const uchar *before= sample->previous.data();
+    sample->pairs++;
+    for (size_t i= 0; i < sample->steps.size(); i++)
+      if (i >= count || i >= sample->previous_count || ends[i] != sample->previous_ends[i] ||
+          memcmp(before, key.data, ends[i]))
+        sample->steps[i]++;
+  }
+  sample->run= run;
+  sample->previous_count= count;
+  memcpy(sample->previous_ends, ends, count * sizeof *ends);
+  return !sample->previous.assign(key.data, key.len);
+}
+
+/* Of the steps from one key to the next as many are to another value as in the sample. */
+int TableShare::sample(THD *thd, const ink_tree *tree, const KeyCodec &codec,
+                       std::vector<double> *found)
+{
+  ink_error error;
+  Sample sample;
+  sample.codec= &codec;
+  sample.previous_count= sample.run= 0;
+  sample.pairs= 0;
+  sample.steps.resize(2 * MAX_REF_PARTS);
+  if (ink_sample_keys(tree, SAMPLE_LEAVES, SIZE_MAX, add_to_sample, &sample, &error))
+    return handler_error(thd, error);
+  for (uint64 steps : sample.steps)
+    found->push_back(sample.pairs + 1 > steps ? (sample.pairs + 1.0) / (steps + 1.0) : 1.0);
+  return 0;
+}
+
+int TableShare::rows_per_value(THD *thd, TABLE *table, const std::vector<KeyCodec> &indexes)
+{
+  std::lock_guard<std::mutex> latch(mutex);
+  uint64 rows= has_statistics ? found_statistics.rows : 0;
+  if (sampled.empty() || changes_since_sample.load(std::memory_order_relaxed) * 10 > rows)
+  {
+    changes_since_sample.store(0, std::memory_order_relaxed);
+    sampled.assign(indexes.size(), std::vector<double>());
+    for (uint i= 0; i < indexes.size(); i++)
+    {
+      const ink_tree *tree= trees[i] ? trees[i] : clustered();
+      if (int failed= sample(thd, tree, indexes[i], &sampled[i]))
+        return failed;
+    }
+  }
+  for (uint i= 0; i < indexes.size(); i++)
+  {
+    KEY &key= table->key_info[i];
+    for (uint part= 0; part < key.ext_key_parts; part++)
+    {
+      /* As InnoDB does it: the optimizer likes table scans too well, so indexes are praised. */
+      double count= sampled[i][part] / 2;
+      bool is_unique= indexes[i].is_unique() && part + 1 >= key.user_defined_key_parts;
+      key.rec_per_key[part]= is_unique || count < 1 ? 1 : static_cast<ulong>(count);
+    }
+  }
+  return 0;
+}

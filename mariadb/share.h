@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What all open handlers of a table share: the engine's table, the counters for hidden row ids and
+   AUTO_INCREMENT, what added columns hold in old rows, and statistics. */
+#ifndef INKSTONE_SHARE_H
+#define INKSTONE_SHARE_H
+
+#include "engine.h"
+#include "alter.h"
+#include "meta.h"
+#include "row_codec.h"
+#include <atomic>
+#include <mutex>
+
+class TableShare : public Handler_share
+{
+public:
+  TableShare() : table(nullptr), meta(nullptr), next_row_id(1), row_ids_noted(0), auto_increment(0),
+                 auto_increment_noted(0), changes(0), changes_since_sample(0),
+                 has_statistics(false), discarded(false) {}
+  ~TableShare() { ink_table_close(table); }
+
+  /** Opens the engine's table, once. */
+  int open(THD *thd, const char *path, const TABLE_SHARE *definition);
+  /** Opens it again: trees were added. */
+  int reopen(THD *thd, const TABLE_SHARE *definition);
+
+  /** Commits an ALTER in place: notes the new definition and carries out the plan. */
+  int alter(THD *thd, const AlterPlan &plan, const std::vector<AddedColumn> &more,
+            const LEX_CUSTRING &version, const TABLE_SHARE *definition);
+
+  /** DISCARD TABLESPACE: no rows until a file is imported. */
+  int set_discarded(THD *thd);
+  bool is_discarded() const { return discarded; }
+
+  ink_table *engine_table() const { return table; }
+  const ink_tree *clustered() const { return ink_table_tree(table, 0); }
+  /** The tree of an index; nullptr for the clustered one's key number. */
+  const ink_tree *index_tree(uint index) const { return trees[index]; }
+  const std::vector<AddedColumn> &added_columns() const { return added; }
+
+  /** The next `count` hidden row ids; the first of them. */
+  int take_row_ids(THD *thd, uint64 count, uint64 *first);
+
+  /** The value that AUTO_INCREMENT gives next. */
+  uint64 auto_increment_next();
+  /** Reserves: calls `take` with the counter under the latch; it returns the new one. */
+  template <class Take> void reserve_auto_increment(Take take)
+  {
+    std::lock_guard<std::mutex> latch(mutex);
+    auto_increment= take(auto_increment);
+  }
+  void raise_auto_increment(uint64 next);
+  /** Notes that values below `next` are in use, so that it is known after a restart. */
+  int note_auto_increment(THD *thd, uint64 next);
+  /** Sets the counter, also to less. */
+  int set_auto_increment(THD *thd, uint64 next);
+
+  /** Sizes and number of rows; looked up again when a sixteenth of the rows has changed. */
+  int statistics(THD *thd, ink_table_estimates *found);
+  /** Fills in KEY::rec_per_key of the table's indexes; samples them if that was not done yet, or if a
+      tenth of the rows has changed since. */
+  int rows_per_value(THD *thd, TABLE *table, const std::vector<KeyCodec> &indexes);
+  /** ANALYZE: both are to be found anew. */
+  void forget_statistics();
+  void count_change()
+  {
+    changes.fetch_add(1, std::memory_order_relaxed);
+    changes_since_sample.fetch_add(1, std::memory_order_relaxed);
+  }
+
+  std::string name;
+
+private:
+  int open_engine_table(THD *thd);
+  int finish_alter(THD *thd);
+  ink_slice engine_name() const
+  {
+    return ink_slice{reinterpret_cast<const uint8_t *>(name.data()), name.size()};
+  }
+  int find_trees(THD *thd, const TABLE_SHARE *definition);
+  int read_meta(THD *thd);
+
+  ink_table *table;
+  const ink_tree *meta;
+  std::vector<const ink_tree *> trees;
+  std::vector<AddedColumn> added;
+  uint64 next_row_id, row_ids_noted;
+  uint64 auto_increment, auto_increment_noted;
+  int sample(THD *thd, const ink_tree *tree, const KeyCodec &codec, std::vector<double> *found);
+
+  /** Row changes since the statistics were found, and since the indexes were sampled. */
+  std::atomic<uint64> changes, changes_since_sample;
+  /** By index: rows for each value of its first 1, 2, ... parts. Empty: not sampled yet. */
+  std::vector<std::vector<double>> sampled;
+  bool has_statistics, discarded;
+  ink_table_estimates found_statistics;
+  std::mutex mutex;
+};
+
+#endif

@@ -1,0 +1,41 @@
+set names utf8mb4;
+create table words (id int primary key auto_increment, w varchar(30)) charset utf8mb4;
+insert into words(w) values (''),(' '),('a'),('a '),('a  b'),('a b'),('A B'),('a\tb'),('ab'),('aB'),('Ab'),('abc'),('á'),('Á'),('ä'),('ae'),('æ'),('z'),('Z'),('ß'),('ss'),('ñ'),('n'),('o'),('ö'),('ø'),('ł'),('l'),('я'),('Я'),('日本'),('日'),('本'),('😀'),('😁'),('a😀'),('ch'),('cz'),('c'),('h'),('-'),('_'),('a-b'),('a_b'),('0'),('10'),('9'),('a\0b'),('a\0'),('\0'),('a\n'),('é'),('e'),('f'),('ÿ'),('Å'),('aa'),('i'),('ı'),('I'),('İ'),(' a'),('  a');
+create table c1 (w varchar(30) collate utf8mb4_general_ci, id int, n int, key(w), key(w(2),id), key(id,w desc)); insert into c1 select w,id,1 from words;
+create table c2 (w varchar(30) collate utf8mb4_unicode_ci, id int, n int, key(w), key(w(2),id), key(id,w desc)); insert into c2 select w,id,1 from words;
+create table c3 (w varchar(30) collate utf8mb4_bin, id int, n int, key(w), key(w(2),id), key(id,w desc)); insert into c3 select w,id,1 from words;
+create table c4 (w varchar(30) collate utf8mb4_nopad_bin, id int, n int, key(w), key(w(2),id), key(id,w desc)); insert into c4 select w,id,1 from words;
+create table c5 (w varchar(30) collate utf8mb4_unicode_520_nopad_ci, id int, n int, key(w), key(w(2),id), key(id,w desc)); insert into c5 select w,id,1 from words;
+create table c6 (w varchar(30) collate uca1400_as_cs, id int, n int, key(w), key(w(2),id), key(id,w desc)) charset utf8mb4; insert into c6 select w,id,1 from words;
+create table c7 (w varchar(30) collate utf8mb4_czech_ci, id int, n int, key(w), key(w(2),id), key(id,w desc)); insert into c7 select w,id,1 from words;
+create table c8 (w char(30) collate utf8mb4_swedish_ci, id int, n int, key(w), key(w(2),id), key(id,w desc)); insert into c8 select w,id,1 from words;
+create table c9 (w char(30) collate utf8mb4_nopad_bin, id int, n int, key(w), key(w(2),id), key(id,w desc)); insert into c9 select w,id,1 from words;
+create table c10 (w varchar(30) collate utf8mb4_thai_520_w2, id int, n int, key(w), key(w(2),id), key(id,w desc)); insert into c10 select w,id,1 from words;
+create table c11 (w varchar(30) charset ucs2 collate ucs2_general_ci, id int, n int, key(w), key(w(2),id)); insert ignore into c11 select w,id,1 from words;
+create table c12 (w varchar(30) charset utf16 collate utf16_unicode_ci, id int, n int, key(w), key(w(2),id)); insert into c12 select w,id,1 from words;
+create table c13 (w varchar(30) charset utf32 collate utf32_bin, id int, n int, key(w), key(w(2),id)); insert into c13 select w,id,1 from words;
+create table c14 (w varchar(30) charset latin1 collate latin1_german2_ci, id int, n int, key(w), key(w(2),id)); insert ignore into c14 select w,id,1 from words;
+create table c15 (w varchar(30) charset latin2 collate latin2_czech_cs, id int, n int, key(w), key(w(2),id)); insert ignore into c15 select w,id,1 from words;
+create table c16 (w varchar(30) charset gbk collate gbk_chinese_ci, id int, n int, key(w), key(w(2),id)); insert ignore into c16 select w,id,1 from words;
+create table c17 (w varchar(30) charset sjis collate sjis_japanese_ci, id int, n int, key(w), key(w(2),id)); insert ignore into c17 select w,id,1 from words;
+create table c19 (w varchar(30) charset tis620, id int, n int, key(w), key(w(2),id)); insert ignore into c19 select w,id,1 from words;
+create table c20 (w varchar(30) charset latin1 collate latin1_nopad_bin, id int, n int, key(w), key(w(2),id)); insert ignore into c20 select w,id,1 from words;
+create table c21 (w text collate utf8mb4_general_ci, id int, n int, key(w(10))); insert into c21 select w,id,1 from words;
+create table c22 (w varchar(30) charset utf8mb3 collate utf8mb3_general_mysql500_ci, id int, n int, key(w), key(w(2),id)); insert ignore into c22 select w,id,1 from words;
+delimiter //
+for t in (select table_name n from information_schema.tables where table_schema=database() and table_name like 'c%' order by length(table_name),table_name) do
+  execute immediate concat('select "',t.n,'" t, sum(n), count(distinct w) from ',t.n);
+  execute immediate concat('select group_concat(id order by w,id) o from ',t.n,' force index(w)');
+  execute immediate concat('select count(*), sum(a.id*b.id) from ',t.n,' a force index(w) straight_join ',t.n,' b force index(w) on a.w=b.w');
+  execute immediate concat('select count(*), sum(id) from ',t.n,' force index(w) where w>="a" and w<"b"');
+  execute immediate concat('select count(*), sum(id) from ',t.n,' force index(w) where w>"a"');
+  execute immediate concat('select count(*), sum(id) from ',t.n,' force index(w) where w<="a"');
+  execute immediate concat('select count(*), sum(id) from ',t.n,' force index(w) where w like "a%"');
+  execute immediate concat('select count(*), sum(id) from ',t.n,' force index(w) where w="ss"');
+  execute immediate concat('delete from ',t.n,' where w like "a%"');
+  execute immediate concat('select count(*), sum(id) from ',t.n);
+  execute immediate concat('check table ',t.n);
+end for//
+delimiter ;
+select hex(w),id from c1 force index(w) order by w,id; select hex(w) from c5 force index(w) order by w,id;
+create table uq (w varchar(30) collate utf8mb4_unicode_ci primary key, id int); insert ignore into uq select w,id from words order by id; select hex(w),id from uq order by id;

@@ -1,0 +1,2 @@
+create sequence sq; select nextval(sq), nextval(sq); select * from sq; begin; select nextval(sq); rollback; select nextval(sq); alter sequence sq increment 10; select nextval(sq),lastval(sq); select setval(sq,500); select nextval(sq);
+create table t (id int default nextval(sq) primary key, a int); insert into t(a) values (1),(2),(3); select * from t order by id; begin; insert into t(a) values (4); rollback; insert into t(a) values (5); select * from t order by id; show create sequence sq; drop table t; drop sequence sq;

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#include "variables.h"
+#include <string>
+#include <vector>
+
+/* Options of the engine, fixed when the server starts. One line each: type of variable, name, the engine's
+   option, default, what it is. The values are checked by the engine. */
+#define STARTUP_NUMBERS(X)                                                                            \
+  X(page_size, "page_size", 16 << 10, 4 << 10, 64 << 10, "Bytes in a page, fixed when the database is created")\
+  X(buffer_pool_size, "buffer_pool_size", 128 << 20, 256 << 10, ULONGLONG_MAX, "Bytes of pages kept in memory")\
+  X(buffer_pool_instances, "buffer_pool_instances", 8, 1, 64, "Partitions of the buffer pool")       \
+  X(log_file_size, "log_file_size", 512 << 20, 4 << 20, 1ULL << 44, "Bytes of log that are kept for recovery")\
+  X(log_buffer_size, "log_buffer_size", 16 << 20, 2 << 20, 1ULL << 32, "Bytes of log kept in memory, a power of two")\
+  X(version_store_memory, "version_store_memory", 64 << 20, 1 << 20, ULONGLONG_MAX, "Bytes of old row versions kept in memory; more go to a file")\
+  X(recovery_threads, "recovery_threads", 0, 0, 256, "Threads that apply the log during recovery (0: one for each core)")\
+  X(recovery_memory, "recovery_memory", 0, 0, ULONGLONG_MAX, "Bytes of changes that recovery gathers before it applies them (0: half of the buffer pool)")
+
+#define STARTUP_SWITCHES(X)                                                                           \
+  X(buffer_pool_dump_at_shutdown, "buffer_pool_dump_at_shutdown", true, "Note the resident pages at shutdown and load them at the next start")\
+  X(log_file_buffering, "log_file_buffering", false, "Write the log through the operating system's cache")\
+  X(log_write_through, "log_write_through", true, "Open the log with O_DSYNC: a write is durable without a sync")                       \
+  X(log_archive, "log_archive", false, "Keep log that recovery no longer needs")                      \
+  X(doublewrite_skip_fresh, "doublewrite_skip_fresh", true, "Pages that the log rebuilds are not copied to the doublewrite file")
+
+#define STARTUP_CHOICES(X)                                                                            \
+  X(doublewrite, "doublewrite", "on", "Protection from torn pages: on, off or atomic")                \
+  X(flush_method, "flush_method", "O_DIRECT", "How data files are written: fsync, O_DSYNC, O_DIRECT or O_DIRECT_NO_FSYNC")\
+  X(log_write, "log_write", "sync", "How the log is written: sync or async")                          \
+  X(io_backend, "io_backend", "auto", "auto, posix or io_uring")
+
+static char *data_home_dir;
+static MYSQL_SYSVAR_STR(data_home_dir, data_home_dir, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
+                        "Directory of the database; by default \"inkstone\" in the data directory",
+                        nullptr, nullptr, nullptr);
+
+#define NUMBER(name, option, initial, least, most, help)                                              \
+  static ulonglong name;                                                                              \
+  static MYSQL_SYSVAR_ULONGLONG(name, name, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY, help,          \
+                                nullptr, nullptr, initial, least, most, 0);
+#define SWITCH(name, option, initial, help)                                                           \
+  static my_bool name;                                                                                \
+  static MYSQL_SYSVAR_BOOL(name, name, PLUGIN_VAR_OPCMDARG | PLUGIN_VAR_READONLY, help, nullptr,      \
+                           nullptr, initial);
+#define CHOICE(name, option, initial, help)                                                           \
+  static char *name;                                                                                  \
+  static MYSQL_SYSVAR_STR(name, name, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY, help, nullptr,       \
+                          nullptr, initial);
+STARTUP_NUMBERS(NUMBER)
+STARTUP_SWITCHES(SWITCH)
+STARTUP_CHOICES(CHOICE)
+#undef NUMBER
+#undef SWITCH
+#undef CHOICE
+
+static ulong flush_log_at_trx_commit;
+static MYSQL_SYSVAR_ULONG(flush_log_at_trx_commit, flush_log_at_trx_commit, PLUGIN_VAR_OPCMDARG,
+                          "What a commit waits for: 1 the log is on disk, 2 it is handed to the"
+                          " operating system, 0 nothing (both: on disk within about a second)",
+                          nullptr, nullptr, 1, 0, 3, 0);
+
+static MYSQL_THDVAR_ULONG(lock_wait_timeout, PLUGIN_VAR_RQCMDARG,
+                          "Seconds that a statement waits for a row lock", nullptr, nullptr, 50, 0,
+                          100000000, 0);
+
+static MYSQL_THDVAR_BOOL(snapshot_isolation, PLUGIN_VAR_OPCMDARG,
+                         "At REPEATABLE READ: changing or locking a row that was changed after the"
+                         " snapshot fails with ER_CHECKREAD",
+                         nullptr, nullptr, false);
+
+struct st_mysql_sys_var *inkstone_variables[]= {
+    MYSQL_SYSVAR(data_home_dir),
+#define VARIABLE(name, ...) MYSQL_SYSVAR(name),
+    STARTUP_NUMBERS(VARIABLE) STARTUP_SWITCHES(VARIABLE) STARTUP_CHOICES(VARIABLE)
+#undef VARIABLE
+    MYSQL_SYSVAR(flush_log_at_trx_commit),
+    MYSQL_SYSVAR(lock_wait_timeout),
+    MYSQL_SYSVAR(snapshot_isolation),
+    nullptr};
+
+uint32_t flush_log_at_commit()
+{
+  switch (flush_log_at_trx_commit)
+  {
+  case 0:
+    return INK_LAZY;
+  case 2:
+    return INK_WRITE;
+  default: /* 3 is InnoDB's name for syncing more often; there is no more than at each commit. */
+    return INK_SYNC;
+  }
+}
+
+uint64_t lock_wait_timeout_ms(THD *thd)
+{
+  /* NOWAIT and WAIT n are the statement's own value of lock_wait_timeout. */
+  double seconds= static_cast<double>(THDVAR(thd, lock_wait_timeout));
+  set_if_smaller(seconds, static_cast<double>(thd->variables.lock_wait_timeout));
+  return static_cast<uint64_t>(seconds * 1000);
+}
+
+bool snapshot_isolation(THD *thd)
+{
+  return THDVAR(thd, snapshot_isolation);
+}
+
+int open_database(ink_database **database, ink_error *error)
+{
+  std::vector<std::pair<const char *, std::string>> values;
+#define NUMBER(name, option, ...) values.emplace_back(option, std::to_string(name));
+#define SWITCH(name, option, ...) values.emplace_back(option, name ? "on" : "off");
+#define CHOICE(name, option, ...) values.emplace_back(option, name ? name : "");
+  STARTUP_NUMBERS(NUMBER)
+  STARTUP_SWITCHES(SWITCH)
+  STARTUP_CHOICES(CHOICE)
+#undef NUMBER
+#undef SWITCH
+#undef CHOICE
+  std::vector<ink_option> options;
+  for (const auto &value : values)
+    options.push_back(
+        {{reinterpret_cast<const uint8_t *>(value.first), strlen(value.first)},
+         {reinterpret_cast<const uint8_t *>(value.second.data()), value.second.size()}});
+  std::string directory=
+      data_home_dir && *data_home_dir ? data_home_dir : std::string(mysql_data_home) + "/inkstone";
+  return ink_open(directory.c_str(), options.data(), options.size(), database, error);
+}

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Insert, update, delete. A row's change in several trees is undone as a whole when one of them refuses. */
+#include "ha_inkstone.h"
+#include "bulk.h"
+
+/* The clustered key of a row: of its primary key, or of the current row's hidden id. */
+bool ha_inkstone::put_row_key(Buffer &out, const uchar *record)
+{
+  bool has_null;
+  out.clear();
+  return hidden_row_id() ? out.append(row_id, ROW_ID_BYTES)
+                         : clustered.put_record(out, record, &has_null);
+}
+
+int ha_inkstone::undo_to(const ink_mark &mark, int failed)
+{
+  /* A deadlock's victim is rolled back already. */
+  if (failed == HA_ERR_LOCK_DEADLOCK)
+    return failed;
+  ink_error error;
+  return ink_mark_rollback(transaction(), &mark, &error) ? failure(error) : failed;
+}
+
+int ha_inkstone::write_row(const uchar *record)
+{
+  if (table->next_number_field && record == table->record[0])
+    if (int failed= update_auto_increment())
+      return failed;
+  if (hidden_row_id())
+  {
+    uint64 id;
+    if (int failed= share->take_row_ids(thd(), 1, &id))
+      return failed;
+    mi_int8store(row_id, id);
+  }
+  if (bulk && bulk->takes_rows())
+    return bulk->add(record);
+  if (int failed= note_auto_increment(record))
+    return failed;
+  if (put_row_key(row_key, record) || row_codec.put(row_value, record))
+    return HA_ERR_OUT_OF_MEM;
+  int failed= insert_row(record, slice(row_key));
+  if (!failed || failed == HA_ERR_FOUND_DUPP_KEY)
+    count_auto_increment(!failed);
+  return end_own(failed);
+}
+
+/* Inserts the row in row_key and row_value, and its entries. */
+int ha_inkstone::insert_row(const uchar *record, ink_slice key)
+{
+  ink_error error;
+  ink_mark mark;
+  if (indexes.size() > 1 && ink_mark_set(transaction(), &mark, &error))
+    return failure(error);
+  if (ink_insert(transaction(), share->clustered(), key, slice(row_value), &error))
+  {
+    duplicate_index= table->s->primary_key;
+    return failure(error);
+  }
+  share->count_change();
+  int failed= insert_entries(record);
+  return failed ? undo_to(mark, failed) : 0;
+}
+
+int ha_inkstone::insert_entries(const uchar *record)
+{
+  ink_error error;
+  for (uint i= 0; i < indexes.size(); i++)
+  {
+    if (is_clustered(i))
+      continue;
+    bool is_unique;
+    if (indexes[i].put_entry(entry_key, entry_extra, record, row_key, &is_unique))
+      return HA_ERR_OUT_OF_MEM;
+    if (ink_insert(transaction(), share->index_tree(i), slice(entry_key), slice(entry_extra),
+                   &error))
+    {
+      duplicate_index= i;
+      return failure(error);
+    }
+  }
+  return 0;
+}
+
+int ha_inkstone::update_row(const uchar *old_record, const uchar *new_record)
+{
+  ink_error error;
+  ink_mark mark;
+  if (put_row_key(old_row_key, old_record) || put_row_key(row_key, new_record) ||
+      row_codec.put(row_value, new_record))
+    return HA_ERR_OUT_OF_MEM;
+  if (ink_mark_set(transaction(), &mark, &error))
+    return failure(error);
+  if (int failed= change_row(old_record, new_record))
+    return end_own(undo_to(mark, failed));
+  share->count_change();
+  return end_own(update_auto_increment_of(new_record));
+}
+
+int ha_inkstone::change_row(const uchar *old_record, const uchar *new_record)
+{
+  ink_error error;
+  const ink_tree *tree= share->clustered();
+  duplicate_index= table->s->primary_key;
+  bool moved= !row_key.equals(old_row_key);
+  if (moved)
+  {
+    bool deleted;
+    if (ink_insert(transaction(), tree, slice(row_key), slice(row_value), &error) ||
+        ink_delete(transaction(), tree, slice(old_row_key), &deleted, &error))
+      return failure(error);
+    if (!deleted)
+      return HA_ERR_KEY_NOT_FOUND;
+  }
+  else if (ink_update(transaction(), tree, slice(row_key), slice(row_value), &error))
+    return error.code == INK_ROW_NOT_FOUND ? HA_ERR_KEY_NOT_FOUND : failure(error);
+  return update_entries(old_record, new_record, moved);
+}
+
+/* The server reads all columns of an index of which a column changes, and those of the primary key with
+   them (HA_REQUIRES_KEY_COLUMNS_FOR_DELETE). */
+int ha_inkstone::update_entries(const uchar *old_record, const uchar *new_record, bool moved)
+{
+  ink_error error;
+  for (uint i= 0; i < indexes.size(); i++)
+  {
+    if (is_clustered(i))
+      continue;
+    bool touched= moved;
+    for (const KeyPartCodec &part : indexes[i].parts())
+      touched= touched || bitmap_is_set(table->write_set, part.column()->field_index);
+    for (const KeyPartCodec &part : clustered.parts())
+      touched= touched || bitmap_is_set(table->write_set, part.column()->field_index);
+    if (!touched)
+      continue;
+    bool was_unique, is_unique;
+    if (indexes[i].put_entry(other_key, other_value, old_record, old_row_key, &was_unique) ||
+        indexes[i].put_entry(entry_key, entry_extra, new_record, row_key, &is_unique))
+      return HA_ERR_OUT_OF_MEM;
+    duplicate_index= i;
+    const ink_tree *tree= share->index_tree(i);
+    if (entry_key.equals(other_key))
+    {
+      if (!entry_extra.equals(other_value) &&
+          ink_update(transaction(), tree, slice(entry_key), slice(entry_extra), &error))
+        return failure(error);
+      continue;
+    }
+    if (ink_insert(transaction(), tree, slice(entry_key), slice(entry_extra), &error))
+      return failure(error);
+    if (int failed= remove_entry(i, other_key))
+      return failed;
+  }
+  return 0;
+}
+
+int ha_inkstone::remove_entry(uint index, const Buffer &key)
+{
+  ink_error error;
+  bool deleted;
+  if (ink_delete(transaction(), share->index_tree(index), slice(key), &deleted, &error))
+    return failure(error);
+  if (deleted)
+    return 0;
+  sql_print_error("Inkstone: index %s of table %s lacks the entry of a row; run CHECK TABLE",
+                  table->key_info[index].name.str, share->name.c_str());
+  return HA_ERR_CRASHED;
+}
+
+int ha_inkstone::delete_row(const uchar *record)
+{
+  ink_error error;
+  ink_mark mark;
+  if (put_row_key(old_row_key, record))
+    return HA_ERR_OUT_OF_MEM;
+  if (indexes.size() > 1 && ink_mark_set(transaction(), &mark, &error))
+    return failure(error);
+  bool deleted;
+  if (ink_delete(transaction(), share->clustered(), slice(old_row_key), &deleted, &error))
+    return failure(error);
+  if (!deleted)
+    return HA_ERR_KEY_NOT_FOUND;
+  share->count_change();
+  int failed= remove_row(record);
+  return failed ? undo_to(mark, failed) : 0;
+}
+
+int ha_inkstone::remove_row(const uchar *record)
+{
+  for (uint i= 0; i < indexes.size(); i++)
+  {
+    if (is_clustered(i))
+      continue;
+    bool is_unique;
+    if (indexes[i].put_entry(entry_key, entry_extra, record, old_row_key, &is_unique))
+      return HA_ERR_OUT_OF_MEM;
+    if (int failed= remove_entry(i, entry_key))
+      return failed;
+  }
+  return 0;
+}
