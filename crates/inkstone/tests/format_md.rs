@@ -141,6 +141,7 @@ fn a_database_on_disk_is_as_described() {
         "doublewrite",
         "lock",
         "log",
+        "page_lsn_map",
         "t00000001.ink",
     ];
     assert_eq!(names, expected);
