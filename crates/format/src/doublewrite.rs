@@ -112,6 +112,11 @@ impl Layout {
         BLOCK_LEN as u64 + u64::from(area) * self.area_len()
     }
 
+    /// File offset of a page image in an area.
+    pub fn image_offset(&self, area: u32, image: u32) -> u64 {
+        self.area_offset(area) + BLOCK_LEN as u64 + u64::from(image) * u64::from(self.page_size)
+    }
+
     /// Bytes in the file.
     pub fn file_len(&self) -> u64 {
         self.area_offset(self.areas)

@@ -12,6 +12,7 @@ pub mod field;
 pub mod frame;
 pub mod header;
 pub mod ids;
+pub mod page_lsn_map;
 pub mod segment;
 
 pub mod record;

@@ -14,6 +14,7 @@ use inkstone_format::doublewrite::{BatchHeader, Layout};
 use inkstone_format::field::{Descending, Field};
 use inkstone_format::frame::{self, Parsed};
 use inkstone_format::header::{check_page, page_id, page_type};
+use inkstone_format::page_lsn_map::{MapHeader, SECTOR_LEN, Sector};
 use inkstone_format::record::{Decoder, KINDS, Record};
 use inkstone_format::segment::SegmentHeader;
 use inkstone_format::tree_page::TreePage;
@@ -150,6 +151,19 @@ fn check_block(block: &Block) {
             let header = BatchHeader::parse(&print::LAYOUT, &bytes);
             let header = header.expect("a batch header").expect("a batch");
             block.check(&show::batch(&header));
+        }
+        "page-lsn-map-header" => {
+            let bytes = padded(block, SECTOR_LEN);
+            let header = MapHeader::parse(&bytes).expect("a header");
+            assert_eq!(header.encode()[..], bytes[..]);
+            block.check(&show::map_header(&header));
+        }
+        "page-lsn-map-sector" => {
+            let bytes = padded(block, SECTOR_LEN);
+            let sector = Sector::parse(&print::LAYOUT.uuid, &bytes);
+            let sector = sector.expect("a sound sector").expect("a sector");
+            assert_eq!(sector.encode(&print::LAYOUT.uuid)[..], bytes[..]);
+            block.check(&show::map_sector(&sector));
         }
         "segment" => {
             let bytes = padded(block, 4096);

@@ -108,8 +108,12 @@ mutants! {
         "serializable reads do not lock the range that they read";
     PageLeaked, "page-leaked", Sim, 60,
         "a freed page stays allocated in the space map";
+    LatchReleasedEarly, "latch-released-early", Sim, 120,
+        "a page's latch is let go of between a change and the page's LSN";
     PageUnchecked, "page-unchecked", Faults, 60,
         "a page is believed without a look at its checksum and number";
+    PageLsnMapUnchecked, "page-lsn-map-unchecked", Faults, 120,
+        "an older version of a page in its own place is believed";
     ShortFileAccepted, "short-file-accepted", Faults, 120,
         "a tablespace file that was cut short is opened";
 }

@@ -121,8 +121,8 @@ fn untorn_writes_survive_power_loss_without_copies() {
         doublewrite: Doublewrite::Off,
         ..small()
     };
-    let survivors = survivors(&off, 40);
-    assert!(survivors < 40, "{survivors}");
+    let survivors = survivors(&off, 160);
+    assert!(survivors < 160, "{survivors}");
 }
 
 /// Untorn writes by the kernel, on XFS over a loop device.

@@ -183,7 +183,7 @@ impl Disk {
 
     fn create(&self, names: &mut Names, path: &Path) -> Arc<Node> {
         let id = self.next_node.fetch_add(1, Ordering::Relaxed);
-        let node = Arc::new(Node::new(id, Content::default()));
+        let node = Arc::new(Node::new(id, Content::default(), Content::default()));
         names.create(path.to_path_buf(), Arc::clone(&node));
         node
     }
@@ -227,13 +227,13 @@ impl SimVfs {
         let untorn = self.disk.untorn_bytes.load(Ordering::Relaxed);
         let mut used_blocks = 0;
         for node in files.values_mut() {
-            let content = node.state.lock().after_crash(
-                &mut Rng::fork(seed, node.id + 1),
-                untorn,
-                &mut disk.losses,
-            );
+            let state = node.state.lock();
+            let rng = &mut Rng::fork(seed, node.id + 1);
+            let content = state.after_crash(rng, untorn, &mut disk.losses);
+            let before = state.before().clone();
+            drop(state);
             used_blocks += content.block_count();
-            *node = Arc::new(Node::new(node.id, content));
+            *node = Arc::new(Node::new(node.id, content, before));
         }
         *disk.names.get_mut() = Names::found(files, names.directories.clone());
         *disk.used_blocks.get_mut() = used_blocks;
@@ -323,6 +323,11 @@ impl SimVfs {
     /// Makes operations fail by a rule. Rules end with the process.
     pub fn fail(&self, rule: FaultRule) {
         self.process.add_rule(rule);
+    }
+
+    /// The files whose operations have failed by rules, in order, one for each failure.
+    pub fn faulted(&self) -> Vec<PathBuf> {
+        self.process.hit()
     }
 
     /// Forgets all rules.
@@ -527,7 +532,7 @@ impl Vfs for SimVfs {
         match self.process.admit(OpKind::SyncDir, &directory, true)? {
             Verdict::LastGasp => return Err(dead()),
             Verdict::Fail(error) => return Err(error),
-            Verdict::Proceed | Verdict::Short | Verdict::Misread(_) => {}
+            Verdict::Proceed | Verdict::Short | Verdict::Lose | Verdict::Misread(_) => {}
         }
         if !names.has_directory(&directory) {
             return Err(not_found(&directory));
@@ -625,7 +630,7 @@ impl SimVfs {
             Verdict::Proceed => change(&mut names),
             Verdict::LastGasp => change(&mut names).and(Err(dead())),
             Verdict::Fail(error) => Err(error),
-            Verdict::Short | Verdict::Misread(_) => Err(input_output_error()),
+            Verdict::Short | Verdict::Lose | Verdict::Misread(_) => Err(input_output_error()),
         }
     }
 }

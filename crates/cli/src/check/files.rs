@@ -1,14 +1,16 @@
-//! Every page in the files of a database that is closed: checksum, identity, structure.
+//! Every page in the files of a database that is closed: checksum, identity, structure, and that it is
+//! no older version of itself.
 
 use crate::failure::{Failure, Result};
 use crate::inspect::read::{Directory, tablespace_path};
 use crate::progress;
 use inkstone::Error;
+use inkstone::store::PageLsnMap;
 use inkstone_format::apply::{bit, map_pages};
-use inkstone_format::header::{PageType, check_page, is_zero, page_type};
+use inkstone_format::header::{PageType, check_page, is_zero, page_lsn, page_type};
 use inkstone_format::space::more_maps;
 use inkstone_format::tree_page::TreePage;
-use inkstone_format::{Corrupt, PageId, PageNo, SpaceId};
+use inkstone_format::{Corrupt, Lsn, PageId, PageNo, SpaceId};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -25,6 +27,8 @@ pub struct FileReport {
     pub pages_checked: u64,
     /// Pages that were never written: allowed where nothing is allocated.
     pub pages_empty: u64,
+    /// Pages of which the page LSN map knows how new they must be, and which are.
+    pub pages_dated: u64,
 }
 
 impl FileReport {
@@ -35,6 +39,7 @@ impl FileReport {
             "pages": self.pages,
             "pages_checked": self.pages_checked,
             "pages_empty": self.pages_empty,
+            "pages_dated": self.pages_dated,
         })
     }
 }
@@ -44,6 +49,7 @@ pub fn check_files(directory: &Path) -> Result<Vec<FileReport>> {
     let directory = Directory::open(directory)?;
     let page_size = u64::from(directory.control.page_size);
     let spaces = directory.spaces()?;
+    let page_lsns = directory.page_lsns()?;
     let mut total = 0;
     for space in &spaces {
         total += directory.space_pages(*space)?;
@@ -58,7 +64,9 @@ pub fn check_files(directory: &Path) -> Result<Vec<FileReport>> {
                 pages: directory.space_pages(space)?,
                 pages_checked: 0,
                 pages_empty: 0,
+                pages_dated: 0,
             },
+            page_lsns: &page_lsns,
             maps: Vec::new(),
             page_size: page_size as usize,
         };
@@ -79,14 +87,15 @@ pub fn check_files(directory: &Path) -> Result<Vec<FileReport>> {
     Ok(reports)
 }
 
-struct FileCheck {
+struct FileCheck<'m> {
     report: FileReport,
+    page_lsns: &'m PageLsnMap,
     /// The space map pages in order.
     maps: Vec<Vec<u8>>,
     page_size: usize,
 }
 
-impl FileCheck {
+impl FileCheck<'_> {
     fn read_maps(&mut self, directory: &Directory) -> Result<()> {
         let space = self.report.space;
         let header = directory.read_pages(space, 0, 1)?;
@@ -122,6 +131,17 @@ impl FileCheck {
             TreePage(bytes).check().map_err(|c| self.corrupt(id, c))?;
         }
         self.report.pages_checked += 1;
+        // A free page may be of a file that was cut and has grown again.
+        let newest = self.page_lsns.newer_than(id, Lsn(0));
+        if let Some(newest) = newest.filter(|_| self.is_allocated(page)) {
+            let lsn = page_lsn(bytes);
+            if lsn < newest {
+                let detail =
+                    format!("page LSN {lsn} is stale: the page was written with LSN {newest}");
+                return Err(self.corrupt(id, Corrupt::at(16, detail)));
+            }
+            self.report.pages_dated += 1;
+        }
         Ok(())
     }
 

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 #[command(long_about = "\
 Open a database and check it: the structure of every tree (order, fences, levels), that every page \
 in use is allocated exactly once and every allocated page is in use; then close it and check every \
-page in its files: checksum, identity, structure.
+page in its files: checksum, identity, structure, and that it is not older than the page LSN map says.
 
 Opening recovers the database if it was not closed in order. Exits with 1 and names file, page and \
 byte if anything is corrupt.")]
@@ -103,11 +103,13 @@ fn verify_all(arguments: &Verify, output: &Output) -> Result<()> {
     }
     table.print(output);
     let checked: u64 = files.iter().map(|file| file.pages_checked).sum();
+    let dated: u64 = files.iter().map(|file| file.pages_dated).sum();
     output.text(format!(
-        "all is well: {} tables, {} pages in {} files",
+        "all is well: {} tables, {} pages in {} files, {} of them known to the page LSN map",
         tables.len(),
         count(checked),
-        files.len()
+        files.len(),
+        count(dated)
     ));
     output.json(&json!({
         "ok": true,

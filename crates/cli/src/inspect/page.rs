@@ -9,7 +9,7 @@ use inkstone_format::apply::{bit, map_pages};
 use inkstone_format::header::{PageType, check_page, is_zero, page_id, page_lsn, page_type};
 use inkstone_format::space::{self, TREES_MAX};
 use inkstone_format::tree_page::{CELL_DELETED, CELL_OVERFLOW, CELL_VERSIONED, TreePage};
-use inkstone_format::{PageId, PageNo, SpaceId, TreeId};
+use inkstone_format::{Lsn, PageId, PageNo, SpaceId, TreeId};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -78,6 +78,12 @@ pub fn run(arguments: &PageArguments, output: &Output) -> Result<()> {
         "page LSN  {lsn} (checkpoint LSN {})",
         directory.control.checkpoint_lsn
     ));
+    let least = directory.page_lsns()?.newer_than(id, Lsn(0));
+    output.text(match least {
+        Some(least) if least > lsn => format!("STALE     it was written with LSN {least} or more"),
+        Some(least) => format!("expected  LSN {least} or more, says the page LSN map"),
+        None => "expected  any LSN: the page LSN map does not know the page".to_owned(),
+    });
     let content = shown.content(kind, output);
     if arguments.dump {
         output.text("");
@@ -93,6 +99,7 @@ pub fn run(arguments: &PageArguments, output: &Output) -> Result<()> {
         "damage": sound.err().map(|c| c.to_string()),
         "type": type_name,
         "page_lsn": lsn.0,
+        "page_lsn_least": least.map(|lsn| lsn.0),
         "content": content,
         "bytes": arguments.dump.then(|| show::hex(&page)),
     }));

@@ -4,7 +4,9 @@ use crate::database;
 use crate::failure::{Failure, Result};
 use inkstone::Error;
 use inkstone::control::CONTROL_FILE;
-use inkstone::store::{parse_space_file_name, space_file_name};
+use inkstone::counters::Counters;
+use inkstone::poison::Poison;
+use inkstone::store::{PageLsnMap, parse_space_file_name, space_file_name};
 use inkstone_format::SpaceId;
 use inkstone_format::control::{
     CONTROL_COPY_LEN, CONTROL_FILE_LEN, Control, ControlError, FORMAT_VERSION,
@@ -96,6 +98,16 @@ impl Directory {
             .len()
             .map_err(|e| Failure::io("size", file.path(), e))?;
         Ok(length / u64::from(self.control.page_size))
+    }
+
+    /// What the page LSN map says; nothing, if there is none of this database.
+    pub fn page_lsns(&self) -> Result<PageLsnMap> {
+        let (vfs, counters) = (self.vfs.clone(), Arc::<Counters>::default());
+        let (poison, cache_bytes) = (Poison::default(), 1 << 30);
+        let map = PageLsnMap::new(vfs, &self.path, false, cache_bytes, counters, poison);
+        map.open_to_look(self.control.uuid, self.control.epoch)
+            .map_err(Failure::Engine)?;
+        Ok(map)
     }
 
     /// The bytes of some pages.

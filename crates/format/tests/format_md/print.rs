@@ -5,6 +5,7 @@ use super::show;
 use inkstone_format::control::Control;
 use inkstone_format::doublewrite::{BatchEntry, BatchHeader, Layout, image_crc};
 use inkstone_format::header::{PageType, init_page, set_page_lsn, stamp_checksum};
+use inkstone_format::page_lsn_map::{MapHeader, SECTOR_ENTRIES, Sector, Subject, index_entry};
 use inkstone_format::record::{Context, Decoder, Diff, Record, Row, TrxRef, Undo, UndoEntry};
 use inkstone_format::record::{put_insert, put_rows_insert};
 use inkstone_format::segment::SegmentHeader;
@@ -473,6 +474,29 @@ fn pages() {
     sparse("page size=4096", &bytes, &show::page(&bytes));
 }
 
+fn page_lsn_map() {
+    let header = MapHeader {
+        uuid: UUID,
+        epoch: 2,
+        newest: Lsn(0x10_2040),
+    };
+    let text = show::map_header(&header);
+    sparse("page-lsn-map-header", &header.encode(), &text);
+    let sector = |subject, some: &[(usize, u64)]| {
+        let mut entries = [0; SECTOR_ENTRIES];
+        some.iter().for_each(|&(n, entry)| entries[n] = entry);
+        let sector = Sector { subject, entries };
+        let bytes = sector.encode(&UUID);
+        sparse("page-lsn-map-sector", &bytes, &show::map_sector(&sector));
+    };
+    let catalog = index_entry(SpaceId(0), 0);
+    let accounts = [0, 1].map(|run| index_entry(SpaceId(2), run));
+    let slots = [(0, catalog), (1, accounts[0]), (2, accounts[1])];
+    sector(Subject::Slots(0), &slots);
+    let lsns = [(0, 0x10_1234), (1, 0x10_1234), (3, 0x10_2040)];
+    sector(Subject::Pages(SpaceId(2), PageNo(0)), &lsns);
+}
+
 fn control_files() {
     let control = Control {
         page_size: SIZE as u32,
@@ -528,6 +552,7 @@ fn control_files() {
 fn print() {
     pages();
     control_files();
+    page_lsn_map();
     structure_records();
     row_records();
     contextual();

@@ -4,6 +4,7 @@ use inkstone_format::apply::{MAP_BITS_AT, bit, map_pages};
 use inkstone_format::control::Control;
 use inkstone_format::doublewrite::{BatchHeader, Layout};
 use inkstone_format::header::{PageType, page_id, page_lsn, page_type};
+use inkstone_format::page_lsn_map::{MapHeader, Sector, Subject, parse_index_entry};
 use inkstone_format::record::{Diff, KINDS, Record, Row, TrxRef, Undo, UndoEntry};
 use inkstone_format::segment::SegmentHeader;
 use inkstone_format::tree_page::{CELL_DELETED, CELL_OVERFLOW, CELL_VERSIONED, TreePage};
@@ -371,6 +372,25 @@ pub fn batch(b: &BatchHeader) -> String {
     };
     let entries: Vec<String> = b.entries.iter().map(entry).collect();
     format!("sequence {}\n{}", b.sequence, entries.join("\n"))
+}
+
+/// The header of the page LSN map.
+pub fn map_header(h: &MapHeader) -> String {
+    let uuid = hex(&h.uuid);
+    format!("uuid {uuid} epoch {} newest LSN {}", h.epoch, h.newest)
+}
+
+/// A sector of the page LSN map: what its entries that are not zero say.
+pub fn map_sector(sector: &Sector) -> String {
+    let known = (0..).zip(&sector.entries).filter(|&(_, &entry)| entry != 0);
+    let lines = known.map(|(n, &entry)| match sector.subject.after(n) {
+        Subject::Pages(space, page) => format!("page {space}:{page} LSN {entry}"),
+        Subject::Slots(slot) => {
+            let (space, run) = parse_index_entry(entry).expect("an index entry");
+            format!("slot {slot}: tablespace {space} run {run}")
+        }
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// The header block of a log segment.

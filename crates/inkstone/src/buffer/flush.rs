@@ -37,6 +37,7 @@ struct Copied {
     index: u32,
     id: PageId,
     fresh: bool,
+    oldest: Lsn,
     lsn: Lsn,
 }
 
@@ -116,11 +117,15 @@ impl Flusher {
         // SAFETY: the caller holds the frame's latch in shared mode.
         target.copy_from_slice(unsafe { pool.arena.bytes(index) });
         let lsn = header::page_lsn(target);
-        let fresh = pool.arena.frame(index).fresh.swap(false, Ordering::Relaxed);
+        let frame = pool.arena.frame(index);
+        let fresh = frame.fresh.swap(false, Ordering::Relaxed);
+        // It is dirty, and stays as it is while it is in flight.
+        let oldest = frame.oldest_lsn().unwrap_or(lsn);
         self.copied.push(Copied {
             index,
             id,
             fresh,
+            oldest,
             lsn,
         });
     }
@@ -162,6 +167,7 @@ impl Flusher {
             .map(|(bytes, copied)| PageImage {
                 id: copied.id,
                 fresh: copied.fresh,
+                oldest: copied.oldest,
                 bytes,
             })
             .collect();

@@ -6,6 +6,7 @@
 use super::frame::Frame;
 use super::latch::Version;
 use super::pool::Inner;
+use crate::mutants::{self, Mutant};
 use crate::sync::atomic::Ordering;
 use inkstone_format::{Lsn, PageId, header};
 use std::ops::{Deref, DerefMut};
@@ -153,6 +154,10 @@ impl Exclusive<'_> {
     /// and links the page to its dirty set. To be called before the mini-transaction is published
     /// to the log's readers, while the latch is held, in LSN order for one page.
     pub fn mark_dirty(&mut self, start: Lsn, end: Lsn) {
+        if mutants::on(Mutant::LatchReleasedEarly) {
+            self.frame().latch.unlock_exclusive();
+            self.frame().latch.lock_exclusive(|| true);
+        }
         header::set_page_lsn(self, end);
         let frame = self.pool.arena.frame(self.index);
         self.pool.dirty.note_change(frame, self.index, start);

@@ -97,6 +97,8 @@ pub struct PageImage<'a> {
     /// Initialised by a logged PAGE_INIT since the last image: recovery will not read it, so it
     /// needs no protection from tearing.
     pub fresh: bool,
+    /// START of the oldest change in it that the disk lacks.
+    pub oldest: Lsn,
     /// The page's bytes, 4096-aligned; the checksum is stale until the store stamps it.
     pub bytes: &'a mut [u8],
 }

@@ -11,6 +11,8 @@
 //! Before the control file is written the log is made durable up to its present end: a transaction
 //! that has ended by now, and is thus not counted, must not lose its end in a crash.
 //!
+//! Also before it, the page LSN map learns what recovery will need of the pages.
+//!
 //! A transaction that would keep too much of the log has its undo copied forward: then only what
 //! comes after the copy is needed. Writers are held back a little while more log is kept than
 //! `log_file_size` (`Core::before_write`).
@@ -152,6 +154,7 @@ impl Inner {
             clean_shutdown: clean_shutdown && checkpoint == end,
             ..old
         };
+        self.files.page_lsns().settle_before(checkpoint)?;
         state.control.write(&control)?;
         core.redo.counters.add(Counter::Checkpoints, 1);
         log.set_keep_from(scan_start);

@@ -3,6 +3,7 @@
 //! | file | subject |
 //! |---|---|
 //! | `open` | creating, opening (with recovery), closing |
+//! | `pool_ends` | the log and the files as the buffer pool sees them |
 //! | `preflight` | what is checked before anything is changed |
 //! | `tables` | tables and their trees |
 //! | `rows` | rows through a transaction |
@@ -18,6 +19,7 @@ mod checkpoint;
 mod ddl;
 mod inspect;
 mod open;
+mod pool_ends;
 mod preflight;
 mod rows;
 mod settle;

@@ -6,8 +6,9 @@
 //!    anything but an orderly close: what is in the files is made what the disk has (see `settle`), as
 //!    from here on it is trusted, and what depends on it is written. 4. Checks
 //!    that can refuse (see `preflight`), then the scan of the log. 5. Before the first page is
-//!    changed, and before the log is written: a new epoch is made durable in the control file, and
-//!    torn pages are repaired from the doublewrite file, before its areas are used again. 6. Redo. 7. The
+//!    changed, and before the log is written: a new epoch is made durable in the page LSN map and then in
+//!    the control file, and torn pages are repaired from the doublewrite file, before its areas are used
+//!    again. 6. Redo. 7. The
 //!    log goes on at its proven end. 8. Losers are rolled back, prepared transactions get their
 //!    versions and locks again. 9. Tablespace files that no table has are removed.
 //!
@@ -15,11 +16,12 @@
 
 use super::background::Background;
 use super::checkpoint::Checkpoints;
-use super::preflight::{CREATING, LOCK, check_creation, check_files, check_lsn, clear_creation};
+use super::pool_ends::{CheckedStore, PoolLog};
+use super::preflight::{CREATING, LOCK, check_creation, check_files, clear_creation};
 use super::settle::settle;
 use super::{Database, Inner};
 use crate::btree::Tree;
-use crate::buffer::{BufferPool, PageStore, PageWriter, RedoLog};
+use crate::buffer::BufferPool;
 use crate::catalog::{CATALOG_ISOLATION, CATALOG_SPACE, CATALOG_TREE, Catalog, TableDefinition};
 use crate::control::ControlFile;
 use crate::counters::Counters;
@@ -39,12 +41,10 @@ use crate::txn::system::TrxSystem;
 use crate::txn::versions::VersionStore;
 use crate::{Error, Result};
 use inkstone_format::control::Control;
-use inkstone_format::header::{PageType, page_type};
 use inkstone_format::record::Record;
 use inkstone_format::segment::segment_bytes_for;
 use inkstone_format::space::PENDING_FREE_TREE;
-use inkstone_format::tree_page::TreePage;
-use inkstone_format::{Lsn, PageId, PageNo, SpaceId, TreeId, TrxId};
+use inkstone_format::{Lsn, PageNo, SpaceId, TreeId, TrxId};
 use inkstone_io::{AlignedBuffer, Create, ErrorKind, OpenOptions, Vfs};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -82,55 +82,6 @@ pub struct Recovered {
     pub prepared: u64,
     /// Tablespace files that no table had, removed.
     pub orphans_removed: u64,
-}
-
-/// The log as the pool sees it: while redo runs there is none yet, and everything that it applies
-/// is durable.
-struct PoolLog {
-    log: OnceLock<Arc<Log>>,
-    checkpoint: Lsn,
-    capacity: u64,
-}
-
-impl RedoLog for PoolLog {
-    fn ready_lsn(&self) -> Lsn {
-        self.log
-            .get()
-            .map_or(self.checkpoint, |log| log.ready_lsn())
-    }
-    fn make_durable(&self, lsn: Lsn) -> Result<()> {
-        self.log.get().map_or(Ok(()), |log| log.wait_durable(lsn))
-    }
-    fn capacity_bytes(&self) -> u64 {
-        self.capacity
-    }
-}
-
-/// A page store that checks the structure of tree pages as they are read, so that no later code
-/// meets bytes that it does not expect.
-struct CheckedStore {
-    store: FilePageStore,
-    files: Arc<SpaceFiles>,
-    log: Arc<PoolLog>,
-}
-
-impl PageStore for CheckedStore {
-    fn read(&self, id: PageId, buffer: &mut [u8]) -> Result<()> {
-        self.store.read(id, buffer)?;
-        // While redo runs there is no log yet, and redo checks by itself.
-        if let (Some(log), Some(file)) = (self.log.log.get(), self.files.get(id.space)) {
-            check_lsn(&file, id.page, buffer, log.current_lsn())?;
-        }
-        if matches!(page_type(buffer), Some(PageType::Leaf | PageType::Inner)) {
-            TreePage(buffer)
-                .check()
-                .map_err(|corrupt| Error::corrupt_page(&self.files.path(id.space), id, corrupt))?;
-        }
-        Ok(())
-    }
-    fn writer(&self) -> Result<Box<dyn PageWriter>> {
-        self.store.writer()
-    }
 }
 
 /// Everything below the engine, set up for a directory.
@@ -439,6 +390,10 @@ fn create_files(
         files,
         counters,
     )?;
+    foundation
+        .files
+        .page_lsns()
+        .create(control.uuid, control.epoch)?;
     let log = foundation.open_log(&control, start, Vec::new())?;
     let core = foundation.core(log.clone(), &control, control.next_trx_id)?;
     let file = foundation.files.create(CATALOG_SPACE, SYSTEM_PAGES + 14)?;
@@ -521,11 +476,13 @@ fn open_existing(
     )?;
     foundation.pool.start_cleaners()?;
     let mut repaired = RepairReport::default();
-    let mut before_changes = || {
+    let mut before_changes = |log_end| {
         finish_creation(&*foundation.vfs, directory, &poison)?;
-        control_file.write(&control)?;
         let (uuid, checkpoint) = (control.uuid, control.checkpoint_lsn);
         let files = &foundation.files;
+        let page_lsns = files.page_lsns();
+        page_lsns.open(uuid, old.epoch, checkpoint, log_end)?;
+        control_file.write(&control)?;
         repaired = crate::store::repair(&*foundation.vfs, directory, files, uuid, checkpoint)?;
         Ok(())
     };
@@ -538,6 +495,7 @@ fn open_existing(
         progress,
     };
     let redone = recovery::redo_after(&mut log_source, inputs, &mut before_changes)?;
+    foundation.files.page_lsns().redo_done(redone.end)?;
     let end_block = log_source.end_block().to_vec();
     drop(log_source);
     let log = foundation.open_log(&control, redone.end, end_block)?;
@@ -712,6 +670,10 @@ fn remove_orphans(
         foundation.files.remove(space)?;
         removed += 1;
     }
+    foundation
+        .files
+        .page_lsns()
+        .retain(&foundation.files.list()?);
     Ok(removed)
 }
 

@@ -11,17 +11,18 @@
 //! else was synced, and it was settled itself when it was read.
 
 use super::open::LOG_DIRECTORY;
-use crate::store::{DOUBLEWRITE_FILE, parse_space_file_name};
+use crate::store::{DOUBLEWRITE_FILE, PAGE_LSN_MAP_FILE, parse_space_file_name};
 use crate::{Error, Result};
 use inkstone_format::segment::parse_segment_file_name;
 use inkstone_io::{Create, ErrorKind, OpenOptions, Vfs};
 use std::path::Path;
 
-/// What can be read of log, tablespaces and doublewrite file from here on survives power loss, and
+/// What can be read of log, tablespaces, doublewrite file and page LSN map from here on survives power loss, and
 /// so do their names. Changes no byte that was durable.
 pub(super) fn settle(vfs: &dyn Vfs, directory: &Path) -> Result<()> {
     settle_in(vfs, directory, |name| {
-        name == DOUBLEWRITE_FILE || parse_space_file_name(name).is_some()
+        [DOUBLEWRITE_FILE, PAGE_LSN_MAP_FILE].contains(&name)
+            || parse_space_file_name(name).is_some()
     })?;
     let log = directory.join(LOG_DIRECTORY);
     settle_in(vfs, &log, |name| parse_segment_file_name(name).is_some())

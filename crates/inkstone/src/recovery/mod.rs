@@ -131,18 +131,22 @@ pub struct RedoOutcome {
     pub report: RecoveryReport,
 }
 
+/// What is to be done before the first page is changed. It is told where the log was proven to end, if
+/// that is known by then.
+pub type BeforeChanges<'a> = &'a mut dyn FnMut(Option<Lsn>) -> Result<()>;
+
 /// Reads `log` to its end and applies it. See the [module](self).
 pub fn redo(log: &mut dyn FrameSource, inputs: RedoInputs<'_>) -> Result<RedoOutcome> {
-    redo_after(log, inputs, &mut || Ok(()))
+    redo_after(log, inputs, &mut |_| Ok(()))
 }
 
 /// As [`redo`]; `before_changes` runs once, before the first page is changed. A log that fits
 /// `index_bytes_max` has been read to its proven end by then, so one that is damaged, or that
-/// does not fit the files, is refused before anything is changed.
+/// does not fit the files, is refused before anything is changed; where that end is, it is told.
 pub fn redo_after(
     log: &mut dyn FrameSource,
     inputs: RedoInputs<'_>,
-    before_changes: &mut dyn FnMut() -> Result<()>,
+    before_changes: BeforeChanges<'_>,
 ) -> Result<RedoOutcome> {
     let bytes_total = log.bytes_total();
     scan::Scan::new(&inputs, bytes_total, before_changes).run(log)

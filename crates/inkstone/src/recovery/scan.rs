@@ -6,7 +6,7 @@ use super::index::{Change, PageIndex};
 use super::losers::TransactionTable;
 use super::progress::{Phase, Progress, RecoveryReport, Reporter};
 use super::spaces::Spaces;
-use super::{FrameSource, RedoInputs, RedoOutcome};
+use super::{BeforeChanges, FrameSource, RedoInputs, RedoOutcome};
 use crate::sync::Instant;
 use crate::{Error, Result, invariant};
 use inkstone_format::record::{DecodeError, Decoder, Record};
@@ -29,14 +29,14 @@ pub(super) struct Scan<'a> {
     pages_done: u64,
     applying: Duration,
     /// To be called before the first change; gone when it was.
-    before_changes: Option<&'a mut dyn FnMut() -> Result<()>>,
+    before_changes: Option<BeforeChanges<'a>>,
 }
 
 impl<'a> Scan<'a> {
     pub fn new(
         inputs: &RedoInputs<'a>,
         bytes_total: Option<u64>,
-        before_changes: &'a mut dyn FnMut() -> Result<()>,
+        before_changes: BeforeChanges<'a>,
     ) -> Self {
         Self {
             before_changes: Some(before_changes),
@@ -67,7 +67,7 @@ impl<'a> Scan<'a> {
             let noted = self.note_frame(start, end, decoded);
             noted.map_err(|problem| problem.at(log, start))?;
             if self.index.bytes() > self.index_bytes_max {
-                self.apply_gathered()?;
+                self.apply_gathered(None)?;
             }
             let progress = || self.progress(Phase::Scan, self.pages_done, self.pages_done);
             self.reporter.report(false, progress);
@@ -81,7 +81,7 @@ impl<'a> Scan<'a> {
             return Err(Problem::Log(detail).at(log, end));
         }
         self.spaces.check_missing()?;
-        self.apply_gathered()?;
+        self.apply_gathered(Some(end))?;
         let total = begin.elapsed();
         self.report.apply_ms = self.applying.as_millis() as u64;
         self.report.scan_ms = total.saturating_sub(self.applying).as_millis() as u64;
@@ -182,9 +182,9 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    fn apply_gathered(&mut self) -> Result<()> {
+    fn apply_gathered(&mut self, log_end: Option<Lsn>) -> Result<()> {
         if let Some(before_changes) = self.before_changes.take() {
-            before_changes()?;
+            before_changes(log_end)?;
         }
         let begin = Instant::now();
         let mut pages = self.index.take();

@@ -30,6 +30,8 @@ use inkstone_format::doublewrite::{
     BATCH_PAGES_MAX, BLOCK_LEN, BatchEntry, BatchHeader, DOUBLEWRITE_VERSION, Layout, LayoutError,
     image_crc,
 };
+use inkstone_format::header::{check_page, page_lsn};
+use inkstone_format::{Lsn, PageId};
 use inkstone_io::AlignedBuffer;
 use inkstone_io::{Batch, Create, ErrorKind, File, Op, OpenOptions, Vfs};
 use std::collections::VecDeque;
@@ -126,6 +128,29 @@ impl DoublewriteFile {
     /// The most pages in a batch.
     pub fn batch_pages(&self) -> usize {
         self.layout.batch_pages as usize
+    }
+
+    /// Reads the newest copy of a page into `page`, if there is one with a page LSN of `least` or more;
+    /// else leaves `page` as it is. Areas may be written meanwhile: copies are whole or none.
+    pub(crate) fn read_copy(&self, id: PageId, least: Lsn, page: &mut [u8]) -> Result<bool> {
+        let mut image = AlignedBuffer::zeroed(self.layout.page_size as usize);
+        let mut newest = None;
+        for area in 0..self.layout.areas {
+            let batch = read_batch(&*self.file, &self.path, &self.layout, area)?;
+            let entries = batch.ok().flatten().map_or(Vec::new(), |b| b.entries);
+            for (n, entry) in entries.iter().enumerate().filter(|(_, e)| e.id == id) {
+                let offset = self.layout.image_offset(area, n as u32);
+                let read = self.file.read_at(&mut image, offset);
+                read.map_err(|e| Error::io("read a page copy from", &self.path, e))?;
+                let lsn = page_lsn(&image);
+                let whole = image_crc(&image) == entry.crc && check_page(&image, id).is_ok();
+                if whole && lsn >= least && newest.is_none_or(|newest| lsn > newest) {
+                    newest = Some(lsn);
+                    page.copy_from_slice(&image);
+                }
+            }
+        }
+        Ok(newest.is_some())
     }
 
     /// An area for one batch. Waits while all are taken. Poisons the engine when all are retired.

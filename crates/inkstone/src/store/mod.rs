@@ -3,6 +3,7 @@
 //! [`SpaceFiles`] knows the tablespace files, [`FilePageStore`] reads and writes their pages under
 //! the policy that the options choose, [`DoublewriteFile`] keeps copies of pages while they are
 //! being overwritten, and [`repair`] uses the copies when the database is opened after a crash.
+//! [`PageLsnMap`] knows from which LSN on a page in place is the newest version of it.
 //!
 //! # Words
 //!
@@ -21,23 +22,28 @@
 //! 4. A page reaches the disk only with a checksum that fits its bytes.
 //! 5. A failed sync poisons the engine. So does running out of doublewrite areas because writes in
 //!    place keep failing. A single failed write is an error, and the page stays dirty.
-//! 6. The caller writes a page only when the log is durable up to its page LSN, and no page is
+//! 6. An older version of a page in the page's own place is never taken for the page
+//!    ([`PageLsnMap`] says how far that goes): what reads find is the newest, or an error.
+//! 7. The caller writes a page only when the log is durable up to its page LSN, and no page is
 //!    in two writes at once.
 //!
 //! # Latches
 //!
 //! In this order: `SpaceFiles::ddl` (held across I/O, creating, opening and removing files only),
-//! `SpaceFile::grow` (held across I/O, changing a file's size only), a shard of
+//! `SpaceFile::grow` (held across I/O, changing a file's size only), those of the map
+//! (`page_lsn_map/mod.rs`; a settler holds none of the others), a shard of
 //! `SpaceFiles::shards` (never held across I/O), `DoublewriteFile::areas` (never held across I/O; a
 //! writer waits there for an area while it holds nothing).
 
 mod doublewrite;
+mod page_lsn_map;
 mod page_store;
 mod page_writer;
 mod repair;
 mod space_files;
 
 pub use doublewrite::{AREAS, BATCH_PAGES, DOUBLEWRITE_FILE, DoublewriteFile, check_doublewrite};
+pub use page_lsn_map::{PAGE_LSN_MAP_FILE, PageLsnMap};
 pub use page_store::FilePageStore;
 pub use repair::{RepairReport, repair};
 pub use space_files::{SpaceFile, SpaceFiles, parse_space_file_name, space_file_name};

@@ -2,13 +2,14 @@
 
 use super::doublewrite::DoublewriteFile;
 use super::page_writer::FilePageWriter;
-use super::space_files::SpaceFiles;
-use crate::Result;
+use super::space_files::{SpaceFile, SpaceFiles};
 use crate::buffer::{PageStore, PageWriter};
-use crate::counters::Counters;
+use crate::counters::{Counter, Counters};
 use crate::options::{Doublewrite, Options};
 use crate::poison::Poison;
-use inkstone_format::PageId;
+use crate::{Error, Result};
+use inkstone_format::header::page_lsn;
+use inkstone_format::{Corrupt, Lsn, PageId};
 use inkstone_io::Vfs;
 use std::path::Path;
 use std::sync::Arc;
@@ -78,12 +79,71 @@ impl FilePageStore {
     pub fn spaces(&self) -> &Arc<SpaceFiles> {
         &self.spaces
     }
+
+    /// An older version of the page than the one with LSN `newest` was read in its place: the newest one
+    /// from a second look, or from the doublewrite file, or an error.
+    fn replace_stale(
+        &self,
+        file: &SpaceFile,
+        id: PageId,
+        newest: Lsn,
+        buffer: &mut [u8],
+    ) -> Result<()> {
+        self.counters.add(Counter::StalePagesFound, 1);
+        file.read_page(id.page, buffer)?;
+        let found = page_lsn(buffer);
+        if found < newest {
+            self.take_copy(file, id, newest, buffer)?;
+        }
+        if page_lsn(buffer) < newest {
+            let detail = format!(
+                "page LSN {found} is stale: the page was written with LSN {newest}, and the storage \
+                 lost that write or answered with older bytes; restore the file from a backup"
+            );
+            return Err(Error::corrupt_page(
+                file.path(),
+                id,
+                Corrupt::at(16, detail),
+            ));
+        }
+        self.counters.add(Counter::StalePagesReplaced, 1);
+        Ok(())
+    }
+
+    /// Puts the doublewrite file's copy of a page in place if it is new enough. Nobody else writes the
+    /// page: whoever is to be given it waits for this.
+    fn take_copy(
+        &self,
+        file: &SpaceFile,
+        id: PageId,
+        newest: Lsn,
+        buffer: &mut [u8],
+    ) -> Result<()> {
+        let Protection::Copies { file: copies, .. } = &self.protection else {
+            return Ok(());
+        };
+        if copies.read_copy(id, newest, buffer)? {
+            let written = file.file().write_at(buffer, file.offset(id.page));
+            written.map_err(|e| Error::io(format!("write page {id} to"), file.path(), e))?;
+            file.sync()?;
+        }
+        Ok(())
+    }
 }
 
 impl PageStore for FilePageStore {
     fn read(&self, id: PageId, buffer: &mut [u8]) -> Result<()> {
         self.poison.check()?;
-        self.spaces.open(id.space)?.read_page(id.page, buffer)
+        let file = self.spaces.open(id.space)?;
+        file.read_page(id.page, buffer)?;
+        let (page_lsns, found) = (self.spaces.page_lsns(), page_lsn(buffer));
+        match page_lsns.newer_than(id, found) {
+            None => {
+                page_lsns.note_read(id, found);
+                Ok(())
+            }
+            Some(newest) => self.replace_stale(&file, id, newest, buffer),
+        }
     }
 
     fn writer(&self) -> Result<Box<dyn PageWriter>> {

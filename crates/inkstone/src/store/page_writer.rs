@@ -10,7 +10,7 @@ use crate::counters::{Counter, Counters};
 use crate::mutants::{self, Mutant};
 use crate::poison::Poison;
 use crate::{Error, Result, invariant};
-use inkstone_format::header::{page_id, stamp_checksum};
+use inkstone_format::header::{page_id, page_lsn, stamp_checksum};
 use inkstone_io::AlignedBuffer;
 use inkstone_io::{Batch, MemoryHandle, Op, Vfs};
 use std::ops::Range;
@@ -160,7 +160,18 @@ impl FilePageWriter {
         let results = self.batch.run(&mut operations);
         drop(operations);
         self.check_writes(targets, &extents, results)?;
-        self.sync_files(targets)
+        self.sync_files(targets)?;
+        self.note(targets);
+        Ok(())
+    }
+
+    /// What was written is durable: older versions of these pages are stale from now on.
+    fn note(&self, targets: &[Target<'_>]) {
+        let page_lsns = self.spaces.page_lsns();
+        for Target { image, .. } in targets {
+            page_lsns.note(image.id, image.oldest, page_lsn(image.bytes));
+        }
+        page_lsns.bound_notes();
     }
 
     /// Puts the pages of each extent of several pages into one piece.

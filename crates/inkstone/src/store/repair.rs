@@ -14,7 +14,10 @@
 //! back in time; it is never used. Such a page was fresh, and the log rebuilds it, or the storage
 //! damaged it, and reading it will be an error.
 //!
-//! A page that is whole in place is left alone, even if its copy is newer: the log has the change.
+//! A page that is whole in place is left alone, even if its copy is newer: the log has the change. Unless
+//! it is an older version than recovery needs, as the [page LSN map](super::PageLsnMap) knows. Then the copy
+//! is put in place if it is new enough, by the same measure.
+//!
 //! A copy stands for itself (its checksum is in the batch header and in the page), so in
 //! a batch torn while the copies were written those that are whole are whole copies.
 //!
@@ -27,7 +30,7 @@ use super::doublewrite::{DOUBLEWRITE_FILE, read_batch, read_layout};
 use super::space_files::{SpaceFile, SpaceFiles};
 use crate::mutants::{self, Mutant};
 use crate::{Error, Result};
-use inkstone_format::doublewrite::{BLOCK_LEN, BatchHeader, Layout, image_crc};
+use inkstone_format::doublewrite::{BatchHeader, Layout, image_crc};
 use inkstone_format::header::{check_page, page_lsn};
 use inkstone_format::{Lsn, PageId};
 use inkstone_io::{AlignedBuffer, ErrorKind, File, Vfs};
@@ -46,7 +49,7 @@ pub struct RepairReport {
     pub torn_copies: u64,
     /// Pages whose bytes in place were checked, because there is a copy.
     pub pages_examined: u64,
-    /// Pages that were put in place from their copies.
+    /// Pages that were put in place from their copies: torn ones, and older versions.
     pub repaired: Vec<PageId>,
     /// Pages that are bad in place, and whose copy is older than the checkpoint: unless the log
     /// initialises them, the storage has damaged them.
@@ -158,15 +161,14 @@ impl Repair<'_> {
         batch: &BatchHeader,
         best: &mut BTreeMap<PageId, Copy>,
     ) -> Result<()> {
-        let mut offset = self.copies.layout.area_offset(area) + BLOCK_LEN as u64;
-        for entry in &batch.entries {
+        for (n, entry) in batch.entries.iter().enumerate() {
+            let offset = self.copies.layout.image_offset(area, n as u32);
             self.copies.read(offset, &mut self.image)?;
             let copy = Copy {
                 lsn: page_lsn(&self.image),
                 sequence: batch.sequence,
                 offset,
             };
-            offset += u64::from(self.copies.layout.page_size);
             if image_crc(&self.image) != entry.crc || check_page(&self.image, entry.id).is_err() {
                 self.report.torn_copies += 1;
                 continue;
@@ -177,6 +179,13 @@ impl Repair<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether the whole page in place is an older version than recovery needs, and the copy is not.
+    fn is_newer_than_stale(&self, id: PageId, copy: &Copy) -> bool {
+        let found = page_lsn(&self.in_place);
+        let newest = self.spaces.page_lsns().newer_than(id, found);
+        newest.is_some_and(|newest| newest <= copy.lsn)
     }
 
     /// Checks a page in place and repairs it if it is bad.
@@ -191,12 +200,16 @@ impl Repair<'_> {
                 Err(_) if copy.lsn > self.checkpoint => false,
                 Err(e) => return Err(Error::io(format!("read page {id} of"), file.path(), e)),
             };
-        if whole || mutants::on(Mutant::TornPageKept) {
+        if mutants::on(Mutant::TornPageKept) {
             return Ok(());
         }
-        if copy.lsn <= self.checkpoint {
+        let usable = match whole {
+            true => self.is_newer_than_stale(id, copy),
+            false => copy.lsn > self.checkpoint,
+        };
+        if !usable {
             // Behind the end of the file it is the copy of a page that was given back.
-            if id.page.0 < file.pages() {
+            if !whole && id.page.0 < file.pages() {
                 self.report.stale.push(id);
             }
             return Ok(());

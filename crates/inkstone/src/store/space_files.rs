@@ -16,6 +16,7 @@
 //! The number of pages is the physical size of the file: how many of them are in use is written in
 //! the tablespace's own pages.
 
+use super::page_lsn_map::PageLsnMap;
 use crate::counters::{Counter, Counters};
 use crate::mutants::{self, Mutant};
 use crate::options::{Doublewrite, FlushMethod, Options};
@@ -58,6 +59,7 @@ struct Context {
     atomic: bool,
     counters: Arc<Counters>,
     poison: Poison,
+    page_lsns: PageLsnMap,
 }
 
 #[derive(Debug)]
@@ -100,7 +102,16 @@ impl SpaceFiles {
                 ),
             });
         }
+        let page_lsns = PageLsnMap::new(
+            vfs.clone(),
+            directory,
+            direct,
+            options.buffer_pool_size,
+            counters.clone(),
+            poison.clone(),
+        );
         let context = Arc::new(Context {
+            page_lsns,
             page_size: options.page_size as u32,
             flush_method: options.flush_method,
             atomic,
@@ -119,6 +130,11 @@ impl SpaceFiles {
     /// Bytes in a page.
     pub fn page_size(&self) -> u32 {
         self.context.page_size
+    }
+
+    /// What is known of the pages' LSNs.
+    pub fn page_lsns(&self) -> &PageLsnMap {
+        &self.context.page_lsns
     }
 
     /// Path of a tablespace's file.
@@ -216,6 +232,7 @@ impl SpaceFiles {
             Err(e) => return Err(Error::io("remove", &path, e)),
         }
         self.insert(space, Entry::Removed);
+        self.page_lsns().release(space);
         self.sync_directory()
     }
 
@@ -420,6 +437,8 @@ impl SpaceFile {
     /// The caller holds `grow`.
     fn extend(&self, from: u32, to: u32) -> Result<()> {
         self.context.poison.check()?;
+        // First, as failing is harmless here, and would not be when the pages are written.
+        self.context.page_lsns.reserve(self.space, to)?;
         let (start, end) = (self.offset(PageNo(from)), self.offset(PageNo(to)));
         let allocated = self.file.allocate(start, end - start);
         // Also counted after a failure: the file system may have reserved a part.

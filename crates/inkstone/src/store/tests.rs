@@ -121,7 +121,12 @@ pub fn write(
     let mut images: Vec<_> = bytes
         .iter_mut()
         .zip(pages)
-        .map(|(bytes, &(id, _, fresh))| PageImage { id, fresh, bytes })
+        .map(|(bytes, &(id, _, fresh))| PageImage {
+            id,
+            fresh,
+            oldest: Lsn(0),
+            bytes,
+        })
         .collect();
     writer.write(&mut images)
 }

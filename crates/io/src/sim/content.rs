@@ -92,6 +92,15 @@ impl Content {
         }
     }
 
+    /// Bytes from `offset` on, of the blocks that are present; others stay as they are.
+    pub(super) fn read_present(&self, buffer: &mut [u8], offset: u64) {
+        for piece in pieces(offset, buffer.len()) {
+            if let Some(block) = self.blocks.get(&piece.block) {
+                buffer[piece.in_buffer].copy_from_slice(&block[piece.in_block]);
+            }
+        }
+    }
+
     /// Writes, and extends the length when needed.
     pub(super) fn write(&mut self, bytes: &[u8], offset: u64) {
         for piece in pieces(offset, bytes.len()) {

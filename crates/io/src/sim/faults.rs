@@ -69,6 +69,11 @@ pub enum Fault {
     /// A read succeeds with the bytes that stand behind those that were asked for (before them, at
     /// the end of the file). As `Eio` for other kinds.
     WrongPlace,
+    /// A read succeeds with older bytes: blocks of 4 KiB as they were before they were last written. As
+    /// `Eio` for other kinds.
+    Stale,
+    /// A write succeeds, and what was there before stays. As `Eio` for other kinds.
+    Lost,
 }
 
 /// Which operations fail, and how. Given to [`SimVfs::fail`](super::SimVfs::fail).
@@ -115,10 +120,8 @@ pub(super) fn input_output_error() -> Error {
 impl Fault {
     fn error(self) -> Error {
         match self {
-            Fault::Eio | Fault::ShortWrite | Fault::FlippedBit | Fault::WrongPlace => {
-                input_output_error()
-            }
             Fault::Enospc => rustix::io::Errno::NOSPC.into(),
+            _ => input_output_error(),
         }
     }
 }
@@ -130,6 +133,8 @@ pub(super) enum Verdict {
     Fail(Error),
     /// Write a part, answer an error.
     Short,
+    /// Write what is there.
+    Lose,
     /// Read, and answer wrong bytes.
     Misread(Fault),
     /// Power is lost during this operation: its effect may reach the disk, but is not durable for
@@ -153,6 +158,8 @@ struct State {
     /// Mutations until power is lost, this one included.
     crash_in: Option<u64>,
     rules: Vec<FaultRule>,
+    /// The files whose operations failed, in order.
+    hit: Vec<PathBuf>,
 }
 
 impl Process {
@@ -178,7 +185,10 @@ impl Process {
         Ok(match state.fault(kind, path) {
             None => Verdict::Proceed,
             Some(Fault::ShortWrite) if kind == OpKind::Write => Verdict::Short,
-            Some(fault @ (Fault::FlippedBit | Fault::WrongPlace)) if kind == OpKind::Read => {
+            Some(Fault::Lost) if kind == OpKind::Write => Verdict::Lose,
+            Some(fault @ (Fault::FlippedBit | Fault::WrongPlace | Fault::Stale))
+                if kind == OpKind::Read =>
+            {
                 Verdict::Misread(fault)
             }
             Some(fault) => Verdict::Fail(fault.error()),
@@ -202,6 +212,10 @@ impl Process {
 
     pub(super) fn add_rule(&self, rule: FaultRule) {
         self.state.lock().rules.push(rule);
+    }
+
+    pub(super) fn hit(&self) -> Vec<PathBuf> {
+        self.state.lock().hit.clone()
     }
 
     pub(super) fn clear_rules(&self) {
@@ -242,6 +256,9 @@ impl State {
             }
         }
         self.rules.retain(|rule| rule.times > 0);
+        if found.is_some() {
+            self.hit.push(path.to_owned());
+        }
         found
     }
 }

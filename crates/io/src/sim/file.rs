@@ -103,7 +103,7 @@ impl SimFile {
             Verdict::Proceed => change(&mut state),
             Verdict::LastGasp => change(&mut state).and(Err(dead())),
             Verdict::Fail(error) => Err(error),
-            Verdict::Short | Verdict::Misread(_) => Err(input_output_error()),
+            Verdict::Short | Verdict::Lose | Verdict::Misread(_) => Err(input_output_error()),
         }
     }
 }
@@ -118,7 +118,9 @@ impl File for SimFile {
             Verdict::Proceed => {}
             Verdict::Misread(fault) => wrong = Some(fault),
             Verdict::Fail(error) => return Err(error),
-            Verdict::Short | Verdict::LastGasp => return Err(input_output_error()),
+            Verdict::Short | Verdict::Lose | Verdict::LastGasp => {
+                return Err(input_output_error());
+            }
         }
         if self.options.direct {
             self.disk.forget(&mut state);
@@ -136,6 +138,9 @@ impl File for SimFile {
             _ => offset,
         };
         state.content().read(buffer, place);
+        if wrong == Some(Fault::Stale) {
+            state.before().read_present(buffer, place);
+        }
         if wrong == Some(Fault::FlippedBit) {
             let bit = self.disk.dice(buffer.len() as u64 * 8);
             buffer[(bit / 8) as usize] ^= 1 << (bit % 8);
@@ -172,6 +177,11 @@ impl File for SimFile {
                 self.store(&mut state, &bytes, offset, certain, atomic)
             }
             Verdict::Fail(error) => Err(error),
+            Verdict::Lose => {
+                let mut old = vec![0; bytes.len()];
+                state.content().read(&mut old, offset);
+                self.store(&mut state, &old, offset, false, atomic)
+            }
             Verdict::LastGasp => self
                 .store(&mut state, &bytes, offset, false, atomic)
                 .and(Err(dead())),
@@ -198,7 +208,9 @@ impl File for SimFile {
                     state.forsake();
                     return Err(error);
                 }
-                Verdict::Short | Verdict::Misread(_) => return Err(input_output_error()),
+                Verdict::Short | Verdict::Lose | Verdict::Misread(_) => {
+                    return Err(input_output_error());
+                }
             }
         };
         // Others may write now; this sync does not cover it.

@@ -38,6 +38,8 @@ pub(super) struct Node {
 pub(super) struct NodeState {
     current: Content,
     durable: Content,
+    /// Each block that was written over, as it was before its last write.
+    before: Content,
     changes: VecDeque<Change>,
     /// Changes ever made; the sequence number of the next one.
     next_sequence: u64,
@@ -76,8 +78,9 @@ impl Kind {
 }
 
 impl Node {
-    pub(super) fn new(id: u64, content: Content) -> Self {
+    pub(super) fn new(id: u64, content: Content, before: Content) -> Self {
         let state = NodeState {
+            before,
             durable: content.clone(),
             current: content,
             linked: true,
@@ -95,11 +98,16 @@ impl NodeState {
         &self.current
     }
 
+    pub(super) fn before(&self) -> &Content {
+        &self.before
+    }
+
     /// Writes; `certain` when it is durable at once, `atomic` when it may not be torn.
     pub(super) fn write(&mut self, bytes: &[u8], offset: u64, certain: bool, atomic: bool) {
         if bytes.is_empty() {
             return;
         }
+        self.before.share(&self.current, offset, bytes.len() as u64);
         self.current.write(bytes, offset);
         let end = offset + bytes.len() as u64;
         let start = offset - offset % SECTOR_BYTES;

@@ -65,10 +65,11 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
         (Err(text), _) => report.broken(text),
         (Ok(starts), Some(case)) => report.case(&starts, case),
         (Ok(starts), None) => {
-            kinds.iter().for_each(|&kind| report.kind(&starts, kind));
+            // First what is quick.
             if damage {
                 report.damage(&starts);
             }
+            kinds.iter().for_each(|&kind| report.kind(&starts, kind));
         }
     }
     match arguments.json {

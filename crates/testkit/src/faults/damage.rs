@@ -9,8 +9,7 @@
 //!    grow again; then reading finds that its pages are zeroes.)
 //! 3. Damage to the log may look like the log's end only where nothing behind it proves that it was
 //!    durable: at most the last acknowledged commit is lost to it.
-//! 4. An older version of a page in the page's own place may be believed: it is whole, and nothing
-//!    but its fences and the log's reach says that it is old. docs/testing.md tells what finds it.
+//! 4. So does what is replaced by an older version of itself, in its own place.
 
 use super::session::{self, History};
 use super::work::{Life, Start};
@@ -40,6 +39,8 @@ pub enum Part {
     Catalog,
     /// A table's tablespace.
     Data,
+    /// The page LSN map.
+    PageLsnMap,
 }
 
 impl Part {
@@ -50,6 +51,7 @@ impl Part {
             name if name.ends_with(".ink") => Part::Data,
             name if name.ends_with(".log") => Part::Log,
             name if name.contains("doublewrite") => Part::Doublewrite,
+            name if name.contains("page_lsn_map") => Part::PageLsnMap,
             name if name.contains("control") => Part::Control,
             _ => return None,
         })
@@ -76,7 +78,7 @@ pub enum What {
         /// The place there.
         from: u64,
     },
-    /// A page becomes what it was before the last life.
+    /// A page, or a block, becomes what it was before the last life.
     Stale(u64),
     /// The file is cut.
     Truncated(u64),
@@ -122,19 +124,16 @@ pub enum Finding {
     NoneLeft,
     /// The last commit is gone with the end of the log.
     LastCommitLost,
-    /// An old page was believed.
-    OldPageBelieved,
 }
 
 impl Finding {
     /// All findings.
-    pub const ALL: [Finding; 6] = [
+    pub const ALL: [Finding; 5] = [
         Finding::OnOpening,
         Finding::OnReading,
         Finding::OnVerifying,
         Finding::NoneLeft,
         Finding::LastCommitLost,
-        Finding::OldPageBelieved,
     ];
 }
 
@@ -210,6 +209,7 @@ pub fn all(starts: &[Start], life: Life) -> std::io::Result<Vec<Damage>> {
                 .step_by(1 + (length / PAGE / PLACES_MAX) as usize);
             for at in blocks {
                 what.push(What::Zeroed(at));
+                what.extend(stale(starts, life, &path, at, &bytes));
                 let from = if at >= PAGE { at - PAGE } else { at + PAGE };
                 if from + PAGE <= length && at + PAGE <= length {
                     let other = path.clone();
@@ -311,11 +311,11 @@ impl Look {
         let mut history = start.history.clone();
         let states = history.states();
         let lost_max = usize::from(damage.part() == Part::Log);
-        if let Some(finding) = self.look(&mut history, damage, lost_max)? {
+        if let Some(finding) = self.look(&mut history, lost_max)? {
             return Ok(finding);
         }
         let again = Look::open(disk)?.map_err(|_| "the second opening fails".to_owned())?;
-        if let Some(finding) = again.look(&mut history, damage, 0)? {
+        if let Some(finding) = again.look(&mut history, 0)? {
             return Err(format!("{finding:?} at the second opening"));
         }
         match history.states() < states {
@@ -325,22 +325,12 @@ impl Look {
     }
 
     /// Compares all rows and verifies all pages; what is found.
-    fn look(
-        self,
-        history: &mut History,
-        damage: &Damage,
-        lost_max: usize,
-    ) -> Result<Option<Finding>, String> {
+    fn look(self, history: &mut History, lost_max: usize) -> Result<Option<Finding>, String> {
         let found = match session::found(&self.db) {
             Ok(found) => found,
             Err(error) => return corrupt(&error, Finding::OnReading),
         };
-        if let Err(text) = history.settle(&found, lost_max) {
-            return match damage.what {
-                What::Stale(_) => Ok(Some(Finding::OldPageBelieved)),
-                _ => Err(text),
-            };
-        }
+        history.settle(&found, lost_max)?;
         let verified = session::verify(&self.db);
         match verified.and_then(|()| self.db.close()) {
             Ok(()) => Ok(None),

@@ -8,7 +8,10 @@
 //!    every later call.
 //! 3. An engine that is not poisoned goes on: when the fault has passed, the same statement succeeds.
 //!    Reads and a full disk do not poison, but for a write to the log.
-//! 4. After the process has ended (by power loss, if a sync failed) the database opens, is whole, is
+//! 4. A read that is answered with older bytes, and a write that is acknowledged and lost, lead to no
+//!    wrong row: all is right, or an error says what is corrupt. After a lost write that may stay so. Of
+//!    the log's end as many commits may be lost as writes were, or one if a read was wrong.
+//! 5. After the process has ended (by power loss, if a sync failed) the database opens, is whole, is
 //!    in a state not older than the last acknowledged one, and works.
 
 use super::session::{self, History, Session, Stop, is_clear};
@@ -18,6 +21,7 @@ use inkstone::{Error, Isolation};
 use inkstone_io::sim::{Fault, FaultRule, OpKind, SimVfs};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 
 /// Cases that differ only in which operation fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,11 +77,25 @@ impl Consequence {
 pub type Tally = BTreeMap<(String, String), BTreeMap<Consequence, u64>>;
 
 impl Series {
+    /// Text in the paths of the files whose operations fail. A stale page beside a stale block of the map
+    /// that would tell are two faults.
+    fn files(&self) -> &'static str {
+        match self.fault {
+            Fault::Stale | Fault::Lost if self.times > 1 => ".ink",
+            _ => "",
+        }
+    }
+
     /// All series of a kind of operation.
     pub fn all(kind: OpKind) -> Vec<Series> {
         let faults: &[Fault] = match kind {
-            OpKind::Read => &[Fault::Eio, Fault::FlippedBit, Fault::WrongPlace],
-            OpKind::Write => &[Fault::Eio, Fault::Enospc, Fault::ShortWrite],
+            OpKind::Read => &[
+                Fault::Eio,
+                Fault::FlippedBit,
+                Fault::WrongPlace,
+                Fault::Stale,
+            ],
+            OpKind::Write => &[Fault::Eio, Fault::Enospc, Fault::ShortWrite, Fault::Lost],
             OpKind::Sync | OpKind::Look => &[Fault::Eio],
             _ => &[Fault::Eio, Fault::Enospc],
         };
@@ -149,6 +167,14 @@ pub fn run(starts: &[Start], case: Case) -> Result<Consequence, Broken> {
     })
 }
 
+/// What is wrong after the process has ended.
+enum After {
+    /// This call fails.
+    Error(&'static str, Error),
+    /// A promise is broken.
+    Wrong(String),
+}
+
 struct Run<'a> {
     case: Case,
     start: &'a Start,
@@ -161,7 +187,7 @@ impl<'a> Run<'a> {
         let vfs = start.copy();
         vfs.fail(FaultRule {
             kind: Some(case.series.kind),
-            path_contains: String::new(),
+            path_contains: case.series.files().to_owned(),
             nth: case.nth,
             times: case.series.times,
             fault: case.series.fault,
@@ -171,7 +197,7 @@ impl<'a> Run<'a> {
 
     /// Whether there was an operation to fail.
     fn happened(&self) -> bool {
-        self.vfs.operations_of(self.case.series.kind) >= self.case.nth
+        !self.vfs.faulted().is_empty()
     }
 
     fn run(&self) -> Result<Consequence, String> {
@@ -198,11 +224,18 @@ impl<'a> Run<'a> {
             Err(error) if is_clear(&error) => return Ok((history, Consequence::NotOpened)),
             Err(error) => return Err(format!("opening: {error}")),
         };
+        if self.loses_writes() {
+            session.expect_lasting_damage();
+        }
         let done = work(&mut session, self.case.series.life);
         let history = session.history.clone();
         match done {
             Ok(()) => {}
             Err(Stop::Bug(text)) => return Err(text),
+            Err(Stop::Engine(Error::Corrupt { .. })) => {
+                self.vfs.kill();
+                return Ok((history, Consequence::Failed));
+            }
             Err(Stop::Engine(error)) => {
                 check_poisoned(&session, &error)?;
                 self.vfs.kill();
@@ -226,6 +259,23 @@ impl<'a> Run<'a> {
         })
     }
 
+    fn loses_writes(&self) -> bool {
+        self.case.series.fault == Fault::Lost
+    }
+
+    /// How many commits may be missing at the end: those frames of the log that were read wrong, or
+    /// never written, are like frames of a write that did not finish, if nothing after them says otherwise.
+    fn lost_max(&self) -> usize {
+        let is_log = |path: &&PathBuf| path.extension().is_some_and(|e| e == "log");
+        let faulted = self.vfs.faulted();
+        let wrong = faulted.iter().filter(is_log).count();
+        match self.case.series.fault {
+            Fault::FlippedBit | Fault::WrongPlace | Fault::Stale => wrong.min(1),
+            Fault::Lost => wrong,
+            Fault::Eio | Fault::Enospc | Fault::ShortWrite => 0,
+        }
+    }
+
     fn sync_fails(&self) -> bool {
         matches!(self.case.series.kind, OpKind::Sync | OpKind::SyncDir)
     }
@@ -243,24 +293,31 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Promise 4.
-    fn check_after(&self, mut history: History) -> Result<(), String> {
+    /// Promises 4 and 5.
+    fn check_after(&self, history: History) -> Result<(), String> {
+        match self.after(history) {
+            Err(After::Error(_, Error::Corrupt { .. } | Error::NotADatabase { .. }))
+                if self.loses_writes() =>
+            {
+                Ok(())
+            }
+            Err(After::Error(what, error)) => Err(format!("afterwards, {what}: {error}")),
+            Err(After::Wrong(text)) => Err(text),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    fn after(&self, mut history: History) -> Result<(), After> {
         let lose_power = self.sync_fails() || self.case.nth.is_multiple_of(2);
         let disk = match lose_power {
             true => self.vfs.crash(self.case.nth),
             false => self.vfs.kill(),
         };
-        // Wrong bytes in place of the last frames of the log are like frames that were never
-        // written, if nothing after them says otherwise.
-        let misread = matches!(
-            self.case.series.fault,
-            Fault::FlippedBit | Fault::WrongPlace
-        );
-        let lost_max = usize::from(misread);
-        let after = |what: &str, error: Error| format!("afterwards, {what}: {error}");
+        let lost_max = self.lost_max();
+        let after = |what: &'static str, error: Error| After::Error(what, error);
         let db = session::open(&disk).map_err(|e| after("opening", e))?;
         let found = session::found(&db).map_err(|e| after("reading", e))?;
-        history.settle(&found, lost_max)?;
+        history.settle(&found, lost_max).map_err(After::Wrong)?;
         session::verify(&db).map_err(|e| after("verifying", e))?;
         let table = match db.table("after") {
             Ok(table) => table,

@@ -105,6 +105,8 @@ pub struct Session {
     next_table: TableId,
     /// Transactions that stay open until the process ends.
     left: Vec<Transaction>,
+    /// Whether what is corrupt may stay so.
+    damage_lasts: bool,
 }
 
 /// A transaction under way, and what it has changed.
@@ -188,7 +190,13 @@ impl Session {
             db,
             next_table,
             left: Vec::new(),
+            damage_lasts: false,
         })
+    }
+
+    /// From now on what is corrupt may stay so: then the work ends.
+    pub fn expect_lasting_damage(&mut self) {
+        self.damage_lasts = true;
     }
 
     /// The database.
@@ -209,7 +217,8 @@ impl Session {
                 Ok(done) => return Ok(done),
                 Err(error) => {
                     self.errors.push(error.clone());
-                    if let Error::Poisoned(_) = error {
+                    let lasts = self.damage_lasts && matches!(error, Error::Corrupt { .. });
+                    if lasts || matches!(error, Error::Poisoned(_)) {
                         return Err(Stop::Engine(error));
                     }
                     if !is_clear(&error) {

@@ -7,6 +7,9 @@ use inkstone_format::apply::{bit, map_pages, set_bits};
 use inkstone_format::control::{CONTROL_COPY_LEN, Control};
 use inkstone_format::doublewrite::{BLOCK_LEN, BatchEntry, BatchHeader, Layout};
 use inkstone_format::header::{PageType, init_page, stamp_checksum};
+use inkstone_format::page_lsn_map::{
+    self, MapHeader, SECTOR_LEN, Sector, Subject, encode_block, parse_block,
+};
 use inkstone_format::segment::{LOG_BLOCK, SegmentHeader, parse_segment_file_name};
 use inkstone_format::{Lsn, PageId, PageNo, SpaceId, TreeId, TrxId, space};
 
@@ -47,6 +50,16 @@ pub const SEGMENT: Target = Target {
     run: segment,
     seeds: segment_seeds,
     input_max: LOG_BLOCK,
+    allocation_max_mib: 1,
+};
+
+/// `page_lsn_map`: header and sectors of the page LSN map.
+pub const PAGE_LSN_MAP: Target = Target {
+    name: "page_lsn_map",
+    about: "header and a block of the page LSN map: parsed, written again",
+    run: page_lsn_map,
+    seeds: page_lsn_map_seeds,
+    input_max: SECTOR_LEN + page_lsn_map::BLOCK_LEN,
     allocation_max_mib: 1,
 };
 
@@ -228,6 +241,64 @@ fn space_seeds() -> Vec<(String, Vec<u8>)> {
         "header-and-map".to_owned(),
         [block_input(&page), block_input(&map)].concat(),
     )]
+}
+
+fn page_lsn_map(data: &[u8]) {
+    let (header, block) = data.split_at(data.len().min(SECTOR_LEN));
+    let _ = MapHeader::parse(header);
+    let mut header = header.to_vec();
+    header.resize(SECTOR_LEN, 0);
+    if let Ok(found) = MapHeader::parse(&sealed(&header)) {
+        assert_eq!(found.encode()[..], sealed(&header)[..]);
+    }
+    let mut block = block.to_vec();
+    block.resize(page_lsn_map::BLOCK_LEN, 0);
+    for bytes in block.chunks_exact_mut(SECTOR_LEN) {
+        let _ = Sector::parse(&UUID, bytes);
+        let crc = crc32c::crc32c_append(crc32c::crc32c(&UUID), &bytes[4..]);
+        bytes[..4].copy_from_slice(&crc.to_le_bytes());
+        if let Ok(Some(sector)) = Sector::parse(&UUID, bytes) {
+            assert_eq!(sector.encode(&UUID)[..], bytes[..]);
+            for &entry in &sector.entries {
+                if let Some((space, run)) = page_lsn_map::parse_index_entry(entry) {
+                    assert_eq!(page_lsn_map::index_entry(space, run), entry);
+                }
+            }
+            let (entries, damaged) = parse_block(&UUID, sector.subject, &block_of(bytes));
+            assert_eq!(entries[..sector.entries.len()], sector.entries);
+            assert_eq!(damaged, [0usize; 0]);
+        }
+    }
+}
+
+/// A block with this sector and empty ones.
+fn block_of(sector: &[u8]) -> Vec<u8> {
+    let mut block = sector.to_vec();
+    block.resize(page_lsn_map::BLOCK_LEN, 0);
+    block
+}
+
+fn page_lsn_map_seeds() -> Vec<(String, Vec<u8>)> {
+    let header = MapHeader {
+        uuid: UUID,
+        epoch: 3,
+        newest: Lsn(2 << 20),
+    };
+    let lsns = std::array::from_fn(|n| (1 << 20) + n as u64);
+    let slots = std::array::from_fn(|n| page_lsn_map::index_entry(SpaceId(1), n as u32));
+    let with = |subject, entries| {
+        let mut block = vec![0; page_lsn_map::BLOCK_LEN];
+        encode_block(&UUID, subject, entries, &mut block);
+        [&header.encode()[..], &block].concat()
+    };
+    vec![
+        ("header".to_owned(), header.encode().to_vec()),
+        (
+            "lsns".to_owned(),
+            with(Subject::Pages(SpaceId(1), PageNo(496)), &lsns),
+        ),
+        ("slots".to_owned(), with(Subject::Slots(0), &slots)),
+    ]
 }
 
 fn segment(data: &[u8]) {

@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | [`page`] | `page`, `edits` | a tree page; changes of a page, beside a model of it |
 //! | [`records`] | `records`, `apply` | payloads of frames; redo records and the page they meet |
-//! | [`blocks`] | `control`, `doublewrite`, `space`, `segment` | blocks with a checksum, which is made to fit |
+//! | [`blocks`] | `control`, `doublewrite`, `space`, `segment`, `page_lsn_map` | blocks with a checksum, which is made to fit |
 //! | [`log`] | `frames`, `log` | log as it lies on disk; frames that are written, damaged and read |
 //! | [`values`] | `fields`, `codec`, `catalog` | typed keys, packed values, table definitions |
 //! | [`model`] | `model` | work on a database, with crashes, beside the reference model |
@@ -56,6 +56,7 @@ pub const TARGETS: &[Target] = &[
     blocks::DOUBLEWRITE,
     blocks::SPACE,
     blocks::SEGMENT,
+    blocks::PAGE_LSN_MAP,
     log::FRAMES,
     log::LOG,
     values::FIELDS,

@@ -262,7 +262,11 @@ fn the_newest_copy_is_used_and_a_whole_page_is_left_alone() {
     inkstone_format::header::stamp_checksum(&mut old);
     rig.disk.damage(file.path(), 2 * PAGE, &old);
     assert_eq!(recover(&rig.disk, &options, 1).unwrap().repaired, []);
-    assert!(is_page(&rig.read(id(1, 2)).unwrap(), id(1, 2), 3));
+    let again = Rig::open(&rig.disk, &options).unwrap();
+    assert!(is_page(&again.read(id(1, 2)).unwrap(), id(1, 2), 3));
+    // But not to the process that wrote the newer one: it takes the copy.
+    assert!(is_page(&rig.read(id(1, 2)).unwrap(), id(1, 2), 9));
+    assert!(is_page(&again.read(id(1, 2)).unwrap(), id(1, 2), 9));
 }
 
 #[test]

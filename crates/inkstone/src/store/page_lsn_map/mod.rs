@@ -1,0 +1,399 @@
+//! The page LSN map: what each page's LSN on disk must be at least, kept apart from the pages. It finds
+//! an older version of a page in the page's own place, which has a sound checksum and the right
+//! number: a write that the disk acknowledged and lost, or a read that it answered with old bytes.
+//!
+//! # What it promises
+//!
+//! 1. It never says more than is true: an LSN is noted when the write in place that has it is durable,
+//!    and LSNs of pages only rise (but while redo builds a page anew, see below). So a block of it that is lost, torn, stale or damaged finds less, and
+//!    never a fault that is none.
+//! 2. A page that was written by this process, or read by redo, is known to the last write. Of the
+//!    writes of earlier ones the file knows, from the checkpoint that recovery begins at, the last one that brought
+//!    changes from below that checkpoint to the disk (see below). Exceptions are counted
+//!    (`page_lsn_map_failures`): blocks that could not be read or written.
+//! 3. Memory is bounded: at most [`share`] of the buffer pool for notes and for blocks.
+//! 4. It stops nobody: if it cannot be written, checkpoints go on without it. Only a failed sync
+//!    poisons, as everywhere.
+//!
+//! # Notes, and what settles them
+//!
+//! A write in place leaves a *note* in memory: page, its LSN, and the start of the oldest change that
+//! the write brought. A checkpoint *settles* those whose oldest change lies below it: it writes them to
+//! their blocks and syncs, before the control file states it. The others stay notes. If the
+//! process ends now, recovery begins at this checkpoint, so it does all over again what they brought; but
+//! it needs all that lies below, and that is in the page exactly if its LSN is not below the settled
+//! one. So a lost write that redo can make up for is made up for, and one that it cannot is found.
+//!
+//! While redo runs, a page whose LSN is at or above the checkpoint is believed whatever the file says:
+//! it has all that lies below the checkpoint, and redo has the rest. That it was read so is noted:
+//! redo may find that it has nothing to do for it, and later reads must not find it older. Unless redo
+//! itself writes it older, from an initialisation that a later part of the log has: then that write
+//! is the newest. It is not below the checkpoint, and redo brings the page forward again; but the next
+//! checkpoint may come before the page has reached the disk once more, so it settles the older LSN.
+//!
+//! # When the file is not believed
+//!
+//! It must be of the same history as the rest of the directory. Its header names the epoch that had it in
+//! use (the control file's, or the next one, where a crash came between) and the highest LSN in it, which
+//! the log must reach. A file that is missing, unreadable or of another history (the rest was restored from
+//! a backup) is begun anew, with nothing in it. [Decision 0015](../../../../docs/decisions/0015-a-map-of-page-lsns.md).
+//!
+//! # Latches
+//!
+//! `settling` (held across I/O; taken by checkpoints, and tried by a page writer when there are too many
+//! notes), then `MapFile::growing` (held across I/O while the file grows; taken when a tablespace file
+//! grows, under `SpaceFile::grow`), then one of `MapFile::slots`, a shard of the notes, a shard of
+//! the cache: never held across I/O.
+
+mod cache;
+mod file;
+mod notes;
+#[cfg(test)]
+mod tests;
+
+pub use file::PAGE_LSN_MAP_FILE;
+
+use crate::counters::{Counter, Counters};
+use crate::mutants::{self, Mutant};
+use crate::poison::Poison;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Mutex, RwLock};
+use crate::{Error, Result};
+use cache::{BlockCache, Lsns};
+use file::{Block, Context, MapFile};
+use inkstone_format::page_lsn_map::{BLOCK_ENTRIES, BLOCK_LEN, MapHeader, run_of};
+use inkstone_format::{Lsn, PageId, SpaceId};
+use inkstone_io::Vfs;
+use notes::{Note, Notes};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Part of the buffer pool that notes, and blocks, may take each.
+const SHARE: u64 = 128;
+/// Bytes that they may take in a small pool.
+const SHARE_BYTES_MIN: u64 = 256 << 10;
+/// Bytes that a note takes, about.
+const NOTE_BYTES: u64 = 96;
+/// Blocks that are settled together.
+const SETTLED_TOGETHER: usize = 64;
+
+/// Bytes for notes, and for blocks, beside a buffer pool.
+fn share(buffer_pool_bytes: u64) -> u64 {
+    (buffer_pool_bytes / SHARE).max(SHARE_BYTES_MIN)
+}
+
+/// The map of an open database. Until [`PageLsnMap::open`] or [`PageLsnMap::create`] it has no file, and
+/// knows only what is written meanwhile.
+pub struct PageLsnMap {
+    context: Context,
+    file: RwLock<Option<Arc<MapFile>>>,
+    notes: Notes,
+    notes_max: usize,
+    cache: BlockCache,
+    settling: Mutex<Settling>,
+    /// While redo runs: the checkpoint. Else `u64::MAX`.
+    redo_from: AtomicU64,
+}
+
+/// What whoever settles has in hand.
+struct Settling {
+    header: MapHeader,
+    /// Something was written since the last sync.
+    unsynced: bool,
+}
+
+impl std::fmt::Debug for PageLsnMap {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PageLsnMap").finish_non_exhaustive()
+    }
+}
+
+impl PageLsnMap {
+    /// A map without a file. `direct`: past the page cache, as the tablespace files.
+    pub fn new(
+        vfs: Arc<dyn Vfs>,
+        directory: &Path,
+        direct: bool,
+        buffer_pool_bytes: u64,
+        counters: Arc<Counters>,
+        poison: Poison,
+    ) -> Self {
+        let bytes = share(buffer_pool_bytes);
+        let header = MapHeader {
+            uuid: [0; 16],
+            epoch: 0,
+            newest: Lsn(0),
+        };
+        Self {
+            context: Context {
+                vfs,
+                directory: directory.to_owned(),
+                direct,
+                counters,
+                poison,
+            },
+            file: RwLock::new(None),
+            notes: Notes::default(),
+            notes_max: (bytes / NOTE_BYTES) as usize,
+            cache: BlockCache::new(bytes as usize / BLOCK_LEN),
+            settling: Mutex::new(Settling {
+                header,
+                unsynced: false,
+            }),
+            redo_from: AtomicU64::new(u64::MAX),
+        }
+    }
+
+    /// Creates the file of a new database, or of one that had none that can be believed. On a full disk
+    /// the map goes without.
+    pub fn create(&self, uuid: [u8; 16], epoch: u64) -> Result<()> {
+        let header = MapHeader {
+            uuid,
+            epoch,
+            newest: Lsn(0),
+        };
+        *self.file.write() = None;
+        self.cache.forget(|_| true);
+        match MapFile::create(&self.context, &header) {
+            Ok(file) => self.take(file, header),
+            Err(Error::DiskFull { .. }) => self.failure(),
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Opens the file for the incarnation after `epoch`, which the control file has; for redo from
+    /// `checkpoint`. `log_end`: where the log ends, if that is known yet. To be called before the
+    /// control file names the new epoch.
+    pub fn open(
+        &self,
+        uuid: [u8; 16],
+        epoch: u64,
+        checkpoint: Lsn,
+        log_end: Option<Lsn>,
+    ) -> Result<()> {
+        self.redo_from.store(checkpoint.0, Ordering::Release);
+        let found = MapFile::open(&self.context, uuid, false)?;
+        let of_this_history = |header: &MapHeader| {
+            (epoch..=epoch + 1).contains(&header.epoch)
+                && log_end.is_none_or(|end| header.newest <= end)
+        };
+        let Some((file, header)) = found.filter(|(_, header)| of_this_history(header)) else {
+            return self.create(uuid, epoch + 1);
+        };
+        let header = MapHeader {
+            epoch: epoch + 1,
+            ..header
+        };
+        file.write_header(&header)?;
+        file.sync()?;
+        self.take(file, header);
+        Ok(())
+    }
+
+    /// Opens the file to look at it, of a database whose control file has `epoch`. Whether there is one.
+    pub fn open_to_look(&self, uuid: [u8; 16], epoch: u64) -> Result<bool> {
+        match MapFile::open(&self.context, uuid, true)? {
+            Some((file, header)) if (epoch..=epoch + 1).contains(&header.epoch) => {
+                self.take(file, header);
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    fn take(&self, file: MapFile, header: MapHeader) {
+        *self.file.write() = Some(Arc::new(file));
+        *self.settling.lock() = Settling {
+            header,
+            unsynced: false,
+        };
+    }
+
+    /// Redo is done, and the log was proven to end at `log_end`.
+    pub fn redo_done(&self, log_end: Lsn) -> Result<()> {
+        self.redo_from.store(u64::MAX, Ordering::Release);
+        let header = self.settling.lock().header;
+        match header.newest > log_end {
+            true => self.create(header.uuid, header.epoch),
+            false => Ok(()),
+        }
+    }
+
+    fn failure(&self) {
+        self.context.counters.add(Counter::PageLsnMapFailures, 1);
+    }
+
+    fn file(&self) -> Option<Arc<MapFile>> {
+        self.file.read().clone()
+    }
+
+    /// The page LSN that the page was written with, if that is above the one that was `found` in place:
+    /// then what was read is an older version of it.
+    pub fn newer_than(&self, id: PageId, found: Lsn) -> Option<Lsn> {
+        if mutants::on(Mutant::PageLsnMapUnchecked) {
+            return None;
+        }
+        // In this order: what is no note any more is in the file, or in the cache.
+        if let Some(noted) = self.notes.newest(id) {
+            return (noted > found).then_some(noted);
+        }
+        if found.0 >= self.redo_from.load(Ordering::Acquire) {
+            return None;
+        }
+        // A block that cannot be read says nothing.
+        let lsns = self.lsns(id).ok()?;
+        let settled = Lsn(lsns[id.page.0 as usize % BLOCK_ENTRIES]);
+        (settled > found).then_some(settled)
+    }
+
+    /// The block of a page, from the cache or the file.
+    fn lsns(&self, id: PageId) -> Result<Lsns> {
+        let run = (id.space, run_of(id.page));
+        let changes = match self.cache.get(run) {
+            Ok(lsns) => return Ok(lsns),
+            Err(changes) => changes,
+        };
+        let Some(file) = self.file() else {
+            return Ok(Arc::new([0; BLOCK_ENTRIES]));
+        };
+        let lsns = file.read(run).inspect_err(|_| self.failure())?;
+        self.cache.fill(run, &lsns, changes);
+        Ok(lsns)
+    }
+
+    /// A page was written in place, with this page LSN, and that is durable; `oldest` is the start of
+    /// the oldest change that the disk lacked before.
+    pub(crate) fn note(&self, id: PageId, oldest: Lsn, lsn: Lsn) {
+        self.notes.add(id, Note { oldest, lsn });
+    }
+
+    /// The page was read in place, and is no older version as far as is known. If redo reads it and it is
+    /// newer than the file of the map has to know, then the process before wrote it and died: from now
+    /// on it may not be older again.
+    pub(crate) fn note_read(&self, id: PageId, found: Lsn) {
+        let redo_from = self.redo_from.load(Ordering::Acquire);
+        if found.0 >= redo_from && self.notes.newest(id).is_none_or(|noted| noted < found) {
+            self.note(id, Lsn(redo_from), found);
+            self.bound_notes();
+        }
+    }
+
+    /// To be called now and then after `note`, by whoever may do I/O: keeps the number of notes bounded.
+    pub(crate) fn bound_notes(&self) {
+        if self.notes.count() <= self.notes_max {
+            return;
+        }
+        let Some(mut settling) = self.settling.try_lock() else {
+            return;
+        };
+        // More than would have to be settled: redo will find fault with lost writes that it could make
+        // up for, which is a pity and no danger.
+        let settled = self.settle(&mut settling, Lsn(u64::MAX));
+        if settled.is_err() || self.notes.count() > self.notes_max {
+            self.failure();
+            self.notes.forget(|_| true);
+        }
+    }
+
+    /// Settles what has to be before the control file states this checkpoint. Fails only if the
+    /// engine is poisoned.
+    pub(crate) fn settle_before(&self, checkpoint: Lsn) -> Result<()> {
+        let mut settling = self.settling.lock();
+        match self.settle(&mut settling, checkpoint) {
+            Err(error @ Error::Poisoned(_)) => return Err(error),
+            // The next checkpoint tries again.
+            Err(_) => self.failure(),
+            Ok(()) => {}
+        }
+        match self.file().filter(|_| settling.unsynced) {
+            None => Ok(()),
+            Some(file) => {
+                file.sync()?;
+                settling.unsynced = false;
+                Ok(())
+            }
+        }
+    }
+
+    /// Writes notes of changes below `checkpoint` to the file, and forgets them.
+    fn settle(&self, settling: &mut Settling, checkpoint: Lsn) -> Result<()> {
+        self.context.poison.check()?;
+        let due = self.notes.due(checkpoint);
+        let (Some(file), Some(newest)) = (self.file(), due.iter().map(|&(_, lsn)| lsn).max())
+        else {
+            return Ok(());
+        };
+        settling.unsynced = true;
+        if newest > settling.header.newest {
+            // First: unless power is lost before the sync, nothing in the map is above it.
+            settling.header.newest = newest;
+            file.write_header(&settling.header)?;
+        }
+        let runs: Vec<_> = due
+            .chunk_by(|(a, _), (b, _)| (a.space, run_of(a.page)) == (b.space, run_of(b.page)))
+            .collect();
+        for runs in runs.chunks(SETTLED_TOGETHER) {
+            self.settle_runs(&file, runs)?;
+        }
+        file.write_index()
+    }
+
+    fn settle_runs(&self, file: &MapFile, runs: &[&[(PageId, Lsn)]]) -> Result<()> {
+        let mut blocks = Vec::with_capacity(runs.len());
+        for due in runs {
+            let (last, _) = due[due.len() - 1];
+            let run = (last.space, run_of(last.page));
+            if file.slot(run).is_none() && !file.is_released(last.space) {
+                // The map is younger than the tablespace; there may be no room for it.
+                let reserved = file.reserve(last.space, last.page.0.saturating_add(1));
+                let _ = reserved.inspect_err(|_| self.failure());
+            }
+            let Some(slot) = file.slot(run) else {
+                continue;
+            };
+            // What cannot be read is given up.
+            let mut lsns = self
+                .lsns(last)
+                .unwrap_or_else(|_| [0; BLOCK_ENTRIES].into());
+            let entries = Arc::make_mut(&mut lsns);
+            for (id, lsn) in *due {
+                // Also downwards: redo has written the page so.
+                entries[id.page.0 as usize % BLOCK_ENTRIES] = lsn.0;
+            }
+            blocks.push(Block { run, slot, lsns });
+        }
+        file.write(&mut blocks)?;
+        for block in &blocks {
+            self.cache.put(block.run, &block.lsns);
+        }
+        for &(id, lsn) in runs.iter().flat_map(|due| due.iter()) {
+            self.notes.forget_settled(id, lsn);
+        }
+        Ok(())
+    }
+
+    /// Makes room for a tablespace of so many pages. When the disk is full nothing changes.
+    pub(crate) fn reserve(&self, space: SpaceId, pages: u32) -> Result<()> {
+        self.file()
+            .map_or(Ok(()), |file| file.reserve(space, pages))
+    }
+
+    /// A tablespace was dropped, for good.
+    pub(crate) fn release(&self, space: SpaceId) {
+        self.forget(|other| other == space, Some(space));
+    }
+
+    /// Forgets every tablespace but these: the others have no file.
+    pub fn retain(&self, spaces: &[SpaceId]) {
+        self.forget(|space| spaces.binary_search(&space).is_err(), None);
+    }
+
+    fn forget(&self, which: impl Fn(SpaceId) -> bool, dropped: Option<SpaceId>) {
+        if let Some(file) = self.file() {
+            file.release(&which, dropped);
+        }
+        self.notes.forget(&which);
+        self.cache.forget(&which);
+    }
+}
