@@ -148,6 +148,8 @@ private:
   THD *thd() const { return session ? session->thd : ha_thd(); }
   bool hidden_row_id() const { return clustered.parts().empty(); }
   bool is_clustered(uint index) const { return index == table->s->primary_key; }
+  /* Whether a row has entries in other trees than the clustered one. */
+  bool has_entries() const { return indexes.size() > (hidden_row_id() ? 0 : 1); }
   ink_transaction *transaction() const { return own ? own : session->transaction; }
   int begin_own();
   int end_own(int failed);

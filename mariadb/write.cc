@@ -50,7 +50,7 @@ int ha_inkstone::insert_row(const uchar *record, ink_slice key)
 {
   ink_error error;
   ink_mark mark;
-  if (indexes.size() > 1 && ink_mark_set(transaction(), &mark, &error))
+  if (has_entries() && ink_mark_set(transaction(), &mark, &error))
     return failure(error);
   if (ink_insert(transaction(), share->clustered(), key, slice(row_value), &error))
   {
@@ -173,7 +173,7 @@ int ha_inkstone::delete_row(const uchar *record)
   ink_mark mark;
   if (put_row_key(old_row_key, record))
     return HA_ERR_OUT_OF_MEM;
-  if (indexes.size() > 1 && ink_mark_set(transaction(), &mark, &error))
+  if (has_entries() && ink_mark_set(transaction(), &mark, &error))
     return failure(error);
   bool deleted;
   if (ink_delete(transaction(), share->clustered(), slice(old_row_key), &deleted, &error))

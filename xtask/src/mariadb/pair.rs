@@ -47,7 +47,12 @@ impl Pair {
         let mut replica = Server::temporary(tree, &format!("{name}-replica"))
             .with_plugin(plugin)
             .with_options(common(2))
-            .with_options([format!("--slave-parallel-threads={parallel}")]);
+            .with_options([format!("--slave-parallel-threads={parallel}")])
+            .with_options(
+                databases
+                    .iter()
+                    .map(|name| format!("--replicate-wild-do-table={name}.%")),
+            );
         primary.start()?;
         replica.start()?;
         primary.sql(
