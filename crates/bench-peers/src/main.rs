@@ -89,13 +89,22 @@ fn run_all(arguments: &Arguments) -> Result<()> {
             return Err(format!("--stores {name}: the stores are {}", known.join(", ")).into());
         }
     }
+    let mut failed = false;
     for workload in &arguments.workloads {
         let mut report = report::Report::default();
         let bar = indicatif::ProgressBar::new((arguments.rounds * arguments.stores.len()) as u64);
         for round in 0..arguments.rounds {
             for name in &arguments.stores {
                 bar.set_message(format!("{workload}: {name}"));
-                for (line, measurement) in run_child(arguments, name, *workload)? {
+                let measured = match run_child(arguments, name, *workload) {
+                    Ok(measured) => measured,
+                    Err(error) => {
+                        bar.suspend(|| eprintln!("{error}"));
+                        failed = true;
+                        continue;
+                    }
+                };
+                for (line, measurement) in measured {
                     if arguments.json {
                         println!("{line}");
                     }
@@ -109,7 +118,10 @@ fn run_all(arguments: &Arguments) -> Result<()> {
             report.print(*workload, &arguments.stores);
         }
     }
-    Ok(())
+    match failed {
+        true => Err("not every store did everything: see above".into()),
+        false => Ok(()),
+    }
 }
 
 /// Runs a workload in a child process, and reads what it prints.
