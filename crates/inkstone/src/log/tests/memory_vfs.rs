@@ -69,9 +69,11 @@ impl MemoryVfs {
     /// The disk after a power loss: of the unsynced writes, those that `keep` wants.
     pub fn crash(&self, mut keep: impl FnMut(&Path, usize) -> bool) -> Self {
         let after = Self::new();
-        for (path, body) in &*self.files.lock() {
-            let content = body.0.lock().clone();
-            let mut bytes = content.synced;
+        let files = self.files.lock();
+        // All files at one moment: a power loss does not leave a file older than the one before it.
+        let held: Vec<_> = files.iter().map(|(p, body)| (p, body.0.lock())).collect();
+        for (path, content) in held {
+            let mut bytes = content.synced.clone();
             for (i, (at, new)) in content.pending.iter().enumerate() {
                 if keep(path, i) {
                     put(&mut bytes, *at, new);
