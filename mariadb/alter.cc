@@ -126,7 +126,7 @@ ha_inkstone::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info
 {
   const alter_table_operations wanted= info->handler_flags;
   if ((wanted & ~(NO_CHANGE_OF_ROWS | INDEX_CHANGES | ALTER_ADD_STORED_BASE_COLUMN)) ||
-      info->error_if_not_empty || table->s->tmp_table != NO_TMP_TABLE ||
+      info->error_if_not_empty || has_refused_options(info->create_info) || table->s->tmp_table != NO_TMP_TABLE ||
       altered->versioned() != table->versioned() || altered->s->long_unique_table)
     return HA_ALTER_INPLACE_NOT_SUPPORTED;
   try
@@ -307,6 +307,8 @@ int ha_inkstone::fill_index(const KeyCodec &codec, KEY &key, const ink_tree *tre
 /* Entries are inserted in transactions of their own: nobody knows the tree before the ALTER commits. */
 int ha_inkstone::insert_sorted(const KeyCodec &codec, KEY &key, const ink_tree *tree, Batch &batch)
 {
+  if (!batch.count())
+    return 0;
   ink_error error;
   ink_transaction *writing;
   ink_row *entries= batch.sorted_rows();

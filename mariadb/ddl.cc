@@ -54,10 +54,20 @@ void warn_of_foreign_keys(THD *thd)
     }
 }
 
+/* Row formats that InnoDB refuses, too. What is asked for with them cannot be given. */
+bool has_refused_options(const HA_CREATE_INFO *info)
+{
+  return info->row_type == ROW_TYPE_FIXED || info->row_type == ROW_TYPE_PAGE;
+}
+
 int ha_inkstone::create(const char *path, TABLE *form, HA_CREATE_INFO *info)
 {
   if (int failed= refuse(form))
     return failed;
+  if (has_refused_options(info))
+    my_error(ER_ILLEGAL_HA_CREATE_OPTION, MYF(0), "INKSTONE", "ROW_TYPE");
+  if (has_refused_options(info) || info->index_file_name)
+    return HA_WRONG_CREATE_OPTION;
   warn_of_foreign_keys(ha_thd());
   std::vector<ink_slice> trees;
   try

@@ -9,6 +9,8 @@
 
 /** Says that foreign keys, which the statement may ask for, are not kept. */
 void warn_of_foreign_keys(THD *thd);
+/** Whether options are asked for that the engine refuses. */
+bool has_refused_options(const HA_CREATE_INFO *info);
 /** Drops a table; ENOENT if there is none. */
 int drop_table(const char *path);
 /** Drops what is left of a database's tables. */
