@@ -66,7 +66,7 @@ macro_rules! mutants {
 mutants! {
     LogUnsynced, "log-unsynced", Sim, 60,
         "a commit is acknowledged without a sync of the log";
-    FailedSyncIgnored, "failed-sync-ignored", Faults, 60,
+    FailedSyncIgnored, "failed-sync-ignored", Faults, 180,
         "a failed sync of the log is taken for a successful one";
     PagesUnsynced, "pages-unsynced", Sim, 60,
         "pages count as clean, and the checkpoint passes them, before they are synced";
