@@ -11,6 +11,9 @@
 //! 4. What [`ControlFile::open`] read is durable: a process killed between write and sync, or one
 //!    whose sync failed, leaves a copy that only the page cache holds, and the other copy must not be
 //!    given up for it.
+//! 5. A write that the device acknowledged and did not keep is noticed before anybody relies on it: what
+//!    was written is read back past the page cache. Otherwise a process could log a whole life under an
+//!    epoch that the file does not know, and the next one would begin the same epoch again.
 //!
 //! No latches: whoever writes owns the file (`&mut self`).
 
@@ -33,6 +36,8 @@ const CONTROL_FILE_NEW: &str = "control.new";
 #[derive(Debug)]
 pub struct ControlFile {
     file: Arc<dyn File>,
+    /// The same file past the page cache, to read back what was written.
+    disk: Arc<dyn File>,
     path: PathBuf,
     current: Control,
     /// Which copy holds `current`.
@@ -75,12 +80,14 @@ impl ControlFile {
         file.write_at(&copies, 0).map_err(failed)?;
         file.sync().map_err(|e| unsynced(poison, &new, e))?;
         drop(file);
+        read_back(&*open_disk(vfs, &new)?, &new, &copies, 0)?;
         vfs.rename(&new, &path)
             .map_err(|e| Error::io("rename", &new, e))?;
         vfs.sync_dir(directory)
             .map_err(|e| unsynced(poison, directory, e))?;
         Ok(Self {
             file: open_file(vfs, &path, Create::Never)?,
+            disk: open_disk(vfs, &path)?,
             path,
             current,
             copy: 0,
@@ -104,8 +111,8 @@ impl ControlFile {
         let length = file.len().map_err(|e| Error::io("measure", &path, e))?;
         // What a short file lacks is read as zeroes, which no valid copy is.
         let present = length.min(CONTROL_FILE_LEN as u64) as usize;
-        inkstone_io::open_past_cache(vfs, &path)
-            .and_then(|file| file.read_at(&mut bytes[..present], 0))
+        let disk = open_disk(vfs, &path)?;
+        disk.read_at(&mut bytes[..present], 0)
             .map_err(|e| Error::io("read", &path, e))?;
         let (first, second) = bytes.split_at(CONTROL_COPY_LEN);
         let (current, copy) = Control::choose([first, second]).map_err(|e| match e {
@@ -126,6 +133,7 @@ impl ControlFile {
         })?;
         Ok(Self {
             file,
+            disk,
             path,
             current,
             copy,
@@ -138,8 +146,9 @@ impl ControlFile {
         &self.current
     }
 
-    /// Writes new contents and makes them durable. The sequence is set here. A failed sync poisons
-    /// the engine; after a failed write the contents before it stand.
+    /// Writes new contents, makes them durable and reads them back. The sequence is set here. A failed
+    /// sync poisons the engine; after a failed write, or one that the device did not keep, the contents
+    /// before it stand.
     pub fn write(&mut self, control: &Control) -> Result<()> {
         self.poison.check()?;
         let mut next = control.clone();
@@ -149,12 +158,14 @@ impl ControlFile {
             true => self.copy,
             false => 1 - self.copy,
         };
+        let (block, offset) = (next.encode(), (copy * CONTROL_COPY_LEN) as u64);
         self.file
-            .write_at(&next.encode(), (copy * CONTROL_COPY_LEN) as u64)
+            .write_at(&block, offset)
             .map_err(|e| Error::io("write", &self.path, e))?;
         self.file
             .sync()
             .map_err(|e| unsynced(&self.poison, &self.path, e))?;
+        read_back(&*self.disk, &self.path, &block, offset)?;
         self.current = next;
         self.copy = copy;
         Ok(())
@@ -166,6 +177,29 @@ fn check(control: &Control, path: &Path) -> Result<()> {
     control
         .check()
         .map_err(|c| Error::corrupt_file(path, c.offset as u64, c.detail))
+}
+
+/// Compares what is on disk with what was written there and synced. A device may give an older block
+/// once (see [`crate::store::page_lsn_map`]): it is asked twice.
+fn read_back(disk: &dyn File, path: &Path, written: &[u8], offset: u64) -> Result<()> {
+    let mut found = AlignedBuffer::zeroed(written.len());
+    for _ in 0..2 {
+        disk.read_at(&mut found, offset)
+            .map_err(|e| Error::io("read back", path, e))?;
+        if found[..] == *written {
+            return Ok(());
+        }
+    }
+    let length = written.len();
+    let detail = format!(
+        "{length} bytes were written and synced, and other bytes are read from the disk: it loses \
+         writes. The contents before them stand; move the database to another disk"
+    );
+    Err(Error::corrupt_file(path, offset, detail))
+}
+
+fn open_disk(vfs: &dyn Vfs, path: &Path) -> Result<Arc<dyn File>> {
+    inkstone_io::open_past_cache(vfs, path).map_err(|e| Error::io("open", path, e))
 }
 
 fn unsynced(poison: &Poison, path: &Path, source: std::io::Error) -> Error {

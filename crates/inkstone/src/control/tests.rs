@@ -206,3 +206,28 @@ fn the_durable_copy_is_not_given_up_for_one_whose_sync_failed() {
         "{found_values:?}"
     );
 }
+
+/// The device says that it has the first write of a process, and does not: the process must not go on
+/// under an epoch that the next one would take again. Nor must a database begin with a file of nothing.
+#[test]
+fn a_write_that_the_device_loses_is_noticed() {
+    use inkstone_io::sim::{Fault, OpKind, SimVfs};
+    let vfs = SimVfs::new(1);
+    vfs.create_dir_all(directory()).unwrap();
+    let create = || ControlFile::create(&vfs, directory(), &control(10), &Poison::default());
+    vfs.fail_nth(OpKind::Write, 1, Fault::Lost);
+    let error = create().unwrap_err();
+    assert!(error.to_string().contains("loses writes"), "{error}");
+    assert!(!ControlFile::exists(&vfs, directory()).unwrap());
+
+    let mut file = create().unwrap();
+    vfs.fail_nth(OpKind::Write, 1, Fault::Lost);
+    let error = file.write(&control(20)).unwrap_err();
+    assert!(error.to_string().contains("loses writes"), "{error}");
+    assert_eq!(file.current().checkpoint_lsn, Lsn(10));
+    // One stale read is no lost write.
+    vfs.fail_nth(OpKind::Read, 1, Fault::Stale);
+    file.write(&control(30)).unwrap();
+    let file = ControlFile::open(&vfs, directory(), &Poison::default()).unwrap();
+    assert_eq!(file.current().checkpoint_lsn, Lsn(30));
+}
