@@ -27,6 +27,7 @@ mod decode;
 mod encode;
 #[cfg(test)]
 mod tests;
+mod undo_copy;
 
 pub use decode::{DecodeError, Decoder};
 pub use encode::{put_insert, put_leaf_cells, put_rows_insert};
@@ -313,6 +314,11 @@ pub const KINDS: &[(u8, &str, &str)] = &[
     (0x22, "PREPARE", "trx slot, xid"),
     (
         0x23,
+        "UNDO_COPY_PLAIN",
+        "trx slot, trx id, flags u8 (1 first, 2 last, 4 xid follows), count, (tablespace, tree, key, undo)",
+    ),
+    (
+        0x24,
         "UNDO_COPY",
         "trx slot, trx id, flags u8 (1 first, 2 last, 4 xid follows), count, entries",
     ),

@@ -24,6 +24,9 @@ use std::collections::BTreeSet;
 /// Blocks that crates/inkstone/tests/format_md.rs checks: their code is the engine's.
 const OF_THE_ENGINE: &[&str] = &["catalog"];
 
+/// Read, and no longer written.
+const UNDO_COPY_PLAIN: u8 = 0x23;
+
 fn one_record(decoder: &mut Decoder, bytes: &[u8], line: usize) -> Record {
     let decoded = decoder.decode(bytes);
     let mut records = decoded.unwrap_or_else(|e| panic!("line {line}: {e:?}"));
@@ -37,7 +40,9 @@ fn check_records(block: &Block) {
     for part in &block.parts {
         let record = one_record(&mut decoder, part, block.line);
         lines.push(show::record(part[0], &record));
-        if !(0x40..0x80).contains(&part[0]) {
+        // What is coded against a context, and what only earlier versions wrote, is not encoded
+        // like this.
+        if !(0x40..0x80).contains(&part[0]) && part[0] != UNDO_COPY_PLAIN {
             let mut again = Vec::new();
             record.put(&mut again);
             assert_eq!(&again, part, "line {}: the encoder's bytes", block.line);

@@ -36,7 +36,7 @@ fn get_u16v(r: &mut Reader<'_>, what: &str) -> Result<u16, Corrupt> {
     Ok(r.varint_max(u64::from(u16::MAX), what)? as u16)
 }
 
-fn get_u32v(r: &mut Reader<'_>, what: &str) -> Result<u32, Corrupt> {
+pub(super) fn get_u32v(r: &mut Reader<'_>, what: &str) -> Result<u32, Corrupt> {
     Ok(r.varint_max(u64::from(u32::MAX), what)? as u32)
 }
 
@@ -74,8 +74,9 @@ fn get_rows(r: &mut Reader<'_>) -> Result<Vec<Row>, Corrupt> {
     (0..count).map(|_| get_row(r, &mut last)).collect()
 }
 
-fn get_undo(r: &mut Reader<'_>) -> Result<Undo, Corrupt> {
-    Ok(match r.u8()? {
+/// An undo of a kind, with a whole value packed against the reference.
+pub(super) fn get_undo(r: &mut Reader<'_>, kind: u8, reference: &[u8]) -> Result<Undo, Corrupt> {
+    Ok(match kind {
         0 => Undo::Insert,
         1 => Undo::Update {
             flags: r.u8()?,
@@ -83,7 +84,7 @@ fn get_undo(r: &mut Reader<'_>) -> Result<Undo, Corrupt> {
         },
         2 => Undo::Restore {
             flags: r.u8()?,
-            value: get_packed(r, &[])?,
+            value: get_packed(r, reference)?,
         },
         3 => Undo::Mark,
         4 => Undo::Revive,
@@ -398,12 +399,18 @@ fn get_plain(kind: u8, r: &mut Reader<'_>) -> Result<Record, Corrupt> {
                 value: get_packed(r, &[])?,
             }
         }
-        0x18 => Record::RowUndo {
-            page: get_page(r)?,
-            trx_slot: get_u32v(r, "transaction slot")?,
-            slot: get_u16v(r, "slot")?,
-            undo: get_undo(r)?,
-        },
+        0x18 => {
+            let page = get_page(r)?;
+            let trx_slot = get_u32v(r, "transaction slot")?;
+            let slot = get_u16v(r, "slot")?;
+            let kind = r.u8()?;
+            Record::RowUndo {
+                page,
+                trx_slot,
+                slot,
+                undo: get_undo(r, kind, &[])?,
+            }
+        }
         _ => get_without_page(kind, r)?,
     })
 }
@@ -420,7 +427,7 @@ fn get_without_page(kind: u8, r: &mut Reader<'_>) -> Result<Record, Corrupt> {
             trx_slot: get_u32v(r, "transaction slot")?,
             xid: r.bytes()?.to_vec(),
         },
-        0x23 => {
+        0x23 | 0x24 => {
             let trx_slot = get_u32v(r, "transaction slot")?;
             let trx = TrxId(r.varint()?);
             let flags = r.u8()?;
@@ -429,19 +436,10 @@ fn get_without_page(kind: u8, r: &mut Reader<'_>) -> Result<Record, Corrupt> {
             } else {
                 None
             };
-            let count = r.varint_max(1 << 20, "number of entries")?;
-            let mut entries = Vec::new();
-            for _ in 0..count {
-                let space = SpaceId(get_u32v(r, "tablespace")?);
-                let tree = TreeId(get_u32v(r, "tree")?);
-                let key = r.bytes()?.to_vec();
-                entries.push(UndoEntry {
-                    space,
-                    tree,
-                    key,
-                    undo: get_undo(r)?,
-                });
-            }
+            let entries = match kind {
+                0x23 => undo_copy::get_plain_entries(r)?,
+                _ => undo_copy::get_entries(r)?,
+            };
             Record::UndoCopy {
                 trx_slot,
                 trx,

@@ -73,19 +73,29 @@ fn put_rows<'a>(
     last
 }
 
-fn put_undo(out: &mut Vec<u8>, undo: &Undo) {
+/// The number of an undo's kind.
+pub(super) fn undo_kind(undo: &Undo) -> u8 {
     match undo {
-        Undo::Insert => out.push(0),
+        Undo::Insert => 0,
+        Undo::Update { .. } => 1,
+        Undo::Restore { .. } => 2,
+        Undo::Mark => 3,
+        Undo::Revive => 4,
+    }
+}
+
+/// What follows the kind; a whole value is packed against the reference.
+pub(super) fn put_undo_body(out: &mut Vec<u8>, undo: &Undo, reference: &[u8]) {
+    match undo {
         Undo::Update { flags, diff } => {
-            out.extend_from_slice(&[1, *flags]);
+            out.push(*flags);
             put_diff(out, diff);
         }
         Undo::Restore { flags, value } => {
-            out.extend_from_slice(&[2, *flags]);
-            put_packed(out, value, &[]);
+            out.push(*flags);
+            put_packed(out, value, reference);
         }
-        Undo::Mark => out.push(3),
-        Undo::Revive => out.push(4),
+        Undo::Insert | Undo::Mark | Undo::Revive => {}
     }
 }
 
@@ -302,7 +312,8 @@ impl Record {
                 put_page(out, *page);
                 put_varint(out, u64::from(*trx_slot));
                 put_varint(out, u64::from(*slot));
-                put_undo(out, undo);
+                out.push(undo_kind(undo));
+                put_undo_body(out, undo, &[]);
             }
             _ => self.put_without_page(out),
         }
@@ -331,20 +342,14 @@ impl Record {
                 xid,
                 entries,
             } => {
-                out.push(0x23);
+                out.push(0x24);
                 put_varint(out, u64::from(*trx_slot));
                 put_varint(out, trx.0);
                 out.push(u8::from(*first) | u8::from(*last) << 1 | u8::from(xid.is_some()) << 2);
                 if let Some(xid) = xid {
                     put_bytes(out, xid);
                 }
-                put_varint(out, entries.len() as u64);
-                for entry in entries {
-                    put_varint(out, u64::from(entry.space.0));
-                    put_varint(out, u64::from(entry.tree.0));
-                    put_bytes(out, &entry.key);
-                    put_undo(out, &entry.undo);
-                }
+                undo_copy::put_entries(out, entries);
             }
             Self::FileCreate { space } => {
                 out.push(0x28);

@@ -67,6 +67,68 @@ fn a_row_of_padding_costs_few_bytes() {
     );
 }
 
+/// What the entries of an undo copy take beyond those of the first row.
+fn further_entries(rows: u64, entries: impl Fn(u64) -> Vec<UndoEntry>) -> usize {
+    let len = |rows| {
+        let mut out = Vec::new();
+        let record = Record::UndoCopy {
+            trx_slot: 3,
+            trx: TrxId(77),
+            first: true,
+            last: true,
+            xid: None,
+            entries: (0..rows).flat_map(&entries).collect(),
+        };
+        record.put(&mut out);
+        assert_eq!(Decoder::default().decode(&out).unwrap(), [record]);
+        out.len()
+    };
+    len(rows) - len(1)
+}
+
+#[test]
+fn a_copied_insert_costs_few_bytes() {
+    let entry = |tree: u32, key: Vec<u8>, undo| UndoEntry {
+        space: SpaceId(300),
+        tree: TreeId(tree),
+        key,
+        undo,
+    };
+    let by_key = |n: u64, undo| entry(0, (1000 + n).to_be_bytes().to_vec(), undo);
+    assert_eq!(further_entries(101, |n| vec![by_key(n, Undo::Insert)]), 100);
+    // Two bytes of the key are new.
+    let sparse = |n| vec![by_key(300 * n, Undo::Insert)];
+    assert!(further_entries(101, sparse) <= 400);
+    // A row of a table with two more trees: their keys share a little with those before.
+    let three = |n: u64| {
+        let second = [(n % 2) as u8, 7, 7, n as u8].to_vec();
+        let third = format!("name of {n:04}").into_bytes();
+        vec![
+            by_key(n, Undo::Insert),
+            entry(1, second, Undo::Insert),
+            entry(2, third, Undo::Insert),
+        ]
+    };
+    assert!(further_entries(101, three) <= 1000);
+    // Old values that are alike cost little more.
+    let update = |n: u64| {
+        let value = [&[b'v'; 100][..], &n.to_be_bytes()].concat();
+        vec![by_key(n, Undo::Restore { flags: 0, value })]
+    };
+    assert!(further_entries(101, update) <= 800);
+}
+
+#[test]
+fn an_undo_copy_names_no_tree_that_it_has_not_numbered() {
+    // One entry: insert, of tree number 0.
+    let bytes = [0x24, 6, 77, 3, 1, 0x00, 0x01, b'k'];
+    let error = Decoder::default().decode(&bytes).unwrap_err();
+    let DecodeError::Corrupt(corrupt) = error else {
+        panic!("{error:?}");
+    };
+    assert!(corrupt.detail.contains("no tree has number 0"), "{corrupt}");
+}
+
 #[test]
 fn without_its_context_a_record_is_not_guessed() {
     let (mut full, mut out, mut context) = (Vec::new(), Vec::new(), Context::default());
@@ -134,6 +196,27 @@ fn undo() -> impl Strategy<Value = Undo> {
             diff: Diff::between(&a, &b)
         }),
     ]
+}
+
+/// Of more trees than have numbers at a time, many with the key that comes next.
+fn undo_entries() -> impl Strategy<Value = Vec<UndoEntry>> {
+    let step = (0u32..2, 0u32..10, any::<bool>(), bytes(20), undo());
+    proptest::collection::vec(step, 0..60).prop_map(|steps| {
+        let mut last = Vec::new();
+        let entries = steps.into_iter().map(|(space, tree, next, key, undo)| {
+            if !next || !crate::codec::increment(&mut last) {
+                last = key;
+            }
+            UndoEntry {
+                space: SpaceId(space),
+                // Most are of the first few.
+                tree: TreeId(tree * tree / 10),
+                key: last.clone(),
+                undo,
+            }
+        });
+        entries.collect()
+    })
 }
 
 fn record() -> impl Strategy<Value = Record> {
@@ -254,22 +337,16 @@ fn record() -> impl Strategy<Value = Record> {
             any::<bool>(),
             any::<bool>(),
             proptest::option::of(bytes(20)),
-            bytes(20),
-            undo()
+            undo_entries(),
         )
             .prop_map(
-                |(trx_slot, trx, first, last, xid, key, undo)| Record::UndoCopy {
+                |(trx_slot, trx, first, last, xid, entries)| Record::UndoCopy {
                     trx_slot,
                     trx: TrxId(trx),
                     first,
                     last,
                     xid,
-                    entries: vec![UndoEntry {
-                        space: SpaceId(1),
-                        tree: TreeId(2),
-                        key,
-                        undo
-                    }]
+                    entries
                 }
             ),
         any::<u32>().prop_map(|n| Record::FileCreate { space: SpaceId(n) }),

@@ -243,21 +243,35 @@ fn row_records() {
     };
     let restore = Undo::Restore {
         flags: 0,
-        value: b"42".to_vec(),
+        value: b"age 42".to_vec(),
+    };
+    let elsewhere = UndoEntry {
+        tree: TreeId(1),
+        ..entry(b"anna", Undo::Insert)
+    };
+    let more = Undo::Restore {
+        flags: 0,
+        value: b"age 43".to_vec(),
     };
     records(&[
         copy(
             true,
             false,
             None,
-            vec![entry(b"k1", Undo::Insert), entry(b"k2", restore)],
+            vec![
+                entry(b"key1", Undo::Insert),
+                elsewhere,
+                entry(b"key2", Undo::Insert),
+                entry(b"key6", restore),
+                entry(b"key7", more),
+            ],
         ),
-        copy(false, true, None, vec![entry(b"k3", Undo::Mark)]),
+        copy(false, true, None, vec![entry(b"key3", Undo::Mark)]),
         copy(
             true,
             true,
             Some(b"branch-1"),
-            vec![entry(b"k1", Undo::Insert)],
+            vec![entry(b"key1", Undo::Insert)],
         ),
     ]);
     records(&[Record::FileCreate { space: SpaceId(2) }]);

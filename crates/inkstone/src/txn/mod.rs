@@ -40,6 +40,7 @@ mod scan;
 mod scan_locking;
 pub mod system;
 pub mod transaction;
+mod undo_copy;
 pub mod versions;
 mod write;
 

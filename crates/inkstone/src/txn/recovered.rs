@@ -1,5 +1,4 @@
-//! Transactions that recovery found: rolling losers back, taking prepared ones up again; and
-//! copying a long transaction's undo forward, so that recovery need not go back that far.
+//! Transactions that recovery found: rolling losers back, taking prepared ones up again.
 
 use super::core::Core;
 use super::promise::undo_log_bytes;
@@ -17,9 +16,6 @@ use inkstone_format::space::PENDING_FREE_TREE;
 use inkstone_format::tree_page::{CELL_DELETED, CELL_VERSIONED, TreePage, TreePageMut, cell_len};
 use inkstone_format::{Lsn, SpaceId, TreeId, TrxId, VersionAddress};
 use std::sync::Arc;
-
-/// Bytes of undo entries in one frame, about.
-const COPY_BYTES: usize = 128 << 10;
 
 /// A row: tablespace, tree, key.
 type RowName<'k> = (SpaceId, TreeId, &'k [u8]);
@@ -259,84 +255,5 @@ impl Core {
                 &live,
             )?;
         }
-    }
-
-    /// Logs all that would undo a transaction again, so that the log before need not be kept.
-    /// Does nothing while the transaction is in the middle of a statement.
-    /// Does nothing either until the log has grown by more than `limit`, and by twice what the
-    /// last copy took: a transaction with much undo must not fill the log with copies of it.
-    pub(crate) fn copy_undo_forward(&self, shared: &Arc<Shared>, limit: u64) -> Result<()> {
-        let Some(mut inner) = shared.inner.try_lock() else {
-            return Ok(());
-        };
-        if inner.phase == Phase::Ended || !inner.logged {
-            return Ok(());
-        }
-        let end = self.redo.log.current_lsn();
-        if let Some((copied, bytes)) = inner.undo_copied
-            && end.0.saturating_sub(copied.0) <= limit.max(2 * bytes)
-        {
-            return Ok(());
-        }
-        // Newest first in the store; the log wants the oldest first.
-        let mut addresses = Vec::new();
-        for entry in self
-            .versions
-            .undo_entries(inner.undo_last, VersionAddress(0))
-        {
-            addresses.push(entry?.0);
-        }
-        let mut from = None;
-        let mut rest = addresses.into_iter().rev().peekable();
-        loop {
-            self.redo.log.prepare()?;
-            self.redo.pool.throttle()?;
-            self.redo.log.wait_for_space()?;
-            let (mut entries, mut bytes) = (Vec::new(), 0);
-            while let (Some(&address), true) = (rest.peek(), bytes < COPY_BYTES) {
-                rest.next();
-                let Some(version) = self.versions.read(address)? else {
-                    continue;
-                };
-                let view = version.view();
-                let undo = match view.kind {
-                    VersionKind::Insert => Undo::Insert,
-                    // With the value: the transaction itself may have deleted the row.
-                    VersionKind::Update | VersionKind::Unmark => Undo::Restore {
-                        flags: view.old_flags,
-                        value: view.old_value.to_vec(),
-                    },
-                    VersionKind::DeleteMark => Undo::Mark,
-                };
-                bytes += view.key.len() + view.old_value.len() + 8;
-                let (space, tree) = (view.space, view.tree);
-                entries.push(UndoEntry {
-                    space,
-                    tree,
-                    key: view.key.to_vec(),
-                    undo,
-                });
-            }
-            let last = rest.peek().is_none();
-            let mut mtr = Mtr::new(&self.redo);
-            mtr.note(&Record::UndoCopy {
-                trx_slot: shared.state.slot(),
-                trx: shared.state.id(),
-                first: from.is_none(),
-                last,
-                xid: inner.xid.clone(),
-                entries,
-            });
-            let (start, copy_end) = mtr.commit()?;
-            let from = from.get_or_insert(start);
-            inner.undo_copied = Some((copy_end, copy_end.0 - from.0));
-            if last {
-                break;
-            }
-        }
-        // The next insert must not be coded against one that need not be kept.
-        inner.context.clear();
-        shared.state.move_first_lsn(from.unwrap_or_default());
-        Ok(())
     }
 }

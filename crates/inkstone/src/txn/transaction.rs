@@ -21,6 +21,7 @@ use super::locks::HeldLocks;
 use super::promise::LogPromise;
 use super::savepoints::{Place, Savepoint};
 use super::system::{Snapshot, TrxState};
+use super::undo_copy::UndoCopied;
 use super::versions::{NewVersion, TouchedSegments, VersionKind};
 use crate::counters::Counter;
 use crate::mtr::Mtr;
@@ -72,8 +73,8 @@ pub(super) struct Inner {
     /// Where the last insert went: the next one often goes beside it.
     pub last_insert: Option<(SpaceId, TreeId, PageNo, u16)>,
     pub xid: Option<Vec<u8>>,
-    /// Where the last copy of its undo ended in the log, and how many bytes it took.
-    pub undo_copied: Option<(Lsn, u64)>,
+    /// The last copy of its undo in the log.
+    pub undo_copied: Option<UndoCopied>,
     /// Tablespaces whose long values are to be looked through if something was undone.
     pub long_values: Vec<SpaceId>,
     /// Whether there may be long values that no row refers to: a statement failed or was undone.

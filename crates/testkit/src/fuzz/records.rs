@@ -139,11 +139,14 @@ fn samples() -> Vec<Record> {
         Undo::Mark,
         Undo::Revive,
     ];
-    let entries = entries.into_iter().map(|undo| UndoEntry {
-        space: SpaceId(3),
-        tree,
-        key: key.clone(),
-        undo,
+    // In two trees, and each with the key after the last one of its tree.
+    let entries = entries.into_iter().enumerate().flat_map(|(n, undo)| {
+        [tree, TreeId(2)].map(|tree| UndoEntry {
+            space: SpaceId(3),
+            tree,
+            key: format!("user100{n}").into_bytes(),
+            undo: undo.clone(),
+        })
     });
     let child = |n: u32| (format!("user{:04}", 2000 + n).into_bytes(), PageNo(n + 50));
     vec![
@@ -316,6 +319,9 @@ pub(super) fn record_seeds() -> Vec<(String, Vec<u8>)> {
         let name = format!("{n:02}-{}", record.name().to_lowercase());
         seeds.push((name, with_length(&encoded(record))));
     }
+    // As earlier versions wrote it: two entries, each for itself.
+    let plain = b"\x23\x04\x4d\x03\x02\x03\x01\x02k1\x00\x03\x01\x02k2\x02\x00\x02\x0242";
+    seeds.push(("undo-copy-plain".to_owned(), with_length(plain)));
     // Each kind byte with nothing useful behind it.
     for (kind, name, _) in KINDS {
         let payload = [&[*kind], &[1; 40][..]].concat();

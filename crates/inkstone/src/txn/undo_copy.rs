@@ -1,0 +1,146 @@
+//! Copying a long transaction's undo forward, so that the log before need not be kept.
+//!
+//! Log is let go of at its old end only. So a copy says everything again that would undo the
+//! transaction, also what an earlier copy said; from then on the log is kept from the copy's first
+//! part on. What copies take stays in proportion, however long the transaction gets:
+//! - A copy is due when the log has grown, since the last one, by more than the caller's limit and by
+//!   more than twice what the copy is expected to take, going by the last one.
+//! - A copy that turns out to take more than half of that growth is given up. Its last part never
+//!   comes, so recovery does not count it (`recovery/losers.rs`).
+//!
+//! So all copies together take at most half of what is logged besides, and a part each. A
+//! transaction whose changes take less log than their copies would (old values of which a little
+//! was changed) keeps its log instead.
+
+use super::core::Core;
+use super::transaction::{Phase, Shared};
+use super::versions::{VersionKind, VersionView};
+use crate::Result;
+use crate::mtr::Mtr;
+use inkstone_format::record::{Record, Undo, UndoEntry};
+use inkstone_format::{Lsn, VersionAddress};
+use std::sync::Arc;
+
+/// Keys and values of the entries in one frame, about.
+const PART_BYTES: usize = 128 << 10;
+
+/// The last copy of a transaction's undo, whole or given up.
+#[derive(Clone, Copy)]
+pub(super) struct UndoCopied {
+    /// Where it ended in the log.
+    end: Lsn,
+    /// What it took there.
+    bytes: u64,
+    /// The changes that it had got to.
+    changes: u64,
+}
+
+impl UndoCopied {
+    /// What a copy of so many changes takes, going by this one.
+    fn expected(&self, changes: u64) -> u64 {
+        let bytes = u128::from(self.bytes) * u128::from(changes) / u128::from(self.changes.max(1));
+        u64::try_from(bytes).unwrap_or(u64::MAX)
+    }
+}
+
+fn undo_entry(view: &VersionView<'_>) -> UndoEntry {
+    let undo = match view.kind {
+        VersionKind::Insert => Undo::Insert,
+        // With the value: the transaction itself may have deleted the row.
+        VersionKind::Update | VersionKind::Unmark => Undo::Restore {
+            flags: view.old_flags,
+            value: view.old_value.to_vec(),
+        },
+        VersionKind::DeleteMark => Undo::Mark,
+    };
+    UndoEntry {
+        space: view.space,
+        tree: view.tree,
+        key: view.key.to_vec(),
+        undo,
+    }
+}
+
+impl Core {
+    /// Logs all that would undo a transaction again, if that is due (see the module).
+    /// Does nothing while the transaction is in the middle of a statement.
+    pub(crate) fn copy_undo_forward(&self, shared: &Arc<Shared>, limit: u64) -> Result<()> {
+        let Some(mut inner) = shared.inner.try_lock() else {
+            return Ok(());
+        };
+        if inner.phase == Phase::Ended || !inner.logged {
+            return Ok(());
+        }
+        let end = self.redo.log.current_lsn();
+        let (since, expected) = match inner.undo_copied {
+            Some(last) => (last.end, last.expected(inner.undo_count)),
+            None => (shared.state.first_lsn().unwrap_or(end), 0),
+        };
+        let grown = end.0.saturating_sub(since.0);
+        if grown <= limit.max(expected.saturating_mul(2)) {
+            return Ok(());
+        }
+        // Newest first in the store; the log wants the oldest first.
+        let mut addresses = Vec::new();
+        let entries = self
+            .versions
+            .undo_entries(inner.undo_last, VersionAddress(0));
+        for entry in entries {
+            addresses.push(entry?.0);
+        }
+        let mut rest = addresses.into_iter().rev().peekable();
+        let (mut from, mut changes) = (None, 0);
+        loop {
+            self.redo.log.prepare()?;
+            self.redo.pool.throttle()?;
+            self.redo.log.wait_for_space()?;
+            let entries = self.next_part(&mut rest)?;
+            changes += entries.len() as u64;
+            let last = rest.peek().is_none();
+            let mut mtr = Mtr::new(&self.redo);
+            mtr.note(&Record::UndoCopy {
+                trx_slot: shared.state.slot(),
+                trx: shared.state.id(),
+                first: from.is_none(),
+                last,
+                xid: inner.xid.clone(),
+                entries,
+            });
+            let (start, end) = mtr.commit()?;
+            let from = *from.get_or_insert(start);
+            let bytes = end.0 - from.0;
+            inner.undo_copied = Some(UndoCopied {
+                end,
+                bytes,
+                changes,
+            });
+            if last {
+                // The next insert must not be coded against one that need not be kept.
+                inner.context.clear();
+                shared.state.move_first_lsn(from);
+                return Ok(());
+            }
+            if bytes > grown / 2 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The entries of one frame.
+    fn next_part(
+        &self,
+        rest: &mut std::iter::Peekable<impl Iterator<Item = VersionAddress>>,
+    ) -> Result<Vec<UndoEntry>> {
+        let (mut entries, mut bytes) = (Vec::new(), 0);
+        while bytes < PART_BYTES
+            && let Some(address) = rest.next()
+        {
+            if let Some(version) = self.versions.read(address)? {
+                let view = version.view();
+                bytes += view.key.len() + view.old_value.len() + 8;
+                entries.push(undo_entry(&view));
+            }
+        }
+        Ok(entries)
+    }
+}
