@@ -16,6 +16,7 @@ use super::core::Core;
 use super::transaction::{Phase, Shared};
 use super::versions::{VersionKind, VersionView};
 use crate::Result;
+use crate::counters::Counter;
 use crate::mtr::Mtr;
 use inkstone_format::record::{Record, Undo, UndoEntry};
 use inkstone_format::{Lsn, VersionAddress};
@@ -89,6 +90,7 @@ impl Core {
             addresses.push(entry?.0);
         }
         let mut rest = addresses.into_iter().rev().peekable();
+        let counters = &self.redo.counters;
         let (mut from, mut changes) = (None, 0);
         loop {
             self.redo.log.prepare()?;
@@ -107,6 +109,7 @@ impl Core {
                 entries,
             });
             let (start, end) = mtr.commit()?;
+            counters.add(Counter::UndoCopyBytes, end.0 - start.0);
             let from = *from.get_or_insert(start);
             let bytes = end.0 - from.0;
             inner.undo_copied = Some(UndoCopied {
@@ -118,9 +121,11 @@ impl Core {
                 // The next insert must not be coded against one that need not be kept.
                 inner.context.clear();
                 shared.state.move_first_lsn(from);
+                counters.add(Counter::UndoCopies, 1);
                 return Ok(());
             }
             if bytes > grown / 2 {
+                counters.add(Counter::UndoCopiesGivenUp, 1);
                 return Ok(());
             }
         }
