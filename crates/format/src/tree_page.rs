@@ -297,6 +297,13 @@ impl<'a> TreePage<'a> {
     pub fn slot_offset(self, slot: usize) -> usize {
         usize::from(get_u16(self.0, SLOTS_AT + slot * SLOT_LEN))
     }
+    /// Where the cells of slots begin.
+    #[inline]
+    pub fn slot_offsets(self, slots: std::ops::Range<usize>) -> impl ExactSizeIterator<Item = u16> {
+        let bytes = &self.0[SLOTS_AT + slots.start * SLOT_LEN..SLOTS_AT + slots.end * SLOT_LEN];
+        let offset = |slot: &[u8]| u16::from_le_bytes([slot[0], slot[1]]);
+        bytes.chunks_exact(SLOT_LEN).map(offset)
+    }
     #[inline]
     fn slot_head(self, slot: usize) -> u32 {
         get_u32(self.0, SLOTS_AT + slot * SLOT_LEN + 2)

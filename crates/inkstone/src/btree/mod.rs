@@ -142,12 +142,22 @@ impl Tree {
 
     /// The leaf of the target, latched shared.
     pub fn leaf_shared(&self, target: Target<'_>) -> Result<Shared<'_>> {
-        self.leaf(target, |id| self.redo.pool.shared(id))
+        self.leaf(target, |id| self.redo.pool.shared(id), |_, _| {})
+    }
+
+    /// As `leaf_shared`, and the page that seems to be the next leaf: a hint.
+    pub fn leaf_shared_and_next(&self, target: Target<'_>) -> Result<(Shared<'_>, Option<PageId>)> {
+        let mut next = None;
+        let latch = |id| self.redo.pool.shared(id);
+        let leaf = self.leaf(target, latch, |parent, slot| {
+            next = parent.child_behind(slot)
+        })?;
+        Ok((leaf, next.map(|page| self.space.page_id(page))))
     }
 
     /// The leaf of the target, latched exclusively.
     pub fn leaf_exclusive(&self, target: Target<'_>) -> Result<Exclusive<'_>> {
-        self.leaf(target, |id| self.redo.pool.exclusive(id))
+        self.leaf(target, |id| self.redo.pool.exclusive(id), |_, _| {})
     }
 
     /// The leaf at `hint`, latched exclusively, if it is resident and covers `key`.
@@ -184,7 +194,13 @@ impl Tree {
         }
     }
 
-    fn leaf<G>(&self, target: Target<'_>, latch: impl Fn(PageId) -> Result<G>) -> Result<G>
+    /// `on_path`: sees the leaf's parent, which may be changing, and the slot there.
+    fn leaf<G>(
+        &self,
+        target: Target<'_>,
+        latch: impl Fn(PageId) -> Result<G>,
+        mut on_path: impl FnMut(RacyPage, usize),
+    ) -> Result<G>
     where
         G: std::ops::Deref<Target = [u8]>,
     {
@@ -197,7 +213,12 @@ impl Tree {
                     }
                 }
                 Descent::Missing { .. } => {}
-                Descent::Child { parent, child, .. } => {
+                Descent::Child {
+                    parent,
+                    slot,
+                    child,
+                } => {
+                    on_path(self.racy(&parent), slot);
                     let latched = latch(child);
                     if !parent.validate() {
                         continue;

@@ -130,6 +130,14 @@ impl RacyPage {
             .map(|child| PageNo(u32::from_le(child)))
     }
 
+    /// The child of the slot behind this one.
+    pub fn child_behind(self, slot: usize) -> Option<PageNo> {
+        let behind = slot + 1;
+        (behind < self.count()?)
+            .then(|| self.child_at(behind))
+            .flatten()
+    }
+
     /// Binary search from slot 1 on (slot 0 stands for the low fence).
     fn search(self, key: &[u8], count: usize) -> Option<(usize, bool)> {
         let suffix = key.get(self.u16(PREFIX_LEN_AT)?..)?;

@@ -9,7 +9,7 @@ use super::frame::Frame;
 use super::guard::{Exclusive, Optimistic, Reservation, Shared};
 use super::page_table::LoadSlot;
 use super::pool::Inner;
-use super::prefetch;
+use super::prefetch::{self, Ahead};
 use crate::counters::{Counter, thread_stripe};
 use crate::{Error, Result};
 use inkstone_format::{PageId, header};
@@ -83,6 +83,18 @@ impl Inner {
             prefetch::fetch(self.arena.frame(index));
             prefetch::page(self.arena.page_ptr(index), self.arena.page_size());
         }
+    }
+
+    /// As `prefetch`, and makes ready to fetch so many bytes of rows over so many steps.
+    #[inline]
+    pub(crate) fn ahead(&self, id: PageId, bytes: usize, steps: usize) -> Ahead {
+        let Some(index) = self.table.first(id) else {
+            return Ahead::default();
+        };
+        let (start, page_size) = (self.arena.page_ptr(index), self.arena.page_size());
+        prefetch::fetch(self.arena.frame(index));
+        prefetch::page(start, page_size);
+        Ahead::new(start, page_size, bytes, steps)
     }
 
     #[cold]

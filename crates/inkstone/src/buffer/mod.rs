@@ -53,6 +53,7 @@ mod tests;
 
 pub use guard::{Exclusive, Optimistic, Reservation, Shared};
 pub use pool::{BufferPool, BufferStatus};
+pub use prefetch::Ahead;
 
 use crate::Result;
 use inkstone_format::{Lsn, PageId};

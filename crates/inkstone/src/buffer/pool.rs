@@ -7,6 +7,7 @@ use super::frame::{Arena, Frame};
 use super::free::{Budget, FreeFrames};
 use super::guard::{Exclusive, Optimistic, Reservation, Shared};
 use super::page_table::PageTable;
+use super::prefetch::Ahead;
 use super::signal::{News, Signal};
 use super::supplier::{self, Supplier};
 use super::{PageStore, RedoLog};
@@ -232,6 +233,13 @@ impl BufferPool {
     #[inline]
     pub fn prefetch(&self, id: PageId) {
         self.inner.prefetch(id);
+    }
+
+    /// Says that so many bytes of the page's rows will be read after so many steps of another kind:
+    /// to be fetched along with them. A hint, which may be wrong.
+    #[inline]
+    pub fn ahead(&self, id: PageId, bytes: usize, steps: usize) -> Ahead {
+        self.inner.ahead(id, bytes, steps)
     }
 
     /// As `optimistic`, if the frame that a guard named before still holds the page.

@@ -22,6 +22,7 @@
 //! Latch order: a transaction's inner state, then pages (space map, then a tree from the top), then
 //! the version store and the lock table, which latch no pages.
 
+mod batch;
 mod bulk;
 pub mod core;
 mod dropped;

@@ -4,6 +4,7 @@
 //! without any latch. It sees its statement's snapshot; changes that its own transaction makes to
 //! rows that were copied already are not seen by it.
 
+use super::batch::{Batch, Row};
 use super::core::Core;
 use super::interrupt::Interrupt;
 use super::isolation::Isolation;
@@ -15,90 +16,17 @@ use super::write::remove_dead_rows;
 use crate::btree::{Target, Tree};
 use crate::counters::Counter;
 use crate::{Error, Result};
-use inkstone_format::tree_page::{CELL_DELETED, CELL_OVERFLOW, Cell, TreePage};
+use inkstone_format::tree_page::{CELL_DELETED, CELL_OVERFLOW, TreePage};
 use inkstone_format::{TrxId, VersionAddress};
 use std::ops::{Bound, Range};
 use std::sync::Arc;
 
 /// A scan over at least so many dead rows in a leaf removes them.
 const DEAD_ROWS: usize = 16;
-/// Rows copied from the first leaf; a cursor that goes on takes whole leaves.
+/// Rows copied from the first leaf or two; a cursor that goes on takes whole leaves.
 const FIRST_ROWS: usize = 128;
-
-/// A row of a batch. Its key is in [`Batch::key`] as long as it is the last one handed out.
-#[derive(Clone, Copy)]
-struct Row {
-    /// Where its cell begins in the batch's heap.
-    cell_at: usize,
-    value_at: usize,
-    end: usize,
-    flags: u8,
-    version: Option<VersionAddress>,
-}
-
-/// Rows of a leaf, in the order in which they are handed out: their cells, as they lay in the page.
-#[derive(Default)]
-struct Batch {
-    /// The part of the leaf's heap in which the cells lie. Copied as one piece: cells of neighbours
-    /// mostly are neighbours.
-    heap: Vec<u8>,
-    /// Where each row's cell begins in `heap`.
-    cells: Vec<usize>,
-    /// The next row to hand out.
-    at: usize,
-    /// The key of the row that was handed out last. It begins with what all keys of the leaf share.
-    key: Vec<u8>,
-    prefix_len: usize,
-    /// Rows handed out that no one will ever see again.
-    dead: usize,
-}
-
-impl Batch {
-    fn copy(&mut self, page: TreePage<'_>, slots: Range<usize>, backward: bool) {
-        self.at = 0;
-        self.dead = 0;
-        self.heap.clear();
-        self.key.clear();
-        self.key.extend_from_slice(page.prefix());
-        self.prefix_len = self.key.len();
-        self.cells.clear();
-        self.cells.extend(slots.map(|slot| page.slot_offset(slot)));
-        let (first, last) = (self.cells.iter().min(), self.cells.iter().max());
-        let (Some(&first), Some(&last)) = (first, last) else {
-            return;
-        };
-        let end = last + Cell::read(page.0, last).len;
-        self.heap.extend_from_slice(&page.0[first..end]);
-        self.cells.iter_mut().for_each(|at| *at -= first);
-        if backward {
-            self.cells.reverse();
-        }
-    }
-
-    /// The next row. Makes its key.
-    #[inline]
-    fn next(&mut self) -> Option<Row> {
-        let &cell_at = self.cells.get(self.at)?;
-        self.at += 1;
-        let cell = Cell::read(&self.heap, cell_at);
-        self.key.truncate(self.prefix_len);
-        self.key.extend_from_slice(cell.suffix);
-        let end = cell_at + cell.len;
-        Some(Row {
-            cell_at,
-            value_at: end - cell.value.len(),
-            end,
-            flags: cell.flags,
-            version: cell.version,
-        })
-    }
-
-    /// The key of the last row.
-    fn last_key(&self) -> Option<Vec<u8>> {
-        let last = Cell::read(&self.heap, *self.cells.last()?);
-        Some([&self.key[..self.prefix_len], last.suffix].concat())
-    }
-}
+/// As many at least, to go on in a leaf costs finding it again.
+const ROWS_MIN: usize = 32;
 
 /// A key range and the direction in which it is gone through.
 pub(super) struct Scope {
@@ -143,20 +71,37 @@ impl Scope {
     pub fn slots(&self, page: TreePage<'_>, next: &Next) -> (usize, usize) {
         let at = |key: &[u8]| page.search(key).unwrap_or_else(|slot| slot);
         let after = |key: &[u8]| page.search(key).map_or_else(|slot| slot, |slot| slot + 1);
-        let from = match &self.low {
+        let from = || match &self.low {
             Bound::Unbounded => 0,
             Bound::Included(key) => at(key),
             Bound::Excluded(key) => after(key),
         };
-        let to = match &self.high {
+        let to = || match &self.high {
             Bound::Unbounded => page.count(),
             Bound::Excluded(key) => at(key),
             Bound::Included(key) => after(key),
         };
+        // Where to go on is mostly within the bound that was started from: one search less.
         match next {
-            Next::From(key) => (from.max(at(key)), to),
-            Next::Before(key) => (from, to.min(at(key))),
-            Next::Last => (from, to),
+            Next::From(key) => {
+                let within = match &self.low {
+                    Bound::Unbounded => true,
+                    Bound::Included(low) => key >= low,
+                    Bound::Excluded(low) => key > low,
+                };
+                let here = at(key);
+                (if within { here } else { here.max(from()) }, to())
+            }
+            Next::Before(key) => {
+                let within = match &self.high {
+                    Bound::Unbounded => true,
+                    // What lies before the bound's successor is the bound or below it.
+                    Bound::Included(high) | Bound::Excluded(high) => key <= high,
+                };
+                let here = at(key);
+                (from(), if within { here } else { here.min(to()) })
+            }
+            Next::Last => (from(), to()),
         }
     }
 
@@ -252,7 +197,7 @@ impl<'c> Iterator for RowsIter<'c> {
         let copied = &self.cursor.copied;
         let key = &copied[self.at..found.key_end];
         let value = match &found.in_batch {
-            Some(range) => &self.cursor.batch.heap[range.clone()],
+            Some(range) => self.cursor.batch.bytes(range.clone()),
             None => &copied[found.key_end..found.end],
         };
         self.at = found.end;
@@ -319,15 +264,16 @@ impl Cursor {
     }
 
     /// The next row: key and value. The slices are valid until the next call.
+    #[inline]
     pub fn next_row(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         loop {
             if let Some((row, value)) = self.next_at_hand()? {
                 self.reads += 1;
                 let value = match value {
-                    Value::InBatch => &self.batch.heap[row.value_at..row.end],
+                    Value::InBatch => self.batch.bytes(row.value()),
                     Value::Other => &self.other.value,
                 };
-                return Ok(Some((&self.batch.key, value)));
+                return Ok(Some((self.batch.key(), value)));
             }
             if !self.fill()? {
                 return Ok(None);
@@ -358,10 +304,10 @@ impl Cursor {
         while self.found.len() < max {
             match self.next_at_hand() {
                 Ok(Some((row, value))) => {
-                    self.copied.extend_from_slice(&self.batch.key);
+                    self.copied.extend_from_slice(self.batch.key());
                     let key_end = self.copied.len();
                     let in_batch = match value {
-                        Value::InBatch => Some(row.value_at..row.end),
+                        Value::InBatch => Some(row.value()),
                         Value::Other => {
                             self.copied.extend_from_slice(&self.other.value);
                             None
@@ -386,32 +332,41 @@ impl Cursor {
     }
 
     /// The next row of the batch that the reader sees. After a failure the row is next again.
-    #[inline]
+    // Inlined: a row that goes through memory on its way costs as much as all the rest.
+    #[inline(always)]
     fn next_at_hand(&mut self) -> Result<Option<(Row, Value)>> {
         while let Some(row) = self.batch.next() {
-            let live = self.is_live(row);
-            let deleted = row.flags & CELL_DELETED != 0;
-            if !live && deleted {
-                self.batch.dead += 1;
-                continue;
+            let unversioned = row
+                .version
+                .is_none_or(|address| !self.core.is_live(address));
+            if unversioned && row.flags & (CELL_DELETED | CELL_OVERFLOW) == 0 {
+                return Ok(Some((row, Value::InBatch)));
             }
-            let plain = !live && row.flags & CELL_OVERFLOW == 0;
-            if plain || sees_newest(self.isolation, row.flags) {
-                if !deleted {
-                    return Ok(Some((row, Value::InBatch)));
-                }
-                continue;
-            }
-            match self.resolve(row) {
-                Ok(true) => return Ok(Some((row, Value::Other))),
-                Ok(false) => {}
-                Err(error) => {
-                    self.batch.at -= 1;
-                    return Err(error);
-                }
+            if let Some(value) = self.judge(row)? {
+                return Ok(Some((row, value)));
             }
         }
         Ok(None)
+    }
+
+    /// Where the value of a row is that is not plainly there; `None` if the reader does not see it.
+    #[inline(never)]
+    fn judge(&mut self, row: Row) -> Result<Option<Value>> {
+        let deleted = row.flags & CELL_DELETED != 0;
+        if deleted && !self.is_live(row) {
+            self.batch.dead += 1;
+            return Ok(None);
+        }
+        if sees_newest(self.isolation, row.flags) {
+            return Ok((!deleted).then_some(Value::InBatch));
+        }
+        match self.resolve(row) {
+            Ok(seen) => Ok(seen.then_some(Value::Other)),
+            Err(error) => {
+                self.batch.back();
+                Err(error)
+            }
+        }
     }
 
     /// Whether there may be someone who sees another version of the row than the one in the leaf.
@@ -428,15 +383,13 @@ impl Cursor {
             backward,
         };
         self.next = Some(self.scope.start());
-        self.batch.cells.clear();
-        self.batch.at = 0;
-        self.batch.dead = 0;
+        self.batch.clear();
         self.limit = FIRST_ROWS;
     }
 
     /// Finds the version of a row that the snapshot sees, and its whole value.
     fn resolve(&mut self, row: Row) -> Result<bool> {
-        self.other.set(Cell::read(&self.batch.heap, row.cell_at));
+        self.other.set(self.batch.cell(row));
         if let Some(snapshot) = &self.snapshot
             && !self.core.resolve(snapshot, self.me, &mut self.other)?
         {
@@ -455,7 +408,6 @@ impl Cursor {
         match self.copy_leaf(&next) {
             Ok(following) => {
                 self.next = following;
-                self.limit = usize::MAX;
                 self.leaf = next;
                 Ok(true)
             }
@@ -471,7 +423,10 @@ impl Cursor {
         self.core.redo.poison.check()?;
         self.interrupt.as_ref().map_or(Ok(()), Interrupt::check)?;
         check_not_dropped(&self.tree)?;
-        let leaf = self.tree.leaf_shared(next.target())?;
+        let (leaf, behind) = match self.scope.backward {
+            false => self.tree.leaf_shared_and_next(next.target())?,
+            true => (self.tree.leaf_shared(next.target())?, None),
+        };
         let page = TreePage(&leaf);
         let (from, to) = self.scope.slots(page, next);
         let to = to.max(from);
@@ -481,21 +436,29 @@ impl Cursor {
             true => to - take..to,
         };
         self.batch.copy(page, slots, self.scope.backward);
-        Ok(match self.batch.last_key() {
-            Some(key) if take < to - from => Some(self.scope.following_row(&key)),
-            _ => self.scope.following(page),
-        })
+        self.limit = match self.limit - take {
+            _ if self.limit == usize::MAX => usize::MAX,
+            0 => usize::MAX,
+            left => left.max(ROWS_MIN),
+        };
+        if take < to - from
+            && let Some(key) = self.batch.last_key()
+        {
+            return Ok(Some(self.scope.following_row(&key)));
+        }
+        let following = self.scope.following(page);
+        if let (Some(_), Some(behind)) = (&following, behind) {
+            // Of its rows as many as will be copied, if they are like these.
+            let bytes = self.batch.heap_len() / take.max(1) * self.limit.min(page.count());
+            self.batch.ahead = self.tree.redo().pool.ahead(behind, bytes, take);
+        }
+        Ok(following)
     }
 
     /// After a leaf.
     fn clean(&mut self) -> Result<()> {
         let dead = std::mem::take(&mut self.batch.dead);
-        clean_leaf(
-            &self.core,
-            &self.tree,
-            &self.leaf,
-            (dead, self.batch.cells.len()),
-        )
+        clean_leaf(&self.core, &self.tree, &self.leaf, (dead, self.batch.len()))
     }
 
     /// The next key that the tree holds, visible or not, and its version.
@@ -505,7 +468,7 @@ impl Cursor {
                 if row.flags & CELL_DELETED != 0 && !self.is_live(row) {
                     self.batch.dead += 1;
                 }
-                return Ok(Some((self.batch.key.clone(), row.version)));
+                return Ok(Some((self.batch.key().to_vec(), row.version)));
             }
             if !self.fill()? {
                 return Ok(None);

@@ -240,6 +240,7 @@ fn address_of(segment: u64, unit: usize) -> VersionAddress {
     VersionAddress(segment << UNIT_BITS | unit as u64)
 }
 
+#[inline]
 fn segment_of(address: VersionAddress) -> u64 {
     address.0 >> UNIT_BITS
 }
@@ -469,10 +470,14 @@ impl VersionStore {
     }
 
     /// Whether the address is not dead.
+    #[inline]
     pub fn is_live(&self, address: VersionAddress) -> bool {
         let number = segment_of(address);
-        number >= self.oldest_live.load(Ordering::Acquire)
-            && self.directory.read().live.contains_key(&number)
+        number >= self.oldest_live.load(Ordering::Acquire) && self.has_segment(number)
+    }
+
+    fn has_segment(&self, number: u64) -> bool {
+        self.directory.read().live.contains_key(&number)
     }
 
     /// Who made the change that the entry tells; `None` if the address is dead. Never does I/O.
