@@ -264,6 +264,8 @@ impl Run {
             "lock_timeouts",
             "checkpoint_waits",
             "log_bytes",
+            "undo_copies",
+            "undo_copies_given_up",
         ];
         for (name, count) in db.counters().snapshot() {
             if kept.contains(&name) {
