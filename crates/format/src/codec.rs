@@ -273,31 +273,55 @@ fn run_length(bytes: &[u8]) -> usize {
     at
 }
 
-/// How many of the eight bytes, from the lowest on, are not zero.
-fn before_zero_byte(word: u64) -> usize {
-    const LOW: u64 = u64::from_le_bytes([0x01; 8]);
-    const HIGH: u64 = u64::from_le_bytes([0x80; 8]);
-    // The lowest bit that is set stands in the lowest byte that is zero; those above it may err.
-    (word.wrapping_sub(LOW) & !word & HIGH).trailing_zeros() as usize / 8
+/// Bytes that [`sure_literals`] judges at once.
+const GLANCE: usize = 32;
+/// The lowest bit of each pair of bytes.
+const PAIRS: u64 = u64::from_le_bytes([1, 0, 1, 0, 1, 0, 1, 0]);
+
+fn words(bytes: &[u8; GLANCE]) -> [u64; GLANCE / 8] {
+    std::array::from_fn(|i| u64::from_le_bytes(std::array::from_fn(|j| bytes[8 * i + j])))
 }
 
-/// How many of the next eight bytes are surely literals: none of them equals its successor or its
-/// counterpart in the reference, so neither a run nor a copy begins there.
+/// Not zero in the highest bit of some pair of bytes if any pair is zero, else zero in all.
+#[inline]
+fn zero_pairs(word: u64) -> u64 {
+    word.wrapping_sub(PAIRS) & !word
+}
+
+/// How many bytes from the front are surely literals: no run and no copy that is worth a token
+/// begins there. `reference` begins beside `rest`.
+///
+/// A run of four makes three bytes that equal their successors, a copy four that equal their
+/// counterparts, and two of these stand in one aligned pair. The differences of [`GLANCE`] bytes are
+/// looked through for such pairs at once, which the compiler makes vector code of. What begins at the
+/// last byte may have its pair beyond, so that byte is not sure; nor is the value's end, where less
+/// than four are worth a token.
 #[inline]
 fn sure_literals(rest: &[u8], reference: &[u8]) -> usize {
-    let word = |bytes: &[u8], from: usize| -> Option<u64> {
-        let eight = bytes.get(from..from + 8)?;
-        Some(u64::from_le_bytes(eight.try_into().expect("eight")))
-    };
-    let (Some(here), Some(next)) = (word(rest, 0), word(rest, 1)) else {
-        return 0;
-    };
-    let until_copy = match word(reference, 0) {
-        Some(counterpart) => before_zero_byte(here ^ counterpart),
-        None if reference.is_empty() => 8,
-        None => 0,
-    };
-    until_copy.min(before_zero_byte(here ^ next))
+    let mut at = 0;
+    while let Some(value) = rest[at..].first_chunk::<{ GLANCE + 2 }>() {
+        let (here, _) = value.split_first_chunk().expect("longer");
+        let (next, _) = value[1..].split_first_chunk().expect("longer");
+        let (here, next) = (words(here), words(next));
+        let mut found = 0;
+        for i in 0..GLANCE / 8 {
+            found |= zero_pairs(here[i] ^ next[i]);
+        }
+        let counterparts = reference.get(at..).unwrap_or_default();
+        if let Some(counterparts) = counterparts.first_chunk() {
+            let there = words(counterparts);
+            for i in 0..GLANCE / 8 {
+                found |= zero_pairs(here[i] ^ there[i]);
+            }
+        } else if !counterparts.is_empty() {
+            break;
+        }
+        if found & PAIRS << 15 != 0 {
+            break;
+        }
+        at += GLANCE;
+    }
+    at.saturating_sub(1)
 }
 
 /// Appends `value` packed against `reference`: tokens that copy from the reference at the same
@@ -307,13 +331,14 @@ fn sure_literals(rest: &[u8], reference: &[u8]) -> usize {
 pub fn pack(out: &mut Vec<u8>, value: &[u8], reference: &[u8]) {
     let mut at = 0;
     let mut literal_from = 0;
+    // Where to glance ahead again: what stands before is looked at byte by byte.
+    let mut glance_at = 0;
     while at < value.len() {
-        let rest = &value[at..];
-        let literals = sure_literals(rest, reference.get(at..).unwrap_or_default());
-        if literals > 0 {
-            at += literals;
-            continue;
+        if at >= glance_at {
+            at += sure_literals(&value[at..], reference.get(at..).unwrap_or_default());
+            glance_at = at + GLANCE;
         }
+        let rest = &value[at..];
         let copy = match reference.get(at) {
             Some(&b) if b == rest[0] => common_prefix(rest, &reference[at..]),
             _ => 0,
