@@ -30,9 +30,17 @@
 //! lie within the heap and do not overlap it; used + garbage bytes = heap size; every key lies
 //! within the fences.
 
-use crate::codec::{compare, starts_with};
-use crate::header::{PAGE_HEADER_LEN, PageType, get_u16, get_u32, init_page, put_u16, put_u32};
-use crate::{Corrupt, PageId, PageNo, TreeId, VersionAddress};
+mod cell;
+mod change;
+#[cfg(test)]
+mod tests;
+
+pub use cell::{Cell, cell_len, head};
+pub use change::TreePageMut;
+
+use crate::codec::{common_prefix, compare, starts_with};
+use crate::header::{PAGE_HEADER_LEN, PageType, get_u16, get_u32};
+use crate::{Corrupt, PageNo, TreeId, VersionAddress};
 use std::cmp::Ordering;
 
 /// Offset of the first slot.
@@ -103,117 +111,6 @@ pub struct TreePageInit {
     pub low: Vec<u8>,
     /// Keys in the page are below this; `None`: no bound.
     pub high: Option<Vec<u8>>,
-}
-
-/// A cell as it lies in a page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cell<'a> {
-    /// `CELL_*` bits.
-    pub flags: u8,
-    /// Address of the older version, if the cell carries one.
-    pub version: Option<VersionAddress>,
-    /// The key without the page's prefix.
-    pub suffix: &'a [u8],
-    /// The value, the reference to overflow pages, or the child's page number.
-    pub value: &'a [u8],
-    /// Bytes that the cell takes in the heap.
-    pub len: usize,
-}
-
-impl<'a> Cell<'a> {
-    /// The cell that begins at `start`, in a page or in a copy of a part of its heap.
-    #[inline(always)]
-    pub fn read(bytes: &'a [u8], start: usize) -> Self {
-        let mut at = start;
-        let flags = bytes[at];
-        at += 1;
-        let suffix_len = get_short_varint(bytes, &mut at);
-        let value_len = get_short_varint(bytes, &mut at);
-        let version = if flags & CELL_VERSIONED != 0 {
-            let address = bytes[at..at + 8].try_into().expect("eight bytes");
-            at += 8;
-            Some(VersionAddress(u64::from_le_bytes(address)))
-        } else {
-            None
-        };
-        let value_at = at + suffix_len;
-        Self {
-            flags,
-            version,
-            suffix: &bytes[at..value_at],
-            value: &bytes[value_at..value_at + value_len],
-            len: value_at + value_len - start,
-        }
-    }
-    /// Whether the row is delete-marked.
-    pub fn is_deleted(&self) -> bool {
-        self.flags & CELL_DELETED != 0
-    }
-    /// Whether the value lies in overflow pages.
-    pub fn is_overflow(&self) -> bool {
-        self.flags & CELL_OVERFLOW != 0
-    }
-}
-
-fn varint_len(value: usize) -> usize {
-    match value {
-        0..0x80 => 1,
-        0x80..0x4000 => 2,
-        _ => 3,
-    }
-}
-
-fn put_short_varint(b: &mut [u8], at: &mut usize, mut value: usize) {
-    while value >= 0x80 {
-        b[*at] = value as u8 | 0x80;
-        *at += 1;
-        value >>= 7;
-    }
-    b[*at] = value as u8;
-    *at += 1;
-}
-
-#[inline]
-fn get_short_varint(b: &[u8], at: &mut usize) -> usize {
-    let first = b[*at];
-    *at += 1;
-    if first < 0x80 {
-        return usize::from(first);
-    }
-    get_long_varint(b, at, usize::from(first & 0x7f))
-}
-
-/// The rest of a number that does not fit in its first byte.
-fn get_long_varint(b: &[u8], at: &mut usize, mut value: usize) -> usize {
-    for shift in [7, 14] {
-        let byte = b[*at];
-        *at += 1;
-        value |= usize::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            break;
-        }
-    }
-    value
-}
-
-/// Bytes that a cell takes in the heap.
-pub fn cell_len(suffix_len: usize, value_len: usize, versioned: bool) -> usize {
-    1 + varint_len(suffix_len)
-        + varint_len(value_len)
-        + if versioned { 8 } else { 0 }
-        + suffix_len
-        + value_len
-}
-
-/// The first four bytes of a suffix as a number that compares as they do.
-#[inline]
-pub fn head(suffix: &[u8]) -> u32 {
-    if suffix.len() >= 4 {
-        return u32::from_be_bytes([suffix[0], suffix[1], suffix[2], suffix[3]]);
-    }
-    let mut bytes = [0; 4];
-    bytes[..suffix.len()].copy_from_slice(suffix);
-    u32::from_be_bytes(bytes)
 }
 
 /// A tree page that is read.
@@ -313,6 +210,16 @@ impl<'a> TreePage<'a> {
     pub fn cell(self, slot: usize) -> Cell<'a> {
         Cell::read(self.0, self.slot_offset(slot))
     }
+    /// The version address in the cell of a slot.
+    #[inline]
+    pub fn version(self, slot: usize) -> Option<VersionAddress> {
+        cell::read_version(self.0, self.slot_offset(slot))
+    }
+    /// Whether the row of a slot is delete-marked.
+    #[inline]
+    pub fn is_deleted(self, slot: usize) -> bool {
+        self.0[self.slot_offset(slot)] & CELL_DELETED != 0
+    }
     /// Appends the full key of a slot to `out` (which is cleared first).
     pub fn key_into(self, slot: usize, out: &mut Vec<u8>) {
         out.clear();
@@ -405,11 +312,20 @@ impl<'a> TreePage<'a> {
         let mut found = self.free();
         found >= need
             || (0..self.count()).any(|slot| {
-                if self.cell(slot).version.is_some_and(|v| !live(v)) {
+                if self.version(slot).is_some_and(|v| !live(v)) {
                     found += 8;
                 }
                 found >= need
             })
+    }
+
+    /// Whether [`TreePageMut::set_high`] to `high`, with every cell kept, changes the page where it
+    /// is: it cannot fail then, and costs next to nothing. The rule: a leaf, keys that lose some of
+    /// their bytes to the prefix or none, and room for the fence without compaction.
+    pub fn takes_high_in_place(self, high: &[u8]) -> bool {
+        self.is_leaf()
+            && common_prefix(self.low(), high) >= self.prefix_len()
+            && self.contiguous_free() + self.high_len() >= high.len()
     }
 
     /// Checks the page's structure; every other method may be called only on checked pages.
@@ -449,7 +365,7 @@ impl<'a> TreePage<'a> {
         }
         let expected_prefix = self
             .high()
-            .map_or(0, |h| crate::codec::common_prefix(self.low(), h));
+            .map_or(0, |h| common_prefix(self.low(), h));
         if self.prefix_len() != expected_prefix {
             return bad(
                 PREFIX_LEN_AT,
@@ -529,274 +445,3 @@ pub type IsLive<'a> = &'a dyn Fn(VersionAddress) -> bool;
 
 /// For recovery: no address of an earlier run matters.
 pub const NOTHING_LIVE: IsLive<'static> = &|_| false;
-
-/// A tree page that is changed. Changes keep the invariants of the page.
-pub struct TreePageMut<'a>(pub &'a mut [u8]);
-
-impl TreePageMut<'_> {
-    /// The page, for reading.
-    pub fn read(&self) -> TreePage<'_> {
-        TreePage(self.0)
-    }
-
-    /// Makes an empty tree page of whatever was there.
-    pub fn init(&mut self, id: PageId, init: &TreePageInit) {
-        let kind = if init.level == 0 {
-            PageType::Leaf
-        } else {
-            PageType::Inner
-        };
-        init_page(self.0, id, kind);
-        put_u32(self.0, TREE_AT, init.tree.0);
-        self.0[LEVEL_AT] = init.level;
-        self.set_fences(&init.low, init.high.as_deref());
-    }
-
-    fn set_fences(&mut self, low: &[u8], high: Option<&[u8]>) {
-        let size = self.0.len();
-        let high_bytes = high.unwrap_or(&[]);
-        let heap_end = size - low.len() - high_bytes.len();
-        self.0[heap_end..heap_end + low.len()].copy_from_slice(low);
-        self.0[size - high_bytes.len()..].copy_from_slice(high_bytes);
-        self.0[FLAGS_AT] = if high.is_some() { HAS_HIGH } else { 0 };
-        put_u16(self.0, COUNT_AT, 0);
-        put_u32(self.0, HEAP_START_AT, heap_end as u32);
-        put_u32(self.0, GARBAGE_AT, 0);
-        put_u16(self.0, LOW_LEN_AT, low.len() as u16);
-        put_u16(self.0, HIGH_LEN_AT, high_bytes.len() as u16);
-        let prefix = high.map_or(0, |high| crate::codec::common_prefix(low, high));
-        put_u16(self.0, PREFIX_LEN_AT, prefix as u16);
-    }
-
-    fn write_cell(
-        &mut self,
-        at: usize,
-        flags: u8,
-        version: Option<VersionAddress>,
-        suffix: &[u8],
-        value: &[u8],
-    ) {
-        let b = &mut *self.0;
-        let mut at = at;
-        b[at] = if version.is_some() {
-            flags | CELL_VERSIONED
-        } else {
-            flags & !CELL_VERSIONED
-        };
-        at += 1;
-        put_short_varint(b, &mut at, suffix.len());
-        put_short_varint(b, &mut at, value.len());
-        if let Some(version) = version {
-            b[at..at + 8].copy_from_slice(&version.0.to_le_bytes());
-            at += 8;
-        }
-        b[at..at + suffix.len()].copy_from_slice(suffix);
-        at += suffix.len();
-        b[at..at + value.len()].copy_from_slice(value);
-    }
-
-    /// Makes `need` contiguous bytes free, compacting if that helps.
-    fn make_room(&mut self, need: usize, live: IsLive<'_>) -> Result<(), NoRoom> {
-        if self.read().contiguous_free() >= need {
-            return Ok(());
-        }
-        if self.read().free() < need && !self.read().has_room(need, live) {
-            return Err(NoRoom);
-        }
-        self.compact(live);
-        if self.read().contiguous_free() >= need {
-            Ok(())
-        } else {
-            Err(NoRoom)
-        }
-    }
-
-    /// Rewrites the heap without garbage and without version addresses that no longer matter. Not
-    /// logged: what the page says does not change.
-    pub fn compact(&mut self, live: IsLive<'_>) {
-        let old = self.0.to_vec();
-        let page = TreePage(&old);
-        let mut heap = page.heap_end();
-        for slot in 0..page.count() {
-            let cell = page.cell(slot);
-            let version = cell.version.filter(|&v| live(v));
-            heap -= cell_len(cell.suffix.len(), cell.value.len(), version.is_some());
-            self.write_cell(heap, cell.flags, version, cell.suffix, cell.value);
-            put_u16(self.0, SLOTS_AT + slot * SLOT_LEN, heap as u16);
-        }
-        put_u32(self.0, HEAP_START_AT, heap as u32);
-        put_u32(self.0, GARBAGE_AT, 0);
-    }
-
-    fn insert_suffix(
-        &mut self,
-        slot: usize,
-        flags: u8,
-        version: Option<VersionAddress>,
-        suffix: &[u8],
-        value: &[u8],
-        live: IsLive<'_>,
-    ) -> Result<(), NoRoom> {
-        let len = cell_len(suffix.len(), value.len(), version.is_some());
-        self.make_room(len + SLOT_LEN, live)?;
-        let count = self.read().count();
-        let heap = self.read().heap_start() - len;
-        self.write_cell(heap, flags, version, suffix, value);
-        let (from, to) = (SLOTS_AT + slot * SLOT_LEN, SLOTS_AT + count * SLOT_LEN);
-        self.0.copy_within(from..to, from + SLOT_LEN);
-        put_u16(self.0, from, heap as u16);
-        put_u32(self.0, from + 2, head(suffix));
-        put_u16(self.0, COUNT_AT, (count + 1) as u16);
-        put_u32(self.0, HEAP_START_AT, heap as u32);
-        Ok(())
-    }
-
-    /// Inserts a row at `slot` of a leaf. The key must lie within the fences and between its
-    /// neighbours.
-    pub fn insert(
-        &mut self,
-        slot: usize,
-        flags: u8,
-        version: Option<VersionAddress>,
-        key: &[u8],
-        value: &[u8],
-        live: IsLive<'_>,
-    ) -> Result<(), NoRoom> {
-        let prefix = self.read().prefix_len();
-        self.insert_suffix(slot, flags, version, &key[prefix..], value, live)
-    }
-
-    /// Inserts a child at `slot` of an inner node; at slot 0 the key is the low fence.
-    pub fn insert_child(&mut self, slot: usize, key: &[u8], child: PageNo) -> Result<(), NoRoom> {
-        let prefix = self.read().prefix_len();
-        let suffix = if slot == 0 { &[][..] } else { &key[prefix..] };
-        self.insert_suffix(slot, 0, None, suffix, &child.0.to_le_bytes(), NOTHING_LIVE)
-    }
-
-    /// Gives the cell of `slot` new flags, version address and value.
-    pub fn replace(
-        &mut self,
-        slot: usize,
-        flags: u8,
-        version: Option<VersionAddress>,
-        value: &[u8],
-        live: IsLive<'_>,
-    ) -> Result<(), NoRoom> {
-        let cell = self.read().cell(slot);
-        let (suffix_len, old_len) = (cell.suffix.len(), cell.len);
-        let len = cell_len(suffix_len, value.len(), version.is_some());
-        let suffix = cell.suffix.to_vec();
-        // An address that no longer matters is part of the old cell's length already.
-        let own_dead = if cell.version.is_some_and(|v| !live(v)) {
-            8
-        } else {
-            0
-        };
-        let offset = self.read().slot_offset(slot);
-        if len <= old_len {
-            // The new cell ends where the old one began to be counted: the rest is garbage.
-            self.write_cell(offset, flags, version, &suffix, value);
-            let garbage = self.read().garbage() + old_len - len;
-            put_u32(self.0, GARBAGE_AT, garbage as u32);
-            return Ok(());
-        }
-        if self.read().contiguous_free() < len {
-            let room = self.read().free() + old_len;
-            if room < len && !self.read().has_room(len - old_len + own_dead, live) {
-                return Err(NoRoom);
-            }
-            return self.replace_by_rebuild(slot, flags, version, &suffix, value, live);
-        }
-        let heap = self.read().heap_start() - len;
-        self.write_cell(heap, flags, version, &suffix, value);
-        put_u16(self.0, SLOTS_AT + slot * SLOT_LEN, heap as u16);
-        put_u32(self.0, HEAP_START_AT, heap as u32);
-        let garbage = self.read().garbage() + old_len;
-        put_u32(self.0, GARBAGE_AT, garbage as u32);
-        Ok(())
-    }
-
-    fn replace_by_rebuild(
-        &mut self,
-        slot: usize,
-        flags: u8,
-        version: Option<VersionAddress>,
-        suffix: &[u8],
-        value: &[u8],
-        live: IsLive<'_>,
-    ) -> Result<(), NoRoom> {
-        let saved = self.0.to_vec();
-        self.remove(slot, 1);
-        let placed = self.insert_suffix(slot, flags, version, suffix, value, live);
-        if placed.is_err() {
-            self.0.copy_from_slice(&saved);
-        }
-        placed
-    }
-
-    /// Sets the flags of a cell, but for the version bit.
-    pub fn set_flags(&mut self, slot: usize, flags: u8) {
-        let at = self.read().slot_offset(slot);
-        self.0[at] = self.0[at] & CELL_VERSIONED | flags & !CELL_VERSIONED;
-    }
-
-    /// Removes `count` cells from `slot` on.
-    pub fn remove(&mut self, slot: usize, count: usize) {
-        let page = self.read();
-        let total = page.count();
-        let freed: usize = (slot..slot + count).map(|slot| page.cell(slot).len).sum();
-        let garbage = page.garbage() + freed;
-        let (to, from) = (
-            SLOTS_AT + slot * SLOT_LEN,
-            SLOTS_AT + (slot + count) * SLOT_LEN,
-        );
-        self.0.copy_within(from..SLOTS_AT + total * SLOT_LEN, to);
-        put_u16(self.0, COUNT_AT, (total - count) as u16);
-        put_u32(self.0, GARBAGE_AT, garbage as u32);
-        if total == count {
-            let end = self.read().heap_end();
-            put_u32(self.0, HEAP_START_AT, end as u32);
-            put_u32(self.0, GARBAGE_AT, 0);
-        }
-    }
-
-    /// Keeps the first `keep` cells and sets a new high fence. The page is unchanged when the
-    /// cells would not fit (a longer fence, a shorter prefix).
-    pub fn set_high(
-        &mut self,
-        keep: usize,
-        high: Option<&[u8]>,
-        live: IsLive<'_>,
-    ) -> Result<(), NoRoom> {
-        let old = self.0.to_vec();
-        let page = TreePage(&old);
-        let low = page.low().to_vec();
-        if SLOTS_AT + low.len() + high.map_or(0, <[u8]>::len) > self.0.len() {
-            return Err(NoRoom);
-        }
-        self.set_fences(&low, high);
-        let prefix = self.read().prefix_len();
-        let mut key = Vec::new();
-        for slot in 0..keep {
-            let cell = page.cell(slot);
-            page.key_into(slot, &mut key);
-            let suffix = if slot == 0 && !page.is_leaf() {
-                &[][..]
-            } else {
-                &key[prefix..]
-            };
-            let version = cell.version.filter(|&v| live(v));
-            if self
-                .insert_suffix(slot, cell.flags, version, suffix, cell.value, live)
-                .is_err()
-            {
-                self.0.copy_from_slice(&old);
-                return Err(NoRoom);
-            }
-        }
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -101,7 +101,13 @@ impl Tree {
                 high,
             };
             mtr.change(child, |bytes, payload| {
-                bytes.copy_from_slice(&plan.left);
+                match &plan.left {
+                    Some(left) => bytes.copy_from_slice(left),
+                    None => {
+                        let set = TreePageMut(bytes).set_high(plan.at, Some(&plan.separator), live);
+                        crate::invariant!(set.is_ok(), "a fence does not fit where it was to");
+                    }
+                }
                 record.put(payload);
             });
             let children = vec![(plan.separator, page.page)];
@@ -209,8 +215,8 @@ impl Tree {
     }
 
     fn fill_right(&self, mtr: &mut Mtr<'_>, child: usize, new: usize, plan: &Plan) {
-        let content = mtr.page(child).to_vec();
-        let page = TreePage(&content);
+        let page = TreePage(mtr.page(child));
+        let moves = plan.at < page.count();
         let init = TreePageInit {
             tree: self.id,
             level: page.level(),
@@ -224,7 +230,10 @@ impl Tree {
                 init,
             },
         );
-        append_cells(mtr, new, page, plan.at);
+        if moves {
+            let content = mtr.page(child).to_vec();
+            append_cells(mtr, new, TreePage(&content), plan.at);
+        }
     }
 }
 
@@ -285,8 +294,8 @@ struct Plan {
     at: usize,
     /// Low fence of the right node.
     separator: Vec<u8>,
-    /// The left node as it will be.
-    left: Vec<u8>,
+    /// The left node as it will be; `None` if it takes the new fence where it is.
+    left: Option<Vec<u8>>,
 }
 
 /// `None`: the node cannot be split (too few cells), and need not be.
@@ -295,11 +304,14 @@ fn plan_split(bytes: &[u8], wanted: SplitFor<'_>, live: IsLive<'_>) -> Option<Pl
     let mut at = first_choice(page, wanted);
     loop {
         let separator = separator(page, at, wanted.key)?;
-        let mut left = bytes.to_vec();
-        if TreePageMut(&mut left)
-            .set_high(at, Some(&separator), live)
-            .is_ok()
-        {
+        let left = if at == page.count() && page.takes_high_in_place(&separator) {
+            Ok(None)
+        } else {
+            let mut left = bytes.to_vec();
+            let set = TreePageMut(&mut left).set_high(at, Some(&separator), live);
+            set.map(|()| Some(left))
+        };
+        if let Ok(left) = left {
             return Some(Plan {
                 at,
                 separator,

@@ -133,7 +133,7 @@ impl Transaction {
         rows: &[RowRef<'_>],
     ) -> Result<()> {
         let (core, page) = (&self.core, leaf.id());
-        let live = |address| core.is_live(address);
+        let live = core.liveness();
         let before = inner.undo_last;
         let mut change = Change {
             core,

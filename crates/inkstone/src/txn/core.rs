@@ -107,6 +107,12 @@ impl Core {
         self.versions.is_live(address)
     }
 
+    /// Whether version addresses still matter: for the cells of a page that stays latched meanwhile.
+    #[inline]
+    pub fn liveness(&self) -> impl Fn(VersionAddress) -> bool + '_ {
+        self.versions.liveness()
+    }
+
     /// The tree that an undo entry or version names; `None` when its table was dropped.
     pub fn tree(&self, space: SpaceId, tree: TreeId) -> Result<Option<Tree>> {
         let Some(space) = self.spaces.read().get(&space).cloned() else {

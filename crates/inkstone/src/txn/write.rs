@@ -187,7 +187,7 @@ impl Transaction {
                         .wait_for(&self.shared.state, &blocker, Some(deadline), wanted)?;
                 }
                 Attempt::Split { need, ascending } => {
-                    let live = |address| self.core.is_live(address);
+                    let live = self.core.liveness();
                     tree.split_leaf(
                         SplitFor {
                             key,
@@ -334,7 +334,7 @@ impl Transaction {
         value: CellValue<'_>,
     ) -> Result<Attempt> {
         let (core, page) = (&self.core, leaf.id());
-        let live = |address| core.is_live(address);
+        let live = core.liveness();
         let prefix_len = TreePage(&leaf).prefix_len();
         let need = cell_len(key.len() - prefix_len, value.bytes.len(), true) + SLOT_LEN;
         let last = inner.last_insert;
@@ -526,7 +526,7 @@ impl Transaction {
         record: impl FnOnce(inkstone_format::PageId, inkstone_format::record::TrxRef, u16) -> Record,
     ) -> Result<Attempt> {
         let (core, page) = (&self.core, leaf.id());
-        let live = |address| core.is_live(address);
+        let live = core.liveness();
         let suffix = key.len() - TreePage(&leaf).prefix_len();
         let len = cell_len(suffix, value.bytes.len(), true);
         // An address that no longer matters is part of the old cell's length already.
@@ -620,7 +620,7 @@ pub(super) fn make_room<'p>(
     need: usize,
     key: &[u8],
 ) -> Result<Room<'p>> {
-    let live = |address| core.is_live(address);
+    let live = core.liveness();
     if TreePage(&leaf).has_room(need, &live) {
         return Ok(Room::Yes(leaf));
     }
@@ -638,12 +638,12 @@ pub(super) fn remove_dead_rows(
     leaf: Exclusive<'_>,
     except: Option<&[u8]>,
 ) -> Result<u64> {
-    let page = TreePage(&leaf);
+    let (page, live) = (TreePage(&leaf), core.liveness());
     let dead: Vec<usize> = (0..page.count())
+        .filter(|&slot| page.is_deleted(slot))
         .filter(|&slot| {
-            let cell = page.cell(slot);
-            let dead = cell.version.is_none_or(|address| !core.is_live(address));
-            cell.is_deleted() && (dead || mutants::on(Mutant::MarkedRowRemovedEarly))
+            let dead = page.version(slot).is_none_or(|address| !live(address));
+            dead || mutants::on(Mutant::MarkedRowRemovedEarly)
         })
         .filter(|&slot| except.is_none_or(|key| page.key(slot) != key))
         .collect();

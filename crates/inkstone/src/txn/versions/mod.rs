@@ -66,6 +66,7 @@ use inkstone_format::{SpaceId, TreeId, VersionAddress};
 use inkstone_io::Vfs;
 use segment::{MemoryChange, Segment};
 use spill::SpillFile;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -478,6 +479,22 @@ impl VersionStore {
 
     fn has_segment(&self, number: u64) -> bool {
         self.directory.read().live.contains_key(&number)
+    }
+
+    /// As [`VersionStore::is_live`], for the cells of a page: an answer is good for all addresses of its
+    /// segment. It may be old, which only means that a segment that has retired since passes for
+    /// live: a dead one never comes back.
+    pub fn liveness(&self) -> impl Fn(VersionAddress) -> bool + '_ {
+        let last = Cell::new((u64::MAX, false));
+        move |address| {
+            let (number, live) = last.get();
+            if number == segment_of(address) {
+                return live;
+            }
+            let live = self.is_live(address);
+            last.set((segment_of(address), live));
+            live
+        }
     }
 
     /// Who made the change that the entry tells; `None` if the address is dead. Never does I/O.
