@@ -81,7 +81,7 @@ impl FrameHead {
         assert!(payload.len() <= FRAME_PAYLOAD_MAX, "frame payload too long");
         let mut bytes = [0; FRAME_HEADER_MAX];
         let crc_at = 1 + put_length(&mut bytes[1..4], payload.len());
-        let mut crc = crc32c::crc32c(&bytes[1..crc_at]);
+        let mut crc = length_crc(&bytes[1..crc_at]);
         let mut len = crc_at + 4;
         if let Some(claim) = claim {
             bytes[len..len + 8].copy_from_slice(&claim.0.to_le_bytes());
@@ -115,6 +115,30 @@ impl FrameHead {
         &self.bytes[..self.len]
     }
 }
+
+/// CRC-32C of the one to three bytes of a length: no call is worth its while for them.
+#[inline]
+fn length_crc(bytes: &[u8]) -> u32 {
+    let step = |crc: u32, &byte: &u8| CRC_OF_BYTE[(crc as u8 ^ byte) as usize] ^ (crc >> 8);
+    !bytes.iter().fold(!0, step)
+}
+
+const CRC_OF_BYTE: [u32; 256] = {
+    /// The polynomial, lowest bit first.
+    const CASTAGNOLI: u32 = 0x82f6_3b78;
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let (mut crc, mut bit) = (byte as u32, 0);
+        while bit < 8 {
+            crc = crc >> 1 ^ if crc & 1 == 1 { CASTAGNOLI } else { 0 };
+            bit += 1;
+        }
+        table[byte] = crc;
+        byte += 1;
+    }
+    table
+};
 
 /// Appends a whole frame to `out` (tests and tools; the log builds frames in place).
 pub fn encode(payload: &[u8], claim: Option<Lsn>, start: Lsn, epoch: u64, out: &mut Vec<u8>) {

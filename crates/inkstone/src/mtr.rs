@@ -19,6 +19,7 @@ use crate::poison::Poison;
 use crate::{Result, invariant};
 use inkstone_format::record::Record;
 use inkstone_format::{Lsn, PageId, apply};
+use smallvec::SmallVec;
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -50,7 +51,8 @@ struct Latched<'p> {
 /// A mini-transaction. See the module.
 pub struct Mtr<'p> {
     redo: &'p Redo,
-    pages: Vec<Latched<'p>>,
+    /// A row's change has one, a structure change a few.
+    pages: SmallVec<[Latched<'p>; 2]>,
     payload: Vec<u8>,
     committed: bool,
 }
@@ -62,7 +64,7 @@ impl<'p> Mtr<'p> {
         payload.clear();
         Self {
             redo,
-            pages: Vec::new(),
+            pages: SmallVec::new(),
             payload,
             committed: false,
         }

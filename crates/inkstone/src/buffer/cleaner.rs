@@ -259,7 +259,7 @@ impl Inner {
         self.check()?;
         let capacity = self.log.capacity_bytes();
         let bound = self.age_bound.load(Ordering::Relaxed);
-        let age_at_most = self.log.ready_lsn().0.saturating_sub(bound);
+        let age_at_most = self.log.reserved_lsn().0.saturating_sub(bound);
         if age_at_most < capacity / 4 * 3 {
             return Ok(());
         }

@@ -64,6 +64,11 @@ pub trait RedoLog: Send + Sync {
     /// End of the contiguous published prefix of the log: every mini-transaction below it has its
     /// pages in the dirty sets.
     fn ready_lsn(&self) -> Lsn;
+    /// End of the last mini-transaction that has a place in the log, published or not: an upper
+    /// bound of [`ready_lsn`](RedoLog::ready_lsn), asked for by every write: it may take no latch.
+    fn reserved_lsn(&self) -> Lsn {
+        self.ready_lsn()
+    }
     /// Returns when the log is durable up to `lsn`.
     fn make_durable(&self, lsn: Lsn) -> Result<()>;
     /// Bytes of log that may lie between the checkpoint and the end of the log.

@@ -25,6 +25,11 @@ impl RedoLog for PoolLog {
             .get()
             .map_or(self.checkpoint, |log| log.ready_lsn())
     }
+    fn reserved_lsn(&self) -> Lsn {
+        self.log
+            .get()
+            .map_or(self.checkpoint, |log| log.current_lsn())
+    }
     fn make_durable(&self, lsn: Lsn) -> Result<()> {
         self.log.get().map_or(Ok(()), |log| log.wait_durable(lsn))
     }

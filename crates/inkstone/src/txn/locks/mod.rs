@@ -47,7 +47,8 @@
 //!
 //! # Latches
 //!
-//! A shard of records or ranges: held for one operation, nothing is taken inside but `status` loads.
+//! A shard of records or ranges: held for one operation, nothing is taken inside but `status` loads
+//! ([`LockTable::rest`] takes all shards of records, in order).
 //! `WaitGraph::state`: global, on the slow path only; inside it, waiters' `woken` latches.
 
 mod ranges;
@@ -242,7 +243,7 @@ impl LockTable {
     }
 
     /// Who is in the way of an access to a row that takes no explicit lock itself. One atomic load
-    /// while there are no explicit locks in the row's shard.
+    /// while there are no explicit locks of rows.
     pub fn record_blockers(
         &self,
         trx: &TrxState,
@@ -251,6 +252,9 @@ impl LockTable {
         key: &[u8],
         mode: LockMode,
     ) -> Blockers {
+        if !self.records.in_use() {
+            return Vec::new();
+        }
         self.records
             .blockers(trx, self.records.name(space, tree, key), mode)
     }
@@ -325,6 +329,12 @@ impl LockTable {
         for tree in std::mem::take(&mut held.trees) {
             self.ranges.release(trx, tree);
         }
+    }
+
+    /// Makes looking for locks cheap again once there are none left. To be called about twice a
+    /// second.
+    pub fn rest(&self) {
+        self.records.rest();
     }
 
     /// All explicit locks, as far as they hold still.

@@ -6,7 +6,7 @@
 //! long the key.
 
 use super::{Blockers, LockInfo, LockMode, LockTarget, push_blocker};
-use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{HashMap, Mutex, RandomState};
 use crate::txn::system::TrxState;
 use crossbeam_utils::CachePadded;
@@ -79,6 +79,9 @@ struct Shard {
 #[derive(Debug)]
 pub(super) struct RecordLocks {
     hasher: RandomState,
+    /// False: there is no lock, and looking for one is this load. Set by whoever makes a lock, with
+    /// its shard latched; cleared by [`RecordLocks::rest`] alone, with every shard latched.
+    in_use: CachePadded<AtomicBool>,
     shards: Box<[CachePadded<Shard>]>,
 }
 
@@ -86,6 +89,7 @@ impl Default for RecordLocks {
     fn default() -> Self {
         Self {
             hasher: RandomState::default(),
+            in_use: CachePadded::default(),
             shards: (0..SHARDS).map(|_| CachePadded::default()).collect(),
         }
     }
@@ -119,6 +123,10 @@ impl RecordLocks {
             let more = Vec::new();
             locks.insert(name, RecordLock { place, first, more });
             shard.count.fetch_add(1, Ordering::SeqCst);
+            // A load first: the line stays shared by those who only look.
+            if !self.in_use() {
+                self.in_use.store(true, Ordering::SeqCst);
+            }
             return Ok(true);
         };
         let held = lock.held_by(trx).map(|held| *held);
@@ -136,6 +144,24 @@ impl RecordLocks {
         lock.more.push((trx.clone(), mode));
         shard.count.fetch_add(1, Ordering::SeqCst);
         Ok(true)
+    }
+
+    /// Whether there may be locks.
+    pub fn in_use(&self) -> bool {
+        self.in_use.load(Ordering::SeqCst)
+    }
+
+    /// Notes that there are no locks any more, if so. To be called now and then.
+    pub fn rest(&self) {
+        let is_empty = |shard: &Shard| shard.count.load(Ordering::SeqCst) == 0;
+        if !self.in_use() || !self.shards.iter().all(|shard| is_empty(shard)) {
+            return;
+        }
+        // Nobody makes a lock meanwhile.
+        let latched: Vec<_> = self.shards.iter().map(|shard| shard.locks.lock()).collect();
+        if latched.iter().all(|locks| locks.is_empty()) {
+            self.in_use.store(false, Ordering::SeqCst);
+        }
     }
 
     pub fn blockers(&self, trx: &TrxState, name: u64, mode: LockMode) -> Blockers {

@@ -92,6 +92,9 @@ impl Spilled {
 #[derive(Debug)]
 pub(super) struct Segment {
     pub number: u64,
+    capacity: usize,
+    /// Bytes appended; changed with the segment's stripe held.
+    appended: AtomicUsize,
     storage: RwLock<Storage>,
     writers: RwLock<Vec<Writer>>,
     /// Writers that have not called `finish`.
@@ -112,6 +115,8 @@ impl Segment {
     pub fn new(number: u64, capacity: usize) -> Self {
         Self {
             number,
+            capacity,
+            appended: AtomicUsize::new(0),
             storage: RwLock::new(Storage::Open(Vec::with_capacity(capacity))),
             writers: RwLock::default(),
             open_writers: AtomicUsize::new(0),
@@ -135,12 +140,9 @@ impl Segment {
         ((writers.len() - 1) as u32, WRITER_BYTES as i64)
     }
 
-    /// Whether an entry of so many bytes goes into the open segment.
+    /// Whether an entry of so many bytes goes into the open segment; the caller holds its stripe.
     pub fn has_room(&self, bytes: usize) -> bool {
-        match &*self.storage.read() {
-            Storage::Open(open) => open.len() + bytes <= open.capacity(),
-            _ => false,
-        }
+        self.appended.load(Ordering::Relaxed) + bytes <= self.capacity
     }
 
     /// Appends to an open segment that has room; the caller holds its stripe.
@@ -152,6 +154,7 @@ impl Segment {
         };
         let address = address_of(self.number, bytes.len() / UNIT);
         version.encode(bytes, address, writer);
+        self.appended.store(bytes.len(), Ordering::Relaxed);
         if version.flags & NO_PURGE == 0 {
             self.purge_wanted.store(true, Ordering::Relaxed);
         }
