@@ -101,7 +101,9 @@ fn frame_head(criterion: &mut Criterion) {
 /// Bytes of which no two neighbours are related.
 fn random(len: usize, mut seed: u64) -> Vec<u8> {
     let mut next = || {
-        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        seed = seed
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
         (seed >> 56) as u8
     };
     (0..len).map(|_| next()).collect()

@@ -363,9 +363,7 @@ impl<'a> TreePage<'a> {
                 "a high fence has a length but is not there".to_owned(),
             );
         }
-        let expected_prefix = self
-            .high()
-            .map_or(0, |h| common_prefix(self.low(), h));
+        let expected_prefix = self.high().map_or(0, |h| common_prefix(self.low(), h));
         if self.prefix_len() != expected_prefix {
             return bad(
                 PREFIX_LEN_AT,

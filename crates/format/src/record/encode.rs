@@ -44,31 +44,27 @@ fn put_diff(out: &mut Vec<u8>, diff: &Diff) {
 
 /// Appends a row coded against the one before it: flags (bit 7: the key is the last one plus one),
 /// shared key, length, packed value.
-fn put_row(out: &mut Vec<u8>, flags: u8, key: &[u8], value: &[u8], last: &mut (Vec<u8>, Vec<u8>)) {
-    let next = is_successor(key, &last.0);
-    let (raw, packed_at) = (value.len(), out.len());
+fn put_row(out: &mut Vec<u8>, flags: u8, key: &[u8], value: &[u8], last: (&[u8], &[u8])) {
+    let next = is_successor(key, last.0);
     out.push(flags | if next { ROW_NEXT_KEY } else { 0 });
     if !next {
-        put_shared_key(out, key, &last.0);
+        put_shared_key(out, key, last.0);
     }
-    put_varint(out, raw as u64);
-    pack(out, value, &last.1);
-    debug_assert!(out.len() > packed_at);
-    last.0.clear();
-    last.0.extend_from_slice(key);
-    last.1.clear();
-    last.1.extend_from_slice(value);
+    put_varint(out, value.len() as u64);
+    pack(out, value, last.1);
 }
 
+/// Appends `count` rows; returns the last one's key and value.
 fn put_rows<'a>(
     out: &mut Vec<u8>,
     count: usize,
     rows: impl Iterator<Item = (u8, &'a [u8], &'a [u8])>,
-) -> (Vec<u8>, Vec<u8>) {
+) -> (&'a [u8], &'a [u8]) {
     put_varint(out, count as u64);
-    let mut last = (Vec::new(), Vec::new());
+    let mut last: (&[u8], &[u8]) = (&[], &[]);
     for (flags, key, value) in rows {
-        put_row(out, flags, key, value, &mut last);
+        put_row(out, flags, key, value, last);
+        last = (key, value);
     }
     last
 }
@@ -261,7 +257,9 @@ impl Record {
                 rows,
             } => {
                 let mut context = Context::default();
-                put_rows_insert(out, &mut context, *trx, *page, *tree, *slot, rows);
+                let (context, count) = (&mut context, rows.len());
+                let rows = rows.iter().map(row_parts);
+                put_rows_insert(out, context, *trx, *page, *tree, *slot, count, rows);
             }
             Self::RowUpdate {
                 page,
@@ -398,20 +396,26 @@ pub fn put_leaf_cells<'a>(
     put_rows(out, count, rows);
 }
 
-/// Appends a [`Record::RowsInsert`] in full and sets the context to its last row.
-pub fn put_rows_insert(
+/// Appends a [`Record::RowsInsert`] in full, without making the record first, and sets the context
+/// to its last row.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the fields of one record, on a hot path"
+)]
+pub fn put_rows_insert<'a>(
     out: &mut Vec<u8>,
     context: &mut Context,
     trx: TrxRef,
     page: PageId,
     tree: TreeId,
     slot: u16,
-    rows: &[Row],
+    count: usize,
+    rows: impl Iterator<Item = (u8, &'a [u8], &'a [u8])>,
 ) {
     put_row_head(out, 0x10, page, trx, tree, slot);
-    let (key, value) = put_rows(out, rows.len(), rows.iter().map(row_parts));
-    let last = slot.wrapping_add(rows.len() as u16).wrapping_sub(1);
-    context.set(page, tree, last, &key, &value);
+    let (key, value) = put_rows(out, count, rows);
+    let last = slot.wrapping_add(count as u16).wrapping_sub(1);
+    context.set(page, tree, last, key, value);
 }
 
 fn put_row_head(out: &mut Vec<u8>, kind: u8, page: PageId, trx: TrxRef, tree: TreeId, slot: u16) {

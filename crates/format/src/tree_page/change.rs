@@ -92,12 +92,7 @@ impl TreePageMut<'_> {
     /// Makes the first `keep` cells of `from`, a page of the same low fence, the only ones of this
     /// page, without version addresses that no longer matter. The fences are set; the heap and the
     /// slots may hold anything.
-    fn lay_out(
-        &mut self,
-        from: TreePage<'_>,
-        keep: usize,
-        live: IsLive<'_>,
-    ) -> Result<(), NoRoom> {
+    fn lay_out(&mut self, from: TreePage<'_>, keep: usize, live: IsLive<'_>) -> Result<(), NoRoom> {
         let (old_prefix, prefix) = (from.prefix_len(), self.read().prefix_len());
         // What the suffixes lose to the prefix, or get back from it.
         let cut = prefix.saturating_sub(old_prefix);

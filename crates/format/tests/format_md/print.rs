@@ -370,7 +370,10 @@ fn lifecycle() {
         page(13),
         TreeId(0),
         0,
-        &first,
+        first.len(),
+        first
+            .iter()
+            .map(|row| (row.flags, &row.key[..], &row.value[..])),
     );
     put(None, &rows);
     let mut insert = Vec::new();

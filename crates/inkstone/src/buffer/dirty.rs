@@ -152,6 +152,22 @@ impl DirtySets {
         found.into_iter().map(|(_, index)| index).collect()
     }
 
+    /// Up to `max` frames, the oldest first, whose `oldest` is from `from` on and below `limit`, with it.
+    pub fn begun_between(&self, from: Lsn, limit: Lsn, max: usize) -> Vec<(Lsn, u32)> {
+        let mut found = Vec::new();
+        if from >= limit {
+            return found;
+        }
+        for set in &self.0 {
+            let frames = set.frames.lock();
+            let begun = frames.range((from.0, 0)..(limit.0, 0));
+            found.extend(begun.take(max).map(|&(lsn, index)| (Lsn(lsn), index)));
+        }
+        found.sort_unstable();
+        found.truncate(max);
+        found
+    }
+
     /// Checks promise 1 (when nothing moves).
     #[cfg(test)]
     pub fn check_invariants(&self, arena: &Arena) {

@@ -13,6 +13,7 @@ use super::PageWriter;
 use super::pool::Inner;
 use crate::mutants::{self, Mutant};
 use crate::sync::atomic::Ordering;
+use crate::sync::{Mutex, thread};
 use crate::{Error, Result};
 use inkstone_format::{Lsn, PageId, header};
 use inkstone_io::AlignedBuffer;
@@ -20,12 +21,15 @@ use inkstone_io::AlignedBuffer;
 /// Pages in a batch, at most.
 pub(crate) const BATCH_PAGES_MAX: usize = 256;
 
+/// Threads that write what a caller wants flushed.
+const FLUSHERS: usize = 2;
+
 /// What became of a page that was to join a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Join {
     /// It is in the batch.
     Taken,
-    /// It needs no write: clean, or gone.
+    /// It needs no write: clean, gone, or changed lately.
     Clean,
     /// Another flusher has it in flight.
     InFlight,
@@ -74,13 +78,24 @@ impl Flusher {
         self.capacity
     }
 
-    /// Whether `join` must not be called before `write`.
-    pub fn is_full(&self) -> bool {
-        self.copied.len() == self.capacity
-    }
-
     /// Copies the page if it is still in this frame and dirty. `wait`: for its latch.
     pub fn join(&mut self, pool: &Inner, index: u32, id: PageId, wait: bool) -> Join {
+        self.join_unless_changed(pool, index, id, wait, Lsn(u64::MAX))
+    }
+
+    /// As `join`, if the page was last changed before `since`; without waiting.
+    pub fn join_if_left(&mut self, pool: &Inner, index: u32, id: PageId, since: Lsn) -> Join {
+        self.join_unless_changed(pool, index, id, false, since)
+    }
+
+    fn join_unless_changed(
+        &mut self,
+        pool: &Inner,
+        index: u32,
+        id: PageId,
+        wait: bool,
+        since: Lsn,
+    ) -> Join {
         let frame = pool.arena.frame(index);
         let latched = match wait {
             true => frame.latch.lock_shared(|| frame.holds(id)),
@@ -93,7 +108,9 @@ impl Flusher {
                 Join::Clean
             };
         }
-        let outcome = if !frame.holds(id) || !frame.is_dirty() {
+        // SAFETY: this thread holds the frame's latch in shared mode.
+        let changed = header::page_lsn(unsafe { pool.arena.bytes(index) });
+        let outcome = if !frame.holds(id) || !frame.is_dirty() || changed >= since {
             Join::Clean
         } else if frame.flushing.swap(true, Ordering::AcqRel) {
             Join::InFlight
@@ -184,7 +201,8 @@ impl Inner {
     }
 
     /// Returns when every page that was dirty at the call, and that `which` selects, has landed on disk in
-    /// a copy made after the call. The calling thread writes.
+    /// a copy made after the call. The calling thread writes, with [`FLUSHERS`] in all if there is
+    /// much.
     pub(crate) fn flush_where(&self, which: impl Fn(PageId) -> bool) -> Result<()> {
         self.check()?;
         let mut todo: Vec<(PageId, u32)> = self
@@ -197,9 +215,13 @@ impl Inner {
             return Ok(());
         }
         todo.sort_unstable();
-        let mut flusher = Flusher::new(self, self.batch_pages())?;
+        let flusher = || Flusher::new(self, self.batch_pages());
+        let batches = todo.len().div_ceil(self.batch_pages());
+        let mut flushers = (0..batches.min(FLUSHERS))
+            .map(|_| flusher())
+            .collect::<Result<Vec<_>>>()?;
         while !todo.is_empty() {
-            todo = self.flush_once(&mut flusher, &todo)?;
+            todo = self.flush_once(&mut flushers, &todo)?;
             self.flights.wait_until(|| {
                 let flying = |&(_, index): &(_, u32)| {
                     self.arena.frame(index).flushing.load(Ordering::Acquire)
@@ -210,23 +232,54 @@ impl Inner {
         Ok(())
     }
 
-    /// Writes what is not in flight elsewhere, returns the rest.
+    /// Writes what is not in flight elsewhere, returns the rest. With several flushers each has a thread
+    /// and takes one batch after the other: while the device is busy with one, the next is copied.
     fn flush_once(
         &self,
-        flusher: &mut Flusher,
+        flushers: &mut [Flusher],
         todo: &[(PageId, u32)],
     ) -> Result<Vec<(PageId, u32)>> {
-        let mut later = Vec::new();
-        for &(id, index) in todo {
-            if flusher.is_full() {
-                flusher.write(self)?;
+        let [first, others @ ..] = flushers else {
+            return Ok(todo.to_vec());
+        };
+        let batches = Mutex::new(todo.chunks(first.capacity()));
+        let (later, outcome) = (Mutex::new(Vec::new()), Mutex::new(Ok(())));
+        let work = |flusher: &mut Flusher| {
+            while let Some(batch) = { batches.lock().next() } {
+                match self.flush_batch(flusher, batch) {
+                    Ok(in_flight) => later.lock().extend(in_flight),
+                    Err(error) => {
+                        *outcome.lock() = Err(error);
+                        break;
+                    }
+                }
             }
+        };
+        thread::scope(|scope| {
+            for flusher in others {
+                // Without the thread the work is done all the same.
+                let _ = scope.spawn("ink-flush", || work(flusher));
+            }
+            work(first);
+        });
+        outcome.into_inner()?;
+        Ok(later.into_inner())
+    }
+
+    /// Writes one batch; returns those of it that are in flight elsewhere.
+    fn flush_batch(
+        &self,
+        flusher: &mut Flusher,
+        batch: &[(PageId, u32)],
+    ) -> Result<Vec<(PageId, u32)>> {
+        let mut in_flight = Vec::new();
+        for &(id, index) in batch {
             if flusher.join(self, index, id, true) == Join::InFlight {
-                later.push((id, index));
+                in_flight.push((id, index));
             }
         }
         flusher.write(self)?;
-        Ok(later)
+        Ok(in_flight)
     }
 
     /// Forgets every page that `which` selects, dirty or not, after its flight has landed.

@@ -34,6 +34,7 @@
 //! It knows nothing of what pages mean, and does not stop two mini-transactions from deadlocking on
 //! page latches: the trees' latch order does.
 
+mod behind;
 mod cleaner;
 mod dirty;
 mod evict;

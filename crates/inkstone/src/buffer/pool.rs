@@ -1,5 +1,6 @@
 //! The pool: what callers see, and its two threads.
 
+use super::behind::WriteBehind;
 use super::cleaner::Cleaner;
 use super::dirty::DirtySets;
 use super::flush::Flusher;
@@ -44,13 +45,15 @@ pub(crate) struct Inner {
     pub supply: Signal,
     /// Wakes `ink-cleaner`.
     pub cleaning: Signal,
+    /// Wakes the thread `ink-behind` when the pool closes.
+    pub leaving: Signal,
     /// Announces that flights have landed.
     pub flights: News,
     /// A lower bound of what a checkpoint could be, as last looked at.
     pub age_bound: AtomicU64,
     /// Why the cleaner gets nowhere (a full disk), if so.
     pub cleaner_error: Mutex<Option<Error>>,
-    /// Whether the two threads run.
+    /// Whether the threads run.
     pub has_threads: AtomicBool,
     closing: AtomicBool,
 }
@@ -145,6 +148,7 @@ impl BufferPool {
             poison,
             supply: Signal::default(),
             cleaning: Signal::default(),
+            leaving: Signal::default(),
             flights: News::default(),
             age_bound: AtomicU64::new(0),
             cleaner_error: Mutex::new(None),
@@ -157,8 +161,8 @@ impl BufferPool {
         }))
     }
 
-    /// Starts the threads `ink-frames` (one, or three in a large pool) and `ink-cleaner`. Without them nothing is written but by
-    /// `flush_space` and `flush_all`.
+    /// Starts the threads `ink-frames` (one, or three in a large pool) `ink-cleaner` and
+    /// `ink-behind`. Without them nothing is written but by `flush_space` and `flush_all`.
     pub fn start_cleaners(&self) -> Result<()> {
         self.start_threads(supplier::threads_for(self.inner.arena.len()))
     }
@@ -177,6 +181,9 @@ impl BufferPool {
         }
         threads.push(self.spawn("ink-cleaner", |pool, flusher| {
             Cleaner::new(pool, flusher).run();
+        })?);
+        threads.push(self.spawn("ink-behind", |pool, flusher| {
+            WriteBehind::new(pool, flusher).run();
         })?);
         self.inner.has_threads.store(true, Ordering::Relaxed);
         Ok(())
@@ -201,6 +208,7 @@ impl BufferPool {
         inner.closing.store(true, Ordering::Relaxed);
         inner.supply.raise();
         inner.cleaning.raise();
+        inner.leaving.raise();
         for thread in self.threads.lock().drain(..) {
             let _ = thread.join();
         }

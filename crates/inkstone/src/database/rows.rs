@@ -2,7 +2,10 @@
 
 use super::tables::TreeRef;
 use crate::txn::locks::LockMode;
-use crate::txn::{Cursor, Locked, LockingCursor, LockingScan, Transaction, Wait};
+use crate::txn::{
+    Cursor, GATHERED_BYTES, GATHERED_ROWS, Locked, LockingCursor, LockingScan, RowRef, Transaction,
+    Wait,
+};
 use crate::{Error, Result};
 use std::ops::{Bound, RangeBounds};
 
@@ -118,28 +121,32 @@ impl Transaction {
         rows: impl IntoIterator<Item = (K, V)>,
     ) -> Result<u64>
     where
-        K: Into<Vec<u8>>,
-        V: Into<Vec<u8>>,
+        K: AsRef<[u8]>,
+        V: AsRef<[u8]>,
     {
-        const BATCH: usize = 1024;
         let tree = tree.tree_ref();
         self.statement(|transaction| {
-            let mut rows = rows.into_iter();
+            let mut rows = rows.into_iter().fuse();
             let mut total = 0;
+            let mut gathered = Vec::new();
             loop {
-                let batch: Vec<(Vec<u8>, Vec<u8>)> = rows
-                    .by_ref()
-                    .take(BATCH)
-                    .map(|(key, value)| (key.into(), value.into()))
-                    .collect();
-                if batch.is_empty() {
+                gathered.clear();
+                let mut bytes = 0;
+                while bytes < GATHERED_BYTES && gathered.len() < GATHERED_ROWS {
+                    let Some((key, value)) = rows.next() else {
+                        break;
+                    };
+                    bytes += key.as_ref().len() + value.as_ref().len();
+                    gathered.push((key, value));
+                }
+                if gathered.is_empty() {
                     return Ok(total);
                 }
-                let rows: Vec<_> = batch
+                let batch: Vec<RowRef<'_>> = gathered
                     .iter()
-                    .map(|(key, value)| (&key[..], &value[..]))
+                    .map(|(key, value)| (key.as_ref(), value.as_ref()))
                     .collect();
-                let (done, result) = transaction.insert_run(tree.live()?, &rows);
+                let (done, result) = transaction.insert_run(tree.live()?, &batch);
                 result?;
                 if done < batch.len() {
                     return Err(tree.duplicate());

@@ -10,7 +10,7 @@ use crate::btree::{Target, Tree};
 use crate::buffer::Exclusive;
 use crate::counters::Counter;
 use crate::mtr::Mtr;
-use inkstone_format::record::{Row, put_rows_insert};
+use inkstone_format::record::put_rows_insert;
 use inkstone_format::tree_page::{
     SLOT_LEN, TreePage, TreePageMut, cell_len, is_inline, key_len_max,
 };
@@ -22,6 +22,11 @@ pub(crate) type RowRef<'r> = (&'r [u8], &'r [u8]);
 const RUN_ROWS: usize = 256;
 /// Bytes of rows in one record, at most.
 const RUN_BYTES: usize = 128 << 10;
+
+/// Rows, and bytes of them, that are taken from a caller's iterator before they are inserted: more
+/// would not be in the processor's caches any more when they are.
+pub(crate) const GATHERED_ROWS: usize = 1024;
+pub(crate) const GATHERED_BYTES: usize = 128 << 10;
 
 impl Transaction {
     /// Inserts rows; stops at the first whose key exists, or that fails. How many were inserted. Rows
@@ -162,14 +167,6 @@ impl Transaction {
             }
             change.inner.undo_last = addresses[addresses.len() - 1];
         }
-        let moved: Vec<Row> = rows
-            .iter()
-            .map(|(key, value)| Row {
-                flags: 0,
-                key: key.to_vec(),
-                value: value.to_vec(),
-            })
-            .collect();
         let trx = change.shared.trx_ref(change.inner);
         let mut mtr = Mtr::new(&core.redo);
         let index = mtr.push(leaf);
@@ -180,7 +177,9 @@ impl Transaction {
                 let placed = target.insert(slot + n, 0, Some(addresses[n]), key, value, &live);
                 crate::invariant!(placed.is_ok(), "rows do not fit page {page} after all");
             }
-            put_rows_insert(payload, context, trx, page, tree.id, slot as u16, &moved);
+            let (slot, count) = (slot as u16, rows.len());
+            let rows = rows.iter().map(|&(key, value)| (0, key, value));
+            put_rows_insert(payload, context, trx, page, tree.id, slot, count, rows);
         });
         let last = addresses[addresses.len() - 1];
         let undo_bytes = rows.len() as u64 * undo_log_bytes(0, 0);

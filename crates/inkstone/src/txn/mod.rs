@@ -45,6 +45,7 @@ mod undo_copy;
 pub mod versions;
 mod write;
 
+pub(crate) use bulk::{GATHERED_BYTES, GATHERED_ROWS, RowRef};
 pub use interrupt::Interrupt;
 pub use isolation::Isolation;
 pub use prepare::Prepared;

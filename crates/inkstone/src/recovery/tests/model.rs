@@ -232,7 +232,11 @@ impl Model {
                 }
                 _ => {
                     open.restart = if skippable { open.restart } else { start };
-                    put_rows_insert(payload, &mut open.context, trx, *page, *tree, *slot, rows);
+                    let parts = rows
+                        .iter()
+                        .map(|row| (row.flags, &row.key[..], &row.value[..]));
+                    let (context, count) = (&mut open.context, rows.len());
+                    put_rows_insert(payload, context, trx, *page, *tree, *slot, count, parts);
                 }
             },
             _ => record.put(payload),
