@@ -276,6 +276,9 @@ impl Transaction {
     pub(super) fn explicit_blocker(&self, tree: &Tree, key: &[u8], makes: bool) -> Option<Blocker> {
         let (state, space, id) = (&*self.shared.state, tree.space.id, tree.id);
         let locks = &self.core.locks;
+        if locks.is_idle(space, id) {
+            return None;
+        }
         let rows = locks.record_blockers(state, space, id, key, LockMode::Exclusive);
         let of_range = || match makes {
             true => locks.insert_blockers(state, space, id, key),

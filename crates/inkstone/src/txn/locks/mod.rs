@@ -331,6 +331,12 @@ impl LockTable {
         }
     }
 
+    /// Whether no row and no range of the tree is locked explicitly, for sure. Two atomic loads.
+    #[inline]
+    pub fn is_idle(&self, space: SpaceId, tree: TreeId) -> bool {
+        !self.records.in_use() && self.ranges.is_idle((space, tree))
+    }
+
     /// Makes looking for locks cheap again once there are none left. To be called about twice a
     /// second.
     pub fn rest(&self) {

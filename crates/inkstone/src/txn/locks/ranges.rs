@@ -280,6 +280,12 @@ impl RangeLocks {
         all
     }
 
+    /// Whether nothing in the tree's shard is locked.
+    #[inline]
+    pub fn is_idle(&self, tree: TreeKey) -> bool {
+        self.shard(tree).count.load(Ordering::SeqCst) == 0
+    }
+
     pub fn blockers(&self, trx: &TrxState, tree: TreeKey, key: &[u8], access: Access) -> Blockers {
         let shard = self.shard(tree);
         if shard.count.load(Ordering::SeqCst) == 0 {

@@ -6,7 +6,7 @@
 //!   matter. `previous` leads to the row's older entry, `undo_previous` to the entry that the same
 //!   transaction made before.
 //! - *segment*: entries that were appended together and go together. *Open*: being appended to by the
-//!   threads of one stripe; *sealed*: unchangeable; *spilled*: sealed, and its bytes are in the spill
+//!   threads of one stripe, and by transactions that have begun there; *sealed*: unchangeable; *spilled*: sealed, and its bytes are in the spill
 //!   file; *retired*: gone, its addresses are *dead*.
 //! - *finish*: a transaction tells each segment that it wrote to its commit or rollback number.
 //!
@@ -334,6 +334,13 @@ impl VersionStore {
         version: &NewVersion<'_>,
         bytes: usize,
     ) -> Result<VersionAddress> {
+        // Where the transaction has written last it goes on without a look at the stripe: as long as
+        // it has not finished, the segment does not retire.
+        if let Some((segment, writer)) = touched.0.last()
+            && let Some(address) = segment.append(*writer, version, bytes)
+        {
+            return Ok(address);
+        }
         let stripe = &self.stripes[thread_stripe()];
         let mut room_made = false;
         loop {
@@ -342,7 +349,9 @@ impl VersionStore {
                 && open.has_room(bytes)
             {
                 let writer = self.writer(open, trx, touched);
-                return Ok(open.append(writer, version));
+                if let Some(address) = open.append(writer, version, bytes) {
+                    return Ok(address);
+                }
             }
             if let Some(full) = stripe.open.take() {
                 self.seal(&full);
@@ -367,9 +376,13 @@ impl VersionStore {
     ) -> Result<VersionAddress> {
         let segment = self.create(bytes)?;
         let writer = self.writer(&segment, trx, touched);
-        let address = segment.append(writer, version);
+        let address = segment.append(writer, version, bytes);
         self.seal(&segment);
-        Ok(address)
+        crate::invariant!(
+            address.is_some(),
+            "a version of {bytes} bytes does not fit a segment made for it"
+        );
+        Ok(address.unwrap_or_default())
     }
 
     fn writer(

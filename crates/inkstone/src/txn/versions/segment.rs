@@ -93,8 +93,6 @@ impl Spilled {
 pub(super) struct Segment {
     pub number: u64,
     capacity: usize,
-    /// Bytes appended; changed with the segment's stripe held.
-    appended: AtomicUsize,
     storage: RwLock<Storage>,
     writers: RwLock<Vec<Writer>>,
     /// Writers that have not called `finish`.
@@ -116,7 +114,6 @@ impl Segment {
         Self {
             number,
             capacity,
-            appended: AtomicUsize::new(0),
             storage: RwLock::new(Storage::Open(Vec::with_capacity(capacity))),
             writers: RwLock::default(),
             open_writers: AtomicUsize::new(0),
@@ -140,25 +137,35 @@ impl Segment {
         ((writers.len() - 1) as u32, WRITER_BYTES as i64)
     }
 
-    /// Whether an entry of so many bytes goes into the open segment; the caller holds its stripe.
+    /// Whether it is open and takes an entry of so many bytes, as things are.
     pub fn has_room(&self, bytes: usize) -> bool {
-        self.appended.load(Ordering::Relaxed) + bytes <= self.capacity
+        self.is_room(&self.storage.read(), bytes)
     }
 
-    /// Appends to an open segment that has room; the caller holds its stripe.
-    pub fn append(&self, writer: u32, version: &NewVersion<'_>) -> VersionAddress {
+    fn is_room(&self, storage: &Storage, bytes: usize) -> bool {
+        matches!(storage, Storage::Open(open) if open.len() + bytes <= self.capacity)
+    }
+
+    /// Appends an entry of `len` bytes of one of the writers, if the segment is open and has room.
+    pub fn append(
+        &self,
+        writer: u32,
+        version: &NewVersion<'_>,
+        len: usize,
+    ) -> Option<VersionAddress> {
         let mut storage = self.storage.write();
+        if !self.is_room(&storage, len) {
+            return None;
+        }
         let Storage::Open(bytes) = &mut *storage else {
-            crate::invariant!(false, "append to segment {}, which is sealed", self.number);
-            return VersionAddress(0);
+            return None;
         };
         let address = address_of(self.number, bytes.len() / UNIT);
         version.encode(bytes, address, writer);
-        self.appended.store(bytes.len(), Ordering::Relaxed);
         if version.flags & NO_PURGE == 0 {
             self.purge_wanted.store(true, Ordering::Relaxed);
         }
-        address
+        Some(address)
     }
 
     /// Ends appending; the caller holds the segment's stripe, or nobody else knows it.
