@@ -4,6 +4,7 @@
 //! set of switches in a folder of its own under `target/`, and run a program of `inkstone-testkit`.
 
 mod build;
+mod counts;
 mod crash;
 mod determinism;
 mod faults;
@@ -29,6 +30,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    Counts(counts::Arguments),
     Crash(crash::Arguments),
     Determinism(determinism::Arguments),
     Faults(faults::Arguments),
@@ -44,6 +46,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
+        Command::Counts(arguments) => counts::run(&arguments),
         Command::Crash(arguments) => crash::run(&arguments),
         Command::Determinism(arguments) => determinism::run(&arguments),
         Command::Faults(arguments) => faults::run(&arguments),

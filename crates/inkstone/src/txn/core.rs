@@ -214,6 +214,15 @@ impl Core {
         self.versions.make_room()
     }
 
+    /// Waits for a commit whose record ends at `lsn`, as `durability` says.
+    pub(super) fn wait_for_commit(&self, lsn: Lsn, durability: Durability) -> Result<()> {
+        match durability {
+            Durability::Sync => self.redo.log.wait_durable(lsn),
+            Durability::Write => self.redo.log.wait_written(lsn),
+            Durability::Lazy => Ok(()),
+        }
+    }
+
     /// Whether the database is closing.
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)

@@ -325,24 +325,26 @@ impl Transaction {
     /// the outcome to recovery. [`Error::Deadlock`]: it had been chosen as a victim, and is rolled
     /// back.
     pub fn commit_with(self, durability: Durability) -> Result<()> {
-        let pending = self.commit_deferred(durability)?;
-        pending.wait(durability)
+        let lsn = self.finish(durability)?;
+        self.core.wait_for_commit(lsn, durability)
     }
 
     /// Commits without waiting: the order of commits is the order of these calls, other transactions
     /// see the changes, and [`PendingCommit::wait`] waits for durability.
     pub fn commit_deferred(self, durability: Durability) -> Result<PendingCommit> {
+        let lsn = self.finish(durability)?;
+        let core = self.core.clone();
+        Ok(PendingCommit { core, lsn })
+    }
+
+    /// Makes the changes visible; the end of the commit record.
+    fn finish(&self, durability: Durability) -> Result<Lsn> {
         let mut inner = self.active()?;
         if self.shared.state.is_doomed() {
             self.roll_back(&mut inner)?;
             return Err(Error::Deadlock);
         }
-        let lsn = finish_commit(&self.core, &self.shared, &mut inner, durability)?;
-        drop(inner);
-        Ok(PendingCommit {
-            core: self.core.clone(),
-            lsn,
-        })
+        finish_commit(&self.core, &self.shared, &mut inner, durability)
     }
 
     /// Rolls back. If that fails (a full disk, a page that cannot be read) it is tried again in the
@@ -372,11 +374,7 @@ pub struct PendingCommit {
 impl PendingCommit {
     /// Waits as `durability` says.
     pub fn wait(self, durability: Durability) -> Result<()> {
-        match durability {
-            Durability::Sync => self.core.redo.log.wait_durable(self.lsn),
-            Durability::Write => self.core.redo.log.wait_written(self.lsn),
-            Durability::Lazy => Ok(()),
-        }
+        self.core.wait_for_commit(self.lsn, durability)
     }
 
     /// End of the commit record in the log; 0 if the transaction changed nothing.

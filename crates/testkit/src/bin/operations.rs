@@ -1,0 +1,36 @@
+//! One operation of the engine, many times: what `cargo xtask counts` runs under valgrind.
+
+use clap::Parser;
+use inkstone_testkit::operations::{Bench, Operation};
+use std::process::ExitCode;
+
+/// Does an operation of the engine many times.
+#[derive(Parser)]
+struct Arguments {
+    /// The operation
+    #[arg(value_enum)]
+    operation: Operation,
+    /// How many times
+    #[arg(long, default_value_t = 2000)]
+    times: u64,
+    /// Rows of the table
+    #[arg(long, default_value_t = 100_000)]
+    rows: u64,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let done = tempfile::tempdir().map_err(|error| error.to_string());
+    let done = done.and_then(|directory| {
+        Bench::new(directory.path(), arguments.rows)
+            .and_then(|mut bench| bench.run(arguments.operation, arguments.times))
+            .map_err(|error| error.to_string())
+    });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("operations: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
