@@ -1,10 +1,10 @@
 //! `--bench`: sysbench, InnoDB and Inkstone in the same server, in turns.
 
+use super::plugin::Plugin;
 use super::server::Server;
 use super::sysbench::{Measured, Sysbench, Tables, median};
 use super::tree::Tree;
 use crate::build::Result;
-use std::path::Path;
 use std::process::ExitCode;
 
 const WORKLOADS: [&str; 5] = [
@@ -83,7 +83,7 @@ impl Row {
 /// Runs every workload, or those whose name contains `filter`.
 pub fn run(
     tree: &Tree,
-    plugin: &Path,
+    plugin: &Plugin,
     filter: Option<&str>,
     effort: Effort,
     json: bool,

@@ -6,13 +6,13 @@
 
 use super::orphans;
 use super::pair::Pair;
+use super::plugin::Plugin;
 use super::random::Random;
 use super::server::Server;
 use super::smoke::check_tables;
 use super::tree::Tree;
 use super::workload::{self, DEFINITIONS, TRANSFERS, Workload};
 use crate::build::Result;
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ pub struct Plan {
 }
 
 /// Kills and checks until the time is up.
-pub fn run(tree: &Tree, plugin: &Path, plan: Plan) -> Result<ExitCode> {
+pub fn run(tree: &Tree, plugin: &Plugin, plan: Plan) -> Result<ExitCode> {
     // A server that dies in TRUNCATE or CREATE OR REPLACE may have done it and not have logged it, with
     // any engine: the replica leaves DDL alone.
     let mut pair = Pair::start(tree, plugin, "crash", 0, &[TRANSFERS])?;

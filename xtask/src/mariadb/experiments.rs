@@ -8,11 +8,12 @@
 use super::apt::output;
 use super::bench::{Effort, FAIR};
 use super::counters::{self, Part};
+use super::plugin::Plugin;
 use super::server::Server;
 use super::sysbench::{Sysbench, Tables, median};
 use super::tree::Tree;
 use crate::build::{Result, root};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 const ENGINES: [&str; 2] = ["InnoDB", "Inkstone"];
@@ -20,7 +21,7 @@ const ENGINES: [&str; 2] = ["InnoDB", "Inkstone"];
 /// Runs all files, or those whose name begins with `filter`.
 pub fn run(
     tree: &Tree,
-    plugin: &Path,
+    plugin: &Plugin,
     filter: Option<&str>,
     effort: Effort,
     json: bool,
@@ -132,7 +133,7 @@ fn directive<'a>(text: &'a str, key: &str) -> Vec<&'a str> {
     lines.flat_map(str::split_whitespace).collect()
 }
 
-fn start(tree: &Tree, plugin: &Path, options: Vec<String>) -> Result<Server> {
+fn start(tree: &Tree, plugin: &Plugin, options: Vec<String>) -> Result<Server> {
     let mut server = Server::temporary(tree, "experiments")
         .with_plugin(plugin)
         .with_options(FAIR)
@@ -143,7 +144,7 @@ fn start(tree: &Tree, plugin: &Path, options: Vec<String>) -> Result<Server> {
 
 fn run_sql(
     tree: &Tree,
-    plugin: &Path,
+    plugin: &Plugin,
     name: &str,
     text: &str,
     effort: Effort,
@@ -232,7 +233,7 @@ fn rows(runs: &[Vec<Vec<Part>>; 2]) -> Vec<(String, &'static str, f64, f64)> {
 /// `KEY VALUES` lines: script, tables, rows, clients, flush-log; and options of the server.
 fn run_sysbench(
     tree: &Tree,
-    plugin: &Path,
+    plugin: &Plugin,
     name: &str,
     text: &str,
     effort: Effort,

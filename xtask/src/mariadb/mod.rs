@@ -18,6 +18,7 @@ mod plugin;
 mod prompt;
 mod random;
 mod replication;
+mod sanitizer;
 mod server;
 mod session;
 mod smoke;
@@ -27,8 +28,11 @@ mod tree;
 mod workload;
 
 use crate::build::Result;
+use plugin::Plugin;
+use sanitizer::Sanitizer;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use tree::Tree;
 
 /// Builds the plugin for MariaDB and opens the SQL prompt of a private server; or tests, measures,
 /// stops (see docs/mariadb.md).
@@ -43,6 +47,10 @@ pub struct Arguments {
     /// Print the result of --mtr, --bench or --experiments as JSON
     #[arg(long)]
     json: bool,
+    /// Build the handler with AddressSanitizer and UndefinedBehaviorSanitizer, and fail if they report
+    /// anything in any server that is started
+    #[arg(long)]
+    sanitize: bool,
 }
 
 /// What to do; without any, the SQL prompt.
@@ -96,29 +104,40 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     if let Some(Step::Stop) = task.step {
         return prompt::stop(&tree);
     }
-    let plugin = plugin::build(&tree)?;
+    if !arguments.sanitize {
+        return serve(&tree, &plugin::build(&tree, None)?, arguments);
+    }
+    let sanitizer = Sanitizer::begin(&plugin::cxx())?;
+    let plugin = plugin::build(&tree, Some(&sanitizer))?;
+    sanitizer.prove(&tree, &plugin)?;
+    sanitizer.finish(serve(&tree, &plugin, arguments))
+}
+
+/// What is done with the plugin.
+fn serve(tree: &Tree, plugin: &Plugin, arguments: &Arguments) -> Result<ExitCode> {
+    let task = &arguments.task;
     if let Some(suites) = &task.mtr {
-        return mtr::run(&tree, &plugin, suites, arguments.json);
+        return mtr::run(tree, plugin, suites, arguments.json);
     }
     if let Some(filter) = &task.smoke {
-        return smoke::run(&tree, &plugin, filter.as_deref());
+        return smoke::run(tree, plugin, filter.as_deref());
     }
     let (effort, json) = (arguments.effort, arguments.json);
     if let Some(filter) = &task.bench {
-        return bench::run(&tree, &plugin, filter.as_deref(), effort, json);
+        return bench::run(tree, plugin, filter.as_deref(), effort, json);
     }
     if let Some(filter) = &task.experiments {
-        return experiments::run(&tree, &plugin, filter.as_deref(), effort, json);
+        return experiments::run(tree, plugin, filter.as_deref(), effort, json);
     }
     if task.crash {
-        return crash::run(&tree, &plugin, arguments.plan);
+        return crash::run(tree, plugin, arguments.plan);
     }
     if task.replication {
-        return replication::run(&tree, &plugin, arguments.plan);
+        return replication::run(tree, plugin, arguments.plan);
     }
     match (task.step, &task.sql) {
         (Some(_), _) => Ok(ExitCode::SUCCESS),
-        (None, Some(file)) => prompt::run_file(&tree, &plugin, file),
-        (None, None) => prompt::open(&tree, &plugin),
+        (None, Some(file)) => prompt::run_file(tree, plugin, file),
+        (None, None) => prompt::open(tree, plugin),
     }
 }

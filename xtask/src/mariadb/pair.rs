@@ -1,10 +1,10 @@
 //! A primary and its replica: row-based binary log, GTIDs.
 
 use super::apt::output;
+use super::plugin::Plugin;
 use super::server::Server;
 use super::tree::Tree;
 use crate::build::Result;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Two private servers.
@@ -19,7 +19,7 @@ impl Pair {
     /// primary with `parallel` workers (0: one thread does all).
     pub fn start(
         tree: &Tree,
-        plugin: &Path,
+        plugin: &Plugin,
         name: &str,
         parallel: u32,
         databases: &'static [&'static str],

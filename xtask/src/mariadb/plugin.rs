@@ -1,5 +1,6 @@
 //! `ha_inkstone.so`: every `mariadb/*.cc`, and the engine as a static library.
 
+use super::sanitizer::{self, Sanitizer};
 use super::symbols;
 use super::tree::{Tree, home};
 use crate::build::{Result, root};
@@ -28,71 +29,109 @@ const FLAGS: [&str; 13] = [
 /// The header that every file of the handler begins with: the server's own headers, mostly.
 const COMMON: &str = "common.h";
 
-/// Where the plugin is built, and from where servers load it.
-pub fn folder() -> PathBuf {
-    home().join("plugin")
+/// The plugin, and what a server needs to load it.
+pub struct Plugin {
+    /// The file.
+    pub library: PathBuf,
+    /// Environment of the server.
+    pub environment: Vec<(&'static str, String)>,
 }
 
-/// Builds what is out of date; gives the plugin's path.
-pub fn build(tree: &Tree) -> Result<PathBuf> {
+impl Plugin {
+    /// Where servers find it.
+    pub fn folder(&self) -> &Path {
+        self.library.parent().unwrap_or(Path::new("."))
+    }
+
+    /// True if sanitizers watch it.
+    pub fn is_sanitized(&self) -> bool {
+        !self.environment.is_empty()
+    }
+}
+
+/// Builds what is out of date.
+pub fn build(tree: &Tree, sanitizer: Option<&Sanitizer>) -> Result<Plugin> {
     let engine = build_engine()?;
     let handler = root().join("mariadb");
-    let objects = objects_folder(tree);
+    let sanitized = sanitizer.is_some();
+    let folder = home().join(if sanitized {
+        "plugin-sanitized"
+    } else {
+        "plugin"
+    });
+    let objects = folder.join(objects_folder(tree, sanitized));
     std::fs::create_dir_all(&objects)
         .map_err(|error| format!("{} cannot be made: {error}", objects.display()))?;
-    let sources = sources(&handler)?;
-    precompile(tree, &handler.join(COMMON), &objects)?;
-    let mut inputs = Vec::new();
-    let mut compiling = Vec::new();
-    for source in &sources {
-        let name = source.file_stem().unwrap_or_default();
-        let object = objects.join(name).with_extension("o");
-        if is_stale(&object, &dependencies(&object)) {
-            let mut command = compiler(tree);
-            // The precompiled header stands there under the header's name.
-            command.arg("-I").arg(&objects).args(["-include", COMMON]);
-            command.arg("-MMD").arg("-c").arg(source);
-            command.arg("-o").arg(&object);
-            compiling.push((source, command));
-        }
-        inputs.push(object);
-    }
-    compile(compiling)?;
-    let plugin = folder().join("ha_inkstone.so");
+    let mut inputs = compile_handler(tree, sanitized, &handler, &objects)?;
+    let library = folder.join("ha_inkstone.so");
     let exports = handler.join("exports.map");
     inputs.push(engine);
     inputs.push(tree.services());
     let mut needed = inputs.clone();
     needed.push(exports.clone());
-    if is_stale(&plugin, &needed) {
-        link(&inputs, &exports, &plugin)?;
-        symbols::check_undefined(tree, &plugin)
-            .and_then(|()| symbols::check_layouts(tree, compiler(tree), &objects))
-            .inspect_err(|_| drop(std::fs::remove_file(&plugin)))?;
-        eprintln!("{} is built for MariaDB {}", plugin.display(), tree.version);
+    if is_stale(&library, &needed) {
+        link(&inputs, sanitized, &exports, &library)?;
+        symbols::check_undefined(tree, &library, sanitizer.map(Sanitizer::runtime))
+            .and_then(|()| symbols::check_layouts(tree, compiler(tree, sanitized), &objects))
+            .inspect_err(|_| drop(std::fs::remove_file(&library)))?;
+        eprintln!(
+            "{} is built for MariaDB {}",
+            library.display(),
+            tree.version
+        );
     }
-    Ok(plugin)
+    Ok(Plugin {
+        library,
+        environment: sanitizer.map_or(Vec::new(), Sanitizer::environment),
+    })
+}
+
+/// Compiles every file of the handler that is out of date; gives the objects.
+fn compile_handler(
+    tree: &Tree,
+    sanitized: bool,
+    handler: &Path,
+    objects: &Path,
+) -> Result<Vec<PathBuf>> {
+    let sources = sources(handler)?;
+    precompile(compiler(tree, sanitized), &handler.join(COMMON), objects)?;
+    let mut made = Vec::new();
+    let mut compiling = Vec::new();
+    for source in &sources {
+        let name = source.file_stem().unwrap_or_default();
+        let object = objects.join(name).with_extension("o");
+        if is_stale(&object, &dependencies(&object)) {
+            let mut command = compiler(tree, sanitized);
+            // The precompiled header stands there under the header's name.
+            command.arg("-I").arg(objects).args(["-include", COMMON]);
+            command.arg("-MMD").arg("-c").arg(source);
+            command.arg("-o").arg(&object);
+            compiling.push((source, command));
+        }
+        made.push(object);
+    }
+    compile(compiling)?;
+    Ok(made)
 }
 
 /// A folder for each version and each set of flags: an object of other flags is never taken.
-fn objects_folder(tree: &Tree) -> PathBuf {
+fn objects_folder(tree: &Tree, sanitized: bool) -> String {
     let mut hash = std::hash::DefaultHasher::new();
-    std::hash::Hash::hash(&format!("{:?}", compiler(tree)), &mut hash);
+    std::hash::Hash::hash(&format!("{:?}", compiler(tree, sanitized)), &mut hash);
     let hash = std::hash::Hasher::finish(&hash);
-    folder().join(format!("objects-{}-{hash:016x}", tree.version))
+    format!("objects-{}-{hash:016x}", tree.version)
 }
 
 /// The server's headers take ten times as long as the handler: they are compiled once.
-fn precompile(tree: &Tree, header: &Path, objects: &Path) -> Result<()> {
+fn precompile(mut compiler: Command, header: &Path, objects: &Path) -> Result<()> {
     let precompiled = objects.join(COMMON).with_extension("h.gch");
     if !is_stale(&precompiled, &dependencies(&precompiled)) {
         return Ok(());
     }
-    let mut command = compiler(tree);
-    command.args(["-x", "c++-header", "-MMD", "-MF"]);
-    command.arg(precompiled.with_extension("d"));
-    command.arg(header).arg("-o").arg(&precompiled);
-    compile(vec![(&header.to_owned(), command)])
+    compiler.args(["-x", "c++-header", "-MMD", "-MF"]);
+    compiler.arg(precompiled.with_extension("d"));
+    compiler.arg(header).arg("-o").arg(&precompiled);
+    compile(vec![(&header.to_owned(), compiler)])
 }
 
 fn build_engine() -> Result<PathBuf> {
@@ -124,9 +163,18 @@ fn sources(handler: &Path) -> Result<Vec<PathBuf>> {
     }
 }
 
-fn compiler(tree: &Tree) -> Command {
-    let mut command = Command::new(std::env::var("CXX").unwrap_or("g++".to_owned()));
+/// The C++ compiler.
+pub fn cxx() -> PathBuf {
+    std::env::var_os("CXX").unwrap_or("g++".into()).into()
+}
+
+/// The C++ compiler as the handler needs it.
+pub fn compiler(tree: &Tree, sanitized: bool) -> Command {
+    let mut command = Command::new(cxx());
     command.args(FLAGS);
+    if sanitized {
+        command.args(sanitizer::COMPILE);
+    }
     // Warnings of the server's own headers are not ours to mend.
     for folder in tree.include_folders() {
         command.arg("-isystem").arg(folder);
@@ -166,8 +214,11 @@ fn wait((source, mut child): (PathBuf, std::process::Child)) -> Result<()> {
     }
 }
 
-fn link(inputs: &[PathBuf], exports: &Path, plugin: &Path) -> Result<()> {
-    let mut command = Command::new(std::env::var("CXX").unwrap_or("g++".to_owned()));
+fn link(inputs: &[PathBuf], sanitized: bool, exports: &Path, plugin: &Path) -> Result<()> {
+    let mut command = Command::new(cxx());
+    if sanitized {
+        command.args(sanitizer::LINK);
+    }
     command
         .arg("-shared")
         .arg("-o")

@@ -1,5 +1,6 @@
 //! The server that stays: `cargo xtask mariadb`, `--sql FILE`, `stop`.
 
+use super::plugin::Plugin;
 use super::server::Server;
 use super::tree::{Tree, home};
 use crate::build::{Result, status};
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Starts the server if it does not run, and opens the SQL prompt.
-pub fn open(tree: &Tree, plugin: &Path) -> Result<ExitCode> {
+pub fn open(tree: &Tree, plugin: &Plugin) -> Result<ExitCode> {
     let server = running(tree, plugin)?;
     eprintln!(
         "MariaDB {} with Inkstone listens on {}\n`cargo xtask mariadb stop` ends it; its data stays in {}",
@@ -16,27 +17,27 @@ pub fn open(tree: &Tree, plugin: &Path) -> Result<ExitCode> {
         server.data().display()
     );
     let code = status(server.client().args(["--database=test"]));
-    server.detach();
+    leave(server, plugin)?;
     code
 }
 
 /// Runs a file of SQL in the server that stays; its output goes to standard output.
-pub fn run_file(tree: &Tree, plugin: &Path, file: &Path) -> Result<ExitCode> {
+pub fn run_file(tree: &Tree, plugin: &Plugin, file: &Path) -> Result<ExitCode> {
     let input = std::fs::File::open(file)
         .map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
     let server = running(tree, plugin)?;
     let mut client = server.client();
     client.args(["--batch", "--database=test"]).stdin(input);
     let code = status(&mut client);
-    server.detach();
+    leave(server, plugin)?;
     code
 }
 
 /// Ends the server.
 pub fn stop(tree: &Tree) -> Result<ExitCode> {
-    let server = Server::new(tree, &folder());
+    let server = Server::new(tree, &home().join("run"));
     if !server.answers() {
-        eprintln!("no server runs in {}", folder().display());
+        eprintln!("no server runs in {}", server.folder().display());
         return Ok(ExitCode::SUCCESS);
     }
     server.stop()?;
@@ -44,16 +45,36 @@ pub fn stop(tree: &Tree) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn folder() -> PathBuf {
-    home().join("run")
+/// The server goes on; one that sanitizers watch ends, because their reports are judged now.
+fn leave(server: Server, plugin: &Plugin) -> Result<()> {
+    if plugin.is_sanitized() {
+        return match server.exited() {
+            Some(status) => Err(format!(
+                "the server ended ({status}):\n{}",
+                server.end_of_log()
+            )),
+            None => server.stop(),
+        };
+    }
+    server.detach();
+    Ok(())
+}
+
+/// Each build of the plugin has a server of its own.
+fn folder(plugin: &Plugin) -> PathBuf {
+    home().join(if plugin.is_sanitized() {
+        "run-sanitized"
+    } else {
+        "run"
+    })
 }
 
 /// The server, started anew if the plugin was built since.
-fn running(tree: &Tree, plugin: &Path) -> Result<Server> {
-    let mut server = Server::new(tree, &folder()).with_plugin(plugin);
+fn running(tree: &Tree, plugin: &Plugin) -> Result<Server> {
+    let mut server = Server::new(tree, &folder(plugin)).with_plugin(plugin);
     if server.answers() {
         // The server writes its id when it starts.
-        if is_older(plugin, &server.folder().join("server.pid")) {
+        if is_older(&plugin.library, &server.folder().join("server.pid")) {
             return Ok(server);
         }
         eprintln!("the plugin was built since the server started: starting it anew");

@@ -3,12 +3,12 @@
 
 use super::crash::Plan;
 use super::pair::Pair;
+use super::plugin::Plugin;
 use super::random::Random;
 use super::smoke::check_tables;
 use super::tree::Tree;
 use super::workload::{self, DEFINITIONS, TRANSFERS, Workload};
 use crate::build::Result;
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const WORKERS: u64 = 3;
 
 /// Kills the replica until the time is up, then compares.
-pub fn run(tree: &Tree, plugin: &Path, plan: Plan) -> Result<ExitCode> {
+pub fn run(tree: &Tree, plugin: &Plugin, plan: Plan) -> Result<ExitCode> {
     let mut pair = Pair::start(tree, plugin, "replication", 4, &[TRANSFERS, DEFINITIONS])?;
     if let Err(error) = kill_replica(&mut pair, plan) {
         let folders = [pair.primary.folder(), pair.replica.folder()];

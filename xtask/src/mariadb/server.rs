@@ -1,5 +1,6 @@
 //! A private server: its own data directory and socket, ended by its id.
 
+use super::plugin::Plugin;
 use super::tree::{Tree, home};
 use crate::build::Result;
 use std::path::{Path, PathBuf};
@@ -27,6 +28,7 @@ pub struct Server {
     socket: PathBuf,
     options: Vec<String>,
     plugin: Option<PathBuf>,
+    environment: Vec<(&'static str, String)>,
     /// The server's process, if this program started it. Locked, so that one thread can kill it while others
     /// work with it.
     child: Mutex<Option<Child>>,
@@ -41,6 +43,7 @@ impl Server {
             socket: socket(folder),
             options: Vec::new(),
             plugin: None,
+            environment: Vec::new(),
             child: Mutex::new(None),
         }
     }
@@ -54,8 +57,9 @@ impl Server {
     }
 
     /// Loads the plugin at the next start.
-    pub fn with_plugin(mut self, plugin: &Path) -> Self {
-        self.plugin = Some(plugin.to_owned());
+    pub fn with_plugin(mut self, plugin: &Plugin) -> Self {
+        self.plugin = Some(plugin.library.clone());
+        self.environment = plugin.environment.clone();
         self
     }
 
@@ -108,17 +112,19 @@ impl Server {
 
     /// The server's command, with what it needs to run from an unpacked tree.
     fn command(&self) -> Command {
-        let share = self.tree.share();
         // A private server ends with the command that started it, whatever happens to that.
         let mut command = self.tree.command(Path::new("setpriv"));
         command
             .args(["--pdeathsig", "KILL"])
             .arg(self.tree.server());
-        self.server_arguments(&mut command, &share);
+        self.equip(&mut command);
         command
     }
 
-    fn server_arguments(&self, command: &mut Command, share: &Path) {
+    /// Arguments and environment that every server has.
+    fn equip(&self, command: &mut Command) {
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        let share = self.tree.share();
         let folder = self.folder.display();
         let data = self.data();
         command.args([
@@ -194,7 +200,7 @@ impl Server {
         use std::os::unix::process::CommandExt;
         self.bootstrap()?;
         let mut command = self.tree.command(&self.tree.server());
-        self.server_arguments(&mut command, &self.tree.share());
+        self.equip(&mut command);
         command.process_group(0);
         self.spawn(command)?;
         self.wait_ready()

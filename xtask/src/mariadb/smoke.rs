@@ -2,6 +2,7 @@
 //! print must be equal: rows, warnings, errors, plans.
 
 use super::compare::{differences, neutral};
+use super::plugin::Plugin;
 use super::server::Server;
 use super::tree::Tree;
 use crate::build::{Result, root};
@@ -11,7 +12,7 @@ use std::process::{Command, ExitCode, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// Runs all files, or those whose name begins with `filter`.
-pub fn run(tree: &Tree, plugin: &Path, filter: Option<&str>) -> Result<ExitCode> {
+pub fn run(tree: &Tree, plugin: &Plugin, filter: Option<&str>) -> Result<ExitCode> {
     let files = files(filter)?;
     let options = [
         "--log-bin=binlog",

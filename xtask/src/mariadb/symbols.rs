@@ -18,13 +18,16 @@ const LAYOUTS: [(&str, &str); 2] = [
 ];
 
 /// Fails if the plugin needs a symbol that neither the server nor a library has: the server would
-/// say so only when it loads the plugin.
-pub fn check_undefined(tree: &Tree, plugin: &Path) -> Result<()> {
-    let server = names(&tree.server(), "--defined-only")?;
+/// say so only when it loads the plugin. `preloaded` is a library that the server is given.
+pub fn check_undefined(tree: &Tree, plugin: &Path, preloaded: Option<&Path>) -> Result<()> {
+    let mut known = names(&tree.server(), "--defined-only")?;
+    if let Some(library) = preloaded {
+        known.extend(names(library, "--defined-only")?);
+    }
     let needed = names(plugin, "--undefined-only")?;
     // A symbol with a version is a library's, and the linker has seen it there.
     let missing: Vec<&str> = needed
-        .difference(&server)
+        .difference(&known)
         .map(String::as_str)
         .filter(|name| !name.contains('@'))
         .collect();

@@ -22,11 +22,13 @@ pub enum Outcome {
 /// Outcomes by suite and test.
 pub type Outcomes = BTreeMap<(String, String), Outcome>;
 
-/// Runs the tests of the suites, one after the other, and records what each prints.
+/// Runs the tests of the suites, one after the other, and records what each prints. The servers, not
+/// the programs of the driver, have the environment.
 pub fn run(
     tree: &Tree,
     tests: &Path,
     engine: &'static str,
+    environment: &[(&str, String)],
     suites: &[(Suite, Vec<String>)],
     progress: &(dyn Fn(&str) + Sync),
 ) -> Result<Outcomes> {
@@ -52,6 +54,11 @@ pub fn run(
                 "--max-save-core=0",
                 "--max-save-datadir=0",
             ])
+            .args(
+                environment
+                    .iter()
+                    .map(|(name, value)| format!("--mysqld-env={name}={value}")),
+            )
             .args(
                 names
                     .iter()

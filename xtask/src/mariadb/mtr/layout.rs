@@ -3,13 +3,14 @@
 
 use super::suite::{Kind, Suite};
 use crate::build::Result;
+use crate::mariadb::plugin::Plugin;
 use crate::mariadb::tree::Tree;
 use std::path::{Path, PathBuf};
 
 /// Makes the tree below `folder`; gives the folder in which the test driver is started.
 pub fn make(
     tree: &Tree,
-    plugin: &Path,
+    plugin: &Plugin,
     overlay: &Path,
     engine: &str,
     suites: &[Suite],
@@ -21,7 +22,7 @@ pub fn make(
     link_all(&tree.usr().join("lib"), &usr.join("lib"), &["mysql"])?;
     let plugins = usr.join("lib/mysql/plugin");
     link_all(&tree.plugins(), &plugins, &[])?;
-    link(plugin, &plugins.join("ha_inkstone.so"))?;
+    link(&plugin.library, &plugins.join("ha_inkstone.so"))?;
     link_all(&tree.share(), &usr.join("share/mysql"), &["mysql-test"])?;
     let original = tree.share().join("mysql-test");
     link_all(&original, &tests, &["suite", "plugin", "var"])?;

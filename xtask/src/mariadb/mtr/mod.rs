@@ -10,6 +10,7 @@ mod layout;
 mod suite;
 mod verdict;
 
+use super::plugin::Plugin;
 use super::server::run_folder;
 use super::tree::{Tree, home};
 use crate::build::{Result, root};
@@ -20,7 +21,7 @@ use suite::Suite;
 use verdict::{Verdict, compare};
 
 /// Runs the suites for both engines at the same time, and compares.
-pub fn run(tree: &Tree, plugin: &Path, suites: &[String], json: bool) -> Result<ExitCode> {
+pub fn run(tree: &Tree, plugin: &Plugin, suites: &[String], json: bool) -> Result<ExitCode> {
     let usual = suite::USUAL.map(str::to_owned);
     let suites = if suites.is_empty() {
         &usual[..]
@@ -64,7 +65,7 @@ pub fn run(tree: &Tree, plugin: &Path, suites: &[String], json: bool) -> Result<
 
 fn run_engine(
     tree: &Tree,
-    plugin: &Path,
+    plugin: &Plugin,
     engine: &'static str,
     suites: &[Suite],
     tests: &[(Suite, Vec<String>)],
@@ -74,7 +75,10 @@ fn run_engine(
     // Tests mask the engine's name, also in paths: these have none.
     let place = folder.join(if engine == "InnoDB" { "theirs" } else { "ours" });
     let driver = layout::make(tree, plugin, &overlay, engine, suites, &place)?;
-    driver::run(tree, &driver, engine, tests, &|line| eprintln!("{line}"))
+    let environment = &plugin.environment;
+    driver::run(tree, &driver, engine, environment, tests, &|line| {
+        eprintln!("{line}")
+    })
 }
 
 type Verdicts = Vec<(String, String, Verdict)>;
