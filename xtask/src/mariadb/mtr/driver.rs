@@ -1,6 +1,6 @@
 //! One run of MariaDB's test driver for one engine, and what came of each test.
 
-use super::suite::Suite;
+use super::suite::{Kind, Suite};
 use crate::build::Result;
 use crate::mariadb::tree::Tree;
 use std::collections::BTreeMap;
@@ -64,6 +64,12 @@ pub fn run(
                     .iter()
                     .map(|name| format!("{}.{name}", suite.printed())),
             );
+        if let Kind::NamedEngine = suite.kind() {
+            command.args([
+                "--mysqld=--plugin-maturity=experimental",
+                "--mysqld=--plugin-load-add=ha_inkstone.so",
+            ]);
+        }
         let lines = lines(&mut command, |line| {
             if let Some((test, result)) = verdict(line) {
                 progress(&format!(

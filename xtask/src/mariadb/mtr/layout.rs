@@ -1,6 +1,7 @@
 //! A copy of the test suite's tree for one engine: links to what is only read, copies of the suites
 //! that are run, because recording writes beside the tests.
 
+use super::named::with_engine;
 use super::suite::{Kind, Suite};
 use crate::build::Result;
 use crate::mariadb::plugin::Plugin;
@@ -25,14 +26,20 @@ pub fn make(
     link(&plugin.library, &plugins.join("ha_inkstone.so"))?;
     link_all(&tree.share(), &usr.join("share/mysql"), &["mysql-test"])?;
     let original = tree.share().join("mysql-test");
-    link_all(&original, &tests, &["suite", "plugin", "var"])?;
-    let names: Vec<&str> = suites.iter().map(|suite| suite.top()).collect();
+    let names: Vec<&str> = suites.iter().map(Suite::top).collect();
+    let replaced = ["suite", "plugin", "var"].into_iter();
+    let main = names.iter().copied().filter(|name| *name == "main");
+    link_all(&original, &tests, &replaced.chain(main).collect::<Vec<_>>())?;
     link_all(&original.join("suite"), &tests.join("suite"), &names)?;
-    for name in names {
-        copy(
-            &original.join("suite").join(name),
-            &tests.join("suite").join(name),
-        )?;
+    for suite in suites {
+        let folder = match suite.top() {
+            "main" => PathBuf::from("main"),
+            top => Path::new("suite").join(top),
+        };
+        copy(&original.join(&folder), &tests.join(&folder))?;
+        if let Kind::NamedEngine = suite.kind() {
+            rename_engine(&tests.join(&folder), engine)?;
+        }
     }
     let overlays = tests.join("plugin/inkstone");
     copy(
@@ -63,7 +70,22 @@ fn name_engine(file: &Path, engine: &str) -> Result<()> {
     )
 }
 
-fn write(path: &Path, text: &str) -> Result<()> {
+/// Lets every test of a folder name another engine where it names InnoDB.
+fn rename_engine(folder: &Path, engine: &str) -> Result<()> {
+    for path in entries(folder)? {
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        if path.is_dir() {
+            rename_engine(&path, engine)?;
+        } else if matches!(extension, Some("test" | "inc")) {
+            let text = std::fs::read(&path)
+                .map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
+            write(&path, with_engine(&text, engine))?;
+        }
+    }
+    Ok(())
+}
+
+fn write(path: &Path, text: impl AsRef<[u8]>) -> Result<()> {
     std::fs::write(path, text)
         .map_err(|error| format!("{} cannot be written: {error}", path.display()))
 }

@@ -7,6 +7,7 @@
 
 mod driver;
 mod layout;
+mod named;
 mod suite;
 mod verdict;
 

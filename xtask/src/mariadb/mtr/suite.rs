@@ -1,8 +1,9 @@
 //! Which suites there are, and the tests of each.
 
+use super::named::names_engine;
 use crate::build::Result;
 use crate::mariadb::tree::Tree;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Suites that are compared unless others are asked for.
 pub const USUAL: [&str; 4] = [
@@ -26,6 +27,8 @@ pub enum Kind {
     Overlay,
     /// Through `--default-storage-engine`.
     DefaultEngine,
+    /// Its statements name InnoDB: those are rewritten, and only tests that have some are run.
+    NamedEngine,
 }
 
 impl Suite {
@@ -43,11 +46,20 @@ impl Suite {
     pub fn kind(&self) -> Kind {
         match self.top() {
             "storage_engine" => Kind::Overlay,
-            _ => Kind::DefaultEngine,
+            "engines" => Kind::DefaultEngine,
+            _ => Kind::NamedEngine,
         }
     }
 
-    /// The folder below `suite/` in which it lies.
+    /// Its folder below `mysql-test`.
+    pub fn folder(&self) -> PathBuf {
+        match self.name.as_str() {
+            "main" => "main".into(),
+            name => Path::new("suite").join(name),
+        }
+    }
+
+    /// The first part of its name: what is copied.
     pub fn top(&self) -> &str {
         self.name.split('/').next().unwrap_or(&self.name)
     }
@@ -56,7 +68,7 @@ impl Suite {
     pub fn printed(&self) -> String {
         match self.kind() {
             Kind::Overlay => format!("{}-inkstone", self.name),
-            Kind::DefaultEngine => self.name.clone(),
+            Kind::DefaultEngine | Kind::NamedEngine => self.name.clone(),
         }
     }
 
@@ -64,13 +76,17 @@ impl Suite {
     pub fn recorded(&self, test: &str) -> PathBuf {
         match self.kind() {
             Kind::Overlay => format!("plugin/inkstone/{}/{test}.result", self.name).into(),
-            Kind::DefaultEngine => format!("suite/{}/r/{test}.result", self.name).into(),
+            // The suite "main" has tests and results in one folder.
+            Kind::NamedEngine if self.name == "main" => format!("main/{test}.result").into(),
+            Kind::DefaultEngine | Kind::NamedEngine => {
+                self.folder().join(format!("r/{test}.result"))
+            }
         }
     }
 
     /// Its tests, in order.
     pub fn tests(&self, tree: &Tree) -> Result<Vec<String>> {
-        let folder = tree.share().join("mysql-test/suite").join(&self.name);
+        let folder = tree.share().join("mysql-test").join(self.folder());
         let folder = match folder.join("t").exists() {
             true => folder.join("t"),
             false => folder,
@@ -81,11 +97,22 @@ impl Suite {
         let mut tests: Vec<String> = names
             .filter_map(|name| name.to_str()?.strip_suffix(".test").map(str::to_owned))
             .filter(|test| self.only.as_ref().is_none_or(|only| only == test))
+            .filter(|test| self.can_take(&folder.join(format!("{test}.test"))))
             .collect();
         tests.sort();
         match tests.is_empty() {
             true => Err(format!("the suite {:?} has no such test", self.name)),
             false => Ok(tests),
+        }
+    }
+}
+
+impl Suite {
+    /// True if a test can be run for one engine and for another.
+    fn can_take(&self, test: &Path) -> bool {
+        match self.kind() {
+            Kind::Overlay | Kind::DefaultEngine => true,
+            Kind::NamedEngine => std::fs::read(test).is_ok_and(|text| names_engine(&text)),
         }
     }
 }
