@@ -87,8 +87,12 @@ int ha_inkstone::update_row(const uchar *old_record, const uchar *new_record)
   ink_error error;
   ink_mark mark;
   if (put_row_key(old_row_key, old_record) || put_row_key(row_key, new_record) ||
-      row_codec.put(row_value, new_record))
+      row_codec.put(row_value, new_record) || row_codec.put(other_value, old_record))
     return HA_ERR_OUT_OF_MEM;
+  /* The server counts no such row as changed, and does not log it. It looks itself only where it has
+     read every column that the statement sets, and not for REPLACE. */
+  if (row_key.equals(old_row_key) && row_value.equals(other_value))
+    return end_own(HA_ERR_RECORD_IS_THE_SAME);
   if (ink_mark_set(transaction(), &mark, &error))
     return failure(error);
   if (int failed= change_row(old_record, new_record))

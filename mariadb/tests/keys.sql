@@ -12,6 +12,19 @@ INSERT INTO composed VALUES (9, 'nine', '2020-01-01', 1), (1, 'four', '2020-01-0
 SELECT * FROM composed ORDER BY b, a;
 INSERT INTO composed VALUES (1, 'one', '2020-01-01', 99) ON DUPLICATE KEY UPDATE v = v + 1, c = '2022-02-02';
 REPLACE INTO composed VALUES (2, 'two', '2022-02-02', 5);
+# A row that is replaced by itself, or set to what it is, is not changed; columns that are not named get their defaults.
+REPLACE INTO composed VALUES (2, 'two', '2022-02-02', 5);
+SELECT ROW_COUNT();
+UPDATE composed SET v = 5 WHERE a = 2 AND b = 'two';
+SELECT ROW_COUNT();
+UPDATE composed SET v = 5, c = '2022-02-02' WHERE a = 2;
+SELECT ROW_COUNT();
+REPLACE INTO composed (a, b) VALUES (2, 'two');
+SELECT ROW_COUNT();
+REPLACE INTO composed (a, b) VALUES (2, 'two');
+SELECT ROW_COUNT();
+REPLACE INTO composed VALUES (2, 'two', '2022-02-02', 5), (2, 'two', '2022-02-02', 6);
+SELECT ROW_COUNT();
 INSERT IGNORE INTO composed VALUES (2, 'two', '2022-02-02', 6), (3, 'three', NULL, 6);
 SELECT * FROM composed ORDER BY b, a;
 UPDATE composed SET a = a + 10 ORDER BY a DESC;

@@ -111,7 +111,7 @@ fn link(from: &Path, to: &Path) -> Result<()> {
     }
 }
 
-/// Copies a folder without the results: those are recorded anew.
+/// Copies a folder without the results, and what depends on them: those are recorded anew.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     make_folder(to)?;
     for path in entries(from)? {
@@ -120,7 +120,7 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
             copy(&path, &copied)?;
         } else if path
             .extension()
-            .is_none_or(|extension| extension != "result")
+            .is_none_or(|extension| extension != "result" && extension != "rdiff")
         {
             std::fs::copy(&path, &copied)
                 .map_err(|error| format!("{} cannot be copied: {error}", path.display()))?;
