@@ -95,6 +95,8 @@ public:
   double scan_time() override;
   double read_time(uint index, uint ranges, ha_rows rows) override;
   ha_rows estimate_rows_upper_bound() override;
+  /* Every index may serve ORDER BY and GROUP BY without LIMIT, the clustered one above all. */
+  const key_map *keys_to_use_for_scanning() override { return &key_map_full; }
 
   /* ddl.cc */
   int create(const char *name, TABLE *form, HA_CREATE_INFO *info) override;

@@ -13,6 +13,16 @@ EXPLAIN SELECT * FROM orders WHERE o_id = 77;
 EXPLAIN SELECT * FROM customer WHERE c_id = 5 AND c_nation = 3;
 EXPLAIN SELECT n_name FROM nation WHERE n_name = 'nation7';
 EXPLAIN SELECT COUNT(*) FROM nation;
+# An index that has the order saves sorting, also without LIMIT.
+CREATE TABLE ordered (a INT, b INT, c INT, d INT, PRIMARY KEY (a, b), KEY (c)) ENGINE=Inkstone;
+INSERT INTO ordered SELECT seq DIV 3, seq MOD 3, seq MOD 7, seq FROM seq_1_to_40;
+ANALYZE TABLE ordered;
+EXPLAIN SELECT * FROM ordered ORDER BY a, b;
+EXPLAIN SELECT * FROM ordered WHERE d > 10 ORDER BY a DESC, b DESC;
+EXPLAIN SELECT MAX(d) FROM ordered GROUP BY a;
+EXPLAIN SELECT MAX(d) FROM ordered GROUP BY c;
+EXPLAIN SELECT * FROM ordered ORDER BY c;
+EXPLAIN SELECT MAX(n_id) FROM nation GROUP BY n_name;
 SELECT c_name, SUM(o_total) FROM customer JOIN orders ON o_customer = c_id WHERE c_nation = 3 GROUP BY c_name ORDER BY 2 DESC, 1 LIMIT 5;
 SELECT n_name, COUNT(*), SUM(l_price * l_quantity) AS revenue FROM nation JOIN customer ON c_nation = n_id JOIN orders ON o_customer = c_id JOIN line ON l_order = o_id
   WHERE o_date BETWEEN '1994-01-01' AND '1994-12-31' GROUP BY n_name ORDER BY revenue DESC, n_name LIMIT 5;
