@@ -6,6 +6,7 @@
 #include "information_schema.h"
 #include "status.h"
 #include "variables.h"
+#include "waits.h"
 #include "xid.h"
 
 ink_database *database= nullptr;
@@ -29,8 +30,11 @@ static bool ends_transaction(THD *thd, bool all)
 
 static int close_connection(handlerton *, THD *thd)
 {
-  delete existing_session(thd);
+  /* In this order: a kill of this connection looks for its session under the server's latch, which setting
+     takes. */
+  Session *session= existing_session(thd);
   thd_set_ha_data(thd, inkstone_hton, nullptr);
+  delete session;
   return 0;
 }
 
@@ -215,6 +219,7 @@ static int initialise(void *plugin)
     database= nullptr;
     return 1;
   }
+  report_lock_waits();
   hton->db_type= DB_TYPE_AUTOASSIGN;
   hton->flags= HTON_SUPPORTS_EXTENDED_KEYS | HTON_REQUIRES_CLOSE_AFTER_TRUNCATE |
                HTON_TRUNCATE_REQUIRES_EXCLUSIVE_USE;

@@ -43,13 +43,21 @@ uint32_t Session::isolation() const
   }
 }
 
+/* A kill of an earlier statement is over; one of this statement may have come already. */
+void Session::forget_old_kill()
+{
+  ink_interrupt_clear(interrupt);
+  if (thd_kill_level(thd) != THD_IS_NOT_KILLED)
+    ink_interrupt_raise(interrupt);
+}
+
 int Session::begin()
 {
   ink_error error;
-  ink_interrupt_clear(interrupt);
   if (ink_begin(database, isolation(), interrupt, &transaction, &error))
     return handler_error(thd, error);
   ink_transaction_set_tag(transaction, thd_get_thread_id(thd));
+  ink_transaction_set_owner(transaction, thd);
   ordered= prepared= false;
   return 0;
 }
@@ -64,7 +72,7 @@ int Session::begin_statement()
   }
   if (!statement_running)
   {
-    ink_interrupt_clear(interrupt);
+    forget_old_kill();
     if (ink_set_lock_wait_timeout(transaction, lock_wait_timeout_ms(thd), &error) ||
         ink_statement_begin(transaction, &error))
       return handler_error(thd, error);

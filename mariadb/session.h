@@ -43,6 +43,7 @@ struct Session
   char message[sizeof(ink_error)];
 
 private:
+  void forget_old_kill();
   int begin();
   void end();
 };

@@ -456,6 +456,10 @@ void ink_transaction_free(ink_transaction *transaction);
 uint64_t ink_transaction_id(const ink_transaction *transaction);
 /* A number of the caller's that the lists show: the connection's. */
 void ink_transaction_set_tag(const ink_transaction *transaction, uint64_t tag);
+/* Whom the hooks on lock waits (below) are told of, NULL for nobody; at first nobody. The former owner is in no
+ * hook's hands when this returns. It must live until the transaction has ended, or its handle was given
+ * back. */
+void ink_transaction_set_owner(const ink_transaction *transaction, void *owner);
 /* Whether it has changed anything. Without changes a commit needs no log. */
 bool ink_transaction_has_changes(const ink_transaction *transaction);
 /* For later statements; by default the option lock_wait_timeout_ms. */
@@ -463,6 +467,21 @@ int ink_set_lock_wait_timeout(const ink_transaction *transaction, uint64_t milli
                               ink_error *error);
 /* Takes the snapshot now: START TRANSACTION WITH CONSISTENT SNAPSHOT. */
 int ink_take_snapshot(const ink_transaction *transaction, ink_error *error);
+
+/* Lock waits, for a program that has an order of its own for transactions, as a replica that commits in the
+ * order of its primary has: of two that wait for each other, one for a lock and one for its turn, only the
+ * program knows. Transactions are named by their owners.
+ *
+ * `waiter`, in whose thread this runs, is about to wait until `blocker` ends or gives something back; also
+ * called when a wait was in vain and another follows. `blocker` does not finish to end before this returns.
+ * No lock of the library is held: the hook may call it, but must not wait for a transaction's end. */
+typedef void (*ink_about_to_wait)(void *waiter, void *blocker);
+/* Of two transactions of a deadlock, negative: rather roll back the first; positive: the second; 0: whichever
+ * is cheaper. To return at once, without a call to the library. */
+typedef int (*ink_compare_victims)(void *first, void *second);
+/* Sets both, from the next wait on. Either may be NULL. */
+void ink_set_lock_wait_hooks(const ink_database *database, ink_about_to_wait about_to_wait,
+                             ink_compare_victims compare_victims);
 
 /* Begins a statement. At read committed all plain reads up to ink_statement_end see the same snapshot;
  * without it each call is a statement of its own. The statement's beginning is a place to go back to.

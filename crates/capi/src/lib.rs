@@ -20,6 +20,7 @@ mod catalog;
 mod cursor;
 mod database;
 mod error;
+mod hooks;
 mod raw;
 mod rows;
 mod savepoints;

@@ -192,6 +192,27 @@ pub unsafe extern "C" fn ink_transaction_set_tag(transaction: *const ink_transac
     }
 }
 
+/// Sets whom the hooks on lock waits are told of.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_transaction_set_owner(
+    transaction: *const ink_transaction,
+    owner: *mut c_void,
+) {
+    // SAFETY: the caller's pointer is as the header asks.
+    if let Ok(transaction) = unsafe { raw::handle(transaction) } {
+        guard_or((), || {
+            // One that is over has none.
+            let _ = transaction.0.with(|transaction| {
+                transaction.set_owner(owner.expose_provenance());
+                Ok(())
+            });
+        });
+    }
+}
+
 /// Whether a transaction has changed something.
 ///
 /// # Safety

@@ -88,6 +88,19 @@ static bool count_keys(void *context, size_t run, ink_slice key) {
   return true;
 }
 
+/* Owners of transactions are places where the hooks note who was named. */
+struct owner {
+  struct owner *waits_for;
+};
+
+static void note_wait(void *waiter, void *blocker) {
+  ((struct owner *)waiter)->waits_for = (struct owner *)blocker;
+}
+
+static int rather_the_first(void *first, void *second) {
+  return first < second ? -1 : first > second;
+}
+
 static ink_transaction *begin(ink_database *db, uint32_t isolation, ink_interrupt *interrupt) {
   ink_transaction *txn;
   OK(ink_begin(db, isolation, interrupt, &txn, &error));
@@ -272,6 +285,30 @@ static void locks_and_interrupts(ink_database *db, const ink_tree *tree) {
   ink_buffer_free(&value);
 }
 
+static void lock_wait_hooks(ink_database *db, const ink_tree *tree) {
+  uint8_t key[8];
+  struct owner owners[2] = {{NULL}, {NULL}};
+  ink_transaction *txns[2];
+  ink_set_lock_wait_hooks(db, note_wait, rather_the_first);
+  for (int i = 0; i < 2; i++) {
+    txns[i] = begin(db, INK_READ_COMMITTED, NULL);
+    ink_transaction_set_owner(txns[i], &owners[i]);
+    OK(ink_update(txns[i], tree, number(key, 5 + (uint64_t)i), INK_STR("x"), &error));
+  }
+  OK(ink_update(txns[0], tree, number(key, 7), INK_STR("x"), &error));
+  /* Now the second is the cheaper one, and closes the circle. */
+  struct waiting waiting = {txns[1], tree, -1};
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, update_five, &waiting) == 0);
+  FAILS(INK_DEADLOCK, ink_update(txns[0], tree, number(key, 6), INK_STR("x"), &error));
+  CHECK(pthread_join(thread, NULL) == 0);
+  CHECK(waiting.code == INK_OK);
+  CHECK(owners[0].waits_for == &owners[1] && owners[1].waits_for == &owners[0]);
+  ink_transaction_free(txns[0]);
+  ink_transaction_free(txns[1]);
+  ink_set_lock_wait_hooks(db, NULL, NULL);
+}
+
 static void commit_in_two(ink_database *db, const ink_tree *tree) {
   ink_transaction *txn = begin(db, INK_SNAPSHOT, NULL);
   CHECK(ink_transaction_id(txn) > 0);
@@ -375,6 +412,7 @@ int main(int argc, char **argv) {
   OK(ink_table_open(db, text("t"), &table, &error));
   rows_and_cursors(db, ink_table_tree(table, 0));
   locks_and_interrupts(db, ink_table_tree(table, 0));
+  lock_wait_hooks(db, ink_table_tree(table, 0));
   commit_in_two(db, ink_table_tree(table, 0));
   tables(db, argv[1]);
   uint64_t commits = 0;

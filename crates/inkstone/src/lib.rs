@@ -98,7 +98,7 @@ pub use database::{
 };
 pub use error::{Error, Result};
 pub use options::{Durability, Options};
-pub use txn::locks::{LockMode, LockTarget};
+pub use txn::locks::{LockMode, LockTarget, LockWaitHooks};
 pub use txn::{
     Cursor, Interrupt, Isolation, Locked, LockingCursor, LockingScan, Mark, PendingCommit,
     Prepared, Rows, Transaction, Wait,

@@ -1,10 +1,14 @@
-//! `--replication`: a replica killed and restarted while the primary works; in the end every table is
-//! the same on both. Some tables have different engines on the two sides.
+//! `--replication`: a replica of several workers, killed and restarted while the primary works; in the end
+//! every table is the same on both. Some tables have different engines on the two sides.
+//!
+//! First the one case in which workers wait for each other so that only the server can know.
 
 use super::crash::Plan;
 use super::pair::Pair;
 use super::plugin::Plugin;
 use super::random::Random;
+use super::server::Server;
+use super::session::Session;
 use super::smoke::check_tables;
 use super::tree::Tree;
 use super::workload::{self, DEFINITIONS, TRANSFERS, Workload};
@@ -13,12 +17,26 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+/// Sessions on the primary.
 const WORKERS: u64 = 3;
+
+/// Of the replica; in optimistic mode conflicting transactions run at once.
+const PARALLEL: u32 = 4;
+const MODES: [&str; 2] = ["conservative", "optimistic"];
+
+/// How long workers may wait for each other: far less than until a lock wait ends by itself.
+const CIRCLE: Duration = Duration::from_secs(20);
 
 /// Kills the replica until the time is up, then compares.
 pub fn run(tree: &Tree, plugin: &Plugin, plan: Plan) -> Result<ExitCode> {
-    let mut pair = Pair::start(tree, plugin, "replication", 4, &[TRANSFERS, DEFINITIONS])?;
-    if let Err(error) = kill_replica(&mut pair, plan) {
+    let mut pair = Pair::start(
+        tree,
+        plugin,
+        "replication",
+        PARALLEL,
+        &[TRANSFERS, DEFINITIONS],
+    )?;
+    if let Err(error) = break_circle(&mut pair).and_then(|()| kill_replica(&mut pair, plan)) {
         let folders = [pair.primary.folder(), pair.replica.folder()];
         return Err(format!(
             "{error}\nseed {}, the servers' files are kept: {folders:?}",
@@ -28,6 +46,52 @@ pub fn run(tree: &Tree, plugin: &Plugin, plan: Plan) -> Result<ExitCode> {
     pair.primary.remove();
     pair.replica.remove();
     Ok(ExitCode::SUCCESS)
+}
+
+/// Of two transactions the replica's second one changes a row and waits for its turn to commit; the first,
+/// held up until then, wants the same row. The server must hear of that wait, and roll the second one back.
+fn break_circle(pair: &mut Pair) -> Result<()> {
+    pair.replica.stop()?;
+    pair.replica.set_option("slave-parallel-mode", MODES[1]);
+    pair.replica.start()?;
+    pair.primary.sql(
+        "CREATE DATABASE transfers; CREATE TABLE transfers.turns (id INT PRIMARY KEY, n INT) ENGINE=Inkstone; \
+         INSERT INTO transfers.turns VALUES (1, 0), (2, 0)",
+    )?;
+    pair.catch_up()?;
+    let mut holder = Session::open(&pair.replica, TRANSFERS)?;
+    holder.run("BEGIN; SELECT n FROM turns WHERE id = 1 FOR UPDATE;");
+    pair.primary.sql(
+        "USE transfers; BEGIN; UPDATE turns SET n = 1 WHERE id = 1; UPDATE turns SET n = 1 WHERE id = 2; COMMIT; \
+         UPDATE turns SET n = n + 1 WHERE id = 2",
+    )?;
+    let second = "SELECT COUNT(*) FROM information_schema.inkstone_trx WHERE trx_rows_modified > 0";
+    let began = Instant::now();
+    while pair.replica.sql(second)?.trim() != "1" {
+        if began.elapsed() > CIRCLE {
+            return Err("the replica does not run two transactions at once".to_owned());
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let began = Instant::now();
+    holder.run("COMMIT;");
+    pair.catch_up()?;
+    let took = began.elapsed();
+    let retried = transactions_retried(&pair.replica);
+    if took > CIRCLE || retried == 0 {
+        return Err(format!(
+            "two workers waited for each other for {took:?}; {retried} transactions were retried"
+        ));
+    }
+    println!("two workers that wait for each other: one is retried, within {took:?}");
+    Ok(())
+}
+
+/// How often the replica has begun a transaction again; 0 if it does not answer.
+fn transactions_retried(replica: &Server) -> u64 {
+    let status = replica.sql("SHOW GLOBAL STATUS LIKE 'Slave_retried_transactions'");
+    let value = |line: String| line.split_whitespace().nth(1)?.parse().ok();
+    status.ok().and_then(value).unwrap_or(0)
 }
 
 fn kill_replica(pair: &mut Pair, plan: Plan) -> Result<()> {
@@ -42,7 +106,7 @@ fn kill_replica(pair: &mut Pair, plan: Plan) -> Result<()> {
     let work = Workload::new(plan.seed);
     let mut random = Random(plan.seed);
     let end = Instant::now() + Duration::from_secs_f64(plan.minutes * 60.0);
-    let mut kills = 0;
+    let (mut kills, mut retried) = (0, 0);
     let (primary, replica) = (&pair.primary, &mut pair.replica);
     let results: Vec<Result<()>> = std::thread::scope(|scope| {
         let work = &work;
@@ -53,7 +117,9 @@ fn kill_replica(pair: &mut Pair, plan: Plan) -> Result<()> {
         let killed = (|| {
             while Instant::now() < end || kills == 0 {
                 std::thread::sleep(Duration::from_millis(300 + random.below(3000)));
+                retried += transactions_retried(replica);
                 replica.kill();
+                replica.set_option("slave-parallel-mode", MODES[kills % MODES.len()]);
                 kills += 1;
                 replica.start()?;
                 eprintln!(
@@ -76,7 +142,8 @@ fn kill_replica(pair: &mut Pair, plan: Plan) -> Result<()> {
     let tables = pair.compare()?;
     check_tables(&pair.replica)?;
     println!(
-        "the replica was killed {kills} times in {} transactions and {} DDL statements: all {tables} tables are equal",
+        "the replica was killed {kills} times, and retried {retried} of {} transactions, in {} DDL statements: \
+         all {tables} tables are equal",
         work.count(),
         work.definitions.load(Ordering::Relaxed)
     );

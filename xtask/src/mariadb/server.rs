@@ -69,6 +69,13 @@ impl Server {
         self
     }
 
+    /// Sets an option of the next start, which it may have already.
+    pub fn set_option(&mut self, name: &str, value: &str) {
+        let start = format!("--{name}=");
+        self.options.retain(|option| !option.starts_with(&start));
+        self.options.push(start + value);
+    }
+
     /// The folder that holds everything of this server.
     pub fn folder(&self) -> &Path {
         &self.folder

@@ -22,7 +22,7 @@ pub const DISTRIBUTED: &str = "distributed";
 /// Makes databases, tables and procedures. The `innodb_` tables take part in each third transaction.
 pub fn set_up(server: &Server) -> Result<()> {
     for database in [TRANSFERS, DEFINITIONS, DISTRIBUTED] {
-        server.sql(&format!("CREATE DATABASE {database}"))?;
+        server.sql(&format!("CREATE DATABASE IF NOT EXISTS {database}"))?;
     }
     let script = format!(
         "USE {TRANSFERS};

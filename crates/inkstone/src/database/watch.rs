@@ -4,10 +4,11 @@
 use super::Database;
 use crate::sync::HashMap;
 use crate::txn::Isolation;
-use crate::txn::locks::{LockMode, LockTarget};
+use crate::txn::locks::{LockMode, LockTarget, LockWaitHooks};
 use crate::txn::system::TrxStatus;
 use crate::{Result, catalog::TableDefinition};
 use inkstone_format::{SpaceId, TreeId};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A transaction that has not ended.
@@ -83,6 +84,11 @@ impl Names {
 }
 
 impl Database {
+    /// Has `hooks` told of lock waits, from the next one on.
+    pub fn set_lock_wait_hooks(&self, hooks: Arc<dyn LockWaitHooks>) {
+        self.inner.core.waits.set_hooks(hooks);
+    }
+
     /// All transactions that have not ended, the oldest first.
     pub fn transactions(&self) -> Vec<TransactionView> {
         let core = &self.inner.core;

@@ -1,6 +1,7 @@
 //! The first phase of a commit in two: prepared transactions, and their XIDs.
 
 use super::core::Core;
+use super::system::TrxState;
 use super::transaction::{
     Inner, PendingCommit, Phase, Shared, Transaction, finish_commit, rollback_all,
 };
@@ -15,10 +16,17 @@ use std::sync::Arc;
 /// The longest XID, bytes: 128 as in XA, and what a coordinator may want to put before them.
 pub const XID_LEN_MAX: usize = 140;
 
-/// A prepared transaction. Dropping it leaves it prepared.
+/// A prepared transaction. Dropping it leaves it prepared, without an owner.
 pub struct Prepared {
     core: Arc<Core>,
+    state: Arc<TrxState>,
     xid: Vec<u8>,
+}
+
+impl Drop for Prepared {
+    fn drop(&mut self) {
+        self.state.set_owner(0);
+    }
 }
 
 impl Prepared {
@@ -99,11 +107,13 @@ impl Transaction {
         self.shared.state.set_prepared();
         drop(inner);
         let core = self.core.clone();
-        PendingCommit { core, lsn }.wait(durability)?;
-        Ok(Prepared {
-            core: self.core.clone(),
+        let prepared = Prepared {
+            core: core.clone(),
+            state: self.shared.state.clone(),
             xid: xid.to_vec(),
-        })
+        };
+        PendingCommit { core, lsn }.wait(durability)?;
+        Ok(prepared)
     }
 
     fn log_prepare(&self, inner: &mut Inner, xid: &[u8], sync: bool) -> Result<Lsn> {

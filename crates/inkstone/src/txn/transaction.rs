@@ -216,6 +216,13 @@ impl Transaction {
         self.shared.state.set_details(|details| details.tag = tag);
     }
 
+    /// Whom [`LockWaitHooks`](crate::LockWaitHooks) are told of: a number of the caller's, or an address; at
+    /// first 0, for nobody. The former owner is in no hook's hands when this returns. A transaction that
+    /// goes on without its handle (prepared, or rolled back in the background) has none.
+    pub fn set_owner(&self, owner: usize) {
+        self.shared.state.set_owner(owner);
+    }
+
     /// How long its statements wait for a row lock; at first the option `lock_wait_timeout_ms`.
     pub fn set_lock_wait_timeout(&self, timeout: Duration) {
         *self.lock_wait_timeout.lock() = timeout;
@@ -312,6 +319,7 @@ impl Transaction {
 
     pub(super) fn leave_to_purge(&self, inner: &mut Inner) {
         inner.phase = Phase::RollingBack;
+        self.shared.state.set_owner(0);
         self.core.unfinished.lock().push(self.shared.clone());
     }
 

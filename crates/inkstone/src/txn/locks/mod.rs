@@ -49,8 +49,10 @@
 //!
 //! A shard of records or ranges: held for one operation, nothing is taken inside but `status` loads
 //! ([`LockTable::rest`] takes all shards of records, in order).
-//! `WaitGraph::state`: global, on the slow path only; inside it, waiters' `woken` latches.
+//! `WaitGraph::state`: global, on the slow path only; inside it, waiters' `woken` latches. No latch is held
+//! while [`LockWaitHooks::about_to_wait`] runs.
 
+mod hooks;
 mod ranges;
 mod records;
 mod wait;
@@ -58,6 +60,7 @@ mod wait;
 #[cfg(test)]
 mod tests;
 
+pub use hooks::LockWaitHooks;
 pub use wait::{WaitGraph, Waiter};
 
 use super::system::TrxState;

@@ -10,15 +10,15 @@
 //! others. And no false ones: an edge whose waiter is doomed, or whose blocker has ended or given
 //! something back since, is about to be removed by its waiter, and is not followed.
 
-use super::{Blocker, LockMode};
+use super::{Blocker, LockMode, LockWaitHooks};
 use crate::counters::{Counter, Counters};
 use crate::poison::Poison;
-use crate::sync::{HashMap, Instant, Mutex};
+use crate::sync::{HashMap, Instant, Mutex, RwLock};
 use crate::txn::interrupt::Interrupt;
 use crate::txn::system::{TrxState, Wanted};
 use crate::{Error, Result};
 use inkstone_format::TrxId;
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,12 +74,13 @@ impl State {
 }
 
 /// Who waits for whom.
-#[derive(Debug)]
 pub struct WaitGraph {
     /// One mutex for all: it is taken when a wait begins and when it ends, by threads that are
     /// about to sleep for at least a transaction's remaining life, and a circle may run through any
     /// of them. Held for a walk along one chain.
     state: Mutex<State>,
+    /// What the embedder wants to know of it.
+    hooks: RwLock<Option<Arc<dyn LockWaitHooks>>>,
     counters: Arc<Counters>,
     poison: Poison,
 }
@@ -89,9 +90,15 @@ impl WaitGraph {
     pub fn new(counters: Arc<Counters>, poison: Poison) -> Self {
         Self {
             state: Mutex::default(),
+            hooks: RwLock::default(),
             counters,
             poison,
         }
+    }
+
+    /// Has `hooks` called from the next wait on.
+    pub fn set_hooks(&self, hooks: Arc<dyn LockWaitHooks>) {
+        *self.hooks.write() = Some(hooks);
     }
 
     /// Sleeps until `blocker` has ended, or has given something back since the caller looked.
@@ -99,7 +106,7 @@ impl WaitGraph {
     ///
     /// # Errors
     /// - [`Error::Deadlock`]: `me` was chosen as the victim and must be rolled back. The cheapest
-    ///   member of a circle is chosen (fewest changes, then the youngest).
+    ///   member of a circle is chosen (fewest changes, then the youngest), or whom the hooks prefer.
     /// - [`Error::LockTimeout`]: `deadline` has passed; it says how long this one wait took.
     /// - [`Error::Interrupted`]: the transaction's interrupt was raised.
     /// - [`Error::Poisoned`].
@@ -120,9 +127,16 @@ impl WaitGraph {
         if !blocker.add_waiter(me, blocker.releases) {
             return Ok(());
         }
+        let hooks = self.hooks.read().clone();
+        // Before the edge: a panic leaves nothing behind but a waiter to be woken, who may be gone.
+        if let Some(hooks) = &hooks
+            && let Some(owner) = blocker.hold_owner()
+        {
+            hooks.about_to_wait(me.owner(), owner.get());
+        }
         self.counters.add(Counter::LockWaits, 1);
         let since = Instant::now();
-        self.enter(me, &blocker, since);
+        self.enter(me, &blocker, since, hooks.as_deref());
         let woken = self.sleep(me, &blocker, interrupt.as_ref(), deadline);
         self.state.lock().edges.remove(&me.id());
         // Only who has an edge is doomed: from here on it cannot happen, and what happened before
@@ -147,7 +161,13 @@ impl WaitGraph {
     }
 
     /// Enters the edge; if that closes a circle, dooms a victim.
-    fn enter(&self, me: &Arc<TrxState>, blocker: &Blocker, since: Instant) {
+    fn enter(
+        &self,
+        me: &Arc<TrxState>,
+        blocker: &Blocker,
+        since: Instant,
+        hooks: Option<&dyn LockWaitHooks>,
+    ) {
         let mut state = self.state.lock();
         let edge = Edge {
             waiter: me.clone(),
@@ -157,10 +177,16 @@ impl WaitGraph {
         let other = state.edges.insert(me.id(), edge);
         crate::invariant!(other.is_none(), "{me:?} waits twice at once");
         let circle = state.circle(me);
-        let victim = circle
-            .iter()
-            .min_by_key(|edge| (edge.waiter.weight(), Reverse(edge.waiter.id())));
-        let Some(victim) = victim.map(|edge| edge.waiter.clone()) else {
+        // Their owners need not be held: none can end while its edge is in.
+        let preferred = |a: &TrxState, b: &TrxState| {
+            hooks.map_or(Ordering::Equal, |hooks| {
+                hooks.compare_victims(a.owner(), b.owner())
+            })
+        };
+        let cost = |trx: &TrxState| (trx.weight(), Reverse(trx.id()));
+        let waiters = circle.iter().map(|edge| &edge.waiter);
+        let victim = waiters.min_by(|a, b| preferred(a, b).then_with(|| cost(a).cmp(&cost(b))));
+        let Some(victim) = victim.cloned() else {
             return;
         };
         let text = describe(&circle, &victim);
@@ -251,10 +277,11 @@ fn describe(circle: &[&Edge], victim: &TrxState) -> String {
         }
         text.push('\n');
     }
-    let _ = write!(
-        text,
-        "transaction {} was rolled back: it had the fewest changes",
-        victim.id()
-    );
+    let fewest = circle.iter().map(|edge| edge.waiter.weight()).min();
+    let why = match fewest == Some(victim.weight()) {
+        true => "it had the fewest changes",
+        false => "the program prefers it",
+    };
+    let _ = write!(text, "transaction {} was rolled back: {why}", victim.id());
     text
 }

@@ -37,6 +37,9 @@
 //! 5. Nobody who waits for a transaction misses its end: the status is set first, then the waiters
 //!    are taken from the list, under whose latch a new waiter checks the status. The same for what it
 //!    gives back before its end: a waiter has noted the number of such events when it looked.
+//! 6. `finish_commit` and `finish_abort` return when nobody holds the transaction's owner, and nobody can
+//!    hold it afterwards: who holds it counts itself under the latch under which it has checked the status,
+//!    and the count is looked at after the status was set.
 //!
 //! Not promised: that a transaction that is visible is durable; the caller decides when it calls
 //! `finish_commit`.
@@ -284,6 +287,7 @@ impl TrxSystem {
             trx.slot()
         );
         trx.wake_waiters();
+        trx.wait_until_owner_is_not_held();
     }
 
     /// A snapshot of everything that has committed, in force until it is dropped.

@@ -8,6 +8,7 @@ use crate::txn::locks::LockMode;
 use inkstone_format::{Lsn, SpaceId, TreeId, TrxId};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Where a transaction is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +75,8 @@ pub struct Details {
     pub isolation: Isolation,
     /// A number of its owner's.
     pub tag: u64,
+    /// Whom [`LockWaitHooks`](crate::LockWaitHooks) are told of; 0 for nobody.
+    pub(in crate::txn) owner: usize,
     /// What it waits for, while it waits.
     pub wanted: Option<Wanted>,
     pub(in crate::txn) interrupt: Option<Interrupt>,
@@ -86,7 +89,32 @@ struct ForOthers {
     waiters: Vec<Arc<TrxState>>,
     /// Boxed, as version segments keep the state of transactions for long.
     details: Option<Box<Details>>,
+    /// How many hold its owner.
+    owner_holders: u32,
 }
+
+/// Keeps a transaction's owner its owner, and the transaction from finishing to end.
+pub(in crate::txn) struct HeldOwner<'t> {
+    trx: &'t TrxState,
+    owner: usize,
+}
+
+impl HeldOwner<'_> {
+    pub(in crate::txn) fn get(&self) -> usize {
+        self.owner
+    }
+}
+
+impl Drop for HeldOwner<'_> {
+    fn drop(&mut self) {
+        self.trx.others.lock().owner_holders -= 1;
+        self.trx.wake_up();
+    }
+}
+
+/// How long at most somebody sleeps who waits until an owner is not held: two may wait, and one of them
+/// is woken.
+const HELD_OWNER_CHECK: Duration = Duration::from_millis(100);
 
 /// A transaction as other threads see it. Shared by `Arc`: the transaction itself, the active
 /// set, the version segments that it wrote to, and its locks hold one.
@@ -103,7 +131,7 @@ pub struct TrxState {
     releases: AtomicU64,
     /// Latch; innermost, held for a few instructions.
     others: Mutex<ForOthers>,
-    /// Whether this transaction, which waits for another, has been woken.
+    /// Whether this transaction, which waits for another, or for its owner, has been woken.
     woken: Mutex<bool>,
     wake: Condvar,
 }
@@ -260,6 +288,37 @@ impl TrxState {
 
     pub(in crate::txn) fn set_details(&self, set: impl FnOnce(&mut Details)) {
         set(self.others.lock().details.get_or_insert_default());
+    }
+
+    /// Who is named to [`LockWaitHooks`](crate::LockWaitHooks).
+    pub(in crate::txn) fn owner(&self) -> usize {
+        let others = self.others.lock();
+        others.details.as_ref().map_or(0, |details| details.owner)
+    }
+
+    /// Changes its owner; nobody holds the former one when this returns.
+    pub(in crate::txn) fn set_owner(&self, owner: usize) {
+        self.set_details(|details| details.owner = owner);
+        self.wait_until_owner_is_not_held();
+    }
+
+    /// Holds its owner. `None` if it has ended: then nobody waits for it, and its owner may be gone.
+    pub(in crate::txn) fn hold_owner(&self) -> Option<HeldOwner<'_>> {
+        let mut others = self.others.lock();
+        // Its end looks for holders after the status was set.
+        if self.is_ended() {
+            return None;
+        }
+        others.owner_holders += 1;
+        let owner = others.details.as_ref().map_or(0, |details| details.owner);
+        Some(HeldOwner { trx: self, owner })
+    }
+
+    /// To be called at its end, after the status was set: who holds its owner uses it.
+    pub(super) fn wait_until_owner_is_not_held(&self) {
+        while self.others.lock().owner_holders > 0 {
+            self.sleep(Instant::now() + HELD_OWNER_CHECK);
+        }
     }
 
     /// How often it has given something back before its end.

@@ -1,0 +1,58 @@
+//! Lock waits, told to the program.
+
+use crate::database::ink_database;
+use crate::error::guard_or;
+use crate::raw;
+use inkstone::LockWaitHooks;
+use std::cmp::Ordering;
+use std::ffi::{c_int, c_void};
+use std::ptr::with_exposed_provenance_mut;
+use std::sync::Arc;
+
+pub type ink_about_to_wait = Option<unsafe extern "C" fn(*mut c_void, *mut c_void)>;
+pub type ink_compare_victims = Option<unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int>;
+
+struct Hooks {
+    about_to_wait: ink_about_to_wait,
+    compare_victims: ink_compare_victims,
+}
+
+impl LockWaitHooks for Hooks {
+    fn about_to_wait(&self, waiter: usize, blocker: usize) {
+        let owner = with_exposed_provenance_mut;
+        if let Some(hook) = self.about_to_wait {
+            // SAFETY: the caller's function, which the header asks to return normally; the pointers are
+            // what it set as owners.
+            unsafe { hook(owner(waiter), owner(blocker)) }
+        }
+    }
+
+    fn compare_victims(&self, first: usize, second: usize) -> Ordering {
+        let owner = with_exposed_provenance_mut;
+        self.compare_victims.map_or(Ordering::Equal, |hook| {
+            // SAFETY: as above.
+            unsafe { hook(owner(first), owner(second)) }.cmp(&0)
+        })
+    }
+}
+
+/// Sets the hooks on lock waits.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_set_lock_wait_hooks(
+    database: *const ink_database,
+    about_to_wait: ink_about_to_wait,
+    compare_victims: ink_compare_victims,
+) {
+    // SAFETY: the caller's pointers are as the header asks.
+    if let Ok(database) = unsafe { raw::handle(database) } {
+        guard_or((), || {
+            database.0.set_lock_wait_hooks(Arc::new(Hooks {
+                about_to_wait,
+                compare_victims,
+            }));
+        });
+    }
+}

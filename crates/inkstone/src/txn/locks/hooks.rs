@@ -1,0 +1,29 @@
+//! What an embedder hears of lock waits, and its say in deadlocks.
+
+use std::cmp::Ordering;
+
+/// For an embedder that knows of waits which the engine cannot see: a replica, say, whose transactions
+/// must commit in the order of its primary. One of them that has its locks and waits for its turn, and an
+/// earlier one that waits for such a lock, wait for each other; only the embedder can tell, and roll one
+/// back. [`Database::set_lock_wait_hooks`](crate::Database::set_lock_wait_hooks).
+///
+/// Transactions are named by their owners ([`Transaction::set_owner`](crate::Transaction::set_owner)), 0
+/// for one that has none. An owner is *held* while a hook runs that is told of it: until then its
+/// transaction does not finish to end, nor is it given another owner. So an owner may be an address.
+pub trait LockWaitHooks: Send + Sync {
+    /// The transaction of `waiter`, in whose thread this runs, is about to wait until that of `blocker`
+    /// ends, or gives something back. Called for every wait: again when a wait was in vain and another
+    /// follows, for the same blocker or the next. Often enough the wait is over at once.
+    ///
+    /// No lock of the engine is held, so it may ask the database who else waits, or have the blocker
+    /// rolled back by its own thread. It must not wait for the end of a transaction. If it panics, the
+    /// waiter's statement does.
+    fn about_to_wait(&self, waiter: usize, blocker: usize);
+
+    /// Of two transactions of a deadlock, `Less`: rather roll back the first; `Equal`: whichever is
+    /// cheaper. A lock of the engine is held: it must return at once and not call the database.
+    fn compare_victims(&self, first: usize, second: usize) -> Ordering {
+        let _ = (first, second);
+        Ordering::Equal
+    }
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#include "waits.h"
+
+/* Exported by the server for engines, and declared in none of its headers. */
+extern "C" int thd_need_wait_reports(const MYSQL_THD thd);
+extern "C" int thd_rpl_deadlock_check(MYSQL_THD waiter, MYSQL_THD blocker);
+extern "C" int thd_deadlock_victim_preference(const MYSQL_THD first, const MYSQL_THD second);
+
+/* The server kills the blocker, in a thread of its own, if that is a worker whose turn to commit comes after
+   the waiter's: it rolls back and is tried again. And it notes that the waiter waited, for the replicas of
+   this server. The engine keeps the blocker's transaction, and so its THD, for the time of the call. */
+static void about_to_wait(void *waiter, void *blocker)
+{
+  THD *thd= static_cast<THD *>(waiter);
+  if (thd && thd_need_wait_reports(thd))
+    thd_rpl_deadlock_check(thd, static_cast<THD *>(blocker));
+}
+
+/* The later one in the primary's order; else one that can be rolled back as a whole. */
+static int compare_victims(void *first, void *second)
+{
+  return thd_deadlock_victim_preference(static_cast<THD *>(first), static_cast<THD *>(second));
+}
+
+void report_lock_waits()
+{
+  ink_set_lock_wait_hooks(database, about_to_wait, compare_victims);
+}

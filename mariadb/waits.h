@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Lock waits, reported to the server: workers of a replica commit in the primary's order, and only the
+   server knows that order. */
+#ifndef INKSTONE_WAITS_H
+#define INKSTONE_WAITS_H
+
+#include "engine.h"
+
+/** Has the open database report its lock waits. Owners of transactions are THDs. */
+void report_lock_waits();
+
+#endif
