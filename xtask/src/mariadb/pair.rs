@@ -48,6 +48,7 @@ impl Pair {
             .with_plugin(plugin)
             .with_options(common(2))
             .with_options([format!("--slave-parallel-threads={parallel}")])
+            .with_options(["--skip-slave-start"])
             .with_options(
                 databases
                     .iter()
@@ -68,6 +69,19 @@ impl Pair {
             replica,
             databases,
         })
+    }
+
+    /// Has a replica that was killed go on. All that its binary log has must be in its engines, and its
+    /// position with it.
+    pub fn resume(replica: &Server) -> Result<()> {
+        let positions = replica.sql("SELECT @@gtid_slave_pos, @@gtid_binlog_pos")?;
+        let (applied, logged) = positions.trim().split_once('\t').unwrap_or_default();
+        if applied != logged {
+            return Err(format!(
+                "the replica's tables are at {applied}, and its binary log at {logged}"
+            ));
+        }
+        replica.sql("START SLAVE").map(drop)
     }
 
     /// Waits until the replica has everything that the primary's binary log has.

@@ -54,6 +54,7 @@ fn break_circle(pair: &mut Pair) -> Result<()> {
     pair.replica.stop()?;
     pair.replica.set_option("slave-parallel-mode", MODES[1]);
     pair.replica.start()?;
+    pair.replica.sql("START SLAVE")?;
     pair.primary.sql(
         "CREATE DATABASE transfers; CREATE TABLE transfers.turns (id INT PRIMARY KEY, n INT) ENGINE=Inkstone; \
          INSERT INTO transfers.turns VALUES (1, 0), (2, 0)",
@@ -87,6 +88,34 @@ fn break_circle(pair: &mut Pair) -> Result<()> {
     Ok(())
 }
 
+/// Does something to the replica while the primary has transactions, and DDL if wanted.
+fn while_working(
+    pair: &mut Pair,
+    work: &Workload,
+    define: bool,
+    act: impl FnOnce(&mut Server) -> Result<()>,
+) -> Result<()> {
+    let (primary, replica) = (&pair.primary, &mut pair.replica);
+    work.stop.store(false, Ordering::Relaxed);
+    let results: Vec<Result<()>> = std::thread::scope(|scope| {
+        let mut threads: Vec<_> = (0..WORKERS)
+            .map(|worker| scope.spawn(move || work.transfer(primary, worker)))
+            .collect();
+        if define {
+            threads.push(scope.spawn(move || work.define(primary)));
+        }
+        let acted = act(replica);
+        work.stop.store(true, Ordering::Relaxed);
+        let ends = threads.into_iter().map(|thread| {
+            thread
+                .join()
+                .unwrap_or_else(|_| Err("a worker panicked".to_owned()))
+        });
+        ends.chain([acted]).collect()
+    });
+    results.into_iter().collect()
+}
+
 /// How often the replica has begun a transaction again; 0 if it does not answer.
 fn transactions_retried(replica: &Server) -> u64 {
     let status = replica.sql("SHOW GLOBAL STATUS LIKE 'Slave_retried_transactions'");
@@ -104,40 +133,33 @@ fn kill_replica(pair: &mut Pair, plan: Plan) -> Result<()> {
          ALTER TABLE mysql.gtid_slave_pos ENGINE=Inkstone; START SLAVE",
     )?;
     let work = Workload::new(plan.seed);
-    let mut random = Random(plan.seed);
-    let end = Instant::now() + Duration::from_secs_f64(plan.minutes * 60.0);
+    let time = Duration::from_secs_f64(plan.minutes * 60.0);
+    // DDL while nobody is killed: the server writes DDL to its binary log first and notes its position
+    // then, so that a replica which is killed in between does it twice, with any engine.
+    while_working(pair, &work, true, |_| {
+        std::thread::sleep(time / 3);
+        Ok(())
+    })?;
+    pair.catch_up()?;
     let (mut kills, mut retried) = (0, 0);
-    let (primary, replica) = (&pair.primary, &mut pair.replica);
-    let results: Vec<Result<()>> = std::thread::scope(|scope| {
-        let work = &work;
-        let mut threads: Vec<_> = (0..WORKERS)
-            .map(|worker| scope.spawn(move || work.transfer(primary, worker)))
-            .collect();
-        threads.push(scope.spawn(move || work.define(primary)));
-        let killed = (|| {
-            while Instant::now() < end || kills == 0 {
-                std::thread::sleep(Duration::from_millis(300 + random.below(3000)));
-                retried += transactions_retried(replica);
-                replica.kill();
-                replica.set_option("slave-parallel-mode", MODES[kills % MODES.len()]);
-                kills += 1;
-                replica.start()?;
-                eprintln!(
-                    "replica killed {kills} times, {} transactions on the primary",
-                    work.count()
-                );
-            }
-            Ok(())
-        })();
-        work.stop.store(true, Ordering::Relaxed);
-        let ends = threads.into_iter().map(|thread| {
-            thread
-                .join()
-                .unwrap_or_else(|_| Err("a worker panicked".to_owned()))
-        });
-        ends.chain([killed]).collect()
-    });
-    results.into_iter().collect::<Result<()>>()?;
+    while_working(pair, &work, false, |replica| {
+        let mut random = Random(plan.seed);
+        let end = Instant::now() + time * 2 / 3;
+        while Instant::now() < end || kills < MODES.len() {
+            std::thread::sleep(Duration::from_millis(300 + random.below(3000)));
+            retried += transactions_retried(replica);
+            replica.kill();
+            replica.set_option("slave-parallel-mode", MODES[kills % MODES.len()]);
+            kills += 1;
+            replica.start()?;
+            Pair::resume(replica)?;
+            eprintln!(
+                "replica killed {kills} times, {} transactions on the primary",
+                work.count()
+            );
+        }
+        Ok(())
+    })?;
     pair.catch_up()?;
     let tables = pair.compare()?;
     check_tables(&pair.replica)?;
