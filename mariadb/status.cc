@@ -4,7 +4,8 @@
 #include <string>
 #include <vector>
 
-/* InnoDB's name, and the sum of metrics (less those after a minus) that it stands for. */
+/* InnoDB's name, and the sum of metrics (less those after a minus) that it stands for. As there, syncs are those
+   of data and log, writes those of data alone, and what is written to the log is counted without padding. */
 static const struct Counterpart
 {
   const char *name;
@@ -21,8 +22,8 @@ static const struct Counterpart
     {"checkpoint_age", {"checkpoint_age_bytes"}, nullptr},
     {"data_fsyncs", {"data_syncs", "doublewrite_syncs", "log_syncs"}, nullptr},
     {"data_reads", {"pages_read"}, nullptr},
-    {"data_writes", {"data_write_calls", "doublewrite_write_calls", "log_write_calls"}, nullptr},
-    {"data_written", {"page_bytes_written", "doublewrite_bytes", "log_bytes_written"}, nullptr},
+    {"data_writes", {"data_write_calls", "doublewrite_write_calls"}, nullptr},
+    {"data_written", {"page_bytes_written", "doublewrite_bytes"}, nullptr},
     {"dblwr_pages_written", {"doublewrite_pages"}, nullptr},
     {"dblwr_writes", {"doublewrite_write_calls"}, nullptr},
     {"log_write_requests", {"log_mini_transactions"}, nullptr},
@@ -30,7 +31,7 @@ static const struct Counterpart
     {"lsn_flushed", {"lsn_durable"}, nullptr},
     {"lsn_last_checkpoint", {"lsn_current"}, "checkpoint_age_bytes"},
     {"os_log_fsyncs", {"log_syncs"}, nullptr},
-    {"os_log_written", {"log_bytes_written"}, nullptr},
+    {"os_log_written", {"log_bytes"}, nullptr},
     {"row_lock_waits", {"lock_waits"}, nullptr},
 };
 
