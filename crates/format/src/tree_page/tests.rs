@@ -1,4 +1,5 @@
 use super::*;
+use crate::PageId;
 use crate::SpaceId;
 use proptest::prelude::*;
 use std::collections::BTreeMap;

@@ -66,7 +66,7 @@ fn name_engine(file: &Path, engine: &str) -> Result<()> {
         .map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
     write(
         file,
-        &text.replace("$ENGINE = Inkstone", &format!("$ENGINE = {engine}")),
+        text.replace("$ENGINE = Inkstone", &format!("$ENGINE = {engine}")),
     )
 }
 
