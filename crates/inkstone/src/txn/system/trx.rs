@@ -77,6 +77,8 @@ pub struct Details {
     pub tag: u64,
     /// Whom [`LockWaitHooks`](crate::LockWaitHooks) are told of; 0 for nobody.
     pub(in crate::txn) owner: usize,
+    /// How many hold its owner.
+    owner_holders: u32,
     /// What it waits for, while it waits.
     pub wanted: Option<Wanted>,
     pub(in crate::txn) interrupt: Option<Interrupt>,
@@ -89,8 +91,6 @@ struct ForOthers {
     waiters: Vec<Arc<TrxState>>,
     /// Boxed, as version segments keep the state of transactions for long.
     details: Option<Box<Details>>,
-    /// How many hold its owner.
-    owner_holders: u32,
 }
 
 /// Keeps a transaction's owner its owner, and the transaction from finishing to end.
@@ -107,7 +107,7 @@ impl HeldOwner<'_> {
 
 impl Drop for HeldOwner<'_> {
     fn drop(&mut self) {
-        self.trx.others.lock().owner_holders -= 1;
+        self.trx.set_details(|details| details.owner_holders -= 1);
         self.trx.wake_up();
     }
 }
@@ -309,14 +309,19 @@ impl TrxState {
         if self.is_ended() {
             return None;
         }
-        others.owner_holders += 1;
-        let owner = others.details.as_ref().map_or(0, |details| details.owner);
+        let details = others.details.get_or_insert_default();
+        details.owner_holders += 1;
+        let owner = details.owner;
         Some(HeldOwner { trx: self, owner })
     }
 
     /// To be called at its end, after the status was set: who holds its owner uses it.
     pub(super) fn wait_until_owner_is_not_held(&self) {
-        while self.others.lock().owner_holders > 0 {
+        let is_held = || {
+            let others = self.others.lock();
+            (others.details.as_ref()).is_some_and(|details| details.owner_holders > 0)
+        };
+        while is_held() {
             self.sleep(Instant::now() + HELD_OWNER_CHECK);
         }
     }
