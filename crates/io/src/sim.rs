@@ -275,7 +275,12 @@ impl SimVfs {
     /// Power is lost during the `mutation`-th mutation from now, counted from 1: it fails, and its
     /// effect may reach the disk or not. Call [`SimVfs::crash`] then.
     pub fn crash_at(&self, mutation: u64) {
-        self.process.crash_at(mutation);
+        self.process.crash_at("", mutation);
+    }
+
+    /// As [`SimVfs::crash_at`], but only mutations of files whose path contains `path_contains` count.
+    pub fn crash_at_in(&self, path_contains: &str, mutation: u64) {
+        self.process.crash_at(path_contains, mutation);
     }
 
     /// What the crash that left this disk took; nothing for a new disk.

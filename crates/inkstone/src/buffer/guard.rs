@@ -156,6 +156,9 @@ impl Exclusive<'_> {
     pub fn mark_dirty(&mut self, start: Lsn, end: Lsn) {
         if mutants::on(Mutant::LatchReleasedEarly) {
             self.frame().latch.unlock_exclusive();
+            for _ in 0..8 {
+                crate::sync::thread::yield_now();
+            }
             self.frame().latch.lock_exclusive(|| true);
         }
         header::set_page_lsn(self, end);

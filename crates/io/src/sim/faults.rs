@@ -155,11 +155,19 @@ struct State {
     is_dead: bool,
     counts: [u64; OpKind::ALL.len()],
     mutations: u64,
-    /// Mutations until power is lost, this one included.
-    crash_in: Option<u64>,
+    crash: Option<Crash>,
     rules: Vec<FaultRule>,
     /// The files whose operations failed, in order.
     hit: Vec<PathBuf>,
+}
+
+/// When power is lost.
+#[derive(Debug)]
+struct Crash {
+    /// Mutations until then, this one included.
+    left: u64,
+    /// Only mutations of paths that contain this count.
+    path_contains: String,
 }
 
 impl Process {
@@ -174,9 +182,11 @@ impl Process {
         state.counts[kind as usize] += 1;
         if mutates {
             state.mutations += 1;
-            if let Some(left) = &mut state.crash_in {
-                *left = left.saturating_sub(1);
-                if *left == 0 {
+            if let Some(crash) = &mut state.crash
+                && path.to_string_lossy().contains(&crash.path_contains)
+            {
+                crash.left = crash.left.saturating_sub(1);
+                if crash.left == 0 {
                     state.is_dead = true;
                     return Ok(Verdict::LastGasp);
                 }
@@ -222,8 +232,11 @@ impl Process {
         self.state.lock().rules.clear();
     }
 
-    pub(super) fn crash_at(&self, mutation: u64) {
-        self.state.lock().crash_in = Some(mutation.max(1));
+    pub(super) fn crash_at(&self, path_contains: &str, mutation: u64) {
+        self.state.lock().crash = Some(Crash {
+            left: mutation.max(1),
+            path_contains: path_contains.to_owned(),
+        });
     }
 
     pub(super) fn mutations(&self) -> u64 {

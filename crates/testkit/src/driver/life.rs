@@ -9,6 +9,9 @@ use inkstone_io::sim::{OpKind, SimVfs};
 use std::path::Path;
 use std::sync::Arc;
 
+/// In the paths of the control file, and of the new one before it gets its name.
+const CONTROL_FILE: &str = "/control";
+
 /// Openings that may fail for a reason before the run gives up.
 const OPENINGS_MAX: u64 = 20;
 
@@ -55,8 +58,7 @@ impl Run {
             let features = &self.plan.features;
             let (percent, most) = (features.opening_crash_percent, features.opening_crashes_max);
             if !self.tolerant && crashes < most && self.rng.chance(percent) {
-                let within = self.rng.pick(&[5, 30, 100, 1000]);
-                self.vfs.crash_at(1 + self.rng.below(within));
+                self.aim(&[5, 30, 100, 1000]);
             }
             let before = control(&self.vfs, Path::new(DIRECTORY));
             let vfs = Arc::new(self.vfs.clone());
@@ -106,6 +108,17 @@ impl Run {
             *end = self.die(*end)?;
         }
         Err("the database cannot be opened".to_owned())
+    }
+
+    /// Power will be lost within so many mutations, or at one of the next of the control file: there are few
+    /// of those, and all that is on the disk hangs on each.
+    fn aim(&mut self, within: &[u64]) {
+        if self.rng.chance(10) {
+            let nth = 1 + self.rng.below(3);
+            return self.vfs.crash_at_in(CONTROL_FILE, nth);
+        }
+        let within = self.rng.pick(within);
+        self.vfs.crash_at(1 + self.rng.below(within));
     }
 
     /// The process ends: power loss or kill. Returns what may be lost, after what came before.
@@ -197,8 +210,7 @@ impl Run {
         let last = (self.step + steps).min(self.plan.steps_total);
         let ending = self.rng.pick(&self.plan.features.ends);
         if ending == Ending::PowerLossInside && !self.tolerant {
-            let within = self.rng.pick(&self.plan.features.crash_within);
-            self.vfs.crash_at(1 + self.rng.below(within));
+            self.aim(&self.plan.features.crash_within.clone());
         }
         let mut stopped = Ok(());
         while self.step < last && stopped.is_ok() && !self.vfs.is_dead() {
