@@ -30,10 +30,13 @@ impl Random {
 
     /// Fills with random bytes.
     pub fn fill(&mut self, bytes: &mut [u8]) {
-        for chunk in bytes.chunks_mut(8) {
-            let word = self.number().to_le_bytes();
-            chunk.copy_from_slice(&word[..chunk.len()]);
+        let mut words = bytes.chunks_exact_mut(8);
+        for word in &mut words {
+            word.copy_from_slice(&self.number().to_le_bytes());
         }
+        let rest = words.into_remainder();
+        let length = rest.len();
+        rest.copy_from_slice(&self.number().to_le_bytes()[..length]);
     }
 
     /// Fills with random printable characters (64 different ones).

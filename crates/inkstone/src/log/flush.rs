@@ -265,16 +265,26 @@ impl LogShared {
         );
         let mut owes = false;
         let result = self.wait_loop(lsn, goal, &mut owes);
-        if owes {
-            self.state.lock().hand_on(true);
+        self.leave(result, owes)
+    }
+
+    /// What everybody does who waited, before anything else: others may count on it (invariant 3).
+    fn leave(&self, result: Result<()>, owes: bool) -> Result<()> {
+        match result {
+            // Also if somebody else poisoned the engine, who knows nothing of the log.
+            Err(error) => Err(self.fail(error)),
+            Ok(()) => {
+                if owes {
+                    self.state.lock().hand_on(true);
+                }
+                Ok(())
+            }
         }
-        result
     }
 
     fn wait_loop(&self, lsn: u64, goal: Goal, owes: &mut bool) -> Result<()> {
         while !self.reached(lsn, goal) {
-            self.poison.check()?;
-            match self.turn(lsn, goal) {
+            match self.turn(lsn, goal)? {
                 Turn::Reached => break,
                 Turn::LeadWrite => *owes |= !self.lead_write(lsn, goal)?,
                 Turn::LeadSync { id, from, covers } => self.lead_sync(id, from, covers)?,
@@ -284,21 +294,23 @@ impl LogShared {
         Ok(())
     }
 
-    fn turn(&self, lsn: u64, goal: Goal) -> Turn {
+    fn turn(&self, lsn: u64, goal: Goal) -> Result<Turn> {
         let mut state = self.state.lock();
+        // Under the latch: who joins a group now is seen by `fail`.
+        self.poison.check()?;
         if self.reached(lsn, goal) {
-            return Turn::Reached;
+            return Ok(Turn::Reached);
         }
         if self.reached(lsn, Goal::Written) {
-            return self.turn_to_sync(&mut state, lsn);
+            return Ok(self.turn_to_sync(&mut state, lsn));
         }
         if let Some(flight) = state.flights.iter().find(|f| f.frames >= lsn) {
-            return join(&flight.group, goal);
+            return Ok(join(&flight.group, goal));
         }
         if state.can_lead() && (goal == Goal::Written || state.may_flush()) {
-            return state.take_lead();
+            return Ok(state.take_lead());
         }
-        join(&state.next, goal)
+        Ok(join(&state.next, goal))
     }
 
     fn written_reach(&self, state: &Pipeline) -> Reach {
@@ -328,17 +340,14 @@ impl LogShared {
     pub(super) fn wait_released(&self, lsn: u64) -> Result<()> {
         let mut owes = false;
         let result = self.wait_released_loop(lsn, &mut owes);
-        if owes {
-            self.state.lock().hand_on(true);
-        }
-        result
+        self.leave(result, owes)
     }
 
     fn wait_released_loop(&self, lsn: u64, owes: &mut bool) -> Result<()> {
         while self.ring.released() < lsn {
-            self.poison.check()?;
             let turn = {
                 let mut state = self.state.lock();
+                self.poison.check()?;
                 match state.flights.front() {
                     _ if self.ring.released() >= lsn => Turn::Reached,
                     Some(flight) => join(&flight.group, Goal::Written),

@@ -145,3 +145,36 @@ fn a_failed_sync_poisons_everybody_and_acknowledges_nobody() {
     });
     POISONED.check("a waiter that hears of the failure");
 }
+
+#[test]
+fn who_waits_hears_of_a_poison_that_knows_nothing_of_the_log() {
+    static POISONED: Seen = Seen::never();
+    explore(|| {
+        let vfs = MemoryVfs::new();
+        let (log, _, poison) = open(params(&vfs));
+        let threads: Vec<_> = (0..4u64)
+            .map(|who| {
+                let log = log.clone();
+                let body = move || {
+                    for i in 0..2 {
+                        let Ok((_, end)) = log.append(&payload(who << 8 | i, 40), true, |_, _| {})
+                        else {
+                            return;
+                        };
+                        // To wait for ever is what must not happen, whatever the outcome.
+                        if log.wait_durable(end).is_err() {
+                            POISONED.see();
+                            return;
+                        }
+                    }
+                };
+                thread::spawn("appender", body).unwrap()
+            })
+            .collect();
+        thread::yield_now();
+        poison.set("a page that could not be written");
+        threads.into_iter().for_each(|t| t.join().unwrap());
+        drop(log);
+    });
+    POISONED.check("a waiter that hears of the poison");
+}
