@@ -5,10 +5,11 @@
 //! answers each with a line of JSON: `{"seed": 7, "marks": {"crashes": 3}, "error": null}`.
 
 use crate::marks::Marks;
+// Not the standard library's, which was not compiled for ThreadSanitizer (`cargo xtask tsan`).
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::Mutex;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -101,7 +102,7 @@ pub fn run(campaign: &Campaign, seen: &(dyn Fn(&Tally) + Sync)) -> std::io::Resu
         tally: Tally::default(),
     });
     let next_seed = || {
-        let mut progress = lock(&progress);
+        let mut progress = progress.lock();
         let late = campaign.time.is_some_and(|time| begin.elapsed() >= time);
         if progress.stopped || late || progress.next == progress.end {
             return None;
@@ -110,7 +111,7 @@ pub fn run(campaign: &Campaign, seen: &(dyn Fn(&Tally) + Sync)) -> std::io::Resu
         Some(progress.next - 1)
     };
     let note = |marks: &Marks, failure: Option<Failure>| {
-        let mut progress = lock(&progress);
+        let mut progress = progress.lock();
         progress.tally.marks.merge(marks);
         progress.tally.marks.add("runs", 1);
         if let Some(failure) = failure {
@@ -147,14 +148,9 @@ pub fn run(campaign: &Campaign, seen: &(dyn Fn(&Tally) + Sync)) -> std::io::Resu
         });
         ends.collect::<std::io::Result<()>>()
     })?;
-    Ok(lock(&progress).tally.clone())
+    Ok(progress.lock().tally.clone())
 }
 
-fn lock(progress: &Mutex<Progress>) -> std::sync::MutexGuard<'_, Progress> {
-    progress
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
-}
 
 struct Worker {
     child: Child,
