@@ -151,7 +151,6 @@ pub fn run(campaign: &Campaign, seen: &(dyn Fn(&Tally) + Sync)) -> std::io::Resu
     Ok(progress.lock().tally.clone())
 }
 
-
 struct Worker {
     child: Child,
     input: Option<ChildStdin>,

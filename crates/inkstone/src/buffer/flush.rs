@@ -108,9 +108,10 @@ impl Flusher {
                 Join::Clean
             };
         }
-        // SAFETY: this thread holds the frame's latch in shared mode.
-        let changed = header::page_lsn(unsafe { pool.arena.bytes(index) });
-        let outcome = if !frame.holds(id) || !frame.is_dirty() || changed >= since {
+        // SAFETY: this thread holds the frame's latch in shared mode, and asks only while the frame holds
+        // a page: before that its owner fills it without the latch.
+        let changed = || header::page_lsn(unsafe { pool.arena.bytes(index) });
+        let outcome = if !frame.holds(id) || !frame.is_dirty() || changed() >= since {
             Join::Clean
         } else if frame.flushing.swap(true, Ordering::AcqRel) {
             Join::InFlight
