@@ -11,7 +11,7 @@ pub fn check_running(server: &Server, database: &str) -> Result<()> {
     let folder = server.data().join(database);
     let half_made: Vec<String> = names(&folder)?
         .into_iter()
-        .filter(|name| name.starts_with('#') && !is_list_of_partitions(name))
+        .filter(|name| name.starts_with('#'))
         .collect();
     if !half_made.is_empty() {
         return Err(format!(
@@ -83,13 +83,6 @@ pub fn check_stopped(data: &Path, expected: &BTreeSet<String>) -> Result<()> {
         true => Ok(()),
         false => Err(format!("{} tables have the files {files:?}", tables.len())),
     }
-}
-
-/// The server's own list of a table's partitions, which an ALTER that was killed early leaves behind, with
-/// InnoDB too: the server logs what to remove after it has written that. Nothing belongs to it, which the
-/// other files show.
-fn is_list_of_partitions(name: &str) -> bool {
-    name.starts_with("#sql-") && name.ends_with(".par")
 }
 
 fn names(folder: &Path) -> Result<Vec<String>> {

@@ -179,30 +179,28 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A statement of DDL over few names, so that many of them meet a table.
+/// A statement of DDL over few names, so that many of them meet a table. None of partitioned tables: what
+/// the server does to them, partition by partition, is not atomic when it is killed, with any engine
+/// (docs/mariadb.md, limits).
 fn definition(random: &mut Random) -> String {
     let name = format!("d{}", random.below(6));
     let other = format!("d{}", random.below(6));
     let columns =
         "(id INT AUTO_INCREMENT PRIMARY KEY, a INT, b VARCHAR(100), c MEDIUMTEXT, KEY (a))";
-    let parts = "PARTITION BY HASH (id) PARTITIONS 3";
-    match random.below(14) {
+    match random.below(11) {
         0 => format!("CREATE TABLE {name} {columns} ENGINE=Inkstone;"),
-        1 => format!("CREATE TABLE {name} {columns} ENGINE=Inkstone {parts};"),
-        2 => format!(
+        1 => format!(
             "CREATE OR REPLACE TABLE {name} {columns} ENGINE=Inkstone SELECT seq AS a, 'x' AS b FROM seq_1_to_300;"
         ),
-        3 | 4 => format!(
+        2 | 3 => format!(
             "INSERT INTO {name} (a, b, c) SELECT seq, CONCAT('b', seq), REPEAT('c', seq) FROM seq_1_to_200;"
         ),
-        5 => format!("ALTER TABLE {name} ADD INDEX ab (a, b);"),
-        6 => format!("ALTER TABLE {name} DROP INDEX ab;"),
-        7 => format!("ALTER TABLE {name} ADD COLUMN e INT DEFAULT 5;"),
-        8 => format!("ALTER TABLE {name} ENGINE=Inkstone, FORCE;"),
-        9 => format!("RENAME TABLE {name} TO {other};"),
-        10 => format!("TRUNCATE TABLE {name};"),
-        11 => format!("ALTER TABLE {name} {parts};"),
-        12 => format!("ALTER TABLE {name} REMOVE PARTITIONING;"),
+        4 => format!("ALTER TABLE {name} ADD INDEX ab (a, b);"),
+        5 => format!("ALTER TABLE {name} DROP INDEX ab;"),
+        6 => format!("ALTER TABLE {name} ADD COLUMN e INT DEFAULT 5;"),
+        7 => format!("ALTER TABLE {name} ENGINE=Inkstone, FORCE;"),
+        8 => format!("RENAME TABLE {name} TO {other};"),
+        9 => format!("TRUNCATE TABLE {name};"),
         _ => format!("DROP TABLE {name};"),
     }
 }
