@@ -1,7 +1,7 @@
 //! Counters that one can watch: one declarative table, from which the names, the descriptions and
 //! the snapshot come.
 //!
-//! Counting never serialises threads: each of the first [`OWNERS`] threads of the process has cache
+//! Counting never serialises threads: each of the first 64 threads of the process has cache
 //! lines of its own, to which it adds without an atomic read-modify-write; those after them share
 //! [`STRIPES`] sets of lines. Reading sums all. A sum is exact once the counted threads are quiet.
 
