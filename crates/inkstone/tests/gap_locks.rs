@@ -8,7 +8,7 @@ use inkstone::Isolation::{LockingRepeatableRead, ReadCommitted, Serializable};
 use inkstone::LockMode::{Exclusive, Shared};
 use inkstone::{Database, Error, LockMode, Result, Table, Transaction, Wait};
 use std::ops::RangeBounds;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::scope;
 use std::time::Duration;
 
@@ -226,14 +226,14 @@ fn skip_locked_works_at_every_level() {
 fn no_phantoms() {
     within(120, || {
         let case = Case::new();
-        let over = AtomicBool::new(false);
-        let written = scope(|s| {
+        let (over, written) = (AtomicBool::new(false), AtomicU64::new(0));
+        let enough = || written.load(Ordering::Relaxed) > 100;
+        scope(|s| {
             let writers: Vec<_> = (0..3u64)
                 .map(|seed| {
-                    let (case, over) = (&case, &over);
+                    let (case, over, written) = (&case, &over, &written);
                     s.spawn(move || {
                         let mut x = seed + 1;
-                        let mut written = 0;
                         while !over.load(Ordering::Relaxed) {
                             x = x.wrapping_mul(6364136223846793005).wrapping_add(99991);
                             let k = key((x >> 33) % 64);
@@ -253,14 +253,14 @@ fn no_phantoms() {
                                 Err(Error::Deadlock) => {}
                                 Err(other) => panic!("{other}"),
                             }
-                            written += 1;
+                            written.fetch_add(1, Ordering::Relaxed);
                         }
-                        written
                     })
                 })
                 .collect();
             let mut whole = 0;
-            for round in 0..400u64 {
+            // On a machine with one free core the writers hardly get a turn in 400 rounds.
+            for round in (0u64..).take_while(|&round| round < 400 || !enough()) {
                 let txn = case.begin();
                 let (low, high) = (key(round * 7 % 50), key(round * 7 % 50 + 14));
                 let backward = round % 2 == 0;
@@ -286,9 +286,8 @@ fn no_phantoms() {
             }
             assert!(whole > 100, "{whole} rounds came through");
             over.store(true, Ordering::Relaxed);
-            writers.into_iter().map(|w| w.join().unwrap()).sum::<u64>()
+            writers.into_iter().for_each(|w| w.join().unwrap());
         });
-        assert!(written > 100, "{written}");
         case.db.verify_table(&case.table).unwrap();
         assert_eq!(case.db.locks().unwrap().len(), 0);
     });
