@@ -74,6 +74,15 @@ pub fn root() -> PathBuf {
     xtask.parent().unwrap_or(xtask).to_owned()
 }
 
+/// Makes a folder that is there and empty.
+pub fn empty_folder(folder: &Path) -> Result<()> {
+    let error = |error| format!("{}: {error}", folder.display());
+    if folder.is_dir() {
+        std::fs::remove_dir_all(folder).map_err(error)?;
+    }
+    std::fs::create_dir_all(folder).map_err(error)
+}
+
 /// Runs a command to its end; gives its exit code.
 pub fn status(command: &mut Command) -> Result<ExitCode> {
     let status = command

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, Once};
 use std::time::Duration;
 
-/// Seconds without progress after which a run counts as hung. Less than every mutant has, as a mutant
-/// may show itself by hanging.
+/// Seconds without progress after which a run counts as hung. Less than the mutants have that show
+/// themselves by hanging.
 const HANG_SECONDS: u64 = 60;
 
 static PROGRESS: AtomicU64 = AtomicU64::new(0);

@@ -1,4 +1,4 @@
-//! The pool: what callers see, and its two threads.
+//! The pool: what callers see, and its threads.
 
 use super::behind::WriteBehind;
 use super::cleaner::Cleaner;
@@ -161,7 +161,7 @@ impl BufferPool {
         }))
     }
 
-    /// Starts the threads `ink-frames` (one, or three in a large pool) `ink-cleaner` and
+    /// Starts the threads `ink-frames` (one, or three in a large pool), `ink-cleaner` and
     /// `ink-behind`. Without them nothing is written but by `flush_space` and `flush_all`.
     pub fn start_cleaners(&self) -> Result<()> {
         self.start_threads(supplier::threads_for(self.inner.arena.len()))

@@ -1,6 +1,6 @@
 //! What the sanitizers have to say, collected from their files.
 
-use crate::build::Result;
+use crate::build::{Result, empty_folder};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -15,11 +15,7 @@ pub struct Reports(PathBuf);
 impl Reports {
     /// Forgets what an earlier process of this id left in `folder`.
     pub fn begin(folder: &Path) -> Result<Self> {
-        let error = |error| format!("{}: {error}", folder.display());
-        if folder.is_dir() {
-            std::fs::remove_dir_all(folder).map_err(error)?;
-        }
-        std::fs::create_dir_all(folder).map_err(error)?;
+        empty_folder(folder)?;
         Ok(Self(folder.to_owned()))
     }
 

@@ -110,6 +110,32 @@ fn the_ring_wraps_and_fills_without_losing_a_frame() {
     FULL.check("an append that waits for room");
 }
 
+/// Threads that append and wait for durability, each a few times, until they hear of a poison.
+fn append_until_poisoned(
+    log: &Arc<Log>,
+    (threads, times): (u64, u64),
+    poisoned: &'static Seen,
+    acknowledged: &Arc<AtomicU64>,
+) -> Vec<thread::JoinHandle<()>> {
+    let appender = |who: u64| {
+        let (log, acknowledged) = (log.clone(), acknowledged.clone());
+        let body = move || {
+            for i in 0..times {
+                let Ok((_, end)) = log.append(&payload(who << 8 | i, 40), true, |_, _| {}) else {
+                    return;
+                };
+                if log.wait_durable(end).is_err() {
+                    poisoned.see();
+                    return;
+                }
+                acknowledged.fetch_max(end.0, Ordering::SeqCst);
+            }
+        };
+        thread::spawn("appender", body).unwrap()
+    };
+    (0..threads).map(appender).collect()
+}
+
 #[test]
 fn a_failed_sync_poisons_everybody_and_acknowledges_nobody() {
     static POISONED: Seen = Seen::never();
@@ -117,26 +143,8 @@ fn a_failed_sync_poisons_everybody_and_acknowledges_nobody() {
         let vfs = MemoryVfs::new();
         let (log, _, poison) = open(params(&vfs));
         vfs.faults.sync_in.store(1, Ordering::SeqCst);
-        let acknowledged = Arc::new(AtomicU64::new(0));
-        let threads: Vec<_> = (0..3u64)
-            .map(|who| {
-                let (log, acknowledged) = (log.clone(), acknowledged.clone());
-                let body = move || {
-                    for i in 0..3 {
-                        let Ok((_, end)) = log.append(&payload(who << 8 | i, 40), true, |_, _| {})
-                        else {
-                            return;
-                        };
-                        if log.wait_durable(end).is_err() {
-                            POISONED.see();
-                            return;
-                        }
-                        acknowledged.fetch_max(end.0, Ordering::SeqCst);
-                    }
-                };
-                thread::spawn("appender", body).unwrap()
-            })
-            .collect();
+        let acknowledged = Arc::default();
+        let threads = append_until_poisoned(&log, (3, 3), &POISONED, &acknowledged);
         threads.into_iter().for_each(|t| t.join().unwrap());
         assert!(poison.check().is_err());
         let (_, reached) = read(read_params(&vfs.crash(|_, _| false), 1)).unwrap();
@@ -152,27 +160,10 @@ fn who_waits_hears_of_a_poison_that_knows_nothing_of_the_log() {
     explore(|| {
         let vfs = MemoryVfs::new();
         let (log, _, poison) = open(params(&vfs));
-        let threads: Vec<_> = (0..4u64)
-            .map(|who| {
-                let log = log.clone();
-                let body = move || {
-                    for i in 0..2 {
-                        let Ok((_, end)) = log.append(&payload(who << 8 | i, 40), true, |_, _| {})
-                        else {
-                            return;
-                        };
-                        // To wait for ever is what must not happen, whatever the outcome.
-                        if log.wait_durable(end).is_err() {
-                            POISONED.see();
-                            return;
-                        }
-                    }
-                };
-                thread::spawn("appender", body).unwrap()
-            })
-            .collect();
+        let threads = append_until_poisoned(&log, (4, 2), &POISONED, &Arc::default());
         thread::yield_now();
         poison.set("a page that could not be written");
+        // To wait for ever is what must not happen, whatever the outcome.
         threads.into_iter().for_each(|t| t.join().unwrap());
         drop(log);
     });

@@ -6,8 +6,8 @@
 //!   matter. `previous` leads to the row's older entry, `undo_previous` to the entry that the same
 //!   transaction made before.
 //! - *segment*: entries that were appended together and go together. *Open*: being appended to by the
-//!   threads of one stripe, and by transactions that have begun there; *sealed*: unchangeable; *spilled*: sealed, and its bytes are in the spill
-//!   file; *retired*: gone, its addresses are *dead*.
+//!   threads of one stripe, and by transactions that have begun there; *sealed*: unchangeable;
+//!   *spilled*: sealed, and its bytes are in the spill file; *retired*: gone, its addresses are *dead*.
 //! - *finish*: a transaction tells each segment that it wrote to its commit or rollback number.
 //!
 //! ```text
