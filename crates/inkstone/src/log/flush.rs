@@ -310,6 +310,8 @@ impl LogShared {
         if state.can_lead() && (goal == Goal::Written || state.may_flush()) {
             return Ok(state.take_lead());
         }
+        // Or who was poked would ask again and again until the lead is free.
+        state.next.take_back(goal);
         Ok(join(&state.next, goal))
     }
 
@@ -333,6 +335,7 @@ impl LogShared {
         if state.awaiting.is_empty() {
             state.awaiting.push(Arc::default());
         }
+        state.awaiting[0].take_back(Goal::Durable);
         join(&state.awaiting[0], Goal::Durable)
     }
 

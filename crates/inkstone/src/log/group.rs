@@ -67,7 +67,8 @@ impl Group {
         };
         match result {
             Some(token) => token == POKE,
-            None => word.load(Ordering::Acquire) == POKED,
+            // It was poked, though somebody may have taken that back meanwhile.
+            None => word.load(Ordering::Acquire) != DONE,
         }
     }
 
@@ -95,9 +96,14 @@ impl Group {
 
     /// Forgets a poke: somebody leads.
     pub(super) fn settle(&self) {
-        for word in &self.words {
-            let _ = word.compare_exchange(POKED, WAITING, Ordering::AcqRel, Ordering::Relaxed);
-        }
+        self.take_back(Goal::Written);
+        self.take_back(Goal::Durable);
+    }
+
+    /// Forgets a poke: the lead that it was about is not to be had now. Whoever makes it free pokes again.
+    pub(super) fn take_back(&self, goal: Goal) {
+        let word = &self.words[goal as usize];
+        let _ = word.compare_exchange(POKED, WAITING, Ordering::AcqRel, Ordering::Relaxed);
     }
 
     /// Wakes everybody who waits for `goal`; nobody can sleep here again.
