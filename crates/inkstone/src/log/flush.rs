@@ -31,6 +31,7 @@ use crate::sync::{hint, thread};
 use crate::{Error, Result};
 use inkstone_format::segment::LOG_BLOCK;
 use inkstone_io::{AlignedBuffer, Batch, File, Op};
+use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -214,21 +215,23 @@ impl Pipeline {
         Turn::LeadSync { id, from, covers }
     }
 
-    /// Pokes somebody for each lead that is free (invariant 3).
-    fn hand_on(&self, sync_too: bool) {
+    /// Pokes somebody for each lead that is free (invariant 3); the caller wakes them when it has let
+    /// go of the latch.
+    fn hand_on(&self, sync_too: bool) -> Poked {
+        let mut poked = Poked::default();
         if self.can_lead() {
-            if self.may_flush() && self.next.has(Goal::Durable) {
-                self.next.poke(Goal::Durable);
-            } else {
-                self.next.poke(Goal::Written);
+            match self.may_flush() && self.next.has(Goal::Durable) {
+                true => poked.poke(&self.next, Goal::Durable),
+                false => poked.poke(&self.next, Goal::Written),
             }
         }
         if sync_too
             && self.syncs.len() < self.syncs_max
             && let Some(group) = self.awaiting.iter().find(|g| g.has(Goal::Durable))
         {
-            group.poke(Goal::Durable);
+            poked.poke(group, Goal::Durable);
         }
+        poked
     }
 
     fn all_groups(&self) -> Vec<Arc<Group>> {
@@ -236,6 +239,26 @@ impl Pipeline {
         let syncs = self.syncs.iter().flat_map(|s| s.groups.iter().cloned());
         let rest = self.awaiting.iter().chain(std::iter::once(&self.next));
         flights.chain(syncs).chain(rest.cloned()).collect()
+    }
+}
+
+/// Members who were poked under the latch, and are woken after it: a wake-up is a system call, and
+/// whoever runs at once would wait for the latch.
+#[derive(Default)]
+#[must_use = "who was poked sleeps until it is woken"]
+struct Poked(SmallVec<[(Arc<Group>, Goal); 2]>);
+
+impl Poked {
+    fn poke(&mut self, group: &Arc<Group>, goal: Goal) {
+        if group.poke(goal) {
+            self.0.push((group.clone(), goal));
+        }
+    }
+
+    fn wake(self) {
+        for (group, goal) in self.0 {
+            group.wake_one(goal);
+        }
     }
 }
 
@@ -275,7 +298,8 @@ impl LogShared {
             Err(error) => Err(self.fail(error)),
             Ok(()) => {
                 if owes {
-                    self.state.lock().hand_on(true);
+                    let poked = self.state.lock().hand_on(true);
+                    poked.wake();
                 }
                 Ok(())
             }
@@ -426,9 +450,11 @@ impl LogShared {
         state.submitted_frames = frames;
         state.next_frames = next_frames;
         state.flights.push_back(flight.clone());
-        if end < ready && state.can_lead() {
+        let rest_may_go = end < ready && state.can_lead();
+        drop(state);
+        if rest_may_go {
             // Some of this flight's group are covered by the rest only: one may lead it now.
-            flight.group.hint(Goal::Durable);
+            flight.group.wake_one(Goal::Durable);
         }
         Some((flight, slot))
     }
@@ -564,7 +590,7 @@ impl LogShared {
             unsafe { self.ring.zero(from, whole) };
         }
         let mut landed = Vec::new();
-        {
+        let poked = {
             let mut state = self.state.lock();
             self.poison.check()?;
             state.slots.push(slot);
@@ -578,8 +604,9 @@ impl LogShared {
                 }
             }
             let leader_comes_back = goal == Goal::Durable && !self.reached(want, goal);
-            state.hand_on(!leader_comes_back);
-        }
+            state.hand_on(!leader_comes_back)
+        };
+        poked.wake();
         for (group, durable) in landed {
             group.release(Goal::Written);
             if durable {
@@ -640,14 +667,14 @@ impl LogShared {
         if let Err(error) = self.poison.check() {
             return Err(self.fail(error));
         }
-        let groups = {
+        let (groups, poked) = {
             let mut state = self.state.lock();
             self.set_durable(&mut state, covers);
             let at = state.syncs.iter().position(|s| s.id == id);
             let groups = at.map(|at| state.syncs.swap_remove(at).groups);
-            state.hand_on(true);
-            groups.unwrap_or_default()
+            (groups.unwrap_or_default(), state.hand_on(true))
         };
+        poked.wake();
         for group in groups {
             group.release(Goal::Durable);
         }

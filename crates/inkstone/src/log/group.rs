@@ -72,24 +72,21 @@ impl Group {
         }
     }
 
-    /// Wakes one member who waits for `goal`, if there is one.
-    pub(super) fn poke(&self, goal: Goal) {
+    /// Pokes one member who waits for `goal`, if there is one: then the caller wakes it with
+    /// [`wake_one`](Self::wake_one), and should hold no latch in doing so.
+    #[must_use]
+    pub(super) fn poke(&self, goal: Goal) -> bool {
         if !self.has(goal) {
-            return;
+            return false;
         }
         let word = &self.words[goal as usize];
         let poked = word.compare_exchange(WAITING, POKED, Ordering::AcqRel, Ordering::Relaxed);
-        if poked != Err(DONE) {
-            self.wake_one(goal);
-        }
+        poked != Err(DONE)
     }
 
-    /// Wakes one parked member, if there is one, without remembering it: a hint.
-    pub(super) fn hint(&self, goal: Goal) {
-        self.wake_one(goal);
-    }
-
-    fn wake_one(&self, goal: Goal) {
+    /// Wakes one parked member who waits for `goal`, if there is one. Without a poke before it that is
+    /// a hint, which is lost if nobody is parked yet.
+    pub(super) fn wake_one(&self, goal: Goal) {
         // SAFETY: the key is ours (see `sleep`).
         unsafe { parking::unpark_one(self.key(goal), POKE) };
     }
