@@ -11,6 +11,7 @@ mod faults;
 mod fixtures;
 mod fuzz;
 mod histories;
+mod lock_times;
 mod mariadb;
 mod mutants;
 mod races;
@@ -37,6 +38,7 @@ enum Command {
     Fixtures(fixtures::Arguments),
     Fuzz(fuzz::Arguments),
     Histories(histories::Arguments),
+    LockTimes(lock_times::Arguments),
     Mariadb(mariadb::Arguments),
     Mutants(mutants::Arguments),
     Races(races::Arguments),
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         Command::Fixtures(arguments) => fixtures::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::Histories(arguments) => histories::run(&arguments),
+        Command::LockTimes(arguments) => lock_times::run(&arguments),
         Command::Mariadb(arguments) => mariadb::run(&arguments),
         Command::Mutants(arguments) => mutants::run(&arguments),
         Command::Races(arguments) => races::run(&arguments),

@@ -1,8 +1,9 @@
-//! Single operations of the engine, each in a function of its own, for `cargo xtask counts`: valgrind
-//! counts what happens below these functions and nothing else.
+//! Single operations of the engine, for `cargo xtask counts` and `cargo xtask lock-times`. Each is in a
+//! function of its own: valgrind counts what happens below these functions and nothing else.
 
 use crate::rng::Rng;
-use inkstone::{Database, Error, Isolation, Options, Result, Table, Transaction};
+use inkstone::options::IoBackend;
+use inkstone::{Database, Durability, Error, Isolation, Options, Result, Table, Transaction};
 use std::hint::black_box;
 
 /// An operation to be counted.
@@ -23,6 +24,31 @@ pub enum Operation {
     Update,
     /// A transaction that changes one row, not waiting for the disk (setting 0).
     UpdateCommit,
+    /// A transaction that changes one row, until that is on the disk (setting 1).
+    DurableCommit,
+}
+
+impl Operation {
+    fn has_transactions_of_its_own(self) -> bool {
+        matches!(
+            self,
+            Self::ReadTransaction | Self::UpdateCommit | Self::DurableCommit
+        )
+    }
+}
+
+/// One of several threads that do the same at the same time, each in rows of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Client {
+    /// Which one, from 0.
+    pub number: u64,
+    /// How many there are.
+    pub of: u64,
+}
+
+impl Client {
+    /// The only one.
+    pub const ALONE: Self = Self { number: 0, of: 1 };
 }
 
 /// Bytes of a value.
@@ -32,23 +58,20 @@ const SCAN_ROWS: usize = 100;
 /// Rows have every other number, so that there is room between them.
 const STEP: u64 = 2;
 
-/// A table of so many rows, all of it in memory, and what chooses among them.
+/// A table of so many rows, all of it in memory.
 pub struct Bench {
     db: Database,
     table: Table,
     rows: u64,
-    rng: Rng,
-    value: Vec<u8>,
 }
 
 impl Bench {
     /// Makes the table in an empty directory.
-    pub fn new(directory: &std::path::Path, rows: u64) -> Result<Self> {
+    pub fn new(directory: &std::path::Path, rows: u64, io_backend: IoBackend) -> Result<Self> {
         let options = Options {
             buffer_pool_size: 256 << 20,
-            // valgrind knows no io_uring.
-            io_backend: inkstone::options::IoBackend::Posix,
-            flush_log_at_trx_commit: inkstone::Durability::Lazy,
+            io_backend,
+            flush_log_at_trx_commit: Durability::Lazy,
             ..Options::default()
         };
         let db = Database::open(directory, options)?;
@@ -60,64 +83,77 @@ impl Bench {
             load.insert(&table, &key(n * STEP), &value)?;
         }
         load.commit()?;
-        Ok(Self {
-            db,
-            table,
-            rows,
-            rng,
-            value,
-        })
+        Ok(Self { db, table, rows })
     }
 
     /// Does an operation so many times.
-    pub fn run(&mut self, operation: Operation, times: u64) -> Result<()> {
+    pub fn run(&self, operation: Operation, times: u64, client: Client) -> Result<()> {
+        let (mut rng, mut value) = (Rng::new(2 + client.number), vec![0; VALUE_LEN]);
+        fill(&mut rng, &mut value);
         let mut transaction = self.db.begin(Isolation::RepeatableRead)?;
         // The first use of a transaction, of a tree and of a thread costs what later ones do not.
         transaction.get(&self.table, &key(0))?;
-        let end = self.rows * STEP;
-        transaction.insert(&self.table, &key(end), &self.value)?;
-        if matches!(
-            operation,
-            Operation::ReadTransaction | Operation::UpdateCommit
-        ) {
-            // These have transactions of their own, and nobody else's snapshot in their way.
+        transaction.insert(&self.table, &self.key_behind(0, client), &value)?;
+        if operation.has_transactions_of_its_own() {
+            // They have nobody else's snapshot in their way.
             transaction.commit()?;
             transaction = self.db.begin(Isolation::RepeatableRead)?;
         }
         for n in 0..times {
-            let random = self.rng.below(self.rows);
+            let random = self.random_row(&mut rng, client);
             let row = key(random * STEP);
             match operation {
                 Operation::PointRead => {
-                    counted_point_read(&transaction, &self.table, &row, &mut self.value)?;
+                    counted_point_read(&transaction, &self.table, &row, &mut value)?;
                 }
                 Operation::ReadTransaction => {
-                    counted_read_transaction(&self.db, &self.table, &row, &mut self.value)?;
+                    counted_read_transaction(&self.db, &self.table, &row, &mut value)?;
                 }
                 Operation::Scan100 => counted_scan(&transaction, &self.table, &row)?,
                 Operation::InsertAscending => {
-                    let new = key((self.rows + 1 + n) * STEP);
-                    counted_insert(&transaction, &self.table, &new, &self.value)?;
+                    let new = self.key_behind(1 + n, client);
+                    counted_insert(&transaction, &self.table, &new, &value)?;
                 }
                 Operation::InsertRandom => {
                     let new = key(random * STEP + 1);
-                    let inserted = counted_insert(&transaction, &self.table, &new, &self.value);
+                    let inserted = counted_insert(&transaction, &self.table, &new, &value);
                     // The dice may fall twice on one place.
                     if !matches!(inserted, Err(Error::DuplicateKey { .. })) {
                         inserted?;
                     }
                 }
                 Operation::Update => {
-                    fill(&mut self.rng, &mut self.value[50..60]);
-                    counted_update(&transaction, &self.table, &row, &self.value)?;
+                    fill(&mut rng, &mut value[50..60]);
+                    counted_update(&transaction, &self.table, &row, &value)?;
                 }
                 Operation::UpdateCommit => {
-                    fill(&mut self.rng, &mut self.value[50..60]);
-                    counted_update_commit(&self.db, &self.table, &row, &self.value)?;
+                    fill(&mut rng, &mut value[50..60]);
+                    counted_update_commit(&self.db, &self.table, &row, &value, Durability::Lazy)?;
+                }
+                Operation::DurableCommit => {
+                    fill(&mut rng, &mut value[50..60]);
+                    counted_update_commit(&self.db, &self.table, &row, &value, Durability::Sync)?;
                 }
             }
         }
-        transaction.rollback()
+        transaction.commit()
+    }
+
+    /// Closes the database, so that its threads end.
+    pub fn close(self) -> Result<()> {
+        drop(self.table);
+        self.db.close()
+    }
+
+    fn random_row(&self, rng: &mut Rng, client: Client) -> u64 {
+        let from = self.rows * client.number / client.of;
+        let end = self.rows * (client.number + 1) / client.of;
+        from + rng.below(end - from)
+    }
+
+    /// Keys behind all others; those of the clients take turns.
+    fn key_behind(&self, n: u64, client: Client) -> [u8; 8] {
+        key((self.rows + n * client.of + client.number) * STEP)
     }
 }
 
@@ -182,8 +218,14 @@ fn counted_update(
 }
 
 #[inline(never)]
-fn counted_update_commit(db: &Database, table: &Table, key: &[u8], value: &[u8]) -> Result<()> {
+fn counted_update_commit(
+    db: &Database,
+    table: &Table,
+    key: &[u8],
+    value: &[u8],
+    durability: Durability,
+) -> Result<()> {
     let transaction = db.begin(Isolation::RepeatableRead)?;
     transaction.update(table, key, value)?;
-    transaction.commit()
+    transaction.commit_with(durability)
 }

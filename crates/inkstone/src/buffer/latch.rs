@@ -25,6 +25,7 @@
 //! | 18..64 | version                                          |
 
 use crate::sync::atomic::{AtomicU64, Ordering, fence};
+use crate::sync::held;
 use crate::sync::parking::{Choice, SpinWait, Woken, park, unpark_filter};
 use std::cell::Cell;
 
@@ -99,7 +100,7 @@ impl HybridLatch {
         self.take_if(
             |word| word & (VERSION_MASK | HELD) == version.0,
             |word| word | EXCLUSIVE,
-        ) && Self::entered_exclusively()
+        ) && self.entered_exclusively()
     }
 
     /// Joins the shared holders if nobody wrote since `version` and no one is queueing.
@@ -117,8 +118,7 @@ impl HybridLatch {
 
     /// Takes the latch exclusively if that needs no waiting.
     pub fn try_lock_exclusive(&self) -> bool {
-        self.take_if(|word| word & HELD == 0, |word| word | EXCLUSIVE)
-            && Self::entered_exclusively()
+        self.take_if(|word| word & HELD == 0, |word| word | EXCLUSIVE) && self.entered_exclusively()
     }
 
     /// Takes the latch shared; waits as long as `wanted` says yes. False if it gave up.
@@ -137,7 +137,7 @@ impl HybridLatch {
                 wanted,
                 |word, _| word & HELD == 0,
                 |word| word | EXCLUSIVE,
-            ) && Self::entered_exclusively())
+            ) && self.entered_exclusively())
     }
 
     /// Releases a shared hold.
@@ -163,6 +163,7 @@ impl HybridLatch {
 
     #[inline]
     fn release_exclusive(&self, wake_all: bool) {
+        held::ended(self.key());
         let released = |word: u64| (word & !EXCLUSIVE).wrapping_add(VERSION_ONE);
         let word = self.0.load(Ordering::Relaxed);
         let alone = word & PARKED == 0
@@ -184,8 +185,9 @@ impl HybridLatch {
 
     /// The writing half of the sequence lock: no write to the page becomes visible before the bit.
     #[inline]
-    fn entered_exclusively() -> bool {
+    fn entered_exclusively(&self) -> bool {
         fence(Ordering::Release);
+        held::began(self.key());
         true
     }
 

@@ -21,6 +21,14 @@ compile_error!("inkstone_sim and inkstone_shuttle exclude each other");
 #[cfg(all(inkstone_tsan, any(inkstone_sim, inkstone_shuttle)))]
 compile_error!("inkstone_tsan is for the threads of the operating system");
 
+#[cfg(all(
+    inkstone_lock_times,
+    any(inkstone_sim, inkstone_shuttle, inkstone_tsan)
+))]
+compile_error!(
+    "inkstone_lock_times is for the threads of the operating system, and no other clock"
+);
+
 #[cfg(not(inkstone_shuttle))]
 #[cfg_attr(
     inkstone_sim,
@@ -34,6 +42,10 @@ compile_error!("inkstone_tsan is for the threads of the operating system");
     inkstone_tsan,
     allow(dead_code, reason = "ThreadSanitizer sees other locks and scopes")
 )]
+#[cfg_attr(
+    inkstone_lock_times,
+    allow(unused_imports, dead_code, reason = "other locks")
+)]
 mod real;
 #[cfg(inkstone_tsan)]
 mod sanitized;
@@ -43,8 +55,10 @@ mod shuttled;
 mod sim;
 #[cfg(test)]
 mod test_scope;
+#[cfg(inkstone_lock_times)]
+mod timed;
 
-#[cfg(not(any(inkstone_sim, inkstone_shuttle, inkstone_tsan)))]
+#[cfg(not(any(inkstone_sim, inkstone_shuttle, inkstone_tsan, inkstone_lock_times)))]
 use real as backend;
 #[cfg(inkstone_tsan)]
 use sanitized as backend;
@@ -52,6 +66,8 @@ use sanitized as backend;
 use shuttled as backend;
 #[cfg(inkstone_sim)]
 use sim as backend;
+#[cfg(inkstone_lock_times)]
+use timed as backend;
 
 #[cfg(all(test, inkstone_shuttle))]
 pub use shuttled::explore;
@@ -68,3 +84,15 @@ pub use sim::{Config, Event, Report, Turn, disk_operation, simulate};
 pub use std::sync::OnceLock;
 #[cfg(test)]
 pub use test_scope::test_scope;
+#[cfg(inkstone_lock_times)]
+pub use timed::held;
+
+/// What a latch tells a clock, in builds that have one.
+#[cfg(not(inkstone_lock_times))]
+pub(crate) mod held {
+    #[inline(always)]
+    pub fn began(_address: usize) {}
+
+    #[inline(always)]
+    pub fn ended(_address: usize) {}
+}

@@ -1,7 +1,8 @@
 //! One operation of the engine, many times: what `cargo xtask counts` runs under valgrind.
 
 use clap::Parser;
-use inkstone_testkit::operations::{Bench, Operation};
+use inkstone::options::IoBackend;
+use inkstone_testkit::operations::{Bench, Client, Operation};
 use std::process::ExitCode;
 
 /// Does an operation of the engine many times.
@@ -22,8 +23,9 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = tempfile::tempdir().map_err(|error| error.to_string());
     let done = done.and_then(|directory| {
-        Bench::new(directory.path(), arguments.rows)
-            .and_then(|mut bench| bench.run(arguments.operation, arguments.times))
+        // valgrind knows no io_uring.
+        Bench::new(directory.path(), arguments.rows, IoBackend::Posix)
+            .and_then(|bench| bench.run(arguments.operation, arguments.times, Client::ALONE))
             .map_err(|error| error.to_string())
     });
     match done {
