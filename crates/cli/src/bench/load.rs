@@ -12,14 +12,16 @@ use crate::progress;
 use crate::wide::{self, Fill, WIDE_VALUE_LEN, WideValues};
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
-use inkstone::{Database, Isolation, Options, Table, Transaction};
+use inkstone::{Database, Isolation, Options, Table};
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::Instant;
 
 /// Arguments of `bench load`.
 #[derive(Args, Clone, Debug)]
 #[command(long_about = "\
-Loading, each case in one transaction into an empty table:
+Loading, each case in one transaction into an empty table (with --clients: so many threads, each with its share \
+of the rows, a transaction and a table of its own):
 
   narrow_row_by_row  rows of an 8-byte key and an 8-byte value, one by one
   narrow_bulk        the same rows through insert_many
@@ -40,6 +42,9 @@ pub struct Load {
     /// Rows of the wide cases, 1,793 bytes each
     #[arg(long, default_value = "1000000", value_name = "N", value_parser = parse_size)]
     wide_rows: u64,
+    /// Threads that load at the same time
+    #[arg(long, default_value = "1", value_name = "N")]
+    clients: u64,
     /// What the columns of wide rows hold: blanks, or random bytes
     #[arg(long, value_enum, default_value_t = Fill::Random)]
     fill: Fill,
@@ -81,8 +86,10 @@ const PROBE_BYTES_MAX: u64 = 1 << 30;
 pub fn run(arguments: &Load, output: &Output) -> Result<()> {
     at_least("rows", arguments.rows, 1)?;
     at_least("wide-rows", arguments.wide_rows, 1)?;
+    at_least("clients", arguments.clients, 1)?;
     let columns = [
         "case",
+        "clients",
         "rows",
         "insert_s",
         "insert_cpu_s",
@@ -127,16 +134,17 @@ fn one(arguments: &Load, case: Case, probed: &Path, directory: &Path) -> Result<
     let device_before = probe()?;
     let db = open(directory, options.clone())?;
     memory::warm(&db, payload + payload / 4)?;
-    let table = db.create_table("t", &[])?;
+    let tables = (0..arguments.clients).map(|n| db.create_table(&format!("t{n}"), &[]));
+    let tables = tables.collect::<inkstone::Result<Vec<_>>>()?;
     let before = Counts::of(&db);
     let bar = progress::bar(case.name(), rows);
     let (begin, cpu_begin) = (Instant::now(), cpu_seconds());
-    insert(arguments, case, &db, &table, &bar)?;
+    insert_all(arguments, case, rows, &db, &tables, &bar)?;
     let insert_s = begin.elapsed().as_secs_f64();
     let insert_cpu_s = cpu_seconds() - cpu_begin;
     bar.finish_and_clear();
     let bar = progress::spinner("flushing");
-    db.flush_table(&table)?;
+    tables.iter().try_for_each(|table| db.flush_table(table))?;
     let flushed_s = begin.elapsed().as_secs_f64();
     bar.finish_and_clear();
     let counts = Counts::of(&db).since(&before);
@@ -145,13 +153,14 @@ fn one(arguments: &Load, case: Case, probed: &Path, directory: &Path) -> Result<
         "page_bytes_written",
         "doublewrite_bytes",
     ]);
-    drop(table);
+    drop(tables);
     db.close()?;
     let device = device_before.mean(probe()?);
     let share = |bytes: u64, of: f64| rounded(bytes as f64 / flushed_s / of, 3);
     let fields = Fields::of("load")
         .with("case", case.name())
         .with("fill", case.is_wide().then(|| arguments.fill.name()))
+        .with("clients", arguments.clients)
         .with("rows", rows)
         .with("payload_bytes", payload)
         .with("insert_s", rounded(insert_s, 3))
@@ -176,55 +185,64 @@ fn one(arguments: &Load, case: Case, probed: &Path, directory: &Path) -> Result<
 /// Rows between two steps of a progress bar.
 const STEP: u64 = 4096;
 
-fn insert(
+/// Each client's share of the rows, by a thread of its own.
+fn insert_all(
     arguments: &Load,
     case: Case,
+    rows: u64,
+    db: &Database,
+    tables: &[Table],
+    bar: &ProgressBar,
+) -> Result<()> {
+    let of = tables.len() as u64;
+    std::thread::scope(|scope| {
+        let clients = tables.iter().zip(0..).map(|(table, n)| {
+            let share = rows * n / of + 1..=rows * (n + 1) / of;
+            scope.spawn(move || insert(arguments.fill, case, share, db, table, bar))
+        });
+        let clients: Vec<_> = clients.collect();
+        let ends = clients.into_iter().map(|client| match client.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        ends.collect()
+    })
+}
+
+fn insert(
+    fill: Fill,
+    case: Case,
+    rows: RangeInclusive<u64>,
     db: &Database,
     table: &Table,
     bar: &ProgressBar,
 ) -> Result<()> {
     let transaction = db.begin(Isolation::RepeatableRead)?;
-    let step = |n: u64| {
+    let rows = rows.inspect(|n| {
         if n.is_multiple_of(STEP) {
             bar.inc(STEP);
         }
-    };
-    let narrow = (1..=arguments.rows).map(|n| {
-        step(n);
-        (n.to_be_bytes(), n.to_be_bytes())
     });
-    let mut values = WideValues::new(arguments.fill);
+    let narrow = |n: u64| (n.to_be_bytes(), n.to_be_bytes());
+    let mut values = WideValues::new(fill);
     match case {
         Case::NarrowRowByRow => {
-            for (key, value) in narrow {
+            for (key, value) in rows.map(narrow) {
                 transaction.insert(table, &key, &value)?;
             }
         }
         Case::NarrowBulk => {
-            transaction.insert_many(table, narrow)?;
+            transaction.insert_many(table, rows.map(narrow))?;
         }
         Case::WideRowByRow => {
-            for n in 1..=arguments.wide_rows {
-                step(n);
+            for n in rows {
                 transaction.insert(table, &wide::key(n), values.next())?;
             }
         }
-        Case::WideBulk => wide_bulk(&transaction, table, arguments.wide_rows, &mut values, step)?,
+        Case::WideBulk => {
+            let wide = rows.map(|n| (wide::key(n), values.next().to_vec()));
+            transaction.insert_many(table, wide)?;
+        }
     }
     Ok(transaction.commit()?)
-}
-
-fn wide_bulk(
-    transaction: &Transaction,
-    table: &Table,
-    rows: u64,
-    values: &mut WideValues,
-    step: impl Fn(u64),
-) -> Result<()> {
-    let rows = (1..=rows).map(|n| {
-        step(n);
-        (wide::key(n), values.next().to_vec())
-    });
-    transaction.insert_many(table, rows)?;
-    Ok(())
 }
