@@ -45,6 +45,7 @@ pub fn run(tree: &Tree, plugin: &Plugin, filter: Option<&str>) -> Result<ExitCod
             server.start()?;
         }
     }
+    check_status(&server)?;
     // The data must survive a restart as they are.
     server.stop()?;
     server.start()?;
@@ -133,6 +134,29 @@ fn read(pipe: Option<impl Read>) -> Vec<u8> {
         let _ = pipe.read_to_end(&mut bytes);
     }
     bytes
+}
+
+/// Checks that connections that ask for the status at once all get it. A server that gathered it in one
+/// place for all of them showed names that another connection had freed.
+fn check_status(server: &Server) -> Result<()> {
+    let ask = "SHOW GLOBAL STATUS LIKE 'inkstone%';";
+    let names = |answer: String| -> String {
+        let lines = answer.lines();
+        lines
+            .map(|line| format!("{}\n", line.split('\t').next().unwrap_or_default()))
+            .collect()
+    };
+    let expected = names(server.sql(ask)?).repeat(100);
+    std::thread::scope(|scope| {
+        let clients = [(); 6].map(|()| scope.spawn(|| server.sql(&ask.repeat(100))));
+        for client in clients {
+            let answer = client.join().map_err(|_| "a client panicked")??;
+            if names(answer) != expected {
+                return Err("SHOW STATUS differs where several ask at once".to_owned());
+            }
+        }
+        Ok(())
+    })
 }
 
 /// Checks every table of Inkstone that is there.
