@@ -31,7 +31,7 @@ int TableShare::open_engine_table(THD *thd)
   ink_error error;
   ink_table_close(table);
   table= nullptr;
-  if (ink_table_open(database, engine_name(), &table, &error))
+  if (ink_table_open(database, slice_of(name), &table, &error))
   {
     table= nullptr;
     return handler_error(thd, error);
@@ -54,7 +54,7 @@ int TableShare::finish_alter(THD *thd)
   while (!plan.empty())
   {
     ink_error error;
-    if (plan.do_first(engine_name(), &error))
+    if (plan.do_first(slice_of(name), &error))
       return handler_error(thd, error);
     /* The handle does not see the step; the facts' tree is as it was. */
     bytes= plan.encode();
