@@ -266,14 +266,15 @@ int TableShare::rows_per_value(THD *thd, TABLE *table, const std::vector<KeyCode
   uint64 rows= has_statistics ? found_statistics.rows : 0;
   if (sampled.empty() || changes_since_sample.load(std::memory_order_relaxed) * 10 > rows)
   {
+    std::vector<std::vector<double>> found(indexes.size());
     changes_since_sample.store(0, std::memory_order_relaxed);
-    sampled.assign(indexes.size(), std::vector<double>());
     for (uint i= 0; i < indexes.size(); i++)
     {
       const ink_tree *tree= trees[i] ? trees[i] : clustered();
-      if (int failed= sample(thd, tree, indexes[i], &sampled[i]))
+      if (int failed= sample(thd, tree, indexes[i], &found[i]))
         return failed;
     }
+    sampled.swap(found);
   }
   for (uint i= 0; i < indexes.size(); i++)
   {
