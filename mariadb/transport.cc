@@ -51,8 +51,8 @@ int ha_inkstone::begin_export(THD *thd)
   unlink(link.c_str());
   if (!cfg.fail() && !symlink(absolute, link.c_str()))
     return 0;
-  end_export();
   my_error(ER_CANT_CREATE_FILE, MYF(0), link.c_str(), errno);
+  end_export();
   return HA_ERR_INKSTONE;
 }
 
