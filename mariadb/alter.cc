@@ -252,8 +252,7 @@ int ha_inkstone::build_index(const KEY &altered_key, const std::vector<Field *> 
 
   ink_error error;
   std::string tree_name= std::string(BUILDING) + key.name.str;
-  ink_slice table_name= {reinterpret_cast<const uint8_t *>(share->name.data()), share->name.size()};
-  ink_slice name= {reinterpret_cast<const uint8_t *>(tree_name.data()), tree_name.size()};
+  ink_slice table_name= slice_of(share->name), name= slice_of(tree_name);
   ink_drop_tree(database, table_name, name, nullptr);
   ink_table *opened= nullptr;
   if (ink_create_tree(database, table_name, name, &error) ||
@@ -340,13 +339,10 @@ bool ha_inkstone::commit_inplace_alter_table(TABLE *altered, Alter_inplace_info 
     return false;
   if (!commit)
   {
-    ink_slice table_name= {reinterpret_cast<const uint8_t *>(share->name.data()),
-                           share->name.size()};
     for (const std::string &name : context->built)
     {
-      std::string tree= BUILDING + name;
-      ink_drop_tree(database, table_name,
-                    ink_slice{reinterpret_cast<const uint8_t *>(tree.data()), tree.size()}, nullptr);
+      const std::string tree= BUILDING + name;
+      ink_drop_tree(database, slice_of(share->name), slice_of(tree), nullptr);
     }
     return false;
   }

@@ -14,6 +14,8 @@ BulkInsert::BulkInsert(ha_inkstone &handler)
 int BulkInsert::add(const uchar *record)
 {
   ha_inkstone &t= table;
+  if (!count)
+    clear();
   if (t.put_row_key(t.row_key, record) || t.row_codec.put(t.row_value, record) ||
       clustered.add(t.row_key, t.row_value))
     return HA_ERR_OUT_OF_MEM;
@@ -55,16 +57,17 @@ int BulkInsert::flush()
   }
   for (size_t i= 0; !failed && i < count; i++)
     t.share->count_change();
-  /* What a message about a duplicate shows lies in the batch: it goes with the next row. */
+  /* What a message about a duplicate shows lies in the batches: they are cleared with the next row. */
   auto_increment_next= 0;
   count= 0;
-  if (!failed)
-  {
-    clustered.clear();
-    for (uint i= 0; i < t.indexes.size(); i++)
-      entries[i].clear();
-  }
   return failed;
+}
+
+void BulkInsert::clear()
+{
+  clustered.clear();
+  for (uint i= 0; i < table.indexes.size(); i++)
+    entries[i].clear();
 }
 
 int BulkInsert::insert_batches()

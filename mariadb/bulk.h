@@ -26,6 +26,7 @@ public:
   int flush();
 
 private:
+  void clear();
   int insert_batches();
   int insert_batch(const ink_tree *tree, Batch &batch, bool sort);
   int insert_one_by_one();

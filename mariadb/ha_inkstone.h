@@ -145,6 +145,7 @@ private:
   int import_table();
 
   /* ha_inkstone.cc */
+  TableShare *get_share();
   int use_session(THD *thd);
   int failure(const ink_error &error) { return handler_error(thd(), error); }
   THD *thd() const { return session ? session->thd : ha_thd(); }
@@ -160,7 +161,6 @@ private:
   /* scan.cc */
   enum { SKIPPED= -1 };
   int seek(const ink_range &range, bool backward);
-  int seek_from(const Buffer &low, uint32_t low_bound, const Buffer &high, uint32_t high_bound);
   int next(uchar *record, bool beyond_bound);
   int fetch(ink_row **row);
   int deliver(ink_row row, uchar *record);
@@ -191,9 +191,6 @@ private:
   void count_auto_increment(bool inserted);
   uint64 next_after(const uchar *record);
   int update_auto_increment_of(const uchar *record);
-
-  /* ddl.cc */
-  TableShare *get_share();
 
   TableShare *share;
   Session *session;

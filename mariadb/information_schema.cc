@@ -5,7 +5,6 @@
 #include "sql_parse.h"
 #include "sql_show.h"
 
-
 struct st_mysql_information_schema inkstone_information_schema= {
     MYSQL_INFORMATION_SCHEMA_INTERFACE_VERSION};
 

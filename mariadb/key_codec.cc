@@ -7,12 +7,8 @@ void KeyCodec::init(const KEY &key, const KeyCodec *clustered)
   clustered_codec= clustered;
   /* Of a unique hash the server itself looks for duplicates. */
   unique= (key.flags & HA_NOSAME) && key.algorithm != HA_KEY_ALG_LONG_HASH;
-  nullable= false;
   for (uint i= 0; i < key.user_defined_key_parts; i++)
-  {
     key_parts.emplace_back(key.key_part[i]);
-    nullable= nullable || key_parts.back().is_nullable();
-  }
   if (clustered)
   {
     find_tail();

@@ -65,8 +65,6 @@ public:
   bool is_descending() const { return descending; }
   Field *column() const { return field; }
   bool is_nullable() const { return nullable; }
-  /** The longest image; SIZE_MAX when there is no bound worth stating. */
-  size_t image_bytes_max() const;
 
 private:
   enum Kind { INTEGER, FIXED, SORTABLE, BYTES, TEXT, LEVELLED };
@@ -94,7 +92,7 @@ private:
 class KeyCodec
 {
 public:
-  KeyCodec() : clustered_codec(nullptr), unique(false), nullable(false) {}
+  KeyCodec() : clustered_codec(nullptr), unique(false) {}
 
   /** Prepares for an index of a table; `clustered` is nullptr for the clustered key itself, and has no
       parts where rows have hidden ids. */
@@ -127,7 +125,6 @@ public:
 
   const std::vector<KeyPartCodec> &parts() const { return key_parts; }
   bool is_unique() const { return unique; }
-  bool is_nullable() const { return nullable; }
 
 private:
   bool hidden_row_id() const { return clustered_codec->key_parts.empty(); }
@@ -146,7 +143,7 @@ private:
   /** Columns that a covering read needs and the images do not give. */
   std::vector<Field *> extras;
   const KeyCodec *clustered_codec;
-  bool unique, nullable;
+  bool unique;
 };
 
 /** Bytes of the clustered key of a table without a primary key. */

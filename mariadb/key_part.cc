@@ -97,19 +97,6 @@ void KeyPartCodec::choose_text_kind()
   space_bytes= once;
 }
 
-size_t KeyPartCodec::image_bytes_max() const
-{
-  switch (kind)
-  {
-  case BYTES:
-    return 2 * (size_t) part.length + 2;
-  case TEXT:
-    return 2 * charset->coll->strnxfrmlen(charset, part.length) + 16;
-  default:
-    return fixed_bytes + 1;
-  }
-}
-
 /* A prefix key holds a number of characters, which the server states in bytes of the longest ones. */
 size_t KeyPartCodec::prefix_bytes(const uchar *data, size_t length) const
 {

@@ -45,8 +45,6 @@ public:
   bool get(ink_slice value, const std::vector<AddedColumn> &added, const MY_BITMAP *wanted,
            uchar *record) const;
 
-  size_t column_count() const { return columns.size(); }
-
 private:
   bool get_column(Field *field, const AddedColumn &added, uchar *record) const;
   size_t null_bytes(size_t count) const;

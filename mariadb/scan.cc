@@ -99,7 +99,6 @@ int ha_inkstone::next(uchar *record, bool beyond_bound)
 {
   for (;;)
   {
-    /* The last row's key, should the scan go on beyond its range. */
     ink_row *row;
     if (int failed= fetch(&row))
       return failed;

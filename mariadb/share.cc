@@ -31,7 +31,7 @@ int TableShare::open_engine_table(THD *thd)
   ink_error error;
   ink_table_close(table);
   table= nullptr;
-  if (ink_table_open(database, engine_name(), &table, &error))
+  if (ink_table_open(database, slice_of(name), &table, &error))
   {
     table= nullptr;
     return handler_error(thd, error);
@@ -54,7 +54,7 @@ int TableShare::finish_alter(THD *thd)
   while (!plan.empty())
   {
     ink_error error;
-    if (plan.do_first(engine_name(), &error))
+    if (plan.do_first(slice_of(name), &error))
       return handler_error(thd, error);
     /* The handle does not see the step; the facts' tree is as it was. */
     bytes= plan.encode();
@@ -266,14 +266,15 @@ int TableShare::rows_per_value(THD *thd, TABLE *table, const std::vector<KeyCode
   uint64 rows= has_statistics ? found_statistics.rows : 0;
   if (sampled.empty() || changes_since_sample.load(std::memory_order_relaxed) * 10 > rows)
   {
+    std::vector<std::vector<double>> found(indexes.size());
     changes_since_sample.store(0, std::memory_order_relaxed);
-    sampled.assign(indexes.size(), std::vector<double>());
     for (uint i= 0; i < indexes.size(); i++)
     {
       const ink_tree *tree= trees[i] ? trees[i] : clustered();
-      if (int failed= sample(thd, tree, indexes[i], &sampled[i]))
+      if (int failed= sample(thd, tree, indexes[i], &found[i]))
         return failed;
     }
+    sampled.swap(found);
   }
   for (uint i= 0; i < indexes.size(); i++)
   {

@@ -73,10 +73,6 @@ public:
 private:
   int open_engine_table(THD *thd);
   int finish_alter(THD *thd);
-  ink_slice engine_name() const
-  {
-    return ink_slice{reinterpret_cast<const uint8_t *>(name.data()), name.size()};
-  }
   int find_trees(THD *thd, const TABLE_SHARE *definition);
   int read_meta(THD *thd);
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #include "status.h"
-#include <mutex>
-#include <string>
 #include <vector>
 
 /* InnoDB's name, and the sum of metrics (less those after a minus) that it stands for. As there, syncs are those
@@ -35,49 +33,51 @@ static const struct Counterpart
     {"row_lock_waits", {"lock_waits"}, nullptr},
 };
 
-/* Names and values live as long as the library; the server reads them while it shows them. */
-static std::mutex mutex;
-static std::vector<std::string> names;
-static std::vector<ulonglong> values;
-static std::vector<st_mysql_show_var> shown;
-
-static bool add_metric(void *, const ink_metric *metric)
+static bool add_metric(void *context, const ink_metric *metric)
 {
-  names.emplace_back(reinterpret_cast<const char *>(metric->name.data), metric->name.len);
-  values.push_back(metric->value);
+  static_cast<std::vector<ink_metric> *>(context)->push_back(*metric);
   return true;
 }
 
-static ulonglong metric(const char *name)
+static ulonglong value_of(const std::vector<ink_metric> &metrics, const char *name)
 {
-  for (size_t i= 0; name && i < names.size(); i++)
-    if (names[i] == name)
-      return values[i];
+  for (const ink_metric &metric : metrics)
+    if (name && metric.name.len == strlen(name) && !memcmp(metric.name.data, name, metric.name.len))
+      return metric.value;
   return 0;
 }
 
-static int show_all(MYSQL_THD, struct st_mysql_show_var *variable, void *, struct system_status_var *,
-                    enum enum_var_type)
+/* The server reads what is shown after this has returned, and another connection may ask meanwhile: it lies in
+   the statement's memory. */
+static int show_all(MYSQL_THD thd, struct st_mysql_show_var *variable, void *,
+                    struct system_status_var *, enum enum_var_type)
 {
-  std::lock_guard<std::mutex> latch(mutex);
-  names.clear();
-  values.clear();
-  shown.clear();
+  std::vector<ink_metric> metrics;
   if (database)
-    ink_metrics(database, add_metric, nullptr);
+    ink_metrics(database, add_metric, &metrics);
+  const size_t count= metrics.size() + array_elements(COUNTERPARTS);
+  auto *shown= static_cast<st_mysql_show_var *>(thd->calloc((count + 1) * sizeof(st_mysql_show_var)));
+  auto *values= static_cast<ulonglong *>(thd->alloc(count * sizeof(ulonglong)));
+  variable->type= SHOW_ARRAY;
+  variable->value= reinterpret_cast<char *>(shown);
+  if (!shown || !values)
+  {
+    variable->type= SHOW_UNDEF;
+    return 1;
+  }
+  auto show= [&](const char *name, ulonglong value) {
+    *values= value;
+    *shown++= {name, reinterpret_cast<char *>(values++), SHOW_ULONGLONG};
+  };
+  for (const ink_metric &metric : metrics)
+    show(thd->strmake(reinterpret_cast<const char *>(metric.name.data), metric.name.len), metric.value);
   for (const Counterpart &other : COUNTERPARTS)
   {
     ulonglong sum= 0;
     for (const char *name : other.plus)
-      sum+= metric(name);
-    names.push_back(other.name);
-    values.push_back(sum - metric(other.minus));
+      sum+= value_of(metrics, name);
+    show(other.name, sum - value_of(metrics, other.minus));
   }
-  for (size_t i= 0; i < names.size(); i++)
-    shown.push_back({names[i].c_str(), reinterpret_cast<char *>(&values[i]), SHOW_ULONGLONG});
-  shown.push_back({nullptr, nullptr, SHOW_UNDEF});
-  variable->type= SHOW_ARRAY;
-  variable->value= reinterpret_cast<char *>(shown.data());
   return 0;
 }
 

@@ -19,11 +19,6 @@ static std::string file_of(const TABLE *table, const char *extension)
   return std::string(table->s->normalized_path.str) + extension;
 }
 
-static ink_slice text(const std::string &name)
-{
-  return ink_slice{reinterpret_cast<const uint8_t *>(name.data()), name.size()};
-}
-
 int ha_inkstone::begin_export(THD *thd)
 {
   ink_error error;
@@ -56,8 +51,8 @@ int ha_inkstone::begin_export(THD *thd)
   unlink(link.c_str());
   if (!cfg.fail() && !symlink(absolute, link.c_str()))
     return 0;
-  end_export();
   my_error(ER_CANT_CREATE_FILE, MYF(0), link.c_str(), errno);
+  end_export();
   return HA_ERR_INKSTONE;
 }
 
@@ -120,7 +115,7 @@ int ha_inkstone::import_table()
   }
   std::vector<ink_import_tree> trees;
   for (size_t i= 0; i < numbers.size(); i++)
-    trees.push_back({numbers[i], text(names[i])});
+    trees.push_back({numbers[i], slice_of(names[i])});
   for (uint i= 0; i < table->s->keys; i++)
     if (!is_clustered(i) &&
         std::find(names.begin(), names.end(), table->key_info[i].name.str) == names.end())
@@ -130,8 +125,8 @@ int ha_inkstone::import_table()
     }
   ink_error error;
   const std::string imported= share->name + REPLACEMENT;
-  if (ink_import_table(database, text(imported), data.c_str(), trees.data(), trees.size(), &error) ||
-      ink_replace_table(database, text(imported), text(share->name), &error))
+  if (ink_import_table(database, slice_of(imported), data.c_str(), trees.data(), trees.size(), &error) ||
+      ink_replace_table(database, slice_of(imported), slice_of(share->name), &error))
     return failure(error);
   close_cursor();
   if (int failed= share->reopen(thd(), table->s))

@@ -187,7 +187,7 @@ int ink_open(const char *directory, const ink_option *options, size_t option_cou
  * back first: those that are left can only be given back. Prepared transactions stay prepared. */
 int ink_close(ink_database *database, ink_error *error);
 
-/* What the latest open found and did, in words ("created", "recovered from LSN ..."). */
+/* What the latest open found and did, in words ("created in 40 ms", "recovered in 90 ms: ..."). */
 int ink_open_report(const ink_database *database, ink_buffer *text, ink_error *error);
 
 /* Visits name and value of every option in force. */

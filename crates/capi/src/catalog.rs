@@ -1,11 +1,13 @@
 //! Tables and their trees.
 
 use crate::database::ink_database;
-use crate::error::{guard, ink_error};
+use crate::entry::{entry, free, on_or};
+use crate::error::ink_error;
 use crate::raw::{self, ink_buffer, ink_slice};
 use inkstone::{Database, Table, TableTree};
 use std::ffi::{c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
+use std::ptr::null;
 
 /// `ink_table`.
 pub struct ink_table {
@@ -21,7 +23,7 @@ pub type VisitName = unsafe extern "C" fn(*mut c_void, ink_slice) -> bool;
 
 fn lend_tree(tree: Option<&TableTree>) -> *const ink_tree {
     // `ink_tree` is transparent over `TableTree`.
-    tree.map_or(std::ptr::null(), |tree| (&raw const *tree).cast())
+    tree.map_or(null(), |tree| (&raw const *tree).cast())
 }
 
 /// Creates a table.
@@ -36,16 +38,11 @@ pub unsafe extern "C" fn ink_create_table(
     secondary_count: usize,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            let trees = raw::array(secondary, secondary_count)?;
-            let trees: Vec<&str> = trees.iter().map(|t| t.text()).collect::<Result<_, _>>()?;
-            let database = &raw::handle(database)?.0;
-            database.create_table(name.text()?, &trees)?;
-            Ok(())
-        })
-    }
+    entry!(error, |database| {
+        let trees = raw::array(secondary, secondary_count)?;
+        let trees: Vec<&str> = trees.iter().map(|t| t.text()).collect::<Result<_, _>>()?;
+        database.0.create_table(name.text()?, &trees)?;
+    })
 }
 
 /// Drops a table.
@@ -58,12 +55,9 @@ pub unsafe extern "C" fn ink_drop_table(
     name: ink_slice,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            Ok(raw::handle(database)?.0.drop_table(name.text()?)?)
-        })
-    }
+    entry!(error, |database| {
+        database.0.drop_table(name.text()?)?;
+    })
 }
 
 /// Renames a table.
@@ -77,13 +71,9 @@ pub unsafe extern "C" fn ink_rename_table(
     to: ink_slice,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            let database = &raw::handle(database)?.0;
-            Ok(database.rename_table(from.text()?, to.text()?)?)
-        })
-    }
+    entry!(error, |database| {
+        database.0.rename_table(from.text()?, to.text()?)?;
+    })
 }
 
 /// Adds a tree.
@@ -97,14 +87,9 @@ pub unsafe extern "C" fn ink_create_tree(
     tree: ink_slice,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            let database = &raw::handle(database)?.0;
-            database.create_tree(table.text()?, tree.text()?)?;
-            Ok(())
-        })
-    }
+    entry!(error, |database| {
+        database.0.create_tree(table.text()?, tree.text()?)?;
+    })
 }
 
 /// Drops a tree.
@@ -118,14 +103,9 @@ pub unsafe extern "C" fn ink_drop_tree(
     tree: ink_slice,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            let database = &raw::handle(database)?.0;
-            database.drop_tree(table.text()?, tree.text()?)?;
-            Ok(())
-        })
-    }
+    entry!(error, |database| {
+        database.0.drop_tree(table.text()?, tree.text()?)?;
+    })
 }
 
 /// Renames a tree.
@@ -140,14 +120,10 @@ pub unsafe extern "C" fn ink_rename_tree(
     to: ink_slice,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            let database = &raw::handle(database)?.0;
-            database.rename_tree(table.text()?, from.text()?, to.text()?)?;
-            Ok(())
-        })
-    }
+    entry!(error, |database| {
+        let (table, from, to) = (table.text()?, from.text()?, to.text()?);
+        database.0.rename_tree(table, from, to)?;
+    })
 }
 
 /// Puts a table in the place of another.
@@ -161,13 +137,9 @@ pub unsafe extern "C" fn ink_replace_table(
     to: ink_slice,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            let database = &raw::handle(database)?.0;
-            Ok(database.replace_table(from.text()?, to.text()?)?)
-        })
-    }
+    entry!(error, |database| {
+        database.0.replace_table(from.text()?, to.text()?)?;
+    })
 }
 
 /// Visits names of tables.
@@ -181,14 +153,10 @@ pub unsafe extern "C" fn ink_tables(
     context: *mut c_void,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks; its function returns normally.
-    unsafe {
-        guard(error, || {
-            let names = raw::handle(database)?.0.tables()?;
-            visit_names(names.iter().map(String::as_bytes), visit, context);
-            Ok(())
-        })
-    }
+    entry!(error, |database| {
+        let names = database.0.tables()?;
+        visit_names(names.iter().map(String::as_bytes), visit, context);
+    })
 }
 
 /// Calls a visitor of names.
@@ -215,16 +183,12 @@ pub unsafe extern "C" fn ink_table_open(
     table: *mut *mut ink_table,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            let place = raw::place(table)?;
-            let database = raw::handle(database)?.0.clone();
-            let table = database.table(name.text()?)?;
-            *place = raw::into_handle(ink_table { database, table });
-            Ok(())
-        })
-    }
+    entry!(error, |database| {
+        let place = raw::place(table)?;
+        let database = database.0.clone();
+        let table = database.table(name.text()?)?;
+        *place = raw::into_handle(ink_table { database, table });
+    })
 }
 
 /// Gives a table back.
@@ -234,7 +198,7 @@ pub unsafe extern "C" fn ink_table_open(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ink_table_close(table: *mut ink_table) {
     // SAFETY: the caller's pointer is as the header asks.
-    crate::error::guard_or((), || drop(unsafe { raw::from_handle(table) }));
+    unsafe { free(table) }
 }
 
 /// The number of trees.
@@ -244,7 +208,7 @@ pub unsafe extern "C" fn ink_table_close(table: *mut ink_table) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ink_table_tree_count(table: *const ink_table) -> usize {
     // SAFETY: the caller's pointer is as the header asks.
-    unsafe { raw::handle(table) }.map_or(0, |table| table.table.trees().len())
+    unsafe { on_or(table, 0, |table| table.table.trees().len()) }
 }
 
 /// A tree by its place.
@@ -257,8 +221,7 @@ pub unsafe extern "C" fn ink_table_tree(
     position: usize,
 ) -> *const ink_tree {
     // SAFETY: the caller's pointer is as the header asks.
-    let table = unsafe { raw::handle(table) };
-    lend_tree(table.ok().and_then(|t| t.table.trees().get(position)))
+    unsafe { on_or(table, null(), |t| lend_tree(t.table.trees().get(position))) }
 }
 
 /// A tree by its name.
@@ -271,9 +234,12 @@ pub unsafe extern "C" fn ink_table_find_tree(
     name: ink_slice,
 ) -> *const ink_tree {
     // SAFETY: the caller's pointers are as the header asks.
-    let (table, name) = unsafe { (raw::handle(table), name.bytes()) };
-    let trees = table.map_or(&[][..], |table| table.table.trees());
-    lend_tree(trees.iter().find(|tree| tree.name().as_bytes() == name))
+    unsafe {
+        on_or(table, null(), |table| {
+            let (mut trees, name) = (table.table.trees().iter(), name.bytes());
+            lend_tree(trees.find(|tree| tree.name().as_bytes() == name))
+        })
+    }
 }
 
 /// A tree's name.
@@ -283,8 +249,11 @@ pub unsafe extern "C" fn ink_table_find_tree(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ink_tree_name(tree: *const ink_tree) -> ink_slice {
     // SAFETY: the caller's pointer is as the header asks.
-    let tree = unsafe { raw::handle(tree) };
-    ink_slice::lend(tree.map_or(&[][..], |tree| tree.0.name().as_bytes()))
+    unsafe {
+        on_or(tree, ink_slice::lend(&[]), |tree| {
+            ink_slice::lend(tree.0.name().as_bytes())
+        })
+    }
 }
 
 /// A tree's number.
@@ -294,7 +263,7 @@ pub unsafe extern "C" fn ink_tree_name(tree: *const ink_tree) -> ink_slice {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ink_tree_number(tree: *const ink_tree) -> u32 {
     // SAFETY: the caller's pointer is as the header asks.
-    unsafe { raw::handle(tree) }.map_or(u32::MAX, |tree| tree.0.number())
+    unsafe { on_or(tree, u32::MAX, |tree| tree.0.number()) }
 }
 
 /// A table's file.
@@ -307,12 +276,7 @@ pub unsafe extern "C" fn ink_table_path(
     path: *mut ink_buffer,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            let file = raw::handle(table)?.table.path();
-            raw::place(path)?.set(file.as_os_str().as_bytes());
-            Ok(())
-        })
-    }
+    entry!(error, |table| {
+        raw::fill(path, table.table.path().as_os_str().as_bytes())?;
+    })
 }

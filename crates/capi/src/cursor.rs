@@ -1,7 +1,8 @@
 //! Cursors over key ranges, and estimates of them.
 
 use crate::catalog::ink_tree;
-use crate::error::{Failure, guard, guard_or, ink_error};
+use crate::entry::{entry, free};
+use crate::error::{Failure, ink_error};
 use crate::raw::{self, ink_row, ink_slice};
 use crate::rows::{lock_mode, wait};
 use crate::transaction::{Cell, ink_transaction};
@@ -144,21 +145,17 @@ pub unsafe extern "C" fn ink_cursor_open(
     cursor: *mut *mut ink_cursor,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            let (cell, tree) = (&raw::handle(transaction)?.0, &raw::handle(tree)?.0);
-            let (place, scan) = (raw::place(cursor)?, raw::handle(scan)?);
-            let (bounds, modes) = (raw::handle(range)?.bounds()?, modes(scan)?);
-            let kind = cell.with(|transaction| open(transaction, tree, bounds, scan, modes))?;
-            *place = raw::into_handle(ink_cursor {
-                transaction: cell.clone(),
-                tree: tree.clone(),
-                kind,
-            });
-            Ok(())
-        })
-    }
+    entry!(error, |transaction, tree, range, scan| {
+        let place = raw::place(cursor)?;
+        let (bounds, modes) = (range.bounds()?, modes(scan)?);
+        let active = transaction.0.active()?;
+        let kind = open(&active, &tree.0, bounds, scan, modes)?;
+        *place = raw::into_handle(ink_cursor {
+            transaction: transaction.0.clone(),
+            tree: tree.0.clone(),
+            kind,
+        });
+    })
 }
 
 /// Gives a cursor back.
@@ -168,7 +165,7 @@ pub unsafe extern "C" fn ink_cursor_open(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ink_cursor_close(cursor: *mut ink_cursor) {
     // SAFETY: the caller's pointer is as the header asks.
-    guard_or((), || drop(unsafe { raw::from_handle(cursor) }));
+    unsafe { free(cursor) }
 }
 
 /// Goes to another range.
@@ -182,21 +179,17 @@ pub unsafe extern "C" fn ink_cursor_seek(
     scan: *const ink_scan,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            let (cursor, scan) = (raw::place(cursor)?, raw::handle(scan)?);
-            let (bounds, modes) = (raw::handle(range)?.bounds()?, modes(scan)?);
-            let (tree, kind) = (&cursor.tree, &mut cursor.kind);
-            cursor.transaction.with(|transaction| {
-                if let (None, Kind::Plain(plain)) = (modes, &mut *kind) {
-                    return transaction.seek(tree, plain, bounds, scan.backward);
-                }
-                *kind = open(transaction, tree, bounds, scan, modes)?;
-                Ok(())
-            })
-        })
-    }
+    entry!(error, |range, scan| {
+        let cursor = raw::place(cursor)?;
+        let (bounds, modes) = (range.bounds()?, modes(scan)?);
+        let transaction = cursor.transaction.active()?;
+        match (modes, &mut cursor.kind) {
+            (None, Kind::Plain(plain)) => {
+                transaction.seek(&cursor.tree, plain, bounds, scan.backward)?;
+            }
+            (_, kind) => *kind = open(&transaction, &cursor.tree, bounds, scan, modes)?,
+        }
+    })
 }
 
 /// Fetches rows.
@@ -211,31 +204,28 @@ pub unsafe extern "C" fn ink_cursor_fetch(
     count: *mut usize,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks; `rows` has room for `max`.
-    unsafe {
-        guard(error, || {
-            let (cursor, count) = (raw::place(cursor)?, raw::place(count)?);
-            raw::handle(rows)?;
-            *count = 0;
-            let mut lend = |(key, value): (&[u8], &[u8])| {
-                let row = ink_row {
-                    key: ink_slice::lend(key),
-                    value: ink_slice::lend(value),
-                };
-                rows.add(*count).write(row);
-                *count += 1;
+    entry!(error, || {
+        let (cursor, count) = (raw::place(cursor)?, raw::place(count)?);
+        raw::handle(rows)?;
+        *count = 0;
+        let mut lend = |(key, value): (&[u8], &[u8])| {
+            let row = ink_row {
+                key: ink_slice::lend(key),
+                value: ink_slice::lend(value),
             };
-            match &mut cursor.kind {
-                Kind::Plain(plain) => plain.next_rows(max)?.into_iter().for_each(&mut lend),
-                Kind::Locking(scan, fetched) => {
-                    let transaction = &cursor.transaction;
-                    transaction.with(|transaction| fetched.fill(scan, transaction, max))?;
-                    fetched.rows().for_each(&mut lend);
-                }
+            // At most `max`, as many as the caller's array has room for.
+            rows.add(*count).write(row);
+            *count += 1;
+        };
+        match &mut cursor.kind {
+            Kind::Plain(plain) => plain.next_rows(max)?.into_iter().for_each(&mut lend),
+            Kind::Locking(scan, fetched) => {
+                let transaction = cursor.transaction.active()?;
+                fetched.fill(scan, &transaction, max)?;
+                fetched.rows().for_each(&mut lend);
             }
-            Ok(())
-        })
-    }
+        }
+    })
 }
 
 /// Gives back the lock of the row that was fetched last.
@@ -247,17 +237,13 @@ pub unsafe extern "C" fn ink_cursor_unlock_row(
     cursor: *mut ink_cursor,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            let cursor = raw::place(cursor)?;
-            let Kind::Locking(scan, _) = &mut cursor.kind else {
-                return Ok(());
-            };
-            let transaction = &cursor.transaction;
-            transaction.with(|transaction| scan.unlock_row(transaction).map(drop))
-        })
-    }
+    entry!(error, || {
+        let cursor = raw::place(cursor)?;
+        if let Kind::Locking(scan, _) = &mut cursor.kind {
+            let transaction = cursor.transaction.active()?;
+            scan.unlock_row(&transaction)?;
+        }
+    })
 }
 
 /// Estimates the rows of a range.
@@ -271,13 +257,7 @@ pub unsafe extern "C" fn ink_records_in_range(
     rows: *mut u64,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            let bounds = raw::handle(range)?.bounds()?;
-            let estimate = raw::handle(tree)?.0.estimate_range(bounds)?;
-            raw::put(rows, estimate);
-            Ok(())
-        })
-    }
+    entry!(error, |tree, range| {
+        raw::put(rows, tree.0.estimate_range(range.bounds()?)?);
+    })
 }

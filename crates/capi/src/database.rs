@@ -1,6 +1,7 @@
 //! Opening and closing, options, the log.
 
-use crate::error::{Failure, guard, guard_or, ink_error};
+use crate::entry::{entry, guard_or, on_or};
+use crate::error::{Failure, ink_error};
 use crate::raw::{self, ink_buffer, ink_slice};
 use inkstone::options::{OptionKind, describe, kinds};
 use inkstone::{Database, Durability, OpenReport, Options};
@@ -85,19 +86,15 @@ pub unsafe extern "C" fn ink_open(
     database: *mut *mut ink_database,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            let database = raw::place(database)?;
-            let mut wanted = Options::default();
-            for option in raw::array(options, option_count)? {
-                wanted.set(option.name.text()?, option.value.text()?)?;
-            }
-            let opened = Database::open(raw::path(directory)?, wanted)?;
-            *database = raw::into_handle(ink_database(opened));
-            Ok(())
-        })
-    }
+    entry!(error, || {
+        let database = raw::place(database)?;
+        let mut wanted = Options::default();
+        for option in raw::array(options, option_count)? {
+            wanted.set(option.name.text()?, option.value.text()?)?;
+        }
+        let opened = Database::open(raw::path(directory)?, wanted)?;
+        *database = raw::into_handle(ink_database(opened));
+    })
 }
 
 /// Closes a database in order.
@@ -106,13 +103,11 @@ pub unsafe extern "C" fn ink_open(
 /// See the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ink_close(database: *mut ink_database, error: *mut ink_error) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || match raw::from_handle(database) {
-            Some(database) => Ok(database.0.close()?),
-            None => Ok(()),
-        })
-    }
+    entry!(error, || {
+        if let Some(database) = raw::from_handle(database) {
+            database.0.close()?;
+        }
+    })
 }
 
 fn report_text(report: &OpenReport) -> String {
@@ -142,14 +137,9 @@ pub unsafe extern "C" fn ink_open_report(
     text: *mut ink_buffer,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            let report = report_text(raw::handle(database)?.0.open_report());
-            raw::place(text)?.set(report.as_bytes());
-            Ok(())
-        })
-    }
+    entry!(error, |database| {
+        raw::fill(text, report_text(database.0.open_report()).as_bytes())?;
+    })
 }
 
 /// The options in force.
@@ -162,22 +152,20 @@ pub unsafe extern "C" fn ink_option_values(
     visit: VisitText,
     context: *mut c_void,
 ) {
-    // SAFETY: the caller's pointers are as the header asks.
-    let Ok(database) = (unsafe { raw::handle(database) }) else {
-        return;
-    };
-    guard_or((), || {
-        for (name, value) in database.0.options().show() {
-            let (name, value) = (
-                ink_slice::lend(name.as_bytes()),
-                ink_slice::lend(value.as_bytes()),
-            );
-            // SAFETY: the caller's function, which the header asks to return normally.
-            if !unsafe { visit(context, name, value) } {
-                return;
+    // SAFETY: the caller's pointers are as the header asks; its function returns normally.
+    unsafe {
+        on_or(database, (), |database| {
+            for (name, value) in database.0.options().show() {
+                let (name, value) = (
+                    ink_slice::lend(name.as_bytes()),
+                    ink_slice::lend(value.as_bytes()),
+                );
+                if !visit(context, name, value) {
+                    break;
+                }
             }
-        }
-    });
+        });
+    }
 }
 
 /// Makes what is committed durable.
@@ -190,13 +178,9 @@ pub unsafe extern "C" fn ink_flush_log(
     how: u32,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            let database = &raw::handle(database)?.0;
-            Ok(database.flush_log_as(durability(how)?)?)
-        })
-    }
+    entry!(error, |database| {
+        database.0.flush_log_as(durability(how)?)?;
+    })
 }
 
 /// Writes a checkpoint.
@@ -208,6 +192,5 @@ pub unsafe extern "C" fn ink_checkpoint(
     database: *const ink_database,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe { guard(error, || Ok(raw::handle(database)?.0.checkpoint()?)) }
+    entry!(error, |database| database.0.checkpoint()?)
 }

@@ -1,8 +1,7 @@
 //! Lock waits, told to the program.
 
 use crate::database::ink_database;
-use crate::error::guard_or;
-use crate::raw;
+use crate::entry::on_or;
 use inkstone::LockWaitHooks;
 use std::cmp::Ordering;
 use std::ffi::{c_int, c_void};
@@ -47,8 +46,8 @@ pub unsafe extern "C" fn ink_set_lock_wait_hooks(
     compare_victims: ink_compare_victims,
 ) {
     // SAFETY: the caller's pointers are as the header asks.
-    if let Ok(database) = unsafe { raw::handle(database) } {
-        guard_or((), || {
+    unsafe {
+        on_or(database, (), |database| {
             database.0.set_lock_wait_hooks(Arc::new(Hooks {
                 about_to_wait,
                 compare_victims,

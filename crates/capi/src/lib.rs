@@ -3,7 +3,7 @@
 //!
 //! # How it is built
 //!
-//! - Every entry point runs its work in [`error::guard`]: a failure becomes a code and a message, a
+//! - Every entry point runs its work in a frame of [`entry`]: a failure becomes a code and a message, a
 //!   panic becomes `INK_PANIC`. None crosses into the caller's frames.
 //! - Handles are boxes. What C passes in is turned into references and slices at the top of an entry
 //!   point, by the functions of [`raw`], which say what the caller vouches for.
@@ -19,6 +19,7 @@
 mod catalog;
 mod cursor;
 mod database;
+mod entry;
 mod error;
 mod hooks;
 mod raw;

@@ -91,18 +91,6 @@ impl ink_buffer {
         };
     }
 
-    /// Replaces the content.
-    ///
-    /// # Safety
-    /// As [`ink_buffer::take`].
-    pub unsafe fn set(&mut self, bytes: &[u8]) {
-        // SAFETY: what this function asks for.
-        let mut buffer = unsafe { self.take() };
-        buffer.clear();
-        buffer.extend_from_slice(bytes);
-        self.put(buffer);
-    }
-
     fn empty() -> Self {
         Self {
             data: std::ptr::null_mut(),
@@ -153,6 +141,22 @@ pub unsafe fn put<T>(pointer: *mut T, value: T) {
         // SAFETY: what this function asks for; `write` drops nothing that was there.
         unsafe { pointer.write(value) };
     }
+}
+
+/// Replaces the content of a buffer.
+///
+/// # Safety
+/// As [`place`], and the buffer as [`ink_buffer::take`].
+pub unsafe fn fill(buffer: *mut ink_buffer, bytes: &[u8]) -> Result<(), Failure> {
+    // SAFETY: what this function asks for.
+    unsafe {
+        let buffer = place(buffer)?;
+        let mut content = buffer.take();
+        content.clear();
+        content.extend_from_slice(bytes);
+        buffer.put(content);
+    }
+    Ok(())
 }
 
 /// An array.

@@ -1,7 +1,8 @@
 //! Single rows, and many that are inserted.
 
 use crate::catalog::ink_tree;
-use crate::error::{Failure, guard, ink_error};
+use crate::entry::entry;
+use crate::error::{Failure, ink_error};
 use crate::raw::{self, ink_buffer, ink_row, ink_slice};
 use crate::transaction::ink_transaction;
 use inkstone::{LockMode, Locked, Wait};
@@ -47,20 +48,15 @@ pub unsafe extern "C" fn ink_get(
     found: *mut bool,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            let (cell, tree) = (&raw::handle(transaction)?.0, &raw::handle(tree)?.0);
-            let buffer = raw::place(value)?;
-            let mut bytes = buffer.take();
-            bytes.clear();
-            let result =
-                cell.with(|transaction| transaction.get_into(tree, key.bytes(), &mut bytes));
-            buffer.put(bytes);
-            raw::put(found, result?);
-            Ok(())
-        })
-    }
+    entry!(error, |transaction, tree| {
+        let transaction = transaction.0.active()?;
+        let buffer = raw::place(value)?;
+        let mut bytes = buffer.take();
+        bytes.clear();
+        let result = transaction.get_into(&tree.0, key.bytes(), &mut bytes);
+        buffer.put(bytes);
+        raw::put(found, result?);
+    })
 }
 
 /// Locks and reads a row.
@@ -79,20 +75,16 @@ pub unsafe extern "C" fn ink_get_locking(
     locked: *mut bool,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            let (cell, tree) = (&raw::handle(transaction)?.0, &raw::handle(tree)?.0);
-            let (mode, waits) = (lock_mode(lock)?, wait(waits)?);
-            let (row, taken) = cell.with(|t| t.get_locking_new(tree, key.bytes(), mode, waits))?;
-            raw::put(found, row.is_some());
-            raw::put(locked, taken == Locked::Now);
-            let buffer = raw::place(value)?;
-            drop(buffer.take());
-            buffer.put(row.unwrap_or_default());
-            Ok(())
-        })
-    }
+    entry!(error, |transaction, tree| {
+        let transaction = transaction.0.active()?;
+        let (mode, waits) = (lock_mode(lock)?, wait(waits)?);
+        let (row, taken) = transaction.get_locking_new(&tree.0, key.bytes(), mode, waits)?;
+        raw::put(found, row.is_some());
+        raw::put(locked, taken == Locked::Now);
+        let buffer = raw::place(value)?;
+        drop(buffer.take());
+        buffer.put(row.unwrap_or_default());
+    })
 }
 
 /// Gives a row's lock back.
@@ -106,13 +98,10 @@ pub unsafe extern "C" fn ink_unlock_row(
     key: ink_slice,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            let (cell, tree) = (&raw::handle(transaction)?.0, &raw::handle(tree)?.0);
-            cell.with(|transaction| transaction.unlock_row(tree, key.bytes()).map(drop))
-        })
-    }
+    entry!(error, |transaction, tree| {
+        let transaction = transaction.0.active()?;
+        transaction.unlock_row(&tree.0, key.bytes())?;
+    })
 }
 
 /// Inserts a row.
@@ -127,13 +116,10 @@ pub unsafe extern "C" fn ink_insert(
     value: ink_slice,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            let (cell, tree) = (&raw::handle(transaction)?.0, &raw::handle(tree)?.0);
-            cell.with(|transaction| transaction.insert(tree, key.bytes(), value.bytes()))
-        })
-    }
+    entry!(error, |transaction, tree| {
+        let transaction = transaction.0.active()?;
+        transaction.insert(&tree.0, key.bytes(), value.bytes())?;
+    })
 }
 
 /// Inserts rows.
@@ -149,22 +135,18 @@ pub unsafe extern "C" fn ink_insert_many(
     done: *mut usize,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
+    entry!(error, || {
         raw::put(done, 0);
-        guard(error, || {
-            let (cell, tree) = (&raw::handle(transaction)?.0, &raw::handle(tree)?.0);
-            let rows = raw::array(rows, count)?.iter();
-            let rows: Vec<(&[u8], &[u8])> = rows
-                .map(|row| (row.key.bytes(), row.value.bytes()))
-                .collect();
-            cell.with(|transaction| {
-                let (inserted, result) = transaction.insert_until_duplicate(tree, &rows);
-                raw::put(done, inserted);
-                result
-            })
-        })
-    }
+        let (transaction, tree) = (raw::handle(transaction)?, raw::handle(tree)?);
+        let transaction = transaction.0.active()?;
+        let rows = raw::array(rows, count)?.iter();
+        let rows: Vec<(&[u8], &[u8])> = rows
+            .map(|row| (row.key.bytes(), row.value.bytes()))
+            .collect();
+        let (inserted, result) = transaction.insert_until_duplicate(&tree.0, &rows);
+        raw::put(done, inserted);
+        result?;
+    })
 }
 
 /// Updates a row.
@@ -179,13 +161,10 @@ pub unsafe extern "C" fn ink_update(
     value: ink_slice,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            let (cell, tree) = (&raw::handle(transaction)?.0, &raw::handle(tree)?.0);
-            cell.with(|transaction| transaction.update(tree, key.bytes(), value.bytes()))
-        })
-    }
+    entry!(error, |transaction, tree| {
+        let transaction = transaction.0.active()?;
+        transaction.update(&tree.0, key.bytes(), value.bytes())?;
+    })
 }
 
 /// Inserts or updates a row.
@@ -201,15 +180,11 @@ pub unsafe extern "C" fn ink_upsert(
     inserted: *mut bool,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            let (cell, tree) = (&raw::handle(transaction)?.0, &raw::handle(tree)?.0);
-            let new = cell.with(|t| t.upsert(tree, key.bytes(), value.bytes()))?;
-            raw::put(inserted, new);
-            Ok(())
-        })
-    }
+    entry!(error, |transaction, tree| {
+        let transaction = transaction.0.active()?;
+        let new = transaction.upsert(&tree.0, key.bytes(), value.bytes())?;
+        raw::put(inserted, new);
+    })
 }
 
 /// Deletes a row.
@@ -224,13 +199,9 @@ pub unsafe extern "C" fn ink_delete(
     deleted: *mut bool,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            let (cell, tree) = (&raw::handle(transaction)?.0, &raw::handle(tree)?.0);
-            let gone = cell.with(|transaction| transaction.delete(tree, key.bytes()))?;
-            raw::put(deleted, gone);
-            Ok(())
-        })
-    }
+    entry!(error, |transaction, tree| {
+        let transaction = transaction.0.active()?;
+        let gone = transaction.delete(&tree.0, key.bytes())?;
+        raw::put(deleted, gone);
+    })
 }

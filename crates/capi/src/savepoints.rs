@@ -1,9 +1,10 @@
 //! Statements, marks and savepoints.
 
-use crate::error::{guard, ink_error};
+use crate::entry::entry;
+use crate::error::ink_error;
 use crate::raw::{self, ink_slice};
 use crate::transaction::ink_transaction;
-use inkstone::{Mark, Transaction};
+use inkstone::Mark;
 use std::ffi::c_int;
 
 /// `ink_mark`.
@@ -21,14 +22,9 @@ pub unsafe extern "C" fn ink_statement_begin(
     transaction: *const ink_transaction,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            raw::handle(transaction)?
-                .0
-                .with(Transaction::begin_statement)
-        })
-    }
+    entry!(error, |transaction| {
+        transaction.0.active()?.begin_statement()?;
+    })
 }
 
 /// Undoes a statement.
@@ -40,14 +36,9 @@ pub unsafe extern "C" fn ink_statement_rollback(
     transaction: *const ink_transaction,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            raw::handle(transaction)?
-                .0
-                .with(Transaction::rollback_statement)
-        })
-    }
+    entry!(error, |transaction| {
+        transaction.0.active()?.rollback_statement()?;
+    })
 }
 
 /// Ends a statement.
@@ -59,12 +50,9 @@ pub unsafe extern "C" fn ink_statement_end(
     transaction: *const ink_transaction,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            raw::handle(transaction)?.0.with(Transaction::end_statement)
-        })
-    }
+    entry!(error, |transaction| {
+        transaction.0.active()?.end_statement()?;
+    })
 }
 
 /// Sets a mark.
@@ -77,14 +65,10 @@ pub unsafe extern "C" fn ink_mark_set(
     mark: *mut ink_mark,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            let set = raw::handle(transaction)?.0.with(Transaction::mark)?;
-            raw::place(mark)?.opaque = set.to_words();
-            Ok(())
-        })
-    }
+    entry!(error, |transaction| {
+        let set = transaction.0.active()?.mark()?;
+        raw::place(mark)?.opaque = set.to_words();
+    })
 }
 
 /// Goes back to a mark.
@@ -97,14 +81,10 @@ pub unsafe extern "C" fn ink_mark_rollback(
     mark: *const ink_mark,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            let mark = Mark::from_words(raw::handle(mark)?.opaque);
-            let cell = &raw::handle(transaction)?.0;
-            cell.with(|transaction| transaction.rollback_to_mark(mark))
-        })
-    }
+    entry!(error, |transaction, mark| {
+        let transaction = transaction.0.active()?;
+        transaction.rollback_to_mark(Mark::from_words(mark.opaque))?;
+    })
 }
 
 /// Sets a savepoint.
@@ -117,13 +97,9 @@ pub unsafe extern "C" fn ink_savepoint_set(
     name: ink_slice,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            let (cell, name) = (&raw::handle(transaction)?.0, name.text()?);
-            cell.with(|transaction| transaction.savepoint(name))
-        })
-    }
+    entry!(error, |transaction| {
+        transaction.0.active()?.savepoint(name.text()?)?;
+    })
 }
 
 /// Goes back to a savepoint.
@@ -136,13 +112,10 @@ pub unsafe extern "C" fn ink_savepoint_rollback(
     name: ink_slice,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            let (cell, name) = (&raw::handle(transaction)?.0, name.text()?);
-            cell.with(|transaction| transaction.rollback_to_savepoint(name))
-        })
-    }
+    entry!(error, |transaction| {
+        let transaction = transaction.0.active()?;
+        transaction.rollback_to_savepoint(name.text()?)?;
+    })
 }
 
 /// Forgets a savepoint.
@@ -155,11 +128,7 @@ pub unsafe extern "C" fn ink_savepoint_release(
     name: ink_slice,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            let (cell, name) = (&raw::handle(transaction)?.0, name.text()?);
-            cell.with(|transaction| transaction.release_savepoint(name))
-        })
-    }
+    entry!(error, |transaction| {
+        transaction.0.active()?.release_savepoint(name.text()?)?;
+    })
 }

@@ -2,10 +2,11 @@
 
 use crate::catalog::{VisitName, visit_names};
 use crate::database::{durability, ink_database};
-use crate::error::{Failure, guard, guard_or, ink_error};
+use crate::entry::{entry, free, guard_or, on_or};
+use crate::error::{Failure, ink_error};
 use crate::raw::{self, ink_slice};
-use inkstone::{Error, Interrupt, Isolation, PendingCommit, Prepared, Transaction};
-use parking_lot::RwLock;
+use inkstone::{Durability, Error, Interrupt, Isolation, PendingCommit, Prepared, Transaction};
+use parking_lot::{MappedRwLockReadGuard, RwLock, RwLockReadGuard};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,20 +29,34 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Runs a call on a transaction that goes on.
-    pub fn with<T>(
-        &self,
-        call: impl FnOnce(&Transaction) -> inkstone::Result<T>,
-    ) -> Result<T, Failure> {
-        match &*self.state.read() {
-            State::Active(transaction) => Ok(call(transaction)?),
-            State::Prepared(_) => Err(state("prepared; commit it or roll it back")),
-            State::Committed(_) | State::Ended => Err(state("over; begin a new one")),
-        }
+    /// A transaction that goes on.
+    pub fn active(&self) -> Result<MappedRwLockReadGuard<'_, Transaction>, Failure> {
+        let active = RwLockReadGuard::try_map(self.state.read(), |state| match state {
+            State::Active(transaction) => Some(transaction),
+            _ => None,
+        });
+        active.map_err(|other| match &*other {
+            State::Prepared(_) => state("prepared; commit it or roll it back"),
+            _ => over(),
+        })
     }
 
+    /// Takes the state out; `Ended` is left.
     fn take(&self) -> State {
         std::mem::replace(&mut *self.state.write(), State::Ended)
+    }
+
+    fn put(&self, state: State) {
+        *self.state.write() = state;
+    }
+
+    /// The first part of a commit.
+    fn commit_deferred(&self, how: Durability) -> Result<PendingCommit, Failure> {
+        match self.take() {
+            State::Active(transaction) => Ok(transaction.commit_deferred(how)?),
+            State::Prepared(prepared) => Ok(prepared.commit_deferred(how)?),
+            State::Committed(_) | State::Ended => Err(over()),
+        }
     }
 }
 
@@ -49,8 +64,19 @@ fn state(what: &'static str) -> Failure {
     Error::TransactionState(what).into()
 }
 
+fn over() -> Failure {
+    state("over; begin a new one")
+}
+
 /// `ink_transaction`.
 pub struct ink_transaction(pub Arc<Cell>);
+
+impl Drop for ink_transaction {
+    /// Its cursors may live on; it does not.
+    fn drop(&mut self) {
+        drop(self.0.take());
+    }
+}
 
 /// `ink_interrupt`.
 pub struct ink_interrupt(Interrupt);
@@ -93,7 +119,7 @@ pub extern "C" fn ink_interrupt_new() -> *mut ink_interrupt {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ink_interrupt_free(interrupt: *mut ink_interrupt) {
     // SAFETY: the caller's pointer is as the header asks.
-    guard_or((), || drop(unsafe { raw::from_handle(interrupt) }));
+    unsafe { free(interrupt) }
 }
 
 /// Interrupts.
@@ -103,9 +129,7 @@ pub unsafe extern "C" fn ink_interrupt_free(interrupt: *mut ink_interrupt) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ink_interrupt_raise(interrupt: *const ink_interrupt) {
     // SAFETY: the caller's pointer is as the header asks.
-    if let Ok(interrupt) = unsafe { raw::handle(interrupt) } {
-        guard_or((), || interrupt.0.raise());
-    }
+    unsafe { on_or(interrupt, (), |interrupt| interrupt.0.raise()) }
 }
 
 /// Interrupts no more.
@@ -115,9 +139,7 @@ pub unsafe extern "C" fn ink_interrupt_raise(interrupt: *const ink_interrupt) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ink_interrupt_clear(interrupt: *const ink_interrupt) {
     // SAFETY: the caller's pointer is as the header asks.
-    if let Ok(interrupt) = unsafe { raw::handle(interrupt) } {
-        guard_or((), || interrupt.0.clear());
-    }
+    unsafe { on_or(interrupt, (), |interrupt| interrupt.0.clear()) }
 }
 
 /// Begins a transaction.
@@ -132,21 +154,17 @@ pub unsafe extern "C" fn ink_begin(
     transaction: *mut *mut ink_transaction,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            let place = raw::place(transaction)?;
-            let mut begun = raw::handle(database)?.0.begin(isolation(level)?)?;
-            if let Some(interrupt) = interrupt.as_ref() {
-                begun.set_interrupt(&interrupt.0);
-            }
-            *place = raw::into_handle(ink_transaction(Arc::new(Cell {
-                id: begun.id().0,
-                state: RwLock::new(State::Active(begun)),
-            })));
-            Ok(())
-        })
-    }
+    entry!(error, |database| {
+        let place = raw::place(transaction)?;
+        let mut begun = database.0.begin(isolation(level)?)?;
+        if let Some(interrupt) = interrupt.as_ref() {
+            begun.set_interrupt(&interrupt.0);
+        }
+        *place = raw::into_handle(ink_transaction(Arc::new(Cell {
+            id: begun.id().0,
+            state: RwLock::new(State::Active(begun)),
+        })));
+    })
 }
 
 /// Gives a transaction back.
@@ -155,13 +173,8 @@ pub unsafe extern "C" fn ink_begin(
 /// See the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ink_transaction_free(transaction: *mut ink_transaction) {
-    guard_or((), || {
-        // SAFETY: the caller's pointer is as the header asks.
-        if let Some(transaction) = unsafe { raw::from_handle(transaction) } {
-            // Its cursors may live on; it does not.
-            drop(transaction.0.take());
-        }
-    });
+    // SAFETY: the caller's pointer is as the header asks.
+    unsafe { free(transaction) }
 }
 
 /// A transaction's number.
@@ -171,7 +184,7 @@ pub unsafe extern "C" fn ink_transaction_free(transaction: *mut ink_transaction)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ink_transaction_id(transaction: *const ink_transaction) -> u64 {
     // SAFETY: the caller's pointer is as the header asks.
-    unsafe { raw::handle(transaction) }.map_or(0, |transaction| transaction.0.id)
+    unsafe { on_or(transaction, 0, |transaction| transaction.0.id) }
 }
 
 /// Sets the number that lists show.
@@ -181,13 +194,12 @@ pub unsafe extern "C" fn ink_transaction_id(transaction: *const ink_transaction)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ink_transaction_set_tag(transaction: *const ink_transaction, tag: u64) {
     // SAFETY: the caller's pointer is as the header asks.
-    if let Ok(transaction) = unsafe { raw::handle(transaction) } {
-        guard_or((), || {
+    unsafe {
+        on_or(transaction, (), |transaction| {
             // One that is over is shown nowhere.
-            let _ = transaction.0.with(|transaction| {
+            if let Ok(transaction) = transaction.0.active() {
                 transaction.set_tag(tag);
-                Ok(())
-            });
+            }
         });
     }
 }
@@ -202,13 +214,12 @@ pub unsafe extern "C" fn ink_transaction_set_owner(
     owner: *mut c_void,
 ) {
     // SAFETY: the caller's pointer is as the header asks.
-    if let Ok(transaction) = unsafe { raw::handle(transaction) } {
-        guard_or((), || {
+    unsafe {
+        on_or(transaction, (), |transaction| {
             // One that is over has none.
-            let _ = transaction.0.with(|transaction| {
+            if let Ok(transaction) = transaction.0.active() {
                 transaction.set_owner(owner.expose_provenance());
-                Ok(())
-            });
+            }
         });
     }
 }
@@ -220,13 +231,12 @@ pub unsafe extern "C" fn ink_transaction_set_owner(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ink_transaction_has_changes(transaction: *const ink_transaction) -> bool {
     // SAFETY: the caller's pointer is as the header asks.
-    let Ok(transaction) = (unsafe { raw::handle(transaction) }) else {
-        return false;
-    };
-    guard_or(false, || {
-        let changed = transaction.0.with(|t| Ok(t.changes() > 0));
-        changed.unwrap_or(false)
-    })
+    unsafe {
+        on_or(transaction, false, |transaction| {
+            let active = transaction.0.active();
+            active.is_ok_and(|transaction| transaction.changes() > 0)
+        })
+    }
 }
 
 /// Sets the lock wait timeout.
@@ -239,15 +249,10 @@ pub unsafe extern "C" fn ink_set_lock_wait_timeout(
     milliseconds: u64,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            raw::handle(transaction)?.0.with(|transaction| {
-                transaction.set_lock_wait_timeout(Duration::from_millis(milliseconds));
-                Ok(())
-            })
-        })
-    }
+    entry!(error, |transaction| {
+        let timeout = Duration::from_millis(milliseconds);
+        transaction.0.active()?.set_lock_wait_timeout(timeout);
+    })
 }
 
 /// Takes the snapshot now.
@@ -259,12 +264,9 @@ pub unsafe extern "C" fn ink_take_snapshot(
     transaction: *const ink_transaction,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            raw::handle(transaction)?.0.with(Transaction::take_snapshot)
-        })
-    }
+    entry!(error, |transaction| {
+        transaction.0.active()?.take_snapshot()?;
+    })
 }
 
 /// Commits and waits.
@@ -277,18 +279,10 @@ pub unsafe extern "C" fn ink_commit(
     how: u32,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            let (transaction, how) = (raw::handle(transaction)?, durability(how)?);
-            let pending = match transaction.0.take() {
-                State::Active(transaction) => transaction.commit_deferred(how)?,
-                State::Prepared(prepared) => prepared.commit_deferred(how)?,
-                State::Committed(_) | State::Ended => return Err(state("over; begin a new one")),
-            };
-            Ok(pending.wait(how)?)
-        })
-    }
+    entry!(error, |transaction| {
+        let how = durability(how)?;
+        transaction.0.commit_deferred(how)?.wait(how)?;
+    })
 }
 
 /// The first part of a commit.
@@ -301,19 +295,10 @@ pub unsafe extern "C" fn ink_commit_ordered(
     how: u32,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            let (transaction, how) = (raw::handle(transaction)?, durability(how)?);
-            let pending = match transaction.0.take() {
-                State::Active(transaction) => transaction.commit_deferred(how)?,
-                State::Prepared(prepared) => prepared.commit_deferred(how)?,
-                State::Committed(_) | State::Ended => return Err(state("over; begin a new one")),
-            };
-            *transaction.0.state.write() = State::Committed(pending);
-            Ok(())
-        })
-    }
+    entry!(error, |transaction| {
+        let pending = transaction.0.commit_deferred(durability(how)?)?;
+        transaction.0.put(State::Committed(pending));
+    })
 }
 
 /// The second part of a commit.
@@ -326,19 +311,16 @@ pub unsafe extern "C" fn ink_commit_wait(
     how: u32,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            let (transaction, how) = (raw::handle(transaction)?, durability(how)?);
-            match transaction.0.take() {
-                State::Committed(pending) => Ok(pending.wait(how)?),
-                other => {
-                    *transaction.0.state.write() = other;
-                    Err(state("not committed; call ink_commit_ordered first"))
-                }
+    entry!(error, |transaction| {
+        let how = durability(how)?;
+        match transaction.0.take() {
+            State::Committed(pending) => pending.wait(how)?,
+            other => {
+                transaction.0.put(other);
+                return Err(state("not committed; call ink_commit_ordered first"));
             }
-        })
-    }
+        }
+    })
 }
 
 /// Rolls back.
@@ -350,21 +332,15 @@ pub unsafe extern "C" fn ink_rollback(
     transaction: *mut ink_transaction,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            let transaction = raw::handle(transaction)?;
-            match transaction.0.take() {
-                State::Active(transaction) => match transaction.rollback() {
-                    // A deadlock's victim, or one whose rollback goes on in the background.
-                    Err(Error::TransactionState(_)) => Ok(()),
-                    result => Ok(result?),
-                },
-                State::Prepared(prepared) => Ok(prepared.rollback()?),
-                State::Committed(_) | State::Ended => Err(state("over; begin a new one")),
-            }
-        })
-    }
+    entry!(error, |transaction| match transaction.0.take() {
+        State::Active(transaction) => match transaction.rollback() {
+            // A deadlock's victim, or one whose rollback goes on in the background.
+            Err(Error::TransactionState(_)) => {}
+            result => result?,
+        },
+        State::Prepared(prepared) => prepared.rollback()?,
+        State::Committed(_) | State::Ended => return Err(over()),
+    })
 }
 
 /// Prepares under an XID.
@@ -378,23 +354,19 @@ pub unsafe extern "C" fn ink_prepare(
     how: u32,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            let (transaction, how) = (raw::handle(transaction)?, durability(how)?);
-            match transaction.0.take() {
-                State::Active(active) => {
-                    let prepared = active.prepare_with(xid.bytes(), how)?;
-                    *transaction.0.state.write() = State::Prepared(prepared);
-                    Ok(())
-                }
-                other => {
-                    *transaction.0.state.write() = other;
-                    Err(state("prepared or over"))
-                }
+    entry!(error, |transaction| {
+        let how = durability(how)?;
+        match transaction.0.take() {
+            State::Active(active) => {
+                let prepared = active.prepare_with(xid.bytes(), how)?;
+                transaction.0.put(State::Prepared(prepared));
             }
-        })
-    }
+            other => {
+                transaction.0.put(other);
+                return Err(state("prepared or over"));
+            }
+        }
+    })
 }
 
 /// Visits the XIDs of prepared transactions.
@@ -408,14 +380,10 @@ pub unsafe extern "C" fn ink_prepared(
     context: *mut c_void,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks; its function returns normally.
-    unsafe {
-        guard(error, || {
-            let xids = raw::handle(database)?.0.prepared_transactions();
-            visit_names(xids.iter().map(Vec::as_slice), visit, context);
-            Ok(())
-        })
-    }
+    entry!(error, |database| {
+        let xids = database.0.prepared_transactions();
+        visit_names(xids.iter().map(Vec::as_slice), visit, context);
+    })
 }
 
 /// Commits by XID.
@@ -428,12 +396,9 @@ pub unsafe extern "C" fn ink_commit_by_xid(
     xid: ink_slice,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            Ok(raw::handle(database)?.0.commit_prepared(xid.bytes())?)
-        })
-    }
+    entry!(error, |database| {
+        database.0.commit_prepared(xid.bytes())?;
+    })
 }
 
 /// Rolls back by XID.
@@ -446,10 +411,7 @@ pub unsafe extern "C" fn ink_rollback_by_xid(
     xid: ink_slice,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            Ok(raw::handle(database)?.0.rollback_prepared(xid.bytes())?)
-        })
-    }
+    entry!(error, |database| {
+        database.0.rollback_prepared(xid.bytes())?;
+    })
 }

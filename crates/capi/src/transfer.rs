@@ -2,7 +2,8 @@
 
 use crate::catalog::ink_table;
 use crate::database::ink_database;
-use crate::error::{guard, guard_or, ink_error};
+use crate::entry::{entry, free};
+use crate::error::ink_error;
 use crate::raw::{self, ink_slice};
 use inkstone::Export;
 use std::ffi::{c_char, c_int};
@@ -27,15 +28,11 @@ pub unsafe extern "C" fn ink_export_begin(
     export: *mut *mut ink_export,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            let place = raw::place(export)?;
-            let ink_table { database, table } = raw::handle(table)?;
-            *place = raw::into_handle(ink_export(database.export_table(table)?));
-            Ok(())
-        })
-    }
+    entry!(error, |table| {
+        let place = raw::place(export)?;
+        let exported = table.database.export_table(&table.table)?;
+        *place = raw::into_handle(ink_export(exported));
+    })
 }
 
 /// Ends an export.
@@ -45,7 +42,7 @@ pub unsafe extern "C" fn ink_export_begin(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ink_export_end(export: *mut ink_export) {
     // SAFETY: the caller's pointer is as the header asks.
-    guard_or((), || drop(unsafe { raw::from_handle(export) }));
+    unsafe { free(export) }
 }
 
 /// Makes a table of a file.
@@ -61,16 +58,12 @@ pub unsafe extern "C" fn ink_import_table(
     tree_count: usize,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            let database = &raw::handle(database)?.0;
-            let mut named = Vec::new();
-            for tree in raw::array(trees, tree_count)? {
-                named.push((tree.number, tree.name.text()?));
-            }
-            database.import_table(name.text()?, raw::path(file)?, &named)?;
-            Ok(())
-        })
-    }
+    entry!(error, |database| {
+        let mut named = Vec::new();
+        for tree in raw::array(trees, tree_count)? {
+            named.push((tree.number, tree.name.text()?));
+        }
+        let (name, file) = (name.text()?, raw::path(file)?);
+        database.0.import_table(name, file, &named)?;
+    })
 }

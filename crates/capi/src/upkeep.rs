@@ -1,7 +1,8 @@
 //! Statistics and verification.
 
 use crate::catalog::{ink_table, ink_tree};
-use crate::error::{guard, ink_error};
+use crate::entry::entry;
+use crate::error::ink_error;
 use crate::raw::{self, ink_buffer, ink_slice};
 use std::ffi::{c_int, c_void};
 use std::fmt::Write;
@@ -37,33 +38,29 @@ pub unsafe extern "C" fn ink_estimate_table(
     estimates: *mut ink_table_estimates,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            let ink_table { database, table } = raw::handle(table)?;
-            let found = database.statistics(table)?;
-            let page_bytes = database.options().page_size;
-            let pages = |levels: &[u64]| levels.iter().sum::<u64>();
-            let leaf_bytes = found.pages_by_level.first().copied().unwrap_or(0) * page_bytes;
-            let mut secondary_pages = 0;
-            for tree in &table.trees()[1..] {
-                secondary_pages += pages(&tree.estimates()?.pages_by_level);
-            }
-            raw::put(
-                estimates,
-                ink_table_estimates {
-                    rows: found.rows,
-                    row_bytes: leaf_bytes.checked_div(found.rows).unwrap_or(0),
-                    clustered_pages: pages(&found.pages_by_level),
-                    secondary_pages,
-                    page_bytes,
-                    file_bytes: found.file_bytes,
-                    allocated_bytes: found.allocated_bytes,
-                },
-            );
-            Ok(())
-        })
-    }
+    entry!(error, |table| {
+        let ink_table { database, table } = table;
+        let found = database.statistics(table)?;
+        let page_bytes = database.options().page_size;
+        let pages = |levels: &[u64]| levels.iter().sum::<u64>();
+        let leaf_bytes = found.pages_by_level.first().copied().unwrap_or(0) * page_bytes;
+        let mut secondary_pages = 0;
+        for tree in &table.trees()[1..] {
+            secondary_pages += pages(&tree.estimates()?.pages_by_level);
+        }
+        raw::put(
+            estimates,
+            ink_table_estimates {
+                rows: found.rows,
+                row_bytes: leaf_bytes.checked_div(found.rows).unwrap_or(0),
+                clustered_pages: pages(&found.pages_by_level),
+                secondary_pages,
+                page_bytes,
+                file_bytes: found.file_bytes,
+                allocated_bytes: found.allocated_bytes,
+            },
+        );
+    })
 }
 
 /// Estimates about a tree.
@@ -76,22 +73,18 @@ pub unsafe extern "C" fn ink_estimate_tree(
     estimates: *mut ink_tree_estimates,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            let found = raw::handle(tree)?.0.estimates()?;
-            raw::put(
-                estimates,
-                ink_tree_estimates {
-                    rows: found.rows,
-                    leaf_pages: found.pages_by_level.first().copied().unwrap_or(0),
-                    pages: found.pages_by_level.iter().sum(),
-                    height: u32::from(found.height),
-                },
-            );
-            Ok(())
-        })
-    }
+    entry!(error, |tree| {
+        let found = tree.0.estimates()?;
+        raw::put(
+            estimates,
+            ink_tree_estimates {
+                rows: found.rows,
+                leaf_pages: found.pages_by_level.first().copied().unwrap_or(0),
+                pages: found.pages_by_level.iter().sum(),
+                height: u32::from(found.height),
+            },
+        );
+    })
 }
 
 pub type VisitKey = unsafe extern "C" fn(*mut c_void, usize, ink_slice) -> bool;
@@ -109,15 +102,10 @@ pub unsafe extern "C" fn ink_sample_keys(
     context: *mut c_void,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks; its function returns normally.
-    unsafe {
-        guard(error, || {
-            let tree = &raw::handle(tree)?.0;
-            Ok(tree.sample_keys(runs, run_keys, &mut |run, key| {
-                visit(context, run, ink_slice::lend(key))
-            })?)
-        })
-    }
+    entry!(error, |tree| {
+        let mut each = |run, key: &[u8]| visit(context, run, ink_slice::lend(key));
+        tree.0.sample_keys(runs, run_keys, &mut each)?;
+    })
 }
 
 /// Checks every page of a table.
@@ -130,28 +118,24 @@ pub unsafe extern "C" fn ink_verify_table(
     text: *mut ink_buffer,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            let ink_table { database, table } = raw::handle(table)?;
-            let report = database.verify_table(table)?;
-            let mut found = String::new();
-            for (tree, found_in_it) in &report.trees {
-                // Writing to a string does not fail.
-                let _ = writeln!(
-                    found,
-                    "tree {tree}: {} rows, {} pages",
-                    found_in_it.rows,
-                    found_in_it.pages.len()
-                );
-            }
-            let _ = write!(
+    entry!(error, |table| {
+        let ink_table { database, table } = table;
+        let report = database.verify_table(table)?;
+        let mut found = String::new();
+        for (tree, found_in_it) in &report.trees {
+            // Writing to a string does not fail.
+            let _ = writeln!(
                 found,
-                "{} pages of long values; {} of {} pages of the file are allocated",
-                report.overflow_pages, report.allocated_pages, report.file_pages
+                "tree {tree}: {} rows, {} pages",
+                found_in_it.rows,
+                found_in_it.pages.len()
             );
-            raw::place(text)?.set(found.as_bytes());
-            Ok(())
-        })
-    }
+        }
+        let _ = write!(
+            found,
+            "{} pages of long values; {} of {} pages of the file are allocated",
+            report.overflow_pages, report.allocated_pages, report.file_pages
+        );
+        raw::fill(text, found.as_bytes())?;
+    })
 }

@@ -1,7 +1,8 @@
 //! Counters and gauges; lists of transactions, locks and waits.
 
 use crate::database::ink_database;
-use crate::error::{guard, guard_or, ink_error};
+use crate::entry::{entry, on_or};
+use crate::error::ink_error;
 use crate::raw::{self, ink_buffer, ink_slice};
 use crate::rows::lock_number;
 use crate::transaction::isolation_number;
@@ -92,24 +93,22 @@ pub unsafe extern "C" fn ink_metrics(
     visit: VisitMetric,
     context: *mut c_void,
 ) {
-    // SAFETY: the caller's pointers are as the header asks.
-    let Ok(database) = (unsafe { raw::handle(database) }) else {
-        return;
-    };
-    guard_or((), || {
-        for metric in database.0.metrics() {
-            let metric = ink_metric {
-                name: ink_slice::lend(metric.name.as_bytes()),
-                help: ink_slice::lend(metric.help.as_bytes()),
-                value: metric.value,
-                is_gauge: metric.is_gauge,
-            };
-            // SAFETY: the caller's function, which the header asks to return normally.
-            if !unsafe { visit(context, &raw const metric) } {
-                return;
+    // SAFETY: the caller's pointers are as the header asks; its function returns normally.
+    unsafe {
+        on_or(database, (), |database| {
+            for metric in database.0.metrics() {
+                let metric = ink_metric {
+                    name: ink_slice::lend(metric.name.as_bytes()),
+                    help: ink_slice::lend(metric.help.as_bytes()),
+                    value: metric.value,
+                    is_gauge: metric.is_gauge,
+                };
+                if !visit(context, &raw const metric) {
+                    break;
+                }
             }
-        }
-    });
+        });
+    }
 }
 
 /// Visits the transactions that have not ended.
@@ -123,30 +122,26 @@ pub unsafe extern "C" fn ink_transactions(
     context: *mut c_void,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks; its function returns normally.
-    unsafe {
-        guard(error, || {
-            for trx in raw::handle(database)?.0.transactions() {
-                let (waits_for, waited) = trx.waits.unwrap_or_default();
-                let info = ink_transaction_info {
-                    id: trx.id,
-                    tag: trx.tag,
-                    state: u32::from(trx.prepared),
-                    isolation: isolation_number(trx.isolation),
-                    age_ms: milliseconds(trx.age),
-                    changes: trx.changes,
-                    row_locks: trx.row_locks,
-                    range_locks: trx.range_locks,
-                    waits_for,
-                    waited_ms: milliseconds(waited),
-                };
-                if !visit(context, &raw const info) {
-                    break;
-                }
+    entry!(error, |database| {
+        for trx in database.0.transactions() {
+            let (waits_for, waited) = trx.waits.unwrap_or_default();
+            let info = ink_transaction_info {
+                id: trx.id,
+                tag: trx.tag,
+                state: u32::from(trx.prepared),
+                isolation: isolation_number(trx.isolation),
+                age_ms: milliseconds(trx.age),
+                changes: trx.changes,
+                row_locks: trx.row_locks,
+                range_locks: trx.range_locks,
+                waits_for,
+                waited_ms: milliseconds(waited),
+            };
+            if !visit(context, &raw const info) {
+                break;
             }
-            Ok(())
-        })
-    }
+        }
+    })
 }
 
 /// Visits the explicit locks.
@@ -160,35 +155,31 @@ pub unsafe extern "C" fn ink_locks(
     context: *mut c_void,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks; its function returns normally.
-    unsafe {
-        guard(error, || {
-            let none = (0, ink_slice::lend(&[]));
-            for lock in raw::handle(database)?.0.locks()? {
-                let (kind, key_hash, low, high) = match &lock.target {
-                    LockTarget::Row(hash) => (0, *hash, none, none),
-                    LockTarget::Range(low, high) => (1, 0, lend_bound(low), lend_bound(high)),
-                    LockTarget::Gap(low, high) => (2, 0, lend_bound(low), lend_bound(high)),
-                };
-                let info = ink_lock_info {
-                    transaction: lock.transaction,
-                    kind,
-                    mode: lock_number(lock.mode),
-                    table: text(&lock.table),
-                    tree: text(&lock.tree),
-                    key_hash,
-                    low: low.1,
-                    high: high.1,
-                    low_bound: low.0,
-                    high_bound: high.0,
-                };
-                if !visit(context, &raw const info) {
-                    break;
-                }
+    entry!(error, |database| {
+        let none = (0, ink_slice::lend(&[]));
+        for lock in database.0.locks()? {
+            let (kind, key_hash, low, high) = match &lock.target {
+                LockTarget::Row(hash) => (0, *hash, none, none),
+                LockTarget::Range(low, high) => (1, 0, lend_bound(low), lend_bound(high)),
+                LockTarget::Gap(low, high) => (2, 0, lend_bound(low), lend_bound(high)),
+            };
+            let info = ink_lock_info {
+                transaction: lock.transaction,
+                kind,
+                mode: lock_number(lock.mode),
+                table: text(&lock.table),
+                tree: text(&lock.tree),
+                key_hash,
+                low: low.1,
+                high: high.1,
+                low_bound: low.0,
+                high_bound: high.0,
+            };
+            if !visit(context, &raw const info) {
+                break;
             }
-            Ok(())
-        })
-    }
+        }
+    })
 }
 
 /// Visits those who wait.
@@ -202,26 +193,22 @@ pub unsafe extern "C" fn ink_waits(
     context: *mut c_void,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks; its function returns normally.
-    unsafe {
-        guard(error, || {
-            for wait in raw::handle(database)?.0.lock_waits()? {
-                let info = ink_wait_info {
-                    waiter: wait.waiter,
-                    blocker: wait.blocker,
-                    waited_ms: milliseconds(wait.waited),
-                    table: text(&wait.table),
-                    tree: text(&wait.tree),
-                    key: ink_slice::lend(&wait.key),
-                    mode: lock_number(wait.mode),
-                };
-                if !visit(context, &raw const info) {
-                    break;
-                }
+    entry!(error, |database| {
+        for wait in database.0.lock_waits()? {
+            let info = ink_wait_info {
+                waiter: wait.waiter,
+                blocker: wait.blocker,
+                waited_ms: milliseconds(wait.waited),
+                table: text(&wait.table),
+                tree: text(&wait.tree),
+                key: ink_slice::lend(&wait.key),
+                mode: lock_number(wait.mode),
+            };
+            if !visit(context, &raw const info) {
+                break;
             }
-            Ok(())
-        })
-    }
+        }
+    })
 }
 
 /// An account of the engine.
@@ -234,14 +221,9 @@ pub unsafe extern "C" fn ink_status_text(
     text: *mut ink_buffer,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            let status = crate::status::text(&raw::handle(database)?.0)?;
-            raw::place(text)?.set(status.as_bytes());
-            Ok(())
-        })
-    }
+    entry!(error, |database| {
+        raw::fill(text, crate::status::text(&database.0)?.as_bytes())?;
+    })
 }
 
 /// The latest deadlock.
@@ -254,12 +236,8 @@ pub unsafe extern "C" fn ink_latest_deadlock(
     text: *mut ink_buffer,
     error: *mut ink_error,
 ) -> c_int {
-    // SAFETY: the caller's pointers are as the header asks.
-    unsafe {
-        guard(error, || {
-            let latest = raw::handle(database)?.0.latest_deadlock();
-            raw::place(text)?.set(latest.unwrap_or_default().as_bytes());
-            Ok(())
-        })
-    }
+    entry!(error, |database| {
+        let latest = database.0.latest_deadlock().unwrap_or_default();
+        raw::fill(text, latest.as_bytes())?;
+    })
 }

@@ -8,12 +8,12 @@
 use super::apt::output;
 use super::bench::{Effort, FAIR};
 use super::counters::{self, Part};
+use super::inputs::{Input, inputs};
 use super::plugin::Plugin;
 use super::server::Server;
 use super::sysbench::{Sysbench, Tables, median};
 use super::tree::Tree;
-use crate::build::{Result, root};
-use std::path::PathBuf;
+use crate::build::Result;
 use std::process::ExitCode;
 
 const ENGINES: [&str; 2] = ["InnoDB", "Inkstone"];
@@ -27,15 +27,8 @@ pub fn run(
     json: bool,
 ) -> Result<ExitCode> {
     let mut results = Vec::new();
-    for file in files(filter)? {
-        let text = std::fs::read_to_string(&file)
-            .map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
-        let name = file
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        let sections = match file.extension().is_some_and(|extension| extension == "sql") {
+    for Input { name, text } in inputs("experiments", filter, "")? {
+        let sections = match name.ends_with(".sql") {
             true => run_sql(tree, plugin, &name, &text, effort)?,
             false => run_sysbench(tree, plugin, &name, &text, effort)?,
         };
@@ -49,30 +42,6 @@ pub fn run(
         println!("{:#}", sections.collect::<serde_json::Value>());
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn files(filter: Option<&str>) -> Result<Vec<PathBuf>> {
-    let folder = root().join("mariadb/experiments");
-    let entries = std::fs::read_dir(&folder)
-        .map_err(|error| format!("{} cannot be read: {error}", folder.display()))?;
-    let wanted = |path: &PathBuf| {
-        let name = path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        name.starts_with(filter.unwrap_or_default())
-    };
-    let mut files: Vec<PathBuf> = entries
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(wanted)
-        .collect();
-    files.sort();
-    match files.is_empty() {
-        true => Err(format!("no file in {} has such a name", folder.display())),
-        false => Ok(files),
-    }
 }
 
 /// Figures of both engines under one setting of the server.
@@ -118,11 +87,6 @@ fn figure(value: f64) -> String {
     }
 }
 
-/// Options of each doublewrite setting: published with both.
-fn doublewrite(setting: &str) -> [String; 2] {
-    ["innodb", "inkstone"].map(|engine| format!("--{engine}-doublewrite={setting}"))
-}
-
 /// The words behind `-- KEY:` in a file.
 fn directive<'a>(text: &'a str, key: &str) -> Vec<&'a str> {
     let lines = text.lines().filter_map(|line| {
@@ -133,11 +97,14 @@ fn directive<'a>(text: &'a str, key: &str) -> Vec<&'a str> {
     lines.flat_map(str::split_whitespace).collect()
 }
 
-fn start(tree: &Tree, plugin: &Plugin, options: Vec<String>) -> Result<Server> {
+/// A server with the options that a file asks for. What was published was measured with doublewrite and without.
+fn start(tree: &Tree, plugin: &Plugin, text: &str, doublewrite: &str) -> Result<Server> {
+    let engines = ["innodb", "inkstone"];
     let mut server = Server::temporary(tree, "experiments")
         .with_plugin(plugin)
         .with_options(FAIR)
-        .with_options(options);
+        .with_options(directive(text, "server"))
+        .with_options(engines.map(|engine| format!("--{engine}-doublewrite={doublewrite}")));
     server.start()?;
     Ok(server)
 }
@@ -151,12 +118,7 @@ fn run_sql(
 ) -> Result<Vec<Section>> {
     let mut sections = Vec::new();
     for setting in ["on", "off"] {
-        let mut options: Vec<String> = directive(text, "server")
-            .into_iter()
-            .map(str::to_owned)
-            .collect();
-        options.extend(doublewrite(setting));
-        let server = start(tree, plugin, options)?;
+        let server = start(tree, plugin, text, setting)?;
         let mut runs: [Vec<Vec<Part>>; 2] = Default::default();
         for round in 0..effort.rounds {
             for (engine, runs) in ENGINES.iter().zip(&mut runs) {
@@ -182,15 +144,8 @@ fn run_sql(
 fn measure_file(server: &Server, text: &str, engine: &str) -> Result<Vec<Part>> {
     server.sql("CREATE OR REPLACE DATABASE experiment")?;
     let text = text.replace("Inkstone", engine);
-    let path = server.folder().join("experiment.sql");
-    std::fs::write(&path, counters::with_marks(&text, engine))
-        .map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
-    let input = std::fs::File::open(&path)
-        .map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
-    let mut client = server.client();
-    client
-        .args(["--database=experiment", "--batch", "--skip-column-names"])
-        .stdin(input);
+    let mut client = server.client_for(&counters::with_marks(&text, engine))?;
+    client.args(["--database=experiment", "--batch", "--skip-column-names"]);
     let printed = output(&mut client).map_err(|error| format!("{engine}: {error}"))?;
     counters::parts(&printed)
 }
@@ -257,12 +212,7 @@ fn run_sysbench(
         .collect();
     let mut sections = Vec::new();
     for setting in ["on", "off"] {
-        let mut options: Vec<String> = directive(text, "server")
-            .into_iter()
-            .map(str::to_owned)
-            .collect();
-        options.extend(doublewrite(setting));
-        let server = start(tree, plugin, options)?;
+        let server = start(tree, plugin, text, setting)?;
         let engines = ENGINES.map(|engine| Sysbench {
             server: &server,
             engine,

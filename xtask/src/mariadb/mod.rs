@@ -9,6 +9,7 @@ mod compare;
 mod counters;
 mod crash;
 mod experiments;
+mod inputs;
 mod libraries;
 mod mtr;
 mod orphans;

@@ -348,14 +348,19 @@ impl Server {
         super::apt::output(&mut client)
     }
 
-    /// Runs a script as the client does, `DELIMITER` and all.
-    pub fn script(&self, text: &str) -> Result<()> {
+    /// The client program with a script to run, `DELIMITER` and all.
+    pub fn client_for(&self, script: &str) -> Result<Command> {
         let path = self.folder.join("script.sql");
-        std::fs::write(&path, text)
+        std::fs::write(&path, script)
             .map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
         let mut client = self.client();
         client.stdin(open(&path)?);
-        super::apt::output(&mut client).map(drop)
+        Ok(client)
+    }
+
+    /// Runs a script.
+    pub fn script(&self, text: &str) -> Result<()> {
+        super::apt::output(&mut self.client_for(text)?).map(drop)
     }
 
     /// The last lines of the error log.

@@ -2,18 +2,18 @@
 //! print must be equal: rows, warnings, errors, plans.
 
 use super::compare::{differences, neutral};
+use super::inputs::{Input, inputs};
 use super::plugin::Plugin;
 use super::server::Server;
 use super::tree::Tree;
-use crate::build::{Result, root};
+use crate::build::Result;
 use std::io::Read;
-use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// Runs all files, or those whose name begins with `filter`.
 pub fn run(tree: &Tree, plugin: &Plugin, filter: Option<&str>) -> Result<ExitCode> {
-    let files = files(filter)?;
+    let files = inputs("tests", filter, ".sql")?;
     let options = [
         "--log-bin=binlog",
         "--binlog-format=row",
@@ -25,11 +25,10 @@ pub fn run(tree: &Tree, plugin: &Plugin, filter: Option<&str>) -> Result<ExitCod
         .with_options(options);
     server.start()?;
     let mut wrong = 0;
-    for file in &files {
+    for Input { name, text } in &files {
         let began = Instant::now();
-        let differences = compare(&server, file).unwrap_or_else(|error| error);
+        let differences = compare(&server, text).unwrap_or_else(|error| error);
         let seconds = began.elapsed().as_secs_f64();
-        let name = file.file_name().unwrap_or_default().to_string_lossy();
         match differences.is_empty() {
             true => println!("{name:24} equal   {seconds:6.1} s"),
             false => {
@@ -46,6 +45,7 @@ pub fn run(tree: &Tree, plugin: &Plugin, filter: Option<&str>) -> Result<ExitCod
             server.start()?;
         }
     }
+    check_status(&server)?;
     // The data must survive a restart as they are.
     server.stop()?;
     server.start()?;
@@ -56,34 +56,10 @@ pub fn run(tree: &Tree, plugin: &Plugin, filter: Option<&str>) -> Result<ExitCod
     Ok(ExitCode::from(u8::from(wrong > 0)))
 }
 
-fn files(filter: Option<&str>) -> Result<Vec<PathBuf>> {
-    let folder = root().join("mariadb/tests");
-    let entries = std::fs::read_dir(&folder)
-        .map_err(|error| format!("{} cannot be read: {error}", folder.display()))?;
-    let wanted = |path: &PathBuf| {
-        let name = path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        name.ends_with(".sql") && name.starts_with(filter.unwrap_or_default())
-    };
-    let mut files: Vec<PathBuf> = entries
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(wanted)
-        .collect();
-    files.sort();
-    match files.is_empty() {
-        true => Err(format!("no file in {} has such a name", folder.display())),
-        false => Ok(files),
-    }
-}
-
 /// Runs a file for both engines; gives the differences of what they print, and of their errors.
-fn compare(server: &Server, file: &Path) -> Result<String> {
-    let (innodb, innodb_errors) = run_file(server, file, "InnoDB")?;
-    let (inkstone, inkstone_errors) = run_file(server, file, "Inkstone")?;
+fn compare(server: &Server, text: &str) -> Result<String> {
+    let (innodb, innodb_errors) = run_file(server, text, "InnoDB")?;
+    let (inkstone, inkstone_errors) = run_file(server, text, "Inkstone")?;
     let work = server.folder();
     let mut found = differences(&neutral(&innodb), &neutral(&inkstone), work)?;
     found += &differences(&neutral(&innodb_errors), &neutral(&inkstone_errors), work)?;
@@ -91,30 +67,21 @@ fn compare(server: &Server, file: &Path) -> Result<String> {
 }
 
 /// Runs a file in a database of its own; gives standard output and standard error.
-fn run_file(server: &Server, file: &Path, engine: &str) -> Result<(String, String)> {
-    let text = std::fs::read_to_string(file)
-        .map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
+fn run_file(server: &Server, text: &str, engine: &str) -> Result<(String, String)> {
     let text = text
         .replace("Inkstone", engine)
         .replace("inkstone", &engine.to_lowercase());
-    let input = server.folder().join("input.sql");
-    std::fs::write(&input, text)
-        .map_err(|error| format!("{} cannot be written: {error}", input.display()))?;
     // Both have the same name: it is printed here and there.
     server.sql("CREATE OR REPLACE DATABASE smoke")?;
-    let file = std::fs::File::open(&input)
-        .map_err(|error| format!("{} cannot be read: {error}", input.display()))?;
-    let mut client = server.client();
-    client
-        .args([
-            "--database=smoke",
-            "--batch",
-            "--force",
-            "--verbose",
-            "--show-warnings",
-            &format!("--init-command=SET SESSION default_storage_engine={engine}"),
-        ])
-        .stdin(file);
+    let mut client = server.client_for(&text)?;
+    client.args([
+        "--database=smoke",
+        "--batch",
+        "--force",
+        "--verbose",
+        "--show-warnings",
+        &format!("--init-command=SET SESSION default_storage_engine={engine}"),
+    ]);
     let output = output_within(&mut client, PATIENCE).map_err(|error| {
         let running = server.sql("SHOW FULL PROCESSLIST").unwrap_or_default();
         format!("{error} for {engine}; the server has\n{running}")
@@ -167,6 +134,29 @@ fn read(pipe: Option<impl Read>) -> Vec<u8> {
         let _ = pipe.read_to_end(&mut bytes);
     }
     bytes
+}
+
+/// Checks that connections that ask for the status at once all get it. A server that gathered it in one
+/// place for all of them showed names that another connection had freed.
+fn check_status(server: &Server) -> Result<()> {
+    let ask = "SHOW GLOBAL STATUS LIKE 'inkstone%';";
+    let names = |answer: String| -> String {
+        let lines = answer.lines();
+        lines
+            .map(|line| format!("{}\n", line.split('\t').next().unwrap_or_default()))
+            .collect()
+    };
+    let expected = names(server.sql(ask)?).repeat(100);
+    std::thread::scope(|scope| {
+        let clients = [(); 6].map(|()| scope.spawn(|| server.sql(&ask.repeat(100))));
+        for client in clients {
+            let answer = client.join().map_err(|_| "a client panicked")??;
+            if names(answer) != expected {
+                return Err("SHOW STATUS differs where several ask at once".to_owned());
+            }
+        }
+        Ok(())
+    })
 }
 
 /// Checks every table of Inkstone that is there.
