@@ -369,6 +369,13 @@ impl Log {
     pub fn promise(&self, bytes: u64, first: bool) -> Result<()> {
         let log = &*self.shared;
         self.promise_regardless(bytes, first);
+        if log
+            .segments
+            .lacks_reserve(log.reserved.load(Ordering::Relaxed))
+            && !log.segments.is_short()
+        {
+            log.background.nudge();
+        }
         let kept = self.prepare();
         if kept.is_err() {
             log.segments.take_back(bytes, u64::from(first));

@@ -84,10 +84,11 @@ impl Segments {
     }
 
     /// Files, spare segments or of the reserve, that the promises want beyond the segment of
-    /// `reserved`.
+    /// `reserved`: one more than they need, so that nobody waits when that segment is full, or when
+    /// more is promised, until a file is made.
     fn wanted(&self, reserved: u64) -> u64 {
-        let wanted = (self.floor() + self.promised()).div_ceil(self.params.segment_bytes);
-        wanted.saturating_sub(self.spares(reserved))
+        let needed = (self.floor() + self.promised()).div_ceil(self.params.segment_bytes);
+        (needed + 1).saturating_sub(self.spares(reserved))
     }
 
     pub(in crate::log) fn lacks_reserve(&self, reserved: u64) -> bool {

@@ -363,7 +363,8 @@ fn reserve_files_come_and_go() {
     small.start_lsn = Lsn(4 << 20);
     let (log, counters, poison) = open(small.clone());
     log.promise(10 << 20, true).unwrap();
-    assert_eq!(log.stat().reserve_files, 2);
+    // Those that it takes, and one more.
+    assert_eq!(log.stat().reserve_files, 3);
     vfs.faults.disk_full.store(true, Ordering::SeqCst);
     log.prepare().unwrap();
     while log.current_lsn().0 < 20 << 20 {
@@ -373,7 +374,7 @@ fn reserve_files_come_and_go() {
         log.wait_durable(end).unwrap();
     }
     assert!(counters.get(Counter::LogSegmentsCreated) > 3);
-    assert_eq!(log.stat().reserve_files, 0);
+    assert!(log.stat().reserve_files <= 1);
     log.take_back_promise(10 << 20, true);
     vfs.faults.disk_full.store(false, Ordering::SeqCst);
     let began = std::time::Instant::now();
