@@ -76,6 +76,8 @@ int ha_inkstone::open(const char *name, int, uint)
 int ha_inkstone::close()
 {
   close_cursor();
+  ink_transaction_free(own);
+  own= nullptr;
   return 0;
 }
 
@@ -170,13 +172,14 @@ int ha_inkstone::external_lock(THD *thd, int lock_type)
              " READ COMMITTED or READ UNCOMMITTED.");
     return HA_ERR_LOGGING_IMPOSSIBLE;
   }
-  if (thd_sql_command(thd) == SQLCOM_FLUSH && lock_type == F_RDLCK)
-    if (int failed= begin_export(thd))
-      return failed;
   if (int failed= session->begin_statement())
     return failed;
   if (int failed= begin_own())
     return failed;
+  /* Last: what fails here is not unlocked, and an export that goes on keeps the table's file as it is. */
+  if (thd_sql_command(thd) == SQLCOM_FLUSH && lock_type == F_RDLCK)
+    if (int failed= begin_export(thd))
+      return failed;
   session->tables_in_use++;
   lock_type_is_write= lock_type == F_WRLCK;
   if (lock_type_is_write)
