@@ -36,13 +36,13 @@ mod times {
         #[arg(long, value_enum, value_delimiter = ',')]
         only: Vec<Operation>,
         /// Threads; more than there are cores are put aside in the middle of a hold
-        #[arg(long, default_value_t = 2)]
+        #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..))]
         clients: u64,
         /// How often each thread does each operation
-        #[arg(long, default_value_t = 100_000)]
+        #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
         times: u64,
         /// Rows of the table
-        #[arg(long, default_value_t = 200_000)]
+        #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..))]
         rows: u64,
         /// Shows also locks that were held for less than a nanosecond an operation
         #[arg(long)]
@@ -270,7 +270,9 @@ mod times {
     }
 
     pub fn main() -> ExitCode {
-        let arguments = Arguments::parse();
+        let mut arguments = Arguments::parse();
+        // Each thread has rows of its own.
+        arguments.rows = arguments.rows.max(arguments.clients);
         let chosen = match arguments.only.as_slice() {
             [] => Operation::value_variants(),
             only => only,
