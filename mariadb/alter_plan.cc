@@ -2,17 +2,12 @@
 #include "alter.h"
 #include "meta.h"
 
-static ink_slice text(const std::string &name)
-{
-  return ink_slice{reinterpret_cast<const uint8_t *>(name.data()), name.size()};
-}
-
 int AlterPlan::do_first(ink_slice table, ink_error *error)
 {
   const Step step= steps.front();
   int failed= step.new_name.empty()
-                  ? ink_drop_tree(database, table, text(step.tree), error)
-                  : ink_rename_tree(database, table, text(step.tree), text(step.new_name), error);
+                  ? ink_drop_tree(database, table, slice_of(step.tree), error)
+                  : ink_rename_tree(database, table, slice_of(step.tree), slice_of(step.new_name), error);
   if (failed && error->code != INK_NOT_FOUND)
     return failed;
   steps.erase(steps.begin());

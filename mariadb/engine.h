@@ -5,6 +5,7 @@
 #define INKSTONE_ENGINE_H
 
 #include "common.h"
+#include <string>
 
 /** The open database; nullptr before the plugin is initialised and after it is shut down. */
 extern ink_database *database;
@@ -29,6 +30,11 @@ struct TableName
 inline ink_slice slice_of(const LEX_CSTRING &name)
 {
   return ink_slice{reinterpret_cast<const uint8_t *>(name.str), name.length};
+}
+
+inline ink_slice slice_of(const std::string &name)
+{
+  return ink_slice{reinterpret_cast<const uint8_t *>(name.data()), name.size()};
 }
 
 #endif

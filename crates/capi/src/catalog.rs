@@ -1,7 +1,7 @@
 //! Tables and their trees.
 
 use crate::database::ink_database;
-use crate::error::{guard, ink_error};
+use crate::error::{Failure, guard, ink_error};
 use crate::raw::{self, ink_buffer, ink_slice};
 use inkstone::{Database, Table, TableTree};
 use std::ffi::{c_int, c_void};
@@ -166,6 +166,31 @@ pub unsafe extern "C" fn ink_replace_table(
         guard(error, || {
             let database = &raw::handle(database)?.0;
             Ok(database.replace_table(from.text()?, to.text()?)?)
+        })
+    }
+}
+
+/// Puts tables in the places of others.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_replace_tables(
+    database: *const ink_database,
+    from: *const ink_slice,
+    to: *const ink_slice,
+    count: usize,
+    error: *mut ink_error,
+) -> c_int {
+    // SAFETY: the caller's pointers are as the header asks.
+    unsafe {
+        guard(error, || {
+            let (from, to) = (raw::array(from, count)?, raw::array(to, count)?);
+            let pairs = from.iter().zip(to);
+            let pairs: Vec<(&str, &str)> = pairs
+                .map(|(from, to)| Ok((from.text()?, to.text()?)))
+                .collect::<Result<_, Failure>>()?;
+            Ok(raw::handle(database)?.0.replace_tables(&pairs)?)
         })
     }
 }
