@@ -9,11 +9,14 @@
    (BUILDING). Then one durable transaction notes the new definition's id, what added columns hold, and the
    plan: trees to drop and to rename. From there on the ALTER has happened: the server's ddl log asks
    check_version, and who opens the table next carries out what is left of the plan. A tree that no index
-   names and no plan mentions is dropped then. */
+   names and no plan mentions is dropped then.
+
+   Partitions are altered by handlers of their own, and the first one commits for all, in one transaction. */
 #include "alter.h"
 #include "batch.h"
 #include "ddl.h"
 #include "ha_inkstone.h"
+#include "partitions.h"
 #include <memory>
 
 static const alter_table_operations NO_CHANGE_OF_ROWS=
@@ -154,6 +157,8 @@ bool ha_inkstone::check_if_incompatible_data(HA_CREATE_INFO *info, uint table_ch
 /* What is made before the statement commits. */
 struct AlterContext : public inplace_alter_handler_ctx
 {
+  explicit AlterContext(ha_inkstone *handler) : handler(handler) {}
+  ha_inkstone *handler;
   AlterPlan plan;
   std::vector<std::string> built;
   std::vector<AddedColumn> added;
@@ -169,7 +174,7 @@ static bool report(THD *thd, handler *handler, int failed)
 bool ha_inkstone::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info *info)
 {
   warn_of_foreign_keys(thd());
-  AlterContext *context= new (thd()->mem_root) AlterContext();
+  AlterContext *context= new (thd()->mem_root) AlterContext(this);
   info->handler_ctx= context;
   if (!context)
     return report(thd(), this, HA_ERR_OUT_OF_MEM);
@@ -346,14 +351,41 @@ bool ha_inkstone::commit_inplace_alter_table(TABLE *altered, Alter_inplace_info 
     }
     return false;
   }
-  int failed= 0;
-  if ((info->create_info->used_fields & HA_CREATE_USED_AUTO) && table->found_next_number_field)
-    failed= alter_auto_increment(info->create_info->auto_increment_value);
-  close_cursor();
+  int failed;
+  try
+  {
+    std::vector<AlterContext *> contexts;
+    for (inplace_alter_handler_ctx **of= info->group_commit_ctx; of && *of; of++)
+      contexts.push_back(static_cast<AlterContext *>(*of));
+    if (contexts.empty())
+      contexts.push_back(context);
+    failed= commit_altered(contexts, altered, info);
+  }
+  catch (const std::bad_alloc &)
+  {
+    failed= HA_ERR_OUT_OF_MEM;
+  }
   if (!failed)
-    failed= share->alter(thd(), context->plan, context->added, altered->s->tabledef_version,
-                         altered->s);
+    info->group_commit_ctx= nullptr;
   return report(thd(), this, failed);
+}
+
+int ha_inkstone::commit_altered(const std::vector<AlterContext *> &contexts, TABLE *altered,
+                                Alter_inplace_info *info)
+{
+  std::vector<TableShare::Change> changes;
+  int failed= 0;
+  for (AlterContext *context : contexts)
+  {
+    ha_inkstone *handler= context->handler;
+    if (!failed && (info->create_info->used_fields & HA_CREATE_USED_AUTO) &&
+        table->found_next_number_field)
+      failed= handler->alter_auto_increment(info->create_info->auto_increment_value);
+    handler->close_cursor();
+    changes.push_back({handler->share, &context->plan, &context->added});
+  }
+  return failed ? failed
+                : TableShare::alter(thd(), changes, altered->s->tabledef_version, altered->s);
 }
 
 /* The counter may be lowered, but not to a value that is in use. */
@@ -382,12 +414,22 @@ int ha_inkstone::alter_auto_increment(ulonglong wanted)
   return share->set_auto_increment(thd(), next);
 }
 
+/* Of a partitioned table the server gives the name of the whole. Its partitions are altered together: any of them
+   tells. */
 int check_version(handlerton *, const char *path, const LEX_CUSTRING *version, ulonglong)
 {
   TableName name(path);
-  std::vector<uchar> found;
-  if (read_version(name.slice(), &found))
+  const std::string table(name.start, name.length);
+  std::vector<std::string> names;
+  if (partitions_of(nullptr, table, &names))
     return 1;
-  return found.size() == version->length && !memcmp(found.data(), version->str, version->length) ? 0
-                                                                                                 : 1;
+  names.push_back(table);
+  for (const std::string &each : names)
+  {
+    std::vector<uchar> found;
+    if (!read_version(slice_of(each), &found) && found.size() == version->length &&
+        !memcmp(found.data(), version->str, version->length))
+      return 0;
+  }
+  return 1;
 }

@@ -3,6 +3,8 @@
    two is finished when the server starts (see finish_interrupted_ddl). */
 #include "ha_inkstone.h"
 #include "ddl.h"
+#include "partitions.h"
+#include <memory>
 
 /* cp1250_czech_cs is the one collation whose weights do not sort as it compares. */
 static const Field *unsortable_column(const KEY &key)
@@ -111,24 +113,99 @@ int ha_inkstone::rename_table(const char *from, const char *to)
 {
   ink_error error;
   TableName from_name(from), to_name(to);
-  return ink_rename_table(database, from_name.slice(), to_name.slice(), &error)
-             ? handler_error(ha_thd(), error)
+  try
+  {
+    if (int failed= note_rename(ha_thd(), from, to))
+      return failed;
+    if (!ink_rename_table(database, from_name.slice(), to_name.slice(), &error))
+      return 0;
+    if (error.code == INK_NOT_FOUND)
+      return rename_whole(ha_thd(), from, to);
+  }
+  catch (const std::bad_alloc &)
+  {
+    return HA_ERR_OUT_OF_MEM;
+  }
+  return handler_error(ha_thd(), error);
+}
+
+/* Makes an empty table like another, to take its place. */
+static int create_replacement(THD *thd, const std::string &name)
+{
+  ink_error error;
+  ink_table *opened;
+  if (ink_table_open(database, slice_of(name), &opened, &error))
+    return handler_error(thd, error);
+  std::unique_ptr<ink_table, void (*)(ink_table *)> guard(opened, ink_table_close);
+  const std::string replacement= name + REPLACEMENT;
+  std::vector<ink_slice> trees;
+  for (size_t i= 1; i < ink_table_tree_count(opened); i++)
+    trees.push_back(ink_tree_name(ink_table_tree(opened, i)));
+  return ink_create_table(database, slice_of(replacement), trees.data(), trees.size(), &error)
+             ? handler_error(thd, error)
              : 0;
 }
 
+/* Empties all of these tables in one step. */
+static int truncate_all(THD *thd, const std::vector<std::string> &names)
+{
+  std::vector<std::string> replacements;
+  int failed= 0;
+  for (const std::string &name : names)
+    if (!failed && !(failed= create_replacement(thd, name)))
+      replacements.push_back(name + REPLACEMENT);
+  std::vector<ink_slice> from, to;
+  for (size_t i= 0; i < replacements.size(); i++)
+  {
+    from.push_back(slice_of(replacements[i]));
+    to.push_back(slice_of(names[i]));
+  }
+  ink_error error;
+  if (!failed && ink_replace_tables(database, from.data(), to.data(), from.size(), &error))
+    failed= handler_error(thd, error);
+  for (size_t i= 0; failed && i < from.size(); i++)
+    ink_drop_table(database, from[i], nullptr);
+  return failed;
+}
+
+/* Whether the table of this name is no longer the one that is open. */
+static bool is_replaced(const std::string &name, const ink_table *open)
+{
+  ink_table *now;
+  ink_buffer path= {nullptr, 0, 0}, open_path= {nullptr, 0, 0};
+  if (ink_table_open(database, slice_of(name), &now, nullptr))
+    return false;
+  bool replaced= !ink_table_path(now, &path, nullptr) && !ink_table_path(open, &open_path, nullptr) &&
+                 (path.len != open_path.len || memcmp(path.data, open_path.data, path.len));
+  ink_buffer_free(&path);
+  ink_buffer_free(&open_path);
+  ink_table_close(now);
+  return replaced;
+}
+
+/* The server truncates a partitioned table one partition after the other, and nothing finishes that after a
+   crash: the first one empties them all, the others find it done. */
 int ha_inkstone::truncate()
 {
-  ink_error error;
-  std::string name= share->name, replacement= name + REPLACEMENT;
-  ink_slice old_name= {reinterpret_cast<const uint8_t *>(name.data()), name.size()};
-  ink_slice new_name= {reinterpret_cast<const uint8_t *>(replacement.data()), replacement.size()};
-  std::vector<ink_slice> trees;
-  ink_table *old_table= share->engine_table();
-  for (size_t i= 1; i < ink_table_tree_count(old_table); i++)
-    trees.push_back(ink_tree_name(ink_table_tree(old_table, i)));
-  if (ink_create_table(database, new_name, trees.data(), trees.size(), &error) ||
-      ink_replace_table(database, new_name, old_name, &error))
-    return handler_error(thd(), error);
+  try
+  {
+    const PartitionPath path(share->name);
+    const bool whole= path.is_partition() && thd()->lex->sql_command == SQLCOM_TRUNCATE;
+    std::vector<std::string> names= {share->name};
+    int failed= 0;
+    if (whole && is_replaced(share->name, share->engine_table()))
+      names.clear();
+    else if (whole)
+      failed= partitions_of(thd(), path.table, &names);
+    if (!failed && !names.empty())
+      failed= truncate_all(thd(), names);
+    if (failed)
+      return failed;
+  }
+  catch (const std::bad_alloc &)
+  {
+    return HA_ERR_OUT_OF_MEM;
+  }
   close_cursor();
   return share->reopen(thd(), table->s);
 }
@@ -173,8 +250,7 @@ static int drop_all(NameList &list, ink_visit_name which)
     return handler_error(nullptr, error);
   int failed= 0;
   for (const std::string &name : list.names)
-    if (ink_drop_table(database,
-                       ink_slice{reinterpret_cast<const uint8_t *>(name.data()), name.size()}, &error))
+    if (ink_drop_table(database, slice_of(name), &error))
       failed= handler_error(nullptr, error);
   return failed;
 }

@@ -13,7 +13,8 @@
    | ddl.cc        | create, drop, rename, truncate                      |
    | alter.cc      | ALTER TABLE in place                                |
    | upkeep.cc     | CHECK, ANALYZE, OPTIMIZE                            |
-   | transport.cc  | export and import                                   | */
+   | transport.cc  | export and import                                   |
+   | partitions.cc | partitioned tables over a crash                     | */
 #ifndef HA_INKSTONE_H
 #define HA_INKSTONE_H
 
@@ -21,6 +22,7 @@
 #include "share.h"
 
 class Batch;
+struct AlterContext;
 /** Rows that a bulk insert holds back, and what becomes of them. */
 class BulkInsert;
 
@@ -132,6 +134,7 @@ private:
   int fill_index(const KeyCodec &codec, KEY &key, const ink_tree *tree, bool computed);
   int insert_sorted(const KeyCodec &codec, KEY &key, const ink_tree *tree, Batch &batch);
   int alter_auto_increment(ulonglong wanted);
+  int commit_altered(const std::vector<AlterContext *> &contexts, TABLE *altered, Alter_inplace_info *info);
 
   /* upkeep.cc */
   int check_entries(THD *thd);

@@ -4,6 +4,7 @@
 #include "ddl.h"
 #include "ha_inkstone.h"
 #include "information_schema.h"
+#include "partitions.h"
 #include "status.h"
 #include "variables.h"
 #include "waits.h"
@@ -205,7 +206,15 @@ static bool show_status(handlerton *, THD *thd, stat_print_fn *print, enum ha_st
 
 static int drop_table_of(handlerton *, const char *path)
 {
-  return drop_table(path);
+  int failed= drop_table(path);
+  try
+  {
+    return failed == ENOENT ? drop_whole(current_thd, path) : failed;
+  }
+  catch (const std::bad_alloc &)
+  {
+    return HA_ERR_OUT_OF_MEM;
+  }
 }
 
 static int initialise(void *plugin)
@@ -244,6 +253,8 @@ static int initialise(void *plugin)
   hton->drop_table= drop_table_of;
   hton->drop_database= drop_database;
   hton->check_version= check_version;
+  hton->signal_ddl_recovery_done= end_ddl_recovery;
+  begin_ddl_recovery();
   if (finish_interrupted_ddl())
     sql_print_error("Inkstone: temporary tables of the last run could not be removed");
   return 0;

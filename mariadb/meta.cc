@@ -1,19 +1,25 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #include "meta.h"
 
-int meta_put(THD *thd, const ink_tree *meta, std::initializer_list<ink_row> facts,
-             uint32_t durability)
+int meta_put_all(THD *thd, const std::vector<MetaFacts> &tables, uint32_t durability)
 {
   ink_error error;
   ink_transaction *transaction;
   if (ink_begin(database, INK_READ_COMMITTED, nullptr, &transaction, &error))
     return handler_error(nullptr, error);
   int failed= 0;
-  for (const ink_row &fact : facts)
-    failed= failed || ink_upsert(transaction, meta, fact.key, fact.value, nullptr, &error);
+  for (const MetaFacts &table : tables)
+    for (const ink_row &fact : table.facts)
+      failed= failed || ink_upsert(transaction, table.meta, fact.key, fact.value, nullptr, &error);
   failed= failed || ink_commit(transaction, durability, &error);
   ink_transaction_free(transaction);
   return failed ? handler_error(thd, error) : 0;
+}
+
+int meta_put(THD *thd, const ink_tree *meta, std::initializer_list<ink_row> facts,
+             uint32_t durability)
+{
+  return meta_put_all(thd, {{meta, facts}}, durability);
 }
 
 int meta_get(THD *thd, const ink_tree *meta, ink_slice name, std::vector<uchar> *fact)

@@ -7,6 +7,9 @@
      "version"          the server's id of the definition that the last ALTER in place made
      "plan"             what that ALTER has still to do to the trees (see alter.h)
      "discarded"        there if the table waits for IMPORT TABLESPACE
+     "renamed"          of a partition: old and new name of its table when that was renamed last, with a zero byte
+                        between them (see partitions.cc)
+     "kept"             there if a partition lost its definition and must not be dropped for that
      "added"            columns that old rows lack: for each a byte (1: NULL), and if not NULL its length
                         (4 bytes big-endian) and packed bytes
 
@@ -22,7 +25,15 @@
 /** The tree's name; no index may have it. */
 #define META_TREE "#meta"
 
-/** Writes facts (names and values), all or none. */
+/** Facts of one table, names and values. */
+struct MetaFacts
+{
+  const ink_tree *meta;
+  std::vector<ink_row> facts;
+};
+/** Writes facts of several tables, all or none. */
+int meta_put_all(THD *thd, const std::vector<MetaFacts> &tables, uint32_t durability);
+/** Writes facts, all or none. */
 int meta_put(THD *thd, const ink_tree *meta, std::initializer_list<ink_row> facts,
              uint32_t durability);
 /** Reads a fact; empty if there is none. */

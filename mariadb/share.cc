@@ -64,21 +64,31 @@ int TableShare::finish_alter(THD *thd)
   return open_engine_table(thd);
 }
 
-int TableShare::alter(THD *thd, const AlterPlan &plan, const std::vector<AddedColumn> &more,
-                      const LEX_CUSTRING &version, const TABLE_SHARE *definition)
+int TableShare::alter(THD *thd, const std::vector<Change> &changes, const LEX_CUSTRING &version,
+                      const TABLE_SHARE *definition)
 {
+  /* What the facts below lend out. */
+  std::vector<std::vector<uchar>> values;
+  values.reserve(2 * changes.size());
+  std::vector<MetaFacts> tables;
+  for (const Change &change : changes)
   {
-    std::lock_guard<std::mutex> latch(mutex);
-    added.insert(added.end(), more.begin(), more.end());
-    const std::vector<uchar> columns= encode_added(added), steps= plan.encode();
-    if (int failed= meta_put(thd, meta,
-                             {{INK_STR("version"), {version.str, version.length}},
-                              {INK_STR("added"), {columns.data(), columns.size()}},
-                              {INK_STR("plan"), {steps.data(), steps.size()}}},
-                             INK_SYNC))
-      return failed;
+    std::lock_guard<std::mutex> latch(change.share->mutex);
+    std::vector<AddedColumn> added= change.share->added;
+    added.insert(added.end(), change.more->begin(), change.more->end());
+    values.push_back(encode_added(added));
+    const std::vector<uchar> &columns= values.back();
+    values.push_back(change.plan->encode());
+    const std::vector<uchar> &steps= values.back();
+    tables.push_back({change.share->meta,
+                      {{INK_STR("version"), {version.str, version.length}},
+                       {INK_STR("added"), {columns.data(), columns.size()}},
+                       {INK_STR("plan"), {steps.data(), steps.size()}}}});
   }
-  return reopen(thd, definition);
+  int failed= meta_put_all(thd, tables, INK_SYNC);
+  for (const Change &change : changes)
+    failed= failed ? failed : change.share->reopen(thd, definition);
+  return failed;
 }
 
 int TableShare::find_trees(THD *thd, const TABLE_SHARE *definition)

@@ -24,9 +24,17 @@ public:
   /** Opens it again: trees were added. */
   int reopen(THD *thd, const TABLE_SHARE *definition);
 
-  /** Commits an ALTER in place: notes the new definition and carries out the plan. */
-  int alter(THD *thd, const AlterPlan &plan, const std::vector<AddedColumn> &more,
-            const LEX_CUSTRING &version, const TABLE_SHARE *definition);
+  /** What an ALTER in place does to one table. */
+  struct Change
+  {
+    TableShare *share;
+    const AlterPlan *plan;
+    const std::vector<AddedColumn> *more;
+  };
+  /** Commits an ALTER in place, of all these tables or of none: notes the new definition and carries out the
+      plans. */
+  static int alter(THD *thd, const std::vector<Change> &changes, const LEX_CUSTRING &version,
+                   const TABLE_SHARE *definition);
 
   /** DISCARD TABLESPACE: no rows until a file is imported. */
   int set_discarded(THD *thd);

@@ -190,6 +190,9 @@ int ink_close(ink_database *database, ink_error *error);
 /* What the latest open found and did, in words ("created in 40 ms", "recovered in 90 ms: ..."). */
 int ink_open_report(const ink_database *database, ink_buffer *text, ink_error *error);
 
+/* Whether the latest open found a database that had not been closed in order. */
+bool ink_recovered(const ink_database *database);
+
 /* Visits name and value of every option in force. */
 typedef bool (*ink_visit_text)(void *context, ink_slice name, ink_slice value);
 void ink_option_values(const ink_database *database, ink_visit_text visit, void *context);
@@ -319,6 +322,9 @@ int ink_rename_table(const ink_database *database, ink_slice from, ink_slice to,
 /* Drops `to` and gives its name to `from`, in one step: with an empty table this is how to truncate. Open
  * handles of `from` go on working, those of `to` get INK_NOT_FOUND. */
 int ink_replace_table(const ink_database *database, ink_slice from, ink_slice to, ink_error *error);
+/* The same for `count` pairs, in one step: all or none. No table may be named twice. */
+int ink_replace_tables(const ink_database *database, const ink_slice *from, const ink_slice *to, size_t count,
+                       ink_error *error);
 /* Adds an empty secondary tree. Open handles do not see it: open the table again. */
 int ink_create_tree(const ink_database *database, ink_slice table, ink_slice tree, ink_error *error);
 /* Drops a secondary tree. Its pages are freed in the background, when the transactions have ended that

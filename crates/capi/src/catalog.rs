@@ -2,7 +2,7 @@
 
 use crate::database::ink_database;
 use crate::entry::{entry, free, on_or};
-use crate::error::ink_error;
+use crate::error::{Failure, ink_error};
 use crate::raw::{self, ink_buffer, ink_slice};
 use inkstone::{Database, Table, TableTree};
 use std::ffi::{c_int, c_void};
@@ -139,6 +139,28 @@ pub unsafe extern "C" fn ink_replace_table(
 ) -> c_int {
     entry!(error, |database| {
         database.0.replace_table(from.text()?, to.text()?)?;
+    })
+}
+
+/// Puts tables in the places of others.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_replace_tables(
+    database: *const ink_database,
+    from: *const ink_slice,
+    to: *const ink_slice,
+    count: usize,
+    error: *mut ink_error,
+) -> c_int {
+    entry!(error, |database| {
+        let (from, to) = (raw::array(from, count)?, raw::array(to, count)?);
+        let pairs = from.iter().zip(to);
+        let pairs: Vec<(&str, &str)> = pairs
+            .map(|(from, to)| Ok((from.text()?, to.text()?)))
+            .collect::<Result<_, Failure>>()?;
+        database.0.replace_tables(&pairs)?;
     })
 }
 

@@ -142,6 +142,20 @@ pub unsafe extern "C" fn ink_open_report(
     })
 }
 
+/// Whether the database had not been closed in order.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_recovered(database: *const ink_database) -> bool {
+    // SAFETY: the caller's pointer is as the header asks.
+    unsafe {
+        on_or(database, false, |database| {
+            database.0.open_report().recovered.is_some()
+        })
+    }
+}
+
 /// The options in force.
 ///
 /// # Safety

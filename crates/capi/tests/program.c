@@ -389,6 +389,10 @@ static void tables(ink_database *db, const char *directory) {
   FAILS(INK_INVALID, ink_import_table(db, INK_STR("again"), copy, trees + 1, 1, &error));
   ink_table_close(table);
   OK(ink_replace_table(db, INK_STR("imported"), INK_STR("moved"), &error));
+  OK(ink_create_table(db, INK_STR("empty"), NULL, 0, &error));
+  ink_slice empty[] = {INK_STR("empty")}, full[] = {INK_STR("moved")};
+  OK(ink_replace_tables(db, empty, full, 1, &error));
+  CHECK(!ink_recovered(db));
   int names = 0;
   OK(ink_tables(db, count_names, &names, &error));
   CHECK(names == 2);

@@ -272,3 +272,53 @@ fn a_crash_leaves_the_old_table_or_the_new_one() {
         assert!(old > 0 && new > 10, "{old} {new}");
     });
 }
+
+/// And while several take the places of others: all or none.
+#[test]
+fn a_crash_replaces_all_tables_or_none() {
+    within(300, || {
+        let (mut old, mut new) = (0, 0);
+        for seed in 0..60 {
+            let disk = SimVfs::new(seed);
+            let db = open_on(&disk);
+            for n in 0..3 {
+                let table = db.create_table(&format!("t{n}"), &[]).unwrap();
+                commit(&db, |txn| txn.insert(&table, &key(1), &val(1)).unwrap());
+                db.create_table(&format!("new{n}"), &[]).unwrap();
+            }
+            assert!(matches!(
+                db.replace_tables(&[("new0", "t0"), ("no", "t1")]),
+                Err(Error::NotFound(_))
+            ));
+            assert!(matches!(
+                db.replace_tables(&[("new0", "t0"), ("new1", "t0")]),
+                Err(Error::AlreadyExists(_))
+            ));
+            assert_eq!(db.tables().unwrap().len(), 6);
+            disk.crash_at(1 + seed / 6);
+            let pairs = [("new0", "t0"), ("new1", "t1"), ("new2", "t2")];
+            let done = db.replace_tables(&pairs).is_ok();
+            let after = disk.crash(seed);
+            drop(db);
+            let db = open_on(&after);
+            let txn = db.begin(ReadCommitted).unwrap();
+            let rows: Vec<usize> = pairs
+                .iter()
+                .map(|(_, to)| all(&txn, &db.table(to).unwrap()).len())
+                .collect();
+            txn.commit().unwrap();
+            match db.tables().unwrap().len() {
+                6 => {
+                    assert!(!done, "seed {seed}");
+                    assert_eq!(rows, [1, 1, 1], "seed {seed}");
+                    old += 1;
+                }
+                left => {
+                    assert_eq!((left, rows), (3, vec![0, 0, 0]), "seed {seed}");
+                    new += 1;
+                }
+            }
+        }
+        assert!(old > 0 && new > 0, "{old} {new}");
+    });
+}

@@ -6,6 +6,7 @@
 
 use super::orphans;
 use super::pair::Pair;
+use super::partitioned::Partitioned;
 use super::plugin::Plugin;
 use super::random::Random;
 use super::server::Server;
@@ -51,44 +52,76 @@ pub fn run(tree: &Tree, plugin: &Plugin, plan: Plan) -> Result<ExitCode> {
 fn kill_loop(pair: &mut Pair, plan: Plan) -> Result<()> {
     workload::set_up(&pair.primary)?;
     let work = Workload::new(plan.seed);
+    let partitioned =
+        ["parts", "more_parts"].map(|name| Partitioned::new(name, plan.seed ^ name.len() as u64));
+    for partitioned in &partitioned {
+        partitioned.set_up(&pair.primary)?;
+    }
     let mut random = Random(plan.seed);
     let end = Instant::now() + Duration::from_secs_f64(plan.minutes * 60.0);
     let mut crashes = 0;
     while Instant::now() < end || crashes == 0 {
-        let lives = Duration::from_millis(300 + random.below(3000));
-        live_and_die(&pair.primary, &work, lives)?;
+        // In turns everything at once, and nothing but DDL of partitioned tables.
+        let transactions = crashes % 2 == 0;
+        let lives = match transactions {
+            true => 300 + random.below(3000),
+            false => 30 + random.below(1000),
+        };
+        let lives = Duration::from_millis(lives);
+        let busy = transactions.then_some(&work);
+        live_and_die(&pair.primary, busy, &partitioned, lives)?;
         crashes += 1;
         pair.primary.start()?;
         work.settle(&pair.primary)?;
-        check(pair, &work)?;
+        check(pair, &work, &partitioned)?;
         // Each few crashes also with the engine's own eyes.
         if crashes % 5 == 0 {
             check_files(&mut pair.primary)?;
         }
         eprintln!(
-            "crash {crashes}: {} transactions acknowledged, {} DDL statements; all agree",
+            "crash {crashes}: {} transactions acknowledged, {} DDL statements, {} of partitioned tables; all agree",
             work.count(),
-            work.definitions.load(Ordering::Relaxed)
+            work.definitions.load(Ordering::Relaxed),
+            statements(&partitioned)
         );
     }
     check_files(&mut pair.primary)?;
     println!(
-        "{crashes} crashes, {} acknowledged transactions, {} DDL statements: nothing lost, engines and binary log \
-         agree, no orphan files",
+        "{crashes} crashes, {} acknowledged transactions, {} DDL statements, {} of partitioned tables: nothing lost, \
+         engines and binary log agree, no orphan files; {}",
         work.count(),
-        work.definitions.load(Ordering::Relaxed)
+        work.definitions.load(Ordering::Relaxed),
+        statements(&partitioned),
+        orphans::mended(&pair.primary)
     );
     Ok(())
 }
 
-/// Lets the workload run, and kills the server in the midst of it.
-fn live_and_die(server: &Server, work: &Workload, lives: Duration) -> Result<()> {
+fn statements(partitioned: &[Partitioned]) -> u64 {
+    let counts = partitioned
+        .iter()
+        .map(|each| each.statements.load(Ordering::Relaxed));
+    counts.sum()
+}
+
+/// Lets the workloads run, and kills the server in the midst of it.
+fn live_and_die(
+    server: &Server,
+    work: Option<&Workload>,
+    partitioned: &[Partitioned],
+    lives: Duration,
+) -> Result<()> {
     let results: Vec<Result<()>> = std::thread::scope(|scope| {
-        let mut threads: Vec<_> = (0..WORKERS)
-            .map(|worker| scope.spawn(move || work.transfer(server, worker)))
+        let mut threads: Vec<_> = partitioned
+            .iter()
+            .map(|each| scope.spawn(|| each.run(server)))
             .collect();
-        threads.push(scope.spawn(|| work.distribute(server)));
-        threads.push(scope.spawn(|| work.define(server)));
+        if let Some(work) = work {
+            let transfers = |worker| scope.spawn(move || work.transfer(server, worker));
+            threads.extend((0..WORKERS).map(transfers));
+            threads.push(scope.spawn(|| work.distribute(server)));
+            threads.push(scope.spawn(|| work.define(server)));
+        }
         std::thread::sleep(lives);
         server.kill();
         threads
@@ -103,10 +136,15 @@ fn live_and_die(server: &Server, work: &Workload, lives: Duration) -> Result<()>
     results.into_iter().collect()
 }
 
-fn check(pair: &Pair, work: &Workload) -> Result<()> {
+fn check(pair: &Pair, work: &Workload, partitioned: &[Partitioned]) -> Result<()> {
     workload::check(&pair.primary, work)?;
     check_tables(&pair.primary)?;
     orphans::check_running(&pair.primary, DEFINITIONS)?;
+    for partitioned in partitioned {
+        orphans::check_running(&pair.primary, partitioned.database())?;
+        partitioned.check(&pair.primary)?;
+    }
+    orphans::check_number(&pair.primary)?;
     pair.catch_up()?;
     pair.compare().map(drop)
 }

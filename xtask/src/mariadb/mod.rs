@@ -15,6 +15,7 @@ mod mtr;
 mod orphans;
 mod packages;
 mod pair;
+mod partitioned;
 mod plugin;
 mod prompt;
 mod random;
@@ -23,6 +24,7 @@ mod sanitizer;
 mod server;
 mod session;
 mod smoke;
+mod steps;
 mod symbols;
 mod sysbench;
 mod tree;
@@ -80,6 +82,10 @@ struct Task {
     /// Kill a server again and again under transactions and DDL, and check what is left
     #[arg(long)]
     crash: bool,
+    /// Kill a server before each single step of DDL of partitioned tables, and check what is left; or of cases
+    /// whose name begins with NAME
+    #[arg(long, value_name = "NAME", num_args = 0..=1)]
+    steps: Option<Option<String>>,
     /// Kill a replica again and again while the primary works, and compare the two
     #[arg(long)]
     replication: bool,
@@ -122,6 +128,9 @@ fn serve(tree: &Tree, plugin: &Plugin, arguments: &Arguments) -> Result<ExitCode
     }
     if let Some(filter) = &task.smoke {
         return smoke::run(tree, plugin, filter.as_deref());
+    }
+    if let Some(filter) = &task.steps {
+        return steps::run(tree, plugin, filter.as_deref());
     }
     let (effort, json) = (arguments.effort, arguments.json);
     if let Some(filter) = &task.bench {

@@ -39,21 +39,53 @@ pub fn check_running(server: &Server, database: &str) -> Result<()> {
     Ok(())
 }
 
+/// How often the engine had something to mend when the server started, by its error log.
+pub fn mended(server: &Server) -> String {
+    let text = std::fs::read(server.log()).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let count = |what: &str| {
+        let lines = text.lines();
+        lines
+            .filter(|line| line.contains("Inkstone: ") && line.contains(what))
+            .count()
+    };
+    format!(
+        "{} tables were put together, {} partitions dropped, {} lists deleted",
+        count("are put back"),
+        count("left, is dropped"),
+        count("left, is deleted")
+    )
+}
+
 /// Names of the engine's tables that the server's tables of Inkstone must have.
 pub fn expected(server: &Server) -> Result<BTreeSet<String>> {
     let rows = server.sql(
-        "SELECT t.table_schema, t.table_name, p.partition_name FROM information_schema.tables t \
+        "SELECT t.table_schema, t.table_name, p.partition_name, p.subpartition_name FROM information_schema.tables t \
          JOIN information_schema.partitions p USING (table_schema, table_name) WHERE t.engine = 'Inkstone'",
     )?;
     let name = |row: &str| {
         let mut fields = row.split('\t');
-        let (schema, table, part) = (fields.next()?, fields.next()?, fields.next()?);
-        Some(match part {
-            "NULL" => format!("{schema}/{table}"),
-            part => format!("{schema}/{table}#P#{part}"),
+        let (schema, table) = (fields.next()?, fields.next()?);
+        Some(match (fields.next()?, fields.next()?) {
+            ("NULL", _) => format!("{schema}/{table}"),
+            (part, "NULL") => format!("{schema}/{table}#P#{part}"),
+            (part, below) => format!("{schema}/{table}#P#{part}#SP#{below}"),
         })
     };
     Ok(rows.lines().filter_map(name).collect())
+}
+
+/// Checks that a server that runs has as many files of tables as its tables need: which, if not, only
+/// [`check_stopped`] can tell.
+pub fn check_number(server: &Server) -> Result<()> {
+    let expected = expected(server)?;
+    let files = table_files(&server.data().join("inkstone"))?;
+    match files.len() == expected.len() {
+        true => Ok(()),
+        false => Err(format!(
+            "the engine has the files {files:?}; the tables are {expected:?}"
+        )),
+    }
 }
 
 /// Opens the engine's directory by the library, while no server has it: its tables are those expected,
@@ -75,14 +107,18 @@ pub fn check_stopped(data: &Path, expected: &BTreeSet<String>) -> Result<()> {
         database.verify_table(&table).map_err(say)?;
     }
     database.close().map_err(say)?;
-    let files = names(&directory)?;
-    let of_tables = files
-        .iter()
-        .filter(|name| name.starts_with('t') && name.ends_with(".ink"));
-    match of_tables.count() == tables.len() {
+    let files = table_files(&directory)?;
+    match files.len() == tables.len() {
         true => Ok(()),
         false => Err(format!("{} tables have the files {files:?}", tables.len())),
     }
+}
+
+/// The files that tables have in the engine's directory.
+pub fn table_files(directory: &Path) -> Result<Vec<String>> {
+    let mut files = names(directory)?;
+    files.retain(|name| name.starts_with('t') && name.ends_with(".ink"));
+    Ok(files)
 }
 
 fn names(folder: &Path) -> Result<Vec<String>> {

@@ -63,6 +63,19 @@ impl Server {
         self
     }
 
+    /// An environment variable of the next start. What is to be loaded first is loaded behind what is already.
+    pub fn with_environment(mut self, name: &'static str, value: &str) -> Self {
+        match self
+            .environment
+            .iter_mut()
+            .find(|(other, _)| *other == name)
+        {
+            Some((_, values)) => *values += &format!(":{value}"),
+            None => self.environment.push((name, value.to_owned())),
+        }
+        self
+    }
+
     /// Options of the next start, in addition to those of before.
     pub fn with_options<S: Into<String>>(mut self, options: impl IntoIterator<Item = S>) -> Self {
         self.options.extend(options.into_iter().map(S::into));

@@ -179,9 +179,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A statement of DDL over few names, so that many of them meet a table. None of partitioned tables: what
-/// the server does to them, partition by partition, is not atomic when it is killed, with any engine
-/// (docs/mariadb.md, limits).
+/// A statement of DDL over few names, so that many of them meet a table. Partitioned tables are
+/// [`super::partitioned`]'s.
 fn definition(random: &mut Random) -> String {
     let name = format!("d{}", random.below(6));
     let other = format!("d{}", random.below(6));

@@ -12,6 +12,7 @@ use crate::txn::Transaction;
 use crate::{Error, Result};
 use inkstone_format::space::PENDING_FREE_TREE;
 use inkstone_format::{SpaceId, TreeId};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Pages that a new tablespace file has.
@@ -134,27 +135,42 @@ impl Database {
     /// Drops table `to`, and gives its name to table `from`, in one durable step: with an empty table,
     /// this is how to truncate one.
     pub fn replace_table(&self, from: &str, to: &str) -> Result<()> {
-        if from == to {
-            return Err(Error::AlreadyExists(format!("table {to}")));
+        self.replace_tables(&[(from, to)])
+    }
+
+    /// [`Database::replace_table`] for several pairs of `from` and `to` in one durable step: all or none.
+    /// No table may be named twice.
+    pub fn replace_tables(&self, pairs: &[(&str, &str)]) -> Result<()> {
+        let mut names = BTreeSet::new();
+        for name in pairs.iter().flat_map(|(from, to)| [from, to]) {
+            if !names.insert(*name) {
+                return Err(Error::AlreadyExists(format!("table {name}")));
+            }
         }
         let inner = &self.inner;
         let _ddl = inner.ddl.lock();
-        let old = self.known_definition(to)?;
-        let definition = TableDefinition {
-            name: to.to_owned(),
-            ..self.known_definition(from)?
-        };
         let transaction = self.begin(CATALOG_ISOLATION)?;
         let catalog = Catalog::new(&inner.catalog, &transaction);
-        catalog.remove(from)?;
-        catalog.replace(&definition)?;
-        transaction.commit_with(Durability::Sync)?;
-        {
-            let mut tables = inner.tables.lock();
-            tables.remove(from);
-            tables.remove(to);
+        let mut replaced = Vec::new();
+        for (from, to) in pairs {
+            let old = self.known_definition(to)?;
+            let definition = TableDefinition {
+                name: (*to).to_owned(),
+                ..self.known_definition(from)?
+            };
+            catalog.remove(from)?;
+            catalog.replace(&definition)?;
+            replaced.push(old.space);
         }
-        inner.remove_space(old.space)
+        transaction.commit_with(Durability::Sync)?;
+        inner
+            .tables
+            .lock()
+            .retain(|name, _| !names.contains(name.as_str()));
+        for space in replaced {
+            inner.remove_space(space)?;
+        }
+        Ok(())
     }
 
     /// Writes a table's changed definition, durably. The caller holds the latch of DDL.
