@@ -190,7 +190,8 @@ int ha_inkstone::truncate()
   try
   {
     const PartitionPath path(share->name);
-    const bool whole= path.is_partition() && thd()->lex->sql_command == SQLCOM_TRUNCATE;
+    const bool whole= table->part_info && path.is_partition() &&
+                      thd()->lex->sql_command == SQLCOM_TRUNCATE;
     std::vector<std::string> names= {share->name};
     int failed= 0;
     if (whole && is_replaced(share->name, share->engine_table()))

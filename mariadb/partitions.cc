@@ -28,13 +28,17 @@
 
    A forgotten partition cannot be reached by SQL. It is dropped, but only if
 
-   - the server had crashed; files that somebody took away while it was down do not count as forgotten;
+   - the server had crashed, and the ddl log that it left names the table (or the server named the table for a
+     statement of its own, #sql-...): so a statement that makes, renames or drops it may have been interrupted.
+     A definition that was lost in another way, or is damaged, makes nothing forgotten;
    - it was forgotten before the ddl log was executed, too. Else the ddl log had a list with it and would have
      dropped it; it has lost its definition otherwise (that of CONVERT PARTITION can delete the definition of a table that
-     it should leave alone). It is kept for ever, which it notes, and the error log tells;
+     it should leave alone). That it had one is noted before the ddl log is executed, and so outlives a second crash;
    - no partition is missing anywhere: each one that a list of a partitioned definition names is there, and each
-     such definition has its list. Else the forgotten ones could be the missing ones under other names; they are
-     left, and the error log tells.
+     such definition has its list, and can be read. Else the forgotten ones could be the missing ones under other
+     names; they are left, and the error log tells.
+
+   What is not dropped because of the first two is kept for ever, which it notes, and the error log tells.
 
    A list without a definition is deleted when no partition is left of it. */
 #include "partitions.h"
@@ -52,6 +56,8 @@ static bool ddl_recovery= false;
 /** Partitions that definitions named before it was, if that could be found out. */
 static std::set<std::string> named_before;
 static bool known_before= false;
+/** What the ddl log held before it was executed: the statements that were interrupted, and older ones. */
+static std::string ddl_log;
 
 PartitionPath::PartitionPath(const std::string &path) : table(path)
 {
@@ -220,13 +226,21 @@ static std::string in_data_home(const std::string &table)
 /* What follows a table's name in those of its partitions. */
 typedef std::set<std::string> Parts;
 
-/* The partitions that a table's list names; none if it cannot be read. */
+/* Engines of plugins have numbers by the order in which they were loaded: a list may have another number for this
+   one than it has now. */
+static bool may_be_ours(uchar engine)
+{
+  return engine == ha_legacy_type(inkstone_hton) || engine >= DB_TYPE_FIRST_DYNAMIC;
+}
+
+/* The partitions that a table's list names; none if it cannot be read, or is of another engine's. */
 static Parts listed_parts(const std::string &table)
 {
   std::string bytes;
   PartitionList list;
   Parts parts;
-  if (read_file(in_data_home(table) + PAR_END, &bytes) && list.parse(bytes))
+  if (read_file(in_data_home(table) + PAR_END, &bytes) && list.parse(bytes) &&
+      std::all_of(list.engines.begin(), list.engines.end(), may_be_ours))
     for (const std::string &name : list.names)
       parts.insert(MARK + name);
   return parts;
@@ -290,13 +304,6 @@ static void reunite_all()
 
 /* ---- What is left ------------------------------------------------------------------------------ */
 
-/* Engines of plugins have numbers by the order in which they were loaded: a list may have another number for this
-   one than it has now. */
-static bool may_be_ours(uchar engine)
-{
-  return engine == ha_legacy_type(inkstone_hton) || engine >= DB_TYPE_FIRST_DYNAMIC;
-}
-
 /** What the server's folders say of partitioned tables. */
 class Survey
 {
@@ -305,6 +312,8 @@ public:
   /** Looks at every database; false if one cannot be read. */
   bool look();
   bool names(const std::string &partition) const { return named.count(partition) != 0; }
+  /** Whether there is a definition of this table that can be read. */
+  bool defines(const std::string &table) const { return defined.count(table) != 0; }
   const std::set<std::string> &all_named() const { return named; }
   /** What definitions name and is not there. */
   std::vector<std::string> missing;
@@ -318,7 +327,7 @@ private:
   void note_definition(const std::string &table);
   void note_stray_list(const std::string &table);
 
-  std::set<std::string> tables, named;
+  std::set<std::string> tables, named, defined;
 };
 
 bool Survey::look()
@@ -341,7 +350,12 @@ bool Survey::look_at(const std::string &folder)
 {
   MY_DIR *files= my_dir(in_data_home(folder).c_str(), MYF(MY_DONT_SORT));
   if (!files)
-    return false;
+  {
+    /* Such as lost+found: that is no matter if none of our tables is there. */
+    const std::string prefix= folder + "/";
+    const auto first= tables.lower_bound(prefix);
+    return first == tables.end() || first->compare(0, prefix.size(), prefix);
+  }
   std::set<std::string> definitions;
   for (size_t i= 0; i < files->number_of_files; i++)
     definitions.insert(files->dir_entry[i].name);
@@ -372,8 +386,15 @@ void Survey::note_definition(const std::string &table)
     missing.push_back(table + FRM_END);
     return;
   }
-  if (definition.size() < 64 || static_cast<uchar>(definition[0]) != 254 ||
-      static_cast<uchar>(definition[3]) != DB_TYPE_PARTITION_DB)
+  const bool is_view= !definition.compare(0, 9, "TYPE=VIEW");
+  if (!is_view && (definition.size() < 64 || static_cast<uchar>(definition[0]) != 254))
+  {
+    /* Damaged: it may have been that of a partitioned table. */
+    missing.push_back(table + FRM_END);
+    return;
+  }
+  defined.insert(table);
+  if (is_view || static_cast<uchar>(definition[3]) != DB_TYPE_PARTITION_DB)
     return;
   PartitionList list;
   if (!read_file(path + PAR_END, &bytes) || !list.parse(bytes))
@@ -408,13 +429,61 @@ static bool is_kept(const std::string &partition)
   return !facts || meta_get(nullptr, facts, INK_STR("kept"), &bytes) || !bytes.empty();
 }
 
+/* Notes in one transaction that these partitions are to be kept, or need not be; whether that is durable. */
+static bool note_kept(const std::set<std::string> &partitions, bool kept)
+{
+  std::vector<OpenTable> opened;
+  std::vector<MetaFacts> tables;
+  for (const std::string &partition : partitions)
+  {
+    OpenTable table(nullptr, ink_table_close);
+    const ink_tree *facts= facts_of(partition, &table);
+    if (!facts)
+      continue; /* Of another engine. */
+    tables.push_back({facts, {{INK_STR("kept"), kept ? INK_STR("1") : INK_STR("")}}});
+    opened.push_back(std::move(table));
+  }
+  return tables.empty() || !meta_put_all(nullptr, tables, INK_SYNC);
+}
+
 static void keep(const std::string &partition)
 {
-  OpenTable opened(nullptr, ink_table_close);
-  const ink_tree *facts= facts_of(partition, &opened);
-  bool noted= facts && !meta_put(nullptr, facts, {{INK_STR("kept"), INK_STR("1")}}, INK_SYNC);
-  sql_print_error("Inkstone: partition %s lost its definition while unfinished DDL was undone; it is kept%s",
+  const bool noted= note_kept({partition}, true);
+  sql_print_error("Inkstone: partition %s has no definition, and no interrupted statement can have left it; it is "
+                  "kept%s",
                   partition.c_str(), noted ? "" : ", but could not be marked");
+}
+
+static std::string ddl_log_path()
+{
+  char path[FN_REFLEN];
+  fn_format(path, opt_ddl_recovery_file, mysql_data_home, ".log", MYF(MY_REPLACE_EXT));
+  return path;
+}
+
+/* Whether the ddl log names a table ("db/t"): its names are behind a length or within a path, and end with a zero
+   byte or with what a partition adds. */
+static bool log_names(const std::string &table)
+{
+  const std::string name= table.substr(table.find(FN_LIBCHAR) + 1);
+  for (size_t at= ddl_log.find(name); at != std::string::npos; at= ddl_log.find(name, at + 1))
+  {
+    const char before= at ? ddl_log[at - 1] : 0, behind= ddl_log.c_str()[at + name.size()];
+    if ((!before || before == FN_LIBCHAR) && (!behind || behind == MARK[0]))
+      return true;
+  }
+  return false;
+}
+
+/* Whether a statement that was interrupted may have left a table without a definition. */
+static bool may_be_left(const std::string &table)
+{
+  return !table.compare(table.find(FN_LIBCHAR) + 1, 4, "#sql") || log_names(table);
+}
+
+static bool surely_absent(const std::string &path)
+{
+  return access(path.c_str(), F_OK) && errno == ENOENT;
 }
 
 /* Partitions of no table that may be dropped. */
@@ -423,12 +492,15 @@ static std::vector<std::string> forgotten_of(const std::vector<std::string> &tab
   std::vector<std::string> forgotten;
   for (const std::string &name : tables)
   {
-    if (!PartitionPath(name).is_partition() || survey.names(name) ||
-        !survey.databases.count(name.substr(0, name.find('/'))) || is_kept(name))
+    const PartitionPath path(name);
+    if (!path.is_partition() || survey.names(name) || !surely_absent(in_data_home(name) + FRM_END) ||
+        !survey.databases.count(name.substr(0, name.find(FN_LIBCHAR))))
       continue;
-    if (named_before.count(name))
+    if (!survey.defines(path.table) && !surely_absent(in_data_home(path.table) + FRM_END))
+      continue; /* The folder was not read to its end. */
+    if (named_before.count(name) || (!is_kept(name) && !may_be_left(path.table)))
       keep(name);
-    else
+    else if (!is_kept(name))
       forgotten.push_back(name);
   }
   return forgotten;
@@ -446,6 +518,7 @@ static void remove_leftovers()
     return;
   }
   const std::vector<std::string> forgotten= forgotten_of(tables, survey);
+  note_kept(survey.all_named(), false);
   if (forgotten.empty() && survey.stray_lists.empty())
     return;
   if (!survey.missing.empty())
@@ -483,6 +556,10 @@ static void do_begin()
   Survey survey(tables);
   known_before= survey.look();
   named_before= survey.all_named();
+  /* An old note of a partition that is in use would be of no harm, a lost one would be. */
+  known_before= known_before && note_kept(named_before, true);
+  if (!read_file(ddl_log_path(), &ddl_log))
+    ddl_log.clear(); /* Then nothing is dropped but what the server named itself. */
 }
 
 /* Does what may run out of memory. */
@@ -511,5 +588,6 @@ int end_ddl_recovery(handlerton *)
     attempt(remove_leftovers);
   ddl_recovery= false;
   named_before.clear();
+  ddl_log.clear();
   return 0;
 }

@@ -167,10 +167,12 @@ impl Database {
             .tables
             .lock()
             .retain(|name, _| !names.contains(name.as_str()));
-        for space in replaced {
-            inner.remove_space(space)?;
-        }
-        Ok(())
+        // It has happened: whatever one removal says, the others are tried.
+        let removed: Vec<_> = replaced
+            .into_iter()
+            .map(|space| inner.remove_space(space))
+            .collect();
+        removed.into_iter().collect()
     }
 
     /// Writes a table's changed definition, durably. The caller holds the latch of DDL.
