@@ -9,7 +9,7 @@
      "discarded"        there if the table waits for IMPORT TABLESPACE
      "renamed"          of a partition: old and new name of its table when that was renamed last, with a zero byte
                         between them (see partitions.cc)
-     "kept"             there if a partition lost its definition and must not be dropped for that
+     "kept"             of a partition: not empty if it must not be dropped should it have no definition
      "added"            columns that old rows lack: for each a byte (1: NULL), and if not NULL its length
                         (4 bytes big-endian) and packed bytes
 

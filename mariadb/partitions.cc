@@ -8,8 +8,8 @@
    1. A partition that is renamed with its table notes both names of the table before (note_rename). When the server
       starts after a crash, and before it executes the ddl log, each table that was on its way is put together again
       where its definition is (begin_ddl_recovery). To be moved, a partition must be of a table without a
-      definition; its note must name another, which has a definition and a list that names the partition and which
-      lacks it; and both together must have exactly the partitions of that list. So it can be no other table's.
+      definition; its note must name another, which has a definition and a list, of this engine, that names the
+      partition and which lacks it; and both together must have exactly the partitions of that list. So it can be no other table's.
    2. CREATE, and an ALTER by copying from one partitioned table to another, are logged with the engine of the
       partitions, which is then asked to drop or to rename the table as a whole: it passes this on to the partition
       engine (drop_whole, rename_whole).
@@ -449,8 +449,8 @@ static bool note_kept(const std::set<std::string> &partitions, bool kept)
 static void keep(const std::string &partition)
 {
   const bool noted= note_kept({partition}, true);
-  sql_print_error("Inkstone: partition %s has no definition, and no interrupted statement can have left it; it is "
-                  "kept%s",
+  sql_print_error("Inkstone: partition %s has no definition, and is not known to be what an interrupted statement "
+                  "left; it is kept%s",
                   partition.c_str(), noted ? "" : ", but could not be marked");
 }
 
@@ -556,7 +556,7 @@ static void do_begin()
   Survey survey(tables);
   known_before= survey.look();
   named_before= survey.all_named();
-  /* An old note of a partition that is in use would be of no harm, a lost one would be. */
+  /* A note that stays because of another crash costs a leftover that is kept; a note that is lost, data. */
   known_before= known_before && note_kept(named_before, true);
   if (!read_file(ddl_log_path(), &ddl_log))
     ddl_log.clear(); /* Then nothing is dropped but what the server named itself. */
