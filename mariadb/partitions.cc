@@ -9,7 +9,8 @@
       starts after a crash, and before it executes the ddl log, each table that was on its way is put together again
       where its definition is (begin_ddl_recovery). To be moved, a partition must be of a table without a
       definition; its note must name another, which has a definition and a list, of this engine, that names the
-      partition and which lacks it; and both together must have exactly the partitions of that list. So it can be no other table's.
+      partition and which lacks it; and both together must have exactly the partitions of that list. So it can be no
+      other table's.
    2. CREATE, and an ALTER by copying from one partitioned table to another, are logged with the engine of the
       partitions, which is then asked to drop or to rename the table as a whole: it passes this on to the partition
       engine (drop_whole, rename_whole).
