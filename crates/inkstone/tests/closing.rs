@@ -3,9 +3,9 @@
 mod common;
 
 use common::{commit, key, open, rows, val, within};
-use inkstone::Error;
 use inkstone::Isolation::ReadCommitted;
-use std::time::Duration;
+use inkstone::{Database, Error, Options};
+use std::time::{Duration, Instant};
 
 /// However a background thread stands, the directory is free when the last handle has gone.
 #[test]
@@ -65,4 +65,44 @@ fn a_transaction_that_outlives_its_database_is_over() {
             assert_eq!(rows(&db, &again), [(1, 1), (3, 3), (4, 4)]);
         }
     });
+}
+
+/// The shortest time of some attempts: what the code takes, and not what else the machine does.
+fn shortest_of(attempts: usize, attempt: impl FnMut() -> Duration) -> Duration {
+    std::iter::repeat_with(attempt)
+        .take(attempts)
+        .min()
+        .unwrap()
+}
+
+/// A pool of the usual size has several threads that wait for the same call; the end is for all of them.
+#[test]
+fn closing_waits_for_no_sleeper() {
+    let bound = Duration::from_millis(300);
+    let closed = shortest_of(3, || {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Database::open(dir.path(), Options::default()).unwrap();
+        // Every thread has found nothing to do, and sleeps.
+        std::thread::sleep(Duration::from_millis(100));
+        let begin = Instant::now();
+        db.close().unwrap();
+        begin.elapsed()
+    });
+    assert!(closed < bound, "closing took {closed:?}");
+    let dir = tempfile::tempdir().unwrap();
+    Database::open(dir.path(), Options::default())
+        .unwrap()
+        .close()
+        .unwrap();
+    // What the log needs is gone: the opening fails when threads run already.
+    for segment in std::fs::read_dir(dir.path().join("log")).unwrap() {
+        std::fs::remove_file(segment.unwrap().path()).unwrap();
+    }
+    let failed = shortest_of(3, || {
+        let begin = Instant::now();
+        let opened = Database::open(dir.path(), Options::default());
+        assert!(opened.is_err());
+        begin.elapsed()
+    });
+    assert!(failed < bound, "a failed opening took {failed:?}");
 }

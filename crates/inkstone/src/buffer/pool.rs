@@ -206,9 +206,9 @@ impl BufferPool {
     pub fn close(&self) {
         let inner = &self.inner;
         inner.closing.store(true, Ordering::Relaxed);
-        inner.supply.raise();
-        inner.cleaning.raise();
-        inner.leaving.raise();
+        inner.supply.end();
+        inner.cleaning.end();
+        inner.leaving.end();
         for thread in self.threads.lock().drain(..) {
             let _ = thread.join();
         }

@@ -1,34 +1,48 @@
-//! Two small ways to wait: a signal for one background thread, and news for many.
+//! Two small ways to wait: a signal for background threads, and news for many.
 
 use super::free::WAIT_SLICE;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use crate::sync::{Condvar, Mutex};
 use std::time::Duration;
 
-/// Wakes a background thread: one of those that wait for it. Raising it again before it was seen costs one load.
+/// Calls one of the background threads that wait for it, whichever; and, once, all of them for good.
+///
+/// 1. A call is answered by a thread that looks at its work after the call: one that was asleep, or one
+///    that was awake and does not fall asleep before. Calling again before it was answered costs a fence and
+///    a load.
+/// 2. Behind [`Signal::end`] nobody sleeps: who would, and all who do, go on at once.
 #[derive(Default)]
 pub(crate) struct Signal {
     raised: AtomicBool,
-    lock: Mutex<()>,
+    ended: Mutex<bool>,
     wake: Condvar,
 }
 
 impl Signal {
-    /// Lets the thread's present or next wait end.
+    /// Lets one thread's present or next wait end.
     pub fn raise(&self) {
+        // Either who takes the signal down sees why we call, or we see that it is down.
+        fence(Ordering::SeqCst);
         if !self.raised.load(Ordering::Relaxed) && !self.raised.swap(true, Ordering::SeqCst) {
-            drop(self.lock.lock());
+            drop(self.ended.lock());
             self.wake.notify_one();
         }
     }
 
+    /// Lets every present wait end, and every later one at once.
+    pub fn end(&self) {
+        *self.ended.lock() = true;
+        self.wake.notify_all();
+    }
+
     /// Waits until the signal is raised or the time is over, and takes it down.
     pub fn wait(&self, at_most: Duration) {
-        let mut lock = self.lock.lock();
-        if !self.raised.load(Ordering::SeqCst) {
-            self.wake.wait_for(&mut lock, at_most);
+        let mut ended = self.ended.lock();
+        if !*ended && !self.raised.load(Ordering::SeqCst) {
+            self.wake.wait_for(&mut ended, at_most);
         }
         self.raised.store(false, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
     }
 }
 
