@@ -391,10 +391,10 @@ int ha_inkstone::commit_altered(const std::vector<AlterContext *> &contexts, TAB
 /* The counter may be lowered, but not to a value that is in use. */
 int ha_inkstone::alter_auto_increment(ulonglong wanted)
 {
-  if (!wanted)
-    return 0;
   Field *field= table->found_next_number_field;
-  ulonglong next= wanted;
+  ulonglong next= wanted ? wanted : 1;
+  if (next >= share->auto_increment_next())
+    return share->set_auto_increment(thd(), next);
   if (!table->s->next_number_keypart)
   {
     MY_BITMAP *saved= table->read_set;
@@ -409,7 +409,7 @@ int ha_inkstone::alter_auto_increment(ulonglong wanted)
     if (failed && failed != HA_ERR_END_OF_FILE && failed != HA_ERR_KEY_NOT_FOUND)
       return failed;
     if (!failed && (field->val_int() > 0 || (field->flags & UNSIGNED_FLAG)))
-      set_if_bigger(next, static_cast<ulonglong>(field->val_int()) + 1);
+      set_if_bigger(next, next_free(field->val_int()));
   }
   return share->set_auto_increment(thd(), next);
 }

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* AUTO_INCREMENT, with the numbers that InnoDB gives (innodb_autoinc_lock_mode=1): a statement reserves as
-   many values as the server asks for, explicit values raise the counter, and the counter is kept over
-   restarts. */
+/* AUTO_INCREMENT, with the numbers that InnoDB gives (innodb_autoinc_lock_mode=1).
+
+   A statement reserves as many values as the server asks for at first; explicit values raise the counter when
+   their row is inserted. What is reserved and not used is lost, but for a restart: then the counter goes on
+   behind the greatest value that a row was given. */
+#include "bulk.h"
 #include "ha_inkstone.h"
 #include <algorithm>
 
@@ -29,8 +32,6 @@ void ha_inkstone::get_auto_increment(ulonglong offset, ulonglong increment, ulon
                                      ulonglong *first, ulonglong *reserved)
 {
   const ulonglong max= table->next_number_field->get_max_int_value();
-  auto_increment_step= increment;
-  auto_increment_offset= offset;
   share->reserve_auto_increment([&](uint64 current) -> uint64 {
     ulonglong value= current;
     if (increment > 1 && increment <= ~value && value < max &&
@@ -41,87 +42,122 @@ void ha_inkstone::get_auto_increment(ulonglong offset, ulonglong increment, ulon
         value= aligned;
     }
     /* The server's first word on how many rows there will be is the one to trust. */
-    if (!auto_increment_rows)
+    const bool goes_on= session->auto_increment_rows != 0;
+    if (!goes_on)
+      session->auto_increment_rows= desired ? desired : 1;
+    if (!goes_on || !auto_increment_last)
+      set_if_bigger(*first, value);
+    if (*first > max)
     {
-      auto_increment_rows= desired ? desired : 1;
-      set_if_bigger(*first, value);
+      /* handler::update_auto_increment says that the value is too large. */
+      auto_increment_last= *reserved= 0;
+      return current;
     }
-    else if (!auto_increment_last)
-      set_if_bigger(*first, value);
-    *reserved= auto_increment_rows;
-    /* handler::update_auto_increment says that a value is too large. */
-    auto_increment_last=
-        *first > max ? 0 : next_value(*first, *reserved, increment, offset, max);
+    *reserved= session->auto_increment_rows;
+    auto_increment_last= next_value(*first, *reserved, increment, offset, max);
+    auto_increment_step= increment;
+    auto_increment_offset= offset;
+    if (auto_increment_last < *first)
+    {
+      *first= ~0ULL;
+      return current;
+    }
     return std::max<uint64>(current, auto_increment_last);
   });
 }
 
-/* The counter that a row's value asks for; 0: none (negative, or not the statement's table). */
-uint64 ha_inkstone::next_after(const uchar *record)
+/* What the values of rows that are held back ask for counts before more are reserved. */
+int ha_inkstone::insert_before_reserving()
+{
+  if (!bulk || next_insert_id < auto_inc_interval_for_cur_row.maximum() ||
+      table->next_number_field->val_int())
+    return 0;
+  return bulk->flush();
+}
+
+/* The counter that a value asks for; 0: none. */
+uint64 ha_inkstone::next_after_value(ulonglong value)
 {
   Field *field= table->found_next_number_field;
-  if (!field)
-    return 0;
-  my_ptrdiff_t moved= record - table->record[0];
+  const bool negative= !(field->flags & UNSIGNED_FLAG) && static_cast<longlong>(value) < 0;
+  return negative || value > field->get_max_int_value() || value == ~0ULL ? 0 : value + 1;
+}
+
+/* What a row has in the column. */
+ulonglong ha_inkstone::auto_increment_of(const uchar *record)
+{
+  Field *field= table->found_next_number_field;
+  const my_ptrdiff_t moved= record - table->record[0];
   field->move_field_offset(moved);
-  longlong number= field->val_int();
+  const longlong value= field->val_int();
   field->move_field_offset(-moved);
-  ulonglong value= number;
-  if (!(field->flags & UNSIGNED_FLAG) && number < 0)
-    return 0;
-  return value > field->get_max_int_value() || value == ~0ULL ? 0 : value + 1;
+  return value;
 }
 
 int ha_inkstone::note_auto_increment(const uchar *record)
 {
-  uint64 next= next_after(record);
+  if (!table->found_next_number_field)
+    return 0;
+  const uint64 next= next_after_value(auto_increment_of(record));
   return next > 1 ? share->note_auto_increment(thd(), next) : 0;
 }
 
-/* A value that was not reserved raises the counter; also one that was refused as a duplicate, in the
-   statements that go on then. */
-void ha_inkstone::count_auto_increment(bool inserted)
+/* Whether a value that a duplicate refused raises the counter, too: in the statements that go on then. */
+static bool counts_duplicates(THD *thd, const Session *session)
 {
-  Field *field= table->next_number_field;
-  if (!field)
-    return;
-  if (auto_increment_rows)
-    auto_increment_rows--;
-  if (!inserted)
+  switch (thd_sql_command(thd))
   {
-    switch (thd_sql_command(thd()))
-    {
-    case SQLCOM_LOAD:
-    case SQLCOM_REPLACE:
-    case SQLCOM_INSERT_SELECT:
-    case SQLCOM_REPLACE_SELECT:
-      break;
-    default:
-      return;
-    }
+  case SQLCOM_LOAD:
+    return session->updates_duplicates || session->replaces_duplicates;
+  case SQLCOM_REPLACE:
+  case SQLCOM_INSERT_SELECT:
+  case SQLCOM_REPLACE_SELECT:
+    return true;
+  default:
+    return false;
   }
-  longlong number= field->val_int();
-  if (!(field->flags & UNSIGNED_FLAG) && number < 0)
-    return;
-  ulonglong value= number, max= field->get_max_int_value();
-  if ((inserted && value < auto_increment_last) || value > max)
-    return;
-  share->raise_auto_increment(
-      next_value(value, 1, auto_increment_step, auto_increment_offset, max));
 }
 
-/* An UPDATE that sets the column raises the counter, too. */
-int ha_inkstone::update_auto_increment_of(const uchar *record)
+/* A row was tried; one row less is to come. */
+void ha_inkstone::count_auto_increment_row()
+{
+  if (table->next_number_field && session->auto_increment_rows)
+    session->auto_increment_rows--;
+}
+
+/* The value of a row that was inserted, or that a duplicate refused, raises the counter, if it was not
+   reserved. */
+void ha_inkstone::count_auto_increment(ulonglong value, bool inserted)
+{
+  if (inserted ? value < auto_increment_last : !counts_duplicates(thd(), session))
+    return;
+  /* Negative values are above that. */
+  const ulonglong max= table->next_number_field->get_max_int_value();
+  if (value <= max)
+    share->raise_auto_increment(next_free(value));
+}
+
+/* An UPDATE that changes the column raises the counter, too. */
+int ha_inkstone::update_auto_increment_of(const uchar *old_record, const uchar *new_record)
 {
   Field *field= table->found_next_number_field;
-  if (!field || !bitmap_is_set(table->write_set, field->field_index))
+  if (!field || !bitmap_is_set(table->write_set, field->field_index) ||
+      !field->cmp_binary(field->ptr_in_record(old_record), field->ptr_in_record(new_record)))
     return 0;
-  uint64 next= next_after(record);
+  const uint64 next= next_after_value(auto_increment_of(new_record));
   if (next <= 1)
     return 0;
-  share->raise_auto_increment(next_value(next - 1, 1, auto_increment_step, auto_increment_offset,
-                                         field->get_max_int_value()));
-  return share->note_auto_increment(thd(), next);
+  const uint64 raised= next_free(next - 1);
+  share->raise_auto_increment(raised);
+  /* InnoDB notes the next value as one in use: behind a restart it is skipped. */
+  return share->note_auto_increment(thd(), raised == ~0ULL ? raised : raised + 1);
+}
+
+/* The value behind one that is in use, in the steps that the handler knows. */
+ulonglong ha_inkstone::next_free(ulonglong used)
+{
+  return next_value(used, 1, auto_increment_step, auto_increment_offset,
+                    table->found_next_number_field->get_max_int_value());
 }
 
 int ha_inkstone::reset_auto_increment(ulonglong value)

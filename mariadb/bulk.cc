@@ -6,8 +6,8 @@
 static const size_t HELD_BYTES_MAX= 512 * 1024, HELD_ROWS_MAX= 4096;
 
 BulkInsert::BulkInsert(ha_inkstone &handler)
-    : table(handler), entries(new (std::nothrow) Batch[handler.indexes.size() + 1]), count(0),
-      auto_increment_next(0)
+    : table(handler), entries(new (std::nothrow) Batch[handler.indexes.size() + 1]), count(0), tried(0),
+      first_generated(SIZE_MAX), counts_rows(false)
 {
 }
 
@@ -30,8 +30,14 @@ int BulkInsert::add(const uchar *record)
       return HA_ERR_OUT_OF_MEM;
     held+= entries[i].length();
   }
-  set_if_bigger(auto_increment_next, t.next_after(record));
-  t.count_auto_increment(true);
+  if (t.table->found_next_number_field)
+    auto_increments.push_back(t.auto_increment_of(record));
+  /* A partition's rows have got their values by the server. */
+  counts_rows= t.table->next_number_field != nullptr;
+  if (counts_rows)
+    t.count_auto_increment_row();
+  if (t.insert_id_for_cur_row && !t.thd()->first_successful_insert_id_in_cur_stmt)
+    first_generated= count;
   count++;
   return held >= HELD_BYTES_MAX || count >= HELD_ROWS_MAX ? flush() : 0;
 }
@@ -43,24 +49,35 @@ int BulkInsert::flush()
   ha_inkstone &t= table;
   ink_error error;
   ink_mark mark;
-  int failed= auto_increment_next ? t.share->note_auto_increment(t.thd(), auto_increment_next) : 0;
-  if (!failed && ink_mark_set(t.transaction(), &mark, &error))
-    failed= t.failure(error);
-  if (!failed)
-  {
-    failed= insert_batches();
-    if (failed == HA_ERR_FOUND_DUPP_KEY)
-    {
-      failed= ink_mark_rollback(t.transaction(), &mark, &error) ? t.failure(error)
-                                                                : insert_one_by_one();
-    }
-  }
+  tried= count;
+  int failed= ink_mark_set(t.transaction(), &mark, &error) ? t.failure(error) : insert_batches();
+  if (failed == HA_ERR_FOUND_DUPP_KEY)
+    failed= ink_mark_rollback(t.transaction(), &mark, &error) ? t.failure(error) : insert_one_by_one();
+  if (int not_noted= count_auto_increments(failed == HA_ERR_FOUND_DUPP_KEY))
+    failed= failed ? failed : not_noted;
   for (size_t i= 0; !failed && i < count; i++)
     t.share->count_change();
+  /* LAST_INSERT_ID() is of a row that was inserted. */
+  if (failed && first_generated != SIZE_MAX && first_generated + 1 >= tried)
+    t.thd()->first_successful_insert_id_in_cur_stmt= 0;
+  first_generated= SIZE_MAX;
   /* What a message about a duplicate shows lies in the batches: they are cleared with the next row. */
-  auto_increment_next= 0;
   count= 0;
   return failed;
+}
+
+/* As if rows were inserted one by one: those behind the one that was refused do not count. */
+int BulkInsert::count_auto_increments(bool duplicate)
+{
+  ulonglong next= 0;
+  for (size_t i= 0; i < tried && i < auto_increments.size(); i++)
+  {
+    if (counts_rows)
+      table.count_auto_increment(auto_increments[i], !duplicate || i + 1 < tried);
+    set_if_bigger(next, table.next_after_value(auto_increments[i]));
+  }
+  auto_increments.clear();
+  return next ? table.share->note_auto_increment(table.thd(), next) : 0;
 }
 
 void BulkInsert::clear()
@@ -102,6 +119,7 @@ int BulkInsert::insert_one_by_one()
   for (size_t row= 0; row < count; row++)
   {
     const ink_row &first= clustered.rows()[row];
+    tried= row + 1;
     if (ink_insert(table.transaction(), table.share->clustered(), first.key, first.value, &error))
       return refused(row, table.table->s->primary_key, error);
     for (uint i= 0; i < table.indexes.size(); i++)
@@ -154,6 +172,13 @@ int ha_inkstone::end_bulk_insert()
   int failed= bulk->flush();
   delete bulk;
   bulk= nullptr;
+  /* The server has found fault with a later row than the one that is refused: it would not have come to that. */
+  if (failed && thd()->is_error())
+  {
+    thd()->clear_error();
+    thd()->get_stmt_da()->clear_warning_info(thd()->query_id);
+    print_error(failed, MYF(0));
+  }
   /* The server takes the reason from there. */
   if (failed)
     my_errno= failed;

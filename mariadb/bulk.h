@@ -10,6 +10,7 @@
 
 #include "batch.h"
 #include "ha_inkstone.h"
+#include <vector>
 
 class BulkInsert
 {
@@ -30,6 +31,7 @@ private:
   int insert_batches();
   int insert_batch(const ink_tree *tree, Batch &batch, bool sort);
   int insert_one_by_one();
+  int count_auto_increments(bool duplicate);
   int refused(size_t row, uint index, const ink_error &error);
 
   ha_inkstone &table;
@@ -37,7 +39,14 @@ private:
   /** By index; that of the clustered key is not used. */
   Batch *entries;
   size_t count;
-  uint64 auto_increment_next;
+  /** Of each row; empty if the table has no such column. */
+  std::vector<ulonglong> auto_increments;
+  /** Rows that were inserted, or refused as duplicates, of those held back. */
+  size_t tried;
+  /** The row that the server has taken for the first one with a value of AUTO_INCREMENT; SIZE_MAX: none of these. */
+  size_t first_generated;
+  /** Whether their values raise the counter. */
+  bool counts_rows;
 };
 
 #endif

@@ -87,7 +87,8 @@ int ha_inkstone::create(const char *path, TABLE *form, HA_CREATE_INFO *info)
   TableName name(path);
   if (ink_create_table(database, name.slice(), trees.data(), trees.size(), &error))
     return handler_error(ha_thd(), error);
-  if (!(info->used_fields & HA_CREATE_USED_AUTO) || !info->auto_increment_value)
+  /* Not only where the statement says a value: an ALTER that copies hands the old table's over. */
+  if (!form->found_next_number_field || info->auto_increment_value <= 1)
     return 0;
   TableShare made;
   int failed= made.open(ha_thd(), path, form->s);

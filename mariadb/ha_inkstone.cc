@@ -14,7 +14,7 @@ ha_inkstone::ha_inkstone(handlerton *hton, TABLE_SHARE *table_arg)
       row_count(0), fetch_next(1), scanning(false), scan_backward(false), scan_is_bounded(false),
       stop_at_bound(false), use_end_range(false), current(), value(), entry_value(), row_id(),
       duplicate_index(MAX_KEY), ignores_duplicates(false), bulk(nullptr), auto_increment_last(0),
-      auto_increment_step(1), auto_increment_offset(0), auto_increment_rows(0), exporting(nullptr)
+      auto_increment_step(1), auto_increment_offset(0), exporting(nullptr)
 {
 }
 
@@ -194,6 +194,7 @@ int ha_inkstone::start_stmt(THD *thd, thr_lock_type lock_type)
 {
   if (int failed= use_session(thd))
     return failed;
+  session->auto_increment_rows= 0;
   /* Tables that LOCK TABLES locked for reading serve consistent reads of each statement; temporary
      ones are locked by nobody. */
   if (lock_type >= TL_FIRST_WRITE || table->s->tmp_table != NO_TMP_TABLE)
@@ -242,16 +243,27 @@ int ha_inkstone::end_own(int failed)
 
 int ha_inkstone::extra(enum ha_extra_function operation)
 {
+  if (int failed= use_session(ha_thd()))
+    return failed;
   switch (operation)
   {
   case HA_EXTRA_IGNORE_DUP_KEY:
-  case HA_EXTRA_INSERT_WITH_UPDATE:
-  case HA_EXTRA_WRITE_CAN_REPLACE:
     ignores_duplicates= true;
     break;
+  case HA_EXTRA_INSERT_WITH_UPDATE:
+    ignores_duplicates= session->updates_duplicates= true;
+    break;
+  case HA_EXTRA_WRITE_CAN_REPLACE:
+    ignores_duplicates= session->replaces_duplicates= true;
+    break;
   case HA_EXTRA_NO_IGNORE_DUP_KEY:
+    ignores_duplicates= session->updates_duplicates= false;
+    break;
   case HA_EXTRA_WRITE_CANNOT_REPLACE:
-    ignores_duplicates= false;
+    ignores_duplicates= session->replaces_duplicates= false;
+    break;
+  case HA_EXTRA_RESET_STATE:
+    session->updates_duplicates= session->replaces_duplicates= false;
     break;
   default:
     break;
@@ -265,7 +277,7 @@ int ha_inkstone::reset()
   delete bulk;
   bulk= nullptr;
   ignores_duplicates= false;
-  auto_increment_last= auto_increment_rows= 0;
+  auto_increment_last= 0;
   wait= INK_WAIT;
   return 0;
 }

@@ -191,9 +191,13 @@ private:
 
   /* autoinc.cc */
   int note_auto_increment(const uchar *record);
-  void count_auto_increment(bool inserted);
-  uint64 next_after(const uchar *record);
-  int update_auto_increment_of(const uchar *record);
+  int insert_before_reserving();
+  void count_auto_increment_row();
+  void count_auto_increment(ulonglong value, bool inserted);
+  uint64 next_after_value(ulonglong value);
+  ulonglong next_free(ulonglong used);
+  ulonglong auto_increment_of(const uchar *record);
+  int update_auto_increment_of(const uchar *old_record, const uchar *new_record);
 
   TableShare *share;
   Session *session;
@@ -232,8 +236,6 @@ private:
 
   /** Of the statement: the values reserved last, as in handler::auto_inc_interval. */
   ulonglong auto_increment_last, auto_increment_step, auto_increment_offset;
-  /** Rows that the statement is still expected to insert, as the server said at first. */
-  ulonglong auto_increment_rows;
   /** FLUSH TABLES ... FOR EXPORT holds the table still; else nullptr. */
   ink_export *exporting;
 };

@@ -3,6 +3,8 @@
 
      "a"                the next value of AUTO_INCREMENT, 8 bytes big-endian (a short name: single inserts
                         log it)
+     "run"              of a run of the server, 8 bytes, the value that it would have given next, 8 bytes big-endian:
+                        values that were reserved and not used are lost as long as the server runs, not longer
      "row_id"           hidden row ids below are in use, 8 bytes big-endian
      "version"          the server's id of the definition that the last ALTER in place made
      "plan"             what that ALTER has still to do to the trees (see alter.h)

@@ -6,7 +6,8 @@
 
 Session::Session(THD *connection)
     : thd(connection), interrupt(ink_interrupt_new()), transaction(nullptr), tables_in_use(0),
-      statement_running(false), ordered(false), prepared(false)
+      statement_running(false), auto_increment_rows(0), updates_duplicates(false),
+      replaces_duplicates(false), ordered(false), prepared(false)
 {
   message[0]= 0;
 }
@@ -89,6 +90,7 @@ void Session::end()
   ink_transaction_free(transaction);
   transaction= nullptr;
   statement_running= false;
+  auto_increment_rows= 0;
   ordered= prepared= false;
 }
 
@@ -133,6 +135,7 @@ int Session::end_statement()
     return 0;
   ink_error error;
   statement_running= false;
+  auto_increment_rows= 0;
   return ink_statement_end(transaction, &error) ? handler_error(thd, error) : 0;
 }
 
@@ -142,6 +145,7 @@ int Session::rollback_statement()
     return 0;
   ink_error error;
   statement_running= false;
+  auto_increment_rows= 0;
   if (!ink_statement_rollback(transaction, &error))
     return 0;
   /* After a deadlock the whole transaction is gone, and the server is told so. */

@@ -33,6 +33,11 @@ struct Session
   /** Tables that the current statement has locked. */
   uint tables_in_use;
   bool statement_running;
+  /** Rows that the statement is still expected to insert, as the server said when the first value of AUTO_INCREMENT
+      was reserved; of all its tables, triggers' with them. */
+  ulonglong auto_increment_rows;
+  /** The server goes on when a duplicate refuses a row: it updates the other one, or replaces it. */
+  bool updates_duplicates, replaces_duplicates;
   /** commit_ordered was called, commit is to wait. */
   bool ordered;
   /** Prepared durably: a commit in order is found again by the binary log, and need not wait. */

@@ -4,6 +4,47 @@
 /** Hidden row ids that are noted as used at a time, so that few inserts write a note. */
 static const uint64 ROW_IDS_AHEAD= 1 << 16;
 
+/** Tells one run of the server from another. */
+static ulonglong this_run()
+{
+  static const ulonglong began= my_hrtime().val;
+  return began;
+}
+
+/* The counter of a table that was changed or dropped meanwhile is no loss. */
+TableShare::~TableShare()
+{
+  if (table)
+    remember_auto_increment(nullptr);
+  ink_table_close(table);
+}
+
+/* Whoever opens the table next in this run goes on behind what was reserved. */
+int TableShare::remember_auto_increment(THD *thd)
+{
+  if (auto_increment == (auto_increment_remembered ? auto_increment_remembered : auto_increment_noted))
+    return 0;
+  uchar bytes[16];
+  mi_int8store(bytes, this_run());
+  mi_int8store(bytes + 8, auto_increment);
+  auto_increment_remembered= auto_increment;
+  return meta_put(thd, meta, {{INK_STR("run"), {bytes, sizeof bytes}}}, INK_LAZY);
+}
+
+int TableShare::read_auto_increment(THD *thd)
+{
+  std::vector<uchar> bytes;
+  int failed= meta_get_number(thd, meta, INK_STR("a"), &auto_increment);
+  set_if_bigger(auto_increment, 1);
+  auto_increment_noted= auto_increment;
+  auto_increment_remembered= 0;
+  if (!failed)
+    failed= meta_get(thd, meta, INK_STR("run"), &bytes);
+  if (!failed && bytes.size() == 16 && mi_uint8korr(bytes.data()) == this_run())
+    auto_increment= auto_increment_remembered= mi_uint8korr(bytes.data() + 8);
+  return failed;
+}
+
 int TableShare::open(THD *thd, const char *path, const TABLE_SHARE *definition)
 {
   std::lock_guard<std::mutex> latch(mutex);
@@ -87,6 +128,8 @@ int TableShare::alter(THD *thd, const std::vector<Change> &changes, const LEX_CU
   }
   int failed= meta_put_all(thd, tables, INK_SYNC);
   for (const Change &change : changes)
+    failed= failed ? failed : change.share->remember_auto_increment(thd);
+  for (const Change &change : changes)
     failed= failed ? failed : change.share->reopen(thd, definition);
   return failed;
 }
@@ -114,7 +157,7 @@ int TableShare::read_meta(THD *thd)
   std::vector<uchar> bytes;
   int failed= meta_get_number(thd, meta, INK_STR("row_id"), &next_row_id);
   if (!failed)
-    failed= meta_get_number(thd, meta, INK_STR("a"), &auto_increment);
+    failed= read_auto_increment(thd);
   if (!failed)
     failed= meta_get(thd, meta, INK_STR("added"), &bytes);
   if (!failed && !decode_added(bytes, &added))
@@ -123,9 +166,7 @@ int TableShare::read_meta(THD *thd)
     failed= meta_get(thd, meta, INK_STR("discarded"), &bytes);
   discarded= !bytes.empty();
   set_if_bigger(next_row_id, 1);
-  set_if_bigger(auto_increment, 1);
   row_ids_noted= next_row_id;
-  auto_increment_noted= auto_increment;
   return failed;
 }
 

@@ -15,9 +15,9 @@ class TableShare : public Handler_share
 {
 public:
   TableShare() : table(nullptr), meta(nullptr), next_row_id(1), row_ids_noted(0), auto_increment(0),
-                 auto_increment_noted(0), changes(0), changes_since_sample(0),
+                 auto_increment_noted(0), auto_increment_remembered(0), changes(0), changes_since_sample(0),
                  has_statistics(false), discarded(false) {}
-  ~TableShare() { ink_table_close(table); }
+  ~TableShare();
 
   /** Opens the engine's table, once. */
   int open(THD *thd, const char *path, const TABLE_SHARE *definition);
@@ -83,13 +83,16 @@ private:
   int finish_alter(THD *thd);
   int find_trees(THD *thd, const TABLE_SHARE *definition);
   int read_meta(THD *thd);
+  int read_auto_increment(THD *thd);
+  int remember_auto_increment(THD *thd);
 
   ink_table *table;
   const ink_tree *meta;
   std::vector<const ink_tree *> trees;
   std::vector<AddedColumn> added;
   uint64 next_row_id, row_ids_noted;
-  uint64 auto_increment, auto_increment_noted;
+  /** The counter; what of it a restart keeps; what is remembered for this run, 0: nothing. */
+  uint64 auto_increment, auto_increment_noted, auto_increment_remembered;
   int sample(THD *thd, const ink_tree *tree, const KeyCodec &codec, std::vector<double> *found);
 
   /** Row changes since the statistics were found, and since the indexes were sampled. */

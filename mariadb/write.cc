@@ -23,9 +23,14 @@ int ha_inkstone::undo_to(const ink_mark &mark, int failed)
 
 int ha_inkstone::write_row(const uchar *record)
 {
-  if (table->next_number_field && record == table->record[0])
+  const bool counts= table->next_number_field && record == table->record[0];
+  if (counts)
+  {
+    if (int failed= insert_before_reserving())
+      return failed;
     if (int failed= update_auto_increment())
       return failed;
+  }
   if (hidden_row_id())
   {
     uint64 id;
@@ -40,8 +45,12 @@ int ha_inkstone::write_row(const uchar *record)
   if (put_row_key(row_key, record) || row_codec.put(row_value, record))
     return HA_ERR_OUT_OF_MEM;
   int failed= insert_row(record, slice(row_key));
-  if (!failed || failed == HA_ERR_FOUND_DUPP_KEY)
-    count_auto_increment(!failed);
+  if (counts)
+  {
+    count_auto_increment_row();
+    if (!failed || failed == HA_ERR_FOUND_DUPP_KEY)
+      count_auto_increment(table->next_number_field->val_int(), !failed);
+  }
   return end_own(failed);
 }
 
@@ -98,7 +107,7 @@ int ha_inkstone::update_row(const uchar *old_record, const uchar *new_record)
   if (int failed= change_row(old_record, new_record))
     return end_own(undo_to(mark, failed));
   share->count_change();
-  return end_own(update_auto_increment_of(new_record));
+  return end_own(update_auto_increment_of(old_record, new_record));
 }
 
 int ha_inkstone::change_row(const uchar *old_record, const uchar *new_record)

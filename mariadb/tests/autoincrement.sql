@@ -39,6 +39,36 @@ insert into u values (0,9),(null,10),(-5,11); select * from u order by id;
 update u set id=900 where v=8; insert into u(v) values (12); select max(id) from u;
 truncate u; insert into u(v) select seq+10 from seq_1_to_5; insert into u(v) values (99); select id, v from u where v=99;
 
+# Statements that fail count the rows that they tried, and no others; LAST_INSERT_ID() is of a row that was inserted.
+create table w (id int auto_increment primary key, v int unique);
+insert into w values (1,1),(2,2),(5,2),(100,100); insert into w(v) values (3); select * from w order by id;
+insert into w(v) values (4),(5),(6); insert into w values (null,6),(24,3),(3,12); select last_insert_id(); insert into w(v) values (7); select max(id) from w;
+insert into w values (null,8),(24,3); select last_insert_id();
+insert into w select if(seq<4,seq+40,null), seq from seq_1_to_7; insert into w(v) values (9); select max(id) from w;
+insert into w values (200,200),(null,7),(null,201); insert into w(v) values (10); select max(id) from w;
+insert into w(v) values (4),(5),(11) on duplicate key update id=id+300; select * from w order by id;
+update w set id=id where v<100; update w set id=id+1 where v=11; insert into w(v) values (12); select max(id) from w;
+create table small_unsigned (id smallint unsigned auto_increment primary key, v int unique); insert into small_unsigned values (21,11),(24,3),(11,3),(-2,8),(7,12); show warnings;
+# One count of rows to come for all tables of a statement.
+create table logged (id int auto_increment primary key, v int); create trigger on_w before insert on w for each row insert into logged(v) values (new.v);
+insert into w(v) values (601),(602),(603),(604); insert into w(v) values (605); select * from logged; select max(id) from w; drop trigger on_w;
+# ALTER, RENAME and FLUSH keep what was reserved; TRUNCATE forgets it.
+create table x (id int auto_increment primary key, v int unique, w int) auto_increment=61; optimize table x; show create table x;
+insert ignore into x(v) values (1),(1),(1),(2); flush tables; select auto_increment from information_schema.tables where table_schema=database() and table_name='x';
+alter table x add key (w); alter table x add column z int; alter table x force; alter table x engine=Inkstone; show create table x;
+alter table x auto_increment=3; rename table x to y; insert into y(v) values (3); select * from y order by id; flush tables;
+insert into y(v) values (3),(4),(5); alter table y auto_increment=0; show create table y; alter table y auto_increment=500, algorithm=copy; insert into y(v) values (4); select max(id) from y;
+# A restart goes on behind the rows.
+create table after_restart (id int auto_increment primary key, v int unique) auto_increment=10; create table deleted like after_restart; create table raised like after_restart; create table lowered (id int auto_increment primary key); create table never (id int auto_increment primary key) auto_increment=77;
+insert ignore into after_restart(v) values (1),(1),(1),(1),(2); begin; insert into after_restart(v) values (3); rollback; show create table after_restart;
+insert into deleted(v) values (1),(2),(3); delete from deleted; insert into raised values (1,1); update raised set id=5; insert into lowered values (1),(2),(300); delete from lowered where id=300; alter table lowered auto_increment=4;
+create table negative (id int auto_increment primary key); insert into negative values (-5); create table highest (id tinyint auto_increment primary key); insert into highest values (127);
+create table hidden (id int auto_increment unique, p int) partition by hash(p) partitions 3; insert into hidden(p) values (1),(2),(3),(4); delete from hidden where p=4;
+# restart
+show create table after_restart; insert into after_restart(v) values (6); select * from after_restart order by id;
+insert into deleted(v) values (9); select * from deleted; insert into raised(v) values (9); select * from raised; insert into lowered values (null); select * from lowered; insert into never values (null); select * from never;
+insert into negative values (null); select * from negative; insert into highest values (null); insert into hidden(p) values (8); select * from hidden order by id;
+
 set sql_mode='NO_AUTO_VALUE_ON_ZERO'; insert into a values (0,5); insert into a values (null,6); select * from a order by id;
 create table no_zero (id int auto_increment primary key); insert into no_zero values (0),(null); select * from no_zero; set sql_mode=default;
 create table g like a; insert into g(v) values (1); select * from g; show create table g;

@@ -1,5 +1,6 @@
 //! `--smoke`: every `mariadb/tests/*.sql` for InnoDB and for Inkstone in the same server. What the two
-//! print must be equal: rows, warnings, errors, plans.
+//! print must be equal: rows, warnings, errors, plans. A line `# restart` restarts the server in order between what is
+//! above it and what is below it.
 
 use super::compare::{differences, neutral};
 use super::inputs::{Input, inputs};
@@ -27,7 +28,7 @@ pub fn run(tree: &Tree, plugin: &Plugin, filter: Option<&str>) -> Result<ExitCod
     let mut wrong = 0;
     for Input { name, text } in &files {
         let began = Instant::now();
-        let differences = compare(&server, text).unwrap_or_else(|error| error);
+        let differences = compare(&mut server, text).unwrap_or_else(|error| error);
         let seconds = began.elapsed().as_secs_f64();
         match differences.is_empty() {
             true => println!("{name:24} equal   {seconds:6.1} s"),
@@ -57,7 +58,7 @@ pub fn run(tree: &Tree, plugin: &Plugin, filter: Option<&str>) -> Result<ExitCod
 }
 
 /// Runs a file for both engines; gives the differences of what they print, and of their errors.
-fn compare(server: &Server, text: &str) -> Result<String> {
+fn compare(server: &mut Server, text: &str) -> Result<String> {
     let (innodb, innodb_errors) = run_file(server, text, "InnoDB")?;
     let (inkstone, inkstone_errors) = run_file(server, text, "Inkstone")?;
     let work = server.folder();
@@ -66,14 +67,32 @@ fn compare(server: &Server, text: &str) -> Result<String> {
     Ok(found)
 }
 
+/// The line between two parts of a file.
+const RESTART: &str = "\n# restart\n";
+
 /// Runs a file in a database of its own; gives standard output and standard error.
-fn run_file(server: &Server, text: &str, engine: &str) -> Result<(String, String)> {
+fn run_file(server: &mut Server, text: &str, engine: &str) -> Result<(String, String)> {
     let text = text
         .replace("Inkstone", engine)
         .replace("inkstone", &engine.to_lowercase());
     // Both have the same name: it is printed here and there.
     server.sql("CREATE OR REPLACE DATABASE smoke")?;
-    let mut client = server.client_for(&text)?;
+    let (mut printed, mut errors) = (String::new(), String::new());
+    for (part, text) in text.split(RESTART).enumerate() {
+        if part > 0 {
+            server.stop()?;
+            server.start()?;
+        }
+        let (more, more_errors) = run_part(server, text, engine)?;
+        printed += &more;
+        errors += &more_errors;
+    }
+    Ok((printed, errors))
+}
+
+/// Runs statements between two restarts.
+fn run_part(server: &Server, text: &str, engine: &str) -> Result<(String, String)> {
+    let mut client = server.client_for(text)?;
     client.args([
         "--database=smoke",
         "--batch",
