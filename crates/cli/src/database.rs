@@ -6,7 +6,7 @@ use clap::Args;
 use inkstone::control::ControlFile;
 use inkstone::options::IoBackend;
 use inkstone::{Database, Error, Options};
-use inkstone_io::{BackendChoice, Vfs, default_vfs};
+use inkstone_io::{BackendChoice, Create, ErrorKind, Vfs, default_vfs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -74,13 +74,12 @@ pub fn open_existing(directory: &Path, options: Options) -> Result<Database> {
 
 /// An error that says what to do, unless the directory holds a database.
 pub fn require(vfs: &dyn Vfs, directory: &Path) -> Result<()> {
-    if directory.is_dir() && ControlFile::exists(vfs, directory)? {
-        return Ok(());
-    }
-    let reason = if directory.is_dir() {
-        "there is no database (no control file) in this directory"
-    } else {
-        "there is no such directory"
+    let reason = match vfs.open_directory(directory, Create::Never) {
+        Ok(found) if ControlFile::exists(&*found)? => return Ok(()),
+        Ok(_) => "there is no database (no control file) in this directory",
+        Err(e) if e.kind() == ErrorKind::NotFound => "there is no such directory",
+        Err(e) if e.kind() == ErrorKind::NotADirectory => "it is, or lies below, a file",
+        Err(e) => return Err(Failure::io("open", directory, e)),
     };
     Err(Failure::Engine(Error::NotADatabase {
         path: directory.to_owned(),

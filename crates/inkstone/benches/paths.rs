@@ -15,7 +15,7 @@ use inkstone::poison::Poison;
 use inkstone::{Database, Durability, Isolation, Options, Result};
 use inkstone_format::header::{PageType, init_page};
 use inkstone_format::{Lsn, PageId, PageNo, SpaceId};
-use inkstone_io::{BackendChoice, default_vfs};
+use inkstone_io::{BackendChoice, Create, default_vfs};
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -36,9 +36,11 @@ impl Mixed {
 fn log_append(criterion: &mut Criterion) {
     const SEGMENT: u64 = 64 << 20;
     let directory = tempfile::tempdir().expect("a directory");
+    let vfs = default_vfs(BackendChoice::Posix).expect("a file system");
+    let log = vfs.open_directory(&directory.path().join("log"), Create::New);
     let params = LogParams {
-        vfs: default_vfs(BackendChoice::Posix).expect("a file system"),
-        dir: directory.path().join("log"),
+        vfs,
+        directory: log.expect("a directory"),
         uuid: [1; 16],
         segment_bytes: SEGMENT,
         epoch: 1,
@@ -52,7 +54,6 @@ fn log_append(criterion: &mut Criterion) {
         archive: false,
         keep_from: Lsn(0),
     };
-    params.vfs.create_dir_all(&params.dir).expect("a directory");
     let log = Log::open(params, Arc::new(Counters::default()), Poison::default()).expect("a log");
     let payload = [7; 280];
     let mut group = criterion.benchmark_group("log");

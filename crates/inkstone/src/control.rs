@@ -23,7 +23,7 @@ use crate::{Error, Result};
 use inkstone_format::control::{
     CONTROL_COPY_LEN, CONTROL_FILE_LEN, Control, ControlError, FORMAT_VERSION,
 };
-use inkstone_io::{AlignedBuffer, Create, File, OpenOptions, Vfs};
+use inkstone_io::{AlignedBuffer, Create, Directory, File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -47,32 +47,27 @@ pub struct ControlFile {
 
 impl ControlFile {
     /// Whether the directory has a control file, that is: holds a database.
-    pub fn exists(vfs: &dyn Vfs, directory: &Path) -> Result<bool> {
-        let path = directory.join(CONTROL_FILE);
-        vfs.exists(&path)
-            .map_err(|e| Error::io("look for", &path, e))
+    pub fn exists(directory: &dyn Directory) -> Result<bool> {
+        directory
+            .exists(CONTROL_FILE)
+            .map_err(|e| Error::io("look for", &directory.path_of(CONTROL_FILE), e))
     }
 
     /// Creates the control file of a new database. From the moment this returns the directory is
     /// a database, so everything else that must be there is made before.
-    pub fn create(
-        vfs: &dyn Vfs,
-        directory: &Path,
-        control: &Control,
-        poison: &Poison,
-    ) -> Result<Self> {
-        let path = directory.join(CONTROL_FILE);
-        let new = directory.join(CONTROL_FILE_NEW);
-        if Self::exists(vfs, directory)? {
+    pub fn create(directory: &dyn Directory, control: &Control, poison: &Poison) -> Result<Self> {
+        let path = directory.path_of(CONTROL_FILE);
+        let new = directory.path_of(CONTROL_FILE_NEW);
+        if Self::exists(directory)? {
             return Err(Error::AlreadyExists(format!(
                 "the database in {}",
-                directory.display()
+                directory.path().display()
             )));
         }
         let mut current = control.clone();
         current.sequence = 1;
         check(&current, &path)?;
-        let file = open_file(vfs, &new, Create::IfMissing)?;
+        let file = open_file(directory, CONTROL_FILE_NEW, Create::IfMissing)?;
         let failed = |e| Error::io("write", &new, e);
         let block = current.encode();
         let copies = [block, block].concat();
@@ -80,14 +75,16 @@ impl ControlFile {
         file.write_at(&copies, 0).map_err(failed)?;
         file.sync().map_err(|e| unsynced(poison, &new, e))?;
         drop(file);
-        read_back(&*open_disk(vfs, &new)?, &new, &copies, 0)?;
-        vfs.rename(&new, &path)
+        read_back(&*open_disk(directory, CONTROL_FILE_NEW)?, &new, &copies, 0)?;
+        directory
+            .rename(CONTROL_FILE_NEW, CONTROL_FILE)
             .map_err(|e| Error::io("rename", &new, e))?;
-        vfs.sync_dir(directory)
-            .map_err(|e| unsynced(poison, directory, e))?;
+        directory
+            .sync()
+            .map_err(|e| unsynced(poison, directory.path(), e))?;
         Ok(Self {
-            file: open_file(vfs, &path, Create::Never)?,
-            disk: open_disk(vfs, &path)?,
+            file: open_file(directory, CONTROL_FILE, Create::Never)?,
+            disk: open_disk(directory, CONTROL_FILE)?,
             path,
             current,
             copy: 0,
@@ -96,28 +93,28 @@ impl ControlFile {
     }
 
     /// Opens the control file and reads the newest whole copy.
-    pub fn open(vfs: &dyn Vfs, directory: &Path, poison: &Poison) -> Result<Self> {
-        let path = directory.join(CONTROL_FILE);
-        if !Self::exists(vfs, directory)? {
+    pub fn open(directory: &dyn Directory, poison: &Poison) -> Result<Self> {
+        let path = directory.path_of(CONTROL_FILE);
+        if !Self::exists(directory)? {
             return Err(Error::NotADatabase {
-                path: directory.to_owned(),
+                path: directory.path().to_owned(),
                 reason: format!("there is no file named {CONTROL_FILE}"),
             });
         }
-        let file = open_file(vfs, &path, Create::Never)?;
+        let file = open_file(directory, CONTROL_FILE, Create::Never)?;
         file.sync_and_forget()
             .map_err(|e| unsynced(poison, &path, e))?;
         let mut bytes = AlignedBuffer::zeroed(CONTROL_FILE_LEN);
         let length = file.len().map_err(|e| Error::io("measure", &path, e))?;
         // What a short file lacks is read as zeroes, which no valid copy is.
         let present = length.min(CONTROL_FILE_LEN as u64) as usize;
-        let disk = open_disk(vfs, &path)?;
+        let disk = open_disk(directory, CONTROL_FILE)?;
         disk.read_at(&mut bytes[..present], 0)
             .map_err(|e| Error::io("read", &path, e))?;
         let (first, second) = bytes.split_at(CONTROL_COPY_LEN);
         let (current, copy) = Control::choose([first, second]).map_err(|e| match e {
             ControlError::Newer { found } => Error::NewerFormat {
-                path: directory.to_owned(),
+                path: directory.path().to_owned(),
                 found,
                 known: FORMAT_VERSION,
             },
@@ -198,8 +195,9 @@ fn read_back(disk: &dyn File, path: &Path, written: &[u8], offset: u64) -> Resul
     Err(Error::corrupt_file(path, offset, detail))
 }
 
-fn open_disk(vfs: &dyn Vfs, path: &Path) -> Result<Arc<dyn File>> {
-    inkstone_io::open_past_cache(vfs, path).map_err(|e| Error::io("open", path, e))
+fn open_disk(directory: &dyn Directory, name: &str) -> Result<Arc<dyn File>> {
+    inkstone_io::open_past_cache(directory, name)
+        .map_err(|e| Error::io("open", &directory.path_of(name), e))
 }
 
 fn unsynced(poison: &Poison, path: &Path, source: std::io::Error) -> Error {
@@ -209,15 +207,16 @@ fn unsynced(poison: &Poison, path: &Path, source: std::io::Error) -> Error {
     ))
 }
 
-fn open_file(vfs: &dyn Vfs, path: &Path, create: Create) -> Result<Arc<dyn File>> {
+fn open_file(directory: &dyn Directory, name: &str, create: Create) -> Result<Arc<dyn File>> {
     let options = OpenOptions {
         create,
         read_only: false,
         direct: false,
         dsync: false,
     };
-    vfs.open(path, options)
-        .map_err(|e| Error::io("open", path, e))
+    directory
+        .open(name, options)
+        .map_err(|e| Error::io("open", &directory.path_of(name), e))
 }
 
 #[cfg(test)]

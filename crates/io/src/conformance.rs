@@ -3,8 +3,8 @@
 use crate::posix::PosixVfs;
 use crate::sim::SimVfs;
 use crate::uring::UringVfs;
-use crate::{AlignedBuffer, Create, ErrorKind, File, Op, OpenOptions, Result, Vfs};
-use std::path::{Path, PathBuf};
+use crate::{AlignedBuffer, Create, Directory, ErrorKind, File, Op, OpenOptions, Result, Vfs};
+use std::path::Path;
 use std::sync::Arc;
 
 const BUFFERED: OpenOptions = OpenOptions {
@@ -21,18 +21,19 @@ const DIRECT: OpenOptions = OpenOptions {
 /// A backend and a directory to work in.
 struct Place {
     vfs: Arc<dyn Vfs>,
-    root: PathBuf,
-    /// Removes the directory at the end.
-    _guard: Option<tempfile::TempDir>,
+    directory: Arc<dyn Directory>,
+    /// Removes a real directory at the end.
+    temporary: Option<tempfile::TempDir>,
 }
 
 impl Place {
     fn real(vfs: Arc<dyn Vfs>) -> Self {
-        let directory = tempfile::tempdir().expect("a temporary directory");
+        let temporary = tempfile::tempdir().expect("a temporary directory");
+        let directory = vfs.open_directory(temporary.path(), Create::Never);
         Self {
             vfs,
-            root: directory.path().to_path_buf(),
-            _guard: Some(directory),
+            directory: directory.expect("an open directory"),
+            temporary: Some(temporary),
         }
     }
 
@@ -52,23 +53,16 @@ impl Place {
 
     fn sim() -> Option<Self> {
         let vfs = SimVfs::new(7);
-        let root = PathBuf::from("/data");
-        vfs.create_dir_all(&root).expect("a new directory");
+        let directory = vfs.open_directory(Path::new("/data"), Create::New);
         Some(Self {
             vfs: Arc::new(vfs),
-            root,
-            _guard: None,
+            directory: directory.expect("a new directory"),
+            temporary: None,
         })
     }
 
-    fn path(&self, name: &str) -> PathBuf {
-        self.root.join(name)
-    }
-
     fn open(&self, name: &str, options: OpenOptions) -> Arc<dyn File> {
-        self.vfs
-            .open(&self.path(name), options)
-            .expect("an open file")
+        self.directory.open(name, options).expect("an open file")
     }
 
     fn bytes(&self, name: &str) -> Vec<u8> {
@@ -113,6 +107,10 @@ conformance!(
     opening_respects_create,
     read_only_files_refuse_changes,
     directories_list_their_files,
+    directories_are_made_as_asked,
+    a_moved_directory_stays_the_same,
+    names_stay_inside,
+    one_file_is_opened_by_its_path,
     locks_exclude,
     unbuffered_files_want_alignment,
     written_through_files_work,
@@ -143,7 +141,7 @@ fn reads_see_writes(place: &Place) {
     let again = place.open("file", BUFFERED);
     again.read_at(&mut bytes, 9_997).unwrap();
     assert_eq!(&bytes, b"\0\0\0HEllo");
-    assert_eq!(again.path(), place.path("file"));
+    assert_eq!(again.path(), place.directory.path_of("file"));
     let large: Vec<u8> = (0..3_000_000_u32)
         .map(|number| (number / 7) as u8)
         .collect();
@@ -171,12 +169,12 @@ fn what_was_written_is_there_after_the_cache_is_given_up(place: &Place) {
 }
 
 fn files_are_opened_past_the_cache_where_that_can_be(place: &Place) {
-    let open = |name| crate::open_past_cache(&*place.vfs, &place.path(name));
+    let open = |name| crate::open_past_cache(&*place.directory, name);
     assert_eq!(kind(open("no")), ErrorKind::NotFound);
     let (whole, cut) = (place.open("whole", BUFFERED), place.open("cut", BUFFERED));
     whole.write_at(&[1; 8192], 0).unwrap();
     cut.write_at(&[1; 8191], 0).unwrap();
-    let takes_direct = match place.vfs.open(&place.path("whole"), DIRECT) {
+    let takes_direct = match place.directory.open("whole", DIRECT) {
         Ok(_) => true,
         Err(error) => {
             assert_eq!(error.kind(), ErrorKind::Unsupported);
@@ -250,37 +248,32 @@ fn space_is_reserved(place: &Place) {
 }
 
 fn names_change(place: &Place) {
-    let vfs = &place.vfs;
+    let directory = &place.directory;
     let old = place.open("old", BUFFERED);
     old.write_at(b"old", 0).unwrap();
     place
         .open("new", BUFFERED)
         .write_at(b"replaced", 0)
         .unwrap();
-    vfs.rename(&place.path("old"), &place.path("new")).unwrap();
-    assert!(!vfs.exists(&place.path("old")).unwrap());
-    assert!(vfs.exists(&place.path("new")).unwrap());
+    directory.rename("old", "new").unwrap();
+    assert!(!directory.exists("old").unwrap());
+    assert!(directory.exists("new").unwrap());
     assert_eq!(place.bytes("new"), b"old");
-    vfs.sync_dir(&place.root).unwrap();
-    vfs.remove(&place.path("new")).unwrap();
-    assert!(!vfs.exists(&place.path("new")).unwrap());
+    directory.sync().unwrap();
+    directory.remove("new").unwrap();
+    assert!(!directory.exists("new").unwrap());
     // An open file outlives its name.
     let mut bytes = [0; 3];
     old.read_at(&mut bytes, 0).unwrap();
     assert_eq!(&bytes, b"old");
-    let missing = place.path("missing");
-    assert_eq!(kind(vfs.remove(&missing)), ErrorKind::NotFound);
-    assert_eq!(
-        kind(vfs.rename(&missing, &place.path("x"))),
-        ErrorKind::NotFound
-    );
-    assert_eq!(kind(vfs.sync_dir(&missing)), ErrorKind::NotFound);
+    assert_eq!(kind(directory.remove("missing")), ErrorKind::NotFound);
+    assert_eq!(kind(directory.rename("missing", "x")), ErrorKind::NotFound);
 }
 
 fn opening_respects_create(place: &Place) {
     let open = |name: &str, create| {
         let options = OpenOptions { create, ..BUFFERED };
-        place.vfs.open(&place.path(name), options)
+        place.directory.open(name, options)
     };
     assert_eq!(kind(open("a", Create::Never)), ErrorKind::NotFound);
     assert_eq!(kind(open("no/directory", Create::New)), ErrorKind::NotFound);
@@ -313,32 +306,99 @@ fn read_only_files_refuse_changes(place: &Place) {
 }
 
 fn directories_list_their_files(place: &Place) {
-    let vfs = &place.vfs;
-    let inner = place.path("a/b");
-    vfs.create_dir_all(&inner).unwrap();
-    vfs.create_dir_all(&inner).unwrap();
+    let root = &place.directory;
+    let below = root.subdirectory("a", Create::New).unwrap();
+    let inner = root.subdirectory("a/b", Create::IfMissing).unwrap();
     for name in ["z", "a/b/2", "a/b/10", "a/b/1"] {
         place.open(name, BUFFERED);
     }
-    assert_eq!(vfs.read_dir(&inner).unwrap(), ["1", "10", "2"]);
-    assert_eq!(vfs.read_dir(&place.root).unwrap(), ["z"]);
-    assert!(vfs.read_dir(&place.path("a")).unwrap().is_empty());
-    assert_eq!(kind(vfs.read_dir(&place.path("none"))), ErrorKind::NotFound);
-    vfs.rename(&place.path("a/b/2"), &place.path("a/moved"))
-        .unwrap();
-    assert_eq!(vfs.read_dir(&place.path("a")).unwrap(), ["moved"]);
-    vfs.sync_dir(&inner).unwrap();
+    assert_eq!(inner.list().unwrap(), ["1", "10", "2"]);
+    assert_eq!(root.list().unwrap(), ["z"]);
+    assert!(below.list().unwrap().is_empty());
+    root.rename("a/b/2", "a/moved").unwrap();
+    assert_eq!(below.list().unwrap(), ["moved"]);
+    assert!(below.exists("b").unwrap() && !below.exists("c").unwrap());
+    inner.sync().unwrap();
+    let again = root.subdirectory("a/b", Create::Never).unwrap();
+    assert_eq!(again.list().unwrap(), ["1", "10"]);
+    assert_eq!(again.path(), root.path_of("a/b"));
+}
+
+fn directories_are_made_as_asked(place: &Place) {
+    let root = &place.directory;
+    let whole = |name: &str, create| place.vfs.open_directory(&root.path_of(name), create);
+    assert_eq!(kind(whole("no", Create::Never)), ErrorKind::NotFound);
+    let below = |name, create| root.subdirectory(name, create);
+    assert_eq!(kind(below("no", Create::Never)), ErrorKind::NotFound);
+    assert!(!root.exists("no").unwrap());
+    whole("a/b/c", Create::IfMissing).unwrap();
+    whole("a/b/c", Create::Never).unwrap();
+    whole("a/b/c", Create::IfMissing).unwrap();
+    let exists = ErrorKind::AlreadyExists;
+    assert_eq!(kind(whole("a/b/c", Create::New)), exists);
+    assert_eq!(kind(below("a/b", Create::New)), exists);
+    whole("a/x", Create::New).unwrap();
+    below("a/y", Create::New).unwrap();
+    place.open("file", BUFFERED);
+    for create in [Create::Never, Create::IfMissing] {
+        assert!(below("file", create).is_err());
+        assert!(whole("file/below", create).is_err());
+    }
+    let not_one = ErrorKind::NotADirectory;
+    assert_eq!(kind(below("file", Create::Never)), not_one);
+    assert_eq!(kind(whole("file", Create::Never)), not_one);
+}
+
+/// A handle goes on with the directory that it was opened on, whatever its name is now.
+fn a_moved_directory_stays_the_same(place: &Place) {
+    let Some(temporary) = &place.temporary else {
+        return; // Simulated directories do not move.
+    };
+    let (old, new) = (temporary.path().join("old"), temporary.path().join("new"));
+    let open = |create| place.vfs.open_directory(&old, create).unwrap();
+    let moved = open(Create::New);
+    std::fs::rename(&old, &new).unwrap();
+    let stranger = open(Create::New);
+    moved.open("file", BUFFERED).unwrap();
+    moved.rename("file", "renamed").unwrap();
+    moved.subdirectory("log", Create::New).unwrap();
+    moved.sync().unwrap();
+    assert!(new.join("renamed").exists() && new.join("log").is_dir());
+    assert_eq!(moved.list().unwrap(), ["renamed"]);
+    assert!(stranger.list().unwrap().is_empty() && !old.join("log").exists());
+    assert!(!stranger.exists("renamed").unwrap());
+    moved.remove("renamed").unwrap();
+    assert!(!moved.exists("renamed").unwrap());
+}
+
+fn names_stay_inside(place: &Place) {
+    let inner = place.directory.subdirectory("inner", Create::New).unwrap();
+    place.open("outside", BUFFERED);
+    for name in ["", "../outside", "/outside", ".."] {
+        let bad = ErrorKind::InvalidInput;
+        assert_eq!(kind(inner.open(name, BUFFERED)), bad, "{name}");
+        assert_eq!(kind(inner.remove(name)), bad, "{name}");
+        assert_eq!(kind(inner.exists(name)), bad, "{name}");
+        assert_eq!(kind(inner.rename(name, "x")), bad, "{name}");
+    }
+}
+
+fn one_file_is_opened_by_its_path(place: &Place) {
+    place.open("file", BUFFERED).write_at(b"x", 0).unwrap();
+    let path = place.directory.path_of("file");
+    let file = place.vfs.open_file(&path, BUFFERED).unwrap();
+    assert_eq!((file.len().unwrap(), file.path()), (1, &*path));
 }
 
 fn locks_exclude(place: &Place) {
-    let path = place.path("lock");
-    let guard = place.vfs.lock(&path).unwrap();
-    assert_eq!(kind(place.vfs.lock(&path)), ErrorKind::WouldBlock);
-    let other = place.vfs.lock(&place.path("other lock")).unwrap();
+    let lock = |name| place.directory.lock(name);
+    let guard = lock("lock").unwrap();
+    assert_eq!(kind(lock("lock")), ErrorKind::WouldBlock);
+    let other = lock("other lock").unwrap();
     drop(guard);
-    let guard = place.vfs.lock(&path).unwrap();
+    let guard = lock("lock").unwrap();
     drop(other);
-    assert_eq!(kind(place.vfs.lock(&path)), ErrorKind::WouldBlock);
+    assert_eq!(kind(lock("lock")), ErrorKind::WouldBlock);
     drop(guard);
 }
 

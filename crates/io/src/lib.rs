@@ -2,8 +2,9 @@
 //!
 //! # What this crate promises
 //!
-//! 1. A [`Vfs`] opens files and changes directories; a [`File`] reads, writes and syncs at
-//!    absolute offsets; a [`Batch`] runs many operations at once.
+//! 1. A [`Vfs`] opens directories; a [`Directory`] opens files and changes names; a [`File`] reads,
+//!    writes and syncs at absolute offsets; a [`Batch`] runs many operations at once. A directory and a
+//!    file are handles: what becomes of their paths is nothing to them.
 //! 2. `write_at` returning `Ok` means that later reads through the same `Vfs` see the bytes. It
 //!    promises nothing about power loss.
 //! 3. [`File::sync`] returning `Ok` means that every write to that file that had returned before
@@ -12,7 +13,7 @@
 //!    What is read past the cache ([`OpenOptions::direct`]) after a sync returned `Ok` survives
 //!    power loss, whatever failed before; so does what is read after [`File::sync_and_forget`], where
 //!    the file system takes the advice.
-//! 4. Creating, renaming or removing a name survives power loss only after [`Vfs::sync_dir`] of
+//! 4. Creating, renaming or removing a name survives power loss only after [`Directory::sync`] of
 //!    its directory returned.
 //! 5. No short reads or writes: an operation does all of its bytes or fails. Reading past the end
 //!    of a file is `UnexpectedEof`.
@@ -30,7 +31,7 @@ pub mod uring;
 #[cfg(test)]
 mod conformance;
 
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 pub use backend::{BackendChoice, default_vfs};
@@ -40,18 +41,18 @@ pub use std::io::{Error, ErrorKind, Result};
 /// Alignment in bytes of buffers, offsets and lengths for unbuffered (`O_DIRECT`) files.
 pub const DIRECT_ALIGNMENT: usize = 4096;
 
-/// How [`Vfs::open`] treats a name that is, or is not, there.
+/// How opening treats a name that is, or is not, there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Create {
-    /// The file must exist.
+    /// It must exist.
     Never,
-    /// Create the file if it does not exist.
+    /// Create it if it does not exist.
     IfMissing,
-    /// The file must not exist.
+    /// It must not exist.
     New,
 }
 
-/// Options of [`Vfs::open`].
+/// Options of [`Directory::open`].
 #[derive(Clone, Copy, Debug)]
 pub struct OpenOptions {
     /// What to do when the file is missing or present.
@@ -79,35 +80,67 @@ pub struct AtomicWriteLimits {
 
 /// A file system, or a simulation of one.
 pub trait Vfs: Send + Sync + std::fmt::Debug {
-    /// Opens a file.
-    fn open(&self, path: &Path, options: OpenOptions) -> Result<Arc<dyn File>>;
-    /// Removes a file's name.
-    fn remove(&self, path: &Path) -> Result<()>;
-    /// Renames a file, replacing the target.
-    fn rename(&self, from: &Path, to: &Path) -> Result<()>;
-    /// Makes earlier creations, renames and removals in `directory` durable.
-    fn sync_dir(&self, directory: &Path) -> Result<()>;
-    /// Creates a directory and its parents; not an error if it exists. The new directories
-    /// themselves are durable on return, so that no caller has to sync directories above its own.
-    fn create_dir_all(&self, directory: &Path) -> Result<()>;
-    /// Names (not paths) of the files in a directory, sorted. Subdirectories, and names that are
-    /// not UTF-8 (so none of ours), are left out.
-    fn read_dir(&self, directory: &Path) -> Result<Vec<String>>;
-    /// Whether a file of this name exists.
-    fn exists(&self, path: &Path) -> Result<bool>;
-    /// Takes an exclusive lock, held until the returned guard is dropped. `WouldBlock` when
-    /// someone else holds it, in this process or another one. Creates the file if it is missing.
-    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>>;
+    /// Opens a directory. A relative path is resolved now and never again: whoever changes the
+    /// process's current directory later, or moves the directory itself, changes nothing for the
+    /// handle. Parents that are missing are made too, unless `create` is [`Create::Never`]. New
+    /// directories are durable on return, so that no caller has to sync directories above its own.
+    fn open_directory(&self, path: &Path, create: Create) -> Result<Arc<dyn Directory>>;
+    /// Opens one file by its path, as the process sees it now: for files that a user names. The files
+    /// of a database are opened through its [`Directory`].
+    fn open_file(&self, path: &Path, options: OpenOptions) -> Result<Arc<dyn File>>;
     /// A queue for at most `depth` operations in flight, for the use of one thread at a time.
     fn batch(&self, depth: usize) -> Result<Box<dyn Batch>>;
     /// Short name of the backend, for messages: `posix`, `io_uring`, `sim`.
     fn name(&self) -> &'static str;
 }
 
+/// An open directory. All methods may be called from many threads at once.
+///
+/// Names are relative paths: of a file in the directory, or in one below it (`log/0000000000000001`).
+/// They never leave it.
+pub trait Directory: Send + Sync + std::fmt::Debug {
+    /// Opens a file.
+    fn open(&self, name: &str, options: OpenOptions) -> Result<Arc<dyn File>>;
+    /// Removes a file's name.
+    fn remove(&self, name: &str) -> Result<()>;
+    /// Renames a file, replacing the target.
+    fn rename(&self, from: &str, to: &str) -> Result<()>;
+    /// Makes earlier creations, renames and removals in this directory durable (not those in
+    /// directories below it). Opens nothing, so it does not fail for want of descriptors.
+    fn sync(&self) -> Result<()>;
+    /// Names of the files in this directory, sorted. Subdirectories, and names that are not UTF-8 (so
+    /// none of ours), are left out.
+    fn list(&self) -> Result<Vec<String>>;
+    /// Whether there is a file or a directory of this name.
+    fn exists(&self, name: &str) -> Result<bool>;
+    /// Opens a directory in this one. A new one is durable on return.
+    fn subdirectory(&self, name: &str, create: Create) -> Result<Arc<dyn Directory>>;
+    /// Takes an exclusive lock, held until the returned guard is dropped. `WouldBlock` when
+    /// someone else holds it, in this process or another one. Creates the file if it is missing.
+    fn lock(&self, name: &str) -> Result<Box<dyn Send + Sync>>;
+    /// Where the directory was when it was opened, absolute: for messages.
+    fn path(&self) -> &Path;
+    /// Where a file of this directory was then: for messages.
+    fn path_of(&self, name: &str) -> PathBuf {
+        self.path().join(name)
+    }
+}
+
+/// A name that cannot lead out of its directory.
+fn check_inside(name: &str) -> Result<&Path> {
+    let path = Path::new(name);
+    let is_normal = |part| matches!(part, Component::Normal(_));
+    if name.is_empty() || !path.components().all(is_normal) {
+        let message = format!("{name:?} is no name of a file in a directory");
+        return Err(Error::new(ErrorKind::InvalidInput, message));
+    }
+    Ok(path)
+}
+
 /// Opens a file to read what the disk has of it: past the cache where the file system can do that and
 /// the file has whole blocks ([`File::is_direct`] tells), else through it. After a sync,
 /// what is found past the cache survives power loss.
-pub fn open_past_cache(vfs: &dyn Vfs, path: &Path) -> Result<Arc<dyn File>> {
+pub fn open_past_cache(directory: &dyn Directory, name: &str) -> Result<Arc<dyn File>> {
     let buffered = OpenOptions {
         create: Create::Never,
         read_only: true,
@@ -118,10 +151,10 @@ pub fn open_past_cache(vfs: &dyn Vfs, path: &Path) -> Result<Arc<dyn File>> {
         direct: true,
         ..buffered
     };
-    match vfs.open(path, direct) {
+    match directory.open(name, direct) {
         Ok(file) if file.len()?.is_multiple_of(DIRECT_ALIGNMENT as u64) => Ok(file),
         Err(error) if error.kind() != ErrorKind::Unsupported => Err(error),
-        _ => vfs.open(path, buffered),
+        _ => directory.open(name, buffered),
     }
 }
 
@@ -177,7 +210,7 @@ pub trait File: Send + Sync + std::fmt::Debug {
     fn allocate(&self, offset: u64, length: u64) -> Result<()>;
     /// What `write_atomic_at` can do here, if anything.
     fn atomic_write_limits(&self) -> Option<AtomicWriteLimits>;
-    /// The path that the file was opened with.
+    /// Where the file was when it was opened: for messages.
     fn path(&self) -> &Path;
     /// Whether the file was opened with [`OpenOptions::direct`], so that transfers must be aligned.
     fn is_direct(&self) -> bool {

@@ -11,20 +11,23 @@
 //!   `EINTR`, because the second one could claim what the first one lost.
 //! - `O_DIRECT` on a file system that does not take it is `Unsupported`, not silently buffered:
 //!   the caller relies on it.
-//! - `flock` locks belong to an open file description; [`Vfs::lock`] opens its own, so two guards
+//! - `flock` locks belong to an open file description; [`Directory::lock`] opens its own, so two guards
 //!   exclude each other inside a process as well. Forked children do not keep it (`O_CLOEXEC`
 //!   frees it at exec).
+//! - Directories are file descriptors, and every name is resolved from one of them: `directory`.
+
+mod directory;
 
 use crate::buffer::{check_transfer, check_vectored};
 use crate::{
-    AtomicWriteLimits, Batch, Create, DIRECT_ALIGNMENT, Error, ErrorKind, File, Op, OpenOptions,
-    Result, Vfs,
+    AtomicWriteLimits, Batch, Create, DIRECT_ALIGNMENT, Directory, Error, ErrorKind, File, Op,
+    OpenOptions, Result, Vfs,
 };
-use rustix::fs::{Advice, AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, StatxFlags};
+pub(crate) use directory::PosixDirectory;
+use rustix::fs::{Advice, AtFlags, CWD, FallocateFlags, Mode, OFlags, StatxFlags};
 use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
-use std::fs;
 use std::io::IoSlice;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -49,64 +52,12 @@ impl PosixVfs {
 }
 
 impl Vfs for PosixVfs {
-    fn open(&self, path: &Path, options: OpenOptions) -> Result<Arc<dyn File>> {
-        Ok(Arc::new(PosixFile::open(path, options)?))
+    fn open_directory(&self, path: &Path, create: Create) -> Result<Arc<dyn Directory>> {
+        Ok(Arc::new(PosixDirectory::open(path, create)?))
     }
 
-    fn remove(&self, path: &Path) -> Result<()> {
-        fs::remove_file(path)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        fs::rename(from, to)
-    }
-
-    fn sync_dir(&self, directory: &Path) -> Result<()> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = retry_on_intr(|| rustix::fs::open(or_here(directory), flags, Mode::empty()))?;
-        Ok(rustix::fs::fsync(&fd)?)
-    }
-
-    fn create_dir_all(&self, directory: &Path) -> Result<()> {
-        if directory.as_os_str().is_empty() || directory.is_dir() {
-            return Ok(());
-        }
-        let parent = directory.parent().unwrap_or(Path::new(""));
-        self.create_dir_all(parent)?;
-        match fs::create_dir(directory) {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists && directory.is_dir() => Ok(()),
-            Err(error) => Err(error),
-            Ok(()) => self.sync_dir(parent),
-        }
-    }
-
-    fn read_dir(&self, directory: &Path) -> Result<Vec<String>> {
-        let mut names = Vec::new();
-        for entry in fs::read_dir(or_here(directory))? {
-            let entry = entry?;
-            if !entry.file_type()?.is_dir() {
-                names.extend(entry.file_name().into_string().ok());
-            }
-        }
-        names.sort();
-        Ok(names)
-    }
-
-    fn exists(&self, path: &Path) -> Result<bool> {
-        path.try_exists()
-    }
-
-    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
-        let fd = retry_on_intr(|| rustix::fs::open(path, flags, file_mode()))?;
-        match retry_on_intr(|| rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive)) {
-            Ok(()) => Ok(Box::new(fd)),
-            Err(Errno::WOULDBLOCK) => Err(Error::new(
-                ErrorKind::WouldBlock,
-                "the lock is held by someone else",
-            )),
-            Err(error) => Err(error.into()),
-        }
+    fn open_file(&self, path: &Path, options: OpenOptions) -> Result<Arc<dyn File>> {
+        Ok(Arc::new(PosixFile::open(CWD, path, path, options)?))
     }
 
     fn batch(&self, _depth: usize) -> Result<Box<dyn Batch>> {
@@ -115,15 +66,6 @@ impl Vfs for PosixVfs {
 
     fn name(&self) -> &'static str {
         "posix"
-    }
-}
-
-/// The empty path means the current directory.
-fn or_here(directory: &Path) -> &Path {
-    if directory.as_os_str().is_empty() {
-        Path::new(".")
-    } else {
-        directory
     }
 }
 
@@ -141,7 +83,13 @@ pub(crate) struct PosixFile {
 }
 
 impl PosixFile {
-    pub(crate) fn open(path: &Path, options: OpenOptions) -> Result<Self> {
+    /// Opens `name` as seen from the directory `at`. `path` is for messages.
+    pub(crate) fn open(
+        at: BorrowedFd<'_>,
+        name: &Path,
+        path: &Path,
+        options: OpenOptions,
+    ) -> Result<Self> {
         let mut flags = OFlags::CLOEXEC;
         flags |= match options.read_only {
             true => OFlags::RDONLY,
@@ -154,7 +102,7 @@ impl PosixFile {
         };
         flags.set(OFlags::DIRECT, options.direct);
         flags.set(OFlags::DSYNC, options.dsync);
-        let fd = match retry_on_intr(|| rustix::fs::open(path, flags, file_mode())) {
+        let fd = match retry_on_intr(|| rustix::fs::openat(at, name, flags, file_mode())) {
             Err(Errno::INVAL) if options.direct => {
                 return Err(Error::new(
                     ErrorKind::Unsupported,

@@ -16,13 +16,13 @@
 //! 1. Without faults it behaves as the other backends (one suite tests all), including the
 //!    alignment that unbuffered files demand. Directories are durable when created.
 //! 2. After a crash, everything that a finished [`File::sync`] or
-//!    [`Vfs::sync_dir`] covered, and every finished write to a `dsync` file, is there (and what
+//!    [`Directory::sync`] covered, and every finished write to a `dsync` file, is there (and what
 //!    [`SimVfs::set_volatile_cache`] says of a disk without a cache). A sync
 //!    covers what had been written when it began, not what was written meanwhile.
 //! 3. After a crash, each write that was not durable is there, or not, or torn at a multiple of
 //!    512 or 4096 bytes (the first units survive, or any subset), independently of other
 //!    writes. Atomic writes are not torn. Changes of length survive in order up to some point.
-//!    A name changed without [`Vfs::sync_dir`] is as before or as after, even if the file was
+//!    A name changed without [`Directory::sync`] is as before or as after, even if the file was
 //!    synced; renames are all or nothing.
 //!    What a failed sync should have made durable stays readable, and no later sync makes it so;
 //!    [`File::sync_and_forget`] and unbuffered reads show what of it the disk has.
@@ -44,7 +44,7 @@
 //!
 //! ```
 //! use inkstone_io::sim::SimVfs;
-//! use inkstone_io::{Create, OpenOptions, Vfs};
+//! use inkstone_io::{Create, OpenOptions};
 //! use std::path::Path;
 //!
 //! let vfs = SimVfs::new(1);
@@ -63,6 +63,7 @@
 //! ```
 
 mod content;
+mod directory;
 mod faults;
 mod file;
 mod losses;
@@ -74,10 +75,13 @@ mod rng;
 pub use faults::{DiskDead, Fault, FaultRule, OpKind, is_dead_error};
 pub use losses::Losses;
 
-use crate::{AtomicWriteLimits, Batch, Create, Error, ErrorKind, File, OpenOptions, Result, Vfs};
+use crate::{
+    AtomicWriteLimits, Batch, Create, Directory, Error, ErrorKind, File, OpenOptions, Result, Vfs,
+};
 use content::{BLOCK_BYTES, Content};
-use faults::{Process, Verdict, dead, input_output_error};
-use file::{SimBatch, SimFile};
+use directory::SimDirectory;
+use faults::Process;
+use file::SimBatch;
 use names::Names;
 use node::{Node, NodeState};
 use observer::Observer;
@@ -393,6 +397,11 @@ impl SimVfs {
 /// Looking at and corrupting the disk from outside: works on disks of dead processes too, counts
 /// as no operation and meets no faults.
 impl SimVfs {
+    /// A handle of a directory, whether it is there or not.
+    pub fn directory(&self, path: impl AsRef<Path>) -> Arc<dyn Directory> {
+        Arc::new(SimDirectory::at(self, path.as_ref()))
+    }
+
     /// Paths of all files, sorted.
     pub fn files(&self) -> Vec<PathBuf> {
         self.disk.names.lock().files().keys().cloned().collect()
@@ -473,133 +482,12 @@ impl SimVfs {
 }
 
 impl Vfs for SimVfs {
-    fn open(&self, path: &Path, options: OpenOptions) -> Result<Arc<dyn File>> {
-        let path = normal(path);
-        self.disk.observer.see(OpKind::Open, &path, &[]);
-        let mut names = self.disk.names.lock();
-        let found = names.get(&path).cloned();
-        let creates = found.is_none() && options.create != Create::Never;
-        let verdict = self.process.admit(OpKind::Open, &path, creates)?;
-        let last_gasp = matches!(verdict, Verdict::LastGasp);
-        if let Verdict::Fail(error) = verdict {
-            return Err(error);
-        }
-        if names.has_directory(&path) {
-            return Err(ErrorKind::IsADirectory.into());
-        }
-        let node = match (found, options.create) {
-            (Some(_), Create::New) => return Err(ErrorKind::AlreadyExists.into()),
-            (Some(node), _) => node,
-            (None, Create::Never) => return Err(not_found(&path)),
-            (None, _) => {
-                check_parent(&names, &path)?;
-                self.disk.create(&mut names, &path)
-            }
-        };
-        if last_gasp {
-            return Err(dead());
-        }
-        let (disk, process) = (Arc::clone(&self.disk), Arc::clone(&self.process));
-        Ok(Arc::new(SimFile::new(disk, process, node, path, options)))
+    fn open_directory(&self, path: &Path, create: Create) -> Result<Arc<dyn Directory>> {
+        Ok(Arc::new(SimDirectory::open(self, path, create)?))
     }
 
-    fn remove(&self, path: &Path) -> Result<()> {
-        let path = normal(path);
-        self.change_names(OpKind::Remove, &path, |names| {
-            let node = names.get(&path).cloned().ok_or_else(|| not_found(&path))?;
-            names.remove(path.clone());
-            self.disk.unlink(&node);
-            Ok(())
-        })
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        let (from, to) = (normal(from), normal(to));
-        self.change_names(OpKind::Rename, &to, |names| {
-            let node = names.get(&from).cloned().ok_or_else(|| not_found(&from))?;
-            check_parent(names, &to)?;
-            if from == to {
-                return Ok(());
-            }
-            let replaced = names.get(&to).cloned();
-            names.rename(from.clone(), to.clone(), node);
-            if let Some(replaced) = replaced {
-                self.disk.unlink(&replaced);
-            }
-            Ok(())
-        })
-    }
-
-    fn sync_dir(&self, directory: &Path) -> Result<()> {
-        let directory = normal(directory);
-        self.disk.observer.see(OpKind::SyncDir, &directory, &[]);
-        let mut names = self.disk.names.lock();
-        match self.process.admit(OpKind::SyncDir, &directory, true)? {
-            Verdict::LastGasp => return Err(dead()),
-            Verdict::Fail(error) => return Err(error),
-            Verdict::Proceed | Verdict::Short | Verdict::Lose | Verdict::Misread(_) => {}
-        }
-        if !names.has_directory(&directory) {
-            return Err(not_found(&directory));
-        }
-        names.sync(&directory);
-        Ok(())
-    }
-
-    fn create_dir_all(&self, directory: &Path) -> Result<()> {
-        self.admit(OpKind::CreateDir, directory)?;
-        let directory = normal(directory);
-        let mut names = self.disk.names.lock();
-        for ancestor in directory.ancestors() {
-            if names.get(ancestor).is_some() {
-                return Err(ErrorKind::AlreadyExists.into());
-            }
-        }
-        let ancestors = directory.ancestors().map(Path::to_path_buf);
-        names.directories.extend(ancestors);
-        Ok(())
-    }
-
-    fn read_dir(&self, directory: &Path) -> Result<Vec<String>> {
-        self.admit(OpKind::Look, directory)?;
-        let directory = normal(directory);
-        let names = self.disk.names.lock();
-        if !names.has_directory(&directory) {
-            return Err(not_found(&directory));
-        }
-        let inside = names
-            .files()
-            .keys()
-            .filter(|path| path.parent() == Some(&directory));
-        let file_names = inside.filter_map(|path| path.file_name()?.to_str());
-        let mut found: Vec<String> = file_names.map(str::to_owned).collect();
-        found.sort();
-        Ok(found)
-    }
-
-    fn exists(&self, path: &Path) -> Result<bool> {
-        self.admit(OpKind::Look, path)?;
-        let path = normal(path);
-        let names = self.disk.names.lock();
-        Ok(names.get(&path).is_some() || names.has_directory(&path))
-    }
-
-    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
-        self.admit(OpKind::Lock, path)?;
-        let path = normal(path);
-        let mut names = self.disk.names.lock();
-        if names.get(&path).is_none() {
-            check_parent(&names, &path)?;
-            self.disk.create(&mut names, &path);
-        }
-        if !self.process.locks.lock().insert(path.clone()) {
-            return Err(Error::new(
-                ErrorKind::WouldBlock,
-                "the lock is held by someone else",
-            ));
-        }
-        let process = Arc::clone(&self.process);
-        Ok(Box::new(LockGuard { process, path }))
+    fn open_file(&self, path: &Path, options: OpenOptions) -> Result<Arc<dyn File>> {
+        self.open(path, options)
     }
 
     fn batch(&self, _depth: usize) -> Result<Box<dyn Batch>> {
@@ -610,51 +498,6 @@ impl Vfs for SimVfs {
 
     fn name(&self) -> &'static str {
         "sim"
-    }
-}
-
-impl SimVfs {
-    /// An operation that a power loss does not cut.
-    fn admit(&self, kind: OpKind, path: &Path) -> Result<()> {
-        match self.process.admit(kind, path, false)? {
-            Verdict::Fail(error) => Err(error),
-            _ => Ok(()),
-        }
-    }
-
-    /// A change of names: `change` is done unless a fault forbids it.
-    fn change_names(
-        &self,
-        kind: OpKind,
-        path: &Path,
-        change: impl FnOnce(&mut Names) -> Result<()>,
-    ) -> Result<()> {
-        self.disk.observer.see(kind, path, &[]);
-        let mut names = self.disk.names.lock();
-        match self.process.admit(kind, path, true)? {
-            Verdict::Proceed => change(&mut names),
-            Verdict::LastGasp => change(&mut names).and(Err(dead())),
-            Verdict::Fail(error) => Err(error),
-            Verdict::Short | Verdict::Lose | Verdict::Misread(_) => Err(input_output_error()),
-        }
-    }
-}
-
-fn check_parent(names: &Names, path: &Path) -> Result<()> {
-    match path.parent() {
-        Some(parent) if names.has_directory(parent) => Ok(()),
-        _ => Err(not_found(path)),
-    }
-}
-
-struct LockGuard {
-    process: Arc<Process>,
-    path: PathBuf,
-}
-
-impl Drop for LockGuard {
-    fn drop(&mut self) {
-        self.process.locks.lock().remove(&self.path);
     }
 }
 

@@ -29,11 +29,12 @@ mod registered;
 
 use crate::buffer::{check_transfer, check_vectored};
 use crate::posix::{
-    PosixFile, PosixVfs, RWF_ATOMIC, VECTOR_BUFFERS_MAX, atomic_error, past_end, read_only,
-    short_atomic, storage_error,
+    PosixVfs, RWF_ATOMIC, VECTOR_BUFFERS_MAX, atomic_error, past_end, read_only, short_atomic,
+    storage_error,
 };
 use crate::{
-    Batch, DIRECT_ALIGNMENT, Error, ErrorKind, File, MemoryHandle, Op, OpenOptions, Result, Vfs,
+    Batch, Create, DIRECT_ALIGNMENT, Directory, Error, ErrorKind, File, MemoryHandle, Op,
+    OpenOptions, Result, Vfs,
 };
 use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{IoUring, Probe, opcode, squeue};
@@ -88,36 +89,12 @@ impl UringVfs {
 }
 
 impl Vfs for UringVfs {
-    fn open(&self, path: &Path, options: OpenOptions) -> Result<Arc<dyn File>> {
-        Ok(Arc::new(PosixFile::open(path, options)?))
+    fn open_directory(&self, path: &Path, create: Create) -> Result<Arc<dyn Directory>> {
+        self.posix.open_directory(path, create)
     }
 
-    fn remove(&self, path: &Path) -> Result<()> {
-        self.posix.remove(path)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        self.posix.rename(from, to)
-    }
-
-    fn sync_dir(&self, directory: &Path) -> Result<()> {
-        self.posix.sync_dir(directory)
-    }
-
-    fn create_dir_all(&self, directory: &Path) -> Result<()> {
-        self.posix.create_dir_all(directory)
-    }
-
-    fn read_dir(&self, directory: &Path) -> Result<Vec<String>> {
-        self.posix.read_dir(directory)
-    }
-
-    fn exists(&self, path: &Path) -> Result<bool> {
-        self.posix.exists(path)
-    }
-
-    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
-        self.posix.lock(path)
+    fn open_file(&self, path: &Path, options: OpenOptions) -> Result<Arc<dyn File>> {
+        self.posix.open_file(path, options)
     }
 
     fn batch(&self, depth: usize) -> Result<Box<dyn Batch>> {

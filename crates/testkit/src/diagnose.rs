@@ -11,7 +11,6 @@ use inkstone_format::record::Decoder;
 use inkstone_io::sim::SimVfs;
 use std::fmt::Write;
 use std::path::Path;
-use std::sync::Arc;
 
 /// Everything that can be told of the page that an error names. Works on the disk of a process that
 /// has ended.
@@ -20,7 +19,7 @@ pub fn of_error(vfs: &SimVfs, directory: &Path, error: &Error) -> String {
         return String::new();
     };
     let mut text = String::new();
-    let Ok(control) = ControlFile::open(vfs, directory, &Poison::default()) else {
+    let Ok(control) = ControlFile::open(&*vfs.directory(directory), &Poison::default()) else {
         return "no control file".to_owned();
     };
     let control = control.current();
@@ -54,8 +53,7 @@ fn log(
     text: &mut String,
 ) {
     let source = LogSource::open(ReadParams {
-        vfs: Arc::new(vfs.clone()),
-        dir: directory.join("log"),
+        directory: vfs.directory(directory.join("log")),
         uuid: control.uuid,
         segment_bytes: control.log_segment_bytes,
         from: control.scan_start_lsn,

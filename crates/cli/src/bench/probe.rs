@@ -5,13 +5,15 @@ use crate::failure::{Failure, Result};
 use crate::random::Random;
 use inkstone::Options;
 use inkstone_io::{
-    AlignedBuffer, BackendChoice, Batch, Create, DIRECT_ALIGNMENT, File, Op, OpenOptions, Vfs,
-    default_vfs,
+    AlignedBuffer, BackendChoice, Batch, Create, DIRECT_ALIGNMENT, Directory, File, Op,
+    OpenOptions, Vfs, default_vfs,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// Name of the file that is measured with.
+const NAME: &str = "probe";
 /// Operations in flight, but for syncs, which come one after the other.
 const DEPTH: usize = 32;
 /// Bytes of the file that is written to.
@@ -22,6 +24,7 @@ const WRITE: usize = 1 << 20;
 /// A file of the probe, removed when this is dropped.
 struct Probe {
     vfs: Arc<dyn Vfs>,
+    directory: Arc<dyn Directory>,
     path: PathBuf,
     file: Option<Arc<dyn File>>,
 }
@@ -34,15 +37,17 @@ impl Probe {
         choice: BackendChoice,
         open: OpenOptions,
     ) -> Result<Self> {
-        let path = directory.join("probe");
+        let path = directory.join(NAME);
         let failed = |e| Failure::io("probe", &path, e);
         let vfs = default_vfs(choice).map_err(failed)?;
+        let directory = vfs.open_directory(directory, Create::Never);
         let mut probe = Self {
             vfs,
+            directory: directory.map_err(failed)?,
             path: path.clone(),
             file: None,
         };
-        let file = probe.vfs.open(&path, open).map_err(failed)?;
+        let file = probe.directory.open(NAME, open).map_err(failed)?;
         probe.file = Some(file.clone());
         let mut block = AlignedBuffer::zeroed(WRITE);
         Random::new(5).fill(&mut block);
@@ -62,7 +67,7 @@ impl Probe {
 impl Drop for Probe {
     fn drop(&mut self) {
         self.file = None;
-        if let Err(e) = self.vfs.remove(&self.path) {
+        if let Err(e) = self.directory.remove(NAME) {
             eprintln!("inkstone: remove {}: {e}", self.path.display());
         }
     }
@@ -106,7 +111,7 @@ pub fn reads_per_s(path: &Path, page_size: usize, seconds: f64) -> Result<f64> {
         direct: true,
         dsync: false,
     };
-    let file = vfs.open(path, options).map_err(failed)?;
+    let file = vfs.open_file(path, options).map_err(failed)?;
     let pages = file.len().map_err(failed)? / page_size as u64;
     if pages == 0 {
         return Err(Failure::Check(format!("{}: no whole page", path.display())));

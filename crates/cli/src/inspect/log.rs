@@ -11,6 +11,7 @@ use inkstone::log::{Frame, LogReader, ReadParams};
 use inkstone_format::control::{CONTROL_COPY_LEN, Control};
 use inkstone_format::record::{DecodeError, Decoder, Record};
 use inkstone_format::{Lsn, PageId};
+use inkstone_io::Create;
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -87,18 +88,19 @@ pub fn run(arguments: &LogArguments, output: &Output) -> Result<()> {
     Ok(())
 }
 
-fn params(directory: &Directory, from: Lsn, epoch: u64) -> ReadParams {
+fn params(directory: &Directory, from: Lsn, epoch: u64) -> Result<ReadParams> {
     let control = &directory.control;
-    ReadParams {
-        vfs: directory.vfs.clone(),
-        dir: directory.path.join("log"),
+    let log = directory.handle.subdirectory("log", Create::Never);
+    let log = log.map_err(|e| Failure::io("open", &directory.path.join("log"), e))?;
+    Ok(ReadParams {
+        directory: log,
         uuid: control.uuid,
         segment_bytes: control.log_segment_bytes,
         from,
         epoch,
         newest_epoch: control.epoch,
         must_reach: control.known_durable_lsn,
-    }
+    })
 }
 
 /// A reader at the scan start of the control file's other copy, if the log still goes back to it:
@@ -112,7 +114,7 @@ fn earlier(directory: &Directory) -> Result<Option<LogReader>> {
     let Some(other) = other else {
         return Ok(None);
     };
-    let at = params(directory, other.scan_start_lsn, other.scan_start_epoch);
+    let at = params(directory, other.scan_start_lsn, other.scan_start_epoch)?;
     let readable =
         LogReader::open(at.clone()).is_ok_and(|mut trial| matches!(trial.next(), Ok(Some(_))));
     Ok(if readable {
@@ -128,7 +130,7 @@ fn open(directory: &Directory, from: Option<u64>) -> Result<LogReader> {
     let start = match from {
         Some(from) if from < control.scan_start_lsn.0 => Lsn(from),
         _ => {
-            let params = params(directory, control.scan_start_lsn, control.scan_start_epoch);
+            let params = params(directory, control.scan_start_lsn, control.scan_start_epoch)?;
             return Ok(LogReader::open(params)?);
         }
     };
@@ -137,10 +139,10 @@ fn open(directory: &Directory, from: Option<u64>) -> Result<LogReader> {
         let mut trial = LogReader::open(ReadParams {
             newest_epoch: epoch,
             must_reach: Lsn(0),
-            ..params(directory, start, epoch)
+            ..params(directory, start, epoch)?
         })?;
         if matches!(trial.next(), Ok(Some(_))) {
-            return Ok(LogReader::open(params(directory, start, epoch))?);
+            return Ok(LogReader::open(params(directory, start, epoch)?)?);
         }
     }
     Err(Failure::Usage(format!(

@@ -21,7 +21,7 @@ use std::sync::Arc;
 pub struct Directory {
     pub path: PathBuf,
     pub control: Control,
-    pub vfs: Arc<dyn Vfs>,
+    pub handle: Arc<dyn inkstone_io::Directory>,
 }
 
 /// Where a tablespace's file is.
@@ -57,19 +57,21 @@ impl Directory {
     /// Reads the control file.
     pub fn open(path: &Path) -> Result<Self> {
         let (bytes, _) = control_bytes(path)?;
+        let handle = PosixVfs::new().open_directory(path, Create::Never);
+        let handle = handle.map_err(|e| Failure::io("open", path, e))?;
         let (first, second) = bytes.split_at(CONTROL_COPY_LEN);
         let (control, _) =
             Control::choose([first, second]).map_err(|e| control_failure(path, e))?;
         Ok(Self {
             path: path.to_owned(),
             control,
-            vfs: Arc::new(PosixVfs::new()),
+            handle,
         })
     }
 
     /// The tablespaces that have a file, in order.
     pub fn spaces(&self) -> Result<Vec<SpaceId>> {
-        let names = self.vfs.read_dir(&self.path);
+        let names = self.handle.list();
         let names = names.map_err(|e| Failure::io("list", &self.path, e))?;
         let mut spaces: Vec<SpaceId> = names
             .iter()
@@ -87,7 +89,7 @@ impl Directory {
             direct: false,
             dsync: false,
         };
-        let opened = self.vfs.open(&path, options);
+        let opened = self.handle.open(&space_file_name(space), options);
         opened.map_err(|e| Failure::io("open", &path, e))
     }
 
@@ -102,9 +104,9 @@ impl Directory {
 
     /// What the page LSN map says; nothing, if there is none of this database.
     pub fn page_lsns(&self) -> Result<PageLsnMap> {
-        let (vfs, counters) = (self.vfs.clone(), Arc::<Counters>::default());
+        let (handle, counters) = (self.handle.clone(), Arc::<Counters>::default());
         let (poison, cache_bytes) = (Poison::default(), 1 << 30);
-        let map = PageLsnMap::new(vfs, &self.path, false, cache_bytes, counters, poison);
+        let map = PageLsnMap::new(handle, false, cache_bytes, counters, poison);
         map.open_to_look(self.control.uuid, self.control.epoch)
             .map_err(Failure::Engine)?;
         Ok(map)

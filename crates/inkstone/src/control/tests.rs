@@ -4,10 +4,6 @@ use inkstone_format::{Lsn, SpaceId, TrxId};
 
 const DIRECTORY: &str = "/db";
 
-fn directory() -> &'static Path {
-    Path::new(DIRECTORY)
-}
-
 fn control(lsn: u64) -> Control {
     Control {
         page_size: 16384,
@@ -28,15 +24,15 @@ fn control(lsn: u64) -> Control {
 }
 
 fn create(disk: &Disk) -> Result<ControlFile> {
-    ControlFile::create(disk, directory(), &control(1), &Poison::default())
+    ControlFile::create(&*disk.directory(DIRECTORY), &control(1), &Poison::default())
 }
 
 fn open(disk: &Disk) -> Result<ControlFile> {
-    ControlFile::open(disk, directory(), &Poison::default())
+    ControlFile::open(&*disk.directory(DIRECTORY), &Poison::default())
 }
 
 fn path() -> PathBuf {
-    directory().join(CONTROL_FILE)
+    Path::new(DIRECTORY).join(CONTROL_FILE)
 }
 
 #[test]
@@ -124,7 +120,7 @@ fn nonsense_is_not_written() {
 fn failed_writes_leave_the_old_contents_and_failed_syncs_poison() {
     let disk = Disk::new();
     let poison = Poison::default();
-    let mut file = ControlFile::create(&disk, directory(), &control(1), &poison).unwrap();
+    let mut file = ControlFile::create(&*disk.directory(DIRECTORY), &control(1), &poison).unwrap();
     disk.set_fault(Fault::FailAt(0));
     assert!(matches!(file.write(&control(10)), Err(Error::Io { .. })));
     assert_eq!(file.current().checkpoint_lsn, Lsn(1));
@@ -145,7 +141,7 @@ fn power_loss_never_takes_the_last_finished_write() {
         disk.set_fault(Fault::PowerAt(random.below(9)));
         let created = create(&disk).is_ok();
         disk.power_loss(&mut random);
-        if !ControlFile::exists(&disk, directory()).unwrap() {
+        if !ControlFile::exists(&*disk.directory(DIRECTORY)).unwrap() {
             assert!(!created);
             create(&disk).unwrap();
         }
@@ -183,20 +179,21 @@ fn the_durable_copy_is_not_given_up_for_one_whose_sync_failed() {
     let mut found_values = [0; 2];
     for seed in 0..60 {
         let vfs = SimVfs::new(seed);
-        vfs.create_dir_all(directory()).unwrap();
-        let create = ControlFile::create(&vfs, directory(), &control(10), &Poison::default());
+        vfs.create_dir_all(Path::new(DIRECTORY)).unwrap();
+        let create =
+            ControlFile::create(&*vfs.directory(DIRECTORY), &control(10), &Poison::default());
         let mut file = create.unwrap();
         vfs.fail_nth(OpKind::Sync, 1, Fault::Eio);
         file.write(&control(20)).unwrap_err();
         let vfs = vfs.kill();
-        let mut file = ControlFile::open(&vfs, directory(), &Poison::default()).unwrap();
+        let mut file = ControlFile::open(&*vfs.directory(DIRECTORY), &Poison::default()).unwrap();
         let found = file.current().checkpoint_lsn.0;
         found_values[usize::from(found == 20)] += 1;
         vfs.crash_at(1);
         file.write(&control(30)).unwrap_err();
         for crash in 0..20 {
             let vfs = vfs.crash(crash);
-            let file = ControlFile::open(&vfs, directory(), &Poison::default()).unwrap();
+            let file = ControlFile::open(&*vfs.directory(DIRECTORY), &Poison::default()).unwrap();
             let lsn = file.current().checkpoint_lsn.0;
             assert!([found, 30].contains(&lsn), "{lsn} after {found} was read");
         }
@@ -213,12 +210,13 @@ fn the_durable_copy_is_not_given_up_for_one_whose_sync_failed() {
 fn a_write_that_the_device_loses_is_noticed() {
     use inkstone_io::sim::{Fault, OpKind, SimVfs};
     let vfs = SimVfs::new(1);
-    vfs.create_dir_all(directory()).unwrap();
-    let create = || ControlFile::create(&vfs, directory(), &control(10), &Poison::default());
+    vfs.create_dir_all(Path::new(DIRECTORY)).unwrap();
+    let create =
+        || ControlFile::create(&*vfs.directory(DIRECTORY), &control(10), &Poison::default());
     vfs.fail_nth(OpKind::Write, 1, Fault::Lost);
     let error = create().unwrap_err();
     assert!(error.to_string().contains("loses writes"), "{error}");
-    assert!(!ControlFile::exists(&vfs, directory()).unwrap());
+    assert!(!ControlFile::exists(&*vfs.directory(DIRECTORY)).unwrap());
 
     let mut file = create().unwrap();
     vfs.fail_nth(OpKind::Write, 1, Fault::Lost);
@@ -228,6 +226,6 @@ fn a_write_that_the_device_loses_is_noticed() {
     // One stale read is no lost write.
     vfs.fail_nth(OpKind::Read, 1, Fault::Stale);
     file.write(&control(30)).unwrap();
-    let file = ControlFile::open(&vfs, directory(), &Poison::default()).unwrap();
+    let file = ControlFile::open(&*vfs.directory(DIRECTORY), &Poison::default()).unwrap();
     assert_eq!(file.current().checkpoint_lsn, Lsn(30));
 }

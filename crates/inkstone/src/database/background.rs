@@ -75,7 +75,7 @@ impl Background {
 }
 
 fn thread_error(inner: &Inner, error: std::io::Error) -> Error {
-    Error::io("start a thread for", &inner.directory, error)
+    Error::io("start a thread for", inner.directory.path(), error)
 }
 
 fn spawn(
@@ -157,7 +157,7 @@ impl Inner {
         if !self.options.buffer_pool_dump_at_shutdown {
             return Ok(());
         }
-        let path = self.path(DUMP);
+        let path = self.directory.path_of(DUMP);
         let pages = self.core.redo.pool.resident_pages();
         let bytes: Vec<u8> = pages
             .iter()
@@ -170,8 +170,8 @@ impl Inner {
             dsync: false,
         };
         let file = self
-            .vfs
-            .open(&path, options)
+            .directory
+            .open(DUMP, options)
             .map_err(|e| Error::io("create", &path, e))?;
         file.set_len(0)
             .and_then(|()| file.write_at(&bytes, 0))
@@ -186,7 +186,7 @@ impl Inner {
             dsync: false,
         };
         let read = || {
-            let file = self.vfs.open(&self.path(DUMP), options)?;
+            let file = self.directory.open(DUMP, options)?;
             let mut bytes = vec![0; (file.len()? as usize).min(64 << 20) / 8 * 8];
             file.read_at(&mut bytes, 0)?;
             Ok::<_, std::io::Error>(bytes)

@@ -47,8 +47,8 @@ use crate::txn::{Isolation, Transaction};
 use crate::{Error, Result};
 use background::Background;
 use inkstone_format::SpaceId;
-use inkstone_io::Vfs;
-use std::path::{Path, PathBuf};
+use inkstone_io::{Directory, Vfs};
+use std::path::Path;
 use std::sync::Arc;
 
 /// An open database. Cheap to clone; closed when the last clone is dropped, or by
@@ -92,7 +92,7 @@ impl Drop for Handle {
 pub(crate) struct Inner {
     pub core: Arc<Core>,
     pub vfs: Arc<dyn Vfs>,
-    pub directory: PathBuf,
+    pub directory: Arc<dyn Directory>,
     pub options: Options,
     pub uuid: [u8; 16],
     pub files: Arc<SpaceFiles>,
@@ -208,9 +208,9 @@ impl Database {
         &self.inner.options
     }
 
-    /// The directory.
+    /// The directory, absolute, where it was when the database was opened.
     pub fn directory(&self) -> &Path {
-        &self.inner.directory
+        self.inner.directory.path()
     }
 
     /// The counters.
@@ -243,10 +243,6 @@ impl Database {
 }
 
 impl Inner {
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.directory.join(name)
-    }
-
     pub(crate) fn space(&self, id: SpaceId) -> Option<Arc<crate::space::Space>> {
         self.core.spaces.read().get(&id).cloned()
     }

@@ -45,9 +45,9 @@ use inkstone_format::record::Record;
 use inkstone_format::segment::segment_bytes_for;
 use inkstone_format::space::PENDING_FREE_TREE;
 use inkstone_format::{Lsn, PageNo, SpaceId, TreeId, TrxId};
-use inkstone_io::{AlignedBuffer, Create, ErrorKind, OpenOptions, Vfs};
+use inkstone_io::{AlignedBuffer, Create, Directory, ErrorKind, OpenOptions, Vfs};
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -87,7 +87,7 @@ pub struct Recovered {
 /// Everything below the engine, set up for a directory.
 struct Foundation {
     vfs: Arc<dyn Vfs>,
-    directory: PathBuf,
+    directory: Arc<dyn Directory>,
     options: Options,
     counters: Arc<Counters>,
     poison: Poison,
@@ -99,32 +99,32 @@ struct Foundation {
 /// See [`Database::open_on`].
 pub(super) fn open(
     vfs: Arc<dyn Vfs>,
-    directory: &Path,
+    path: &Path,
     mut options: Options,
     progress: &dyn Fn(Progress),
 ) -> Result<Database> {
     let begin = Instant::now();
     let poison = Poison::default();
-    let exists = ControlFile::exists(&*vfs, directory).map_err(|error| match &error {
-        Error::Io { source, .. } if source.kind() == ErrorKind::NotADirectory => {
-            Error::NotADatabase {
-                path: directory.to_owned(),
-                reason: "it is, or lies below, a file: not a directory".to_owned(),
-            }
-        }
-        _ => error,
-    })?;
+    let found = find_directory(&*vfs, path)?;
+    let exists = match &found {
+        Some(directory) => ControlFile::exists(&**directory)?,
+        None => false,
+    };
     if !exists {
         if options.page_size == 0 {
             options.page_size = Options::default().page_size;
         }
         options.validate()?;
-        check_creation(&*vfs, directory)?;
-        vfs.create_dir_all(directory)
-            .map_err(|e| Error::io("create", directory, e))?;
+        found.as_deref().map_or(Ok(()), check_creation)?;
     }
-    let lock = lock(&*vfs, directory)?;
-    let inner = if ControlFile::exists(&*vfs, directory)? {
+    let directory = match found {
+        Some(directory) => directory,
+        None => vfs
+            .open_directory(path, Create::IfMissing)
+            .map_err(|e| Error::io("create", path, e))?,
+    };
+    let lock = lock(&*directory)?;
+    let inner = if ControlFile::exists(&*directory)? {
         open_existing(vfs, directory, options, poison, lock, progress)?
     } else {
         create(vfs, directory, options, poison, lock)?
@@ -137,19 +137,34 @@ pub(super) fn open(
     Ok(Database::new(inner))
 }
 
-fn lock(vfs: &dyn Vfs, directory: &Path) -> Result<Box<dyn Send + Sync>> {
-    vfs.lock(&directory.join(LOCK)).map_err(|e| match e.kind() {
-        std::io::ErrorKind::WouldBlock => Error::InUse {
-            path: directory.to_owned(),
+/// The directory, if it is there.
+fn find_directory(vfs: &dyn Vfs, path: &Path) -> Result<Option<Arc<dyn Directory>>> {
+    match vfs.open_directory(path, Create::Never) {
+        Ok(directory) => Ok(Some(directory)),
+        Err(e) => match e.kind() {
+            ErrorKind::NotFound => Ok(None),
+            ErrorKind::NotADirectory => Err(Error::NotADatabase {
+                path: path.to_owned(),
+                reason: "it is, or lies below, a file: not a directory".to_owned(),
+            }),
+            _ => Err(Error::io("open", path, e)),
         },
-        _ => Error::io("lock", &directory.join(LOCK), e),
+    }
+}
+
+fn lock(directory: &dyn Directory) -> Result<Box<dyn Send + Sync>> {
+    directory.lock(LOCK).map_err(|e| match e.kind() {
+        ErrorKind::WouldBlock => Error::InUse {
+            path: directory.path().to_owned(),
+        },
+        _ => Error::io("lock", &directory.path_of(LOCK), e),
     })
 }
 
 impl Foundation {
     fn new(
         vfs: Arc<dyn Vfs>,
-        directory: &Path,
+        directory: Arc<dyn Directory>,
         options: Options,
         poison: Poison,
         control: &Control,
@@ -158,7 +173,7 @@ impl Foundation {
     ) -> Result<Self> {
         let store = FilePageStore::new(
             vfs.clone(),
-            directory,
+            &*directory,
             control.uuid,
             &options,
             files.clone(),
@@ -184,7 +199,6 @@ impl Foundation {
             counters.clone(),
             poison.clone(),
         )?;
-        let directory = directory.to_owned();
         Ok(Self {
             vfs,
             directory,
@@ -201,7 +215,7 @@ impl Foundation {
         let options = &self.options;
         let params = LogParams {
             vfs: self.vfs.clone(),
-            dir: self.directory.join(LOG_DIRECTORY),
+            directory: log_directory(&*self.directory, Create::Never)?,
             uuid: control.uuid,
             segment_bytes: control.log_segment_bytes,
             epoch: control.epoch,
@@ -230,8 +244,7 @@ impl Foundation {
             page_size: self.options.page_size as usize,
         };
         let versions = VersionStore::open(
-            self.vfs.clone(),
-            &self.directory,
+            self.directory.clone(),
             self.options.version_store_memory,
             control.version_epoch,
             self.counters.clone(),
@@ -290,23 +303,37 @@ fn random_uuid() -> [u8; 16] {
 
 /// The names of the database's files are durable, also where a process was killed that had just
 /// created it, and no marker is left by which its files could be taken for rubbish.
-fn finish_creation(vfs: &dyn Vfs, directory: &Path, poison: &Poison) -> Result<()> {
-    let marker = directory.join(CREATING);
-    let unsynced = |e| poison.set(Error::io("sync", directory, e));
-    vfs.sync_dir(directory).map_err(unsynced)?;
-    let left = vfs.exists(&marker);
-    if left.map_err(|e| Error::io("look for", &marker, e))? {
-        vfs.remove(&marker)
-            .map_err(|e| Error::io("remove", &marker, e))?;
-        vfs.sync_dir(directory).map_err(unsynced)?;
+fn finish_creation(directory: &dyn Directory, poison: &Poison) -> Result<()> {
+    let unsynced = |e| poison.set(Error::io("sync", directory.path(), e));
+    let marker = || directory.path_of(CREATING);
+    directory.sync().map_err(unsynced)?;
+    let left = directory.exists(CREATING);
+    if left.map_err(|e| Error::io("look for", &marker(), e))? {
+        directory
+            .remove(CREATING)
+            .map_err(|e| Error::io("remove", &marker(), e))?;
+        directory.sync().map_err(unsynced)?;
     }
     Ok(())
+}
+
+/// The directory of the log segments.
+fn log_directory(directory: &dyn Directory, create: Create) -> Result<Arc<dyn Directory>> {
+    directory
+        .subdirectory(LOG_DIRECTORY, create)
+        .map_err(|e| match e.kind() {
+            ErrorKind::NotFound => Error::NotADatabase {
+                path: directory.path().to_owned(),
+                reason: format!("the directory {LOG_DIRECTORY} is missing; put it back"),
+            },
+            _ => Error::io("open", &directory.path_of(LOG_DIRECTORY), e),
+        })
 }
 
 /// Creates a database; after a failure what was made is removed again.
 fn create(
     vfs: Arc<dyn Vfs>,
-    directory: &Path,
+    directory: Arc<dyn Directory>,
     mut options: Options,
     poison: Poison,
     lock: Box<dyn Send + Sync>,
@@ -315,45 +342,47 @@ fn create(
         options.page_size = Options::default().page_size;
     }
     options.validate()?;
-    check_creation(&*vfs, directory)?;
+    check_creation(&*directory)?;
     // Held until what a failure leaves is removed.
     let lock: Arc<dyn Send + Sync> = Arc::from(lock);
     let shared = Box::new(lock.clone());
-    let created = create_files(vfs.clone(), directory, options, poison, shared);
-    if created.is_err() && matches!(ControlFile::exists(&*vfs, directory), Ok(false)) {
+    let created = create_files(vfs, directory.clone(), options, poison, shared);
+    if created.is_err() && matches!(ControlFile::exists(&*directory), Ok(false)) {
         // What stays, if this fails too, the next creation removes.
-        let _ = clear_creation(&*vfs, directory).and_then(|()| remove_marker(&*vfs, directory));
+        let _ = clear_creation(&*directory).and_then(|()| remove_marker(&*directory));
     }
     drop(lock);
     created
 }
 
-fn remove_marker(vfs: &dyn Vfs, directory: &Path) -> Result<()> {
-    let marker = directory.join(CREATING);
-    vfs.remove(&marker)
-        .and_then(|()| vfs.sync_dir(directory))
-        .map_err(|e| Error::io("remove", &marker, e))
+fn remove_marker(directory: &dyn Directory) -> Result<()> {
+    directory
+        .remove(CREATING)
+        .and_then(|()| directory.sync())
+        .map_err(|e| Error::io("remove", &directory.path_of(CREATING), e))
 }
 
 fn create_files(
     vfs: Arc<dyn Vfs>,
-    directory: &Path,
+    directory: Arc<dyn Directory>,
     options: Options,
     poison: Poison,
     lock: Box<dyn Send + Sync>,
 ) -> Result<Inner> {
-    clear_creation(&*vfs, directory)?;
-    let marker = directory.join(CREATING);
+    clear_creation(&*directory)?;
     let marker_options = OpenOptions {
         create: Create::IfMissing,
         read_only: false,
         direct: false,
         dsync: false,
     };
-    vfs.open(&marker, marker_options)
-        .and_then(|_| vfs.create_dir_all(&directory.join(LOG_DIRECTORY)))
-        .and_then(|()| vfs.sync_dir(directory))
-        .map_err(|e| Error::io("create", &marker, e))?;
+    directory
+        .open(CREATING, marker_options)
+        .map_err(|e| Error::io("create", &directory.path_of(CREATING), e))?;
+    log_directory(&*directory, Create::IfMissing)?;
+    directory
+        .sync()
+        .map_err(|e| Error::io("sync", directory.path(), e))?;
     let log_segment_bytes = segment_bytes_for(options.log_file_size);
     let start = Lsn(log_segment_bytes);
     let control = Control {
@@ -374,16 +403,15 @@ fn create_files(
     };
     let counters = Arc::new(Counters::default());
     let files = SpaceFiles::new(
-        vfs.clone(),
-        directory,
+        directory.clone(),
         &options,
         counters.clone(),
         poison.clone(),
     )?;
     let files = Arc::new(files);
     let foundation = Foundation::new(
-        vfs.clone(),
-        directory,
+        vfs,
+        directory.clone(),
         options,
         poison.clone(),
         &control,
@@ -405,8 +433,8 @@ fn create_files(
     foundation.pool.flush_all()?;
     foundation.files.sync_all()?;
     log.wait_durable(log.current_lsn())?;
-    let control = ControlFile::create(&*vfs, directory, &control, &poison)?;
-    remove_marker(&*vfs, directory)?;
+    let control = ControlFile::create(&*directory, &control, &poison)?;
+    remove_marker(&*directory)?;
     let report = OpenReport {
         created: true,
         ..OpenReport::default()
@@ -435,15 +463,15 @@ fn check_page_size(directory: &Path, options: &mut Options, control: &Control) -
 
 fn open_existing(
     vfs: Arc<dyn Vfs>,
-    directory: &Path,
+    directory: Arc<dyn Directory>,
     mut options: Options,
     poison: Poison,
     lock: Box<dyn Send + Sync>,
     progress: &dyn Fn(Progress),
 ) -> Result<Inner> {
-    let mut control_file = ControlFile::open(&*vfs, directory, &poison)?;
+    let mut control_file = ControlFile::open(&*directory, &poison)?;
     let old = control_file.current().clone();
-    check_page_size(directory, &mut options, &old)?;
+    check_page_size(directory.path(), &mut options, &old)?;
     let control = Control {
         epoch: old.epoch + 1,
         version_epoch: old.version_epoch + 1,
@@ -452,22 +480,21 @@ fn open_existing(
     };
     let counters = Arc::new(Counters::default());
     let files = SpaceFiles::new(
-        vfs.clone(),
-        directory,
+        directory.clone(),
         &options,
         counters.clone(),
         poison.clone(),
     )?;
     let files = Arc::new(files);
     if !old.clean_shutdown {
-        settle(&*vfs, directory)?;
+        settle(&*directory)?;
     }
-    let reads = read_params(&vfs, directory, &control);
-    check_files(&*vfs, directory, &old, &files, &reads)?;
+    let reads = read_params(&*directory, &control)?;
+    check_files(&*directory, &old, &files, &reads)?;
     let mut log_source = LogSource::open(reads)?;
     let foundation = Foundation::new(
-        vfs.clone(),
-        directory,
+        vfs,
+        directory.clone(),
         options,
         poison.clone(),
         &control,
@@ -477,13 +504,13 @@ fn open_existing(
     foundation.pool.start_cleaners()?;
     let mut repaired = RepairReport::default();
     let mut before_changes = |log_end| {
-        finish_creation(&*foundation.vfs, directory, &poison)?;
+        finish_creation(&*directory, &poison)?;
         let (uuid, checkpoint) = (control.uuid, control.checkpoint_lsn);
         let files = &foundation.files;
         let page_lsns = files.page_lsns();
         page_lsns.open(uuid, old.epoch, checkpoint, log_end)?;
         control_file.write(&control)?;
-        repaired = crate::store::repair(&*foundation.vfs, directory, files, uuid, checkpoint)?;
+        repaired = crate::store::repair(&*directory, files, uuid, checkpoint)?;
         Ok(())
     };
     let inputs = RedoInputs {
@@ -539,17 +566,16 @@ fn open_existing(
     ))
 }
 
-fn read_params(vfs: &Arc<dyn Vfs>, directory: &Path, control: &Control) -> ReadParams {
-    ReadParams {
-        vfs: vfs.clone(),
-        dir: directory.join(LOG_DIRECTORY),
+fn read_params(directory: &dyn Directory, control: &Control) -> Result<ReadParams> {
+    Ok(ReadParams {
+        directory: log_directory(directory, Create::Never)?,
         uuid: control.uuid,
         segment_bytes: control.log_segment_bytes,
         from: control.scan_start_lsn,
         epoch: control.scan_start_epoch,
         newest_epoch: control.epoch,
         must_reach: control.known_durable_lsn,
-    }
+    })
 }
 
 /// Opens every tablespace file; finishes removing those that were dropped. Returns the highest

@@ -15,28 +15,24 @@ use inkstone_format::apply::{bit, map_pages};
 use inkstone_format::control::Control;
 use inkstone_format::header::page_lsn;
 use inkstone_format::{Corrupt, Lsn, PageId, PageNo};
-use inkstone_io::{AlignedBuffer, ErrorKind, Vfs};
-use std::path::Path;
+use inkstone_io::{AlignedBuffer, Create, Directory, ErrorKind};
 
 /// Present while a database is being created: what is there without a control file is rubbish.
 pub(super) const CREATING: &str = "creating";
 pub(super) const LOCK: &str = "lock";
 
 /// Refuses a directory that holds anything but what an interrupted creation left.
-pub(super) fn check_creation(vfs: &dyn Vfs, directory: &Path) -> Result<()> {
-    let names = match vfs.read_dir(directory) {
-        Ok(names) => names,
-        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(e) => return Err(Error::io("list", directory, e)),
-    };
+pub(super) fn check_creation(directory: &dyn Directory) -> Result<()> {
+    let names = directory.list();
+    let names = names.map_err(|e| Error::io("list", directory.path(), e))?;
     if names.iter().any(|name| name == CREATING) {
         return Ok(());
     }
-    let log = directory.join(LOG_DIRECTORY);
-    let segments = match vfs.read_dir(&log) {
+    let log = directory.subdirectory(LOG_DIRECTORY, Create::Never);
+    let segments = match log.and_then(|log| log.list()) {
         Ok(names) => names,
         Err(e) if e.kind() == ErrorKind::NotFound => Vec::new(),
-        Err(e) => return Err(Error::io("list", &log, e)),
+        Err(e) => return Err(Error::io("list", &directory.path_of(LOG_DIRECTORY), e)),
     };
     let segments = segments
         .iter()
@@ -44,7 +40,7 @@ pub(super) fn check_creation(vfs: &dyn Vfs, directory: &Path) -> Result<()> {
     match names.into_iter().chain(segments).find(|name| name != LOCK) {
         None => Ok(()),
         Some(name) => Err(Error::NotADatabase {
-            path: directory.to_owned(),
+            path: directory.path().to_owned(),
             reason: format!(
                 "there is a file {name} but no file named control; restore the control file if \
                  this was a database, or give an empty directory for a new one"
@@ -55,43 +51,38 @@ pub(super) fn check_creation(vfs: &dyn Vfs, directory: &Path) -> Result<()> {
 
 /// Removes what an interrupted creation left, but for the marker. The caller knows that there is no
 /// control file.
-pub(super) fn clear_creation(vfs: &dyn Vfs, directory: &Path) -> Result<()> {
-    let remove = |path: &Path| vfs.remove(path).map_err(|e| Error::io("remove", path, e));
-    let list = |path: &Path| vfs.read_dir(path).map_err(|e| Error::io("list", path, e));
-    for name in list(directory)? {
-        if name != CREATING && name != LOCK {
-            remove(&directory.join(name))?;
-        }
-    }
-    let log = directory.join(LOG_DIRECTORY);
+pub(super) fn clear_creation(directory: &dyn Directory) -> Result<()> {
+    clear(directory, |name| name != CREATING && name != LOCK)?;
     // Durably, before the marker is removed: power loss must not bring names back without it.
-    let sync = |path: &Path| vfs.sync_dir(path).map_err(|e| Error::io("sync", path, e));
-    if let Ok(names) = vfs.read_dir(&log) {
-        names.iter().try_for_each(|name| remove(&log.join(name)))?;
-        sync(&log)?;
+    match directory.subdirectory(LOG_DIRECTORY, Create::Never) {
+        Ok(log) => clear(&*log, |_| true),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(Error::io("open", &directory.path_of(LOG_DIRECTORY), e)),
     }
-    sync(directory)
+}
+
+/// Removes files, durably.
+fn clear(directory: &dyn Directory, is_rubbish: impl Fn(&str) -> bool) -> Result<()> {
+    let names = directory.list();
+    let names = names.map_err(|e| Error::io("list", directory.path(), e))?;
+    for name in names.iter().filter(|name| is_rubbish(name)) {
+        directory
+            .remove(name)
+            .map_err(|e| Error::io("remove", &directory.path_of(name), e))?;
+    }
+    let synced = directory.sync();
+    synced.map_err(|e| Error::io("sync", directory.path(), e))
 }
 
 /// Checks the files of a database without changing any. `reads` says where the log is read.
 pub(super) fn check_files(
-    vfs: &dyn Vfs,
-    directory: &Path,
+    directory: &dyn Directory,
     control: &Control,
     files: &SpaceFiles,
     reads: &ReadParams,
 ) -> Result<()> {
     check_catalog(control, files)?;
-    let has_doublewrite = check_doublewrite(vfs, directory, control.uuid, control.page_size)?;
-    if let Err(e) = vfs.read_dir(&reads.dir) {
-        return Err(match e.kind() {
-            ErrorKind::NotFound => Error::NotADatabase {
-                path: directory.to_owned(),
-                reason: format!("the directory {LOG_DIRECTORY} is missing; put it back"),
-            },
-            _ => Error::io("list", &reads.dir, e),
-        });
-    }
+    let has_doublewrite = check_doublewrite(directory, control.uuid, control.page_size)?;
     if !has_doublewrite {
         // It will be made anew before the log is read: the log is read once more, first.
         let mut log = LogReader::open(reads.clone())?;

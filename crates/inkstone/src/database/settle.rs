@@ -14,38 +14,39 @@ use super::open::LOG_DIRECTORY;
 use crate::store::{DOUBLEWRITE_FILE, PAGE_LSN_MAP_FILE, parse_space_file_name};
 use crate::{Error, Result};
 use inkstone_format::segment::parse_segment_file_name;
-use inkstone_io::{Create, ErrorKind, OpenOptions, Vfs};
-use std::path::Path;
+use inkstone_io::{Create, Directory, ErrorKind, OpenOptions};
 
 /// What can be read of log, tablespaces, doublewrite file and page LSN map from here on survives power loss, and
 /// so do their names. Changes no byte that was durable.
-pub(super) fn settle(vfs: &dyn Vfs, directory: &Path) -> Result<()> {
-    settle_in(vfs, directory, |name| {
+pub(super) fn settle(directory: &dyn Directory) -> Result<()> {
+    settle_in(directory, |name| {
         [DOUBLEWRITE_FILE, PAGE_LSN_MAP_FILE].contains(&name)
             || parse_space_file_name(name).is_some()
     })?;
-    let log = directory.join(LOG_DIRECTORY);
-    settle_in(vfs, &log, |name| parse_segment_file_name(name).is_some())
+    match directory.subdirectory(LOG_DIRECTORY, Create::Never) {
+        // Those who read the files say what is missing.
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(Error::io("open", &directory.path_of(LOG_DIRECTORY), e)),
+        Ok(log) => settle_in(&*log, |name| parse_segment_file_name(name).is_some()),
+    }
 }
 
-fn settle_in(vfs: &dyn Vfs, directory: &Path, is_ours: impl Fn(&str) -> bool) -> Result<()> {
+fn settle_in(directory: &dyn Directory, is_ours: impl Fn(&str) -> bool) -> Result<()> {
     let options = OpenOptions {
         create: Create::Never,
         read_only: true,
         direct: false,
         dsync: false,
     };
-    let names = match vfs.read_dir(directory) {
-        // Those who read the files say what is missing.
-        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
-        names => names.map_err(|e| Error::io("list", directory, e))?,
-    };
+    let names = directory.list();
+    let names = names.map_err(|e| Error::io("list", directory.path(), e))?;
     for name in names.iter().filter(|name| is_ours(name)) {
-        let path = directory.join(name);
-        vfs.open(&path, options)
+        directory
+            .open(name, options)
             .and_then(|file| file.sync_and_forget())
-            .map_err(|e| Error::io("sync", &path, e))?;
+            .map_err(|e| Error::io("sync", &directory.path_of(name), e))?;
     }
-    vfs.sync_dir(directory)
-        .map_err(|e| Error::io("sync", directory, e))
+    directory
+        .sync()
+        .map_err(|e| Error::io("sync", directory.path(), e))
 }

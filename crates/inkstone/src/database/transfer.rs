@@ -172,7 +172,7 @@ impl<'a> Source<'a> {
         };
         let file = inner
             .vfs
-            .open(path, options)
+            .open_file(path, options)
             .map_err(|e| Error::io("open", path, e))?;
         let length = file.len().map_err(|e| Error::io("measure", path, e))?;
         let mut source = Self {

@@ -52,10 +52,9 @@ use group::Goal;
 use inkstone_format::Lsn;
 use inkstone_format::frame::{FRAME_MAX, FRAME_PAYLOAD_MAX, FrameHead};
 use inkstone_format::segment::{LOG_BLOCK, segment_bytes_is_valid};
-use inkstone_io::Vfs;
+use inkstone_io::{Directory, Vfs};
 use ring::Ring;
 use segments::{SegmentParams, Segments};
-use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Bytes of log after which a frame carries a claim, wanted or not.
@@ -68,10 +67,10 @@ const BATCH_DEPTH: usize = 16;
 /// What [`Log::open`] needs to know.
 #[derive(Clone, Debug)]
 pub struct LogParams {
-    /// Where the files are.
+    /// Where queues are made.
     pub vfs: Arc<dyn Vfs>,
     /// Directory of the segment files.
-    pub dir: PathBuf,
+    pub directory: Arc<dyn Directory>,
     /// The database's UUID.
     pub uuid: [u8; 16],
     /// Bytes of log in a segment, as chosen when the database was created.
@@ -196,7 +195,7 @@ impl Log {
             counters,
             poison,
         });
-        let thread = background::start(shared.clone(), &params.dir)?;
+        let thread = background::start(shared.clone(), params.directory.path())?;
         Ok(Arc::new(Self {
             shared,
             thread: Mutex::new(Some(thread)),
@@ -488,8 +487,7 @@ impl LogParams {
         // Half a ring may be reserved in one burst, before anybody makes segments for it.
         let ahead = 2 + self.buffer_bytes as u64 / 2 / self.segment_bytes;
         SegmentParams {
-            vfs: self.vfs.clone(),
-            dir: self.dir.clone(),
+            directory: self.directory.clone(),
             uuid: self.uuid,
             segment_bytes: self.segment_bytes,
             direct: !self.buffering,
@@ -508,7 +506,8 @@ impl LogParams {
         let wanted = Pipeline::batches_wanted(self.buffering);
         let batches: std::io::Result<Vec<_>> =
             (0..wanted).map(|_| self.vfs.batch(BATCH_DEPTH)).collect();
-        let batches = batches.map_err(|e| Error::io("make a queue for", &self.dir, e))?;
+        let batches =
+            batches.map_err(|e| Error::io("make a queue for", self.directory.path(), e))?;
         Ok(Some(batches))
     }
 }

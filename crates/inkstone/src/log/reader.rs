@@ -32,10 +32,10 @@ use inkstone_format::segment::{
 };
 use inkstone_format::{Corrupt, Lsn};
 use inkstone_io::{
-    AlignedBuffer, Create, DIRECT_ALIGNMENT, File, OpenOptions, Vfs, open_past_cache,
+    AlignedBuffer, Create, DIRECT_ALIGNMENT, Directory, File, OpenOptions, open_past_cache,
 };
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Bytes that are read at a time.
@@ -44,10 +44,8 @@ const CHUNK: usize = 1 << 20;
 /// Where to read, and what is known about the log.
 #[derive(Clone, Debug)]
 pub struct ReadParams {
-    /// Where the files are.
-    pub vfs: Arc<dyn Vfs>,
     /// Directory of the segment files.
-    pub dir: PathBuf,
+    pub directory: Arc<dyn Directory>,
     /// The database's UUID.
     pub uuid: [u8; 16],
     /// Bytes of log in a segment.
@@ -316,15 +314,16 @@ impl LogReader {
     }
 
     /// The segment files of a log directory, for `inspect`: also damaged ones.
-    pub fn segments(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<SegmentInfo>> {
-        let names = vfs.read_dir(dir).map_err(|e| Error::io("list", dir, e))?;
+    pub fn segments(directory: &dyn Directory) -> Result<Vec<SegmentInfo>> {
+        let names = directory.list();
+        let names = names.map_err(|e| Error::io("list", directory.path(), e))?;
         let mut segments = Vec::new();
         for name in names {
             let Some(number) = parse_segment_file_name(&name) else {
                 continue;
             };
-            let path = dir.join(&name);
-            let file = open_to_read(vfs, &path)?;
+            let path = directory.path_of(&name);
+            let file = open_to_read(directory, &name)?;
             let bytes = file.len().map_err(|e| Error::io("size", &path, e))?;
             let header = read_header(&*file, bytes)?;
             segments.push(SegmentInfo {
@@ -355,15 +354,16 @@ fn block_floor(lsn: u64) -> u64 {
     lsn / LOG_BLOCK as u64 * LOG_BLOCK as u64
 }
 
-fn open_to_read(vfs: &dyn Vfs, path: &Path) -> Result<Arc<dyn File>> {
+fn open_to_read(directory: &dyn Directory, name: &str) -> Result<Arc<dyn File>> {
     let options = OpenOptions {
         create: Create::Never,
         read_only: true,
         direct: false,
         dsync: false,
     };
-    vfs.open(path, options)
-        .map_err(|e| Error::io("open", path, e))
+    directory
+        .open(name, options)
+        .map_err(|e| Error::io("open", &directory.path_of(name), e))
 }
 
 fn read_header(file: &dyn File, len: u64) -> Result<std::result::Result<SegmentHeader, Corrupt>> {
@@ -376,7 +376,7 @@ fn read_header(file: &dyn File, len: u64) -> Result<std::result::Result<SegmentH
 /// The segment files, as one range of LSNs with gaps.
 #[derive(Debug)]
 struct Source {
-    dir: PathBuf,
+    directory: PathBuf,
     segment_bytes: u64,
     files: BTreeMap<u64, Segment>,
     /// Where whole blocks are read to.
@@ -395,8 +395,8 @@ impl Source {
     fn open(params: &ReadParams) -> Result<Self> {
         let first = params.from.0 / params.segment_bytes;
         let mut files = BTreeMap::new();
-        let vfs = &*params.vfs;
-        for info in LogReader::segments(vfs, &params.dir)? {
+        let directory = &*params.directory;
+        for info in LogReader::segments(directory)? {
             // Numbers so large that their LSNs overflow are none of ours.
             let end = info.number.checked_add(1);
             let possible = end
@@ -411,7 +411,7 @@ impl Source {
                 uuid: params.uuid,
             };
             let segment = Segment {
-                file: open_past_cache(vfs, &info.path)
+                file: open_past_cache(directory, &segment_file_name(info.number))
                     .map_err(|e| Error::io("open", &info.path, e))?,
                 bytes: info
                     .bytes
@@ -422,7 +422,7 @@ impl Source {
             files.insert(info.number, segment);
         }
         Ok(Self {
-            dir: params.dir.clone(),
+            directory: directory.path().to_owned(),
             segment_bytes: params.segment_bytes,
             files,
             blocks: AlignedBuffer::zeroed(CHUNK + 2 * DIRECT_ALIGNMENT),
@@ -430,7 +430,7 @@ impl Source {
     }
 
     fn path(&self, number: u64) -> PathBuf {
-        self.dir.join(segment_file_name(number))
+        self.directory.join(segment_file_name(number))
     }
 
     /// Whether a segment is there, with a sound header and at least `needed` bytes of log.

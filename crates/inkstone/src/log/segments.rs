@@ -27,9 +27,9 @@ use crate::{Error, Result};
 use inkstone_format::segment::{
     LOG_BLOCK, SegmentHeader, parse_segment_file_name, segment_file_name,
 };
-use inkstone_io::{AlignedBuffer, Create, ErrorKind, File, OpenOptions, Vfs};
+use inkstone_io::{AlignedBuffer, Create, Directory, ErrorKind, File, OpenOptions};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 mod reserve;
@@ -37,13 +37,14 @@ mod reserve;
 use reserve::Reserve;
 
 const PREPARE: &str = "prepare.tmp";
+/// Directory in that of the log for segments that are kept.
+const ARCHIVE: &str = "archive";
 const ZERO_CHUNK: usize = 1 << 20;
 
 /// What [`Segments::open`] needs.
 #[derive(Debug)]
 pub(super) struct SegmentParams {
-    pub vfs: Arc<dyn Vfs>,
-    pub dir: PathBuf,
+    pub directory: Arc<dyn Directory>,
     pub uuid: [u8; 16],
     pub segment_bytes: u64,
     pub direct: bool,
@@ -117,16 +118,12 @@ impl Segments {
     }
 
     fn adopt(&self, start: u64) -> Result<()> {
-        let dir = &self.params.dir;
-        let vfs = &self.params.vfs;
+        let directory = &self.params.directory;
         let current = start / self.params.segment_bytes;
-        vfs.create_dir_all(dir)
-            .map_err(|e| Error::io("create", dir, e))?;
-        let names = vfs.read_dir(dir).map_err(|e| Error::io("list", dir, e))?;
+        let names = directory.list();
+        let names = names.map_err(|e| Error::io("list", directory.path(), e))?;
         if names.iter().any(|n| n == PREPARE) {
-            let path = dir.join(PREPARE);
-            vfs.remove(&path)
-                .map_err(|e| Error::io("remove", &path, e))?;
+            self.remove(PREPARE)?;
         }
         self.adopt_reserve(&names)?;
         for number in names.iter().filter_map(|n| parse_segment_file_name(n)) {
@@ -176,10 +173,7 @@ impl Segments {
             )),
             // Beyond the end of the log: recovery proved that it holds nothing. It is made anew.
             Err(_) => {
-                self.params
-                    .vfs
-                    .remove(&path)
-                    .map_err(|e| Error::io("remove", &path, e))?;
+                self.remove(&segment_file_name(number))?;
                 Ok(false)
             }
         }
@@ -212,7 +206,7 @@ impl Segments {
     }
 
     pub(super) fn path(&self, number: u64) -> PathBuf {
-        self.params.dir.join(segment_file_name(number))
+        self.params.directory.path_of(&segment_file_name(number))
     }
 
     /// Byte of an LSN in its segment's file.
@@ -228,21 +222,35 @@ impl Segments {
         self.params.segment_bytes
     }
 
-    fn open_path(&self, path: &Path, create: Create, dsync: bool) -> Result<Arc<dyn File>> {
+    fn open_name(&self, name: &str, create: Create, dsync: bool) -> Result<Arc<dyn File>> {
         let options = OpenOptions {
             create,
             read_only: false,
             direct: self.params.direct,
             dsync,
         };
-        self.params
-            .vfs
-            .open(path, options)
-            .map_err(|e| Error::io("open", path, e))
+        let directory = &self.params.directory;
+        directory
+            .open(name, options)
+            .map_err(|e| Error::io("open", &directory.path_of(name), e))
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        let directory = &self.params.directory;
+        directory
+            .remove(name)
+            .map_err(|e| Error::io("remove", &directory.path_of(name), e))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        let directory = &self.params.directory;
+        directory
+            .rename(from, to)
+            .map_err(|e| Error::io("rename", &directory.path_of(from), e))
     }
 
     fn open_file(&self, number: u64, dsync: bool) -> Result<Arc<dyn File>> {
-        self.open_path(&self.path(number), Create::Never, dsync)
+        self.open_name(&segment_file_name(number), Create::Never, dsync)
     }
 
     fn sync_file(&self, file: &dyn File) -> Result<()> {
@@ -250,9 +258,9 @@ impl Segments {
             .map_err(|e| self.poison.set(Error::io("sync", file.path(), e)))
     }
 
-    fn sync_dir(&self, dir: &Path) -> Result<()> {
-        let synced = self.params.vfs.sync_dir(dir);
-        synced.map_err(|e| self.poison.set(Error::io("sync", dir, e)))
+    fn sync_directory(&self, directory: &dyn Directory) -> Result<()> {
+        let synced = directory.sync();
+        synced.map_err(|e| self.poison.set(Error::io("sync", directory.path(), e)))
     }
 
     /// The file of a live segment; makes it if nobody has done so in time. The log is durable up to
@@ -335,29 +343,25 @@ impl Segments {
     }
 
     fn make_from(&self, source: Source, number: u64) -> Result<()> {
-        let prepare = self.params.dir.join(PREPARE);
         let old = match source {
             Source::Recycled(old) => {
                 self.table.lock().old.remove(&old);
-                Some(self.path(old))
+                Some(segment_file_name(old))
             }
             Source::Reserve => self.take_reserve_file(),
             Source::New => None,
         };
-        if let Some(path) = old {
-            let renamed = self.params.vfs.rename(&path, &prepare);
-            renamed.map_err(|e| Error::io("rename", &path, e))?;
+        if let Some(name) = old {
+            self.rename(&name, PREPARE)?;
         }
-        if let Err(error) = self.fill(&prepare, number, source) {
+        if let Err(error) = self.fill(number, source) {
             // Its space may be what others need; if this fails, the next open removes it.
-            let _ = self.params.vfs.remove(&prepare);
+            let _ = self.remove(PREPARE);
             return Err(error);
         }
-        let path = self.path(number);
-        let renamed = self.params.vfs.rename(&prepare, &path);
-        renamed.map_err(|e| Error::io("rename", &prepare, e))?;
-        self.sync_dir(&self.params.dir)?;
-        let file = self.open_path(&path, Create::Never, self.params.dsync)?;
+        self.rename(PREPARE, &segment_file_name(number))?;
+        self.sync_directory(&*self.params.directory)?;
+        let file = self.open_file(number, self.params.dsync)?;
         self.table.lock().live.insert(number, file);
         self.counters.add(
             match source {
@@ -369,12 +373,13 @@ impl Segments {
         Ok(())
     }
 
-    fn fill(&self, path: &Path, number: u64, source: Source) -> Result<()> {
+    fn fill(&self, number: u64, source: Source) -> Result<()> {
         let create = match source {
             Source::New => Create::IfMissing,
             Source::Recycled(_) | Source::Reserve => Create::Never,
         };
-        let file = self.open_path(path, create, false)?;
+        let file = self.open_name(PREPARE, create, false)?;
+        let path = file.path();
         if source == Source::New {
             match file.allocate(0, self.file_bytes()) {
                 Err(e) if e.kind() != ErrorKind::Unsupported => {
@@ -483,14 +488,12 @@ impl Segments {
             let Some(number) = self.recyclable() else {
                 break;
             };
-            let path = self.path(number);
-            let result = self.params.vfs.remove(&path);
-            result.map_err(|e| Error::io("remove", &path, e))?;
+            self.remove(&segment_file_name(number))?;
             self.table.lock().old.remove(&number);
             removed = true;
         }
         if removed {
-            self.sync_dir(&self.params.dir)?;
+            self.sync_directory(&*self.params.directory)?;
         }
         Ok(())
     }
@@ -505,15 +508,14 @@ impl Segments {
     }
 
     fn move_to_archive(&self, number: u64) -> Result<()> {
-        let archive = self.params.dir.join("archive");
-        let vfs = &self.params.vfs;
-        vfs.create_dir_all(&archive)
-            .map_err(|e| Error::io("create", &archive, e))?;
-        let from = self.path(number);
-        vfs.rename(&from, &archive.join(segment_file_name(number)))
-            .map_err(|e| Error::io("archive", &from, e))?;
-        self.sync_dir(&archive)?;
-        self.sync_dir(&self.params.dir)?;
+        let directory = &*self.params.directory;
+        let archive = directory
+            .subdirectory(ARCHIVE, Create::IfMissing)
+            .map_err(|e| Error::io("create", &directory.path_of(ARCHIVE), e))?;
+        let from = segment_file_name(number);
+        self.rename(&from, &format!("{ARCHIVE}/{from}"))?;
+        self.sync_directory(&*archive)?;
+        self.sync_directory(directory)?;
         self.table.lock().old.remove(&number);
         Ok(())
     }

@@ -11,6 +11,7 @@ use super::*;
 use inkstone_format::segment::segment_file_name;
 use inkstone_io::{Create, OpenOptions};
 use memory_vfs::MemoryVfs;
+use std::path::PathBuf;
 
 const SEGMENT: u64 = 64 << 10;
 const UUID: [u8; 16] = *b"log tests' uuid.";
@@ -18,7 +19,7 @@ const UUID: [u8; 16] = *b"log tests' uuid.";
 fn params(vfs: &MemoryVfs) -> LogParams {
     LogParams {
         vfs: Arc::new(vfs.clone()),
-        dir: "/db/log".into(),
+        directory: vfs.directory("/db/log"),
         uuid: UUID,
         segment_bytes: SEGMENT,
         epoch: 1,
@@ -40,14 +41,14 @@ fn end_block(params: &LogParams) -> Vec<u8> {
     let (number, at) = (params.start_lsn.0 / segment, params.start_lsn.0 % segment);
     let mut bytes = vec![0; at as usize % LOG_BLOCK];
     if !bytes.is_empty() {
-        let path = params.dir.join(segment_file_name(number));
         let options = OpenOptions {
             create: Create::Never,
             read_only: true,
             direct: false,
             dsync: false,
         };
-        let file = params.vfs.open(&path, options).expect("a segment file");
+        let opened = params.directory.open(&segment_file_name(number), options);
+        let file = opened.expect("a segment file");
         let from = LOG_BLOCK as u64 + at - bytes.len() as u64;
         file.read_at(&mut bytes, from).expect("the last block");
     }
@@ -63,8 +64,7 @@ fn open(mut params: LogParams) -> (Arc<Log>, Arc<Counters>, Poison) {
 
 fn read_params(vfs: &MemoryVfs, newest_epoch: u64) -> ReadParams {
     ReadParams {
-        vfs: Arc::new(vfs.clone()),
-        dir: "/db/log".into(),
+        directory: vfs.directory("/db/log"),
         uuid: UUID,
         segment_bytes: SEGMENT,
         from: Lsn(SEGMENT),

@@ -21,8 +21,9 @@ pub struct LogSource {
 impl LogSource {
     /// Opens the log for reading.
     pub fn open(params: ReadParams) -> Result<Self> {
-        let (directory, segment_bytes) = (params.dir.clone(), params.segment_bytes);
-        let last = LogReader::segments(&*params.vfs, &directory)?
+        let segment_bytes = params.segment_bytes;
+        let directory = params.directory.path().to_owned();
+        let last = LogReader::segments(&*params.directory)?
             .into_iter()
             .map(|segment| segment.number)
             .max();

@@ -32,8 +32,7 @@ use inkstone_format::doublewrite::{
 };
 use inkstone_format::header::{check_page, page_lsn};
 use inkstone_format::{Lsn, PageId};
-use inkstone_io::AlignedBuffer;
-use inkstone_io::{Batch, Create, ErrorKind, File, Op, OpenOptions, Vfs};
+use inkstone_io::{AlignedBuffer, Batch, Create, Directory, ErrorKind, File, Op, OpenOptions};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -80,16 +79,15 @@ pub struct DoublewriteFile {
 impl DoublewriteFile {
     /// Opens the file, or creates it. Recovery has run: copies in it are not needed any more.
     pub fn open(
-        vfs: &dyn Vfs,
-        directory: &Path,
+        directory: &dyn Directory,
         uuid: [u8; 16],
         page_size: u32,
         flush_method: FlushMethod,
         counters: Arc<Counters>,
         poison: Poison,
     ) -> Result<Arc<Self>> {
-        let path = directory.join(DOUBLEWRITE_FILE);
-        let exists = vfs.exists(&path);
+        let path = directory.path_of(DOUBLEWRITE_FILE);
+        let exists = directory.exists(DOUBLEWRITE_FILE);
         if !exists.map_err(|e| Error::io("look for", &path, e))? {
             let layout = Layout {
                 page_size,
@@ -97,9 +95,9 @@ impl DoublewriteFile {
                 areas: AREAS,
                 batch_pages: BATCH_PAGES,
             };
-            create(vfs, directory, &layout, flush_method, &poison)?;
+            create(directory, &layout, flush_method, &poison)?;
         }
-        let file = vfs.open(&path, open_options(flush_method, Create::Never));
+        let file = directory.open(DOUBLEWRITE_FILE, open_options(flush_method, Create::Never));
         let file = file.map_err(|e| Error::io("open", &path, e))?;
         let layout = read_layout(&*file, &path, uuid, page_size)?;
         let mut newest = 0;
@@ -274,25 +272,23 @@ impl DoublewriteFile {
 
 /// Creates the file under another name, makes it durable, and renames it.
 fn create(
-    vfs: &dyn Vfs,
-    directory: &Path,
+    directory: &dyn Directory,
     layout: &Layout,
     flush_method: FlushMethod,
     poison: &Poison,
 ) -> Result<()> {
-    let (new, path) = (
-        directory.join(DOUBLEWRITE_FILE_NEW),
-        directory.join(DOUBLEWRITE_FILE),
-    );
-    let file = vfs.open(&new, open_options(flush_method, Create::IfMissing));
+    let new = directory.path_of(DOUBLEWRITE_FILE_NEW);
+    let options = open_options(flush_method, Create::IfMissing);
+    let file = directory.open(DOUBLEWRITE_FILE_NEW, options);
     let file = file.map_err(|e| Error::io("create", &new, e))?;
     fill(&*file, layout).map_err(|e| Error::io("fill", &new, e))?;
     let unsynced = |e| poison.set(format_args!("{} could not be synced: {e}", new.display()));
     file.sync().map_err(unsynced)?;
     drop(file);
-    vfs.rename(&new, &path)
+    directory
+        .rename(DOUBLEWRITE_FILE_NEW, DOUBLEWRITE_FILE)
         .map_err(|e| Error::io("rename", &new, e))?;
-    vfs.sync_dir(directory).map_err(unsynced)
+    directory.sync().map_err(unsynced)
 }
 
 fn fill(file: &dyn File, layout: &Layout) -> std::io::Result<()> {
@@ -313,13 +309,12 @@ fn fill(file: &dyn File, layout: &Layout) -> std::io::Result<()> {
 /// Whether there is a doublewrite file; fails if it is damaged or another database's. Changes
 /// nothing.
 pub fn check_doublewrite(
-    vfs: &dyn Vfs,
-    directory: &Path,
+    directory: &dyn Directory,
     uuid: [u8; 16],
     page_size: u32,
 ) -> Result<bool> {
-    let path = directory.join(DOUBLEWRITE_FILE);
-    let exists = vfs.exists(&path);
+    let path = directory.path_of(DOUBLEWRITE_FILE);
+    let exists = directory.exists(DOUBLEWRITE_FILE);
     if !exists.map_err(|e| Error::io("look for", &path, e))? {
         return Ok(false);
     }
@@ -329,7 +324,7 @@ pub fn check_doublewrite(
         direct: false,
         dsync: false,
     };
-    let file = vfs.open(&path, options);
+    let file = directory.open(DOUBLEWRITE_FILE, options);
     let file = file.map_err(|e| Error::io("open", &path, e))?;
     read_layout(&*file, &path, uuid, page_size).map(|_| true)
 }

@@ -10,8 +10,7 @@ use crate::poison::Poison;
 use crate::{Error, Result};
 use inkstone_format::header::page_lsn;
 use inkstone_format::{Corrupt, Lsn, PageId};
-use inkstone_io::Vfs;
-use std::path::Path;
+use inkstone_io::{Directory, Vfs};
 use std::sync::Arc;
 
 /// How pages are kept from being torn, with what that takes.
@@ -43,7 +42,7 @@ impl FilePageStore {
     /// `doublewrite=on` the doublewrite file in `directory` is opened, or created.
     pub fn new(
         vfs: Arc<dyn Vfs>,
-        directory: &Path,
+        directory: &dyn Directory,
         uuid: [u8; 16],
         options: &Options,
         spaces: Arc<SpaceFiles>,
@@ -55,7 +54,6 @@ impl FilePageStore {
             Doublewrite::Atomic => Protection::Atomic,
             Doublewrite::On => Protection::Copies {
                 file: DoublewriteFile::open(
-                    &*vfs,
                     directory,
                     uuid,
                     options.page_size as u32,

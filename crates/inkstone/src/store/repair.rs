@@ -33,9 +33,9 @@ use crate::{Error, Result};
 use inkstone_format::doublewrite::{BatchHeader, Layout, image_crc};
 use inkstone_format::header::{check_page, page_lsn};
 use inkstone_format::{Lsn, PageId};
-use inkstone_io::{AlignedBuffer, ErrorKind, File, Vfs};
+use inkstone_io::{AlignedBuffer, Directory, ErrorKind, File};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// What repair found and did.
@@ -71,19 +71,18 @@ struct Copy {
 ///
 /// To be called whatever the option `doublewrite` says: it may have been on before the crash.
 pub fn repair(
-    vfs: &dyn Vfs,
-    directory: &Path,
+    directory: &dyn Directory,
     spaces: &SpaceFiles,
     uuid: [u8; 16],
     checkpoint: Lsn,
 ) -> Result<RepairReport> {
     let mut report = RepairReport::default();
-    let path = directory.join(DOUBLEWRITE_FILE);
-    let exists = vfs.exists(&path);
+    let path = directory.path_of(DOUBLEWRITE_FILE);
+    let exists = directory.exists(DOUBLEWRITE_FILE);
     if !exists.map_err(|e| Error::io("look for", &path, e))? {
         return Ok(report);
     }
-    let file = inkstone_io::open_past_cache(vfs, &path);
+    let file = inkstone_io::open_past_cache(directory, DOUBLEWRITE_FILE);
     let file = file.map_err(|e| Error::io("open", &path, e))?;
     let layout = read_layout(&*file, &path, uuid, spaces.page_size())?;
     let mut repair = Repair {

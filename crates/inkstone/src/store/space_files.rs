@@ -26,7 +26,7 @@ use crate::sync::{HashMap, Mutex, MutexGuard, RwLock};
 use crate::{Error, Result, invariant};
 use inkstone_format::header::check_page;
 use inkstone_format::{Corrupt, PageId, PageNo, SpaceId};
-use inkstone_io::{AtomicWriteLimits, Create, ErrorKind, File, OpenOptions, Vfs};
+use inkstone_io::{AtomicWriteLimits, Create, Directory, ErrorKind, File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -72,8 +72,7 @@ enum Entry {
 /// The tablespace files of an open database.
 #[derive(Debug)]
 pub struct SpaceFiles {
-    vfs: Arc<dyn Vfs>,
-    directory: PathBuf,
+    directory: Arc<dyn Directory>,
     context: Arc<Context>,
     /// Held while a file is created, opened or removed.
     ddl: Mutex<()>,
@@ -83,8 +82,7 @@ pub struct SpaceFiles {
 impl SpaceFiles {
     /// Prepares to open files of the database in `directory`; `options.page_size` is resolved.
     pub fn new(
-        vfs: Arc<dyn Vfs>,
-        directory: &Path,
+        directory: Arc<dyn Directory>,
         options: &Options,
         counters: Arc<Counters>,
         poison: Poison,
@@ -103,8 +101,7 @@ impl SpaceFiles {
             });
         }
         let page_lsns = PageLsnMap::new(
-            vfs.clone(),
-            directory,
+            directory.clone(),
             direct,
             options.buffer_pool_size,
             counters.clone(),
@@ -119,8 +116,7 @@ impl SpaceFiles {
             poison,
         });
         Ok(Self {
-            vfs,
-            directory: directory.to_owned(),
+            directory,
             context,
             ddl: Mutex::new(()),
             shards: Default::default(),
@@ -139,7 +135,7 @@ impl SpaceFiles {
 
     /// Path of a tablespace's file.
     pub fn path(&self, space: SpaceId) -> PathBuf {
-        self.directory.join(space_file_name(space))
+        self.directory.path_of(&space_file_name(space))
     }
 
     fn shard(&self, space: SpaceId) -> &RwLock<HashMap<SpaceId, Entry>> {
@@ -165,9 +161,8 @@ impl SpaceFiles {
             Some(Entry::Removed) => return Ok(None),
             None => {}
         }
-        let path = self.path(space);
-        let exists = self.vfs.exists(&path);
-        if !exists.map_err(|e| Error::io("look for", &path, e))? {
+        let exists = self.directory.exists(&space_file_name(space));
+        if !exists.map_err(|e| Error::io("look for", &self.path(space), e))? {
             return Ok(None);
         }
         let file = self.open_file(space, Create::Never)?;
@@ -180,7 +175,7 @@ impl SpaceFiles {
         match self.find(space)? {
             Some(file) => Ok(file),
             None if space == SpaceId(0) => Err(Error::NotADatabase {
-                path: self.directory.clone(),
+                path: self.directory.path().to_owned(),
                 reason: format!("{} is missing", space_file_name(space)),
             }),
             None => Err(Error::corrupt_file(
@@ -202,7 +197,7 @@ impl SpaceFiles {
         if let Err(error) = self.initialise(&file, initial_pages) {
             // The first error is the one to report. An empty file left behind is no danger: its
             // id is never given out again.
-            let _ = self.vfs.remove(file.path());
+            let _ = self.directory.remove(&space_file_name(space));
             return Err(error);
         }
         self.insert(space, Entry::Open(file.clone()));
@@ -225,11 +220,10 @@ impl SpaceFiles {
     pub fn remove(&self, space: SpaceId) -> Result<()> {
         self.context.poison.check()?;
         let _ddl = self.ddl.lock();
-        let path = self.path(space);
-        match self.vfs.remove(&path) {
+        match self.directory.remove(&space_file_name(space)) {
             Ok(()) => {}
             Err(e) if e.kind() == ErrorKind::NotFound => {}
-            Err(e) => return Err(Error::io("remove", &path, e)),
+            Err(e) => return Err(Error::io("remove", &self.path(space), e)),
         }
         self.insert(space, Entry::Removed);
         self.page_lsns().release(space);
@@ -239,8 +233,8 @@ impl SpaceFiles {
     /// The tablespaces that have a file, in order of their ids: what the catalog does not know of
     /// is left from a creation that a crash interrupted, and may be removed.
     pub fn list(&self) -> Result<Vec<SpaceId>> {
-        let names = self.vfs.read_dir(&self.directory);
-        let names = names.map_err(|e| Error::io("list", &self.directory, e))?;
+        let names = self.directory.list();
+        let names = names.map_err(|e| Error::io("list", self.directory.path(), e))?;
         let mut spaces: Vec<_> = names
             .iter()
             .filter_map(|name| parse_space_file_name(name))
@@ -280,8 +274,8 @@ impl SpaceFiles {
         if mutants::on(Mutant::DirectoryUnsynced) {
             return Ok(());
         }
-        self.vfs.sync_dir(&self.directory).map_err(|e| {
-            let directory = self.directory.display();
+        self.directory.sync().map_err(|e| {
+            let directory = self.directory.path().display();
             self.context.poison.set(format_args!(
                 "directory {directory} could not be synced: {e}"
             ))
@@ -291,13 +285,14 @@ impl SpaceFiles {
     fn open_file(&self, space: SpaceId, create: Create) -> Result<Arc<SpaceFile>> {
         let path = self.path(space);
         let options = open_options(self.context.flush_method, create);
-        let file = self.vfs.open(&path, options).map_err(|e| match e.kind() {
+        let opened = self.directory.open(&space_file_name(space), options);
+        let file = opened.map_err(|e| match e.kind() {
             ErrorKind::AlreadyExists => Error::AlreadyExists(format!("file {}", path.display())),
             _ => Error::io("open", &path, e),
         })?;
         let checked = SpaceFile::new(space, path, file, self.context.clone());
         if checked.is_err() && create == Create::New {
-            let _ = self.vfs.remove(&self.path(space));
+            let _ = self.directory.remove(&space_file_name(space));
         }
         checked.map(Arc::new)
     }

@@ -42,26 +42,20 @@ pub fn options(doublewrite: Doublewrite, flush_method: FlushMethod) -> Options {
 }
 
 pub fn space_files(disk: &Disk, options: &Options, poison: &Poison) -> Result<Arc<SpaceFiles>> {
-    let (vfs, directory) = (Arc::new(disk.clone()), Path::new(DIRECTORY));
     let counters = Arc::new(Counters::default());
-    SpaceFiles::new(vfs, directory, options, counters, poison.clone()).map(Arc::new)
+    let directory = disk.directory(DIRECTORY);
+    SpaceFiles::new(directory, options, counters, poison.clone()).map(Arc::new)
 }
 
 impl Rig {
     pub fn open(disk: &Disk, options: &Options) -> Result<Self> {
         let (counters, poison) = (Arc::new(Counters::default()), Poison::default());
-        let (vfs, directory) = (Arc::new(disk.clone()), Path::new(DIRECTORY));
-        let spaces = SpaceFiles::new(
-            vfs.clone(),
-            directory,
-            options,
-            counters.clone(),
-            poison.clone(),
-        )?;
+        let (vfs, directory) = (Arc::new(disk.clone()), disk.directory(DIRECTORY));
+        let spaces = SpaceFiles::new(directory.clone(), options, counters.clone(), poison.clone())?;
         let spaces = Arc::new(spaces);
         let store = FilePageStore::new(
             vfs,
-            directory,
+            &*directory,
             UUID,
             options,
             spaces.clone(),

@@ -1,4 +1,5 @@
 use super::*;
+use std::fs;
 
 fn new_file(direct: bool) -> (tempfile::TempDir, PosixFile) {
     let directory = tempfile::tempdir().unwrap();
@@ -8,7 +9,8 @@ fn new_file(direct: bool) -> (tempfile::TempDir, PosixFile) {
         direct,
         dsync: false,
     };
-    let file = PosixFile::open(&directory.path().join("file"), options).unwrap();
+    let path = directory.path().join("file");
+    let file = PosixFile::open(CWD, &path, &path, options).unwrap();
     (directory, file)
 }
 

@@ -21,9 +21,9 @@ pub enum OpKind {
     Truncate,
     /// Renaming a file.
     Rename,
-    /// [`Vfs::sync_dir`](crate::Vfs::sync_dir).
+    /// [`Directory::sync`](crate::Directory::sync).
     SyncDir,
-    /// Opening a file, existing or new.
+    /// Opening a file, existing or new, or an existing directory.
     Open,
     /// Removing a file.
     Remove,
@@ -31,7 +31,7 @@ pub enum OpKind {
     Look,
     /// Creating directories.
     CreateDir,
-    /// [`Vfs::lock`](crate::Vfs::lock).
+    /// [`Directory::lock`](crate::Directory::lock).
     Lock,
 }
 

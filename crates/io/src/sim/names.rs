@@ -21,7 +21,7 @@ pub(super) struct Names {
     current: Files,
     durable: Files,
     changes: Vec<Change>,
-    /// Directories are durable at once, as `Vfs::create_dir_all` promises.
+    /// Directories are durable at once, as `Vfs::open_directory` promises.
     pub(super) directories: BTreeSet<PathBuf>,
 }
 

@@ -450,7 +450,7 @@ pub fn takes_direct(directory: &Path) -> bool {
     };
     let path = directory.join("probe");
     let takes = inkstone_io::posix::PosixVfs::new()
-        .open(&path, options)
+        .open_file(&path, options)
         .is_ok();
     let _ = std::fs::remove_file(&path);
     takes

@@ -17,7 +17,6 @@ use inkstone_format::{Lsn, PageId, PageNo};
 use inkstone_io::sim::SimVfs;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// Bytes behind the end of the log that are searched for frames of earlier lives of the segment.
 const STALE_SEARCH_BYTES: usize = 256 << 10;
@@ -171,8 +170,7 @@ impl Scene<'_> {
     fn splits(&self) -> Option<Splits> {
         let control = &self.control;
         let mut source = LogSource::open(ReadParams {
-            vfs: Arc::new(self.disk.clone()),
-            dir: self.directory.join("log"),
+            directory: self.disk.directory(self.directory.join("log")),
             uuid: control.uuid,
             segment_bytes: control.log_segment_bytes,
             from: control.scan_start_lsn,

@@ -5,7 +5,6 @@ use inkstone::control::CONTROL_FILE;
 use inkstone::store::DOUBLEWRITE_FILE;
 use inkstone_format::control::{CONTROL_COPY_LEN, Control};
 use inkstone_format::header::page_lsn;
-use inkstone_io::Vfs;
 use inkstone_io::sim::SimVfs;
 use std::collections::HashSet;
 use std::path::Path;

@@ -1,8 +1,8 @@
 //! What outlives a mount.
 
 use crate::Rng;
+use inkstone_io::Result;
 use inkstone_io::sim::{Losses, SimVfs};
-use inkstone_io::{Result, Vfs};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -2,7 +2,7 @@
 
 use super::disk::Disk;
 use fuser::INodeNo;
-use inkstone_io::{Create, ErrorKind, File, OpenOptions, Result, Vfs};
+use inkstone_io::{Create, ErrorKind, File, OpenOptions, Result};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 use super::{Disk, Mount, Surface, Trigger, unavailable};
 use inkstone_io::posix::PosixVfs;
 use inkstone_io::uring::UringVfs;
-use inkstone_io::{AlignedBuffer, Create, ErrorKind, File, Op, OpenOptions, Vfs};
+use inkstone_io::{AlignedBuffer, Create, Directory, ErrorKind, File, Op, OpenOptions, Vfs};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -51,11 +51,16 @@ impl Rig {
             direct,
             dsync,
         };
-        PosixVfs::new().open(&self.path(name), options).unwrap()
+        self.directory("").open(name, options).unwrap()
     }
 
     fn sync_root(&self) {
-        PosixVfs::new().sync_dir(self.place.path()).unwrap();
+        self.directory("").sync().unwrap();
+    }
+
+    fn directory(&self, name: &str) -> Arc<dyn Directory> {
+        let opened = PosixVfs::new().open_directory(&self.path(name), Create::Never);
+        opened.unwrap()
     }
 }
 
@@ -70,7 +75,7 @@ fn files_behave_as_posix_says() {
     let Some(rig) = Rig::new(Surface::Plain) else {
         return;
     };
-    let vfs = PosixVfs::new();
+    let root = rig.directory("");
     let file = rig.open("a", false, false);
     file.write_at(b"hello", 3).unwrap();
     assert_eq!(file.len().unwrap(), 8);
@@ -81,7 +86,7 @@ fn files_behave_as_posix_says() {
         direct: false,
         dsync: false,
     };
-    let again = vfs.open(&rig.path("a"), exclusive).unwrap_err();
+    let again = root.open("a", exclusive).unwrap_err();
     assert_eq!(again.kind(), ErrorKind::AlreadyExists);
     let missing = std::fs::read(rig.path("none")).unwrap_err();
     assert_eq!(missing.kind(), ErrorKind::NotFound);
@@ -94,17 +99,19 @@ fn files_behave_as_posix_says() {
 
     // Renamed over, the old file lives as long as it is open.
     std::fs::write(rig.path("b"), b"other").unwrap();
-    vfs.rename(&rig.path("b"), &rig.path("a")).unwrap();
+    root.rename("b", "a").unwrap();
     assert_eq!(std::fs::read(rig.path("a")).unwrap(), b"other");
     file.write_at(b"still", 0).unwrap();
     file.read_at(&mut bytes[..5], 0).unwrap();
     assert_eq!(bytes[..5], *b"still");
-    vfs.remove(&rig.path("a")).unwrap();
-    assert!(!vfs.exists(&rig.path("a")).unwrap());
+    root.remove("a").unwrap();
+    assert!(!root.exists("a").unwrap());
 
-    vfs.create_dir_all(&rig.path("log/archive")).unwrap();
+    PosixVfs::new()
+        .open_directory(&rig.path("log/archive"), Create::IfMissing)
+        .unwrap();
     std::fs::write(rig.path("log/1"), b"one").unwrap();
-    let names = |path: &str| vfs.read_dir(&rig.path(path)).unwrap();
+    let names = |name: &str| rig.directory(name).list().unwrap();
     assert_eq!(names("log"), ["1"]);
     assert!(names("").is_empty() && names("log/archive").is_empty());
     assert!(rig.path("log/archive").is_dir());
@@ -123,7 +130,7 @@ fn directories_of_many_names_are_read_whole() {
         std::fs::write(rig.path(&name), b"").unwrap();
         names.insert(name);
     }
-    let found = PosixVfs::new().read_dir(rig.place.path()).unwrap();
+    let found = rig.directory("").list().unwrap();
     assert_eq!(found, names.into_iter().collect::<Vec<_>>());
 }
 
@@ -132,12 +139,12 @@ fn locks_exclude() {
     let Some(rig) = Rig::new(Surface::Plain) else {
         return;
     };
-    let vfs = PosixVfs::new();
-    let held = vfs.lock(&rig.path("lock")).unwrap();
-    let refused = vfs.lock(&rig.path("lock")).err().unwrap();
+    let root = rig.directory("");
+    let held = root.lock("lock").unwrap();
+    let refused = root.lock("lock").err().unwrap();
     assert_eq!(refused.kind(), ErrorKind::WouldBlock);
     drop(held);
-    vfs.lock(&rig.path("lock")).unwrap();
+    root.lock("lock").unwrap();
 }
 
 #[test]
@@ -242,7 +249,7 @@ fn io_uring_syncs_what_it_wrote() {
                 direct: true,
                 dsync: false,
             };
-            let file = vfs.open(&rig.path("f"), options).unwrap();
+            let file = vfs.open_file(&rig.path("f"), options).unwrap();
             rig.sync_root();
             let (first, second) = (blocks(1, 8), blocks(2, 8));
             let write = |buffer, offset| Op::Write {
@@ -277,25 +284,25 @@ fn names_and_directories_survive_only_a_sync_of_their_directory() {
         let Some(mut rig) = Rig::new(Surface::Plain) else {
             return;
         };
-        let vfs = PosixVfs::new();
         let synced = rig.path("synced");
         std::fs::create_dir(&synced).unwrap();
+        let directory = rig.directory("synced");
         rig.sync_root();
         for name in ["old", "gone", "a"] {
             std::fs::write(synced.join(name), name).unwrap();
             let file = std::fs::File::open(synced.join(name)).unwrap();
             file.sync_all().unwrap();
         }
-        vfs.sync_dir(&synced).unwrap();
+        directory.sync().unwrap();
         // A synced file without a synced name, and so on.
         let file = std::fs::File::create(synced.join("new")).unwrap();
         file.sync_all().unwrap();
-        vfs.rename(&synced.join("a"), &synced.join("old")).unwrap();
-        vfs.remove(&synced.join("gone")).unwrap();
+        directory.rename("a", "old").unwrap();
+        directory.remove("gone").unwrap();
         std::fs::create_dir(rig.path("unsynced")).unwrap();
         std::fs::write(rig.path("unsynced/child"), b"child").unwrap();
-        vfs.sync_dir(&rig.path("unsynced")).unwrap();
-        drop(file);
+        rig.directory("unsynced").sync().unwrap();
+        drop((file, directory));
         rig.power_loss(seed);
         let there = |path: &Path| path.try_exists().unwrap();
         lost[0] += u32::from(!there(&synced.join("new")));
@@ -351,9 +358,8 @@ fn power_fails_at_the_armed_name() {
         std::fs::write(rig.path("new"), b"new").unwrap();
         rig.sync_root();
         rig.disk.arm(Trigger::Name(2));
-        let vfs = PosixVfs::new();
         std::fs::write(rig.path("other"), b"first").unwrap();
-        assert!(vfs.rename(&rig.path("new"), &rig.path("old")).is_err());
+        assert!(rig.directory("").rename("new", "old").is_err());
         assert!(rig.disk.is_dead());
         rig.power_loss(seed);
         let old = rig.path("old").try_exists().unwrap();

@@ -159,8 +159,7 @@ fn fill(db: &Database) -> Result<(), Error> {
 
 fn log_end(vfs: &SimVfs, control: &Control) -> Result<(Lsn, u64), Error> {
     let mut reader = LogReader::open(ReadParams {
-        vfs: Arc::new(vfs.clone()),
-        dir: Path::new(DIRECTORY).join("log"),
+        directory: vfs.directory(Path::new(DIRECTORY).join("log")),
         uuid: control.uuid,
         segment_bytes: control.log_segment_bytes,
         from: control.scan_start_lsn,

@@ -8,9 +8,8 @@ use inkstone_format::Lsn;
 use inkstone_format::frame::{self, FRAME_MAX, Parsed};
 use inkstone_format::segment::{LOG_BLOCK, SegmentHeader, segment_file_name};
 use inkstone_io::sim::SimVfs;
-use inkstone_io::{Create, OpenOptions, Vfs};
+use inkstone_io::{Create, OpenOptions};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// `frames`: log as bytes.
 pub const FRAMES: Target = Target {
@@ -182,8 +181,7 @@ fn log(data: &[u8]) {
     let end = SEGMENT_BYTES + log.bytes.len() as u64;
     let must_reach = if input.u8() % 2 == 1 { end } else { 0 };
     let params = ReadParams {
-        vfs: Arc::new(vfs),
-        dir: DIRECTORY.into(),
+        directory: vfs.directory(DIRECTORY),
         uuid: UUID,
         segment_bytes: SEGMENT_BYTES,
         from: Lsn(SEGMENT_BYTES),

@@ -19,7 +19,6 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::{Error, Result};
 use crossbeam_utils::CachePadded;
 use inkstone_io::{Create, ErrorKind};
-use std::path::PathBuf;
 
 const PREFIX: &str = "reserve.";
 
@@ -113,9 +112,7 @@ impl Segments {
         let surplus = files.saturating_sub(self.wanted(reserved));
         for number in (files - surplus.div_ceil(2)..files).rev() {
             self.reserve.files.store(number, Ordering::Release);
-            let path = self.reserve_path(number);
-            let removed = self.params.vfs.remove(&path);
-            removed.map_err(|e| Error::io("remove", &path, e))?;
+            self.remove(&reserve_name(number))?;
         }
         Ok(())
     }
@@ -127,32 +124,32 @@ impl Segments {
 
     fn make_reserve_file(&self) -> Result<()> {
         let number = self.reserve.files.load(Ordering::Acquire);
-        let path = self.reserve_path(number);
-        let made = self.allocate_file(&path);
+        let name = reserve_name(number);
+        let made = self.allocate_file(&name);
         if made.is_err() {
             // A part of it may be what others need; if this fails, the next open removes it.
-            let _ = self.params.vfs.remove(&path);
+            let _ = self.remove(&name);
         }
         made?;
         self.reserve.files.store(number + 1, Ordering::Release);
         Ok(())
     }
 
-    fn allocate_file(&self, path: &std::path::Path) -> Result<()> {
-        let file = self.open_path(path, Create::IfMissing, false)?;
+    fn allocate_file(&self, name: &str) -> Result<()> {
+        let file = self.open_name(name, Create::IfMissing, false)?;
         match file.allocate(0, self.file_bytes()) {
             Ok(()) => Ok(()),
             // Where nothing can be allocated, only what is written is there for certain.
             Err(e) if e.kind() == ErrorKind::Unsupported => self.write_zeroes(&*file, 0),
-            Err(e) => Err(Error::io("allocate", path, e)),
+            Err(e) => Err(Error::io("allocate", file.path(), e)),
         }
     }
 
     /// Takes a reserve file, to make a segment of it. Under `upkeep`, or at open.
-    pub(super) fn take_reserve_file(&self) -> Option<PathBuf> {
+    pub(super) fn take_reserve_file(&self) -> Option<String> {
         let number = self.reserve.files.load(Ordering::Acquire).checked_sub(1)?;
         self.reserve.files.store(number, Ordering::Release);
-        Some(self.reserve_path(number))
+        Some(reserve_name(number))
     }
 
     /// Takes over the reserve files that an earlier run left: what recovery rolls back may need
@@ -161,26 +158,25 @@ impl Segments {
         let mut numbers: Vec<u64> = names.iter().filter_map(|n| parse(n)).collect();
         numbers.sort_unstable();
         for number in numbers {
-            let path = self.reserve_path(number);
-            let file = self.open_path(&path, Create::Never, false)?;
-            let len = file.len().map_err(|e| Error::io("size", &path, e))?;
+            let name = reserve_name(number);
+            let file = self.open_name(&name, Create::Never, false)?;
+            let len = file.len().map_err(|e| Error::io("size", file.path(), e))?;
             drop(file);
             if number == self.reserve_files() && len == self.file_bytes() {
                 self.reserve.files.store(number + 1, Ordering::Release);
             } else {
-                let removed = self.params.vfs.remove(&path);
-                removed.map_err(|e| Error::io("remove", &path, e))?;
+                self.remove(&name)?;
             }
         }
         Ok(())
     }
+}
 
-    fn reserve_path(&self, number: u64) -> PathBuf {
-        self.params.dir.join(format!("{PREFIX}{number}"))
-    }
+fn reserve_name(number: u64) -> String {
+    format!("{PREFIX}{number}")
 }
 
 fn parse(name: &str) -> Option<u64> {
     let number = name.strip_prefix(PREFIX)?.parse().ok()?;
-    (name == format!("{PREFIX}{number}")).then_some(number)
+    (name == reserve_name(number)).then_some(number)
 }

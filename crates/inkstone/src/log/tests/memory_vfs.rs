@@ -109,8 +109,8 @@ impl MemoryVfs {
     }
 }
 
-impl Vfs for MemoryVfs {
-    fn open(&self, path: &Path, options: OpenOptions) -> Result<Arc<dyn File>> {
+impl MemoryVfs {
+    pub fn open(&self, path: &Path, options: OpenOptions) -> Result<Arc<dyn File>> {
         let mut files = self.files.lock();
         if !files.contains_key(path) {
             if options.create == Create::Never {
@@ -125,7 +125,7 @@ impl Vfs for MemoryVfs {
             faults: self.faults.clone(),
         }))
     }
-    fn remove(&self, path: &Path) -> Result<()> {
+    pub fn remove(&self, path: &Path) -> Result<()> {
         let removed = self.files.lock().remove(path);
         removed.map(|_| ()).ok_or(ErrorKind::NotFound.into())
     }
@@ -135,12 +135,6 @@ impl Vfs for MemoryVfs {
         files.insert(to.to_owned(), body);
         Ok(())
     }
-    fn sync_dir(&self, _: &Path) -> Result<()> {
-        Ok(())
-    }
-    fn create_dir_all(&self, _: &Path) -> Result<()> {
-        Ok(())
-    }
     fn read_dir(&self, directory: &Path) -> Result<Vec<String>> {
         let files = self.files.lock();
         let inside = files.keys().filter(|p| p.parent() == Some(directory));
@@ -148,17 +142,66 @@ impl Vfs for MemoryVfs {
             .map(|p| p.file_name().unwrap().to_str().unwrap().to_owned())
             .collect())
     }
-    fn exists(&self, path: &Path) -> Result<bool> {
+    pub fn exists(&self, path: &Path) -> Result<bool> {
         Ok(self.files.lock().contains_key(path))
     }
-    fn lock(&self, _: &Path) -> Result<Box<dyn Send + Sync>> {
-        Ok(Box::new(()))
+    pub fn directory(&self, path: impl AsRef<Path>) -> Arc<dyn Directory> {
+        Arc::new(Folder {
+            disk: self.clone(),
+            path: path.as_ref().to_owned(),
+        })
+    }
+}
+
+impl Vfs for MemoryVfs {
+    fn open_directory(&self, path: &Path, _: Create) -> Result<Arc<dyn Directory>> {
+        Ok(self.directory(path))
+    }
+    fn open_file(&self, path: &Path, options: OpenOptions) -> Result<Arc<dyn File>> {
+        self.open(path, options)
     }
     fn batch(&self, _: usize) -> Result<Box<dyn Batch>> {
         Ok(Box::new(OneByOne))
     }
     fn name(&self) -> &'static str {
         "memory"
+    }
+}
+
+/// A directory is its path: none moves here.
+#[derive(Debug)]
+struct Folder {
+    disk: MemoryVfs,
+    path: PathBuf,
+}
+
+impl Directory for Folder {
+    fn open(&self, name: &str, options: OpenOptions) -> Result<Arc<dyn File>> {
+        self.disk.open(&self.path_of(name), options)
+    }
+    fn remove(&self, name: &str) -> Result<()> {
+        self.disk.remove(&self.path_of(name))
+    }
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.disk.rename(&self.path_of(from), &self.path_of(to))
+    }
+    fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+    fn list(&self) -> Result<Vec<String>> {
+        self.disk.read_dir(&self.path)
+    }
+    fn exists(&self, name: &str) -> Result<bool> {
+        self.disk.exists(&self.path_of(name))
+    }
+    fn subdirectory(&self, name: &str, _: Create) -> Result<Arc<dyn Directory>> {
+        Ok(self.disk.directory(self.path_of(name)))
+    }
+    fn lock(&self, _: &str) -> Result<Box<dyn Send + Sync>> {
+        Ok(Box::new(()))
+    }
+    fn path(&self) -> &Path {
+        &self.path
     }
 }
 

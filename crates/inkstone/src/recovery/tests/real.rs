@@ -59,21 +59,21 @@ fn open(vfs: &SimVfs) -> Open {
     };
     let directory = Path::new("/db");
     vfs.create_dir_all(&directory.join("log")).unwrap();
+    let directory = vfs.directory(directory);
     let vfs: Arc<dyn Vfs> = Arc::new(vfs.clone());
     let (counters, poison) = (Arc::new(Counters::default()), Poison::default());
     let late = Arc::new(LateLog::default());
     let files = SpaceFiles::new(
-        vfs.clone(),
-        directory,
+        directory.clone(),
         &options,
         counters.clone(),
         poison.clone(),
     );
     let files = Arc::new(files.unwrap());
-    repair(&*vfs, directory, &files, UUID, Lsn(SEGMENT)).unwrap();
+    repair(&*directory, &files, UUID, Lsn(SEGMENT)).unwrap();
     let store = FilePageStore::new(
         vfs,
-        directory,
+        &*directory,
         UUID,
         &options,
         files.clone(),
@@ -104,7 +104,7 @@ impl Open {
     fn redo(&self, vfs: &SimVfs) -> Redo {
         let params = LogParams {
             vfs: Arc::new(vfs.clone()),
-            dir: "/db/log".into(),
+            directory: vfs.directory("/db/log"),
             uuid: UUID,
             segment_bytes: SEGMENT,
             epoch: 1,
@@ -177,8 +177,7 @@ fn work(redo: &Redo) -> Lsn {
 
 fn source(vfs: &SimVfs, must_reach: Lsn) -> LogSource {
     LogSource::open(ReadParams {
-        vfs: Arc::new(vfs.clone()),
-        dir: "/db/log".into(),
+        directory: vfs.directory("/db/log"),
         uuid: UUID,
         segment_bytes: SEGMENT,
         from: Lsn(SEGMENT),

@@ -11,7 +11,7 @@ use inkstone_format::page_lsn_map::{
     BLOCK_ENTRIES, BLOCK_LEN, MapHeader, SECTOR_ENTRIES, SECTOR_LEN, Sector, Subject, encode_block,
     index_entry, parse_block, parse_index_entry, run_of,
 };
-use inkstone_io::{AlignedBuffer, Create, File, OpenOptions, Vfs};
+use inkstone_io::{AlignedBuffer, Create, Directory, File, OpenOptions};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,8 +39,7 @@ pub(super) struct Block {
 /// What the open file of the map needs of its surroundings.
 #[derive(Clone)]
 pub(super) struct Context {
-    pub vfs: Arc<dyn Vfs>,
-    pub directory: PathBuf,
+    pub directory: Arc<dyn Directory>,
     pub direct: bool,
     pub counters: Arc<Counters>,
     pub poison: Poison,
@@ -92,15 +91,15 @@ fn capacity(length: u64) -> usize {
 }
 
 impl Context {
-    fn open(&self, path: &Path, create: Create, read_only: bool) -> Result<Arc<dyn File>> {
+    fn open(&self, name: &str, create: Create, read_only: bool) -> Result<Arc<dyn File>> {
         let options = OpenOptions {
             create,
             read_only,
             direct: self.direct && !read_only,
             dsync: false,
         };
-        let file = self.vfs.open(path, options);
-        file.map_err(|e| Error::io("open", path, e))
+        let file = self.directory.open(name, options);
+        file.map_err(|e| Error::io("open", &self.directory.path_of(name), e))
     }
 
     fn unsynced(&self, path: &Path, error: std::io::Error) -> Error {
@@ -113,17 +112,20 @@ impl Context {
 impl MapFile {
     /// Removes the file, if there is one, and creates it with nothing in it.
     pub fn create(context: &Context, header: &MapHeader) -> Result<Self> {
-        let (vfs, directory) = (&*context.vfs, &context.directory);
-        let (new, path) = (directory.join(FILE_NEW), directory.join(PAGE_LSN_MAP_FILE));
-        let exists = vfs.exists(&path);
+        let directory = &*context.directory;
+        let new = directory.path_of(FILE_NEW);
+        let path = directory.path_of(PAGE_LSN_MAP_FILE);
+        let exists = directory.exists(PAGE_LSN_MAP_FILE);
         if exists.map_err(|e| Error::io("look for", &path, e))? {
             // Also on a full disk: a map that must not be believed now must not be later.
-            vfs.remove(&path)
+            directory
+                .remove(PAGE_LSN_MAP_FILE)
                 .map_err(|e| Error::io("remove", &path, e))?;
-            vfs.sync_dir(directory)
-                .map_err(|e| context.unsynced(directory, e))?;
+            directory
+                .sync()
+                .map_err(|e| context.unsynced(directory.path(), e))?;
         }
-        let file = context.open(&new, Create::IfMissing, false)?;
+        let file = context.open(FILE_NEW, Create::IfMissing, false)?;
         let length = (1 + FIRST_BLOCKS) * BLOCK_LEN as u64;
         file.set_len(0)
             .and_then(|()| file.allocate(0, length))
@@ -131,10 +133,12 @@ impl MapFile {
         let this = Self::new(context, file, &path, header.uuid);
         this.write_header(header)?;
         this.sync()?;
-        vfs.rename(&new, &path)
+        directory
+            .rename(FILE_NEW, PAGE_LSN_MAP_FILE)
             .map_err(|e| Error::io("rename", &new, e))?;
-        vfs.sync_dir(directory)
-            .map_err(|e| context.unsynced(directory, e))?;
+        directory
+            .sync()
+            .map_err(|e| context.unsynced(directory.path(), e))?;
         this.make_room(capacity(length));
         Ok(this)
     }
@@ -145,12 +149,12 @@ impl MapFile {
         uuid: [u8; 16],
         read_only: bool,
     ) -> Result<Option<(Self, MapHeader)>> {
-        let path = context.directory.join(PAGE_LSN_MAP_FILE);
-        let exists = context.vfs.exists(&path);
+        let path = context.directory.path_of(PAGE_LSN_MAP_FILE);
+        let exists = context.directory.exists(PAGE_LSN_MAP_FILE);
         if !exists.map_err(|e| Error::io("look for", &path, e))? {
             return Ok(None);
         }
-        let file = context.open(&path, Create::Never, read_only)?;
+        let file = context.open(PAGE_LSN_MAP_FILE, Create::Never, read_only)?;
         let length = file.len().map_err(|e| Error::io("measure", &path, e))?;
         if length < BLOCK_LEN as u64 {
             return Ok(None);

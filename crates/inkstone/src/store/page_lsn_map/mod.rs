@@ -63,9 +63,8 @@ use cache::{BlockCache, Lsns};
 use file::{Block, Context, MapFile};
 use inkstone_format::page_lsn_map::{BLOCK_ENTRIES, BLOCK_LEN, MapHeader, run_of};
 use inkstone_format::{Lsn, PageId, SpaceId};
-use inkstone_io::Vfs;
+use inkstone_io::Directory;
 use notes::{Note, Notes};
-use std::path::Path;
 use std::sync::Arc;
 
 /// Part of the buffer pool that notes, and blocks, may take each.
@@ -111,8 +110,7 @@ impl std::fmt::Debug for PageLsnMap {
 impl PageLsnMap {
     /// A map without a file. `direct`: past the page cache, as the tablespace files.
     pub fn new(
-        vfs: Arc<dyn Vfs>,
-        directory: &Path,
+        directory: Arc<dyn Directory>,
         direct: bool,
         buffer_pool_bytes: u64,
         counters: Arc<Counters>,
@@ -126,8 +124,7 @@ impl PageLsnMap {
         };
         Self {
             context: Context {
-                vfs,
-                directory: directory.to_owned(),
+                directory,
                 direct,
                 counters,
                 poison,

@@ -9,6 +9,7 @@ use inkstone_format::header::stamp_checksum;
 use inkstone_format::page_lsn_map::{SECTOR_LEN, index_entry};
 use inkstone_io::AlignedBuffer;
 use inkstone_io::sim::{Fault, FaultRule, OpKind, SimVfs};
+use std::path::Path;
 
 const ALL: Lsn = Lsn(u64::MAX);
 
@@ -37,11 +38,10 @@ impl Rig {
             ..Options::default()
         };
         let (counters, poison) = (Arc::new(Counters::default()), Poison::default());
-        let (shared, directory) = (Arc::new(vfs.clone()), Path::new(DIRECTORY));
+        let (shared, directory) = (Arc::new(vfs.clone()), vfs.directory(DIRECTORY));
         let spaces = Arc::new(
             SpaceFiles::new(
-                shared.clone(),
-                directory,
+                directory.clone(),
                 &options,
                 counters.clone(),
                 poison.clone(),
@@ -50,7 +50,7 @@ impl Rig {
         );
         let store = FilePageStore::new(
             shared,
-            directory,
+            &*directory,
             UUID,
             &options,
             spaces.clone(),

@@ -76,7 +76,8 @@ fn work(rig: &Rig, model: &mut Model, random: &mut Random) -> u64 {
 
 fn recover(disk: &Disk, options: &Options, checkpoint: u64) -> Result<RepairReport> {
     let spaces = space_files(disk, options, &Poison::default())?;
-    repair(disk, Path::new(DIRECTORY), &spaces, UUID, Lsn(checkpoint))
+    let directory = disk.directory(DIRECTORY);
+    repair(&*directory, &spaces, UUID, Lsn(checkpoint))
 }
 
 /// Checks every page; pages in flight that were written without a copy may be torn.

@@ -331,8 +331,8 @@ impl File for OpenFile {
     }
 }
 
-impl Vfs for Disk {
-    fn open(&self, path: &Path, options: OpenOptions) -> Result<Arc<dyn File>> {
+impl Disk {
+    pub fn open(&self, path: &Path, options: OpenOptions) -> Result<Arc<dyn File>> {
         self.powered()?;
         let mut state = self.0.lock();
         let present = state.names.get(path).cloned();
@@ -353,7 +353,7 @@ impl Vfs for Disk {
             options,
         }))
     }
-    fn remove(&self, path: &Path) -> Result<()> {
+    pub fn remove(&self, path: &Path) -> Result<()> {
         self.powered()?;
         let removed = self.0.lock().names.remove(path);
         removed.map(drop).ok_or(ErrorKind::NotFound.into())
@@ -375,27 +375,73 @@ impl Vfs for Disk {
         }
         result
     }
-    fn create_dir_all(&self, _: &Path) -> Result<()> {
-        Ok(())
-    }
     fn read_dir(&self, directory: &Path) -> Result<Vec<String>> {
         let state = self.0.lock();
         let inside = state.names.keys().filter(|p| p.parent() == Some(directory));
         let name = |p: &PathBuf| p.file_name().unwrap().to_string_lossy().into_owned();
         Ok(inside.map(name).collect())
     }
-    fn exists(&self, path: &Path) -> Result<bool> {
+    pub fn exists(&self, path: &Path) -> Result<bool> {
         self.powered()?;
         Ok(self.0.lock().names.contains_key(path))
     }
-    fn lock(&self, _: &Path) -> Result<Box<dyn Send + Sync>> {
-        Ok(Box::new(()))
+    pub fn directory(&self, path: impl AsRef<Path>) -> Arc<dyn Directory> {
+        Arc::new(Folder {
+            disk: self.clone(),
+            path: path.as_ref().to_owned(),
+        })
+    }
+}
+
+impl Vfs for Disk {
+    fn open_directory(&self, path: &Path, _: Create) -> Result<Arc<dyn Directory>> {
+        Ok(self.directory(path))
+    }
+    fn open_file(&self, path: &Path, options: OpenOptions) -> Result<Arc<dyn File>> {
+        self.open(path, options)
     }
     fn batch(&self, _: usize) -> Result<Box<dyn Batch>> {
         Ok(Box::new(InOrder))
     }
     fn name(&self) -> &'static str {
         "test"
+    }
+}
+
+/// A directory is its path: none moves here.
+#[derive(Debug)]
+struct Folder {
+    disk: Disk,
+    path: PathBuf,
+}
+
+impl Directory for Folder {
+    fn open(&self, name: &str, options: OpenOptions) -> Result<Arc<dyn File>> {
+        self.disk.open(&self.path_of(name), options)
+    }
+    fn remove(&self, name: &str) -> Result<()> {
+        self.disk.remove(&self.path_of(name))
+    }
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.disk.rename(&self.path_of(from), &self.path_of(to))
+    }
+    fn sync(&self) -> Result<()> {
+        self.disk.sync_dir(&self.path)
+    }
+    fn list(&self) -> Result<Vec<String>> {
+        self.disk.read_dir(&self.path)
+    }
+    fn exists(&self, name: &str) -> Result<bool> {
+        self.disk.exists(&self.path_of(name))
+    }
+    fn subdirectory(&self, name: &str, _: Create) -> Result<Arc<dyn Directory>> {
+        Ok(self.disk.directory(self.path_of(name)))
+    }
+    fn lock(&self, _: &str) -> Result<Box<dyn Send + Sync>> {
+        Ok(Box::new(()))
+    }
+    fn path(&self) -> &Path {
+        &self.path
     }
 }
 

@@ -152,10 +152,8 @@ fn more_writers_than_areas_wait_for_each_other() {
 #[test]
 fn batches_at_the_same_time_have_different_areas() {
     let rig = rig(Doublewrite::On, FlushMethod::ODirect);
-    let path = Path::new(DIRECTORY);
     let file = DoublewriteFile::open(
-        &rig.disk,
-        path,
+        &*rig.disk.directory(DIRECTORY),
         UUID,
         PAGE as u32,
         FlushMethod::ODirect,

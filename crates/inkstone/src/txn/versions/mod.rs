@@ -63,12 +63,11 @@ use crate::{Error, Result};
 use crossbeam_utils::CachePadded;
 use entry::{Header, UNIT};
 use inkstone_format::{SpaceId, TreeId, VersionAddress};
-use inkstone_io::Vfs;
 use segment::{MemoryChange, Segment};
 use spill::SpillFile;
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Bits of an address below the segment number: the offset in units of 16 bytes.
@@ -255,8 +254,7 @@ impl VersionStore {
     /// `directory`. `version_epoch` must be larger than [`VersionStore::highest_epoch`] of any earlier
     /// store of the database, from 1 on and below [`EPOCH_LIMIT`]. Removes an old spill file.
     pub fn open(
-        vfs: Arc<dyn Vfs>,
-        directory: &Path,
+        directory: Arc<dyn inkstone_io::Directory>,
         memory_budget: u64,
         version_epoch: u32,
         counters: Arc<Counters>,
@@ -267,7 +265,7 @@ impl VersionStore {
                 EPOCH_LIMIT - 1
             )));
         }
-        let spill = SpillFile::open(vfs, directory)?;
+        let spill = SpillFile::open(directory)?;
         let next_number = u64::from(version_epoch) << SEGMENT_BITS;
         // So that the open segments of all stripes are a quarter of the budget.
         let segment_bytes = (memory_budget / (4 * STRIPES as u64))

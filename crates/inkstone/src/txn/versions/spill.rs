@@ -4,7 +4,7 @@
 //! whole blocks, first fit; free space at its end goes back to the file system.
 
 use crate::{Error, Result};
-use inkstone_io::{Create, File, OpenOptions, Vfs};
+use inkstone_io::{Create, Directory, File, OpenOptions};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(super) struct Extent {
 
 #[derive(Debug)]
 pub(super) struct SpillFile {
-    vfs: Arc<dyn Vfs>,
+    directory: Arc<dyn Directory>,
     path: PathBuf,
     /// Created when it is first needed.
     file: Option<Arc<dyn File>>,
@@ -36,17 +36,17 @@ pub(super) struct SpillFile {
 
 impl SpillFile {
     /// Removes what an earlier process left.
-    pub fn open(vfs: Arc<dyn Vfs>, directory: &Path) -> Result<Self> {
-        let path = directory.join(SPILL_FILE);
+    pub fn open(directory: Arc<dyn Directory>) -> Result<Self> {
+        let path = directory.path_of(SPILL_FILE);
         let remove = || {
-            if vfs.exists(&path)? {
-                vfs.remove(&path)?;
+            if directory.exists(SPILL_FILE)? {
+                directory.remove(SPILL_FILE)?;
             }
             Ok(())
         };
         remove().map_err(|e| Error::io("remove", &path, e))?;
         Ok(Self {
-            vfs,
+            directory,
             path,
             file: None,
             free: BTreeMap::new(),
@@ -91,7 +91,7 @@ impl SpillFile {
             direct: false,
             dsync: false,
         };
-        let opened = self.vfs.open(&self.path, options);
+        let opened = self.directory.open(SPILL_FILE, options);
         let file = opened.map_err(|e| Error::io("create", &self.path, e))?;
         self.file = Some(file.clone());
         Ok(file)
@@ -154,7 +154,7 @@ impl Drop for SpillFile {
     fn drop(&mut self) {
         if self.file.take().is_some() {
             // The next open removes it if this does not.
-            let _ = self.vfs.remove(&self.path);
+            let _ = self.directory.remove(SPILL_FILE);
         }
     }
 }

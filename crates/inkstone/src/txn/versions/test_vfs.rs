@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 #[derive(Debug)]
 pub struct MemVfs {
-    pub files: Mutex<BTreeMap<PathBuf, Arc<MemFile>>>,
+    pub files: Mutex<BTreeMap<String, Arc<MemFile>>>,
     /// No file grows beyond this.
     pub limit: Arc<AtomicU64>,
 }
@@ -29,8 +29,8 @@ impl MemVfs {
         })
     }
 
-    pub fn file(&self, path: &Path) -> Option<Arc<MemFile>> {
-        self.files.lock().get(path).cloned()
+    pub fn file(&self, name: &str) -> Option<Arc<MemFile>> {
+        self.files.lock().get(name).cloned()
     }
 }
 
@@ -38,48 +38,46 @@ fn unsupported<T>() -> Result<T> {
     Err(ErrorKind::Unsupported.into())
 }
 
-impl Vfs for MemVfs {
-    fn open(&self, path: &Path, options: OpenOptions) -> Result<Arc<dyn File>> {
+/// The one directory there is.
+impl Directory for MemVfs {
+    fn open(&self, name: &str, options: OpenOptions) -> Result<Arc<dyn File>> {
         let mut files = self.files.lock();
-        if options.create == Create::Never && !files.contains_key(path) {
+        if options.create == Create::Never && !files.contains_key(name) {
             return Err(ErrorKind::NotFound.into());
         }
         let new = || {
             Arc::new(MemFile {
-                path: path.to_owned(),
+                path: self.path_of(name),
                 bytes: RwLock::default(),
                 limit: self.limit.clone(),
             })
         };
-        Ok(files.entry(path.to_owned()).or_insert_with(new).clone())
+        Ok(files.entry(name.to_owned()).or_insert_with(new).clone())
     }
-    fn remove(&self, path: &Path) -> Result<()> {
-        let removed = self.files.lock().remove(path);
+    fn remove(&self, name: &str) -> Result<()> {
+        let removed = self.files.lock().remove(name);
         removed.map(|_| ()).ok_or(ErrorKind::NotFound.into())
     }
-    fn rename(&self, _: &Path, _: &Path) -> Result<()> {
+    fn rename(&self, _: &str, _: &str) -> Result<()> {
         unsupported()
     }
-    fn sync_dir(&self, _: &Path) -> Result<()> {
+    fn sync(&self) -> Result<()> {
         unsupported()
     }
-    fn create_dir_all(&self, _: &Path) -> Result<()> {
+    fn list(&self) -> Result<Vec<String>> {
         unsupported()
     }
-    fn read_dir(&self, _: &Path) -> Result<Vec<String>> {
+    fn exists(&self, name: &str) -> Result<bool> {
+        Ok(self.files.lock().contains_key(name))
+    }
+    fn subdirectory(&self, _: &str, _: Create) -> Result<Arc<dyn Directory>> {
         unsupported()
     }
-    fn exists(&self, path: &Path) -> Result<bool> {
-        Ok(self.files.lock().contains_key(path))
-    }
-    fn lock(&self, _: &Path) -> Result<Box<dyn Send + Sync>> {
+    fn lock(&self, _: &str) -> Result<Box<dyn Send + Sync>> {
         unsupported()
     }
-    fn batch(&self, _: usize) -> Result<Box<dyn Batch>> {
-        unsupported()
-    }
-    fn name(&self) -> &'static str {
-        "memory"
+    fn path(&self) -> &Path {
+        Path::new("/db")
     }
 }
 

@@ -1,5 +1,6 @@
 use super::spill::SPILL_FILE;
 use super::test_vfs::MemVfs;
+use inkstone_io::Directory as _;
 #[cfg(inkstone_shuttle)]
 mod races;
 
@@ -14,8 +15,6 @@ use std::thread;
 use std::time::Duration;
 
 const NONE: VersionAddress = VersionAddress(0);
-const DIRECTORY: &str = "/db";
-
 struct Fixture {
     vfs: Arc<MemVfs>,
     system: TrxSystem,
@@ -26,8 +25,7 @@ struct Fixture {
 fn fixture(budget: u64) -> Fixture {
     let vfs = MemVfs::new();
     let counters = Arc::new(Counters::default());
-    let directory = Path::new(DIRECTORY);
-    let store = VersionStore::open(vfs.clone(), directory, budget, 1, counters.clone());
+    let store = VersionStore::open(vfs.clone(), budget, 1, counters.clone());
     Fixture {
         vfs,
         system: TrxSystem::new(TrxId(1)),
@@ -92,7 +90,7 @@ impl Fixture {
     }
 
     fn spill_length(&self) -> Option<usize> {
-        let file = self.vfs.file(&Path::new(DIRECTORY).join(SPILL_FILE))?;
+        let file = self.vfs.file(SPILL_FILE)?;
         let length = file.bytes.read().len();
         Some(length)
     }
@@ -184,10 +182,9 @@ fn addresses_that_were_never_given_out() {
 #[test]
 fn epochs_do_not_share_addresses() {
     let vfs = MemVfs::new();
-    let path = Path::new(DIRECTORY).join(SPILL_FILE);
     let open = |epoch| {
         let counters = Arc::new(Counters::default());
-        VersionStore::open(vfs.clone(), Path::new(DIRECTORY), 1 << 20, epoch, counters)
+        VersionStore::open(vfs.clone(), 1 << 20, epoch, counters)
     };
     assert!(open(0).is_err() && open(EPOCH_LIMIT).is_err());
     let system = TrxSystem::new(TrxId(1));
@@ -199,9 +196,12 @@ fn epochs_do_not_share_addresses() {
             direct: false,
             dsync: false,
         };
-        vfs.open(&path, options).unwrap();
+        vfs.open(SPILL_FILE, options).unwrap();
         let store = open(epoch).unwrap();
-        assert!(vfs.file(&path).is_none(), "a crash's leftover is removed");
+        assert!(
+            vfs.file(SPILL_FILE).is_none(),
+            "a crash's leftover is removed"
+        );
         assert_eq!(store.highest_epoch(), epoch);
         let trx = system.begin(system.next_trx_id());
         let mut touched = TouchedSegments::default();
@@ -361,7 +361,7 @@ fn damage_in_the_spill_file_is_found() {
         .update(&mut trx, b"large", &vec![1; 2 << 20], NONE)
         .unwrap();
     f.store.make_room().unwrap();
-    let file = f.vfs.file(&Path::new(DIRECTORY).join(SPILL_FILE)).unwrap();
+    let file = f.vfs.file(SPILL_FILE).unwrap();
     for at in [0, 6, 9, 15, 20, 41, 46, 48, 1 << 20] {
         file.bytes.write()[at] ^= 0x10;
         assert!(f.store.read(large).is_err(), "byte {at}");
@@ -402,7 +402,7 @@ fn nothing_to_purge_is_not_read_back() {
     f.store.seal_idle();
     f.store.seal_idle();
     // Unreadable: but nobody has to read it.
-    let file = f.vfs.file(&Path::new(DIRECTORY).join(SPILL_FILE)).unwrap();
+    let file = f.vfs.file(SPILL_FILE).unwrap();
     file.bytes.write().clear();
     let oldest = f.system.oldest_snapshot();
     let retired = f.store.retire(oldest, &mut |_, _| panic!("asked"));

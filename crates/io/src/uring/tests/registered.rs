@@ -76,7 +76,7 @@ fn registered_memory_reads_and_writes_as_any_other() {
         direct: false,
         dsync: false,
     };
-    let file = vfs.open(&directory.path().join("f"), options).unwrap();
+    let file = vfs.open_file(&directory.path().join("f"), options).unwrap();
     let mut batch = vfs.batch(4).unwrap();
     let (mut first, second) = (filled(1 << 20, 3), filled(65536, 4));
     let used = batch.register(&[first.handle(), second.handle()]);
