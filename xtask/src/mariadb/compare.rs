@@ -25,7 +25,8 @@ fn without_moment(line: &str) -> String {
     fields.collect::<Vec<_>>().join("\t") + "\n"
 }
 
-fn without_name(text: &str) -> String {
+/// The text without the names of the engines.
+pub fn without_name(text: &str) -> String {
     let mut neutral = String::with_capacity(text.len());
     let lower = text.to_ascii_lowercase();
     let mut rest = 0;

@@ -23,10 +23,10 @@ const WORKERS: u64 = 5;
 /// How long, and which way.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct Plan {
-    /// Minutes of --crash and --replication
+    /// Minutes of --crash, --replication and --differential
     #[arg(long, default_value_t = 1.0, value_name = "M")]
     pub minutes: f64,
-    /// Decides statements and moments of --crash and --replication
+    /// Decides statements and moments of --crash, --replication and --differential
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }

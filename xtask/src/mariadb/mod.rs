@@ -5,9 +5,11 @@
 
 mod apt;
 mod bench;
+mod client;
 mod compare;
 mod counters;
 mod crash;
+mod differential;
 mod experiments;
 mod inputs;
 mod libraries;
@@ -47,13 +49,18 @@ pub struct Arguments {
     effort: bench::Effort,
     #[command(flatten)]
     plan: crash::Plan,
-    /// Print the result of --mtr, --bench or --experiments as JSON
+    #[command(flatten)]
+    choice: differential::Choice,
+    /// Print the result of --mtr, --bench, --experiments or --differential as JSON
     #[arg(long)]
     json: bool,
     /// Build the handler with AddressSanitizer and UndefinedBehaviorSanitizer, and fail if they report
     /// anything in any server that is started
     #[arg(long)]
     sanitize: bool,
+    /// What the servers of --differential are configured by [default: both, in turns]
+    #[arg(long, value_enum)]
+    config: Option<server::Configuration>,
 }
 
 /// What to do; without any, the SQL prompt.
@@ -86,6 +93,9 @@ struct Task {
     /// whose name begins with NAME
     #[arg(long, value_name = "NAME", num_args = 0..=1)]
     steps: Option<Option<String>>,
+    /// Run random SQL on InnoDB and on Inkstone, and compare what each statement gives
+    #[arg(long)]
+    differential: bool,
     /// Kill a replica again and again while the primary works, and compare the two
     #[arg(long)]
     replication: bool,
@@ -138,6 +148,10 @@ fn serve(tree: &Tree, plugin: &Plugin, arguments: &Arguments) -> Result<ExitCode
     }
     if let Some(filter) = &task.experiments {
         return experiments::run(tree, plugin, filter.as_deref(), effort, json);
+    }
+    if task.differential {
+        let (plan, choice) = (arguments.plan, &arguments.choice);
+        return differential::run(tree, plugin, plan, choice, arguments.config, json);
     }
     if task.crash {
         return crash::run(tree, plugin, arguments.plan);

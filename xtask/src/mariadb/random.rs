@@ -16,4 +16,41 @@ impl Random {
     pub fn below(&mut self, end: u64) -> u64 {
         self.bits() % end.max(1)
     }
+
+    /// A number from `first` to `last`.
+    pub fn between(&mut self, first: u64, last: u64) -> u64 {
+        first + self.below(last - first + 1)
+    }
+
+    /// True so many times in a hundred.
+    pub fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
+    /// A place in something of this length.
+    pub fn place(&mut self, length: usize) -> usize {
+        self.below(length as u64) as usize
+    }
+
+    /// One of these, of which there must be one.
+    pub fn pick<'a, T>(&mut self, these: &'a [T]) -> &'a T {
+        &these[self.place(these.len())]
+    }
+
+    /// One of these words.
+    pub fn word(&mut self, words: &[&'static str]) -> &'static str {
+        words[self.place(words.len())]
+    }
+
+    /// A number that says which of several things is done: each as often as its weight says.
+    pub fn weighted(&mut self, weights: &[u64]) -> usize {
+        let mut left = self.below(weights.iter().sum());
+        for (at, weight) in weights.iter().enumerate() {
+            match left.checked_sub(*weight) {
+                Some(less) => left = less,
+                None => return at,
+            }
+        }
+        0
+    }
 }

@@ -56,6 +56,12 @@ impl Tree {
         self.folder.join("root/usr")
     }
 
+    /// The server's configuration, as the package brings it.
+    pub fn configuration_file(&self) -> PathBuf {
+        self.folder
+            .join("root/etc/mysql/mariadb.conf.d/50-server.cnf")
+    }
+
     /// The server.
     pub fn server(&self) -> PathBuf {
         self.usr().join("sbin/mariadbd")

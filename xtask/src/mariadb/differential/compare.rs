@@ -1,0 +1,276 @@
+//! Whether both engines did the same.
+
+use super::accepted::{self, Accepted};
+use super::sides::{Outcome, Sides, Warning, neutral};
+use super::step::{Expected, Representative, Statement};
+use crate::mariadb::client::{Cell, Reply};
+use std::collections::HashMap;
+use std::fmt::Write;
+
+/// Two outcomes that are not the same.
+#[derive(Clone, Debug)]
+pub struct Difference {
+    /// In few words, without anything of the case: differences of the same words are taken for one.
+    pub what: String,
+    pub innodb: String,
+    pub inkstone: String,
+}
+
+/// Compares what a statement gave; a difference that is accepted is noted in `accepted`.
+pub fn compare(
+    sides: &mut Sides,
+    statement: &Statement,
+    outcomes: &[Outcome; 2],
+    accepted: &mut Accepted,
+) -> Option<Difference> {
+    let text = statement.sql.render();
+    let what = unequal(sides, statement, &text, outcomes)?;
+    let [innodb, inkstone] = outcomes;
+    if accepted::accept(&text, what, innodb, inkstone, accepted) {
+        return None;
+    }
+    Some(Difference {
+        what: describe(what, &text, outcomes),
+        innodb: shown(innodb),
+        inkstone: shown(inkstone),
+    })
+}
+
+/// What of two outcomes is not equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Aspect {
+    Outcome,
+    Message,
+    Rows,
+    Order,
+    Affected,
+    LastInsertId,
+    Info,
+    Warnings,
+}
+
+fn unequal(
+    sides: &mut Sides,
+    statement: &Statement,
+    text: &str,
+    [innodb, inkstone]: &[Outcome; 2],
+) -> Option<Aspect> {
+    match (&innodb.reply, &inkstone.reply) {
+        (Reply::Refused(a), Reply::Refused(b)) => {
+            if a.code != b.code {
+                return Some(Aspect::Outcome);
+            }
+            if neutral(&a.message) != neutral(&b.message) {
+                return Some(Aspect::Message);
+            }
+        }
+        (Reply::Rows(a), Reply::Rows(b)) => {
+            if let Some(aspect) = unequal_rows(sides, statement, text, &a.rows, &b.rows) {
+                return Some(aspect);
+            }
+        }
+        (Reply::Done(a), Reply::Done(b)) => {
+            if a.affected != b.affected {
+                return Some(Aspect::Affected);
+            }
+            if a.last_insert_id != b.last_insert_id {
+                return Some(Aspect::LastInsertId);
+            }
+            if a.info != b.info {
+                return Some(Aspect::Info);
+            }
+        }
+        _ => return Some(Aspect::Outcome),
+    }
+    (innodb.warnings != inkstone.warnings).then_some(Aspect::Warnings)
+}
+
+type Row = Vec<Cell>;
+
+fn unequal_rows(
+    sides: &mut Sides,
+    statement: &Statement,
+    text: &str,
+    innodb: &[Row],
+    inkstone: &[Row],
+) -> Option<Aspect> {
+    if innodb == inkstone {
+        return None;
+    }
+    if let Expected::Representatives(columns) = &statement.rows {
+        let same = innodb.len() == inkstone.len()
+            && innodb
+                .iter()
+                .zip(inkstone)
+                .all(|(a, b)| same_representatives(sides, columns, a, b));
+        return (!same).then_some(Aspect::Rows);
+    }
+    if matches!(&statement.rows, Expected::Exact) {
+        let about_tables = !text.starts_with("SELECT");
+        let same = about_tables && named_neutrally(innodb) == named_neutrally(inkstone);
+        return (!same).then_some(Aspect::Rows);
+    }
+    if sorted(innodb) != sorted(inkstone) {
+        return Some(Aspect::Rows);
+    }
+    match &statement.rows {
+        Expected::Ranked(ranks) => match rank_of(sides, &ranks.render()) {
+            Some(rank_of) if is_ranked(&rank_of, innodb) && is_ranked(&rank_of, inkstone) => None,
+            _ => Some(Aspect::Order),
+        },
+        _ => None,
+    }
+}
+
+fn sorted(rows: &[Row]) -> Vec<&Row> {
+    let mut sorted: Vec<&Row> = rows.iter().collect();
+    sorted.sort();
+    sorted
+}
+
+fn named_neutrally(rows: &[Row]) -> Vec<Vec<Option<String>>> {
+    let neutral_cell = |cell: &Cell| {
+        cell.as_ref()
+            .map(|bytes| neutral(&String::from_utf8_lossy(bytes)))
+    };
+    rows.iter()
+        .map(|row| row.iter().map(neutral_cell).collect())
+        .collect()
+}
+
+/// The rank of each row.
+fn rank_of(sides: &mut Sides, ranks: &str) -> Option<HashMap<Row, u64>> {
+    let Reply::Rows(rows) = sides.ask(ranks)? else {
+        return None;
+    };
+    let rank_of_row = |mut row: Row| {
+        let rank = String::from_utf8(row.pop()??).ok()?.parse().ok()?;
+        Some((row, rank))
+    };
+    rows.rows.into_iter().map(rank_of_row).collect()
+}
+
+fn is_ranked(rank_of: &HashMap<Row, u64>, rows: &[Row]) -> bool {
+    let ranks: Option<Vec<&u64>> = rows.iter().map(|row| rank_of.get(row)).collect();
+    ranks.is_some_and(|ranks| ranks.is_sorted())
+}
+
+fn same_representatives(sides: &mut Sides, columns: &[Representative], a: &Row, b: &Row) -> bool {
+    let cells = a.iter().zip(b).zip(columns);
+    let mut same = true;
+    for ((a, b), column) in cells {
+        same &= match (a, b, column) {
+            (a, b, _) if a == b => true,
+            (Some(a), Some(b), Representative::As(table, column)) => {
+                are_equal(sides, table, column, a, b)
+            }
+            _ => false,
+        };
+    }
+    same && a.len() == b.len()
+}
+
+/// True if a column takes these values for equal.
+fn are_equal(sides: &mut Sides, table: &str, column: &str, a: &[u8], b: &[u8]) -> bool {
+    let number = |bytes: &[u8]| std::str::from_utf8(bytes).ok()?.parse::<f64>().ok();
+    let ask = format!(
+        "SELECT character_set_name, collation_name FROM information_schema.columns \
+         WHERE table_schema = DATABASE() AND table_name = '{table}' AND column_name = '{column}'"
+    );
+    let Some(Reply::Rows(answer)) = sides.ask(&ask) else {
+        return false;
+    };
+    let names: Option<Vec<String>> = answer.rows.first().and_then(|row| {
+        let name = |cell: &Cell| String::from_utf8(cell.clone()?).ok();
+        row.iter().map(name).collect()
+    });
+    let Some([charset, collation]) = names.as_deref().and_then(|names| names.first_chunk()) else {
+        // Not text: 0 and -0 are equal, and nothing else is.
+        return number(a).is_some() && number(a) == number(b);
+    };
+    let (a, b) = (super::text::hex(a), super::text::hex(b));
+    let ask = format!("SELECT _{charset} x'{a}' COLLATE {collation} = _{charset} x'{b}'");
+    match sides.ask(&ask) {
+        Some(Reply::Rows(answer)) => answer.rows == [[Some(b"1".to_vec())]],
+        _ => false,
+    }
+}
+
+/// The verb, the aspect, and the numbers of errors and warnings.
+fn describe(aspect: Aspect, text: &str, [innodb, inkstone]: &[Outcome; 2]) -> String {
+    let verb: Vec<&str> = text.split_whitespace().take(1).collect();
+    let verb = verb.join(" ");
+    let codes = |outcome: &Outcome| match &outcome.reply {
+        Reply::Refused(refusal) => format!("error {}", refusal.code),
+        _ => "success".to_owned(),
+    };
+    let numbers = |warnings: &[Warning]| {
+        let mut numbers: Vec<&str> = warnings.iter().map(|warning| &*warning.code).collect();
+        numbers.dedup();
+        numbers.join(" ")
+    };
+    match aspect {
+        Aspect::Outcome => format!("{verb}: {} / {}", codes(innodb), codes(inkstone)),
+        Aspect::Message => format!("{verb}: message of {}", codes(innodb)),
+        Aspect::Rows => format!("{verb}: rows"),
+        Aspect::Order => format!("{verb}: order of rows"),
+        Aspect::Affected => format!("{verb}: affected rows"),
+        Aspect::LastInsertId => format!("{verb}: LAST_INSERT_ID"),
+        Aspect::Info => format!("{verb}: info"),
+        Aspect::Warnings => format!(
+            "{verb}: warnings [{}] / [{}]",
+            numbers(&innodb.warnings),
+            numbers(&inkstone.warnings)
+        ),
+    }
+}
+
+/// As a person reads it.
+fn shown(outcome: &Outcome) -> String {
+    let mut text = match &outcome.reply {
+        Reply::Refused(refusal) => format!("ERROR {}: {}\n", refusal.code, refusal.message),
+        Reply::Done(done) => format!(
+            "{} rows affected, last insert id {}, {} warnings. {}\n",
+            done.affected, done.last_insert_id, done.warnings, done.info
+        ),
+        Reply::Rows(rows) => {
+            let mut text = String::new();
+            for row in rows.rows.iter().take(12) {
+                let cells: Vec<String> = row.iter().map(shown_cell).collect();
+                let _ = writeln!(text, "{}", cells.join(" | "));
+            }
+            let _ = writeln!(text, "({} rows)", rows.rows.len());
+            text
+        }
+    };
+    for warning in outcome.warnings.iter().take(6) {
+        let Warning {
+            level,
+            code,
+            message,
+        } = warning;
+        let _ = writeln!(text, "{level} {code}: {message}");
+    }
+    text
+}
+
+fn shown_cell(cell: &Cell) -> String {
+    let Some(bytes) = cell else {
+        return "NULL".to_owned();
+    };
+    let (head, rest) = bytes.split_at(bytes.len().min(300));
+    let more = match rest.is_empty() {
+        true => String::new(),
+        false => format!(".. ({} bytes)", bytes.len()),
+    };
+    match std::str::from_utf8(head) {
+        Ok(text)
+            if !text
+                .chars()
+                .any(|letter| letter.is_control() && letter != '\n') =>
+        {
+            format!("'{text}'{more}")
+        }
+        _ => format!("x'{}'{more}", super::text::hex(head)),
+    }
+}

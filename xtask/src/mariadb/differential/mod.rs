@@ -1,0 +1,299 @@
+//! `--differential`: random tables and statements on InnoDB and on Inkstone, in one server. What each statement
+//! gives must be equal: rows, their order where it is defined, counts, warnings, errors, ids.
+//!
+//! *Case*: tables and some dozens of statements, decided by a seed and a number; each case begins with empty
+//! databases. Now and then the server is restarted or killed within one. *Difference*: a statement whose outcomes
+//! are unequal. The case ends there, and is shrunk to the fewest statements that still differ in the same way.
+//!
+//! One file, one subject: [`schema`], [`types`], [`text`] make tables and values, [`dml`], [`query`], [`alter`]
+//! statements, [`generate`] cases of them; [`sides`] runs them, [`compare`] judges, [`accepted`] lists what is
+//! not judged, [`shrink`] shrinks.
+
+mod accepted;
+mod alter;
+mod compare;
+mod dml;
+mod generate;
+mod query;
+mod schema;
+mod shrink;
+mod sides;
+mod sql;
+mod step;
+mod text;
+mod topics;
+mod types;
+
+use super::crash::Plan;
+use super::plugin::Plugin;
+use super::server::Configuration;
+use super::tree::Tree;
+use crate::build::Result;
+use accepted::Accepted;
+use compare::Difference;
+use generate::Generator;
+use sides::Sides;
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use step::Step;
+use topics::{Topic, Topics};
+
+/// Cases in a row under one configuration of the server.
+const BLOCK_CASES: u64 = 48;
+/// How long a difference is shrunk in a campaign, and when its case is repeated alone.
+const SHRINK: Duration = Duration::from_secs(25);
+const SHRINK_ALONE: Duration = Duration::from_secs(300);
+
+/// Which cases.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Choice {
+    /// Of --differential, only the case of this number
+    #[arg(long, value_name = "N")]
+    case: Option<u64>,
+    /// What --differential leaves out
+    #[arg(long, value_name = "TOPIC", value_delimiter = ',')]
+    without: Vec<Topic>,
+}
+
+/// A difference, shrunk.
+struct Found {
+    case: u64,
+    configuration: Configuration,
+    difference: Difference,
+    statements: Vec<String>,
+    /// How many cases differed in these words.
+    times: u64,
+}
+
+/// What a campaign has done so far.
+#[derive(Default)]
+struct Campaign {
+    cases: u64,
+    statements: u64,
+    found: BTreeMap<String, Found>,
+    accepted: Accepted,
+}
+
+/// Runs cases until the time is up, or the one that was asked for.
+pub fn run(
+    tree: &Tree,
+    plugin: &Plugin,
+    plan: Plan,
+    choice: &Choice,
+    configuration: Option<Configuration>,
+    json: bool,
+) -> Result<ExitCode> {
+    let mut sides = Sides::start(tree, plugin)?;
+    let topics = Topics::without(&choice.without);
+    let mut campaign = Campaign::default();
+    let end = Instant::now() + Duration::from_secs_f64(plan.minutes * 60.0);
+    let mut told = Instant::now();
+    let cases = match choice.case {
+        Some(case) => case..case + 1,
+        None => 0..u64::MAX,
+    };
+    for case in cases {
+        if choice.case.is_none() && Instant::now() > end {
+            break;
+        }
+        let configuration = configuration.unwrap_or(match (case / BLOCK_CASES) % 2 {
+            0 => Configuration::Debian,
+            _ => Configuration::Plain,
+        });
+        sides.configure(configuration)?;
+        let patience = if choice.case.is_some() {
+            SHRINK_ALONE
+        } else {
+            SHRINK
+        };
+        let found = campaign.run_case(&mut sides, plan.seed, case, &topics, patience)?;
+        if let Some(found) = found {
+            let text = found.text(plan.seed, choice);
+            eprintln!("{text}");
+            campaign.found.insert(found.difference.what.clone(), found);
+        }
+        if told.elapsed() > Duration::from_secs(10) {
+            told = Instant::now();
+            eprintln!("{}", campaign.progress());
+        }
+    }
+    sides.remove();
+    campaign.print(plan.seed, choice, json);
+    Ok(ExitCode::from(u8::from(!campaign.found.is_empty())))
+}
+
+impl Campaign {
+    /// Runs a case; gives a difference of a kind that was not seen before.
+    fn run_case(
+        &mut self,
+        sides: &mut Sides,
+        seed: u64,
+        case: u64,
+        topics: &Topics,
+        patience: Duration,
+    ) -> Result<Option<Found>> {
+        self.cases += 1;
+        sides.renew()?;
+        let collations = sides.collations.clone();
+        let mut generator = Generator::new(seed, case, topics, &collations);
+        let mut steps = Vec::new();
+        let mut found = None;
+        while let (None, Some(step)) = (&found, generator.next()) {
+            self.statements += 1;
+            let (succeeded, difference) = run_step(sides, &step, &mut self.accepted);
+            generator.observe(succeeded);
+            steps.push(step);
+            found = difference;
+        }
+        let Some(difference) = found else {
+            return Ok(None);
+        };
+        if let Some(known) = self.found.get_mut(&difference.what) {
+            known.times += 1;
+            return Ok(None);
+        }
+        let (steps, difference) = shrink_steps(sides, steps, difference, patience);
+        Ok(Some(Found {
+            case,
+            configuration: sides.configuration(),
+            difference,
+            statements: steps.iter().map(rendered).collect(),
+            times: 1,
+        }))
+    }
+
+    fn progress(&self) -> String {
+        let times: u64 = self.found.values().map(|found| found.times).sum();
+        format!(
+            "{} cases, {} statements, {times} cases differ in {} ways",
+            self.cases,
+            self.statements,
+            self.found.len()
+        )
+    }
+
+    fn print(&self, seed: u64, choice: &Choice, json: bool) {
+        if json {
+            let found: Vec<_> = self.found.values().map(Found::json).collect();
+            let result = serde_json::json!({
+                "seed": seed,
+                "cases": self.cases,
+                "statements": self.statements,
+                "differences": found,
+                "accepted": self.accepted,
+            });
+            println!("{result:#}");
+            return;
+        }
+        for (reason, times) in &self.accepted {
+            println!("accepted {times} times: {reason}");
+        }
+        for found in self.found.values() {
+            println!(
+                "{} times: {}; {}",
+                found.times,
+                found.difference.what,
+                repeat(seed, found.case, choice)
+            );
+        }
+        println!("seed {seed}: {}", self.progress());
+    }
+}
+
+/// Runs a step; gives whether InnoDB did it, and the difference.
+fn run_step(sides: &mut Sides, step: &Step, accepted: &mut Accepted) -> (bool, Option<Difference>) {
+    match (sides.run(step), step) {
+        (Err(gone), _) => {
+            let difference = Difference {
+                what: format!("the server is gone in a statement of {}", gone.engine),
+                innodb: String::new(),
+                inkstone: gone.how,
+            };
+            (false, Some(difference))
+        }
+        (Ok(Some(outcomes)), Step::Run(statement)) => {
+            let refused = matches!(outcomes[0].reply, super::client::Reply::Refused(_));
+            let difference = compare::compare(sides, statement, &outcomes, accepted);
+            (!refused, difference)
+        }
+        _ => (true, None),
+    }
+}
+
+/// Runs steps in new databases until two outcomes differ.
+fn replay(sides: &mut Sides, steps: &[Step]) -> Option<Difference> {
+    sides.renew().ok()?;
+    let mut accepted = Accepted::default();
+    steps
+        .iter()
+        .find_map(|step| run_step(sides, step, &mut accepted).1)
+}
+
+/// Shrinks; gives the steps that are left, and what they give. Where a difference does not come again, all steps.
+fn shrink_steps(
+    sides: &mut Sides,
+    steps: Vec<Step>,
+    difference: Difference,
+    patience: Duration,
+) -> (Vec<Step>, Difference) {
+    let until = Instant::now() + patience;
+    let what = difference.what.clone();
+    let mut last = difference;
+    let steps = shrink::shrink(steps, until, &mut |steps| match replay(sides, steps) {
+        Some(again) if again.what == what => {
+            last = again;
+            true
+        }
+        _ => false,
+    });
+    (steps, last)
+}
+
+fn rendered(step: &Step) -> String {
+    match step {
+        Step::Run(statement) => statement.sql.render() + ";",
+        Step::Restart => "-- the server is restarted".to_owned(),
+        Step::Kill => "-- the server is killed, and started".to_owned(),
+    }
+}
+
+fn repeat(seed: u64, case: u64, choice: &Choice) -> String {
+    use clap::ValueEnum;
+    let mut command =
+        format!("repeat: cargo xtask mariadb --differential --seed {seed} --case {case}");
+    let names = choice.without.iter().filter_map(Topic::to_possible_value);
+    let names: Vec<String> = names.map(|name| name.get_name().to_owned()).collect();
+    if !names.is_empty() {
+        command += &format!(" --without {}", names.join(","));
+    }
+    command
+}
+
+impl Found {
+    fn text(&self, seed: u64, choice: &Choice) -> String {
+        let Difference {
+            what,
+            innodb,
+            inkstone,
+        } = &self.difference;
+        format!(
+            "\nDIFFERS: {what} (configuration {:?})\n{}\n{}\n-- InnoDB:\n{innodb}-- Inkstone:\n{inkstone}",
+            self.configuration,
+            repeat(seed, self.case, choice),
+            self.statements.join("\n"),
+        )
+    }
+
+    fn json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "case": self.case,
+            "times": self.times,
+            "what": self.difference.what,
+            "configuration": format!("{:?}", self.configuration),
+            "statements": self.statements,
+            "innodb": self.difference.innodb,
+            "inkstone": self.difference.inkstone,
+        })
+    }
+}

@@ -1,0 +1,272 @@
+//! One server, two databases of the same tables: InnoDB's and Inkstone's, with a connection each.
+
+use super::sql::ENGINE;
+use super::step::Step;
+use super::text::Collation;
+use crate::build::Result;
+use crate::mariadb::client::{Client, Reply};
+use crate::mariadb::plugin::Plugin;
+use crate::mariadb::server::{Configuration, Server, run_folder};
+use crate::mariadb::tree::Tree;
+use std::path::{Path, PathBuf};
+
+/// The engines and their databases. Names of databases are equally long: limits of lengths are the same.
+const ENGINES: [(&str, &str); 2] = [("InnoDB", "d_inno"), ("Inkstone", "d_inks")];
+
+/// What each session is set to. Results are the bytes that the engine stores. The time stands still; keys of
+/// sorts are as long as those of indexes, or ORDER BY would depend on the plan.
+const SESSION: &str = "SET NAMES utf8mb4, character_set_results = NULL, timestamp = 1700000000, max_sort_length = 16384";
+
+/// Options of the server: a kill loses nothing that the operating system was handed.
+const OPTIONS: [&str; 6] = [
+    "--innodb-flush-log-at-trx-commit=2",
+    "--inkstone-flush-log-at-trx-commit=2",
+    "--innodb-lock-wait-timeout=1",
+    "--inkstone-lock-wait-timeout=1",
+    "--performance-schema=off",
+    "--innodb-buffer-pool-dump-at-shutdown=off",
+];
+
+/// What a statement gave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    pub reply: Reply,
+    pub warnings: Vec<Warning>,
+}
+
+/// A line of SHOW WARNINGS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    pub level: String,
+    pub code: String,
+    pub message: String,
+}
+
+/// Why a step has no outcome: the server ended, or does not answer.
+#[derive(Clone, Debug)]
+pub struct Gone {
+    /// The engine whose statement it was.
+    pub engine: &'static str,
+    pub how: String,
+}
+
+/// The server, and a connection to each database.
+pub struct Sides {
+    server: Server,
+    configuration: Configuration,
+    clients: Vec<Client>,
+    /// Collations of the server, by name.
+    pub collations: Vec<Collation>,
+}
+
+impl Sides {
+    /// Starts a server.
+    pub fn start(tree: &Tree, plugin: &Plugin) -> Result<Self> {
+        let configuration = Configuration::Debian;
+        let mut server = Server::new(tree, &folder())
+            .with_plugin(plugin)
+            .with_options(OPTIONS);
+        server.configure(configuration);
+        server.start()?;
+        let mut sides = Self {
+            server,
+            configuration,
+            clients: Vec::new(),
+            collations: Vec::new(),
+        };
+        sides.collations = sides.ask_collations()?;
+        Ok(sides)
+    }
+
+    /// Takes everything away.
+    pub fn remove(self) {
+        self.server.remove();
+    }
+
+    fn ask_collations(&self) -> Result<Vec<Collation>> {
+        let lines = self.server.sql(
+            "SELECT a.full_collation_name, a.character_set_name, c.maxlen \
+             FROM information_schema.collation_character_set_applicability a \
+             JOIN information_schema.character_sets c USING (character_set_name) \
+             WHERE a.character_set_name <> 'binary' ORDER BY 1",
+        )?;
+        let collation = |line: &str| {
+            let mut fields = line.split('\t').map(str::to_owned);
+            Some(Collation {
+                name: fields.next()?,
+                charset: fields.next()?,
+                character_max_bytes: fields.next()?.parse().ok()?,
+            })
+        };
+        Ok(lines.lines().filter_map(collation).collect())
+    }
+
+    /// The server from now on has this configuration.
+    pub fn configure(&mut self, configuration: Configuration) -> Result<()> {
+        if self.configuration == configuration {
+            return Ok(());
+        }
+        self.configuration = configuration;
+        self.server.configure(configuration);
+        self.restart(false)
+    }
+
+    /// The configuration that the server has.
+    pub fn configuration(&self) -> Configuration {
+        self.configuration
+    }
+
+    /// New, empty databases and new sessions.
+    pub fn renew(&mut self) -> Result<()> {
+        if self.server.exited().is_some() {
+            self.server.kill();
+            self.server.start()?;
+        }
+        self.clients.clear();
+        for (_, database) in ENGINES {
+            let mut client = self.connection()?;
+            // A table that cannot be dropped is somebody else's difference.
+            let _ = client.run(&format!("DROP DATABASE IF EXISTS {database}"));
+            must(&mut client, &format!("CREATE DATABASE {database}"))?;
+        }
+        self.connect()
+    }
+
+    fn connection(&self) -> Result<Client> {
+        Client::connect(self.server.socket())
+            .map_err(|error| format!("the server cannot be connected to: {error}"))
+    }
+
+    fn connect(&mut self) -> Result<()> {
+        self.clients.clear();
+        for (engine, database) in ENGINES {
+            let mut client = self.connection()?;
+            must(&mut client, SESSION)?;
+            must(
+                &mut client,
+                &format!("SET default_storage_engine = {engine}"),
+            )?;
+            must(&mut client, &format!("USE {database}"))?;
+            self.clients.push(client);
+        }
+        Ok(())
+    }
+
+    fn restart(&mut self, kill: bool) -> Result<()> {
+        self.clients.clear();
+        match kill {
+            true => self.server.kill(),
+            false => self.server.stop()?,
+        }
+        self.server.start()
+    }
+
+    /// Does a step; gives what came of it on both sides, if it is a statement.
+    pub fn run(&mut self, step: &Step) -> std::result::Result<Option<[Outcome; 2]>, Gone> {
+        let statement = match step {
+            Step::Run(statement) => statement.sql.render(),
+            Step::Restart | Step::Kill => {
+                let kill = matches!(step, Step::Kill);
+                let restarted = self.restart(kill).and_then(|()| self.connect());
+                return restarted.map(|()| None).map_err(|how| Gone {
+                    engine: "the server",
+                    how,
+                });
+            }
+        };
+        let innodb = self.run_on(0, &statement)?;
+        let inkstone = self.run_on(1, &statement)?;
+        Ok(Some([innodb, inkstone]))
+    }
+
+    fn run_on(&mut self, side: usize, statement: &str) -> std::result::Result<Outcome, Gone> {
+        let statement = statement.replace(ENGINE, ENGINES[side].0);
+        let client = &mut self.clients[side];
+        let outcome = client.run(&statement).and_then(|reply| {
+            let warned = match &reply {
+                Reply::Done(done) => done.warnings > 0,
+                Reply::Rows(rows) => rows.warnings > 0,
+                Reply::Refused(_) => true,
+            };
+            let warnings = if warned {
+                warnings(client)?
+            } else {
+                Vec::new()
+            };
+            Ok(Outcome { reply, warnings })
+        });
+        outcome.map_err(|error| self.gone(ENGINES[side].0, &error))
+    }
+
+    /// Waits a moment for a server that is dying, and says how it did.
+    fn gone(&mut self, engine: &'static str, error: &std::io::Error) -> Gone {
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        let how = match self.server.exited() {
+            Some(status) => format!("the server ended ({status}):\n{}", self.server.end_of_log()),
+            None => {
+                let running = self.server.sql("SHOW FULL PROCESSLIST").unwrap_or_default();
+                self.server.kill();
+                format!("the server does not answer ({error}); it had\n{running}")
+            }
+        };
+        Gone { engine, how }
+    }
+
+    /// Asks InnoDB's side something about its own rows.
+    pub fn ask(&mut self, statement: &str) -> Option<Reply> {
+        self.clients.first_mut()?.run(statement).ok()
+    }
+}
+
+/// A folder of this process's own, in memory if the machine has such a place: a sync costs nothing there, and
+/// what is tested here is not the disk. Those of processes that are gone are removed.
+fn folder() -> PathBuf {
+    const NAME: &str = "inkstone-differential-";
+    let memory = Path::new("/dev/shm");
+    for entry in std::fs::read_dir(memory).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let process = name.to_str().and_then(|name| name.strip_prefix(NAME));
+        if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+    let folder = memory.join(format!("{NAME}{}", std::process::id()));
+    match std::fs::create_dir_all(&folder) {
+        Ok(()) => folder,
+        Err(_) => run_folder("differential"),
+    }
+}
+
+fn must(client: &mut Client, statement: &str) -> Result<()> {
+    match client.run(statement) {
+        Ok(Reply::Refused(refusal)) => Err(format!("{statement}: {}", refusal.message)),
+        Ok(_) => Ok(()),
+        Err(error) => Err(format!("{statement}: {error}")),
+    }
+}
+
+fn warnings(client: &mut Client) -> std::io::Result<Vec<Warning>> {
+    let Reply::Rows(rows) = client.run("SHOW WARNINGS")? else {
+        return Ok(Vec::new());
+    };
+    let warning = |row: Vec<Option<Vec<u8>>>| {
+        let mut fields = row
+            .into_iter()
+            .map(|cell| String::from_utf8_lossy(&cell.unwrap_or_default()).into_owned());
+        Some(Warning {
+            level: fields.next()?,
+            code: fields.next()?,
+            message: neutral(&fields.next()?),
+        })
+    };
+    Ok(rows.rows.into_iter().filter_map(warning).collect())
+}
+
+/// Text without the names of engines and databases.
+pub fn neutral(text: &str) -> String {
+    let mut neutral = crate::mariadb::compare::without_name(text);
+    for (_, database) in ENGINES {
+        neutral = neutral.replace(database, "<DATABASE>");
+    }
+    neutral
+}

@@ -1,0 +1,38 @@
+//! What a run of `--differential` leaves out, so that it looks behind a difference that is known.
+
+/// A part of SQL that can be left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Topic {
+    /// Columns with collations of their own
+    Collations,
+    /// Character columns in keys
+    TextKeys,
+    /// AUTO_INCREMENT
+    AutoIncrement,
+    /// Generated columns
+    Generated,
+    /// Partitions
+    Partitions,
+    /// ALTER TABLE
+    Alter,
+    /// Transactions of several statements
+    Transactions,
+    /// Restarts and kills of the server
+    Restarts,
+}
+
+/// What is not left out.
+#[derive(Clone, Debug)]
+pub struct Topics(Vec<Topic>);
+
+impl Topics {
+    /// Everything but these.
+    pub fn without(left_out: &[Topic]) -> Self {
+        Self(left_out.to_vec())
+    }
+
+    /// True if it is not left out.
+    pub fn has(&self, topic: Topic) -> bool {
+        !self.0.contains(&topic)
+    }
+}
