@@ -6,18 +6,6 @@
 #include "partitions.h"
 #include <memory>
 
-/* cp1250_czech_cs is the one collation whose weights do not sort as it compares. */
-static const Field *unsortable_column(const KEY &key)
-{
-  for (uint i= 0; i < key.user_defined_key_parts; i++)
-  {
-    const Field *field= key.key_part[i].field;
-    if (!strcmp(field->charset()->coll_name.str, "cp1250_czech_cs"))
-      return field;
-  }
-  return nullptr;
-}
-
 /* What the engine cannot do is refused before anything is made. */
 static int refuse(const TABLE *form)
 {
@@ -33,11 +21,6 @@ static int refuse(const TABLE *form)
     if (!my_strcasecmp(system_charset_info, key.name.str, META_TREE))
     {
       my_error(ER_WRONG_NAME_FOR_INDEX, MYF(0), key.name.str);
-      return HA_ERR_UNSUPPORTED;
-    }
-    if (const Field *field= unsortable_column(key))
-    {
-      my_error(ER_WRONG_KEY_COLUMN, MYF(0), "INKSTONE", field->field_name.str);
       return HA_ERR_UNSUPPORTED;
     }
   }

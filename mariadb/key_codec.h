@@ -9,11 +9,7 @@
      compare as the values do.
    - Sortable (FLOAT, DOUBLE): what Field::sort_string makes of it.
    - Bytes (VARBINARY, BLOB): 00 ends it; 00 and 01 within are written as 01 01 and 01 02.
-   - Text: the weights that strnxfrm gives. Where trailing spaces count (NO PAD) as Bytes. Else a text is
-     as if it went on with spaces for ever, so trailing spaces are cut off, and each weight of a
-     space is followed by a byte that says how the rest compares to spaces: 1 less, 2 nothing is left,
-     3 greater. The end is such a space with 2.
-   - Levelled text (collations of several levels): the weights padded to the greatest length.
+   - Text: see text_order.h.
 
    All bytes of a descending part are inverted. Every image tells where it ends, so no image is the
    beginning of another one of the same part.
@@ -25,7 +21,7 @@
 #ifndef INKSTONE_KEY_H
 #define INKSTONE_KEY_H
 
-#include "buffer.h"
+#include "text_order.h"
 #include <vector>
 
 /** A value of a column, in the record or in a key buffer of the server's. */
@@ -67,24 +63,19 @@ public:
   bool is_nullable() const { return nullable; }
 
 private:
-  enum Kind { INTEGER, FIXED, SORTABLE, BYTES, TEXT, LEVELLED };
+  enum Kind { INTEGER, FIXED, SORTABLE, BYTES, TEXT };
 
   bool put(Buffer &out, const ColumnValue &value) const;
-  bool put_text(Buffer &out, const ColumnValue &value) const;
-  bool put_padded(Buffer &out, const uchar *weights, size_t length) const;
-  bool put_escaped(Buffer &out, const uchar *bytes, size_t length) const;
   size_t prefix_bytes(const uchar *data, size_t length) const;
-  const uchar *skip_variable(const uchar *at, const uchar *end) const;
   void choose_text_kind();
 
   const KEY_PART_INFO part;
   Field *field;
   CHARSET_INFO *charset;
   Kind kind;
-  bool nullable, descending, is_signed, reversible, whole, pads_with_space;
-  /** Of a text that pads: the weight of a space, one unit of weights. */
-  uchar space[8];
-  size_t space_bytes;
+  bool nullable, descending, is_signed, reversible, whole;
+  /** Of text. */
+  const TextOrder *order;
   size_t fixed_bytes;
 };
 

@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #include "key_codec.h"
 #include "row_codec.h"
-
-/* As many weights as there are. */
-static const uint ALL_WEIGHTS= UINT_MAX16 * 64;
-
-static const uchar REST_IS_LESS= 1, REST_IS_NOTHING= 2, REST_IS_GREATER= 3;
+#include <new>
 
 KeyPartCodec::KeyPartCodec(const KEY_PART_INFO &key_part)
     : part(key_part), field(key_part.field), charset(key_part.field->charset()), kind(FIXED),
@@ -13,7 +9,7 @@ KeyPartCodec::KeyPartCodec(const KEY_PART_INFO &key_part)
       is_signed(false), reversible(true),
       whole(!(key_part.key_part_flag & HA_PART_KEY_SEG) &&
             key_part.length == key_part.field->key_length()),
-      pads_with_space(false), space_bytes(0), fixed_bytes(key_part.length)
+      order(nullptr), fixed_bytes(key_part.length)
 {
   switch (field->real_type())
   {
@@ -70,41 +66,23 @@ KeyPartCodec::KeyPartCodec(const KEY_PART_INFO &key_part)
   reversible= reversible && whole;
 }
 
-/* Which weights a collation has is asked of the collation itself. */
 void KeyPartCodec::choose_text_kind()
 {
   kind= TEXT;
   reversible= false;
-  pads_with_space= !(charset->state & MY_CS_NOPAD);
-  uchar one[64], two[64];
-  char blanks[16];
-  size_t blank_bytes= charset->mbminlen;
-  charset->cset->fill(charset, blanks, 2 * blank_bytes, ' ');
-  const uchar *text= reinterpret_cast<const uchar *>(blanks);
-  size_t once= charset->coll->strnxfrm(charset, one, sizeof one, ALL_WEIGHTS, text, blank_bytes, 0);
-  size_t twice=
-      charset->coll->strnxfrm(charset, two, sizeof two, ALL_WEIGHTS, text, 2 * blank_bytes, 0);
-  bool uniform= charset->levels_for_order <= 1 && once > 0 && once <= sizeof space &&
-                twice == 2 * once && !memcmp(one, two, once) && !memcmp(one, two + once, once);
-  if (!uniform || (charset->state & MY_CS_STRNXFRM_BAD_NWEIGHTS))
-  {
-    kind= LEVELLED;
-    uint characters= part.length / charset->mbmaxlen;
-    fixed_bytes= charset->coll->strnxfrmlen(charset, (size_t) characters * charset->mbmaxlen);
-    return;
-  }
-  memcpy(space, one, once);
-  space_bytes= once;
+  if (!(order= TextOrder::of(charset)))
+    throw std::bad_alloc();
 }
 
 /* A prefix key holds a number of characters, which the server states in bytes of the longest ones. */
 size_t KeyPartCodec::prefix_bytes(const uchar *data, size_t length) const
 {
+  const size_t bytes= MY_MIN(length, (size_t) part.length);
   if (charset->mbmaxlen == 1 || kind == BYTES)
-    return MY_MIN(length, (size_t) part.length);
+    return bytes;
   const char *text= reinterpret_cast<const char *>(data);
   size_t position= my_ci_charpos(charset, text, text + length, part.length / charset->mbmaxlen);
-  return MY_MIN(length, position);
+  return MY_MIN(bytes, position);
 }
 
 bool KeyPartCodec::put_record(Buffer &out, const uchar *record) const
@@ -115,7 +93,7 @@ bool KeyPartCodec::put_record(Buffer &out, const uchar *record) const
   if (value.null)
     return put(out, value);
   value.data= at;
-  if (kind == BYTES || kind == TEXT || kind == LEVELLED)
+  if (kind == BYTES || kind == TEXT)
   {
     if (field->flags & BLOB_FLAG)
     {
@@ -147,9 +125,9 @@ bool KeyPartCodec::put_key(Buffer &out, const uchar *key) const
     value.length= uint2korr(key);
     value.data= key + HA_KEY_BLOB_LENGTH;
   }
-  else if (kind == TEXT || kind == LEVELLED)
+  else if (kind == TEXT)
     value.length= part.length;
-  if (!value.null && (kind == TEXT || kind == LEVELLED || kind == BYTES))
+  if (!value.null && (kind == TEXT || kind == BYTES))
     value.length= prefix_bytes(value.data, value.length);
   return put(out, value);
 }
@@ -192,91 +170,14 @@ bool KeyPartCodec::put(Buffer &out, const ColumnValue &value) const
         return true;
       break;
     case TEXT:
-      if (put_text(out, value))
+      if (order->put(out, value.data, value.length))
         return true;
       break;
-    case LEVELLED: {
-      size_t length= value.length;
-      if (field->real_type() == MYSQL_TYPE_STRING)
-        length= charset->lengthsp(reinterpret_cast<const char *>(value.data), length);
-      charset->coll->strnxfrm(charset, out.end(), fixed_bytes,
-                              part.length / charset->mbmaxlen * charset->strxfrm_multiply,
-                              value.data, length,
-                              MY_STRXFRM_PAD_WITH_SPACE | MY_STRXFRM_PAD_TO_MAXLEN);
-      out.grow_to(out.end() + fixed_bytes);
-      break;
-    }
     }
   }
   if (descending)
     for (uchar *byte= out.data() + start; byte < out.end(); byte++)
       *byte= static_cast<uchar>(~*byte);
-  return false;
-}
-
-bool KeyPartCodec::put_text(Buffer &out, const ColumnValue &value) const
-{
-  size_t length= value.length;
-  if (pads_with_space)
-    length= charset->lengthsp(reinterpret_cast<const char *>(value.data), length);
-  uchar small[512];
-  Buffer large;
-  uchar *weights= small;
-  size_t room= charset->coll->strnxfrmlen(charset, length) + 16;
-  if (room > sizeof small)
-  {
-    if (large.reserve(room))
-      return true;
-    weights= large.data();
-  }
-  size_t count= length ? charset->coll->strnxfrm(charset, weights, room, ALL_WEIGHTS, value.data,
-                                                 length, 0)
-                       : 0;
-  return pads_with_space ? put_padded(out, weights, count) : put_escaped(out, weights, count);
-}
-
-bool KeyPartCodec::put_padded(Buffer &out, const uchar *weights, size_t length) const
-{
-  const size_t unit= space_bytes;
-  while (length >= unit && !memcmp(weights + length - unit, space, unit))
-    length-= unit;
-  if (out.reserve(length + length / unit + 2 * unit + 2))
-    return true;
-  for (size_t at= 0; at < length; at+= unit)
-  {
-    size_t count= MY_MIN(unit, length - at);
-    memcpy(out.end(), weights + at, count);
-    out.grow_to(out.end() + count);
-    if (count < unit || memcmp(weights + at, space, unit))
-      continue;
-    /* Trailing spaces are gone, so something else follows. */
-    size_t next= at + unit;
-    int order= 0;
-    for (; next < length && order == 0; next+= unit)
-      order= memcmp(weights + next, space, MY_MIN(unit, length - next));
-    out.put(order < 0 ? REST_IS_LESS : REST_IS_GREATER);
-  }
-  memcpy(out.end(), space, unit);
-  out.grow_to(out.end() + unit);
-  out.put(REST_IS_NOTHING);
-  return false;
-}
-
-bool KeyPartCodec::put_escaped(Buffer &out, const uchar *bytes, size_t length) const
-{
-  if (out.reserve(2 * length + 1))
-    return true;
-  for (size_t i= 0; i < length; i++)
-  {
-    if (bytes[i] <= 1)
-    {
-      out.put(1);
-      out.put(static_cast<uchar>(bytes[i] + 1));
-    }
-    else
-      out.put(bytes[i]);
-  }
-  out.put(0);
   return false;
 }
 
@@ -292,33 +193,11 @@ const uchar *KeyPartCodec::skip(const uchar *at, const uchar *end, bool *null) c
     if (*null)
       return at;
   }
-  if (kind == BYTES || kind == TEXT)
-    return skip_variable(at, end);
+  if (kind == BYTES)
+    return skip_escaped(at, end, flip);
+  if (kind == TEXT)
+    return order->skip(at, end, flip);
   return static_cast<size_t>(end - at) < fixed_bytes ? nullptr : at + fixed_bytes;
-}
-
-const uchar *KeyPartCodec::skip_variable(const uchar *at, const uchar *end) const
-{
-  const uchar flip= descending ? 0xff : 0;
-  if (kind == BYTES || !pads_with_space)
-  {
-    while (at < end && (*at ^ flip) != 0)
-      at++;
-    return at < end ? at + 1 : nullptr;
-  }
-  const size_t unit= space_bytes;
-  for (; at + unit < end; at+= unit)
-  {
-    size_t same= 0;
-    while (same < unit && (at[same] ^ flip) == space[same])
-      same++;
-    if (same < unit)
-      continue;
-    if ((at[unit] ^ flip) == REST_IS_NOTHING)
-      return at + unit + 1;
-    at++;
-  }
-  return nullptr;
 }
 
 void KeyPartCodec::restore(const uchar *image, size_t length, uchar *record) const

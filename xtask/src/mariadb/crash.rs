@@ -26,7 +26,7 @@ pub struct Plan {
     /// Minutes of --crash, --replication and --differential
     #[arg(long, default_value_t = 1.0, value_name = "M")]
     pub minutes: f64,
-    /// Decides statements and moments of --crash, --replication and --differential
+    /// Decides statements and moments of --crash, --replication, --differential and --collations
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }

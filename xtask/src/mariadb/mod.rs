@@ -6,6 +6,7 @@
 mod apt;
 mod bench;
 mod client;
+mod collations;
 mod compare;
 mod counters;
 mod crash;
@@ -86,6 +87,10 @@ struct Task {
     /// Repeat the published experiments of mariadb/experiments; or those whose name begins with NAME
     #[arg(long, value_name = "NAME", num_args = 0..=1)]
     experiments: Option<Option<String>>,
+    /// Compare key images with the server's own comparison of texts, for every collation; or for those whose
+    /// name has NAME in it
+    #[arg(long, value_name = "NAME", num_args = 0..=1)]
+    collations: Option<Option<String>>,
     /// Kill a server again and again under transactions and DDL, and check what is left
     #[arg(long)]
     crash: bool,
@@ -141,6 +146,9 @@ fn serve(tree: &Tree, plugin: &Plugin, arguments: &Arguments) -> Result<ExitCode
     }
     if let Some(filter) = &task.steps {
         return steps::run(tree, plugin, filter.as_deref());
+    }
+    if let Some(filter) = &task.collations {
+        return collations::run(tree, plugin, filter.as_deref(), arguments.plan);
     }
     let (effort, json) = (arguments.effort, arguments.json);
     if let Some(filter) = &task.bench {

@@ -35,9 +35,42 @@ pub struct Plugin {
     pub library: PathBuf,
     /// Environment of the server.
     pub environment: Vec<(&'static str, String)>,
+    /// Where the objects of the handler's files are.
+    objects: PathBuf,
 }
 
 impl Plugin {
+    /// Builds another library beside it, from a file and objects of the handler's files.
+    pub fn build_probe(
+        &self,
+        tree: &Tree,
+        source: &Path,
+        of_handler: &[&str],
+        name: &str,
+    ) -> Result<()> {
+        let library = self.folder().join(name);
+        let objects: Vec<PathBuf> = of_handler
+            .iter()
+            .map(|file| self.objects.join(file).with_extension("o"))
+            .collect();
+        let mut needed = objects.clone();
+        needed.push(source.to_owned());
+        if !is_stale(&library, &needed) {
+            return Ok(());
+        }
+        let mut command = compiler(tree, self.is_sanitized());
+        if self.is_sanitized() {
+            command.args(sanitizer::LINK);
+        }
+        command
+            .arg("-I")
+            .arg(&self.objects)
+            .args(["-include", COMMON]);
+        command.arg("-shared").arg("-o").arg(&library).arg(source);
+        command.args(objects).arg(tree.services());
+        compile(vec![(&source.to_owned(), command)])
+    }
+
     /// Where servers find it.
     pub fn folder(&self) -> &Path {
         self.library.parent().unwrap_or(Path::new("."))
@@ -83,6 +116,7 @@ pub fn build(tree: &Tree, sanitizer: Option<&Sanitizer>) -> Result<Plugin> {
     Ok(Plugin {
         library,
         environment: sanitizer.map_or(Vec::new(), Sanitizer::environment),
+        objects,
     })
 }
 
