@@ -34,6 +34,36 @@ pub fn bit(page: &[u8], bit: u32) -> bool {
     page[MAP_BITS_AT + (bit / 8) as usize] & 1 << (bit % 8) != 0
 }
 
+/// The first clear bit of a space map page in `from..end`.
+pub fn next_clear_bit(page: &[u8], from: u32, end: u32) -> Option<u32> {
+    let mut at = from;
+    while at < end {
+        let clear = !word(page, at / 64) >> (at % 64);
+        if clear != 0 {
+            let found = at + clear.trailing_zeros();
+            return (found < end).then_some(found);
+        }
+        at = (at / 64 + 1) * 64;
+    }
+    None
+}
+
+/// How many of the first `end` bits of a space map page are clear.
+pub fn count_clear_bits(page: &[u8], end: u32) -> u32 {
+    let whole: u32 = (0..end / 64).map(|n| word(page, n).count_zeros()).sum();
+    let rest = end % 64;
+    match rest {
+        0 => whole,
+        _ => whole + (!word(page, end / 64) & ((1 << rest) - 1)).count_ones(),
+    }
+}
+
+/// Bits 64 n to 64 n + 63 of a space map page. A map has whole words of them.
+fn word(page: &[u8], n: u32) -> u64 {
+    let at = MAP_BITS_AT + 8 * n as usize;
+    u64::from_le_bytes(page[at..at + 8].try_into().expect("eight bytes"))
+}
+
 /// Replays `record` on the page that it belongs to. Records that change no page are not for here.
 /// An error means that log and page do not fit together: the page must not be used.
 ///

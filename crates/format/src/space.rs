@@ -13,6 +13,7 @@
 //! Page 1, and every page p with p mod [`crate::apply::map_pages`] = 1, is a space map: bytes 32.. hold one
 //! bit for each page from p - 1 on, set when the page is allocated.
 
+use crate::apply::map_pages;
 use crate::header::{PAGE_HEADER_LEN, PageType, get_u32, page_type, put_u32};
 use crate::{Corrupt, PageNo, TreeId};
 
@@ -20,6 +21,8 @@ use crate::{Corrupt, PageNo, TreeId};
 pub const SPACE_VERSION: u32 = 1;
 /// Trees that a tablespace can hold.
 pub const TREES_MAX: u32 = 128;
+/// Pages that a tablespace can have: their number is a u32, so the last page is 2^32 - 2.
+pub const PAGES_MAX: u32 = u32::MAX;
 /// The tree of long values that wait to be freed; tables use the trees below it.
 pub const PENDING_FREE_TREE: TreeId = TreeId(TREES_MAX - 1);
 
@@ -36,6 +39,20 @@ pub fn new_header(uuid: &[u8; 16], page_size: u32) -> Vec<u8> {
     body.extend_from_slice(uuid);
     body.extend_from_slice(&page_size.to_le_bytes());
     body
+}
+
+/// Number of the last space map that a tablespace can have: behind it lies a page at least that can
+/// be used.
+pub const fn region_max(page_size: usize) -> u32 {
+    (PAGES_MAX - 3) / map_pages(page_size)
+}
+
+/// Pages of a region that there can be: only the last region that there can be has fewer than its map
+/// has bits.
+pub const fn region_pages(page_size: usize, region: u32) -> u32 {
+    let covered = map_pages(page_size);
+    let behind = PAGES_MAX - region * covered;
+    if behind < covered { behind } else { covered }
 }
 
 /// Offset of a tree's root page number in page 0.

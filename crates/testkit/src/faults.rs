@@ -1,11 +1,12 @@
 //! Operations on the disk fail, and bytes on it change: the engine gives an error or stops, and loses
 //! nothing.
 //!
-//! [`every`] is complete over a fixed piece of work, [`damage`] over the bytes that it leaves; the
-//! functions here let one operation of a random run fail.
+//! [`every`] is complete over a fixed piece of work, [`damage`] over the bytes that it leaves; [`huge`] has
+//! files of terabytes and page numbers near the end; the functions here let one operation of a random run fail.
 
 pub mod damage;
 pub mod every;
+pub mod huge;
 pub mod report;
 pub mod session;
 pub mod work;

@@ -235,15 +235,16 @@ impl PageView<'_> {
 
     /// The allocated pages as ranges.
     fn space_map(&self, output: &Output) -> Value {
-        let base = page_id(self.page).page.0.saturating_sub(1);
-        let mut ranges: Vec<(u32, u32)> = Vec::new();
-        for n in (0..map_pages(self.page.len())).filter(|n| bit(self.page, *n)) {
+        let base = u64::from(page_id(self.page).page.0.saturating_sub(1));
+        let mut ranges: Vec<(u64, u64)> = Vec::new();
+        let set = (0..map_pages(self.page.len())).filter(|n| bit(self.page, *n));
+        for n in set.map(u64::from) {
             match ranges.last_mut() {
                 Some((_, last)) if *last + 1 == base + n => *last = base + n,
                 _ => ranges.push((base + n, base + n)),
             }
         }
-        let count: u32 = ranges.iter().map(|(first, last)| last - first + 1).sum();
+        let count: u64 = ranges.iter().map(|(first, last)| last - first + 1).sum();
         let shown: Vec<String> = ranges
             .iter()
             .map(|(first, last)| match first == last {

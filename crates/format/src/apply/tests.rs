@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::record::{Diff, Row, TrxRef};
+use crate::space::{PAGES_MAX, region_max, region_pages};
 use crate::{PageNo, SpaceId, TreeId};
 
 const ID: PageId = PageId::new(SpaceId(3), PageNo(7));
@@ -137,4 +138,34 @@ fn the_keys_of_an_inner_node_lie_within_its_fences() {
     inner[SIZE - 1] = b'l';
     let corrupt = TreePage(&inner).check().unwrap_err();
     assert!(corrupt.detail.contains("fences"), "{corrupt}");
+}
+
+#[test]
+fn clear_bits_are_found_and_counted() {
+    let covered = map_pages(4096);
+    let mut map = vec![0xff; 4096];
+    for bit in [0, 63, 64, 130, 4095, covered - 1] {
+        set_bits(&mut map, bit, 1, false);
+    }
+    for end in [1, 63, 64, 65, 131, 4096, covered - 1, covered] {
+        let clear: Vec<u32> = (0..end).filter(|&n| !bit(&map, n)).collect();
+        assert_eq!(count_clear_bits(&map, end) as usize, clear.len(), "{end}");
+        for from in [0, 1, 64, 65, 131, covered - 1, covered] {
+            let expected = clear.iter().copied().find(|&n| n >= from);
+            assert_eq!(next_clear_bit(&map, from, end), expected, "{from}..{end}");
+        }
+    }
+}
+
+/// The pages of all regions are those that there can be.
+#[test]
+fn regions_cover_every_page_number() {
+    for page_size in [4096, 8192, 16_384, 32_768, 65_536] {
+        let last = region_max(page_size);
+        let before = u64::from(last) * u64::from(map_pages(page_size));
+        let pages = before + u64::from(region_pages(page_size, last));
+        assert_eq!(pages, u64::from(PAGES_MAX));
+        assert!(region_pages(page_size, last) > 2);
+        assert_eq!(region_pages(page_size, last - 1), map_pages(page_size));
+    }
 }

@@ -5,7 +5,7 @@ use super::{Database, Inner};
 use crate::btree::TreeReport;
 use crate::space::SYSTEM_PAGES;
 use crate::{Error, Result};
-use inkstone_format::apply::{bit, map_pages};
+use inkstone_format::apply::map_pages;
 use inkstone_format::space::PENDING_FREE_TREE;
 use inkstone_format::{Corrupt, PageNo};
 use std::collections::BTreeMap;
@@ -304,13 +304,10 @@ impl Check<'_> {
         let covered = map_pages(self.inner.options.page_size as usize);
         let mut allocated = 0;
         for region in 0..=space.last_region()? {
-            let first = region * covered;
-            let map = space.page_id(PageNo(first + 1));
-            let map = self.inner.core.redo.pool.shared(map)?.to_vec();
-            for n in (0..covered).filter(|&n| bit(&map, n)) {
-                let page = PageNo(first + n);
+            for page in space.allocated_in(region)? {
                 allocated += 1;
-                if n >= SYSTEM_PAGES && !self.users.contains_key(&page) {
+                let own = page.0 % covered < SYSTEM_PAGES;
+                if !own && !self.users.contains_key(&page) {
                     return Err(self.corrupt(page, "allocated but not in use".to_owned()));
                 }
                 if page.0 >= space.file().pages() {

@@ -11,14 +11,15 @@ use std::sync::Arc;
 const LOOKS_MAX: usize = 8;
 
 impl Inner {
-    /// One round, once a second: cuts tails that were found before a checkpoint that is durable by
-    /// now, and looks for new ones.
-    pub(super) fn give_space_back(&self) -> Result<()> {
+    /// One round, once a second: looks at space maps that nobody has looked at yet, where pages are wanted;
+    /// cuts tails that were found before a checkpoint that is durable by now, and looks for new ones.
+    pub(super) fn look_after_space(&self) -> Result<()> {
         let checkpoint = self.checkpoints.control().checkpoint_lsn;
         let spaces: Vec<Arc<Space>> = self.core.spaces.read().values().cloned().collect();
         let (mut looks, mut failed) = (0, None);
         for space in spaces.iter().filter(|space| !space.is_dropped()) {
             let mut round = || {
+                space.look_around()?;
                 if space.cut_tail(checkpoint)? == 0 && looks < LOOKS_MAX && space.may_have_tail() {
                     looks += 1;
                     space.find_tail(Worth::Much)?;

@@ -310,7 +310,7 @@ impl<'a> Source<'a> {
             self.read_unchecked(map_page, &mut map)?;
             self.check(map_page, &map)?;
             for n in (0..covered).filter(|&n| bit(&map, n)) {
-                let number = PageNo(first + n);
+                let number = PageNo(first.saturating_add(n));
                 if number.0 >= self.pages {
                     let what = Corrupt::at(0, format!("page {number} is beyond the file's end"));
                     return Err(self.corrupt(map_page, what));

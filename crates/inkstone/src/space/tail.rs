@@ -29,7 +29,7 @@ use crate::counters::Counter;
 use crate::mtr::Mtr;
 use crate::sync::RwLock;
 use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use inkstone_format::apply::{bit, map_pages};
+use inkstone_format::apply::{bit, count_clear_bits};
 use inkstone_format::record::Record;
 use inkstone_format::space as format;
 use inkstone_format::{Lsn, PageNo};
@@ -104,10 +104,6 @@ pub enum Worth {
 }
 
 impl Space {
-    fn region_pages(&self) -> u32 {
-        map_pages(self.redo.page_size)
-    }
-
     /// Keeps regions and the end of the file where they are, for those who walk over the maps.
     #[must_use]
     pub fn keep_shape(&self) -> impl Sized + '_ {
@@ -137,15 +133,14 @@ impl Space {
         *found = None;
         self.tails.changed.store(false, Ordering::Release);
         self.remove_empty_regions()?;
-        let (region, covered) = (self.last_region()?, self.region_pages());
+        let region = self.last_region()?;
         let used = {
-            let map = self.page_id(PageNo(region * covered + 1));
-            let map = self.redo.pool.shared(map)?;
+            let map = self.redo.pool.shared(self.map_id(region))?;
             // Whoever allocates in this region comes before this or is noticed. So is the region
             // after it: its maker holds the header, which is looked at once more.
             self.tails.marked.store(0, Ordering::Release);
-            let last = (0..covered).rev().find(|&n| bit(&map, n)).unwrap_or(0);
-            region * covered + last + 1
+            let last = (0..self.region_len(region)).rev().find(|&n| bit(&map, n));
+            self.region_start(region) + last.unwrap_or(0) + 1
         };
         if self.last_region()? != region {
             self.tails.changed.store(true, Ordering::Release);
@@ -187,7 +182,7 @@ impl Space {
         self.tails.changed.store(true, Ordering::Release);
         let mut cut = self.file.begin_cut();
         {
-            let map = self.page_id(PageNo(tail.region * self.region_pages() + 1));
+            let map = self.map_id(tail.region);
             self.redo.pool.load(map)?;
             self.redo.pool.load(self.page_id(PageNo(0)))?;
             let map = self.redo.pool.shared_if_resident(map);
@@ -222,11 +217,11 @@ impl Space {
     /// Takes away the maps of regions at the end in which nothing is allocated. The first one stays.
     fn remove_empty_regions(&self) -> Result<()> {
         loop {
-            let (region, covered) = (self.last_region()?, self.region_pages());
+            let region = self.last_region()?;
             if region == 0 {
                 return Ok(());
             }
-            let map_id = self.page_id(PageNo(region * covered + 1));
+            let map_id = self.map_id(region);
             let header_id = self.page_id(PageNo(0));
             self.redo.pool.load(map_id)?;
             let mut mtr = Mtr::new(&self.redo);
@@ -235,7 +230,8 @@ impl Space {
             let Some(map) = self.redo.pool.try_exclusive(map_id) else {
                 return Ok(());
             };
-            let empty = (SYSTEM_PAGES..covered).all(|n| !bit(&map, n));
+            let len = self.region_len(region);
+            let empty = count_clear_bits(&map, len) == len - SYSTEM_PAGES;
             if format::more_maps(mtr.page(header)) != region || !empty {
                 return Ok(());
             }
@@ -249,8 +245,8 @@ impl Space {
                 },
             );
             mtr.replay(map, &Record::PageFree { page: map_id });
+            self.regions.forget(region);
             mtr.commit()?;
-            self.hint.store((region - 1) * covered, Ordering::Relaxed);
         }
     }
 }

@@ -433,7 +433,7 @@ impl SpaceFile {
     fn extend(&self, from: u32, to: u32) -> Result<()> {
         self.context.poison.check()?;
         // First, as failing is harmless here, and would not be when the pages are written.
-        self.context.page_lsns.reserve(self.space, to)?;
+        self.context.page_lsns.reserve(self.space, from..to)?;
         let (start, end) = (self.offset(PageNo(from)), self.offset(PageNo(to)));
         let allocated = self.file.allocate(start, end - start);
         // Also counted after a failure: the file system may have reserved a part.

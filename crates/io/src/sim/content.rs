@@ -9,12 +9,13 @@
 //! Cloning copies the map, not the blocks; a block is copied when one of its owners writes to it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 pub(super) const BLOCK_BYTES: usize = 4096;
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
 type Block = [u8; BLOCK_BYTES];
+const FULL_BYTE: u8 = 0xff;
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
@@ -48,6 +49,14 @@ fn pieces(offset: u64, length: usize) -> impl Iterator<Item = Piece> {
         done += bytes;
         Some(piece)
     })
+}
+
+/// One block for all that are written with nothing but [`FULL_BYTE`]: maps that say that terabytes are in
+/// use fit in memory.
+fn full_block() -> Arc<Block> {
+    static FULL: OnceLock<Arc<Block>> = OnceLock::new();
+    let full = FULL.get_or_init(|| Arc::new([FULL_BYTE; BLOCK_BYTES]));
+    Arc::clone(full)
 }
 
 /// The blocks that a byte range touches.
@@ -111,6 +120,7 @@ impl Content {
                 .entry(piece.block)
                 .or_insert_with(|| Arc::new([0; BLOCK_BYTES]));
             match <&Block>::try_from(source) {
+                Ok(whole) if *whole == [FULL_BYTE; BLOCK_BYTES] => *block = full_block(),
                 Ok(whole) if Arc::get_mut(block).is_none() => *block = Arc::new(*whole),
                 _ => Arc::make_mut(block)[piece.in_block].copy_from_slice(source),
             }

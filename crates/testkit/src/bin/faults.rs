@@ -14,7 +14,7 @@ use std::time::Duration;
 #[command(name = "cargo xtask faults", version)]
 struct Arguments {
     /// Only this kind: read, write, sync, allocate, truncate, rename, syncdir, open, remove, look,
-    /// createdir, lock; or damage
+    /// createdir, lock; or damage; or huge
     #[arg(long, value_name = "KIND")]
     kind: Option<String>,
     /// At most so many minutes; without it, until every case has run
@@ -53,7 +53,7 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
     if let Some(name) = &arguments.mutant {
         inkstone::mutants::switch_on(name)?;
     }
-    let (kinds, damage) = kinds(arguments.kind.as_deref())?;
+    let (kinds, damage, huge) = kinds(arguments.kind.as_deref())?;
     let starts = work::starts();
     let mut report = Report::new(Budget {
         time: arguments.minutes.map(|m| Duration::from_secs_f64(m * 60.0)),
@@ -69,6 +69,9 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
             if damage {
                 report.damage(&starts);
             }
+            if huge {
+                report.huge();
+            }
             kinds.iter().for_each(|&kind| report.kind(&starts, kind));
         }
     }
@@ -79,18 +82,19 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
     Ok(report.is_clean())
 }
 
-/// The kinds of operations, and whether to damage bytes as well.
-fn kinds(only: Option<&str>) -> Result<(Vec<OpKind>, bool), String> {
+/// The kinds of operations, whether to damage bytes, and whether to try huge files.
+fn kinds(only: Option<&str>) -> Result<(Vec<OpKind>, bool, bool), String> {
     let all = OpKind::ALL.to_vec();
     match only {
-        None => Ok((all, true)),
-        Some("damage") => Ok((Vec::new(), true)),
+        None => Ok((all, true, true)),
+        Some("damage") => Ok((Vec::new(), true, false)),
+        Some("huge") => Ok((Vec::new(), false, true)),
         Some(name) => {
             let named = |kind: &OpKind| format!("{kind:?}").eq_ignore_ascii_case(name);
             let kinds: Vec<_> = all.into_iter().filter(named).collect();
             match kinds.is_empty() {
                 true => Err(format!("there is no kind {name}; --help lists them")),
-                false => Ok((kinds, false)),
+                false => Ok((kinds, false, false)),
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use super::damage::{self, Finding};
 use super::every::{self, Case, Consequence, Series};
+use super::huge;
 use super::work::{Life, Start};
 use inkstone_io::sim::OpKind;
 use std::fmt;
@@ -27,6 +28,7 @@ pub struct Report {
     findings: damage::Tally,
     cases: u64,
     damages: u64,
+    huge: u64,
     /// Broken promises.
     pub broken: Vec<String>,
     out_of_time: bool,
@@ -42,6 +44,7 @@ impl Report {
             findings: damage::Tally::new(),
             cases: 0,
             damages: 0,
+            huge: 0,
             broken: Vec::new(),
             out_of_time: false,
         }
@@ -125,6 +128,19 @@ impl Report {
         }
     }
 
+    /// Fills huge files.
+    pub fn huge(&mut self) {
+        for case in huge::Case::ALL {
+            if !self.goes_on() {
+                return;
+            }
+            self.huge += 1;
+            if let Err(text) = huge::run(case) {
+                self.broken(format!("{text}\n  repeat: cargo xtask faults --kind huge"));
+            }
+        }
+    }
+
     fn extent(&self) -> &'static str {
         match (self.out_of_time, self.budget.stride) {
             (true, _) => "cut short",
@@ -152,6 +168,7 @@ impl Report {
         serde_json::json!({
             "cases": self.cases,
             "damages": self.damages,
+            "huge_files": self.huge,
             "extent": self.extent(),
             "seconds": self.begin.elapsed().as_secs_f64(),
             "faults": faults.collect::<Vec<_>>(),
@@ -195,9 +212,10 @@ impl fmt::Display for Report {
         let seconds = self.begin.elapsed().as_secs_f64();
         writeln!(
             f,
-            "{} faults and {} damages ({}), {} broken promises, {seconds:.1} s",
+            "{} faults, {} damages and {} huge files ({}), {} broken promises, {seconds:.1} s",
             self.cases,
             self.damages,
+            self.huge,
             self.extent(),
             self.broken.len()
         )

@@ -13,6 +13,7 @@ use inkstone_format::page_lsn_map::{
 };
 use inkstone_io::{AlignedBuffer, Create, Directory, File, OpenOptions};
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -260,27 +261,26 @@ impl MapFile {
         self.slots.lock().released.contains(&space)
     }
 
-    /// Gives a slot to each run of the first `pages` pages of a tablespace; the file grows if need
+    /// Gives a slot to each run of these pages of a tablespace that has none; the file grows if need
     /// be. When the disk is full nothing changes.
-    pub fn reserve(&self, space: SpaceId, pages: u32) -> Result<()> {
-        let Some(last) = pages.checked_sub(1) else {
+    pub fn reserve(&self, space: SpaceId, pages: Range<u32>) -> Result<()> {
+        if pages.is_empty() {
             return Ok(());
-        };
+        }
         let _growing = self.growing.lock();
         let runs: Vec<Run> = {
             let slots = self.slots.lock();
-            // From the end: usually all but the last ones have theirs.
-            let all = (0..=run_of(PageNo(last))).rev().map(|run| (space, run));
-            let without = all.take_while(|run| !slots.of_run.contains_key(run));
+            let all = run_of(PageNo(pages.start))..=run_of(PageNo(pages.end - 1));
+            let all = all.map(|run| (space, run));
             match slots.released.contains(&space) {
                 true => return Ok(()),
-                false => without.collect(),
+                false => all.filter(|run| !slots.of_run.contains_key(run)).collect(),
             }
         };
         let free = self.slots.lock().free.len();
         self.grow(runs.len().saturating_sub(free))?;
         let mut slots = self.slots.lock();
-        for &(space, run) in runs.iter().rev() {
+        for &(space, run) in &runs {
             let Some(slot) = slots.free.first().copied() else {
                 break;
             };

@@ -65,6 +65,7 @@ use inkstone_format::page_lsn_map::{BLOCK_ENTRIES, BLOCK_LEN, MapHeader, run_of}
 use inkstone_format::{Lsn, PageId, SpaceId};
 use inkstone_io::Directory;
 use notes::{Note, Notes};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Part of the buffer pool that notes, and blocks, may take each.
@@ -343,7 +344,8 @@ impl PageLsnMap {
             let run = (last.space, run_of(last.page));
             if file.slot(run).is_none() && !file.is_released(last.space) {
                 // The map is younger than the tablespace; there may be no room for it.
-                let reserved = file.reserve(last.space, last.page.0.saturating_add(1));
+                let page = last.page.0;
+                let reserved = file.reserve(last.space, page..page.saturating_add(1));
                 let _ = reserved.inspect_err(|_| self.failure());
             }
             let Some(slot) = file.slot(run) else {
@@ -370,8 +372,8 @@ impl PageLsnMap {
         Ok(())
     }
 
-    /// Makes room for a tablespace of so many pages. When the disk is full nothing changes.
-    pub(crate) fn reserve(&self, space: SpaceId, pages: u32) -> Result<()> {
+    /// Makes room for pages by which a tablespace is about to grow. When the disk is full nothing changes.
+    pub(crate) fn reserve(&self, space: SpaceId, pages: Range<u32>) -> Result<()> {
         self.file()
             .map_or(Ok(()), |file| file.reserve(space, pages))
     }
