@@ -24,6 +24,7 @@
 
 pub mod backend;
 pub mod buffer;
+pub mod limits;
 pub mod posix;
 pub mod sim;
 pub mod uring;
@@ -31,6 +32,7 @@ pub mod uring;
 #[cfg(test)]
 mod conformance;
 
+use std::collections::VecDeque;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
@@ -105,6 +107,11 @@ pub trait Directory: Send + Sync + std::fmt::Debug {
     fn remove(&self, name: &str) -> Result<()>;
     /// Renames a file, replacing the target.
     fn rename(&self, from: &str, to: &str) -> Result<()>;
+    /// Makes everything durable that was written to the file system of this directory, by whomever
+    /// (`syncfs`): one call where there are tens of thousands of files. Other than [`File::sync`] it
+    /// tells of failed writes only since the handle was opened, and lets go of nothing cached.
+    /// `Unsupported` where there is no such call.
+    fn sync_file_system(&self) -> Result<()>;
     /// Makes earlier creations, renames and removals in this directory durable (not those in
     /// directories below it). Opens nothing, so it does not fail for want of descriptors.
     fn sync(&self) -> Result<()>;
@@ -222,7 +229,7 @@ pub trait File: Send + Sync + std::fmt::Debug {
     }
 }
 
-/// One operation of a [`Batch`].
+/// One operation of a [`Batch`]. Results of reads may be looked at when the batch has returned.
 pub enum Op<'a> {
     /// Fill the buffer from the offset.
     Read {
@@ -245,7 +252,8 @@ pub enum Op<'a> {
         atomic: bool,
     },
     /// Make all writes to the file durable that finished before this batch began, and those
-    /// writes of this batch that stand before it in the list.
+    /// writes of this batch that stand before it in the list ([`Batch::run`]), or whose completion
+    /// was told before this was submitted ([`Batch::drive`]).
     Sync {
         /// The file to sync.
         file: &'a dyn File,
@@ -253,6 +261,33 @@ pub enum Op<'a> {
 }
 
 impl Op<'_> {
+    /// The same operation, lent.
+    fn reborrow(&mut self) -> Op<'_> {
+        match self {
+            Op::Read {
+                file,
+                buffer,
+                offset,
+            } => Op::Read {
+                file: *file,
+                buffer,
+                offset: *offset,
+            },
+            Op::Write {
+                file,
+                buffers,
+                offset,
+                atomic,
+            } => Op::Write {
+                file: *file,
+                buffers: buffers.clone(),
+                offset: *offset,
+                atomic: *atomic,
+            },
+            Op::Sync { file } => Op::Sync { file: *file },
+        }
+    }
+
     /// Runs this operation by itself, through the methods of its file.
     pub fn run_alone(&mut self) -> Result<()> {
         match self {
@@ -272,12 +307,77 @@ impl Op<'_> {
     }
 }
 
-/// A queue of operations that run together. See [`Vfs::batch`].
+/// An operation for [`Batch::drive`], and the number by which its submitter knows it.
+pub struct Submission<'a> {
+    /// What [`Completed`] is told. Any number, the same one more than once if the submitter likes.
+    pub number: u64,
+    /// What is to be done.
+    pub operation: Op<'a>,
+}
+
+/// Told by [`Batch::drive`] that an operation is over: its number, its result, and where to put what
+/// is to be done now.
+pub type Completed<'a, 'f> = dyn FnMut(u64, Result<()>, &mut Vec<Submission<'a>>) + 'f;
+
+/// A queue of operations. See [`Vfs::batch`].
 pub trait Batch: Send {
     /// Runs all operations, in no particular order except that a `Sync` starts after everything
     /// before it in the list has finished, and returns when all have finished: one result each.
     /// What stands after a `Sync` may run before it. A failed operation stops no other.
     fn run(&mut self, operations: &mut [Op<'_>]) -> Vec<Result<()>>;
+
+    /// Runs operations that complete one by one, in any order, and lead to others: `first`, and what
+    /// `completed` adds. Each result is told to `completed`, in the calling thread, as soon as it is
+    /// there and while others are under way; what it adds then begins at once, as far as the depth of
+    /// the queue allows. Returns when nothing is left.
+    ///
+    /// There is no order but the one that the submitter makes: a `Sync` makes durable what `completed`
+    /// was told of before the sync was submitted, and nothing else for certain, whatever stands
+    /// before it in a list. Buffers are borrowed until this returns. Each operation is told of exactly
+    /// once, also when the queue itself fails: then with an error, as is all that is added later, so
+    /// that who repeats what failed must do so a limited number of times.
+    ///
+    /// If `completed` panics, this waits for what is under way before the panic goes on.
+    ///
+    /// ```
+    /// use inkstone_io::{BackendChoice, Create, Op, OpenOptions, Submission, default_vfs};
+    ///
+    /// // Two files are written and synced side by side, each synced when its own write is over.
+    /// let place = tempfile::tempdir()?;
+    /// let vfs = default_vfs(BackendChoice::Auto)?;
+    /// let directory = vfs.open_directory(place.path(), Create::Never)?;
+    /// let options = OpenOptions { create: Create::New, read_only: false, direct: false, dsync: false };
+    /// let files = [directory.open("a", options)?, directory.open("b", options)?];
+    /// let write = |number: usize| Submission {
+    ///     number: number as u64,
+    ///     operation: Op::Write { file: &*files[number], buffers: vec![b"text"], offset: 0, atomic: false },
+    /// };
+    /// let mut synced = [false; 2];
+    /// let mut outcome = Ok(());
+    /// vfs.batch(8)?.drive(vec![write(0), write(1)], &mut |number, result, next| match number {
+    ///     _ if result.is_err() => outcome = result,
+    ///     0 | 1 => next.push(Submission {
+    ///         number: number + 10,
+    ///         operation: Op::Sync { file: &*files[number as usize] },
+    ///     }),
+    ///     _ => synced[number as usize - 10] = true,
+    /// });
+    /// outcome?;
+    /// assert_eq!(synced, [true, true]);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    fn drive<'a>(&mut self, first: Vec<Submission<'a>>, completed: &mut Completed<'a, '_>) {
+        // One after the other is one of the orders.
+        let mut waiting = VecDeque::from(first);
+        let mut next = Vec::new();
+        while let Some(mut one) = waiting.pop_front() {
+            let results = self.run(std::slice::from_mut(&mut one.operation));
+            let result = results.into_iter().next();
+            let never = || Err(Error::other("an operation that did not run"));
+            completed(one.number, result.unwrap_or_else(never), &mut next);
+            waiting.extend(next.drain(..));
+        }
+    }
 
     /// Tells which memory most operations of this batch will use, so that a backend can prepare it
     /// once (io_uring registers it with the kernel) and not at each operation. Replaces what was
@@ -287,4 +387,33 @@ pub trait Batch: Send {
         let _ = memory;
         false
     }
+}
+
+/// [`Batch::run`] by [`Batch::drive`]: what stands between two syncs at once, each sync by itself.
+fn run_in_phases<B: Batch + ?Sized>(batch: &mut B, operations: &mut [Op<'_>]) -> Vec<Result<()>> {
+    let never = || Err(Error::other("an operation that did not run"));
+    let mut results: Vec<Result<()>> = operations.iter().map(|_| never()).collect();
+    let mut rest = (&mut operations[..], &mut results[..]);
+    while !rest.0.is_empty() {
+        let end = phase_end(rest.0);
+        let (now, later) = rest.0.split_at_mut(end);
+        let (told, untold) = rest.1.split_at_mut(end);
+        let numbered = (0..).zip(now.iter_mut());
+        let first = numbered.map(|(number, operation)| Submission {
+            number,
+            operation: operation.reborrow(),
+        });
+        batch.drive(first.collect(), &mut |number, result, _| {
+            told[number as usize] = result;
+        });
+        rest = (later, untold);
+    }
+    results
+}
+
+/// Where the phase that begins with the first operation ends.
+fn phase_end(operations: &[Op<'_>]) -> usize {
+    let is_sync = |operation: &Op<'_>| matches!(operation, Op::Sync { .. });
+    let transfers = operations.iter().position(is_sync);
+    transfers.unwrap_or(operations.len()).max(1)
 }

@@ -2,8 +2,8 @@
 //!
 //! # What this module promises
 //!
-//! What the crate promises, by plain system calls. Batches run their operations one after the
-//! other in the order of the list, which is one of the orders that [`Batch::run`] allows.
+//! What the crate promises, by plain system calls. What waits for the device side by side does so in
+//! threads: `queue`.
 //!
 //! # Notes
 //!
@@ -17,13 +17,15 @@
 //! - Directories are file descriptors, and every name is resolved from one of them: `directory`.
 
 mod directory;
+mod queue;
 
 use crate::buffer::{check_transfer, check_vectored};
 use crate::{
-    AtomicWriteLimits, Batch, Create, DIRECT_ALIGNMENT, Directory, Error, ErrorKind, File, Op,
+    AtomicWriteLimits, Batch, Create, DIRECT_ALIGNMENT, Directory, Error, ErrorKind, File,
     OpenOptions, Result, Vfs,
 };
 pub(crate) use directory::PosixDirectory;
+use queue::PosixBatch;
 use rustix::fs::{Advice, AtFlags, CWD, FallocateFlags, Mode, OFlags, StatxFlags};
 use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
 use std::io::IoSlice;
@@ -60,8 +62,8 @@ impl Vfs for PosixVfs {
         Ok(Arc::new(PosixFile::open(CWD, path, path, options)?))
     }
 
-    fn batch(&self, _depth: usize) -> Result<Box<dyn Batch>> {
-        Ok(Box::new(PosixBatch))
+    fn batch(&self, depth: usize) -> Result<Box<dyn Batch>> {
+        Ok(Box::new(PosixBatch::new(depth)))
     }
 
     fn name(&self) -> &'static str {
@@ -106,7 +108,8 @@ impl PosixFile {
             Err(Errno::INVAL) if options.direct => {
                 return Err(Error::new(
                     ErrorKind::Unsupported,
-                    "this file system takes no unbuffered files (O_DIRECT)",
+                    "this file system takes no unbuffered files (O_DIRECT); a database on it needs \
+                     flush_method=fsync, log_file_buffering=on, and doublewrite=on or off",
                 ));
             }
             opened => opened?,
@@ -254,7 +257,13 @@ impl File for PosixFile {
         // First the space, then the length: a full disk leaves the length as it was.
         match reserve(FallocateFlags::KEEP_SIZE).and_then(|()| reserve(FallocateFlags::empty())) {
             Ok(()) => Ok(()),
-            Err(Errno::OPNOTSUPP) => self.write_zeroes_to(offset + length),
+            // Not every file system has it, and seccomp filters of containers forbid it with one of
+            // the other errors. What is truly wrong with the call the writes will say.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM | Errno::INVAL) => {
+                let end = offset.checked_add(length);
+                let end = end.filter(|&end| end <= i64::MAX as u64);
+                self.write_zeroes_to(end.ok_or(ErrorKind::InvalidInput)?)
+            }
             Err(error) => Err(storage_error(error)),
         }
     }
@@ -287,10 +296,16 @@ impl File for PosixFile {
     }
 }
 
-/// The error of a write that could not be done: a full disk and a used-up quota look alike.
+/// The error of a write that could not be done: a full disk, a used-up quota and a file that may not
+/// grow look alike.
 pub(crate) fn storage_error(errno: Errno) -> Error {
     match errno {
         Errno::DQUOT => Error::new(ErrorKind::StorageFull, "the disk quota is used up"),
+        Errno::FBIG => Error::new(
+            ErrorKind::StorageFull,
+            "the file would be larger than the file system, or the limit on file sizes (ulimit -f), \
+             allows",
+        ),
         other => other.into(),
     }
 }
@@ -324,15 +339,6 @@ pub(crate) fn read_only() -> Error {
         ErrorKind::PermissionDenied,
         "the file is open for reading only",
     )
-}
-
-/// Runs operations one after the other.
-struct PosixBatch;
-
-impl Batch for PosixBatch {
-    fn run(&mut self, operations: &mut [Op<'_>]) -> Vec<Result<()>> {
-        operations.iter_mut().map(Op::run_alone).collect()
-    }
 }
 
 #[cfg(test)]

@@ -490,10 +490,11 @@ impl Vfs for SimVfs {
         self.open(path, options)
     }
 
-    fn batch(&self, _depth: usize) -> Result<Box<dyn Batch>> {
+    fn batch(&self, depth: usize) -> Result<Box<dyn Batch>> {
         self.process.check_alive()?;
         let rng = Rng::new(self.disk.dice(u64::MAX));
-        Ok(Box::new(SimBatch { rng }))
+        let depth = depth.max(1);
+        Ok(Box::new(SimBatch { rng, depth }))
     }
 
     fn name(&self) -> &'static str {

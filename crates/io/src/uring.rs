@@ -3,18 +3,17 @@
 //! # Words
 //!
 //! - *Job*: an operation of a batch with how far it has come.
-//! - *Phase*: a run of jobs without order among them: all reads and writes up to the next sync,
-//!   or one sync.
+//! - *Slot*: the place of a job that was begun and is not over.
 //! - *In flight*: put into the submission queue and not yet seen completed.
 //!
 //! # What this module promises
 //!
-//! 1. [`Batch::run`] returns, normally or by panic, only when nothing is in flight: the kernel
-//!    holds no pointer into the caller's buffers any more (`Flight` sees to that).
-//! 2. A job is in flight at most once at a time, so its buffers and its vector of slices are not
-//!    touched by us while the kernel may use them.
-//! 3. A sync is submitted only after all jobs before it have finished, short writes continued to
-//!    their end.
+//! 1. [`Batch::run`] and [`Batch::drive`] return, normally or by panic, only when nothing is in flight:
+//!    the kernel holds no pointer into the caller's buffers any more (`Flight` sees to that).
+//! 2. A job is in flight at most once at a time and stays in its slot, so its buffers and its vector of
+//!    slices are neither touched nor moved by us while the kernel may use them.
+//! 3. A sync of [`Batch::run`] is submitted only after all jobs before it have finished, short writes
+//!    continued to their end.
 //!
 //! 4. Registered memory is kept alive until the ring that knows it is gone.
 //!
@@ -33,8 +32,8 @@ use crate::posix::{
     storage_error,
 };
 use crate::{
-    Batch, Create, DIRECT_ALIGNMENT, Directory, Error, ErrorKind, File, MemoryHandle, Op,
-    OpenOptions, Result, Vfs,
+    Batch, Completed, Create, DIRECT_ALIGNMENT, Directory, Error, ErrorKind, File, MemoryHandle,
+    Op, OpenOptions, Result, Submission, Vfs, run_in_phases,
 };
 use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{IoUring, Probe, opcode, squeue};
@@ -102,6 +101,7 @@ impl Vfs for UringVfs {
         Ok(Box::new(UringBatch {
             ring: IoUring::new(depth.next_power_of_two() as u32)?,
             depth,
+            patient: false,
             broken: false,
             registered: Registered::default(),
         }))
@@ -116,6 +116,8 @@ impl Vfs for UringVfs {
 struct UringBatch {
     ring: IoUring,
     depth: usize,
+    /// Nobody looks at single results: all completions are waited for with one call.
+    patient: bool,
     /// Submitting failed for good. The ring may hold entries that the kernel never took, with
     /// pointers to buffers long gone: it must not be submitted to again.
     broken: bool,
@@ -125,14 +127,27 @@ struct UringBatch {
 
 impl Batch for UringBatch {
     fn run(&mut self, operations: &mut [Op<'_>]) -> Vec<Result<()>> {
-        let mut jobs: Vec<Job<'_>> = operations.iter_mut().map(Job::new).collect();
-        let mut start = 0;
-        while start < jobs.len() {
-            let end = phase_end(&jobs, start);
-            self.run_phase(&mut jobs, start, end);
-            start = end;
+        self.patient = true;
+        let results = run_in_phases(self, operations);
+        self.patient = false;
+        results
+    }
+
+    fn drive<'a>(&mut self, first: Vec<Submission<'a>>, completed: &mut Completed<'a, '_>) {
+        let mut waiting = VecDeque::from(first);
+        // Dropped after the flight that points to what is in it (promises 1 and 2).
+        let mut slots = Slots::new(self.depth);
+        let Err(error) = self.fly(&mut slots, &mut waiting, completed) else {
+            return;
+        };
+        let lost = slots.jobs.into_iter().flatten().map(|(number, _)| number);
+        let mut lost: VecDeque<u64> = lost.chain(waiting.iter().map(|one| one.number)).collect();
+        let mut next = Vec::new();
+        while let Some(number) = lost.pop_front() {
+            let error = Error::new(error.kind(), error.to_string());
+            completed(number, Err(error), &mut next);
+            lost.extend(next.drain(..).map(|one| one.number));
         }
-        jobs.into_iter().map(Job::into_result).collect()
     }
 
     fn register(&mut self, memory: &[MemoryHandle]) -> bool {
@@ -140,65 +155,99 @@ impl Batch for UringBatch {
     }
 }
 
-/// Where the phase that begins at `start` ends.
-fn phase_end(jobs: &[Job<'_>], start: usize) -> usize {
-    let transfers = jobs[start..]
-        .iter()
-        .take_while(|job| !job.is_sync())
-        .count();
-    start + transfers.max(1)
+/// Jobs that were begun, with their numbers. They stay where they are until they are over.
+struct Slots<'a> {
+    jobs: Vec<Option<(u64, Job<'a>)>>,
+    free: Vec<usize>,
+    /// Jobs that are not in flight: new ones, and those with more to do.
+    ready: VecDeque<usize>,
 }
 
-impl UringBatch {
-    fn run_phase(&mut self, jobs: &mut [Job<'_>], start: usize, end: usize) {
-        if let Err(error) = self.try_phase(jobs, start, end) {
-            for job in &mut jobs[start..end] {
-                job.give_up(&error);
-            }
+impl<'a> Slots<'a> {
+    fn new(depth: usize) -> Self {
+        Self {
+            jobs: (0..depth).map(|_| None).collect(),
+            free: (0..depth).rev().collect(),
+            ready: VecDeque::new(),
         }
     }
 
-    fn try_phase(&mut self, jobs: &mut [Job<'_>], start: usize, end: usize) -> Result<()> {
+    /// Begins as much as there is room for.
+    fn fill(&mut self, waiting: &mut VecDeque<Submission<'a>>) {
+        while !waiting.is_empty()
+            && let Some(slot) = self.free.pop()
+        {
+            let job = waiting.pop_front();
+            self.jobs[slot] = job.map(|one| (one.number, Job::new(one.operation)));
+            self.ready.push_back(slot);
+        }
+    }
+
+    fn job(&mut self, slot: usize) -> Result<&mut Job<'a>> {
+        let job = self.jobs[slot].as_mut().map(|(_, job)| job);
+        job.ok_or_else(|| Error::other(format!("slot {slot} of the ring has no job")))
+    }
+
+    /// Takes a job that is over out of its slot: its number and result.
+    fn take_finished(&mut self, slot: usize) -> Option<(u64, Result<()>)> {
+        self.jobs[slot].as_ref()?.1.result.as_ref()?;
+        let (number, job) = self.jobs[slot].take()?;
+        self.free.push(slot);
+        Some((number, job.into_result()))
+    }
+}
+
+impl UringBatch {
+    /// Runs all that is waiting, and what `completed` adds. After an error what is left stands in
+    /// `slots` and `waiting`, and nothing is in flight.
+    fn fly<'a>(
+        &mut self,
+        slots: &mut Slots<'a>,
+        waiting: &mut VecDeque<Submission<'a>>,
+        completed: &mut Completed<'a, '_>,
+    ) -> Result<()> {
         if self.broken {
             return Err(Error::other("this ring failed earlier"));
         }
-        let mut waiting: VecDeque<usize> = (start..end)
-            .filter(|&index| jobs[index].result.is_none())
-            .collect();
         let mut flight = Flight {
             ring: &mut self.ring,
             in_flight: 0,
             broken: &mut self.broken,
         };
+        let mut next = Vec::new();
         loop {
-            while flight.in_flight < self.depth {
-                let Some(index) = waiting.pop_front() else {
-                    break;
-                };
-                let entry = jobs[index].entry(&self.registered).user_data(index as u64);
+            slots.fill(waiting);
+            while let Some(slot) = slots.ready.pop_front() {
+                if let Some((number, result)) = slots.take_finished(slot) {
+                    completed(number, result, &mut next);
+                    waiting.extend(next.drain(..));
+                    slots.fill(waiting);
+                    continue;
+                }
+                let entry = slots.job(slot)?.entry(&self.registered);
                 // SAFETY: the buffers are borrowed by the job, the slices owned by it; both stay
-                // in place until `flight` has seen the completion, also when this function is
-                // left early (promises 1 and 2).
-                unsafe { flight.push(entry)? };
+                // in place, in its slot, until `flight` has seen the completion, also when this
+                // function is left early (promises 1 and 2).
+                unsafe { flight.push(entry.user_data(slot as u64))? };
             }
             if flight.in_flight == 0 {
                 return Ok(());
             }
-            let wanted = if waiting.is_empty() {
-                flight.in_flight
-            } else {
-                1
-            };
-            flight.submit_and_wait(wanted)?;
+            let all = self.patient && waiting.is_empty();
+            flight.submit_and_wait(if all { flight.in_flight } else { 1 })?;
             let mut back_off = false;
-            while let Some((index, code)) = flight.reap() {
-                let job = &mut jobs[index as usize];
-                job.complete(code);
-                if job.result.is_none() {
-                    waiting.push_back(index as usize);
-                    back_off |= code == -Errno::AGAIN.raw_os_error();
+            while let Some((slot, code)) = flight.reap() {
+                let slot = slot as usize;
+                slots.job(slot)?.complete(code);
+                match slots.take_finished(slot) {
+                    Some((number, result)) => completed(number, result, &mut next),
+                    None => {
+                        slots.ready.push_back(slot);
+                        back_off |= code == -Errno::AGAIN.raw_os_error();
+                    }
                 }
             }
+            waiting.extend(next.drain(..));
             if back_off {
                 std::thread::sleep(BACK_OFF);
             }
@@ -307,22 +356,16 @@ enum Work<'a> {
 }
 
 impl<'a> Job<'a> {
-    fn new(operation: &'a mut Op<'_>) -> Self {
+    fn new(operation: Op<'a>) -> Self {
         match operation {
             Op::Read {
                 file,
                 buffer,
                 offset,
             } => {
-                let refused = check_transfer(file.is_direct(), buffer, *offset).err();
+                let refused = check_transfer(file.is_direct(), buffer, offset).err();
                 let nothing = buffer.is_empty();
-                Self::begin(
-                    *file,
-                    *offset,
-                    Work::Read { rest: buffer },
-                    refused,
-                    nothing,
-                )
+                Self::begin(file, offset, Work::Read { rest: buffer }, refused, nothing)
             }
             Op::Write {
                 file,
@@ -330,18 +373,18 @@ impl<'a> Job<'a> {
                 offset,
                 atomic,
             } => {
-                let refused = check_vectored(file.is_direct(), buffers, *offset).err();
-                let full = buffers.iter().filter(|buffer| !buffer.is_empty());
-                let slices: Vec<_> = full.map(|buffer| IoSlice::new(buffer)).collect();
+                let refused = check_vectored(file.is_direct(), &buffers, offset).err();
+                let full = buffers.into_iter().filter(|buffer| !buffer.is_empty());
+                let slices: Vec<_> = full.map(IoSlice::new).collect();
                 let nothing = slices.is_empty();
                 let work = Work::Write {
                     slices,
                     first: 0,
-                    atomic: *atomic,
+                    atomic,
                 };
-                Self::begin(*file, *offset, work, refused, nothing)
+                Self::begin(file, offset, work, refused, nothing)
             }
-            Op::Sync { file } => Self::begin(*file, 0, Work::Sync, None, false),
+            Op::Sync { file } => Self::begin(file, 0, Work::Sync, None, false),
         }
     }
 
@@ -475,13 +518,6 @@ impl<'a> Job<'a> {
             Work::Write { .. } if errno == Errno::BADF => read_only(),
             Work::Write { atomic: true, .. } => atomic_error(errno),
             _ => storage_error(errno),
-        }
-    }
-
-    /// Ends a job that has not finished because the ring failed.
-    fn give_up(&mut self, error: &Error) {
-        if self.result.is_none() {
-            self.result = Some(Err(Error::new(error.kind(), error.to_string())));
         }
     }
 

@@ -92,6 +92,13 @@ impl Directory for PosixDirectory {
         Ok(rustix::fs::fsync(&self.fd)?)
     }
 
+    fn sync_file_system(&self) -> Result<()> {
+        match rustix::fs::syncfs(&self.fd) {
+            Err(Errno::NOSYS) => Err(ErrorKind::Unsupported.into()),
+            synced => Ok(synced?),
+        }
+    }
+
     fn list(&self) -> Result<Vec<String>> {
         let mut names = Vec::new();
         // A description of its own: the position in the directory is not shared.

@@ -38,6 +38,9 @@ fn zeroes_stand_in_for_fallocate_and_keep_what_was_there() {
 fn a_quota_reads_as_a_full_disk() {
     assert_eq!(storage_error(Errno::DQUOT).kind(), ErrorKind::StorageFull);
     assert_eq!(storage_error(Errno::NOSPC).kind(), ErrorKind::StorageFull);
+    let too_large = storage_error(Errno::FBIG);
+    assert_eq!(too_large.kind(), ErrorKind::StorageFull);
+    assert!(too_large.to_string().contains("ulimit -f"), "{too_large}");
     assert_eq!(atomic_error(Errno::INVAL).kind(), ErrorKind::Unsupported);
     assert_eq!(
         atomic_error(Errno::OPNOTSUPP).kind(),

@@ -69,6 +69,10 @@ impl Directory for SimDirectory {
         self.vfs.sync_dir(&self.path)
     }
 
+    fn sync_file_system(&self) -> Result<()> {
+        self.vfs.sync_all(&self.path)
+    }
+
     fn list(&self) -> Result<Vec<String>> {
         self.vfs.read_dir(&self.path)
     }
@@ -171,6 +175,37 @@ impl SimVfs {
         }
         names.sync(&directory);
         Ok(())
+    }
+
+    /// See [`Directory::sync_file_system`]: one sync of everything, which fails as a whole or makes all
+    /// files and names durable. What an earlier failed sync gave up stays given up.
+    fn sync_all(&self, directory: &Path) -> Result<()> {
+        self.disk.observer.see(OpKind::Sync, directory, &[]);
+        let mut names = self.disk.names.lock();
+        let verdict = self.process.admit(OpKind::Sync, directory, true)?;
+        let nodes: Vec<_> = names.files().values().cloned().collect();
+        for node in nodes {
+            let mut state = node.state.lock();
+            match verdict {
+                Verdict::Proceed => {
+                    let mark = state.sync_mark();
+                    state.finish_sync(mark);
+                }
+                Verdict::LastGasp => {}
+                _ => state.forsake(),
+            }
+        }
+        match verdict {
+            Verdict::Proceed => {
+                for directory in names.directories.clone() {
+                    names.sync(&directory);
+                }
+                Ok(())
+            }
+            Verdict::LastGasp => Err(dead()),
+            Verdict::Fail(error) => Err(error),
+            Verdict::Short | Verdict::Lose | Verdict::Misread(_) => Err(input_output_error()),
+        }
     }
 
     /// Makes a directory and its parents, durably; not an error if it exists.

@@ -6,8 +6,12 @@ use super::node::{Node, NodeState};
 use super::rng::Rng;
 use crate::buffer::{check_transfer, check_vectored};
 use crate::posix::{past_end, read_only};
-use crate::{AtomicWriteLimits, Batch, Error, ErrorKind, File, Op, OpenOptions, Result};
+use crate::{
+    AtomicWriteLimits, Batch, Completed, Error, ErrorKind, File, Op, OpenOptions, Result,
+    Submission,
+};
 use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -293,6 +297,7 @@ impl Drop for SimFile {
 /// promises and no more.
 pub(super) struct SimBatch {
     pub(super) rng: Rng,
+    pub(super) depth: usize,
 }
 
 impl Batch for SimBatch {
@@ -309,6 +314,29 @@ impl Batch for SimBatch {
             .into_iter()
             .map(|result| result.unwrap_or_else(never))
             .collect()
+    }
+
+    /// What is in flight is done in any order, and told in another one.
+    fn drive<'a>(&mut self, first: Vec<Submission<'a>>, completed: &mut Completed<'a, '_>) {
+        let (mut waiting, mut next) = (VecDeque::from(first), Vec::new());
+        let (mut undone, mut untold) = (Vec::new(), Vec::new());
+        loop {
+            let room = self.depth - undone.len() - untold.len();
+            undone.extend(waiting.drain(..room.min(waiting.len())));
+            let in_flight = undone.len() + untold.len();
+            if in_flight == 0 {
+                return;
+            }
+            let dice = self.rng.below(in_flight as u64) as usize;
+            if dice < undone.len() {
+                let mut one: Submission<'a> = undone.swap_remove(dice);
+                untold.push((one.number, one.operation.run_alone()));
+            } else {
+                let (number, result) = untold.swap_remove(dice - undone.len());
+                completed(number, result, &mut next);
+                waiting.extend(next.drain(..));
+            }
+        }
     }
 }
 

@@ -4,7 +4,7 @@ mod crash;
 mod names;
 
 use super::*;
-use crate::{AlignedBuffer, Op};
+use crate::{AlignedBuffer, Op, Submission};
 
 const OPTIONS: OpenOptions = OpenOptions {
     create: Create::IfMissing,
@@ -388,4 +388,91 @@ fn batches_run_in_many_orders() {
         orders.insert(bytes(&vfs, "file"));
     }
     assert_eq!(orders.len(), 4);
+}
+
+#[test]
+fn driven_operations_complete_in_many_orders() {
+    let mut orders = std::collections::BTreeSet::new();
+    for seed in 0..50 {
+        let run = || {
+            let vfs = SimVfs::new(seed);
+            let file = open(&vfs, "file");
+            let first = (0..4).map(|number| Submission {
+                number,
+                operation: Op::Write {
+                    file: &*file,
+                    buffers: vec![b"x"],
+                    offset: number,
+                    atomic: false,
+                },
+            });
+            let mut told = Vec::new();
+            let mut batch = vfs.batch(4).unwrap();
+            batch.drive(first.collect(), &mut |number, result, _| {
+                result.unwrap();
+                told.push(number);
+            });
+            told
+        };
+        let told = run();
+        assert_eq!(run(), told, "another order with the same seed");
+        orders.insert(told);
+    }
+    assert!(orders.len() > 10, "{orders:?}");
+}
+
+/// A driven sync covers the writes whose completion was told before it was submitted, and of those that
+/// are under way beside it, nothing for certain.
+#[test]
+fn a_driven_sync_covers_what_was_told_before_it() {
+    let mut lost = 0;
+    for seed in 0..60 {
+        let vfs = SimVfs::new(seed);
+        let file = open_durable(&vfs, "file");
+        let write = |number: u64| Submission {
+            number,
+            operation: Op::Write {
+                file: &*file,
+                buffers: vec![b"x"],
+                offset: number * 4096,
+                atomic: false,
+            },
+        };
+        let mut batch = vfs.batch(4).unwrap();
+        batch.drive(vec![write(0)], &mut |number, result, next| {
+            result.unwrap();
+            if number == 0 {
+                let sync = Op::Sync { file: &*file };
+                next.extend([write(1), write(2)]);
+                next.push(Submission {
+                    number: 9,
+                    operation: sync,
+                });
+            }
+        });
+        let after = bytes(&vfs.crash(seed), "file");
+        assert_eq!(after.first(), Some(&b'x'));
+        lost += usize::from(after.get(4096) != Some(&b'x'));
+    }
+    assert!(lost > 0, "a sync covers what is under way beside it");
+}
+
+#[test]
+fn a_sync_of_the_file_system_covers_files_and_names() {
+    for seed in 0..20 {
+        let vfs = SimVfs::new(1);
+        vfs.create_dir_all(Path::new("below")).unwrap();
+        open(&vfs, "below/file").write_at(b"text", 0).unwrap();
+        open(&vfs, "old").write_at(b"text", 0).unwrap();
+        vfs.rename(Path::new("old"), Path::new("new")).unwrap();
+        vfs.directory("").sync_file_system().unwrap();
+        let after = vfs.crash(seed);
+        assert_eq!(after.files(), [Path::new("below/file"), Path::new("new")]);
+        assert_eq!(bytes(&after, "new"), b"text");
+        assert_eq!(bytes(&after, "below/file"), b"text");
+    }
+    let vfs = SimVfs::new(1);
+    open(&vfs, "file").write_at(b"text", 0).unwrap();
+    vfs.fail_nth(OpKind::Sync, 1, Fault::Eio);
+    assert!(vfs.directory("").sync_file_system().is_err());
 }

@@ -101,11 +101,17 @@ fn short_writes_go_on_where_they_stopped() {
 #[test]
 fn syncs_are_phases_of_their_own() {
     let (file, _sender) = pipe();
-    let sync = || Job::begin(&file, 0, Work::Sync, None, false);
-    let write = || write_job(&file, &[b"a"], false);
-    let jobs = [write(), write(), sync(), sync(), write()];
-    let ends: Vec<usize> = (0..jobs.len())
-        .map(|start| phase_end(&jobs, start))
+    let sync = || Op::Sync { file: &file };
+    let write = || Op::Write {
+        file: &file,
+        buffers: vec![b"a"],
+        offset: 0,
+        atomic: false,
+    };
+    let operations = [write(), write(), sync(), sync(), write()];
+    let starts = 0..operations.len();
+    let ends: Vec<usize> = starts
+        .map(|start| start + crate::phase_end(&operations[start..]))
         .collect();
     assert_eq!(ends, [2, 2, 3, 4, 5]);
 }
@@ -216,6 +222,7 @@ fn a_broken_ring_does_nothing_any_more() {
     let mut batch = UringBatch {
         ring,
         depth: 4,
+        patient: false,
         broken: true,
         registered: Registered::default(),
     };

@@ -188,6 +188,9 @@ impl Directory for Folder {
     fn sync(&self) -> Result<()> {
         Ok(())
     }
+    fn sync_file_system(&self) -> Result<()> {
+        Err(ErrorKind::Unsupported.into())
+    }
     fn list(&self) -> Result<Vec<String>> {
         self.disk.read_dir(&self.path)
     }

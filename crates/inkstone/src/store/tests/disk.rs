@@ -428,6 +428,9 @@ impl Directory for Folder {
     fn sync(&self) -> Result<()> {
         self.disk.sync_dir(&self.path)
     }
+    fn sync_file_system(&self) -> Result<()> {
+        Err(ErrorKind::Unsupported.into())
+    }
     fn list(&self) -> Result<Vec<String>> {
         self.disk.read_dir(&self.path)
     }

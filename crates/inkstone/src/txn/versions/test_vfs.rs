@@ -64,6 +64,9 @@ impl Directory for MemVfs {
     fn sync(&self) -> Result<()> {
         unsupported()
     }
+    fn sync_file_system(&self) -> Result<()> {
+        unsupported()
+    }
     fn list(&self) -> Result<Vec<String>> {
         unsupported()
     }
