@@ -217,6 +217,17 @@ static int drop_table_of(handlerton *, const char *path)
   }
 }
 
+/* Names what recovery did, and files that were removed or set aside. */
+static void report_opening()
+{
+  ink_error error;
+  ink_buffer text= {nullptr, 0, 0};
+  if (!ink_open_report(database, &text, &error))
+    sql_print_information("Inkstone: %.*s", static_cast<int>(text.len),
+                          reinterpret_cast<char *>(text.data));
+  ink_buffer_free(&text);
+}
+
 static int initialise(void *plugin)
 {
   ink_error error;
@@ -228,6 +239,7 @@ static int initialise(void *plugin)
     database= nullptr;
     return 1;
   }
+  report_opening();
   report_lock_waits();
   hton->db_type= DB_TYPE_AUTOASSIGN;
   hton->flags= HTON_SUPPORTS_EXTENDED_KEYS | HTON_REQUIRES_CLOSE_AFTER_TRUNCATE |

@@ -111,18 +111,30 @@ pub unsafe extern "C" fn ink_close(database: *mut ink_database, error: *mut ink_
 }
 
 fn report_text(report: &OpenReport) -> String {
+    let mut text = recovery_text(report);
+    if !report.removed.is_empty() {
+        let removed = report.removed.iter().map(|path| path.display().to_string());
+        let removed: Vec<_> = removed.collect();
+        text += &format!(
+            "; removed, as their tables were dropped or not made to the end: {}",
+            removed.join(", ")
+        );
+    }
+    for aside in &report.set_aside {
+        text += &format!("; {aside}");
+    }
+    text
+}
+
+fn recovery_text(report: &OpenReport) -> String {
     let took = report.milliseconds;
     match &report.recovered {
         _ if report.created => format!("created in {took} ms"),
         None => format!("opened in {took} ms, it had been closed in order"),
         Some(found) => format!(
             "recovered in {took} ms: {} torn pages repaired, {} unfinished transactions rolled back \
-             ({} row changes undone), {} prepared transactions kept, {} orphaned files removed",
-            found.torn_pages_repaired,
-            found.losers,
-            found.rows_undone,
-            found.prepared,
-            found.orphans_removed
+             ({} row changes undone), {} prepared transactions kept",
+            found.torn_pages_repaired, found.losers, found.rows_undone, found.prepared
         ),
     }
 }

@@ -70,6 +70,7 @@
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
+mod aside;
 pub mod btree;
 pub mod buffer;
 pub mod catalog;
@@ -91,6 +92,7 @@ pub mod sync;
 pub mod txn;
 pub mod typed;
 
+pub use aside::{ASIDE_SUFFIX, SetAside};
 pub use btree::TreeReport;
 pub use database::{
     Database, Export, LockView, Metric, OpenReport, Recovered, Table, TableReport, TableStatistics,

@@ -439,8 +439,10 @@ fn a_file_of_another_database_is_not_removed() {
         bytes[4..12].copy_from_slice(&page_id_bytes(0x33));
         stamp_checksum(&mut bytes[..4096]);
     });
+    let bytes = std::fs::read(&guest).unwrap();
     drop(Database::open(dir.path(), small()).unwrap());
-    assert!(guest.exists());
+    let aside = dir.path().join("t00000033.ink.unknown");
+    assert!(!guest.exists() && std::fs::read(aside).unwrap() == bytes);
 }
 
 /// Bytes 4..12 of page 0 of a tablespace.

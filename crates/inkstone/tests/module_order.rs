@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 const ORDER: &[&str] = &[
-    "sync", "mutants", "error", "poison", "options", "counters", "control", "log", "buffer",
-    "store", "mtr", "space", "btree", "txn", "catalog", "recovery", "database", "typed",
+    "sync", "mutants", "error", "poison", "options", "counters", "aside", "control", "log",
+    "buffer", "store", "mtr", "space", "btree", "txn", "catalog", "recovery", "database", "typed",
 ];
 
 /// File and the later module that it uses nevertheless.

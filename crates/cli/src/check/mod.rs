@@ -167,6 +167,19 @@ pub fn recover(arguments: &Recover, output: &Output) -> Result<()> {
 
 /// What opening found, for people.
 pub fn say_opening(opened: &OpenReport, output: &Output) {
+    say_recovery(opened, output);
+    for path in &opened.removed {
+        let path = path.display();
+        output.text(format!(
+            "{path} was removed: its table was dropped, or not made to the end"
+        ));
+    }
+    for aside in &opened.set_aside {
+        output.text(aside.to_string());
+    }
+}
+
+fn say_recovery(opened: &OpenReport, output: &Output) {
     let Some(recovered) = &opened.recovered else {
         output.text("it had been closed in order: nothing to recover");
         return;
@@ -201,10 +214,6 @@ pub fn say_opening(opened: &OpenReport, output: &Output) {
             count(recovered.rows_undone),
             count(recovered.prepared)
         ),
-        format!(
-            "{} files of tables that were not committed or dropped removed",
-            count(recovered.orphans_removed)
-        ),
     ];
     for line in lines {
         output.text(format!("  {line}"));
@@ -231,13 +240,18 @@ pub fn opening_json(opened: &OpenReport) -> Value {
             "losers": recovered.losers,
             "rows_undone": recovered.rows_undone,
             "prepared": recovered.prepared,
-            "orphans_removed": recovered.orphans_removed,
         })
     });
+    let aside = opened.set_aside.iter();
+    let aside: Vec<_> = aside
+        .map(|aside| json!({ "was": aside.was, "is": aside.is }))
+        .collect();
     json!({
         "clean": opened.clean,
         "milliseconds": opened.milliseconds,
         "recovered": recovered,
+        "removed": opened.removed,
+        "set_aside": aside,
     })
 }
 

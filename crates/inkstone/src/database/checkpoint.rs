@@ -17,6 +17,9 @@
 //! comes after the copy is needed. Writers are held back a little while more log is kept than
 //! `log_file_size` (`Core::before_write`).
 //!
+//! The log of a file that is being made or dropped is kept until the catalog says the same
+//! ([`Checkpoints::hold`]).
+//!
 //! Over a quiet log (no transaction has written and not ended, nothing was logged after the
 //! checkpoint LSN) the scan start is the checkpoint itself.
 
@@ -26,7 +29,7 @@ use crate::counters::Counter;
 use crate::mtr::Mtr;
 use crate::mutants::{self, Mutant};
 use crate::sync::Mutex;
-use crate::sync::atomic::Ordering;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::txn::core::CONTEXT_REACH;
 use crate::{Error, Result};
 use inkstone_format::control::Control;
@@ -41,6 +44,28 @@ pub(crate) struct Checkpoints {
     state: Mutex<State>,
     /// Where this run's log begins: frames below have older epochs.
     run_start: Lsn,
+    /// The LSN of a [`Hold`]; [`NOT_HELD`].
+    held: AtomicU64,
+}
+
+const NOT_HELD: u64 = u64::MAX;
+
+/// The scan start stays at or below a place in the log as long as this lives.
+pub(crate) struct Hold<'a> {
+    held: &'a AtomicU64,
+}
+
+impl Hold<'_> {
+    /// From now on what is logged later is enough.
+    pub fn renew(&self, ready: Lsn) {
+        self.held.store(ready.0, Ordering::SeqCst);
+    }
+}
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        self.held.store(NOT_HELD, Ordering::SeqCst);
+    }
 }
 
 struct State {
@@ -58,7 +83,22 @@ impl Checkpoints {
         Self {
             state: Mutex::new(state),
             run_start,
+            held: AtomicU64::new(NOT_HELD),
         }
+    }
+
+    /// Keeps the log from `ready` on, where the log stands, for recovery to read. One at a time: the caller
+    /// holds the latch of DDL.
+    pub fn hold(&self, ready: Lsn) -> Hold<'_> {
+        let held = &self.held;
+        held.store(ready.0, Ordering::SeqCst);
+        Hold { held }
+    }
+
+    /// To be read after the log's ready LSN: whoever holds the log later logs behind that.
+    fn held(&self) -> Option<Lsn> {
+        let held = self.held.load(Ordering::SeqCst);
+        (held != NOT_HELD).then_some(Lsn(held))
     }
 
     /// The control file's present content.
@@ -125,12 +165,15 @@ impl Inner {
             .max(old.checkpoint_lsn);
         let oldest_transaction = core.trxs.oldest_first_lsn();
         // Nothing was logged since `ready` was read, by whoever was active then or is now.
-        let quiet = oldest_transaction.is_none() && log.current_lsn() == checkpoint;
+        let held = self.checkpoints.held();
+        let quiet =
+            oldest_transaction.is_none() && held.is_none() && log.current_lsn() == checkpoint;
         let scan_start = if quiet {
             state.boundaries = vec![checkpoint];
             checkpoint
         } else {
-            self.scan_start(&mut state, &old, checkpoint, oldest_transaction)
+            let needed = oldest_transaction.into_iter().chain(held).min();
+            self.scan_start(&mut state, &old, checkpoint, needed)
         };
         if checkpoint == old.checkpoint_lsn && scan_start == old.scan_start_lsn && !force {
             return Ok(());
@@ -167,7 +210,7 @@ impl Inner {
         state: &mut State,
         old: &Control,
         checkpoint: Lsn,
-        oldest_transaction: Option<Lsn>,
+        needed: Option<Lsn>,
     ) -> Lsn {
         let reach = Lsn(checkpoint.0.saturating_sub(CONTEXT_REACH));
         let behind = state
@@ -183,7 +226,7 @@ impl Inner {
         };
         let wanted = [
             Some(context),
-            oldest_transaction,
+            needed,
             self.core.far_context_floor(checkpoint),
         ]
         .into_iter()

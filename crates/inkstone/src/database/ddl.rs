@@ -1,6 +1,9 @@
 //! Creating, dropping and renaming tables. Each is one transaction on the catalog; the file comes
-//! before its commit, and goes after it. What a crash leaves between is removed at the next open.
+//! before its commit, and goes after it. What a crash leaves between is removed at the next open, on the
+//! word of the log (see `unknown`): a file's creation is logged, its deletion stands in the log with the commit
+//! that drops the table, and no checkpoint passes either until it is over.
 
+use super::checkpoint::Hold;
 use super::tables::{Table, TableInner, TableTree};
 use super::{Database, Inner};
 use crate::btree::Tree;
@@ -43,10 +46,12 @@ impl Database {
             return Err(Error::AlreadyExists(format!("table {name}")));
         }
         let space = SpaceId(inner.next_space.fetch_add(1, Ordering::SeqCst));
+        let hold = inner.hold_log();
         let made = inner.make_table(name, space, secondary);
         if made.is_err() {
-            inner.remove_space(space)?;
+            inner.unmake_space(space)?;
         }
+        drop(hold);
         self.find_table(&made?.name)
     }
 
@@ -56,8 +61,10 @@ impl Database {
         let inner = &self.inner;
         let _ddl = inner.ddl.lock();
         let definition = self.known_definition(name)?;
+        let _hold = inner.hold_log();
         let transaction = self.begin(CATALOG_ISOLATION)?;
         Catalog::new(&inner.catalog, &transaction).remove(name)?;
+        transaction.delete_file(definition.space)?;
         transaction.commit_with(Durability::Sync)?;
         inner.tables.lock().remove(name);
         inner.remove_space(definition.space)
@@ -149,6 +156,7 @@ impl Database {
         }
         let inner = &self.inner;
         let _ddl = inner.ddl.lock();
+        let _hold = inner.hold_log();
         let transaction = self.begin(CATALOG_ISOLATION)?;
         let catalog = Catalog::new(&inner.catalog, &transaction);
         let mut replaced = Vec::new();
@@ -160,6 +168,7 @@ impl Database {
             };
             catalog.remove(from)?;
             catalog.replace(&definition)?;
+            transaction.delete_file(old.space)?;
             replaced.push(old.space);
         }
         transaction.commit_with(Durability::Sync)?;
@@ -287,9 +296,21 @@ impl Inner {
         Ok(definition)
     }
 
-    pub(super) fn remove_space(&self, space: SpaceId) -> Result<()> {
-        self.core.drop_space(space)?;
+    /// Keeps what is logged from now on for recovery to read. The caller holds the latch of DDL.
+    pub(super) fn hold_log(&self) -> Hold<'_> {
+        self.checkpoints.hold(self.core.redo.log.ready_lsn())
+    }
+
+    /// Removes a tablespace of which the log says, durably, that its file is no longer needed.
+    fn remove_space(&self, space: SpaceId) -> Result<()> {
+        self.core.forget_space(space);
         self.files.remove(space)
+    }
+
+    /// Removes a tablespace that is not to be after all.
+    pub(super) fn unmake_space(&self, space: SpaceId) -> Result<()> {
+        self.core.log_file_delete(space)?;
+        self.remove_space(space)
     }
 
     pub(super) fn open_table(&self, definition: &TableDefinition) -> Result<Table> {

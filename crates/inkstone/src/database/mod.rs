@@ -5,6 +5,7 @@
 //! | `open` | creating, opening (with recovery), closing |
 //! | `pool_ends` | the log and the files as the buffer pool sees them |
 //! | `preflight` | what is checked before anything is changed |
+//! | `unknown` | files that no table has: removed or set aside |
 //! | `tables` | tables and their trees |
 //! | `rows` | rows through a transaction |
 //! | `ddl` | creating, dropping, renaming tables |
@@ -27,6 +28,7 @@ mod shrink;
 mod status;
 mod tables;
 mod transfer;
+mod unknown;
 mod watch;
 
 pub use inspect::{TableReport, TableStatistics, TreeEstimates};

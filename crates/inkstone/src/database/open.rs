@@ -10,7 +10,8 @@
 //!    the control file, and torn pages are repaired from the doublewrite file, before its areas are used
 //!    again. 6. Redo. 7. The
 //!    log goes on at its proven end. 8. Losers are rolled back, prepared transactions get their
-//!    versions and locks again. 9. Tablespace files that no table has are removed.
+//!    versions and locks again. 9. Tablespace files that no table has are removed or set aside (see
+//!    `unknown`).
 //!
 //! Each step can be interrupted and done again.
 
@@ -19,7 +20,9 @@ use super::checkpoint::Checkpoints;
 use super::pool_ends::{CheckedStore, PoolLog};
 use super::preflight::{CREATING, LOCK, check_creation, check_files, clear_creation};
 use super::settle::settle;
+use super::unknown::{self, Unowned};
 use super::{Database, Inner};
+use crate::aside::SetAside;
 use crate::btree::Tree;
 use crate::buffer::BufferPool;
 use crate::catalog::{CATALOG_ISOLATION, CATALOG_SPACE, CATALOG_TREE, Catalog, TableDefinition};
@@ -44,10 +47,10 @@ use inkstone_format::control::Control;
 use inkstone_format::record::Record;
 use inkstone_format::segment::segment_bytes_for;
 use inkstone_format::space::PENDING_FREE_TREE;
-use inkstone_format::{Lsn, PageNo, SpaceId, TreeId, TrxId};
-use inkstone_io::{AlignedBuffer, Create, Directory, ErrorKind, OpenOptions, Vfs};
+use inkstone_format::{Lsn, SpaceId, TreeId, TrxId};
+use inkstone_io::{Create, Directory, ErrorKind, OpenOptions, Vfs};
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,6 +66,11 @@ pub struct OpenReport {
     pub clean: bool,
     /// What recovery did, if it ran.
     pub recovered: Option<Recovered>,
+    /// Tablespace files that were removed: the log says that their table was dropped, or was not made
+    /// to the end.
+    pub removed: Vec<PathBuf>,
+    /// Files that the database does not know, with the names that they have now.
+    pub set_aside: Vec<SetAside>,
     /// Milliseconds that opening took.
     pub milliseconds: u64,
 }
@@ -80,8 +88,6 @@ pub struct Recovered {
     pub rows_undone: u64,
     /// Prepared transactions found.
     pub prepared: u64,
-    /// Tablespace files that no table had, removed.
-    pub orphans_removed: u64,
 }
 
 /// Everything below the engine, set up for a directory.
@@ -534,7 +540,7 @@ fn open_existing(
         end_of_previous: redone.end,
     });
     epoch.commit()?;
-    let highest = open_spaces(&foundation, &core, &redone, &control)?;
+    let (highest, mut removed) = open_spaces(&foundation, &core, &redone, &control)?;
     let space = core.spaces.read().get(&CATALOG_SPACE).cloned();
     let space = space.ok_or_else(|| Error::NotADatabase {
         path: foundation.files.path(CATALOG_SPACE),
@@ -543,19 +549,19 @@ fn open_existing(
     let catalog = Tree::open(space, CATALOG_TREE, core.redo.clone())?;
     check_undo_is_possible(&core, &foundation, &redone, &control.uuid)?;
     let recovered = finish_transactions(&core, &redone, &repaired)?;
-    let orphans_removed = remove_orphans(&foundation, &core, &catalog, &control.uuid)?;
+    let unowned = remove_unowned(&foundation, &core, &catalog, &redone)?;
+    removed.extend(unowned.removed);
     core.pending_free.lock().extend(core.spaces.read().keys());
     let report = OpenReport {
         created: false,
         clean: old.clean_shutdown,
-        recovered: (!old.clean_shutdown).then_some(Recovered {
-            orphans_removed,
-            ..recovered
-        }),
+        recovered: (!old.clean_shutdown).then_some(recovered),
+        removed,
+        set_aside: core.redo.log.set_aside(),
         milliseconds: 0,
     };
     let next_space = (control.next_space_id.0).max(highest + 1);
-    Ok(foundation.finish(
+    let mut inner = foundation.finish(
         core,
         control_file,
         catalog,
@@ -563,7 +569,10 @@ fn open_existing(
         report,
         next_space,
         redone.end,
-    ))
+    );
+    let aside = inner.set_aside(&unowned.unknown)?;
+    inner.report.set_aside.extend(aside);
+    Ok(inner)
 }
 
 fn read_params(directory: &dyn Directory, control: &Control) -> Result<ReadParams> {
@@ -579,19 +588,20 @@ fn read_params(directory: &dyn Directory, control: &Control) -> Result<ReadParam
 }
 
 /// Opens every tablespace file; finishes removing those that were dropped. Returns the highest
-/// tablespace number seen.
+/// tablespace number seen, and what was removed.
 fn open_spaces(
     foundation: &Foundation,
     core: &Arc<Core>,
     redone: &RedoOutcome,
     control: &Control,
-) -> Result<u32> {
-    let mut highest = redone.space_id_max.map_or(0, |space| space.0);
+) -> Result<(u32, Vec<PathBuf>)> {
+    let highest = foundation.files.highest()?.max(redone.space_id_max);
+    let mut removed = Vec::new();
     for space in foundation.files.list()? {
-        highest = highest.max(space.0);
         if redone.files_deleted.contains(&space) {
             foundation.pool.drop_space(space);
             foundation.files.remove(space)?;
+            removed.push(foundation.files.path(space));
             continue;
         }
         let file = foundation.files.open(space)?;
@@ -606,7 +616,7 @@ fn open_spaces(
             Err(error) => return Err(error),
         }
     }
-    Ok(highest)
+    Ok((highest.map_or(0, |space| space.0), removed))
 }
 
 /// Rolls back losers, newest first, and takes prepared transactions up again.
@@ -671,14 +681,13 @@ fn check_undo_is_possible(
     Ok(())
 }
 
-/// Removes tablespace files that no table has: of tables whose creation was not committed, or whose
-/// drop was.
-fn remove_orphans(
+/// Removes trees that no definition names, and tablespace files that no table has.
+fn remove_unowned(
     foundation: &Foundation,
     core: &Arc<Core>,
     catalog: &Tree,
-    uuid: &[u8; 16],
-) -> Result<u64> {
+    redone: &RedoOutcome,
+) -> Result<Unowned> {
     let transaction = Transaction::begin(core, CATALOG_ISOLATION)?;
     let tables = Catalog::new(catalog, &transaction).all()?;
     let mut known: BTreeSet<SpaceId> = tables.iter().map(|table| table.space).collect();
@@ -687,20 +696,10 @@ fn remove_orphans(
     for table in &tables {
         remove_unnamed_trees(core, table)?;
     }
-    let mut removed = 0;
-    for space in foundation.files.list()? {
-        if known.contains(&space) || is_foreign(&foundation.files, space, uuid)? {
-            continue;
-        }
-        core.drop_space(space)?;
-        foundation.files.remove(space)?;
-        removed += 1;
-    }
-    foundation
-        .files
-        .page_lsns()
-        .retain(&foundation.files.list()?);
-    Ok(removed)
+    let files = &foundation.files;
+    let unowned = unknown::remove_unowned(&*foundation.directory, files, core, redone, &known)?;
+    files.page_lsns().retain(&files.list()?);
+    Ok(unowned)
 }
 
 /// Has trees removed that a table's file has and its definition does not name: a crash came between
@@ -718,28 +717,21 @@ fn remove_unnamed_trees(core: &Core, table: &TableDefinition) -> Result<()> {
     Ok(())
 }
 
-/// Whether a tablespace file says that it belongs to another database: it is not ours to remove.
-fn is_foreign(files: &SpaceFiles, space: SpaceId, uuid: &[u8; 16]) -> Result<bool> {
-    let Some(file) = files.find(space)? else {
-        return Ok(false);
-    };
-    let mut page = AlignedBuffer::zeroed(files.page_size() as usize);
-    let read = file.read_page(PageNo(0), &mut page);
-    Ok(read.is_ok() && inkstone_format::space::uuid(&page) != *uuid)
-}
-
 impl Core {
-    /// Forgets a tablespace: notes in the log that its file is no longer needed, and drops its pages.
-    pub(super) fn drop_space(&self, space: SpaceId) -> Result<()> {
-        if let Some(space) = self.spaces.write().remove(&space) {
-            space.set_dropped();
-        }
+    /// Says in the log, durably, that a tablespace's file is no longer needed.
+    pub(super) fn log_file_delete(&self, space: SpaceId) -> Result<()> {
         let mut mtr = Mtr::new(&self.redo);
         mtr.note(&Record::FileDelete { space });
         let (_, end) = mtr.commit()?;
-        self.redo.log.wait_durable(end)?;
+        self.redo.log.wait_durable(end)
+    }
+
+    /// Forgets a tablespace and its pages: nobody finds it any more.
+    pub(super) fn forget_space(&self, space: SpaceId) {
+        if let Some(space) = self.spaces.write().remove(&space) {
+            space.set_dropped();
+        }
         self.redo.pool.drop_space(space);
-        Ok(())
     }
 }
 

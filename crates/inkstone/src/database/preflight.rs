@@ -9,7 +9,7 @@ use super::open::LOG_DIRECTORY;
 use crate::catalog::CATALOG_SPACE;
 use crate::log::{LogReader, ReadParams};
 use crate::space::{SYSTEM_PAGES, check_header};
-use crate::store::{SpaceFile, SpaceFiles, check_doublewrite};
+use crate::store::{SpaceFile, SpaceFiles, check_doublewrite, parse_space_file_name};
 use crate::{Error, Result};
 use inkstone_format::apply::{bit, map_pages};
 use inkstone_format::control::Control;
@@ -26,7 +26,18 @@ pub(super) fn check_creation(directory: &dyn Directory) -> Result<()> {
     let names = directory.list();
     let names = names.map_err(|e| Error::io("list", directory.path(), e))?;
     if names.iter().any(|name| name == CREATING) {
-        return Ok(());
+        // No creation comes so far: someone has put tables there since.
+        return match names.iter().find(|name| is_table(name)) {
+            None => Ok(()),
+            Some(table) => Err(Error::NotADatabase {
+                path: directory.path().to_owned(),
+                reason: format!(
+                    "its creation was interrupted (there is a file {CREATING}), and yet there is a \
+                     table, {table}; move it away, or put the control file that belongs to it there \
+                     and remove {CREATING}"
+                ),
+            }),
+        };
     }
     let log = directory.subdirectory(LOG_DIRECTORY, Create::Never);
     let segments = match log.and_then(|log| log.list()) {
@@ -47,6 +58,10 @@ pub(super) fn check_creation(directory: &dyn Directory) -> Result<()> {
             ),
         }),
     }
+}
+
+fn is_table(name: &str) -> bool {
+    parse_space_file_name(name).is_some_and(|space| space != CATALOG_SPACE)
 }
 
 /// Removes what an interrupted creation left, but for the marker. The caller knows that there is no

@@ -8,13 +8,16 @@
 //!   whatever is in the file counts as visible to all;
 //! - pages that are free are left as zeroes: they are initialised before they are used.
 //!
-//! Page 0 goes first, durably, with this database's name in it: a file without a catalog entry and with this
-//! name is an orphan, which the next open removes. The rest is durable, and verified as a table, before the
-//! catalog names it. So the table is there as a whole or not at all.
+//! The log says that the file is made before it is there, and says it again from time to time, so that a
+//! checkpoint need not keep the log of a long import: a file without a catalog entry, and which the log
+//! says was made, is what the next open removes. The pages are durable, and verified as a table, before the catalog
+//! names it. So the table is there as a whole or not at all.
 
+use super::checkpoint::Hold;
 use super::tables::{Table, TreeRef};
 use super::{Database, Inner};
 use crate::catalog::{TableDefinition, check_name};
+use crate::mtr::Mtr;
 use crate::space::Space;
 use crate::sync::atomic::Ordering;
 use crate::sync::{Instant, thread};
@@ -23,6 +26,7 @@ use inkstone_format::apply::{bit, map_pages};
 use inkstone_format::header::{
     PageType, check_page, page_id, page_type, set_page_id, set_page_lsn, stamp_checksum,
 };
+use inkstone_format::record::Record;
 use inkstone_format::space::{self as format, PENDING_FREE_TREE, SPACE_VERSION};
 use inkstone_format::tree_page::{TreePage, TreePageMut};
 use inkstone_format::{Corrupt, Lsn, PageId, PageNo, SpaceId, TreeId};
@@ -33,6 +37,9 @@ use std::time::Duration;
 
 /// How long an export waits for a statement to end, to look whether its transaction has changed the table.
 const LOOK_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// How often the log is told that an import goes on.
+const PAGES_BETWEEN_NOTES: u32 = 4096;
 
 /// An export that goes on: the table's file is whole, and does not change. Dropping it ends the export.
 pub struct Export {
@@ -130,8 +137,9 @@ impl Database {
             space,
             trees,
         };
+        let hold = inner.hold_log();
         let made = source
-            .write_to(inner, space)
+            .write_to(inner, space, &hold)
             .and_then(|()| inner.open_table(&definition))
             .and_then(|table| {
                 for tree in source.unnamed(&definition.trees) {
@@ -141,8 +149,9 @@ impl Database {
             })
             .and_then(|_| self.redefine(&definition));
         if made.is_err() {
-            inner.remove_space(space)?;
+            inner.unmake_space(space)?;
         }
+        drop(hold);
         made?;
         // What the source had not freed yet.
         inner.core.pending_free.lock().push(space);
@@ -282,16 +291,23 @@ impl<'a> Source<'a> {
     }
 
     /// Writes the file of a new tablespace, durably.
-    fn write_to(&self, inner: &Inner, space: SpaceId) -> Result<()> {
+    fn write_to(&self, inner: &Inner, space: SpaceId, hold: &Hold<'_>) -> Result<()> {
         let log = &inner.core.redo.log;
-        let lsn = log.current_lsn();
+        let lsn = note_creation(inner, space)?;
         log.wait_durable(lsn)?;
+        let mut copied = 0;
         let target = inner.files.create(space, self.pages)?;
         let mut page = AlignedBuffer::zeroed(self.page_size);
         let mut copy = |number: PageNo| -> Result<()> {
             self.read_unchecked(number, &mut page)?;
             self.check(number, &page)?;
             adopt(&mut page, PageId::new(space, number), lsn, &inner.uuid);
+            copied += 1;
+            if copied % PAGES_BETWEEN_NOTES == 0 {
+                let ready = log.ready_lsn();
+                note_creation(inner, space)?;
+                hold.renew(ready);
+            }
             target.write_new_page(number, &page)
         };
         copy(PageNo(0))?;
@@ -324,6 +340,13 @@ impl<'a> Source<'a> {
         }
         target.sync()
     }
+}
+
+/// Says in the log that a tablespace's file is being made; the end of that.
+fn note_creation(inner: &Inner, space: SpaceId) -> Result<Lsn> {
+    let mut mtr = Mtr::new(&inner.core.redo);
+    mtr.note(&Record::FileCreate { space });
+    Ok(mtr.commit()?.1)
 }
 
 /// Makes a page of another tablespace one of this.

@@ -38,6 +38,7 @@ mod tests;
 
 pub use reader::{Frame, LogReader, ReadParams, SegmentInfo};
 
+use crate::aside::SetAside;
 use crate::counters::{Counter, Counters};
 use crate::options::LogWrite;
 use crate::poison::Poison;
@@ -390,6 +391,11 @@ impl Log {
     /// Takes back promised bytes that are not needed; `last`: all that the transaction held.
     pub fn take_back_promise(&self, bytes: u64, last: bool) {
         self.shared.segments.take_back(bytes, u64::from(last));
+    }
+
+    /// Files of the log's directory that opening has set aside.
+    pub fn set_aside(&self) -> Vec<SetAside> {
+        self.shared.segments.aside()
     }
 
     /// Where the log stands.

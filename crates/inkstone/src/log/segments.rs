@@ -10,6 +10,8 @@
 //! 4. A full disk is remembered ([`Segments::shortage`]) and tried again; nothing that exists is
 //!    harmed by it.
 //! 5. What is promised to rollbacks is there: `reserve`.
+//! 6. A file of a segment's name without this log's header for it is never removed or written to: it
+//!    is set aside, or opening fails.
 //!
 //! # Words
 //! *live*: open for writing, from the durable LSN's segment on; *spare*: live, and wholly above
@@ -18,12 +20,14 @@
 //! Latches: `upkeep` (held over file operations, taken by one thread at a time) before `table`
 //! (leaf, held for a lookup).
 
+use crate::aside::{SetAside, set_aside};
 use crate::counters::{Counter, Counters};
 use crate::mutants::{self, Mutant};
 use crate::poison::Poison;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::{Error, Result};
+use inkstone_format::Corrupt;
 use inkstone_format::segment::{
     LOG_BLOCK, SegmentHeader, parse_segment_file_name, segment_file_name,
 };
@@ -71,6 +75,7 @@ pub(super) struct Segments {
     reserve: Reserve,
     short: AtomicBool,
     shortage: Mutex<Option<Error>>,
+    set_aside: Mutex<Vec<SetAside>>,
 }
 
 /// What a segment is made of.
@@ -80,6 +85,9 @@ enum Source {
     New,
     Reserve,
 }
+
+/// What the header of a segment's file says, or what is wrong with it.
+type Header = std::result::Result<SegmentHeader, Corrupt>;
 
 #[derive(Debug, Default)]
 struct Table {
@@ -109,6 +117,7 @@ impl Segments {
             reserve: Reserve::default(),
             short: AtomicBool::new(false),
             shortage: Mutex::default(),
+            set_aside: Mutex::default(),
             params,
         };
         segments.adopt(start)?;
@@ -128,6 +137,10 @@ impl Segments {
         self.adopt_reserve(&names)?;
         for number in names.iter().filter_map(|n| parse_segment_file_name(n)) {
             if number < current {
+                if !self.is_ours(number)? {
+                    self.set_aside(number)?;
+                    continue;
+                }
                 // Recovery took these bytes as log; they may come from a process that was killed
                 // before it synced them. Pages will be written on their strength.
                 self.sync_file(&*self.open_file(number, false)?)?;
@@ -141,21 +154,46 @@ impl Segments {
         Ok(())
     }
 
+    /// What the header of a segment's file says, and the file's length.
+    fn read_header(&self, file: &dyn File) -> Result<(Header, u64)> {
+        let path = file.path();
+        let len = file.len().map_err(|e| Error::io("size", path, e))?;
+        if len < LOG_BLOCK as u64 {
+            return Ok((SegmentHeader::decode(&[]), len));
+        }
+        let mut block = AlignedBuffer::zeroed(LOG_BLOCK);
+        file.read_at(&mut block, 0)
+            .map_err(|e| Error::io("read", path, e))?;
+        Ok((SegmentHeader::decode(&block), len))
+    }
+
+    /// Whether the file of a segment has this log's header for it.
+    fn is_ours(&self, number: u64) -> Result<bool> {
+        let (header, _) = self.read_header(&*self.open_file(number, false)?)?;
+        Ok(header.is_ok_and(|header| header.check(&self.header(number)).is_ok()))
+    }
+
+    fn set_aside(&self, number: u64) -> Result<()> {
+        let why = "is no segment of this log";
+        let directory = &*self.params.directory;
+        let aside = set_aside(directory, &segment_file_name(number), why)?;
+        self.set_aside.lock().push(aside);
+        // Before another file takes the name.
+        self.sync_directory(directory)
+    }
+
+    /// The files that opening has set aside.
+    pub(super) fn aside(&self) -> Vec<SetAside> {
+        self.set_aside.lock().clone()
+    }
+
     /// Whether the file of a segment at or after the current one can be used as it is.
     fn adopt_one(&self, number: u64, start: u64) -> Result<bool> {
         let path = self.path(number);
         let needed = number == start / self.params.segment_bytes
             && !start.is_multiple_of(self.params.segment_bytes);
         let file = self.open_file(number, false)?;
-        let len = file.len().map_err(|e| Error::io("size", &path, e))?;
-        let mut block = AlignedBuffer::zeroed(LOG_BLOCK);
-        let header = if len < LOG_BLOCK as u64 {
-            SegmentHeader::decode(&[])
-        } else {
-            file.read_at(&mut block, 0)
-                .map_err(|e| Error::io("read", &path, e))?;
-            SegmentHeader::decode(&block)
-        };
+        let (header, len) = self.read_header(&*file)?;
         let foreign = header.as_ref().is_ok_and(|h| h.uuid != self.params.uuid);
         let checked = header.and_then(|header| header.check(&self.header(number)));
         match checked {
@@ -171,9 +209,9 @@ impl Segments {
                 corrupt.offset as u64,
                 corrupt.detail,
             )),
-            // Beyond the end of the log: recovery proved that it holds nothing. It is made anew.
+            // Beyond the end of the log: recovery proved that it holds nothing for us. It is made anew.
             Err(_) => {
-                self.remove(&segment_file_name(number))?;
+                self.set_aside(number)?;
                 Ok(false)
             }
         }

@@ -17,6 +17,7 @@
 //! the tablespace's own pages.
 
 use super::page_lsn_map::PageLsnMap;
+use crate::aside::{ASIDE_SUFFIX, SetAside, set_aside};
 use crate::counters::{Counter, Counters};
 use crate::mutants::{self, Mutant};
 use crate::options::{Doublewrite, FlushMethod, Options};
@@ -230,17 +231,43 @@ impl SpaceFiles {
         self.sync_directory()
     }
 
-    /// The tablespaces that have a file, in order of their ids: what the catalog does not know of
-    /// is left from a creation that a crash interrupted, and may be removed.
+    /// Gives the file of a tablespace that is not this database's another name: see
+    /// [`SetAside`].
+    pub(crate) fn set_aside(&self, space: SpaceId, why: &'static str) -> Result<SetAside> {
+        self.context.poison.check()?;
+        let _ddl = self.ddl.lock();
+        let aside = set_aside(&*self.directory, &space_file_name(space), why)?;
+        self.insert(space, Entry::Removed);
+        self.page_lsns().release(space);
+        self.sync_directory()?;
+        Ok(aside)
+    }
+
+    /// The tablespaces that have a file, in order of their ids. Whether each has a table is for the
+    /// catalog to say.
     pub fn list(&self) -> Result<Vec<SpaceId>> {
-        let names = self.directory.list();
-        let names = names.map_err(|e| Error::io("list", self.directory.path(), e))?;
+        let names = self.names()?;
         let mut spaces: Vec<_> = names
             .iter()
             .filter_map(|name| parse_space_file_name(name))
             .collect();
         spaces.sort_unstable();
         Ok(spaces)
+    }
+
+    /// The highest tablespace id that has a file, also one that was set aside: it may get its name again.
+    pub fn highest(&self) -> Result<Option<SpaceId>> {
+        let was = |name: &str| Some(name.split_once(ASIDE_SUFFIX)?.0.to_owned());
+        let names = self.names()?;
+        let spaces = names
+            .iter()
+            .filter_map(|name| parse_space_file_name(&was(name).unwrap_or_else(|| name.clone())));
+        Ok(spaces.max())
+    }
+
+    fn names(&self) -> Result<Vec<String>> {
+        let names = self.directory.list();
+        names.map_err(|e| Error::io("list", self.directory.path(), e))
     }
 
     /// Makes everything written to any open file durable, whatever the flush method: for the end

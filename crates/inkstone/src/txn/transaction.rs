@@ -79,6 +79,8 @@ pub(super) struct Inner {
     pub long_values: Vec<SpaceId>,
     /// Whether there may be long values that no row refers to: a statement failed or was undone.
     pub orphans: bool,
+    /// Tablespaces whose files are no longer needed once it has committed.
+    pub files_deleted: Vec<SpaceId>,
 }
 
 impl Inner {
@@ -102,6 +104,7 @@ impl Inner {
             undo_copied: None,
             long_values: Vec::new(),
             orphans: false,
+            files_deleted: Vec::new(),
         }
     }
 }
@@ -323,6 +326,13 @@ impl Transaction {
         self.core.unfinished.lock().push(self.shared.clone());
     }
 
+    /// Has the commit say in the log that a tablespace's file is no longer needed: both are there after a
+    /// crash, or neither is.
+    pub(crate) fn delete_file(&self, space: SpaceId) -> Result<()> {
+        self.active()?.files_deleted.push(space);
+        Ok(())
+    }
+
     /// Commits with the database's durability.
     pub fn commit(self) -> Result<()> {
         let durability = self.core.durability;
@@ -400,6 +410,9 @@ pub(super) fn finish_commit(
     let mut lsn = Lsn(0);
     if inner.logged {
         let mut mtr = Mtr::new(&core.redo);
+        for &space in &inner.files_deleted {
+            mtr.note(&Record::FileDelete { space });
+        }
         mtr.note(&Record::Commit {
             trx_slot: shared.state.slot(),
         });

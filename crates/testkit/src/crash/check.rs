@@ -46,7 +46,8 @@ pub fn check(db: &Database, load: &Load) -> Result<()> {
 }
 
 fn say_what_recovery_did(db: &Database) {
-    let Some(recovered) = &db.open_report().recovered else {
+    let report = db.open_report();
+    let Some(recovered) = &report.recovered else {
         return;
     };
     let marks = [
@@ -58,7 +59,7 @@ fn say_what_recovery_did(db: &Database) {
             u64::from(recovered.rows_undone > 2_000),
         ),
         ("prepared transactions found", recovered.prepared),
-        ("orphaned files removed", recovered.orphans_removed),
+        ("orphaned files removed", report.removed.len() as u64),
         ("log records replayed", recovered.redo.records),
     ];
     for (name, count) in marks {

@@ -27,7 +27,6 @@ impl Run {
             marks.add("losers", recovered.losers);
             marks.add("rows undone", recovered.rows_undone);
             marks.add("prepared recovered", recovered.prepared);
-            marks.add("orphans removed", recovered.orphans_removed);
             marks.add("pages initialised", recovered.redo.pages_initialised);
             marks.add("pages applied", recovered.redo.pages_applied);
             marks.add(
@@ -35,6 +34,11 @@ impl Run {
                 recovered.redo.frames_without_context,
             );
             marks.add("more than one batch", u64::from(recovered.redo.batches > 1));
+        }
+        let removed = report.removed.len() as u64;
+        self.marks.add("orphans removed", removed);
+        if let Some(aside) = report.set_aside.first() {
+            return bug(format!("a crash left a file that nobody knows: {aside}"));
         }
         self.wreck = None;
         self.trace(|| format!("opened: {report:?}"));
