@@ -309,3 +309,34 @@ fn regions_at_the_end_go_and_come_back() {
     assert_eq!(rows(&db, &table).unwrap(), (0..10).collect::<Vec<u64>>());
     db.verify_table(&table).unwrap();
 }
+
+/// Frames of a dropped table that is larger than what is forgotten at once are left to leave by
+/// themselves: nothing of them is written, and no checkpoint waits for them.
+#[test]
+fn a_large_table_is_dropped_and_nothing_of_it_is_written() {
+    let vfs = SimVfs::new(1);
+    let options = inkstone::Options {
+        buffer_pool_size: 64 << 20,
+        log_file_size: 128 << 20,
+        ..small()
+    };
+    let db = open_sim(&vfs, options).unwrap();
+    let table = db.create_table("t", &[]).unwrap();
+    insert(&db, &table, 0..8_000, &[1; 3000]).unwrap();
+    db.checkpoint().unwrap();
+    // Each page once more.
+    let txn = db.begin(Isolation::ReadCommitted).unwrap();
+    for n in 0..8_000 {
+        txn.update(&table, &key(n), &[2; 3000]).unwrap();
+    }
+    txn.commit().unwrap();
+    drop(table);
+    db.drop_table("t").unwrap();
+    let written = counter(&db, "pages_written");
+    db.checkpoint().unwrap();
+    assert!(counter(&db, "pages_written") - written < 100);
+    let table = db.create_table("t", &[]).unwrap();
+    insert(&db, &table, 0..8_000, &[3; 3000]).unwrap();
+    db.verify_table(&table).unwrap();
+    db.close().unwrap();
+}

@@ -26,6 +26,9 @@ use crossbeam_utils::CachePadded;
 use inkstone_format::Lsn;
 use std::collections::BTreeSet;
 
+/// Frames that are listed under one latch of a set.
+const LISTED_AT_ONCE: usize = 1024;
+
 struct DirtySet {
     frames: Mutex<BTreeSet<(u64, u32)>>,
     /// Copy of the first key's LSN, or [`NO_LSN`].
@@ -127,6 +130,33 @@ impl DirtySets {
             .iter()
             .map(|set| set.count.load(Ordering::Relaxed))
             .sum()
+    }
+
+    /// Every frame that is dirty all the time, some of them perhaps twice. No set is latched for long.
+    pub fn all_frames(&self) -> Vec<u32> {
+        let mut found = Vec::with_capacity(self.count());
+        for set in &self.0 {
+            // A frame moves upwards only, so behind `from` or to where it was met already.
+            let mut from = (0, 0);
+            loop {
+                let before = found.len();
+                let frames = set.frames.lock();
+                let next = frames.range(from..).take(LISTED_AT_ONCE);
+                let mut last = None;
+                found.extend(next.map(|&key| {
+                    last = Some(key);
+                    key.1
+                }));
+                drop(frames);
+                match last {
+                    Some((lsn, index)) if found.len() - before == LISTED_AT_ONCE => {
+                        from = (lsn, index + 1);
+                    }
+                    _ => break,
+                }
+            }
+        }
+        found
     }
 
     /// Up to `max` frames with `oldest` below `limit` and nothing in flight, the globally oldest

@@ -10,13 +10,15 @@
 
 use super::PageImage;
 use super::PageWriter;
+use super::frame::Frame;
 use super::pool::Inner;
 use crate::mutants::{self, Mutant};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Mutex, thread};
 use crate::{Error, Result};
-use inkstone_format::{Lsn, PageId, header};
+use inkstone_format::{Lsn, PageId, PageNo, SpaceId, header};
 use inkstone_io::AlignedBuffer;
+use std::ops::Range;
 
 /// Pages in a batch, at most.
 pub(crate) const BATCH_PAGES_MAX: usize = 256;
@@ -206,16 +208,16 @@ impl Inner {
     /// much.
     pub(crate) fn flush_where(&self, which: impl Fn(PageId) -> bool) -> Result<()> {
         self.check()?;
-        let mut todo: Vec<(PageId, u32)> = self
-            .frames()
-            .filter(|(_, frame)| frame.is_dirty())
-            .filter_map(|(index, frame)| Some((frame.page_id()?, index)))
+        let dirty = self.dirty.all_frames().into_iter();
+        let mut todo: Vec<(PageId, u32)> = dirty
+            .filter_map(|index| Some((self.arena.frame(index).page_id()?, index)))
             .filter(|&(id, _)| which(id))
             .collect();
         if todo.is_empty() {
             return Ok(());
         }
         todo.sort_unstable();
+        todo.dedup();
         let flusher = || Flusher::new(self, self.batch_pages());
         let batches = todo.len().div_ceil(self.batch_pages());
         let mut flushers = (0..batches.min(FLUSHERS))
@@ -283,14 +285,30 @@ impl Inner {
         Ok(in_flight)
     }
 
-    /// Forgets every page that `which` selects, dirty or not, after its flight has landed.
-    pub(crate) fn forget_where(&self, which: impl Fn(PageId) -> bool) {
-        self.table.supersede_loads(&which);
-        for (index, frame) in self.frames() {
-            while let Some(id) = frame.page_id().filter(|&id| which(id)) {
+    /// Forgets these pages of a tablespace, dirty or not, each after its flight has landed. Takes as many
+    /// steps as there are pages, or frames if those are fewer.
+    pub(crate) fn forget_pages(&self, space: SpaceId, pages: Range<u32>) {
+        let is_one = |id: PageId| id.space == space && pages.contains(&id.page.0);
+        self.table.supersede_loads(is_one);
+        for index in self.resident_of(space, &pages) {
+            while let Some(id) = self.arena.frame(index).page_id().filter(|&id| is_one(id)) {
                 self.forget(index, id);
             }
         }
+    }
+
+    /// Frames that hold one of these pages of a tablespace: each that held one all the time.
+    pub(crate) fn resident_of(&self, space: SpaceId, pages: &Range<u32>) -> Vec<u32> {
+        if pages.len() > self.arena.len() {
+            let is_one = |id: PageId| id.space == space && pages.contains(&id.page.0);
+            let of_pages = |(index, frame): (u32, &Frame)| {
+                let found = frame.page_id().is_some_and(is_one);
+                found.then_some(index)
+            };
+            return self.frames().filter_map(of_pages).collect();
+        }
+        let ids = pages.clone().map(|page| PageId::new(space, PageNo(page)));
+        ids.filter_map(|id| self.find(id)).collect()
     }
 
     fn forget(&self, index: u32, id: PageId) {

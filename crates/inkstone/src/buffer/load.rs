@@ -150,7 +150,7 @@ impl Inner {
     }
 
     /// The frame that holds the page: certain at the moment of looking.
-    fn find(&self, id: PageId) -> Option<u32> {
+    pub(crate) fn find(&self, id: PageId) -> Option<u32> {
         self.table
             .hint(&self.arena, id)
             .or_else(|| self.table.shard(&self.arena, id).find(id))

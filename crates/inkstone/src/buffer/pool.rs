@@ -20,10 +20,14 @@ use crate::sync::thread::{self, JoinHandle};
 use crate::{Error, Result};
 use inkstone_format::header::page_size_is_valid;
 use inkstone_format::{Lsn, PageId, SpaceId};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The fewest frames that a pool works with.
 const FRAMES_MIN: usize = 16;
+
+/// Pages of a dropped tablespace whose frames are free at once.
+const DROPPED_AT_ONCE: u32 = 4096;
 
 /// What the pool's threads and guards share.
 pub(crate) struct Inner {
@@ -328,25 +332,27 @@ impl BufferPool {
         self.inner.flush_where(|_| true)
     }
 
-    /// Forgets all pages of a tablespace, dirty or not; waits for those in flight. Nobody may be
-    /// using the tablespace. The caller holds no latch.
-    pub fn drop_space(&self, space: SpaceId) {
-        self.inner.forget_where(|id| id.space == space);
+    /// Forgets the first [`DROPPED_AT_ONCE`] pages of a tablespace of so many, dirty or not; waits for
+    /// those in flight. The others leave as pages do that nobody uses, and are written nowhere: the store
+    /// skips them. So a drop costs little, however large pool and table are. Nobody may be using the
+    /// tablespace, whose number is not used again. The caller holds no latch.
+    pub fn drop_space(&self, space: SpaceId, pages: u32) {
+        let first = 0..pages.min(DROPPED_AT_ONCE);
+        self.inner.forget_pages(space, first);
     }
 
-    /// Whether the disk lacks a change of a page of the tablespace from `first` on.
-    pub fn is_dirty_from(&self, first: PageId) -> bool {
-        let tail = |id: PageId| id.space == first.space && id.page >= first.page;
+    /// Whether the disk lacks a change of one of these pages of a tablespace.
+    pub fn is_any_dirty(&self, space: SpaceId, pages: &Range<u32>) -> bool {
         // A page in flight is dirty until it has landed.
-        let dirty = |frame: &Frame| frame.page_id().is_some_and(tail) && frame.is_dirty();
-        self.inner.arena.frames().iter().any(dirty)
+        let resident = self.inner.resident_of(space, pages);
+        let dirty = |&index: &u32| self.inner.arena.frame(index).is_dirty();
+        resident.iter().any(dirty)
     }
 
-    /// Forgets the pages of a tablespace from `first` on, as `drop_space` does: before the
-    /// file is cut.
-    pub fn discard_from(&self, first: PageId) {
-        self.inner
-            .forget_where(|id| id.space == first.space && id.page >= first.page);
+    /// Forgets these pages of a tablespace, dirty or not; waits for those in flight. Before the file is
+    /// cut. The caller holds no latch.
+    pub fn discard_pages(&self, space: SpaceId, pages: Range<u32>) {
+        self.inner.forget_pages(space, pages);
     }
 
     /// Forgets one page, dirty or not; waits if it is in flight. The caller holds no latch.

@@ -119,7 +119,7 @@ fn checkpoint_round(inner: &Inner, count: u64) -> Result<bool> {
         inner.checkpoint(false, false)?;
     }
     if second {
-        inner.look_after_space()?;
+        inner.look_after_space(count / 10)?;
     }
     copied?;
     // Where the log grows by a good part of its size in one interval the next checkpoint is due at

@@ -599,7 +599,8 @@ fn open_spaces(
     let mut removed = Vec::new();
     for space in foundation.files.list()? {
         if redone.files_deleted.contains(&space) {
-            foundation.pool.drop_space(space);
+            let pages = foundation.files.find(space)?.map_or(0, |file| file.pages());
+            foundation.pool.drop_space(space, pages);
             foundation.files.remove(space)?;
             removed.push(foundation.files.path(space));
             continue;
@@ -728,10 +729,12 @@ impl Core {
 
     /// Forgets a tablespace and its pages: nobody finds it any more.
     pub(super) fn forget_space(&self, space: SpaceId) {
-        if let Some(space) = self.spaces.write().remove(&space) {
-            space.set_dropped();
+        let dropped = self.spaces.write().remove(&space);
+        let pages = dropped.as_ref().map_or(u32::MAX, |it| it.file().pages());
+        if let Some(dropped) = dropped {
+            dropped.set_dropped();
         }
-        self.redo.pool.drop_space(space);
+        self.redo.pool.drop_space(space, pages);
     }
 }
 

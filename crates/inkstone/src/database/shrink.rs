@@ -13,9 +13,14 @@ const LOOKS_MAX: usize = 8;
 impl Inner {
     /// One round, once a second: looks at space maps that nobody has looked at yet, where pages are wanted;
     /// cuts tails that were found before a checkpoint that is durable by now, and looks for new ones.
-    pub(super) fn look_after_space(&self) -> Result<()> {
+    /// `round`: its number.
+    pub(super) fn look_after_space(&self, round: u64) -> Result<()> {
         let checkpoint = self.checkpoints.control().checkpoint_lsn;
-        let spaces: Vec<Arc<Space>> = self.core.spaces.read().values().cloned().collect();
+        let mut spaces: Vec<Arc<Space>> = self.core.spaces.read().values().cloned().collect();
+        spaces.sort_unstable_by_key(|space| space.id);
+        // Each has its turn, also if many others free pages all the time.
+        let first = round as usize * LOOKS_MAX % spaces.len().max(1);
+        spaces.rotate_left(first);
         let (mut looks, mut failed) = (0, None);
         for space in spaces.iter().filter(|space| !space.is_dropped()) {
             let mut round = || {

@@ -36,6 +36,8 @@ mod segments;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use segments::PROMISE_UNIT;
+
 pub use reader::{Frame, LogReader, ReadParams, SegmentInfo};
 
 use crate::aside::SetAside;
@@ -364,7 +366,7 @@ impl Log {
         }
     }
 
-    /// Promises `bytes` of log to a transaction, for its rollback; `first`: it holds no promise yet.
+    /// Promises `bytes` of log, whole units of [`PROMISE_UNIT`], to a transaction, for its rollback; `first`: it holds no promise yet.
     /// No latch may be held. Fails when the disk is full.
     pub fn promise(&self, bytes: u64, first: bool) -> Result<()> {
         let log = &*self.shared;

@@ -26,7 +26,7 @@
 //! that a damaged header cannot hide the proof of damage.
 
 use crate::{Error, Result};
-use inkstone_format::frame::{self, FRAME_HEADER_MAX, Parsed, RawFrame};
+use inkstone_format::frame::{self, FRAME_HEADER_MAX, FRAME_MAX, Parsed, RawFrame};
 use inkstone_format::segment::{
     LOG_BLOCK, SegmentHeader, parse_segment_file_name, segment_file_name,
 };
@@ -263,6 +263,7 @@ impl LogReader {
     fn search(&mut self) -> Result<Option<Proof>> {
         let mut at = self.position + 1;
         let mut bytes = Vec::with_capacity(CHUNK);
+        let mut stretch = Stretch::default();
         loop {
             bytes.clear();
             while bytes.len() < FRAME_HEADER_MAX {
@@ -272,7 +273,7 @@ impl LogReader {
                     break;
                 }
             }
-            if let Some(proof) = self.search_in(&bytes, at)? {
+            if let Some(proof) = self.search_in(&bytes, at, &mut stretch)? {
                 return Ok(Some(proof));
             }
             if bytes.len() < FRAME_HEADER_MAX {
@@ -286,21 +287,29 @@ impl LogReader {
         }
     }
 
-    fn search_in(&mut self, bytes: &[u8], base: u64) -> Result<Option<Proof>> {
+    fn search_in(
+        &mut self,
+        bytes: &[u8],
+        base: u64,
+        stretch: &mut Stretch,
+    ) -> Result<Option<Proof>> {
         let beyond = Lsn(self.position);
+        let epochs = self.epoch..=self.params.newest_epoch.max(self.epoch);
         let mut offset = 0;
         while let Some(found) = frame::find_claims(bytes, Lsn(base), offset, beyond) {
             let at = base + found.offset as u64;
-            let mut whole = Vec::with_capacity(found.frame_len);
-            while whole.len() < found.frame_len {
-                let from = at + whole.len() as u64;
-                let needed = found.frame_len - whole.len();
-                if self.source.read(from, needed, &mut whole)? == 0 {
-                    break;
-                }
+            offset = found.offset + 1;
+            // The tag alone refuses nearly all that rows may hold.
+            let tag = &bytes[found.offset..=found.offset];
+            let may_be =
+                |&epoch: &u64| matches!(frame::parse(tag, Lsn(at), epoch), Parsed::Short(_));
+            let epochs: Vec<u64> = epochs.clone().filter(may_be).collect();
+            if epochs.is_empty() {
+                continue;
             }
-            for epoch in self.epoch..=self.params.newest_epoch.max(self.epoch) {
-                if let Parsed::Frame(frame) = frame::parse(&whole, Lsn(at), epoch) {
+            let whole = stretch.read(&mut self.source, at, found.frame_len)?;
+            for epoch in epochs {
+                if let Parsed::Frame(frame) = frame::parse(whole, Lsn(at), epoch) {
                     return Ok(Some(Proof {
                         at,
                         epoch,
@@ -308,7 +317,6 @@ impl LogReader {
                     }));
                 }
             }
-            offset = found.offset + 1;
         }
         Ok(None)
     }
@@ -371,6 +379,35 @@ fn read_header(file: &dyn File, len: u64) -> Result<std::result::Result<SegmentH
     file.read_at(&mut block, 0)
         .map_err(|e| Error::io("read", file.path(), e))?;
     Ok(SegmentHeader::decode(&block))
+}
+
+/// A stretch of the log in memory, for looking at one possible frame after the other, which may overlap:
+/// what rows hold may look like many long frames, and the log is read three times at most for all.
+#[derive(Default)]
+struct Stretch {
+    start: u64,
+    bytes: Vec<u8>,
+    /// Behind it lies nothing.
+    is_last: bool,
+}
+
+impl Stretch {
+    /// So many bytes from `at` on, or as many as there are. Asked for with `at` rising.
+    fn read(&mut self, source: &mut Source, at: u64, len: usize) -> Result<&[u8]> {
+        let end = self.start + self.bytes.len() as u64;
+        let is_here = at >= self.start && (at + len as u64 <= end || self.is_last && at < end);
+        if !is_here {
+            (self.start, self.is_last) = (at, false);
+            self.bytes.clear();
+            while self.bytes.len() < 2 * FRAME_MAX && !self.is_last {
+                let from = at + self.bytes.len() as u64;
+                self.is_last = source.read(from, CHUNK, &mut self.bytes)? == 0;
+            }
+        }
+        let from = (at - self.start) as usize;
+        let to = self.bytes.len().min(from + len);
+        Ok(&self.bytes[from..to])
+    }
 }
 
 /// The segment files, as one range of LSNs with gaps.

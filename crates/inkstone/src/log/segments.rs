@@ -38,6 +38,7 @@ use std::sync::Arc;
 
 mod reserve;
 
+pub(crate) use reserve::PROMISE_UNIT;
 use reserve::Reserve;
 
 const PREPARE: &str = "prepare.tmp";

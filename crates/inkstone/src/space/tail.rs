@@ -52,6 +52,8 @@ pub(super) struct Tails {
     shape: RwLock<Option<Tail>>,
     /// The page behind the highest one that was allocated since the last look.
     marked: AtomicU32,
+    /// Whether there is a tail in `shape`: it waits for a checkpoint.
+    waiting: AtomicBool,
     /// Whether a look may find something new: a page was freed since the last one. So at first, as
     /// nobody knows of earlier runs.
     changed: AtomicBool,
@@ -62,6 +64,7 @@ impl Default for Tails {
         Self {
             shape: RwLock::default(),
             marked: AtomicU32::new(0),
+            waiting: AtomicBool::new(false),
             changed: AtomicBool::new(true),
         }
     }
@@ -110,10 +113,14 @@ impl Space {
         self.tails.shape.read()
     }
 
-    /// Whether a look may find a tail that is worth a cut.
+    /// Whether a look may find a tail that is worth a cut. Not while one waits for a checkpoint: another
+    /// look would have it wait for a later one, again and again where pages are freed all the time.
     pub fn may_have_tail(&self) -> bool {
         let bytes = u64::from(self.file.pages()) * self.redo.page_size as u64;
-        bytes > CUT_BYTES_MIN && self.tails.changed.load(Ordering::Relaxed)
+        let tails = &self.tails;
+        bytes > CUT_BYTES_MIN
+            && tails.changed.load(Ordering::Relaxed)
+            && !tails.waiting.load(Ordering::Relaxed)
     }
 
     fn worth(&self, pages: u32) -> u32 {
@@ -131,6 +138,7 @@ impl Space {
             return Ok(false);
         };
         *found = None;
+        self.tails.waiting.store(false, Ordering::Relaxed);
         self.tails.changed.store(false, Ordering::Release);
         self.remove_empty_regions()?;
         let region = self.last_region()?;
@@ -163,6 +171,7 @@ impl Space {
             pages,
         };
         *found = (pages.saturating_sub(first.0) >= least).then_some(tail);
+        self.tails.waiting.store(found.is_some(), Ordering::Relaxed);
         Ok(found.is_some())
     }
 
@@ -178,6 +187,7 @@ impl Space {
         let Some(tail) = found.take_if(|tail| tail.lsn <= checkpoint) else {
             return Ok(0);
         };
+        self.tails.waiting.store(false, Ordering::Relaxed);
         // If it comes to nothing, another look is due.
         self.tails.changed.store(true, Ordering::Release);
         let mut cut = self.file.begin_cut();
@@ -198,13 +208,13 @@ impl Space {
             // Both latches keep others from allocating what lies behind until they see this.
             cut.lower(tail.first.0);
         }
-        let first = self.page_id(tail.first);
-        if self.redo.pool.is_dirty_from(first) {
+        let pages = tail.first.0..tail.pages;
+        if self.redo.pool.is_any_dirty(self.id, &pages) {
             // The checkpoint says that this cannot be. To wait for a flight here would be for ever:
             // the writer of a page behind the end waits for the file to grow.
             return Ok(0);
         }
-        self.redo.pool.discard_from(first);
+        self.redo.pool.discard_pages(self.id, pages);
         cut.finish()?;
         let pages = tail.pages - tail.first.0;
         let counters = &self.redo.counters;

@@ -17,6 +17,7 @@
 //! locked. Merging emptied leaves is left out while space is short.
 
 use super::core::Core;
+use crate::log::PROMISE_UNIT;
 use crate::{Error, Result};
 
 /// The most that a compensation record takes without the bytes that it puts back, its frame
@@ -44,7 +45,7 @@ pub(super) fn undo_log_bytes(bytes: usize, shrank: usize) -> u64 {
 pub(super) struct LogPromise {
     /// What its rollback may need.
     need: u64,
-    /// What it was promised.
+    /// What it was promised, in whole units.
     promised: u64,
 }
 
@@ -72,8 +73,8 @@ impl LogPromise {
     #[cold]
     fn raise(&mut self, core: &Core, wanted: u64) -> Result<()> {
         let (log, first) = (&core.redo.log, self.promised == 0);
-        let least = wanted - self.promised;
-        let more = least + AHEAD_BYTES + self.need / 4;
+        let least = (wanted - self.promised).next_multiple_of(PROMISE_UNIT);
+        let more = (least + AHEAD_BYTES + self.need / 4).next_multiple_of(PROMISE_UNIT);
         let got = match log.promise(more, first) {
             Ok(()) => more,
             Err(Error::DiskFull { .. }) => {
@@ -89,7 +90,8 @@ impl LogPromise {
     /// For a transaction that recovery found.
     pub fn cover_recovered(&mut self, core: &Core, need: u64) {
         self.need = need;
-        self.promised = need + OPERATION_PAGES * core.redo.page_size as u64;
+        let promised = need + OPERATION_PAGES * core.redo.page_size as u64;
+        self.promised = promised.next_multiple_of(PROMISE_UNIT);
         core.redo.log.promise_regardless(self.promised, true);
     }
 
@@ -97,6 +99,7 @@ impl LogPromise {
     pub fn undone_to(&mut self, core: &Core, need: u64) {
         self.need = need;
         let kept = need + OPERATION_PAGES * core.redo.page_size as u64 + AHEAD_BYTES;
+        let kept = kept.next_multiple_of(PROMISE_UNIT);
         if let Some(surplus) = self.promised.checked_sub(kept) {
             core.redo.log.take_back_promise(surplus, false);
             self.promised = kept;

@@ -216,13 +216,13 @@ fn dropped_spaces_and_pages_are_forgotten() {
 
     bench.pool.discard_page(page(0));
     bench.pool.discard_page(page(0));
-    bench.pool.discard_from(page(10));
+    bench.pool.discard_pages(SpaceId(1), 10..20);
     assert_eq!(bench.pool.resident_pages().len(), 10);
     bench.pool.check_invariants();
     // A page that is discarded is read again as the disk has it.
     assert_eq!(check_pattern(&bench.pool.shared(page(0)).unwrap()).0, 0);
 
-    bench.pool.drop_space(SpaceId(1));
+    bench.pool.drop_space(SpaceId(1), 20);
     assert_eq!(bench.pool.resident_pages(), vec![other]);
     assert_eq!(bench.pool.oldest_dirty_lsn(), Some(start));
     assert!(bench.store.writes.lock().is_empty());
@@ -237,7 +237,7 @@ fn drop_space_waits_for_pages_in_flight() {
     crate::sync::test_scope(|scope| {
         let flush = scope.spawn(|| bench.pool.flush_all());
         std::thread::sleep(Duration::from_millis(20));
-        let dropping = scope.spawn(|| bench.pool.drop_space(SpaceId(1)));
+        let dropping = scope.spawn(|| bench.pool.drop_space(SpaceId(1), 20));
         std::thread::sleep(Duration::from_millis(20));
         assert!(!dropping.is_finished());
         bench.store.hold_writes.store(false, Ordering::SeqCst);

@@ -24,15 +24,49 @@ const PREFIX: &str = "reserve.";
 
 /// The most that is there for nobody in particular: checkpoints, a round of purge, DDL.
 const FLOOR_MAX: u64 = 4 << 20;
-/// Low bits of [`Reserve::promised`]: there are at most 2^24 transactions, and 2^39 bytes are left.
+/// Promises are made in units of so many bytes.
+pub(crate) const PROMISE_UNIT: u64 = 1 << 10;
+/// Low bits of [`Promised`]: there are at most 2^24 transactions, and 2^39 units are left, which are more
+/// than a file system holds.
 const HOLDER_BITS: u32 = 25;
+
+/// Bytes that are promised, in units, and in the low bits the number of transactions that hold some. In one
+/// word, as every transaction that writes changes both.
+#[derive(Debug, Default)]
+struct Promised(CachePadded<AtomicU64>);
+
+impl Promised {
+    fn word(bytes: u64, holders: u64) -> u64 {
+        crate::invariant!(
+            bytes.is_multiple_of(PROMISE_UNIT),
+            "a promise of {bytes} bytes is not in whole units"
+        );
+        ((bytes / PROMISE_UNIT) << HOLDER_BITS) + holders
+    }
+
+    fn add(&self, bytes: u64, holders: u64) {
+        self.0
+            .fetch_add(Self::word(bytes, holders), Ordering::AcqRel);
+    }
+
+    fn take_back(&self, bytes: u64, holders: u64) {
+        self.0
+            .fetch_sub(Self::word(bytes, holders), Ordering::AcqRel);
+    }
+
+    fn bytes(&self) -> u64 {
+        (self.0.load(Ordering::Acquire) >> HOLDER_BITS) * PROMISE_UNIT
+    }
+
+    fn holders(&self) -> u64 {
+        self.0.load(Ordering::Acquire) & ((1 << HOLDER_BITS) - 1)
+    }
+}
 
 /// What is promised, and the files that exist for it alone.
 #[derive(Debug, Default)]
 pub(super) struct Reserve {
-    /// Bytes, and in the low bits the number of transactions that hold some. In one word, as every
-    /// transaction that writes changes both.
-    promised: CachePadded<AtomicU64>,
+    promised: Promised,
     /// Reserve files: `reserve.0` up to this. Changed under `upkeep`, or at open.
     files: AtomicU64,
 }
@@ -58,24 +92,21 @@ impl Segments {
     /// Whether whoever rolls back may log one more step of up to `step` bytes, all the others who
     /// hold a promise doing the same.
     pub(in crate::log) fn has_room_for_step(&self, reserved: u64, step: u64) -> bool {
-        let promised = self.reserve.promised.load(Ordering::Acquire);
-        let holders = (promised & ((1 << HOLDER_BITS) - 1)) + 1;
+        let holders = self.reserve.promised.holders() + 1;
         self.available(reserved) >= self.floor() / 2 + holders * step
     }
 
-    /// Adds to what is promised; whether it can be kept is for the caller to see.
+    /// Adds whole units to what is promised; whether it can be kept is for the caller to see.
     pub(in crate::log) fn add_promise(&self, bytes: u64, holders: u64) {
-        let both = (bytes << HOLDER_BITS) + holders;
-        self.reserve.promised.fetch_add(both, Ordering::AcqRel);
+        self.reserve.promised.add(bytes, holders);
     }
 
     pub(in crate::log) fn take_back(&self, bytes: u64, holders: u64) {
-        let both = (bytes << HOLDER_BITS) + holders;
-        self.reserve.promised.fetch_sub(both, Ordering::AcqRel);
+        self.reserve.promised.take_back(bytes, holders);
     }
 
     pub(in crate::log) fn promised(&self) -> u64 {
-        self.reserve.promised.load(Ordering::Acquire) >> HOLDER_BITS
+        self.reserve.promised.bytes()
     }
 
     pub(in crate::log) fn reserve_files(&self) -> u64 {
@@ -179,4 +210,23 @@ fn reserve_name(number: u64) -> String {
 fn parse(name: &str) -> Option<u64> {
     let number = name.strip_prefix(PREFIX)?.parse().ok()?;
     (name == reserve_name(number)).then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promises of half a tebibyte were taken for none.
+    #[test]
+    fn promises_of_terabytes_add_up() {
+        let promised = Promised::default();
+        let tebibyte = 1 << 40;
+        for _ in 0..40 {
+            promised.add(tebibyte, 1);
+        }
+        assert_eq!((promised.bytes(), promised.holders()), (40 * tebibyte, 40));
+        promised.take_back(tebibyte + PROMISE_UNIT, 1);
+        promised.add(PROMISE_UNIT, 0);
+        assert_eq!((promised.bytes(), promised.holders()), (39 * tebibyte, 39));
+    }
 }

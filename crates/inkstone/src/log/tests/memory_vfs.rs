@@ -18,6 +18,8 @@ pub struct Faults {
     pub sync_micros: AtomicU64,
     pub writes: AtomicU64,
     pub syncs: AtomicU64,
+    /// Bytes that were read.
+    pub bytes_read: AtomicU64,
 }
 
 #[derive(Clone, Debug)]
@@ -250,6 +252,8 @@ impl Handle {
 impl File for Handle {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
         self.aligned(buffer.as_ptr() as usize, buffer.len(), offset)?;
+        let bytes_read = &self.faults.bytes_read;
+        bytes_read.fetch_add(buffer.len() as u64, Ordering::SeqCst);
         let content = self.body.0.lock();
         let range = offset as usize..offset as usize + buffer.len();
         let bytes = content.now.get(range).ok_or(ErrorKind::UnexpectedEof)?;

@@ -1,4 +1,5 @@
 use super::*;
+use inkstone_format::frame::{TAG_CLAIM, TAG_VALID};
 use proptest::prelude::*;
 
 /// A log with `count` frames of `len` bytes, each durable before the next; the disk and the ends.
@@ -356,4 +357,28 @@ fn opening_a_log_refuses_segments_of_others() {
         Poison::default(),
     );
     assert!(matches!(result, Err(Error::Corrupt { .. })), "{result:?}");
+}
+
+/// Behind the end of the log may lie rows of an earlier life that look like long frames with claims, one
+/// in each sixteen bytes. For each of them what it seemed to hold was read.
+#[test]
+fn what_looks_like_frames_is_not_read_again_and_again() {
+    let (vfs, ends) = written(10, 3000);
+    let end = ends[9];
+    let (path, at) = byte_at(end);
+    vfs.edit(&path, |bytes| {
+        for (n, fake) in bytes[at + 4096..].chunks_exact_mut(16).enumerate() {
+            // Each tag is right somewhere.
+            fake[0] = TAG_VALID | TAG_CLAIM | (n % 64) as u8;
+            // 32 KiB, and any checksum.
+            fake[1..4].copy_from_slice(&[0x80, 0x80, 0x02]);
+            fake[8..].copy_from_slice(&(end + 1).to_le_bytes());
+        }
+    });
+    vfs.faults.bytes_read.store(0, Ordering::SeqCst);
+    let (frames, found) = read(read_params(&vfs, 1)).unwrap();
+    assert_eq!((frames.len(), found), (10, Lsn(end)));
+    let log: usize = vfs.names().len() * SEGMENT as usize;
+    let bytes_read = vfs.faults.bytes_read.load(Ordering::SeqCst);
+    assert!(bytes_read <= 4 * log as u64, "{bytes_read} of {log}");
 }
