@@ -128,6 +128,9 @@ enum_alter_inplace_result
 ha_inkstone::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info *info)
 {
   const alter_table_operations wanted= info->handler_flags;
+  /* Copying makes all indexes anew. */
+  if (is_outdated())
+    return HA_ALTER_INPLACE_NOT_SUPPORTED;
   if ((wanted & ~(NO_CHANGE_OF_ROWS | INDEX_CHANGES | ALTER_ADD_STORED_BASE_COLUMN)) ||
       info->error_if_not_empty || has_refused_options(info->create_info) || table->s->tmp_table != NO_TMP_TABLE ||
       altered->versioned() != table->versioned() || altered->s->long_unique_table)

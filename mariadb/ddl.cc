@@ -45,6 +45,31 @@ bool has_refused_options(const HA_CREATE_INFO *info)
   return info->row_type == ROW_TYPE_FIXED || info->row_type == ROW_TYPE_PAGE;
 }
 
+/* Notes which images a new table's indexes will have. */
+static int note_images(THD *thd, ink_slice name)
+{
+  ink_error error;
+  ink_table *opened;
+  if (ink_table_open(database, name, &opened, &error))
+    return handler_error(thd, error);
+  const ink_tree *meta= ink_table_find_tree(opened, INK_STR(META_TREE));
+  int failed= meta ? meta_put_number(thd, meta, INK_STR("images"), IMAGE_VERSION) : HA_ERR_CRASHED;
+  ink_table_close(opened);
+  return failed;
+}
+
+/* Makes an empty table; nothing is left of it if that fails. */
+static int create_table(THD *thd, ink_slice name, const std::vector<ink_slice> &trees)
+{
+  ink_error error;
+  if (ink_create_table(database, name, trees.data(), trees.size(), &error))
+    return handler_error(thd, error);
+  int failed= note_images(thd, name);
+  if (failed)
+    ink_drop_table(database, name, nullptr);
+  return failed;
+}
+
 int ha_inkstone::create(const char *path, TABLE *form, HA_CREATE_INFO *info)
 {
   if (int failed= refuse(form))
@@ -66,10 +91,9 @@ int ha_inkstone::create(const char *path, TABLE *form, HA_CREATE_INFO *info)
   {
     return HA_ERR_OUT_OF_MEM;
   }
-  ink_error error;
   TableName name(path);
-  if (ink_create_table(database, name.slice(), trees.data(), trees.size(), &error))
-    return handler_error(ha_thd(), error);
+  if (int failed= create_table(ha_thd(), name.slice(), trees))
+    return failed;
   /* Not only where the statement says a value: an ALTER that copies hands the old table's over. */
   if (!form->found_next_number_field || info->auto_increment_value <= 1)
     return 0;
@@ -125,9 +149,7 @@ static int create_replacement(THD *thd, const std::string &name)
   std::vector<ink_slice> trees;
   for (size_t i= 1; i < ink_table_tree_count(opened); i++)
     trees.push_back(ink_tree_name(ink_table_tree(opened, i)));
-  return ink_create_table(database, slice_of(replacement), trees.data(), trees.size(), &error)
-             ? handler_error(thd, error)
-             : 0;
+  return create_table(thd, slice_of(replacement), trees);
 }
 
 /* Empties all of these tables in one step. */

@@ -22,7 +22,7 @@ int ha_inkstone::info(uint flag)
         found.rows ? found.clustered_pages * found.page_bytes / found.rows : 0);
     stats.block_size= static_cast<uint>(found.page_bytes);
     stats.mrr_length_per_rec= ref_length + sizeof(void *);
-    if (flag & HA_STATUS_CONST)
+    if ((flag & HA_STATUS_CONST) && !is_outdated())
       if (int failed= share->rows_per_value(ha_thd(), table, indexes))
         return failed;
   }

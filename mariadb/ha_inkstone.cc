@@ -9,7 +9,8 @@ extern "C" bool thd_binlog_filter_ok(const MYSQL_THD thd);
 extern "C" bool thd_sqlcom_can_generate_row_events(const MYSQL_THD thd);
 
 ha_inkstone::ha_inkstone(handlerton *hton, TABLE_SHARE *table_arg)
-    : handler(hton, table_arg), share(nullptr), session(nullptr), own(nullptr), lock(INK_LOCK_NONE),
+    : handler(hton, table_arg), share(nullptr), session(nullptr), own(nullptr),
+      sorts_new_texts(false), lock(INK_LOCK_NONE),
       wait(INK_WAIT), lock_type_is_write(false), cursor(nullptr), cursor_tree(nullptr), row_at(0),
       row_count(0), fetch_next(1), scanning(false), scan_backward(false), scan_is_bounded(false),
       stop_at_bound(false), use_end_range(false), current(), value(), entry_value(), row_id(),
@@ -60,6 +61,11 @@ int ha_inkstone::open(const char *name, int, uint)
     for (uint i= 0; i < table->s->keys; i++)
       indexes[i].init(table->key_info[i], is_clustered(i) ? nullptr : &clustered);
     row_codec.init(table, clustered);
+    for (const KeyCodec &index : indexes)
+      for (const KeyPartCodec &part : index.parts())
+        sorts_new_texts= sorts_new_texts || part.is_new_in_version_2();
+    if (is_outdated())
+      hide_outdated_indexes();
   }
   catch (const std::bad_alloc &)
   {
@@ -71,6 +77,17 @@ int ha_inkstone::open(const char *name, int, uint)
                               : table->key_info[table->s->primary_key].key_length;
   stats.block_size= 16384;
   return info(HA_STATUS_NO_LOCK | HA_STATUS_VARIABLE | HA_STATUS_CONST | HA_STATUS_OPEN);
+}
+
+/* Statements find their rows without the indexes. CHECK TABLE asks for upgrades only where the definition is of an
+   older server. */
+void ha_inkstone::hide_outdated_indexes()
+{
+  mysql_mutex_lock(&table->s->LOCK_share);
+  table->s->keys_in_use.clear_all();
+  table->s->keys_for_keyread.clear_all();
+  set_if_smaller(table->s->mysql_version, MYSQL_VERSION_ID - 1);
+  mysql_mutex_unlock(&table->s->LOCK_share);
 }
 
 int ha_inkstone::close()
@@ -158,6 +175,9 @@ int ha_inkstone::external_lock(THD *thd, int lock_type)
       return session->commit();
     return session->end_statement();
   }
+  if (is_outdated() && lock_type == F_WRLCK && thd_sql_command(thd) != SQLCOM_TRUNCATE &&
+      thd_sql_command(thd) != SQLCOM_REPAIR)
+    return HA_ERR_TABLE_NEEDS_UPGRADE;
   if (share->is_discarded() && !thd_tablespace_op(thd))
   {
     my_error(ER_TABLESPACE_DISCARDED, MYF(0), table->s->table_name.str);
@@ -194,6 +214,8 @@ int ha_inkstone::start_stmt(THD *thd, thr_lock_type lock_type)
 {
   if (int failed= use_session(thd))
     return failed;
+  if (is_outdated() && lock_type >= TL_FIRST_WRITE)
+    return HA_ERR_TABLE_NEEDS_UPGRADE;
   session->auto_increment_rows= 0;
   /* Tables that LOCK TABLES locked for reading serve consistent reads of each statement; temporary
      ones are locked by nobody. */
@@ -310,6 +332,18 @@ bool ha_inkstone::get_error_message(int error, String *text)
   if (session && error == HA_ERR_INKSTONE)
     text->append(session->message, strlen(session->message));
   return false;
+}
+
+void ha_inkstone::print_error(int error, myf flags)
+{
+  const char *name= table_share->table_name.str;
+  if (error == HA_ERR_TABLE_NEEDS_UPGRADE)
+    my_printf_error(ER_TABLE_NEEDS_REBUILD,
+                    "Table rebuild required: an earlier version of Inkstone sorted texts otherwise in the indexes of"
+                    " `%s`. Please do \"ALTER TABLE `%s` FORCE\"; until then it can only be read, without them",
+                    flags, name, name);
+  else
+    handler::print_error(error, flags);
 }
 
 /* The row that was read last is not wanted: its lock is given back, at read committed. */

@@ -52,6 +52,7 @@ public:
   void position(const uchar *record) override;
   int cmp_ref(const uchar *one, const uchar *other) override;
   bool get_error_message(int error, String *text) override;
+  void print_error(int error, myf flags) override;
   void unlock_row() override;
   uint8 table_cache_type() override { return HA_CACHE_TBL_NOCACHE; }
 
@@ -118,6 +119,9 @@ public:
   int analyze(THD *thd, HA_CHECK_OPT *options) override;
   int optimize(THD *thd, HA_CHECK_OPT *options) override;
   int check(THD *thd, HA_CHECK_OPT *options) override;
+  /* The server recreates the table then. */
+  int repair(THD *, HA_CHECK_OPT *) override { return is_outdated() ? HA_ADMIN_TRY_ALTER : HA_ADMIN_NOT_IMPLEMENTED; }
+  int check_for_upgrade(HA_CHECK_OPT *) override { return is_outdated() ? HA_ADMIN_NEEDS_ALTER : HA_ADMIN_OK; }
 
   /* transport.cc */
   int discard_or_import_tablespace(my_bool discard) override;
@@ -150,9 +154,12 @@ private:
   /* ha_inkstone.cc */
   TableShare *get_share();
   int use_session(THD *thd);
+  void hide_outdated_indexes();
   int failure(const ink_error &error) { return handler_error(thd(), error); }
   THD *thd() const { return session ? session->thd : ha_thd(); }
   bool hidden_row_id() const { return clustered.parts().empty(); }
+  /* Whether the indexes were made by a version that sorted the table's texts otherwise: they are not used. */
+  bool is_outdated() const { return sorts_new_texts && share->image_version() < 2; }
   bool is_clustered(uint index) const { return index == table->s->primary_key; }
   /* Whether a row has entries in other trees than the clustered one. */
   bool has_entries() const { return indexes.size() > (hidden_row_id() ? 0 : 1); }
@@ -206,6 +213,8 @@ private:
   KeyCodec clustered;
   std::vector<KeyCodec> indexes;
   RowCodec row_codec;
+  /** Some index has text whose images were others in version 1. */
+  bool sorts_new_texts;
 
   /** How rows are locked: enum ink_lock, enum ink_wait. */
   uint32_t lock, wait;

@@ -59,6 +59,8 @@ public:
   /** Whether the whole column is in the key, not only its beginning. */
   bool is_whole() const { return whole; }
   bool is_descending() const { return descending; }
+  /** Whether images of version 1 (see meta.h) were other ones. */
+  bool is_new_in_version_2() const { return kind == TEXT && order->is_new_in_version_2(); }
   Field *column() const { return field; }
   bool is_nullable() const { return nullable; }
 

@@ -11,6 +11,7 @@
      "discarded"        there if the table waits for IMPORT TABLESPACE
      "renamed"          of a partition: old and new name of its table when that was renamed last, with a zero byte
                         between them (see partitions.cc)
+     "images"           which images of keys the indexes have (see IMAGE_VERSION), 8 bytes big-endian; none: 1
      "kept"             of a partition: not empty if it must not be dropped should it have no definition
      "added"            columns that old rows lack: for each a byte (1: NULL), and if not NULL its length
                         (4 bytes big-endian) and packed bytes
@@ -26,6 +27,12 @@
 
 /** The tree's name; no index may have it. */
 #define META_TREE "#meta"
+
+/** The images of keys that this version makes (key_codec.h). 2: text as in text_order.h. In 1 keys of multi-byte
+    character sets were cut short, and tis620 and the Czech collations of several passes sorted otherwise. A table with
+    images of 1 of such a text is read by scans of the whole table alone, and is not written: ALTER TABLE ... FORCE
+    makes its indexes anew. */
+static const uint64 IMAGE_VERSION= 2;
 
 /** Facts of one table, names and values. */
 struct MetaFacts

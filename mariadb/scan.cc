@@ -227,6 +227,10 @@ int ha_inkstone::rnd_next(uchar *record)
 
 int ha_inkstone::rnd_pos(uchar *record, uchar *pos)
 {
+  if (is_outdated())
+    for (const KeyPartCodec &part : clustered.parts())
+      if (part.is_new_in_version_2())
+        return HA_ERR_TABLE_NEEDS_UPGRADE;
   low_key.clear();
   bool no_memory= hidden_row_id() ? low_key.append(pos, ROW_ID_BYTES)
                                   : clustered.put_key(low_key, pos, HA_WHOLE_KEY);
@@ -240,6 +244,8 @@ int ha_inkstone::rnd_pos(uchar *record, uchar *pos)
 
 int ha_inkstone::index_init(uint index, bool)
 {
+  if (is_outdated())
+    return HA_ERR_TABLE_NEEDS_UPGRADE;
   if (bulk)
     if (int failed= bulk->flush())
       return failed;

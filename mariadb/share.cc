@@ -31,6 +31,19 @@ int TableShare::remember_auto_increment(THD *thd)
   return meta_put(thd, meta, {{INK_STR("run"), {bytes, sizeof bytes}}}, INK_LAZY);
 }
 
+int TableShare::read_image_version(THD *thd)
+{
+  if (int failed= meta_get_number(thd, meta, INK_STR("images"), &images))
+    return failed;
+  set_if_bigger(images, 1);
+  if (images <= IMAGE_VERSION)
+    return 0;
+  sql_print_error("Inkstone: table %s has key images of version %llu, and this plugin knows those up to %llu: install"
+                  " the plugin that made it, or a newer one",
+                  name.c_str(), (ulonglong) images, (ulonglong) IMAGE_VERSION);
+  return HA_ERR_UNSUPPORTED;
+}
+
 int TableShare::read_auto_increment(THD *thd)
 {
   std::vector<uchar> bytes;
@@ -156,6 +169,8 @@ int TableShare::read_meta(THD *thd)
 {
   std::vector<uchar> bytes;
   int failed= meta_get_number(thd, meta, INK_STR("row_id"), &next_row_id);
+  if (!failed)
+    failed= read_image_version(thd);
   if (!failed)
     failed= read_auto_increment(thd);
   if (!failed)

@@ -14,7 +14,7 @@
 class TableShare : public Handler_share
 {
 public:
-  TableShare() : table(nullptr), meta(nullptr), next_row_id(1), row_ids_noted(0), auto_increment(0),
+  TableShare() : table(nullptr), meta(nullptr), images(1), next_row_id(1), row_ids_noted(0), auto_increment(0),
                  auto_increment_noted(0), auto_increment_remembered(0), changes(0), changes_since_sample(0),
                  has_statistics(false), discarded(false) {}
   ~TableShare();
@@ -39,6 +39,8 @@ public:
   /** DISCARD TABLESPACE: no rows until a file is imported. */
   int set_discarded(THD *thd);
   bool is_discarded() const { return discarded; }
+  /** Which images of keys the indexes have (see meta.h). */
+  uint64 image_version() const { return images; }
 
   ink_table *engine_table() const { return table; }
   const ink_tree *clustered() const { return ink_table_tree(table, 0); }
@@ -83,12 +85,14 @@ private:
   int finish_alter(THD *thd);
   int find_trees(THD *thd, const TABLE_SHARE *definition);
   int read_meta(THD *thd);
+  int read_image_version(THD *thd);
   int read_auto_increment(THD *thd);
   int remember_auto_increment(THD *thd);
 
   ink_table *table;
   const ink_tree *meta;
   std::vector<const ink_tree *> trees;
+  uint64 images;
   std::vector<AddedColumn> added;
   uint64 next_row_id, row_ids_noted;
   /** The counter; what of it a restart keeps; what is remembered for this run, 0: nothing. */

@@ -16,6 +16,8 @@ int ha_inkstone::optimize(THD *, HA_CHECK_OPT *)
 
 int ha_inkstone::check(THD *thd, HA_CHECK_OPT *options)
 {
+  if (is_outdated())
+    return HA_ADMIN_NEEDS_ALTER;
   ink_error error;
   ink_buffer text= {nullptr, 0, 0};
   int failed= ink_verify_table(share->engine_table(), &text, &error);

@@ -2,7 +2,9 @@
 //!
 //! `probe.cc`, in the server's process, makes key images with the handler's own codec of random texts (letters that
 //! collations treat as one or as several, ill-formed bytes, trailing blanks and zeroes), and compares them with the
-//! server's comparison of the texts.
+//! server's comparison of the texts. Then tables of a build that sorted otherwise are opened, see `outdated`.
+
+mod outdated;
 
 use super::crash::Plan;
 use super::plugin::Plugin;
@@ -38,6 +40,8 @@ pub fn run(tree: &Tree, plugin: &Plugin, filter: Option<&str>, plan: Plan) -> Re
     }
     server.stop()?;
     server.remove();
+    outdated::check(tree, plugin)?;
+    println!("tables of an earlier build: read rightly, refused where they must be, and rebuilt");
     Ok(ExitCode::SUCCESS)
 }
 
