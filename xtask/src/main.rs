@@ -39,7 +39,7 @@ enum Command {
     Fuzz(fuzz::Arguments),
     Histories(histories::Arguments),
     LockTimes(lock_times::Arguments),
-    Mariadb(mariadb::Arguments),
+    Mariadb(Box<mariadb::Arguments>),
     Mutants(mutants::Arguments),
     Races(races::Arguments),
     Sim(sim::Arguments),
