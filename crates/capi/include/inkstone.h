@@ -128,7 +128,9 @@ enum ink_code {
   /* The transaction's interrupt was raised; the statement had no effect. */
   INK_INTERRUPTED = 21,
   /* A bug in the library. */
-  INK_PANIC = 22
+  INK_PANIC = 22,
+  /* The process was forked after the database was opened: it is the parent's. */
+  INK_FORKED = 23
 };
 
 /* The reason of a failure, for people. Filled when a function fails, otherwise not touched. */

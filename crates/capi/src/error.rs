@@ -32,6 +32,7 @@ pub enum Code {
     Unsupported = 20,
     Interrupted = 21,
     Panic = 22,
+    Forked = 23,
 }
 
 /// `ink_error`.
@@ -105,6 +106,7 @@ impl From<Error> for Failure {
             Error::InUse { .. } => Code::InUse,
             Error::NotADatabase { .. } => Code::NotADatabase,
             Error::Interrupted => Code::Interrupted,
+            Error::Forked => Code::Forked,
             // The enum may grow; the message says what it is.
             _ => Code::Unsupported,
         };

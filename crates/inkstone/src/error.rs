@@ -135,6 +135,13 @@ pub enum Error {
         /// The database's directory.
         path: PathBuf,
     },
+    /// This process was forked from the one that opened the database, which goes on using it. The
+    /// handle, its transactions and cursors are of no use here, and dropping them does nothing.
+    #[error(
+        "the database was opened before this process was forked, and belongs to the parent; open it \
+         after forking, in one process at a time"
+    )]
+    Forked,
     /// The directory does not hold a database, or not a whole one.
     #[error("{}: {reason}", path.display())]
     NotADatabase {

@@ -26,6 +26,7 @@ pub mod backend;
 pub mod buffer;
 pub mod limits;
 pub mod posix;
+pub mod process;
 pub mod sim;
 pub mod uring;
 

@@ -12,8 +12,10 @@
 //! - `O_DIRECT` on a file system that does not take it is `Unsupported`, not silently buffered:
 //!   the caller relies on it.
 //! - `flock` locks belong to an open file description; [`Directory::lock`] opens its own, so two guards
-//!   exclude each other inside a process as well. Forked children do not keep it (`O_CLOEXEC`
-//!   frees it at exec).
+//!   exclude each other inside a process as well. (Record locks of `fcntl` would not, and closing any
+//!   other descriptor of the file would free them.) A forked child has a copy of the description, so the
+//!   guard unlocks explicitly. Only a parent that is killed while its child lives leaves the lock to
+//!   it, until it ends or calls exec (`O_CLOEXEC`).
 //! - Directories are file descriptors, and every name is resolved from one of them: `directory`.
 
 mod directory;

@@ -41,7 +41,7 @@ impl Database {
             }
         }
         let inner = &self.inner;
-        let _ddl = inner.ddl.lock();
+        let _ddl = inner.begin_ddl()?;
         if self.definition(name)?.is_some() {
             return Err(Error::AlreadyExists(format!("table {name}")));
         }
@@ -59,7 +59,7 @@ impl Database {
     /// get [`Error::NotFound`] from then on.
     pub fn drop_table(&self, name: &str) -> Result<()> {
         let inner = &self.inner;
-        let _ddl = inner.ddl.lock();
+        let _ddl = inner.begin_ddl()?;
         let definition = self.known_definition(name)?;
         let _hold = inner.hold_log();
         let transaction = self.begin(CATALOG_ISOLATION)?;
@@ -74,7 +74,7 @@ impl Database {
     pub fn rename_table(&self, from: &str, to: &str) -> Result<()> {
         check_name("table", to)?;
         let inner = &self.inner;
-        let _ddl = inner.ddl.lock();
+        let _ddl = inner.begin_ddl()?;
         let definition = self.known_definition(from)?;
         let transaction = self.begin(CATALOG_ISOLATION)?;
         let catalog = Catalog::new(&inner.catalog, &transaction);
@@ -95,7 +95,7 @@ impl Database {
     pub fn create_tree(&self, table: &str, name: &str) -> Result<Table> {
         check_name("tree", name)?;
         let inner = &self.inner;
-        let _ddl = inner.ddl.lock();
+        let _ddl = inner.begin_ddl()?;
         let mut definition = self.known_definition(table)?;
         if definition.trees.iter().any(|(_, tree)| tree == name) {
             return Err(Error::AlreadyExists(format!(
@@ -114,7 +114,7 @@ impl Database {
     /// ended that were there. Open handles of the tree get [`Error::NotFound`] from then on.
     pub fn drop_tree(&self, table: &str, name: &str) -> Result<Table> {
         let inner = &self.inner;
-        let _ddl = inner.ddl.lock();
+        let _ddl = inner.begin_ddl()?;
         let mut definition = self.known_definition(table)?;
         let at = secondary(&definition, name)?;
         let (id, _) = definition.trees.remove(at);
@@ -128,7 +128,7 @@ impl Database {
     pub fn rename_tree(&self, table: &str, from: &str, to: &str) -> Result<Table> {
         check_name("tree", to)?;
         let inner = &self.inner;
-        let _ddl = inner.ddl.lock();
+        let _ddl = inner.begin_ddl()?;
         let mut definition = self.known_definition(table)?;
         let at = secondary(&definition, from)?;
         if definition.trees.iter().any(|(_, tree)| tree == to) {
@@ -155,7 +155,7 @@ impl Database {
             }
         }
         let inner = &self.inner;
-        let _ddl = inner.ddl.lock();
+        let _ddl = inner.begin_ddl()?;
         let _hold = inner.hold_log();
         let transaction = self.begin(CATALOG_ISOLATION)?;
         let catalog = Catalog::new(&inner.catalog, &transaction);
@@ -225,7 +225,7 @@ impl Database {
             return Ok(table.clone());
         }
         // Under the latch of DDL: what the catalog says must still be so when the handle is kept.
-        let _ddl = self.inner.ddl.lock();
+        let _ddl = self.inner.begin_ddl()?;
         self.find_table(name)
     }
 

@@ -122,6 +122,7 @@ impl Database {
 
     /// Writes all changed pages of a table to its file, durably.
     pub fn flush_table(&self, table: &Table) -> Result<()> {
+        self.inner.core.redo.poison.check()?;
         let space = &table.tree_ref().live()?.space;
         let log = &self.inner.core.redo.log;
         log.wait_durable(log.current_lsn())?;
@@ -131,6 +132,7 @@ impl Database {
 
     /// Writes all changed pages and a checkpoint.
     pub fn checkpoint(&self) -> Result<()> {
+        self.inner.core.redo.poison.check()?;
         self.inner.core.redo.pool.flush_all()?;
         self.inner.checkpoint(true, false)?;
         self.inner.log_checkpoint()
@@ -154,6 +156,7 @@ impl Database {
 
     /// As [`Database::verify_table`], of the catalog, which is no table but lies in one's shape.
     pub fn verify_catalog(&self) -> Result<TableReport> {
+        self.inner.core.redo.poison.check()?;
         self.verify_table(&Table::over(&self.inner.catalog, "(catalog)"))
     }
 
@@ -161,6 +164,7 @@ impl Database {
     /// of the file is in use in exactly one place and allocated, or free. Nothing else should write meanwhile (purge
     /// waits).
     pub fn verify_table(&self, table: &Table) -> Result<TableReport> {
+        self.inner.core.redo.poison.check()?;
         table.tree_ref().live()?;
         let _no_purge = self.inner.core.purging.lock();
         let _shape = table.inner.space.keep_shape();

@@ -43,7 +43,7 @@ use crate::counters::Counters;
 use crate::options::{Durability, Options};
 use crate::store::SpaceFiles;
 use crate::sync::atomic::AtomicU32;
-use crate::sync::{HashMap, Mutex};
+use crate::sync::{HashMap, Mutex, MutexGuard};
 use crate::txn::core::Core;
 use crate::txn::{Isolation, Transaction};
 use crate::{Error, Result};
@@ -85,6 +85,10 @@ struct Handle(Arc<Inner>);
 
 impl Drop for Handle {
     fn drop(&mut self) {
+        if self.0.core.redo.poison.is_forked() {
+            // Everything in it is the parent's: threads that are not here, latches that they hold.
+            return std::mem::forget(self.0.clone());
+        }
         // Errors here have been told to the callers already, through the poison.
         let _ = self.0.shut_down();
     }
@@ -245,6 +249,12 @@ impl Database {
 }
 
 impl Inner {
+    /// The latch of DDL.
+    pub(crate) fn begin_ddl(&self) -> Result<MutexGuard<'_, ()>> {
+        self.core.redo.poison.check()?;
+        Ok(self.ddl.lock())
+    }
+
     pub(crate) fn space(&self, id: SpaceId) -> Option<Arc<crate::space::Space>> {
         self.core.spaces.read().get(&id).cloned()
     }

@@ -741,6 +741,9 @@ impl Core {
 impl Inner {
     /// Stops the background threads and, if all is well, writes what is left and a last checkpoint.
     pub(super) fn shut_down(&self) -> Result<()> {
+        if self.core.redo.poison.is_forked() {
+            return Err(Error::Forked);
+        }
         let Some(background) = self.background.lock().take() else {
             return Ok(());
         };

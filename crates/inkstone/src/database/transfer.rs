@@ -125,7 +125,7 @@ impl Database {
     pub fn import_table(&self, name: &str, file: &Path, trees: &[(u32, &str)]) -> Result<Table> {
         check_name("table", name)?;
         let inner = &self.inner;
-        let _ddl = inner.ddl.lock();
+        let _ddl = inner.begin_ddl()?;
         if self.definition(name)?.is_some() {
             return Err(Error::AlreadyExists(format!("table {name}")));
         }

@@ -375,6 +375,11 @@ impl Transaction {
 
 impl Drop for Transaction {
     fn drop(&mut self) {
+        if self.core.redo.poison.is_forked() {
+            // It is the parent's, with all that it holds.
+            std::mem::forget((self.core.clone(), self.shared.clone()));
+            return;
+        }
         let mut inner = self.shared.inner.lock();
         if inner.phase == Phase::Active {
             // A failure is purge's to mend, or has poisoned the engine.

@@ -9,6 +9,7 @@
 //! 3. A new directory is durable when it is open: its parent was synced.
 
 use super::{PosixFile, file_mode};
+use crate::process::Owner;
 use crate::{Create, Directory, Error, ErrorKind, File, OpenOptions, Result, check_inside};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
@@ -69,6 +70,23 @@ fn open_fd(at: BorrowedFd<'_>, name: &Path) -> Result<OwnedFd> {
     Ok(retry_on_intr(|| {
         rustix::fs::openat(at, name, flags, Mode::empty())
     })?)
+}
+
+/// A lock that is held. It belongs to the open file description, of which a forked child has a copy:
+/// closing the descriptor alone would leave the file locked as long as the child lives. And the child's
+/// copy must not unlock it for the parent.
+struct Lock {
+    fd: OwnedFd,
+    owner: Owner,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        if self.owner.is_this_process() {
+            // The descriptor is closed next in any case.
+            let _ = rustix::fs::flock(&self.fd, FlockOperation::Unlock);
+        }
+    }
 }
 
 impl Directory for PosixDirectory {
@@ -151,7 +169,10 @@ impl Directory for PosixDirectory {
         let name = check_inside(name)?;
         let fd = retry_on_intr(|| rustix::fs::openat(&self.fd, name, flags, file_mode()))?;
         match retry_on_intr(|| rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive)) {
-            Ok(()) => Ok(Box::new(fd)),
+            Ok(()) => Ok(Box::new(Lock {
+                fd,
+                owner: Owner::this_process(),
+            })),
             Err(Errno::WOULDBLOCK) => Err(Error::new(
                 ErrorKind::WouldBlock,
                 "the lock is held by someone else",
