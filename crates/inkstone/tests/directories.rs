@@ -108,3 +108,37 @@ fn a_directory_is_renamed_while_open() {
     assert!(files(&old).is_empty());
     check(&new, 2000, 3);
 }
+
+fn is_refused(directory: &Path) -> bool {
+    let opened = Database::open(directory, options());
+    matches!(opened, Err(inkstone::Error::InUse { .. }))
+}
+
+/// The lock was an empty file: whoever removed it let a second process in, which destroyed the database.
+/// A copy by hard links without it got in as well.
+#[test]
+fn a_removed_lock_lets_nobody_in() {
+    let place = tempfile::tempdir().unwrap();
+    let (path, copy) = (place.path().join("db"), place.path().join("copy"));
+    for created in [true, false] {
+        let db = Database::open(&path, options()).unwrap();
+        assert_eq!(db.open_report().created, created);
+        assert!(is_refused(&path));
+        std::fs::remove_file(path.join("lock")).unwrap();
+        assert!(is_refused(&path));
+        std::fs::create_dir_all(copy.join("log")).unwrap();
+        for file in files(&path) {
+            let name = file.strip_prefix(&path).unwrap();
+            if name != Path::new("lock") {
+                std::fs::hard_link(&file, copy.join(name)).unwrap();
+            }
+        }
+        assert!(is_refused(&copy));
+        std::fs::remove_dir_all(&copy).unwrap();
+        db.create_table(&format!("created {created}"), &[]).unwrap();
+        db.close().unwrap();
+    }
+    let db = Database::open(&path, options()).unwrap();
+    assert!(db.open_report().clean);
+    assert_eq!(db.tables().unwrap().len(), 2);
+}

@@ -26,7 +26,7 @@ use crate::aside::SetAside;
 use crate::btree::Tree;
 use crate::buffer::BufferPool;
 use crate::catalog::{CATALOG_ISOLATION, CATALOG_SPACE, CATALOG_TREE, Catalog, TableDefinition};
-use crate::control::ControlFile;
+use crate::control::{CONTROL_FILE, ControlFile};
 use crate::counters::Counters;
 use crate::log::{Log, LogParams, ReadParams};
 use crate::mtr::{Mtr, Redo};
@@ -129,11 +129,15 @@ pub(super) fn open(
             .open_directory(path, Create::IfMissing)
             .map_err(|e| Error::io("create", path, e))?,
     };
-    let lock = lock(&*directory)?;
+    let first = lock(&*directory, LOCK)?;
     let inner = if ControlFile::exists(&*directory)? {
-        open_existing(vfs, directory, options, poison, lock, progress)?
+        let locks = Box::new((first, lock(&*directory, CONTROL_FILE)?));
+        open_existing(vfs, directory, options, poison, locks, progress)?
     } else {
-        create(vfs, directory, options, poison, lock)?
+        let mut inner = create(vfs, directory.clone(), options, poison, first)?;
+        let first = std::mem::replace(&mut inner._lock, Box::new(()));
+        inner._lock = Box::new((first, lock(&*directory, CONTROL_FILE)?));
+        inner
     };
     let mut inner = inner;
     inner.report.milliseconds = begin.elapsed().as_millis() as u64;
@@ -158,12 +162,17 @@ fn find_directory(vfs: &dyn Vfs, path: &Path) -> Result<Option<Arc<dyn Directory
     }
 }
 
-fn lock(directory: &dyn Directory) -> Result<Box<dyn Send + Sync>> {
-    directory.lock(LOCK).map_err(|e| match e.kind() {
+/// Locks a file of the directory. Two are locked while a database is open. `lock` is there before the
+/// control file is, for those who create at the same time, and is what older programs ask. It is empty,
+/// and may be taken for rubbish and removed: then a second process would get in and destroy the
+/// database. The control file is there as long as there is a database, and is never replaced; a copy by
+/// hard links shares it, and is locked with it.
+fn lock(directory: &dyn Directory, name: &str) -> Result<Box<dyn Send + Sync>> {
+    directory.lock(name).map_err(|e| match e.kind() {
         ErrorKind::WouldBlock => Error::InUse {
             path: directory.path().to_owned(),
         },
-        _ => Error::io("lock", &directory.path_of(LOCK), e),
+        _ => Error::io("lock", &directory.path_of(name), e),
     })
 }
 
