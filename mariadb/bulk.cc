@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #include "bulk.h"
+#include <algorithm>
 #include <new>
 
 /** As much as is held back: enough for long runs, little enough to stay in the processor's cache. */
@@ -36,6 +37,7 @@ int BulkInsert::add(const uchar *record)
   counts_rows= t.table->next_number_field != nullptr;
   if (counts_rows)
     t.count_auto_increment_row();
+  conditions.push_back(t.thd()->get_stmt_da()->cond_count());
   if (t.insert_id_for_cur_row && !t.thd()->first_successful_insert_id_in_cur_stmt)
     first_generated= count;
   count++;
@@ -61,6 +63,9 @@ int BulkInsert::flush()
   if (failed && first_generated != SIZE_MAX && first_generated + 1 >= tried)
     t.thd()->first_successful_insert_id_in_cur_stmt= 0;
   first_generated= SIZE_MAX;
+  if (failed)
+    keep_conditions(conditions[tried - 1]);
+  conditions.clear();
   /* What a message about a duplicate shows lies in the batches: they are cleared with the next row. */
   count= 0;
   return failed;
@@ -139,7 +144,7 @@ int BulkInsert::refused(size_t row, uint index, const ink_error &error)
 {
   ha_inkstone &t= table;
   uchar *record= t.table->record[0];
-  t.duplicate_index= index;
+  t.session->duplicate_index= index;
   const ink_row &first= clustered.rows()[row];
   t.clustered.restore(first.key, record);
   t.row_codec.get(first.value, t.share->added_columns(), nullptr, record);
@@ -151,11 +156,36 @@ int BulkInsert::refused(size_t row, uint index, const ink_error &error)
   return t.failure(error);
 }
 
+/* Takes back what the server said behind the first `kept` conditions, of rows that it would not have come to. */
+void BulkInsert::keep_conditions(size_t kept)
+{
+  THD *thd= table.thd();
+  Diagnostics_area *all= thd->get_stmt_da();
+  if (all->cond_count() <= kept)
+    return;
+  Diagnostics_area first(thd->query_id, false, true);
+  Diagnostics_area::Sql_condition_iterator before= all->sql_conditions();
+  while (first.cond_count() < kept)
+    first.push_warning(thd, before++);
+  all->clear_warning_info(thd->query_id);
+  Diagnostics_area::Sql_condition_iterator again= first.sql_conditions();
+  while (const Sql_condition *condition= again++)
+    all->push_warning(thd, condition);
+}
+
+bool ha_inkstone::has_unique_key() const
+{
+  const KEY *first= table->key_info;
+  return std::any_of(first, first + table->s->keys,
+                     [](const KEY &key) { return (key.flags & HA_NOSAME) != 0; });
+}
+
 void ha_inkstone::start_bulk_insert(ha_rows rows, uint)
 {
-  /* The server looks for duplicates itself where it keeps hashes or periods unique. */
+  /* The server looks for duplicates itself where it keeps hashes or periods unique. Partitions hold back each for
+     itself: which row of the statement was refused first would be lost. */
   if (rows == 1 || bulk || table->s->long_unique_table || table->s->period.unique_keys ||
-      own)
+      own || (table->part_info && has_unique_key()))
     return;
   bulk= new (std::nothrow) BulkInsert(*this);
   if (bulk && !bulk->is_ready())
@@ -176,7 +206,6 @@ int ha_inkstone::end_bulk_insert()
   if (failed && thd()->is_error())
   {
     thd()->clear_error();
-    thd()->get_stmt_da()->clear_warning_info(thd()->query_id);
     print_error(failed, MYF(0));
   }
   /* The server takes the reason from there. */

@@ -4,7 +4,7 @@
    Nobody sees the difference: rows are held back only where a duplicate fails the whole statement, and where
    the statement does not read the table. The first row that cannot be inserted is the one that is
    reported, for the first index that refuses it, as if rows had been inserted one by one: a batch that
-   is refused is undone and repeated so. */
+   is refused is undone and repeated so, and what the server said of later rows is taken back. */
 #ifndef INKSTONE_BULK_H
 #define INKSTONE_BULK_H
 
@@ -33,6 +33,7 @@ private:
   int insert_one_by_one();
   int count_auto_increments(bool duplicate);
   int refused(size_t row, uint index, const ink_error &error);
+  void keep_conditions(size_t kept);
 
   ha_inkstone &table;
   Batch clustered;
@@ -41,6 +42,8 @@ private:
   size_t count;
   /** Of each row; empty if the table has no such column. */
   std::vector<ulonglong> auto_increments;
+  /** How many conditions (warnings, notes) the statement had when the row came, of each row. */
+  std::vector<uint> conditions;
   /** Rows that were inserted, or refused as duplicates, of those held back. */
   size_t tried;
   /** The row that the server has taken for the first one with a value of AUTO_INCREMENT; SIZE_MAX: none of these. */

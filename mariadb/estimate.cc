@@ -26,8 +26,8 @@ int ha_inkstone::info(uint flag)
       if (int failed= share->rows_per_value(ha_thd(), table, indexes))
         return failed;
   }
-  if (flag & HA_STATUS_ERRKEY)
-    errkey= duplicate_index;
+  if ((flag & HA_STATUS_ERRKEY) && session)
+    errkey= session->duplicate_index;
   if ((flag & HA_STATUS_AUTO) && table->found_next_number_field)
     stats.auto_increment_value= share->auto_increment_next();
   return 0;

@@ -14,7 +14,7 @@ ha_inkstone::ha_inkstone(handlerton *hton, TABLE_SHARE *table_arg)
       wait(INK_WAIT), lock_type_is_write(false), cursor(nullptr), cursor_tree(nullptr), row_at(0),
       row_count(0), fetch_next(1), scanning(false), scan_backward(false), scan_is_bounded(false),
       stop_at_bound(false), use_end_range(false), current(), value(), entry_value(), row_id(),
-      duplicate_index(MAX_KEY), ignores_duplicates(false), bulk(nullptr), auto_increment_last(0),
+      ignores_duplicates(false), bulk(nullptr), auto_increment_last(0),
       auto_increment_step(1), auto_increment_offset(0), exporting(nullptr)
 {
 }

@@ -162,6 +162,7 @@ private:
   bool is_outdated() const { return sorts_new_texts && share->image_version() < 2; }
   bool is_clustered(uint index) const { return index == table->s->primary_key; }
   /* Whether a row has entries in other trees than the clustered one. */
+  bool has_unique_key() const;
   bool has_entries() const { return indexes.size() > (hidden_row_id() ? 0 : 1); }
   ink_transaction *transaction() const { return own ? own : session->transaction; }
   int begin_own();
@@ -239,7 +240,6 @@ private:
   uchar row_id[ROW_ID_BYTES];
 
   Buffer row_key, row_value, entry_key, entry_extra, other_key, other_value, old_row_key;
-  uint duplicate_index;
   bool ignores_duplicates;
   BulkInsert *bulk;
 

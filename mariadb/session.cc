@@ -7,7 +7,7 @@
 Session::Session(THD *connection)
     : thd(connection), interrupt(ink_interrupt_new()), transaction(nullptr), tables_in_use(0),
       statement_running(false), auto_increment_rows(0), updates_duplicates(false),
-      replaces_duplicates(false), ordered(false), prepared(false)
+      replaces_duplicates(false), duplicate_index(MAX_KEY), ordered(false), prepared(false)
 {
   message[0]= 0;
 }

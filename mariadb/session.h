@@ -38,6 +38,9 @@ struct Session
   ulonglong auto_increment_rows;
   /** The server goes on when a duplicate refuses a row: it updates the other one, or replaces it. */
   bool updates_duplicates, replaces_duplicates;
+  /** The index that refused a row last; MAX_KEY: none has. The server asks any partition for it, not the one that
+      refused. */
+  uint duplicate_index;
   /** commit_ordered was called, commit is to wait. */
   bool ordered;
   /** Prepared durably: a commit in order is found again by the binary log, and need not wait. */

@@ -63,7 +63,7 @@ int ha_inkstone::insert_row(const uchar *record, ink_slice key)
     return failure(error);
   if (ink_insert(transaction(), share->clustered(), key, slice(row_value), &error))
   {
-    duplicate_index= table->s->primary_key;
+    session->duplicate_index= table->s->primary_key;
     return failure(error);
   }
   share->count_change();
@@ -84,7 +84,7 @@ int ha_inkstone::insert_entries(const uchar *record)
     if (ink_insert(transaction(), share->index_tree(i), slice(entry_key), slice(entry_extra),
                    &error))
     {
-      duplicate_index= i;
+      session->duplicate_index= i;
       return failure(error);
     }
   }
@@ -114,7 +114,7 @@ int ha_inkstone::change_row(const uchar *old_record, const uchar *new_record)
 {
   ink_error error;
   const ink_tree *tree= share->clustered();
-  duplicate_index= table->s->primary_key;
+  session->duplicate_index= table->s->primary_key;
   bool moved= !row_key.equals(old_row_key);
   if (moved)
   {
@@ -150,7 +150,7 @@ int ha_inkstone::update_entries(const uchar *old_record, const uchar *new_record
     if (indexes[i].put_entry(other_key, other_value, old_record, old_row_key, &was_unique) ||
         indexes[i].put_entry(entry_key, entry_extra, new_record, row_key, &is_unique))
       return HA_ERR_OUT_OF_MEM;
-    duplicate_index= i;
+    session->duplicate_index= i;
     const ink_tree *tree= share->index_tree(i);
     if (entry_key.equals(other_key))
     {

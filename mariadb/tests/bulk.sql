@@ -33,3 +33,15 @@ CHECK TABLE t, wide, backwards EXTENDED;
 DELETE FROM t;
 SELECT COUNT(*) FROM t;
 DROP TABLE t;
+# The first row that is refused ends the statement: what later rows would have led to is not said.
+CREATE TABLE ends (id INT PRIMARY KEY, d DATETIME NOT NULL, c TINYINT NULL, UNIQUE KEY (c)) ENGINE=Inkstone;
+INSERT INTO ends VALUES (3, '2024-01-01', NULL);
+INSERT INTO ends (id, d) VALUES (1, '2024-01-01'), (3, '2024-01-01'), (4, 'no date');
+INSERT INTO ends (id, d) VALUES (3, '2024-01-01'), (DEFAULT, '2024-01-01');
+SET sql_mode = '';
+INSERT INTO ends (id, d) VALUES (5, '2023-02-29'), (3, '2023-02-30'), (6, '2023-02-31');
+INSERT INTO ends SELECT seq, '2024-01-01', seq FROM seq_100_to_300;
+INSERT INTO ends VALUES (7, '2023-02-29', 1), (8, '2023-02-30', 2);
+SET sql_mode = DEFAULT;
+SELECT * FROM ends ORDER BY id;
+DROP TABLE ends;

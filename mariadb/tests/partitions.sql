@@ -39,3 +39,16 @@ SELECT COUNT(*), SUM(v) FROM k WHERE a > 'k2';
 CHECK TABLE r, h, l, k EXTENDED;
 ANALYZE TABLE h;
 OPTIMIZE TABLE l;
+# Which row is refused first, and by which key, does not depend on the partition.
+CREATE TABLE refused (a INT NOT NULL, b INT, PRIMARY KEY (a), KEY (b)) ENGINE=Inkstone PARTITION BY HASH (a) PARTITIONS 3;
+INSERT INTO refused VALUES (1, 1), (2, 1), (3, 1);
+INSERT INTO refused VALUES (10, 1), (3, 1), (1, 1), (2, 1);
+INSERT INTO refused VALUES (1, 1), (3, 1), (5, 1);
+UPDATE refused SET b = 7 WHERE a = 1;
+UPDATE refused SET a = 3 WHERE a = 1;
+UPDATE refused SET a = 0 ORDER BY a;
+ALTER TABLE refused DROP PRIMARY KEY;
+INSERT INTO refused VALUES (3, 8);
+ALTER TABLE refused ADD PRIMARY KEY (a);
+SELECT * FROM refused ORDER BY a, b;
+DROP TABLE refused;
