@@ -38,7 +38,7 @@ use plugin::Plugin;
 use sanitizer::Sanitizer;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use tree::Tree;
+use tree::{Configuration, Tree};
 
 /// Builds the plugin for MariaDB and opens the SQL prompt of a private server; or tests, measures,
 /// stops (see docs/mariadb.md).
@@ -59,9 +59,9 @@ pub struct Arguments {
     /// anything in any server that is started
     #[arg(long)]
     sanitize: bool,
-    /// What the servers of --differential are configured by [default: both, in turns]
+    /// What the private servers are configured by [default: debian; --smoke and --differential: both in turns]
     #[arg(long, value_enum)]
-    config: Option<server::Configuration>,
+    config: Option<Configuration>,
 }
 
 /// What to do; without any, the SQL prompt.
@@ -122,7 +122,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     if let Some(Step::Fetch) = task.step {
         return packages::fetch().map(|_| ExitCode::SUCCESS);
     }
-    let tree = packages::tree()?;
+    let tree = packages::tree()?.configured(arguments.config.unwrap_or_default());
     if let Some(Step::Stop) = task.step {
         return prompt::stop(&tree);
     }
@@ -142,7 +142,7 @@ fn serve(tree: &Tree, plugin: &Plugin, arguments: &Arguments) -> Result<ExitCode
         return mtr::run(tree, plugin, suites, arguments.json);
     }
     if let Some(filter) = &task.smoke {
-        return smoke::run(tree, plugin, filter.as_deref());
+        return smoke::run(tree, plugin, filter.as_deref(), arguments.config);
     }
     if let Some(filter) = &task.steps {
         return steps::run(tree, plugin, filter.as_deref());

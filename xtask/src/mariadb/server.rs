@@ -1,7 +1,7 @@
 //! A private server: its own data directory and socket, ended by its id.
 
 use super::plugin::Plugin;
-use super::tree::{Tree, home};
+use super::tree::{Configuration, Tree, home};
 use crate::build::Result;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -21,19 +21,9 @@ const BOOTSTRAP: [&str; 6] = [
 /// How long a server may take to answer: recovery is part of it.
 const START: Duration = Duration::from_secs(180);
 
-/// What decides the server's defaults, character sets above all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Configuration {
-    /// The file that Debian's package brings: utf8mb4
-    Debian,
-    /// What is compiled in: latin1
-    Plain,
-}
-
 /// A server with a data directory of its own.
 pub struct Server {
     tree: Tree,
-    configuration: Configuration,
     folder: PathBuf,
     socket: PathBuf,
     options: Vec<String>,
@@ -49,7 +39,6 @@ impl Server {
     pub fn new(tree: &Tree, folder: &Path) -> Self {
         Self {
             tree: tree.clone(),
-            configuration: Configuration::Plain,
             folder: folder.to_owned(),
             socket: socket(folder),
             options: Vec::new(),
@@ -76,7 +65,7 @@ impl Server {
 
     /// What the next start is configured by.
     pub fn configure(&mut self, configuration: Configuration) {
-        self.configuration = configuration;
+        self.tree.configuration = configuration;
     }
 
     /// An environment variable of the next start. What is to be loaded first is loaded behind what is already.
@@ -164,13 +153,7 @@ impl Server {
         let folder = self.folder.display();
         let data = self.data();
         command.args([
-            match self.configuration {
-                Configuration::Debian => format!(
-                    "--defaults-file={}",
-                    self.tree.configuration_file().display()
-                ),
-                Configuration::Plain => "--no-defaults".to_owned(),
-            },
+            self.tree.defaults(),
             format!("--basedir={}", self.tree.usr().display()),
             format!("--lc-messages-dir={}", share.display()),
             format!("--character-sets-dir={}/charsets", share.display()),

@@ -6,15 +6,34 @@ use super::compare::{differences, neutral};
 use super::inputs::{Input, inputs};
 use super::plugin::Plugin;
 use super::server::Server;
-use super::tree::Tree;
+use super::tree::{Configuration, Tree};
 use crate::build::Result;
 use std::io::Read;
 use std::process::{Command, ExitCode, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// Runs all files, or those whose name begins with `filter`.
-pub fn run(tree: &Tree, plugin: &Plugin, filter: Option<&str>) -> Result<ExitCode> {
+/// Runs all files, or those whose name begins with `filter`, under this configuration or under each.
+pub fn run(
+    tree: &Tree,
+    plugin: &Plugin,
+    filter: Option<&str>,
+    configuration: Option<Configuration>,
+) -> Result<ExitCode> {
     let files = inputs("tests", filter, ".sql")?;
+    let mut wrong = 0;
+    for each in [Configuration::Debian, Configuration::Plain] {
+        if configuration.is_none_or(|only| only == each) {
+            let tree = tree.clone().configured(each);
+            let differ = run_files(&tree, plugin, &files)?;
+            println!("{each:?}: {} files, {differ} differ", files.len());
+            wrong += differ;
+        }
+    }
+    Ok(ExitCode::from(u8::from(wrong > 0)))
+}
+
+/// Runs files in a server of their own; gives how many differ.
+fn run_files(tree: &Tree, plugin: &Plugin, files: &[Input]) -> Result<usize> {
     let options = [
         "--log-bin=binlog",
         "--binlog-format=row",
@@ -26,7 +45,7 @@ pub fn run(tree: &Tree, plugin: &Plugin, filter: Option<&str>) -> Result<ExitCod
         .with_options(options);
     server.start()?;
     let mut wrong = 0;
-    for Input { name, text } in &files {
+    for Input { name, text } in files {
         let began = Instant::now();
         let differences = compare(&mut server, text).unwrap_or_else(|error| error);
         let seconds = began.elapsed().as_secs_f64();
@@ -53,8 +72,7 @@ pub fn run(tree: &Tree, plugin: &Plugin, filter: Option<&str>) -> Result<ExitCod
     check_tables(&server)?;
     server.stop()?;
     server.remove();
-    println!("{} files, {wrong} differ", files.len());
-    Ok(ExitCode::from(u8::from(wrong > 0)))
+    Ok(wrong)
 }
 
 /// Runs a file for both engines; gives the differences of what they print, and of their errors.

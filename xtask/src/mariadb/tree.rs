@@ -9,6 +9,16 @@ pub fn home() -> PathBuf {
     root().join("target/mariadb")
 }
 
+/// What decides a server's defaults, character sets above all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Configuration {
+    /// The file that Debian's package brings: utf8mb4
+    #[default]
+    Debian,
+    /// What is compiled in: latin1
+    Plain,
+}
+
 /// One unpacked version: `root` holds what the binary packages hold, `source` the headers that only
 /// the source package has, `generated` the one header that a build of the server would make.
 #[derive(Clone, Debug)]
@@ -18,6 +28,8 @@ pub struct Tree {
     folder: PathBuf,
     /// The folder of libraries: `usr/lib/x86_64-linux-gnu`, or what it is on this machine.
     libraries: PathBuf,
+    /// How servers that run from it are configured.
+    pub configuration: Configuration,
 }
 
 impl Tree {
@@ -42,6 +54,7 @@ impl Tree {
             version: version.to_owned(),
             folder: folder.to_owned(),
             libraries,
+            configuration: Configuration::default(),
         })
     }
 
@@ -56,10 +69,21 @@ impl Tree {
         self.folder.join("root/usr")
     }
 
-    /// The server's configuration, as the package brings it.
-    pub fn configuration_file(&self) -> PathBuf {
-        self.folder
-            .join("root/etc/mysql/mariadb.conf.d/50-server.cnf")
+    /// The same, with servers of this configuration.
+    pub fn configured(mut self, configuration: Configuration) -> Self {
+        self.configuration = configuration;
+        self
+    }
+
+    /// The first option of every server.
+    pub fn defaults(&self) -> String {
+        match self.configuration {
+            Configuration::Plain => "--no-defaults".to_owned(),
+            Configuration::Debian => {
+                let file = "root/etc/mysql/mariadb.conf.d/50-server.cnf";
+                format!("--defaults-file={}", self.folder.join(file).display())
+            }
+        }
     }
 
     /// The server.

@@ -196,7 +196,7 @@ fn are_equal(sides: &mut Sides, table: &str, column: &str, a: &[u8], b: &[u8]) -
     }
 }
 
-/// The verb, the aspect, and the numbers of errors and warnings.
+/// The verb, the aspect, and the numbers of errors and warnings that are not the same.
 fn describe(aspect: Aspect, text: &str, [innodb, inkstone]: &[Outcome; 2]) -> String {
     let verb: Vec<&str> = text.split_whitespace().take(1).collect();
     let verb = verb.join(" ");
@@ -204,8 +204,14 @@ fn describe(aspect: Aspect, text: &str, [innodb, inkstone]: &[Outcome; 2]) -> St
         Reply::Refused(refusal) => format!("error {}", refusal.code),
         _ => "success".to_owned(),
     };
-    let numbers = |warnings: &[Warning]| {
-        let mut numbers: Vec<&str> = warnings.iter().map(|warning| &*warning.code).collect();
+    // Those that only one of them has: two statements with the same bug have different others.
+    let only = |these: &[Warning], others: &[Warning]| {
+        let mut numbers: Vec<&str> = these
+            .iter()
+            .filter(|warning| !others.contains(warning))
+            .map(|warning| &*warning.code)
+            .collect();
+        numbers.sort_unstable();
         numbers.dedup();
         numbers.join(" ")
     };
@@ -219,8 +225,8 @@ fn describe(aspect: Aspect, text: &str, [innodb, inkstone]: &[Outcome; 2]) -> St
         Aspect::Info => format!("{verb}: info"),
         Aspect::Warnings => format!(
             "{verb}: warnings [{}] / [{}]",
-            numbers(&innodb.warnings),
-            numbers(&inkstone.warnings)
+            only(&innodb.warnings, &inkstone.warnings),
+            only(&inkstone.warnings, &innodb.warnings)
         ),
     }
 }

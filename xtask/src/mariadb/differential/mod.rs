@@ -26,8 +26,7 @@ mod types;
 
 use super::crash::Plan;
 use super::plugin::Plugin;
-use super::server::Configuration;
-use super::tree::Tree;
+use super::tree::{Configuration, Tree};
 use crate::build::Result;
 use accepted::Accepted;
 use compare::Difference;

@@ -6,8 +6,8 @@ use super::text::Collation;
 use crate::build::Result;
 use crate::mariadb::client::{Client, Reply};
 use crate::mariadb::plugin::Plugin;
-use crate::mariadb::server::{Configuration, Server, run_folder};
-use crate::mariadb::tree::Tree;
+use crate::mariadb::server::{Server, run_folder};
+use crate::mariadb::tree::{Configuration, Tree};
 use std::path::{Path, PathBuf};
 
 /// The engines and their databases. Names of databases are equally long: limits of lengths are the same.
@@ -53,7 +53,6 @@ pub struct Gone {
 /// The server, and a connection to each database.
 pub struct Sides {
     server: Server,
-    configuration: Configuration,
     clients: Vec<Client>,
     /// Collations of the server, by name.
     pub collations: Vec<Collation>,
@@ -62,15 +61,12 @@ pub struct Sides {
 impl Sides {
     /// Starts a server.
     pub fn start(tree: &Tree, plugin: &Plugin) -> Result<Self> {
-        let configuration = Configuration::Debian;
         let mut server = Server::new(tree, &folder())
             .with_plugin(plugin)
             .with_options(OPTIONS);
-        server.configure(configuration);
         server.start()?;
         let mut sides = Self {
             server,
-            configuration,
             clients: Vec::new(),
             collations: Vec::new(),
         };
@@ -103,17 +99,16 @@ impl Sides {
 
     /// The server from now on has this configuration.
     pub fn configure(&mut self, configuration: Configuration) -> Result<()> {
-        if self.configuration == configuration {
+        if self.configuration() == configuration {
             return Ok(());
         }
-        self.configuration = configuration;
         self.server.configure(configuration);
         self.restart(false)
     }
 
     /// The configuration that the server has.
     pub fn configuration(&self) -> Configuration {
-        self.configuration
+        self.server.tree().configuration
     }
 
     /// New, empty databases and new sessions.
