@@ -332,7 +332,7 @@ impl BufferPool {
         self.inner.flush_where(|_| true)
     }
 
-    /// Forgets the first [`DROPPED_AT_ONCE`] pages of a tablespace of so many, dirty or not; waits for
+    /// Forgets the first `DROPPED_AT_ONCE` pages of a tablespace of so many, dirty or not; waits for
     /// those in flight. The others leave as pages do that nobody uses, and are written nowhere: the store
     /// skips them. So a drop costs little, however large pool and table are. Nobody may be using the
     /// tablespace, whose number is not used again. The caller holds no latch.

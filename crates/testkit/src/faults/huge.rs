@@ -5,7 +5,7 @@
 //!
 //! # What must hold
 //!
-//! 1. No row that is written reads more than [`READS_MAX`] pages, however many maps there are: neither
+//! 1. No row that is written reads more than `READS_MAX` pages, however many maps there are: neither
 //!    the first one after an opening nor those after a page low in the file was freed. (But for one, where
 //!    there is no page number left behind the file's end.)
 //! 2. What is free is found, wherever it lies.
