@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* ALTER TABLE without copying the table.
 
-   Nothing of the rows changes: renamed columns, defaults, checks, virtual columns, and stored columns added at
+   Nothing of the rows changes: renamed columns, defaults, dropped checks (an added one must hold in every row: the
+   server copies), virtual columns, and stored columns added at
    the end, which old rows get from the table's facts (meta.h). Indexes are added and dropped as trees;
    readers go on meanwhile, writers wait.
 
    What a crash leaves is the old table or the new one. New trees are filled under names that no index has
    (BUILDING). Then one durable transaction notes the new definition's id, what added columns hold, and the
    plan: trees to drop and to rename. From there on the ALTER has happened: the server's ddl log asks
-   check_version, and who opens the table next carries out what is left of the plan. A tree that no index
-   names and no plan mentions is dropped then.
+   check_version, and who opens the table next carries out what is left of the plan. What is left under a name of
+   BUILDING then is of an ALTER that did not happen, and is dropped (TableShare::drop_unfinished).
 
    Partitions are altered by handlers of their own, and the first one commits for all, in one transaction. */
 #include "alter.h"
@@ -21,7 +22,7 @@
 
 static const alter_table_operations NO_CHANGE_OF_ROWS=
     ALTER_RENAME | ALTER_CHANGE_COLUMN_DEFAULT | ALTER_OPTIONS | ALTER_CHANGE_INDEX_COMMENT |
-    ALTER_ADD_CHECK_CONSTRAINT | ALTER_DROP_CHECK_CONSTRAINT | ALTER_RENAME_COLUMN |
+    ALTER_DROP_CHECK_CONSTRAINT | ALTER_RENAME_COLUMN |
     ALTER_COLUMN_NAME | ALTER_ADD_VIRTUAL_COLUMN | ALTER_DROP_VIRTUAL_COLUMN |
     ALTER_VIRTUAL_COLUMN_ORDER | ALTER_COLUMN_OPTION | ALTER_CHANGE_COLUMN |
     ALTER_PARSER_ADD_COLUMN | ALTER_PARSER_DROP_COLUMN | ALTER_INDEX_IGNORABILITY |
@@ -132,7 +133,7 @@ ha_inkstone::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info
   if (is_outdated())
     return HA_ALTER_INPLACE_NOT_SUPPORTED;
   if ((wanted & ~(NO_CHANGE_OF_ROWS | INDEX_CHANGES | ALTER_ADD_STORED_BASE_COLUMN)) ||
-      info->error_if_not_empty || has_refused_options(info->create_info) || table->s->tmp_table != NO_TMP_TABLE ||
+      info->error_if_not_empty || refused_option(thd(), info->create_info) || table->s->tmp_table != NO_TMP_TABLE ||
       altered->versioned() != table->versioned() || altered->s->long_unique_table)
     return HA_ALTER_INPLACE_NOT_SUPPORTED;
   try
@@ -176,7 +177,6 @@ static bool report(THD *thd, handler *handler, int failed)
 
 bool ha_inkstone::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info *info)
 {
-  warn_of_foreign_keys(thd());
   AlterContext *context= new (thd()->mem_root) AlterContext(this);
   info->handler_ctx= context;
   if (!context)

@@ -3,6 +3,7 @@
    two is finished when the server starts (see finish_interrupted_ddl). */
 #include "ha_inkstone.h"
 #include "ddl.h"
+#include "create_options.h"
 #include "partitions.h"
 #include <memory>
 
@@ -27,22 +28,55 @@ static int refuse(const TABLE *form)
   return 0;
 }
 
-void warn_of_foreign_keys(THD *thd)
+static bool has_foreign_key(THD *thd)
 {
   List_iterator_fast<Key> keys(thd->lex->alter_info.key_list);
   while (Key *key= keys++)
     if (key->type == Key::FOREIGN_KEY)
-    {
-      push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_ILLEGAL_HA_CREATE_OPTION,
-                          ER_THD(thd, ER_ILLEGAL_HA_CREATE_OPTION), "INKSTONE", "FOREIGN KEY");
-      return;
-    }
+      return true;
+  return false;
 }
 
-/* Row formats that InnoDB refuses, too. What is asked for with them cannot be given. */
-bool has_refused_options(const HA_CREATE_INFO *info)
+/* An option of another engine's that is switched on. */
+static const char *foreign_option(const HA_CREATE_INFO *info)
 {
-  return info->row_type == ROW_TYPE_FIXED || info->row_type == ROW_TYPE_PAGE;
+  static const char *const off[]= {"0", "NO", "N", "OFF", "FALSE", "DEFAULT"};
+  for (const engine_option_value *option= info->option_list; option; option= option->next)
+  {
+    bool is_on= option->value.str != nullptr;
+    for (const char *word : off)
+      is_on= is_on && my_strcasecmp(system_charset_info, option->value.str, word);
+    if (is_on)
+      return option->name.str;
+  }
+  return nullptr;
+}
+
+/* What is asked for and cannot be given; nullptr: nothing. An ALTER that does not mention what the table has had for
+   long, without effect, goes on. ROW_FORMAT=DYNAMIC, COMPACT and REDUNDANT ask for nothing that is seen. */
+const char *refused_option(THD *thd, const HA_CREATE_INFO *info)
+{
+  const bool altering= thd_sql_command(thd) == SQLCOM_ALTER_TABLE ||
+                       thd_sql_command(thd) == SQLCOM_CREATE_INDEX ||
+                       thd_sql_command(thd) == SQLCOM_DROP_INDEX || thd_sql_command(thd) == SQLCOM_OPTIMIZE;
+  const auto says= [&](ulonglong option) {
+    return !altering || (info->used_fields & (option | HA_CREATE_USED_ENGINE));
+  };
+  const row_type format= info->row_type;
+  if (format == ROW_TYPE_FIXED || format == ROW_TYPE_PAGE)
+    return "ROW_TYPE";
+  if (format == ROW_TYPE_COMPRESSED && says(HA_CREATE_USED_ROW_FORMAT))
+    return "ROW_FORMAT=COMPRESSED";
+  if (info->key_block_size && says(HA_CREATE_USED_KEY_BLOCK_SIZE))
+    return "KEY_BLOCK_SIZE";
+  if (info->data_file_name && *info->data_file_name)
+    return "DATA DIRECTORY";
+  if (info->index_file_name && *info->index_file_name)
+    return "INDEX DIRECTORY";
+  if (says(0) && !(thd->variables.sql_mode & MODE_IGNORE_BAD_TABLE_OPTIONS))
+    if (const char *option= foreign_option(info))
+      return option;
+  return has_foreign_key(thd) ? "FOREIGN KEY" : nullptr;
 }
 
 /* Notes which images a new table's indexes will have. */
@@ -74,11 +108,11 @@ int ha_inkstone::create(const char *path, TABLE *form, HA_CREATE_INFO *info)
 {
   if (int failed= refuse(form))
     return failed;
-  if (has_refused_options(info))
-    my_error(ER_ILLEGAL_HA_CREATE_OPTION, MYF(0), "INKSTONE", "ROW_TYPE");
-  if (has_refused_options(info) || info->index_file_name)
+  if (const char *option= refused_option(ha_thd(), info))
+  {
+    my_error(ER_ILLEGAL_HA_CREATE_OPTION, MYF(0), "INKSTONE", option);
     return HA_WRONG_CREATE_OPTION;
-  warn_of_foreign_keys(ha_thd());
+  }
   std::vector<ink_slice> trees;
   try
   {

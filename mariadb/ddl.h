@@ -7,10 +7,8 @@
 /** Ends the name of a table under construction that is to take another's place. */
 #define REPLACEMENT "#replacement"
 
-/** Says that foreign keys, which the statement may ask for, are not kept. */
-void warn_of_foreign_keys(THD *thd);
-/** Whether options are asked for that the engine refuses. */
-bool has_refused_options(const HA_CREATE_INFO *info);
+/** What the statement asks for and the engine refuses; nullptr: nothing. */
+const char *refused_option(THD *thd, const HA_CREATE_INFO *info);
 /** Drops a table; ENOENT if there is none. */
 int drop_table(const char *path);
 /** Drops what is left of a database's tables. */

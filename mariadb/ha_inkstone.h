@@ -141,6 +141,7 @@ private:
   int commit_altered(const std::vector<AlterContext *> &contexts, TABLE *altered, Alter_inplace_info *info);
 
   /* upkeep.cc */
+  bool has_unknown_tree(THD *thd);
   int check_entries(THD *thd);
   int check_entries_of_row(THD *thd);
   int count_entries(uint index, uint64 *count);

@@ -69,6 +69,8 @@ int TableShare::open(THD *thd, const char *path, const TABLE_SHARE *definition)
   if (!failed)
     failed= finish_alter(thd);
   if (!failed)
+    failed= drop_unfinished(thd);
+  if (!failed)
     failed= find_trees(thd, definition);
   if (!failed)
     failed= read_meta(thd);
@@ -116,6 +118,25 @@ int TableShare::finish_alter(THD *thd)
       return failed;
   }
   return open_engine_table(thd);
+}
+
+/* Trees of an ALTER that a crash ended before it had happened. Nobody else builds any: an ALTER that runs keeps the
+   table open. */
+int TableShare::drop_unfinished(THD *thd)
+{
+  ink_error error;
+  std::vector<std::string> unfinished;
+  for (size_t i= 0; i < ink_table_tree_count(table); i++)
+  {
+    const ink_slice tree= ink_tree_name(ink_table_tree(table, i));
+    const std::string text(reinterpret_cast<const char *>(tree.data), tree.len);
+    if (text.compare(0, sizeof BUILDING - 1, BUILDING) == 0)
+      unfinished.push_back(text);
+  }
+  for (const std::string &tree : unfinished)
+    if (ink_drop_tree(database, slice_of(name), slice_of(tree), &error) && error.code != INK_NOT_FOUND)
+      return handler_error(thd, error);
+  return unfinished.empty() ? 0 : open_engine_table(thd);
 }
 
 int TableShare::alter(THD *thd, const std::vector<Change> &changes, const LEX_CUSTRING &version,

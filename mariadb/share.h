@@ -83,6 +83,7 @@ public:
 private:
   int open_engine_table(THD *thd);
   int finish_alter(THD *thd);
+  int drop_unfinished(THD *thd);
   int find_trees(THD *thd, const TABLE_SHARE *definition);
   int read_meta(THD *thd);
   int read_image_version(THD *thd);

@@ -22,10 +22,32 @@ int ha_inkstone::check(THD *thd, HA_CHECK_OPT *options)
   ink_buffer text= {nullptr, 0, 0};
   int failed= ink_verify_table(share->engine_table(), &text, &error);
   ink_buffer_free(&text);
+  if (!failed && has_unknown_tree(thd))
+    return HA_ADMIN_CORRUPT;
   if (!failed)
     return options->flags & T_QUICK ? HA_ADMIN_OK : check_entries(thd);
   push_warning(thd, Sql_condition::WARN_LEVEL_WARN, ER_NOT_KEYFILE, error.message);
   return error.code == INK_CORRUPT ? HA_ADMIN_CORRUPT : HA_ADMIN_FAILED;
+}
+
+/* Each tree must be the rows, the facts, or an index. */
+bool ha_inkstone::has_unknown_tree(THD *thd)
+{
+  for (size_t i= 1; i < ink_table_tree_count(share->engine_table()); i++)
+  {
+    const ink_tree *tree= ink_table_tree(share->engine_table(), i);
+    const ink_slice name= ink_tree_name(tree);
+    const std::string text(reinterpret_cast<const char *>(name.data), name.len);
+    bool is_known= text == META_TREE;
+    for (uint index= 0; index < table->s->keys; index++)
+      is_known= is_known || (!is_clustered(index) && text == table->key_info[index].name.str);
+    if (is_known)
+      continue;
+    push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_NOT_KEYFILE,
+                        "Inkstone: tree %s is no index of the table", text.c_str());
+    return true;
+  }
+  return false;
 }
 
 /* Each row must have its entry in each index, and the indexes nothing else. */

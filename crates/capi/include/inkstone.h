@@ -311,7 +311,7 @@ typedef struct ink_table ink_table;
 /* A tree of an open table; lives as long as that handle. */
 typedef struct ink_tree ink_tree;
 
-/* Names of tables and trees are UTF-8, 1 to 255 bytes, without a zero byte. Each of these calls is
+/* Names of tables and trees are UTF-8, 1 to 768 bytes, without a zero byte. Each of these calls is
  * durable and atomic when it returns, and waits for no transaction: keep them apart from running
  * statements on the same table. */
 

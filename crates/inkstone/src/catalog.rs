@@ -8,7 +8,9 @@ use crate::btree::Tree;
 use crate::txn::{Cursor, Isolation, Transaction};
 use crate::{Error, Result};
 use inkstone_format::codec::{Reader, put_bytes, put_varint};
+use inkstone_format::header::PAGE_SIZE_MIN;
 use inkstone_format::space::TREES_MAX;
+use inkstone_format::tree_page::key_len_max;
 use inkstone_format::{Corrupt, SpaceId, TreeId};
 
 /// The tablespace of the catalog.
@@ -17,8 +19,12 @@ pub const CATALOG_SPACE: SpaceId = SpaceId(0);
 pub const CATALOG_TREE: TreeId = TreeId(0);
 /// Name of a table's clustered tree.
 pub const CLUSTERED: &str = "primary";
-/// The longest name of a table or tree, bytes.
-pub const NAME_LEN_MAX: usize = 255;
+/// The longest name of a table or tree, bytes: a key of the catalog on the smallest pages. SQL names of 64 characters
+/// become up to 255 bytes each as file names, and a table's is that of its database, its own, and what marks
+/// an unfinished statement.
+pub const NAME_LEN_MAX: usize = 768;
+
+const _: () = assert!(NAME_LEN_MAX <= key_len_max(PAGE_SIZE_MIN));
 
 const DEFINITION_FORMAT: u8 = 1;
 

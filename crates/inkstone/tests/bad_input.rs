@@ -609,8 +609,9 @@ fn keys_and_values_too_long() {
 
 #[test]
 fn bad_names() {
-    let (_dir, db, _table) = with_table();
-    let long = "x".repeat(256);
+    let (dir, db, table) = with_table();
+    drop(table);
+    let long = "x".repeat(769);
     for name in ["", "a\0b", &long] {
         let results = [
             db.create_table(name, &[]).map(drop),
@@ -621,12 +622,17 @@ fn bad_names() {
         for result in results {
             let error = failed(result);
             assert!(matches!(error, Error::InvalidOption { .. }), "{error}");
-            says(&error, &["a name has 1 to 255 bytes"]);
+            says(&error, &["a name has 1 to 768 bytes"]);
         }
     }
     assert_eq!(db.tables().unwrap(), ["t"]);
-    let fits = "ü/../".repeat(42);
+    let fits = "ü/../".repeat(128);
     db.create_table(&fits, &[]).unwrap();
+    db.create_tree(&fits, &fits).unwrap();
+    drop(db);
+    let db = Database::open(dir.path(), small()).unwrap();
+    assert_eq!(db.tables().unwrap(), ["t", &fits]);
+    assert_eq!(db.open_table(&fits).unwrap().trees().len(), 2);
     db.drop_table(&fits).unwrap();
 }
 

@@ -66,6 +66,7 @@ fn run_files(tree: &Tree, plugin: &Plugin, files: &[Input]) -> Result<usize> {
         }
     }
     check_status(&server)?;
+    check_refusals(&server)?;
     // The data must survive a restart as they are.
     server.stop()?;
     server.start()?;
@@ -171,6 +172,83 @@ fn read(pipe: Option<impl Read>) -> Vec<u8> {
         let _ = pipe.read_to_end(&mut bytes);
     }
     bytes
+}
+
+/// What the engine cannot give: clauses of CREATE TABLE and of ALTER TABLE, and what the error must name.
+const REFUSED: [(&str, &str); 14] = [
+    (
+        "CREATE TABLE n (a INT) ROW_FORMAT=COMPRESSED",
+        "ROW_FORMAT=COMPRESSED",
+    ),
+    ("CREATE TABLE n (a INT) KEY_BLOCK_SIZE=4", "KEY_BLOCK_SIZE"),
+    (
+        "CREATE TABLE n (a INT) DATA DIRECTORY='/tmp'",
+        "DATA DIRECTORY",
+    ),
+    (
+        "CREATE TABLE n (a INT) INDEX DIRECTORY='/tmp'",
+        "INDEX DIRECTORY",
+    ),
+    (
+        "CREATE TABLE n (a INT) PAGE_COMPRESSED=1",
+        "page_compressed",
+    ),
+    ("CREATE TABLE n (a INT) ENCRYPTED=YES", "encrypted"),
+    (
+        "CREATE TABLE n (a INT) ENCRYPTION_KEY_ID=1",
+        "encryption_key_id",
+    ),
+    ("CREATE TABLE n (a INT REFERENCES t (a))", "FOREIGN KEY"),
+    (
+        "SET foreign_key_checks=0; CREATE TABLE n (a INT, FOREIGN KEY (a) REFERENCES t (a))",
+        "FOREIGN KEY",
+    ),
+    (
+        "SET foreign_key_checks=0; ALTER TABLE t ADD FOREIGN KEY (a) REFERENCES t (a)",
+        "FOREIGN KEY",
+    ),
+    (
+        "ALTER TABLE t ROW_FORMAT=COMPRESSED",
+        "ROW_FORMAT=COMPRESSED",
+    ),
+    (
+        "ALTER TABLE t KEY_BLOCK_SIZE=8, ADD COLUMN b INT",
+        "KEY_BLOCK_SIZE",
+    ),
+    ("ALTER TABLE t PAGE_COMPRESSED=1", "page_compressed"),
+    ("ALTER TABLE packed ENGINE=Inkstone", "page_compressed"),
+];
+
+/// Checks that what has no effect is refused, with its name, and changes nothing.
+fn check_refusals(server: &Server) -> Result<()> {
+    let set_up =
+        "CREATE OR REPLACE DATABASE smoke; USE smoke; SET default_storage_engine=Inkstone;";
+    server.sql(&format!(
+        "{set_up} CREATE TABLE t (a INT PRIMARY KEY); CREATE TABLE packed (a INT) ENGINE=InnoDB PAGE_COMPRESSED=1"
+    ))?;
+    let definitions = || {
+        server.sql(
+            "SHOW CREATE TABLE smoke.t; SHOW CREATE TABLE smoke.packed; SHOW TABLES FROM smoke",
+        )
+    };
+    let before = definitions()?;
+    for (statement, named) in REFUSED {
+        let result = server.sql(&format!(
+            "USE smoke; SET default_storage_engine=Inkstone; {statement}"
+        ));
+        match result {
+            Err(error) if error.to_lowercase().contains(&named.to_lowercase()) => {}
+            other => {
+                return Err(format!(
+                    "{statement}: not refused with {named}, but {other:?}"
+                ));
+            }
+        }
+    }
+    match definitions()? == before {
+        true => Ok(()),
+        false => Err("a refused statement has changed a table".to_owned()),
+    }
 }
 
 /// Checks that connections that ask for the status at once all get it. A server that gathered it in one

@@ -23,7 +23,7 @@ const FIRST_PAGES: u32 = 16;
 
 impl Database {
     /// Creates a table with a clustered tree and secondary trees of these names, durably. Names have
-    /// 1 to 255 bytes and no zero byte. [`Error::AlreadyExists`] if there is a table of this name,
+    /// 1 to 768 bytes and no zero byte. [`Error::AlreadyExists`] if there is a table of this name,
     /// [`Error::Unsupported`] for more than 126 secondary trees.
     pub fn create_table(&self, name: &str, secondary: &[&str]) -> Result<Table> {
         check_name("table", name)?;

@@ -58,18 +58,37 @@ pub fn compare(
     let inkstone = match inkstone {
         Outcome::Printed(text) => text,
         Outcome::Skipped(remark) => return Ok(Verdict::Failed(format!("skipped: {remark}"))),
-        Outcome::Failed(remark) => return Ok(Verdict::Failed(remark.clone())),
+        Outcome::Failed(remark) => {
+            let (reason, lines) = documented_difference(documented);
+            return Ok(
+                match !reason.is_empty() && !is_crash(remark) && lines == failed_line(remark) {
+                    true => Verdict::Documented(reason),
+                    false => Verdict::Failed(remark.clone()),
+                },
+            );
+        }
     };
     let differences = differences(&neutral(innodb), &neutral(inkstone), work)?;
     if differences.is_empty() {
         return Ok(Verdict::Equal);
     }
-    let expected = std::fs::read_to_string(documented).unwrap_or_default();
-    let (reason, lines) = split_reason(&expected);
+    let (reason, lines) = documented_difference(documented);
     Ok(match !reason.is_empty() && lines == differences {
         true => Verdict::Documented(reason),
         false => Verdict::Differs(differences),
     })
+}
+
+/// The reason and the lines of a documented difference; both empty if there is none.
+fn documented_difference(file: &Path) -> (String, String) {
+    split_reason(&std::fs::read_to_string(file).unwrap_or_default())
+}
+
+/// The line in which the test driver says which statement failed, and how.
+fn failed_line(remark: &str) -> String {
+    let mut lines = remark.lines();
+    let line = lines.find(|line| line.starts_with("mysqltest: At line"));
+    line.map(|line| format!("{line}\n")).unwrap_or_default()
 }
 
 fn is_crash(text: &str) -> bool {
@@ -94,6 +113,22 @@ fn split_reason(text: &str) -> (String, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_failure_is_documented_only_by_its_very_line_and_never_a_crash() {
+        let file = std::env::temp_dir().join(format!("inkstone-failure-{}", std::process::id()));
+        std::fs::write(&file, "# Why\nmysqltest: At line 5: refused\n").expect("a file");
+        let verdict = |remark: &str| {
+            let inkstone = Outcome::Failed(format!("begun\n{remark}\nmore\n"));
+            let innodb = Outcome::Printed(String::new());
+            compare(&innodb, &inkstone, Path::new("/tmp"), &file).expect("a verdict")
+        };
+        let documented = Verdict::Documented("Why".into());
+        assert_eq!(verdict("mysqltest: At line 5: refused"), documented);
+        assert!(verdict("mysqltest: At line 6: refused").is_wrong());
+        assert!(verdict("mysqltest: At line 5: refused\nLost connection").is_wrong());
+        std::fs::remove_file(&file).expect("the file goes");
+    }
 
     #[test]
     fn a_difference_is_documented_only_with_a_reason_and_its_very_lines() {
