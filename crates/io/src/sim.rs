@@ -87,6 +87,7 @@ use node::{Node, NodeState};
 use observer::Observer;
 use parking_lot::Mutex;
 use rng::Rng;
+use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -331,7 +332,23 @@ impl SimVfs {
 
     /// Makes operations fail by a rule. Rules end with the process.
     pub fn fail(&self, rule: FaultRule) {
-        self.process.add_rule(rule);
+        self.process.add_rule(rule, None);
+    }
+
+    /// Makes reads and writes fail by a rule, if they touch these bytes of a file.
+    pub fn fail_bytes(&self, rule: FaultRule, bytes: Range<u64>) {
+        self.process.add_rule(rule, Some(bytes));
+    }
+
+    /// Lets the process have so many files, directories and locks open at once: what would open one
+    /// more, or list a directory, fails with `EMFILE`. What is open stays so.
+    pub fn limit_handles(&self, limit: u64) {
+        self.process.limit_handles(limit);
+    }
+
+    /// The most files, directories and locks that the process had open at once.
+    pub fn handles_max(&self) -> u64 {
+        self.process.handles_max()
     }
 
     /// The files whose operations have failed by rules, in order, one for each failure.

@@ -2,13 +2,22 @@
 //! nothing.
 //!
 //! [`every`] is complete over a fixed piece of work, [`damage`] over the bytes that it leaves; [`huge`] has
-//! files of terabytes and page numbers near the end; the functions here let one operation of a random run fail.
+//! files of terabytes and page numbers near the end; in [`lasting`] whole files fail for as long as it
+//! lasts, in [`handles`] there are more tables than handles, in [`processes`] real ones have budgets; the
+//! functions here let one operation of a random run fail. [`known`] are the bugs that wait for a mend.
 
+mod after;
 pub mod damage;
 pub mod every;
+pub mod figure;
+pub mod handles;
 pub mod huge;
+pub mod known;
+pub mod lasting;
+pub mod processes;
 pub mod report;
 pub mod session;
+mod trial;
 pub mod work;
 
 use crate::campaign::{repeat_fault_line, watched};

@@ -4,6 +4,7 @@ use inkstone_io::sim::{Fault, OpKind};
 use inkstone_testkit::faults::every::{self, Case, Consequence, Series};
 use inkstone_testkit::faults::report::{Budget, Report};
 use inkstone_testkit::faults::work::{self, Life};
+use std::process::Command;
 
 fn sampled(stride: u64) -> Report {
     Report::new(Budget {
@@ -29,6 +30,37 @@ fn damage_is_found_or_repaired() {
     let mut report = sampled(41);
     report.damage(&starts);
     assert!(report.is_clean(), "{report}{:#?}", report.broken);
+}
+
+#[test]
+fn files_that_fail_for_as_long_as_it_lasts_lose_nothing() {
+    let starts = work::starts().unwrap();
+    let mut report = sampled(13);
+    report.lasting(&starts);
+    assert!(report.is_clean(), "{report}{:#?}", report.broken);
+}
+
+#[test]
+fn more_tables_than_handles_lose_nothing() {
+    let mut report = sampled(5);
+    report.handles();
+    assert!(report.is_clean(), "{report}{:#?}", report.broken);
+}
+
+#[test]
+fn real_processes_keep_to_their_budgets() {
+    for case in ["descriptors/64/150", "loser/60000"] {
+        let case = format!("processes/{case}");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_faults"));
+        let output = command.args(["--case", &case]).output().unwrap();
+        let (said, errors) = (output.stdout, output.stderr);
+        let said = [said, errors].concat();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&said)
+        );
+    }
 }
 
 /// Opening wrote the last block of the log again, with bytes that it had read for that purpose and

@@ -17,6 +17,7 @@ pub(super) struct SimDirectory {
 
 impl SimDirectory {
     pub fn at(vfs: &SimVfs, path: &Path) -> Self {
+        vfs.process.opened();
         Self {
             vfs: vfs.clone(),
             path: normal(path),
@@ -95,6 +96,12 @@ impl Directory for SimDirectory {
 
     fn path(&self) -> &Path {
         &self.path
+    }
+}
+
+impl Drop for SimDirectory {
+    fn drop(&mut self) {
+        self.vfs.process.closed();
     }
 }
 
@@ -225,7 +232,7 @@ impl SimVfs {
 
     /// See [`Directory::list`].
     pub fn read_dir(&self, directory: &Path) -> Result<Vec<String>> {
-        self.admit(OpKind::Look, directory)?;
+        self.admit(OpKind::List, directory)?;
         let directory = normal(directory);
         let names = self.disk.names.lock();
         if !names.has_directory(&directory) {
@@ -265,6 +272,7 @@ impl SimVfs {
             ));
         }
         let process = Arc::clone(&self.process);
+        process.opened();
         Ok(Box::new(LockGuard { process, path }))
     }
 }
@@ -310,6 +318,7 @@ struct LockGuard {
 
 impl Drop for LockGuard {
     fn drop(&mut self) {
+        self.process.closed();
         self.process.locks.lock().remove(&self.path);
     }
 }

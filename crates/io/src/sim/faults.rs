@@ -4,6 +4,7 @@ use crate::{Error, Result};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::fmt;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// Kinds of operations that are counted and can be made to fail.
@@ -27,8 +28,10 @@ pub enum OpKind {
     Open,
     /// Removing a file.
     Remove,
-    /// Asking what there is: lengths, names, whether a file exists.
+    /// Asking what there is: lengths, whether a file exists.
     Look,
+    /// Listing the names in a directory.
+    List,
     /// Creating directories.
     CreateDir,
     /// [`Directory::lock`](crate::Directory::lock).
@@ -37,7 +40,7 @@ pub enum OpKind {
 
 impl OpKind {
     /// All kinds.
-    pub const ALL: [OpKind; 12] = [
+    pub const ALL: [OpKind; 13] = [
         OpKind::Read,
         OpKind::Write,
         OpKind::Sync,
@@ -48,6 +51,7 @@ impl OpKind {
         OpKind::Open,
         OpKind::Remove,
         OpKind::Look,
+        OpKind::List,
         OpKind::CreateDir,
         OpKind::Lock,
     ];
@@ -61,6 +65,10 @@ pub enum Fault {
     Eio,
     /// Fails with `ENOSPC` (`StorageFull`) and does nothing.
     Enospc,
+    /// Fails with `EMFILE` and does nothing: the process has too many open files.
+    Emfile,
+    /// Fails with `EACCES` (`PermissionDenied`) and does nothing.
+    Eacces,
     /// A write does a first part of its bytes (none, for an atomic write) and fails with `EIO`.
     /// As `Eio` for other kinds.
     ShortWrite,
@@ -121,6 +129,8 @@ impl Fault {
     fn error(self) -> Error {
         match self {
             Fault::Enospc => rustix::io::Errno::NOSPC.into(),
+            Fault::Emfile => rustix::io::Errno::MFILE.into(),
+            Fault::Eacces => rustix::io::Errno::ACCESS.into(),
             _ => input_output_error(),
         }
     }
@@ -156,9 +166,36 @@ struct State {
     counts: [u64; OpKind::ALL.len()],
     mutations: u64,
     crash: Option<Crash>,
-    rules: Vec<FaultRule>,
+    rules: Vec<Rule>,
+    handles: Handles,
     /// The files whose operations failed, in order.
     hit: Vec<PathBuf>,
+}
+
+/// A rule that may be about some bytes of its files only.
+#[derive(Debug)]
+struct Rule {
+    rule: FaultRule,
+    bytes: Option<Range<u64>>,
+}
+
+/// Files and directories that the process has open.
+#[derive(Debug)]
+struct Handles {
+    open: u64,
+    open_max: u64,
+    /// More cannot be open.
+    limit: u64,
+}
+
+impl Default for Handles {
+    fn default() -> Self {
+        Self {
+            open: 0,
+            open_max: 0,
+            limit: u64::MAX,
+        }
+    }
 }
 
 /// When power is lost.
@@ -175,6 +212,17 @@ impl Process {
     /// operation changes is locked, so that [`Process::die`] and then locking it leaves no
     /// operation half way.
     pub(super) fn admit(&self, kind: OpKind, path: &Path, mutates: bool) -> Result<Verdict> {
+        self.admit_bytes(kind, path, mutates, None)
+    }
+
+    /// As [`Process::admit`], for an operation on some bytes of a file.
+    pub(super) fn admit_bytes(
+        &self,
+        kind: OpKind,
+        path: &Path,
+        mutates: bool,
+        bytes: Option<Range<u64>>,
+    ) -> Result<Verdict> {
         let mut state = self.state.lock();
         if state.is_dead {
             return Err(dead());
@@ -192,7 +240,8 @@ impl Process {
                 }
             }
         }
-        Ok(match state.fault(kind, path) {
+        let fault = state.fault(kind, path, bytes);
+        Ok(match fault.or_else(|| state.refusal(kind, path)) {
             None => Verdict::Proceed,
             Some(Fault::ShortWrite) if kind == OpKind::Write => Verdict::Short,
             Some(Fault::Lost) if kind == OpKind::Write => Verdict::Lose,
@@ -220,8 +269,28 @@ impl Process {
         self.state.lock().is_dead = true;
     }
 
-    pub(super) fn add_rule(&self, rule: FaultRule) {
-        self.state.lock().rules.push(rule);
+    pub(super) fn add_rule(&self, rule: FaultRule, bytes: Option<Range<u64>>) {
+        self.state.lock().rules.push(Rule { rule, bytes });
+    }
+
+    /// Something has been opened.
+    pub(super) fn opened(&self) {
+        let handles = &mut self.state.lock().handles;
+        handles.open += 1;
+        handles.open_max = handles.open_max.max(handles.open);
+    }
+
+    /// Something has been closed.
+    pub(super) fn closed(&self) {
+        self.state.lock().handles.open -= 1;
+    }
+
+    pub(super) fn limit_handles(&self, limit: u64) {
+        self.state.lock().handles.limit = limit;
+    }
+
+    pub(super) fn handles_max(&self) -> u64 {
+        self.state.lock().handles.open_max
     }
 
     pub(super) fn hit(&self) -> Vec<PathBuf> {
@@ -254,11 +323,16 @@ impl Process {
 
 impl State {
     /// The fault of the first rule whose turn it is; all rules count the operation.
-    fn fault(&mut self, kind: OpKind, path: &Path) -> Option<Fault> {
+    fn fault(&mut self, kind: OpKind, path: &Path, at: Option<Range<u64>>) -> Option<Fault> {
         let mut found = None;
-        for rule in &mut self.rules {
+        let touches = |bytes: &Range<u64>| {
+            let at = at.as_ref();
+            at.is_some_and(|at| at.start < bytes.end && bytes.start < at.end)
+        };
+        for Rule { rule, bytes } in &mut self.rules {
             let matches = rule.kind.is_none_or(|wanted| wanted == kind)
-                && path.to_string_lossy().contains(&rule.path_contains);
+                && path.to_string_lossy().contains(&rule.path_contains)
+                && bytes.as_ref().is_none_or(touches);
             if !matches {
                 continue;
             }
@@ -268,10 +342,23 @@ impl State {
                 found = found.or(Some(rule.fault));
             }
         }
-        self.rules.retain(|rule| rule.times > 0);
+        self.rules.retain(|rule| rule.rule.times > 0);
         if found.is_some() {
             self.hit.push(path.to_owned());
         }
         found
+    }
+
+    /// What needs a handle fails when there is none left.
+    fn refusal(&mut self, kind: OpKind, path: &Path) -> Option<Fault> {
+        let needs = matches!(
+            kind,
+            OpKind::Open | OpKind::List | OpKind::Lock | OpKind::CreateDir
+        );
+        if !needs || self.handles.open < self.handles.limit {
+            return None;
+        }
+        self.hit.push(path.to_owned());
+        Some(Fault::Emfile)
     }
 }

@@ -36,6 +36,7 @@ impl SimFile {
         options: OpenOptions,
     ) -> Self {
         node.state.lock().handles += 1;
+        process.opened();
         Self {
             disk,
             process,
@@ -46,8 +47,16 @@ impl SimFile {
     }
 
     fn admit(&self, kind: OpKind) -> Result<Verdict> {
-        let looks = matches!(kind, OpKind::Read | OpKind::Look);
+        let looks = kind == OpKind::Look;
         self.process.admit(kind, &self.path, !looks)
+    }
+
+    /// As `admit`, for an operation on some bytes.
+    fn admit_bytes(&self, kind: OpKind, offset: u64, length: usize) -> Result<Verdict> {
+        let bytes = offset..offset.saturating_add(length as u64);
+        let mutates = kind != OpKind::Read;
+        self.process
+            .admit_bytes(kind, &self.path, mutates, Some(bytes))
     }
 
     /// An operation begins: no lock is held. Whether somebody looks on.
@@ -118,7 +127,7 @@ impl File for SimFile {
         self.begin(OpKind::Read, &[]);
         let mut state = self.node.state.lock();
         let mut wrong = None;
-        match self.admit(OpKind::Read)? {
+        match self.admit_bytes(OpKind::Read, offset, buffer.len())? {
             Verdict::Proceed => {}
             Verdict::Misread(fault) => wrong = Some(fault),
             Verdict::Fail(error) => return Err(error),
@@ -172,7 +181,7 @@ impl File for SimFile {
         }
         self.begin(OpKind::Write, &bytes);
         let mut state = self.node.state.lock();
-        match self.admit(OpKind::Write)? {
+        match self.admit_bytes(OpKind::Write, offset, bytes.len())? {
             Verdict::Proceed => {
                 let certain = self.options.dsync
                     || (self.options.direct
@@ -287,6 +296,7 @@ impl File for SimFile {
 
 impl Drop for SimFile {
     fn drop(&mut self) {
+        self.process.closed();
         let mut state = self.node.state.lock();
         state.handles -= 1;
         self.disk.give_back_if_gone(&state);

@@ -72,6 +72,7 @@ fn every_kind_fails_on_command_and_then_works() {
             OpKind::Remove => vfs.remove(Path::new("other")),
             OpKind::Truncate => file.set_len(5),
             OpKind::Look => file.len().map(drop),
+            OpKind::List => vfs.read_dir(Path::new("")).map(drop),
             OpKind::CreateDir => vfs.create_dir_all(Path::new("directory")),
             OpKind::Lock => vfs.lock(Path::new("other")).map(drop),
         };
@@ -83,6 +84,53 @@ fn every_kind_fails_on_command_and_then_works() {
         }
         run(kind).unwrap();
     }
+}
+
+#[test]
+fn some_bytes_of_a_file_fail_for_ever() {
+    let vfs = SimVfs::new(1);
+    let (bad, good) = (open(&vfs, "bad"), open(&vfs, "good"));
+    bad.write_at(&[1; 8192], 0).unwrap();
+    good.write_at(&[1; 8192], 0).unwrap();
+    let rule = FaultRule {
+        kind: Some(OpKind::Read),
+        path_contains: "bad".to_owned(),
+        nth: 1,
+        times: u64::MAX,
+        fault: Fault::Eio,
+    };
+    vfs.fail_bytes(rule, 4096..4097);
+    for _ in 0..10 {
+        let read = |offset| bad.read_at(&mut [0; 4096], offset).is_ok();
+        assert_eq!((read(0), read(1), read(4096)), (true, false, false));
+        good.read_at(&mut [0; 4096], 4096).unwrap();
+        bad.write_at(&[2; 4096], 4096).unwrap();
+    }
+    vfs.clear_faults();
+    bad.read_at(&mut [0; 4096], 4096).unwrap();
+}
+
+#[test]
+fn handles_come_to_an_end() {
+    let vfs = SimVfs::new(1);
+    open(&vfs, "there");
+    vfs.limit_handles(2);
+    let held = [open(&vfs, "one"), open(&vfs, "two")];
+    let too_many = |error: crate::Error| {
+        let wanted = rustix::io::Errno::MFILE.raw_os_error();
+        assert_eq!(error.raw_os_error(), Some(wanted));
+    };
+    too_many(vfs.open(Path::new("there"), OPTIONS).map(drop).unwrap_err());
+    too_many(vfs.open(Path::new("new"), OPTIONS).map(drop).unwrap_err());
+    too_many(vfs.read_dir(Path::new("")).map(drop).unwrap_err());
+    too_many(vfs.lock(Path::new("lock")).map(drop).unwrap_err());
+    assert!(!vfs.exists(Path::new("new")).unwrap());
+    drop(held);
+    let _held = (open(&vfs, "three"), vfs.lock(Path::new("lock")).unwrap());
+    assert_eq!(vfs.handles_max(), 2);
+    too_many(vfs.open(Path::new("there"), OPTIONS).map(drop).unwrap_err());
+    vfs.limit_handles(3);
+    open(&vfs, "there");
 }
 
 #[test]

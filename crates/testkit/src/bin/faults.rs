@@ -1,20 +1,28 @@
 //! `cargo xtask faults`: every operation on the disk fails once; every byte on it changes. See
 //! docs/testing.md.
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use inkstone_io::sim::OpKind;
-use inkstone_testkit::faults::report::{Budget, Report};
-use inkstone_testkit::faults::{every, work};
+use inkstone_testkit::faults::processes::{self, ChildArguments};
+use inkstone_testkit::faults::report::{Budget, Case, Report};
+use inkstone_testkit::faults::work::{self, Start};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Lets every operation on a simulated disk fail, one after the other, and changes its bytes in every
-/// region. The engine must give an error, and lose nothing.
+/// Lets every operation on a simulated disk fail, one after the other, whole files for as long as it
+/// lasts, changes its bytes in every region, and gives processes small budgets. The engine must give an
+/// error, and lose nothing.
 #[derive(Parser, Debug)]
-#[command(name = "cargo xtask faults", version)]
+#[command(
+    name = "cargo xtask faults",
+    version,
+    args_conflicts_with_subcommands = true
+)]
 struct Arguments {
-    /// Only this kind: read, write, sync, allocate, truncate, rename, syncdir, open, remove, look,
-    /// createdir, lock; or damage; or huge
+    #[command(subcommand)]
+    role: Option<Role>,
+    /// Only this kind: read, write, sync, allocate, truncate, rename, syncdir, open, remove, look, list,
+    /// createdir, lock; or damage, huge, lasting, handles, processes
     #[arg(long, value_name = "KIND")]
     kind: Option<String>,
     /// At most so many minutes; without it, until every case has run
@@ -25,7 +33,7 @@ struct Arguments {
     stride: u64,
     /// Only this case, as a failure names it
     #[arg(long, value_name = "CASE")]
-    case: Option<every::Case>,
+    case: Option<Case>,
     /// Goes on after a failure
     #[arg(long)]
     keep_going: bool,
@@ -37,8 +45,64 @@ struct Arguments {
     json: bool,
 }
 
+#[derive(Subcommand, Debug)]
+enum Role {
+    /// A process with a budget.
+    #[command(hide = true)]
+    Child(ChildArguments),
+}
+
+/// What there is besides operations that fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Operations of this kind fail.
+    Operation(OpKind),
+    Damage,
+    Huge,
+    Lasting,
+    Handles,
+    Processes,
+}
+
+impl Kind {
+    /// All kinds, first what is quick.
+    fn all() -> Vec<Kind> {
+        let mut all = vec![
+            Kind::Damage,
+            Kind::Huge,
+            Kind::Handles,
+            Kind::Lasting,
+            Kind::Processes,
+        ];
+        all.extend(OpKind::ALL.map(Kind::Operation));
+        all
+    }
+
+    fn name(self) -> String {
+        match self {
+            Kind::Operation(kind) => format!("{kind:?}").to_lowercase(),
+            kind => format!("{kind:?}").to_lowercase(),
+        }
+    }
+
+    fn run(self, report: &mut Report, starts: &[Start]) {
+        match self {
+            Kind::Operation(kind) => report.kind(starts, kind),
+            Kind::Damage => report.damage(starts),
+            Kind::Huge => report.huge(),
+            Kind::Lasting => report.lasting(starts),
+            Kind::Handles => report.handles(),
+            Kind::Processes => report.processes(),
+        }
+    }
+}
+
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
+    let arguments = Arguments::parse();
+    if let Some(Role::Child(child)) = &arguments.role {
+        return processes::run_child(child);
+    }
+    match run(&arguments) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -53,7 +117,7 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
     if let Some(name) = &arguments.mutant {
         inkstone::mutants::switch_on(name)?;
     }
-    let (kinds, damage, huge) = kinds(arguments.kind.as_deref())?;
+    let kinds = kinds(arguments.kind.as_deref())?;
     let starts = work::starts();
     let mut report = Report::new(Budget {
         time: arguments.minutes.map(|m| Duration::from_secs_f64(m * 60.0)),
@@ -64,16 +128,7 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
         // A mutant may break what a fault would only show.
         (Err(text), _) => report.broken(text),
         (Ok(starts), Some(case)) => report.case(&starts, case),
-        (Ok(starts), None) => {
-            // First what is quick.
-            if damage {
-                report.damage(&starts);
-            }
-            if huge {
-                report.huge();
-            }
-            kinds.iter().for_each(|&kind| report.kind(&starts, kind));
-        }
+        (Ok(starts), None) => kinds.iter().for_each(|kind| kind.run(&mut report, &starts)),
     }
     match arguments.json {
         true => println!("{}", report.json()),
@@ -82,20 +137,14 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
     Ok(report.is_clean())
 }
 
-/// The kinds of operations, whether to damage bytes, and whether to try huge files.
-fn kinds(only: Option<&str>) -> Result<(Vec<OpKind>, bool, bool), String> {
-    let all = OpKind::ALL.to_vec();
-    match only {
-        None => Ok((all, true, true)),
-        Some("damage") => Ok((Vec::new(), true, false)),
-        Some("huge") => Ok((Vec::new(), false, true)),
-        Some(name) => {
-            let named = |kind: &OpKind| format!("{kind:?}").eq_ignore_ascii_case(name);
-            let kinds: Vec<_> = all.into_iter().filter(named).collect();
-            match kinds.is_empty() {
-                true => Err(format!("there is no kind {name}; --help lists them")),
-                false => Ok((kinds, false, false)),
-            }
+/// The kinds that are asked for.
+fn kinds(only: Option<&str>) -> Result<Vec<Kind>, String> {
+    let mut kinds = Kind::all();
+    if let Some(name) = only {
+        kinds.retain(|kind| kind.name().eq_ignore_ascii_case(name));
+        if kinds.is_empty() {
+            return Err(format!("there is no kind {name}; --help lists them"));
         }
     }
+    Ok(kinds)
 }

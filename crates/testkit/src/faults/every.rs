@@ -14,7 +14,8 @@
 //! 5. After the process has ended (by power loss, if a sync failed) the database opens, is whole, is
 //!    in a state not older than the last acknowledged one, and works.
 
-use super::session::{self, History, Session, Stop, is_clear};
+use super::after::{self, After};
+use super::session::{History, Session, Stop, is_clear};
 use super::work::{Life, Start, work};
 use crate::campaign::watched;
 use inkstone::{Error, Isolation};
@@ -97,6 +98,8 @@ impl Series {
             ],
             OpKind::Write => &[Fault::Eio, Fault::Enospc, Fault::ShortWrite, Fault::Lost],
             OpKind::Sync | OpKind::Look => &[Fault::Eio],
+            OpKind::Open => &[Fault::Eio, Fault::Enospc, Fault::Emfile, Fault::Eacces],
+            OpKind::List | OpKind::Lock => &[Fault::Eio, Fault::Emfile, Fault::Eacces],
             _ => &[Fault::Eio, Fault::Enospc],
         };
         let mut all = Vec::new();
@@ -167,14 +170,6 @@ pub fn run(starts: &[Start], case: Case) -> Result<Consequence, Broken> {
     })
 }
 
-/// What is wrong after the process has ended.
-enum After {
-    /// This call fails.
-    Error(&'static str, Error),
-    /// A promise is broken.
-    Wrong(String),
-}
-
 struct Run<'a> {
     case: Case,
     start: &'a Start,
@@ -232,6 +227,7 @@ impl<'a> Run<'a> {
         match done {
             Ok(()) => {}
             Err(Stop::Bug(text)) => return Err(text),
+            Err(Stop::Refused) => return Err("a statement was left out".to_owned()),
             Err(Stop::Engine(Error::Corrupt { .. })) => {
                 self.vfs.kill();
                 return Ok((history, Consequence::Failed));
@@ -272,7 +268,7 @@ impl<'a> Run<'a> {
         match self.case.series.fault {
             Fault::FlippedBit | Fault::WrongPlace | Fault::Stale => wrong.min(1),
             Fault::Lost => wrong,
-            Fault::Eio | Fault::Enospc | Fault::ShortWrite => 0,
+            Fault::Eio | Fault::Enospc | Fault::Emfile | Fault::Eacces | Fault::ShortWrite => 0,
         }
     }
 
@@ -301,41 +297,22 @@ impl<'a> Run<'a> {
             {
                 Ok(())
             }
-            Err(After::Error(what, error)) => Err(format!("afterwards, {what}: {error}")),
-            Err(After::Wrong(text)) => Err(text),
-            Ok(()) => Ok(()),
+            done => done.map_err(After::text),
         }
     }
 
-    fn after(&self, mut history: History) -> Result<(), After> {
+    fn after(&self, history: History) -> Result<(), After> {
         let lose_power = self.sync_fails() || self.case.nth.is_multiple_of(2);
         let disk = match lose_power {
             true => self.vfs.crash(self.case.nth),
             false => self.vfs.kill(),
         };
-        let lost_max = self.lost_max();
-        let after = |what: &'static str, error: Error| After::Error(what, error);
-        let db = session::open(&disk).map_err(|e| after("opening", e))?;
-        let found = session::found(&db).map_err(|e| after("reading", e))?;
-        history.settle(&found, lost_max).map_err(After::Wrong)?;
-        session::verify(&db).map_err(|e| after("verifying", e))?;
-        let table = match db.table("after") {
-            Ok(table) => table,
-            Err(_) => db
-                .create_table("after", &[])
-                .map_err(|e| after("creating a table", e))?,
-        };
-        let txn = db.begin(Isolation::Serializable);
-        let txn = txn.map_err(|e| after("beginning", e))?;
-        let inserted = txn.insert(&table, b"key", b"value");
-        inserted.map_err(|e| after("inserting", e))?;
-        txn.commit().map_err(|e| after("committing", e))?;
-        db.close().map_err(|e| after("closing", e))
+        after::look(&disk, history, self.lost_max())
     }
 }
 
 /// The same error for every call.
-fn check_poisoned(session: &Session, first: &Error) -> Result<(), String> {
+pub(super) fn check_poisoned(session: &Session, first: &Error) -> Result<(), String> {
     let db = session.db();
     let insert = || {
         let txn = db.begin(Isolation::RepeatableRead)?;

@@ -22,6 +22,8 @@ const ATTEMPTS: usize = 12;
 pub enum Stop {
     /// The engine does not go on, as it should after such a fault. What was under way may be.
     Engine(Error),
+    /// A statement failed, and the life goes on without it.
+    Refused,
     /// A promise is broken.
     Bug(String),
 }
@@ -107,6 +109,11 @@ pub struct Session {
     left: Vec<Transaction>,
     /// Whether what is corrupt may stay so.
     damage_lasts: bool,
+    /// Whether a statement that fails is left out, not tried again.
+    goes_on: bool,
+    /// Called before each step with its number, from 0.
+    on_step: Option<Box<dyn Fn(u64)>>,
+    steps: u64,
 }
 
 /// A transaction under way, and what it has changed.
@@ -191,12 +198,31 @@ impl Session {
             next_table,
             left: Vec::new(),
             damage_lasts: false,
+            goes_on: false,
+            on_step: None,
+            steps: 0,
         })
     }
 
     /// From now on what is corrupt may stay so: then the work ends.
     pub fn expect_lasting_damage(&mut self) {
         self.damage_lasts = true;
+    }
+
+    /// Whether statements that fail are left out from now on, as what they meet lasts; else they are
+    /// tried again until they succeed.
+    pub fn go_on(&mut self, goes_on: bool) {
+        self.goes_on = goes_on;
+    }
+
+    /// Has something done before each step, which is told its number, from 0.
+    pub fn before_steps(&mut self, f: impl Fn(u64) + 'static) {
+        self.on_step = Some(Box::new(f));
+    }
+
+    /// How many steps have been taken.
+    pub fn steps(&self) -> u64 {
+        self.steps
     }
 
     /// The database.
@@ -212,6 +238,10 @@ impl Session {
         mut f: impl FnMut(&mut Self) -> Result<T, Error>,
     ) -> Outcome<T> {
         let mut last = None;
+        if let Some(before) = &self.on_step {
+            before(self.steps);
+        }
+        self.steps += 1;
         for attempt in 0..ATTEMPTS {
             match f(self) {
                 Ok(done) => return Ok(done),
@@ -221,8 +251,14 @@ impl Session {
                     if lasts || matches!(error, Error::Poisoned(_)) {
                         return Err(Stop::Engine(error));
                     }
-                    if !is_clear(&error) {
+                    // What is missing may be what an earlier statement should have made.
+                    let missing = matches!(error, Error::NotFound(_));
+                    let follows = self.goes_on && missing && self.errors.len() > 1;
+                    if !is_clear(&error) && !follows {
                         return Err(Stop::Bug(format!("{what}: {error}")));
+                    }
+                    if self.goes_on {
+                        return Err(Stop::Refused);
                     }
                     // Rollbacks that failed are tried again there, and pages that found no space on
                     // disk by the cleaner, after a while.
@@ -245,7 +281,7 @@ impl Session {
         f: impl Fn(&mut Work<'_>) -> Result<(), Error>,
     ) -> Outcome {
         let what = format!("transaction ({finish:?})");
-        self.insist(&what, |this| {
+        let done = self.insist(&what, |this| {
             let txn = this.db.begin(Isolation::RepeatableRead)?;
             let mut work = Work {
                 txn: &txn,
@@ -266,7 +302,8 @@ impl Session {
                     Ok(())
                 }
             }
-        })
+        });
+        left_out(done)
     }
 
     /// Notes an outcome that decides whether an event happened.
@@ -306,9 +343,10 @@ impl Session {
         });
         match &done {
             Ok(()) => self.history.happened(event),
+            Err(Stop::Refused) => {}
             Err(_) => self.history.may_have_happened(event),
         }
-        done
+        left_out(done)
     }
 
     /// Creates a table.
@@ -355,7 +393,7 @@ impl Session {
             true => Event::CommitPrepared(name),
             false => Event::RollbackPrepared(name),
         };
-        self.insist("deciding a prepared transaction", |this| {
+        let done = self.insist("deciding a prepared transaction", |this| {
             if commit {
                 let result = this.db.commit_prepared(xid.as_bytes());
                 return this.end(result, event.clone());
@@ -366,17 +404,21 @@ impl Session {
                 this.history.may_have_happened(&event);
             }
             result
-        })
+        });
+        left_out(done)
     }
 
     /// Does something that changes nothing that can be seen, again if it fails.
     pub fn upkeep(&mut self, what: &str, f: impl Fn(&Database) -> Result<(), Error>) -> Outcome {
-        self.insist(what, |this| f(&this.db))
+        left_out(self.insist(what, |this| f(&this.db)))
     }
 
     /// Reads everything and compares.
     pub fn compare(&mut self) -> Outcome {
-        let found = self.insist("reading", |this| found(&this.db))?;
+        let found = match self.insist("reading", |this| found(&this.db)) {
+            Err(Stop::Refused) => return Ok(()),
+            found => found?,
+        };
         match self.history.now().difference(&found) {
             None => Ok(()),
             Some(text) => Err(Stop::Bug(format!("wrong rows: {text}"))),
@@ -445,6 +487,14 @@ impl Work<'_> {
     fn note(&mut self, row: crate::model::RowName, value: Option<&[u8]>) {
         let value = value.map(Arc::from);
         self.changes.push(Change { row, value });
+    }
+}
+
+/// A statement that was refused is none.
+fn left_out(done: Outcome) -> Outcome {
+    match done {
+        Err(Stop::Refused) => Ok(()),
+        done => done,
     }
 }
 

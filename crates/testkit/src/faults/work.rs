@@ -36,6 +36,15 @@ impl Life {
         }
     }
 
+    /// What is done in it.
+    pub fn work(self) -> &'static dyn Fn(&mut Session) -> Outcome {
+        match self {
+            Life::Creation => &creation,
+            Life::Work => &changes,
+            Life::AfterKill | Life::AfterTear => &recovered,
+        }
+    }
+
     /// Whether the process ends without closing the database.
     pub fn is_killed(self) -> bool {
         self == Life::Work
@@ -58,7 +67,8 @@ impl Start {
         self.disk.crash(0)
     }
 
-    fn of(disk: SimVfs, history: History) -> Self {
+    /// What a life has left.
+    pub fn of(disk: SimVfs, history: History) -> Self {
         disk.settle();
         Self { disk, history }
     }
@@ -120,6 +130,7 @@ fn undisturbed(start: &Start, life: Life) -> Result<Start, String> {
         Ok(()) => {}
         Err(Stop::Bug(text)) => return Err(failed(text)),
         Err(Stop::Engine(error)) => return Err(failed(error.to_string())),
+        Err(Stop::Refused) => return Err(failed("a statement was left out".to_owned())),
     }
     if let Some(error) = session.errors.first() {
         return Err(failed(error.to_string()));
@@ -148,11 +159,7 @@ fn value(n: u64, round: u64, length: usize) -> Vec<u8> {
 
 /// Everything that a life does after it has opened the database.
 pub fn work(session: &mut Session, life: Life) -> Outcome {
-    match life {
-        Life::Creation => creation(session),
-        Life::Work => changes(session),
-        Life::AfterKill | Life::AfterTear => recovered(session),
-    }
+    life.work()(session)
 }
 
 fn creation(s: &mut Session) -> Outcome {
