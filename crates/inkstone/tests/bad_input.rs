@@ -632,7 +632,7 @@ fn bad_names() {
     drop(db);
     let db = Database::open(dir.path(), small()).unwrap();
     assert_eq!(db.tables().unwrap(), ["t", &fits]);
-    assert_eq!(db.open_table(&fits).unwrap().trees().len(), 2);
+    assert_eq!(db.table(&fits).unwrap().trees().len(), 2);
     db.drop_table(&fits).unwrap();
 }
 
