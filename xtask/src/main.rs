@@ -7,6 +7,7 @@ mod build;
 mod counts;
 mod crash;
 mod determinism;
+mod failed_sync;
 mod faults;
 mod fixtures;
 mod fuzz;
@@ -34,6 +35,7 @@ enum Command {
     Counts(counts::Arguments),
     Crash(crash::Arguments),
     Determinism(determinism::Arguments),
+    FailedSync(failed_sync::Arguments),
     Faults(faults::Arguments),
     Fixtures(fixtures::Arguments),
     Fuzz(fuzz::Arguments),
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
         Command::Counts(arguments) => counts::run(&arguments),
         Command::Crash(arguments) => crash::run(&arguments),
         Command::Determinism(arguments) => determinism::run(&arguments),
+        Command::FailedSync(arguments) => failed_sync::run(&arguments),
         Command::Faults(arguments) => faults::run(&arguments),
         Command::Fixtures(arguments) => fixtures::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&arguments),

@@ -98,7 +98,7 @@ fn without_mutants(rows: &[Row]) -> Result<Vec<String>> {
 /// The arguments of a machine; `runs`: as many as that, or until something is found.
 fn line_of(machine: Machine, runs: Option<u64>) -> Vec<String> {
     let text = match machine {
-        Machine::Sim | Machine::Histories => {
+        Machine::Sim | Machine::Histories | Machine::FailedSync => {
             format!("--seed 1 --runs {}", runs.unwrap_or(1_000_000))
         }
         // A third of the cases is more than every mutant needs.

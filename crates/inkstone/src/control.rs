@@ -73,15 +73,13 @@ impl ControlFile {
         let copies = [block, block].concat();
         file.set_len(CONTROL_FILE_LEN as u64).map_err(failed)?;
         file.write_at(&copies, 0).map_err(failed)?;
-        file.sync().map_err(|e| unsynced(poison, &new, e))?;
+        poison.sync(&new, || file.sync())?;
         drop(file);
         read_back(&*open_disk(directory, CONTROL_FILE_NEW)?, &new, &copies, 0)?;
         directory
             .rename(CONTROL_FILE_NEW, CONTROL_FILE)
             .map_err(|e| Error::io("rename", &new, e))?;
-        directory
-            .sync()
-            .map_err(|e| unsynced(poison, directory.path(), e))?;
+        poison.sync(directory.path(), || directory.sync())?;
         Ok(Self {
             file: open_file(directory, CONTROL_FILE, Create::Never)?,
             disk: open_disk(directory, CONTROL_FILE)?,
@@ -102,8 +100,7 @@ impl ControlFile {
             });
         }
         let file = open_file(directory, CONTROL_FILE, Create::Never)?;
-        file.sync_and_forget()
-            .map_err(|e| unsynced(poison, &path, e))?;
+        poison.sync(&path, || file.sync_and_forget())?;
         let mut bytes = AlignedBuffer::zeroed(CONTROL_FILE_LEN);
         let length = file.len().map_err(|e| Error::io("measure", &path, e))?;
         // What a short file lacks is read as zeroes, which no valid copy is.
@@ -159,9 +156,7 @@ impl ControlFile {
         self.file
             .write_at(&block, offset)
             .map_err(|e| Error::io("write", &self.path, e))?;
-        self.file
-            .sync()
-            .map_err(|e| unsynced(&self.poison, &self.path, e))?;
+        self.poison.sync(&self.path, || self.file.sync())?;
         read_back(&*self.disk, &self.path, &block, offset)?;
         self.current = next;
         self.copy = copy;
@@ -198,13 +193,6 @@ fn read_back(disk: &dyn File, path: &Path, written: &[u8], offset: u64) -> Resul
 fn open_disk(directory: &dyn Directory, name: &str) -> Result<Arc<dyn File>> {
     inkstone_io::open_past_cache(directory, name)
         .map_err(|e| Error::io("open", &directory.path_of(name), e))
-}
-
-fn unsynced(poison: &Poison, path: &Path, source: std::io::Error) -> Error {
-    poison.set(format_args!(
-        "{} could not be synced: {source}",
-        path.display()
-    ))
 }
 
 fn open_file(directory: &dyn Directory, name: &str, create: Create) -> Result<Arc<dyn File>> {

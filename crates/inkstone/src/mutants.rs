@@ -14,6 +14,8 @@ pub enum Machine {
     Faults,
     /// Histories of concurrent transactions.
     Histories,
+    /// Slow syncs of which one fails, under several flushers.
+    FailedSync,
 }
 
 impl Machine {
@@ -23,6 +25,7 @@ impl Machine {
             Machine::Sim => "sim",
             Machine::Faults => "faults",
             Machine::Histories => "histories",
+            Machine::FailedSync => "failed-sync",
         }
     }
 }
@@ -68,6 +71,10 @@ mutants! {
         "a commit is acknowledged without a sync of the log";
     FailedSyncIgnored, "failed-sync-ignored", Faults, 180,
         "a failed sync of the log is taken for a successful one";
+    PageSyncsApart, "page-syncs-apart", FailedSync, 120,
+        "syncs of a file of pages overlap, and a failed one is noticed when all of its batch have ended";
+    LogSyncsApart, "log-syncs-apart", FailedSync, 120,
+        "two syncs of the log are under way";
     PagesUnsynced, "pages-unsynced", Sim, 60,
         "pages count as clean, and the checkpoint passes them, before they are synced";
     DoublewriteSkipped, "doublewrite-skipped", Sim, 120,

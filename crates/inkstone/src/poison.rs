@@ -1,18 +1,31 @@
 //! The engine's one-way switch: after a failed log write or a failed sync nothing can be promised,
 //! so every later call gets the same error until the database is opened again and recovered.
 //!
+//! All syncs of an open database go past here ([`Poison::sync`], `Poison::begin_sync`), so that a
+//! failed one sets the switch before anybody is told of a success that it belies (`syncs`).
+//!
 //! In a forked child every call that asks here gets [`Error::Forked`]: the database is its parent's.
+
+pub(crate) mod syncs;
 
 use crate::sync::OnceLock;
 use crate::{Error, Result};
 use inkstone_io::process::Owner;
+use std::path::Path;
 use std::sync::Arc;
+use syncs::{SyncMoment, SyncUnderWay, Syncs};
 
 /// Shared by all parts of an open database.
 #[derive(Clone, Debug, Default)]
 pub struct Poison {
-    reason: Arc<OnceLock<Arc<str>>>,
+    shared: Arc<Shared>,
     owner: Owner,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    reason: OnceLock<Arc<str>>,
+    syncs: Syncs,
 }
 
 impl Poison {
@@ -23,7 +36,7 @@ impl Poison {
         if self.is_forked() {
             return Err(Error::Forked);
         }
-        match self.reason.get() {
+        match self.shared.reason.get() {
             None => Ok(()),
             Some(reason) => Err(Error::Poisoned(reason.clone())),
         }
@@ -31,21 +44,44 @@ impl Poison {
 
     /// Poisons the engine (the first reason stays) and returns the error that callers get.
     pub fn set(&self, reason: impl std::fmt::Display) -> Error {
-        Error::Poisoned(
-            self.reason
-                .get_or_init(|| reason.to_string().into())
-                .clone(),
-        )
+        let reason = self.shared.reason.get_or_init(|| reason.to_string().into());
+        Error::Poisoned(reason.clone())
     }
 
     /// Whether the engine is poisoned.
     pub fn is_set(&self) -> bool {
-        self.reason.get().is_some()
+        self.shared.reason.get().is_some()
     }
 
     /// Whether this is a forked child of the process that opened the database.
     #[inline]
     pub fn is_forked(&self) -> bool {
         !self.owner.is_this_process()
+    }
+
+    /// Runs a sync of `path`. A failure poisons the engine; so does, for the caller, the failure of
+    /// another sync meanwhile.
+    pub fn sync(&self, path: &Path, sync: impl FnOnce() -> std::io::Result<()>) -> Result<()> {
+        let under_way = self.begin_sync();
+        under_way.end(path, sync())
+    }
+
+    /// A sync begins; its result goes to [`SyncUnderWay::end`].
+    pub(crate) fn begin_sync(&self) -> SyncUnderWay {
+        SyncUnderWay::new(self.clone())
+    }
+
+    /// Now, to be given to [`Poison::settle_syncs`].
+    pub(crate) fn sync_moment(&self) -> SyncMoment {
+        self.shared.syncs.moment()
+    }
+
+    /// Returns when every sync that was under way at `moment` has ended: with an error if one of
+    /// them failed, or anything else has poisoned the engine.
+    pub(crate) fn settle_syncs(&self, moment: SyncMoment) -> Result<()> {
+        // A forked child has none of the threads that it would wait for.
+        self.check()?;
+        self.shared.syncs.wait_for(moment);
+        self.check()
     }
 }

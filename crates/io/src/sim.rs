@@ -84,7 +84,7 @@ use faults::Process;
 use file::SimBatch;
 use names::Names;
 use node::{Node, NodeState};
-use observer::Observer;
+use observer::{Clock, Observer};
 use parking_lot::Mutex;
 use rng::Rng;
 use std::ops::Range;
@@ -112,9 +112,11 @@ struct Disk {
     capacity_blocks: AtomicU64,
     /// Blocks of files that have a name or an open handle.
     used_blocks: AtomicU64,
-    sync_delay_micros: AtomicU64,
+    /// What a sync of a file takes whose path contains the text; the last that fits.
+    sync_delays: Mutex<Vec<(String, Duration)>>,
     atomic_write_limits: Mutex<Option<AtomicWriteLimits>>,
     observer: Observer,
+    clock: Clock,
     /// Crashes tear writes at multiples of this only; 0: at whatever a disk can.
     untorn_bytes: AtomicU64,
     /// Whether [`File::sync_and_forget`] leaves the cache as it is.
@@ -133,14 +135,24 @@ impl Disk {
             next_node: AtomicU64::new(0),
             capacity_blocks: AtomicU64::new(CAPACITY_BYTES / BLOCK_BYTES as u64),
             used_blocks: AtomicU64::new(0),
-            sync_delay_micros: AtomicU64::new(0),
+            sync_delays: Mutex::default(),
             atomic_write_limits: Mutex::new(None),
             observer: Observer::default(),
+            clock: Clock::default(),
             untorn_bytes: AtomicU64::new(0),
             keeps_cache: AtomicBool::new(false),
             losses: Losses::default(),
             volatile_cache: AtomicBool::new(true),
         }
+    }
+
+    /// What a sync of a file takes.
+    fn sync_delay(&self, path: &Path) -> Duration {
+        let path = path.to_string_lossy();
+        let delays = self.sync_delays.lock();
+        let of_path = |(text, _): &&(String, Duration)| path.contains(text.as_str());
+        let found = delays.iter().rev().find(of_path);
+        found.map_or(Duration::ZERO, |&(_, delay)| delay)
     }
 
     /// A number below `bound`.
@@ -244,11 +256,12 @@ impl SimVfs {
         *disk.used_blocks.get_mut() = used_blocks;
         *disk.next_node.get_mut() = self.disk.next_node.load(Ordering::Relaxed);
         *disk.capacity_blocks.get_mut() = self.disk.capacity_blocks.load(Ordering::Relaxed);
-        *disk.sync_delay_micros.get_mut() = self.disk.sync_delay_micros.load(Ordering::Relaxed);
+        *disk.sync_delays.get_mut() = self.disk.sync_delays.lock().clone();
         *disk.atomic_write_limits.get_mut() = *self.disk.atomic_write_limits.lock();
         *disk.untorn_bytes.get_mut() = untorn;
         *disk.keeps_cache.get_mut() = self.disk.keeps_cache.load(Ordering::Relaxed);
         disk.observer = self.disk.observer.copy();
+        disk.clock = self.disk.clock.copy();
         *disk.volatile_cache.get_mut() = self.disk.volatile_cache.load(Ordering::Relaxed);
         Self::of(disk)
     }
@@ -373,17 +386,29 @@ impl SimVfs {
         self.disk.used_blocks.load(Ordering::Relaxed) * BLOCK_BYTES as u64
     }
 
-    /// Makes each sync take a while, so that others write meanwhile.
+    /// Makes each sync take a while, also one that fails, so that others go on meanwhile.
     pub fn set_sync_delay(&self, delay: Duration) {
-        let micros = delay.as_micros() as u64;
-        self.disk.sync_delay_micros.store(micros, Ordering::Relaxed);
+        self.set_sync_delay_of("", delay);
+    }
+
+    /// As [`SimVfs::set_sync_delay`], for files whose path contains `path_contains`. The last call
+    /// that fits a file counts.
+    pub fn set_sync_delay_of(&self, path_contains: &str, delay: Duration) {
+        let mut delays = self.disk.sync_delays.lock();
+        delays.push((path_contains.to_owned(), delay));
     }
 
     /// Has `observer` called before each operation on this disk, and on what crashes leave of it, with
-    /// its path and what it writes; and again in the middle of each sync, instead of a delay. It may
-    /// take its time and let other threads run: no lock of the disk is held.
+    /// its path and what it writes; and again in the middle of each sync. It may take its time and
+    /// let other threads run: no lock of the disk is held.
     pub fn observe(&self, observer: impl Fn(OpKind, &Path, &[u8]) + Send + Sync + 'static) {
         self.disk.observer.set(Arc::new(observer));
+    }
+
+    /// Has `sleep` let the time pass that syncs take ([`SimVfs::set_sync_delay`]), on this disk and on
+    /// what crashes leave of it; without it, threads sleep.
+    pub fn sleep_by(&self, sleep: impl Fn(Duration) + Send + Sync + 'static) {
+        self.disk.clock.set(Arc::new(sleep));
     }
 
     /// Makes crashes tear writes only at multiples of so many bytes (a power of two), as file

@@ -1,6 +1,7 @@
 //! Many runs, their counts, and the line that repeats a failing one.
 
 use crate::driver::{Marks, Plan};
+use crate::failed_sync::flushers;
 use crate::schedule;
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -94,6 +95,20 @@ pub fn run(plan: Plan) -> (Marks, Result<(), String>) {
     (
         marks,
         result.map_err(|text| format!("{text}\n  repeat: {line}")),
+    )
+}
+
+/// Runs a case of slow syncs of which one fails; the error says how to repeat it.
+pub fn run_flushers(case: flushers::Case) -> (Marks, Result<(), String>) {
+    let line = format!(
+        "cargo xtask failed-sync --seed {} --runs 1 --trace",
+        case.seed
+    );
+    let text = format!("{case:?}");
+    let (marks, result) = watched(&line, || flushers::run(case));
+    (
+        marks,
+        result.map_err(|error| format!("{error}\n  {text}\n  repeat: {line}")),
     )
 }
 

@@ -8,7 +8,7 @@
 //! | [`marks`] | what runs have seen, and what a campaign must have seen |
 //! | [`workers`] | a campaign on all cores: processes that run seeds |
 //! | [`faults`] | a small piece of work in which the k-th operation on the disk fails, or whole files, or in which handles and memory are few |
-//! | [`failed_sync`] | failing syncs of each kind of file, and what the page cache shows after them |
+//! | [`failed_sync`] | a sync of each kind of file fails: what the page cache shows afterwards, what others make of it meanwhile |
 //! | [`crash`] | real processes, killed, and power loss under them |
 //! | [`fuse`] | a mounted file system that forgets what was not synced |
 //! | [`diagnose`] | what disk and log say of a page that an error names |

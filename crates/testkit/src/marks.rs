@@ -67,6 +67,10 @@ pub const SOMETIMES: &[(&str, &str)] = &[
         "old snapshots read",
         "a repeatable read saw another version than the newest",
     ),
+    (
+        "slow syncs of which one failed",
+        "a sync failed while others of many files were under way, and power was lost after it",
+    ),
     ("power losses", ""),
     ("kills", ""),
     ("closes", ""),

@@ -16,7 +16,27 @@ pub fn run(plan: Plan) -> (Marks, Result<(), String>) {
     Run::new(plan).run()
 }
 
-/// Lets the scheduler know what the disk does.
+/// Runs `f` and the threads that it starts through the engine's seam.
+pub fn under(
+    seed: u64,
+    f: impl FnOnce() -> (Marks, Result<(), String>) + Send + 'static,
+) -> (Marks, Result<(), String>) {
+    #[cfg(inkstone_sim)]
+    {
+        use inkstone::sync::{Config, simulate};
+        match simulate(&Config::of_seed(seed), f) {
+            Ok((ran, _)) => ran,
+            Err(text) => (Marks::default(), Err(text)),
+        }
+    }
+    #[cfg(not(inkstone_sim))]
+    {
+        let _ = seed;
+        f()
+    }
+}
+
+/// Lets the scheduler know what the disk does, and the disk take the scheduler's time.
 pub(crate) fn attach(vfs: &SimVfs) {
     #[cfg(inkstone_sim)]
     vfs.observe(|kind, path, bytes| {
@@ -25,6 +45,8 @@ pub(crate) fn attach(vfs: &SimVfs) {
         let digest = u64::from(crc32c::crc32c(bytes)) << 32 | u64::from(names);
         inkstone::sync::disk_operation(digest);
     });
+    #[cfg(inkstone_sim)]
+    vfs.sleep_by(inkstone::sync::thread::sleep);
     #[cfg(not(inkstone_sim))]
     let _ = vfs;
 }

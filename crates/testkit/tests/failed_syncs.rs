@@ -4,7 +4,7 @@
 use inkstone::options::FlushMethod;
 use inkstone_testkit::campaign::watched;
 use inkstone_testkit::driver::Marks;
-use inkstone_testkit::failed_sync::{Case, run};
+use inkstone_testkit::failed_sync::restart::{Case, run};
 
 const METHODS: [FlushMethod; 3] = [
     FlushMethod::Fsync,

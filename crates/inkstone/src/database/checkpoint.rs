@@ -11,7 +11,10 @@
 //! Before the control file is written the log is made durable up to its present end: a transaction
 //! that has ended by now, and is thus not counted, must not lose its end in a crash.
 //!
-//! Also before it, the page LSN map learns what recovery will need of the pages.
+//! Also before it, every sync that is under way must end well: one that fails may be of pages that
+//! another sync has just called durable (`poison/syncs.rs`).
+//!
+//! Then the page LSN map learns what recovery will need of the pages.
 //!
 //! A transaction that would keep too much of the log has its undo copied forward: then only what
 //! comes after the copy is needed. Writers are held back a little while more log is kept than
@@ -197,6 +200,8 @@ impl Inner {
             clean_shutdown: clean_shutdown && checkpoint == end,
             ..old
         };
+        let poison = &core.redo.poison;
+        poison.settle_syncs(poison.sync_moment())?;
         self.files.page_lsns().settle_before(checkpoint)?;
         state.control.write(&control)?;
         core.redo.counters.add(Counter::Checkpoints, 1);

@@ -19,6 +19,8 @@
 //!    wrote of that frame does not count. (If a claim could name a place within a frame, that
 //!    frame's lost rest would look like damage to recovery.)
 //! 5. After a failed write or sync (the poison is set) neither LSN advances.
+//! 6. One sync is under way. A kernel or device may report a failure to one sync only: a second one
+//!    would succeed wrongly, and be told before the first one's thread has set the poison.
 //!
 //! Latches: `state` (short, never held over I/O) before the ring's `walk`.
 
@@ -83,7 +85,6 @@ pub(super) struct Pipeline {
     syncs: Vec<SyncUnderWay>,
     slots: Vec<Slot>,
     flights_max: usize,
-    syncs_max: usize,
     asynchronous: bool,
     last_id: u64,
 }
@@ -137,10 +138,8 @@ impl std::fmt::Debug for Pipeline {
 }
 
 impl Pipeline {
-    /// `buffered`: whether the page cache is between the log and the disk. Then a failed
-    /// write-back is reported to one sync only, and a second sync under way at the same time would
-    /// succeed wrongly: so only one may be under way.
-    pub(super) fn new(start: u64, buffered: bool, batches: Option<Vec<Box<dyn Batch>>>) -> Self {
+    /// The pipeline of a log that ends at `start`; without batches flights are written by calls.
+    pub(super) fn new(start: u64, batches: Option<Vec<Box<dyn Batch>>>) -> Self {
         let asynchronous = batches.is_some();
         let batches: Vec<Option<Box<dyn Batch>>> = match batches {
             Some(batches) => batches.into_iter().map(Some).collect(),
@@ -170,7 +169,6 @@ impl Pipeline {
             syncs: Vec::new(),
             flights_max: slots.len(),
             slots,
-            syncs_max: if buffered { 1 } else { FLUSHES_MAX },
             asynchronous,
             last_id: 0,
         }
@@ -188,9 +186,25 @@ impl Pipeline {
             && (aligned || self.flights.is_empty())
     }
 
+    /// Syncs that are under way, by themselves or with a flight. One that failed stays here.
+    fn syncs_under_way(&self) -> usize {
+        let with_flights = self.flights.iter().filter(|f| f.syncs && !f.done);
+        self.syncs.len() + with_flights.count()
+    }
+
+    /// Whether a sync may begin (invariant 6).
+    fn may_sync(&self) -> bool {
+        self.syncs_under_way()
+            < if mutants::on(Mutant::LogSyncsApart) {
+                2
+            } else {
+                1
+            }
+    }
+
     /// Whether a write for the sake of durability would soon be synced.
     fn may_flush(&self) -> bool {
-        self.syncs.len() + usize::from(!self.awaiting.is_empty()) < FLUSHES_MAX
+        self.syncs_under_way() + usize::from(!self.awaiting.is_empty()) < FLUSHES_MAX
     }
 
     fn take_lead(&mut self) -> Turn {
@@ -226,7 +240,7 @@ impl Pipeline {
             }
         }
         if sync_too
-            && self.syncs.len() < self.syncs_max
+            && self.may_sync()
             && let Some(group) = self.awaiting.iter().find(|g| g.has(Goal::Durable))
         {
             poked.poke(group, Goal::Durable);
@@ -351,7 +365,7 @@ impl LogShared {
         if let Some(group) = under_way.and_then(|s| s.groups.last()) {
             return join(group, Goal::Durable);
         }
-        if state.syncs.len() < state.syncs_max {
+        if state.may_sync() {
             let from = self.durable.load(Ordering::Acquire);
             let covers = self.written_reach(state);
             return state.begin_sync(from, covers);
@@ -442,7 +456,7 @@ impl LogShared {
             frames,
             before: self.written_reach(&state),
             durable_before: self.durable.load(Ordering::Acquire),
-            syncs: state.asynchronous && !self.write_through && wants_sync,
+            syncs: state.asynchronous && !self.write_through && wants_sync && state.may_sync(),
             done: false,
             group,
         };
@@ -563,23 +577,30 @@ impl LogShared {
             offset: piece.offset,
             atomic: false,
         });
-        let files = pieces.iter().map(|p| &p.file).chain(&syncs);
         let mut operations: Vec<Op<'_>> = writes
             .chain(syncs.iter().map(|file| Op::Sync { file: &**file }))
             .collect();
         self.counters
             .add(Counter::LogWriteCalls, pieces.len() as u64);
         self.counters.add(Counter::LogSyncs, syncs.len() as u64);
+        let under_way: Vec<_> = syncs.iter().map(|_| self.poison.begin_sync()).collect();
         let results = batch.run(&mut operations);
         drop(operations);
         crate::invariant!(
             results.len() == pieces.len() + syncs.len(),
             "a batch lost results"
         );
-        for (result, file) in results.into_iter().zip(files) {
-            result.map_err(|e| Error::io("write or sync", file.path(), e))?;
+        let mut results = results.into_iter();
+        let mut outcome = Ok(());
+        for (piece, result) in pieces.iter().zip(&mut results) {
+            let written = result.map_err(|e| Error::io("write", piece.file.path(), e));
+            outcome = outcome.and(written);
         }
-        Ok(())
+        // All of them, whatever came before: each failed sync poisons before its end is known.
+        for ((file, sync), result) in syncs.iter().zip(under_way).zip(results) {
+            outcome = outcome.and(sync.end(file.path(), result));
+        }
+        outcome
     }
 
     /// Takes in a flight whose write (and sync, if it has one) succeeded.
@@ -651,20 +672,9 @@ impl LogShared {
 
     /// Makes durable what was written when the sync began.
     fn lead_sync(&self, id: u64, from: u64, covers: Reach) -> Result<()> {
-        for file in self.segments.live(from, covers.bytes) {
-            self.counters.add(Counter::LogSyncs, 1);
-            if mutants::on(Mutant::LogUnsynced) {
-                continue;
-            }
-            if let Err(e) = file.sync()
-                && !mutants::on(Mutant::FailedSyncIgnored)
-            {
-                return Err(self.fail(Error::io("sync", file.path(), e)));
-            }
-        }
-        // Another sync may have failed and taken the error report with it. Whoever poisoned the
-        // engine may know nothing of the log, so those who wait for it are woken here.
-        if let Err(error) = self.poison.check() {
+        // Whoever poisoned the engine may know nothing of the log, so those who wait for it are woken
+        // here.
+        if let Err(error) = self.sync_segments(from, covers.bytes) {
             return Err(self.fail(error));
         }
         let (groups, poked) = {
@@ -679,6 +689,22 @@ impl LogShared {
             group.release(Goal::Durable);
         }
         Ok(())
+    }
+
+    fn sync_segments(&self, from: u64, to: u64) -> Result<()> {
+        for file in self.segments.live(from, to) {
+            self.counters.add(Counter::LogSyncs, 1);
+            if mutants::on(Mutant::LogUnsynced) {
+                continue;
+            }
+            let under_way = self.poison.begin_sync();
+            let result = match file.sync() {
+                Err(_) if mutants::on(Mutant::FailedSyncIgnored) => Ok(()),
+                result => result,
+            };
+            under_way.end(file.path(), result)?;
+        }
+        self.poison.check()
     }
 
     /// Poisons the engine and wakes everybody, who then find out. Flights and syncs that failed

@@ -178,7 +178,7 @@ impl Log {
             counters.clone(),
             poison.clone(),
         )?;
-        let state = Pipeline::new(start, params.buffering, params.batches()?);
+        let state = Pipeline::new(start, params.batches()?);
         let position = || CachePadded::new(AtomicU64::new(start));
         let shared = Arc::new(LogShared {
             ring: Ring::new(params.buffer_bytes, start, &params.end_block),

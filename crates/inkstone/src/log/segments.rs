@@ -293,13 +293,11 @@ impl Segments {
     }
 
     fn sync_file(&self, file: &dyn File) -> Result<()> {
-        file.sync()
-            .map_err(|e| self.poison.set(Error::io("sync", file.path(), e)))
+        self.poison.sync(file.path(), || file.sync())
     }
 
     fn sync_directory(&self, directory: &dyn Directory) -> Result<()> {
-        let synced = directory.sync();
-        synced.map_err(|e| self.poison.set(Error::io("sync", directory.path(), e)))
+        self.poison.sync(directory.path(), || directory.sync())
     }
 
     /// The file of a live segment; makes it if nobody has done so in time. The log is durable up to
@@ -435,13 +433,13 @@ impl Segments {
         self.header(number).encode(&mut block);
         file.write_at(&block, 0)
             .map_err(|e| Error::io("write", path, e))?;
+        let under_way = self.poison.begin_sync();
         match file.sync() {
             // Nothing was entrusted to a fresh file yet: a full disk is not fatal here.
             Err(e) if !recycled && e.kind() == ErrorKind::StorageFull => {
                 Err(Error::io("sync", path, e))
             }
-            Err(e) => Err(self.poison.set(Error::io("sync", path, e))),
-            Ok(()) => Ok(()),
+            result => under_way.end(path, result),
         }
     }
 

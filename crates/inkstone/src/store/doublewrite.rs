@@ -23,6 +23,7 @@ use crate::counters::{Counter, Counters};
 use crate::mutants::{self, Mutant};
 use crate::options::FlushMethod;
 use crate::poison::Poison;
+use crate::poison::syncs::{FileSyncs, SyncMoment};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex};
 use crate::{Error, Result, invariant};
@@ -32,7 +33,7 @@ use inkstone_format::doublewrite::{
 };
 use inkstone_format::header::{check_page, page_lsn};
 use inkstone_format::{Lsn, PageId};
-use inkstone_io::{AlignedBuffer, Batch, Create, Directory, ErrorKind, File, Op, OpenOptions};
+use inkstone_io::{AlignedBuffer, Batch, Create, Directory, File, Op, OpenOptions};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -54,8 +55,9 @@ const _: () = assert!(BATCH_PAGES as usize <= BATCH_PAGES_MAX);
 /// Where the areas are; those in neither field are retired.
 #[derive(Debug)]
 struct Areas {
-    /// The first one given back is taken first.
-    free: VecDeque<u32>,
+    /// The first one given back is taken first. Syncs that were under way at that moment must end
+    /// well before it is written.
+    free: VecDeque<(u32, SyncMoment)>,
     taken: u32,
 }
 
@@ -67,6 +69,7 @@ pub struct DoublewriteFile {
     layout: Layout,
     /// Whether a batch is durable only after a sync.
     needs_sync: bool,
+    syncs: FileSyncs,
     /// The next batch's sequence.
     sequence: AtomicU64,
     areas: Mutex<Areas>,
@@ -112,9 +115,12 @@ impl DoublewriteFile {
             path,
             layout,
             needs_sync,
+            syncs: FileSyncs::default(),
             sequence: AtomicU64::new(newest.saturating_add(1)),
             areas: Mutex::new(Areas {
-                free: (0..layout.areas).collect(),
+                free: (0..layout.areas)
+                    .map(|area| (area, SyncMoment::default()))
+                    .collect(),
                 taken: 0,
             }),
             given_back: Condvar::new(),
@@ -154,9 +160,9 @@ impl DoublewriteFile {
     /// An area for one batch. Waits while all are taken. Poisons the engine when all are retired.
     pub(crate) fn take_area(self: &Arc<Self>) -> Result<Area> {
         let mut areas = self.areas.lock();
-        let number = loop {
-            if let Some(number) = areas.free.pop_front() {
-                break number;
+        let (number, settled) = loop {
+            if let Some(free) = areas.free.pop_front() {
+                break free;
             }
             if areas.taken == 0 {
                 return Err(self.poison.set(
@@ -167,12 +173,17 @@ impl DoublewriteFile {
             self.given_back.wait(&mut areas);
         };
         areas.taken += 1;
-        Ok(Area {
+        drop(areas);
+        let mut area = Area {
             doublewrite: self.clone(),
             number,
-            holding: false,
+            // Until it is known that nobody needs its copies.
+            holding: true,
             header: AlignedBuffer::zeroed(BLOCK_LEN),
-        })
+        };
+        self.poison.settle_syncs(settled)?;
+        area.holding = false;
+        Ok(area)
     }
 }
 
@@ -209,17 +220,14 @@ impl Area {
         let buffers: Vec<_> = header.chain(pages.iter().map(|p| &*p.bytes)).collect();
         let bytes = buffers.iter().map(|b| b.len() as u64).sum();
         let file = &*doublewrite.file;
-        let mut operations = vec![Op::Write {
+        let mut operations = [Op::Write {
             file,
             buffers,
             offset: doublewrite.layout.area_offset(self.number),
             atomic: false,
         }];
-        if doublewrite.needs_sync && !mutants::on(Mutant::DoublewriteUnsynced) {
-            operations.push(Op::Sync { file });
-        }
-        let results = batch.run(&mut operations);
-        doublewrite.finish_batch(results, pages.len() as u64, bytes)?;
+        let written = batch.run(&mut operations).into_iter().collect();
+        doublewrite.finish_batch(written, pages.len() as u64, bytes)?;
         self.holding = true;
         Ok(())
     }
@@ -235,7 +243,8 @@ impl Drop for Area {
         let mut areas = self.doublewrite.areas.lock();
         areas.taken -= 1;
         if !self.holding {
-            areas.free.push_back(self.number);
+            let moment = self.doublewrite.poison.sync_moment();
+            areas.free.push_back((self.number, moment));
         }
         drop(areas);
         // All of them: if this was the last area and it is retired, none will come.
@@ -244,25 +253,15 @@ impl Drop for Area {
 }
 
 impl DoublewriteFile {
-    fn finish_batch(
-        &self,
-        results: Vec<std::io::Result<()>>,
-        pages: u64,
-        bytes: u64,
-    ) -> Result<()> {
-        let mut results = results.into_iter();
-        let written = results.next();
-        let written = written.unwrap_or_else(|| Err(ErrorKind::Other.into()));
-        // The sync first: whatever became of the write, a failed sync is the graver news.
-        if let Some(synced) = results.next() {
-            self.counters.add(Counter::DoublewriteSyncs, 1);
-            synced.map_err(|e| {
-                let path = self.path.display();
-                self.poison
-                    .set(format_args!("{path} could not be synced: {e}"))
+    /// Makes copies durable that were written.
+    fn finish_batch(&self, written: std::io::Result<()>, pages: u64, bytes: u64) -> Result<()> {
+        written.map_err(|e| Error::io("write page copies to", &self.path, e))?;
+        if self.needs_sync && !mutants::on(Mutant::DoublewriteUnsynced) {
+            self.syncs.sync(&self.poison, &self.path, || {
+                self.counters.add(Counter::DoublewriteSyncs, 1);
+                self.file.sync()
             })?;
         }
-        written.map_err(|e| Error::io("write page copies to", &self.path, e))?;
         self.counters.add(Counter::DoublewriteWriteCalls, 1);
         self.counters.add(Counter::DoublewritePages, pages);
         self.counters.add(Counter::DoublewriteBytes, bytes);
@@ -282,13 +281,12 @@ fn create(
     let file = directory.open(DOUBLEWRITE_FILE_NEW, options);
     let file = file.map_err(|e| Error::io("create", &new, e))?;
     fill(&*file, layout).map_err(|e| Error::io("fill", &new, e))?;
-    let unsynced = |e| poison.set(format_args!("{} could not be synced: {e}", new.display()));
-    file.sync().map_err(unsynced)?;
+    poison.sync(&new, || file.sync())?;
     drop(file);
     directory
         .rename(DOUBLEWRITE_FILE_NEW, DOUBLEWRITE_FILE)
         .map_err(|e| Error::io("rename", &new, e))?;
-    directory.sync().map_err(unsynced)
+    poison.sync(directory.path(), || directory.sync())
 }
 
 fn fill(file: &dyn File, layout: &Layout) -> std::io::Result<()> {

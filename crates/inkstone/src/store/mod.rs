@@ -20,7 +20,9 @@
 //!    durable in the doublewrite file, and they stay there until the bytes in place are durable.
 //! 3. `doublewrite=atomic`: each page goes to disk in a write that the file never tears.
 //! 4. A page reaches the disk only with a checksum that fits its bytes.
-//! 5. A failed sync poisons the engine. So does running out of doublewrite areas because writes in
+//! 5. A failed sync poisons the engine, before another sync of the same file begins and before any
+//!    page that it was to make durable counts as clean (`poison/syncs.rs`). So does running out of
+//!    doublewrite areas because writes in
 //!    place keep failing. A single failed write is an error, and the page stays dirty.
 //! 6. An older version of a page in the page's own place is never taken for the page
 //!    ([`PageLsnMap`] says how far that goes): what reads find is the newest, or an error.

@@ -4,7 +4,7 @@
 //! writers. See the invariants of [the store](super).
 
 use super::page_store::Protection;
-use super::space_files::{SpaceFile, SpaceFiles};
+use super::space_files::{SpaceFile, SpaceFiles, SyncOfFile, Turn};
 use crate::buffer::{PageImage, PageWriter};
 use crate::counters::{Counter, Counters};
 use crate::mutants::{self, Mutant};
@@ -216,35 +216,57 @@ impl FilePageWriter {
         first_error.map_or(Ok(()), Err)
     }
 
-    /// One sync of each file that needs it.
+    /// Each file that needs it is synced: by this writer, or by whoever is before it.
     fn sync_files(&mut self, targets: &[Target<'_>]) -> Result<()> {
-        let mut files = Vec::new();
         if mutants::on(Mutant::PagesUnsynced) {
             return Ok(());
         }
-        for of_file in targets.chunk_by(|a, b| Arc::ptr_eq(&a.file, &b.file)) {
-            let file = &of_file[0].file;
-            if file.needs_sync(of_file.iter().any(|target| target.image.fresh)) {
-                files.push((file, file.changes_before_sync()));
+        let of_files = targets.chunk_by(|a, b| Arc::ptr_eq(&a.file, &b.file));
+        let needy = of_files.filter_map(|of_file| {
+            let file = &*of_file[0].file;
+            let first_writes = of_file.iter().any(|target| target.image.fresh);
+            let wanted = || (file, file.syncs().want());
+            file.needs_sync(first_writes).then(wanted)
+        });
+        let mut wanted: Vec<_> = needy.collect();
+        while !wanted.is_empty() {
+            self.poison.check()?;
+            let (mut led, mut later) = (Vec::new(), Vec::new());
+            for (file, sync) in wanted {
+                match file.sync_turn(sync) {
+                    Turn::Done => {}
+                    Turn::Lead(lead) => led.push(lead),
+                    Turn::Busy => later.push((file, sync)),
+                }
             }
+            match (led.is_empty(), later.first()) {
+                (true, Some((file, sync))) => file.syncs().wait(*sync),
+                _ => self.run_syncs(led)?,
+            }
+            wanted = later;
         }
-        if files.is_empty() {
-            return Ok(());
+        // One that failed meanwhile may have been of this very batch's pages.
+        match mutants::on(Mutant::PageSyncsApart) {
+            true => Ok(()),
+            false => self.poison.check(),
         }
-        let mut operations: Vec<_> = files
-            .iter()
-            .map(|(file, _)| Op::Sync { file: file.file() })
-            .collect();
+    }
+
+    /// Runs syncs side by side.
+    fn run_syncs(&mut self, led: Vec<SyncOfFile<'_>>) -> Result<()> {
+        let files = led.iter().map(|lead| lead.file().file());
+        let mut operations: Vec<_> = files.map(|file| Op::Sync { file }).collect();
         let results = self.batch.run(&mut operations);
+        drop(operations);
         invariant!(
-            results.len() == files.len(),
+            results.len() == led.len(),
             "{} results of {} syncs",
             results.len(),
-            files.len()
+            led.len()
         );
         let mut outcome = Ok(());
-        for ((file, seen), result) in files.into_iter().zip(results) {
-            outcome = outcome.and(file.sync_finished(seen, result));
+        for (lead, result) in led.into_iter().zip(results) {
+            outcome = outcome.and(lead.end(result));
         }
         outcome
     }

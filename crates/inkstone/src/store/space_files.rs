@@ -22,6 +22,7 @@ use crate::counters::{Counter, Counters};
 use crate::mutants::{self, Mutant};
 use crate::options::{Doublewrite, FlushMethod, Options};
 use crate::poison::Poison;
+use crate::poison::syncs::{FileSyncs, SyncLead, SyncTurn, SyncUnderWay, WantedSync};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::{HashMap, Mutex, MutexGuard, RwLock};
 use crate::{Error, Result, invariant};
@@ -301,12 +302,8 @@ impl SpaceFiles {
         if mutants::on(Mutant::DirectoryUnsynced) {
             return Ok(());
         }
-        self.directory.sync().map_err(|e| {
-            let directory = self.directory.path().display();
-            self.context.poison.set(format_args!(
-                "directory {directory} could not be synced: {e}"
-            ))
-        })
+        let poison = &self.context.poison;
+        poison.sync(self.directory.path(), || self.directory.sync())
     }
 
     fn open_file(&self, space: SpaceId, create: Create) -> Result<Arc<SpaceFile>> {
@@ -357,6 +354,7 @@ pub struct SpaceFile {
     changes: AtomicU64,
     /// How many of them were there before the last finished sync began.
     changes_synced: AtomicU64,
+    syncs: FileSyncs,
 }
 
 impl SpaceFile {
@@ -380,6 +378,7 @@ impl SpaceFile {
             grow: Mutex::new(()),
             changes: AtomicU64::new(1),
             changes_synced: AtomicU64::new(0),
+            syncs: FileSyncs::default(),
         };
         this.measure()?;
         Ok(this)
@@ -536,27 +535,34 @@ impl SpaceFile {
 
     /// Makes everything written so far durable. A failure poisons the engine.
     pub fn sync(&self) -> Result<()> {
-        self.context.poison.check()?;
-        let seen = self.changes_before_sync();
-        self.sync_finished(seen, self.file.sync())
+        let wanted = self.syncs.want();
+        loop {
+            self.context.poison.check()?;
+            match self.sync_turn(wanted) {
+                Turn::Done => return Ok(()),
+                Turn::Busy => self.syncs.wait(wanted),
+                Turn::Lead(sync) => return sync.end(self.file.sync()),
+            }
+        }
     }
 
-    /// To be called before a sync begins; the result goes to `sync_finished`.
-    pub(crate) fn changes_before_sync(&self) -> u64 {
-        self.changes.load(Ordering::Acquire)
+    /// The syncs of this file, of which one is under way at a time.
+    pub(crate) fn syncs(&self) -> &FileSyncs {
+        &self.syncs
     }
 
-    /// Takes notice of a sync's result.
-    pub(crate) fn sync_finished(&self, seen: u64, result: std::io::Result<()>) -> Result<()> {
-        self.context.counters.add(Counter::DataSyncs, 1);
-        result.map_err(|e| {
-            let path = self.path.display();
-            self.context
-                .poison
-                .set(format_args!("{path} could not be synced: {e}"))
-        })?;
-        self.changes_synced.fetch_max(seen, Ordering::AcqRel);
-        Ok(())
+    /// Whose turn it is to run the wanted sync. The caller checks the poison first.
+    pub(crate) fn sync_turn(&self, wanted: WantedSync) -> Turn<'_> {
+        match self.syncs.turn(wanted) {
+            SyncTurn::Done => Turn::Done,
+            SyncTurn::Busy => Turn::Busy,
+            SyncTurn::Lead(lead) => Turn::Lead(SyncOfFile {
+                file: self,
+                changes: self.changes.load(Ordering::Acquire),
+                under_way: self.context.poison.begin_sync(),
+                lead,
+            }),
+        }
     }
 
     /// Whether pages that were just written must be followed by a sync. `first_writes`: some of
@@ -575,6 +581,41 @@ impl SpaceFile {
                         .is_some_and(|a| a.unit_max_opt < self.context.page_size)
             }
         }
+    }
+}
+
+/// As [`SyncTurn`], of a tablespace's file.
+pub(crate) enum Turn<'f> {
+    Done,
+    Busy,
+    Lead(SyncOfFile<'f>),
+}
+
+/// A sync that the holder runs.
+pub(crate) struct SyncOfFile<'f> {
+    file: &'f SpaceFile,
+    /// Changes of size that it covers.
+    changes: u64,
+    under_way: SyncUnderWay,
+    lead: SyncLead<'f>,
+}
+
+impl<'f> SyncOfFile<'f> {
+    /// The file.
+    pub fn file(&self) -> &'f SpaceFile {
+        self.file
+    }
+
+    /// Takes notice of the result.
+    pub fn end(self, result: std::io::Result<()>) -> Result<()> {
+        let context = &self.file.context;
+        context.counters.add(Counter::DataSyncs, 1);
+        let result = self.under_way.end(&self.file.path, result);
+        if result.is_ok() {
+            let synced = &self.file.changes_synced;
+            synced.fetch_max(self.changes, Ordering::AcqRel);
+        }
+        self.lead.end(result)
     }
 }
 

@@ -103,6 +103,16 @@ impl SimFile {
         Ok(())
     }
 
+    /// The time between the beginning and the end of a sync.
+    fn pass_sync_time(&self) {
+        let observed = self.begin(OpKind::Sync, &[]);
+        match self.disk.sync_delay(&self.path) {
+            Duration::ZERO if observed => {}
+            Duration::ZERO => std::thread::yield_now(),
+            delay => self.disk.clock.sleep(delay),
+        }
+    }
+
     /// A change of space or length: `change` is done unless a fault forbids it.
     fn resize(
         &self,
@@ -212,26 +222,24 @@ impl File for SimFile {
 
     fn sync(&self) -> Result<()> {
         self.begin(OpKind::Sync, &[]);
-        let mark = {
+        let covered = {
             let mut state = self.node.state.lock();
             match self.admit(OpKind::Sync)? {
-                Verdict::Proceed => state.sync_mark(),
+                Verdict::Proceed => Ok(state.sync_mark()),
                 Verdict::LastGasp => return Err(dead()),
                 Verdict::Fail(error) => {
                     state.forsake();
-                    return Err(error);
+                    Err(error)
                 }
                 Verdict::Short | Verdict::Lose | Verdict::Misread(_) => {
                     return Err(input_output_error());
                 }
             }
         };
-        // Others may write now; this sync does not cover it.
-        match self.disk.sync_delay_micros.load(Ordering::Relaxed) {
-            _ if self.begin(OpKind::Sync, &[]) => {}
-            0 => std::thread::yield_now(),
-            micros => std::thread::sleep(Duration::from_micros(micros)),
-        }
+        // Others may write now, which this sync does not cover, or sync: who has lost what, they
+        // learn no sooner than the caller.
+        self.pass_sync_time();
+        let mark = covered?;
         let mut state = self.node.state.lock();
         self.process.check_alive()?;
         state.finish_sync(mark);

@@ -1,11 +1,13 @@
-//! Somebody who looks on, and may let others go first.
+//! Somebody who looks on, and may let others go first; and who lets time pass.
 
 use super::faults::OpKind;
 use parking_lot::Mutex;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
+type Sleep = dyn Fn(Duration) + Send + Sync;
 type Call = dyn Fn(OpKind, &Path, &[u8]) + Send + Sync;
 
 /// See [`SimVfs::observe`](super::SimVfs::observe).
@@ -29,6 +31,36 @@ impl Observer {
             call(kind, path, bytes);
         }
         call.is_some()
+    }
+}
+
+/// See [`SimVfs::sleep_by`](super::SimVfs::sleep_by).
+#[derive(Default)]
+pub(super) struct Clock(Mutex<Option<Arc<Sleep>>>);
+
+impl Clock {
+    pub fn set(&self, sleep: Arc<Sleep>) {
+        *self.0.lock() = Some(sleep);
+    }
+
+    /// The same clock for another disk.
+    pub fn copy(&self) -> Self {
+        Self(Mutex::new(self.0.lock().clone()))
+    }
+
+    /// Lets so much time pass. No lock of the disk may be held.
+    pub fn sleep(&self, time: Duration) {
+        let sleep = self.0.lock().clone();
+        match sleep {
+            Some(sleep) => sleep(time),
+            None => std::thread::sleep(time),
+        }
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Clock({})", self.0.lock().is_some())
     }
 }
 

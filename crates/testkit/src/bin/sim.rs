@@ -4,11 +4,15 @@ use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use inkstone_io::sim::{Fault, OpKind};
 use inkstone_testkit::driver::{Marks, Plan};
+use inkstone_testkit::failed_sync::flushers;
 use inkstone_testkit::marks::{RUNS_TO_JUDGE, SOMETIMES};
 use inkstone_testkit::workers::{self, Campaign, Tally};
 use inkstone_testkit::{campaign, faults};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Every so many seeds a run is one of slow syncs of which one fails (`failed-sync`).
+const FLUSHERS_EVERY: u64 = 4;
 
 /// Runs the real engine on a simulated disk: random work of several clients, then a power loss or a
 /// kill, then recovery (interrupted, too), then a comparison with a model. Again and again.
@@ -98,6 +102,14 @@ impl Arguments {
     fn run_seed(&self, seed: u64) -> (Marks, Result<(), String>) {
         if let Some(kind) = self.fault {
             return faults::run(seed, kind, self.nth, self.error, self.times, self.trace);
+        }
+        let own = self.steps.is_none() && self.cycles.is_none();
+        if own && seed.is_multiple_of(FLUSHERS_EVERY) {
+            let case = flushers::Case::of_seed(seed / FLUSHERS_EVERY);
+            if self.trace {
+                eprintln!("{case:?}");
+            }
+            return campaign::run_flushers(case);
         }
         let usual = Plan::of_seed(seed);
         let cycles = match self.steps {

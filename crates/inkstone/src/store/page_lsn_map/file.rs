@@ -403,8 +403,8 @@ impl MapFile {
     /// Makes everything written durable. A failure poisons the engine.
     pub fn sync(&self) -> Result<()> {
         self.context.counters.add(Counter::PageLsnMapSyncs, 1);
-        let synced = self.file.sync();
-        synced.map_err(|e| self.context.unsynced(&self.path, e))
+        let poison = &self.context.poison;
+        poison.sync(&self.path, || self.file.sync())
     }
 }
 
