@@ -108,8 +108,8 @@ fn keys_and_values_have_the_limits_that_the_readme_names() {
 fn names_trees_and_xids_have_the_limits_that_the_readme_names() {
     let dir = tempfile::tempdir().unwrap();
     let db = Database::open(dir.path(), options(4096)).unwrap();
-    db.create_table(&"n".repeat(255), &[]).unwrap();
-    for bad in ["", "a\0b", &"n".repeat(256)] {
+    db.create_table(&"n".repeat(768), &[]).unwrap();
+    for bad in ["", "a\0b", &"n".repeat(769)] {
         assert!(matches!(
             db.create_table(bad, &[]),
             Err(Error::InvalidOption { .. })
