@@ -177,6 +177,7 @@ private:
   int fetch(ink_row **row);
   int deliver(ink_row row, uchar *record);
   int deliver_entry(ink_row row, uchar *record);
+  check_result_t check_condition();
   int get_row(ink_slice row_key, uchar *record, bool *found);
   int read_point(uchar *record);
   int fill(ink_slice key, ink_slice value, uchar *record);

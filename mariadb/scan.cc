@@ -161,7 +161,7 @@ int ha_inkstone::deliver_entry(ink_row row, uchar *record)
   {
     if (!codec.restore_entry(row.key, row.value, scratch, record))
       return HA_ERR_CRASHED;
-    check_result_t result= has_condition ? handler_index_cond_check(this) : CHECK_POS;
+    check_result_t result= has_condition ? check_condition() : CHECK_POS;
     if (result == CHECK_POS && has_filter)
       result= handler_rowid_filter_check(this);
     if (result == CHECK_NEG)
@@ -180,6 +180,18 @@ int ha_inkstone::deliver_entry(ink_row row, uchar *record)
   if (int failed= get_row(row_key, record, &found))
     return failed;
   return found ? 0 : SKIPPED;
+}
+
+/* The pushed condition for the entry in the record. The server would also compare the record with the
+   range's end; idx_cond_push says where it must not. */
+check_result_t ha_inkstone::check_condition()
+{
+  key_range *const end= end_range;
+  if (!in_range_check_pushed_down)
+    end_range= nullptr;
+  check_result_t result= handler_index_cond_check(this);
+  end_range= end;
+  return result;
 }
 
 /* The row of a clustered key. It may have gone where reads are not consistent, or be locked where
@@ -456,7 +468,11 @@ Item *ha_inkstone::idx_cond_push(uint index, Item *condition)
 {
   pushed_idx_cond= condition;
   pushed_idx_cond_keyno= index;
+  /* An entry does not give a column of which the key has only the beginning. Then the server compares
+     the range's end with the row. */
   in_range_check_pushed_down= true;
+  for (const KeyPartCodec &part : indexes[index].parts())
+    in_range_check_pushed_down= in_range_check_pushed_down && part.is_whole();
   return nullptr;
 }
 

@@ -77,3 +77,16 @@ SELECT id FROM collations FORCE INDEX (h) WHERE h = 'a' OR h = 'a ' ORDER BY h, 
 SELECT id FROM collations FORCE INDEX (i) WHERE i LIKE 'a%' ORDER BY i, id;
 CREATE TABLE too_long (a VARCHAR(4000), KEY (a)) ENGINE=Inkstone CHARACTER SET latin1;
 CHECK TABLE no_key, composed, descending, prefix, german, collations EXTENDED;
+# A pushed condition on an index that has only the beginning of a column: the entry does not tell where the range ends.
+create table beginnings (id int, t varchar(50) not null, b text not null, c char(25) not null, key t_c (t(2) desc, c desc), key b_c (b(3), c)) charset utf8mb4;
+insert into beginnings values (1, 'a', 'a', ''), (2, 'zz', 'zz', 'b'), (3, 'zz', 'zz', ''), (4, '0', '0', '0'), (5, 'abcd', 'abcd', ''), (6, 'abce', 'abce', '');
+select * from beginnings force index (t_c) where t > '0' and c < 'a' order by id;
+select * from beginnings force index (b_c) where b < 'zzz' and c < 'a' order by id;
+select * from beginnings force index (b_c) where b between 'abcd' and 'zz' and c < 'a' order by id;
+select * from beginnings force index (b_c) where b between 'abcd' and 'zz' and c < 'a' order by b desc, id;
+select * from beginnings force index (t_c) where t in ('abcd', 'a', 'zz') and c <> 'b' order by id;
+drop table beginnings;
+create table beginning (id int, t varchar(50) not null, c char(25) not null default 'x', key t_c (t(2) desc, c desc)) charset latin1;
+insert into beginning values (1, 'a', '');
+select * from beginning force index (t_c) where t > '0' and c < 'a';
+drop table beginning;
