@@ -120,6 +120,9 @@ fn report_text(report: &OpenReport) -> String {
             removed.join(", ")
         );
     }
+    if let Some(why) = &report.doublewrite_renewed {
+        text += &format!("; the doublewrite file was made anew: {why}");
+    }
     for aside in &report.set_aside {
         text += &format!("; {aside}");
     }

@@ -457,29 +457,80 @@ fn page_id_bytes(space: u32) -> [u8; 8] {
     page[4..12].try_into().unwrap()
 }
 
+/// After an orderly close nothing depends on the doublewrite file: it is made anew, the report says so, and what
+/// was there is kept.
 #[test]
 fn the_doublewrite_file_missing_truncated_foreign() {
     let dir = made();
     let doublewrite = dir.path().join("doublewrite");
     let good = std::fs::read(&doublewrite).unwrap();
+    let opens_anew = |why: &str| {
+        let db = Database::open(dir.path(), small()).unwrap();
+        let report = db.open_report().clone();
+        let said = report.doublewrite_renewed.unwrap();
+        assert!(said.contains(why), "{said}");
+        assert_eq!(use_table(&db, "a").unwrap().len(), 500);
+        db.close().unwrap();
+        report.set_aside
+    };
     for length in [0, 100, 4096, good.len() - 4096] {
         std::fs::write(&doublewrite, &good[..length]).unwrap();
-        let error = refused(dir.path());
-        assert!(matches!(error, Error::Corrupt { .. }), "{error}");
-        says(&error, &["doublewrite is corrupt"]);
+        let [aside] = &opens_anew("")[..] else {
+            panic!("the file was not set aside")
+        };
+        assert_eq!(std::fs::read(&aside.is).unwrap(), good[..length]);
     }
     let other = made();
     std::fs::copy(other.path().join("doublewrite"), &doublewrite).unwrap();
-    says(&refused(dir.path()), &["doublewrite", "another database"]);
-    // Missing: made anew. What it might have repaired shows as a checksum that is wrong.
+    assert_eq!(opens_anew("another database").len(), 1);
     std::fs::remove_file(&doublewrite).unwrap();
-    let db = Database::open(dir.path(), small()).unwrap();
-    assert_eq!(use_table(&db, "a").unwrap().len(), 500);
-    drop(db);
+    assert_eq!(opens_anew("missing").len(), 0);
     // A damaged log is refused before that.
     std::fs::remove_file(&doublewrite).unwrap();
     patch(&only_segment(dir.path()), |bytes| bytes.fill(0));
     refused(dir.path());
+}
+
+/// After a kill a page may be torn, and its copy is in the doublewrite file alone: without that file recovery
+/// stops at the page, and says what is missing.
+#[test]
+fn a_torn_page_whose_copy_is_gone() {
+    let page_bytes = usize::try_from(small().page_size).unwrap();
+    for damaged in [true, false] {
+        let dir = made();
+        let db = Database::open(dir.path(), small()).unwrap();
+        let table = db.table("a").unwrap();
+        let txn = db.begin(Isolation::ReadCommitted).unwrap();
+        for n in 0..500 {
+            txn.update(&table, &key(n), &[8; 100]).unwrap();
+        }
+        txn.commit().unwrap();
+        let killed = tempfile::tempdir().unwrap();
+        std::fs::create_dir(killed.path().join("log")).unwrap();
+        for (path, bytes) in contents(dir.path()) {
+            if path.is_file() {
+                let name = path.strip_prefix(dir.path()).unwrap();
+                std::fs::write(killed.path().join(name), bytes).unwrap();
+            }
+        }
+        drop((table, db));
+        patch(&killed.path().join("t00000001.ink"), |bytes| {
+            for page in bytes.chunks_mut(page_bytes).skip(2) {
+                page[page_bytes / 2..].fill(0xee);
+            }
+        });
+        let doublewrite = killed.path().join("doublewrite");
+        match damaged {
+            true => patch(&doublewrite, |bytes| bytes[..100].fill(0)),
+            false => std::fs::remove_file(&doublewrite).unwrap(),
+        }
+        let error = failed(Database::open(killed.path(), small()));
+        assert!(matches!(error, Error::Corrupt { .. }), "{error}");
+        says(
+            &error,
+            &["t00000001.ink", "doublewrite", "put the right one back"],
+        );
+    }
 }
 
 #[test]

@@ -174,6 +174,9 @@ pub fn say_opening(opened: &OpenReport, output: &Output) {
             "{path} was removed: its table was dropped, or not made to the end"
         ));
     }
+    if let Some(why) = &opened.doublewrite_renewed {
+        output.text(format!("the doublewrite file was made anew: {why}"));
+    }
     for aside in &opened.set_aside {
         output.text(aside.to_string());
     }
@@ -252,6 +255,7 @@ pub fn opening_json(opened: &OpenReport) -> Value {
         "recovered": recovered,
         "removed": opened.removed,
         "set_aside": aside,
+        "doublewrite_renewed": opened.doublewrite_renewed,
     })
 }
 

@@ -22,7 +22,7 @@ use super::preflight::{CREATING, LOCK, check_creation, check_files, clear_creati
 use super::settle::settle;
 use super::unknown::{self, Unowned};
 use super::{Database, Inner};
-use crate::aside::SetAside;
+use crate::aside::{SetAside, set_aside};
 use crate::btree::Tree;
 use crate::buffer::BufferPool;
 use crate::catalog::{CATALOG_ISOLATION, CATALOG_SPACE, CATALOG_TREE, Catalog, TableDefinition};
@@ -31,11 +31,11 @@ use crate::counters::Counters;
 use crate::log::{Log, LogParams, ReadParams};
 use crate::mtr::{Mtr, Redo};
 use crate::mutants::{self, Mutant};
-use crate::options::Options;
+use crate::options::{Doublewrite, Options};
 use crate::poison::Poison;
 use crate::recovery::{self, LogSource, Progress, RecoveryReport, RedoInputs, RedoOutcome};
 use crate::space::{SYSTEM_PAGES, Space};
-use crate::store::{FilePageStore, RepairReport, SpaceFiles};
+use crate::store::{DOUBLEWRITE_FILE, DoublewriteFound, FilePageStore, RepairReport, SpaceFiles};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{HashMap, Instant, Mutex, OnceLock, random_bits};
 use crate::txn::Transaction;
@@ -71,6 +71,9 @@ pub struct OpenReport {
     pub removed: Vec<PathBuf>,
     /// Files that the database does not know, with the names that they have now.
     pub set_aside: Vec<SetAside>,
+    /// Why the doublewrite file was made anew, if it was. If a crash came before, it could not mend torn
+    /// pages; recovery met none, or opening would have failed.
+    pub doublewrite_renewed: Option<String>,
     /// Milliseconds that opening took.
     pub milliseconds: u64,
 }
@@ -505,7 +508,8 @@ fn open_existing(
         settle(&*directory)?;
     }
     let reads = read_params(&*directory, &control)?;
-    check_files(&*directory, &old, &files, &reads)?;
+    let doublewrite = check_files(&*directory, &old, &files, &reads)?;
+    let (renewed, aside) = renew_doublewrite(&*directory, doublewrite, &options)?;
     let mut log_source = LogSource::open(reads)?;
     let foundation = Foundation::new(
         vfs,
@@ -536,7 +540,8 @@ fn open_existing(
         index_bytes_max: recovery::index_bytes_max(&foundation.options),
         progress,
     };
-    let redone = recovery::redo_after(&mut log_source, inputs, &mut before_changes)?;
+    let redone = recovery::redo_after(&mut log_source, inputs, &mut before_changes)
+        .map_err(|error| say_what_is_lost(error, renewed.as_deref()))?;
     foundation.files.page_lsns().redo_done(redone.end)?;
     let end_block = log_source.end_block().to_vec();
     drop(log_source);
@@ -566,7 +571,8 @@ fn open_existing(
         clean: old.clean_shutdown,
         recovered: (!old.clean_shutdown).then_some(recovered),
         removed,
-        set_aside: core.redo.log.set_aside(),
+        set_aside: aside.into_iter().chain(core.redo.log.set_aside()).collect(),
+        doublewrite_renewed: renewed,
         milliseconds: 0,
     };
     let next_space = (control.next_space_id.0).max(highest + 1);
@@ -582,6 +588,55 @@ fn open_existing(
     let aside = inner.set_aside(&unowned.unknown)?;
     inner.report.set_aside.extend(aside);
     Ok(inner)
+}
+
+/// Sets a doublewrite file aside that cannot be used. Why it will be made anew, if it will.
+fn renew_doublewrite(
+    directory: &dyn Directory,
+    found: DoublewriteFound,
+    options: &Options,
+) -> Result<(Option<String>, Option<SetAside>)> {
+    let wanted = options.doublewrite == Doublewrite::On;
+    let why = match found {
+        DoublewriteFound::Whole => return Ok((None, None)),
+        DoublewriteFound::Missing => {
+            return Ok((wanted.then(|| "it was missing".to_owned()), None));
+        }
+        DoublewriteFound::Damaged(why) => why,
+    };
+    let aside = set_aside(
+        directory,
+        DOUBLEWRITE_FILE,
+        "is no whole doublewrite file of this database",
+    )?;
+    let synced = directory.sync();
+    synced.map_err(|e| Error::io("sync", directory.path(), e))?;
+    Ok((Some(why), Some(aside)))
+}
+
+/// A page that recovery needs is damaged, and the file that may have had a copy of it was lost.
+fn say_what_is_lost(error: Error, renewed: Option<&str>) -> Error {
+    match (error, renewed) {
+        (
+            Error::Corrupt {
+                file,
+                page: Some(page),
+                offset,
+                detail,
+            },
+            Some(why),
+        ) => Error::Corrupt {
+            file,
+            page: Some(page),
+            offset,
+            detail: format!(
+                "{detail}; the crash may have torn the page, and its copy may have been in the file \
+                 {DOUBLEWRITE_FILE}, which cannot be used ({why}): put the right one back, and open \
+                 again, or restore the database from a backup"
+            ),
+        },
+        (error, _) => error,
+    }
 }
 
 fn read_params(directory: &dyn Directory, control: &Control) -> Result<ReadParams> {

@@ -9,7 +9,9 @@ use super::open::LOG_DIRECTORY;
 use crate::catalog::CATALOG_SPACE;
 use crate::log::{LogReader, ReadParams};
 use crate::space::{SYSTEM_PAGES, check_header};
-use crate::store::{SpaceFile, SpaceFiles, check_doublewrite, parse_space_file_name};
+use crate::store::{
+    DoublewriteFound, SpaceFile, SpaceFiles, check_doublewrite, parse_space_file_name,
+};
 use crate::{Error, Result};
 use inkstone_format::apply::{bit, map_pages};
 use inkstone_format::control::Control;
@@ -89,21 +91,22 @@ fn clear(directory: &dyn Directory, is_rubbish: impl Fn(&str) -> bool) -> Result
     synced.map_err(|e| Error::io("sync", directory.path(), e))
 }
 
-/// Checks the files of a database without changing any. `reads` says where the log is read.
+/// Checks the files of a database without changing any. `reads` says where the log is read. Tells what became
+/// of the doublewrite file: without it a database opens, unless a page is torn.
 pub(super) fn check_files(
     directory: &dyn Directory,
     control: &Control,
     files: &SpaceFiles,
     reads: &ReadParams,
-) -> Result<()> {
+) -> Result<DoublewriteFound> {
     check_catalog(control, files)?;
-    let has_doublewrite = check_doublewrite(directory, control.uuid, control.page_size)?;
-    if !has_doublewrite {
+    let doublewrite = check_doublewrite(directory, control.uuid, control.page_size)?;
+    if doublewrite != DoublewriteFound::Whole {
         // It will be made anew before the log is read: the log is read once more, first.
         let mut log = LogReader::open(reads.clone())?;
         while log.next()?.is_some() {}
     }
-    Ok(())
+    Ok(doublewrite)
 }
 
 /// The catalog must be there and be this database's. After a clean shutdown all of its pages must be

@@ -304,17 +304,27 @@ fn fill(file: &dyn File, layout: &Layout) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Whether there is a doublewrite file; fails if it is damaged or another database's. Changes
-/// nothing.
+/// What became of the doublewrite file since the database was used last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DoublewriteFound {
+    /// It can be used.
+    Whole,
+    /// There is none.
+    Missing,
+    /// It is damaged, or another database's: what is wrong.
+    Damaged(String),
+}
+
+/// Looks at the doublewrite file. Changes nothing.
 pub fn check_doublewrite(
     directory: &dyn Directory,
     uuid: [u8; 16],
     page_size: u32,
-) -> Result<bool> {
+) -> Result<DoublewriteFound> {
     let path = directory.path_of(DOUBLEWRITE_FILE);
     let exists = directory.exists(DOUBLEWRITE_FILE);
     if !exists.map_err(|e| Error::io("look for", &path, e))? {
-        return Ok(false);
+        return Ok(DoublewriteFound::Missing);
     }
     let options = OpenOptions {
         create: Create::Never,
@@ -324,7 +334,11 @@ pub fn check_doublewrite(
     };
     let file = directory.open(DOUBLEWRITE_FILE, options);
     let file = file.map_err(|e| Error::io("open", &path, e))?;
-    read_layout(&*file, &path, uuid, page_size).map(|_| true)
+    match read_layout(&*file, &path, uuid, page_size) {
+        Ok(_) => Ok(DoublewriteFound::Whole),
+        Err(Error::Corrupt { detail, .. }) => Ok(DoublewriteFound::Damaged(detail)),
+        Err(error) => Err(error),
+    }
 }
 
 /// Reads the file header, and checks that it is this database's and that the file is whole.

@@ -44,7 +44,9 @@ mod page_writer;
 mod repair;
 mod space_files;
 
-pub use doublewrite::{AREAS, BATCH_PAGES, DOUBLEWRITE_FILE, DoublewriteFile, check_doublewrite};
+pub use doublewrite::{
+    AREAS, BATCH_PAGES, DOUBLEWRITE_FILE, DoublewriteFile, DoublewriteFound, check_doublewrite,
+};
 pub use page_lsn_map::{PAGE_LSN_MAP_FILE, PageLsnMap};
 pub use page_store::FilePageStore;
 pub use repair::{RepairReport, repair};
