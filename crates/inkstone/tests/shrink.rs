@@ -9,6 +9,11 @@ use inkstone_io::sim::SimVfs;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+/// Threads that write pages of a large pool (suppliers, cleaner, behind, checkpoint), and the pages
+/// of the largest batch.
+const WRITERS: u64 = 7;
+const BATCH_PAGES: u64 = 256;
+
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn all_rows(db: &Database, table: &Table) -> Rows {
@@ -334,7 +339,10 @@ fn a_large_table_is_dropped_and_nothing_of_it_is_written() {
     db.drop_table("t").unwrap();
     let written = counter(&db, "pages_written");
     db.checkpoint().unwrap();
-    assert!(counter(&db, "pages_written") - written < 100);
+    // Of some 8,000 dirty pages only those are written that were in flight when the table was
+    // dropped: one batch of each writing thread, at most.
+    let written = counter(&db, "pages_written") - written;
+    assert!(written <= WRITERS * BATCH_PAGES, "{written}");
     let table = db.create_table("t", &[]).unwrap();
     insert(&db, &table, 0..8_000, &[3; 3000]).unwrap();
     db.verify_table(&table).unwrap();
