@@ -525,7 +525,8 @@ fn how_files_are_opened() {
     }
 }
 
-/// What settings 0 and 2 promise, when nobody calls anything: durable within about a second.
+/// What settings 0 and 2 promise, without any call: durable within about a second, and a few of a
+/// loaded machine.
 #[test]
 fn lazy_commits_become_durable_by_themselves() {
     for durability in [Durability::Lazy, Durability::Write] {
@@ -537,11 +538,11 @@ fn lazy_commits_become_durable_by_themselves() {
         for n in 0..3 {
             insert(&db, &table, n..n + 1, b"row").unwrap();
             let end = status(&db)["lsn_current"];
-            slowest = slowest.max(wait_until(Duration::from_secs(2), || {
+            slowest = slowest.max(wait_until(Duration::from_secs(20), || {
                 status(&db)["lsn_durable"] >= end
             }));
         }
-        assert!(slowest < Duration::from_millis(1500), "{slowest:?}");
+        assert!(slowest < Duration::from_secs(5), "{slowest:?}");
         assert!(vfs.operations_of(OpKind::Sync) > 0);
     }
 }
