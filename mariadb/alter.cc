@@ -256,7 +256,7 @@ int ha_inkstone::build_index(const KEY &altered_key, const std::vector<Field *> 
   }
   key.key_part= parts.data();
   KeyCodec codec;
-  codec.init(key, &clustered);
+  codec.init(key, &clustered, &share->key_room());
 
   ink_error error;
   std::string tree_name= std::string(BUILDING) + key.name.str;
@@ -296,12 +296,14 @@ int ha_inkstone::fill_index(const KeyCodec &codec, KEY &key, const ink_tree *tre
     for (size_t i= 0; i < count && !failed; i++)
     {
       bool is_unique;
-      if (!(failed= fill(rows[i].key, rows[i].value, table->record[0])) && computed)
+      if (!share->key_room().restore(&rows[i], cut_key))
+        failed= HA_ERR_CRASHED;
+      else if (!(failed= fill(rows[i].key, rows[i].value, table->record[0])) && computed)
         table->update_virtual_fields(this, VCOL_UPDATE_FOR_READ);
       if (!failed && (row_key.assign(rows[i].key.data, rows[i].key.len) ||
                       codec.put_entry(entry_key, entry_extra, table->record[0], row_key,
                                       &is_unique) ||
-                      batch.add(entry_key, entry_extra)))
+                      batch.add(slice(entry_key), slice(entry_extra))))
         failed= HA_ERR_OUT_OF_MEM;
     }
     if (!failed && (batch.length() > SORTED_BYTES_MAX || !count))
@@ -330,7 +332,9 @@ int ha_inkstone::insert_sorted(const KeyCodec &codec, KEY &key, const ink_tree *
   {
     if (error.code != INK_DUPLICATE_KEY)
       return failure(error);
-    codec.restore_entry(entries[done].key, entries[done].value, scratch, table->record[0]);
+    ink_row entry= entries[done];
+    if (share->key_room().restore(&entry, cut_key))
+      codec.restore_entry(entry.key, entry.value, scratch, table->record[0]);
     print_keydup_error(table, &key, MYF(0));
     return HA_ERR_FOUND_DUPP_KEY;
   }

@@ -2,11 +2,10 @@
 #include "batch.h"
 #include <algorithm>
 
-bool Batch::add(const Buffer &key, const Buffer &value)
+bool Batch::add(ink_slice key, ink_slice value)
 {
-  Place place= {bytes.length(), bytes.length() + key.length(),
-                bytes.length() + key.length() + value.length()};
-  return bytes.append(key.data(), key.length()) || bytes.append(value.data(), value.length()) ||
+  Place place= {bytes.length(), bytes.length() + key.len, bytes.length() + key.len + value.len};
+  return bytes.append(key.data, key.len) || bytes.append(value.data, value.len) ||
          places.append(reinterpret_cast<uchar *>(&place), sizeof place);
 }
 

@@ -9,7 +9,7 @@ class Batch
 {
 public:
   /** True: out of memory. */
-  bool add(const Buffer &key, const Buffer &value);
+  bool add(ink_slice key, ink_slice value);
   /** The rows, as they were added or by key; valid until the next call. nullptr: out of memory. */
   ink_row *rows();
   ink_row *sorted_rows();

@@ -17,8 +17,9 @@ int BulkInsert::add(const uchar *record)
   ha_inkstone &t= table;
   if (!count)
     clear();
-  if (t.put_row_key(t.row_key, record) || t.row_codec.put(t.row_value, record) ||
-      clustered.add(t.row_key, t.row_value))
+  ink_slice key;
+  if (t.put_row(record) || t.share->key_room().tree_key(slice(t.row_key), t.cut_key, &key) ||
+      clustered.add(key, slice(t.row_value)))
     return HA_ERR_OUT_OF_MEM;
   size_t held= clustered.length();
   for (uint i= 0; i < t.indexes.size(); i++)
@@ -27,7 +28,7 @@ int BulkInsert::add(const uchar *record)
     if (t.is_clustered(i))
       continue;
     if (t.indexes[i].put_entry(t.entry_key, t.entry_extra, record, t.row_key, &is_unique) ||
-        entries[i].add(t.entry_key, t.entry_extra))
+        entries[i].add(slice(t.entry_key), slice(t.entry_extra)))
       return HA_ERR_OUT_OF_MEM;
     held+= entries[i].length();
   }
@@ -145,13 +146,17 @@ int BulkInsert::refused(size_t row, uint index, const ink_error &error)
   ha_inkstone &t= table;
   uchar *record= t.table->record[0];
   t.session->duplicate_index= index;
-  const ink_row &first= clustered.rows()[row];
-  t.clustered.restore(first.key, record);
-  t.row_codec.get(first.value, t.share->added_columns(), nullptr, record);
+  ink_row first= clustered.rows()[row];
+  if (t.share->key_room().restore(&first, t.cut_key))
+  {
+    t.clustered.restore(first.key, record);
+    t.row_codec.get(first.value, t.share->added_columns(), nullptr, record);
+  }
   if (!t.is_clustered(index))
   {
-    const ink_row &entry= entries[index].rows()[row];
-    t.indexes[index].restore_entry(entry.key, entry.value, t.scratch, record);
+    ink_row entry= entries[index].rows()[row];
+    if (t.share->key_room().restore(&entry, t.cut_key))
+      t.indexes[index].restore_entry(entry.key, entry.value, t.scratch, record);
   }
   return t.failure(error);
 }

@@ -34,6 +34,9 @@ int handler_error(THD *thd, const ink_error &error)
     return HA_ERR_RECORD_FILE_FULL;
   case INK_VALUE_TOO_LONG:
     return HA_ERR_TO_BIG_ROW;
+  case INK_KEY_TOO_LONG:
+    /* Only tables that an earlier version made do not cut long keys. */
+    return HA_ERR_TABLE_NEEDS_UPGRADE;
   case INK_NOT_FOUND:
     return HA_ERR_NO_SUCH_TABLE;
   case INK_ALREADY_EXISTS:

@@ -43,7 +43,7 @@ ha_rows ha_inkstone::records_in_range(uint index, const key_range *min, const ke
                                       page_range *)
 {
   const KeyCodec &codec= indexes[index];
-  Buffer low, high;
+  Buffer low, high, tree_high;
   ink_range range= {{nullptr, 0}, {nullptr, 0}, INK_UNBOUNDED, INK_UNBOUNDED};
   if ((min && codec.put_key(low, min->key, min->keypart_map)) ||
       (max && codec.put_key(high, max->key, max->keypart_map)))
@@ -63,7 +63,10 @@ ha_rows ha_inkstone::records_in_range(uint index, const key_range *min, const ke
   const ink_tree *tree= is_clustered(index) ? share->clustered() : share->index_tree(index);
   ink_error error;
   uint64_t found;
-  if (ink_records_in_range(tree, &range, &found, &error))
+  ink_range in_tree;
+  if (share->key_room().tree_range(range, tree_high, &in_tree))
+    return HA_POS_ERROR;
+  if (ink_records_in_range(tree, &in_tree, &found, &error))
   {
     handler_error(thd(), error);
     return HA_POS_ERROR;

@@ -56,10 +56,10 @@ int ha_inkstone::open(const char *name, int, uint)
     if (int failed= share->open(ha_thd(), name, table->s))
       return failed;
     if (table->s->primary_key < MAX_KEY)
-      clustered.init(table->key_info[table->s->primary_key], nullptr);
+      clustered.init(table->key_info[table->s->primary_key], nullptr, &share->key_room());
     indexes.resize(table->s->keys);
     for (uint i= 0; i < table->s->keys; i++)
-      indexes[i].init(table->key_info[i], is_clustered(i) ? nullptr : &clustered);
+      indexes[i].init(table->key_info[i], is_clustered(i) ? nullptr : &clustered, &share->key_room());
     row_codec.init(table, clustered);
     for (const KeyCodec &index : indexes)
       for (const KeyPartCodec &part : index.parts())
@@ -337,7 +337,12 @@ bool ha_inkstone::get_error_message(int error, String *text)
 void ha_inkstone::print_error(int error, myf flags)
 {
   const char *name= table_share->table_name.str;
-  if (error == HA_ERR_TABLE_NEEDS_UPGRADE)
+  if (error == HA_ERR_TABLE_NEEDS_UPGRADE && !is_outdated())
+    my_printf_error(ER_TABLE_NEEDS_REBUILD,
+                    "Table rebuild required: a key of this row is longer than those that the indexes of `%s`, which an"
+                    " earlier version of Inkstone made, can have. Please do \"ALTER TABLE `%s` FORCE\"",
+                    flags, name, name);
+  else if (error == HA_ERR_TABLE_NEEDS_UPGRADE)
     my_printf_error(ER_TABLE_NEEDS_REBUILD,
                     "Table rebuild required: an earlier version of Inkstone sorted texts otherwise in the indexes of"
                     " `%s`. Please do \"ALTER TABLE `%s` FORCE\"; until then it can only be read, without them",
@@ -351,8 +356,9 @@ void ha_inkstone::unlock_row()
 {
   if (lock == INK_LOCK_NONE || !transaction())
     return;
-  if (cursor)
-    ink_cursor_unlock_row(cursor, nullptr);
-  if (active_index != MAX_KEY && !put_row_key(scratch, table->record[0]))
-    ink_unlock_row(transaction(), share->clustered(), slice(scratch), nullptr);
+  unlock_fetched();
+  ink_slice key;
+  if (active_index != MAX_KEY && !put_row_key(scratch, table->record[0]) &&
+      !share->key_room().tree_key(slice(scratch), cut_key, &key))
+    ink_unlock_row(transaction(), share->clustered(), key, nullptr);
 }

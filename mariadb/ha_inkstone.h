@@ -6,6 +6,7 @@
    |---------------|-----------------------------------------------------|
    | ha_inkstone.cc| open, lock, position, flags                         |
    | scan.cc       | reading rows, by index and without                  |
+   | cursor.cc     | the cursor of a scan, and what it fetches           |
    | write.cc      | insert, update, delete                              |
    | bulk.cc       | many inserts of one statement                       |
    | autoinc.cc    | AUTO_INCREMENT                                      |
@@ -37,8 +38,9 @@ public:
   ulong index_flags(uint index, uint part, bool all_parts) const override;
   const char *index_type(uint) override { return "BTREE"; }
   uint max_supported_keys() const override { return MAX_KEY; }
-  uint max_supported_key_length() const override { return KEY_BYTES_MAX; }
-  uint max_supported_key_part_length() const override { return KEY_BYTES_MAX; }
+  /* As long as InnoDB's, by page size; whether the image of a key fits is another matter (long_keys.h). */
+  uint max_supported_key_length() const override { return static_cast<uint>(ink_key_bytes_max(database)); }
+  uint max_supported_key_part_length() const override { return KEY_PART_BYTES_MAX; }
   enum row_type get_row_type() const override { return ROW_TYPE_DYNAMIC; }
   int open(const char *name, int mode, uint test_if_locked) override;
   int close() override;
@@ -126,8 +128,8 @@ public:
   /* transport.cc */
   int discard_or_import_tablespace(my_bool discard) override;
 
-  /* The longest key of the engine, in pages of 16 KiB. */
-  static const uint KEY_BYTES_MAX= 3072;
+  /* Of one column, in pages of any size. */
+  static const uint KEY_PART_BYTES_MAX= 3072;
 
 private:
   friend class BulkInsert;
@@ -169,28 +171,36 @@ private:
   int begin_own();
   int end_own(int failed);
   bool put_row_key(Buffer &out, const uchar *record);
+  bool put_row(const uchar *record);
 
-  /* scan.cc */
-  enum { SKIPPED= -1 };
+  /* cursor.cc */
   int seek(const ink_range &range, bool backward);
   int next(uchar *record, bool beyond_bound);
   int fetch(ink_row **row);
+  int fetch_from_tree(ink_row **row);
+  int gather_long_keys(const ink_row &first);
+  void unlock_fetched();
+  bool keep_current();
+  void close_cursor();
+  void suspend();
+
+  /* scan.cc */
+  enum { SKIPPED= -1 };
   int deliver(ink_row row, uchar *record);
   int deliver_entry(ink_row row, uchar *record);
   check_result_t check_condition();
   int get_row(ink_slice row_key, uchar *record, bool *found);
+  int get(const ink_tree *tree, ink_slice image, ink_buffer *buffer, ink_slice *found_value, bool *found);
   int read_point(uchar *record);
   int fill(ink_slice key, ink_slice value, uchar *record);
   void note_row_id(ink_slice key);
   const ink_tree *active_tree() const;
   const KeyCodec &active_codec() const { return indexes[active_index]; }
   bool covering() { return keyread_enabled() && keyread == active_index; }
-  void close_cursor();
-  void suspend();
   int upper_bound(Buffer &out, const key_range *end, uint32_t *bound);
 
   /* write.cc */
-  int insert_row(const uchar *record, ink_slice row_key);
+  int insert_row(const uchar *record);
   int insert_entries(const uchar *record);
   int update_entries(const uchar *old_record, const uchar *new_record, bool moved);
   int change_row(const uchar *old_record, const uchar *new_record);
@@ -229,19 +239,22 @@ private:
   static const size_t BATCH= 64;
   ink_row rows[BATCH];
   size_t row_at, row_count, fetch_next;
+  LongKeyScan long_keys;
   /** Whether the cursor runs, and which way. */
   bool scanning, scan_backward;
   /** Whether the range has an upper end at which index_next is not to stop. */
   bool scan_is_bounded, stop_at_bound, use_end_range;
-  /** The tree key of the current row; lent out by the cursor, or in saved_key. */
+  /** The image of the current row's key in the scanned tree; lent out by the cursor or by long_keys, or in
+      saved_key. */
   ink_slice current;
-  Buffer saved_key, low_key, high_key, scratch;
+  Buffer saved_key, low_key, high_key, scratch, cut_key;
   /** Long-lived memory for what the engine copies out. */
   ink_buffer value, entry_value;
   /** Of a table with hidden row ids: the current row's. */
   uchar row_id[ROW_ID_BYTES];
 
-  Buffer row_key, row_value, entry_key, entry_extra, other_key, other_value, old_row_key;
+  /** Images of clustered keys, the value of the row in its tree; entries as their trees have them. */
+  Buffer row_key, row_value, entry_key, entry_extra, other_key, other_value, old_row_key, old_cut_key;
   bool ignores_duplicates;
   BulkInsert *bulk;
 

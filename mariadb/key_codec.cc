@@ -2,9 +2,10 @@
 #include "key_codec.h"
 #include "row_codec.h"
 
-void KeyCodec::init(const KEY &key, const KeyCodec *clustered)
+void KeyCodec::init(const KEY &key, const KeyCodec *clustered, const KeyRoom *room)
 {
   clustered_codec= clustered;
+  key_room= room;
   /* Of a unique hash the server itself looks for duplicates. */
   unique= (key.flags & HA_NOSAME) && key.algorithm != HA_KEY_ALG_LONG_HASH;
   for (uint i= 0; i < key.user_defined_key_parts; i++)
@@ -124,7 +125,7 @@ bool KeyCodec::put_entry(Buffer &key, Buffer &value, const uchar *record, const 
     if (!(field->real_maybe_null() && field->is_null_in_record(record)) &&
         put_packed(value, field, record))
       return true;
-  return false;
+  return key_room->cut(key, value);
 }
 
 const uchar *KeyCodec::skip_parts(const uchar *at, const uchar *end, const uchar **starts,
@@ -175,13 +176,18 @@ bool KeyCodec::row_key(ink_slice key, ink_slice value, Buffer &scratch, ink_slic
 
 size_t KeyCodec::part_ends(ink_slice key, size_t (&ends)[2 * MAX_REF_PARTS]) const
 {
-  const uchar *at= key.data, *end= key.data + key.len;
+  const ink_slice head= key_room->head(key);
+  const uchar *at= head.data, *end= head.data + head.len;
   size_t count= 0;
   auto note= [&](const KeyPartCodec &part) {
     bool null;
-    at= at == end ? nullptr : part.skip(at, end, &null);
-    if (at)
-      ends[count++]= at - key.data;
+    if (at == end)
+      return false;
+    const uchar *next= part.skip(at, end, &null);
+    if (!next && key_room->is_cut(key))
+      next= end;
+    if ((at= next))
+      ends[count++]= at - head.data;
     return at != nullptr;
   };
   for (const KeyPartCodec &part : key_parts)
@@ -251,17 +257,5 @@ bool KeyCodec::restore_entry(ink_slice key, ink_slice value, Buffer &scratch, uc
     if (!(at= get_packed(field, record, at, value.data + value.len)))
       return false;
   }
-  return true;
-}
-
-bool next_prefix(Buffer &image)
-{
-  size_t length= image.length();
-  while (length && image.data()[length - 1] == 0xff)
-    length--;
-  image.truncate(length);
-  if (!length)
-    return false;
-  image.data()[length - 1]++;
   return true;
 }

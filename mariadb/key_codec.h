@@ -17,10 +17,14 @@
    A secondary index has an entry for each row: if it is unique and no part is NULL the key is the image
    and the value begins with the image of the clustered key; else those parts of the clustered key that
    are no parts of the index stand behind them in the key. The value ends with the packed columns that cannot be had
-   from the images (text, floating point), for covering reads. */
+   from the images (text, floating point), for covering reads.
+
+   What is said here of an entry is its image and its value. An image that is too long for the engine is cut in the
+   tree (long_keys.h): put_entry makes rows of trees, and who reads them restores the image first. */
 #ifndef INKSTONE_KEY_H
 #define INKSTONE_KEY_H
 
+#include "long_keys.h"
 #include "text_order.h"
 #include <vector>
 
@@ -85,11 +89,11 @@ private:
 class KeyCodec
 {
 public:
-  KeyCodec() : clustered_codec(nullptr), unique(false) {}
+  KeyCodec() : clustered_codec(nullptr), key_room(nullptr), unique(false) {}
 
   /** Prepares for an index of a table; `clustered` is nullptr for the clustered key itself, and has no
-      parts where rows have hidden ids. */
-  void init(const KEY &key, const KeyCodec *clustered);
+      parts where rows have hidden ids. `room` is the table's. */
+  void init(const KEY &key, const KeyCodec *clustered, const KeyRoom *room);
 
   /** Appends the image of the parts; `*has_null`: one of them is NULL. True: out of memory. */
   bool put_record(Buffer &out, const uchar *record, bool *has_null) const;
@@ -99,7 +103,7 @@ public:
   /** Whether a key with all parts, in the server's format, has a NULL. */
   bool key_has_null(const uchar *key) const;
 
-  /** An entry of a secondary index: key and value. */
+  /** An entry of a secondary index, as the tree has it: key and value. */
   bool put_entry(Buffer &key, Buffer &value, const uchar *record, const Buffer &row_key,
                  bool *is_unique) const;
   /** The clustered key's image in an entry, and where in the value the packed columns begin. The
@@ -112,8 +116,8 @@ public:
   /** Puts the columns that can be had from the image of the parts into the record. */
   bool restore(ink_slice image, uchar *record) const;
 
-  /** Where in an entry's key each part ends, those of the clustered key that follow with them; how many
-      there are. */
+  /** Where in the tree's key of an entry each part ends, those of the clustered key that follow with them; how many
+      there are. The part in which a key is cut ends there. */
   size_t part_ends(ink_slice key, size_t (&ends)[2 * MAX_REF_PARTS]) const;
 
   const std::vector<KeyPartCodec> &parts() const { return key_parts; }
@@ -136,13 +140,11 @@ private:
   /** Columns that a covering read needs and the images do not give. */
   std::vector<Field *> extras;
   const KeyCodec *clustered_codec;
+  const KeyRoom *key_room;
   bool unique;
 };
 
 /** Bytes of the clustered key of a table without a primary key. */
 static const size_t ROW_ID_BYTES= 8;
-
-/** Makes an image the least one that is greater than all that begin with it. False: there is none. */
-bool next_prefix(Buffer &image);
 
 #endif

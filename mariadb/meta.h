@@ -28,11 +28,14 @@
 /** The tree's name; no index may have it. */
 #define META_TREE "#meta"
 
-/** The images of keys that this version makes (key_codec.h). 2: text as in text_order.h. In 1 keys of multi-byte
-    character sets were cut short, and tis620 and the Czech collations of several passes sorted otherwise. A table with
-    images of 1 of such a text is read by scans of the whole table alone, and is not written: ALTER TABLE ... FORCE
-    makes its indexes anew. */
-static const uint64 IMAGE_VERSION= 2;
+/** The images of keys that this version makes (key_codec.h).
+    3: those that are longer than the engine's keys are cut (long_keys.h). Tables of 2 have no such keys, the others
+    are the same; they go on as they are, and refuse a row with such a key until ALTER TABLE ... FORCE.
+    2: text as in text_order.h. In 1 keys of multi-byte character sets were cut short, and tis620 and the Czech
+    collations of several passes sorted otherwise. A table with images of 1 of such a text is read by scans of the
+    whole table alone, and is not written: ALTER TABLE ... FORCE makes its indexes anew. */
+static const uint64 IMAGE_VERSION= 3;
+static const uint64 LONG_KEYS_SINCE= 3;
 
 /** Facts of one table, names and values. */
 struct MetaFacts

@@ -16,109 +16,6 @@ const ink_tree *ha_inkstone::active_tree() const
                                                                : share->index_tree(active_index);
 }
 
-void ha_inkstone::close_cursor()
-{
-  ink_cursor_close(cursor);
-  cursor= nullptr;
-  cursor_tree= nullptr;
-  scanning= false;
-  row_at= row_count= 0;
-}
-
-/* The transaction ends; the place in the scan is kept. */
-void ha_inkstone::suspend()
-{
-  if (current.data && current.data != saved_key.data())
-  {
-    if (saved_key.assign(current.data, current.len))
-      current= NOTHING;
-    else
-      current= slice(saved_key);
-  }
-  close_cursor();
-}
-
-int ha_inkstone::seek(const ink_range &range, bool backward)
-{
-  ink_error error;
-  const ink_scan scan= {backward, lock, wait};
-  const ink_tree *tree= active_tree();
-  int failed;
-  if (cursor && cursor_tree == tree)
-    failed= ink_cursor_seek(cursor, &range, &scan, &error);
-  else
-  {
-    close_cursor();
-    failed= ink_cursor_open(transaction(), tree, &range, &scan, &cursor, &error);
-    if (failed)
-      cursor= nullptr;
-  }
-  row_at= row_count= 0;
-  fetch_next= lock == INK_LOCK_NONE ? 8 : 1;
-  if (failed)
-  {
-    close_cursor();
-    return failure(error);
-  }
-  cursor_tree= tree;
-  scanning= true;
-  scan_backward= backward;
-  return 0;
-}
-
-int ha_inkstone::fetch(ink_row **row)
-{
-  *row= nullptr;
-  if (row_at == row_count)
-  {
-    ink_error error;
-    row_at= row_count= 0;
-    /* The rows lent out go; the place is kept, should the scan turn round at the end. */
-    if (current.data && current.data != saved_key.data())
-    {
-      if (saved_key.assign(current.data, current.len))
-        return HA_ERR_OUT_OF_MEM;
-      current= slice(saved_key);
-    }
-    if (ink_cursor_fetch(cursor, rows, fetch_next, &row_count, &error))
-    {
-      row_count= 0;
-      return failure(error);
-    }
-    if (lock == INK_LOCK_NONE)
-      fetch_next= BATCH;
-    if (!row_count)
-      return 0;
-  }
-  *row= &rows[row_at++];
-  return 0;
-}
-
-/* The next row of the scan. `beyond_bound`: the end of the range is not the end. */
-int ha_inkstone::next(uchar *record, bool beyond_bound)
-{
-  for (;;)
-  {
-    ink_row *row;
-    if (int failed= fetch(&row))
-      return failed;
-    if (row)
-    {
-      current= row->key;
-      int result= deliver(*row, record);
-      if (result != SKIPPED)
-        return result;
-      continue;
-    }
-    if (!beyond_bound || !scan_is_bounded || scan_backward)
-      return HA_ERR_END_OF_FILE;
-    scan_is_bounded= false;
-    ink_range rest= {slice(high_key), NOTHING, INK_INCLUDED, INK_UNBOUNDED};
-    if (int failed= seek(rest, false))
-      return failed;
-  }
-}
-
 void ha_inkstone::note_row_id(ink_slice key)
 {
   if (hidden_row_id())
@@ -166,8 +63,7 @@ int ha_inkstone::deliver_entry(ink_row row, uchar *record)
       result= handler_rowid_filter_check(this);
     if (result == CHECK_NEG)
     {
-      if (lock != INK_LOCK_NONE && cursor)
-        ink_cursor_unlock_row(cursor, nullptr);
+      unlock_fetched();
       return SKIPPED;
     }
     if (result != CHECK_POS)
@@ -198,14 +94,26 @@ check_result_t ha_inkstone::check_condition()
    locked rows are skipped. */
 int ha_inkstone::get_row(ink_slice row_key, uchar *record, bool *found)
 {
+  ink_slice row;
+  if (int failed= get(share->clustered(), row_key, &value, &row, found))
+    return failed;
+  return *found ? fill(row_key, row, record) : 0;
+}
+
+/* The value of an image in a tree, read into `buffer`. */
+int ha_inkstone::get(const ink_tree *tree, ink_slice image, ink_buffer *buffer, ink_slice *found_value, bool *found)
+{
   ink_error error;
-  int failed= lock == INK_LOCK_NONE
-                  ? ink_get(transaction(), share->clustered(), row_key, &value, found, &error)
-                  : ink_get_locking(transaction(), share->clustered(), row_key, lock, wait, &value,
-                                    found, nullptr, &error);
+  ink_slice key, rest;
+  if (share->key_room().tree_key(image, cut_key, &key))
+    return HA_ERR_OUT_OF_MEM;
+  int failed= lock == INK_LOCK_NONE ? ink_get(transaction(), tree, key, buffer, found, &error)
+                                    : ink_get_locking(transaction(), tree, key, lock, wait, buffer, found, nullptr,
+                                                      &error);
   if (failed)
     return failure(error);
-  return *found ? fill(row_key, ink_slice{value.data, value.len}, record) : 0;
+  *found_value= ink_slice{buffer->data, buffer->len};
+  return *found && share->key_room().is_cut(image) && !KeyRoom::take_rest(found_value, &rest) ? HA_ERR_CRASHED : 0;
 }
 
 int ha_inkstone::rnd_init(bool scan)
@@ -278,7 +186,6 @@ int ha_inkstone::index_end()
 /* One row by all parts of a unique key, in low_key. */
 int ha_inkstone::read_point(uchar *record)
 {
-  ink_error error;
   bool found;
   close_cursor();
   if (saved_key.assign(low_key.data(), low_key.length()))
@@ -289,16 +196,12 @@ int ha_inkstone::read_point(uchar *record)
     int failed= get_row(current, record, &found);
     return failed ? failed : found ? 0 : HA_ERR_KEY_NOT_FOUND;
   }
-  const ink_tree *tree= active_tree();
-  int failed= lock == INK_LOCK_NONE
-                  ? ink_get(transaction(), tree, current, &entry_value, &found, &error)
-                  : ink_get_locking(transaction(), tree, current, lock, wait, &entry_value, &found,
-                                    nullptr, &error);
-  if (failed)
-    return failure(error);
+  ink_row entry= {current, NOTHING};
+  if (int failed= get(active_tree(), current, &entry_value, &entry.value, &found))
+    return failed;
   if (!found)
     return HA_ERR_KEY_NOT_FOUND;
-  int result= deliver_entry(ink_row{current, ink_slice{entry_value.data, entry_value.len}}, record);
+  int result= deliver_entry(entry, record);
   return result == SKIPPED ? HA_ERR_KEY_NOT_FOUND : result;
 }
 

@@ -36,6 +36,7 @@ int TableShare::read_image_version(THD *thd)
   if (int failed= meta_get_number(thd, meta, INK_STR("images"), &images))
     return failed;
   set_if_bigger(images, 1);
+  room= images >= LONG_KEYS_SINCE ? KeyRoom(ink_key_bytes_max(database)) : KeyRoom();
   if (images <= IMAGE_VERSION)
     return 0;
   sql_print_error("Inkstone: table %s has key images of version %llu, and this plugin knows those up to %llu: install"

@@ -41,6 +41,7 @@ public:
   bool is_discarded() const { return discarded; }
   /** Which images of keys the indexes have (see meta.h). */
   uint64 image_version() const { return images; }
+  const KeyRoom &key_room() const { return room; }
 
   ink_table *engine_table() const { return table; }
   const ink_tree *clustered() const { return ink_table_tree(table, 0); }
@@ -94,6 +95,7 @@ private:
   const ink_tree *meta;
   std::vector<const ink_tree *> trees;
   uint64 images;
+  KeyRoom room;
   std::vector<AddedColumn> added;
   uint64 next_row_id, row_ids_noted;
   /** The counter; what of it a restart keeps; what is remembered for this run, 0: nothing. */

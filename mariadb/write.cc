@@ -12,6 +12,13 @@ bool ha_inkstone::put_row_key(Buffer &out, const uchar *record)
                          : clustered.put_record(out, record, &has_null);
 }
 
+/* A row as the clustered tree has it: its key's image in row_key, its value in row_value. */
+bool ha_inkstone::put_row(const uchar *record)
+{
+  return put_row_key(row_key, record) || row_codec.put(row_value, record) ||
+         share->key_room().put_rest(row_value, slice(row_key));
+}
+
 int ha_inkstone::undo_to(const ink_mark &mark, int failed)
 {
   /* A deadlock's victim is rolled back already. */
@@ -42,9 +49,9 @@ int ha_inkstone::write_row(const uchar *record)
     return bulk->add(record);
   if (int failed= note_auto_increment(record))
     return failed;
-  if (put_row_key(row_key, record) || row_codec.put(row_value, record))
+  if (put_row(record))
     return HA_ERR_OUT_OF_MEM;
-  int failed= insert_row(record, slice(row_key));
+  int failed= insert_row(record);
   if (counts)
   {
     count_auto_increment_row();
@@ -55,10 +62,13 @@ int ha_inkstone::write_row(const uchar *record)
 }
 
 /* Inserts the row in row_key and row_value, and its entries. */
-int ha_inkstone::insert_row(const uchar *record, ink_slice key)
+int ha_inkstone::insert_row(const uchar *record)
 {
   ink_error error;
   ink_mark mark;
+  ink_slice key;
+  if (share->key_room().tree_key(slice(row_key), cut_key, &key))
+    return HA_ERR_OUT_OF_MEM;
   if (has_entries() && ink_mark_set(transaction(), &mark, &error))
     return failure(error);
   if (ink_insert(transaction(), share->clustered(), key, slice(row_value), &error))
@@ -95,8 +105,8 @@ int ha_inkstone::update_row(const uchar *old_record, const uchar *new_record)
 {
   ink_error error;
   ink_mark mark;
-  if (put_row_key(old_row_key, old_record) || put_row_key(row_key, new_record) ||
-      row_codec.put(row_value, new_record) || row_codec.put(other_value, old_record))
+  if (put_row_key(old_row_key, old_record) || put_row(new_record) || row_codec.put(other_value, old_record) ||
+      share->key_room().put_rest(other_value, slice(old_row_key)))
     return HA_ERR_OUT_OF_MEM;
   /* The server counts no such row as changed, and does not log it. It looks itself only where it has
      read every column that the statement sets, and not for REPLACE. */
@@ -116,16 +126,20 @@ int ha_inkstone::change_row(const uchar *old_record, const uchar *new_record)
   const ink_tree *tree= share->clustered();
   session->duplicate_index= table->s->primary_key;
   bool moved= !row_key.equals(old_row_key);
+  ink_slice key, old_key;
+  if (share->key_room().tree_key(slice(row_key), cut_key, &key) ||
+      share->key_room().tree_key(slice(old_row_key), old_cut_key, &old_key))
+    return HA_ERR_OUT_OF_MEM;
   if (moved)
   {
     bool deleted;
-    if (ink_insert(transaction(), tree, slice(row_key), slice(row_value), &error) ||
-        ink_delete(transaction(), tree, slice(old_row_key), &deleted, &error))
+    if (ink_insert(transaction(), tree, key, slice(row_value), &error) ||
+        ink_delete(transaction(), tree, old_key, &deleted, &error))
       return failure(error);
     if (!deleted)
       return HA_ERR_KEY_NOT_FOUND;
   }
-  else if (ink_update(transaction(), tree, slice(row_key), slice(row_value), &error))
+  else if (ink_update(transaction(), tree, key, slice(row_value), &error))
     return error.code == INK_ROW_NOT_FOUND ? HA_ERR_KEY_NOT_FOUND : failure(error);
   return update_entries(old_record, new_record, moved);
 }
@@ -184,12 +198,13 @@ int ha_inkstone::delete_row(const uchar *record)
 {
   ink_error error;
   ink_mark mark;
-  if (put_row_key(old_row_key, record))
+  ink_slice old_key;
+  if (put_row_key(old_row_key, record) || share->key_room().tree_key(slice(old_row_key), old_cut_key, &old_key))
     return HA_ERR_OUT_OF_MEM;
   if (has_entries() && ink_mark_set(transaction(), &mark, &error))
     return failure(error);
   bool deleted;
-  if (ink_delete(transaction(), share->clustered(), slice(old_row_key), &deleted, &error))
+  if (ink_delete(transaction(), share->clustered(), old_key, &deleted, &error))
     return failure(error);
   if (!deleted)
     return HA_ERR_KEY_NOT_FOUND;

@@ -195,6 +195,9 @@ int ink_open_report(const ink_database *database, ink_buffer *text, ink_error *e
 /* Whether the latest open found a database that had not been closed in order. */
 bool ink_recovered(const ink_database *database);
 
+/* The longest key that its trees take: 3072 bytes; 1536 in pages of 8 KiB, 768 in 4 KiB. */
+size_t ink_key_bytes_max(const ink_database *database);
+
 /* Visits name and value of every option in force. */
 typedef bool (*ink_visit_text)(void *context, ink_slice name, ink_slice value);
 void ink_option_values(const ink_database *database, ink_visit_text visit, void *context);

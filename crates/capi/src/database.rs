@@ -171,6 +171,16 @@ pub unsafe extern "C" fn ink_recovered(database: *const ink_database) -> bool {
     }
 }
 
+/// The longest key.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_key_bytes_max(database: *const ink_database) -> usize {
+    // SAFETY: the caller's pointer is as the header asks.
+    unsafe { on_or(database, 0, |database| database.0.key_len_max()) }
+}
+
 /// The options in force.
 ///
 /// # Safety

@@ -393,6 +393,7 @@ static void tables(ink_database *db, const char *directory) {
   ink_slice empty[] = {INK_STR("empty")}, full[] = {INK_STR("moved")};
   OK(ink_replace_tables(db, empty, full, 1, &error));
   CHECK(!ink_recovered(db));
+  CHECK(ink_key_bytes_max(db) == 3072);
   int names = 0;
   OK(ink_tables(db, count_names, &names, &error));
   CHECK(names == 2);

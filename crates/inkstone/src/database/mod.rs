@@ -49,6 +49,7 @@ use crate::txn::{Isolation, Transaction};
 use crate::{Error, Result};
 use background::Background;
 use inkstone_format::SpaceId;
+use inkstone_format::tree_page::key_len_max;
 use inkstone_io::{Directory, Vfs};
 use std::path::Path;
 use std::sync::Arc;
@@ -212,6 +213,11 @@ impl Database {
     /// The options in force.
     pub fn options(&self) -> &Options {
         &self.inner.options
+    }
+
+    /// The longest key that a tree takes: 3072 bytes; 1536 in pages of 8 KiB, 768 in 4 KiB.
+    pub fn key_len_max(&self) -> usize {
+        key_len_max(self.inner.options.page_size as usize)
     }
 
     /// The directory, absolute, where it was when the database was opened.

@@ -1,8 +1,8 @@
 //! `--collations`: indexes sort text as the server compares it, in every collation that the server has.
 //!
 //! `probe.cc`, in the server's process, makes key images with the handler's own codec of random texts (letters that
-//! collations treat as one or as several, ill-formed bytes, trailing blanks and zeroes), and compares them with the
-//! server's comparison of the texts. Then tables of a build that sorted otherwise are opened, see `outdated`.
+//! collations treat as one or as several, ill-formed bytes, trailing blanks and zeroes; long ones whose images are longer
+//! than the engine's keys), and compares them with the server's comparison of the texts. Then tables of a build that sorted otherwise are opened, see `outdated`.
 
 mod outdated;
 
@@ -20,7 +20,12 @@ const TEXTS: u32 = 6_000;
 /// Checks the collations whose name has `filter` in it.
 pub fn run(tree: &Tree, plugin: &Plugin, filter: Option<&str>, plan: Plan) -> Result<ExitCode> {
     let source = root().join("xtask/src/mariadb/collations/probe.cc");
-    plugin.build_probe(tree, &source, &["key_part", "text_order"], "collations.so")?;
+    plugin.build_probe(
+        tree,
+        &source,
+        &["key_part", "text_order", "long_keys", "batch"],
+        "collations.so",
+    )?;
     let mut server = Server::temporary(tree, "collations").with_plugin(plugin);
     server.start()?;
     let names = collations(&server, filter)?;

@@ -6,6 +6,7 @@
    what the server says and what the images say. */
 #include "key_codec.h"
 #include <my_sys.h>
+#include <mysql/service_sha2.h>
 #include <algorithm>
 #include <mysql.h>
 #include <random>
@@ -14,8 +15,11 @@
 typedef std::basic_string<uchar> Text;
 typedef std::mt19937_64 Random;
 
-/** Columns have so many characters at most. */
-static const uint CHARACTERS_MAX= 48;
+/** Columns have so many characters at most, but where long texts are asked for; a key has so many bytes. */
+static const uint CHARACTERS_MAX= 48, KEY_BYTES_MAX= 3072;
+
+/* The server itself has the function; a library of functions is not given the service. */
+extern "C" void server_sha256(unsigned char *digest, const char *bytes, size_t length) asm("my_sha256");
 
 static std::string hex(const uchar *bytes, size_t length)
 {
@@ -45,6 +49,24 @@ public:
     while (!below(3))
       put(text, below(4) ? ' ' : "\t\0\x01~"[below(4)]);
     return text;
+  }
+
+  /** A text of so many characters at most, whose image may be longer than the engine's keys: a long beginning, often
+      that of the last one, and any end. */
+  Text next_long(size_t characters)
+  {
+    if (beginning.empty() || !below(20))
+    {
+      const size_t kind= below(10);
+      Text piece;
+      for (size_t i= 1 + below(4); i > 0; i--)
+        put_piece(piece, kind);
+      beginning.clear();
+      while (!piece.empty() && beginning.size() < characters * charset->mbminlen)
+        beginning+= piece;
+    }
+    const size_t end= beginning.size() - MY_MIN(beginning.size(), below(12) * charset->mbmaxlen);
+    return beginning.substr(0, end / charset->mbminlen * charset->mbminlen) + next();
   }
 
   /** The text with a small change, or none. */
@@ -175,6 +197,7 @@ private:
 
   CHARSET_INFO *charset;
   Random random;
+  Text beginning;
   std::vector<std::vector<my_wc_t>> special;
 };
 
@@ -243,7 +266,7 @@ public:
     out.clear();
     set_record(value);
     codec.put_record(out, record);
-    uchar key[CHARACTERS_MAX * 6 + HA_KEY_BLOB_LENGTH];
+    uchar key[KEY_BYTES_MAX + HA_KEY_BLOB_LENGTH];
     const size_t length= position(value, in_key);
     if (kind == CHAR)
       memcpy(key, value.data(), part.length);
@@ -303,7 +326,7 @@ private:
   bool descending;
   Field *field;
   KEY_PART_INFO part;
-  uchar record[CHARACTERS_MAX * 6 + 16];
+  uchar record[KEY_BYTES_MAX + 16];
 };
 
 static int sign(int number) { return number < 0 ? -1 : number > 0; }
@@ -314,14 +337,52 @@ static int compare_images(const Buffer &a, const Buffer &b)
   return order ? order : a.length() < b.length() ? -1 : a.length() > b.length();
 }
 
+/** A row of a tree as the handler makes it of an image. */
+struct TreeRow
+{
+  Buffer key, value;
+  bool make(const KeyRoom &room, const Buffer &image)
+  {
+    static const uchar own_value[]= "value";
+    value.assign(own_value, sizeof own_value);
+    key.assign(image.data(), image.length());
+    if (room.cut(key, value) || key.length() > KEY_BYTES_MAX)
+      return false;
+    Buffer again, scratch;
+    ink_slice point;
+    ink_row row= {slice(key), slice(value)};
+    return !room.tree_key(slice(image), scratch, &point) && point.len == key.length() &&
+           !memcmp(point.data, key.data(), point.len) && room.restore(&row, again) && row.key.len == image.length() &&
+           !memcmp(row.key.data, image.data(), image.length()) && row.value.len == sizeof own_value &&
+           !memcmp(row.value.data, own_value, sizeof own_value);
+  }
+};
+
+/* What is wrong with the tree's keys of two images; '' if nothing is. */
+static std::string wrong_in_tree(const KeyRoom &room, const Buffer &a, const Buffer &b)
+{
+  TreeRow a_row, b_row;
+  if (!a_row.make(room, a) || !b_row.make(room, b))
+    return "an image of " + std::to_string(MY_MAX(a.length(), b.length())) +
+           " bytes is longer than the engine's keys, or cannot be had from its row in the tree";
+  const ink_slice a_head= room.head(slice(a)), b_head= room.head(slice(b));
+  const int images= sign(compare_images(a, b)), keys= sign(compare_images(a_row.key, b_row.key));
+  const bool same_head= room.is_cut(slice(a)) && room.is_cut(slice(b)) && !memcmp(a_head.data, b_head.data, a_head.len);
+  if (same_head ? (images == 0) != (keys == 0) : images != keys)
+    return "images " + std::to_string(images) + ", keys of the tree " + std::to_string(keys);
+  return "";
+}
+
 /* The first difference of one shape of key; '' if there is none. */
-static std::string differs(KeyShape &shape, Texts &texts, size_t count)
+static std::string differs(KeyShape &shape, Texts &texts, size_t count, size_t long_characters)
 {
   const KeyPartCodec codec(shape.key_part());
-  Text last= texts.next();
+  const KeyRoom room(KEY_BYTES_MAX);
+  const auto random= [&] { return long_characters ? texts.next_long(long_characters) : texts.next(); };
+  Text last= random();
   for (size_t i= 0; i < count; i++)
   {
-    const Text next= texts.below(3) ? texts.like(last) : texts.next();
+    const Text next= texts.below(3) ? texts.like(last) : random();
     const Text a= shape.stored(last), b= shape.stored(next);
     Buffer a_image, b_image;
     if (!shape.image(codec, a, a_image) || !shape.image(codec, b, b_image))
@@ -330,6 +391,9 @@ static std::string differs(KeyShape &shape, Texts &texts, size_t count)
     if (server != images)
       return shape.name() + ": server " + std::to_string(server) + ", images " + std::to_string(images) + ": " +
              hex(a.data(), a.size()) + " and " + hex(b.data(), b.size());
+    const std::string wrong= wrong_in_tree(room, a_image, b_image);
+    if (!wrong.empty())
+      return shape.name() + ": " + wrong + ": " + hex(a.data(), a.size()) + " and " + hex(b.data(), b.size());
     last= next;
   }
   return "";
@@ -344,10 +408,19 @@ static std::string examine(CHARSET_INFO *charset, uint64 seed, size_t count)
       for (bool descending : {false, true})
       {
         KeyShape shape(charset, kind, size[0], size[1], descending);
-        std::string found= differs(shape, texts, count / 24 + 1);
+        std::string found= differs(shape, texts, count / 24 + 1, 0);
         if (!found.empty())
           return found;
       }
+  const uint most= KEY_BYTES_MAX / charset->mbmaxlen;
+  for (KeyShape::Kind kind : {KeyShape::VARCHAR, KeyShape::TEXT})
+    for (bool descending : {false, true})
+    {
+      KeyShape shape(charset, kind, most, most, descending);
+      std::string found= differs(shape, texts, count / 80 + 1, most);
+      if (!found.empty())
+        return found;
+    }
   return "";
 }
 
@@ -358,6 +431,9 @@ extern "C" my_bool inkstone_collation_init(UDF_INIT *init, UDF_ARGS *arguments, 
     strcpy(message, "inkstone_collation(name, seed, texts)");
     return 1;
   }
+  static struct my_sha2_service_st service;
+  service.my_sha256_type= server_sha256;
+  my_sha2_service= &service;
   arguments->arg_type[0]= STRING_RESULT;
   arguments->arg_type[1]= arguments->arg_type[2]= INT_RESULT;
   init->max_length= 4096;

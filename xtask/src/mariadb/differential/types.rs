@@ -76,7 +76,7 @@ impl Palette {
             6 => self.text(random),
             7 => match random.below(3) {
                 0 => Kind::Binary(*random.pick(&[1, 4, 16, 255])),
-                1 => Kind::Varbinary(*random.pick(&[1, 4, 60, 255, 256, 2000])),
+                1 => Kind::Varbinary(*random.pick(&[1, 4, 60, 255, 256, 2000, 3072])),
                 _ => Kind::Blob(random.word(&SIZES)),
             },
             8 => random.pick(&[Kind::Uuid, Kind::Inet4, Kind::Inet6]).clone(),
@@ -92,7 +92,10 @@ impl Palette {
         };
         match random.weighted(&[25, 50, 15, 5, 5]) {
             0 => Kind::Char(*random.pick(&[1, 4, 10, 60, 255]), collation),
-            1 => Kind::Varchar(*random.pick(&[1, 5, 20, 60, 100, 255, 256, 700]), collation),
+            1 => Kind::Varchar(
+                *random.pick(&[1, 5, 20, 60, 100, 255, 256, 700, 768]),
+                collation,
+            ),
             2 => Kind::Text(random.word(&SIZES), collation),
             3 => Kind::Enum(collation),
             _ => Kind::Set(collation),
@@ -318,6 +321,9 @@ impl Kind {
     fn string(&self, random: &mut Random, strings: &Strings) -> Sql {
         let length_max = self.length().unwrap_or(1) as usize;
         let charset = self.collation().map_or("latin1", |own| &own.charset);
+        if length_max >= 256 && random.chance(20) {
+            return long_string(random, length_max as u64);
+        }
         let string = strings.draw(random, charset, length_max);
         if matches!(self, Self::Text("" | "MEDIUM" | "LONG", _)) && random.chance(8) {
             let times = *random.pick(&[800, 3000, 8200, 16_400, 65_535]);
@@ -340,6 +346,9 @@ impl Kind {
                 vec!["x'61'".to_owned()],
             );
         }
+        if length_max >= 256 && random.chance(20) {
+            return long_bytes(random, length_max as u64);
+        }
         let string = match random.chance(50) {
             true => strings.draw(random, "ascii", length_max).into_bytes(),
             false => {
@@ -355,6 +364,35 @@ impl Kind {
             vec!["x''".to_owned(), format!("x'{}'", hex(half))],
         )
     }
+}
+
+/// A string whose key may be longer than the engine's: near the column's end or that of such a key.
+fn long_string(random: &mut Random, length_max: u64) -> Sql {
+    let letter = random.word(&["a", "\u{5b57}", "\u{fdfa}", "\u{e9}", " ", "\0"]);
+    let most = *random.pick(&[length_max, length_max, length_max, 85, 253, 380, 507, 761]);
+    let times = most.min(length_max).saturating_sub(random.below(4));
+    let end = random.word(&["", "", "a", "b", "\u{5b57}", " ", "zz"]);
+    let (letter, end) = (quoted(letter), quoted(end));
+    Sql::Value(
+        format!("CONCAT(REPEAT({letter}, {times}), {end})"),
+        vec![
+            "'a'".to_owned(),
+            format!("REPEAT({letter}, {times})"),
+            format!("REPEAT({letter}, {})", times / 2),
+        ],
+    )
+}
+
+/// The same of bytes.
+fn long_bytes(random: &mut Random, length_max: u64) -> Sql {
+    let byte = random.word(&["00", "01", "61", "ff"]);
+    let most = *random.pick(&[length_max, length_max, 1521, 1536, 3040]);
+    let times = most.min(length_max).saturating_sub(random.below(4));
+    let end = random.word(&["", "", "00", "01", "61ff"]);
+    Sql::Value(
+        format!("CONCAT(REPEAT(x'{byte}', {times}), x'{end}')"),
+        vec!["x'61'".to_owned(), format!("REPEAT(x'{byte}', {times})")],
+    )
 }
 
 fn collated(name: String, collation: &Option<Collation>) -> String {

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* A scan's cursor: where it stands in its tree, and the rows that it fetches.
+
+   Keys and bounds are images here. The tree has some of them cut: seek and fetch see to it (long_keys.h). */
+#include "ha_inkstone.h"
+
+static const ink_slice NOTHING= {nullptr, 0};
+
+void ha_inkstone::close_cursor()
+{
+  ink_cursor_close(cursor);
+  cursor= nullptr;
+  cursor_tree= nullptr;
+  scanning= false;
+  row_at= row_count= 0;
+  long_keys.clear();
+}
+
+/* What lent the current key out will be used again: it is kept, should the scan turn round. True: out of memory. */
+bool ha_inkstone::keep_current()
+{
+  if (!current.data || current.data == saved_key.data())
+    return false;
+  const bool no_memory= saved_key.assign(current.data, current.len);
+  current= no_memory ? NOTHING : slice(saved_key);
+  return no_memory;
+}
+
+/* The transaction ends; the place in the scan is kept. */
+void ha_inkstone::suspend()
+{
+  keep_current();
+  close_cursor();
+}
+
+int ha_inkstone::seek(const ink_range &range, bool backward)
+{
+  ink_error error;
+  const ink_scan scan= {backward, lock, wait};
+  const ink_tree *tree= active_tree();
+  ink_range in_tree;
+  int failed;
+  if (long_keys.begin(share->key_room(), range, backward, &in_tree))
+    return HA_ERR_OUT_OF_MEM;
+  if (cursor && cursor_tree == tree)
+    failed= ink_cursor_seek(cursor, &in_tree, &scan, &error);
+  else
+  {
+    close_cursor();
+    failed= ink_cursor_open(transaction(), tree, &in_tree, &scan, &cursor, &error);
+    if (failed)
+      cursor= nullptr;
+  }
+  row_at= row_count= 0;
+  fetch_next= lock == INK_LOCK_NONE ? 8 : 1;
+  if (failed)
+  {
+    close_cursor();
+    return failure(error);
+  }
+  cursor_tree= tree;
+  scanning= true;
+  scan_backward= backward;
+  return 0;
+}
+
+/* The next row of the scan, image and value; nullptr: the end. */
+int ha_inkstone::fetch(ink_row **row)
+{
+  while (!(*row= long_keys.next()))
+  {
+    if (int failed= fetch_from_tree(row))
+      return failed;
+    if (*row && share->key_room().is_cut((*row)->key))
+    {
+      if (int failed= gather_long_keys(**row))
+        return failed;
+    }
+    else if (!*row || long_keys.has((*row)->key))
+    {
+      long_keys.pass_current();
+      return 0;
+    }
+  }
+  return 0;
+}
+
+/* Fetches all rows of a cut key's head. What comes behind them stays for the next fetch. */
+int ha_inkstone::gather_long_keys(const ink_row &first)
+{
+  if (keep_current() || long_keys.start(first))
+    return HA_ERR_OUT_OF_MEM;
+  int failed= long_keys.add(first);
+  for (ink_row *row; !failed;)
+  {
+    if ((failed= fetch_from_tree(&row)) || !row)
+      break;
+    if (!long_keys.belongs(*row))
+    {
+      row_at--;
+      break;
+    }
+    failed= long_keys.add(*row);
+  }
+  return failed ? failed : long_keys.sort() ? HA_ERR_OUT_OF_MEM : 0;
+}
+
+/* Gives back the lock of the row that was fetched last. Where several were fetched to find it, all stay locked. */
+void ha_inkstone::unlock_fetched()
+{
+  if (lock != INK_LOCK_NONE && cursor && !long_keys.gave_current())
+    ink_cursor_unlock_row(cursor, nullptr);
+}
+
+int ha_inkstone::fetch_from_tree(ink_row **row)
+{
+  *row= nullptr;
+  if (row_at == row_count)
+  {
+    ink_error error;
+    row_at= row_count= 0;
+    if (keep_current())
+      return HA_ERR_OUT_OF_MEM;
+    if (ink_cursor_fetch(cursor, rows, fetch_next, &row_count, &error))
+    {
+      row_count= 0;
+      return failure(error);
+    }
+    if (lock == INK_LOCK_NONE)
+      fetch_next= BATCH;
+    if (!row_count)
+      return 0;
+  }
+  *row= &rows[row_at++];
+  return 0;
+}
+
+/* The next row of the scan. `beyond_bound`: the end of the range is not the end. */
+int ha_inkstone::next(uchar *record, bool beyond_bound)
+{
+  for (;;)
+  {
+    ink_row *row;
+    if (int failed= fetch(&row))
+      return failed;
+    if (row)
+    {
+      current= row->key;
+      int result= deliver(*row, record);
+      if (result != SKIPPED)
+        return result;
+      continue;
+    }
+    if (!beyond_bound || !scan_is_bounded || scan_backward)
+      return HA_ERR_END_OF_FILE;
+    scan_is_bounded= false;
+    ink_range rest= {slice(high_key), NOTHING, INK_INCLUDED, INK_UNBOUNDED};
+    if (int failed= seek(rest, false))
+      return failed;
+  }
+}
