@@ -357,8 +357,7 @@ void ha_inkstone::unlock_row()
   if (lock == INK_LOCK_NONE || !transaction())
     return;
   unlock_fetched();
-  ink_slice key;
-  if (active_index != MAX_KEY && !put_row_key(scratch, table->record[0]) &&
-      !share->key_room().tree_key(slice(scratch), cut_key, &key))
-    ink_unlock_row(transaction(), share->clustered(), key, nullptr);
+  if (locked_key.length())
+    ink_unlock_row(transaction(), share->clustered(), slice(locked_key), nullptr);
+  locked_key.clear();
 }

@@ -188,6 +188,7 @@ private:
   enum { SKIPPED= -1 };
   int deliver(ink_row row, uchar *record);
   int deliver_entry(ink_row row, uchar *record);
+  bool wants_unread_key() const;
   check_result_t check_condition();
   int get_row(ink_slice row_key, uchar *record, bool *found);
   int get(const ink_tree *tree, ink_slice image, ink_buffer *buffer, ink_slice *found_value, bool *found);
@@ -248,6 +249,8 @@ private:
       saved_key. */
   ink_slice current;
   Buffer saved_key, low_key, high_key, scratch, cut_key;
+  /** The current row's key in the clustered tree, if it was looked up and thereby locked; else empty. */
+  Buffer locked_key;
   /** Long-lived memory for what the engine copies out. */
   ink_buffer value, entry_value;
   /** Of a table with hidden row ids: the current row's. */

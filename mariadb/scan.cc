@@ -37,6 +37,7 @@ int ha_inkstone::fill(ink_slice key, ink_slice row, uchar *record)
 
 int ha_inkstone::deliver(ink_row row, uchar *record)
 {
+  locked_key.clear();
   if (active_index == MAX_KEY || is_clustered(active_index))
     return fill(row.key, row.value, record);
   return deliver_entry(row, record);
@@ -69,13 +70,22 @@ int ha_inkstone::deliver_entry(ink_row row, uchar *record)
     if (result != CHECK_POS)
       return result == CHECK_ABORTED_BY_USER ? HA_ERR_ABORTED_BY_USER : HA_ERR_END_OF_FILE;
     /* An exclusive lock is one of the row, not only of the entry. */
-    if (covering() && lock != INK_LOCK_EXCLUSIVE)
+    if (covering() && lock != INK_LOCK_EXCLUSIVE && !wants_unread_key())
       return 0;
   }
   bool found;
   if (int failed= get_row(row_key, record, &found))
     return failed;
   return found ? 0 : SKIPPED;
+}
+
+/* Whether the row's position will be asked for, and its key has but the beginning of a column, which no entry gives. */
+bool ha_inkstone::wants_unread_key() const
+{
+  for (const KeyPartCodec &part : clustered.parts())
+    if (!part.is_whole() && bitmap_is_set(table->read_set, part.column()->field_index))
+      return true;
+  return false;
 }
 
 /* The pushed condition for the entry in the record. The server would also compare the record with the
@@ -100,18 +110,22 @@ int ha_inkstone::get_row(ink_slice row_key, uchar *record, bool *found)
   return *found ? fill(row_key, row, record) : 0;
 }
 
-/* The value of an image in a tree, read into `buffer`. */
+/* The value of an image in a tree, read into `buffer`. Of the row itself it is noted whether that has locked it:
+   unlock_row may be called for a record that has not all columns of the key. */
 int ha_inkstone::get(const ink_tree *tree, ink_slice image, ink_buffer *buffer, ink_slice *found_value, bool *found)
 {
   ink_error error;
   ink_slice key, rest;
+  bool locked= false;
   if (share->key_room().tree_key(image, cut_key, &key))
     return HA_ERR_OUT_OF_MEM;
   int failed= lock == INK_LOCK_NONE ? ink_get(transaction(), tree, key, buffer, found, &error)
-                                    : ink_get_locking(transaction(), tree, key, lock, wait, buffer, found, nullptr,
+                                    : ink_get_locking(transaction(), tree, key, lock, wait, buffer, found, &locked,
                                                       &error);
   if (failed)
     return failure(error);
+  if (locked && tree == share->clustered() && locked_key.assign(key.data, key.len))
+    return HA_ERR_OUT_OF_MEM;
   *found_value= ink_slice{buffer->data, buffer->len};
   return *found && share->key_room().is_cut(image) && !KeyRoom::take_rest(found_value, &rest) ? HA_ERR_CRASHED : 0;
 }
@@ -156,6 +170,7 @@ int ha_inkstone::rnd_pos(uchar *record, uchar *pos)
                                   : clustered.put_key(low_key, pos, HA_WHOLE_KEY);
   if (no_memory)
     return HA_ERR_OUT_OF_MEM;
+  locked_key.clear();
   bool found;
   if (int failed= get_row(slice(low_key), record, &found))
     return failed;
@@ -188,6 +203,7 @@ int ha_inkstone::read_point(uchar *record)
 {
   bool found;
   close_cursor();
+  locked_key.clear();
   if (saved_key.assign(low_key.data(), low_key.length()))
     return HA_ERR_OUT_OF_MEM;
   current= slice(saved_key);

@@ -90,3 +90,18 @@ create table beginning (id int, t varchar(50) not null, c char(25) not null defa
 insert into beginning values (1, 'a', '');
 select * from beginning force index (t_c) where t > '0' and c < 'a';
 drop table beginning;
+# A row that is not wanted is unlocked also where its primary key, a part of a BLOB, was not read.
+CREATE TABLE unread (id INT, c BLOB NOT NULL, v INT AS (c IS NULL) VIRTUAL, PRIMARY KEY (id, c(2)), UNIQUE v (v, id)) ENGINE=Inkstone PARTITION BY HASH (id) PARTITIONS 2;
+INSERT INTO unread (id, c) SELECT seq, REPEAT('x', seq) FROM seq_1_to_20;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DELETE x FROM unread x JOIN unread y ON x.id = y.v WHERE y.id < 11;
+SELECT COUNT(*) FROM unread;
+DROP TABLE unread;
+# Rows are merged by their positions, which a covering read of another index cannot give where the primary key is a part of a TEXT.
+CREATE TABLE merged (a VARCHAR(20), n SMALLINT, t LONGTEXT NOT NULL, PRIMARY KEY (t(2)), KEY n (n DESC)) ENGINE=Inkstone;
+INSERT INTO merged VALUES ('', 0, 'ax'), ('', 1, 'b'), ('', 5, 'cxy'), ('', 7, 'dxyz');
+SELECT * FROM merged FORCE INDEX (PRIMARY, n) WHERE t LIKE 'a_' OR n = 5;
+SELECT * FROM merged FORCE INDEX (PRIMARY, n) WHERE t LIKE 'q_' OR n = 5 OR n = 7;
+UPDATE merged x JOIN merged y ON x.a = y.a SET x.a = 'y' WHERE y.t LIKE 'q_' OR y.n = 5;
+SELECT * FROM merged;
+DROP TABLE merged;
