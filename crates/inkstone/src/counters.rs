@@ -40,6 +40,7 @@ counters! {
     FileCuts "file_cuts" "Times that the free end of a tablespace file was given back to the file system",
     FileBytesGivenBack "file_bytes_given_back" "Bytes of tablespace files given back to the file system",
     DataSyncs "data_syncs" "Syncs of tablespace files",
+    TableFilesOpened "table_files_opened" "Times that the file of a table was opened",
     DoublewritePages "doublewrite_pages" "Pages written to the doublewrite file",
     DoublewriteBytes "doublewrite_bytes" "Bytes written to the doublewrite file, with batch headers",
     DoublewriteWriteCalls "doublewrite_write_calls" "Write calls to the doublewrite file",

@@ -142,6 +142,9 @@ choice! {
     }
 }
 
+/// Files of tables that the database may have open at once at least.
+pub const OPEN_FILES_MIN: u64 = 10;
+
 macro_rules! options {
     ($($field:ident: $type:ty = $default:expr, $help:literal;)+) => {
         /// Everything that can be set when a database is opened. [`describe`] lists the options with
@@ -214,6 +217,7 @@ options! {
     doublewrite: Doublewrite = Doublewrite::On, "Protection from torn pages: on, off, or atomic (RWF_ATOMIC)";
     doublewrite_skip_fresh: bool = true, "Freshly initialised pages skip the doublewrite file: recovery rebuilds them from the log";
     flush_method: FlushMethod = FlushMethod::ODirect, "How data files are written: fsync, O_DSYNC, O_DIRECT, O_DIRECT_NO_FSYNC";
+    open_files: u64 = 0, "Files of tables that are open at once at most; the others are opened when they are used. At least 10 (0: half of the files that the process may have open, at most 16384)";
     io_backend: IoBackend = IoBackend::Auto, "auto, posix or io_uring";
     lock_wait_timeout_ms: u64 = 50_000, "Milliseconds that a statement waits for a row lock";
     version_store_memory: u64 = 64 << 20, "Bytes of old versions kept in memory; more go to a temporary file";
@@ -269,6 +273,12 @@ impl Options {
             "log_buffer_size",
             self.log_buffer_size,
             "must be a power of two from 2m to 4g",
+        )?;
+        check(
+            self.open_files == 0 || self.open_files >= OPEN_FILES_MIN,
+            "open_files",
+            self.open_files,
+            "must be 0, or at least 10",
         )?;
         check(
             self.version_store_memory >= 1 << 20,

@@ -135,6 +135,7 @@ fn impossible_sizes_are_refused_before_anything_is_made() {
         ("log_buffer_size", "3m", "power of two"),
         ("log_buffer_size", "1m", "2m"),
         ("log_buffer_size", "8g", "4g"),
+        ("open_files", "9", "at least 10"),
         ("version_store_memory", "0", "at least 1m"),
         ("recovery_threads", "257", "from 0 to 256"),
     ];

@@ -49,6 +49,7 @@ fn every_option_has_a_test_here() {
         "doublewrite",                  // copies_and_their_skip
         "doublewrite_skip_fresh",       // copies_and_their_skip
         "flush_method",                 // how_files_are_opened
+        "open_files",                   // open_files.rs
         "io_backend",                   // how_files_are_opened
         "lock_wait_timeout_ms",         // waiting_for_a_lock
         "version_store_memory",         // versions_spill

@@ -114,6 +114,7 @@ pub(super) fn open(
 ) -> Result<Database> {
     let begin = Instant::now();
     let poison = Poison::default();
+    inkstone_io::limits::raise_open_files();
     let found = find_directory(&*vfs, path)?;
     let exists = match &found {
         Some(directory) => ControlFile::exists(&**directory)?,
@@ -427,6 +428,7 @@ fn create_files(
         poison.clone(),
     )?;
     let files = Arc::new(files);
+    let directory = files.directory().clone();
     let foundation = Foundation::new(
         vfs,
         directory.clone(),
@@ -504,6 +506,7 @@ fn open_existing(
         poison.clone(),
     )?;
     let files = Arc::new(files);
+    let directory = files.directory().clone();
     if !old.clean_shutdown {
         settle(&*directory)?;
     }

@@ -14,6 +14,7 @@ struct Now {
     checkpoint_age: u64,
     pool: BufferStatus,
     versions: VersionStats,
+    table_files_open: usize,
     active_transactions: usize,
     /// Row locks and range locks.
     locks: (usize, usize),
@@ -26,6 +27,7 @@ impl Now {
             checkpoint_age: db.checkpoint_age(),
             pool: db.core.redo.pool.status(),
             versions: db.core.versions.stats(),
+            table_files_open: db.files.open_files().count(),
             active_transactions: db.core.trxs.active_count(),
             locks: db.core.locks.counts(),
         }
@@ -54,6 +56,7 @@ gauges! {
     "buffer_pool_frames" "Pages that the buffer pool has room for" |now| now.pool.frames as u64,
     "buffer_pool_free" "Frames that hold no page" |now| now.pool.free as u64,
     "buffer_pool_dirty" "Pages that are newer in memory than on disk" |now| now.pool.dirty as u64,
+    "table_files_open" "Files of tables that are open" |now| now.table_files_open as u64,
     "active_transactions" "Transactions that have written and not ended, prepared ones with them" |now| now.active_transactions as u64,
     "version_store_bytes" "Bytes of old versions in memory" |now| now.versions.memory_bytes,
     "version_store_spilled_bytes" "Bytes of old versions in the spill file" |now| now.versions.spilled_bytes,

@@ -308,7 +308,7 @@ impl<'a> Source<'a> {
                 note_creation(inner, space)?;
                 hold.renew(ready);
             }
-            target.write_new_page(number, &page)
+            target.write_raw_page(number, &page)
         };
         copy(PageNo(0))?;
         target.sync()?;

@@ -80,7 +80,7 @@ impl FrameSource for LogSource {
 
 impl TablespaceFiles for SpaceFiles {
     fn exists(&self, space: SpaceId) -> Result<bool> {
-        Ok(self.find(space)?.is_some())
+        SpaceFiles::exists(self, space)
     }
 
     fn create(&self, space: SpaceId, pages: u32) -> Result<()> {

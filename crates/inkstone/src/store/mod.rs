@@ -33,15 +33,19 @@
 //!
 //! In this order: `SpaceFiles::ddl` (held across I/O, creating, opening and removing files only),
 //! `SpaceFile::grow` (held across I/O, changing a file's size only), those of the map
-//! (`page_lsn_map/mod.rs`; a settler holds none of the others), a shard of
+//! (`page_lsn_map/mod.rs`; a settler holds none of the others), those of the cache of open files
+//! (`open_files.rs`; never held across I/O, but who waits for a handle waits for I/O of others), a shard of
 //! `SpaceFiles::shards` (never held across I/O), `DoublewriteFile::areas` (never held across I/O; a
 //! writer waits there for an area while it holds nothing).
 
 mod doublewrite;
+mod open_files;
 mod page_lsn_map;
 mod page_store;
 mod page_writer;
 mod repair;
+mod retrying_directory;
+mod space_file;
 mod space_files;
 
 pub use doublewrite::{
@@ -50,7 +54,8 @@ pub use doublewrite::{
 pub use page_lsn_map::{PAGE_LSN_MAP_FILE, PageLsnMap};
 pub use page_store::FilePageStore;
 pub use repair::{RepairReport, repair};
-pub use space_files::{SpaceFile, SpaceFiles, parse_space_file_name, space_file_name};
+pub use space_file::SpaceFile;
+pub use space_files::{SpaceFiles, parse_space_file_name, space_file_name};
 
 #[cfg(test)]
 pub(crate) use tests::disk as test_disk;

@@ -2,7 +2,8 @@
 
 use super::doublewrite::DoublewriteFile;
 use super::page_writer::FilePageWriter;
-use super::space_files::{SpaceFile, SpaceFiles};
+use super::space_file::SpaceFile;
+use super::space_files::SpaceFiles;
 use crate::buffer::{PageStore, PageWriter};
 use crate::counters::{Counter, Counters};
 use crate::options::{Doublewrite, Options};
@@ -121,8 +122,7 @@ impl FilePageStore {
             return Ok(());
         };
         if copies.read_copy(id, newest, buffer)? {
-            let written = file.file().write_at(buffer, file.offset(id.page));
-            written.map_err(|e| Error::io(format!("write page {id} to"), file.path(), e))?;
+            file.write_raw_page(id.page, buffer)?;
             file.sync()?;
         }
         Ok(())

@@ -3,8 +3,10 @@
 //! A writer belongs to one thread and owns a queue of I/O operations. There may be any number of
 //! writers. See the invariants of [the store](super).
 
+use super::open_files::{FileInUse, SyncOfFile, Turn};
 use super::page_store::Protection;
-use super::space_files::{SpaceFile, SpaceFiles, SyncOfFile, Turn};
+use super::space_file::SpaceFile;
+use super::space_files::SpaceFiles;
 use crate::buffer::{PageImage, PageWriter};
 use crate::counters::{Counter, Counters};
 use crate::mutants::{self, Mutant};
@@ -41,6 +43,50 @@ struct Target<'a> {
     file: Arc<SpaceFile>,
 }
 
+/// Pages that are written at the same time. Their files are in use until they are synced.
+struct OpenTargets<'t, 'a> {
+    targets: &'t [Target<'a>],
+    /// Each file, and which of the targets are its own.
+    files: Vec<(FileInUse<'t>, Range<usize>)>,
+}
+
+/// A run of adjacent pages that one write can do, in a file.
+type Extent<'x, 't> = (&'x FileInUse<'t>, Range<usize>);
+
+impl<'t, 'a> OpenTargets<'t, 'a> {
+    /// Of these targets as many, from the first on, as files are to be had for without a wait: at least
+    /// those of one file. A file that was removed meanwhile is none: nobody will read it.
+    fn of(all: &'t [Target<'a>]) -> Result<Self> {
+        let mut files: Vec<(FileInUse<'t>, Range<usize>)> = Vec::new();
+        let mut end = 0;
+        for of_file in all.chunk_by(|a, b| Arc::ptr_eq(&a.file, &b.file)) {
+            let file = &of_file[0].file;
+            let in_use = match files.is_empty() {
+                true => file.acquire().map(Some),
+                false => file.try_acquire(),
+            };
+            let range = end..end + of_file.len();
+            match in_use {
+                Ok(Some(in_use)) => files.push((in_use, range.clone())),
+                Ok(None) => break,
+                Err(_) if file.is_removed() => {}
+                Err(error) => return Err(error),
+            }
+            end = range.end;
+        }
+        let targets = &all[..end];
+        Ok(Self { targets, files })
+    }
+
+    fn extents(&self, page_size: u32) -> Vec<Extent<'_, 't>> {
+        let of_file = self.files.iter().flat_map(|(file, range)| {
+            let extents = extents(self.targets, range.clone(), page_size);
+            extents.into_iter().map(move |extent| (file, extent))
+        });
+        of_file.collect()
+    }
+}
+
 impl FilePageWriter {
     pub fn new(
         vfs: &dyn Vfs,
@@ -49,7 +95,10 @@ impl FilePageWriter {
         counters: Arc<Counters>,
         poison: Poison,
     ) -> Result<Self> {
-        let batch = vfs.batch(OPERATIONS_MAX).map_err(|e| {
+        let batch = spaces
+            .open_files()
+            .with_descriptor(|| vfs.batch(OPERATIONS_MAX));
+        let batch = batch.map_err(|e| {
             Error::Unsupported(format!("{}: no queue for page writes: {e}", vfs.name()))
         })?;
         let gather_bytes = match &protection {
@@ -136,13 +185,24 @@ impl FilePageWriter {
 
     /// Writes the pages where they belong and makes them durable.
     fn write_in_place(&mut self, targets: &[Target<'_>]) -> Result<()> {
+        let mut rest = targets;
+        while !rest.is_empty() {
+            let open = OpenTargets::of(rest)?;
+            self.write_open(&open)?;
+            rest = &rest[open.targets.len()..];
+        }
+        Ok(())
+    }
+
+    fn write_open(&mut self, open: &OpenTargets<'_, '_>) -> Result<()> {
         let page_size = self.spaces.page_size();
-        let extents = extents(targets, page_size);
+        let targets = open.targets;
+        let extents = open.extents(page_size);
         if let Protection::Atomic = self.protection {
             self.gather(targets, &extents);
         }
         let (protection, gather) = (&self.protection, &self.gather);
-        let operation = |extent: &Range<usize>| {
+        let operations = extents.iter().map(|(file, extent)| {
             let pages = &targets[extent.clone()];
             let atomic = matches!(protection, Protection::Atomic);
             let buffers = match atomic && pages.len() > 1 {
@@ -150,17 +210,17 @@ impl FilePageWriter {
                 false => pages.iter().map(|page| &*page.image.bytes).collect(),
             };
             Op::Write {
-                file: pages[0].file.file(),
+                file: file.begin_write(),
                 buffers,
                 offset: pages[0].file.offset(pages[0].image.id.page),
                 atomic,
             }
-        };
-        let mut operations: Vec<_> = extents.iter().map(operation).collect();
+        });
+        let mut operations: Vec<_> = operations.collect();
         let results = self.batch.run(&mut operations);
         drop(operations);
         self.check_writes(targets, &extents, results)?;
-        self.sync_files(targets)?;
+        self.sync_files(open)?;
         self.note(targets);
         Ok(())
     }
@@ -175,9 +235,10 @@ impl FilePageWriter {
     }
 
     /// Puts the pages of each extent of several pages into one piece.
-    fn gather(&mut self, targets: &[Target<'_>], extents: &[Range<usize>]) {
+    fn gather(&mut self, targets: &[Target<'_>], extents: &[Extent<'_, '_>]) {
         let page_size = self.spaces.page_size();
-        for index in extents.iter().filter(|e| e.len() > 1).cloned().flatten() {
+        let of_several = extents.iter().filter(|(_, extent)| extent.len() > 1);
+        for index in of_several.flat_map(|(_, extent)| extent.clone()) {
             self.gather[byte_range(&(index..index + 1), page_size)]
                 .copy_from_slice(targets[index].image.bytes);
         }
@@ -186,7 +247,7 @@ impl FilePageWriter {
     fn check_writes(
         &self,
         targets: &[Target<'_>],
-        extents: &[Range<usize>],
+        extents: &[Extent<'_, '_>],
         results: Vec<std::io::Result<()>>,
     ) -> Result<()> {
         invariant!(
@@ -196,7 +257,7 @@ impl FilePageWriter {
             extents.len()
         );
         let mut first_error = None;
-        for (extent, result) in extents.iter().zip(results) {
+        for ((_, extent), result) in extents.iter().zip(results) {
             let pages = extent.len() as u64;
             match result {
                 Ok(()) => {
@@ -217,16 +278,15 @@ impl FilePageWriter {
     }
 
     /// Each file that needs it is synced: by this writer, or by whoever is before it.
-    fn sync_files(&mut self, targets: &[Target<'_>]) -> Result<()> {
+    fn sync_files(&mut self, open: &OpenTargets<'_, '_>) -> Result<()> {
         if mutants::on(Mutant::PagesUnsynced) {
             return Ok(());
         }
-        let of_files = targets.chunk_by(|a, b| Arc::ptr_eq(&a.file, &b.file));
-        let needy = of_files.filter_map(|of_file| {
-            let file = &*of_file[0].file;
-            let first_writes = of_file.iter().any(|target| target.image.fresh);
-            let wanted = || (file, file.syncs().want());
-            file.needs_sync(first_writes).then(wanted)
+        let needy = open.files.iter().filter_map(|(file, range)| {
+            let targets = &open.targets[range.clone()];
+            let first_writes = targets.iter().any(|target| target.image.fresh);
+            let wanted = || (file, file.want_sync());
+            targets[0].file.needs_sync(first_writes).then(wanted)
         });
         let mut wanted: Vec<_> = needy.collect();
         while !wanted.is_empty() {
@@ -240,7 +300,7 @@ impl FilePageWriter {
                 }
             }
             match (led.is_empty(), later.first()) {
-                (true, Some((file, sync))) => file.syncs().wait(*sync),
+                (true, Some((file, sync))) => file.wait_for_sync(*sync),
                 _ => self.run_syncs(led)?,
             }
             wanted = later;
@@ -254,7 +314,7 @@ impl FilePageWriter {
 
     /// Runs syncs side by side.
     fn run_syncs(&mut self, led: Vec<SyncOfFile<'_>>) -> Result<()> {
-        let files = led.iter().map(|lead| lead.file().file());
+        let files = led.iter().map(SyncOfFile::bytes);
         let mut operations: Vec<_> = files.map(|file| Op::Sync { file }).collect();
         let results = self.batch.run(&mut operations);
         drop(operations);
@@ -307,14 +367,14 @@ impl PageWriter for FilePageWriter {
     }
 }
 
-/// Cuts the targets into runs of adjacent pages that one write each can do.
-fn extents(targets: &[Target<'_>], page_size: u32) -> Vec<Range<usize>> {
+/// Cuts some of the targets, which are of one file, into runs of adjacent pages that one write each can do.
+fn extents(targets: &[Target<'_>], of_file: Range<usize>, page_size: u32) -> Vec<Range<usize>> {
     let adjacent = |a: &Target<'_>, b: &Target<'_>| {
-        Arc::ptr_eq(&a.file, &b.file) && a.image.id.page.0.checked_add(1) == Some(b.image.id.page.0)
+        a.image.id.page.0.checked_add(1) == Some(b.image.id.page.0)
     };
     let mut extents = Vec::new();
-    let mut at = 0;
-    for run in targets.chunk_by(adjacent) {
+    let mut at = of_file.start;
+    for run in targets[of_file].chunk_by(adjacent) {
         let end = at + run.len();
         while at < end {
             let pages = extent_len(&targets[at], end - at, page_size);

@@ -27,7 +27,8 @@
 //! and their copies are about to be given up.
 
 use super::doublewrite::{DOUBLEWRITE_FILE, read_batch, read_layout};
-use super::space_files::{SpaceFile, SpaceFiles};
+use super::space_file::SpaceFile;
+use super::space_files::SpaceFiles;
 use crate::mutants::{self, Mutant};
 use crate::{Error, Result};
 use inkstone_format::doublewrite::{BatchHeader, Layout, image_crc};
@@ -192,7 +193,7 @@ impl Repair<'_> {
         self.report.pages_examined += 1;
         let offset = file.offset(id.page);
         let whole = id.page.0 < file.pages()
-            && match file.file().read_at(&mut self.in_place, offset) {
+            && match file.acquire()?.bytes().read_at(&mut self.in_place, offset) {
                 Ok(()) => check_page(&self.in_place, id).is_ok(),
                 Err(e) if e.kind() == ErrorKind::UnexpectedEof => false,
                 // What cannot be read is no better than torn, if there is a copy to be used.
@@ -215,8 +216,7 @@ impl Repair<'_> {
         }
         self.copies.read(copy.offset, &mut self.image)?;
         file.ensure_pages(id.page.0.saturating_add(1))?;
-        let written = file.file().write_at(&self.image, offset);
-        written.map_err(|e| Error::io(format!("write page {id} to"), file.path(), e))?;
+        file.write_raw_page(id.page, &self.image)?;
         self.report.repaired.push(id);
         Ok(())
     }

@@ -3,11 +3,12 @@
 //! # Promises
 //!
 //! 1. [`SpaceFiles::get`] costs a hash look-up under a shared latch of one of 16 shards. Files are
-//!    opened when they are first asked for.
+//!    opened when they are first asked for; how many are open at once is limited
+//!    ([`open_files`](super::open_files)).
 //! 2. A created file is durable, name and size, when [`SpaceFiles::create`] returned; a failed
 //!    creation leaves no file.
-//! 3. After [`SpaceFiles::remove`] the name is gone for good (ids are never reused); whoever still
-//!    holds the file may go on writing to it, to no effect.
+//! 3. After [`SpaceFiles::remove`] the name is gone for good (ids are never reused); whoever is using
+//!    the file may go on writing to it, to no effect; who wants to use it later gets an error.
 //! 4. A file grows before pages are written into its new part, and a full disk changes nothing.
 //! 5. A file is cut only in two steps ([`SpaceFile::begin_cut`]): nobody reads or writes behind the
 //!    new end while it is cut.
@@ -16,25 +17,25 @@
 //! The number of pages is the physical size of the file: how many of them are in use is written in
 //! the tablespace's own pages.
 
+use super::open_files::{OpenFiles, TableFile};
 use super::page_lsn_map::PageLsnMap;
+use super::retrying_directory::RetryingDirectory;
+use super::space_file::{Context, SpaceFile};
 use crate::aside::{ASIDE_SUFFIX, SetAside, set_aside};
-use crate::counters::{Counter, Counters};
+use crate::counters::Counters;
 use crate::mutants::{self, Mutant};
-use crate::options::{Doublewrite, FlushMethod, Options};
+use crate::options::{Doublewrite, FlushMethod, OPEN_FILES_MIN, Options};
 use crate::poison::Poison;
-use crate::poison::syncs::{FileSyncs, SyncLead, SyncTurn, SyncUnderWay, WantedSync};
-use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::sync::{HashMap, Mutex, MutexGuard, RwLock};
-use crate::{Error, Result, invariant};
-use inkstone_format::header::check_page;
-use inkstone_format::{Corrupt, PageId, PageNo, SpaceId};
-use inkstone_io::{AtomicWriteLimits, Create, Directory, ErrorKind, File, OpenOptions};
-use std::path::{Path, PathBuf};
+use crate::sync::{HashMap, Mutex, RwLock};
+use crate::{Error, Result};
+use inkstone_format::SpaceId;
+use inkstone_io::{Create, Directory, ErrorKind, OpenOptions};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 const SHARDS: usize = 16;
-/// A file doubles until it grows by this much at a time.
-const GROWTH_BYTES_MAX: u64 = 16 << 20;
+/// Tablespace files that are open at once at most if the option does not say how many.
+const OPEN_FILES_DEFAULT_MAX: u64 = 16 << 10;
 
 /// Name of a tablespace's file in the database directory.
 pub fn space_file_name(space: SpaceId) -> String {
@@ -53,20 +54,9 @@ pub fn parse_space_file_name(name: &str) -> Option<SpaceId> {
     (space_file_name(space) == name).then_some(space)
 }
 
-/// What all files of a database share.
-#[derive(Debug)]
-struct Context {
-    page_size: u32,
-    flush_method: FlushMethod,
-    atomic: bool,
-    counters: Arc<Counters>,
-    poison: Poison,
-    page_lsns: PageLsnMap,
-}
-
 #[derive(Debug)]
 enum Entry {
-    Open(Arc<SpaceFile>),
+    Known(Arc<SpaceFile>),
     /// Removed by this process.
     Removed,
 }
@@ -74,7 +64,10 @@ enum Entry {
 /// The tablespace files of an open database.
 #[derive(Debug)]
 pub struct SpaceFiles {
+    /// For all but tablespace files.
     directory: Arc<dyn Directory>,
+    /// For tablespace files.
+    tables: Arc<dyn Directory>,
     context: Arc<Context>,
     /// Held while a file is created, opened or removed.
     ddl: Mutex<()>,
@@ -102,6 +95,10 @@ impl SpaceFiles {
                 ),
             });
         }
+        let open_files = Arc::new(OpenFiles::new(limit_of(options.open_files)));
+        let tables = directory;
+        let directory = RetryingDirectory::new(tables.clone(), open_files.clone());
+        let directory: Arc<dyn Directory> = Arc::new(directory);
         let page_lsns = PageLsnMap::new(
             directory.clone(),
             direct,
@@ -116,13 +113,26 @@ impl SpaceFiles {
             atomic,
             counters,
             poison,
+            open_files,
         });
         Ok(Self {
             directory,
+            tables,
             context,
             ddl: Mutex::new(()),
             shards: Default::default(),
         })
+    }
+
+    /// The directory of the database, for whatever is opened beside tablespace files: where there are
+    /// too few descriptors, one of those is closed.
+    pub fn directory(&self) -> &Arc<dyn Directory> {
+        &self.directory
+    }
+
+    /// The cache of open files.
+    pub(crate) fn open_files(&self) -> &OpenFiles {
+        &self.context.open_files
     }
 
     /// Bytes in a page.
@@ -144,12 +154,23 @@ impl SpaceFiles {
         &self.shards[space.0 as usize % SHARDS]
     }
 
-    /// The file if it is open.
+    /// The file if it is known already.
     pub fn get(&self, space: SpaceId) -> Option<Arc<SpaceFile>> {
         match self.shard(space).read().get(&space) {
-            Some(Entry::Open(file)) => Some(file.clone()),
+            Some(Entry::Known(file)) => Some(file.clone()),
             Some(Entry::Removed) | None => None,
         }
+    }
+
+    /// Whether a tablespace has a file.
+    pub fn exists(&self, space: SpaceId) -> Result<bool> {
+        match self.shard(space).read().get(&space) {
+            Some(Entry::Known(_)) => return Ok(true),
+            Some(Entry::Removed) => return Ok(false),
+            None => {}
+        }
+        let exists = self.directory.exists(&space_file_name(space));
+        exists.map_err(|e| Error::io("look for", &self.path(space), e))
     }
 
     /// The file, opened if need be; `None` if there is no such file.
@@ -158,17 +179,14 @@ impl SpaceFiles {
             return Ok(Some(file));
         }
         let _ddl = self.ddl.lock();
-        match self.shard(space).read().get(&space) {
-            Some(Entry::Open(file)) => return Ok(Some(file.clone())),
-            Some(Entry::Removed) => return Ok(None),
-            None => {}
+        if let Some(file) = self.get(space) {
+            return Ok(Some(file));
         }
-        let exists = self.directory.exists(&space_file_name(space));
-        if !exists.map_err(|e| Error::io("look for", &self.path(space), e))? {
+        if !self.exists(space)? {
             return Ok(None);
         }
         let file = self.open_file(space, Create::Never)?;
-        self.insert(space, Entry::Open(file.clone()));
+        self.insert(space, Entry::Known(file.clone()));
         Ok(Some(file))
     }
 
@@ -202,7 +220,7 @@ impl SpaceFiles {
             let _ = self.directory.remove(&space_file_name(space));
             return Err(error);
         }
-        self.insert(space, Entry::Open(file.clone()));
+        self.insert(space, Entry::Known(file.clone()));
         Ok(file)
     }
 
@@ -227,9 +245,16 @@ impl SpaceFiles {
             Err(e) if e.kind() == ErrorKind::NotFound => {}
             Err(e) => return Err(Error::io("remove", &self.path(space), e)),
         }
+        self.note_removed(space);
+        self.sync_directory()
+    }
+
+    fn note_removed(&self, space: SpaceId) {
+        if let Some(file) = self.get(space) {
+            file.set_removed();
+        }
         self.insert(space, Entry::Removed);
         self.page_lsns().release(space);
-        self.sync_directory()
     }
 
     /// Gives the file of a tablespace that is not this database's another name: see
@@ -238,8 +263,7 @@ impl SpaceFiles {
         self.context.poison.check()?;
         let _ddl = self.ddl.lock();
         let aside = set_aside(&*self.directory, &space_file_name(space), why)?;
-        self.insert(space, Entry::Removed);
-        self.page_lsns().release(space);
+        self.note_removed(space);
         self.sync_directory()?;
         Ok(aside)
     }
@@ -271,16 +295,16 @@ impl SpaceFiles {
         names.map_err(|e| Error::io("list", self.directory.path(), e))
     }
 
-    /// Makes everything written to any open file durable, whatever the flush method: for the end
-    /// of recovery and for close.
+    /// Makes everything durable that was done to any file and no sync has covered: for the end of
+    /// creation and for close.
     pub fn sync_all(&self) -> Result<()> {
         self.context.poison.check()?;
         for shard in &self.shards {
-            let open = |entry: &Entry| match entry {
-                Entry::Open(file) => Some(file.clone()),
+            let unsynced = |entry: &Entry| match entry {
+                Entry::Known(file) => file.is_unsynced().then(|| file.clone()),
                 Entry::Removed => None,
             };
-            let files: Vec<_> = shard.read().values().filter_map(open).collect();
+            let files: Vec<_> = shard.read().values().filter_map(unsynced).collect();
             for file in files {
                 file.sync()?;
             }
@@ -307,19 +331,26 @@ impl SpaceFiles {
     }
 
     fn open_file(&self, space: SpaceId, create: Create) -> Result<Arc<SpaceFile>> {
-        let path = self.path(space);
-        let options = open_options(self.context.flush_method, create);
-        let opened = self.directory.open(&space_file_name(space), options);
-        let file = opened.map_err(|e| match e.kind() {
-            ErrorKind::AlreadyExists => Error::AlreadyExists(format!("file {}", path.display())),
-            _ => Error::io("open", &path, e),
-        })?;
-        let checked = SpaceFile::new(space, path, file, self.context.clone());
-        if checked.is_err() && create == Create::New {
-            let _ = self.directory.remove(&space_file_name(space));
-        }
-        checked.map(Arc::new)
+        let file = TableFile::new(
+            self.tables.clone(),
+            space_file_name(space),
+            self.context.flush_method,
+            self.context.counters.clone(),
+            self.context.poison.clone(),
+        );
+        SpaceFile::open(space, file, create, self.context.clone()).map(Arc::new)
     }
+}
+
+/// How many tablespace files are open at once at most, by the option.
+fn limit_of(open_files: u64) -> usize {
+    let limit = match open_files {
+        0 => inkstone_io::limits::open_files().map_or(OPEN_FILES_DEFAULT_MAX, |all| {
+            (all / 2).clamp(OPEN_FILES_MIN, OPEN_FILES_DEFAULT_MAX)
+        }),
+        files => files,
+    };
+    usize::try_from(limit).unwrap_or(usize::MAX)
 }
 
 /// How files with pages in them are opened under a flush method.
@@ -334,343 +365,4 @@ pub(crate) fn open_options(method: FlushMethod, create: Create) -> OpenOptions {
 
 fn is_direct(method: FlushMethod) -> bool {
     matches!(method, FlushMethod::ODirect | FlushMethod::ODirectNoFsync)
-}
-
-/// The open file of a tablespace.
-#[derive(Debug)]
-pub struct SpaceFile {
-    space: SpaceId,
-    path: PathBuf,
-    file: Arc<dyn File>,
-    context: Arc<Context>,
-    /// What the file promises for untorn writes, if they are used.
-    atomic: Option<AtomicWriteLimits>,
-    /// Physical size, pages.
-    pages: AtomicU32,
-    /// Held while the size changes.
-    grow: Mutex<()>,
-    /// Number of changes of size; the file begins with one, as nobody knows whether what was
-    /// done before it was opened is durable.
-    changes: AtomicU64,
-    /// How many of them were there before the last finished sync began.
-    changes_synced: AtomicU64,
-    syncs: FileSyncs,
-}
-
-impl SpaceFile {
-    fn new(
-        space: SpaceId,
-        path: PathBuf,
-        file: Arc<dyn File>,
-        context: Arc<Context>,
-    ) -> Result<Self> {
-        let atomic = match context.atomic {
-            true => Some(check_atomic(&*file, &path, context.page_size)?),
-            false => None,
-        };
-        let this = Self {
-            space,
-            path,
-            file,
-            context,
-            atomic,
-            pages: AtomicU32::new(0),
-            grow: Mutex::new(()),
-            changes: AtomicU64::new(1),
-            changes_synced: AtomicU64::new(0),
-            syncs: FileSyncs::default(),
-        };
-        this.measure()?;
-        Ok(this)
-    }
-
-    /// The tablespace.
-    pub fn space(&self) -> SpaceId {
-        self.space
-    }
-
-    /// Path of the file.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// The bytes.
-    pub(crate) fn file(&self) -> &dyn File {
-        &*self.file
-    }
-
-    /// Limits of untorn writes under `doublewrite=atomic`.
-    pub(crate) fn atomic_limits(&self) -> Option<AtomicWriteLimits> {
-        self.atomic
-    }
-
-    /// Physical size, whole pages.
-    pub fn pages(&self) -> u32 {
-        self.pages.load(Ordering::Acquire)
-    }
-
-    /// File offset of a page.
-    pub(crate) fn offset(&self, page: PageNo) -> u64 {
-        u64::from(page.0) * u64::from(self.context.page_size)
-    }
-
-    /// Fails with a precise error if the file has fewer than `pages` pages: what the tablespace
-    /// says of itself must be there.
-    pub fn require_pages(&self, pages: u32) -> Result<()> {
-        let found = self.pages();
-        if found >= pages || mutants::on(Mutant::ShortFileAccepted) {
-            return Ok(());
-        }
-        let offset = self.offset(PageNo(found));
-        let detail = format!("the file has {found} pages, {pages} are in use: it was cut short");
-        Err(Error::corrupt_file(&self.path, offset, detail))
-    }
-
-    /// Makes the file at least `pages` pages long, in steps that double up to 16 MiB. When the
-    /// disk is full nothing changes.
-    pub fn ensure_pages(&self, pages: u32) -> Result<()> {
-        if pages <= self.pages() {
-            return Ok(());
-        }
-        let _grow = self.grow.lock();
-        let now = self.pages();
-        if pages <= now {
-            return Ok(());
-        }
-        let step_max = (GROWTH_BYTES_MAX / u64::from(self.context.page_size)) as u32;
-        let stepped = now.saturating_add(now.min(step_max)).max(pages);
-        match self.extend(now, stepped) {
-            Err(Error::DiskFull { .. }) if stepped > pages => self.extend(now, pages),
-            result => result,
-        }
-    }
-
-    /// As [`SpaceFile::ensure_pages`], but not a page more.
-    fn ensure_pages_exact(&self, pages: u32) -> Result<()> {
-        let _grow = self.grow.lock();
-        let now = self.pages();
-        match pages > now {
-            true => self.extend(now, pages),
-            false => Ok(()),
-        }
-    }
-
-    /// The caller holds `grow`.
-    fn extend(&self, from: u32, to: u32) -> Result<()> {
-        self.context.poison.check()?;
-        // First, as failing is harmless here, and would not be when the pages are written.
-        self.context.page_lsns.reserve(self.space, from..to)?;
-        let (start, end) = (self.offset(PageNo(from)), self.offset(PageNo(to)));
-        let allocated = self.file.allocate(start, end - start);
-        // Also counted after a failure: the file system may have reserved a part.
-        self.changes.fetch_add(1, Ordering::AcqRel);
-        if let Err(e) = allocated {
-            self.measure()?;
-            return Err(Error::io("extend", &self.path, e));
-        }
-        self.pages.store(to, Ordering::Release);
-        Ok(())
-    }
-
-    fn measure(&self) -> Result<()> {
-        let length = self.file.len();
-        let length = length.map_err(|e| Error::io("measure", &self.path, e))?;
-        // A part of a page at the end is a growth that a crash interrupted.
-        let pages = length / u64::from(self.context.page_size);
-        let pages = u32::try_from(pages).map_err(|_| {
-            Error::corrupt_file(&self.path, 0, format!("{pages} pages: more than 2^32 - 1"))
-        })?;
-        self.pages.store(pages, Ordering::Release);
-        Ok(())
-    }
-
-    /// Begins to give pages at the end back to the file system: the file does not grow until this is
-    /// over. The caller holds no page latch.
-    pub fn begin_cut(&self) -> Cut<'_> {
-        let _growing = self.grow.lock();
-        Cut {
-            before: self.pages(),
-            _growing,
-            file: self,
-        }
-    }
-
-    /// Reads a page and checks its checksum and id.
-    pub fn read_page(&self, page: PageNo, buffer: &mut [u8]) -> Result<()> {
-        let id = PageId::new(self.space, page);
-        invariant!(
-            buffer.len() == self.context.page_size as usize,
-            "buffer of {} bytes for page {id}",
-            buffer.len()
-        );
-        if page.0 >= self.pages() {
-            return Err(self.beyond_end(id));
-        }
-        let read = self.file.read_at(buffer, self.offset(page));
-        read.map_err(|e| match e.kind() {
-            ErrorKind::UnexpectedEof => self.beyond_end(id),
-            _ => Error::io(format!("read page {id} of"), &self.path, e),
-        })?;
-        self.context.counters.add(Counter::PagesRead, 1);
-        if mutants::on(Mutant::PageUnchecked) {
-            return Ok(());
-        }
-        check_page(buffer, id).map_err(|c| Error::corrupt_page(&self.path, id, c))
-    }
-
-    fn beyond_end(&self, id: PageId) -> Error {
-        let detail = format!(
-            "the page is beyond the end of the file of {} pages",
-            self.pages()
-        );
-        Error::corrupt_page(&self.path, id, Corrupt::at(0, detail))
-    }
-
-    /// Writes a page of a file that no table has yet, past pool and log: checksum and all are as they are
-    /// to be.
-    pub fn write_new_page(&self, page: PageNo, bytes: &[u8]) -> Result<()> {
-        let written = self.file.write_at(bytes, self.offset(page));
-        written.map_err(|e| Error::io(format!("write page {page} of"), &self.path, e))
-    }
-
-    /// Makes everything written so far durable. A failure poisons the engine.
-    pub fn sync(&self) -> Result<()> {
-        let wanted = self.syncs.want();
-        loop {
-            self.context.poison.check()?;
-            match self.sync_turn(wanted) {
-                Turn::Done => return Ok(()),
-                Turn::Busy => self.syncs.wait(wanted),
-                Turn::Lead(sync) => return sync.end(self.file.sync()),
-            }
-        }
-    }
-
-    /// The syncs of this file, of which one is under way at a time.
-    pub(crate) fn syncs(&self) -> &FileSyncs {
-        &self.syncs
-    }
-
-    /// Whose turn it is to run the wanted sync. The caller checks the poison first.
-    pub(crate) fn sync_turn(&self, wanted: WantedSync) -> Turn<'_> {
-        match self.syncs.turn(wanted) {
-            SyncTurn::Done => Turn::Done,
-            SyncTurn::Busy => Turn::Busy,
-            SyncTurn::Lead(lead) => Turn::Lead(SyncOfFile {
-                file: self,
-                changes: self.changes.load(Ordering::Acquire),
-                under_way: self.context.poison.begin_sync(),
-                lead,
-            }),
-        }
-    }
-
-    /// Whether pages that were just written must be followed by a sync. `first_writes`: some of
-    /// the pages may never have been on disk, so the file system may have to note that their
-    /// blocks now hold data.
-    pub(crate) fn needs_sync(&self, first_writes: bool) -> bool {
-        match self.context.flush_method {
-            FlushMethod::Fsync | FlushMethod::ODirect => true,
-            FlushMethod::ODsync => false,
-            FlushMethod::ODirectNoFsync => {
-                let synced = self.changes_synced.load(Ordering::Acquire);
-                first_writes
-                    || synced < self.changes.load(Ordering::Acquire)
-                    || self
-                        .atomic
-                        .is_some_and(|a| a.unit_max_opt < self.context.page_size)
-            }
-        }
-    }
-}
-
-/// As [`SyncTurn`], of a tablespace's file.
-pub(crate) enum Turn<'f> {
-    Done,
-    Busy,
-    Lead(SyncOfFile<'f>),
-}
-
-/// A sync that the holder runs.
-pub(crate) struct SyncOfFile<'f> {
-    file: &'f SpaceFile,
-    /// Changes of size that it covers.
-    changes: u64,
-    under_way: SyncUnderWay,
-    lead: SyncLead<'f>,
-}
-
-impl<'f> SyncOfFile<'f> {
-    /// The file.
-    pub fn file(&self) -> &'f SpaceFile {
-        self.file
-    }
-
-    /// Takes notice of the result.
-    pub fn end(self, result: std::io::Result<()>) -> Result<()> {
-        let context = &self.file.context;
-        context.counters.add(Counter::DataSyncs, 1);
-        let result = self.under_way.end(&self.file.path, result);
-        if result.is_ok() {
-            let synced = &self.file.changes_synced;
-            synced.fetch_max(self.changes, Ordering::AcqRel);
-        }
-        self.lead.end(result)
-    }
-}
-
-/// A file that is being cut. Dropped before it is finished, it is as long as it was.
-pub struct Cut<'f> {
-    file: &'f SpaceFile,
-    /// Pages before.
-    before: u32,
-    /// Held until the end: whoever wants the file to grow waits.
-    _growing: MutexGuard<'f, ()>,
-}
-
-impl Cut<'_> {
-    /// From now on the file counts as having `pages` pages: nobody reads behind them, and who
-    /// allocates there finds that the file must grow first. It must have at least as many.
-    pub fn lower(&mut self, pages: u32) {
-        invariant!(pages <= self.before, "a cut to {pages} pages lengthens");
-        self.file.pages.store(pages, Ordering::Release);
-    }
-
-    /// Cuts the file to its lower size. No write to a page behind it may be under way or follow.
-    pub fn finish(mut self) -> Result<()> {
-        let file = self.file;
-        file.context.poison.check()?;
-        let pages = file.pages();
-        let cut = file.file.set_len(file.offset(PageNo(pages)));
-        // Also counted after a failure, as after one of growth.
-        file.changes.fetch_add(1, Ordering::AcqRel);
-        cut.map_err(|e| Error::io("cut", &file.path, e))?;
-        self.before = pages;
-        Ok(())
-    }
-}
-
-impl Drop for Cut<'_> {
-    fn drop(&mut self) {
-        self.file.pages.store(self.before, Ordering::Release);
-    }
-}
-
-/// Refuses files that cannot take a page in an untorn write.
-fn check_atomic(file: &dyn File, path: &Path, page_size: u32) -> Result<AtomicWriteLimits> {
-    let path = path.display();
-    let why = match file.atomic_write_limits() {
-        None => "the file system or device offers none".to_owned(),
-        Some(limits) if (limits.unit_min..=limits.unit_max).contains(&page_size) => {
-            return Ok(limits);
-        }
-        Some(limits) => format!(
-            "it offers {} to {} bytes, and a page has {page_size}",
-            limits.unit_min, limits.unit_max
-        ),
-    };
-    Err(Error::Unsupported(format!(
-        "doublewrite=atomic needs untorn writes (RWF_ATOMIC) to {path}, but {why}; \
-         use doublewrite=on, or XFS on Linux 6.16 or later"
-    )))
 }

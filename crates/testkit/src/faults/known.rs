@@ -34,18 +34,6 @@ pub const KNOWN: &[Known] = &[
         says: "stopped because writes of pages failed so often",
         bug: "D4: pages that cannot be written stop the engine",
     },
-    Known {
-        kind: "handles",
-        case: "/",
-        says: "a good database does not open",
-        bug: "D2: with fewer descriptors than tables a good database does not open",
-    },
-    Known {
-        kind: "processes",
-        case: "/descriptors/",
-        says: "Too many open files",
-        bug: "D2: with fewer descriptors than tables not all can be used",
-    },
 ];
 
 /// The row that a failure of a case is excused by.

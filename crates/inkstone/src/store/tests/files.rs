@@ -155,15 +155,43 @@ fn a_file_that_is_used_by_someone_outlives_its_name() {
     let rig = rig();
     let file = rig.spaces.create(SpaceId(1), 8).unwrap();
     rig.spaces.create(SpaceId(2), 8).unwrap();
+    let in_use = file.acquire().unwrap();
     rig.spaces.remove(SpaceId(1)).unwrap();
-    file.ensure_pages(9).unwrap();
-    file.sync().unwrap();
+    in_use.sync().unwrap();
+    assert_eq!(in_use.bytes().len().unwrap(), 8 * PAGE as u64);
+    drop(in_use);
+    let error = file.ensure_pages(9).unwrap_err();
+    assert!(matches!(error, Error::NotFound(_)), "{error:?}");
     rig.disk.take_events();
     let mut writer = rig.store.writer().unwrap();
     write(&mut *writer, &[(id(1, 0), 5, false), (id(2, 3), 5, false)]).unwrap();
     assert_eq!(rig.count(Counter::PagesWritten), 1);
     assert!(rig.read(id(1, 0)).is_err());
     assert!(is_page(&rig.read(id(2, 3)).unwrap(), id(2, 3), 5));
+}
+
+#[test]
+fn a_batch_of_more_files_than_may_be_open_is_written() {
+    let few = Options {
+        open_files: 10,
+        ..options(Doublewrite::On, FlushMethod::Fsync)
+    };
+    let rig = Rig::open(&Disk::new(), &few).unwrap();
+    for space in 1..=30 {
+        rig.spaces.create(SpaceId(space), 4).unwrap();
+    }
+    let all: Vec<_> = (1..=30)
+        .flat_map(|n| [(id(n, 1), 5, false), (id(n, 3), 5, true)])
+        .collect();
+    write(&mut *rig.store.writer().unwrap(), &all).unwrap();
+    assert_eq!(rig.count(Counter::PagesWritten), 60);
+    for &(id, lsn, _) in &all {
+        assert!(is_page(&rig.read(id).unwrap(), id, lsn));
+    }
+    assert_eq!(rig.spaces.open_files().count(), 10);
+    let syncs = rig.count(Counter::DataSyncs);
+    rig.spaces.sync_all().unwrap();
+    assert_eq!(rig.count(Counter::DataSyncs), syncs, "all was synced");
 }
 
 #[test]

@@ -1,0 +1,345 @@
+//! The file of one tablespace: its pages, and how it grows and is cut.
+//!
+//! The object lives as long as somebody knows the tablespace; the file behind it is opened when it is
+//! used, and may be closed in between ([`open_files`](super::open_files)). What
+//! [the files together](super::space_files) promise, this does.
+
+use super::open_files::{FileInUse, OpenFiles, TableFile};
+use super::page_lsn_map::PageLsnMap;
+use crate::counters::{Counter, Counters};
+use crate::mutants::{self, Mutant};
+use crate::options::FlushMethod;
+use crate::poison::Poison;
+use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::{Mutex, MutexGuard};
+use crate::{Error, Result, invariant};
+use inkstone_format::header::check_page;
+use inkstone_format::{Corrupt, PageId, PageNo, SpaceId};
+use inkstone_io::{AtomicWriteLimits, Create, ErrorKind, File};
+use std::path::Path;
+use std::sync::Arc;
+
+/// A file doubles until it grows by this much at a time.
+const GROWTH_BYTES_MAX: u64 = 16 << 20;
+
+/// What all files of a database share.
+#[derive(Debug)]
+pub(super) struct Context {
+    pub page_size: u32,
+    pub flush_method: FlushMethod,
+    pub atomic: bool,
+    pub counters: Arc<Counters>,
+    pub poison: Poison,
+    pub page_lsns: PageLsnMap,
+    pub open_files: Arc<OpenFiles>,
+}
+
+/// The file of a tablespace.
+#[derive(Debug)]
+pub struct SpaceFile {
+    space: SpaceId,
+    file: Arc<TableFile>,
+    context: Arc<Context>,
+    /// What the file promises for untorn writes, if they are used.
+    atomic: Option<AtomicWriteLimits>,
+    /// Physical size, pages.
+    pages: AtomicU32,
+    /// Held while the size changes.
+    grow: Mutex<()>,
+}
+
+impl SpaceFile {
+    /// Opens, or creates, the file and measures it.
+    pub(super) fn open(
+        space: SpaceId,
+        file: TableFile,
+        create: Create,
+        context: Arc<Context>,
+    ) -> Result<Self> {
+        let mut this = Self {
+            space,
+            file: Arc::new(file),
+            context,
+            atomic: None,
+            pages: AtomicU32::new(0),
+            grow: Mutex::new(()),
+        };
+        let in_use = this.file.acquire(&this.context.open_files, create)?;
+        let checked = this.check(in_use.bytes());
+        drop(in_use);
+        if checked.is_err() && create == Create::New {
+            // The first error is the one to tell.
+            let _ = this.file.unmake();
+        }
+        this.atomic = checked?;
+        Ok(this)
+    }
+
+    /// Looks at a file that was opened for the first time.
+    fn check(&self, file: &dyn File) -> Result<Option<AtomicWriteLimits>> {
+        let page_size = self.context.page_size;
+        let limits = self
+            .context
+            .atomic
+            .then(|| check_atomic(file, self.path(), page_size));
+        self.measure(file)?;
+        limits.transpose()
+    }
+
+    /// The tablespace.
+    pub fn space(&self) -> SpaceId {
+        self.space
+    }
+
+    /// Path of the file.
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// Limits of untorn writes under `doublewrite=atomic`.
+    pub(crate) fn atomic_limits(&self) -> Option<AtomicWriteLimits> {
+        self.atomic
+    }
+
+    /// Physical size, whole pages.
+    pub fn pages(&self) -> u32 {
+        self.pages.load(Ordering::Acquire)
+    }
+
+    /// File offset of a page.
+    pub(crate) fn offset(&self, page: PageNo) -> u64 {
+        u64::from(page.0) * u64::from(self.context.page_size)
+    }
+
+    /// Fails with a precise error if the file has fewer than `pages` pages: what the tablespace
+    /// says of itself must be there.
+    pub fn require_pages(&self, pages: u32) -> Result<()> {
+        let found = self.pages();
+        if found >= pages || mutants::on(Mutant::ShortFileAccepted) {
+            return Ok(());
+        }
+        let offset = self.offset(PageNo(found));
+        let detail = format!("the file has {found} pages, {pages} are in use: it was cut short");
+        Err(Error::corrupt_file(self.path(), offset, detail))
+    }
+
+    /// Makes the file at least `pages` pages long, in steps that double up to 16 MiB. When the
+    /// disk is full nothing changes.
+    pub fn ensure_pages(&self, pages: u32) -> Result<()> {
+        if pages <= self.pages() {
+            return Ok(());
+        }
+        let _grow = self.grow.lock();
+        let now = self.pages();
+        if pages <= now {
+            return Ok(());
+        }
+        let step_max = (GROWTH_BYTES_MAX / u64::from(self.context.page_size)) as u32;
+        let stepped = now.saturating_add(now.min(step_max)).max(pages);
+        match self.extend(now, stepped) {
+            Err(Error::DiskFull { .. }) if stepped > pages => self.extend(now, pages),
+            result => result,
+        }
+    }
+
+    /// As [`SpaceFile::ensure_pages`], but not a page more.
+    pub(super) fn ensure_pages_exact(&self, pages: u32) -> Result<()> {
+        let _grow = self.grow.lock();
+        let now = self.pages();
+        match pages > now {
+            true => self.extend(now, pages),
+            false => Ok(()),
+        }
+    }
+
+    /// The caller holds `grow`.
+    fn extend(&self, from: u32, to: u32) -> Result<()> {
+        self.context.poison.check()?;
+        // First, as failing is harmless here, and would not be when the pages are written.
+        self.context.page_lsns.reserve(self.space, from..to)?;
+        let (start, end) = (self.offset(PageNo(from)), self.offset(PageNo(to)));
+        let in_use = self.acquire()?;
+        let allocated = in_use.change_size(|file| file.allocate(start, end - start));
+        if let Err(e) = allocated {
+            self.measure(in_use.bytes())?;
+            return Err(Error::io("extend", self.path(), e));
+        }
+        self.pages.store(to, Ordering::Release);
+        Ok(())
+    }
+
+    fn measure(&self, file: &dyn File) -> Result<()> {
+        let length = file.len();
+        let length = length.map_err(|e| Error::io("measure", self.path(), e))?;
+        // A part of a page at the end is a growth that a crash interrupted.
+        let pages = length / u64::from(self.context.page_size);
+        let pages = u32::try_from(pages).map_err(|_| {
+            Error::corrupt_file(self.path(), 0, format!("{pages} pages: more than 2^32 - 1"))
+        })?;
+        self.pages.store(pages, Ordering::Release);
+        Ok(())
+    }
+
+    /// Begins to give pages at the end back to the file system: the file does not grow until this is
+    /// over. The caller holds no page latch.
+    pub fn begin_cut(&self) -> Cut<'_> {
+        let _growing = self.grow.lock();
+        Cut {
+            before: self.pages(),
+            _growing,
+            file: self,
+        }
+    }
+
+    /// Reads a page and checks its checksum and id.
+    pub fn read_page(&self, page: PageNo, buffer: &mut [u8]) -> Result<()> {
+        let id = PageId::new(self.space, page);
+        invariant!(
+            buffer.len() == self.context.page_size as usize,
+            "buffer of {} bytes for page {id}",
+            buffer.len()
+        );
+        if page.0 >= self.pages() {
+            return Err(self.beyond_end(id));
+        }
+        let in_use = self.acquire()?;
+        let read = in_use.bytes().read_at(buffer, self.offset(page));
+        drop(in_use);
+        read.map_err(|e| match e.kind() {
+            ErrorKind::UnexpectedEof => self.beyond_end(id),
+            _ => Error::io(format!("read page {id} of"), self.path(), e),
+        })?;
+        self.context.counters.add(Counter::PagesRead, 1);
+        if mutants::on(Mutant::PageUnchecked) {
+            return Ok(());
+        }
+        check_page(buffer, id).map_err(|c| Error::corrupt_page(self.path(), id, c))
+    }
+
+    fn beyond_end(&self, id: PageId) -> Error {
+        let detail = format!(
+            "the page is beyond the end of the file of {} pages",
+            self.pages()
+        );
+        Error::corrupt_page(self.path(), id, Corrupt::at(0, detail))
+    }
+
+    /// Writes a page past pool and log: checksum and all are as they are to be.
+    pub fn write_raw_page(&self, page: PageNo, bytes: &[u8]) -> Result<()> {
+        let in_use = self.acquire()?;
+        let written = in_use.begin_write().write_at(bytes, self.offset(page));
+        let id = PageId::new(self.space, page);
+        written.map_err(|e| Error::io(format!("write page {id} to"), self.path(), e))
+    }
+
+    /// Makes everything written so far durable. A failure poisons the engine.
+    pub fn sync(&self) -> Result<()> {
+        self.acquire()?.sync()
+    }
+
+    /// Whether something was done to the file that no sync has covered.
+    pub(crate) fn is_unsynced(&self) -> bool {
+        self.file.is_unsynced()
+    }
+
+    /// Whether its table was dropped: nobody will read it any more.
+    pub(crate) fn is_removed(&self) -> bool {
+        self.file.is_removed()
+    }
+
+    /// Its name is gone.
+    pub(super) fn set_removed(&self) {
+        self.file.set_removed(&self.context.open_files);
+    }
+
+    /// The open file, to be used. The caller has no other one in use: see
+    /// [`open_files`](super::open_files).
+    pub(crate) fn acquire(&self) -> Result<FileInUse<'_>> {
+        let open_files = &self.context.open_files;
+        self.file.acquire(open_files, Create::Never)
+    }
+
+    /// The open file, for whoever has others in use; `None` if that would mean to wait.
+    pub(crate) fn try_acquire(&self) -> Result<Option<FileInUse<'_>>> {
+        self.file.try_acquire(&self.context.open_files)
+    }
+
+    /// Whether pages that were just written must be followed by a sync. `first_writes`: some of
+    /// the pages may never have been on disk, so the file system may have to note that their
+    /// blocks now hold data.
+    pub(crate) fn needs_sync(&self, first_writes: bool) -> bool {
+        match self.context.flush_method {
+            FlushMethod::Fsync | FlushMethod::ODirect => true,
+            FlushMethod::ODsync => false,
+            FlushMethod::ODirectNoFsync => {
+                first_writes
+                    || self.file.is_size_unsynced()
+                    || self
+                        .atomic
+                        .is_some_and(|a| a.unit_max_opt < self.context.page_size)
+            }
+        }
+    }
+}
+
+impl Drop for SpaceFile {
+    fn drop(&mut self) {
+        self.context.open_files.close(&self.file);
+    }
+}
+
+/// A file that is being cut. Dropped before it is finished, it is as long as it was.
+pub struct Cut<'f> {
+    file: &'f SpaceFile,
+    /// Pages before.
+    before: u32,
+    /// Held until the end: whoever wants the file to grow waits.
+    _growing: MutexGuard<'f, ()>,
+}
+
+impl Cut<'_> {
+    /// From now on the file counts as having `pages` pages: nobody reads behind them, and who
+    /// allocates there finds that the file must grow first. It must have at least as many.
+    pub fn lower(&mut self, pages: u32) {
+        invariant!(pages <= self.before, "a cut to {pages} pages lengthens");
+        self.file.pages.store(pages, Ordering::Release);
+    }
+
+    /// Cuts the file to its lower size. No write to a page behind it may be under way or follow.
+    pub fn finish(mut self) -> Result<()> {
+        let file = self.file;
+        file.context.poison.check()?;
+        let pages = file.pages();
+        let length = file.offset(PageNo(pages));
+        let in_use = file.acquire()?;
+        let cut = in_use.change_size(|file| file.set_len(length));
+        cut.map_err(|e| Error::io("cut", file.path(), e))?;
+        self.before = pages;
+        Ok(())
+    }
+}
+
+impl Drop for Cut<'_> {
+    fn drop(&mut self) {
+        self.file.pages.store(self.before, Ordering::Release);
+    }
+}
+
+/// Refuses files that cannot take a page in an untorn write.
+fn check_atomic(file: &dyn File, path: &Path, page_size: u32) -> Result<AtomicWriteLimits> {
+    let path = path.display();
+    let why = match file.atomic_write_limits() {
+        None => "the file system or device offers none".to_owned(),
+        Some(limits) if (limits.unit_min..=limits.unit_max).contains(&page_size) => {
+            return Ok(limits);
+        }
+        Some(limits) => format!(
+            "it offers {} to {} bytes, and a page has {page_size}",
+            limits.unit_min, limits.unit_max
+        ),
+    };
+    Err(Error::Unsupported(format!(
+        "doublewrite=atomic needs untorn writes (RWF_ATOMIC) to {path}, but {why}; \
+         use doublewrite=on, or XFS on Linux 6.16 or later"
+    )))
+}
