@@ -101,6 +101,11 @@ impl Client {
         }
     }
 
+    /// From now on a statement may take as long as it likes: it may wait for another session.
+    pub fn wait_for_ever(&mut self) -> Result<()> {
+        self.stream.get_ref().set_read_timeout(None)
+    }
+
     /// Runs a statement. An error is the connection's: the server is gone, or does not answer.
     pub fn run(&mut self, statement: &str) -> Result<Reply> {
         self.sequence = 0;

@@ -26,6 +26,7 @@ mod replication;
 mod sanitizer;
 mod server;
 mod session;
+mod sessions;
 mod smoke;
 mod steps;
 mod symbols;
@@ -52,7 +53,8 @@ pub struct Arguments {
     plan: crash::Plan,
     #[command(flatten)]
     choice: differential::Choice,
-    /// Print the result of --mtr, --bench, --experiments or --differential as JSON
+    /// Print the result of --mtr, --bench, --experiments, --differential or
+    /// --sessions as JSON
     #[arg(long)]
     json: bool,
     /// Build the handler with AddressSanitizer and UndefinedBehaviorSanitizer, and fail if they report
@@ -101,6 +103,10 @@ struct Task {
     /// Run random SQL on InnoDB and on Inkstone, and compare what each statement gives
     #[arg(long)]
     differential: bool,
+    /// Run statements of two to four sessions in turns on InnoDB and on Inkstone, and compare what each gives, and
+    /// who waits: scripts, then random ones; or only the scripts whose name has NAME in it
+    #[arg(long, value_name = "NAME", num_args = 0..=1)]
+    sessions: Option<Option<String>>,
     /// Kill a replica again and again while the primary works, and compare the two
     #[arg(long)]
     replication: bool,
@@ -160,6 +166,10 @@ fn serve(tree: &Tree, plugin: &Plugin, arguments: &Arguments) -> Result<ExitCode
     if task.differential {
         let (plan, choice) = (arguments.plan, &arguments.choice);
         return differential::run(tree, plugin, plan, choice, arguments.config, json);
+    }
+    if let Some(filter) = &task.sessions {
+        let case = arguments.choice.case;
+        return sessions::run(tree, plugin, arguments.plan, filter.as_deref(), case, json);
     }
     if task.crash {
         return crash::run(tree, plugin, arguments.plan);

@@ -47,9 +47,9 @@ const SHRINK_ALONE: Duration = Duration::from_secs(300);
 /// Which cases.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Choice {
-    /// Of --differential, only the case of this number
+    /// Of --differential or --sessions, only the case of this number
     #[arg(long, value_name = "N")]
-    case: Option<u64>,
+    pub case: Option<u64>,
     /// What --differential leaves out
     #[arg(long, value_name = "TOPIC", value_delimiter = ',')]
     without: Vec<Topic>,

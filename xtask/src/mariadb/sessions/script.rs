@@ -1,0 +1,115 @@
+//! A case of several sessions as text: what is there first, and which session says what, in which order.
+//!
+//! ```text
+//! == a name
+//! # why
+//! setup: CREATE TABLE t (id INT PRIMARY KEY) ENGINE=<ENGINE>
+//! 1: BEGIN
+//! 2: INSERT INTO t VALUES (1)
+//! ```
+
+use crate::build::Result;
+
+/// Stands for the engine's name, which is also the name of an XA transaction.
+pub const ENGINE: &str = "<ENGINE>";
+/// What is written with the project.
+const FILES: [&str; 2] = [
+    include_str!("scripts/hermitage.txt"),
+    include_str!("scripts/locks.txt"),
+];
+
+/// A case.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Script {
+    pub name: String,
+    /// Statements of a session of its own, before the others begin.
+    pub setup: Vec<String>,
+    pub steps: Vec<Step>,
+}
+
+/// A statement of one of the sessions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Counted from 1.
+    pub session: usize,
+    pub statement: String,
+}
+
+impl Script {
+    /// How many sessions it has.
+    pub fn sessions(&self) -> usize {
+        let numbers = self.steps.iter().map(|step| step.session);
+        numbers.max().unwrap_or(0)
+    }
+
+    /// As text that [`parse`] reads.
+    pub fn render(&self) -> String {
+        let mut text = format!("== {}\n", self.name);
+        for statement in &self.setup {
+            text += &format!("setup: {statement}\n");
+        }
+        for Step { session, statement } in &self.steps {
+            text += &format!("{session}: {statement}\n");
+        }
+        text
+    }
+}
+
+/// The scripts that are written with the project.
+pub fn written() -> Result<Vec<Script>> {
+    let scripts = FILES.iter().map(|text| parse(text));
+    Ok(scripts.collect::<Result<Vec<_>>>()?.concat())
+}
+
+/// Reads scripts.
+pub fn parse(text: &str) -> Result<Vec<Script>> {
+    let mut scripts: Vec<Script> = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        if let Some(name) = line.strip_prefix("== ") {
+            scripts.push(Script {
+                name: name.to_owned(),
+                ..Script::default()
+            });
+            continue;
+        }
+        let wrong = || {
+            format!(
+                "line {}: neither `setup: SQL` nor `N: SQL`: {line}",
+                number + 1
+            )
+        };
+        let script = scripts.last_mut().ok_or_else(wrong)?;
+        let (who, statement) = line.split_once(": ").ok_or_else(wrong)?;
+        let statement = statement.to_owned();
+        match who {
+            "setup" => script.setup.push(statement),
+            _ => {
+                let session = who.parse().ok().filter(|number| *number > 0);
+                let session = session.ok_or_else(wrong)?;
+                script.steps.push(Step { session, statement });
+            }
+        }
+    }
+    Ok(scripts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_and_printed_as_it_is() {
+        let scripts = written().unwrap();
+        assert!(scripts.len() > 20);
+        for script in scripts {
+            assert!(script.sessions() > 0, "{}", script.name);
+            assert_eq!(parse(&script.render()).unwrap(), [script]);
+        }
+        assert!(parse("1: SELECT 1").is_err(), "no name before it");
+        assert!(parse("== a\n0: SELECT 1").is_err(), "no session");
+    }
+}
