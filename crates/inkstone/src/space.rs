@@ -48,6 +48,8 @@ pub struct Space {
     regions: Regions,
     /// Its table was dropped.
     dropped: AtomicBool,
+    /// An earlier run has made it, and may have left trees in it that no definition names.
+    untidy: AtomicBool,
     tails: Tails,
     upkeep: Upkeep,
 }
@@ -62,9 +64,28 @@ impl Space {
             hint: AtomicU32::new(SYSTEM_PAGES),
             regions: Regions::default(),
             dropped: AtomicBool::new(false),
+            untidy: AtomicBool::new(false),
             tails: Tails::default(),
             upkeep: Upkeep::default(),
         }
+    }
+
+    /// A tablespace that an earlier run has made, or that was imported.
+    pub fn found(id: SpaceId, redo: Redo, file: Arc<SpaceFile>) -> Self {
+        Self {
+            untidy: AtomicBool::new(true),
+            ..Self::new(id, redo, file)
+        }
+    }
+
+    /// Whether nobody has looked yet for trees that no definition names.
+    pub fn is_untidy(&self) -> bool {
+        self.untidy.load(Ordering::Acquire)
+    }
+
+    /// Notes that somebody has.
+    pub fn set_tidy(&self) {
+        self.untidy.store(false, Ordering::Release);
     }
 
     /// Writes the header and the first space map of a new tablespace, whose file exists.

@@ -4,7 +4,7 @@ mod common;
 
 use common::within;
 use inkstone::{Database, Isolation, Options, Result};
-use inkstone_io::sim::SimVfs;
+use inkstone_io::sim::{OpKind, SimVfs};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -111,4 +111,104 @@ fn more_tables_than_descriptors() {
             disk = killed;
         }
     });
+}
+
+/// Syncs of files since the process began.
+fn syncs(disk: &SimVfs) -> u64 {
+    disk.operations_of(OpKind::Sync)
+}
+
+#[test]
+fn tables_that_nobody_changed_cost_no_sync() {
+    within(240, || {
+        const MANY: u64 = 1000;
+        let many = Options {
+            open_files: 100,
+            ..options()
+        };
+        let disk = SimVfs::new(3);
+        let db = open(&disk, many.clone()).unwrap();
+        make(&db, MANY).unwrap();
+        put(&db, 3, b"value").unwrap();
+        db.checkpoint().unwrap();
+        // After a kill: one sync of the file system, and those of the log and of single files.
+        let disk = disk.kill();
+        drop(db);
+        let db = open(&disk, many.clone()).unwrap();
+        assert!(syncs(&disk) < 100, "{} syncs at open", syncs(&disk));
+        assert!(metric(&db, "table_files_opened") < 10);
+        put(&db, 3, b"other").unwrap();
+        let before = syncs(&disk);
+        db.close().unwrap();
+        let closing = syncs(&disk) - before;
+        assert!(closing < 40, "{closing} syncs at close");
+        // After an orderly close.
+        let disk = disk.kill();
+        let db = open(&disk, many).unwrap();
+        assert!(syncs(&disk) < 40, "{} syncs at open", syncs(&disk));
+        assert!(metric(&db, "table_files_opened") < 10);
+        check(&db, 3, b"other").unwrap();
+        let last = db.table(&name(MANY - 1)).unwrap();
+        db.verify_table(&last).unwrap();
+        db.close().unwrap();
+    });
+}
+
+#[test]
+fn a_missing_or_damaged_file_is_told_when_its_table_is_used() {
+    within(60, || {
+        let disk = SimVfs::new(4);
+        let db = open(&disk, options()).unwrap();
+        make(&db, 3).unwrap();
+        put(&db, 3, b"value").unwrap();
+        let path = |n: u64| db.table(&name(n)).unwrap().path().to_owned();
+        let (missing, damaged) = (path(0), path(1));
+        db.close().unwrap();
+        disk.remove_raw(&missing).unwrap();
+        disk.flip_bit(&damaged, 1000, 3).unwrap();
+        let db = open(&disk.kill(), options()).unwrap();
+        let error = |n: u64| db.table(&name(n)).err().unwrap().to_string();
+        assert!(error(0).contains("is missing; restore it"), "{}", error(0));
+        assert!(error(1).contains("checksum"), "{}", error(1));
+        assert!(db.table(&name(2)).is_ok());
+        db.close().unwrap();
+    });
+}
+
+/// `cargo test --release -p inkstone --test open_files -- --ignored --nocapture`
+#[test]
+#[ignore = "a measurement"]
+fn ten_thousand_tables() {
+    const MANY: u64 = 10_000;
+    let directory = tempfile::tempdir_in(std::env::var("BENCH_DIR").unwrap_or(".".into())).unwrap();
+    let options = Options {
+        buffer_pool_size: 512 << 20,
+        ..common::options()
+    };
+    let begin = std::cell::Cell::new(std::time::Instant::now());
+    let note = |what: &str, db: &Database| {
+        let seconds = begin
+            .replace(std::time::Instant::now())
+            .elapsed()
+            .as_secs_f64();
+        let syncs = metric(db, "data_syncs");
+        println!("{what}: {seconds:.2} s, {syncs} syncs of tables since open");
+    };
+    let open = || Database::open(directory.path(), options.clone()).unwrap();
+    let db = open();
+    make(&db, MANY).unwrap();
+    note("created", &db);
+    put(&db, MANY, b"a row in each").unwrap();
+    note("written", &db);
+    db.checkpoint().unwrap();
+    note("flushed", &db);
+    put(&db, MANY, b"another in each").unwrap();
+    note("written again", &db);
+    db.clone().close().unwrap();
+    note("closed", &db);
+    let db = open();
+    note("opened", &db);
+    put(&db, 3, b"three").unwrap();
+    db.clone().close().unwrap();
+    note("closed", &db);
 }

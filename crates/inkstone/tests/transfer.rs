@@ -98,8 +98,10 @@ fn a_copy_is_a_table_of_another_database() {
         let partly = source.import_table("partly", &copy, &TREES[..1]).unwrap();
         assert_eq!(partly.trees().len(), 1);
         let before = source.verify_table(&partly).unwrap().allocated_pages;
-        source.purge().unwrap();
-        source.purge().unwrap();
+        // The third retires what the first has deleted, if that was in a new segment of versions.
+        for _ in 0..3 {
+            source.purge().unwrap();
+        }
         let after = source.verify_table(&partly).unwrap().allocated_pages;
         assert!(after < before.min(20), "{before} {after}");
     });

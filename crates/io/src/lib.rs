@@ -110,9 +110,16 @@ pub trait Directory: Send + Sync + std::fmt::Debug {
     fn rename(&self, from: &str, to: &str) -> Result<()>;
     /// Makes everything durable that was written to the file system of this directory, by whomever
     /// (`syncfs`): one call where there are tens of thousands of files. Other than [`File::sync`] it
-    /// tells of failed writes only since the handle was opened, and lets go of nothing cached.
+    /// tells of failed writes only since the handle was opened (before Linux 5.8 of none), and may leave
+    /// the device's own cache as it is: a [`File::sync`] of any file of the file system must follow.
     /// `Unsupported` where there is no such call.
     fn sync_file_system(&self) -> Result<()>;
+    /// Whether [`Directory::sync_file_system`] reaches a file: not if its name leads to another file
+    /// system.
+    fn is_on_file_system(&self, name: &str) -> Result<bool> {
+        let _ = name;
+        Ok(true)
+    }
     /// Makes earlier creations, renames and removals in this directory durable (not those in
     /// directories below it). Opens nothing, so it does not fail for want of descriptors.
     fn sync(&self) -> Result<()>;
@@ -202,7 +209,13 @@ pub trait File: Send + Sync + std::fmt::Debug {
     /// succeeds and changes nothing about it. Letting go is an advice, which a file system may ignore;
     /// unbuffered reads need none. (A backend without a cache has nothing to let go of.)
     fn sync_and_forget(&self) -> Result<()> {
-        self.sync()
+        self.sync()?;
+        self.forget()
+    }
+    /// Lets go of what is cached of the file and need not be written any more. See
+    /// [`File::sync_and_forget`].
+    fn forget(&self) -> Result<()> {
+        Ok(())
     }
     /// Length in bytes.
     fn len(&self) -> Result<u64>;

@@ -231,8 +231,7 @@ impl File for PosixFile {
         Ok(rustix::fs::fdatasync(&self.fd)?)
     }
 
-    fn sync_and_forget(&self) -> Result<()> {
-        self.sync()?;
+    fn forget(&self) -> Result<()> {
         match rustix::fs::fadvise(&self.fd, 0, None, Advice::DontNeed) {
             // An advice that the file system does not know.
             Ok(()) | Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(()),

@@ -135,9 +135,8 @@ fn warm_up(inner: &Arc<Inner>, stop: &Arc<Stop>) -> Result<JoinHandle<()>> {
             let Some(inner) = weak.upgrade() else { return };
             for &page in pages {
                 // A page that is gone, or whose table is, is not an error here.
-                let known = inner
-                    .space(page.space)
-                    .is_some_and(|s| page.page.0 < s.file().pages());
+                let file = inner.files.find(page.space).ok().flatten();
+                let known = file.is_some_and(|file| page.page.0 < file.pages());
                 let free = inner.core.redo.pool.status().free > 0;
                 if known && free && inner.core.redo.pool.load(page).is_err() {
                     continue;

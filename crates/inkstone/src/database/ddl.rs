@@ -264,7 +264,8 @@ fn secondary(definition: &TableDefinition, tree: &str) -> Result<usize> {
 
 impl Inner {
     fn space_of(&self, definition: &TableDefinition) -> Result<Arc<Space>> {
-        self.space(definition.space)
+        self.core
+            .space(definition.space)?
             .ok_or_else(|| Error::NotFound(format!("the file of table {}", definition.name)))
     }
 
@@ -278,7 +279,7 @@ impl Inner {
         let file = self.files.create(space, FIRST_PAGES.max(SYSTEM_PAGES))?;
         let opened = Arc::new(Space::new(space, redo.clone(), file));
         opened.initialise(&self.uuid)?;
-        self.core.spaces.write().insert(space, opened.clone());
+        self.core.add_space(&opened);
         let names = std::iter::once(CLUSTERED).chain(secondary.iter().copied());
         let trees: Vec<(TreeId, String)> =
             (0..).map(TreeId).zip(names.map(str::to_owned)).collect();
@@ -322,19 +323,13 @@ impl Inner {
                 definition.name
             ),
         };
-        let space = match self.space(definition.space) {
-            Some(space) => space,
-            None => {
-                let file = self.files.find(definition.space)?.ok_or_else(missing)?;
-                Arc::new(Space::new(definition.space, self.core.redo.clone(), file))
-            }
-        };
+        let space = self.core.space(definition.space)?.ok_or_else(missing)?;
         space.check_header(&self.uuid)?;
         space.check_length()?;
-        // One object for each tablespace: it remembers what is allocated in its tail.
-        let mut spaces = self.core.spaces.write();
-        let space = spaces.entry(definition.space).or_insert(space).clone();
-        drop(spaces);
+        if space.is_untidy() {
+            self.core.remove_unnamed_trees(definition, &space)?;
+            space.set_tidy();
+        }
         let inner = Arc::new(TableInner {
             name: definition.name.clone(),
             space: space.clone(),

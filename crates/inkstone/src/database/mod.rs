@@ -48,7 +48,6 @@ use crate::txn::core::Core;
 use crate::txn::{Isolation, Transaction};
 use crate::{Error, Result};
 use background::Background;
-use inkstone_format::SpaceId;
 use inkstone_format::tree_page::key_len_max;
 use inkstone_io::{Directory, Vfs};
 use std::path::Path;
@@ -259,9 +258,5 @@ impl Inner {
     pub(crate) fn begin_ddl(&self) -> Result<MutexGuard<'_, ()>> {
         self.core.redo.poison.check()?;
         Ok(self.ddl.lock())
-    }
-
-    pub(crate) fn space(&self, id: SpaceId) -> Option<Arc<crate::space::Space>> {
-        self.core.spaces.read().get(&id).cloned()
     }
 }

@@ -35,7 +35,9 @@ use crate::options::{Doublewrite, Options};
 use crate::poison::Poison;
 use crate::recovery::{self, LogSource, Progress, RecoveryReport, RedoInputs, RedoOutcome};
 use crate::space::{SYSTEM_PAGES, Space};
-use crate::store::{DOUBLEWRITE_FILE, DoublewriteFound, FilePageStore, RepairReport, SpaceFiles};
+use crate::store::{
+    DOUBLEWRITE_FILE, DoublewriteFound, FilePageStore, RepairReport, SpaceFiles, is_direct,
+};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{HashMap, Instant, Mutex, OnceLock, random_bits};
 use crate::txn::Transaction;
@@ -272,7 +274,12 @@ impl Foundation {
         let timeout = Duration::from_millis(self.options.lock_wait_timeout_ms);
         let durability = self.options.flush_log_at_trx_commit;
         Ok(Arc::new(Core::new(
-            redo, versions, trxs, durability, timeout,
+            redo,
+            versions,
+            trxs,
+            durability,
+            timeout,
+            (self.files.clone(), control.uuid),
         )))
     }
 
@@ -447,11 +454,11 @@ fn create_files(
     let file = foundation.files.create(CATALOG_SPACE, SYSTEM_PAGES + 14)?;
     let space = Arc::new(Space::new(CATALOG_SPACE, core.redo.clone(), file));
     space.initialise(&control.uuid)?;
-    core.spaces.write().insert(CATALOG_SPACE, space.clone());
+    core.add_space(&space);
     let catalog = Tree::create(space, CATALOG_TREE, core.redo.clone())?;
     foundation.pool.start_cleaners()?;
     foundation.pool.flush_all()?;
-    foundation.files.sync_all()?;
+    foundation.files.sync_all(&*foundation.vfs)?;
     log.wait_durable(log.current_lsn())?;
     let control = ControlFile::create(&*directory, &control, &poison)?;
     remove_marker(&*directory)?;
@@ -508,7 +515,7 @@ fn open_existing(
     let files = Arc::new(files);
     let directory = files.directory().clone();
     if !old.clean_shutdown {
-        settle(&*directory)?;
+        settle(&*directory, is_direct(options.flush_method))?;
     }
     let reads = read_params(&*directory, &control)?;
     let doublewrite = check_files(&*directory, &old, &files, &reads)?;
@@ -557,18 +564,17 @@ fn open_existing(
         end_of_previous: redone.end,
     });
     epoch.commit()?;
-    let (highest, mut removed) = open_spaces(&foundation, &core, &redone, &control)?;
-    let space = core.spaces.read().get(&CATALOG_SPACE).cloned();
-    let space = space.ok_or_else(|| Error::NotADatabase {
-        path: foundation.files.path(CATALOG_SPACE),
-        reason: "the file of the catalog is missing".to_owned(),
-    })?;
+    let (highest, mut removed) = remove_deleted(&foundation, &core, &redone)?;
+    let space = core
+        .space(CATALOG_SPACE)?
+        .ok_or_else(|| Error::NotADatabase {
+            path: foundation.files.path(CATALOG_SPACE),
+            reason: "the file of the catalog is missing".to_owned(),
+        })?;
     let catalog = Tree::open(space, CATALOG_TREE, core.redo.clone())?;
-    check_undo_is_possible(&core, &foundation, &redone, &control.uuid)?;
     let recovered = finish_transactions(&core, &redone, &repaired)?;
     let unowned = remove_unowned(&foundation, &core, &catalog, &redone)?;
     removed.extend(unowned.removed);
-    core.pending_free.lock().extend(core.spaces.read().keys());
     let report = OpenReport {
         created: false,
         clean: old.clean_shutdown,
@@ -654,34 +660,21 @@ fn read_params(directory: &dyn Directory, control: &Control) -> Result<ReadParam
     })
 }
 
-/// Opens every tablespace file; finishes removing those that were dropped. Returns the highest
-/// tablespace number seen, and what was removed.
-fn open_spaces(
+/// Finishes removing the files of tablespaces that were dropped. Returns the highest tablespace number
+/// seen, and what was removed. No other file is opened here: tables are, when they are used.
+fn remove_deleted(
     foundation: &Foundation,
-    core: &Arc<Core>,
+    core: &Core,
     redone: &RedoOutcome,
-    control: &Control,
 ) -> Result<(u32, Vec<PathBuf>)> {
-    let highest = foundation.files.highest()?.max(redone.space_id_max);
+    let files = &foundation.files;
+    let highest = files.highest()?.max(redone.space_id_max);
     let mut removed = Vec::new();
-    for space in foundation.files.list()? {
+    for space in files.list()? {
         if redone.files_deleted.contains(&space) {
-            let pages = foundation.files.find(space)?.map_or(0, |file| file.pages());
-            foundation.pool.drop_space(space, pages);
-            foundation.files.remove(space)?;
-            removed.push(foundation.files.path(space));
-            continue;
-        }
-        let file = foundation.files.open(space)?;
-        let opened = Space::new(space, core.redo.clone(), file);
-        match opened.check_header(&control.uuid) {
-            Ok(()) => {
-                core.spaces.write().insert(space, Arc::new(opened));
-            }
-            // A file that was created but never filled, as its log was lost; or damage, which
-            // using the table will tell.
-            Err(Error::Corrupt { .. } | Error::NewerFormat { .. }) if space != CATALOG_SPACE => {}
-            Err(error) => return Err(error),
+            core.forget_space(space);
+            files.remove(space)?;
+            removed.push(files.path(space));
         }
     }
     Ok((highest.map_or(0, |space| space.0), removed))
@@ -722,34 +715,7 @@ fn finish_transactions(
     Ok(recovered)
 }
 
-/// Refuses to open while a tablespace in which something must be undone is there but cannot be used:
-/// to pass it over would make changes permanent that were never committed.
-fn check_undo_is_possible(
-    core: &Core,
-    foundation: &Foundation,
-    redone: &RedoOutcome,
-    uuid: &[u8; 16],
-) -> Result<()> {
-    let all = redone.losers.iter().chain(&redone.prepared);
-    let spaces: BTreeSet<SpaceId> = all
-        .flat_map(|open| open.undo.iter().map(|entry| entry.space))
-        .collect();
-    for space in spaces {
-        let usable = core.spaces.read().contains_key(&space);
-        if usable || redone.files_deleted.contains(&space) {
-            continue;
-        }
-        if let Some(file) = foundation.files.find(space)? {
-            let opened = Space::new(space, core.redo.clone(), file);
-            opened.check_header(uuid)?;
-            // It can be used after all: the first look failed and this one did not.
-            core.spaces.write().insert(space, Arc::new(opened));
-        }
-    }
-    Ok(())
-}
-
-/// Removes trees that no definition names, and tablespace files that no table has.
+/// Removes tablespace files that no table has.
 fn remove_unowned(
     foundation: &Foundation,
     core: &Arc<Core>,
@@ -761,31 +727,31 @@ fn remove_unowned(
     let mut known: BTreeSet<SpaceId> = tables.iter().map(|table| table.space).collect();
     known.insert(CATALOG_SPACE);
     drop(transaction);
-    for table in &tables {
-        remove_unnamed_trees(core, table)?;
-    }
     let files = &foundation.files;
     let unowned = unknown::remove_unowned(&*foundation.directory, files, core, redone, &known)?;
     files.page_lsns().retain(&files.list()?);
     Ok(unowned)
 }
 
-/// Has trees removed that a table's file has and its definition does not name: a crash came between
-/// making the tree and naming it, or before all pages of a dropped tree were free.
-fn remove_unnamed_trees(core: &Core, table: &TableDefinition) -> Result<()> {
-    let Some(space) = core.spaces.read().get(&table.space).cloned() else {
-        return Ok(());
-    };
-    for tree in (0..PENDING_FREE_TREE.0).map(TreeId) {
-        let named = table.trees.iter().any(|(id, _)| *id == tree);
-        if !named && space.root(tree)?.is_some() {
-            core.drop_tree(&space, tree);
-        }
-    }
-    Ok(())
-}
-
 impl Core {
+    /// Has trees removed that a table's file has and its definition does not name: a crash came between
+    /// making the tree and naming it, or before all pages of a dropped tree were free; or the file
+    /// was imported without them.
+    pub(super) fn remove_unnamed_trees(
+        &self,
+        table: &TableDefinition,
+        space: &Space,
+    ) -> Result<()> {
+        let dropped = self.dropped_trees_of(table.space);
+        for tree in (0..PENDING_FREE_TREE.0).map(TreeId) {
+            let named = table.trees.iter().any(|(id, _)| *id == tree);
+            if !named && !dropped.contains(&tree) && space.root(tree)?.is_some() {
+                self.drop_tree(space, tree);
+            }
+        }
+        Ok(())
+    }
+
     /// Says in the log, durably, that a tablespace's file is no longer needed.
     pub(super) fn log_file_delete(&self, space: SpaceId) -> Result<()> {
         let mut mtr = Mtr::new(&self.redo);
@@ -796,7 +762,7 @@ impl Core {
 
     /// Forgets a tablespace and its pages: nobody finds it any more.
     pub(super) fn forget_space(&self, space: SpaceId) {
-        let dropped = self.spaces.write().remove(&space);
+        let dropped = self.remove_space(space);
         let pages = dropped.as_ref().map_or(u32::MAX, |it| it.file().pages());
         if let Some(dropped) = dropped {
             dropped.set_dropped();
@@ -832,7 +798,7 @@ impl Inner {
         let log = &self.core.redo.log;
         log.wait_durable(log.current_lsn())?;
         self.core.redo.pool.flush_all()?;
-        self.files.sync_all()?;
+        self.files.sync_all(&*self.vfs)?;
         let open = self.core.trxs.oldest_first_lsn().is_some();
         self.checkpoint(true, !open)
     }

@@ -16,7 +16,7 @@ impl Inner {
     /// `round`: its number.
     pub(super) fn look_after_space(&self, round: u64) -> Result<()> {
         let checkpoint = self.checkpoints.control().checkpoint_lsn;
-        let mut spaces: Vec<Arc<Space>> = self.core.spaces.read().values().cloned().collect();
+        let mut spaces: Vec<Arc<Space>> = self.core.known_spaces();
         spaces.sort_unstable_by_key(|space| space.id);
         // Each has its turn, also if many others free pages all the time.
         let first = round as usize * LOOKS_MAX % spaces.len().max(1);

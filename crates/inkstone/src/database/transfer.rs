@@ -141,19 +141,14 @@ impl Database {
         let made = source
             .write_to(inner, space, &hold)
             .and_then(|()| inner.open_table(&definition))
-            .and_then(|table| {
-                for tree in source.unnamed(&definition.trees) {
-                    inner.core.drop_tree(&table.inner.space, tree);
-                }
-                self.verify_table(&table)
-            })
+            .and_then(|table| self.verify_table(&table))
             .and_then(|_| self.redefine(&definition));
         if made.is_err() {
             inner.unmake_space(space)?;
         }
         drop(hold);
         made?;
-        // What the source had not freed yet.
+        // What the source had not freed yet, also if purge has looked meanwhile.
         inner.core.pending_free.lock().push(space);
         self.find_table(name)
     }
@@ -225,16 +220,6 @@ impl<'a> Source<'a> {
 
     fn has_tree(&self, tree: TreeId) -> bool {
         format::root(&self.header, tree).is_some()
-    }
-
-    /// Trees of the file that are to have no name.
-    fn unnamed(&self, named: &[(TreeId, String)]) -> Vec<TreeId> {
-        let trees = (0..PENDING_FREE_TREE.0).map(TreeId);
-        let unnamed = |tree: &TreeId| !named.iter().any(|(id, _)| id == tree);
-        trees
-            .filter(|&tree| self.has_tree(tree))
-            .filter(unnamed)
-            .collect()
     }
 
     /// The trees of the file under the names that they are to have.

@@ -47,6 +47,7 @@ mod repair;
 mod retrying_directory;
 mod space_file;
 mod space_files;
+mod table_file;
 
 pub use doublewrite::{
     AREAS, BATCH_PAGES, DOUBLEWRITE_FILE, DoublewriteFile, DoublewriteFound, check_doublewrite,
@@ -55,6 +56,7 @@ pub use page_lsn_map::{PAGE_LSN_MAP_FILE, PageLsnMap};
 pub use page_store::FilePageStore;
 pub use repair::{RepairReport, repair};
 pub use space_file::SpaceFile;
+pub(crate) use space_files::is_direct;
 pub use space_files::{SpaceFiles, parse_space_file_name, space_file_name};
 
 #[cfg(test)]

@@ -3,10 +3,10 @@
 //! A writer belongs to one thread and owns a queue of I/O operations. There may be any number of
 //! writers. See the invariants of [the store](super).
 
-use super::open_files::{FileInUse, SyncOfFile, Turn};
 use super::page_store::Protection;
 use super::space_file::SpaceFile;
 use super::space_files::SpaceFiles;
+use super::table_file::{FileInUse, sync_side_by_side};
 use crate::buffer::{PageImage, PageWriter};
 use crate::counters::{Counter, Counters};
 use crate::mutants::{self, Mutant};
@@ -288,47 +288,7 @@ impl FilePageWriter {
             let wanted = || (file, file.want_sync());
             targets[0].file.needs_sync(first_writes).then(wanted)
         });
-        let mut wanted: Vec<_> = needy.collect();
-        while !wanted.is_empty() {
-            self.poison.check()?;
-            let (mut led, mut later) = (Vec::new(), Vec::new());
-            for (file, sync) in wanted {
-                match file.sync_turn(sync) {
-                    Turn::Done => {}
-                    Turn::Lead(lead) => led.push(lead),
-                    Turn::Busy => later.push((file, sync)),
-                }
-            }
-            match (led.is_empty(), later.first()) {
-                (true, Some((file, sync))) => file.wait_for_sync(*sync),
-                _ => self.run_syncs(led)?,
-            }
-            wanted = later;
-        }
-        // One that failed meanwhile may have been of this very batch's pages.
-        match mutants::on(Mutant::PageSyncsApart) {
-            true => Ok(()),
-            false => self.poison.check(),
-        }
-    }
-
-    /// Runs syncs side by side.
-    fn run_syncs(&mut self, led: Vec<SyncOfFile<'_>>) -> Result<()> {
-        let files = led.iter().map(SyncOfFile::bytes);
-        let mut operations: Vec<_> = files.map(|file| Op::Sync { file }).collect();
-        let results = self.batch.run(&mut operations);
-        drop(operations);
-        invariant!(
-            results.len() == led.len(),
-            "{} results of {} syncs",
-            results.len(),
-            led.len()
-        );
-        let mut outcome = Ok(());
-        for (lead, result) in led.into_iter().zip(results) {
-            outcome = outcome.and(lead.end(result));
-        }
-        outcome
+        sync_side_by_side(&mut *self.batch, &self.poison, needy.collect())
     }
 }
 

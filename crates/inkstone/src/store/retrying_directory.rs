@@ -43,6 +43,10 @@ impl Directory for RetryingDirectory {
         self.directory.sync_file_system()
     }
 
+    fn is_on_file_system(&self, name: &str) -> Result<bool> {
+        self.directory.is_on_file_system(name)
+    }
+
     fn sync(&self) -> Result<()> {
         self.directory.sync()
     }

@@ -4,8 +4,9 @@
 //! used, and may be closed in between ([`open_files`](super::open_files)). What
 //! [the files together](super::space_files) promise, this does.
 
-use super::open_files::{FileInUse, OpenFiles, TableFile};
+use super::open_files::OpenFiles;
 use super::page_lsn_map::PageLsnMap;
+use super::table_file::{FileInUse, TableFile};
 use crate::counters::{Counter, Counters};
 use crate::mutants::{self, Mutant};
 use crate::options::FlushMethod;

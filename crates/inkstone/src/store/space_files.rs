@@ -17,10 +17,11 @@
 //! The number of pages is the physical size of the file: how many of them are in use is written in
 //! the tablespace's own pages.
 
-use super::open_files::{OpenFiles, TableFile};
+use super::open_files::OpenFiles;
 use super::page_lsn_map::PageLsnMap;
 use super::retrying_directory::RetryingDirectory;
 use super::space_file::{Context, SpaceFile};
+use super::table_file::{TableFile, sync_side_by_side};
 use crate::aside::{ASIDE_SUFFIX, SetAside, set_aside};
 use crate::counters::Counters;
 use crate::mutants::{self, Mutant};
@@ -29,11 +30,13 @@ use crate::poison::Poison;
 use crate::sync::{HashMap, Mutex, RwLock};
 use crate::{Error, Result};
 use inkstone_format::SpaceId;
-use inkstone_io::{Create, Directory, ErrorKind, OpenOptions};
+use inkstone_io::{Batch, Create, Directory, ErrorKind, OpenOptions, Vfs};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 const SHARDS: usize = 16;
+/// Syncs that are under way at once.
+const SYNCS_MAX: usize = 64;
 /// Tablespace files that are open at once at most if the option does not say how many.
 const OPEN_FILES_DEFAULT_MAX: u64 = 16 << 10;
 
@@ -295,21 +298,52 @@ impl SpaceFiles {
         names.map_err(|e| Error::io("list", self.directory.path(), e))
     }
 
-    /// Makes everything durable that was done to any file and no sync has covered: for the end of
-    /// creation and for close.
-    pub fn sync_all(&self) -> Result<()> {
+    /// Makes everything durable that was done to any file and no sync has covered, for the end of
+    /// creation and for close. The number of syncs does not grow with files that nobody changed, and
+    /// they run side by side.
+    pub fn sync_all(&self, vfs: &dyn Vfs) -> Result<()> {
         self.context.poison.check()?;
+        let unsynced = |entry: &Entry| match entry {
+            Entry::Known(file) => file.is_unsynced().then(|| file.clone()),
+            Entry::Removed => None,
+        };
+        let mut files = Vec::new();
         for shard in &self.shards {
-            let unsynced = |entry: &Entry| match entry {
-                Entry::Known(file) => file.is_unsynced().then(|| file.clone()),
-                Entry::Removed => None,
-            };
-            let files: Vec<_> = shard.read().values().filter_map(unsynced).collect();
-            for file in files {
-                file.sync()?;
-            }
+            files.extend(shard.read().values().filter_map(unsynced));
+        }
+        if files.is_empty() {
+            return Ok(());
+        }
+        let queue = self.open_files().with_descriptor(|| vfs.batch(SYNCS_MAX));
+        let mut queue = queue.map_err(|e| Error::io("sync", self.directory.path(), e))?;
+        let mut rest = &files[..];
+        while !rest.is_empty() {
+            let taken = self.sync_some(rest, &mut *queue)?;
+            rest = &rest[taken..];
         }
         Ok(())
+    }
+
+    /// Syncs as many files, from the first on, as are to be had at once; tells how many.
+    fn sync_some(&self, files: &[Arc<SpaceFile>], queue: &mut dyn Batch) -> Result<usize> {
+        let mut in_use = Vec::new();
+        let mut taken = 0;
+        for file in files {
+            let used = match in_use.is_empty() {
+                true => file.acquire().map(Some),
+                false => file.try_acquire(),
+            };
+            match used {
+                Ok(Some(used)) => in_use.push(used),
+                Ok(None) => break,
+                Err(_) if file.is_removed() => {}
+                Err(error) => return Err(error),
+            }
+            taken += 1;
+        }
+        let wanted = in_use.iter().map(|file| (file, file.want_sync()));
+        sync_side_by_side(queue, &self.context.poison, wanted.collect())?;
+        Ok(taken)
     }
 
     fn insert(&self, space: SpaceId, entry: Entry) {
@@ -363,6 +397,7 @@ pub(crate) fn open_options(method: FlushMethod, create: Create) -> OpenOptions {
     }
 }
 
-fn is_direct(method: FlushMethod) -> bool {
+/// Whether files with pages in them are read and written past the page cache.
+pub(crate) fn is_direct(method: FlushMethod) -> bool {
     matches!(method, FlushMethod::ODirect | FlushMethod::ODirectNoFsync)
 }

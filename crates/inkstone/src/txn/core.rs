@@ -10,6 +10,7 @@ use crate::counters::{Counter, STRIPES};
 use crate::mtr::Redo;
 use crate::options::Durability;
 use crate::space::Space;
+use crate::store::SpaceFiles;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{HashMap, Instant, Mutex, RwLock, thread};
 use crate::{Error, Result};
@@ -43,8 +44,10 @@ pub struct Core {
     pub durability: Durability,
     /// `lock_wait_timeout_ms`.
     pub lock_wait_timeout: Duration,
-    /// Open tablespaces, for rollback and purge.
-    pub spaces: RwLock<HashMap<SpaceId, Arc<Space>>>,
+    /// The tablespaces that somebody has asked for; `None`: dropped.
+    spaces: RwLock<HashMap<SpaceId, Option<Arc<Space>>>>,
+    files: Arc<SpaceFiles>,
+    uuid: [u8; 16],
     /// Tablespaces whose long values that are no longer referenced wait to be freed.
     pub pending_free: Mutex<Vec<SpaceId>>,
     /// A tablespace gets at most one tree of long values that wait to be freed.
@@ -77,6 +80,7 @@ impl Core {
         trxs: TrxSystem,
         durability: Durability,
         lock_wait_timeout: Duration,
+        (files, uuid): (Arc<SpaceFiles>, [u8; 16]),
     ) -> Self {
         let waits = WaitGraph::new(redo.counters.clone(), redo.poison.clone());
         Self {
@@ -88,6 +92,8 @@ impl Core {
             durability,
             lock_wait_timeout,
             spaces: RwLock::default(),
+            files,
+            uuid,
             pending_free: Mutex::default(),
             making_pending_free: Mutex::default(),
             unfinished: Mutex::default(),
@@ -113,9 +119,43 @@ impl Core {
         self.versions.liveness()
     }
 
+    /// A tablespace, opened if need be; `None` if its table was dropped, or there is no file.
+    pub fn space(&self, id: SpaceId) -> Result<Option<Arc<Space>>> {
+        if let Some(known) = self.spaces.read().get(&id) {
+            return Ok(known.clone());
+        }
+        let Some(file) = self.files.find(id)? else {
+            return Ok(None);
+        };
+        let found = Space::found(id, self.redo.clone(), file);
+        found.check_header(&self.uuid)?;
+        let mut spaces = self.spaces.write();
+        let known = spaces.entry(id).or_insert_with(|| {
+            // An earlier run may have left long values that are to be freed.
+            self.pending_free.lock().push(id);
+            Some(Arc::new(found))
+        });
+        Ok(known.clone())
+    }
+
+    /// The tablespaces that somebody has asked for.
+    pub fn known_spaces(&self) -> Vec<Arc<Space>> {
+        self.spaces.read().values().flatten().cloned().collect()
+    }
+
+    /// A tablespace that was just made.
+    pub fn add_space(&self, space: &Arc<Space>) {
+        self.spaces.write().insert(space.id, Some(space.clone()));
+    }
+
+    /// A tablespace is gone: nobody finds it any more. Gives it back if it was known.
+    pub fn remove_space(&self, id: SpaceId) -> Option<Arc<Space>> {
+        self.spaces.write().insert(id, None).flatten()
+    }
+
     /// The tree that an undo entry or version names; `None` when its table was dropped.
     pub fn tree(&self, space: SpaceId, tree: TreeId) -> Result<Option<Tree>> {
-        let Some(space) = self.spaces.read().get(&space).cloned() else {
+        let Some(space) = self.space(space)? else {
             return Ok(None);
         };
         Tree::open(space, tree, self.redo.clone()).map(Some)

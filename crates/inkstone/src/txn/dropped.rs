@@ -47,7 +47,7 @@ impl Core {
         if self.dropped_trees_of(space).contains(&tree) {
             return Ok(None);
         }
-        let Some(space) = self.spaces.read().get(&space).cloned() else {
+        let Some(space) = self.space(space)? else {
             return Ok(None);
         };
         let root = space.root(tree)?;
@@ -79,7 +79,7 @@ impl Core {
 
     /// True when the tree is gone.
     fn remove_tree(self: &Arc<Self>, space: SpaceId, tree: TreeId) -> Result<bool> {
-        let Some(space) = self.spaces.read().get(&space).cloned() else {
+        let Some(space) = self.space(space)? else {
             return Ok(true);
         };
         let Some(root) = space.root(tree)? else {

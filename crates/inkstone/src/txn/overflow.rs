@@ -163,7 +163,7 @@ impl Core {
     /// Frees the chains of a tablespace whose entries are committed, needed by no snapshot, and not
     /// locked by a transaction that is still making them.
     pub fn free_pending(self: &Arc<Self>, space: SpaceId) -> Result<()> {
-        let Some(space) = self.spaces.read().get(&space).cloned() else {
+        let Some(space) = self.space(space)? else {
             return Ok(());
         };
         let Some(_tidy) = space.tidy() else {

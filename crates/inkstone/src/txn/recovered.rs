@@ -74,8 +74,12 @@ impl Core {
         let shared = Shared::new(state.clone());
         let mut inner = shared.inner.lock();
         // Changes in tables that were dropped since are void.
-        let there = |entry: &&UndoEntry| self.spaces.read().contains_key(&entry.space);
-        let undo: Vec<UndoEntry> = open.undo.iter().filter(there).cloned().collect();
+        let mut undo = Vec::with_capacity(open.undo.len());
+        for entry in &open.undo {
+            if self.space(entry.space)?.is_some() {
+                undo.push(entry.clone());
+            }
+        }
         let befores = self.befores(&undo)?;
         let mut newest: HashMap<RowName<'_>, VersionAddress> = HashMap::default();
         for (entry, before) in undo.iter().zip(&befores) {

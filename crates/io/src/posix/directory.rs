@@ -117,6 +117,11 @@ impl Directory for PosixDirectory {
         }
     }
 
+    fn is_on_file_system(&self, name: &str) -> Result<bool> {
+        let file = rustix::fs::statat(&self.fd, check_inside(name)?, AtFlags::empty())?;
+        Ok(file.st_dev == rustix::fs::fstat(&self.fd)?.st_dev)
+    }
+
     fn list(&self) -> Result<Vec<String>> {
         let mut names = Vec::new();
         // A description of its own: the position in the directory is not shared.

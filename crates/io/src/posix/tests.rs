@@ -89,3 +89,17 @@ fn a_file_system_lets_go_of_what_it_cached() {
     file.read_at(&mut bytes, 4095).unwrap();
     assert_eq!((bytes, is_cached(&file)), ([1, 1], Some(true)));
 }
+
+#[test]
+fn a_name_that_leads_to_another_file_system_is_noticed() {
+    let place = tempfile::tempdir().unwrap();
+    fs::write(place.path().join("here"), "").unwrap();
+    // Always another file system than that of a directory that can be written.
+    std::os::unix::fs::symlink("/proc/version", place.path().join("there")).unwrap();
+    let directory = PosixDirectory::open(place.path(), Create::Never).unwrap();
+    let directory: &dyn Directory = &directory;
+    assert!(directory.is_on_file_system("here").unwrap());
+    assert!(!directory.is_on_file_system("there").unwrap());
+    let error = directory.is_on_file_system("nowhere").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+}

@@ -246,8 +246,7 @@ impl File for SimFile {
         Ok(())
     }
 
-    fn sync_and_forget(&self) -> Result<()> {
-        self.sync()?;
+    fn forget(&self) -> Result<()> {
         let mut state = self.node.state.lock();
         self.process.check_alive()?;
         if !self.disk.keeps_cache.load(Ordering::Relaxed) {

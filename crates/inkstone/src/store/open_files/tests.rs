@@ -1,6 +1,11 @@
 //! The cache of open files, over a simulated disk with few handles.
 
 use super::*;
+use crate::counters::Counters;
+use crate::options::FlushMethod;
+use crate::poison::Poison;
+use crate::{Error, Result};
+use inkstone_io::Create;
 use inkstone_io::sim::{Fault, OpKind, SimVfs};
 
 /// Files on a disk, and a cache.

@@ -190,7 +190,7 @@ fn a_batch_of_more_files_than_may_be_open_is_written() {
     }
     assert_eq!(rig.spaces.open_files().count(), 10);
     let syncs = rig.count(Counter::DataSyncs);
-    rig.spaces.sync_all().unwrap();
+    rig.spaces.sync_all(&rig.disk).unwrap();
     assert_eq!(rig.count(Counter::DataSyncs), syncs, "all was synced");
 }
 

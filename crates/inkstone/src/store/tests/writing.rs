@@ -279,7 +279,7 @@ fn a_failed_sync_poisons() {
         assert!(write(&mut *writer, &pages(0, 3, 7, false)).is_err());
         assert!(matches!(rig.read(id(1, 0)), Err(Error::Poisoned(_))));
         let poisoned = |result: Result<()>| matches!(result, Err(Error::Poisoned(_)));
-        assert!(poisoned(rig.spaces.sync_all()));
+        assert!(poisoned(rig.spaces.sync_all(&rig.disk)));
         assert!(poisoned(rig.spaces.create(SpaceId(9), 1).map(drop)));
     }
 }
