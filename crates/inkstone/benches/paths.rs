@@ -7,7 +7,7 @@
 )]
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use inkstone::buffer::{BufferPool, PageStore, PageWriter, RedoLog};
+use inkstone::buffer::{BufferPool, OneByOne, PageReader, PageStore, PageWriter, RedoLog};
 use inkstone::counters::Counters;
 use inkstone::log::{Log, LogParams};
 use inkstone::options::LogWrite;
@@ -103,6 +103,9 @@ impl PageStore for Empty {
     fn read(&self, id: PageId, buffer: &mut [u8]) -> Result<()> {
         init_page(buffer, id, PageType::Free);
         Ok(())
+    }
+    fn reader(&self) -> Result<Box<dyn PageReader + '_>> {
+        Ok(Box::new(OneByOne(self)))
     }
     fn writer(&self) -> Result<Box<dyn PageWriter>> {
         Ok(Box::new(Self))

@@ -34,6 +34,7 @@ counters! {
     LogSegmentsRecycled "log_segments_recycled" "Log segments recycled",
     Checkpoints "checkpoints" "Checkpoints written to the control file",
     PagesRead "pages_read" "Pages read from tablespace files",
+    DataReadCalls "data_read_calls" "Read calls to tablespace files (a warm start combines adjacent pages)",
     PagesWritten "pages_written" "Pages written in place to tablespace files",
     PageBytesWritten "page_bytes_written" "Bytes written in place to tablespace files",
     DataWriteCalls "data_write_calls" "Write calls to tablespace files (adjacent pages are combined)",

@@ -118,6 +118,9 @@ fn a_warm_start() {
                 let now = status(&db);
                 now["buffer_pool_frames"] - now["buffer_pool_free"] >= resident - 20
             });
+            // Adjacent pages come in one read.
+            let now = status(&db);
+            assert!(now["data_read_calls"] * 4 < now["pages_read"], "{now:?}");
         }
         let before = status(&db)["pages_read"];
         let table = db.table("t").unwrap();

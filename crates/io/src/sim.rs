@@ -364,6 +364,19 @@ impl SimVfs {
         self.process.handles_max()
     }
 
+    /// The kernel writes back what no sync has covered, of files whose path contains the text, and
+    /// fails: it takes those writes for clean, whether the disk has them or not. The next sync of each
+    /// handle that is open now fails; to handles that are opened later nothing is told, as if the kernel
+    /// had let go of the file's inode meanwhile.
+    pub fn fail_write_back(&self, path_contains: &str) {
+        let names = self.disk.names.lock();
+        for (path, node) in names.files() {
+            if path.to_string_lossy().contains(path_contains) {
+                node.state.lock().fail_write_back();
+            }
+        }
+    }
+
     /// The files whose operations have failed by rules, in order, one for each failure.
     pub fn faulted(&self) -> Vec<PathBuf> {
         self.process.hit()

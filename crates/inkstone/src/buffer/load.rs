@@ -5,6 +5,7 @@
 //! published when its bytes are complete, already latched for the thread that read it, so that
 //! this thread makes progress even if the page would be evicted at once.
 
+use super::PageReader;
 use super::frame::Frame;
 use super::guard::{Exclusive, Optimistic, Reservation, Shared};
 use super::page_table::LoadSlot;
@@ -223,7 +224,17 @@ impl Inner {
         slot: &Arc<LoadSlot>,
         want: Want,
     ) -> Result<Option<u32>> {
-        let outcome = self.read_into_frame(id);
+        self.publish(id, slot, self.read_into_frame(id), want)
+    }
+
+    /// A page was read into a frame, or not: see `read_and_publish`.
+    fn publish(
+        &self,
+        id: PageId,
+        slot: &Arc<LoadSlot>,
+        outcome: Result<u32>,
+        want: Want,
+    ) -> Result<Option<u32>> {
         let Ok(index) = outcome else {
             let current = self.table.shard(&self.arena, id).end_load(slot);
             return if current { outcome.map(Some) } else { Ok(None) };
@@ -240,6 +251,52 @@ impl Inner {
         want.unlatch(frame);
         self.free.push(index, frame);
         Ok(None)
+    }
+
+    /// Makes pages resident, in the order of their ids, as far as there are free frames: false if there
+    /// are none left. A page that cannot be read is left out.
+    pub(crate) fn load_many(&self, reader: &mut dyn PageReader, ids: &[PageId]) -> Result<bool> {
+        self.check()?;
+        let mut loads = Vec::with_capacity(ids.len());
+        let mut frames_left = true;
+        for &id in ids {
+            let Some(index) = self.free.pop(thread_stripe()) else {
+                frames_left = false;
+                break;
+            };
+            match self.begin_load_of_absent(id) {
+                Some(slot) => loads.push((id, index, slot)),
+                None => self.free.push(index, self.arena.frame(index)),
+            }
+        }
+        let mut pages: Vec<(PageId, &mut [u8])> = loads
+            .iter()
+            // SAFETY: the frame was taken from the free ones and is not in the table: we own it.
+            .map(|&(id, index, _)| (id, unsafe { self.arena.bytes_mut(index) }))
+            .collect();
+        let results = reader.read(&mut pages);
+        crate::invariant!(
+            results.len() == pages.len(),
+            "{} results of {} reads",
+            results.len(),
+            pages.len()
+        );
+        drop(pages);
+        for ((id, index, slot), result) in loads.into_iter().zip(results) {
+            if result.is_err() {
+                self.free.push(index, self.arena.frame(index));
+            }
+            let outcome = self.publish(id, &slot, result.map(|()| index), Want::Nothing);
+            slot.finish(outcome.map(drop));
+        }
+        Ok(frames_left)
+    }
+
+    /// The caller is to read the page, unless it is resident, or somebody reads it already.
+    fn begin_load_of_absent(&self, id: PageId) -> Option<Arc<LoadSlot>> {
+        let mut shard = self.table.shard(&self.arena, id);
+        let absent = shard.find(id).is_none() && shard.load_of(id).is_none();
+        absent.then(|| shard.begin_load(id))
     }
 
     fn read_into_frame(&self, id: PageId) -> Result<u32> {

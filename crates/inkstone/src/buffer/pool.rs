@@ -1,5 +1,6 @@
 //! The pool: what callers see, and its threads.
 
+use super::PageReader;
 use super::behind::WriteBehind;
 use super::cleaner::Cleaner;
 use super::dirty::DirtySets;
@@ -283,6 +284,17 @@ impl BufferPool {
     /// Latches the page exclusively if it is resident and nobody holds it. Never waits.
     pub fn try_exclusive(&self, id: PageId) -> Option<Exclusive<'_>> {
         self.inner.try_exclusive(id)
+    }
+
+    /// Makes pages resident, in the order of their ids, as far as there are free frames: false if there
+    /// are none left. A page that cannot be read is left out. The caller holds no latch.
+    pub fn load_many(&self, reader: &mut dyn PageReader, ids: &[PageId]) -> Result<bool> {
+        self.inner.load_many(reader, ids)
+    }
+
+    /// A reader for [`BufferPool::load_many`].
+    pub fn reader(&self) -> Result<Box<dyn PageReader + '_>> {
+        self.inner.store.reader()
     }
 
     /// Makes the page resident, and keeps no latch. The caller holds no latch.

@@ -17,6 +17,8 @@ use std::time::Duration;
 const DUMP: &str = "buffer_pool.dump";
 const PURGE_INTERVAL: Duration = Duration::from_millis(250);
 const CHECKPOINT_INTERVAL: Duration = Duration::from_millis(100);
+/// Pages of the dump that are loaded together.
+const WARM_PAGES: usize = 256;
 /// A checkpoint is written when it has come this much further, or after a second.
 const CHECKPOINT_DISTANCE_PARTS: u64 = 32;
 
@@ -131,18 +133,9 @@ fn checkpoint_round(inner: &Inner, count: u64) -> Result<bool> {
 fn warm_up(inner: &Arc<Inner>, stop: &Arc<Stop>) -> Result<JoinHandle<()>> {
     let (weak, stop, pages) = (Arc::downgrade(inner), stop.clone(), inner.read_dump());
     let body = move || {
-        for pages in pages.chunks(64) {
+        for pages in pages.chunks(WARM_PAGES) {
             let Some(inner) = weak.upgrade() else { return };
-            for &page in pages {
-                // A page that is gone, or whose table is, is not an error here.
-                let file = inner.files.find(page.space).ok().flatten();
-                let known = file.is_some_and(|file| page.page.0 < file.pages());
-                let free = inner.core.redo.pool.status().free > 0;
-                if known && free && inner.core.redo.pool.load(page).is_err() {
-                    continue;
-                }
-            }
-            if stop.sleep(Duration::from_millis(1)) {
+            if !inner.warm(pages).unwrap_or(false) || stop.sleep(Duration::from_millis(1)) {
                 return;
             }
         }
@@ -175,6 +168,19 @@ impl Inner {
         file.set_len(0)
             .and_then(|()| file.write_at(&bytes, 0))
             .map_err(|e| Error::io("write", &path, e))
+    }
+
+    /// Loads some pages of the dump, side by side; false if the pool is full.
+    fn warm(&self, pages: &[PageId]) -> Result<bool> {
+        let pool = &self.core.redo.pool;
+        // A page that is gone, or whose table is, is not an error here.
+        let mut known = Vec::with_capacity(pages.len());
+        for of_table in pages.chunk_by(|a, b| a.space == b.space) {
+            let file = self.files.find(of_table[0].space).ok().flatten();
+            let pages = file.map_or(0, |file| file.pages());
+            known.extend(of_table.iter().filter(|id| id.page.0 < pages));
+        }
+        pool.load_many(&mut *pool.reader()?, &known)
     }
 
     fn read_dump(&self) -> Vec<PageId> {

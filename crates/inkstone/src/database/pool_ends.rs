@@ -1,7 +1,7 @@
 //! What the buffer pool stands between: the log above it, and the files below.
 
 use super::preflight::check_lsn;
-use crate::buffer::{PageStore, PageWriter, RedoLog};
+use crate::buffer::{PageReader, PageStore, PageWriter, RedoLog};
 use crate::log::Log;
 use crate::store::{FilePageStore, SpaceFiles};
 use crate::sync::OnceLock;
@@ -46,21 +46,47 @@ pub(super) struct CheckedStore {
     pub(super) log: Arc<PoolLog>,
 }
 
-impl PageStore for CheckedStore {
-    fn read(&self, id: PageId, buffer: &mut [u8]) -> Result<()> {
-        self.store.read(id, buffer)?;
+impl CheckedStore {
+    /// Looks at a page that was read.
+    fn check(&self, id: PageId, bytes: &[u8]) -> Result<()> {
         // While redo runs there is no log yet, and redo checks by itself.
         if let (Some(log), Some(file)) = (self.log.log.get(), self.files.get(id.space)) {
-            check_lsn(&file, id.page, buffer, log.current_lsn())?;
+            check_lsn(&file, id.page, bytes, log.current_lsn())?;
         }
-        if matches!(page_type(buffer), Some(PageType::Leaf | PageType::Inner)) {
-            TreePage(buffer)
+        if matches!(page_type(bytes), Some(PageType::Leaf | PageType::Inner)) {
+            TreePage(bytes)
                 .check()
                 .map_err(|corrupt| Error::corrupt_page(&self.files.path(id.space), id, corrupt))?;
         }
         Ok(())
     }
+}
+
+impl PageStore for CheckedStore {
+    fn read(&self, id: PageId, buffer: &mut [u8]) -> Result<()> {
+        self.store.read(id, buffer)?;
+        self.check(id, buffer)
+    }
+    fn reader(&self) -> Result<Box<dyn PageReader + '_>> {
+        let (store, reader) = (self, self.store.reader()?);
+        Ok(Box::new(CheckedReader { store, reader }))
+    }
     fn writer(&self) -> Result<Box<dyn PageWriter>> {
         self.store.writer()
+    }
+}
+
+struct CheckedReader<'s> {
+    store: &'s CheckedStore,
+    reader: Box<dyn PageReader + 's>,
+}
+
+impl PageReader for CheckedReader<'_> {
+    fn read(&mut self, pages: &mut [(PageId, &mut [u8])]) -> Vec<Result<()>> {
+        let results = self.reader.read(pages).into_iter();
+        let checked = results
+            .zip(pages)
+            .map(|(result, (id, bytes))| result.and_then(|()| self.store.check(*id, bytes)));
+        checked.collect()
     }
 }

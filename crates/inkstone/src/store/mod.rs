@@ -41,6 +41,7 @@
 mod doublewrite;
 mod open_files;
 mod page_lsn_map;
+mod page_reader;
 mod page_store;
 mod page_writer;
 mod repair;

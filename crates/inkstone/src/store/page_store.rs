@@ -1,17 +1,18 @@
 //! [`FilePageStore`]: pages in tablespace files, protected as the option `doublewrite` says.
 
 use super::doublewrite::DoublewriteFile;
+use super::page_reader::{FilePageReader, PAGES_MAX};
 use super::page_writer::FilePageWriter;
 use super::space_file::SpaceFile;
 use super::space_files::SpaceFiles;
-use crate::buffer::{PageStore, PageWriter};
+use crate::buffer::{PageReader, PageStore, PageWriter};
 use crate::counters::{Counter, Counters};
 use crate::options::{Doublewrite, Options};
 use crate::poison::Poison;
 use crate::{Error, Result};
 use inkstone_format::header::page_lsn;
 use inkstone_format::{Corrupt, Lsn, PageId};
-use inkstone_io::{Directory, Vfs};
+use inkstone_io::{Batch, Directory, Vfs};
 use std::sync::Arc;
 
 /// How pages are kept from being torn, with what that takes.
@@ -79,6 +80,31 @@ impl FilePageStore {
         &self.spaces
     }
 
+    pub(super) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The LSN that a page must have, if the one that was `found` in its place is older. If not, that is noted.
+    pub(super) fn newer_than(&self, id: PageId, found: Lsn) -> Option<Lsn> {
+        let page_lsns = self.spaces.page_lsns();
+        let newest = page_lsns.newer_than(id, found);
+        if newest.is_none() {
+            page_lsns.note_read(id, found);
+        }
+        newest
+    }
+
+    /// A queue for a thread of its own.
+    fn queue(&self, depth: usize) -> Result<Box<dyn Batch>> {
+        let queue = self
+            .spaces
+            .open_files()
+            .with_descriptor(|| self.vfs.batch(depth));
+        queue.map_err(|e| {
+            Error::Unsupported(format!("{}: no queue for pages: {e}", self.vfs.name()))
+        })
+    }
+
     /// An older version of the page than the one with LSN `newest` was read in its place: the newest one
     /// from a second look, or from the doublewrite file, or an error.
     fn replace_stale(
@@ -134,14 +160,15 @@ impl PageStore for FilePageStore {
         self.poison.check()?;
         let file = self.spaces.open(id.space)?;
         file.read_page(id.page, buffer)?;
-        let (page_lsns, found) = (self.spaces.page_lsns(), page_lsn(buffer));
-        match page_lsns.newer_than(id, found) {
-            None => {
-                page_lsns.note_read(id, found);
-                Ok(())
-            }
+        match self.newer_than(id, page_lsn(buffer)) {
+            None => Ok(()),
             Some(newest) => self.replace_stale(&file, id, newest, buffer),
         }
+    }
+
+    fn reader(&self) -> Result<Box<dyn PageReader + '_>> {
+        let queue = self.queue(PAGES_MAX)?;
+        Ok(Box::new(FilePageReader::new(self, queue)))
     }
 
     fn writer(&self) -> Result<Box<dyn PageWriter>> {

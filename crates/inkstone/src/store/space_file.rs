@@ -210,6 +210,7 @@ impl SpaceFile {
             ErrorKind::UnexpectedEof => self.beyond_end(id),
             _ => Error::io(format!("read page {id} of"), self.path(), e),
         })?;
+        self.context.counters.add(Counter::DataReadCalls, 1);
         self.context.counters.add(Counter::PagesRead, 1);
         if mutants::on(Mutant::PageUnchecked) {
             return Ok(());

@@ -4,6 +4,7 @@ pub(crate) mod disk;
 
 mod crash;
 mod files;
+mod reading;
 mod writing;
 
 use super::*;

@@ -14,7 +14,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// An open file: a node as one process sees it.
@@ -25,6 +25,8 @@ pub(super) struct SimFile {
     node: Arc<Node>,
     path: PathBuf,
     options: OpenOptions,
+    /// Failed write-backs of the node that this handle has told of, or need not.
+    told: AtomicU64,
 }
 
 impl SimFile {
@@ -35,9 +37,13 @@ impl SimFile {
         path: PathBuf,
         options: OpenOptions,
     ) -> Self {
-        node.state.lock().handles += 1;
+        let mut state = node.state.lock();
+        state.handles += 1;
+        let told = AtomicU64::new(state.write_backs_failed);
+        drop(state);
         process.opened();
         Self {
+            told,
             disk,
             process,
             node,
@@ -225,7 +231,13 @@ impl File for SimFile {
         let covered = {
             let mut state = self.node.state.lock();
             match self.admit(OpKind::Sync)? {
-                Verdict::Proceed => Ok(state.sync_mark()),
+                Verdict::Proceed => {
+                    let failed = state.write_backs_failed;
+                    match self.told.swap(failed, Ordering::Relaxed) < failed {
+                        true => Err(input_output_error()),
+                        false => Ok(state.sync_mark()),
+                    }
+                }
                 Verdict::LastGasp => return Err(dead()),
                 Verdict::Fail(error) => {
                     state.forsake();

@@ -36,6 +36,8 @@ pub(super) struct Node {
 
 #[derive(Debug, Default)]
 pub(super) struct NodeState {
+    /// Of which the next sync of each handle tells that was open then.
+    pub(super) write_backs_failed: u64,
     current: Content,
     durable: Content,
     /// Each block that was written over, as it was before its last write.
@@ -188,6 +190,15 @@ impl NodeState {
     pub(super) fn forsake(&mut self) {
         for change in &mut self.changes {
             change.forsaken |= change.kind.is_write() && !change.certain;
+        }
+    }
+
+    /// The kernel wrote back what no sync has covered, if there was anything, and failed.
+    pub(super) fn fail_write_back(&mut self) {
+        let uncovered = |change: &Change| change.kind.is_write() && !change.certain;
+        if self.changes.iter().any(uncovered) {
+            self.forsake();
+            self.write_backs_failed += 1;
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod crash;
 mod names;
+mod write_back;
 
 use super::*;
 use crate::{AlignedBuffer, Op, Submission};

@@ -1,6 +1,8 @@
 //! A log and a store in memory that check what the pool promises them.
 
-use crate::buffer::{BufferPool, Exclusive, PageImage, PageStore, PageWriter, RedoLog};
+use crate::buffer::{
+    BufferPool, Exclusive, OneByOne, PageImage, PageReader, PageStore, PageWriter, RedoLog,
+};
 use crate::counters::Counters;
 use crate::poison::Poison;
 use crate::sync::Mutex;
@@ -129,6 +131,9 @@ impl PageStore for MockStore {
         Ok(())
     }
 
+    fn reader(&self) -> Result<Box<dyn PageReader + '_>> {
+        Ok(Box::new(OneByOne(self)))
+    }
     fn writer(&self) -> Result<Box<dyn PageWriter>> {
         Ok(Box::new(MockWriter {
             state: self.state.clone(),

@@ -7,6 +7,7 @@ use crate::poison::Poison;
 use crate::{Error, Result};
 use inkstone_io::Create;
 use inkstone_io::sim::{Fault, OpKind, SimVfs};
+use std::path::Path;
 
 /// Files on a disk, and a cache.
 struct Rig {
@@ -198,4 +199,30 @@ fn many_threads_share_few_handles() {
         "{}",
         rig.disk.handles_max()
     );
+}
+
+/// A kernel tells of a failed write-back to the handles that were open.
+#[test]
+fn a_failed_write_back_is_told_of_a_file_that_was_closed() {
+    for fails_while_open in [true, false] {
+        let rig = rig(5, 1);
+        rig.disk.sync_dir(Path::new("")).unwrap();
+        let used = rig.files[0].acquire(&rig.cache, Create::Never).unwrap();
+        used.begin_write().write_at(b"other", 0).unwrap();
+        drop(used);
+        let fail = |now: bool| now.then(|| rig.disk.fail_write_back("file0"));
+        fail(fails_while_open);
+        let others = || (1..5).chain(1..5).try_for_each(|file| rig.read(file));
+        let closed = others();
+        fail(!fails_while_open);
+        let synced = closed.and_then(|()| {
+            let used = rig.files[0].acquire(&rig.cache, Create::Never)?;
+            used.sync()
+        });
+        assert_eq!(synced.is_err(), fails_while_open);
+        assert_eq!(rig.poison.is_set(), fails_while_open);
+        let survives =
+            |seed| rig.disk.crash(seed).read_raw(Path::new("file0")).unwrap() == b"other";
+        assert!(synced.is_err() || (0..20).all(survives));
+    }
 }

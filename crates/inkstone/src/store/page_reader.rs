@@ -1,0 +1,100 @@
+//! Reading many pages at once: adjacent ones in one operation, and operations side by side.
+//!
+//! For whoever knows beforehand what will be wanted: the thread that warms the pool up. A page that does
+//! not come as it should is read once more by itself, as any page is ([`PageStore::read`]).
+
+use super::page_store::FilePageStore;
+use crate::Result;
+use crate::buffer::{PageReader, PageStore};
+use crate::counters::Counter;
+use inkstone_format::header::{check_page, page_lsn};
+use inkstone_format::{PageId, PageNo};
+use inkstone_io::{AlignedBuffer, Batch, Op};
+use std::ops::Range;
+
+/// Pages that are read together.
+pub(super) const PAGES_MAX: usize = 64;
+
+/// See the module. Belongs to one thread.
+pub(super) struct FilePageReader<'s> {
+    store: &'s FilePageStore,
+    queue: Box<dyn Batch>,
+    /// What is read, one page behind the other.
+    bytes: AlignedBuffer,
+}
+
+impl<'s> FilePageReader<'s> {
+    pub fn new(store: &'s FilePageStore, queue: Box<dyn Batch>) -> Self {
+        let bytes = PAGES_MAX * store.spaces().page_size() as usize;
+        Self {
+            store,
+            queue,
+            bytes: AlignedBuffer::zeroed(bytes),
+        }
+    }
+
+    /// Reads pages of one file; tells which of them have come.
+    fn read_of_file(&mut self, ids: &[PageId]) -> Result<Vec<bool>> {
+        let page_size = self.store.spaces().page_size() as usize;
+        let file = self.store.spaces().open(ids[0].space)?;
+        let inside = ids.partition_point(|id| id.page.0 < file.pages());
+        let in_use = file.acquire()?;
+        let runs = runs(&ids[..inside]);
+        let mut rest = &mut self.bytes[..];
+        let mut operations = Vec::with_capacity(runs.len());
+        for run in &runs {
+            let (buffer, later) = rest.split_at_mut(run.len() * page_size);
+            rest = later;
+            operations.push(Op::Read {
+                file: in_use.bytes(),
+                buffer,
+                offset: file.offset(ids[run.start].page),
+            });
+        }
+        let results = self.queue.run(&mut operations);
+        drop(operations);
+        let counters = self.store.counters();
+        counters.add(Counter::DataReadCalls, runs.len() as u64);
+        counters.add(Counter::PagesRead, inside as u64);
+        let mut come = vec![false; ids.len()];
+        for (run, result) in runs.into_iter().zip(results) {
+            come[run].fill(result.is_ok());
+        }
+        Ok(come)
+    }
+}
+
+impl PageReader for FilePageReader<'_> {
+    fn read(&mut self, pages: &mut [(PageId, &mut [u8])]) -> Vec<Result<()>> {
+        let page_size = self.store.spaces().page_size() as usize;
+        let mut results = Vec::with_capacity(pages.len());
+        let of_files = pages.chunk_by_mut(|(a, _), (b, _)| a.space == b.space);
+        for pages in of_files.flat_map(|of_file| of_file.chunks_mut(PAGES_MAX)) {
+            let ids: Vec<PageId> = pages.iter().map(|(id, _)| *id).collect();
+            let come = self.read_of_file(&ids).unwrap_or_default();
+            for (n, (id, buffer)) in pages.iter_mut().enumerate() {
+                buffer.copy_from_slice(&self.bytes[n * page_size..(n + 1) * page_size]);
+                let is_it = come.get(n).is_some_and(|&come| come)
+                    && check_page(buffer, *id).is_ok()
+                    && self.store.newer_than(*id, page_lsn(buffer)).is_none();
+                results.push(match is_it {
+                    true => Ok(()),
+                    false => self.store.read(*id, buffer),
+                });
+            }
+        }
+        results
+    }
+}
+
+/// Cuts sorted pages of a file into runs of adjacent ones.
+fn runs(ids: &[PageId]) -> Vec<Range<usize>> {
+    let adjacent = |a: &PageId, b: &PageId| PageNo(a.page.0.wrapping_add(1)) == b.page;
+    let mut at = 0;
+    let cut = ids.chunk_by(adjacent).map(|run| {
+        let start = at;
+        at += run.len();
+        start..at
+    });
+    cut.collect()
+}
