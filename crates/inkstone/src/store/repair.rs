@@ -22,9 +22,8 @@
 //! a batch torn while the copies were written those that are whole are whole copies.
 //!
 //! Every step can be interrupted and repeated: the copies stay until a writer exists, and writers
-//! come after repair. All files with copies are synced, also where nothing was repaired: a process
-//! killed between write and sync leaves pages that look whole and are only in the page cache,
-//! and their copies are about to be given up.
+//! come after repair. Files in which nothing was repaired are not synced: what a killed process left is
+//! durable before this runs (`database/settle.rs`).
 
 use super::doublewrite::{DOUBLEWRITE_FILE, read_batch, read_layout};
 use super::space_file::SpaceFile;
@@ -130,10 +129,13 @@ impl Repair<'_> {
                 self.report.without_file += of_space.len() as u64;
                 continue;
             };
+            let before = self.report.repaired.len();
             for (id, copy) in of_space {
                 self.examine(&file, *id, copy)?;
             }
-            file.sync()?;
+            if self.report.repaired.len() > before {
+                file.sync()?;
+            }
         }
         Ok(())
     }

@@ -307,18 +307,19 @@ fn torn_headers_and_copies_are_counted_and_not_used() {
 }
 
 #[test]
-fn repair_needs_no_doublewrite_file_and_syncs_what_it_examined() {
+fn repair_needs_no_doublewrite_file_and_syncs_what_it_repaired() {
     let none = options(Doublewrite::Off, FlushMethod::Fsync);
     let report = recover(&Disk::new(), &none, 0).unwrap();
     assert_eq!(report, RepairReport::default());
     let (rig, _) = damaged();
-    recover(&rig.disk, &none, 4).unwrap();
     rig.disk.take_events();
-    assert_eq!(recover(&rig.disk, &none, 4).unwrap().pages_examined, 1);
+    recover(&rig.disk, &none, 4).unwrap();
     let synced = Event::Sync {
         name: space_file_name(SpaceId(1)),
     };
-    assert_eq!(rig.disk.take_events(), [synced]);
+    assert_eq!(rig.disk.take_events().last(), Some(&synced));
+    assert_eq!(recover(&rig.disk, &none, 4).unwrap().pages_examined, 1);
+    assert_eq!(rig.disk.take_events(), []);
     // A failing sync, read or write is an error, and repeating it later succeeds.
     let file = rig.spaces.open(SpaceId(1)).unwrap();
     for step in 0..2 {
