@@ -267,7 +267,11 @@ int ha_inkstone::build_index(const KEY &altered_key, const std::vector<Field *> 
       ink_table_open(database, table_name, &opened, &error))
     return failure(error);
   std::unique_ptr<ink_table, void (*)(ink_table *)> guard(opened, ink_table_close);
-  return fill_index(codec, key, ink_table_find_tree(opened, name), computed);
+  const ink_tree *tree= ink_table_find_tree(opened, name);
+  if (int failed= fill_index(codec, key, tree, computed))
+    return failed;
+  /* A transaction may have begun meanwhile, and its snapshot would find few of the entries. */
+  return ink_complete_tree(database, tree, &error) ? failure(error) : 0;
 }
 
 int ha_inkstone::fill_index(const KeyCodec &codec, KEY &key, const ink_tree *tree, bool computed)

@@ -151,6 +151,28 @@ int drop_table(const char *path)
   return error.code == INK_NOT_FOUND ? ENOENT : handler_error(current_thd, error);
 }
 
+/* A table that the server named for a statement of its own: the copy that an ALTER makes, or a partition's. */
+static bool is_copy(const TableName &name)
+{
+  const std::string text(name.start, name.length);
+  return !text.compare(text.find(FN_LIBCHAR) + 1, strlen(tmp_file_prefix), tmp_file_prefix) ||
+         text.find("#TMP#") != std::string::npos;
+}
+
+/* A copy was filled while others began transactions: their snapshots would find few of its rows. */
+static int complete(const TableName &name)
+{
+  ink_error error;
+  ink_table *opened;
+  if (ink_table_open(database, name.slice(), &opened, &error))
+    return handler_error(current_thd, error);
+  std::unique_ptr<ink_table, void (*)(ink_table *)> guard(opened, ink_table_close);
+  for (size_t i= 0; i < ink_table_tree_count(opened); i++)
+    if (ink_complete_tree(database, ink_table_tree(opened, i), &error))
+      return handler_error(current_thd, error);
+  return 0;
+}
+
 int ha_inkstone::rename_table(const char *from, const char *to)
 {
   ink_error error;
@@ -159,6 +181,8 @@ int ha_inkstone::rename_table(const char *from, const char *to)
   {
     if (int failed= note_rename(ha_thd(), from, to))
       return failed;
+    if (int failed= is_copy(from_name) ? complete(from_name) : 0)
+      return failed == HA_ERR_NO_SUCH_TABLE ? rename_whole(ha_thd(), from, to) : failed;
     if (!ink_rename_table(database, from_name.slice(), to_name.slice(), &error))
       return 0;
     if (error.code == INK_NOT_FOUND)

@@ -37,6 +37,8 @@ int handler_error(THD *thd, const ink_error &error)
   case INK_KEY_TOO_LONG:
     /* Only tables that an earlier version made do not cut long keys. */
     return HA_ERR_TABLE_NEEDS_UPGRADE;
+  case INK_TABLE_CHANGED:
+    return HA_ERR_TABLE_DEF_CHANGED;
   case INK_NOT_FOUND:
     return HA_ERR_NO_SUCH_TABLE;
   case INK_ALREADY_EXISTS:

@@ -130,7 +130,9 @@ enum ink_code {
   /* A bug in the library. */
   INK_PANIC = 22,
   /* The process was forked after the database was opened: it is the parent's. */
-  INK_FORKED = 23
+  INK_FORKED = 23,
+  /* The table is newer than the transaction's snapshot, which would see too few rows. */
+  INK_TABLE_CHANGED = 24
 };
 
 /* The reason of a failure, for people. Filled when a function fails, otherwise not touched. */
@@ -332,6 +334,10 @@ int ink_replace_tables(const ink_database *database, const ink_slice *from, cons
                        ink_error *error);
 /* Adds an empty secondary tree. Open handles do not see it: open the table again. */
 int ink_create_tree(const ink_database *database, ink_slice table, ink_slice tree, ink_error *error);
+/* Says that a table's tree is whole only now: transactions whose snapshot is older get INK_TABLE_CHANGED from it,
+ * and not some of its rows. A new tree is so already; say it again when it was filled while others began
+ * transactions. */
+int ink_complete_tree(const ink_database *database, const ink_tree *tree, ink_error *error);
 /* Drops a secondary tree. Its pages are freed in the background, when the transactions have ended that
  * were there. Handles of the tree get INK_NOT_FOUND from then on. */
 int ink_drop_tree(const ink_database *database, ink_slice table, ink_slice tree, ink_error *error);

@@ -92,6 +92,21 @@ pub unsafe extern "C" fn ink_create_tree(
     })
 }
 
+/// Notes that a tree is filled.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_complete_tree(
+    database: *const ink_database,
+    tree: *const ink_tree,
+    error: *mut ink_error,
+) -> c_int {
+    entry!(error, |database, tree| {
+        database.0.complete_tree(&tree.0)?;
+    })
+}
+
 /// Drops a tree.
 ///
 /// # Safety

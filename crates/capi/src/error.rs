@@ -33,6 +33,7 @@ pub enum Code {
     Interrupted = 21,
     Panic = 22,
     Forked = 23,
+    TableChanged = 24,
 }
 
 /// `ink_error`.
@@ -107,6 +108,7 @@ impl From<Error> for Failure {
             Error::NotADatabase { .. } => Code::NotADatabase,
             Error::Interrupted => Code::Interrupted,
             Error::Forked => Code::Forked,
+            Error::TableChanged { .. } => Code::TableChanged,
             // The enum may grow; the message says what it is.
             _ => Code::Unsupported,
         };

@@ -338,6 +338,27 @@ static void commit_in_two(ink_database *db, const ink_tree *tree) {
   OK(ink_flush_log(db, INK_SYNC, &error));
 }
 
+static void snapshots_are_older_than_what_is_filled_later(ink_database *db) {
+  ink_transaction *old = begin(db, INK_REPEATABLE_READ, NULL), *writing;
+  ink_buffer value = {0};
+  ink_table *table;
+  bool found;
+  OK(ink_table_open(db, INK_STR("moved"), &table, &error));
+  const ink_tree *tree = ink_table_find_tree(table, INK_STR("more"));
+  OK(ink_take_snapshot(old, &error));
+  OK(ink_get(old, tree, INK_STR("a"), &value, &found, &error));
+  CHECK(!found);
+  writing = begin(db, INK_READ_COMMITTED, NULL);
+  OK(ink_insert(writing, tree, INK_STR("a"), INK_STR("x"), &error));
+  OK(ink_commit(writing, INK_LAZY, &error));
+  OK(ink_complete_tree(db, tree, &error));
+  FAILS(INK_TABLE_CHANGED, ink_get(old, tree, INK_STR("a"), &value, &found, &error));
+  ink_transaction_free(writing);
+  ink_transaction_free(old);
+  ink_buffer_free(&value);
+  ink_table_close(table);
+}
+
 static void tables(ink_database *db, const char *directory) {
   ink_slice secondary = INK_STR("index");
   ink_buffer path = {0}, report = {0};
@@ -346,6 +367,7 @@ static void tables(ink_database *db, const char *directory) {
   FAILS(INK_ALREADY_EXISTS, ink_create_table(db, INK_STR("other"), NULL, 0, &error));
   OK(ink_rename_table(db, INK_STR("other"), INK_STR("moved"), &error));
   OK(ink_create_tree(db, INK_STR("moved"), INK_STR("more"), &error));
+  snapshots_are_older_than_what_is_filled_later(db);
   OK(ink_rename_tree(db, INK_STR("moved"), INK_STR("more"), INK_STR("most"), &error));
   OK(ink_drop_tree(db, INK_STR("moved"), INK_STR("index"), &error));
   OK(ink_table_open(db, INK_STR("moved"), &table, &error));

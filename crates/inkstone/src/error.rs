@@ -85,6 +85,16 @@ pub enum Error {
         "the row was changed after this transaction's snapshot was taken; roll back and repeat the transaction"
     )]
     WriteConflict,
+    /// The table, or the tree, was made or filled after this transaction's snapshot was taken: read with it
+    /// it would have too few rows. The statement had no effect; end the transaction and repeat it.
+    #[error(
+        "{} was made or filled after this transaction's snapshot was taken; end the transaction and repeat it",
+        path.display()
+    )]
+    TableChanged {
+        /// The table's file.
+        path: PathBuf,
+    },
     /// This transaction was chosen as the victim of a deadlock and was rolled back. Repeat it.
     #[error("deadlock: this transaction was rolled back; repeat it")]
     Deadlock,

@@ -53,6 +53,7 @@
 //! |---|---|
 //! | [`Error::Deadlock`] | it was rolled back; repeat it |
 //! | [`Error::WriteConflict`] | the statement had no effect; roll back and repeat the transaction |
+//! | [`Error::TableChanged`] | the table is newer than its snapshot; the statement had no effect, what else it does goes on |
 //! | [`Error::LockTimeout`], [`Error::LockNotAvailable`], [`Error::Interrupted`], [`Error::DuplicateKey`], [`Error::RowNotFound`], [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::DiskFull`] | the statement had no effect; the transaction goes on |
 //! | [`Error::Corrupt`] | bytes on disk are damaged; the error names file, page and offset. What was found cannot be used, the rest can |
 //! | [`Error::Poisoned`] | a log write or a sync failed: close the database, open it again, recovery tells what is there |

@@ -19,6 +19,7 @@ use inkstone_format::{Corrupt, PageId, PageNo, SpaceId, TreeId};
 use std::sync::Arc;
 
 mod allocate;
+mod complete;
 mod regions;
 mod tail;
 mod upkeep;
@@ -26,6 +27,7 @@ mod upkeep;
 pub use allocate::FreePage;
 pub use tail::Worth;
 
+use complete::Completeness;
 use regions::Regions;
 use tail::Tails;
 use upkeep::Upkeep;
@@ -52,6 +54,7 @@ pub struct Space {
     untidy: AtomicBool,
     tails: Tails,
     upkeep: Upkeep,
+    completeness: Completeness,
 }
 
 impl Space {
@@ -67,6 +70,7 @@ impl Space {
             untidy: AtomicBool::new(false),
             tails: Tails::default(),
             upkeep: Upkeep::default(),
+            completeness: Completeness::default(),
         }
     }
 

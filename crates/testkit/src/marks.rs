@@ -68,6 +68,10 @@ pub const SOMETIMES: &[(&str, &str)] = &[
         "a repeatable read saw another version than the newest",
     ),
     (
+        "tables newer than a snapshot",
+        "a repeatable read was refused, as its snapshot was older than the table",
+    ),
+    (
         "slow syncs of which one failed",
         "a sync failed while others of many files were under way, and power was lost after it",
     ),

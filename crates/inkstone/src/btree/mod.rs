@@ -130,6 +130,16 @@ impl Tree {
         Ok(())
     }
 
+    /// Fails if a snapshot of this number is older than the tree, and would see too few of its rows.
+    pub fn check_complete_at(&self, number: u64) -> Result<()> {
+        match self.space.is_complete_at(self.id, number) {
+            true => Ok(()),
+            false => Err(Error::TableChanged {
+                path: self.space.file().path().to_owned(),
+            }),
+        }
+    }
+
     /// Whether the tree was dropped since it was opened.
     pub fn is_dropped(&self) -> bool {
         self.space.is_dropped() || self.space.generation(self.id) != self.generation

@@ -4,7 +4,7 @@
 //! that drops the table, and no checkpoint passes either until it is over.
 
 use super::checkpoint::Hold;
-use super::tables::{Table, TableInner, TableTree};
+use super::tables::{Table, TableInner, TableTree, TreeRef};
 use super::{Database, Inner};
 use crate::btree::Tree;
 use crate::catalog::{CATALOG_ISOLATION, CLUSTERED, Catalog, TableDefinition, check_name};
@@ -104,10 +104,21 @@ impl Database {
         }
         let space = inner.space_of(&definition)?;
         let id = space.free_tree_id()?;
-        Tree::create(space, id, inner.core.redo.clone())?;
+        Tree::create(space.clone(), id, inner.core.redo.clone())?;
         definition.trees.push((id, name.to_owned()));
         self.redefine(&definition)?;
+        inner.complete_tree(&space, id);
         self.find_table(table)
+    }
+
+    /// Says that a table, or a tree, is whole only now: snapshots from before get [`Error::TableChanged`] from it,
+    /// and not some of its rows. Tables and trees are so when they are made; whoever fills one while others begin
+    /// transactions, as `ALTER TABLE` does, says it again when it is filled. Nothing of it is durable: no snapshot
+    /// outlives the database's closing.
+    pub fn complete_tree(&self, tree: &impl TreeRef) -> Result<()> {
+        let tree = tree.tree_ref().live()?;
+        self.inner.complete_tree(&tree.space, tree.id);
+        Ok(())
     }
 
     /// Drops a secondary tree, durably. Its pages are freed in the background, once the transactions have
@@ -294,7 +305,16 @@ impl Inner {
         let transaction = Transaction::begin(&self.core, CATALOG_ISOLATION)?;
         Catalog::new(&self.catalog, &transaction).add(&definition)?;
         transaction.commit_with(Durability::Sync)?;
+        for (id, _) in &definition.trees {
+            self.complete_tree(&opened, *id);
+        }
         Ok(definition)
+    }
+
+    /// Snapshots from before cannot read the tree from now on.
+    pub(super) fn complete_tree(&self, space: &Space, tree: TreeId) {
+        let now = self.core.trxs.snapshot().seq();
+        space.set_complete_from(tree, now);
     }
 
     /// Keeps what is logged from now on for recovery to read. The caller holds the latch of DDL.

@@ -122,6 +122,7 @@ impl Transaction {
                 &own
             }
         };
+        tree.check_complete_at(snapshot.seq())?;
         let mut seen = Seen {
             value: std::mem::take(value),
             ..Seen::default()

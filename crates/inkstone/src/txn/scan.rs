@@ -562,6 +562,8 @@ impl Transaction {
             inner = self.active()?;
         }
         // Of a range that is locked the newest versions are the ones to read.
-        Ok(self.snapshot_of(&mut inner))
+        let snapshot = self.snapshot_of(&mut inner);
+        tree.check_complete_at(snapshot.seq())?;
+        Ok(snapshot)
     }
 }

@@ -1,6 +1,6 @@
 //! A client: an open transaction and what the model knows about it.
 
-use crate::model::{Change, RowName, State, Value};
+use crate::model::{Change, RowName, State, TableId, Value};
 use inkstone::{Isolation, Transaction};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -48,6 +48,12 @@ impl Client {
             Some((state, _)) => state,
             None => now,
         }
+    }
+
+    /// Whether its snapshot is older than the table: it must not read there.
+    pub fn is_older_than(&self, table: TableId) -> bool {
+        let snapshot = self.snapshot.as_ref();
+        snapshot.is_some_and(|(state, _)| !state.tables.contains_key(&table))
     }
 
     pub fn read(&self, now: &State, row: &RowName) -> Option<Value> {

@@ -2,7 +2,7 @@
 
 use super::client::Client;
 use super::{Outcome, Run, bug};
-use crate::model::{RowName, show};
+use crate::model::{RowName, TableId, show};
 use inkstone::{Error, Isolation, LockMode, Wait};
 
 impl Run {
@@ -14,6 +14,8 @@ impl Run {
         let may_wait = serializable && self.expect(n, client, &row).timeout;
         client.locks |= serializable;
         match client.txn.get(&table, &row.2) {
+            Err(Error::TableChanged { .. }) if client.is_older_than(row.0) => Ok(()),
+            Ok(_) if client.is_older_than(row.0) => too_old(row.0),
             Ok(found) => {
                 let wanted = client.read(&self.model.now, &row);
                 let newest = client.current(&self.model.now, &row);
@@ -52,6 +54,11 @@ impl Run {
             Err(error) => Err(error),
         };
         let mut found = match found {
+            Err(Error::TableChanged { .. }) if client.is_older_than(id) => {
+                self.marks.add("tables newer than a snapshot", 1);
+                return Ok(());
+            }
+            Ok(_) if client.is_older_than(id) => return too_old(id),
             Ok(found) => found,
             Err(Error::LockTimeout { .. }) if may_wait => return Ok(()),
             Err(error) => return self.judge("range", &error),
@@ -128,6 +135,10 @@ impl Run {
             Err(error) => self.judge("locking read", &error),
         }
     }
+}
+
+fn too_old(table: TableId) -> Outcome {
+    bug(format!("table {table} was read with an older snapshot"))
 }
 
 fn same_value(row: &RowName, found: Option<&[u8]>, wanted: Option<&[u8]>) -> Outcome {

@@ -1,0 +1,35 @@
+//! From which commit on the trees of a tablespace can be read.
+//!
+//! Rows of a tree that was made, or filled, after a snapshot are none to that snapshot: it would read too few of
+//! them, and never learn of it. So a tree remembers the number of the commit from which it is complete. Only
+//! trees that were made since the database was opened have one: no snapshot is older than that.
+
+use super::Space;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{HashMap, Mutex};
+use inkstone_format::TreeId;
+
+#[derive(Debug, Default)]
+pub(super) struct Completeness {
+    /// The largest of the numbers.
+    newest: AtomicU64,
+    trees: Mutex<HashMap<TreeId, u64>>,
+}
+
+impl Space {
+    /// Notes that snapshots below this number cannot read the tree.
+    pub fn set_complete_from(&self, tree: TreeId, number: u64) {
+        self.completeness.trees.lock().insert(tree, number);
+        let newest = &self.completeness.newest;
+        newest.fetch_max(number, Ordering::AcqRel);
+    }
+
+    /// Whether a snapshot of this number sees everything that the tree had when it was made.
+    pub fn is_complete_at(&self, tree: TreeId, number: u64) -> bool {
+        if number >= self.completeness.newest.load(Ordering::Acquire) {
+            return true;
+        }
+        let trees = self.completeness.trees.lock();
+        trees.get(&tree).is_none_or(|&from| number >= from)
+    }
+}
