@@ -2,8 +2,8 @@
 /* ALTER TABLE without copying the table.
 
    Nothing of the rows changes: renamed columns, defaults, dropped checks (an added one must hold in every row: the
-   server copies), virtual columns, and stored columns added at
-   the end, which old rows get from the table's facts (meta.h). Indexes are added and dropped as trees;
+   server copies), virtual columns, stored columns that are moved or added, which old rows get from the table's facts
+   (meta.h). Indexes are added and dropped as trees;
    readers go on meanwhile, writers wait.
 
    What a crash leaves is the old table or the new one. New trees are filled under names that no index has
@@ -18,19 +18,25 @@
 #include "ddl.h"
 #include "ha_inkstone.h"
 #include "partitions.h"
+#include <algorithm>
 #include <memory>
 
 static const alter_table_operations NO_CHANGE_OF_ROWS=
     ALTER_RENAME | ALTER_CHANGE_COLUMN_DEFAULT | ALTER_OPTIONS | ALTER_CHANGE_INDEX_COMMENT |
     ALTER_DROP_CHECK_CONSTRAINT | ALTER_RENAME_COLUMN |
     ALTER_COLUMN_NAME | ALTER_ADD_VIRTUAL_COLUMN | ALTER_DROP_VIRTUAL_COLUMN |
-    ALTER_VIRTUAL_COLUMN_ORDER | ALTER_COLUMN_OPTION | ALTER_CHANGE_COLUMN |
+    ALTER_VIRTUAL_COLUMN_ORDER | ALTER_STORED_COLUMN_ORDER | ALTER_COLUMN_OPTION | ALTER_CHANGE_COLUMN |
     ALTER_PARSER_ADD_COLUMN | ALTER_PARSER_DROP_COLUMN | ALTER_INDEX_IGNORABILITY |
     ALTER_COLUMN_UNVERSIONED | ALTER_INDEX_ORDER;
 
 static const alter_table_operations INDEX_CHANGES=
     ALTER_ADD_INDEX | ALTER_DROP_INDEX | ALTER_RENAME_INDEX | ALTER_ADD_NON_UNIQUE_NON_PRIM_INDEX |
     ALTER_DROP_NON_UNIQUE_NON_PRIM_INDEX | ALTER_ADD_UNIQUE_INDEX | ALTER_DROP_UNIQUE_INDEX;
+
+/* For these InnoDB makes a table anew in place; here the server copies. */
+static const alter_table_operations REBUILT_BY_INNODB=
+    ALTER_RECREATE_TABLE | ALTER_ADD_PK_INDEX | ALTER_DROP_PK_INDEX | ALTER_COLUMN_NULLABLE |
+    ALTER_COLUMN_NOT_NULLABLE | ALTER_DROP_STORED_COLUMN | ALTER_ADD_STORED_BASE_COLUMN;
 
 /* The old column behind each of the new ones; nullptr: it is added. */
 static std::vector<Field *> old_columns(Alter_inplace_info *info)
@@ -79,21 +85,11 @@ static bool has_constant_default(const Field *field)
   return !field->default_value || field->default_value->expr->const_item();
 }
 
-/* Stored columns may be added behind those that there are. */
-static bool adds_at_the_end(const TABLE *altered, const std::vector<Field *> &columns)
+static bool adds_constants(const TABLE *altered, const std::vector<Field *> &columns)
 {
-  bool adding= false;
   for (size_t i= 0; i < columns.size(); i++)
-  {
-    const Field *field= altered->field[i];
-    if (!field->stored_in_db())
-      continue;
-    if (!columns[i] && !has_constant_default(field))
+    if (!columns[i] && altered->field[i]->stored_in_db() && !has_constant_default(altered->field[i]))
       return false;
-    if (columns[i] && adding)
-      return false;
-    adding= adding || !columns[i];
-  }
   return true;
 }
 
@@ -125,10 +121,25 @@ static bool resizes_only_unindexed(const TABLE *altered, const std::vector<Field
   return true;
 }
 
+/* Partitions have counters of their own, behind the values that their rows have, and InnoDB keeps these; a copy gets
+   the one of the whole table, with what was reserved. */
+void ha_inkstone::note_counter_of_partition(alter_table_operations wanted)
+{
+  Session *noting= session_of(ha_thd());
+  if (!noting || !table->part_info || !table->found_next_number_field ||
+      (wanted & ~(NO_CHANGE_OF_ROWS | INDEX_CHANGES | REBUILT_BY_INNODB | ALTER_PARTITIONED)))
+    return;
+  if (noting->altered_by != ha_thd()->query_id)
+    noting->altered_auto_increment= 0;
+  noting->altered_by= ha_thd()->query_id;
+  set_if_bigger(noting->altered_auto_increment, share->auto_increment_next());
+}
+
 enum_alter_inplace_result
 ha_inkstone::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info *info)
 {
   const alter_table_operations wanted= info->handler_flags;
+  note_counter_of_partition(wanted);
   /* Copying makes all indexes anew. */
   if (is_outdated())
     return HA_ALTER_INPLACE_NOT_SUPPORTED;
@@ -140,7 +151,7 @@ ha_inkstone::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info
   {
     const std::vector<Field *> columns= old_columns(info);
     if (columns.size() != altered->s->fields || !same_primary_key(table, altered, columns) ||
-        !adds_at_the_end(altered, columns) || !indexes_old_columns(altered, info, columns) ||
+        !adds_constants(altered, columns) || !indexes_old_columns(altered, info, columns) ||
         !resizes_only_unindexed(altered, columns))
       return HA_ALTER_INPLACE_NOT_SUPPORTED;
   }
@@ -166,6 +177,7 @@ struct AlterContext : public inplace_alter_handler_ctx
   AlterPlan plan;
   std::vector<std::string> built;
   std::vector<AddedColumn> added;
+  std::vector<uint16> order;
 };
 
 static bool report(THD *thd, handler *handler, int failed)
@@ -193,7 +205,28 @@ bool ha_inkstone::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info
     context->built.push_back(name);
     context->plan.rename(BUILDING + name, name);
   }
+  context->order= altered_order(altered, info);
   return report(thd(), this, find_added(altered, info, &context->added));
+}
+
+/* The order of columns in rows: old ones stay where they are, added ones follow. Empty: the order of the table. */
+std::vector<uint16> ha_inkstone::altered_order(const TABLE *altered, Alter_inplace_info *info) const
+{
+  const std::vector<Field *> columns= old_columns(info), stored= stored_columns(table);
+  const std::vector<Field *> new_stored= stored_columns(altered);
+  std::vector<uint16> places(table->s->fields), order;
+  for (size_t i= 0; i < new_stored.size(); i++)
+    if (const Field *old= columns[new_stored[i]->field_index])
+      places[old->field_index]= static_cast<uint16>(i);
+  for (size_t i= 0; i < stored.size(); i++)
+  {
+    const size_t at= share->column_order().empty() ? i : share->column_order()[i];
+    order.push_back(places[stored[at]->field_index]);
+  }
+  for (size_t i= 0; i < new_stored.size(); i++)
+    if (!columns[new_stored[i]->field_index])
+      order.push_back(static_cast<uint16>(i));
+  return std::is_sorted(order.begin(), order.end()) ? std::vector<uint16>() : order;
 }
 
 int ha_inkstone::find_added(TABLE *altered, Alter_inplace_info *info,
@@ -336,16 +369,30 @@ int ha_inkstone::insert_sorted(const KeyCodec &codec, KEY &key, const ink_tree *
   {
     if (error.code != INK_DUPLICATE_KEY)
       return failure(error);
-    ink_row entry= entries[done];
-    if (share->key_room().restore(&entry, cut_key))
-      codec.restore_entry(entry.key, entry.value, scratch, table->record[0]);
-    print_keydup_error(table, &key, MYF(0));
-    return HA_ERR_FOUND_DUPP_KEY;
+    return show_duplicate(codec, key, entries[done]);
   }
   if (ink_commit(writing, INK_LAZY, &error))
     return failure(error);
   batch.clear();
   return 0;
+}
+
+/* Reports a row that a new unique index refuses. */
+int ha_inkstone::show_duplicate(const KeyCodec &codec, KEY &key, ink_row entry)
+{
+  ink_slice of_row, row;
+  size_t extras_at;
+  bool found= false;
+  if (!share->key_room().restore(&entry, cut_key) ||
+      !codec.row_key(entry.key, entry.value, scratch, &of_row, &extras_at) || row_key.assign(of_row.data, of_row.len))
+    return HA_ERR_CRASHED;
+  if (int failed= get(share->clustered(), slice(row_key), &value, &row, &found))
+    return failed;
+  if (found)
+    if (int failed= show_row(slice(row_key), row))
+      return failed;
+  print_keydup_error(table, &key, MYF(0));
+  return HA_ERR_FOUND_DUPP_KEY;
 }
 
 bool ha_inkstone::commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *info, bool commit)
@@ -381,6 +428,20 @@ bool ha_inkstone::commit_inplace_alter_table(TABLE *altered, Alter_inplace_info 
   return report(thd(), this, failed);
 }
 
+/* InnoDB leaves these to the server. */
+static const alter_table_operations IN_DEFINITION_ONLY=
+    ALTER_CHANGE_COLUMN_DEFAULT | ALTER_DROP_CHECK_CONSTRAINT | ALTER_RENAME | ALTER_CHANGE_INDEX_COMMENT |
+    ALTER_INDEX_IGNORABILITY;
+
+/* InnoDB combines these with no other changes. */
+static const alter_table_operations VIRTUAL_CHANGES=
+    ALTER_ADD_VIRTUAL_COLUMN | ALTER_DROP_VIRTUAL_COLUMN | ALTER_VIRTUAL_COLUMN_ORDER;
+
+static bool has_virtual(const TABLE *table)
+{
+  return stored_columns(table).size() != table->s->fields;
+}
+
 int ha_inkstone::commit_altered(const std::vector<AlterContext *> &contexts, TABLE *altered,
                                 Alter_inplace_info *info)
 {
@@ -393,36 +454,62 @@ int ha_inkstone::commit_altered(const std::vector<AlterContext *> &contexts, TAB
         table->found_next_number_field)
       failed= handler->alter_auto_increment(info->create_info->auto_increment_value);
     handler->close_cursor();
-    changes.push_back({handler->share, &context->plan, &context->added});
+    if (!failed && table->found_next_number_field && (has_virtual(table) || has_virtual(altered)))
+      failed= handler->alter_reserved(info->handler_flags);
+    changes.push_back({handler->share, &context->plan, &context->added, &context->order});
   }
   return failed ? failed
                 : TableShare::alter(thd(), changes, altered->s->tabledef_version, altered->s);
 }
 
+/* Raises `next` to the value behind the greatest one of any row. */
+int ha_inkstone::greatest_auto_increment(ulonglong *next)
+{
+  Field *field= table->found_next_number_field;
+  if (table->s->next_number_keypart)
+    return 0;
+  MY_BITMAP *saved= table->read_set;
+  table->column_bitmaps_set_no_signal(&table->s->all_set, table->write_set);
+  int failed= ha_index_init(table->s->next_number_index, true);
+  if (!failed)
+  {
+    failed= ha_index_last(table->record[0]);
+    ha_index_end();
+  }
+  table->column_bitmaps_set_no_signal(saved, table->write_set);
+  if (failed == HA_ERR_END_OF_FILE || failed == HA_ERR_KEY_NOT_FOUND)
+    return 0;
+  if (!failed && (field->val_int() > 0 || (field->flags & UNSIGNED_FLAG)))
+    set_if_bigger(*next, next_free(field->val_int()));
+  return failed;
+}
+
 /* The counter may be lowered, but not to a value that is in use. */
 int ha_inkstone::alter_auto_increment(ulonglong wanted)
 {
-  Field *field= table->found_next_number_field;
   ulonglong next= wanted ? wanted : 1;
-  if (next >= share->auto_increment_next())
-    return share->set_auto_increment(thd(), next);
-  if (!table->s->next_number_keypart)
-  {
-    MY_BITMAP *saved= table->read_set;
-    table->column_bitmaps_set_no_signal(&table->s->all_set, table->write_set);
-    int failed= ha_index_init(table->s->next_number_index, true);
-    if (!failed)
-    {
-      failed= ha_index_last(table->record[0]);
-      ha_index_end();
-    }
-    table->column_bitmaps_set_no_signal(saved, table->write_set);
-    if (failed && failed != HA_ERR_END_OF_FILE && failed != HA_ERR_KEY_NOT_FOUND)
+  if (next < share->auto_increment_next())
+    if (int failed= greatest_auto_increment(&next))
       return failed;
-    if (!failed && (field->val_int() > 0 || (field->flags & UNSIGNED_FLAG)))
-      set_if_bigger(next, next_free(field->val_int()));
-  }
   return share->set_auto_increment(thd(), next);
+}
+
+/* Of a table with virtual columns InnoDB forgets what was reserved and not used in such an ALTER: it opens the table
+   anew, as after a restart, where a counter that no row can have is found from the rows. Where it copies the table
+   a restart keeps what was reserved. */
+int ha_inkstone::alter_reserved(alter_table_operations wanted)
+{
+  if ((wanted & VIRTUAL_CHANGES) &&
+      (wanted & (ALTER_STORED_COLUMN_ORDER | ALTER_ADD_STORED_BASE_COLUMN | INDEX_CHANGES)))
+    return share->set_auto_increment(thd(), share->auto_increment_next());
+  const bool rebuilds= (wanted & ALTER_ADD_STORED_BASE_COLUMN) && (wanted & INDEX_CHANGES);
+  if (rebuilds || !(wanted & ~IN_DEFINITION_ONLY))
+    return 0;
+  ulonglong next= 1;
+  if (share->forget_reserved() - 1 <= table->found_next_number_field->get_max_int_value())
+    return 0;
+  int failed= greatest_auto_increment(&next);
+  return failed ? failed : share->set_auto_increment(thd(), next);
 }
 
 /* Of a partitioned table the server gives the name of the whole. Its partitions are altered together: any of them

@@ -75,12 +75,18 @@ int ha_inkstone::insert_before_reserving()
   return bulk->flush();
 }
 
-/* The counter that a value asks for; 0: none. */
-uint64 ha_inkstone::next_after_value(ulonglong value)
+/* Whether a value is none that is negative or beyond its column. */
+bool ha_inkstone::can_be_counted(ulonglong value)
 {
   Field *field= table->found_next_number_field;
   const bool negative= !(field->flags & UNSIGNED_FLAG) && static_cast<longlong>(value) < 0;
-  return negative || value > field->get_max_int_value() || value == ~0ULL ? 0 : value + 1;
+  return !negative && value <= field->get_max_int_value();
+}
+
+/* The counter that a value asks for; 0: none. */
+uint64 ha_inkstone::next_after_value(ulonglong value)
+{
+  return can_be_counted(value) && value != ~0ULL ? value + 1 : 0;
 }
 
 /* What a row has in the column. */
@@ -144,10 +150,10 @@ int ha_inkstone::update_auto_increment_of(const uchar *old_record, const uchar *
   if (!field || !bitmap_is_set(table->write_set, field->field_index) ||
       !field->cmp_binary(field->ptr_in_record(old_record), field->ptr_in_record(new_record)))
     return 0;
-  const uint64 next= next_after_value(auto_increment_of(new_record));
-  if (next <= 1)
+  const ulonglong value= auto_increment_of(new_record);
+  if (!value || !can_be_counted(value))
     return 0;
-  const uint64 raised= next_free(next - 1);
+  const uint64 raised= next_free(value);
   share->raise_auto_increment(raised);
   /* InnoDB notes the next value as one in use: behind a restart it is skipped. */
   return share->note_auto_increment(thd(), raised == ~0ULL ? raised : raised + 1);

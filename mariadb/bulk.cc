@@ -140,24 +140,19 @@ int BulkInsert::insert_one_by_one()
   return 0;
 }
 
-/* The server shows the record in its message: it gets the refused one. */
+/* The server shows the record in its message, when the batches are gone: it gets the refused row, from the handler's
+   own memory. */
 int BulkInsert::refused(size_t row, uint index, const ink_error &error)
 {
   ha_inkstone &t= table;
-  uchar *record= t.table->record[0];
-  t.session->duplicate_index= index;
   ink_row first= clustered.rows()[row];
-  if (t.share->key_room().restore(&first, t.cut_key))
-  {
-    t.clustered.restore(first.key, record);
-    t.row_codec.get(first.value, t.share->added_columns(), nullptr, record);
-  }
-  if (!t.is_clustered(index))
-  {
-    ink_row entry= entries[index].rows()[row];
-    if (t.share->key_room().restore(&entry, t.cut_key))
-      t.indexes[index].restore_entry(entry.key, entry.value, t.scratch, record);
-  }
+  t.session->duplicate_index= index;
+  if (!t.share->key_room().restore(&first, t.cut_key))
+    return HA_ERR_CRASHED;
+  if (t.row_key.assign(first.key.data, first.key.len) || t.row_value.assign(first.value.data, first.value.len))
+    return HA_ERR_OUT_OF_MEM;
+  if (int failed= t.show_row(slice(t.row_key), slice(t.row_value)))
+    return failed;
   return t.failure(error);
 }
 

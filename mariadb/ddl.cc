@@ -79,7 +79,7 @@ const char *refused_option(THD *thd, const HA_CREATE_INFO *info)
   return has_foreign_key(thd) ? "FOREIGN KEY" : nullptr;
 }
 
-/* Notes which images a new table's indexes will have. */
+/* Notes which images a new table's indexes will have. Durably: a table without that is taken for an old one. */
 static int note_images(THD *thd, ink_slice name)
 {
   ink_error error;
@@ -87,7 +87,9 @@ static int note_images(THD *thd, ink_slice name)
   if (ink_table_open(database, name, &opened, &error))
     return handler_error(thd, error);
   const ink_tree *meta= ink_table_find_tree(opened, INK_STR(META_TREE));
-  int failed= meta ? meta_put_number(thd, meta, INK_STR("images"), IMAGE_VERSION) : HA_ERR_CRASHED;
+  uchar version[8];
+  mi_int8store(version, IMAGE_VERSION);
+  int failed= meta ? meta_put(thd, meta, {{INK_STR("images"), {version, sizeof version}}}, INK_SYNC) : HA_ERR_CRASHED;
   ink_table_close(opened);
   return failed;
 }
@@ -129,11 +131,15 @@ int ha_inkstone::create(const char *path, TABLE *form, HA_CREATE_INFO *info)
   if (int failed= create_table(ha_thd(), name.slice(), trees))
     return failed;
   /* Not only where the statement says a value: an ALTER that copies hands the old table's over. */
-  if (!form->found_next_number_field || info->auto_increment_value <= 1)
+  uint64 next= info->auto_increment_value;
+  const Session *session= session_of(ha_thd());
+  if (session && session->altered_by == ha_thd()->query_id && !(info->used_fields & HA_CREATE_USED_AUTO))
+    next= session->altered_auto_increment;
+  if (!form->found_next_number_field || next <= 1)
     return 0;
   TableShare made;
   int failed= made.open(ha_thd(), path, form->s);
-  return failed ? failed : made.set_auto_increment(ha_thd(), info->auto_increment_value);
+  return failed ? failed : made.set_auto_increment(ha_thd(), next);
 }
 
 int ha_inkstone::delete_table(const char *path)

@@ -9,7 +9,7 @@ extern "C" bool thd_binlog_filter_ok(const MYSQL_THD thd);
 extern "C" bool thd_sqlcom_can_generate_row_events(const MYSQL_THD thd);
 
 ha_inkstone::ha_inkstone(handlerton *hton, TABLE_SHARE *table_arg)
-    : handler(hton, table_arg), share(nullptr), session(nullptr), own(nullptr),
+    : handler(hton, table_arg), share(nullptr), session(nullptr), own(nullptr), codec_of(0),
       sorts_new_texts(false), lock(INK_LOCK_NONE),
       wait(INK_WAIT), lock_type_is_write(false), cursor(nullptr), cursor_tree(nullptr), row_at(0),
       row_count(0), fetch_next(1), scanning(false), scan_backward(false), scan_is_bounded(false),
@@ -60,7 +60,8 @@ int ha_inkstone::open(const char *name, int, uint)
     indexes.resize(table->s->keys);
     for (uint i= 0; i < table->s->keys; i++)
       indexes[i].init(table->key_info[i], is_clustered(i) ? nullptr : &clustered, &share->key_room());
-    row_codec.init(table, clustered);
+    row_codec.init(table, clustered, share->column_order());
+    codec_of= share->opened();
     for (const KeyCodec &index : indexes)
       for (const KeyPartCodec &part : index.parts())
         sorts_new_texts= sorts_new_texts || part.is_new_in_version_2();
@@ -125,6 +126,29 @@ int ha_inkstone::use_session(THD *thd)
 {
   session= session_of(thd);
   return session ? 0 : HA_ERR_OUT_OF_MEM;
+}
+
+/* TRUNCATE and IMPORT TABLESPACE exchange what this handler has open. */
+void ha_inkstone::use_column_order()
+{
+  if (codec_of == share->opened())
+    return;
+  row_codec.init(table, clustered, share->column_order());
+  codec_of= share->opened();
+}
+
+/* The server computes virtual columns in record[0]. Ordered scans of partitions read into other places, and compare
+   the index's columns there. */
+void ha_inkstone::compute_virtual(uchar *record)
+{
+  const my_ptrdiff_t moved= record - table->record[0];
+  if (!moved || !table->vfield)
+    return;
+  for (Field **field= table->field; *field; field++)
+    (*field)->move_field_offset(moved);
+  table->update_virtual_fields(this, VCOL_UPDATE_FOR_READ);
+  for (Field **field= table->field; *field; field++)
+    (*field)->move_field_offset(-moved);
 }
 
 /* Which reads lock is decided as InnoDB does it: everything but a plain SELECT does, so that statements
@@ -192,6 +216,7 @@ int ha_inkstone::external_lock(THD *thd, int lock_type)
              " READ COMMITTED or READ UNCOMMITTED.");
     return HA_ERR_LOGGING_IMPOSSIBLE;
   }
+  use_column_order();
   if (int failed= session->begin_statement())
     return failed;
   if (int failed= begin_own())
@@ -216,6 +241,7 @@ int ha_inkstone::start_stmt(THD *thd, thr_lock_type lock_type)
     return failed;
   if (is_outdated() && lock_type >= TL_FIRST_WRITE)
     return HA_ERR_TABLE_NEEDS_UPGRADE;
+  use_column_order();
   session->auto_increment_rows= 0;
   /* Tables that LOCK TABLES locked for reading serve consistent reads of each statement; temporary
      ones are locked by nobody. */

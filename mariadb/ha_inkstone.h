@@ -135,11 +135,16 @@ private:
   friend class BulkInsert;
 
   /* alter.cc */
+  void note_counter_of_partition(alter_table_operations wanted);
   int find_added(TABLE *altered, Alter_inplace_info *info, std::vector<AddedColumn> *added);
+  std::vector<uint16> altered_order(const TABLE *altered, Alter_inplace_info *info) const;
   int build_index(const KEY &altered_key, const std::vector<Field *> &columns);
   int fill_index(const KeyCodec &codec, KEY &key, const ink_tree *tree, bool computed);
   int insert_sorted(const KeyCodec &codec, KEY &key, const ink_tree *tree, Batch &batch);
+  int show_duplicate(const KeyCodec &codec, KEY &key, ink_row entry);
+  int greatest_auto_increment(ulonglong *next);
   int alter_auto_increment(ulonglong wanted);
+  int alter_reserved(alter_table_operations wanted);
   int commit_altered(const std::vector<AlterContext *> &contexts, TABLE *altered, Alter_inplace_info *info);
 
   /* upkeep.cc */
@@ -157,6 +162,7 @@ private:
   /* ha_inkstone.cc */
   TableShare *get_share();
   int use_session(THD *thd);
+  void use_column_order();
   void hide_outdated_indexes();
   int failure(const ink_error &error) { return handler_error(thd(), error); }
   THD *thd() const { return session ? session->thd : ha_thd(); }
@@ -198,9 +204,11 @@ private:
   const ink_tree *active_tree() const;
   const KeyCodec &active_codec() const { return indexes[active_index]; }
   bool covering() { return keyread_enabled() && keyread == active_index; }
+  void compute_virtual(uchar *record);
   int upper_bound(Buffer &out, const key_range *end, uint32_t *bound);
 
   /* write.cc */
+  int show_row(ink_slice key, ink_slice value);
   int insert_row(const uchar *record);
   int insert_entries(const uchar *record);
   int update_entries(const uchar *old_record, const uchar *new_record, bool moved);
@@ -215,6 +223,7 @@ private:
   int insert_before_reserving();
   void count_auto_increment_row();
   void count_auto_increment(ulonglong value, bool inserted);
+  bool can_be_counted(ulonglong value);
   uint64 next_after_value(ulonglong value);
   ulonglong next_free(ulonglong used);
   ulonglong auto_increment_of(const uchar *record);
@@ -227,6 +236,8 @@ private:
   KeyCodec clustered;
   std::vector<KeyCodec> indexes;
   RowCodec row_codec;
+  /** Which opening of the share row_codec was made for. */
+  uint codec_of;
   /** Some index has text whose images were others in version 1. */
   bool sorts_new_texts;
 

@@ -97,3 +97,30 @@ bool decode_added(const std::vector<uchar> &bytes, std::vector<AddedColumn> *add
   }
   return true;
 }
+
+std::vector<uchar> encode_order(const std::vector<uint16> &order)
+{
+  std::vector<uchar> bytes(2 * order.size());
+  for (size_t i= 0; i < order.size(); i++)
+    mi_int2store(bytes.data() + 2 * i, order[i]);
+  return bytes;
+}
+
+bool decode_order(const std::vector<uchar> &bytes, size_t columns, std::vector<uint16> *order)
+{
+  order->clear();
+  if (bytes.empty())
+    return true;
+  if (bytes.size() != 2 * columns)
+    return false;
+  std::vector<bool> seen(columns);
+  for (size_t i= 0; i < columns; i++)
+  {
+    const uint16 place= mi_uint2korr(bytes.data() + 2 * i);
+    if (place >= columns || seen[place])
+      return false;
+    seen[place]= true;
+    order->push_back(place);
+  }
+  return true;
+}

@@ -13,6 +13,8 @@
                         between them (see partitions.cc)
      "images"           which images of keys the indexes have (see IMAGE_VERSION), 8 bytes big-endian; none: 1
      "kept"             of a partition: not empty if it must not be dropped should it have no definition
+     "order"            where rows have another order of columns than the table: the places of the stored columns in
+                        the table, 2 bytes big-endian each, in the order of rows; empty or none: the table's
      "added"            columns that old rows lack: for each a byte (1: NULL), and if not NULL its length
                         (4 bytes big-endian) and packed bytes
 
@@ -55,6 +57,9 @@ int meta_put_number(THD *thd, const ink_tree *meta, ink_slice name, uint64 numbe
 int meta_get_number(THD *thd, const ink_tree *meta, ink_slice name, uint64 *number);
 
 std::vector<uchar> encode_added(const std::vector<AddedColumn> &added);
+std::vector<uchar> encode_order(const std::vector<uint16> &order);
+/** False: it is none of so many columns. */
+bool decode_order(const std::vector<uchar> &bytes, size_t columns, std::vector<uint16> *order);
 bool decode_added(const std::vector<uchar> &bytes, std::vector<AddedColumn> *added);
 
 #endif

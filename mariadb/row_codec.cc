@@ -44,22 +44,33 @@ void set_null_in_record(Field *field, uchar *record, bool null)
     field->set_notnull(offset);
 }
 
-void RowCodec::init(TABLE *form, const KeyCodec &clustered)
+std::vector<Field *> stored_columns(const TABLE *table)
 {
+  std::vector<Field *> stored;
+  for (Field **field= table->field; *field; field++)
+    if ((*field)->stored_in_db())
+      stored.push_back(*field);
+  return stored;
+}
+
+void RowCodec::init(TABLE *form, const KeyCodec &clustered, const std::vector<uint16> &order)
+{
+  const std::vector<Field *> stored= stored_columns(form);
   table= form;
   fixed_bytes= 5;
-  for (Field **field= form->field; *field; field++)
+  nullable_count= 0;
+  columns.clear();
+  for (size_t i= 0; i < stored.size(); i++)
   {
-    if (!(*field)->stored_in_db())
-      continue;
+    Field *field= stored[order.empty() ? i : order[i]];
     bool in_key= false;
     for (const KeyPartCodec &part : clustered.parts())
-      in_key= in_key || (part.column() == *field && part.is_reversible());
+      in_key= in_key || (part.column() == field && part.is_reversible());
     if (in_key)
       continue;
-    columns.push_back(*field);
-    nullable_count+= (*field)->real_maybe_null();
-    fixed_bytes+= (*field)->pack_length() + 4;
+    columns.push_back(field);
+    nullable_count+= field->real_maybe_null();
+    fixed_bytes+= field->pack_length() + 4;
   }
   fixed_bytes+= (nullable_count + 7) / 8;
 }

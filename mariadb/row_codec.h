@@ -5,8 +5,9 @@
    not give. A value is: how many columns it was written with (varint), a bit for each nullable one of
    those (1: NULL), and those that are not NULL, packed as Field::pack does.
 
-   A value with fewer columns than the table was written before ALTER TABLE added columns at the end. What
-   those hold in such rows was noted then (see meta.h). */
+   Columns have their own order in rows: ALTER TABLE may add a column anywhere and move others, and rows get new ones
+   at the end (see meta.h). A value with fewer columns than the table was written before some were added; what those
+   hold in such rows was noted then. */
 #ifndef INKSTONE_ROW_H
 #define INKSTONE_ROW_H
 
@@ -29,13 +30,16 @@ inline uchar *column_in(uchar *record, const Field *field)
 {
   return record + (field->ptr - field->table->record[0]);
 }
+/** The columns that rows hold, as the table has them. */
+std::vector<Field *> stored_columns(const TABLE *table);
 void set_null_in_record(Field *field, uchar *record, bool null);
 
 class RowCodec
 {
 public:
   RowCodec() : fixed_bytes(0), nullable_count(0), table(nullptr) {}
-  void init(TABLE *table, const KeyCodec &clustered);
+  /** `order`: which of the table's stored columns come first in rows; empty: as in the table. */
+  void init(TABLE *table, const KeyCodec &clustered, const std::vector<uint16> &order);
 
   /** The value of a row. True: out of memory. */
   bool put(Buffer &out, const uchar *record) const;

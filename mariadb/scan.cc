@@ -76,15 +76,20 @@ int ha_inkstone::deliver_entry(ink_row row, uchar *record)
   bool found;
   if (int failed= get_row(row_key, record, &found))
     return failed;
-  return found ? 0 : SKIPPED;
+  if (!found)
+    return SKIPPED;
+  compute_virtual(record);
+  return 0;
 }
 
-/* Whether the row's position will be asked for, and its key has but the beginning of a column, which no entry gives. */
+/* Whether a column is wanted of which an entry has but the beginning: of the primary key, for the row's position; of
+   the index, by ordered scans of partitions, which compare it. */
 bool ha_inkstone::wants_unread_key() const
 {
-  for (const KeyPartCodec &part : clustered.parts())
-    if (!part.is_whole() && bitmap_is_set(table->read_set, part.column()->field_index))
-      return true;
+  for (const KeyCodec *codec : {&clustered, &active_codec()})
+    for (const KeyPartCodec &part : codec->parts())
+      if (!part.is_whole() && bitmap_is_set(table->read_set, part.column()->field_index))
+        return true;
   return false;
 }
 

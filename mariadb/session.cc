@@ -6,7 +6,8 @@
 
 Session::Session(THD *connection)
     : thd(connection), interrupt(ink_interrupt_new()), transaction(nullptr), tables_in_use(0),
-      statement_running(false), auto_increment_rows(0), updates_duplicates(false),
+      statement_running(false), auto_increment_rows(0), altered_auto_increment(0),
+      altered_by(0), updates_duplicates(false),
       replaces_duplicates(false), duplicate_index(MAX_KEY), ordered(false), prepared(false)
 {
   message[0]= 0;

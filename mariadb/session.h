@@ -36,6 +36,10 @@ struct Session
   /** Rows that the statement is still expected to insert, as the server said when the first value of AUTO_INCREMENT
       was reserved; of all its tables, triggers' with them. */
   ulonglong auto_increment_rows;
+  /** What an ALTER of a partitioned table that InnoDB does in place, and this engine by copying, leaves of the
+      counter: the greatest of the partitions' own. Of the statement `altered_by` only. */
+  uint64 altered_auto_increment;
+  query_id_t altered_by;
   /** The server goes on when a duplicate refuses a row: it updates the other one, or replaces it. */
   bool updates_duplicates, replaces_duplicates;
   /** The index that refused a row last; MAX_KEY: none has. The server asks any partition for it, not the one that

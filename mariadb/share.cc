@@ -74,7 +74,8 @@ int TableShare::open(THD *thd, const char *path, const TABLE_SHARE *definition)
   if (!failed)
     failed= find_trees(thd, definition);
   if (!failed)
-    failed= read_meta(thd);
+    failed= read_meta(thd, definition);
+  times_opened++;
   if (failed)
   {
     ink_table_close(table);
@@ -145,7 +146,7 @@ int TableShare::alter(THD *thd, const std::vector<Change> &changes, const LEX_CU
 {
   /* What the facts below lend out. */
   std::vector<std::vector<uchar>> values;
-  values.reserve(2 * changes.size());
+  values.reserve(3 * changes.size());
   std::vector<MetaFacts> tables;
   for (const Change &change : changes)
   {
@@ -156,9 +157,12 @@ int TableShare::alter(THD *thd, const std::vector<Change> &changes, const LEX_CU
     const std::vector<uchar> &columns= values.back();
     values.push_back(change.plan->encode());
     const std::vector<uchar> &steps= values.back();
+    values.push_back(encode_order(*change.order));
+    const std::vector<uchar> &order= values.back();
     tables.push_back({change.share->meta,
                       {{INK_STR("version"), {version.str, version.length}},
                        {INK_STR("added"), {columns.data(), columns.size()}},
+                       {INK_STR("order"), {order.data(), order.size()}},
                        {INK_STR("plan"), {steps.data(), steps.size()}}}});
   }
   int failed= meta_put_all(thd, tables, INK_SYNC);
@@ -187,7 +191,27 @@ int TableShare::find_trees(THD *thd, const TABLE_SHARE *definition)
   return 0;
 }
 
-int TableShare::read_meta(THD *thd)
+/* Which columns rows have. */
+int TableShare::read_columns(THD *thd, const TABLE_SHARE *definition)
+{
+  std::vector<uchar> bytes;
+  size_t stored= 0;
+  for (Field **field= definition->field; *field; field++)
+    stored+= (*field)->stored_in_db();
+  if (int failed= meta_get(thd, meta, INK_STR("order"), &bytes))
+    return failed;
+  if (!decode_order(bytes, stored, &order))
+  {
+    sql_print_error("Inkstone: table %s has rows of another number of columns than its definition, %zu", name.c_str(),
+                    stored);
+    return HA_ERR_CRASHED;
+  }
+  if (int failed= meta_get(thd, meta, INK_STR("added"), &bytes))
+    return failed;
+  return decode_added(bytes, &added) ? 0 : HA_ERR_CRASHED;
+}
+
+int TableShare::read_meta(THD *thd, const TABLE_SHARE *definition)
 {
   std::vector<uchar> bytes;
   int failed= meta_get_number(thd, meta, INK_STR("row_id"), &next_row_id);
@@ -196,9 +220,7 @@ int TableShare::read_meta(THD *thd)
   if (!failed)
     failed= read_auto_increment(thd);
   if (!failed)
-    failed= meta_get(thd, meta, INK_STR("added"), &bytes);
-  if (!failed && !decode_added(bytes, &added))
-    failed= HA_ERR_CRASHED;
+    failed= read_columns(thd, definition);
   if (!failed)
     failed= meta_get(thd, meta, INK_STR("discarded"), &bytes);
   discarded= !bytes.empty();
@@ -240,6 +262,12 @@ void TableShare::raise_auto_increment(uint64 next)
 {
   std::lock_guard<std::mutex> latch(mutex);
   set_if_bigger(auto_increment, next);
+}
+
+uint64 TableShare::forget_reserved()
+{
+  std::lock_guard<std::mutex> latch(mutex);
+  return auto_increment= auto_increment_noted;
 }
 
 int TableShare::note_auto_increment(THD *thd, uint64 next)

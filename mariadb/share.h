@@ -14,7 +14,7 @@
 class TableShare : public Handler_share
 {
 public:
-  TableShare() : table(nullptr), meta(nullptr), images(1), next_row_id(1), row_ids_noted(0), auto_increment(0),
+  TableShare() : table(nullptr), meta(nullptr), images(1), times_opened(0), next_row_id(1), row_ids_noted(0), auto_increment(0),
                  auto_increment_noted(0), auto_increment_remembered(0), changes(0), changes_since_sample(0),
                  has_statistics(false), discarded(false) {}
   ~TableShare();
@@ -30,6 +30,7 @@ public:
     TableShare *share;
     const AlterPlan *plan;
     const std::vector<AddedColumn> *more;
+    const std::vector<uint16> *order;
   };
   /** Commits an ALTER in place, of all these tables or of none: notes the new definition and carries out the
       plans. */
@@ -48,6 +49,9 @@ public:
   /** The tree of an index; nullptr for the clustered one's key number. */
   const ink_tree *index_tree(uint index) const { return trees[index]; }
   const std::vector<AddedColumn> &added_columns() const { return added; }
+  /** The order of columns in rows, and how often the table was opened: with each time it may be another. */
+  const std::vector<uint16> &column_order() const { return order; }
+  uint opened() const { return times_opened; }
 
   /** The next `count` hidden row ids; the first of them. */
   int take_row_ids(THD *thd, uint64 count, uint64 *first);
@@ -61,6 +65,8 @@ public:
     auto_increment= take(auto_increment);
   }
   void raise_auto_increment(uint64 next);
+  /** What was reserved and not used is given again; the counter then. */
+  uint64 forget_reserved();
   /** Notes that values below `next` are in use, so that it is known after a restart. */
   int note_auto_increment(THD *thd, uint64 next);
   /** Sets the counter, also to less. */
@@ -86,7 +92,8 @@ private:
   int finish_alter(THD *thd);
   int drop_unfinished(THD *thd);
   int find_trees(THD *thd, const TABLE_SHARE *definition);
-  int read_meta(THD *thd);
+  int read_meta(THD *thd, const TABLE_SHARE *definition);
+  int read_columns(THD *thd, const TABLE_SHARE *definition);
   int read_image_version(THD *thd);
   int read_auto_increment(THD *thd);
   int remember_auto_increment(THD *thd);
@@ -97,6 +104,8 @@ private:
   uint64 images;
   KeyRoom room;
   std::vector<AddedColumn> added;
+  std::vector<uint16> order;
+  uint times_opened;
   uint64 next_row_id, row_ids_noted;
   /** The counter; what of it a restart keeps; what is remembered for this run, 0: nothing. */
   uint64 auto_increment, auto_increment_noted, auto_increment_remembered;

@@ -19,6 +19,18 @@ bool ha_inkstone::put_row(const uchar *record)
          share->key_room().put_rest(row_value, slice(row_key));
 }
 
+/* Puts a whole row into record[0], virtual columns with it, for a message that names values of it. */
+int ha_inkstone::show_row(ink_slice key, ink_slice row)
+{
+  MY_BITMAP *saved= table->read_set;
+  table->column_bitmaps_set_no_signal(&table->s->all_set, table->write_set);
+  int failed= fill(key, row, table->record[0]);
+  if (!failed && table->vfield)
+    table->update_virtual_fields(this, VCOL_UPDATE_FOR_READ);
+  table->column_bitmaps_set_no_signal(saved, table->write_set);
+  return failed;
+}
+
 int ha_inkstone::undo_to(const ink_mark &mark, int failed)
 {
   /* A deadlock's victim is rolled back already. */

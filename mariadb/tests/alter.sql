@@ -59,3 +59,25 @@ TRUNCATE TABLE temporary;
 DROP TEMPORARY TABLE temporary;
 DROP TABLE t4, like_it, selected;
 SHOW TABLES;
+
+# Columns added anywhere, and moved, stay where they are in rows.
+CREATE TABLE moved (a INT PRIMARY KEY, b VARCHAR(20), c INT) ENGINE=Inkstone;
+INSERT INTO moved VALUES (1, 'x', 10), (2, NULL, 20);
+ALTER TABLE moved ADD COLUMN d INT NOT NULL DEFAULT 7 FIRST, ADD COLUMN e TEXT AFTER b;
+INSERT INTO moved VALUES (5, 3, 'y', 'tt', 30);
+SELECT * FROM moved ORDER BY a;
+ALTER TABLE moved MODIFY COLUMN c INT FIRST;
+UPDATE moved SET c = c + 1, e = 'zz';
+SELECT * FROM moved ORDER BY a;
+ALTER TABLE moved ADD COLUMN f JSON NOT NULL AFTER c;
+ALTER TABLE moved ADD COLUMN g INT AS (c + 1) VIRTUAL FIRST;
+SELECT * FROM moved ORDER BY a;
+FLUSH TABLES;
+SELECT * FROM moved ORDER BY a;
+ALTER TABLE moved ADD KEY (b), ADD COLUMN h INT AFTER d;
+SELECT b, h, a FROM moved FORCE INDEX (b) ORDER BY b;
+TRUNCATE TABLE moved;
+INSERT INTO moved (c, f, d, a, b, e) VALUES (1, '{}', 2, 3, 'b', 'e');
+SELECT * FROM moved;
+CHECK TABLE moved EXTENDED;
+DROP TABLE moved;

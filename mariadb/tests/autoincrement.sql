@@ -58,6 +58,12 @@ insert ignore into x(v) values (1),(1),(1),(2); flush tables; select auto_increm
 alter table x add key (w); alter table x add column z int; alter table x force; alter table x engine=Inkstone; show create table x;
 alter table x auto_increment=3; rename table x to y; insert into y(v) values (3); select * from y order by id; flush tables;
 insert into y(v) values (3),(4),(5); alter table y auto_increment=0; show create table y; alter table y auto_increment=500, algorithm=copy; insert into y(v) values (4); select max(id) from y;
+# With virtual columns an ALTER in place forgets what was reserved, as a restart does.
+create table v (a int not null auto_increment, b int unique, c int default 0, d bigint as (b div 2) virtual, key k (a)); insert into v(b) values (1),(2),(3); insert ignore into v(b) values (1),(2),(3); insert ignore into v(b) values (1),(2),(3); show create table v;
+create table va like v; insert into va(b) select b from v; alter table va comment='x'; alter table v alter c set default 5; show create table v; alter table v add key (c); show create table v; alter table v rename key k to kk; show create table v;
+insert ignore into v(b) values (1),(2); alter table v modify c int first; show create table v; alter table v drop key kk, add key k (a); show create table v; update v set a=50 where b=3; alter table v add column e int; show create table v; alter table v drop column d; show create table v;
+create table vt (a tinyint not null auto_increment, b int, d int as (b) virtual, key (a)); alter table vt auto_increment=300; show create table vt; insert into vt(b) values (1),(2); alter table vt auto_increment=300; show create table vt;
+create table vm (a bigint unsigned auto_increment primary key, b int); insert into vm values (1,1); update vm set a=18446744073709551615; insert into vm(b) values (2);
 # A restart goes on behind the rows.
 create table after_restart (id int auto_increment primary key, v int unique) auto_increment=10; create table deleted like after_restart; create table raised like after_restart; create table lowered (id int auto_increment primary key); create table never (id int auto_increment primary key) auto_increment=77;
 insert ignore into after_restart(v) values (1),(1),(1),(1),(2); begin; insert into after_restart(v) values (3); rollback; show create table after_restart;

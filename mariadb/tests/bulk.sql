@@ -45,3 +45,10 @@ INSERT INTO ends VALUES (7, '2023-02-29', 1), (8, '2023-02-30', 2);
 SET sql_mode = DEFAULT;
 SELECT * FROM ends ORDER BY id;
 DROP TABLE ends;
+# The message shows the refused row, long texts and virtual columns with it.
+CREATE TABLE shown (id INT AUTO_INCREMENT PRIMARY KEY, t MEDIUMTEXT, v VARCHAR(20) AS (CONCAT(t, 'v')) VIRTUAL, w TEXT AS (t) VIRTUAL, UNIQUE KEY (t(3)), UNIQUE KEY (v(2)), UNIQUE KEY (w(1))) ENGINE=Inkstone;
+INSERT INTO shown (t) VALUES ('Stra');
+INSERT INTO shown (t) VALUES ('STRA'), ('');
+INSERT INTO shown (t) VALUES ('ab'), ('STx'), ('zz');
+INSERT INTO shown (t) VALUES ('q1'), ('zz'), ('sx'), ('st');
+DROP TABLE shown;

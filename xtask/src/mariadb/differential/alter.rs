@@ -84,7 +84,11 @@ impl Maker {
             true => self.generated(random, table),
             false => None,
         };
-        let column = generated.unwrap_or_else(|| self.column(random));
+        let mut column = generated.unwrap_or_else(|| self.column(random));
+        if matches!(column.kind, Kind::Json) && !column.null {
+            // Old rows would break its constraint, at which an ALTER that copies looks, one in place does not.
+            column.default = Some("'{}'".to_owned());
+        }
         let at = random.place(table.columns.len() + 1);
         let place = match at {
             0 => " FIRST".to_owned(),

@@ -4,6 +4,7 @@
 //! *Case*: tables and some dozens of statements, decided by a seed and a number; each case begins with empty
 //! databases. Now and then the server is restarted or killed within one. *Difference*: a statement whose outcomes
 //! are unequal. The case ends there, and is shrunk to the fewest statements that still differ in the same way.
+//! A campaign lasts for a time, or for a number of cases: that does the same on every machine.
 //!
 //! One file, one subject: [`schema`], [`types`], [`text`] make tables and values, [`dml`], [`query`], [`alter`]
 //! statements, [`generate`] cases of them; [`sides`] runs them, [`compare`] judges, [`accepted`] lists what is
@@ -50,9 +51,26 @@ pub struct Choice {
     /// Of --differential or --sessions, only the case of this number
     #[arg(long, value_name = "N")]
     pub case: Option<u64>,
+    /// Of --differential, the first N cases, however long they take
+    #[arg(long, value_name = "N", conflicts_with_all = ["case", "minutes"])]
+    cases: Option<u64>,
     /// What --differential leaves out
     #[arg(long, value_name = "TOPIC", value_delimiter = ',')]
     without: Vec<Topic>,
+}
+
+impl Choice {
+    fn numbers(&self) -> std::ops::Range<u64> {
+        match (self.case, self.cases) {
+            (Some(case), _) => case..case + 1,
+            (None, Some(cases)) => 0..cases,
+            (None, None) => 0..u64::MAX,
+        }
+    }
+
+    fn is_timed(&self) -> bool {
+        self.case.is_none() && self.cases.is_none()
+    }
 }
 
 /// A difference, shrunk.
@@ -88,12 +106,8 @@ pub fn run(
     let mut campaign = Campaign::default();
     let end = Instant::now() + Duration::from_secs_f64(plan.minutes * 60.0);
     let mut told = Instant::now();
-    let cases = match choice.case {
-        Some(case) => case..case + 1,
-        None => 0..u64::MAX,
-    };
-    for case in cases {
-        if choice.case.is_none() && Instant::now() > end {
+    for case in choice.numbers() {
+        if choice.is_timed() && Instant::now() > end {
             break;
         }
         let configuration = configuration.unwrap_or(match (case / BLOCK_CASES) % 2 {

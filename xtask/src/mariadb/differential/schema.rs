@@ -340,7 +340,7 @@ impl Maker {
                 1 => (Kind::Integer(4, false, false), format!("{name} MOD 5")),
                 _ => (Kind::Varchar(30, None), format!("CONCAT('n', {name})")),
             },
-            Kind::Decimal(..) => (Kind::Decimal(65, 10), format!("ROUND({name}, 1)")),
+            Kind::Decimal(..) => (Kind::Decimal(65, 1), format!("ROUND({name}, 1)")),
             kind if kind.is_text() => match random.below(4) {
                 0 => (kind.clone(), format!("LEFT({name}, 3)")),
                 1 => (kind.clone(), format!("UPPER({name})")),

@@ -207,6 +207,38 @@ impl Sides {
         Gone { engine, how }
     }
 
+    /// True if InnoDB finds one of its tables corrupt, and Inkstone none of its own.
+    pub fn only_innodb_is_corrupt(&mut self) -> bool {
+        let [innodb, inkstone] = [0, 1].map(|side| self.has_corrupt_table(side));
+        innodb && !inkstone
+    }
+
+    fn has_corrupt_table(&mut self, side: usize) -> bool {
+        let Some(Ok(Reply::Rows(tables))) = self
+            .clients
+            .get_mut(side)
+            .map(|client| client.run("SHOW TABLES"))
+        else {
+            return false;
+        };
+        let names = tables.rows.into_iter().flatten().flatten();
+        let names: Vec<String> = names
+            .map(|name| String::from_utf8_lossy(&name).into_owned())
+            .collect();
+        names.iter().any(|name| {
+            let check = format!("CHECK TABLE {name} EXTENDED");
+            let Ok(Reply::Rows(said)) = self.clients[side].run(&check) else {
+                return false;
+            };
+            // The last line is `status | OK`, or what is wrong.
+            let last = said
+                .rows
+                .last()
+                .and_then(|row| row.last().cloned().flatten());
+            last.as_deref() != Some(b"OK")
+        })
+    }
+
     /// Asks InnoDB's side something about its own rows.
     pub fn ask(&mut self, statement: &str) -> Option<Reply> {
         self.clients.first_mut()?.run(statement).ok()
