@@ -2,8 +2,9 @@
 /* Tables as files: FLUSH TABLES t FOR EXPORT, ALTER TABLE t DISCARD TABLESPACE and IMPORT TABLESPACE.
 
    While a table is exported two files stand beside its definition, in the database's directory: t.ink, a
-   link to the table's file, and t.cfg, its trees. Both are copied into the other server's directory of
-   the database, after DISCARD and before IMPORT; IMPORT takes them away. */
+   link to the table's file, and t.cfg, its trees and its definition. Both are copied into the other server's directory
+   of the database, after DISCARD and before IMPORT; IMPORT takes them away. A file whose rows or indexes are not what
+   the table's definition says is refused: nothing in the file itself tells an INT from a CHAR. */
 #include "ddl.h"
 #include "ha_inkstone.h"
 #include <algorithm>
@@ -11,8 +12,96 @@
 #include <sstream>
 #include <unistd.h>
 
-/** The first line of a t.cfg. */
-static const char CFG_HEADER[]= "inkstone table 1";
+/** The first line of a t.cfg. Those of version 1 had no definition. Each other line is a word that says what it is
+    about, a name and a value, with tabs between them. */
+static const char CFG_HEADER[]= "inkstone table 2";
+
+/** What a t.cfg says. */
+struct Exported
+{
+  /** Name and number; name and type; name and parts; the version of key images, without a name. */
+  std::vector<std::pair<std::string, std::string>> trees, columns, keys, images;
+
+  /** The list of a word. nullptr: there is none. */
+  std::vector<std::pair<std::string, std::string>> *list(const std::string &word)
+  {
+    return word == "tree" ? &trees : word == "column" ? &columns : word == "key" ? &keys : word == "images" ? &images
+                                                                                                           : nullptr;
+  }
+};
+
+static std::string type_of(const Field *field)
+{
+  StringBuffer<STRING_BUFFER_USUAL_SIZE> type;
+  field->sql_type(type);
+  std::string text(type.ptr(), type.length());
+  if (field->has_charset())
+    text+= std::string(" COLLATE ") + field->charset()->coll_name.str;
+  if (!field->stored_in_db())
+    text+= " VIRTUAL";
+  return text + (field->real_maybe_null() ? " NULL" : " NOT NULL");
+}
+
+static std::string parts_of(const KEY &key)
+{
+  std::string text= key.flags & HA_NOSAME ? "UNIQUE (" : "(";
+  for (uint i= 0; i < key.user_defined_key_parts; i++)
+  {
+    const KEY_PART_INFO &part= key.key_part[i];
+    text+= i ? ", " : "";
+    text+= part.field->field_name.str;
+    if (part.key_part_flag & HA_PART_KEY_SEG)
+      text+= "(" + std::to_string(part.length / part.field->charset()->mbmaxlen) + ")";
+    if (part.key_part_flag & HA_REVERSE_SORT)
+      text+= " DESC";
+  }
+  return text + ")";
+}
+
+/* What a table's file must fit. */
+static Exported definition_of(const TABLE *table, uint64 images)
+{
+  Exported definition;
+  for (Field **field= table->field; *field; field++)
+    definition.columns.emplace_back((*field)->field_name.str, type_of(*field));
+  for (uint i= 0; i < table->s->keys; i++)
+    definition.keys.emplace_back(table->key_info[i].name.str, parts_of(table->key_info[i]));
+  definition.images.emplace_back("", std::to_string(images));
+  return definition;
+}
+
+/* Names may have any character, lines end where they end. */
+static std::string escaped(const std::string &text)
+{
+  std::string result;
+  for (const char letter : text)
+    switch (letter)
+    {
+    case '\n': result+= "\\n"; break;
+    case '\t': result+= "\\t"; break;
+    case '\\': result+= "\\\\"; break;
+    default: result+= letter;
+    }
+  return result;
+}
+
+static std::string unescaped(const std::string &text)
+{
+  std::string result;
+  for (size_t i= 0; i < text.size(); i++)
+    if (text[i] != '\\' || i + 1 == text.size())
+      result+= text[i];
+    else
+      result+= text[++i] == 'n' ? '\n' : text[i] == 't' ? '\t' : text[i];
+  return result;
+}
+
+static void write_list(std::ofstream &cfg, const char *word,
+                       const std::vector<std::pair<std::string, std::string>> &list)
+{
+  for (const std::pair<std::string, std::string> &each : list)
+    cfg << word << '\t' << escaped(each.first) << '\t' << escaped(each.second) << '\n';
+}
 
 static std::string file_of(const TABLE *table, const char *extension)
 {
@@ -39,14 +128,19 @@ int ha_inkstone::begin_export(THD *thd)
   const std::string link= file_of(table, ".ink");
   std::ofstream cfg(file_of(table, ".cfg"));
   cfg << CFG_HEADER << '\n';
+  Exported exported= definition_of(table, share->image_version());
   const ink_table *engine_table= share->engine_table();
   for (size_t i= 0; i < ink_table_tree_count(engine_table); i++)
   {
     const ink_tree *tree= ink_table_tree(engine_table, i);
     const ink_slice name= ink_tree_name(tree);
-    cfg << ink_tree_number(tree) << ' '
-        << std::string(reinterpret_cast<const char *>(name.data), name.len) << '\n';
+    exported.trees.emplace_back(std::string(reinterpret_cast<const char *>(name.data), name.len),
+                                std::to_string(ink_tree_number(tree)));
   }
+  write_list(cfg, "images", exported.images);
+  write_list(cfg, "column", exported.columns);
+  write_list(cfg, "key", exported.keys);
+  write_list(cfg, "tree", exported.trees);
   cfg.close();
   unlink(link.c_str());
   if (!cfg.fail() && !symlink(absolute, link.c_str()))
@@ -84,9 +178,8 @@ int ha_inkstone::discard_table()
   return failed ? failed : share->set_discarded(thd());
 }
 
-/* The trees that a t.cfg names. False: it is none. */
-static bool read_cfg(const std::string &file, std::vector<uint32_t> *numbers,
-                     std::vector<std::string> *names)
+/* False: the file is no t.cfg of this version. */
+static bool read_cfg(const std::string &file, Exported *exported)
 {
   std::ifstream cfg(file);
   std::string line;
@@ -94,35 +187,63 @@ static bool read_cfg(const std::string &file, std::vector<uint32_t> *numbers,
     return false;
   while (std::getline(cfg, line))
   {
-    size_t blank= line.find(' ');
-    if (blank == std::string::npos)
+    const size_t name= line.find('\t'), value= line.find('\t', name + 1);
+    if (name == std::string::npos || value == std::string::npos)
       return false;
-    numbers->push_back(static_cast<uint32_t>(strtoul(line.c_str(), nullptr, 10)));
-    names->push_back(line.substr(blank + 1));
+    if (auto list= exported->list(line.substr(0, name)))
+      list->emplace_back(unescaped(line.substr(name + 1, value - name - 1)), unescaped(line.substr(value + 1)));
   }
-  return !numbers->empty();
+  return !exported->trees.empty() && exported->images.size() == 1;
+}
+
+/* How the file's columns or indexes differ from the table's; empty: they do not. */
+static std::string difference(const char *one, const char *several, const std::vector<std::pair<std::string, std::string>> &in_file,
+                              const std::vector<std::pair<std::string, std::string>> &in_table)
+{
+  if (in_file.size() != in_table.size())
+    return "the file has " + std::to_string(in_file.size()) + " " + several + " and the table " +
+           std::to_string(in_table.size());
+  for (size_t i= 0; i < in_file.size(); i++)
+    if (in_file[i] != in_table[i])
+      return std::string(one) + " " + std::to_string(i + 1) + " is " + in_file[i].first + " " + in_file[i].second +
+             " in the file and " + in_table[i].first + " " + in_table[i].second + " in the table";
+  return std::string();
+}
+
+static std::string difference(Exported &file, const TABLE *table)
+{
+  Exported definition= definition_of(table, IMAGE_VERSION);
+  if (strtoull(file.images[0].second.c_str(), nullptr, 10) > IMAGE_VERSION)
+    return "the file has key images of version " + file.images[0].second + ", and this plugin knows those up to " +
+           definition.images[0].second;
+  const std::string columns= difference("column", "columns", file.columns, definition.columns);
+  if (!columns.empty())
+    return columns;
+  /* Each index is found by its name. */
+  std::sort(file.keys.begin(), file.keys.end());
+  std::sort(definition.keys.begin(), definition.keys.end());
+  return difference("index", "indexes", file.keys, definition.keys);
 }
 
 int ha_inkstone::import_table()
 {
   const std::string cfg= file_of(table, ".cfg"), data= file_of(table, ".ink");
-  std::vector<uint32_t> numbers;
-  std::vector<std::string> names;
-  if (!read_cfg(cfg, &numbers, &names))
+  Exported exported;
+  if (access(cfg.c_str(), R_OK))
   {
     my_error(ER_FILE_NOT_FOUND, MYF(0), cfg.c_str(), errno);
     return HA_ERR_INKSTONE;
   }
+  const std::string differs=
+      read_cfg(cfg, &exported) ? difference(exported, table) : cfg + " is none of this version: export the table again";
+  if (!differs.empty())
+  {
+    my_error(ER_TABLE_SCHEMA_MISMATCH, MYF(0), differs.c_str());
+    return HA_ERR_INKSTONE;
+  }
   std::vector<ink_import_tree> trees;
-  for (size_t i= 0; i < numbers.size(); i++)
-    trees.push_back({numbers[i], slice_of(names[i])});
-  for (uint i= 0; i < table->s->keys; i++)
-    if (!is_clustered(i) &&
-        std::find(names.begin(), names.end(), table->key_info[i].name.str) == names.end())
-    {
-      my_error(ER_TABLE_SCHEMA_MISMATCH, MYF(0), table->key_info[i].name.str);
-      return HA_ERR_INKSTONE;
-    }
+  for (const std::pair<std::string, std::string> &tree : exported.trees)
+    trees.push_back({static_cast<uint32_t>(strtoul(tree.second.c_str(), nullptr, 10)), slice_of(tree.first)});
   ink_error error;
   const std::string imported= share->name + REPLACEMENT;
   if (ink_import_table(database, slice_of(imported), data.c_str(), trees.data(), trees.size(), &error) ||

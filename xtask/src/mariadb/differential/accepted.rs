@@ -120,8 +120,7 @@ fn refused(outcome: &Outcome) -> u16 {
 pub const INNODB_CORRUPT: &str = "InnoDB finds its own index corrupt";
 
 /// Why another order of rows is accepted: where Inkstone's is the one that ORDER BY asks for.
-pub const INNODB_UNORDERED: &str =
-    "InnoDB gives rows of partitions in another order than ORDER BY says (NULL in a virtual column of the index)";
+pub const INNODB_UNORDERED: &str = "InnoDB gives rows of partitions in another order than ORDER BY says (NULL in a virtual column of the index)";
 
 /// True if this difference is accepted.
 pub fn accept(
