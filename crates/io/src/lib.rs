@@ -18,13 +18,14 @@
 //! 5. No short reads or writes: an operation does all of its bytes or fails. Reading past the end
 //!    of a file is `UnexpectedEof`.
 //!
-//! Three backends keep these promises: [`posix`] (pread, pwrite, fdatasync), [`uring`] (batches
-//! through io_uring), and [`sim`] (a disk in memory that forgets, tears and reorders what was not
-//! synced, and fails on command).
+//! [`overlay`] keeps what is written in memory. Three backends keep these promises: [`posix`]
+//! (pread, pwrite, fdatasync), [`uring`] (batches through io_uring), and [`sim`] (a disk in memory
+//! that forgets, tears and reorders what was not synced, and fails on command).
 
 pub mod backend;
 pub mod buffer;
 pub mod limits;
+pub mod overlay;
 pub mod posix;
 pub mod process;
 pub mod sim;
@@ -81,6 +82,10 @@ pub struct AtomicWriteLimits {
     pub unit_max_opt: u32,
 }
 
+/// What tells a file from all others that are there: device and inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity(pub u64, pub u64);
+
 /// A file system, or a simulation of one.
 pub trait Vfs: Send + Sync + std::fmt::Debug {
     /// Opens a directory. A relative path is resolved now and never again: whoever changes the
@@ -95,6 +100,11 @@ pub trait Vfs: Send + Sync + std::fmt::Debug {
     fn batch(&self, depth: usize) -> Result<Box<dyn Batch>>;
     /// Short name of the backend, for messages: `posix`, `io_uring`, `sim`.
     fn name(&self) -> &'static str;
+    /// The most memory in bytes that the processes beside which this one runs may use together,
+    /// where the system sets a limit ([`limits::memory`]): who uses more is killed.
+    fn memory_limit(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// An open directory. All methods may be called from many threads at once.
@@ -133,6 +143,21 @@ pub trait Directory: Send + Sync + std::fmt::Debug {
     /// Takes an exclusive lock, held until the returned guard is dropped. `WouldBlock` when
     /// someone else holds it, in this process or another one. Creates the file if it is missing.
     fn lock(&self, name: &str) -> Result<Box<dyn Send + Sync>>;
+    /// As [`Directory::lock`], beside others who take it so, and of a file that is there: nothing
+    /// is created or opened for writing.
+    fn lock_shared(&self, name: &str) -> Result<Box<dyn Send + Sync>> {
+        self.lock(name)
+    }
+    /// Locks the directory itself, as [`Directory::lock`] a file: there is no name that somebody
+    /// could remove. Does nothing where the file system cannot lock directories.
+    fn lock_itself(&self) -> Result<Box<dyn Send + Sync>> {
+        Ok(Box::new(()))
+    }
+    /// Which file a name leads to now; `None` where nobody can tell. See [`File::identity`].
+    fn identity(&self, name: &str) -> Result<Option<Identity>> {
+        let _ = name;
+        Ok(None)
+    }
     /// Where the directory was when it was opened, absolute: for messages.
     fn path(&self) -> &Path;
     /// Where a file of this directory was then: for messages.
@@ -231,6 +256,10 @@ pub trait File: Send + Sync + std::fmt::Debug {
     fn allocate(&self, offset: u64, length: u64) -> Result<()>;
     /// What `write_atomic_at` can do here, if anything.
     fn atomic_write_limits(&self) -> Option<AtomicWriteLimits>;
+    /// Which file this is, whatever name it has by now; `None` where nobody can tell.
+    fn identity(&self) -> Result<Option<Identity>> {
+        Ok(None)
+    }
     /// Where the file was when it was opened: for messages.
     fn path(&self) -> &Path;
     /// Whether the file was opened with [`OpenOptions::direct`], so that transfers must be aligned.

@@ -24,7 +24,7 @@ mod queue;
 use crate::buffer::{check_transfer, check_vectored};
 use crate::{
     AtomicWriteLimits, Batch, Create, DIRECT_ALIGNMENT, Directory, Error, ErrorKind, File,
-    OpenOptions, Result, Vfs,
+    Identity, OpenOptions, Result, Vfs,
 };
 pub(crate) use directory::PosixDirectory;
 use queue::PosixBatch;
@@ -70,6 +70,10 @@ impl Vfs for PosixVfs {
 
     fn name(&self) -> &'static str {
         "posix"
+    }
+
+    fn memory_limit(&self) -> Option<u64> {
+        crate::limits::memory()
     }
 }
 
@@ -269,6 +273,10 @@ impl File for PosixFile {
         }
     }
 
+    fn identity(&self) -> Result<Option<Identity>> {
+        Ok(Some(identity_of(&rustix::fs::fstat(&self.fd)?)))
+    }
+
     fn atomic_write_limits(&self) -> Option<AtomicWriteLimits> {
         if !self.direct {
             // RWF_ATOMIC needs O_DIRECT.
@@ -295,6 +303,10 @@ impl File for PosixFile {
     fn raw_fd(&self) -> Option<i32> {
         Some(self.fd.as_raw_fd())
     }
+}
+
+fn identity_of(found: &rustix::fs::Stat) -> Identity {
+    Identity(found.st_dev, found.st_ino)
 }
 
 /// The error of a write that could not be done: a full disk, a used-up quota and a file that may not

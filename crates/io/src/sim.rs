@@ -382,6 +382,11 @@ impl SimVfs {
         self.process.hit()
     }
 
+    /// The system lets the process have so many bytes of memory ([`Vfs::memory_limit`]).
+    pub fn limit_memory(&self, bytes: u64) {
+        self.process.limit_memory(bytes);
+    }
+
     /// Forgets all rules.
     pub fn clear_faults(&self) {
         self.process.clear_rules();
@@ -554,6 +559,10 @@ impl Vfs for SimVfs {
 
     fn name(&self) -> &'static str {
         "sim"
+    }
+
+    fn memory_limit(&self) -> Option<u64> {
+        self.process.memory_limit()
     }
 }
 

@@ -110,6 +110,10 @@ impl Vfs for UringVfs {
     fn name(&self) -> &'static str {
         "io_uring"
     }
+
+    fn memory_limit(&self) -> Option<u64> {
+        crate::limits::memory()
+    }
 }
 
 /// A ring and the right to submit to it.

@@ -5,7 +5,7 @@
 //! no tablespace file in use.
 
 use super::open_files::OpenFiles;
-use inkstone_io::{Create, Directory, File, OpenOptions, Result};
+use inkstone_io::{Create, Directory, File, Identity, OpenOptions, Result};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -69,6 +69,20 @@ impl Directory for RetryingDirectory {
     fn lock(&self, name: &str) -> Result<Box<dyn Send + Sync>> {
         self.open_files
             .with_descriptor(|| self.directory.lock(name))
+    }
+
+    fn lock_shared(&self, name: &str) -> Result<Box<dyn Send + Sync>> {
+        self.open_files
+            .with_descriptor(|| self.directory.lock_shared(name))
+    }
+
+    fn lock_itself(&self) -> Result<Box<dyn Send + Sync>> {
+        self.open_files
+            .with_descriptor(|| self.directory.lock_itself())
+    }
+
+    fn identity(&self, name: &str) -> Result<Option<Identity>> {
+        self.directory.identity(name)
     }
 
     fn path(&self) -> &Path {

@@ -8,9 +8,9 @@
 //! 2. [`Directory::sync`] is one `fsync` of the descriptor that is open already.
 //! 3. A new directory is durable when it is open: its parent was synced.
 
-use super::{PosixFile, file_mode};
+use super::{PosixFile, file_mode, identity_of};
 use crate::process::Owner;
-use crate::{Create, Directory, Error, ErrorKind, File, OpenOptions, Result, check_inside};
+use crate::{Create, Directory, ErrorKind, File, Identity, OpenOptions, Result, check_inside};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -87,6 +87,17 @@ impl Drop for Lock {
             let _ = rustix::fs::flock(&self.fd, FlockOperation::Unlock);
         }
     }
+}
+
+fn lock_fd(
+    fd: OwnedFd,
+    operation: FlockOperation,
+) -> std::result::Result<Box<dyn Send + Sync>, Errno> {
+    retry_on_intr(|| rustix::fs::flock(&fd, operation))?;
+    Ok(Box::new(Lock {
+        fd,
+        owner: Owner::this_process(),
+    }))
 }
 
 impl Directory for PosixDirectory {
@@ -173,17 +184,32 @@ impl Directory for PosixDirectory {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
         let name = check_inside(name)?;
         let fd = retry_on_intr(|| rustix::fs::openat(&self.fd, name, flags, file_mode()))?;
-        match retry_on_intr(|| rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive)) {
-            Ok(()) => Ok(Box::new(Lock {
-                fd,
-                owner: Owner::this_process(),
-            })),
-            Err(Errno::WOULDBLOCK) => Err(Error::new(
-                ErrorKind::WouldBlock,
-                "the lock is held by someone else",
-            )),
-            Err(error) => Err(error.into()),
+        Ok(lock_fd(fd, FlockOperation::NonBlockingLockExclusive)?)
+    }
+
+    fn lock_shared(&self, name: &str) -> Result<Box<dyn Send + Sync>> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let name = check_inside(name)?;
+        let fd = retry_on_intr(|| rustix::fs::openat(&self.fd, name, flags, Mode::empty()))?;
+        Ok(lock_fd(fd, FlockOperation::NonBlockingLockShared)?)
+    }
+
+    fn lock_itself(&self) -> Result<Box<dyn Send + Sync>> {
+        // A description of its own, as the lock belongs to it.
+        let fd = open_fd(self.fd.as_fd(), Path::new("."))?;
+        match lock_fd(fd, FlockOperation::NonBlockingLockExclusive) {
+            // NFS wants a descriptor that can write.
+            Err(Errno::BADF | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::NOLCK) => {
+                Ok(Box::new(()))
+            }
+            locked => Ok(locked?),
         }
+    }
+
+    fn identity(&self, name: &str) -> Result<Option<Identity>> {
+        let name = check_inside(name)?;
+        let found = rustix::fs::statat(&self.fd, name, AtFlags::empty())?;
+        Ok(Some(identity_of(&found)))
     }
 
     fn path(&self) -> &Path {

@@ -4,7 +4,9 @@ use super::faults::{OpKind, Process, Verdict, dead, input_output_error};
 use super::file::SimFile;
 use super::names::Names;
 use super::{SimVfs, normal, not_found};
-use crate::{Create, Directory, Error, ErrorKind, File, OpenOptions, Result, check_inside};
+use crate::{
+    Create, Directory, Error, ErrorKind, File, Identity, OpenOptions, Result, check_inside,
+};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -92,6 +94,26 @@ impl Directory for SimDirectory {
 
     fn lock(&self, name: &str) -> Result<Box<dyn Send + Sync>> {
         self.vfs.lock(&self.inside(name)?)
+    }
+
+    fn lock_shared(&self, name: &str) -> Result<Box<dyn Send + Sync>> {
+        match self.exists(name)? {
+            true => self.lock(name),
+            false => Err(not_found(&self.inside(name)?)),
+        }
+    }
+
+    fn lock_itself(&self) -> Result<Box<dyn Send + Sync>> {
+        self.vfs.admit(OpKind::Lock, &self.path)?;
+        self.vfs.hold(&self.path)
+    }
+
+    fn identity(&self, name: &str) -> Result<Option<Identity>> {
+        let path = self.inside(name)?;
+        self.vfs.process.check_alive()?;
+        let names = self.vfs.disk.names.lock();
+        let node = names.get(&path).ok_or_else(|| not_found(&path))?;
+        Ok(Some(node.identity()))
     }
 
     fn path(&self) -> &Path {
@@ -265,6 +287,13 @@ impl SimVfs {
             check_parent(&names, &path)?;
             self.disk.create(&mut names, &path);
         }
+        drop(names);
+        self.hold(&path)
+    }
+
+    /// A lock that nobody else of this process has.
+    fn hold(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
+        let path = path.to_owned();
         if !self.process.locks.lock().insert(path.clone()) {
             return Err(Error::new(
                 ErrorKind::WouldBlock,

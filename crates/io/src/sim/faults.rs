@@ -168,6 +168,7 @@ struct State {
     crash: Option<Crash>,
     rules: Vec<Rule>,
     handles: Handles,
+    memory_limit: Option<u64>,
     /// The files whose operations failed, in order.
     hit: Vec<PathBuf>,
 }
@@ -291,6 +292,14 @@ impl Process {
 
     pub(super) fn handles_max(&self) -> u64 {
         self.state.lock().handles.open_max
+    }
+
+    pub(super) fn limit_memory(&self, bytes: u64) {
+        self.state.lock().memory_limit = Some(bytes);
+    }
+
+    pub(super) fn memory_limit(&self) -> Option<u64> {
+        self.state.lock().memory_limit
     }
 
     pub(super) fn hit(&self) -> Vec<PathBuf> {

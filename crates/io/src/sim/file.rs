@@ -7,7 +7,7 @@ use super::rng::Rng;
 use crate::buffer::{check_transfer, check_vectored};
 use crate::posix::{past_end, read_only};
 use crate::{
-    AtomicWriteLimits, Batch, Completed, Error, ErrorKind, File, Op, OpenOptions, Result,
+    AtomicWriteLimits, Batch, Completed, Error, ErrorKind, File, Identity, Op, OpenOptions, Result,
     Submission,
 };
 use std::borrow::Cow;
@@ -297,6 +297,10 @@ impl File for SimFile {
             state.allocate(offset, length);
             Ok(())
         })
+    }
+
+    fn identity(&self) -> Result<Option<Identity>> {
+        Ok(Some(self.node.identity()))
     }
 
     fn atomic_write_limits(&self) -> Option<AtomicWriteLimits> {

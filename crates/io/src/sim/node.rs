@@ -80,6 +80,10 @@ impl Kind {
 }
 
 impl Node {
+    pub(super) fn identity(&self) -> crate::Identity {
+        crate::Identity(0, self.id)
+    }
+
     pub(super) fn new(id: u64, content: Content, before: Content) -> Self {
         let state = NodeState {
             before,

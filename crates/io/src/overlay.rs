@@ -1,0 +1,390 @@
+//! A file system laid over another one: what is written stays in memory, and what lies below is
+//! only read.
+//!
+//! # What this module promises
+//!
+//! 1. Nothing below is written, created, renamed or removed, no length is changed, no sync is asked
+//!    for. Files below are opened for reading only, so a read-only mount will do.
+//! 2. What was written through this file system is read through it, by whomever; all else is as
+//!    below.
+//! 3. Locks are shared locks of the files below: several overlays beside each other, none beside a
+//!    process that has the file locked to change it.
+//!
+//! Memory holds each block of 4 KiB that was written, but for zeroes behind the end of what lies
+//! below. Nothing survives the process. Operations of a [`Batch`] run one after the other.
+
+use crate::posix::past_end;
+use crate::{
+    AtomicWriteLimits, Batch, Create, Directory, Error, ErrorKind, File, Op, OpenOptions, Result,
+    Vfs,
+};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const BLOCK: usize = 4096;
+
+/// See the [module](self).
+#[derive(Clone, Debug)]
+pub struct OverlayVfs {
+    below: Arc<dyn Vfs>,
+    names: Arc<Mutex<Names>>,
+}
+
+/// The names that are other than below.
+#[derive(Debug, Default)]
+struct Names {
+    /// `None`: removed.
+    files: BTreeMap<PathBuf, Option<Arc<Node>>>,
+    directories: BTreeSet<PathBuf>,
+}
+
+impl OverlayVfs {
+    /// Lays a file system over `below`.
+    pub fn new(below: Arc<dyn Vfs>) -> Self {
+        Self {
+            below,
+            names: Arc::default(),
+        }
+    }
+}
+
+impl Vfs for OverlayVfs {
+    /// The directory must be there.
+    fn open_directory(&self, path: &Path, _: Create) -> Result<Arc<dyn Directory>> {
+        let below = self.below.open_directory(path, Create::Never)?;
+        Ok(Arc::new(Folder {
+            path: below.path().to_owned(),
+            below: Some(below),
+            names: self.names.clone(),
+        }))
+    }
+
+    fn open_file(&self, path: &Path, options: OpenOptions) -> Result<Arc<dyn File>> {
+        match options.read_only {
+            true => self.below.open_file(path, options),
+            false => Err(crate::posix::read_only()),
+        }
+    }
+
+    fn batch(&self, _: usize) -> Result<Box<dyn Batch>> {
+        Ok(Box::new(OneByOne))
+    }
+
+    fn name(&self) -> &'static str {
+        "overlay"
+    }
+
+    fn memory_limit(&self) -> Option<u64> {
+        self.below.memory_limit()
+    }
+}
+
+struct OneByOne;
+
+impl Batch for OneByOne {
+    fn run(&mut self, operations: &mut [Op<'_>]) -> Vec<Result<()>> {
+        operations.iter_mut().map(Op::run_alone).collect()
+    }
+}
+
+#[derive(Debug)]
+struct Folder {
+    path: PathBuf,
+    /// `None`: it is new.
+    below: Option<Arc<dyn Directory>>,
+    names: Arc<Mutex<Names>>,
+}
+
+impl Folder {
+    /// The node of a name, if there is a file.
+    fn find(&self, names: &mut Names, name: &str) -> Result<Option<Arc<Node>>> {
+        crate::check_inside(name)?;
+        let path = self.path_of(name);
+        if let Some(node) = names.files.get(&path) {
+            return Ok(node.clone());
+        }
+        let Some(below) = &self.below else {
+            return Ok(None);
+        };
+        let options = OpenOptions {
+            create: Create::Never,
+            read_only: true,
+            direct: false,
+            dsync: false,
+        };
+        match below.open(name, options) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            opened => {
+                let node = Arc::new(Node::over(opened?)?);
+                names.files.insert(path, Some(node.clone()));
+                Ok(Some(node))
+            }
+        }
+    }
+
+    fn require(&self, names: &mut Names, name: &str) -> Result<Arc<Node>> {
+        let found = self.find(names, name)?;
+        found.ok_or_else(|| ErrorKind::NotFound.into())
+    }
+}
+
+impl Directory for Folder {
+    fn open(&self, name: &str, options: OpenOptions) -> Result<Arc<dyn File>> {
+        let mut names = self.names.lock();
+        let path = self.path_of(name);
+        let node = match (self.find(&mut names, name)?, options.create) {
+            (Some(_), Create::New) => return Err(ErrorKind::AlreadyExists.into()),
+            (Some(node), _) => node,
+            (None, Create::Never) => return Err(ErrorKind::NotFound.into()),
+            (None, _) => {
+                let node = Arc::<Node>::default();
+                names.files.insert(path.clone(), Some(node.clone()));
+                node
+            }
+        };
+        Ok(Arc::new(OverlayFile { node, path }))
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        let mut names = self.names.lock();
+        self.require(&mut names, name)?;
+        names.files.insert(self.path_of(name), None);
+        Ok(())
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        crate::check_inside(to)?;
+        let mut names = self.names.lock();
+        let node = self.require(&mut names, from)?;
+        names.files.insert(self.path_of(from), None);
+        names.files.insert(self.path_of(to), Some(node));
+        Ok(())
+    }
+
+    fn sync_file_system(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn list(&self) -> Result<Vec<String>> {
+        let names = self.names.lock();
+        let below = self.below.as_ref().map_or(Ok(Vec::new()), |it| it.list())?;
+        let mut found = BTreeSet::from_iter(below);
+        for (path, node) in &names.files {
+            let name = path.strip_prefix(&self.path).ok().and_then(Path::to_str);
+            match (name.filter(|name| !name.contains('/')), node) {
+                (Some(name), Some(_)) => _ = found.insert(name.to_owned()),
+                (Some(name), None) => _ = found.remove(name),
+                (None, _) => {}
+            }
+        }
+        Ok(found.into_iter().collect())
+    }
+
+    fn exists(&self, name: &str) -> Result<bool> {
+        crate::check_inside(name)?;
+        let (names, path) = (self.names.lock(), self.path_of(name));
+        match (names.files.get(&path), &self.below) {
+            (Some(node), _) => Ok(node.is_some()),
+            (None, _) if names.directories.contains(&path) => Ok(true),
+            (None, Some(below)) => below.exists(name),
+            (None, None) => Ok(false),
+        }
+    }
+
+    fn subdirectory(&self, name: &str, create: Create) -> Result<Arc<dyn Directory>> {
+        let path = self.path_of(name);
+        let below = match &self.below {
+            Some(below) => below.subdirectory(name, Create::Never).map(Some),
+            None => Err(ErrorKind::NotFound.into()),
+        };
+        let mut names = self.names.lock();
+        let below = match (below, create) {
+            (Ok(_), Create::New) => return Err(ErrorKind::AlreadyExists.into()),
+            (Err(error), _) if error.kind() != ErrorKind::NotFound => return Err(error),
+            (Err(error), Create::Never) if !names.directories.contains(&path) => {
+                return Err(error);
+            }
+            (Err(_), _) => {
+                names.directories.insert(path.clone());
+                None
+            }
+            (Ok(below), _) => below,
+        };
+        let names = self.names.clone();
+        Ok(Arc::new(Self { path, below, names }))
+    }
+
+    fn lock(&self, name: &str) -> Result<Box<dyn Send + Sync>> {
+        match &self.below {
+            Some(below) if below.exists(name)? => below.lock_shared(name),
+            _ => Ok(Box::new(())),
+        }
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// A file: what lies below, and what was written over it.
+#[derive(Debug, Default)]
+struct Node {
+    below: Option<Arc<dyn File>>,
+    content: Mutex<Content>,
+}
+
+#[derive(Debug, Default)]
+struct Content {
+    length: u64,
+    /// Bytes of what lies below that count still.
+    below_length: u64,
+    /// Blocks that were written, by number.
+    blocks: BTreeMap<u64, Box<[u8]>>,
+}
+
+impl Node {
+    fn over(file: Arc<dyn File>) -> Result<Self> {
+        let length = file.len()?;
+        let content = Mutex::new(Content {
+            length,
+            below_length: length,
+            blocks: BTreeMap::new(),
+        });
+        Ok(Self {
+            below: Some(file),
+            content,
+        })
+    }
+
+    /// What lies below, and zeroes behind it.
+    fn read_below(&self, content: &Content, buffer: &mut [u8], offset: u64) -> Result<()> {
+        let there = content.below_length.saturating_sub(offset);
+        let there = there.min(buffer.len() as u64) as usize;
+        let (old, new) = buffer.split_at_mut(there);
+        new.fill(0);
+        match &self.below {
+            Some(below) if !old.is_empty() => below.read_at(old, offset),
+            _ => Ok(()),
+        }
+    }
+
+    fn read(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
+        let content = self.content.lock();
+        let end = offset.saturating_add(buffer.len() as u64);
+        if end > content.length {
+            return Err(past_end(offset, buffer.len()));
+        }
+        self.read_below(&content, buffer, offset)?;
+        let (first, last) = (offset / BLOCK as u64, end.div_ceil(BLOCK as u64));
+        for (&number, block) in content.blocks.range(first..last) {
+            let begin = number * BLOCK as u64;
+            let (from, to) = (begin.max(offset), (begin + BLOCK as u64).min(end));
+            buffer[(from - offset) as usize..(to - offset) as usize]
+                .copy_from_slice(&block[(from - begin) as usize..(to - begin) as usize]);
+        }
+        Ok(())
+    }
+
+    fn write(&self, mut bytes: &[u8], mut offset: u64) -> Result<()> {
+        let mut content = self.content.lock();
+        while !bytes.is_empty() {
+            let (number, at) = (offset / BLOCK as u64, (offset % BLOCK as u64) as usize);
+            let (part, rest) = bytes.split_at(bytes.len().min(BLOCK - at));
+            self.write_block(&mut content, number, at, part)?;
+            offset += part.len() as u64;
+            content.length = content.length.max(offset);
+            bytes = rest;
+        }
+        Ok(())
+    }
+
+    fn write_block(
+        &self,
+        content: &mut Content,
+        number: u64,
+        at: usize,
+        part: &[u8],
+    ) -> Result<()> {
+        let begin = number * BLOCK as u64;
+        if !content.blocks.contains_key(&number) {
+            if begin >= content.below_length && part.iter().all(|&byte| byte == 0) {
+                return Ok(());
+            }
+            let mut block = vec![0; BLOCK].into_boxed_slice();
+            if part.len() < BLOCK {
+                self.read_below(content, &mut block, begin)?;
+            }
+            content.blocks.insert(number, block);
+        }
+        if let Some(block) = content.blocks.get_mut(&number) {
+            block[at..at + part.len()].copy_from_slice(part);
+        }
+        Ok(())
+    }
+
+    fn set_len(&self, length: u64) {
+        let mut content = self.content.lock();
+        content.length = length;
+        content.below_length = content.below_length.min(length);
+        let _gone = content.blocks.split_off(&length.div_ceil(BLOCK as u64));
+        if let Some(last) = content.blocks.get_mut(&(length / BLOCK as u64)) {
+            last[(length % BLOCK as u64) as usize..].fill(0);
+        }
+    }
+}
+
+#[derive(Debug)]
+struct OverlayFile {
+    node: Arc<Node>,
+    path: PathBuf,
+}
+
+impl File for OverlayFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
+        self.node.read(buffer, offset)
+    }
+
+    fn write_at(&self, buffer: &[u8], offset: u64) -> Result<()> {
+        self.node.write(buffer, offset)
+    }
+
+    fn write_atomic_at(&self, _: &[u8], _: u64) -> Result<()> {
+        Err(Error::from(ErrorKind::Unsupported))
+    }
+
+    fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn len(&self) -> Result<u64> {
+        Ok(self.node.content.lock().length)
+    }
+
+    fn set_len(&self, length: u64) -> Result<()> {
+        self.node.set_len(length);
+        Ok(())
+    }
+
+    fn allocate(&self, offset: u64, length: u64) -> Result<()> {
+        let mut content = self.node.content.lock();
+        content.length = content.length.max(offset + length);
+        Ok(())
+    }
+
+    fn atomic_write_limits(&self) -> Option<AtomicWriteLimits> {
+        None
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+#[cfg(test)]
+mod tests;
