@@ -293,5 +293,7 @@ maria_declare_plugin(inkstone)
     INKSTONE_TABLE_PLUGIN("INKSTONE_TRX", "Transactions of Inkstone", initialise_trx_table),
     INKSTONE_TABLE_PLUGIN("INKSTONE_LOCKS", "Row and range locks of Inkstone", initialise_locks_table),
     INKSTONE_TABLE_PLUGIN("INKSTONE_LOCK_WAITS", "Who waits for whose lock in Inkstone",
-                          initialise_lock_waits_table)
+                          initialise_lock_waits_table),
+    INKSTONE_TABLE_PLUGIN("INKSTONE_DURATIONS", "How long I/O and waits of Inkstone took",
+                          initialise_durations_table)
 maria_declare_plugin_end;

@@ -202,6 +202,42 @@ static int fill_lock_waits_table(THD *thd, TABLE_LIST *tables, Item *)
   return end_fill(filling, ink_waits(database, fill_wait, &filling, &error), error);
 }
 
+static ST_FIELD_INFO durations_fields[]= {
+    Show::Column("operation", Show::Varchar(32), NOT_NULL),
+    Show::Column("count", Show::ULonglong(), NOT_NULL),
+    Show::Column("sum_us", Show::ULonglong(), NOT_NULL),
+    Show::Column("p50_us", Show::ULonglong(), NOT_NULL),
+    Show::Column("p90_us", Show::ULonglong(), NOT_NULL),
+    Show::Column("p99_us", Show::ULonglong(), NOT_NULL),
+    Show::Column("p999_us", Show::ULonglong(), NOT_NULL),
+    Show::Column("max_us", Show::ULonglong(), NOT_NULL),
+    Show::Column("description", Show::Varchar(256), NOT_NULL),
+    Show::CEnd()};
+
+static bool fill_duration(void *context, const ink_duration *duration)
+{
+  Filling *filling= static_cast<Filling *>(context);
+  Field **field= filling->table->field;
+  restore_record(filling->table, s->default_values);
+  store_slice(field[0], duration->name);
+  field[1]->store(duration->count, true);
+  const ulonglong nanoseconds[]= {duration->sum_ns, duration->p50_ns, duration->p90_ns,
+                                  duration->p99_ns, duration->p999_ns, duration->max_ns};
+  for (size_t i= 0; i < array_elements(nanoseconds); i++)
+    field[2 + i]->store(nanoseconds[i] / 1000, true);
+  store_slice(field[8], duration->help);
+  return store_row(filling);
+}
+
+static int fill_durations_table(THD *thd, TABLE_LIST *tables, Item *)
+{
+  if (!may_look(thd) || !database)
+    return 0;
+  Filling filling= begin_fill(thd, tables);
+  ink_durations(database, fill_duration, &filling);
+  return filling.failed;
+}
+
 static int initialise_table(void *plugin, ST_FIELD_INFO *fields,
                             int (*fill)(THD *, TABLE_LIST *, Item *))
 {
@@ -224,4 +260,9 @@ int initialise_locks_table(void *plugin)
 int initialise_lock_waits_table(void *plugin)
 {
   return initialise_table(plugin, lock_waits_fields, fill_lock_waits_table);
+}
+
+int initialise_durations_table(void *plugin)
+{
+  return initialise_table(plugin, durations_fields, fill_durations_table);
 }

@@ -215,8 +215,28 @@ typedef struct ink_metric {
 } ink_metric;
 
 typedef bool (*ink_visit_metric)(void *context, const ink_metric *metric);
-/* Visits all counters, then all gauges, always in the same order. */
+/* Visits all counters, then all gauges, always in the same order; in a forked child counters only. */
 void ink_metrics(const ink_database *database, ink_visit_metric visit, void *context);
+
+/* How long one kind of operation took since the database was opened: writes and syncs of log and pages,
+ * reads of pages, waits for locks, frames and log. Nanoseconds. Of each hundred operations 99 took at most
+ * p99_ns, and so on: percentiles are at most an eighth too long, all else is exact. The slices live for
+ * ever. */
+typedef struct ink_duration {
+  ink_slice name;
+  ink_slice help;
+  uint64_t count;
+  uint64_t sum_ns;
+  uint64_t p50_ns;
+  uint64_t p90_ns;
+  uint64_t p99_ns;
+  uint64_t p999_ns;
+  uint64_t max_ns;
+} ink_duration;
+
+typedef bool (*ink_visit_duration)(void *context, const ink_duration *duration);
+/* Visits all kinds, always in the same order. */
+void ink_durations(const ink_database *database, ink_visit_duration visit, void *context);
 
 enum ink_transaction_state { INK_STATE_ACTIVE = 0, INK_STATE_PREPARED = 1 };
 
@@ -284,7 +304,7 @@ typedef bool (*ink_visit_wait)(void *context, const ink_wait_info *wait);
 int ink_waits(const ink_database *database, ink_visit_wait visit, void *context, ink_error *error);
 
 /* A readable account of the engine, for SHOW ENGINE STATUS: log, checkpoint, buffer pool, rows,
- * versions, locks, transactions, latest deadlock. */
+ * durations, versions, locks, transactions, latest deadlock. */
 int ink_status_text(const ink_database *database, ink_buffer *text, ink_error *error);
 
 /* The latest deadlock in words; empty if there was none. */

@@ -120,6 +120,9 @@ fn report_text(report: &OpenReport) -> String {
             removed.join(", ")
         );
     }
+    if let Some(bound) = &report.memory_bound {
+        text += &format!("; {bound}");
+    }
     if let Some(why) = &report.doublewrite_renewed {
         text += &format!("; the doublewrite file was made anew: {why}");
     }

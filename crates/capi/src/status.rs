@@ -63,6 +63,8 @@ pub fn text(database: &Database) -> Result<String> {
             text.push('\n');
         }
     }
+    put_heading(&mut text, "DURATIONS");
+    put_durations(&mut text, database);
     if let Some(deadlock) = database.latest_deadlock() {
         put_heading(&mut text, "LATEST DEADLOCK");
         text.push_str(&deadlock);
@@ -89,6 +91,31 @@ fn filled(sentence: &str, metrics: &BTreeMap<&str, u64>) -> String {
         text.push_str(after);
     }
     text
+}
+
+/// A line for each kind of operation that there was, microseconds.
+fn put_durations(text: &mut String, database: &Database) {
+    let _ = writeln!(
+        text,
+        "Microseconds: {:<20}{:>12}{:>14}{:>11}{:>11}{:>11}{:>11}{:>11}",
+        "", "count", "sum", "p50", "p90", "p99", "p99.9", "max"
+    );
+    for duration in database.durations() {
+        let [sum, p50, p90, p99, p999, max] = [
+            duration.sum,
+            duration.p50,
+            duration.p90,
+            duration.p99,
+            duration.p999,
+            duration.max,
+        ]
+        .map(|time| time.as_micros());
+        let _ = writeln!(
+            text,
+            "{:<34}{:>12}{sum:>14}{p50:>11}{p90:>11}{p99:>11}{p999:>11}{max:>11}",
+            duration.name, duration.count
+        );
+    }
 }
 
 fn put_transactions(text: &mut String, database: &Database) -> Result<()> {
@@ -140,6 +167,12 @@ mod tests {
         }
         let text = text(&database).unwrap();
         assert!(text.contains("Log sequence number ") && !text.contains('{'));
+        let durations = database.durations();
+        assert!(
+            durations
+                .iter()
+                .all(|d| text.contains(&format!("\n{} ", d.name)))
+        );
         assert!(text.ends_with("TRANSACTIONS\n------------\n0 that have not ended\n"));
     }
 }

@@ -1,4 +1,4 @@
-//! Counters and gauges; lists of transactions, locks and waits.
+//! Counters, gauges and durations; lists of transactions, locks and waits.
 
 use crate::database::ink_database;
 use crate::entry::{entry, on_or};
@@ -18,6 +18,20 @@ pub struct ink_metric {
     help: ink_slice,
     value: u64,
     is_gauge: bool,
+}
+
+/// `ink_duration`.
+#[repr(C)]
+pub struct ink_duration {
+    name: ink_slice,
+    help: ink_slice,
+    count: u64,
+    sum_ns: u64,
+    p50_ns: u64,
+    p90_ns: u64,
+    p99_ns: u64,
+    p999_ns: u64,
+    max_ns: u64,
 }
 
 /// `ink_transaction_info`.
@@ -63,12 +77,17 @@ pub struct ink_wait_info {
 }
 
 pub type VisitMetric = unsafe extern "C" fn(*mut c_void, *const ink_metric) -> bool;
+pub type VisitDuration = unsafe extern "C" fn(*mut c_void, *const ink_duration) -> bool;
 pub type VisitTransaction = unsafe extern "C" fn(*mut c_void, *const ink_transaction_info) -> bool;
 pub type VisitLock = unsafe extern "C" fn(*mut c_void, *const ink_lock_info) -> bool;
 pub type VisitWait = unsafe extern "C" fn(*mut c_void, *const ink_wait_info) -> bool;
 
 fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn text(name: &Option<String>) -> ink_slice {
@@ -104,6 +123,39 @@ pub unsafe extern "C" fn ink_metrics(
                     is_gauge: metric.is_gauge,
                 };
                 if !visit(context, &raw const metric) {
+                    break;
+                }
+            }
+        });
+    }
+}
+
+/// Visits the durations.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_durations(
+    database: *const ink_database,
+    visit: VisitDuration,
+    context: *mut c_void,
+) {
+    // SAFETY: the caller's pointers are as the header asks; its function returns normally.
+    unsafe {
+        on_or(database, (), |database| {
+            for duration in database.0.durations() {
+                let duration = ink_duration {
+                    name: ink_slice::lend(duration.name.as_bytes()),
+                    help: ink_slice::lend(duration.help.as_bytes()),
+                    count: duration.count,
+                    sum_ns: nanoseconds(duration.sum),
+                    p50_ns: nanoseconds(duration.p50),
+                    p90_ns: nanoseconds(duration.p90),
+                    p99_ns: nanoseconds(duration.p99),
+                    p999_ns: nanoseconds(duration.p999),
+                    max_ns: nanoseconds(duration.max),
+                };
+                if !visit(context, &raw const duration) {
                     break;
                 }
             }

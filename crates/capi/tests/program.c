@@ -57,6 +57,15 @@ static bool find_commits(void *context, const ink_metric *metric) {
   return false;
 }
 
+static bool find_log_writes(void *context, const ink_duration *duration) {
+  CHECK(duration->help.len > 0);
+  if (!same(duration->name, "log_write")) return true;
+  CHECK(duration->p50_ns <= duration->p99_ns && duration->p99_ns <= duration->max_ns);
+  CHECK(duration->max_ns <= duration->sum_ns);
+  *(uint64_t *)context = duration->count;
+  return false;
+}
+
 static bool count_names(void *context, ink_slice name) {
   CHECK(name.len > 0);
   ++*(int *)context;
@@ -445,6 +454,9 @@ int main(int argc, char **argv) {
   uint64_t commits = 0;
   ink_metrics(db, find_commits, &commits);
   CHECK(commits > 5);
+  uint64_t writes = 0;
+  ink_durations(db, find_log_writes, &writes);
+  CHECK(writes > 5);
   ink_table_close(table);
   OK(ink_close(db, &error));
 

@@ -59,8 +59,12 @@ pub fn vfs(options: &Options) -> Result<Arc<dyn Vfs>> {
 
 /// Opens or creates a database, showing recovery's progress.
 pub fn open_or_create(directory: &Path, options: Options) -> Result<Database> {
+    open_on(vfs(&options)?, directory, options)
+}
+
+/// As [`open_or_create`], over a file system.
+pub fn open_on(vfs: Arc<dyn Vfs>, directory: &Path, options: Options) -> Result<Database> {
     let bar = RecoveryBar::new();
-    let vfs = vfs(&options)?;
     Ok(Database::open_on(vfs, directory, options, &|progress| {
         bar.show(progress);
     })?)

@@ -5,7 +5,7 @@ mod common;
 use common::{SMALL, json, json_ok, run};
 use inkstone::{Database, Isolation, Options};
 use serde_json::Value;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn options() -> Options {
@@ -212,6 +212,7 @@ fn recover_verify_and_stat_after_a_kill() {
     copy_directory(&live, &copy);
     drop(open);
     drop((table, db));
+    check_verify_writes_nothing(&copy);
     let copy = copy.display().to_string();
     let (code, out, _) = run(&["recover", &copy]);
     assert_eq!(code, 0, "{out}");
@@ -232,24 +233,17 @@ fn recover_verify_and_stat_after_a_kill() {
     assert!(stat["status"]["lsn_current"].as_u64().unwrap() > 0);
     let (code, metrics, _) = run(&["stat", &copy, "--prometheus"]);
     assert_eq!(code, 0);
-    // Nothing but triples of description, type and value.
-    let lines: Vec<&str> = metrics.lines().collect();
-    for metric in lines.chunks(3) {
-        let name = metric[2].split(' ').next().unwrap();
-        let value = metric[2].split(' ').nth(1).unwrap();
-        assert!(
-            metric[0].starts_with(&format!("# HELP {name} ")),
-            "{metric:?}"
-        );
-        assert!(
-            metric[1].starts_with(&format!("# TYPE {name} ")),
-            "{metric:?}"
-        );
-        assert_eq!(name.ends_with("_total"), metric[1].ends_with(" counter"));
-        value.parse::<u64>().unwrap();
-    }
-    let status = stat["status"].as_object().unwrap();
-    assert_eq!(lines.len(), 3 * status.len());
+    let counted = check_prometheus(&metrics);
+    let (status, durations) = (&stat["status"], &stat["durations"]);
+    let (status, durations) = (status.as_object().unwrap(), durations.as_array().unwrap());
+    // A summary of each duration, and a gauge of the longest.
+    assert_eq!(counted, status.len() + 2 * durations.len());
+    let reads = durations.iter().find(|d| d["name"] == "page_read").unwrap();
+    assert!(reads["count"].as_u64().unwrap() > 0, "{reads}");
+    assert!(
+        reads["p50_ns"].as_u64() <= reads["max_ns"].as_u64(),
+        "{reads}"
+    );
 }
 
 #[test]
@@ -363,4 +357,58 @@ fn a_closed_pipe_ends_nothing_halfway() {
     assert!(child.wait().unwrap().success());
     let left = dir.path().read_dir().unwrap().count();
     assert_eq!(left, 0, "the temporary database was left behind");
+}
+
+/// Nothing but metrics, each with description, type and values. How many.
+fn check_prometheus(text: &str) -> usize {
+    let parts: Vec<&str> = text.split("# HELP ").collect();
+    assert_eq!(parts[0], "");
+    for part in &parts[1..] {
+        let lines: Vec<&str> = part.lines().collect();
+        let name = lines[0].split(' ').next().unwrap();
+        let kind = lines[1].strip_prefix(&format!("# TYPE {name} ")).unwrap();
+        assert_eq!(name.ends_with("_total"), kind == "counter");
+        assert_eq!(lines.len(), if kind == "summary" { 8 } else { 3 }, "{part}");
+        for line in &lines[2..] {
+            let (shown, value) = line.split_once(' ').unwrap();
+            assert!(shown.starts_with(name), "{line}");
+            value.parse::<f64>().unwrap();
+        }
+    }
+    parts.len() - 1
+}
+
+/// Each file below a directory with what tells whether it was written.
+fn traces(directory: &Path) -> Vec<(PathBuf, std::time::SystemTime, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in directory.read_dir().unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => found.extend(traces(&path)),
+            false => {
+                let changed = path.metadata().unwrap().modified().unwrap();
+                let bytes = std::fs::read(&path).unwrap();
+                found.push((path, changed, bytes));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// A killed database, which recovery would change, is checked and stays as it is.
+fn check_verify_writes_nothing(directory: &Path) {
+    let before = traces(directory);
+    let path = directory.display().to_string();
+    let (code, out, err) = run(&["verify", &path]);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("nothing on disk was changed"), "{out}");
+    assert!(
+        out.contains("1 unfinished transactions rolled back"),
+        "{out}"
+    );
+    let verified = &json_ok(&["verify", &path])[0];
+    assert_eq!(verified["opening"]["clean"], false);
+    assert_eq!(verified["tables"][1]["trees"][0]["rows"], 3);
+    assert!(traces(directory) == before);
 }

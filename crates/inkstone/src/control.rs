@@ -11,9 +11,12 @@
 //! 4. What [`ControlFile::open`] read is durable: a process killed between write and sync, or one
 //!    whose sync failed, leaves a copy that only the page cache holds, and the other copy must not be
 //!    given up for it.
-//! 5. A write that the device acknowledged and did not keep is noticed before anybody relies on it: what
-//!    was written is read back past the page cache. Otherwise a process could log a whole life under an
-//!    epoch that the file does not know, and the next one would begin the same epoch again.
+//! 5. Somebody who removes, renames or replaces the file while it is open is noticed
+//!    ([`ControlPlace::check`]): it is the lock that keeps other processes out.
+//! 6. A write that the device acknowledged and did not keep is noticed before anybody relies on it:
+//!    what was written is read back past the page cache. Otherwise a process could log a whole life
+//!    under an epoch that the file does not know, and the next one would begin the same epoch
+//!    again.
 //!
 //! No latches: whoever writes owns the file (`&mut self`).
 
@@ -23,7 +26,7 @@ use crate::{Error, Result};
 use inkstone_format::control::{
     CONTROL_COPY_LEN, CONTROL_FILE_LEN, Control, ControlError, FORMAT_VERSION,
 };
-use inkstone_io::{AlignedBuffer, Create, Directory, File, OpenOptions};
+use inkstone_io::{AlignedBuffer, Create, Directory, ErrorKind, File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -140,6 +143,15 @@ impl ControlFile {
         &self.current
     }
 
+    /// The file and its place, for who looks whether they still belong together.
+    pub fn place(&self) -> ControlPlace {
+        ControlPlace {
+            file: self.file.clone(),
+            path: self.path.clone(),
+            poison: self.poison.clone(),
+        }
+    }
+
     /// Writes new contents, makes them durable and reads them back. The sequence is set here. A failed
     /// sync poisons the engine; after a failed write, or one that the device did not keep, the contents
     /// before it stand.
@@ -161,6 +173,35 @@ impl ControlFile {
         self.current = next;
         self.copy = copy;
         Ok(())
+    }
+}
+
+/// The open control file, and where it was found.
+#[derive(Debug)]
+pub struct ControlPlace {
+    file: Arc<dyn File>,
+    path: PathBuf,
+    poison: Poison,
+}
+
+impl ControlPlace {
+    /// Poisons the engine if the file of this name in the database's directory is not the one that
+    /// is open: then its lock keeps nobody out any more, and nobody finds what is written to it.
+    pub fn check(&self, directory: &dyn Directory) -> Result<()> {
+        let own = self.file.identity();
+        let own = own.map_err(|e| Error::io("look at", &self.path, e))?;
+        let what = match directory.identity(CONTROL_FILE) {
+            Ok(found) if found == own => return Ok(()),
+            Ok(_) => "was replaced by another file",
+            Err(e) if e.kind() == ErrorKind::NotFound => "was removed or renamed",
+            Err(e) => return Err(Error::io("look at", &self.path, e)),
+        };
+        Err(self.poison.set(format_args!(
+            "{} {what} while the database was open, and with it the lock that keeps other processes \
+             out: nothing is written any more. If files were put back from a copy, see to it that all \
+             of them are of one time",
+            self.path.display()
+        )))
     }
 }
 

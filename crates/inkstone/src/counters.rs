@@ -1,12 +1,18 @@
 //! Counters that one can watch: one declarative table, from which the names, the descriptions and
-//! the snapshot come.
+//! the snapshot come. Beside them [durations](DurationSummary), which have a table of their own.
 //!
 //! Counting never serialises threads: each of the first 64 threads of the process has cache
 //! lines of its own, to which it adds without an atomic read-modify-write; those after them share
 //! [`STRIPES`] sets of lines. Reading sums all. A sum is exact once the counted threads are quiet.
 
+mod durations;
+
+pub use durations::{DURATIONS, DurationSummary, Timed, Timing};
+
 use crossbeam_utils::CachePadded;
+use durations::Durations;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Copies of every counter, so that threads do not share cache lines.
 pub const STRIPES: usize = 16;
@@ -92,6 +98,7 @@ pub fn thread_stripe() -> usize {
 pub struct Counters {
     /// Those of the owners, then those that are shared.
     stripes: Box<[CachePadded<[AtomicU64; COUNTERS.len()]>]>,
+    durations: Durations,
 }
 
 impl Default for Counters {
@@ -99,6 +106,7 @@ impl Default for Counters {
         let stripe = || CachePadded::new([const { AtomicU64::new(0) }; COUNTERS.len()]);
         Self {
             stripes: (0..OWNERS + STRIPES).map(|_| stripe()).collect(),
+            durations: Durations::default(),
         }
     }
 }
@@ -124,6 +132,21 @@ impl Counters {
             .iter()
             .map(|s| s[counter as usize].load(Ordering::Relaxed))
             .sum()
+    }
+
+    /// Times an operation until what this returns is dropped.
+    pub fn time(&self, timed: Timed) -> Timing<'_> {
+        self.durations.begin(timed)
+    }
+
+    /// As [`Counters::time`], for who has read the clock.
+    pub fn record(&self, timed: Timed, took: Duration) {
+        self.durations.record(timed, took);
+    }
+
+    /// How long operations took, in the order of [`DURATIONS`].
+    pub fn durations(&self) -> Vec<DurationSummary> {
+        self.durations.summaries()
     }
 
     /// Name and value of every counter.

@@ -166,7 +166,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// An I/O failure; a full disk becomes [`Error::DiskFull`].
+    /// An I/O failure; a full disk becomes [`Error::DiskFull`], and a refusal says what is needed.
     pub fn io(action: impl Into<String>, path: &Path, source: std::io::Error) -> Self {
         if matches!(
             source.kind(),
@@ -176,6 +176,16 @@ impl Error {
                 what: path.display().to_string(),
             };
         }
+        let source = match source.kind() {
+            std::io::ErrorKind::PermissionDenied => std::io::Error::new(
+                source.kind(),
+                format!(
+                    "{source}; the user of this process must be allowed to read and write the database's \
+                     directory and its files: see who owns them (ls -l; after a run as root: chown -R)"
+                ),
+            ),
+            _ => source,
+        };
         Self::Io {
             action: action.into(),
             path: path.to_owned(),

@@ -95,12 +95,13 @@ pub mod typed;
 
 pub use aside::{ASIDE_SUFFIX, SetAside};
 pub use btree::TreeReport;
+pub use counters::DurationSummary;
 pub use database::{
     Database, Export, LockView, Metric, OpenReport, Recovered, Table, TableReport, TableStatistics,
     TableTree, TransactionView, TreeEstimates, TreeRef, WaitView,
 };
 pub use error::{Error, Result};
-pub use options::{Durability, Options};
+pub use options::{Durability, MemoryBound, Options};
 pub use txn::locks::{LockMode, LockTarget, LockWaitHooks};
 pub use txn::{
     Cursor, Interrupt, Isolation, Locked, LockingCursor, LockingScan, Mark, PendingCommit,

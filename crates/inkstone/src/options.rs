@@ -233,7 +233,73 @@ fn invalid(name: &str, value: &str, reason: &str) -> Error {
     }
 }
 
+/// Bytes that recovery gathers from the log at least, whatever the limits are.
+pub(crate) const RECOVERY_MEMORY_MIN: u64 = 16 << 20;
+
+/// What was made smaller because the system limits the memory of this process and those beside it
+/// (a container, a service): above the limit it is killed, most likely in recovery, and again at
+/// each new start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryBound {
+    /// The system's limit, bytes.
+    pub limit: u64,
+    /// `buffer_pool_size` as it was asked for, and as it is.
+    pub buffer_pool_size: (u64, u64),
+    /// `recovery_memory` as it was asked for, and as it is.
+    pub recovery_memory: (u64, u64),
+}
+
+impl fmt::Display for MemoryBound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "memory is limited to {} bytes (control group): buffer_pool_size was set to {} instead of {}, \
+             recovery_memory to {} instead of {}, so that all together stays below four fifths of it; raise the \
+             limit, or lower buffer_pool_size, log_buffer_size or version_store_memory",
+            self.limit,
+            self.buffer_pool_size.1,
+            self.buffer_pool_size.0,
+            self.recovery_memory.1,
+            self.recovery_memory.0
+        )
+    }
+}
+
 impl Options {
+    /// Bytes of changes that recovery gathers before it applies them.
+    pub fn recovery_memory_bytes(&self) -> u64 {
+        match self.recovery_memory {
+            0 => (self.buffer_pool_size / 2).max(RECOVERY_MEMORY_MIN),
+            bytes => bytes,
+        }
+    }
+
+    /// Makes the pool, and what recovery gathers beside it, small enough for the system's limit on
+    /// memory, if there is one: with log buffer and old versions they take at most four fifths of
+    /// it. `page_size` must be resolved.
+    pub(crate) fn fit_memory(&mut self, limit: Option<u64>) -> Option<MemoryBound> {
+        let limit = limit?;
+        let (pool, recovery) = (self.buffer_pool_size, self.recovery_memory_bytes());
+        let beside = self
+            .log_buffer_size
+            .saturating_add(self.version_store_memory);
+        let usable = (limit / 5 * 4).saturating_sub(beside);
+        let least = 64 * self.page_size;
+        let pages_fit = usable / self.page_size * self.page_size;
+        self.buffer_pool_size = pool.min(pages_fit.max(least));
+        let room = usable.saturating_sub(self.buffer_pool_size);
+        let fitting = self.recovery_memory_bytes();
+        if fitting > room {
+            self.recovery_memory = fitting.min(room.max(RECOVERY_MEMORY_MIN));
+        }
+        let now = (self.buffer_pool_size, self.recovery_memory_bytes());
+        (now != (pool, recovery)).then_some(MemoryBound {
+            limit,
+            buffer_pool_size: (pool, now.0),
+            recovery_memory: (recovery, now.1),
+        })
+    }
+
     /// Checks every option, alone and together. `page_size` must be resolved (not 0).
     pub fn validate(&self) -> Result<()> {
         let check = |ok: bool, name: &str, value: u64, reason: &str| {

@@ -3,7 +3,9 @@
 mod common;
 
 use common::child_dir;
-use inkstone::{Database, Isolation, Options};
+use inkstone::{Database, Error, Isolation, Options};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 
 fn options() -> Options {
@@ -141,4 +143,137 @@ fn a_removed_lock_lets_nobody_in() {
     let db = Database::open(&path, options()).unwrap();
     assert!(db.open_report().clean);
     assert_eq!(db.tables().unwrap().len(), 2);
+}
+
+/// Somebody puts another control file in place, or takes it away: with it goes the lock. Before,
+/// this process went on beside the next one.
+#[test]
+fn a_replaced_control_file_stops_the_engine() {
+    let place = tempfile::tempdir().unwrap();
+    let (path, other) = (place.path().join("db"), place.path().join("other"));
+    for (what, by_ddl) in [
+        ("replaced", true),
+        ("replaced", false),
+        ("removed", true),
+        ("removed", false),
+    ] {
+        let db = Database::open(&path, options()).unwrap();
+        work(&db, 0);
+        std::fs::copy(path.join("control"), &other).unwrap();
+        match what {
+            "replaced" => {
+                std::fs::copy(&other, path.join("copy")).unwrap();
+                std::fs::rename(path.join("copy"), path.join("control")).unwrap();
+            }
+            _ => std::fs::rename(path.join("control"), place.path().join("taken")).unwrap(),
+        }
+        let refused = match by_ddl {
+            true => db.create_table("new", &[]).map(drop),
+            false => db.checkpoint(),
+        };
+        let error = refused.unwrap_err();
+        assert!(matches!(error, Error::Poisoned(_)), "{error:?}");
+        let text = error.to_string();
+        assert!(
+            text.contains("control was") && text.contains(what),
+            "{text}"
+        );
+        let before = std::fs::read(path.join("control")).ok();
+        assert!(matches!(db.close(), Err(Error::Poisoned(_))));
+        assert_eq!(std::fs::read(path.join("control")).ok(), before);
+        if what == "removed" {
+            std::fs::rename(place.path().join("taken"), path.join("control")).unwrap();
+        }
+        // Nothing is lost: the log goes on where it was.
+        check_rows(&path, 1000);
+        std::fs::remove_dir_all(&path).unwrap();
+    }
+}
+
+fn check_rows(directory: &Path, rows: u64) {
+    let db = Database::open(directory, options()).unwrap();
+    let table = db.table("rows").unwrap();
+    assert_eq!(db.verify_table(&table).unwrap().trees[0].1.rows, rows);
+    db.close().unwrap();
+}
+
+/// Two who create a database at once were kept apart by an empty file.
+#[test]
+fn a_removed_lock_lets_no_second_creator_in() {
+    let place = tempfile::tempdir().unwrap();
+    let vfs = inkstone_io::default_vfs(inkstone_io::BackendChoice::Posix).unwrap();
+    let directory = vfs
+        .open_directory(place.path(), inkstone_io::Create::Never)
+        .unwrap();
+    // As far as the first one comes before there is a control file.
+    let _first = (
+        directory.lock_itself().unwrap(),
+        directory.lock("lock").unwrap(),
+    );
+    std::fs::remove_file(place.path().join("lock")).unwrap();
+    assert!(is_refused(place.path()));
+    assert_eq!(files(place.path()), [] as [PathBuf; 0]);
+}
+
+/// A run as root left a segment that the database's user must not write: an opening found it in the
+/// middle of its work. And a directory that must not be listed. As root, the child is another user.
+#[test]
+fn what_the_user_must_not_touch_is_named_before_anything_is_changed() {
+    if let Some(place) = child_dir() {
+        let error = Database::open(place.join("db"), options()).err().unwrap();
+        return std::fs::write(place.join("error"), error.to_string()).unwrap();
+    }
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("db");
+    let db = Database::open(&path, options()).unwrap();
+    work(&db, 0);
+    db.close().unwrap();
+    let all = files(&path);
+    let log = path.join("log");
+    let segment = all.iter().find(|file| file.starts_with(&log)).unwrap();
+    let before: Vec<_> = all
+        .iter()
+        .map(|file| std::fs::read(file).unwrap())
+        .collect();
+    for (forbidden, mode, action) in [(segment, 0o400, "open for writing"), (&path, 0o300, "open")]
+    {
+        let usual = forbidden.metadata().unwrap().permissions();
+        std::fs::set_permissions(forbidden, std::fs::Permissions::from_mode(mode)).unwrap();
+        let text = refusal(
+            place.path(),
+            &[&all[..], &[path.clone(), log.clone()]].concat(),
+        );
+        let wanted = format!("{action} {}: Permission denied", forbidden.display());
+        assert!(
+            text.starts_with(&wanted) && text.contains("chown"),
+            "{text}"
+        );
+        std::fs::set_permissions(forbidden, usual).unwrap();
+        assert_eq!(files(&path), all);
+        let after = all.iter().map(|file| std::fs::read(file).unwrap());
+        assert!(after.eq(before.iter().cloned()));
+    }
+}
+
+/// Why a child that is not root does not open the database in `place`, whose files it is given.
+fn refusal(place: &Path, all: &[PathBuf]) -> String {
+    const NOBODY: u32 = 65534;
+    let test = place.join("test");
+    std::fs::copy(std::env::current_exe().unwrap(), &test).unwrap();
+    let mut child = std::process::Command::new(&test);
+    if place.metadata().unwrap().uid() == 0 || test.metadata().unwrap().uid() == 0 {
+        for entry in all.iter().map(PathBuf::as_path).chain([place]) {
+            chown(entry, Some(NOBODY), None).unwrap();
+        }
+        child.uid(NOBODY);
+    }
+    let name = "what_the_user_must_not_touch_is_named_before_anything_is_changed";
+    let output = child
+        .args([name, "--exact"])
+        .env("INKSTONE_TEST_CHILD_DIR", place)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}");
+    std::fs::read_to_string(place.join("error")).unwrap()
 }

@@ -67,8 +67,18 @@ fn misuse(db: Database, table: &Table, txn: inkstone::Transaction) -> bool {
         forked(db.verify_table(table)),
         forked(db.clone().close()),
     ];
+    let lists = [
+        forked(db.locks()),
+        forked(db.lock_waits()),
+        db.transactions().is_empty(),
+        db.prepared_transactions().is_empty(),
+        db.latest_deadlock().is_none(),
+        db.metrics().iter().all(|metric| !metric.is_gauge),
+        db.durations().iter().any(|duration| duration.count > 0),
+        db.prometheus().contains("inkstone_commits_total "),
+    ];
     drop(db);
-    refused.iter().all(|&refused| refused)
+    refused.iter().chain(&lists).all(|&refused| refused)
 }
 
 /// In a process of its own, as a fork copies all that the tests beside it hold.
@@ -79,6 +89,12 @@ fn with_children(place: &Path) {
     txn.insert(&table, &key(1 << 30), b"of the parent").unwrap();
     let busy = std::sync::atomic::AtomicBool::new(true);
     std::thread::scope(|scope| {
+        // The latches of the lists are taken all the time.
+        scope.spawn(|| {
+            while busy.load(std::sync::atomic::Ordering::Relaxed) {
+                std::hint::black_box((db.metrics(), db.transactions(), db.locks().unwrap()));
+            }
+        });
         for worker in 0..2u64 {
             let (db, table, busy) = (&db, &table, &busy);
             scope.spawn(move || {

@@ -11,6 +11,7 @@ use inkstone_format::header::{PageType, check_page, is_zero, page_lsn, page_type
 use inkstone_format::space::more_maps;
 use inkstone_format::tree_page::TreePage;
 use inkstone_format::{Corrupt, Lsn, PageId, PageNo, SpaceId};
+use inkstone_io::Vfs;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -45,8 +46,8 @@ impl FileReport {
 }
 
 /// Checks the files of a closed database.
-pub fn check_files(directory: &Path) -> Result<Vec<FileReport>> {
-    let directory = Directory::open(directory)?;
+pub fn check_files(vfs: &dyn Vfs, directory: &Path) -> Result<Vec<FileReport>> {
+    let directory = Directory::open_on(vfs, directory)?;
     let page_size = u64::from(directory.control.page_size);
     let spaces = directory.spaces()?;
     let page_lsns = directory.page_lsns()?;

@@ -4,24 +4,29 @@ mod files;
 
 pub use files::{FileReport, check_files};
 
-use crate::database::{EngineArguments, open_existing};
+use crate::database::{EngineArguments, open_existing, open_on, require, vfs};
 use crate::failure::{Failure, Result};
 use crate::output::{Output, TextTable, bytes, count};
 use crate::progress;
 use clap::Args;
-use inkstone::{Database, Error, OpenReport, TableReport};
+use inkstone::options::Doublewrite;
+use inkstone::{Database, DurationSummary, Error, OpenReport, TableReport};
+use inkstone_io::overlay::OverlayVfs;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Arguments of `verify`.
 #[derive(Args, Debug)]
 #[command(long_about = "\
-Open a database and check it: the structure of every tree (order, fences, levels), that every page \
-in use is allocated exactly once and every allocated page is in use; then close it and check every \
-page in its files: checksum, identity, structure, and that it is not older than the page LSN map says.
+Check a database without writing a byte to it: the structure of every tree (order, fences, levels), that \
+every page in use is allocated exactly once and every allocated page is in use; then every page in \
+its files: checksum, identity, structure, and that it is not older than the page LSN map says.
 
-Opening recovers the database if it was not closed in order. Exits with 1 and names file, page and \
-byte if anything is corrupt.")]
+If the database was not closed in order, recovery runs in memory, which must hold the pages that it \
+changes, and what is checked is what an opening would find; `recover` does the same on disk. A read-only mount \
+will do. Fails if a process has the database open. Exits with 1 and names file, page and byte if \
+anything is corrupt.")]
 pub struct Verify {
     /// The database's directory
     #[arg(value_name = "DIR")]
@@ -49,13 +54,13 @@ pub struct Recover {
 #[derive(Args, Debug)]
 #[command(long_about = "\
 Open a database (which recovers it if it was not closed in order) and show statistics of its tables \
-(estimates from a few page visits; `verify` counts exactly), status counters since this open, and the \
-options in force.")]
+(estimates from a few page visits; `verify` counts exactly), status counters and durations since this \
+open, and the options in force.")]
 pub struct Stat {
     /// The database's directory
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// Print the status counters only, as text that Prometheus reads
+    /// Print the status counters and durations only, as text that Prometheus reads
     #[arg(long)]
     prometheus: bool,
     #[command(flatten)]
@@ -76,12 +81,21 @@ pub fn verify(arguments: &Verify, output: &Output) -> Result<()> {
 }
 
 fn verify_all(arguments: &Verify, output: &Output) -> Result<()> {
-    let db = open_existing(&arguments.directory, arguments.engine.for_existing()?)?;
+    let mut options = arguments.engine.for_existing()?;
+    // What is written goes to memory: it needs no copies, and nobody starts warm from it.
+    options.doublewrite = Doublewrite::Off;
+    options.buffer_pool_dump_at_shutdown = false;
+    let overlay = Arc::new(OverlayVfs::new(vfs(&options)?));
+    require(&*overlay, &arguments.directory)?;
+    let db = open_on(overlay.clone(), &arguments.directory, options)?;
     let opened = db.open_report().clone();
+    if !opened.clean {
+        output.text("in memory only, nothing on disk was changed:");
+    }
     say_opening(&opened, output);
     let tables = verify_tables(&db)?;
     db.close()?;
-    let files = check_files(&arguments.directory)?;
+    let files = check_files(&*overlay, &arguments.directory)?;
     let mut table = TextTable::new([
         "table", "trees", "rows", "deleted", "leaves", "inner", "long", "pages", "in file",
     ]);
@@ -174,6 +188,9 @@ pub fn say_opening(opened: &OpenReport, output: &Output) {
             "{path} was removed: its table was dropped, or not made to the end"
         ));
     }
+    if let Some(bound) = &opened.memory_bound {
+        output.text(bound.to_string());
+    }
     if let Some(why) = &opened.doublewrite_renewed {
         output.text(format!("the doublewrite file was made anew: {why}"));
     }
@@ -256,6 +273,11 @@ pub fn opening_json(opened: &OpenReport) -> Value {
         "removed": opened.removed,
         "set_aside": aside,
         "doublewrite_renewed": opened.doublewrite_renewed,
+        "memory_bound": opened.memory_bound.map(|bound| json!({
+            "limit": bound.limit,
+            "buffer_pool_size": bound.buffer_pool_size.1,
+            "recovery_memory": bound.recovery_memory.1,
+        })),
     })
 }
 
@@ -300,6 +322,7 @@ pub fn stat(arguments: &Stat, output: &Output) -> Result<()> {
         }));
     }
     let status = db.status();
+    let durations = db.durations();
     let options = db.options().show();
     let prepared: Vec<String> = (db.prepared_transactions().iter())
         .map(|xid| crate::inspect::show::bytes(xid, None))
@@ -307,6 +330,7 @@ pub fn stat(arguments: &Stat, output: &Output) -> Result<()> {
     db.close()?;
     say_opening(&opened, output);
     say_stat(&text, &status, &options, &prepared, output);
+    say_durations(&durations, output);
     let object = |pairs: Vec<(&'static str, Value)>| -> Value {
         pairs
             .into_iter()
@@ -319,6 +343,7 @@ pub fn stat(arguments: &Stat, output: &Output) -> Result<()> {
         "tables": tables,
         "prepared": prepared,
         "status": object(status.into_iter().map(|(name, n)| (name, json!(n))).collect()),
+        "durations": durations.iter().map(duration_json).collect::<Vec<_>>(),
         "options": object(options.into_iter().map(|(name, v)| (name, json!(v))).collect()),
     }));
     Ok(())
@@ -347,6 +372,51 @@ fn say_stat(
     for (name, value) in options {
         output.text(format!("  {name} = {value}"));
     }
+}
+
+fn say_durations(durations: &[DurationSummary], output: &Output) {
+    output.text("");
+    let headings = [
+        "microseconds",
+        "count",
+        "sum",
+        "p50",
+        "p90",
+        "p99",
+        "p99.9",
+        "max",
+    ];
+    let mut table = TextTable::new(headings);
+    for duration in durations {
+        let micros = |time: std::time::Duration| count(time.as_micros() as u64);
+        table.row([
+            duration.name.to_owned(),
+            count(duration.count),
+            micros(duration.sum),
+            micros(duration.p50),
+            micros(duration.p90),
+            micros(duration.p99),
+            micros(duration.p999),
+            micros(duration.max),
+        ]);
+    }
+    table.print(output);
+}
+
+/// Durations of one kind of operation for programs, nanoseconds.
+fn duration_json(duration: &DurationSummary) -> Value {
+    let nanos = |time: std::time::Duration| time.as_nanos() as u64;
+    json!({
+        "name": duration.name,
+        "help": duration.help,
+        "count": duration.count,
+        "sum_ns": nanos(duration.sum),
+        "p50_ns": nanos(duration.p50),
+        "p90_ns": nanos(duration.p90),
+        "p99_ns": nanos(duration.p99),
+        "p999_ns": nanos(duration.p999),
+        "max_ns": nanos(duration.max),
+    })
 }
 
 /// `inkstone options`.

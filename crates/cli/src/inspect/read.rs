@@ -16,6 +16,13 @@ use inkstone_io::{Create, File, OpenOptions, Vfs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+const TO_READ: OpenOptions = OpenOptions {
+    create: Create::Never,
+    read_only: true,
+    direct: false,
+    dsync: false,
+};
+
 /// A database directory that is only read.
 #[derive(Debug)]
 pub struct Directory {
@@ -31,11 +38,21 @@ pub fn tablespace_path(directory: &Path, space: SpaceId) -> PathBuf {
 
 /// The bytes of the control file, padded with zeroes if it is short; and its length.
 pub fn control_bytes(directory: &Path) -> Result<(Vec<u8>, usize)> {
-    database::require(&PosixVfs::new(), directory)?;
-    let path = directory.join(CONTROL_FILE);
-    let mut bytes = std::fs::read(&path).map_err(|e| Failure::io("read", &path, e))?;
-    let length = bytes.len();
-    bytes.resize(CONTROL_FILE_LEN, 0);
+    let handle = open_handle(&PosixVfs::new(), directory)?;
+    read_control(&*handle).map_err(|e| Failure::io("read", &directory.join(CONTROL_FILE), e))
+}
+
+fn open_handle(vfs: &dyn Vfs, path: &Path) -> Result<Arc<dyn inkstone_io::Directory>> {
+    database::require(vfs, path)?;
+    let handle = vfs.open_directory(path, Create::Never);
+    handle.map_err(|e| Failure::io("open", path, e))
+}
+
+fn read_control(directory: &dyn inkstone_io::Directory) -> std::io::Result<(Vec<u8>, usize)> {
+    let file = directory.open(CONTROL_FILE, TO_READ)?;
+    let length = file.len()? as usize;
+    let mut bytes = vec![0; CONTROL_FILE_LEN];
+    file.read_at(&mut bytes[..length.min(CONTROL_FILE_LEN)], 0)?;
     Ok((bytes, length))
 }
 
@@ -56,9 +73,14 @@ pub fn control_failure(directory: &Path, error: ControlError) -> Failure {
 impl Directory {
     /// Reads the control file.
     pub fn open(path: &Path) -> Result<Self> {
-        let (bytes, _) = control_bytes(path)?;
-        let handle = PosixVfs::new().open_directory(path, Create::Never);
-        let handle = handle.map_err(|e| Failure::io("open", path, e))?;
+        Self::open_on(&PosixVfs::new(), path)
+    }
+
+    /// As [`Directory::open`], over a file system.
+    pub fn open_on(vfs: &dyn Vfs, path: &Path) -> Result<Self> {
+        let handle = open_handle(vfs, path)?;
+        let (bytes, _) =
+            read_control(&*handle).map_err(|e| Failure::io("read", &path.join(CONTROL_FILE), e))?;
         let (first, second) = bytes.split_at(CONTROL_COPY_LEN);
         let (control, _) =
             Control::choose([first, second]).map_err(|e| control_failure(path, e))?;
@@ -83,13 +105,7 @@ impl Directory {
 
     fn space_file(&self, space: SpaceId) -> Result<Arc<dyn File>> {
         let path = tablespace_path(&self.path, space);
-        let options = OpenOptions {
-            create: Create::Never,
-            read_only: true,
-            direct: false,
-            dsync: false,
-        };
-        let opened = self.handle.open(&space_file_name(space), options);
+        let opened = self.handle.open(&space_file_name(space), TO_READ);
         opened.map_err(|e| Failure::io("open", &path, e))
     }
 

@@ -24,6 +24,7 @@ use crate::progress;
 use crate::wide::{self, Fill, WIDE_VALUE_LEN, WideValues};
 use clap::{Args, ValueEnum};
 use inkstone::{Database, Durability, Error, Isolation, Options};
+use inkstone_io::posix::PosixVfs;
 use plan::{Account, BALANCE, balance_key};
 use proof::Proof;
 use report::{Loaded, Report};
@@ -139,7 +140,7 @@ pub fn run(tour: &Tour, output: &Output) -> Result<()> {
     let files = check(
         &mut proofs,
         "every page in its file: checksum, identity, structure",
-        check_files(directory),
+        check_files(&PosixVfs::new(), directory),
     )?;
     let report = Report {
         directory: work.is_kept().then_some(directory),

@@ -17,7 +17,7 @@
 
 use super::flush::{Flusher, Join};
 use super::pool::Inner;
-use crate::counters::Counter;
+use crate::counters::{Counter, Timed};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Instant, thread};
 use crate::{Error, Result};
@@ -273,6 +273,7 @@ impl Inner {
             return Ok(());
         }
         self.counters.add(Counter::CheckpointWaits, 1);
+        let timing = self.counters.time(Timed::LogSpaceWait);
         self.cleaning.raise();
         match delay(fill) {
             Some(time) if time < Duration::from_micros(50) => {}
@@ -281,6 +282,7 @@ impl Inner {
                 self.check().is_err() || self.is_stuck() || delay(self.fill()).is_some()
             }),
         }
+        drop(timing);
         self.check()?;
         // Nothing can be cleaned for want of disk space: who waits would wait for ever.
         match (delay(self.fill()), self.cleaner_error.lock().clone()) {

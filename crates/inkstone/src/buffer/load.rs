@@ -11,7 +11,7 @@ use super::guard::{Exclusive, Optimistic, Reservation, Shared};
 use super::page_table::LoadSlot;
 use super::pool::Inner;
 use super::prefetch::{self, Ahead};
-use crate::counters::{Counter, thread_stripe};
+use crate::counters::{Counter, Timed, thread_stripe};
 use crate::{Error, Result};
 use inkstone_format::{PageId, header};
 use std::sync::Arc;
@@ -324,6 +324,7 @@ impl Inner {
             return Ok(index);
         }
         self.counters.add(Counter::BufferFrameWaits, 1);
+        let _timing = self.counters.time(Timed::FrameWait);
         self.supply.raise();
         self.free.wait(|| {
             if let Err(error) = self.check() {

@@ -11,6 +11,8 @@
 //! Before the control file is written the log is made durable up to its present end: a transaction
 //! that has ended by now, and is thus not counted, must not lose its end in a crash.
 //!
+//! Before that it is looked whether the control file is still ours (`ControlPlace`).
+//!
 //! Also before it, every sync that is under way must end well: one that fails may be of pages that
 //! another sync has just called durable (`poison/syncs.rs`).
 //!
@@ -27,7 +29,7 @@
 //! checkpoint LSN) the scan start is the checkpoint itself.
 
 use super::Inner;
-use crate::control::ControlFile;
+use crate::control::{ControlFile, ControlPlace};
 use crate::counters::Counter;
 use crate::mtr::Mtr;
 use crate::mutants::{self, Mutant};
@@ -45,6 +47,8 @@ const BOUNDARY_DISTANCE: u64 = 256 << 10;
 /// The control file and what checkpoints remember.
 pub(crate) struct Checkpoints {
     state: Mutex<State>,
+    /// Beside the state, whose latch is held over I/O.
+    pub place: ControlPlace,
     /// Where this run's log begins: frames below have older epochs.
     run_start: Lsn,
     /// The LSN of a [`Hold`]; [`NOT_HELD`].
@@ -79,11 +83,13 @@ struct State {
 
 impl Checkpoints {
     pub fn new(control: ControlFile, run_start: Lsn) -> Self {
+        let place = control.place();
         let state = State {
             control,
             boundaries: vec![run_start],
         };
         Self {
+            place,
             state: Mutex::new(state),
             run_start,
             held: AtomicU64::new(NOT_HELD),
@@ -181,6 +187,7 @@ impl Inner {
         if checkpoint == old.checkpoint_lsn && scan_start == old.scan_start_lsn && !force {
             return Ok(());
         }
+        self.checkpoints.place.check(&*self.directory)?;
         let end = log.current_lsn();
         log.wait_durable(end)?;
         let scan_start_epoch = if scan_start >= self.checkpoints.run_start {

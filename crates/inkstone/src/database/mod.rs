@@ -162,9 +162,12 @@ impl Database {
         Ok(transaction)
     }
 
-    /// XIDs of prepared transactions.
+    /// XIDs of prepared transactions. None in a forked child.
     pub fn prepared_transactions(&self) -> Vec<Vec<u8>> {
-        self.inner.core.prepared_xids()
+        match self.is_forked() {
+            true => Vec::new(),
+            false => self.inner.core.prepared_xids(),
+        }
     }
 
     /// Commits the prepared transaction of an XID, durably. [`Error::NotFound`] if there is none,
@@ -236,7 +239,10 @@ impl Database {
 
     /// Text of the latest deadlock since the database was opened, for people.
     pub fn latest_deadlock(&self) -> Option<String> {
-        self.inner.core.waits.latest_deadlock()
+        match self.is_forked() {
+            true => None,
+            false => self.inner.core.waits.latest_deadlock(),
+        }
     }
 
     /// Closes in order: what is left to write is written, so that the next open needs no recovery.
@@ -254,9 +260,11 @@ impl Database {
 }
 
 impl Inner {
-    /// The latch of DDL.
+    /// The latch of DDL, if the control file is still ours.
     pub(crate) fn begin_ddl(&self) -> Result<MutexGuard<'_, ()>> {
         self.core.redo.poison.check()?;
-        Ok(self.ddl.lock())
+        let latched = self.ddl.lock();
+        self.checkpoints.place.check(&*self.directory)?;
+        Ok(latched)
     }
 }

@@ -31,7 +31,7 @@ use crate::counters::Counters;
 use crate::log::{Log, LogParams, ReadParams};
 use crate::mtr::{Mtr, Redo};
 use crate::mutants::{self, Mutant};
-use crate::options::{Doublewrite, Options};
+use crate::options::{Doublewrite, MemoryBound, Options};
 use crate::poison::Poison;
 use crate::recovery::{self, LogSource, Progress, RecoveryReport, RedoInputs, RedoOutcome};
 use crate::space::{SYSTEM_PAGES, Space};
@@ -73,6 +73,8 @@ pub struct OpenReport {
     pub removed: Vec<PathBuf>,
     /// Files that the database does not know, with the names that they have now.
     pub set_aside: Vec<SetAside>,
+    /// The limit on memory into which the buffer pool and recovery had to be fitted, if they had.
+    pub memory_bound: Option<MemoryBound>,
     /// Why the doublewrite file was made anew, if it was. If a crash came before, it could not mend torn
     /// pages; recovery met none, or opening would have failed.
     pub doublewrite_renewed: Option<String>,
@@ -135,7 +137,7 @@ pub(super) fn open(
             .open_directory(path, Create::IfMissing)
             .map_err(|e| Error::io("create", path, e))?,
     };
-    let first = lock(&*directory, LOCK)?;
+    let first = lock_first(&*directory)?;
     let inner = if ControlFile::exists(&*directory)? {
         let locks = Box::new((first, lock(&*directory, CONTROL_FILE)?));
         open_existing(vfs, directory, options, poison, locks, progress)?
@@ -168,18 +170,29 @@ fn find_directory(vfs: &dyn Vfs, path: &Path) -> Result<Option<Arc<dyn Directory
     }
 }
 
-/// Locks a file of the directory. Two are locked while a database is open. `lock` is there before the
-/// control file is, for those who create at the same time, and is what older programs ask. It is empty,
-/// and may be taken for rubbish and removed: then a second process would get in and destroy the
-/// database. The control file is there as long as there is a database, and is never replaced; a copy by
-/// hard links shares it, and is locked with it.
+/// Locks what is there before the control file is, for those who create at the same time: the
+/// directory itself, where the file system can, and the file `lock`, which older programs ask. That
+/// file is empty, and may be taken for rubbish and removed.
+fn lock_first(directory: &dyn Directory) -> Result<Box<dyn Send + Sync>> {
+    let itself = directory.lock_itself();
+    let itself = itself.map_err(|e| lock_error(directory, directory.path(), e))?;
+    Ok(Box::new((itself, lock(directory, LOCK)?)))
+}
+
+/// Locks a file of the directory. The control file is there as long as there is a database, and it
+/// is noticed when it is replaced; a copy by hard links shares it, and is locked with it.
 fn lock(directory: &dyn Directory, name: &str) -> Result<Box<dyn Send + Sync>> {
-    directory.lock(name).map_err(|e| match e.kind() {
+    let locked = directory.lock(name);
+    locked.map_err(|e| lock_error(directory, &directory.path_of(name), e))
+}
+
+fn lock_error(directory: &dyn Directory, path: &Path, error: std::io::Error) -> Error {
+    match error.kind() {
         ErrorKind::WouldBlock => Error::InUse {
             path: directory.path().to_owned(),
         },
-        _ => Error::io("lock", &directory.path_of(name), e),
-    })
+        _ => Error::io("lock", path, error),
+    }
 }
 
 impl Foundation {
@@ -344,7 +357,10 @@ fn finish_creation(directory: &dyn Directory, poison: &Poison) -> Result<()> {
 }
 
 /// The directory of the log segments.
-fn log_directory(directory: &dyn Directory, create: Create) -> Result<Arc<dyn Directory>> {
+pub(super) fn log_directory(
+    directory: &dyn Directory,
+    create: Create,
+) -> Result<Arc<dyn Directory>> {
     directory
         .subdirectory(LOG_DIRECTORY, create)
         .map_err(|e| match e.kind() {
@@ -391,7 +407,7 @@ fn remove_marker(directory: &dyn Directory) -> Result<()> {
 fn create_files(
     vfs: Arc<dyn Vfs>,
     directory: Arc<dyn Directory>,
-    options: Options,
+    mut options: Options,
     poison: Poison,
     lock: Box<dyn Send + Sync>,
 ) -> Result<Inner> {
@@ -409,6 +425,7 @@ fn create_files(
     directory
         .sync()
         .map_err(|e| Error::io("sync", directory.path(), e))?;
+    let memory_bound = options.fit_memory(vfs.memory_limit());
     let log_segment_bytes = segment_bytes_for(options.log_file_size);
     let start = Lsn(log_segment_bytes);
     let control = Control {
@@ -464,6 +481,7 @@ fn create_files(
     remove_marker(&*directory)?;
     let report = OpenReport {
         created: true,
+        memory_bound,
         ..OpenReport::default()
     };
     Ok(foundation.finish(core, control, catalog, lock, report, 1, start))
@@ -499,6 +517,7 @@ fn open_existing(
     let mut control_file = ControlFile::open(&*directory, &poison)?;
     let old = control_file.current().clone();
     check_page_size(directory.path(), &mut options, &old)?;
+    let memory_bound = options.fit_memory(vfs.memory_limit());
     let control = Control {
         epoch: old.epoch + 1,
         version_epoch: old.version_epoch + 1,
@@ -581,6 +600,7 @@ fn open_existing(
         recovered: (!old.clean_shutdown).then_some(recovered),
         removed,
         set_aside: aside.into_iter().chain(core.redo.log.set_aside()).collect(),
+        memory_bound,
         doublewrite_renewed: renewed,
         milliseconds: 0,
     };

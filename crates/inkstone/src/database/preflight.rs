@@ -5,7 +5,7 @@
 //! log that does not fit recovery's memory may be damaged behind what was applied by then. What was
 //! changed in that case is what recovery does anyway, and does again.
 
-use super::open::LOG_DIRECTORY;
+use super::open::{LOG_DIRECTORY, log_directory};
 use crate::catalog::CATALOG_SPACE;
 use crate::log::{LogReader, ReadParams};
 use crate::space::{SYSTEM_PAGES, check_header};
@@ -16,8 +16,9 @@ use crate::{Error, Result};
 use inkstone_format::apply::{bit, map_pages};
 use inkstone_format::control::Control;
 use inkstone_format::header::page_lsn;
+use inkstone_format::segment::parse_segment_file_name;
 use inkstone_format::{Corrupt, Lsn, PageId, PageNo};
-use inkstone_io::{AlignedBuffer, Create, Directory, ErrorKind};
+use inkstone_io::{AlignedBuffer, Create, Directory, ErrorKind, OpenOptions};
 
 /// Present while a database is being created: what is there without a control file is rubbish.
 pub(super) const CREATING: &str = "creating";
@@ -91,6 +92,32 @@ fn clear(directory: &dyn Directory, is_rubbish: impl Fn(&str) -> bool) -> Result
     synced.map_err(|e| Error::io("sync", directory.path(), e))
 }
 
+/// Log segments can be opened for writing: those that another user made (a run as root) are found
+/// before anything is changed. What else is wrong with them is for others to say.
+fn check_writable(directory: &dyn Directory) -> Result<()> {
+    let options = OpenOptions {
+        create: Create::Never,
+        read_only: false,
+        direct: false,
+        dsync: false,
+    };
+    let log = log_directory(directory, Create::Never)?;
+    let names = log.list();
+    let names = names.map_err(|e| Error::io("list", log.path(), e))?;
+    let segments = names
+        .iter()
+        .filter(|name| parse_segment_file_name(name).is_some());
+    for name in segments {
+        match log.open(name, options) {
+            Err(e) if e.kind() == ErrorKind::PermissionDenied => {
+                return Err(Error::io("open for writing", &log.path_of(name), e));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// Checks the files of a database without changing any. `reads` says where the log is read. Tells what became
 /// of the doublewrite file: without it a database opens, unless a page is torn.
 pub(super) fn check_files(
@@ -99,6 +126,7 @@ pub(super) fn check_files(
     files: &SpaceFiles,
     reads: &ReadParams,
 ) -> Result<DoublewriteFound> {
+    check_writable(directory)?;
     check_catalog(control, files)?;
     let doublewrite = check_doublewrite(directory, control.uuid, control.page_size)?;
     if doublewrite != DoublewriteFound::Whole {

@@ -1,9 +1,9 @@
-//! What one can watch of an open database: the [counters](crate::counters) and the gauges, which
-//! stand in one table here.
+//! What one can watch of an open database: the [counters and durations](crate::counters), and the
+//! gauges, which stand in one table here.
 
 use super::{Database, Inner};
 use crate::buffer::BufferStatus;
-use crate::counters::COUNTERS;
+use crate::counters::{COUNTERS, DurationSummary};
 use crate::log::LogStat;
 use crate::txn::versions::VersionStats;
 use std::fmt::Write;
@@ -78,21 +78,24 @@ pub struct Metric {
 }
 
 impl Database {
-    /// Every counter since this open, then the gauges, each with its description.
+    /// Every counter since this open, then the gauges, each with its description. In a forked child
+    /// the gauges are left out, and the counters stand still.
     pub fn metrics(&self) -> Vec<Metric> {
         let counters = &self.inner.core.redo.counters;
-        let now = Now::of(&self.inner);
+        let now = (!self.is_forked()).then(|| Now::of(&self.inner));
         let counted = COUNTERS.iter().map(|&(counter, name, help)| Metric {
             name,
             help,
             value: counters.get(counter),
             is_gauge: false,
         });
-        let shown = GAUGES.iter().map(|gauge| Metric {
-            name: gauge.name,
-            help: gauge.help,
-            value: (gauge.read)(&now),
-            is_gauge: true,
+        let shown = now.iter().flat_map(|now| {
+            GAUGES.iter().map(|gauge| Metric {
+                name: gauge.name,
+                help: gauge.help,
+                value: (gauge.read)(now),
+                is_gauge: true,
+            })
         });
         counted.chain(shown).collect()
     }
@@ -103,8 +106,28 @@ impl Database {
         metrics.map(|metric| (metric.name, metric.value)).collect()
     }
 
-    /// [`Database::status`] in the text format that Prometheus reads: each value with its
-    /// description and type, names prefixed with `inkstone_`, counters ending in `_total`.
+    /// How long threads waited for devices and for each other since this open: for each kind of
+    /// operation how often, the sum, percentiles and the longest. When commits are slow, the kinds
+    /// whose percentiles are as high say why.
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("db");
+    /// let db = inkstone::Database::open(&path, inkstone::Options::default())?;
+    /// db.create_table("t", &[])?;
+    /// let durations = db.durations();
+    /// let writes = durations.iter().find(|d| d.name == "log_write").unwrap();
+    /// assert!(writes.count > 0 && writes.p50 <= writes.p99 && writes.p99 <= writes.max);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn durations(&self) -> Vec<DurationSummary> {
+        self.inner.core.redo.counters.durations()
+    }
+
+    /// [`Database::status`] and [`Database::durations`] in the text format that Prometheus reads:
+    /// each value with its description and type, names prefixed with `inkstone_`, counters ending
+    /// in `_total`, durations as summaries in seconds, the longest of each as a gauge ending in
+    /// `_seconds_max`.
     ///
     /// ```
     /// # let directory = tempfile::tempdir()?;
@@ -126,6 +149,9 @@ impl Database {
                 false => put_metric(&mut text, &format!("{name}_total"), help, "counter", value),
             }
         }
+        for duration in self.durations() {
+            put_duration(&mut text, &duration);
+        }
         text
     }
 }
@@ -135,5 +161,27 @@ fn put_metric(text: &mut String, name: &str, help: &str, kind: &str, value: u64)
     let _ = writeln!(
         text,
         "# HELP inkstone_{name} {help}\n# TYPE inkstone_{name} {kind}\ninkstone_{name} {value}"
+    );
+}
+
+fn put_duration(text: &mut String, duration: &DurationSummary) {
+    let DurationSummary { help, .. } = duration;
+    let name = format!("inkstone_{}_seconds", duration.name);
+    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} summary");
+    let quantiles = [
+        ("0.5", duration.p50),
+        ("0.9", duration.p90),
+        ("0.99", duration.p99),
+        ("0.999", duration.p999),
+    ];
+    for (quantile, value) in quantiles {
+        let value = value.as_secs_f64();
+        let _ = writeln!(text, "{name}{{quantile=\"{quantile}\"}} {value}");
+    }
+    let (sum, max) = (duration.sum.as_secs_f64(), duration.max.as_secs_f64());
+    let _ = writeln!(text, "{name}_sum {sum}\n{name}_count {}", duration.count);
+    let _ = writeln!(
+        text,
+        "# HELP {name}_max The longest: {help}\n# TYPE {name}_max gauge\n{name}_max {max}"
     );
 }

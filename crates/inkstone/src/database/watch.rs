@@ -84,13 +84,25 @@ impl Names {
 }
 
 impl Database {
-    /// Has `hooks` told of lock waits, from the next one on.
+    /// Whether this is a forked child of the process that opened the database. Who takes latches
+    /// asks first: threads may hold them that the child does not have.
+    pub(super) fn is_forked(&self) -> bool {
+        self.inner.core.redo.poison.is_forked()
+    }
+
+    /// Has `hooks` told of lock waits, from the next one on. Does nothing in a forked child.
     pub fn set_lock_wait_hooks(&self, hooks: Arc<dyn LockWaitHooks>) {
+        if self.is_forked() {
+            return;
+        }
         self.inner.core.waits.set_hooks(hooks);
     }
 
-    /// All transactions that have not ended, the oldest first.
+    /// All transactions that have not ended, the oldest first. None in a forked child.
     pub fn transactions(&self) -> Vec<TransactionView> {
+        if self.is_forked() {
+            return Vec::new();
+        }
         let core = &self.inner.core;
         let mut locks: HashMap<u64, (u64, u64)> = HashMap::default();
         for lock in core.locks.list() {

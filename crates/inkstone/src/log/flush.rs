@@ -26,7 +26,7 @@
 
 use super::LogShared;
 use super::group::{Goal, Group};
-use crate::counters::Counter;
+use crate::counters::{Counter, Timed};
 use crate::mutants::{self, Mutant};
 use crate::sync::atomic::Ordering;
 use crate::sync::{hint, thread};
@@ -552,7 +552,9 @@ impl LogShared {
             let mut offset = piece.offset;
             for buffer in &piece.buffers {
                 self.counters.add(Counter::LogWriteCalls, 1);
+                let timing = self.counters.time(Timed::LogWrite);
                 let written = piece.file.write_at(buffer, offset);
+                drop(timing);
                 written.map_err(|e| Error::io("write", piece.file.path(), e))?;
                 offset += buffer.len() as u64;
             }
@@ -584,8 +586,9 @@ impl LogShared {
             .add(Counter::LogWriteCalls, pieces.len() as u64);
         self.counters.add(Counter::LogSyncs, syncs.len() as u64);
         let under_way: Vec<_> = syncs.iter().map(|_| self.poison.begin_sync()).collect();
+        let timing = self.counters.time(Timed::LogWrite);
         let results = batch.run(&mut operations);
-        drop(operations);
+        drop((timing, operations));
         crate::invariant!(
             results.len() == pieces.len() + syncs.len(),
             "a batch lost results"
@@ -698,10 +701,12 @@ impl LogShared {
                 continue;
             }
             let under_way = self.poison.begin_sync();
+            let timing = self.counters.time(Timed::LogSync);
             let result = match file.sync() {
                 Err(_) if mutants::on(Mutant::FailedSyncIgnored) => Ok(()),
                 result => result,
             };
+            drop(timing);
             under_way.end(file.path(), result)?;
         }
         self.poison.check()

@@ -41,7 +41,7 @@ pub(crate) use segments::PROMISE_UNIT;
 pub use reader::{Frame, LogReader, ReadParams, SegmentInfo};
 
 use crate::aside::SetAside;
-use crate::counters::{Counter, Counters};
+use crate::counters::{Counter, Counters, Timed};
 use crate::options::LogWrite;
 use crate::poison::Poison;
 use crate::sync::Mutex;
@@ -268,6 +268,7 @@ impl Log {
             return Ok(());
         }
         log.counters.add(Counter::LogWaits, 1);
+        let _timing = log.counters.time(Timed::LogBufferWait);
         log.wait_released(
             (reserved - log.ring.capacity() / 2) / LOG_BLOCK as u64 * LOG_BLOCK as u64,
         )
@@ -463,6 +464,7 @@ impl LogShared {
     #[cold]
     fn wait_for_room(&self, end: u64) -> Result<()> {
         self.counters.add(Counter::LogWaits, 1);
+        let _timing = self.counters.time(Timed::LogBufferWait);
         let over = end.saturating_sub(self.ring.capacity());
         self.wait_released(over)
     }

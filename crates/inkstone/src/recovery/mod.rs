@@ -162,8 +162,5 @@ pub fn threads(options: &Options) -> usize {
 
 /// Bytes for gathered changes that the options allow.
 pub fn index_bytes_max(options: &Options) -> usize {
-    match options.recovery_memory {
-        0 => (options.buffer_pool_size / 2).max(16 << 20) as usize,
-        bytes => bytes as usize,
-    }
+    options.recovery_memory_bytes() as usize
 }

@@ -19,7 +19,7 @@
 
 use super::space_files::open_options;
 use crate::buffer::PageImage;
-use crate::counters::{Counter, Counters};
+use crate::counters::{Counter, Counters, Timed};
 use crate::mutants::{self, Mutant};
 use crate::options::FlushMethod;
 use crate::poison::Poison;
@@ -226,7 +226,9 @@ impl Area {
             offset: doublewrite.layout.area_offset(self.number),
             atomic: false,
         }];
+        let timing = doublewrite.counters.time(Timed::DoublewriteWrite);
         let written = batch.run(&mut operations).into_iter().collect();
+        drop(timing);
         doublewrite.finish_batch(written, pages.len() as u64, bytes)?;
         self.holding = true;
         Ok(())
@@ -259,6 +261,7 @@ impl DoublewriteFile {
         if self.needs_sync && !mutants::on(Mutant::DoublewriteUnsynced) {
             self.syncs.sync(&self.poison, &self.path, || {
                 self.counters.add(Counter::DoublewriteSyncs, 1);
+                let _timing = self.counters.time(Timed::DoublewriteSync);
                 self.file.sync()
             })?;
         }

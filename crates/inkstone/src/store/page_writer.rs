@@ -8,7 +8,7 @@ use super::space_file::SpaceFile;
 use super::space_files::SpaceFiles;
 use super::table_file::{FileInUse, sync_side_by_side};
 use crate::buffer::{PageImage, PageWriter};
-use crate::counters::{Counter, Counters};
+use crate::counters::{Counter, Counters, Timed};
 use crate::mutants::{self, Mutant};
 use crate::poison::Poison;
 use crate::{Error, Result, invariant};
@@ -217,8 +217,9 @@ impl FilePageWriter {
             }
         });
         let mut operations: Vec<_> = operations.collect();
+        let timing = self.counters.time(Timed::PageWrite);
         let results = self.batch.run(&mut operations);
-        drop(operations);
+        drop((timing, operations));
         self.check_writes(targets, &extents, results)?;
         self.sync_files(open)?;
         self.note(targets);

@@ -7,7 +7,7 @@
 use super::open_files::OpenFiles;
 use super::page_lsn_map::PageLsnMap;
 use super::table_file::{FileInUse, TableFile};
-use crate::counters::{Counter, Counters};
+use crate::counters::{Counter, Counters, Timed};
 use crate::mutants::{self, Mutant};
 use crate::options::FlushMethod;
 use crate::poison::Poison;
@@ -204,8 +204,9 @@ impl SpaceFile {
             return Err(self.beyond_end(id));
         }
         let in_use = self.acquire()?;
+        let timing = self.context.counters.time(Timed::PageRead);
         let read = in_use.bytes().read_at(buffer, self.offset(page));
-        drop(in_use);
+        drop((timing, in_use));
         read.map_err(|e| match e.kind() {
             ErrorKind::UnexpectedEof => self.beyond_end(id),
             _ => Error::io(format!("read page {id} of"), self.path(), e),

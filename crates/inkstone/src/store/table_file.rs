@@ -6,7 +6,7 @@
 
 use super::open_files::{OpenFiles, wants_descriptor};
 use super::space_files::open_options;
-use crate::counters::{Counter, Counters};
+use crate::counters::{Counter, Counters, Timed, Timing};
 use crate::mutants::{self, Mutant};
 use crate::options::FlushMethod;
 use crate::poison::Poison;
@@ -288,6 +288,7 @@ impl<'f> FileInUse<'f> {
                 writes: file.writes.done(),
                 sizes: file.sizes.done(),
                 under_way: file.poison.begin_sync(),
+                timing: file.counters.time(Timed::PageSync),
                 lead,
             }),
         }
@@ -340,6 +341,7 @@ pub(crate) struct SyncOfFile<'f> {
     writes: u64,
     sizes: u64,
     under_way: SyncUnderWay,
+    timing: Timing<'f>,
     lead: SyncLead<'f>,
 }
 
@@ -351,6 +353,7 @@ impl<'f> SyncOfFile<'f> {
 
     /// Takes notice of the result.
     pub fn end(self, result: std::io::Result<()>) -> Result<()> {
+        drop(self.timing);
         let file = self.file;
         file.counters.add(Counter::DataSyncs, 1);
         let result = self.under_way.end(&file.path, result);

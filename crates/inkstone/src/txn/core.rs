@@ -6,7 +6,7 @@ use super::system::{TrxState, TrxSystem, Wanted};
 use super::transaction::Shared;
 use super::versions::VersionStore;
 use crate::btree::Tree;
-use crate::counters::{Counter, STRIPES};
+use crate::counters::{Counter, STRIPES, Timed};
 use crate::mtr::Redo;
 use crate::options::Durability;
 use crate::space::Space;
@@ -238,6 +238,7 @@ impl Core {
         let capacity = log.capacity_bytes();
         if kept > capacity {
             self.redo.counters.add(Counter::CheckpointWaits, 1);
+            let _timing = self.redo.counters.time(Timed::LogSpaceWait);
             let over = (kept - capacity) as f64 / capacity as f64;
             thread::sleep(HELD_BACK_MAX.mul_f64(over.min(1.0)));
         }
@@ -256,9 +257,16 @@ impl Core {
 
     /// Waits for a commit whose record ends at `lsn`, as `durability` says.
     pub(super) fn wait_for_commit(&self, lsn: Lsn, durability: Durability) -> Result<()> {
+        let timing = || self.redo.counters.time(Timed::CommitWait);
         match durability {
-            Durability::Sync => self.redo.log.wait_durable(lsn),
-            Durability::Write => self.redo.log.wait_written(lsn),
+            Durability::Sync => {
+                let _timing = timing();
+                self.redo.log.wait_durable(lsn)
+            }
+            Durability::Write => {
+                let _timing = timing();
+                self.redo.log.wait_written(lsn)
+            }
             Durability::Lazy => Ok(()),
         }
     }

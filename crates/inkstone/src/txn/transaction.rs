@@ -20,7 +20,7 @@ use super::isolation::Isolation;
 use super::locks::HeldLocks;
 use super::promise::LogPromise;
 use super::savepoints::{Place, Savepoint};
-use super::system::{Snapshot, TrxState};
+use super::system::{Details, Snapshot, TrxState};
 use super::undo_copy::UndoCopied;
 use super::versions::{NewVersion, TouchedSegments, VersionKind};
 use crate::counters::Counter;
@@ -208,22 +208,29 @@ impl Transaction {
     pub fn set_interrupt(&mut self, interrupt: &Interrupt) {
         self.interrupt = Some(interrupt.clone());
         let interrupt = interrupt.clone();
-        self.shared
-            .state
-            .set_details(|details| details.interrupt = Some(interrupt));
+        self.change_details(|details| details.interrupt = Some(interrupt));
+    }
+
+    /// In a forked child nothing: who looks at the transaction in the parent may have its latch.
+    fn change_details(&self, change: impl FnOnce(&mut Details)) {
+        if !self.core.redo.poison.is_forked() {
+            self.shared.state.set_details(change);
+        }
     }
 
     /// A number of the caller's, which [`Database::transactions`](crate::Database::transactions)
     /// shows.
     pub fn set_tag(&self, tag: u64) {
-        self.shared.state.set_details(|details| details.tag = tag);
+        self.change_details(|details| details.tag = tag);
     }
 
     /// Whom [`LockWaitHooks`](crate::LockWaitHooks) are told of: a number of the caller's, or an address; at
     /// first 0, for nobody. The former owner is in no hook's hands when this returns. A transaction that
     /// goes on without its handle (prepared, or rolled back in the background) has none.
     pub fn set_owner(&self, owner: usize) {
-        self.shared.state.set_owner(owner);
+        if !self.core.redo.poison.is_forked() {
+            self.shared.state.set_owner(owner);
+        }
     }
 
     /// How long its statements wait for a row lock; at first the option `lock_wait_timeout_ms`.

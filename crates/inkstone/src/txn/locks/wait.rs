@@ -11,7 +11,7 @@
 //! something back since, is about to be removed by its waiter, and is not followed.
 
 use super::{Blocker, LockMode, LockWaitHooks};
-use crate::counters::{Counter, Counters};
+use crate::counters::{Counter, Counters, Timed};
 use crate::poison::Poison;
 use crate::sync::{HashMap, Instant, Mutex, RwLock};
 use crate::txn::interrupt::Interrupt;
@@ -138,6 +138,7 @@ impl WaitGraph {
         let since = Instant::now();
         self.enter(me, &blocker, since, hooks.as_deref());
         let woken = self.sleep(me, &blocker, interrupt.as_ref(), deadline);
+        self.counters.record(Timed::RowLockWait, since.elapsed());
         self.state.lock().edges.remove(&me.id());
         // Only who has an edge is doomed: from here on it cannot happen, and what happened before
         // is reported by this very wait.
