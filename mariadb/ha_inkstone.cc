@@ -47,6 +47,14 @@ ulong ha_inkstone::index_flags(uint index, uint, bool) const
   return index == table_share->primary_key ? flags | HA_CLUSTERED_INDEX : flags;
 }
 
+/* As InnoDB's, which are longer in pages of 4 KiB than pages would say. Whether the image of a key fits into a page is
+   another matter (long_keys.h). */
+uint ha_inkstone::max_supported_key_length() const
+{
+  const size_t in_tree= ink_key_bytes_max(database);
+  return in_tree <= 768 ? 1173 : static_cast<uint>(in_tree);
+}
+
 int ha_inkstone::open(const char *name, int, uint)
 {
   try

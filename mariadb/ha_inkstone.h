@@ -38,8 +38,7 @@ public:
   ulong index_flags(uint index, uint part, bool all_parts) const override;
   const char *index_type(uint) override { return "BTREE"; }
   uint max_supported_keys() const override { return MAX_KEY; }
-  /* As long as InnoDB's, by page size; whether the image of a key fits is another matter (long_keys.h). */
-  uint max_supported_key_length() const override { return static_cast<uint>(ink_key_bytes_max(database)); }
+  uint max_supported_key_length() const override;
   uint max_supported_key_part_length() const override { return KEY_PART_BYTES_MAX; }
   enum row_type get_row_type() const override { return ROW_TYPE_DYNAMIC; }
   int open(const char *name, int mode, uint test_if_locked) override;

@@ -74,3 +74,12 @@ ALTER TABLE counted FORCE, ALGORITHM=COPY;
 SHOW CREATE TABLE counted;
 SET auto_increment_increment = DEFAULT, auto_increment_offset = DEFAULT;
 DROP TABLE counted;
+# Partitions are merged by columns that a covering read does not give, and by virtual ones.
+create table merged (id int, b blob not null, v int as (id div 2) virtual, n int, primary key (id, b(2)), key n (n), key nb (n, b(3)), key v (v)) engine=Inkstone partition by range (id) (partition p0 values less than (10), partition pmax values less than maxvalue);
+insert into merged (id, b, n) select seq, repeat(char(97 + seq % 7), seq), seq % 3 from seq_1_to_25;
+select min(n), max(n), count(n) from merged force index (n);
+select count(n), sum(n) from merged force index (nb) where n >= 1;
+select n from merged force index (nb) order by n desc;
+select v, count(distinct n) from merged force index (v) group by v order by v;
+select v, n, id from merged force index (v) where v > 3 order by v desc, id;
+drop table merged;
