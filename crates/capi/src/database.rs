@@ -126,6 +126,11 @@ fn report_text(report: &OpenReport) -> String {
     if let Some(why) = &report.doublewrite_renewed {
         text += &format!("; the doublewrite file was made anew: {why}");
     }
+    if let Some(why) = &report.page_lsn_map_lost {
+        text += &format!(
+            "; the page LSN map could not be used, older versions of pages may pass for new: {why}"
+        );
+    }
     for aside in &report.set_aside {
         text += &format!("; {aside}");
     }

@@ -53,6 +53,7 @@ fn log_append(criterion: &mut Criterion) {
         write_through: false,
         archive: false,
         keep_from: Lsn(0),
+        is_new: true,
     };
     let log = Log::open(params, Arc::new(Counters::default()), Poison::default()).expect("a log");
     let payload = [7; 280];

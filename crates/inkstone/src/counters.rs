@@ -44,6 +44,7 @@ counters! {
     PagesWritten "pages_written" "Pages written in place to tablespace files",
     PageBytesWritten "page_bytes_written" "Bytes written in place to tablespace files",
     DataWriteCalls "data_write_calls" "Write calls to tablespace files (adjacent pages are combined)",
+    PageWriteFailures "page_write_failures" "Writes of pages, or of their copies, that failed: the pages stay in memory and are tried again",
     FileCuts "file_cuts" "Times that the free end of a tablespace file was given back to the file system",
     FileBytesGivenBack "file_bytes_given_back" "Bytes of tablespace files given back to the file system",
     DataSyncs "data_syncs" "Syncs of tablespace files",

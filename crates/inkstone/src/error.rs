@@ -193,6 +193,11 @@ impl Error {
         }
     }
 
+    /// Whether nothing that is tried later can succeed: this handle is of no use any more.
+    pub(crate) fn is_final(&self) -> bool {
+        matches!(self, Self::Poisoned(_) | Self::Forked)
+    }
+
     /// Corruption found in a page.
     pub fn corrupt_page(file: &Path, page: PageId, corrupt: Corrupt) -> Self {
         Self::Corrupt {

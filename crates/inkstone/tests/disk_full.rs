@@ -146,6 +146,53 @@ fn wait_for_purge(db: &Database) {
     }
 }
 
+/// Recovery needs no space that was not there before, however often it is repeated.
+#[test]
+fn a_database_killed_on_a_full_disk_opens_on_it() {
+    for free in [0, 300 << 10, 1 << 20, 3 << 20] {
+        let (vfs, db, table) = with_table(small());
+        insert(&db, &table, 0..500, &[1; 900]).unwrap();
+        vfs.set_capacity_bytes(vfs.used_bytes() + free);
+        let open = db.begin(Isolation::ReadCommitted).unwrap();
+        let mut changed = 0..500;
+        let _ = changed.try_for_each(|n| open.update(&table, &key(n), &[2; 400]));
+        let full = (1000..).find_map(|n| insert(&db, &table, n..n + 1, &[3; 900]).err());
+        is_full(&full.unwrap());
+        let wanted = {
+            let txn = db.begin(Isolation::ReadCommitted).unwrap();
+            let rows = txn.range(&table, ..).unwrap().map(|row| row.unwrap());
+            rows.count()
+        };
+        let mut disk = vfs.kill();
+        drop((open, table, db));
+        for _ in 0..3 {
+            disk.set_capacity_bytes(disk.used_bytes());
+            let db = open_sim(&disk, small()).unwrap();
+            let table = db.table("t").unwrap();
+            let rows = all_rows(&db, &table);
+            assert_eq!(rows.len(), wanted, "{free} bytes free");
+            assert!((0..500).all(|n| rows[&key(n)[..]] == [1; 900]));
+            db.verify_table(&table).unwrap();
+            disk = disk.kill();
+            drop((table, db));
+        }
+        disk.set_capacity_bytes(u64::MAX);
+        let db = open_sim(&disk, small()).unwrap();
+        let table = db.table("t").unwrap();
+        soon(|| insert(&db, &table, 1 << 40..(1 << 40) + 100, &[4; 900]));
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn a_new_database_on_a_full_disk_is_refused_and_leaves_nothing() {
+    let vfs = SimVfs::new(3);
+    vfs.set_capacity_bytes(3 << 20);
+    is_full(&open_sim(&vfs, small()).err().unwrap());
+    vfs.set_capacity_bytes(u64::MAX);
+    open_sim(&vfs, small()).unwrap().close().unwrap();
+}
+
 #[test]
 fn dropping_a_table_gives_space_back() {
     let (vfs, db, table) = with_table(small());

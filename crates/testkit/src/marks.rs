@@ -75,6 +75,14 @@ pub const SOMETIMES: &[(&str, &str)] = &[
         "slow syncs of which one failed",
         "a sync failed while others of many files were under way, and power was lost after it",
     ),
+    (
+        "page_write_failures",
+        "pages could not be written, for as long as a spell lasted",
+    ),
+    (
+        "spells survived",
+        "pages could be written again, and the engine went on",
+    ),
     ("power losses", ""),
     ("kills", ""),
     ("closes", ""),

@@ -194,6 +194,11 @@ pub fn say_opening(opened: &OpenReport, output: &Output) {
     if let Some(why) = &opened.doublewrite_renewed {
         output.text(format!("the doublewrite file was made anew: {why}"));
     }
+    if let Some(why) = &opened.page_lsn_map_lost {
+        output.text(format!(
+            "the page LSN map could not be used, older versions of pages may pass for new: {why}"
+        ));
+    }
     for aside in &opened.set_aside {
         output.text(aside.to_string());
     }
@@ -278,6 +283,7 @@ pub fn opening_json(opened: &OpenReport) -> Value {
             "buffer_pool_size": bound.buffer_pool_size.1,
             "recovery_memory": bound.recovery_memory.1,
         })),
+        "page_lsn_map_lost": opened.page_lsn_map_lost,
     })
 }
 

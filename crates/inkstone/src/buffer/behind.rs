@@ -12,17 +12,17 @@
 
 use super::flush::Flusher;
 use super::pool::Inner;
+use crate::Result;
 use crate::sync::atomic::Ordering;
-use crate::{Error, Result};
 use inkstone_format::{Lsn, PageId};
 use std::time::Duration;
 
 /// The log's capacity over the log that lies between a page and its being left.
 const DISTANCE: u64 = 32;
-/// How long to wait before looking again: while the log grows, while it does not, on a full disk.
+/// How long to wait before looking again: while the log grows, while it does not, after a write failed.
 const PAUSE: Duration = Duration::from_millis(10);
 const PAUSE_IDLE: Duration = Duration::from_millis(250);
-const PAUSE_DISK_FULL: Duration = Duration::from_millis(500);
+const PAUSE_REFUSED: Duration = Duration::from_millis(500);
 
 pub(crate) struct WriteBehind<'a> {
     pool: &'a Inner,
@@ -45,11 +45,7 @@ impl<'a> WriteBehind<'a> {
     /// The thread's life: until the pool closes or is poisoned.
     pub fn run(&mut self) {
         while self.pool.check().is_ok() {
-            let pause = match self.round() {
-                Ok(pause) => pause,
-                Err(Error::DiskFull { .. }) => PAUSE_DISK_FULL,
-                Err(_) => break,
-            };
+            let Ok(pause) = self.round() else { break };
             if !pause.is_zero() {
                 self.pool.leaving.wait(pause);
             }
@@ -80,7 +76,10 @@ impl<'a> WriteBehind<'a> {
         for (id, index) in batch {
             self.flusher.join_if_left(pool, index, id, limit);
         }
-        self.flusher.write(pool)?;
-        Ok(Duration::ZERO)
+        match self.flusher.write(pool)?.failed {
+            None => Ok(Duration::ZERO),
+            // The cleaner will try them again.
+            Some(_) => Ok(PAUSE_REFUSED),
+        }
     }
 }

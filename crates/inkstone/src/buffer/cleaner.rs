@@ -17,10 +17,11 @@
 
 use super::flush::{Flusher, Join};
 use super::pool::Inner;
+use super::refused::{Patience, Retries};
+use crate::Result;
 use crate::counters::{Counter, Timed};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Instant, thread};
-use crate::{Error, Result};
 use inkstone_format::{Lsn, PageId, PageNo};
 use std::time::Duration;
 
@@ -30,7 +31,6 @@ const TICK: Duration = Duration::from_millis(20);
 const PAUSE_IDLE: Duration = Duration::from_millis(100);
 /// Time between looks when nothing is dirty (a signal ends it).
 const PAUSE_CLEAN: Duration = Duration::from_millis(250);
-const PAUSE_DISK_FULL: Duration = Duration::from_millis(500);
 /// The longest delay that a transaction gets before the hard wait.
 const DELAY_MAX: Duration = Duration::from_millis(50);
 /// Pages to each side that are pulled in for combining.
@@ -84,6 +84,7 @@ pub(crate) struct Cleaner<'a> {
     last_look: Instant,
     /// Bytes that the log grows in a tick, smoothed.
     grown: f64,
+    retries: Retries,
 }
 
 impl<'a> Cleaner<'a> {
@@ -94,28 +95,42 @@ impl<'a> Cleaner<'a> {
             last_ready: pool.log.ready_lsn(),
             last_look: Instant::now(),
             grown: 0.0,
+            retries: Retries::new(),
         }
     }
 
     /// The thread's life: until the pool closes or is poisoned.
     pub fn run(&mut self) {
         while self.pool.check().is_ok() {
-            let pause = match self.step() {
-                Ok(pause) => {
-                    self.pool.set_cleaner_error(None);
-                    pause
-                }
-                Err(error @ Error::DiskFull { .. }) => {
-                    self.pool.set_cleaner_error(Some(error));
-                    PAUSE_DISK_FULL
-                }
-                Err(_) => break,
+            let Ok(pause) = self.retry().and_then(|retry| Ok(self.step()?.min(retry))) else {
+                break;
             };
             if !pause.is_zero() {
                 self.pool.cleaning.wait(pause);
             }
         }
         self.pool.flights.announce();
+    }
+
+    /// Tries refused pages again if it is time to; returns how long it is until the next time.
+    fn retry(&mut self) -> Result<Duration> {
+        let pool = self.pool;
+        if pool.refusals.why().is_none() {
+            self.retries = Retries::new();
+            return Ok(Duration::MAX);
+        }
+        let due_in = self.retries.due_in(&pool.refusals);
+        if !due_in.is_zero() {
+            return Ok(due_in);
+        }
+        pool.begin_round();
+        let (all, most) = (Lsn(u64::MAX), pool.arena.len());
+        let refused = pool.dirty.oldest_frames(&pool.arena, all, most, true);
+        let turn = self.retries.turn(&refused, self.flusher.capacity());
+        let landed = self.write_batch(self.pages_of(turn))?;
+        self.retries.tried(landed);
+        pool.end_round(landed);
+        Ok(self.retries.due_in(&pool.refusals))
     }
 
     /// Looks once and acts; returns how long to pause.
@@ -134,7 +149,8 @@ impl<'a> Cleaner<'a> {
                 Ok(TICK.saturating_sub(began.elapsed()))
             }
             Plan::Furious => match self.write_older(ready)? {
-                // All of it is in flight elsewhere.
+                // Nothing else would help, or all of it is in flight elsewhere.
+                0 if self.pool.refusals.why().is_some() => Ok(TICK),
                 0 => Ok(Duration::from_millis(1)),
                 _ => Ok(Duration::ZERO),
             },
@@ -169,12 +185,20 @@ impl<'a> Cleaner<'a> {
     fn write_older(&mut self, limit: Lsn) -> Result<usize> {
         let pool = self.pool;
         let half = self.flusher.capacity().div_ceil(2);
-        let due = pool.dirty.oldest_frames(&pool.arena, limit, half);
-        let mut batch: Vec<(PageId, u32)> = due
-            .iter()
-            .filter_map(|&index| Some((pool.arena.frame(index).page_id()?, index)))
-            .collect();
+        let due = pool.dirty.oldest_frames(&pool.arena, limit, half, false);
+        let mut batch = self.pages_of(&due);
         self.add_neighbours(&mut batch);
+        self.write_batch(batch)
+    }
+
+    fn pages_of(&self, frames: &[u32]) -> Vec<(PageId, u32)> {
+        let page = |&index: &u32| Some((self.pool.arena.frame(index).page_id()?, index));
+        frames.iter().filter_map(page).collect()
+    }
+
+    /// Returns the number of pages that landed.
+    fn write_batch(&mut self, mut batch: Vec<(PageId, u32)>) -> Result<usize> {
+        let pool = self.pool;
         batch.sort_unstable();
         batch.dedup();
         let mut latched = Vec::new();
@@ -189,7 +213,7 @@ impl<'a> Cleaner<'a> {
         }
         let written = self.flusher.write(pool)?;
         pool.refresh_age();
-        Ok(written)
+        Ok(written.pages)
     }
 
     /// Pulls in dirty pages beside those of the batch that would be due soon, in the older half of
@@ -202,7 +226,9 @@ impl<'a> Cleaner<'a> {
         let take = |id: PageId| {
             let index = pool.table.hint(&pool.arena, id)?;
             let frame = pool.arena.frame(index);
-            let due = frame.oldest_lsn()? <= soon && !frame.flushing.load(Ordering::Relaxed);
+            let due = frame.oldest_lsn()? <= soon
+                && !frame.flushing.load(Ordering::Relaxed)
+                && !frame.refused.load(Ordering::Relaxed);
             due.then_some((id, index))
         };
         for (id, _) in batch.clone() {
@@ -239,22 +265,6 @@ impl Inner {
         age as f64 / self.log.capacity_bytes() as f64
     }
 
-    fn is_stuck(&self) -> bool {
-        self.cleaner_error.lock().is_some()
-    }
-
-    fn set_cleaner_error(&self, error: Option<Error>) {
-        let failed = error.is_some();
-        let mut last = self.cleaner_error.lock();
-        if last.is_some() || failed {
-            *last = error;
-        }
-        drop(last);
-        if failed {
-            self.flights.announce();
-        }
-    }
-
     pub(crate) fn throttle(&self) -> Result<()> {
         self.check()?;
         let capacity = self.log.capacity_bytes();
@@ -276,16 +286,24 @@ impl Inner {
         let timing = self.counters.time(Timed::LogSpaceWait);
         self.cleaning.raise();
         match delay(fill) {
-            Some(time) if time < Duration::from_micros(50) => {}
-            Some(time) => thread::sleep(time),
-            None => self.flights.wait_until(|| {
-                self.check().is_err() || self.is_stuck() || delay(self.fill()).is_some()
-            }),
+            Some(time) if time < Duration::from_micros(50) => return self.check(),
+            Some(time) => {
+                thread::sleep(time);
+                return self.check();
+            }
+            None => {}
         }
+        let checkpoint = || self.dirty.oldest_lsn().map_or(0, |lsn| lsn.0);
+        let mut patience = Patience::new(self, checkpoint());
+        let mut given_up = None;
+        self.flights.wait_until(|| {
+            given_up = patience.end(self, checkpoint());
+            self.check().is_err() || given_up.is_some() || delay(self.fill()).is_some()
+        });
         drop(timing);
         self.check()?;
-        // Nothing can be cleaned for want of disk space: who waits would wait for ever.
-        match (delay(self.fill()), self.cleaner_error.lock().clone()) {
+        // The log cannot be freed while a page cannot be written: who waits might wait for ever.
+        match (delay(self.fill()), given_up) {
             (None, Some(error)) => Err(error),
             _ => Ok(()),
         }

@@ -112,6 +112,7 @@ impl DirtySets {
         let set = self.of(index);
         let mut frames = set.frames.lock();
         let oldest = frame.oldest.swap(NO_LSN, Ordering::Release);
+        frame.refused.store(false, Ordering::Relaxed);
         if oldest != NO_LSN {
             frames.remove(&(oldest, index));
             set.publish(&frames);
@@ -160,8 +161,8 @@ impl DirtySets {
     }
 
     /// Up to `max` frames with `oldest` below `limit` and nothing in flight, the globally oldest
-    /// first.
-    pub fn oldest_frames(&self, arena: &Arena, limit: Lsn, max: usize) -> Vec<u32> {
+    /// first: those that are `refused`, or the others.
+    pub fn oldest_frames(&self, arena: &Arena, limit: Lsn, max: usize, refused: bool) -> Vec<u32> {
         // Each set gives its share and some; a skewed share only means another round.
         let share = max.div_ceil(self.0.len()) * 2;
         let mut found = Vec::new();
@@ -174,12 +175,24 @@ impl DirtySets {
             let idle = due.filter(|(_, index)| {
                 let frame = arena.frame(*index);
                 !frame.flushing.load(Ordering::Relaxed)
+                    && frame.refused.load(Ordering::Relaxed) == refused
             });
             found.extend(idle.take(share));
         }
         found.sort_unstable();
         found.truncate(max);
         found.into_iter().map(|(_, index)| index).collect()
+    }
+
+    /// How many frames are refused. Looks at each that is dirty.
+    pub fn count_refused(&self, arena: &Arena) -> usize {
+        let of_set = |set: &CachePadded<DirtySet>| {
+            let frames = set.frames.lock();
+            let refused =
+                |&&(_, index): &&(u64, u32)| arena.frame(index).refused.load(Ordering::Relaxed);
+            frames.iter().filter(refused).count()
+        };
+        self.0.iter().map(of_set).sum()
     }
 
     /// Up to `max` frames, the oldest first, whose `oldest` is from `from` on and below `limit`, with it.

@@ -27,7 +27,7 @@ const HEAT_WARM: u8 = 2;
 
 /// What the hand found in a frame.
 pub(crate) enum Visit {
-    /// Nothing to take: empty, warm, latched or in flight.
+    /// Nothing to take: empty, warm, latched, in flight or refused.
     Nothing,
     /// A cold page that must be written first.
     ColdDirty(u32, PageId),
@@ -48,7 +48,11 @@ impl Inner {
             return Visit::Nothing;
         }
         if frame.is_dirty() {
-            return Visit::ColdDirty(index, id);
+            // A refused one is the cleaner's.
+            return match frame.refused.load(Ordering::Relaxed) {
+                true => Visit::Nothing,
+                false => Visit::ColdDirty(index, id),
+            };
         }
         match self.try_evict(index, id) {
             true => Visit::Evicted(index),

@@ -18,6 +18,7 @@ use crate::sync::{Mutex, thread};
 use crate::{Error, Result};
 use inkstone_format::{Lsn, PageId, PageNo, SpaceId, header};
 use inkstone_io::AlignedBuffer;
+use std::cell::Cell;
 use std::ops::Range;
 
 /// Pages in a batch, at most.
@@ -43,8 +44,39 @@ struct Copied {
     index: u32,
     id: PageId,
     fresh: bool,
+    refused: bool,
     oldest: Lsn,
     lsn: Lsn,
+    landed: bool,
+}
+
+/// What became of a batch.
+#[derive(Debug, Default)]
+pub(crate) struct Written {
+    /// Pages that landed.
+    pub pages: usize,
+    /// Why the others did not: they are refused now.
+    pub failed: Option<Error>,
+}
+
+/// What became of pages that were to be flushed.
+#[derive(Default)]
+struct Pass {
+    landed: usize,
+    /// In flight elsewhere.
+    flying: usize,
+    /// Those, and refused ones.
+    left: Vec<(PageId, u32)>,
+    failed: Option<Error>,
+}
+
+impl Pass {
+    fn add(&mut self, other: Self) {
+        self.landed += other.landed;
+        self.flying += other.flying;
+        self.left.extend(other.left);
+        self.failed = self.failed.take().or(other.failed);
+    }
 }
 
 /// A writer with room for one batch, for the use of one thread.
@@ -139,40 +171,53 @@ impl Flusher {
         let lsn = header::page_lsn(target);
         let frame = pool.arena.frame(index);
         let fresh = frame.fresh.swap(false, Ordering::Relaxed);
+        let refused = frame.refused.swap(false, Ordering::Relaxed);
         // It is dirty, and stays as it is while it is in flight.
         let oldest = frame.oldest_lsn().unwrap_or(lsn);
         self.copied.push(Copied {
             index,
             id,
             fresh,
+            refused,
             oldest,
             lsn,
+            landed: false,
         });
     }
 
-    /// Writes the batch and ends the flights. Returns the number of pages. On `DiskFull` the pages stay
-    /// dirty; any other error poisons.
-    pub fn write(&mut self, pool: &Inner) -> Result<usize> {
-        let pages = self.copied.len();
-        if pages == 0 {
-            return Ok(0);
+    /// Writes the batch and ends the flights. Fails only once the engine is poisoned: what cannot be
+    /// written now stays dirty.
+    pub fn write(&mut self, pool: &Inner) -> Result<Written> {
+        let mut written = Written::default();
+        if self.copied.is_empty() {
+            return Ok(written);
         }
-        let result = self.write_copies(pool).map_err(|error| match error {
-            Error::DiskFull { .. } | Error::Poisoned(_) => error,
-            other => pool
-                .poison
-                .set(format_args!("pages could not be written: {other}")),
-        });
+        let result = self.write_copies(pool);
+        let is_final = result.as_ref().is_err_and(Error::is_final);
         for copied in self.copied.drain(..) {
             let frame = pool.arena.frame(copied.index);
-            if result.is_err() && copied.fresh {
-                // It has not been on disk since it was initialised, so it is fresh still.
-                frame.fresh.store(true, Ordering::Relaxed);
+            let landed = copied.landed && !is_final;
+            if !landed {
+                frame.refused.store(true, Ordering::Relaxed);
+                if copied.fresh {
+                    // It has not been on disk since it was initialised, so it is fresh still.
+                    frame.fresh.store(true, Ordering::Relaxed);
+                }
             }
-            pool.dirty.end_flight(frame, copied.index, result.is_ok());
+            written.pages += usize::from(landed);
+            pool.dirty.end_flight(frame, copied.index, landed);
+        }
+        if let Err(error) = &result {
+            pool.refusals.note(error);
         }
         pool.flights.announce();
-        result.map(|()| pages)
+        match result {
+            Err(error) if is_final => Err(error),
+            result => {
+                written.failed = result.err();
+                Ok(written)
+            }
+        }
     }
 
     fn write_copies(&mut self, pool: &Inner) -> Result<()> {
@@ -188,16 +233,23 @@ impl Flusher {
                 id: copied.id,
                 fresh: copied.fresh,
                 oldest: copied.oldest,
+                again: copied.refused,
+                landed: Cell::new(false),
                 bytes,
             })
             .collect();
         images.sort_unstable_by_key(|image| image.id);
-        self.writer.write(&mut images)?;
+        let written = self.writer.write(&mut images);
         // A sync that failed in another writer's batch may have been of these pages.
-        match mutants::on(Mutant::PageSyncsApart) {
-            true => Ok(()),
-            false => pool.poison.check(),
+        if !mutants::on(Mutant::PageSyncsApart) {
+            pool.poison.check()?;
         }
+        let landed = images.iter().filter(|image| image.landed.get());
+        let landed: Vec<PageId> = landed.map(|image| image.id).collect();
+        for copied in &mut self.copied {
+            copied.landed = written.is_ok() || landed.binary_search(&copied.id).is_ok();
+        }
+        written
     }
 }
 
@@ -229,7 +281,16 @@ impl Inner {
             .map(|_| flusher())
             .collect::<Result<Vec<_>>>()?;
         while !todo.is_empty() {
-            todo = self.flush_once(&mut flushers, &todo)?;
+            let pass = self.flush_once(&mut flushers, &todo)?;
+            match pass.failed {
+                // Where some land, there may be room for others afterwards.
+                Some(error) if pass.landed + pass.flying == 0 => return Err(error),
+                _ => todo = pass.left,
+            }
+            // A page of which one flight has failed may have been found in that flight, too: in two
+            // batches it would be in its own way for ever.
+            todo.sort_unstable();
+            todo.dedup();
             self.flights.wait_until(|| {
                 let flying = |&(_, index): &(_, u32)| {
                     self.arena.frame(index).flushing.load(Ordering::Acquire)
@@ -240,26 +301,25 @@ impl Inner {
         Ok(())
     }
 
-    /// Writes what is not in flight elsewhere, returns the rest. With several flushers each has a thread
+    /// Writes what is not in flight elsewhere. With several flushers each has a thread
     /// and takes one batch after the other: while the device is busy with one, the next is copied.
-    fn flush_once(
-        &self,
-        flushers: &mut [Flusher],
-        todo: &[(PageId, u32)],
-    ) -> Result<Vec<(PageId, u32)>> {
+    fn flush_once(&self, flushers: &mut [Flusher], todo: &[(PageId, u32)]) -> Result<Pass> {
         let [first, others @ ..] = flushers else {
-            return Ok(todo.to_vec());
+            return Ok(Pass::default());
         };
         let batches = Mutex::new(todo.chunks(first.capacity()));
-        let (later, outcome) = (Mutex::new(Vec::new()), Mutex::new(Ok(())));
+        let pass = Mutex::new(Ok(Pass::default()));
         let work = |flusher: &mut Flusher| {
             while let Some(batch) = { batches.lock().next() } {
-                match self.flush_batch(flusher, batch) {
-                    Ok(in_flight) => later.lock().extend(in_flight),
-                    Err(error) => {
-                        *outcome.lock() = Err(error);
+                let part = self.flush_batch(flusher, batch);
+                let mut whole = pass.lock();
+                match (&mut *whole, part) {
+                    (Ok(whole), Ok(part)) => whole.add(part),
+                    (_, Err(error)) => {
+                        *whole = Err(error);
                         break;
                     }
+                    (Err(_), Ok(_)) => break,
                 }
             }
         };
@@ -270,24 +330,27 @@ impl Inner {
             }
             work(first);
         });
-        outcome.into_inner()?;
-        Ok(later.into_inner())
+        pass.into_inner()
     }
 
-    /// Writes one batch; returns those of it that are in flight elsewhere.
-    fn flush_batch(
-        &self,
-        flusher: &mut Flusher,
-        batch: &[(PageId, u32)],
-    ) -> Result<Vec<(PageId, u32)>> {
-        let mut in_flight = Vec::new();
+    /// Writes one batch.
+    fn flush_batch(&self, flusher: &mut Flusher, batch: &[(PageId, u32)]) -> Result<Pass> {
+        let mut pass = Pass::default();
         for &(id, index) in batch {
             if flusher.join(self, index, id, true) == Join::InFlight {
-                in_flight.push((id, index));
+                pass.left.push((id, index));
             }
         }
-        flusher.write(self)?;
-        Ok(in_flight)
+        pass.flying = pass.left.len();
+        let written = flusher.write(self)?;
+        pass.landed = written.pages;
+        pass.failed = written.failed;
+        if pass.failed.is_some() {
+            let refused = |index| self.arena.frame(index).refused.load(Ordering::Relaxed);
+            let left = batch.iter().filter(|&&(_, index)| refused(index));
+            pass.left.extend(left);
+        }
+        Ok(pass)
     }
 
     /// Forgets these pages of a tablespace, dirty or not, each after its flight has landed. Takes as many

@@ -10,6 +10,7 @@
 //! | `heat`        | the clock, a hint                                                           |
 //! | `flushing`    | false -> true: a shared holder; true -> false: whoever set it, under the dirty set |
 //! | `fresh`       | set by an exclusive holder, cleared by the shared holder that set `flushing` |
+//! | `refused`     | set by who ends a flight, cleared by who begins one, or under the dirty set |
 //! | `oldest`, `next_oldest` | under the dirty set (`dirty.rs`)                                  |
 //!
 //! The bytes of a frame are written by its exclusive holder, or, while `id` is none, by its owner.
@@ -41,6 +42,8 @@ pub(crate) struct Frame {
     pub flushing: AtomicBool,
     /// Initialised by a logged PAGE_INIT since it was last copied.
     pub fresh: AtomicBool,
+    /// Dirty, and its last write failed.
+    pub refused: AtomicBool,
     /// Start LSN of the first mini-transaction that the disk lacks; [`NO_LSN`] when clean.
     pub oldest: AtomicU64,
     /// While `flushing`: start LSN of the first mini-transaction after the copy, or [`NO_LSN`].
@@ -59,6 +62,7 @@ impl Frame {
             heat: AtomicU8::new(0),
             flushing: AtomicBool::new(false),
             fresh: AtomicBool::new(false),
+            refused: AtomicBool::new(false),
             oldest: AtomicU64::new(NO_LSN),
             next_oldest: AtomicU64::new(NO_LSN),
         }

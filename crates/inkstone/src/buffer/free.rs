@@ -24,6 +24,8 @@ pub(crate) struct FreeFrames {
     lists: Box<[Mutex<Vec<u32>>]>,
     count: AtomicUsize,
     waiting: AtomicUsize,
+    /// Frames that were given back.
+    given: AtomicUsize,
     room: Mutex<Option<Error>>,
     freed: Condvar,
 }
@@ -41,6 +43,7 @@ impl FreeFrames {
             lists: (0..partitions).map(list).collect(),
             count: AtomicUsize::new(frames as usize),
             waiting: AtomicUsize::new(0),
+            given: AtomicUsize::new(0),
             room: Mutex::new(None),
             freed: Condvar::new(),
         }
@@ -66,6 +69,7 @@ impl FreeFrames {
             .lock()
             .push(index);
         self.count.fetch_add(1, Ordering::Relaxed);
+        self.given.fetch_add(1, Ordering::Relaxed);
         // Either the waiter's last look sees the frame, or we see the waiter.
         fence(Ordering::SeqCst);
         if self.waiting.load(Ordering::Relaxed) > 0 {
@@ -82,6 +86,11 @@ impl FreeFrames {
     /// Number of threads that wait for a frame.
     pub fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// A number that rises with each frame given back.
+    pub fn given(&self) -> u64 {
+        self.given.load(Ordering::Relaxed) as u64
     }
 
     /// Waits until `attempt` yields a frame or an error. It is tried at once, whenever a frame was
@@ -103,13 +112,19 @@ impl FreeFrames {
         outcome
     }
 
-    /// Lets everyone who finds no frame fail with `error` (`None`: wait again).
-    pub fn set_error(&self, error: Option<Error>) {
-        let failed = error.is_some();
-        *self.room.lock() = error;
-        if failed {
+    /// Lets everyone who waits look again.
+    pub fn announce(&self) {
+        fence(Ordering::SeqCst);
+        if self.waiting.load(Ordering::Relaxed) > 0 {
+            drop(self.room.lock());
             self.freed.notify_all();
         }
+    }
+
+    /// Lets everyone who finds no frame fail with `error`.
+    pub fn set_error(&self, error: Error) {
+        *self.room.lock() = Some(error);
+        self.freed.notify_all();
     }
 }
 

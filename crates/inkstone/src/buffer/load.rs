@@ -11,6 +11,7 @@ use super::guard::{Exclusive, Optimistic, Reservation, Shared};
 use super::page_table::LoadSlot;
 use super::pool::Inner;
 use super::prefetch::{self, Ahead};
+use super::refused::Patience;
 use crate::counters::{Counter, Timed, thread_stripe};
 use crate::{Error, Result};
 use inkstone_format::{PageId, header};
@@ -326,14 +327,17 @@ impl Inner {
         self.counters.add(Counter::BufferFrameWaits, 1);
         let _timing = self.counters.time(Timed::FrameWait);
         self.supply.raise();
+        let mut patience = Patience::new(self, self.free.given());
         self.free.wait(|| {
             if let Err(error) = self.check() {
                 return Some(Err(error));
             }
             let taken = self.free.pop(home);
-            taken
-                .or_else(|| self.sweep_clean(CALLER_VISITS_MAX))
-                .map(Ok)
+            let taken = taken.or_else(|| self.sweep_clean(CALLER_VISITS_MAX));
+            match taken {
+                Some(index) => Some(Ok(index)),
+                None => patience.end(self, self.free.given()).map(Err),
+            }
         })
     }
 

@@ -19,6 +19,7 @@
 //! - *clean*: the frame's `oldest_lsn` is none, the disk has every logged change. *dirty*: not clean.
 //! - *in flight*: a copy of the page is on its way to disk (`flushing`). One at a time for a page.
 //! - *fresh*: initialised by a logged PAGE_INIT since its last copy was made.
+//! - *refused*: dirty, and its last write failed. `ink-cleaner` tries it again (`refused.rs`).
 //!
 //! # Latches and locks, in the order in which they may be taken
 //!
@@ -47,6 +48,7 @@ mod load;
 mod page_table;
 mod pool;
 mod prefetch;
+mod refused;
 mod signal;
 mod supplier;
 #[cfg(test)]
@@ -59,6 +61,7 @@ pub use prefetch::Ahead;
 use crate::Result;
 use inkstone_format::{Lsn, PageId};
 use inkstone_io::MemoryHandle;
+use std::cell::Cell;
 
 /// What the pool needs of the redo log.
 pub trait RedoLog: Send + Sync {
@@ -104,9 +107,11 @@ impl PageReader for OneByOne<'_> {
 
 /// Writes batches of pages; see [`PageStore::writer`].
 pub trait PageWriter: Send {
-    /// After `Ok` all pages are durable in place. Pages of dropped tablespaces are skipped
-    /// silently. The store stamps checksums and combines adjacent pages. The caller has made the
-    /// log durable up to the page LSNs, and passes each page once, sorted by id.
+    /// Pages that are durable in place when this returns are marked as [landed](PageImage::landed): after
+    /// `Ok` all, else the error says why not the others, which may be torn in place now; unless the
+    /// engine was poisoned they are written by a later call, as whole as any. Pages of dropped tablespaces
+    /// count as landed. The store stamps checksums and combines adjacent pages. The caller has made the log
+    /// durable up to the page LSNs, and passes each page once, sorted by id.
     fn write(&mut self, pages: &mut [PageImage<'_>]) -> Result<()>;
 
     /// The memory that the images of most batches will lie in; see [`inkstone_io::Batch::register`].
@@ -124,6 +129,10 @@ pub struct PageImage<'a> {
     pub fresh: bool,
     /// START of the oldest change in it that the disk lacks.
     pub oldest: Lsn,
+    /// Its last write failed: it goes alone now, as another page may have been to blame.
+    pub again: bool,
+    /// Whether it is durable in place.
+    pub landed: Cell<bool>,
     /// The page's bytes, 4096-aligned; the checksum is stale until the store stamps it.
     pub bytes: &'a mut [u8],
 }

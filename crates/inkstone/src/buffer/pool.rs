@@ -10,6 +10,7 @@ use super::free::{Budget, FreeFrames};
 use super::guard::{Exclusive, Optimistic, Reservation, Shared};
 use super::page_table::PageTable;
 use super::prefetch::Ahead;
+use super::refused::Refusals;
 use super::signal::{News, Signal};
 use super::supplier::{self, Supplier};
 use super::{PageStore, RedoLog};
@@ -56,8 +57,8 @@ pub(crate) struct Inner {
     pub flights: News,
     /// A lower bound of what a checkpoint could be, as last looked at.
     pub age_bound: AtomicU64,
-    /// Why the cleaner gets nowhere (a full disk), if so.
-    pub cleaner_error: Mutex<Option<Error>>,
+    /// Pages that cannot be written.
+    pub refusals: Refusals,
     /// Whether the threads run.
     pub has_threads: AtomicBool,
     closing: AtomicBool,
@@ -99,6 +100,8 @@ pub struct BufferStatus {
     pub free: usize,
     /// Frames whose page has changes that the disk lacks.
     pub dirty: usize,
+    /// Those of them whose last write failed; they are tried again and again.
+    pub refused: usize,
     /// Pages evicted since the pool was made.
     pub evictions: u64,
 }
@@ -156,7 +159,7 @@ impl BufferPool {
             leaving: Signal::default(),
             flights: News::default(),
             age_bound: AtomicU64::new(0),
-            cleaner_error: Mutex::new(None),
+            refusals: Refusals::default(),
             has_threads: AtomicBool::new(false),
             closing: AtomicBool::new(false),
         };
@@ -386,8 +389,17 @@ impl BufferPool {
             frames: self.inner.arena.len(),
             free: self.inner.free.count(),
             dirty: self.inner.dirty.count(),
+            refused: match self.inner.refusals.why() {
+                None => 0,
+                Some(_) => self.inner.dirty.count_refused(&self.inner.arena),
+            },
             evictions: self.inner.counters.get(Counter::BufferEvictions),
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn inner_refusal(&self) -> Option<Error> {
+        self.inner.refusals.why()
     }
 
     /// Checks what must hold when nothing moves.

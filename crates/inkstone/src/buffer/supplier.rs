@@ -8,7 +8,7 @@
 use super::evict::Visit;
 use super::flush::{BATCH_PAGES_MAX, Flusher, Join};
 use super::pool::Inner;
-use crate::{Error, Result};
+use crate::Result;
 use inkstone_format::PageId;
 use std::time::Duration;
 
@@ -16,9 +16,10 @@ use std::time::Duration;
 const VISITS_MAX: usize = 1 << 16;
 /// Revolutions after which even the hottest unused page is cold.
 const REVOLUTIONS_MAX: usize = 5;
-/// How long to wait when everything was latched, or the disk was full.
+/// How long to wait when everything was latched.
 const PAUSE_BUSY: Duration = Duration::from_millis(2);
-const PAUSE_DISK_FULL: Duration = Duration::from_millis(500);
+/// And how long when there are refused pages.
+const PAUSE_REFUSED: Duration = Duration::from_millis(20);
 /// How long to sleep when nothing is wanted (the signal ends it).
 const PAUSE_IDLE: Duration = Duration::from_secs(1);
 
@@ -34,7 +35,6 @@ pub(crate) struct Supplier<'a> {
     pool: &'a Inner,
     flusher: Flusher,
     cold_dirty: Vec<(PageId, u32)>,
-    disk_full: bool,
 }
 
 impl<'a> Supplier<'a> {
@@ -43,31 +43,23 @@ impl<'a> Supplier<'a> {
             pool,
             flusher,
             cold_dirty: Vec::new(),
-            disk_full: false,
         }
     }
 
     /// The thread's life: until the pool closes or is poisoned.
     pub fn run(&mut self) {
         while self.pool.check().is_ok() {
-            let outcome = self.round();
-            if std::mem::replace(&mut self.disk_full, outcome.is_err()) && outcome.is_ok() {
-                self.pool.free.set_error(None);
-            }
-            let pause = match outcome {
+            let Ok(done) = self.round() else { break };
+            let pause = match done {
                 _ if self.is_stocked() => PAUSE_IDLE,
-                Ok(0) => PAUSE_BUSY,
-                Ok(_) => continue,
-                Err(error @ Error::DiskFull { .. }) => {
-                    self.pool.free.set_error(Some(error));
-                    PAUSE_DISK_FULL
-                }
-                Err(_) => break,
+                0 if self.pool.refusals.why().is_some() => PAUSE_REFUSED,
+                0 => PAUSE_BUSY,
+                _ => continue,
             };
             self.pool.supply.wait(pause);
         }
         if let Err(error) = self.pool.check() {
-            self.pool.free.set_error(Some(error));
+            self.pool.free.set_error(error);
         }
     }
 
@@ -135,6 +127,6 @@ impl<'a> Supplier<'a> {
             }
         }
         self.cold_dirty = cold;
-        Ok(written + freed)
+        Ok(written.pages + freed)
     }
 }

@@ -78,6 +78,9 @@ pub struct OpenReport {
     /// Why the doublewrite file was made anew, if it was. If a crash came before, it could not mend torn
     /// pages; recovery met none, or opening would have failed.
     pub doublewrite_renewed: Option<String>,
+    /// Why the page LSN map could not be read or written, if so. It was begun anew, or will be by the next
+    /// opening that can: older versions of pages that were written before may pass for new.
+    pub page_lsn_map_lost: Option<String>,
     /// Milliseconds that opening took.
     pub milliseconds: u64,
 }
@@ -245,7 +248,13 @@ impl Foundation {
         })
     }
 
-    fn open_log(&self, control: &Control, start_lsn: Lsn, end_block: Vec<u8>) -> Result<Arc<Log>> {
+    fn open_log(
+        &self,
+        control: &Control,
+        start_lsn: Lsn,
+        end_block: Vec<u8>,
+        is_new: bool,
+    ) -> Result<Arc<Log>> {
         let options = &self.options;
         let params = LogParams {
             vfs: self.vfs.clone(),
@@ -262,6 +271,7 @@ impl Foundation {
             write_through: options.log_write_through,
             archive: options.log_archive,
             keep_from: control.scan_start_lsn,
+            is_new,
         };
         let log = Log::open(params, self.counters.clone(), self.poison.clone())?;
         let fresh = self.pool_log.log.set(log.clone()).is_ok();
@@ -466,7 +476,7 @@ fn create_files(
         .files
         .page_lsns()
         .create(control.uuid, control.epoch)?;
-    let log = foundation.open_log(&control, start, Vec::new())?;
+    let log = foundation.open_log(&control, start, Vec::new(), true)?;
     let core = foundation.core(log.clone(), &control, control.next_trx_id)?;
     let file = foundation.files.create(CATALOG_SPACE, SYSTEM_PAGES + 14)?;
     let space = Arc::new(Space::new(CATALOG_SPACE, core.redo.clone(), file));
@@ -550,13 +560,13 @@ fn open_existing(
         counters,
     )?;
     foundation.pool.start_cleaners()?;
-    let mut repaired = RepairReport::default();
+    let (mut repaired, mut map_lost) = (RepairReport::default(), None);
     let mut before_changes = |log_end| {
         finish_creation(&*directory, &poison)?;
         let (uuid, checkpoint) = (control.uuid, control.checkpoint_lsn);
         let files = &foundation.files;
         let page_lsns = files.page_lsns();
-        page_lsns.open(uuid, old.epoch, checkpoint, log_end)?;
+        map_lost = page_lsns.open(uuid, old.epoch, checkpoint, log_end)?;
         control_file.write(&control)?;
         repaired = crate::store::repair(&*directory, files, uuid, checkpoint)?;
         Ok(())
@@ -574,7 +584,7 @@ fn open_existing(
     foundation.files.page_lsns().redo_done(redone.end)?;
     let end_block = log_source.end_block().to_vec();
     drop(log_source);
-    let log = foundation.open_log(&control, redone.end, end_block)?;
+    let log = foundation.open_log(&control, redone.end, end_block, false)?;
     let next_trx = TrxId(control.next_trx_id.0.max(redone.trx_id_max.0 + 1));
     let core = foundation.core(log, &control, next_trx)?;
     let mut epoch = Mtr::new(&core.redo);
@@ -602,6 +612,7 @@ fn open_existing(
         set_aside: aside.into_iter().chain(core.redo.log.set_aside()).collect(),
         memory_bound,
         doublewrite_renewed: renewed,
+        page_lsn_map_lost: map_lost.map(|error| error.to_string()),
         milliseconds: 0,
     };
     let next_space = (control.next_space_id.0).max(highest + 1);

@@ -86,9 +86,12 @@ fn settle_in(
         if !needs_sync(name)? {
             continue;
         }
-        directory
-            .open(name, READ_ONLY)
-            .and_then(|file| file.sync_and_forget())
+        let file = match directory.open(name, READ_ONLY) {
+            // Who cannot open it does without.
+            Err(_) if name == PAGE_LSN_MAP_FILE => continue,
+            opened => opened,
+        };
+        file.and_then(|file| file.sync_and_forget())
             .map_err(|e| Error::io("sync", &directory.path_of(name), e))?;
     }
     directory

@@ -100,6 +100,8 @@ pub struct LogParams {
     pub archive: bool,
     /// Recovery needs nothing below, as the durable control file says.
     pub keep_from: Lsn,
+    /// The log is begun. One that goes on opens on a full disk, too.
+    pub is_new: bool,
 }
 
 /// The redo log of an open database. See the module.
@@ -505,6 +507,7 @@ impl LogParams {
             archive: self.archive,
             keep_from: self.keep_from.0,
             ahead,
+            is_new: self.is_new,
             files_max: self.capacity_bytes / self.segment_bytes + ahead + 1,
         }
     }

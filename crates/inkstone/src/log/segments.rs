@@ -10,7 +10,9 @@
 //! 4. A full disk is remembered ([`Segments::shortage`]) and tried again; nothing that exists is
 //!    harmed by it.
 //! 5. What is promised to rollbacks is there: `reserve`.
-//! 6. A file of a segment's name without this log's header for it is never removed or written to: it
+//! 6. A log that goes on opens with the spare segments that are there, if the disk is too full for
+//!    more: what recovery has to roll back was promised its room (5). One that is begun needs them all.
+//! 7. A file of a segment's name without this log's header for it is never removed or written to: it
 //!    is set aside, or opening fails.
 //!
 //! # Words
@@ -59,6 +61,8 @@ pub(super) struct SegmentParams {
     pub keep_from: u64,
     /// Segments to have ready beyond the one that is being reserved in.
     pub ahead: u64,
+    /// They must be had: the log is begun.
+    pub is_new: bool,
     /// Files to keep when there are recyclable ones.
     pub files_max: u64,
 }
@@ -329,17 +333,23 @@ impl Segments {
         table.live.range(range).map(|(_, f)| f.clone()).collect()
     }
 
-    /// Makes what is missing of the segments from that of `start` to `last`.
-    fn make_through(&self, last: u64, start: u64) -> Result<()> {
-        for number in self.number(start)..=last {
-            if !self.table.lock().live.contains_key(&number) {
-                let mid = number == self.number(start)
-                    && !start.is_multiple_of(self.params.segment_bytes);
-                if mid {
-                    let detail = format!("missing, but the log ends in it at LSN {start}");
-                    return Err(Error::corrupt_file(&self.path(number), 0, detail));
+    /// Makes what is missing of the segments from that of `start` to `wanted`.
+    fn make_through(&self, wanted: u64, start: u64) -> Result<()> {
+        let (first, mut last) = (self.number(start), wanted);
+        for number in first..=wanted {
+            if self.table.lock().live.contains_key(&number) {
+                continue;
+            }
+            if number == first && !start.is_multiple_of(self.params.segment_bytes) {
+                let detail = format!("missing, but the log ends in it at LSN {start}");
+                return Err(Error::corrupt_file(&self.path(number), 0, detail));
+            }
+            match self.make(number) {
+                Err(Error::DiskFull { .. }) if number > first && !self.params.is_new => {
+                    last = number - 1;
+                    break;
                 }
-                self.make(number)?;
+                made => made?,
             }
         }
         let highest = self.table.lock().live.last_key_value().map(|(n, _)| *n);
@@ -372,6 +382,7 @@ impl Segments {
             return self.make_from(Source::Recycled(old), number);
         }
         match self.make_from(Source::New, number) {
+            // Also at open: a spare segment and a reserve file are the same room.
             Err(Error::DiskFull { .. }) if self.reserve_files() > 0 => {
                 self.make_from(Source::Reserve, number)
             }

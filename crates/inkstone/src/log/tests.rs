@@ -32,6 +32,7 @@ fn params(vfs: &MemoryVfs) -> LogParams {
         write_through: false,
         archive: false,
         keep_from: Lsn(0),
+        is_new: true,
     }
 }
 

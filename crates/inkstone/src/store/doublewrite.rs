@@ -1,40 +1,28 @@
 //! The doublewrite file: each batch of pages has its copies in an area of its own (the bytes:
-//! [`inkstone_format::doublewrite`]). A writer takes an area for each batch, and waits if all are
-//! taken: whoever holds one is writing and waits for nobody.
-//!
-//! # The life of an area
-//!
-//! ```text
-//!   free --take_area--> taken --write_batch--> holding --in_place_done--> taken --drop--> free
-//!                                                 |
-//!                                                 +--drop--> retired, until the next open
-//! ```
-//!
-//! *Holding*: the area's copies may be all that is whole of some pages, because they are being
-//! overwritten in place. Only `in_place_done`, called when the bytes in place are durable, lets
-//! the area be written again. If a write in place fails, the area is retired with its copies.
+//! [`inkstone_format::doublewrite`]). Who writes in which area, and which copies must stay: [`areas`].
 //!
 //! The file is filled with zeroes before it gets its name, so that writing a batch changes no
 //! metadata of the file system.
 
+mod areas;
+
+pub(crate) use areas::Area;
+
 use super::space_files::open_options;
-use crate::buffer::PageImage;
 use crate::counters::{Counter, Counters, Timed};
 use crate::mutants::{self, Mutant};
 use crate::options::FlushMethod;
 use crate::poison::Poison;
-use crate::poison::syncs::{FileSyncs, SyncMoment};
-use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{Condvar, Mutex};
-use crate::{Error, Result, invariant};
+use crate::poison::syncs::FileSyncs;
+use crate::sync::atomic::AtomicU64;
+use crate::{Error, Result};
+use areas::Areas;
 use inkstone_format::doublewrite::{
-    BATCH_PAGES_MAX, BLOCK_LEN, BatchEntry, BatchHeader, DOUBLEWRITE_VERSION, Layout, LayoutError,
-    image_crc,
+    BATCH_PAGES_MAX, BLOCK_LEN, BatchHeader, DOUBLEWRITE_VERSION, Layout, LayoutError, image_crc,
 };
 use inkstone_format::header::{check_page, page_lsn};
 use inkstone_format::{Lsn, PageId};
-use inkstone_io::{AlignedBuffer, Batch, Create, Directory, File, Op, OpenOptions};
-use std::collections::VecDeque;
+use inkstone_io::{AlignedBuffer, Create, Directory, File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -42,24 +30,15 @@ use std::sync::Arc;
 pub const DOUBLEWRITE_FILE: &str = "doublewrite";
 /// Name under which it is created.
 const DOUBLEWRITE_FILE_NEW: &str = "doublewrite.new";
-/// Areas of a new file: so many batches can be under way, less the areas that were retired after
-/// failed writes.
-pub const AREAS: u32 = 4;
+/// Areas of a new file: so many batches can be under way, less one ([`areas`]) and those with copies
+/// that must stay after failed writes.
+pub const AREAS: u32 = 5;
 /// Pages in an area of a new file.
 pub const BATCH_PAGES: u32 = 128;
 /// Bytes in one write while a new file is filled.
 const FILL_BYTES: usize = 1 << 20;
 
 const _: () = assert!(BATCH_PAGES as usize <= BATCH_PAGES_MAX);
-
-/// Where the areas are; those in neither field are retired.
-#[derive(Debug)]
-struct Areas {
-    /// The first one given back is taken first. Syncs that were under way at that moment must end
-    /// well before it is written.
-    free: VecDeque<(u32, SyncMoment)>,
-    taken: u32,
-}
 
 /// The open doublewrite file.
 #[derive(Debug)]
@@ -72,9 +51,7 @@ pub struct DoublewriteFile {
     syncs: FileSyncs,
     /// The next batch's sequence.
     sequence: AtomicU64,
-    areas: Mutex<Areas>,
-    /// Signalled when an area is given back or retired.
-    given_back: Condvar,
+    areas: Areas,
     counters: Arc<Counters>,
     poison: Poison,
 }
@@ -117,13 +94,7 @@ impl DoublewriteFile {
             needs_sync,
             syncs: FileSyncs::default(),
             sequence: AtomicU64::new(newest.saturating_add(1)),
-            areas: Mutex::new(Areas {
-                free: (0..layout.areas)
-                    .map(|area| (area, SyncMoment::default()))
-                    .collect(),
-                taken: 0,
-            }),
-            given_back: Condvar::new(),
+            areas: Areas::new(layout.areas),
             counters,
             poison,
         }))
@@ -157,104 +128,6 @@ impl DoublewriteFile {
         Ok(newest.is_some())
     }
 
-    /// An area for one batch. Waits while all are taken. Poisons the engine when all are retired.
-    pub(crate) fn take_area(self: &Arc<Self>) -> Result<Area> {
-        let mut areas = self.areas.lock();
-        let (number, settled) = loop {
-            if let Some(free) = areas.free.pop_front() {
-                break free;
-            }
-            if areas.taken == 0 {
-                return Err(self.poison.set(
-                    "writes of pages failed so often that each area of the doublewrite file holds \
-                     the only whole copy of some page",
-                ));
-            }
-            self.given_back.wait(&mut areas);
-        };
-        areas.taken += 1;
-        drop(areas);
-        let mut area = Area {
-            doublewrite: self.clone(),
-            number,
-            // Until it is known that nobody needs its copies.
-            holding: true,
-            header: AlignedBuffer::zeroed(BLOCK_LEN),
-        };
-        self.poison.settle_syncs(settled)?;
-        area.holding = false;
-        Ok(area)
-    }
-}
-
-/// An area of the doublewrite file, taken for one batch.
-pub(crate) struct Area {
-    doublewrite: Arc<DoublewriteFile>,
-    number: u32,
-    /// Whether the copies here may be all that is whole of some pages.
-    holding: bool,
-    header: AlignedBuffer,
-}
-
-impl Area {
-    /// Makes copies of the pages durable: one write, one sync. From here on the area is held,
-    /// until [`Area::in_place_done`].
-    pub fn write_batch(&mut self, batch: &mut dyn Batch, pages: &[&PageImage<'_>]) -> Result<()> {
-        let doublewrite = self.doublewrite.clone();
-        invariant!(
-            !self.holding && pages.len() <= doublewrite.batch_pages(),
-            "area {} takes no batch of {} pages now",
-            self.number,
-            pages.len()
-        );
-        let entries = pages.iter().map(|page| BatchEntry {
-            id: page.id,
-            crc: image_crc(page.bytes),
-        });
-        let header = BatchHeader {
-            sequence: doublewrite.sequence.fetch_add(1, Ordering::Relaxed),
-            entries: entries.collect(),
-        };
-        header.encode(&doublewrite.layout, &mut self.header);
-        let header = std::iter::once(&*self.header);
-        let buffers: Vec<_> = header.chain(pages.iter().map(|p| &*p.bytes)).collect();
-        let bytes = buffers.iter().map(|b| b.len() as u64).sum();
-        let file = &*doublewrite.file;
-        let mut operations = [Op::Write {
-            file,
-            buffers,
-            offset: doublewrite.layout.area_offset(self.number),
-            atomic: false,
-        }];
-        let timing = doublewrite.counters.time(Timed::DoublewriteWrite);
-        let written = batch.run(&mut operations).into_iter().collect();
-        drop(timing);
-        doublewrite.finish_batch(written, pages.len() as u64, bytes)?;
-        self.holding = true;
-        Ok(())
-    }
-
-    /// The pages of the last batch are durable in place.
-    pub fn in_place_done(&mut self) {
-        self.holding = false;
-    }
-}
-
-impl Drop for Area {
-    fn drop(&mut self) {
-        let mut areas = self.doublewrite.areas.lock();
-        areas.taken -= 1;
-        if !self.holding {
-            let moment = self.doublewrite.poison.sync_moment();
-            areas.free.push_back((self.number, moment));
-        }
-        drop(areas);
-        // All of them: if this was the last area and it is retired, none will come.
-        self.doublewrite.given_back.notify_all();
-    }
-}
-
-impl DoublewriteFile {
     /// Makes copies durable that were written.
     fn finish_batch(&self, written: std::io::Result<()>, pages: u64, bytes: u64) -> Result<()> {
         written.map_err(|e| Error::io("write page copies to", &self.path, e))?;

@@ -2,7 +2,15 @@
 //!
 //! A writer belongs to one thread and owns a queue of I/O operations. There may be any number of
 //! writers. See the invariants of [the store](super).
+//!
+//! A write that fails costs its own pages only: they do not land, and the others of the batch do. The
+//! copies of pages whose write in place failed are kept in the doublewrite file (`doublewrite/areas.rs`);
+//! such a page is written in place without another copy next time, before anything that needs an area.
+//! Where there are no copies (`doublewrite` off or atomic) and pages can be torn after all, one whose
+//! write in place failed can be mended after a crash only if the log initialises it; while the process
+//! lives it is in memory.
 
+use super::doublewrite::{Area, DoublewriteFile};
 use super::page_store::Protection;
 use super::space_file::SpaceFile;
 use super::space_files::SpaceFiles;
@@ -35,9 +43,12 @@ pub(crate) struct FilePageWriter {
     gather: AlignedBuffer,
     counters: Arc<Counters>,
     poison: Poison,
+    /// The first failure of this call.
+    refusal: Option<Error>,
 }
 
 /// A page, and the file that it goes to.
+#[derive(Clone)]
 struct Target<'a> {
     image: &'a PageImage<'a>,
     file: Arc<SpaceFile>,
@@ -70,6 +81,7 @@ impl<'t, 'a> OpenTargets<'t, 'a> {
                 Ok(Some(in_use)) => files.push((in_use, range.clone())),
                 Ok(None) => break,
                 Err(_) if file.is_removed() => {}
+                Err(_) if !files.is_empty() => break,
                 Err(error) => return Err(error),
             }
             end = range.end;
@@ -112,12 +124,23 @@ impl FilePageWriter {
             gather: AlignedBuffer::zeroed(gather_bytes),
             counters,
             poison,
+            refusal: None,
         })
     }
 
+    /// Some pages cannot be written now. Fails if none can be, ever.
+    fn refuse(&mut self, error: Error) -> Result<()> {
+        if error.is_final() {
+            return Err(error);
+        }
+        self.counters.add(Counter::PageWriteFailures, 1);
+        self.refusal.get_or_insert(error);
+        Ok(())
+    }
+
     /// The pages in order of their place on disk, with their files. Pages of tablespaces that
-    /// were removed are left out: nobody will read them.
-    fn targets<'a>(&self, pages: &'a [PageImage<'a>]) -> Result<Vec<Target<'a>>> {
+    /// were removed land nowhere: nobody will read them.
+    fn targets<'a>(&mut self, pages: &'a [PageImage<'a>]) -> Result<Vec<Target<'a>>> {
         let mut sorted: Vec<_> = pages.iter().collect();
         sorted.sort_unstable_by_key(|page| page.id);
         let twice = sorted.windows(2).find(|pair| pair[0].id == pair[1].id);
@@ -128,17 +151,65 @@ impl FilePageWriter {
         );
         let mut targets = Vec::with_capacity(sorted.len());
         for of_space in sorted.chunk_by(|a, b| a.id.space == b.id.space) {
-            let Some(file) = self.spaces.find(of_space[0].id.space)? else {
-                continue;
+            let file = match self.spaces.find(of_space[0].id.space) {
+                Ok(Some(file)) => file,
+                Ok(None) => {
+                    of_space.iter().for_each(|image| image.landed.set(true));
+                    continue;
+                }
+                Err(error) => {
+                    self.refuse(error)?;
+                    continue;
+                }
             };
             let last = of_space[of_space.len() - 1].id.page;
-            file.ensure_pages(last.0.saturating_add(1))?;
-            targets.extend(of_space.iter().map(|&image| Target {
+            if let Err(error) = file.ensure_pages(last.0.saturating_add(1)) {
+                self.refuse(error)?;
+            }
+            let pages = file.pages();
+            let inside = of_space.iter().filter(|image| image.id.page.0 < pages);
+            targets.extend(inside.map(|&image| Target {
                 image,
                 file: file.clone(),
             }));
         }
         Ok(targets)
+    }
+
+    /// The doublewrite file, if copies are kept there.
+    fn keeping(&self) -> Option<Arc<DoublewriteFile>> {
+        match &self.protection {
+            Protection::Copies { file, .. } if file.keeps_any() => Some(file.clone()),
+            _ => None,
+        }
+    }
+
+    /// Writes pages with kept copies, and returns the others that can be written now.
+    fn write_kept<'a>(&mut self, targets: Vec<Target<'a>>) -> Result<Vec<Target<'a>>> {
+        let Some(copies) = self.keeping() else {
+            return Ok(targets);
+        };
+        copies.give_up(|id| self.spaces.is_removed(id.space));
+        let is_kept = |target: &Target<'_>| copies.keeps(target.image.id);
+        let (kept, mut others): (Vec<_>, Vec<_>) = targets.into_iter().partition(is_kept);
+        self.write_in_place(&kept)?;
+        let mut crowded = None;
+        others.retain(|target| {
+            let crowd = match self.needs_copy(target.image) {
+                true => copies.is_crowded_by(target.image.id.space),
+                false => None,
+            };
+            let may_pass = crowd.is_none();
+            crowded = crowded.take().or(crowd);
+            may_pass
+        });
+        if let Some(error) = crowded {
+            self.refuse(error)?;
+        }
+        if let Err(error) = copies.gather(&mut *self.batch) {
+            self.refuse(error)?;
+        }
+        Ok(others)
     }
 
     fn needs_copy(&self, page: &PageImage<'_>) -> bool {
@@ -165,9 +236,9 @@ impl FilePageWriter {
     }
 
     fn write_batch(&mut self, targets: &[Target<'_>]) -> Result<()> {
-        let Protection::Copies { file, .. } = &self.protection else {
+        if !matches!(self.protection, Protection::Copies { .. }) {
             return self.write_in_place(targets);
-        };
+        }
         let images = targets.iter().map(|target| target.image);
         let copies: Vec<_> = images.filter(|image| self.needs_copy(image)).collect();
         let skipped = (targets.len() - copies.len()) as u64;
@@ -175,21 +246,52 @@ impl FilePageWriter {
         if copies.is_empty() || mutants::on(Mutant::DoublewriteSkipped) {
             return self.write_in_place(targets);
         }
-        let mut area = file.take_area()?;
-        area.write_batch(&mut *self.batch, &copies)?;
-        // On failure the area is dropped while it holds the copies, and thereby retired.
+        let area = match self.make_copies(&copies) {
+            Ok(area) => area,
+            Err(error) => {
+                self.refuse(error)?;
+                // What needs no copy is written all the same.
+                let mut bare = targets.to_vec();
+                bare.retain(|target| !self.needs_copy(target.image));
+                return self.write_in_place(&bare);
+            }
+        };
+        // On failure of a sync the area is dropped while it holds the copies, and not used again.
         self.write_in_place(targets)?;
-        area.in_place_done();
+        area.in_place_done(|n| copies[n].landed.get(), self.refusal.as_ref());
         Ok(())
     }
 
-    /// Writes the pages where they belong and makes them durable.
+    /// Makes durable copies of the pages.
+    fn make_copies(&mut self, pages: &[&PageImage<'_>]) -> Result<Area> {
+        let Protection::Copies { file, .. } = &self.protection else {
+            return Err(Error::Unsupported(
+                "there is no doublewrite file".to_owned(),
+            ));
+        };
+        let mut area = file.take_area()?;
+        let pages = pages.iter().map(|page| (page.id, &*page.bytes));
+        area.write_batch(&mut *self.batch, &pages.collect::<Vec<_>>())?;
+        Ok(area)
+    }
+
+    /// Writes the pages where they belong and makes them durable: those that can be written land. Fails
+    /// only for good.
     fn write_in_place(&mut self, targets: &[Target<'_>]) -> Result<()> {
         let mut rest = targets;
-        while !rest.is_empty() {
-            let open = OpenTargets::of(rest)?;
-            self.write_open(&open)?;
-            rest = &rest[open.targets.len()..];
+        while let Some(first) = rest.first() {
+            let done = match OpenTargets::of(rest) {
+                Ok(open) => {
+                    self.write_open(&open)?;
+                    open.targets.len()
+                }
+                Err(error) => {
+                    self.refuse(error)?;
+                    let is_other = |target: &Target<'_>| !Arc::ptr_eq(&target.file, &first.file);
+                    rest.iter().position(is_other).unwrap_or(rest.len())
+                }
+            };
+            rest = &rest[done..];
         }
         Ok(())
     }
@@ -220,19 +322,32 @@ impl FilePageWriter {
         let timing = self.counters.time(Timed::PageWrite);
         let results = self.batch.run(&mut operations);
         drop((timing, operations));
-        self.check_writes(targets, &extents, results)?;
-        self.sync_files(open)?;
-        self.note(targets);
+        let mut written = self.check_writes(targets, &extents, results)?;
+        drop(extents);
+        self.sync_files(open, &written)?;
+        for (target, written) in targets.iter().zip(&mut written) {
+            // Nobody will read it.
+            *written |= target.file.is_removed();
+        }
+        self.land(targets, &written);
         Ok(())
     }
 
-    /// What was written is durable: older versions of these pages are stale from now on.
-    fn note(&self, targets: &[Target<'_>]) {
+    /// What was written is durable: older versions of these pages are stale from now on, and copies of
+    /// them need not be kept.
+    fn land(&self, targets: &[Target<'_>], written: &[bool]) {
+        let landed = targets.iter().zip(written).filter(|(_, written)| **written);
+        let mut ids = Vec::with_capacity(targets.len());
         let page_lsns = self.spaces.page_lsns();
-        for Target { image, .. } in targets {
+        for (Target { image, .. }, _) in landed {
             page_lsns.note(image.id, image.oldest, page_lsn(image.bytes));
+            image.landed.set(true);
+            ids.push(image.id);
         }
         page_lsns.bound_notes();
+        if let Some(copies) = self.keeping() {
+            copies.give_up(|id| ids.binary_search(&id).is_ok());
+        }
     }
 
     /// Puts the pages of each extent of several pages into one piece.
@@ -245,19 +360,20 @@ impl FilePageWriter {
         }
     }
 
+    /// Counts, and tells which of the pages were written.
     fn check_writes(
-        &self,
+        &mut self,
         targets: &[Target<'_>],
         extents: &[Extent<'_, '_>],
         results: Vec<std::io::Result<()>>,
-    ) -> Result<()> {
+    ) -> Result<Vec<bool>> {
         invariant!(
             results.len() == extents.len(),
             "{} results of {} writes",
             results.len(),
             extents.len()
         );
-        let mut first_error = None;
+        let mut written = vec![false; targets.len()];
         for ((_, extent), result) in extents.iter().zip(results) {
             let pages = extent.len() as u64;
             match result {
@@ -266,36 +382,36 @@ impl FilePageWriter {
                     self.counters.add(Counter::DataWriteCalls, 1);
                     self.counters.add(Counter::PagesWritten, pages);
                     self.counters.add(Counter::PageBytesWritten, bytes);
+                    written[extent.clone()].fill(true);
                 }
-                Err(e) if first_error.is_none() => {
+                Err(e) => {
                     let first = &targets[extent.start];
                     let action = format!("write {pages} pages from {} on to", first.image.id);
-                    first_error = Some(Error::io(action, first.file.path(), e));
+                    self.refuse(Error::io(action, first.file.path(), e))?;
                 }
-                Err(_) => {}
             }
         }
-        first_error.map_or(Ok(()), Err)
+        Ok(written)
     }
 
-    /// Each file that needs it is synced: by this writer, or by whoever is before it.
-    fn sync_files(&mut self, open: &OpenTargets<'_, '_>) -> Result<()> {
+    /// Each file that needs it, for what was written, is synced: by this writer, or by whoever is before it.
+    fn sync_files(&mut self, open: &OpenTargets<'_, '_>, written: &[bool]) -> Result<()> {
         if mutants::on(Mutant::PagesUnsynced) {
             return Ok(());
         }
         let needy = open.files.iter().filter_map(|(file, range)| {
-            let targets = &open.targets[range.clone()];
-            let first_writes = targets.iter().any(|target| target.image.fresh);
+            let mut pages = range.clone().filter(|&n| written[n]).peekable();
+            let file_of = &open.targets[*pages.peek()?].file;
+            let first_writes = pages.any(|n| open.targets[n].image.fresh);
             let wanted = || (file, file.want_sync());
-            targets[0].file.needs_sync(first_writes).then(wanted)
+            file_of.needs_sync(first_writes).then(wanted)
         });
         sync_side_by_side(&mut *self.batch, &self.poison, needy.collect())
     }
 }
 
 impl PageWriter for FilePageWriter {
-    /// Stamps the checksums and writes the pages, in any order of ids, none twice. After an
-    /// error every page of the batch may or may not have been written, and stays dirty.
+    /// Stamps the checksums and writes the pages, in any order of ids, none twice.
     fn write(&mut self, pages: &mut [PageImage<'_>]) -> Result<()> {
         self.poison.check()?;
         for page in pages.iter_mut() {
@@ -313,14 +429,16 @@ impl PageWriter for FilePageWriter {
             );
             stamp_checksum(page.bytes);
         }
+        self.refusal = None;
         let targets = self.targets(pages)?;
+        let targets = self.write_kept(targets)?;
         let mut rest = &targets[..];
         while !rest.is_empty() {
             let (batch, later) = rest.split_at(self.batch_len(rest));
             self.write_batch(batch)?;
             rest = later;
         }
-        Ok(())
+        self.refusal.take().map_or(Ok(()), Err)
     }
 
     fn register(&mut self, memory: MemoryHandle) {
@@ -331,7 +449,8 @@ impl PageWriter for FilePageWriter {
 /// Cuts some of the targets, which are of one file, into runs of adjacent pages that one write each can do.
 fn extents(targets: &[Target<'_>], of_file: Range<usize>, page_size: u32) -> Vec<Range<usize>> {
     let adjacent = |a: &Target<'_>, b: &Target<'_>| {
-        a.image.id.page.0.checked_add(1) == Some(b.image.id.page.0)
+        let follows = a.image.id.page.0.checked_add(1) == Some(b.image.id.page.0);
+        follows && !a.image.again && !b.image.again
     };
     let mut extents = Vec::new();
     let mut at = of_file.start;

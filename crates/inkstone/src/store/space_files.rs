@@ -271,6 +271,11 @@ impl SpaceFiles {
         Ok(aside)
     }
 
+    /// Whether this process has removed the tablespace's file, or set it aside.
+    pub(crate) fn is_removed(&self, space: SpaceId) -> bool {
+        matches!(self.shard(space).read().get(&space), Some(Entry::Removed))
+    }
+
     /// The tablespaces that have a file, in order of their ids. Whether each has a table is for the
     /// catalog to say.
     pub fn list(&self) -> Result<Vec<SpaceId>> {

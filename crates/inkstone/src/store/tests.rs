@@ -5,6 +5,7 @@ pub(crate) mod disk;
 mod crash;
 mod files;
 mod reading;
+mod refused;
 mod writing;
 
 use super::*;
@@ -120,6 +121,8 @@ pub fn write(
             id,
             fresh,
             oldest: Lsn(0),
+            again: false,
+            landed: Default::default(),
             bytes,
         })
         .collect();

@@ -175,7 +175,7 @@ impl Run {
 
     /// As `judge`, but an error that the plan does not explain is left to the caller.
     fn judge_io(&self, error: &Error) -> Outcome {
-        if self.vfs.is_dead() || self.tolerant && super::is_fault(error) {
+        if self.vfs.is_dead() || self.excuses(error) {
             return Err(super::Stop::Dead);
         }
         Ok(())

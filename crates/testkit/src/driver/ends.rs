@@ -43,7 +43,9 @@ impl Run {
     /// A commit that fails leaves its outcome to recovery: the engine must be poisoned.
     pub(super) fn end_of_commit(&self, what: &str, error: Error) -> Outcome {
         match error {
-            Error::Poisoned(_) if self.tolerant || self.vfs.is_dead() => Err(Stop::Dead),
+            error @ Error::Poisoned(_) if self.excuses(&error) || self.vfs.is_dead() => {
+                Err(Stop::Dead)
+            }
             error if self.vfs.is_dead() => bug(format!("{what}: not poisoned: {error}")),
             error => bug(format!("{what}: {error}")),
         }

@@ -86,6 +86,8 @@ pub struct Features {
     pub opening_crashes_max: u64,
     /// Other outcomes of the same power loss that are recovered and checked, at most.
     pub outcomes_max: u64,
+    /// For a while pages cannot be written: for want of space, or because the device fails.
+    pub spells: bool,
 }
 
 /// What the simulated disk does to pages in a power loss.
@@ -223,6 +225,7 @@ impl Features {
             opening_crash_percent: rng.pick(&[0, 30, 70]),
             opening_crashes_max: rng.pick(&[1, 3, 6]),
             outcomes_max: rng.pick(&[0, 1, 3]),
+            spells: rng.chance(30),
         }
     }
 

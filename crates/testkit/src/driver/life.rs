@@ -212,10 +212,13 @@ impl Run {
         if ending == Ending::PowerLossInside && !self.tolerant {
             self.aim(&self.plan.features.crash_within.clone());
         }
+        let spell = self.draw_spell(last);
         let mut stopped = Ok(());
         while self.step < last && stopped.is_ok() && !self.vfs.is_dead() {
             self.step += 1;
-            stopped = self.one_step();
+            stopped = self
+                .keep_spell(spell.as_ref())
+                .and_then(|()| self.one_step());
         }
         if let Err(Stop::Bug(text)) = stopped {
             return Err(format!("step {}: {text}", self.step));
@@ -254,7 +257,7 @@ impl Run {
         let killed = self.kill();
         match closed {
             Ok(()) => Ok(End::Close),
-            Err(error) if self.tolerant && is_fault(&error) => Ok(killed),
+            Err(error) if self.excuses(&error) => Ok(killed),
             Err(error) => Err(format!("close failed: {error}")),
         }
     }
@@ -278,6 +281,7 @@ impl Run {
             "log_bytes",
             "undo_copies",
             "undo_copies_given_up",
+            "page_write_failures",
         ];
         for (name, count) in db.counters().snapshot() {
             if kept.contains(&name) {

@@ -9,6 +9,7 @@
 //! | `client`, `expect` | what a client's transaction may see and meet |
 //! | `rows`, `bulk`, `reads`, `ends`, `tables` | what clients do |
 //! | `generate` | keys and values |
+//! | `spells` | spells in which pages cannot be written |
 //! | `wreck` | what a power loss left on the disk |
 //! | `check` | the whole database after recovery |
 
@@ -22,6 +23,7 @@ mod generate;
 mod life;
 mod reads;
 mod rows;
+mod spells;
 mod steps;
 mod tables;
 mod wreck;
@@ -164,14 +166,20 @@ impl Run {
             return Err(Stop::Dead);
         }
         match error {
-            Error::Poisoned(_) if self.tolerant => Err(Stop::Dead),
+            Error::Poisoned(_) if self.excuses(error) => Err(Stop::Dead),
             // A change could not be undone: the whole transaction is being rolled back.
             Error::TransactionState(_) if self.tolerant => Ok(()),
             // Until purge has done so it keeps its locks.
             Error::LockTimeout { .. } | Error::LockNotAvailable if self.tolerant => Ok(()),
-            error if self.tolerant && is_fault(error) => Ok(()),
+            error if self.excuses(error) => Ok(()),
             _ => bug(format!("{what}: {error}")),
         }
+    }
+
+    /// Whether what fails on this disk explains an error. Pages that cannot be written poison nothing.
+    fn excuses(&self, error: &Error) -> bool {
+        let may_poison = self.plan.fault.is_some();
+        self.tolerant && is_fault(error) && (may_poison || !matches!(error, Error::Poisoned(_)))
     }
 
     fn database(&self) -> Database {

@@ -141,18 +141,57 @@ fn a_full_disk_keeps_pages_dirty_and_can_be_retried() {
     assert_eq!(bench.pool.oldest_dirty_lsn(), None);
 }
 
+/// A write that failed costs its own page only, and poisons nothing.
 #[test]
-fn any_other_write_error_poisons_and_keeps_the_checkpoint_back() {
+fn a_page_that_cannot_be_written_stays_and_the_others_land() {
     let bench = Bench::new(64, 200, 4);
     let (start, _) = bench.touch(1);
-    bench.store.fail_writes.store(true, Ordering::SeqCst);
-    assert!(matches!(bench.pool.flush_all(), Err(Error::Poisoned(_))));
-    assert!(bench.poison.is_set());
+    let (_, end) = bench.touch(2);
+    bench.store.refuse.lock().insert(page(1));
+    assert!(matches!(bench.pool.flush_all(), Err(Error::Io { .. })));
+    assert!(!bench.poison.is_set());
     assert_eq!(bench.checkpoint(), start);
-    assert!(matches!(
-        bench.pool.shared(page(100)),
-        Err(Error::Poisoned(_))
-    ));
+    assert_eq!(bench.stored_lsn(2), end);
+    let status = bench.pool.status();
+    assert_eq!((status.dirty, status.refused), (1, 1));
+    // Threads that clean and supply frames go on with the others.
+    bench.pool.start_cleaners().unwrap();
+    for n in 3..200 {
+        bench.touch(n);
+    }
+    eventually("clean but for one", || bench.pool.status().dirty == 1);
+    bench.store.refuse.lock().clear();
+    eventually("clean", || bench.pool.status().dirty == 0);
+    eventually("forgotten", || bench.pool.inner_refusal().is_none());
+}
+
+#[test]
+fn a_refused_page_that_is_discarded_is_forgotten() {
+    let bench = Bench::new(64, 20, 4);
+    bench.touch(1);
+    bench.store.refuse.lock().insert(page(1));
+    bench.pool.flush_all().unwrap_err();
+    bench.pool.discard_page(page(1));
+    bench.pool.start_cleaners().unwrap();
+    eventually("forgotten", || bench.pool.inner_refusal().is_none());
+    bench.pool.check_invariants();
+}
+
+/// The log cannot be freed: who would wait for that gets the error, and when it can be again, goes on.
+#[test]
+fn a_full_log_behind_a_refused_page_is_an_error_until_it_can_be_written() {
+    let bench = Bench::new(64, 60, 4);
+    bench.log.capacity.store(64 * 100, Ordering::Relaxed);
+    bench.store.refuse.lock().insert(page(1));
+    bench.pool.start_cleaners().unwrap();
+    bench.touch(1);
+    let error = (0..1000).find_map(|n| {
+        bench.touch(2 + n % 50);
+        bench.pool.throttle().err()
+    });
+    assert!(matches!(error, Some(Error::Io { .. })), "{error:?}");
+    bench.store.refuse.lock().clear();
+    bench.pool.throttle().unwrap();
 }
 
 #[test]

@@ -86,6 +86,8 @@ pub struct StoreState {
     pub fail_reads: AtomicBool,
     pub fail_writes: AtomicBool,
     pub disk_full: AtomicBool,
+    /// Writes of these pages fail.
+    pub refuse: Mutex<HashSet<PageId>>,
     /// While set, writers wait inside `write`.
     pub hold_writes: AtomicBool,
     pub hold_reads: AtomicBool,
@@ -167,8 +169,11 @@ impl PageWriter for MockWriter {
         } else {
             Ok(())
         };
+        let refused = self.state.refuse.lock().clone();
+        let none = images.iter().all(|image| !refused.contains(&image.id));
         for image in images.iter_mut() {
-            if failure.is_ok() {
+            if failure.is_ok() && !refused.contains(&image.id) {
+                image.landed.set(true);
                 header::stamp_checksum(image.bytes);
                 let lsn = header::page_lsn(image.bytes);
                 self.state
@@ -180,7 +185,10 @@ impl PageWriter for MockWriter {
             self.state.in_writing.lock().remove(&image.id);
         }
         self.state.batches.fetch_add(1, Ordering::Relaxed);
-        failure
+        match none {
+            true => failure,
+            false => failure.and(Err(io_error())),
+        }
     }
 }
 

@@ -117,6 +117,7 @@ impl Open {
             write_through: false,
             archive: false,
             keep_from: Lsn(0),
+            is_new: true,
         };
         let log = Log::open(params, self.counters.clone(), self.poison.clone()).unwrap();
         let _ = self.late.0.set(log.clone());

@@ -12,8 +12,8 @@
 //!    changes from below that checkpoint to the disk (see below). Exceptions are counted
 //!    (`page_lsn_map_failures`): blocks that could not be read or written.
 //! 3. Memory is bounded: at most [`share`] of the buffer pool for notes and for blocks.
-//! 4. It stops nobody: if it cannot be written, checkpoints go on without it. Only a failed sync
-//!    poisons, as everywhere.
+//! 4. It stops nobody: if its file cannot be had, read, written or grown, databases open, tables grow and
+//!    checkpoints go on without it, or without that part of it. Only a failed sync poisons, as everywhere.
 //!
 //! # Notes, and what settles them
 //!
@@ -142,8 +142,9 @@ impl PageLsnMap {
         }
     }
 
-    /// Creates the file of a new database, or of one that had none that can be believed. On a full disk
-    /// the map goes without.
+    /// Creates the file of a new database, or of one that had none that can be believed. If that fails the
+    /// map goes without. An older file that cannot be removed is not believed later: its epoch is
+    /// past, or it says less than is true (promise 1).
     pub fn create(&self, uuid: [u8; 16], epoch: u64) -> Result<()> {
         let header = MapHeader {
             uuid,
@@ -154,30 +155,44 @@ impl PageLsnMap {
         self.cache.forget(|_| true);
         match MapFile::create(&self.context, &header) {
             Ok(file) => self.take(file, header),
-            Err(Error::DiskFull { .. }) => self.failure(),
-            Err(error) => return Err(error),
+            Err(error) if error.is_final() => return Err(error),
+            Err(_) => self.failure(),
         }
         Ok(())
     }
 
     /// Opens the file for the incarnation after `epoch`, which the control file has; for redo from
     /// `checkpoint`. `log_end`: where the log ends, if that is known yet. To be called before the
-    /// control file names the new epoch.
+    /// control file names the new epoch. Returns why the file that was there could not be used, if it
+    /// could not be read or written: then it was begun anew, or the map goes without.
     pub fn open(
         &self,
         uuid: [u8; 16],
         epoch: u64,
         checkpoint: Lsn,
         log_end: Option<Lsn>,
-    ) -> Result<()> {
+    ) -> Result<Option<Error>> {
         self.redo_from.store(checkpoint.0, Ordering::Release);
+        match self.open_for(uuid, epoch, log_end) {
+            Ok(true) => Ok(None),
+            Ok(false) => self.create(uuid, epoch + 1).map(|()| None),
+            Err(error) if error.is_final() => Err(error),
+            Err(error) => {
+                self.failure();
+                self.create(uuid, epoch + 1).map(|()| Some(error))
+            }
+        }
+    }
+
+    /// Opens the file for the incarnation after `epoch`, if there is one of this history.
+    fn open_for(&self, uuid: [u8; 16], epoch: u64, log_end: Option<Lsn>) -> Result<bool> {
         let found = MapFile::open(&self.context, uuid, false)?;
         let of_this_history = |header: &MapHeader| {
             (epoch..=epoch + 1).contains(&header.epoch)
                 && log_end.is_none_or(|end| header.newest <= end)
         };
         let Some((file, header)) = found.filter(|(_, header)| of_this_history(header)) else {
-            return self.create(uuid, epoch + 1);
+            return Ok(false);
         };
         let header = MapHeader {
             epoch: epoch + 1,
@@ -186,16 +201,17 @@ impl PageLsnMap {
         file.write_header(&header)?;
         file.sync()?;
         self.take(file, header);
-        Ok(())
+        Ok(true)
     }
 
     /// Opens the file to look at it, of a database whose control file has `epoch`. Whether there is one.
     pub fn open_to_look(&self, uuid: [u8; 16], epoch: u64) -> Result<bool> {
-        match MapFile::open(&self.context, uuid, true)? {
-            Some((file, header)) if (epoch..=epoch + 1).contains(&header.epoch) => {
+        match MapFile::open(&self.context, uuid, true) {
+            Ok(Some((file, header))) if (epoch..=epoch + 1).contains(&header.epoch) => {
                 self.take(file, header);
                 Ok(true)
             }
+            Err(error) if error.is_final() => Err(error),
             _ => Ok(false),
         }
     }
@@ -372,10 +388,13 @@ impl PageLsnMap {
         Ok(())
     }
 
-    /// Makes room for pages by which a tablespace is about to grow. When the disk is full nothing changes.
-    pub(crate) fn reserve(&self, space: SpaceId, pages: Range<u32>) -> Result<()> {
-        self.file()
-            .map_or(Ok(()), |file| file.reserve(space, pages))
+    /// Makes room for pages by which a tablespace is about to grow, if there is any: else a later
+    /// settling tries again.
+    pub(crate) fn reserve(&self, space: SpaceId, pages: Range<u32>) {
+        let reserved = self.file().map(|file| file.reserve(space, pages));
+        if reserved.is_some_and(|reserved| reserved.is_err()) {
+            self.failure();
+        }
     }
 
     /// A tablespace was dropped, for good.

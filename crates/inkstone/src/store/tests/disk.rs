@@ -45,6 +45,8 @@ pub enum Fault {
     None,
     /// This step fails, the ones after it work.
     FailAt(u64),
+    /// Every write to this file fails, and may have done a part.
+    Refuse(&'static str),
     /// Power fails at this step: it may have done a part, and nothing works afterwards.
     PowerAt(u64),
 }
@@ -175,6 +177,9 @@ impl Disk {
             Fault::FailAt(at) if step == at => (false, failure()),
             Fault::PowerAt(at) if step > at => (false, failure()),
             Fault::PowerAt(at) if step == at => (matches!(event, Event::Write { .. }), failure()),
+            Fault::Refuse(file) if matches!(&event, Event::Write { name, .. } if name == file) => {
+                (true, failure())
+            }
             _ => {
                 state.events.push(event);
                 (true, Ok(()))

@@ -1,0 +1,151 @@
+//! Refused pages: dirty ones whose last write failed, for want of space or because the device
+//! said no. They stay in memory, `ink-cleaner` tries them again, and nothing else does.
+//!
+//! # Promises
+//!
+//! 1. While there is a refused page, [`Refusals::why`] says why the last write failed.
+//! 2. Whoever needs what only writing could give (a frame, room in the log) waits until a round of tries
+//!    that began later wrote nothing ([`Patience`]), and then gets that error: it is never one of
+//!    a time when things were worse. While others are being served, the wait goes on.
+//! 3. Tries are [`PAUSE_MIN`] apart while somebody waits for them. Else each pause is twice as long as
+//!    the one before, up to [`PAUSE_MAX`]; a try that writes something is followed by another at once.
+//! 4. A round tries a batch of them; each has its turn.
+
+use super::pool::Inner;
+use crate::Error;
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Instant, Mutex};
+use std::time::Duration;
+
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// What the pool's threads know of refused pages.
+#[derive(Default)]
+pub(crate) struct Refusals {
+    why: Mutex<Option<Error>>,
+    /// Rounds of tries that have begun, and that have ended: one at a time.
+    begun: AtomicU64,
+    ended: AtomicU64,
+    /// Pages that they wrote.
+    landed: AtomicU64,
+    /// Somebody waits for a round.
+    wanted: AtomicBool,
+}
+
+impl Refusals {
+    /// A write has failed, and its pages are marked.
+    pub fn note(&self, error: &Error) {
+        *self.why.lock() = Some(error.clone());
+    }
+
+    /// Why pages are refused, if any are.
+    pub fn why(&self) -> Option<Error> {
+        self.why.lock().clone()
+    }
+}
+
+/// When the refused pages are tried next.
+pub(crate) struct Retries {
+    last: Option<Instant>,
+    pause: Duration,
+    /// How many of them, the oldest first, have had their turn.
+    passed: usize,
+}
+
+impl Retries {
+    pub fn new() -> Self {
+        Self {
+            last: None,
+            pause: PAUSE_MIN,
+            passed: 0,
+        }
+    }
+
+    /// Those whose turn it is.
+    pub fn turn<'f>(&mut self, refused: &'f [u32], room: usize) -> &'f [u32] {
+        let rest = refused.get(self.passed..).filter(|rest| !rest.is_empty());
+        let from = rest.map_or(0, |_| self.passed);
+        let turn = &refused[from..refused.len().min(from + room)];
+        self.passed = from + turn.len();
+        turn
+    }
+
+    /// How long until they are due.
+    pub fn due_in(&mut self, refusals: &Refusals) -> Duration {
+        let last = *self.last.get_or_insert_with(Instant::now);
+        let pause = match refusals.wanted.load(Ordering::Relaxed) {
+            true => self.pause.min(PAUSE_MIN),
+            false => self.pause,
+        };
+        pause.saturating_sub(last.elapsed())
+    }
+
+    /// They were tried, and so many were written.
+    pub fn tried(&mut self, landed: usize) {
+        self.last = Some(Instant::now());
+        if landed > 0 {
+            (self.pause, self.passed) = (Duration::ZERO, 0);
+        } else {
+            self.pause = (self.pause * 2).clamp(PAUSE_MIN, PAUSE_MAX);
+        }
+    }
+}
+
+/// How long one waits for what refused pages may stand in the way of.
+pub(crate) struct Patience {
+    /// Rounds that had begun.
+    begun: u64,
+    /// What the refused pages and others got of it.
+    served: (u64, u64),
+}
+
+impl Patience {
+    /// `served`: a number that changes whenever anybody gets what is waited for.
+    pub fn new(pool: &Inner, served: u64) -> Self {
+        Self {
+            begun: pool.refusals.begun.load(Ordering::Acquire),
+            served: (served, pool.refusals.landed.load(Ordering::Acquire)),
+        }
+    }
+
+    /// The error to give up with, when it is time to.
+    pub fn end(&mut self, pool: &Inner, served: u64) -> Option<Error> {
+        let why = pool.refusals.why()?;
+        let now = Self::new(pool, served);
+        if now.served != self.served {
+            *self = now;
+        }
+        if pool.refusals.ended.load(Ordering::Acquire) > self.begun {
+            return Some(why);
+        }
+        if !pool.refusals.wanted.swap(true, Ordering::Relaxed) {
+            pool.cleaning.raise();
+        }
+        None
+    }
+}
+
+impl Inner {
+    /// A round of tries begins.
+    pub(crate) fn begin_round(&self) {
+        self.refusals.begun.fetch_add(1, Ordering::AcqRel);
+        self.refusals.wanted.store(false, Ordering::Relaxed);
+    }
+
+    /// A round of tries is over, which wrote so many pages. Forgets the error if none is refused any
+    /// more.
+    pub(crate) fn end_round(&self, landed: usize) {
+        let landed = landed as u64;
+        self.refusals.landed.fetch_add(landed, Ordering::AcqRel);
+        let mut why = self.refusals.why.lock();
+        // Under the latch: who marks pages notes the error after that.
+        if self.dirty.count_refused(&self.arena) == 0 {
+            *why = None;
+        }
+        drop(why);
+        self.refusals.ended.fetch_add(1, Ordering::AcqRel);
+        self.flights.announce();
+        self.free.announce();
+    }
+}
