@@ -64,6 +64,10 @@ pub const SOMETIMES: &[(&str, &str)] = &[
         "the same power loss was recovered again from another disk that it could have left",
     ),
     (
+        "looks over an overlay",
+        "a closed, killed or crashed database was recovered in memory and verified, and its disk stayed as it was",
+    ),
+    (
         "old snapshots read",
         "a repeatable read saw another version than the newest",
     ),

@@ -19,6 +19,7 @@ fn nothing_acknowledged_is_lost_in_a_crash() {
         "crashes while opening",
         "crashes inside recovery",
         "other outcomes",
+        "looks over an overlay",
         "losers",
         "prepared over a crash",
         "commits lost legally",

@@ -4,7 +4,9 @@ use super::wreck::{Wreck, control};
 use super::{DIRECTORY, Ending, Outcome, Run, Stop, is_fault};
 use crate::Rng;
 use crate::model::End;
-use inkstone::Database;
+use inkstone::options::Doublewrite;
+use inkstone::{Database, Options};
+use inkstone_io::overlay::OverlayVfs;
 use inkstone_io::sim::{OpKind, SimVfs};
 use std::path::Path;
 use std::sync::Arc;
@@ -25,6 +27,9 @@ impl Run {
             {
                 self.vfs.fail(fault);
                 self.tolerant = true;
+            }
+            if self.plan.fault.is_none() && cycle % 2 == 1 {
+                self.look()?;
             }
             self.open(&mut end)?;
             self.settle(self.plan.fault.is_none() || cycle > 0, |run| {
@@ -108,6 +113,33 @@ impl Run {
             *end = self.die(*end)?;
         }
         Err("the database cannot be opened".to_owned())
+    }
+
+    /// Checks the database over an overlay, as `inkstone verify` does: it is whole once recovery
+    /// has run in memory, and the disk stays as it is.
+    fn look(&mut self) -> Result<(), String> {
+        let before = self.vfs.mutations();
+        let overlay = OverlayVfs::new(Arc::new(self.vfs.clone()));
+        let options = Options {
+            doublewrite: Doublewrite::Off,
+            ..self.options.clone()
+        };
+        let looked = Database::open_on(Arc::new(overlay), Path::new(DIRECTORY), options, &|_| {})
+            .and_then(|db| {
+                db.verify_catalog()?;
+                for name in db.tables()? {
+                    db.verify_table(&db.table(&name)?)?;
+                }
+                db.close()
+            });
+        looked.map_err(|error| format!("over an overlay: {error}"))?;
+        self.marks.add("looks over an overlay", 1);
+        match self.vfs.mutations() - before {
+            0 => Ok(()),
+            changes => Err(format!(
+                "a look over an overlay changed the disk {changes} times"
+            )),
+        }
     }
 
     /// Power will be lost within so many mutations, or at one of the next of the control file: there are few
