@@ -353,7 +353,7 @@ static void snapshots_are_older_than_what_is_filled_later(ink_database *db) {
   ink_table *table;
   bool found;
   OK(ink_table_open(db, INK_STR("moved"), &table, &error));
-  const ink_tree *tree = ink_table_find_tree(table, INK_STR("more"));
+  const ink_tree *tree = ink_table_find_tree(table, INK_STR("index"));
   OK(ink_take_snapshot(old, &error));
   OK(ink_get(old, tree, INK_STR("a"), &value, &found, &error));
   CHECK(!found);

@@ -5,6 +5,8 @@ use inkstone::{Database, Error, Isolation, Options, Result};
 use std::path::Path;
 
 const PAGE: usize = 4096;
+/// More pages than the doublewrite file has copies of.
+const ROWS: u32 = 1200;
 const FILE: &str = "t00000001.ink";
 
 fn open(directory: &Path) -> Result<Database> {
@@ -25,7 +27,7 @@ fn write(directory: &Path, value: u8) {
         .or_else(|_| db.create_table("t", &[]))
         .unwrap();
     let txn = db.begin(Isolation::ReadCommitted).unwrap();
-    for n in 0..600u32 {
+    for n in 0..ROWS {
         txn.upsert(&table, &n.to_be_bytes(), &[value; 400]).unwrap();
     }
     txn.commit().unwrap();
@@ -89,7 +91,7 @@ fn a_map_that_is_missing_is_made_and_learns() {
     let (path, map) = (dir.path().join(FILE), dir.path().join(PAGE_LSN_MAP_FILE));
     write(dir.path(), 1);
     std::fs::remove_file(&map).unwrap();
-    assert_eq!(read(dir.path()).unwrap().len(), 600);
+    assert_eq!(read(dir.path()).unwrap().len(), ROWS as usize);
     assert!(map.exists());
     let old = std::fs::read(&path).unwrap();
     write(dir.path(), 2);
