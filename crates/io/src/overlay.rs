@@ -12,6 +12,9 @@
 //!
 //! Memory holds each block of 4 KiB that was written, but for zeroes behind the end of what lies
 //! below. Nothing survives the process. Operations of a [`Batch`] run one after the other.
+//!
+//! No latch is held while something below is asked: reads go on side by side. A read beside a write, or
+//! beside a change of the length, of the same bytes gives either, as with any file.
 
 use crate::posix::past_end;
 use crate::{
@@ -99,10 +102,10 @@ struct Folder {
 
 impl Folder {
     /// The node of a name, if there is a file.
-    fn find(&self, names: &mut Names, name: &str) -> Result<Option<Arc<Node>>> {
+    fn find(&self, name: &str) -> Result<Option<Arc<Node>>> {
         crate::check_inside(name)?;
         let path = self.path_of(name);
-        if let Some(node) = names.files.get(&path) {
+        if let Some(node) = self.names.lock().files.get(&path) {
             return Ok(node.clone());
         }
         let Some(below) = &self.below else {
@@ -118,46 +121,46 @@ impl Folder {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             opened => {
                 let node = Arc::new(Node::over(opened?)?);
-                names.files.insert(path, Some(node.clone()));
-                Ok(Some(node))
+                // Another thread may have been here meanwhile.
+                let mut names = self.names.lock();
+                Ok(names.files.entry(path).or_insert(Some(node)).clone())
             }
         }
     }
 
-    fn require(&self, names: &mut Names, name: &str) -> Result<Arc<Node>> {
-        let found = self.find(names, name)?;
+    fn require(&self, name: &str) -> Result<Arc<Node>> {
+        let found = self.find(name)?;
         found.ok_or_else(|| ErrorKind::NotFound.into())
     }
 }
 
 impl Directory for Folder {
     fn open(&self, name: &str, options: OpenOptions) -> Result<Arc<dyn File>> {
-        let mut names = self.names.lock();
         let path = self.path_of(name);
-        let node = match (self.find(&mut names, name)?, options.create) {
+        let node = match (self.find(name)?, options.create) {
             (Some(_), Create::New) => return Err(ErrorKind::AlreadyExists.into()),
             (Some(node), _) => node,
             (None, Create::Never) => return Err(ErrorKind::NotFound.into()),
             (None, _) => {
-                let node = Arc::<Node>::default();
-                names.files.insert(path.clone(), Some(node.clone()));
-                node
+                let mut names = self.names.lock();
+                let node = names.files.entry(path.clone()).or_default();
+                node.get_or_insert_default().clone()
             }
         };
         Ok(Arc::new(OverlayFile { node, path }))
     }
 
     fn remove(&self, name: &str) -> Result<()> {
+        self.require(name)?;
         let mut names = self.names.lock();
-        self.require(&mut names, name)?;
         names.files.insert(self.path_of(name), None);
         Ok(())
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {
         crate::check_inside(to)?;
+        let node = self.require(from)?;
         let mut names = self.names.lock();
-        let node = self.require(&mut names, from)?;
         names.files.insert(self.path_of(from), None);
         names.files.insert(self.path_of(to), Some(node));
         Ok(())
@@ -172,9 +175,9 @@ impl Directory for Folder {
     }
 
     fn list(&self) -> Result<Vec<String>> {
-        let names = self.names.lock();
         let below = self.below.as_ref().map_or(Ok(Vec::new()), |it| it.list())?;
         let mut found = BTreeSet::from_iter(below);
+        let names = self.names.lock();
         for (path, node) in &names.files {
             let name = path.strip_prefix(&self.path).ok().and_then(Path::to_str);
             match (name.filter(|name| !name.contains('/')), node) {
@@ -189,12 +192,14 @@ impl Directory for Folder {
     fn exists(&self, name: &str) -> Result<bool> {
         crate::check_inside(name)?;
         let (names, path) = (self.names.lock(), self.path_of(name));
-        match (names.files.get(&path), &self.below) {
-            (Some(node), _) => Ok(node.is_some()),
-            (None, _) if names.directories.contains(&path) => Ok(true),
-            (None, Some(below)) => below.exists(name),
-            (None, None) => Ok(false),
+        if let Some(node) = names.files.get(&path) {
+            return Ok(node.is_some());
         }
+        if names.directories.contains(&path) {
+            return Ok(true);
+        }
+        drop(names);
+        self.below.as_ref().map_or(Ok(false), |it| it.exists(name))
     }
 
     fn subdirectory(&self, name: &str, create: Create) -> Result<Arc<dyn Directory>> {
@@ -262,9 +267,9 @@ impl Node {
         })
     }
 
-    /// What lies below, and zeroes behind it.
-    fn read_below(&self, content: &Content, buffer: &mut [u8], offset: u64) -> Result<()> {
-        let there = content.below_length.saturating_sub(offset);
+    /// What lies below, and zeroes behind it. `length`: bytes below that count.
+    fn read_below(&self, length: u64, buffer: &mut [u8], offset: u64) -> Result<()> {
+        let there = length.saturating_sub(offset);
         let there = there.min(buffer.len() as u64) as usize;
         let (old, new) = buffer.split_at_mut(there);
         new.fill(0);
@@ -280,7 +285,10 @@ impl Node {
         if end > content.length {
             return Err(past_end(offset, buffer.len()));
         }
-        self.read_below(&content, buffer, offset)?;
+        let below_length = content.below_length;
+        drop(content);
+        self.read_below(below_length, buffer, offset)?;
+        let content = self.content.lock();
         let (first, last) = (offset / BLOCK as u64, end.div_ceil(BLOCK as u64));
         for (&number, block) in content.blocks.range(first..last) {
             let begin = number * BLOCK as u64;
@@ -292,39 +300,34 @@ impl Node {
     }
 
     fn write(&self, mut bytes: &[u8], mut offset: u64) -> Result<()> {
-        let mut content = self.content.lock();
         while !bytes.is_empty() {
             let (number, at) = (offset / BLOCK as u64, (offset % BLOCK as u64) as usize);
             let (part, rest) = bytes.split_at(bytes.len().min(BLOCK - at));
-            self.write_block(&mut content, number, at, part)?;
+            self.write_block(number, at, part)?;
             offset += part.len() as u64;
-            content.length = content.length.max(offset);
             bytes = rest;
         }
         Ok(())
     }
 
-    fn write_block(
-        &self,
-        content: &mut Content,
-        number: u64,
-        at: usize,
-        part: &[u8],
-    ) -> Result<()> {
+    fn write_block(&self, number: u64, at: usize, part: &[u8]) -> Result<()> {
         let begin = number * BLOCK as u64;
-        if !content.blocks.contains_key(&number) {
-            if begin >= content.below_length && part.iter().all(|&byte| byte == 0) {
-                return Ok(());
-            }
-            let mut block = vec![0; BLOCK].into_boxed_slice();
-            if part.len() < BLOCK {
-                self.read_below(content, &mut block, begin)?;
-            }
-            content.blocks.insert(number, block);
+        let content = self.content.lock();
+        let (is_new, below_length) = (!content.blocks.contains_key(&number), content.below_length);
+        drop(content);
+        let mut block = vec![0; BLOCK].into_boxed_slice();
+        if is_new && part.len() < BLOCK {
+            self.read_below(below_length, &mut block, begin)?;
         }
-        if let Some(block) = content.blocks.get_mut(&number) {
-            block[at..at + part.len()].copy_from_slice(part);
+        let mut content = self.content.lock();
+        let end = begin + (at + part.len()) as u64;
+        content.length = content.length.max(end);
+        let behind = begin >= below_length && !content.blocks.contains_key(&number);
+        if behind && part.iter().all(|&byte| byte == 0) {
+            return Ok(());
         }
+        let block = content.blocks.entry(number).or_insert(block);
+        block[at..at + part.len()].copy_from_slice(part);
         Ok(())
     }
 
