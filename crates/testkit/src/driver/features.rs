@@ -177,7 +177,7 @@ impl Features {
         ];
         let (heavy, giant) = match rng.below(100) {
             0..=7 => (true, false),
-            8..=15 => (false, true),
+            8..=23 => (false, true),
             _ => (false, false),
         };
         Self {
