@@ -1,5 +1,5 @@
 //! The doublewrite file: each batch of pages has its copies in an area of its own (the bytes:
-//! [`inkstone_format::doublewrite`]). Who writes in which area, and which copies must stay: [`areas`].
+//! [`inkstone_format::doublewrite`]). Who writes in which area, and which copies must stay: `areas.rs`.
 //!
 //! The file is filled with zeroes before it gets its name, so that writing a batch changes no
 //! metadata of the file system.
@@ -30,7 +30,7 @@ use std::sync::Arc;
 pub const DOUBLEWRITE_FILE: &str = "doublewrite";
 /// Name under which it is created.
 const DOUBLEWRITE_FILE_NEW: &str = "doublewrite.new";
-/// Areas of a new file: so many batches can be under way, less one ([`areas`]) and those with copies
+/// Areas of a new file: so many batches can be under way, less one (see `areas.rs`) and those with copies
 /// that must stay after failed writes.
 pub const AREAS: u32 = 5;
 /// Pages in an area of a new file.
