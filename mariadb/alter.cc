@@ -21,23 +21,6 @@
 #include <algorithm>
 #include <memory>
 
-static const alter_table_operations NO_CHANGE_OF_ROWS=
-    ALTER_RENAME | ALTER_CHANGE_COLUMN_DEFAULT | ALTER_OPTIONS | ALTER_CHANGE_INDEX_COMMENT |
-    ALTER_DROP_CHECK_CONSTRAINT | ALTER_RENAME_COLUMN |
-    ALTER_COLUMN_NAME | ALTER_ADD_VIRTUAL_COLUMN | ALTER_DROP_VIRTUAL_COLUMN |
-    ALTER_VIRTUAL_COLUMN_ORDER | ALTER_STORED_COLUMN_ORDER | ALTER_COLUMN_OPTION | ALTER_CHANGE_COLUMN |
-    ALTER_PARSER_ADD_COLUMN | ALTER_PARSER_DROP_COLUMN | ALTER_INDEX_IGNORABILITY |
-    ALTER_COLUMN_UNVERSIONED | ALTER_INDEX_ORDER;
-
-static const alter_table_operations INDEX_CHANGES=
-    ALTER_ADD_INDEX | ALTER_DROP_INDEX | ALTER_RENAME_INDEX | ALTER_ADD_NON_UNIQUE_NON_PRIM_INDEX |
-    ALTER_DROP_NON_UNIQUE_NON_PRIM_INDEX | ALTER_ADD_UNIQUE_INDEX | ALTER_DROP_UNIQUE_INDEX;
-
-/* For these InnoDB makes a table anew in place; here the server copies. */
-static const alter_table_operations REBUILT_BY_INNODB=
-    ALTER_RECREATE_TABLE | ALTER_ADD_PK_INDEX | ALTER_DROP_PK_INDEX | ALTER_COLUMN_NULLABLE |
-    ALTER_COLUMN_NOT_NULLABLE | ALTER_DROP_STORED_COLUMN | ALTER_ADD_STORED_BASE_COLUMN;
-
 /* The old column behind each of the new ones; nullptr: it is added. */
 static std::vector<Field *> old_columns(Alter_inplace_info *info)
 {
@@ -85,12 +68,22 @@ static bool has_constant_default(const Field *field)
   return !field->default_value || field->default_value->expr->const_item();
 }
 
-static bool adds_constants(const TABLE *altered, const std::vector<Field *> &columns)
+/* What a default is that was not converted, or from a time to a day. InnoDB copies for all others, and the server's
+   copy sees some of them otherwise. */
+static bool is_taken_whole(int converted) { return converted == 0 || converted == 3; }
+
+static bool adds_constants(TABLE *altered, const std::vector<Field *> &columns)
 {
-  for (size_t i= 0; i < columns.size(); i++)
-    if (!columns[i] && altered->field[i]->stored_in_db() && !has_constant_default(altered->field[i]))
-      return false;
-  return true;
+  MY_BITMAP *saved= dbug_tmp_use_all_columns(altered, &altered->write_set);
+  bool adds= true;
+  for (size_t i= 0; adds && i < columns.size(); i++)
+  {
+    Field *field= altered->field[i];
+    if (!columns[i] && field->stored_in_db())
+      adds= has_constant_default(field) && (!field->default_value || is_taken_whole(field->set_default()));
+  }
+  dbug_tmp_restore_column_map(&altered->write_set, saved);
+  return adds;
 }
 
 /* An index on columns that are added by the same statement has no old column to read. */
@@ -121,29 +114,15 @@ static bool resizes_only_unindexed(const TABLE *altered, const std::vector<Field
   return true;
 }
 
-/* Partitions have counters of their own, behind the values that their rows have, and InnoDB keeps these; a copy gets
-   the one of the whole table, with what was reserved. */
-void ha_inkstone::note_counter_of_partition(alter_table_operations wanted)
-{
-  Session *noting= session_of(ha_thd());
-  if (!noting || !table->part_info || !table->found_next_number_field ||
-      (wanted & ~(NO_CHANGE_OF_ROWS | INDEX_CHANGES | REBUILT_BY_INNODB | ALTER_PARTITIONED)))
-    return;
-  if (noting->altered_by != ha_thd()->query_id)
-    noting->altered_auto_increment= 0;
-  noting->altered_by= ha_thd()->query_id;
-  set_if_bigger(noting->altered_auto_increment, share->auto_increment_next());
-}
-
 enum_alter_inplace_result
 ha_inkstone::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info *info)
 {
   const alter_table_operations wanted= info->handler_flags;
-  note_counter_of_partition(wanted);
+  note_counter(wanted, altered);
   /* Copying makes all indexes anew. */
   if (is_outdated())
     return HA_ALTER_INPLACE_NOT_SUPPORTED;
-  if ((wanted & ~(NO_CHANGE_OF_ROWS | INDEX_CHANGES | ALTER_ADD_STORED_BASE_COLUMN)) ||
+  if ((wanted & ~(NO_CHANGE_OF_ROWS | INDEX_CHANGES | ALTER_ADD_STORED_BASE_COLUMN | ALTER_PARTITIONED)) ||
       info->error_if_not_empty || refused_option(thd(), info->create_info) || table->s->tmp_table != NO_TMP_TABLE ||
       altered->versioned() != table->versioned() || altered->s->long_unique_table)
     return HA_ALTER_INPLACE_NOT_SUPPORTED;
@@ -193,6 +172,8 @@ bool ha_inkstone::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info
   info->handler_ctx= context;
   if (!context)
     return report(thd(), this, HA_ERR_OUT_OF_MEM);
+  if (int failed= wait_for_prepared(share->engine_table()))
+    return report(thd(), this, failed);
   for (uint i= 0; i < info->index_drop_count; i++)
     context->plan.drop(info->index_drop_buffer[i]->name.str);
   for (const auto &pair : info->rename_keys)
@@ -243,7 +224,7 @@ int ha_inkstone::find_added(TABLE *altered, Alter_inplace_info *info,
     if (field->default_value)
     {
       MY_BITMAP *saved= dbug_tmp_use_all_columns(altered, &altered->write_set);
-      bool failed= field->set_default() > 0;
+      bool failed= !is_taken_whole(field->set_default());
       dbug_tmp_restore_column_map(&altered->write_set, saved);
       if (failed)
         return HA_ERR_GENERIC;
@@ -428,20 +409,6 @@ bool ha_inkstone::commit_inplace_alter_table(TABLE *altered, Alter_inplace_info 
   return report(thd(), this, failed);
 }
 
-/* InnoDB leaves these to the server. */
-static const alter_table_operations IN_DEFINITION_ONLY=
-    ALTER_CHANGE_COLUMN_DEFAULT | ALTER_DROP_CHECK_CONSTRAINT | ALTER_RENAME | ALTER_CHANGE_INDEX_COMMENT |
-    ALTER_INDEX_IGNORABILITY;
-
-/* InnoDB combines these with no other changes. */
-static const alter_table_operations VIRTUAL_CHANGES=
-    ALTER_ADD_VIRTUAL_COLUMN | ALTER_DROP_VIRTUAL_COLUMN | ALTER_VIRTUAL_COLUMN_ORDER;
-
-static bool has_virtual(const TABLE *table)
-{
-  return stored_columns(table).size() != table->s->fields;
-}
-
 int ha_inkstone::commit_altered(const std::vector<AlterContext *> &contexts, TABLE *altered,
                                 Alter_inplace_info *info)
 {
@@ -450,66 +417,13 @@ int ha_inkstone::commit_altered(const std::vector<AlterContext *> &contexts, TAB
   for (AlterContext *context : contexts)
   {
     ha_inkstone *handler= context->handler;
-    if (!failed && (info->create_info->used_fields & HA_CREATE_USED_AUTO) &&
-        table->found_next_number_field)
-      failed= handler->alter_auto_increment(info->create_info->auto_increment_value);
     handler->close_cursor();
-    if (!failed && table->found_next_number_field && (has_virtual(table) || has_virtual(altered)))
-      failed= handler->alter_reserved(info->handler_flags);
+    if (!failed && table->found_next_number_field)
+      failed= handler->alter_counter(altered, info);
     changes.push_back({handler->share, &context->plan, &context->added, &context->order});
   }
   return failed ? failed
                 : TableShare::alter(thd(), changes, altered->s->tabledef_version, altered->s);
-}
-
-/* Raises `next` to the value behind the greatest one of any row. */
-int ha_inkstone::greatest_auto_increment(ulonglong *next)
-{
-  Field *field= table->found_next_number_field;
-  if (table->s->next_number_keypart)
-    return 0;
-  MY_BITMAP *saved= table->read_set;
-  table->column_bitmaps_set_no_signal(&table->s->all_set, table->write_set);
-  int failed= ha_index_init(table->s->next_number_index, true);
-  if (!failed)
-  {
-    failed= ha_index_last(table->record[0]);
-    ha_index_end();
-  }
-  table->column_bitmaps_set_no_signal(saved, table->write_set);
-  if (failed == HA_ERR_END_OF_FILE || failed == HA_ERR_KEY_NOT_FOUND)
-    return 0;
-  if (!failed && (field->val_int() > 0 || (field->flags & UNSIGNED_FLAG)))
-    set_if_bigger(*next, next_free(field->val_int()));
-  return failed;
-}
-
-/* The counter may be lowered, but not to a value that is in use. */
-int ha_inkstone::alter_auto_increment(ulonglong wanted)
-{
-  ulonglong next= wanted ? wanted : 1;
-  if (next < share->auto_increment_next())
-    if (int failed= greatest_auto_increment(&next))
-      return failed;
-  return share->set_auto_increment(thd(), next);
-}
-
-/* Of a table with virtual columns InnoDB forgets what was reserved and not used in such an ALTER: it opens the table
-   anew, as after a restart, where a counter that no row can have is found from the rows. Where it copies the table
-   a restart keeps what was reserved. */
-int ha_inkstone::alter_reserved(alter_table_operations wanted)
-{
-  if ((wanted & VIRTUAL_CHANGES) &&
-      (wanted & (ALTER_STORED_COLUMN_ORDER | ALTER_ADD_STORED_BASE_COLUMN | INDEX_CHANGES)))
-    return share->set_auto_increment(thd(), share->auto_increment_next());
-  const bool rebuilds= (wanted & ALTER_ADD_STORED_BASE_COLUMN) && (wanted & INDEX_CHANGES);
-  if (rebuilds || !(wanted & ~IN_DEFINITION_ONLY))
-    return 0;
-  ulonglong next= 1;
-  if (share->forget_reserved() - 1 <= table->found_next_number_field->get_max_int_value())
-    return 0;
-  int failed= greatest_auto_increment(&next);
-  return failed ? failed : share->set_auto_increment(thd(), next);
 }
 
 /* Of a partitioned table the server gives the name of the whole. Its partitions are altered together: any of them

@@ -10,6 +10,19 @@
 /** Begins the names of trees that are being built; no index name can be that long. */
 #define BUILDING "building, not yet an index of the table, and longer than any name of one: "
 
+/** Changes of which rows know nothing. */
+static const alter_table_operations NO_CHANGE_OF_ROWS=
+    ALTER_RENAME | ALTER_CHANGE_COLUMN_DEFAULT | ALTER_OPTIONS | ALTER_CHANGE_INDEX_COMMENT |
+    ALTER_DROP_CHECK_CONSTRAINT | ALTER_RENAME_COLUMN |
+    ALTER_COLUMN_NAME | ALTER_ADD_VIRTUAL_COLUMN | ALTER_DROP_VIRTUAL_COLUMN |
+    ALTER_VIRTUAL_COLUMN_ORDER | ALTER_STORED_COLUMN_ORDER | ALTER_COLUMN_OPTION | ALTER_CHANGE_COLUMN |
+    ALTER_PARSER_ADD_COLUMN | ALTER_PARSER_DROP_COLUMN | ALTER_INDEX_IGNORABILITY |
+    ALTER_COLUMN_UNVERSIONED | ALTER_INDEX_ORDER;
+
+static const alter_table_operations INDEX_CHANGES=
+    ALTER_ADD_INDEX | ALTER_DROP_INDEX | ALTER_RENAME_INDEX | ALTER_ADD_NON_UNIQUE_NON_PRIM_INDEX |
+    ALTER_DROP_NON_UNIQUE_NON_PRIM_INDEX | ALTER_ADD_UNIQUE_INDEX | ALTER_DROP_UNIQUE_INDEX;
+
 /** Entries of a new index are sorted so many bytes at a time. */
 static const size_t SORTED_BYTES_MAX= 32 << 20;
 

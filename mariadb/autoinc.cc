@@ -86,16 +86,18 @@ bool ha_inkstone::can_be_counted(ulonglong value)
 /* The counter that a value asks for; 0: none. */
 uint64 ha_inkstone::next_after_value(ulonglong value)
 {
-  return can_be_counted(value) && value != ~0ULL ? value + 1 : 0;
+  if (!can_be_counted(value))
+    return 0;
+  return value == ~0ULL ? value : value + 1;
 }
 
-/* What a row has in the column. */
+/* What a row has in the column; 0 if that is negative. */
 ulonglong ha_inkstone::auto_increment_of(const uchar *record)
 {
   Field *field= table->found_next_number_field;
   const my_ptrdiff_t moved= record - table->record[0];
   field->move_field_offset(moved);
-  const longlong value= field->val_int();
+  const ulonglong value= field->val_uint();
   field->move_field_offset(-moved);
   return value;
 }
@@ -132,7 +134,7 @@ void ha_inkstone::count_auto_increment_row()
 }
 
 /* The value of a row that was inserted, or that a duplicate refused, raises the counter, if it was not
-   reserved. */
+   reserved. As in InnoDB a negative one counts as 0, which skips a value by the steps of the handler. */
 void ha_inkstone::count_auto_increment(ulonglong value, bool inserted)
 {
   if (inserted ? value < auto_increment_last : !counts_duplicates(thd(), session))

@@ -128,10 +128,8 @@ int BulkInsert::insert_one_by_one()
     tried= row + 1;
     if (ink_insert(table.transaction(), table.share->clustered(), first.key, first.value, &error))
       return refused(row, table.table->s->primary_key, error);
-    for (uint i= 0; i < table.indexes.size(); i++)
+    for (uint i : table.share->indexes_by_age())
     {
-      if (table.is_clustered(i))
-        continue;
       const ink_row &entry= entries[i].rows()[row];
       if (ink_insert(table.transaction(), table.share->index_tree(i), entry.key, entry.value, &error))
         return refused(row, i, error);

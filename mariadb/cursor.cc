@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* A scan's cursor: where it stands in its tree, and the rows that it fetches.
 
-   Keys and bounds are images here. The tree has some of them cut: seek and fetch see to it (long_keys.h). */
+   Keys and bounds are images here. The tree has some of them cut: seek and fetch see to it (long_keys.h).
+
+   An UPDATE at read committed reads semi-consistently, as with InnoDB: of a row that another session has locked it
+   gets what was committed last, and no lock. If that is not wanted (unlock_row), nobody has waited; else the server
+   reads on, and gets the row again, newest and locked. */
 #include "ha_inkstone.h"
 
 static const ink_slice NOTHING= {nullptr, 0};
@@ -11,7 +15,7 @@ void ha_inkstone::close_cursor()
   ink_cursor_close(cursor);
   cursor= nullptr;
   cursor_tree= nullptr;
-  scanning= false;
+  scanning= shown_unlocked= false;
   row_at= row_count= 0;
   long_keys.clear();
 }
@@ -33,14 +37,28 @@ void ha_inkstone::suspend()
   close_cursor();
 }
 
+/* Keeps where a scan ends, should HANDLER turn round there: then it stands between the rows on both sides. */
+bool ha_inkstone::keep_edge(const ink_range &range, bool backward)
+{
+  const ink_slice end= backward ? range.low : range.high;
+  at_edge= false;
+  if (thd_sql_command(thd()) != SQLCOM_HA_READ)
+    return false;
+  edge_bound= backward ? range.low_bound : range.high_bound;
+  /* The bound may be the edge itself. */
+  return end.data != edge.data() && edge.assign(end.data, end.len);
+}
+
 int ha_inkstone::seek(const ink_range &range, bool backward)
 {
   ink_error error;
-  const ink_scan scan= {backward, lock, wait};
   const ink_tree *tree= active_tree();
+  const bool shows_unlocked= semi_consistent && wait == INK_WAIT && tree == share->clustered() &&
+                             thd_tx_isolation(ha_thd()) <= ISO_READ_COMMITTED;
+  const ink_scan scan= {backward, lock, wait, shows_unlocked};
   ink_range in_tree;
   int failed;
-  if (long_keys.begin(share->key_room(), range, backward, &in_tree))
+  if (keep_edge(range, backward) || long_keys.begin(share->key_room(), range, backward, &in_tree))
     return HA_ERR_OUT_OF_MEM;
   if (cursor && cursor_tree == tree)
     failed= ink_cursor_seek(cursor, &in_tree, &scan, &error);
@@ -52,6 +70,7 @@ int ha_inkstone::seek(const ink_range &range, bool backward)
       cursor= nullptr;
   }
   row_at= row_count= 0;
+  shown_unlocked= false;
   fetch_next= lock == INK_LOCK_NONE ? 8 : 1;
   if (failed)
   {
@@ -121,11 +140,18 @@ int ha_inkstone::fetch_from_tree(ink_row **row)
     row_at= row_count= 0;
     if (keep_current())
       return HA_ERR_OUT_OF_MEM;
-    if (ink_cursor_fetch(cursor, rows, fetch_next, &row_count, &error))
+    do
     {
-      row_count= 0;
-      return failure(error);
-    }
+      if ((shown_unlocked && ink_cursor_want_row(cursor, &error)) ||
+          ink_cursor_fetch(cursor, rows, fetch_next, &row_count, &error))
+      {
+        row_count= 0;
+        shown_unlocked= false;
+        return failure(error);
+      }
+      shown_unlocked= row_count && ink_cursor_is_unlocked(cursor);
+      /* Of a cut key the whole head is locked. */
+    } while (shown_unlocked && share->key_room().is_cut(rows[0].key));
     if (lock == INK_LOCK_NONE)
       fetch_next= BATCH;
     if (!row_count)
@@ -152,7 +178,10 @@ int ha_inkstone::next(uchar *record, bool beyond_bound)
       continue;
     }
     if (!beyond_bound || !scan_is_bounded || scan_backward)
+    {
+      at_edge= true;
       return HA_ERR_END_OF_FILE;
+    }
     scan_is_bounded= false;
     ink_range rest= {slice(high_key), NOTHING, INK_INCLUDED, INK_UNBOUNDED};
     if (int failed= seek(rest, false))

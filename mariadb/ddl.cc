@@ -5,6 +5,7 @@
 #include "ddl.h"
 #include "create_options.h"
 #include "partitions.h"
+#include "variables.h"
 #include <memory>
 
 /* What the engine cannot do is refused before anything is made. */
@@ -130,16 +131,7 @@ int ha_inkstone::create(const char *path, TABLE *form, HA_CREATE_INFO *info)
   TableName name(path);
   if (int failed= create_table(ha_thd(), name.slice(), trees))
     return failed;
-  /* Not only where the statement says a value: an ALTER that copies hands the old table's over. */
-  uint64 next= info->auto_increment_value;
-  const Session *session= session_of(ha_thd());
-  if (session && session->altered_by == ha_thd()->query_id && !(info->used_fields & HA_CREATE_USED_AUTO))
-    next= session->altered_auto_increment;
-  if (!form->found_next_number_field || next <= 1)
-    return 0;
-  TableShare made;
-  int failed= made.open(ha_thd(), path, form->s);
-  return failed ? failed : made.set_auto_increment(ha_thd(), next);
+  return form->found_next_number_field ? set_first_auto_increment(path, form, info) : 0;
 }
 
 int ha_inkstone::delete_table(const char *path)
@@ -255,6 +247,35 @@ static bool is_replaced(const std::string &name, const ink_table *open)
 
 /* The server truncates a partitioned table one partition after the other, and nothing finishes that after a
    crash: the first one empties them all, the others find it done. */
+/* Detached transactions that are prepared hold no lock of the server's. */
+int ha_inkstone::wait_for_prepared(const ink_table *of)
+{
+  if (int failed= use_session(thd()))
+    return failed;
+  ink_error error;
+  const char *state= thd_proc_info(thd(), "Waiting for prepared transactions");
+  const int failed= ink_wait_for_prepared(database, ink_table_tree(of, 0), lock_wait_timeout_ms(thd()),
+                                          session->interrupt, &error);
+  thd_proc_info(thd(), state);
+  return failed ? failure(error) : 0;
+}
+
+int ha_inkstone::wait_for_prepared(const std::vector<std::string> &names)
+{
+  for (const std::string &name : names)
+  {
+    ink_error error;
+    ink_table *opened= nullptr;
+    if (ink_table_open(database, slice_of(name), &opened, &error))
+      return failure(error);
+    const int failed= wait_for_prepared(opened);
+    ink_table_close(opened);
+    if (failed)
+      return failed;
+  }
+  return 0;
+}
+
 int ha_inkstone::truncate()
 {
   try
@@ -268,6 +289,8 @@ int ha_inkstone::truncate()
       names.clear();
     else if (whole)
       failed= partitions_of(thd(), path.table, &names);
+    if (!failed)
+      failed= wait_for_prepared(names);
     if (!failed && !names.empty())
       failed= truncate_all(thd(), names);
     if (failed)

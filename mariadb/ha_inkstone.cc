@@ -2,6 +2,7 @@
 /* Opening and locking a table, and what the server may expect of it. */
 #include "ha_inkstone.h"
 #include "bulk.h"
+#include <functional>
 
 /* The server has these for its engines, and declares them nowhere. */
 extern "C" int thd_binlog_format(const MYSQL_THD thd);
@@ -10,10 +11,10 @@ extern "C" bool thd_sqlcom_can_generate_row_events(const MYSQL_THD thd);
 
 ha_inkstone::ha_inkstone(handlerton *hton, TABLE_SHARE *table_arg)
     : handler(hton, table_arg), share(nullptr), session(nullptr), own(nullptr), codec_of(0),
-      sorts_new_texts(false), lock(INK_LOCK_NONE),
+      texts_since(1), lock(INK_LOCK_NONE),
       wait(INK_WAIT), lock_type_is_write(false), cursor(nullptr), cursor_tree(nullptr), row_at(0),
-      row_count(0), fetch_next(1), scanning(false), scan_backward(false), scan_is_bounded(false),
-      stop_at_bound(false), use_end_range(false), current(), value(), entry_value(), row_id(),
+      row_count(0), fetch_next(1), scanning(false), scan_backward(false), semi_consistent(false),
+      shown_unlocked(false), scan_is_bounded(false), stop_at_bound(false), use_end_range(false), edge_bound(0), at_edge(false), current(), value(), entry_value(), row_id(),
       ignores_duplicates(false), bulk(nullptr), auto_increment_last(0),
       auto_increment_step(1), auto_increment_offset(0), exporting(nullptr)
 {
@@ -36,8 +37,9 @@ handler::Table_flags ha_inkstone::table_flags() const
                      HA_CAN_TABLES_WITHOUT_ROLLBACK;
   /* Statements can be replayed in the order of commits only where reads that count lock. */
   if (thd_tx_isolation(ha_thd()) >= ISO_REPEATABLE_READ)
-    flags|= HA_BINLOG_STMT_CAPABLE;
-  return flags;
+    return flags | HA_BINLOG_STMT_CAPABLE;
+  /* Keys that the server keeps unique by hashes: without locks of gaps two could look before either writes. */
+  return flags | HA_CHECK_UNIQUE_AFTER_WRITE;
 }
 
 ulong ha_inkstone::index_flags(uint index, uint, bool) const
@@ -72,7 +74,7 @@ int ha_inkstone::open(const char *name, int, uint)
     codec_of= share->opened();
     for (const KeyCodec &index : indexes)
       for (const KeyPartCodec &part : index.parts())
-        sorts_new_texts= sorts_new_texts || part.is_new_in_version_2();
+        set_if_bigger(texts_since, part.images_since());
     if (is_outdated())
       hide_outdated_indexes();
   }
@@ -145,18 +147,51 @@ void ha_inkstone::use_column_order()
   codec_of= share->opened();
 }
 
-/* The server computes virtual columns in record[0]. Ordered scans of partitions read into other places, and compare
-   the index's columns there. */
-void ha_inkstone::compute_virtual(uchar *record)
+/* The server computes virtual columns in record[0], and in record[1] for a row that is replaced. Ordered scans of
+   partitions read into places of their own, and compare the index's columns there. HANDLER keeps such rows for its next
+   statement. */
+int ha_inkstone::complete_apart(uchar *record)
 {
+  if (!table->part_info || record == table->record[0] || record == table->record[1])
+    return 0;
   const my_ptrdiff_t moved= record - table->record[0];
-  if (!moved || !table->vfield)
-    return;
-  for (Field **field= table->field; *field; field++)
-    (*field)->move_field_offset(moved);
-  table->update_virtual_fields(this, VCOL_UPDATE_FOR_READ);
-  for (Field **field= table->field; *field; field++)
-    (*field)->move_field_offset(-moved);
+  if (table->vfield)
+  {
+    for (Field **field= table->field; *field; field++)
+      (*field)->move_field_offset(moved);
+    table->update_virtual_fields(this, VCOL_UPDATE_FOR_READ);
+    for (Field **field= table->field; *field; field++)
+      (*field)->move_field_offset(-moved);
+  }
+  return keep_blobs(record) ? HA_ERR_OUT_OF_MEM : 0;
+}
+
+/* Copies what the next row that is computed, or the end of the transaction, would take away. */
+bool ha_inkstone::keep_blobs(uchar *record)
+{
+  const bool handler_reads= thd_sql_command(thd()) == SQLCOM_HA_READ;
+  const auto each= [&](const std::function<void(uchar *, size_t)> &visit) {
+    for (uint i= 0; i < table->s->blob_fields; i++)
+    {
+      const Field_blob *blob= static_cast<const Field_blob *>(table->field[table->s->blob_field[i]]);
+      uchar *at= record + (blob->ptr - table->record[0]);
+      if ((handler_reads || !blob->stored_in_db()) && bitmap_is_set(table->read_set, blob->field_index) &&
+          !blob->is_null_in_record(record))
+        visit(at + blob->pack_length_no_ptr(), blob->get_length(at));
+    }
+  };
+  size_t bytes= 0;
+  each([&](uchar *, size_t length) { bytes+= length; });
+  kept_blobs.clear();
+  if (kept_blobs.reserve(bytes))
+    return true;
+  each([&](uchar *pointer, size_t length) {
+    const uchar *data, *copy= kept_blobs.end();
+    memcpy(&data, pointer, sizeof data);
+    kept_blobs.append(data, length);
+    memcpy(pointer, &copy, sizeof copy);
+  });
+  return false;
 }
 
 /* Which reads lock is decided as InnoDB does it: everything but a plain SELECT does, so that statements
@@ -332,7 +367,7 @@ int ha_inkstone::reset()
   suspend();
   delete bulk;
   bulk= nullptr;
-  ignores_duplicates= false;
+  ignores_duplicates= semi_consistent= false;
   auto_increment_last= 0;
   wait= INK_WAIT;
   return 0;
@@ -388,6 +423,11 @@ void ha_inkstone::print_error(int error, myf flags)
 /* The row that was read last is not wanted: its lock is given back, at read committed. */
 void ha_inkstone::unlock_row()
 {
+  if (shown_unlocked)
+  {
+    shown_unlocked= false;
+    return;
+  }
   if (lock == INK_LOCK_NONE || !transaction())
     return;
   unlock_fetched();

@@ -11,8 +11,10 @@
    | bulk.cc       | many inserts of one statement                       |
    | autoinc.cc    | AUTO_INCREMENT                                      |
    | estimate.cc   | what the optimizer asks                             |
+   | statistics.cc | how many values indexes have, kept by ANALYZE       |
    | ddl.cc        | create, drop, rename, truncate                      |
    | alter.cc      | ALTER TABLE in place                                |
+   | alter_counters.cc | what ALTER makes of AUTO_INCREMENT's counter    |
    | upkeep.cc     | CHECK, ANALYZE, OPTIMIZE                            |
    | transport.cc  | export and import                                   |
    | partitions.cc | partitioned tables over a crash                     | */
@@ -55,6 +57,8 @@ public:
   bool get_error_message(int error, String *text) override;
   void print_error(int error, myf flags) override;
   void unlock_row() override;
+  bool was_semi_consistent_read() override { return shown_unlocked; }
+  void try_semi_consistent_read(bool yes) override { semi_consistent= yes; }
   uint8 table_cache_type() override { return HA_CACHE_TBL_NOCACHE; }
 
   /* scan.cc */
@@ -134,17 +138,23 @@ private:
   friend class BulkInsert;
 
   /* alter.cc */
-  void note_counter_of_partition(alter_table_operations wanted);
   int find_added(TABLE *altered, Alter_inplace_info *info, std::vector<AddedColumn> *added);
   std::vector<uint16> altered_order(const TABLE *altered, Alter_inplace_info *info) const;
   int build_index(const KEY &altered_key, const std::vector<Field *> &columns);
   int fill_index(const KeyCodec &codec, KEY &key, const ink_tree *tree, bool computed);
   int insert_sorted(const KeyCodec &codec, KEY &key, const ink_tree *tree, Batch &batch);
   int show_duplicate(const KeyCodec &codec, KEY &key, ink_row entry);
-  int greatest_auto_increment(ulonglong *next);
-  int alter_auto_increment(ulonglong wanted);
-  int alter_reserved(alter_table_operations wanted);
   int commit_altered(const std::vector<AlterContext *> &contexts, TABLE *altered, Alter_inplace_info *info);
+
+  /* alter_counters.cc */
+  enum Reserved { KEPT, FORGOTTEN, NOTED };
+  Reserved reserved_after(alter_table_operations wanted, const TABLE *altered) const;
+  void note_counter(alter_table_operations wanted, const TABLE *altered);
+  int alter_counter(const TABLE *altered, const Alter_inplace_info *info);
+  int set_first_auto_increment(const char *path, const TABLE *form, const HA_CREATE_INFO *info);
+  int greatest_auto_increment(ulonglong *next);
+  int lower_auto_increment(ulonglong wanted);
+  int forget_reserved();
 
   /* upkeep.cc */
   bool has_unknown_tree(THD *thd);
@@ -167,18 +177,21 @@ private:
   THD *thd() const { return session ? session->thd : ha_thd(); }
   bool hidden_row_id() const { return clustered.parts().empty(); }
   /* Whether the indexes were made by a version that sorted the table's texts otherwise: they are not used. */
-  bool is_outdated() const { return sorts_new_texts && share->image_version() < 2; }
+  bool is_outdated() const { return share->image_version() < texts_since; }
   bool is_clustered(uint index) const { return index == table->s->primary_key; }
   /* Whether a row has entries in other trees than the clustered one. */
   bool has_unique_key() const;
   bool has_entries() const { return indexes.size() > (hidden_row_id() ? 0 : 1); }
   ink_transaction *transaction() const { return own ? own : session->transaction; }
+  int wait_for_prepared(const ink_table *of);
+  int wait_for_prepared(const std::vector<std::string> &names);
   int begin_own();
   int end_own(int failed);
   bool put_row_key(Buffer &out, const uchar *record);
   bool put_row(const uchar *record);
 
   /* cursor.cc */
+  bool keep_edge(const ink_range &range, bool backward);
   int seek(const ink_range &range, bool backward);
   int next(uchar *record, bool beyond_bound);
   int fetch(ink_row **row);
@@ -203,17 +216,20 @@ private:
   const ink_tree *active_tree() const;
   const KeyCodec &active_codec() const { return indexes[active_index]; }
   bool covering() { return keyread_enabled() && keyread == active_index; }
-  void compute_virtual(uchar *record);
+  int complete_apart(uchar *record);
+  bool keep_blobs(uchar *record);
   int upper_bound(Buffer &out, const key_range *end, uint32_t *bound);
 
   /* write.cc */
   int show_row(ink_slice key, ink_slice value);
   int insert_row(const uchar *record);
   int insert_entries(const uchar *record);
+  bool empties_geometry(const uchar *old_record, const uchar *new_record) const;
   int update_entries(const uchar *old_record, const uchar *new_record, bool moved);
   int change_row(const uchar *old_record, const uchar *new_record);
   int remove_row(const uchar *record);
   int remove_entry(uint index, const Buffer &key);
+  int insert(const ink_tree *tree, ink_slice key, ink_slice value);
   int undo_to(const ink_mark &mark, int failed);
   bool reads_all_columns() const { return lock != INK_LOCK_NONE && lock_type_is_write; }
 
@@ -237,8 +253,8 @@ private:
   RowCodec row_codec;
   /** Which opening of the share row_codec was made for. */
   uint codec_of;
-  /** Some index has text whose images were others in version 1. */
-  bool sorts_new_texts;
+  /** The version of images (meta.h) since which those of all its indexes are as they are now. */
+  uint64 texts_since;
 
   /** How rows are locked: enum ink_lock, enum ink_wait. */
   uint32_t lock, wait;
@@ -253,11 +269,19 @@ private:
   LongKeyScan long_keys;
   /** Whether the cursor runs, and which way. */
   bool scanning, scan_backward;
+  /** An UPDATE at read committed does not wait for rows that it may not want; whether the current one is such a row. */
+  bool semi_consistent, shown_unlocked;
   /** Whether the range has an upper end at which index_next is not to stop. */
   bool scan_is_bounded, stop_at_bound, use_end_range;
+  /** HANDLER .. READ: the end of the range of the scan, and whether the scan has come to it. */
+  Buffer edge;
+  uint32_t edge_bound;
+  bool at_edge;
   /** The image of the current row's key in the scanned tree; lent out by the cursor or by long_keys, or in
       saved_key. */
   ink_slice current;
+  /** Of a row in a place of its own (complete_apart). */
+  Buffer kept_blobs;
   Buffer saved_key, low_key, high_key, scratch, cut_key;
   /** The current row's key in the clustered tree, if it was looked up and thereby locked; else empty. */
   Buffer locked_key;

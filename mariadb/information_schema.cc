@@ -129,7 +129,6 @@ static ST_FIELD_INFO locks_fields[]= {
     Show::Column("lock_type", Show::Varchar(8), NOT_NULL),
     Show::Column("lock_table", Show::Varchar(1024), NOT_NULL),
     Show::Column("lock_index", Show::Varchar(256), NOT_NULL),
-    Show::Column("lock_key_hash", Show::ULonglong(), NULLABLE),
     Show::Column("lock_low", Show::Varchar(128), NULLABLE),
     Show::Column("lock_high", Show::Varchar(128), NULLABLE),
     Show::CEnd()};
@@ -144,18 +143,10 @@ static bool fill_lock(void *context, const ink_lock_info *lock)
   store_name(field[2], word(KINDS, lock->kind));
   store_slice(field[3], lock->table);
   store_slice(field[4], lock->tree);
-  if (lock->kind == INK_LOCK_KIND_ROW)
-  {
-    field[5]->set_notnull();
-    field[5]->store(lock->key_hash, true);
-  }
-  else
-  {
-    if (lock->low_bound != INK_UNBOUNDED)
-      store_key(field[6], lock->low);
-    if (lock->high_bound != INK_UNBOUNDED)
-      store_key(field[7], lock->high);
-  }
+  if (lock->low_bound != INK_UNBOUNDED)
+    store_key(field[5], lock->low);
+  if (lock->high_bound != INK_UNBOUNDED)
+    store_key(field[6], lock->high);
   return store_row(filling);
 }
 

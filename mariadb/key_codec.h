@@ -26,6 +26,7 @@
 
 #include "long_keys.h"
 #include "text_order.h"
+#include <algorithm>
 #include <vector>
 
 /** A value of a column, in the record or in a key buffer of the server's. */
@@ -63,8 +64,8 @@ public:
   /** Whether the whole column is in the key, not only its beginning. */
   bool is_whole() const { return whole; }
   bool is_descending() const { return descending; }
-  /** Whether images of version 1 (see meta.h) were other ones. */
-  bool is_new_in_version_2() const { return kind == TEXT && order->is_new_in_version_2(); }
+  /** The version (see meta.h) since which its images are as they are now. */
+  uint64 images_since() const { return kind == TEXT ? order->images_since() : 1; }
   Field *column() const { return field; }
   bool is_nullable() const { return nullable; }
 
@@ -121,6 +122,11 @@ public:
   size_t part_ends(ink_slice key, size_t (&ends)[2 * MAX_REF_PARTS]) const;
 
   const std::vector<KeyPartCodec> &parts() const { return key_parts; }
+  /** Whether it has but the beginning of a column. */
+  bool has_prefix() const
+  {
+    return std::any_of(key_parts.begin(), key_parts.end(), [](const KeyPartCodec &part) { return !part.is_whole(); });
+  }
   bool is_unique() const { return unique; }
 
 private:

@@ -70,7 +70,7 @@ void KeyPartCodec::choose_text_kind()
 {
   kind= TEXT;
   reversible= false;
-  if (!(order= TextOrder::of(charset)))
+  if (!(order= TextOrder::of(charset, field->real_type() == MYSQL_TYPE_STRING)))
     throw std::bad_alloc();
 }
 

@@ -13,6 +13,8 @@
                         between them (see partitions.cc)
      "images"           which images of keys the indexes have (see IMAGE_VERSION), 8 bytes big-endian; none: 1
      "kept"             of a partition: not empty if it must not be dropped should it have no definition
+     "statistics"       what ANALYZE found: rows, and for each index its name and columns, and how many different values its
+                        first 1, 2, ... parts have (statistics.cc; numbers are 8 bytes big-endian)
      "order"            where rows have another order of columns than the table: the places of the stored columns in
                         the table, 2 bytes big-endian each, in the order of rows; empty or none: the table's
      "added"            columns that old rows lack: for each a byte (1: NULL), and if not NULL its length
@@ -31,12 +33,14 @@
 #define META_TREE "#meta"
 
 /** The images of keys that this version makes (key_codec.h).
+    4: a CHAR without PAD SPACE tells where characters that weigh nothing stand at its end, and its later levels are
+    not padded, as in InnoDB (text_order.h). A table that has such an index with older images is as one of version 1.
     3: those that are longer than the engine's keys are cut (long_keys.h). Tables of 2 have no such keys, the others
     are the same; they go on as they are, and refuse a row with such a key until ALTER TABLE ... FORCE.
     2: text as in text_order.h. In 1 keys of multi-byte character sets were cut short, and tis620 and the Czech
     collations of several passes sorted otherwise. A table with images of 1 of such a text is read by scans of the
     whole table alone, and is not written: ALTER TABLE ... FORCE makes its indexes anew. */
-static const uint64 IMAGE_VERSION= 3;
+static const uint64 IMAGE_VERSION= 4;
 static const uint64 LONG_KEYS_SINCE= 3;
 
 /** Facts of one table, names and values. */

@@ -37,11 +37,17 @@ const uchar *get_packed(Field *field, uchar *record, const uchar *at, const ucha
 
 void set_null_in_record(Field *field, uchar *record, bool null)
 {
-  my_ptrdiff_t offset= record - field->table->record[0];
-  if (null)
-    field->set_null(offset);
-  else
+  const TABLE *table= field->table;
+  my_ptrdiff_t offset= record - table->record[0];
+  if (!null)
+  {
     field->set_notnull(offset);
+    return;
+  }
+  field->set_null(offset);
+  /* The server compares records: behind a NULL stands the default. */
+  memcpy(column_in(record, field), table->s->default_values + (field->ptr - table->record[0]),
+         field->pack_length_in_rec());
 }
 
 std::vector<Field *> stored_columns(const TABLE *table)
@@ -149,13 +155,7 @@ bool RowCodec::get(ink_slice value, const std::vector<AddedColumn> &added, const
       bit++;
       set_null_in_record(field, record, null);
       if (null)
-      {
-        /* The server compares records: behind a NULL stands the default. */
-        uchar *to= column_in(record, field);
-        memcpy(to, table->s->default_values + (field->ptr - table->record[0]),
-               field->pack_length_in_rec());
         continue;
-      }
     }
     if (!(at= get_packed(field, record, at, end)))
       return false;

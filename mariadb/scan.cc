@@ -39,7 +39,10 @@ int ha_inkstone::deliver(ink_row row, uchar *record)
 {
   locked_key.clear();
   if (active_index == MAX_KEY || is_clustered(active_index))
-    return fill(row.key, row.value, record);
+  {
+    int failed= fill(row.key, row.value, record);
+    return failed ? failed : complete_apart(record);
+  }
   return deliver_entry(row, record);
 }
 
@@ -49,7 +52,9 @@ int ha_inkstone::deliver_entry(ink_row row, uchar *record)
 {
   const KeyCodec &codec= active_codec();
   bool has_condition= pushed_idx_cond && pushed_idx_cond_keyno == active_index;
-  bool has_filter= pushed_rowid_filter && rowid_filter_is_active;
+  const bool has_filter= pushed_rowid_filter && rowid_filter_is_active;
+  /* The filter knows rows by the columns of the primary key, of which an entry may have but the beginning. */
+  const bool filters_rows= has_filter && clustered.has_prefix();
   ink_slice row_key;
   size_t extras_at;
   if (!codec.row_key(row.key, row.value, scratch, &row_key, &extras_at))
@@ -60,7 +65,7 @@ int ha_inkstone::deliver_entry(ink_row row, uchar *record)
     if (!codec.restore_entry(row.key, row.value, scratch, record))
       return HA_ERR_CRASHED;
     check_result_t result= has_condition ? check_condition() : CHECK_POS;
-    if (result == CHECK_POS && has_filter)
+    if (result == CHECK_POS && has_filter && !filters_rows)
       result= handler_rowid_filter_check(this);
     if (result == CHECK_NEG)
     {
@@ -78,8 +83,15 @@ int ha_inkstone::deliver_entry(ink_row row, uchar *record)
     return failed;
   if (!found)
     return SKIPPED;
-  compute_virtual(record);
-  return 0;
+  if (filters_rows)
+  {
+    const check_result_t result= handler_rowid_filter_check(this);
+    if (result == CHECK_NEG)
+      return SKIPPED;
+    if (result != CHECK_POS)
+      return result == CHECK_ABORTED_BY_USER ? HA_ERR_ABORTED_BY_USER : HA_ERR_END_OF_FILE;
+  }
+  return complete_apart(record);
 }
 
 /* Whether a column is wanted of which an entry has but the beginning: of the primary key, for the row's position; of
@@ -142,7 +154,7 @@ int ha_inkstone::rnd_init(bool scan)
       return failed;
   active_index= MAX_KEY;
   current= NOTHING;
-  stop_at_bound= scan_is_bounded= false;
+  stop_at_bound= scan_is_bounded= at_edge= false;
   return scan ? seek(ink_range(), false) : 0;
 }
 
@@ -168,7 +180,7 @@ int ha_inkstone::rnd_pos(uchar *record, uchar *pos)
 {
   if (is_outdated())
     for (const KeyPartCodec &part : clustered.parts())
-      if (part.is_new_in_version_2())
+      if (share->image_version() < part.images_since())
         return HA_ERR_TABLE_NEEDS_UPGRADE;
   low_key.clear();
   bool no_memory= hidden_row_id() ? low_key.append(pos, ROW_ID_BYTES)
@@ -191,7 +203,7 @@ int ha_inkstone::index_init(uint index, bool)
       return failed;
   active_index= index;
   current= NOTHING;
-  stop_at_bound= scan_is_bounded= false;
+  stop_at_bound= scan_is_bounded= at_edge= false;
   return 0;
 }
 
@@ -208,6 +220,7 @@ int ha_inkstone::read_point(uchar *record)
 {
   bool found;
   close_cursor();
+  at_edge= false;
   locked_key.clear();
   if (saved_key.assign(low_key.data(), low_key.length()))
     return HA_ERR_OUT_OF_MEM;
@@ -275,7 +288,14 @@ int ha_inkstone::index_read_map(uchar *record, const uchar *key, key_part_map ma
     break;
   case HA_READ_AFTER_KEY:
     if (behind == INK_UNBOUNDED)
+    {
+      /* Nothing is greater. */
+      close_cursor();
+      edge_bound= INK_UNBOUNDED;
+      scan_backward= false;
+      at_edge= true;
       return HA_ERR_KEY_NOT_FOUND;
+    }
     /* The bound moves to where the range begins. */
     low_key.clear();
     if (low_key.append(high_key.data(), high_key.length()))
@@ -340,16 +360,35 @@ int ha_inkstone::index_last(uchar *record)
   return failed ? failed : next(record, false);
 }
 
+/* The bound of what a range with this one leaves out. */
+static uint32_t other_side(uint32_t bound)
+{
+  switch (bound)
+  {
+  case INK_INCLUDED:
+    return INK_EXCLUDED;
+  case INK_EXCLUDED:
+    return INK_INCLUDED;
+  default:
+    return bound;
+  }
+}
+
 /* A cursor that is gone, or that runs the other way, is opened behind the current row. */
 int ha_inkstone::index_next(uchar *record)
 {
   if (!scanning || scan_backward)
   {
     suspend();
-    if (!current.data)
+    ink_range rest= {current, NOTHING, INK_EXCLUDED, INK_UNBOUNDED};
+    if (at_edge)
+      rest= {slice(edge), NOTHING, scan_backward ? edge_bound : other_side(edge_bound), INK_UNBOUNDED};
+    else if (!current.data)
+      return HA_ERR_END_OF_FILE;
+    if (at_edge && !scan_backward && edge_bound == INK_UNBOUNDED)
       return HA_ERR_END_OF_FILE;
     scan_is_bounded= false;
-    if (int failed= seek(ink_range{current, NOTHING, INK_EXCLUDED, INK_UNBOUNDED}, false))
+    if (int failed= seek(rest, false))
       return failed;
   }
   return next(record, !stop_at_bound);
@@ -360,9 +399,14 @@ int ha_inkstone::index_prev(uchar *record)
   if (!scanning || !scan_backward)
   {
     suspend();
-    if (!current.data)
+    ink_range rest= {NOTHING, current, INK_UNBOUNDED, INK_EXCLUDED};
+    if (at_edge)
+      rest= {NOTHING, slice(edge), INK_UNBOUNDED, scan_backward ? other_side(edge_bound) : edge_bound};
+    else if (!current.data)
       return HA_ERR_END_OF_FILE;
-    if (int failed= seek(ink_range{NOTHING, current, INK_UNBOUNDED, INK_EXCLUDED}, true))
+    if (at_edge && scan_backward && edge_bound == INK_UNBOUNDED)
+      return HA_ERR_END_OF_FILE;
+    if (int failed= seek(rest, true))
       return failed;
   }
   return next(record, false);
@@ -403,5 +447,8 @@ Item *ha_inkstone::idx_cond_push(uint index, Item *condition)
 bool ha_inkstone::rowid_filter_push(Rowid_filter *filter)
 {
   pushed_rowid_filter= filter;
+  if (filter && clustered.has_prefix())
+    for (const KeyPartCodec &part : clustered.parts())
+      bitmap_set_bit(table->read_set, part.column()->field_index);
   return false;
 }

@@ -6,8 +6,8 @@
 
 Session::Session(THD *connection)
     : thd(connection), interrupt(ink_interrupt_new()), transaction(nullptr), tables_in_use(0),
-      statement_running(false), auto_increment_rows(0), altered_auto_increment(0),
-      altered_by(0), updates_duplicates(false),
+      statement_running(false), auto_increment_rows(0), altered{0, {}},
+      updates_duplicates(false),
       replaces_duplicates(false), duplicate_index(MAX_KEY), ordered(false), prepared(false)
 {
   message[0]= 0;
@@ -39,8 +39,11 @@ uint32_t Session::isolation() const
     return INK_READ_UNCOMMITTED;
   case ISO_READ_COMMITTED:
     return INK_READ_COMMITTED;
+  case ISO_SERIALIZABLE:
+    /* Repeatable read with all reads locking, as InnoDB does it. Of transactions that lock whatever they read none is
+       in the way of snapshot isolation's errors. */
+    return INK_REPEATABLE_READ;
   default:
-    /* Serializable is repeatable read with all reads locking, as InnoDB does it. */
     return snapshot_isolation(thd) ? INK_SNAPSHOT : INK_REPEATABLE_READ;
   }
 }

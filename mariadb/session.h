@@ -5,6 +5,21 @@
 #define INKSTONE_SESSION_H
 
 #include "engine.h"
+#include <string>
+#include <vector>
+
+/** The counters of AUTO_INCREMENT of a table that a statement alters, of each partition (its name; else empty): what
+    it gives next, and what of that is noted. */
+struct AlteredCounters
+{
+  struct Counter
+  {
+    std::string partition;
+    uint64 next, noted;
+  };
+  query_id_t query;
+  std::vector<Counter> counters;
+};
 
 struct Session
 {
@@ -36,10 +51,8 @@ struct Session
   /** Rows that the statement is still expected to insert, as the server said when the first value of AUTO_INCREMENT
       was reserved; of all its tables, triggers' with them. */
   ulonglong auto_increment_rows;
-  /** What an ALTER of a partitioned table that InnoDB does in place, and this engine by copying, leaves of the
-      counter: the greatest of the partitions' own. Of the statement `altered_by` only. */
-  uint64 altered_auto_increment;
-  query_id_t altered_by;
+  /** Of the last ALTER that InnoDB does in place, and this engine perhaps by copying. */
+  AlteredCounters altered;
   /** The server goes on when a duplicate refuses a row: it updates the other one, or replaces it. */
   bool updates_duplicates, replaces_duplicates;
   /** The index that refused a row last; MAX_KEY: none has. The server asks any partition for it, not the one that

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #include "share.h"
+#include <algorithm>
 
 /** Hidden row ids that are noted as used at a time, so that few inserts write a note. */
 static const uint64 ROW_IDS_AHEAD= 1 << 16;
@@ -188,6 +189,13 @@ int TableShare::find_trees(THD *thd, const TABLE_SHARE *definition)
       return HA_ERR_CRASHED;
     }
   }
+  by_age.clear();
+  for (size_t at= 0; at < ink_table_tree_count(table); at++)
+  {
+    const auto found= std::find(trees.begin(), trees.end(), ink_table_tree(table, at));
+    if (found != trees.end())
+      by_age.push_back(static_cast<uint>(found - trees.begin()));
+  }
   return 0;
 }
 
@@ -224,6 +232,8 @@ int TableShare::read_meta(THD *thd, const TABLE_SHARE *definition)
   if (!failed)
     failed= meta_get(thd, meta, INK_STR("discarded"), &bytes);
   discarded= !bytes.empty();
+  if (!failed)
+    failed= read_values(thd, definition);
   set_if_bigger(next_row_id, 1);
   row_ids_noted= next_row_id;
   return failed;
@@ -256,6 +266,13 @@ uint64 TableShare::auto_increment_next()
 {
   std::lock_guard<std::mutex> latch(mutex);
   return auto_increment;
+}
+
+void TableShare::auto_increments(uint64 *next, uint64 *noted)
+{
+  std::lock_guard<std::mutex> latch(mutex);
+  *next= auto_increment;
+  *noted= auto_increment_noted;
 }
 
 void TableShare::raise_auto_increment(uint64 next)
@@ -299,109 +316,7 @@ int TableShare::reopen(THD *thd, const TABLE_SHARE *definition)
     ink_table_close(table);
     table= nullptr;
     has_statistics= false;
-    sampled.clear();
+    values.clear();
   }
   return open(thd, path.c_str(), definition);
-}
-
-int TableShare::statistics(THD *thd, ink_table_estimates *found)
-{
-  std::lock_guard<std::mutex> latch(mutex);
-  if (!has_statistics || changes.load(std::memory_order_relaxed) * 16 > found_statistics.rows)
-  {
-    ink_error error;
-    changes.store(0, std::memory_order_relaxed);
-    if (ink_estimate_table(table, &found_statistics, &error))
-      return handler_error(thd, error);
-    has_statistics= true;
-  }
-  *found= found_statistics;
-  return 0;
-}
-
-void TableShare::forget_statistics()
-{
-  std::lock_guard<std::mutex> latch(mutex);
-  has_statistics= false;
-  sampled.clear();
-}
-
-/** As many leaves of an index are looked at (InnoDB: innodb_stats_persistent_sample_pages). */
-static const size_t SAMPLE_LEAVES= 20;
-
-/* Counts where neighbouring keys differ. */
-struct Sample
-{
-  const KeyCodec *codec;
-  Buffer previous;
-  size_t previous_ends[2 * MAX_REF_PARTS], previous_count, run;
-  uint64 pairs;
-  std::vector<uint64> steps;
-};
-
-static bool add_to_sample(void *context, size_t run, ink_slice key)
-{
-  Sample *sample= static_cast<Sample *>(context);
-  size_t ends[2 * MAX_REF_PARTS];
-  size_t count= sample->codec->part_ends(key, ends);
-  if (sample->previous_count && sample->run == run)
-  {
-    const uchar *before= sample->previous.data();
-    sample->pairs++;
-    for (size_t i= 0; i < sample->steps.size(); i++)
-      if (i >= count || i >= sample->previous_count || ends[i] != sample->previous_ends[i] ||
-          memcmp(before, key.data, ends[i]))
-        sample->steps[i]++;
-  }
-  sample->run= run;
-  sample->previous_count= count;
-  memcpy(sample->previous_ends, ends, count * sizeof *ends);
-  return !sample->previous.assign(key.data, key.len);
-}
-
-/* Of the steps from one key to the next as many are to another value as in the sample. */
-int TableShare::sample(THD *thd, const ink_tree *tree, const KeyCodec &codec,
-                       std::vector<double> *found)
-{
-  ink_error error;
-  Sample sample;
-  sample.codec= &codec;
-  sample.previous_count= sample.run= 0;
-  sample.pairs= 0;
-  sample.steps.resize(2 * MAX_REF_PARTS);
-  if (ink_sample_keys(tree, SAMPLE_LEAVES, SIZE_MAX, add_to_sample, &sample, &error))
-    return handler_error(thd, error);
-  for (uint64 steps : sample.steps)
-    found->push_back(sample.pairs + 1 > steps ? (sample.pairs + 1.0) / (steps + 1.0) : 1.0);
-  return 0;
-}
-
-int TableShare::rows_per_value(THD *thd, TABLE *table, const std::vector<KeyCodec> &indexes)
-{
-  std::lock_guard<std::mutex> latch(mutex);
-  uint64 rows= has_statistics ? found_statistics.rows : 0;
-  if (sampled.empty() || changes_since_sample.load(std::memory_order_relaxed) * 10 > rows)
-  {
-    std::vector<std::vector<double>> found(indexes.size());
-    changes_since_sample.store(0, std::memory_order_relaxed);
-    for (uint i= 0; i < indexes.size(); i++)
-    {
-      const ink_tree *tree= trees[i] ? trees[i] : clustered();
-      if (int failed= sample(thd, tree, indexes[i], &found[i]))
-        return failed;
-    }
-    sampled.swap(found);
-  }
-  for (uint i= 0; i < indexes.size(); i++)
-  {
-    KEY &key= table->key_info[i];
-    for (uint part= 0; part < key.ext_key_parts; part++)
-    {
-      /* As InnoDB does it: the optimizer likes table scans too well, so indexes are praised. */
-      double count= sampled[i][part] / 2;
-      bool is_unique= indexes[i].is_unique() && part + 1 >= key.user_defined_key_parts;
-      key.rec_per_key[part]= is_unique || count < 1 ? 1 : static_cast<ulong>(count);
-    }
-  }
-  return 0;
 }

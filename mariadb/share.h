@@ -8,6 +8,7 @@
 #include "alter.h"
 #include "meta.h"
 #include "row_codec.h"
+#include "statistics.h"
 #include <atomic>
 #include <mutex>
 
@@ -16,7 +17,7 @@ class TableShare : public Handler_share
 public:
   TableShare() : table(nullptr), meta(nullptr), images(1), times_opened(0), next_row_id(1), row_ids_noted(0), auto_increment(0),
                  auto_increment_noted(0), auto_increment_remembered(0), changes(0), changes_since_sample(0),
-                 has_statistics(false), discarded(false) {}
+                 exports(0), has_statistics(false), discarded(false) {}
   ~TableShare();
 
   /** Opens the engine's table, once. */
@@ -48,6 +49,9 @@ public:
   const ink_tree *clustered() const { return ink_table_tree(table, 0); }
   /** The tree of an index; nullptr for the clustered one's key number. */
   const ink_tree *index_tree(uint index) const { return trees[index]; }
+  /** All indexes but the clustered one, in the order in which they were made. In that order a new row's entries are
+      inserted, as InnoDB does it: of several that refuse it the first one is named, and its row replaced. */
+  const std::vector<uint> &indexes_by_age() const { return by_age; }
   const std::vector<AddedColumn> &added_columns() const { return added; }
   /** The order of columns in rows, and how often the table was opened: with each time it may be another. */
   const std::vector<uint16> &column_order() const { return order; }
@@ -58,6 +62,8 @@ public:
 
   /** The value that AUTO_INCREMENT gives next. */
   uint64 auto_increment_next();
+  /** The value that is given next, and the one that is noted. */
+  void auto_increments(uint64 *next, uint64 *noted);
   /** Reserves: calls `take` with the counter under the latch; it returns the new one. */
   template <class Take> void reserve_auto_increment(Take take)
   {
@@ -74,11 +80,19 @@ public:
 
   /** Sizes and number of rows; looked up again when a sixteenth of the rows has changed. */
   int statistics(THD *thd, ink_table_estimates *found);
-  /** Fills in KEY::rec_per_key of the table's indexes; samples them if that was not done yet, or if a
-      tenth of the rows has changed since. */
+  /** Fills in KEY::rec_per_key of the table's indexes; counts their values if that was not done yet, or if a tenth of
+      the rows has changed since (not with STATS_AUTO_RECALC=0). */
   int rows_per_value(THD *thd, TABLE *table, const std::vector<KeyCodec> &indexes);
   /** ANALYZE: both are to be found anew. */
   void forget_statistics();
+  /** ANALYZE: what was found stays over restarts, unless the table has STATS_PERSISTENT=0. Not while its file is being
+      exported: nothing may change in it. */
+  int keep_statistics(THD *thd, const TABLE *table);
+  void count_exports(int more)
+  {
+    std::lock_guard<std::mutex> latch(mutex);
+    exports+= more;
+  }
   void count_change()
   {
     changes.fetch_add(1, std::memory_order_relaxed);
@@ -101,6 +115,7 @@ private:
   ink_table *table;
   const ink_tree *meta;
   std::vector<const ink_tree *> trees;
+  std::vector<uint> by_age;
   uint64 images;
   KeyRoom room;
   std::vector<AddedColumn> added;
@@ -109,12 +124,13 @@ private:
   uint64 next_row_id, row_ids_noted;
   /** The counter; what of it a restart keeps; what is remembered for this run, 0: nothing. */
   uint64 auto_increment, auto_increment_noted, auto_increment_remembered;
-  int sample(THD *thd, const ink_tree *tree, const KeyCodec &codec, std::vector<double> *found);
+  int read_values(THD *thd, const TABLE_SHARE *definition);
+  int find_values(THD *thd, TABLE *table, uint index, const KeyCodec &codec);
 
-  /** Row changes since the statistics were found, and since the indexes were sampled. */
+  /** Row changes since the statistics were found, and since the values were counted. */
   std::atomic<uint64> changes, changes_since_sample;
-  /** By index: rows for each value of its first 1, 2, ... parts. Empty: not sampled yet. */
-  std::vector<std::vector<double>> sampled;
+  IndexValues values;
+  int exports;
   bool has_statistics, discarded;
   ink_table_estimates found_statistics;
   std::mutex mutex;

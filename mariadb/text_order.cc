@@ -46,16 +46,16 @@ private:
 
 static const size_t COLLATIONS_MAX= 4096;
 static std::mutex made_mutex;
-static std::unique_ptr<const TextOrder> made[COLLATIONS_MAX];
+static std::unique_ptr<const TextOrder> made[2][COLLATIONS_MAX];
 
-const TextOrder *TextOrder::of(CHARSET_INFO *charset)
+const TextOrder *TextOrder::of(CHARSET_INFO *charset, bool is_char)
 {
   std::lock_guard<std::mutex> latch(made_mutex);
-  std::unique_ptr<const TextOrder> &order= made[charset->number % COLLATIONS_MAX];
+  std::unique_ptr<const TextOrder> &order= made[is_char][charset->number % COLLATIONS_MAX];
   try
   {
     if (!order || order->charset != charset)
-      order.reset(new TextOrder(charset));
+      order.reset(new TextOrder(charset, is_char));
   }
   catch (const std::bad_alloc &)
   {
@@ -64,8 +64,9 @@ const TextOrder *TextOrder::of(CHARSET_INFO *charset)
   return order.get();
 }
 
-TextOrder::TextOrder(CHARSET_INFO *of_charset)
-    : charset(of_charset), source(SERVER), code_point_bytes(0), blanks_kept(SIZE_MAX), ends_at_zero(false)
+TextOrder::TextOrder(CHARSET_INFO *of_charset, bool is_char)
+    : charset(of_charset), is_char(is_char),
+      counts(is_char && charset->uca && (charset->state & MY_CS_NOPAD)), source(SERVER), code_point_bytes(0), blanks_kept(SIZE_MAX), ends_at_zero(false)
 {
   choose();
 }
@@ -82,7 +83,7 @@ void TextOrder::choose()
     for (uint level= 0; level < MY_UCA_WEIGHT_LEVELS; level++)
       if (charset->levels_for_order & (1U << level))
         add_level(charset->levels_for_order == 1 ? 0 : MY_STRXFRM_LEVEL1 << level,
-                  padded || !levels.empty());
+                  counts ? charset->mbminlen > 1 : padded || !levels.empty());
     return;
   }
   if (charset->state & MY_CS_STRNXFRM_BAD_NWEIGHTS)
@@ -99,7 +100,8 @@ void TextOrder::choose()
     if (padded && !(charset->state & MY_CS_NON1TO1))
       blanks_kept= 0;
     static const uchar one[]= {0, 'a'}, other[]= {0, 'b'};
-    ends_at_zero= !padded && !charset->coll->strnncollsp(charset, one, 2, other, 2);
+    ends_at_zero= !padded && !(is_char ? charset->coll->strnncollsp_nchars(charset, one, 2, other, 2, 2, 0)
+                                       : charset->coll->strnncollsp(charset, one, 2, other, 2));
     add_level(0, padded);
     return;
   }
@@ -121,7 +123,7 @@ void TextOrder::choose()
 /* What a space weighs is asked of the collation itself. */
 void TextOrder::add_level(uint flags, bool padded)
 {
-  Level level= {flags, padded, 1, {0, 0, 0, 0}};
+  Level level= {flags, padded, 1, {0, 0, 0, 0}, 0};
   uchar blank[4];
   charset->cset->fill(charset, reinterpret_cast<char *>(blank), charset->mbminlen, ' ');
   Weights weights;
@@ -133,13 +135,19 @@ void TextOrder::add_level(uint flags, bool padded)
     level.padded= false; /* A space weighs nothing, so the shorter text is the lesser one. */
   else
     memcpy(level.space, weights.data(), level.unit_bytes);
+  if (counts)
+    level.count_bytes= level.padded ? 4 : 2;
   levels.push_back(level);
 }
 
-bool TextOrder::is_new_in_version_2() const
+uint64 TextOrder::images_since() const
 {
+  if (counts || (is_char && (charset->state & MY_CS_NOPAD) && !strcmp(charset->cs_name.str, "tis620")))
+    return 4;
   return charset->mbmaxlen > 1 || (charset->state & MY_CS_STRNXFRM_BAD_NWEIGHTS) ||
-         !strcmp(charset->cs_name.str, "tis620");
+                 !strcmp(charset->cs_name.str, "tis620")
+             ? 2
+             : 1;
 }
 
 /* ---- Weights ---- */
@@ -261,73 +269,6 @@ bool TextOrder::escape_greatest(Weights &weights, size_t start)
   return false;
 }
 
-/* ---- Ranks ---- */
-
-namespace
-{
-/** A character, or a byte that begins none. */
-struct Unit
-{
-  uchar bytes[3];
-  uchar length;
-};
-} // namespace
-
-static std::vector<Unit> all_units(CHARSET_INFO *charset)
-{
-  std::vector<Unit> units;
-  for (uint first= 0; first < 256; first++)
-  {
-    uchar bytes[3]= {static_cast<uchar>(first), 0, 0};
-    units.push_back({{bytes[0], 0, 0}, 1});
-    for (uint second= 0; second < 256; second++)
-    {
-      bytes[1]= static_cast<uchar>(second);
-      int found= charset->charlen(bytes, bytes + 2);
-      if (found == 2)
-        units.push_back({{bytes[0], bytes[1], 0}, 2});
-      /* More bytes are asked for: of three. */
-      if (found > 0 || !MY_CS_IS_TOOSMALL(found) || charset->mbmaxlen < 3)
-        continue;
-      for (uint third= 0; third < 256; third++)
-      {
-        bytes[2]= static_cast<uchar>(third);
-        if (charset->charlen(bytes, bytes + 3) == 3)
-          units.push_back({{bytes[0], bytes[1], bytes[2]}, 3});
-      }
-    }
-  }
-  return units;
-}
-
-void TextOrder::find_ranks()
-{
-  auto compare= [this](const Unit &a, const Unit &b) {
-    return charset->coll->strnncollsp(charset, a.bytes, a.length, b.bytes, b.length);
-  };
-  std::vector<Unit> units= all_units(charset);
-  std::sort(units.begin(), units.end(), [&](const Unit &a, const Unit &b) { return compare(a, b) < 0; });
-  ranks_of_one.assign(1 << 8, 0);
-  ranks_of_two.assign(1 << 16, 0);
-  uint16 rank= 0;
-  for (size_t i= 0; i < units.size(); i++)
-  {
-    const Unit &unit= units[i];
-    const uchar *last= unit.bytes + unit.length - 1;
-    if (i && compare(units[i - 1], unit))
-      rank++;
-    if (unit.length == 1)
-      ranks_of_one[*last]= rank;
-    else if (unit.length == 2)
-      ranks_of_two[last[-1] << 8 | *last]= rank;
-    else
-    {
-      ranks_of_three.resize(1 << 16);
-      ranks_of_three[last[-1] << 8 | *last]= rank;
-    }
-  }
-}
-
 bool TextOrder::put_ranks(Weights &weights, const uchar *text, size_t length) const
 {
   if (weights.reserve(2 * length + 1))
@@ -426,7 +367,8 @@ bool TextOrder::put(Buffer &out, const uchar *text, size_t length) const
     weights.truncate(0);
     if (put_weights(weights, text, length, level.flags) ||
         (level.padded ? put_padded(out, weights.data(), weights.length(), level.space, level.unit_bytes)
-                      : put_escaped(out, weights.data(), weights.length())))
+                      : put_escaped(out, weights.data(), weights.length())) ||
+        (level.count_bytes && put_counts(out, weights, text, length, level)))
       return true;
   }
   return false;
@@ -437,8 +379,64 @@ const uchar *TextOrder::skip(const uchar *at, const uchar *end, uchar flip) cons
   for (const Level &level : levels)
   {
     at= level.padded ? skip_padded(at, end, flip, level.space, level.unit_bytes) : skip_escaped(at, end, flip);
-    if (!at)
+    if (!at || static_cast<size_t>(end - at) < level.count_bytes)
       return nullptr;
+    at+= level.count_bytes;
   }
   return at;
+}
+
+/* ---- Counts of a CHAR ---- */
+
+bool TextOrder::put_counts(Buffer &out, const Weights &weights, const uchar *text, size_t length,
+                           const Level &level) const
+{
+  size_t weightless;
+  if (trailing_weightless(weights, text, length, level.flags, &weightless) || out.reserve(level.count_bytes))
+    return true;
+  const auto put= [&](size_t count) {
+    out.put(static_cast<uchar>(count >> 8));
+    out.put(static_cast<uchar>(count));
+  };
+  if (level.padded)
+    put(weights.length() / level.unit_bytes);
+  put(weightless);
+  return false;
+}
+
+/* How many characters at the end add nothing to these weights. */
+bool TextOrder::trailing_weightless(const Weights &weights, const uchar *text, size_t length, uint flags,
+                                    size_t *count) const
+{
+  *count= 0;
+  const char *begin= reinterpret_cast<const char *>(text);
+  /* A blank weighs something, and most end in one. */
+  if (!length || charset->lengthsp(begin, length) < length)
+    return false;
+  std::vector<size_t> begins;
+  try
+  {
+    for (size_t at= 0; at < length;)
+    {
+      begins.push_back(at);
+      const int found= charset->charlen(text + at, text + length);
+      at+= found > 0 ? found : charset->mbminlen;
+    }
+  }
+  catch (const std::bad_alloc &)
+  {
+    return true;
+  }
+  for (; *count < begins.size(); ++*count)
+  {
+    const size_t place= begins.size() - 1 - *count, begin_of= begins[place];
+    const size_t end_of= place + 1 < begins.size() ? begins[place + 1] : length;
+    Weights alone, shorter;
+    if (put_weights(alone, text + begin_of, end_of - begin_of, flags) || put_weights(shorter, text, begin_of, flags))
+      return true;
+    /* The end of a contraction may add nothing, and weigh something. */
+    if (alone.length() || shorter.length() != weights.length() || memcmp(shorter.data(), weights.data(), weights.length()))
+      return false;
+  }
+  return false;
 }

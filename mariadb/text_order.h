@@ -21,6 +21,11 @@
      have fewer than 65536 characters of at most three bytes, and compare one after the other: all are sorted once,
      by strnncollsp itself, and their places are the weights.
 
+   A CHAR(n) of NOPAD and Unicode's algorithm is compared as InnoDB compares it, by strnncollsp_nchars: n characters
+   each, and behind the weights of a level it counts those that weigh nothing at the end: the text with more of them
+   is the greater one. Where a character has two bytes or more, InnoDB goes on with spaces behind the end (it counts
+   bytes), and of two that are equal then the one with fewer weights is the lesser one. All levels are so.
+
    A level that is not padded: 00 ends it; 00 and 01 within are written as 01 01 and 01 02. A padded one: trailing
    spaces are cut off, and each space is followed by a byte that says how the rest compares to spaces: 1 less, 2
    nothing is left, 3 greater. The end is such a space with 2. So every image tells where it ends. */
@@ -40,16 +45,16 @@ class Weights;
 class TextOrder
 {
 public:
-  /** That of a collation: made when it is first asked for, and kept. nullptr: out of memory. */
-  static const TextOrder *of(CHARSET_INFO *charset);
+  /** That of a collation, for columns CHAR(n) or all others: made when it is first asked for, and kept. nullptr: out of memory. */
+  static const TextOrder *of(CHARSET_INFO *charset, bool is_char);
 
   /** Appends the image of a text. True: out of memory. */
   bool put(Buffer &out, const uchar *text, size_t length) const;
   /** Where an image ends, nullptr if it does not end before `end`. `flip`: 0xff if its bytes are inverted. */
   const uchar *skip(const uchar *at, const uchar *end, uchar flip) const;
 
-  /** Whether images of version 1 (see meta.h) were other ones. */
-  bool is_new_in_version_2() const;
+  /** The version (see meta.h) since which its images are as they are now. */
+  uint64 images_since() const;
 
 private:
   enum Source { SERVER, CODE_POINTS, RANKS };
@@ -60,12 +65,16 @@ private:
     bool padded;
     size_t unit_bytes;
     uchar space[4];
+    /** Bytes behind the weights: numbers of a CHAR. */
+    size_t count_bytes;
   };
 
-  explicit TextOrder(CHARSET_INFO *of_charset);
+  TextOrder(CHARSET_INFO *of_charset, bool is_char);
   void choose();
   void add_level(uint flags, bool padded);
   void find_ranks();
+  bool put_counts(Buffer &out, const Weights &weights, const uchar *text, size_t length, const Level &level) const;
+  bool trailing_weightless(const Weights &weights, const uchar *text, size_t length, uint flags, size_t *count) const;
 
   size_t without_blanks(const uchar *text, size_t length) const;
   bool put_weights(Weights &weights, const uchar *text, size_t length, uint flags) const;
@@ -76,6 +85,9 @@ private:
   static bool escape_greatest(Weights &weights, size_t start);
 
   CHARSET_INFO *const charset;
+  const bool is_char;
+  /** A CHAR of Unicode's algorithm, not padded: see put_counts. */
+  const bool counts;
   Source source;
   std::vector<Level> levels;
   /** CODE_POINTS: bytes of a unit, two or three. */

@@ -114,8 +114,13 @@ int ha_inkstone::begin_export(THD *thd)
   ink_buffer path= {nullptr, 0, 0};
   if (exporting)
     return 0;
-  if (ink_export_begin(share->engine_table(), &exporting, &error) ||
-      ink_table_path(share->engine_table(), &path, &error))
+  share->count_exports(1);
+  if (ink_export_begin(share->engine_table(), &exporting, &error))
+  {
+    share->count_exports(-1);
+    return handler_error(thd, error);
+  }
+  if (ink_table_path(share->engine_table(), &path, &error))
   {
     end_export();
     ink_buffer_free(&path);
@@ -158,6 +163,7 @@ void ha_inkstone::end_export()
   unlink(file_of(table, ".cfg").c_str());
   ink_export_end(exporting);
   exporting= nullptr;
+  share->count_exports(-1);
 }
 
 int ha_inkstone::discard_or_import_tablespace(my_bool discard)

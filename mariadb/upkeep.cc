@@ -2,10 +2,12 @@
 /* CHECK, ANALYZE and OPTIMIZE TABLE. */
 #include "ha_inkstone.h"
 
-int ha_inkstone::analyze(THD *, HA_CHECK_OPT *)
+int ha_inkstone::analyze(THD *thd, HA_CHECK_OPT *)
 {
   share->forget_statistics();
-  return info(HA_STATUS_CONST | HA_STATUS_VARIABLE) ? HA_ADMIN_FAILED : HA_ADMIN_OK;
+  if (info(HA_STATUS_CONST | HA_STATUS_VARIABLE))
+    return HA_ADMIN_FAILED;
+  return !is_outdated() && share->keep_statistics(thd, table) ? HA_ADMIN_FAILED : HA_ADMIN_OK;
 }
 
 /* The server recreates the table, as it does for InnoDB. */

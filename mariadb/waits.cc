@@ -11,9 +11,12 @@ extern "C" int thd_deadlock_victim_preference(const MYSQL_THD first, const MYSQL
    this server. The engine keeps the blocker's transaction, and so its THD, for the time of the call. */
 static void about_to_wait(void *waiter, void *blocker)
 {
-  THD *thd= static_cast<THD *>(waiter);
-  if (thd && thd_need_wait_reports(thd))
-    thd_rpl_deadlock_check(thd, static_cast<THD *>(blocker));
+  thd_rpl_deadlock_check(static_cast<THD *>(waiter), static_cast<THD *>(blocker));
+}
+
+static bool wants_waits(void *waiter)
+{
+  return waiter && thd_need_wait_reports(static_cast<THD *>(waiter));
 }
 
 /* The later one in the primary's order; else one that can be rolled back as a whole. */
@@ -24,5 +27,5 @@ static int compare_victims(void *first, void *second)
 
 void report_lock_waits()
 {
-  ink_set_lock_wait_hooks(database, about_to_wait, compare_victims);
+  ink_set_lock_wait_hooks(database, wants_waits, about_to_wait, compare_victims);
 }

@@ -68,9 +68,18 @@ int ha_inkstone::write_row(const uchar *record)
   {
     count_auto_increment_row();
     if (!failed || failed == HA_ERR_FOUND_DUPP_KEY)
-      count_auto_increment(table->next_number_field->val_int(), !failed);
+      count_auto_increment(table->next_number_field->val_uint(), !failed);
   }
   return end_own(failed);
+}
+
+/* A duplicate is locked: exclusively where the statement is about to change it, as with InnoDB. */
+int ha_inkstone::insert(const ink_tree *tree, ink_slice key, ink_slice value)
+{
+  ink_error error;
+  const uint32_t duplicate=
+      session->updates_duplicates || session->replaces_duplicates ? INK_LOCK_EXCLUSIVE : INK_LOCK_SHARED;
+  return ink_insert_or_lock(transaction(), tree, key, value, duplicate, &error) ? failure(error) : 0;
 }
 
 /* Inserts the row in row_key and row_value, and its entries. */
@@ -83,11 +92,9 @@ int ha_inkstone::insert_row(const uchar *record)
     return HA_ERR_OUT_OF_MEM;
   if (has_entries() && ink_mark_set(transaction(), &mark, &error))
     return failure(error);
-  if (ink_insert(transaction(), share->clustered(), key, slice(row_value), &error))
-  {
-    session->duplicate_index= table->s->primary_key;
-    return failure(error);
-  }
+  session->duplicate_index= table->s->primary_key;
+  if (int failed= insert(share->clustered(), key, slice(row_value)))
+    return failed;
   share->count_change();
   int failed= insert_entries(record);
   return failed ? undo_to(mark, failed) : 0;
@@ -95,20 +102,14 @@ int ha_inkstone::insert_row(const uchar *record)
 
 int ha_inkstone::insert_entries(const uchar *record)
 {
-  ink_error error;
-  for (uint i= 0; i < indexes.size(); i++)
+  for (uint i : share->indexes_by_age())
   {
-    if (is_clustered(i))
-      continue;
     bool is_unique;
     if (indexes[i].put_entry(entry_key, entry_extra, record, row_key, &is_unique))
       return HA_ERR_OUT_OF_MEM;
-    if (ink_insert(transaction(), share->index_tree(i), slice(entry_key), slice(entry_extra),
-                   &error))
-    {
-      session->duplicate_index= i;
-      return failure(error);
-    }
+    session->duplicate_index= i;
+    if (int failed= insert(share->index_tree(i), slice(entry_key), slice(entry_extra)))
+      return failed;
   }
   return 0;
 }
@@ -124,6 +125,11 @@ int ha_inkstone::update_row(const uchar *old_record, const uchar *new_record)
      read every column that the statement sets, and not for REPLACE. */
   if (row_key.equals(old_row_key) && row_value.equals(other_value))
     return end_own(HA_ERR_RECORD_IS_THE_SAME);
+  if (table->s->blob_fields && empties_geometry(old_record, new_record))
+  {
+    my_error(ER_CANT_CREATE_GEOMETRY_OBJECT, MYF(0));
+    return end_own(HA_ERR_NULL_IN_SPATIAL);
+  }
   if (ink_mark_set(transaction(), &mark, &error))
     return failure(error);
   if (int failed= change_row(old_record, new_record))
@@ -145,8 +151,9 @@ int ha_inkstone::change_row(const uchar *old_record, const uchar *new_record)
   if (moved)
   {
     bool deleted;
-    if (ink_insert(transaction(), tree, key, slice(row_value), &error) ||
-        ink_delete(transaction(), tree, old_key, &deleted, &error))
+    if (int failed= insert(tree, key, slice(row_value)))
+      return failed;
+    if (ink_delete(transaction(), tree, old_key, &deleted, &error))
       return failure(error);
     if (!deleted)
       return HA_ERR_KEY_NOT_FOUND;
@@ -156,15 +163,30 @@ int ha_inkstone::change_row(const uchar *old_record, const uchar *new_record)
   return update_entries(old_record, new_record, moved);
 }
 
+/* An empty value is none that a geometry has. The server refuses it in most ways, InnoDB here. */
+bool ha_inkstone::empties_geometry(const uchar *old_record, const uchar *new_record) const
+{
+  for (Field **field= table->field; *field; field++)
+  {
+    if ((*field)->type() != MYSQL_TYPE_GEOMETRY || !bitmap_is_set(table->write_set, (*field)->field_index))
+      continue;
+    const Field_blob *column= static_cast<const Field_blob *>(*field);
+    const auto is_empty= [&](const uchar *record) {
+      return !column->is_null_in_record(record) && !column->get_length(column->ptr_in_record(record));
+    };
+    if (is_empty(new_record) && !is_empty(old_record))
+      return true;
+  }
+  return false;
+}
+
 /* The server reads all columns of an index of which a column changes, and those of the primary key with
    them (HA_REQUIRES_KEY_COLUMNS_FOR_DELETE). */
 int ha_inkstone::update_entries(const uchar *old_record, const uchar *new_record, bool moved)
 {
   ink_error error;
-  for (uint i= 0; i < indexes.size(); i++)
+  for (uint i : share->indexes_by_age())
   {
-    if (is_clustered(i))
-      continue;
     bool touched= moved;
     for (const KeyPartCodec &part : indexes[i].parts())
       touched= touched || bitmap_is_set(table->write_set, part.column()->field_index);
@@ -185,8 +207,8 @@ int ha_inkstone::update_entries(const uchar *old_record, const uchar *new_record
         return failure(error);
       continue;
     }
-    if (ink_insert(transaction(), tree, slice(entry_key), slice(entry_extra), &error))
-      return failure(error);
+    if (int failed= insert(tree, slice(entry_key), slice(entry_extra)))
+      return failed;
     if (int failed= remove_entry(i, other_key))
       return failed;
   }

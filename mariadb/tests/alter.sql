@@ -81,3 +81,34 @@ INSERT INTO moved (c, f, d, a, b, e) VALUES (1, '{}', 2, 3, 'b', 'e');
 SELECT * FROM moved;
 CHECK TABLE moved EXTENDED;
 DROP TABLE moved;
+
+# A NULL of an added column is equal to a NULL that is written, whatever the row before had.
+CREATE TABLE added (a INT PRIMARY KEY) ENGINE=Inkstone;
+INSERT INTO added VALUES (1), (2);
+ALTER TABLE added ADD COLUMN b DATE NULL;
+UPDATE added SET b = '2020-02-03' WHERE a = 1;
+INSERT INTO added VALUES (1, NULL), (2, '9999-12-31') ON DUPLICATE KEY UPDATE b = NULL;
+SELECT ROW_COUNT();
+SELECT * FROM added;
+DROP TABLE added;
+
+# A default that is too long is cut, with a warning.
+CREATE TABLE cut (a INT) ENGINE=Inkstone;
+INSERT INTO cut VALUES (1);
+ALTER TABLE cut ADD COLUMN b VARCHAR(5) CHARACTER SET latin1 DEFAULT CONCAT(REPEAT(' ', 4), 'xyz');
+SELECT a, HEX(b) FROM cut;
+DROP TABLE cut;
+
+# A row that two keys refuse is refused by the one that was made first, wherever the server puts it.
+CREATE TABLE by_age (id INT PRIMARY KEY AUTO_INCREMENT, a INT NULL, b INT NOT NULL, v INT, UNIQUE KEY older (a)) ENGINE=Inkstone;
+INSERT INTO by_age (a, b) VALUES (1, 10), (2, 20), (3, 30);
+ALTER TABLE by_age ADD UNIQUE KEY newer (b), ALGORITHM=INPLACE;
+SHOW INDEX FROM by_age;
+INSERT INTO by_age (a, b) VALUES (1, 20);
+INSERT IGNORE INTO by_age (a, b) VALUES (3, 10), (2, 30);
+INSERT INTO by_age (a, b) VALUES (1, 20) ON DUPLICATE KEY UPDATE v = 5;
+UPDATE by_age SET a = 3, b = 20 WHERE a = 1;
+SELECT * FROM by_age;
+ALTER TABLE by_age FORCE;
+INSERT INTO by_age (a, b) VALUES (1, 20);
+DROP TABLE by_age;

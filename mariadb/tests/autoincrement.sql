@@ -81,3 +81,39 @@ create table g like a; insert into g(v) values (1); select * from g; show create
 create table h select * from a; show create table h;
 insert into a(v) select seq from seq_1_to_100; select max(id) from a; insert into a(v) values (0); select max(id) from a;
 insert into a(id,v) values (null,1),(300,2),(null,3); select * from a where id>227 order by id; insert into a(v) values (4); select max(id) from a;
+
+# A counter that is lowered is noted as behind the greatest value, and goes on by the session's steps.
+SET auto_increment_increment = 5, auto_increment_offset = 2;
+CREATE TABLE lowered (a INT NOT NULL AUTO_INCREMENT PRIMARY KEY, b INT) ENGINE=Inkstone;
+ALTER TABLE lowered AUTO_INCREMENT=126;
+INSERT INTO lowered (b) VALUES (1);
+ALTER TABLE lowered ADD COLUMN c INT AS (b + 1) VIRTUAL, AUTO_INCREMENT=126;
+SHOW CREATE TABLE lowered;
+INSERT INTO lowered (b) VALUES (2);
+SELECT * FROM lowered;
+ALTER TABLE lowered AUTO_INCREMENT=3;
+SHOW CREATE TABLE lowered;
+SET auto_increment_increment = DEFAULT, auto_increment_offset = DEFAULT;
+DROP TABLE lowered;
+
+# Negative values.
+CREATE TABLE negative (a SMALLINT NOT NULL AUTO_INCREMENT PRIMARY KEY) ENGINE=Inkstone;
+INSERT INTO negative VALUES ();
+INSERT IGNORE INTO negative VALUES (-5), (0);
+SELECT LAST_INSERT_ID();
+INSERT INTO negative VALUES (-6), (0), (0);
+INSERT INTO negative VALUES (-7);
+INSERT INTO negative VALUES (0), (-8), (0);
+UPDATE negative SET a = -9 WHERE a = 1;
+INSERT INTO negative VALUES (0);
+SELECT * FROM negative;
+DROP TABLE negative;
+
+# The greatest number that there is.
+CREATE TABLE greatest_of_all (a BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY, b INT, c INT AS (b + 1) VIRTUAL, KEY kb (b)) ENGINE=Inkstone;
+INSERT INTO greatest_of_all (a, b) VALUES (18446744073709551615, 1);
+ALTER TABLE greatest_of_all RENAME INDEX kb TO kb2;
+SHOW CREATE TABLE greatest_of_all;
+INSERT INTO greatest_of_all (b) VALUES (2);
+SELECT * FROM greatest_of_all;
+DROP TABLE greatest_of_all;

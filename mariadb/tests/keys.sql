@@ -105,3 +105,37 @@ SELECT * FROM merged FORCE INDEX (PRIMARY, n) WHERE t LIKE 'q_' OR n = 5 OR n = 
 UPDATE merged x JOIN merged y ON x.a = y.a SET x.a = 'y' WHERE y.t LIKE 'q_' OR y.n = 5;
 SELECT * FROM merged;
 DROP TABLE merged;
+
+# HANDLER turns round behind the last row, before the first, and at the ends of a range.
+CREATE TABLE turns (a INT PRIMARY KEY, b INT, KEY kb (b)) ENGINE=Inkstone;
+INSERT INTO turns VALUES (1, 10), (2, 20), (3, 20), (4, 40);
+HANDLER turns OPEN AS h;
+HANDLER h READ `PRIMARY` FIRST WHERE a > 9 LIMIT 5;
+HANDLER h READ `PRIMARY` PREV LIMIT 2;
+HANDLER h READ `PRIMARY` PREV LIMIT 5;
+HANDLER h READ `PRIMARY` NEXT LIMIT 2;
+HANDLER h READ kb = (20) LIMIT 5;
+HANDLER h READ kb PREV;
+HANDLER h READ kb = (20) LIMIT 5;
+HANDLER h READ kb NEXT;
+HANDLER h READ kb = (30);
+HANDLER h READ kb PREV;
+HANDLER h READ kb < (20) LIMIT 5;
+HANDLER h READ kb NEXT;
+HANDLER h READ kb = (5);
+HANDLER h READ kb NEXT;
+HANDLER h READ kb < (5);
+HANDLER h READ kb NEXT;
+HANDLER h READ `PRIMARY` = (7);
+HANDLER h READ `PRIMARY` PREV;
+HANDLER h CLOSE;
+DROP TABLE turns;
+
+# An UPDATE cannot empty a geometry.
+CREATE TABLE places (a INT PRIMARY KEY, p POINT NOT NULL) ENGINE=Inkstone;
+INSERT INTO places VALUES (1, POINT(1, 2));
+SET sql_mode = '';
+INSERT INTO places (a) VALUES (1) ON DUPLICATE KEY UPDATE p = VALUES(p);
+SET sql_mode = DEFAULT;
+SELECT a, HEX(p) FROM places;
+DROP TABLE places;

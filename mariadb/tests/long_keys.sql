@@ -141,3 +141,16 @@ create table too_long (k varchar(769) charset utf8mb4, primary key (k));
 create table too_long (k varchar(769) charset utf8mb4, key (k));
 create table too_long (k varchar(768) charset utf8mb4, n int, primary key (k, n));
 drop table long_;
+
+# A unique key that is too long for an index is looked at behind the write at READ COMMITTED: behind all indexes.
+CREATE TABLE hashed (a INT NOT NULL, b VARBINARY(3072) NOT NULL, UNIQUE KEY kab (b, a), UNIQUE KEY ka (a)) ENGINE=Inkstone;
+INSERT INTO hashed VALUES (1, 'x');
+INSERT INTO hashed VALUES (1, 'x');
+SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
+INSERT INTO hashed VALUES (1, 'x');
+INSERT IGNORE INTO hashed VALUES (1, 'x'), (2, 'x');
+ALTER TABLE hashed DROP KEY ka;
+INSERT INTO hashed VALUES (1, 'x');
+SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ;
+SELECT a, b FROM hashed;
+DROP TABLE hashed;

@@ -83,3 +83,29 @@ select n from merged force index (nb) order by n desc;
 select v, count(distinct n) from merged force index (v) group by v order by v;
 select v, n, id from merged force index (v) where v > 3 order by v desc, id;
 drop table merged;
+
+# In place, all partitions in one step.
+CREATE TABLE in_place (a INT NOT NULL AUTO_INCREMENT, b VARCHAR(20), KEY ka (a)) ENGINE=Inkstone PARTITION BY RANGE (a) (PARTITION p0 VALUES LESS THAN (3), PARTITION p1 VALUES LESS THAN MAXVALUE);
+INSERT INTO in_place (b) VALUES ('x'), ('y'), ('z'), (NULL);
+ALTER TABLE in_place RENAME INDEX ka TO ka2, ALGORITHM=INPLACE;
+ALTER TABLE in_place ADD KEY kb (b), ALGORITHM=INPLACE;
+ALTER TABLE in_place ADD COLUMN c INT NOT NULL DEFAULT 5, ALGORITHM=INPLACE;
+SELECT * FROM in_place FORCE INDEX (kb) ORDER BY b;
+ALTER TABLE in_place DROP INDEX kb, ALGORITHM=INPLACE;
+UPDATE in_place SET c = a;
+SELECT * FROM in_place ORDER BY a;
+CHECK TABLE in_place EXTENDED;
+DROP TABLE in_place;
+
+# Each partition keeps its counter, also where an ALTER copies it.
+CREATE TABLE counted (a INT NOT NULL AUTO_INCREMENT PRIMARY KEY, b VARBINARY(20) NOT NULL) ENGINE=Inkstone PARTITION BY RANGE (a) (PARTITION p0 VALUES LESS THAN (15), PARTITION p1 VALUES LESS THAN MAXVALUE);
+INSERT INTO counted VALUES (1, 'x'), (16, 'y');
+ALTER TABLE counted MODIFY COLUMN b VARBINARY(20) NULL;
+CREATE TABLE apart LIKE counted;
+ALTER TABLE apart REMOVE PARTITIONING;
+ALTER TABLE counted EXCHANGE PARTITION p1 WITH TABLE apart;
+SHOW CREATE TABLE counted;
+SHOW CREATE TABLE apart;
+INSERT INTO counted (b) VALUES ('z');
+SELECT * FROM counted;
+DROP TABLE counted, apart;

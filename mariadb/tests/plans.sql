@@ -53,3 +53,10 @@ SELECT SUM(o_total) FROM orders;
 SELECT SUM(c_balance) FROM customer;
 SELECT COUNT(*) FROM line;
 CHECK TABLE customer, orders, line EXTENDED;
+
+# A filter of row ids, where the primary key is the beginning of a text.
+CREATE TABLE filtered (p TEXT NOT NULL, a VARCHAR(60), b VARCHAR(60), PRIMARY KEY (p(30)), UNIQUE KEY ka (a), KEY kb (b)) ENGINE=Inkstone;
+INSERT INTO filtered VALUES ('', '', ''), ('a', 'a', 'A');
+SELECT * FROM filtered WHERE b >= 'a' AND a > '';
+SELECT b FROM filtered WHERE b >= 'a' AND a > '';
+DROP TABLE filtered;

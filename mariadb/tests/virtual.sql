@@ -16,3 +16,22 @@ create table per (id int, s date, e date, period for p(s,e), unique(id, p withou
 create table ig (a int, b int, key(a) ignored); insert into ig values (1,1); select * from ig where a=1;
 create table inv (a int, b int invisible default 5, key(b)); insert into inv values (1); select a,b from inv where b=5;
 create table de (a int, b int, c int, key(a desc, b), key(b desc, a desc)); insert into de select seq%5, seq%7, seq from seq_1_to_70; insert into de values (null,1,0),(1,null,0),(null,null,0); select a,b,count(*) from de force index(a) where a>=3 group by a,b order by a desc,b; select a from de force index(a) where a is null; select b,a from de force index(b) where b=3 order by b desc, a desc limit 3; select a,b from de where a<2 order by a desc, b limit 20; select a,b from de where a=2 order by b desc limit 5; select max(a),min(a),max(b),min(b) from de; select a,max(b),min(b) from de group by a; select distinct a from de;
+
+# A row that is replaced is not computed over the one that replaces it.
+CREATE TABLE replaced (a TEXT, b INT, c INT NOT NULL AUTO_INCREMENT, d TEXT AS (UPPER(a)) VIRTUAL, PRIMARY KEY (c), UNIQUE KEY kb (b), KEY kd (d(2))) ENGINE=Inkstone;
+INSERT INTO replaced (a, b) VALUES ('a', 0);
+REPLACE INTO replaced (a, b, c) VALUES ('x', 0, 0);
+INSERT INTO replaced (a, b) VALUES ('y', 0) ON DUPLICATE KEY UPDATE a = 'z';
+CHECK TABLE replaced EXTENDED;
+SELECT d FROM replaced FORCE INDEX (kd);
+DROP TABLE replaced;
+CREATE TABLE replaced (a TEXT, b INT, d TEXT AS (UPPER(a)) VIRTUAL, UNIQUE KEY kb (b), KEY kd (d(2))) ENGINE=Inkstone PARTITION BY HASH (b) PARTITIONS 3;
+INSERT INTO replaced (a, b) VALUES ('a', 0), ('f', 1), ('b', 2), ('e', 3), ('c', 4), ('d', 5);
+REPLACE INTO replaced (a, b) VALUES ('x', 0);
+CHECK TABLE replaced EXTENDED;
+SELECT d, a, b FROM replaced FORCE INDEX (kd) ORDER BY d;
+HANDLER replaced OPEN AS h;
+HANDLER h READ kb LAST LIMIT 2;
+HANDLER h READ kb PREV LIMIT 3;
+HANDLER h CLOSE;
+DROP TABLE replaced;

@@ -265,9 +265,10 @@ typedef bool (*ink_visit_transaction)(void *context, const ink_transaction_info 
 int ink_transactions(const ink_database *database, ink_visit_transaction visit, void *context,
                      ink_error *error);
 
+/* A range is all keys between its ends, a gap the same against inserts only. */
 enum ink_lock_kind { INK_LOCK_KIND_ROW = 0, INK_LOCK_KIND_RANGE = 1, INK_LOCK_KIND_GAP = 2 };
 
-/* An explicit lock. Of a row only a hash of the key is known. */
+/* An explicit lock. */
 typedef struct ink_lock_info {
   uint64_t transaction;
   uint32_t kind;
@@ -276,9 +277,7 @@ typedef struct ink_lock_info {
   /* Table and tree; empty if dropped meanwhile. Valid during the call of the visitor. */
   ink_slice table;
   ink_slice tree;
-  /* Of a row: the hash that stands for its key. */
-  uint64_t key_hash;
-  /* Of a range or gap: its ends, and enum ink_bound for each. Valid during the call. */
+  /* Its ends, of a row both its key, and enum ink_bound for each. Valid during the call. */
   ink_slice low;
   ink_slice high;
   uint32_t low_bound;
@@ -329,6 +328,19 @@ int ink_flush_log(const ink_database *database, uint32_t durability, ink_error *
 /* Writes all changed pages and a checkpoint. */
 int ink_checkpoint(const ink_database *database, ink_error *error);
 
+/* ---- Interrupts -------------------------------------------------------------------------------- */
+
+/* Interrupts the calls of the transactions that were begun with it: one for each connection. From
+ * ink_interrupt_new; given back by ink_interrupt_free, in any order with its transactions. */
+typedef struct ink_interrupt ink_interrupt;
+
+ink_interrupt *ink_interrupt_new(void);
+void ink_interrupt_free(ink_interrupt *interrupt);
+/* From any thread: the lock wait or scan that is going on, and each later one, fails with
+ * INK_INTERRUPTED until it is cleared. Commits and rollbacks are not interrupted. */
+void ink_interrupt_raise(const ink_interrupt *interrupt);
+void ink_interrupt_clear(const ink_interrupt *interrupt);
+
 /* ---- Tables ------------------------------------------------------------------------------------ */
 
 /* An open table. From ink_table_open; given back by ink_table_close. */
@@ -358,6 +370,11 @@ int ink_create_tree(const ink_database *database, ink_slice table, ink_slice tre
  * and not some of its rows. A new tree is so already; say it again when it was filled while others began
  * transactions. */
 int ink_complete_tree(const ink_database *database, const ink_tree *tree, ink_error *error);
+/* Waits until no prepared transaction has changed rows of a tree's table: before a tree is filled from the rows, for
+ * what is prepared commits without an entry in it. INK_LOCK_TIMEOUT after so many milliseconds; `interrupt` may be
+ * NULL. */
+int ink_wait_for_prepared(const ink_database *database, const ink_tree *tree, uint64_t milliseconds,
+                          const ink_interrupt *interrupt, ink_error *error);
 /* Drops a secondary tree. Its pages are freed in the background, when the transactions have ended that
  * were there. Handles of the tree get INK_NOT_FOUND from then on. */
 int ink_drop_tree(const ink_database *database, ink_slice table, ink_slice tree, ink_error *error);
@@ -433,29 +450,17 @@ typedef struct ink_tree_estimates {
 
 int ink_estimate_tree(const ink_tree *tree, ink_tree_estimates *estimates, ink_error *error);
 
-typedef bool (*ink_visit_key)(void *context, size_t run, ink_slice key);
-/* Visits the keys of at most `runs` leaves, spread evenly over the tree: the number of the run, and up to
- * `run_keys` keys of each, in order. A tree of fewer leaves is visited whole, as run 0. Rows count in any
- * version, deleted ones too; nothing is locked. */
-int ink_sample_keys(const ink_tree *tree, size_t runs, size_t run_keys, ink_visit_key visit,
-                    void *context, ink_error *error);
+/* How many bytes of a key its beginning is (its first columns, as a rule); 0: the key is cut short before that.
+ * Keys between two of the same beginning must have it, too. */
+typedef size_t (*ink_visit_beginning)(void *context, ink_slice key);
+/* About how many different values the beginnings of a tree's keys have, from about so many leaves and the nodes
+ * above them. Rows count in any version, deleted ones too; nothing is locked. */
+int ink_estimate_values(const ink_tree *tree, size_t leaves, ink_visit_beginning beginning_of, void *context,
+                        uint64_t *values, ink_error *error);
 
 /* Checks every page of a table, and that its space adds up. Nothing should write meanwhile. On success
  * the text says what there is, on INK_CORRUPT the error what is wrong. */
 int ink_verify_table(const ink_table *table, ink_buffer *text, ink_error *error);
-
-/* ---- Interrupts -------------------------------------------------------------------------------- */
-
-/* Interrupts the calls of the transactions that were begun with it: one for each connection. From
- * ink_interrupt_new; given back by ink_interrupt_free, in any order with its transactions. */
-typedef struct ink_interrupt ink_interrupt;
-
-ink_interrupt *ink_interrupt_new(void);
-void ink_interrupt_free(ink_interrupt *interrupt);
-/* From any thread: the lock wait or scan that is going on, and each later one, fails with
- * INK_INTERRUPTED until it is cleared. Commits and rollbacks are not interrupted. */
-void ink_interrupt_raise(const ink_interrupt *interrupt);
-void ink_interrupt_clear(const ink_interrupt *interrupt);
 
 /* ---- Transactions ------------------------------------------------------------------------------ */
 
@@ -509,16 +514,19 @@ int ink_take_snapshot(const ink_transaction *transaction, ink_error *error);
  * order of its primary has: of two that wait for each other, one for a lock and one for its turn, only the
  * program knows. Transactions are named by their owners.
  *
- * `waiter`, in whose thread this runs, is about to wait until `blocker` ends or gives something back; also
- * called when a wait was in vain and another follows. `blocker` does not finish to end before this returns.
+ * Before each wait: whether the next hook is to be called for those in the way. */
+typedef bool (*ink_wants_waits)(void *waiter);
+/* `waiter`, in whose thread this runs, is about to wait until `blocker` ends or gives something back: called for
+ * each that is in its way, also for those who wait for the same row and came before; again when a wait was in
+ * vain and another follows. `blocker` does not finish to end before this returns.
  * No lock of the library is held: the hook may call it, but must not wait for a transaction's end. */
 typedef void (*ink_about_to_wait)(void *waiter, void *blocker);
 /* Of two transactions of a deadlock, negative: rather roll back the first; positive: the second; 0: whichever
  * is cheaper. To return at once, without a call to the library. */
 typedef int (*ink_compare_victims)(void *first, void *second);
-/* Sets both, from the next wait on. Either may be NULL. */
-void ink_set_lock_wait_hooks(const ink_database *database, ink_about_to_wait about_to_wait,
-                             ink_compare_victims compare_victims);
+/* Sets them, from the next wait on. Each may be NULL: without the first, all waits are wanted. */
+void ink_set_lock_wait_hooks(const ink_database *database, ink_wants_waits wants_waits,
+                             ink_about_to_wait about_to_wait, ink_compare_victims compare_victims);
 
 /* Begins a statement. At read committed all plain reads up to ink_statement_end see the same snapshot;
  * without it each call is a statement of its own. The statement's beginning is a place to go back to.
@@ -592,7 +600,7 @@ enum ink_wait {
 int ink_get(const ink_transaction *transaction, const ink_tree *tree, ink_slice key,
             ink_buffer *value, bool *found, ink_error *error);
 
-/* Locks a row (or the place where it would be) and reads its newest committed version. `*locked` (may
+/* Locks a row (at INK_REPEATABLE_READ the gap, at higher levels the place, where it would be) and reads its newest committed version. `*locked` (may
  * be NULL): whether this call took a lock that the transaction did not have, and that
  * ink_unlock_row may give back. */
 int ink_get_locking(const ink_transaction *transaction, const ink_tree *tree, ink_slice key,
@@ -601,13 +609,16 @@ int ink_get_locking(const ink_transaction *transaction, const ink_tree *tree, in
 
 /* Gives back a row lock that the latest read took, because the row is not wanted after all: only at
  * read committed and below, elsewhere nothing happens, and never for a row that the transaction has
- * changed. Who waits for the row goes on. */
+ * changed, or has locked twice. Who waits for the row goes on. */
 int ink_unlock_row(const ink_transaction *transaction, const ink_tree *tree, ink_slice key,
                    ink_error *error);
 
-/* INK_DUPLICATE_KEY if there is a row of the key. */
+/* INK_DUPLICATE_KEY if there is a row of the key, which is locked shared then. */
 int ink_insert(const ink_transaction *transaction, const ink_tree *tree, ink_slice key,
                ink_slice value, ink_error *error);
+/* The same; `duplicate` (enum ink_lock) is how the row is locked: exclusively by who is about to change it. */
+int ink_insert_or_lock(const ink_transaction *transaction, const ink_tree *tree, ink_slice key,
+                       ink_slice value, uint32_t duplicate, ink_error *error);
 /* Inserts rows one after the other; those in key order are written and logged in runs, which is several
  * times as fast. `*done` rows were inserted, also on failure: row number `*done` is the one that
  * failed (INK_DUPLICATE_KEY). The others stay: see ink_mark_rollback. */
@@ -645,6 +656,9 @@ typedef struct ink_scan {
   uint32_t lock;
   /* enum ink_wait. */
   uint32_t wait;
+  /* Does not wait for rows that others have locked, but shows them as they were committed last, without a lock:
+   * see ink_cursor_is_unlocked. At read committed, for statements that look at many rows and want few. */
+  bool semi_consistent;
 } ink_scan;
 
 /* A place in a range. From ink_cursor_open; given back by ink_cursor_close. */
@@ -670,6 +684,12 @@ int ink_cursor_fetch(ink_cursor *cursor, ink_row *rows, size_t max, size_t *coun
 /* As ink_unlock_row for the row that a locking cursor fetched last, if it was this cursor that locked
  * it. */
 int ink_cursor_unlock_row(ink_cursor *cursor, ink_error *error);
+
+/* Whether the row that was fetched last is not locked, and may be old. If it is wanted, ink_cursor_want_row has
+ * the next fetch return it again, newest and locked, if it is still there. Nothing is fetched behind such a
+ * row. */
+bool ink_cursor_is_unlocked(const ink_cursor *cursor);
+int ink_cursor_want_row(ink_cursor *cursor, ink_error *error);
 
 /* About how many rows lie in a range, from one visit of each end. */
 int ink_records_in_range(const ink_tree *tree, const ink_range *range, uint64_t *rows,

@@ -4,10 +4,12 @@ use crate::database::ink_database;
 use crate::entry::{entry, free, on_or};
 use crate::error::{Failure, ink_error};
 use crate::raw::{self, ink_buffer, ink_slice};
+use crate::transaction::ink_interrupt;
 use inkstone::{Database, Table, TableTree};
 use std::ffi::{c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::ptr::null;
+use std::time::Duration;
 
 /// `ink_table`.
 pub struct ink_table {
@@ -104,6 +106,25 @@ pub unsafe extern "C" fn ink_complete_tree(
 ) -> c_int {
     entry!(error, |database, tree| {
         database.0.complete_tree(&tree.0)?;
+    })
+}
+
+/// Waits for prepared transactions.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_wait_for_prepared(
+    database: *const ink_database,
+    tree: *const ink_tree,
+    milliseconds: u64,
+    interrupt: *const ink_interrupt,
+    error: *mut ink_error,
+) -> c_int {
+    entry!(error, |database, tree| {
+        let interrupt = interrupt.as_ref().map(|interrupt| &interrupt.0);
+        let patience = Duration::from_millis(milliseconds);
+        database.0.wait_for_prepared(&tree.0, patience, interrupt)?;
     })
 }
 

@@ -50,6 +50,7 @@ pub struct ink_scan {
     backward: bool,
     lock: u32,
     wait: u32,
+    semi_consistent: bool,
 }
 
 enum Kind {
@@ -95,6 +96,10 @@ impl Fetched {
             let key_end = self.bytes.len();
             self.bytes.extend_from_slice(scan.value());
             self.ends.push((key_end, self.bytes.len()));
+            if scan.is_unlocked() {
+                // The caller is to say whether it wants the row.
+                break;
+            }
         }
         Ok(())
     }
@@ -121,7 +126,10 @@ fn open(
         None => transaction.range(tree, bounds).map(Kind::Plain),
         Some((mode, wait)) => transaction
             .locking_scan_of(tree, bounds, scan.backward, mode, wait)
-            .map(|scan| Kind::Locking(scan, Fetched::default())),
+            .map(|mut locking| {
+                locking.set_semi_consistent(scan.semi_consistent);
+                Kind::Locking(locking, Fetched::default())
+            }),
     }
 }
 
@@ -242,6 +250,33 @@ pub unsafe extern "C" fn ink_cursor_unlock_row(
         if let Kind::Locking(scan, _) = &mut cursor.kind {
             let transaction = cursor.transaction.active()?;
             scan.unlock_row(&transaction)?;
+        }
+    })
+}
+
+/// Whether the row that was fetched last is not locked.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_cursor_is_unlocked(cursor: *const ink_cursor) -> bool {
+    // SAFETY: the caller's pointer is as the header asks.
+    let cursor = unsafe { cursor.as_ref() };
+    matches!(cursor, Some(ink_cursor { kind: Kind::Locking(scan, _), .. }) if scan.is_unlocked())
+}
+
+/// Has the row that was fetched last, and is not locked, fetched again.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_cursor_want_row(
+    cursor: *mut ink_cursor,
+    error: *mut ink_error,
+) -> c_int {
+    entry!(error, || {
+        if let Kind::Locking(scan, _) = &mut raw::place(cursor)?.kind {
+            scan.want_row();
         }
     })
 }

@@ -8,15 +8,25 @@ use std::ffi::{c_int, c_void};
 use std::ptr::with_exposed_provenance_mut;
 use std::sync::Arc;
 
+pub type ink_wants_waits = Option<unsafe extern "C" fn(*mut c_void) -> bool>;
 pub type ink_about_to_wait = Option<unsafe extern "C" fn(*mut c_void, *mut c_void)>;
 pub type ink_compare_victims = Option<unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int>;
 
 struct Hooks {
+    wants_waits: ink_wants_waits,
     about_to_wait: ink_about_to_wait,
     compare_victims: ink_compare_victims,
 }
 
 impl LockWaitHooks for Hooks {
+    fn wants_waits(&self, waiter: usize) -> bool {
+        self.about_to_wait.is_some()
+            && self.wants_waits.is_none_or(|hook| {
+                // SAFETY: as below.
+                unsafe { hook(with_exposed_provenance_mut(waiter)) }
+            })
+    }
+
     fn about_to_wait(&self, waiter: usize, blocker: usize) {
         let owner = with_exposed_provenance_mut;
         if let Some(hook) = self.about_to_wait {
@@ -42,6 +52,7 @@ impl LockWaitHooks for Hooks {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ink_set_lock_wait_hooks(
     database: *const ink_database,
+    wants_waits: ink_wants_waits,
     about_to_wait: ink_about_to_wait,
     compare_victims: ink_compare_victims,
 ) {
@@ -49,6 +60,7 @@ pub unsafe extern "C" fn ink_set_lock_wait_hooks(
     unsafe {
         on_or(database, (), |database| {
             database.0.set_lock_wait_hooks(Arc::new(Hooks {
+                wants_waits,
                 about_to_wait,
                 compare_victims,
             }));

@@ -122,6 +122,26 @@ pub unsafe extern "C" fn ink_insert(
     })
 }
 
+/// Inserts a row, or locks the one that is there.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_insert_or_lock(
+    transaction: *const ink_transaction,
+    tree: *const ink_tree,
+    key: ink_slice,
+    value: ink_slice,
+    duplicate: u32,
+    error: *mut ink_error,
+) -> c_int {
+    entry!(error, |transaction, tree| {
+        let transaction = transaction.0.active()?;
+        let mode = lock_mode(duplicate)?;
+        transaction.insert_or_lock(&tree.0, key.bytes(), value.bytes(), mode)?;
+    })
+}
+
 /// Inserts rows.
 ///
 /// # Safety

@@ -79,7 +79,7 @@ impl Drop for ink_transaction {
 }
 
 /// `ink_interrupt`.
-pub struct ink_interrupt(Interrupt);
+pub struct ink_interrupt(pub Interrupt);
 
 /// `enum ink_isolation`.
 pub fn isolation(number: u32) -> Result<Isolation, Failure> {

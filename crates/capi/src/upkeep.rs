@@ -87,24 +87,27 @@ pub unsafe extern "C" fn ink_estimate_tree(
     })
 }
 
-pub type VisitKey = unsafe extern "C" fn(*mut c_void, usize, ink_slice) -> bool;
+pub type VisitBeginning = unsafe extern "C" fn(*mut c_void, ink_slice) -> usize;
 
-/// Visits a sample of keys.
+/// Estimates the different values of a tree's keys.
 ///
 /// # Safety
 /// See the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ink_sample_keys(
+pub unsafe extern "C" fn ink_estimate_values(
     tree: *const ink_tree,
-    runs: usize,
-    run_keys: usize,
-    visit: VisitKey,
+    leaves: usize,
+    beginning_of: VisitBeginning,
     context: *mut c_void,
+    values: *mut u64,
     error: *mut ink_error,
 ) -> c_int {
     entry!(error, |tree| {
-        let mut each = |run, key: &[u8]| visit(context, run, ink_slice::lend(key));
-        tree.0.sample_keys(runs, run_keys, &mut each)?;
+        let mut bytes = |key: &[u8]| match beginning_of(context, ink_slice::lend(key)) {
+            0 => None,
+            bytes => Some(bytes.min(key.len())),
+        };
+        raw::put(values, tree.0.estimate_values(leaves, &mut bytes)?);
     })
 }
 

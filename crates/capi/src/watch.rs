@@ -57,7 +57,6 @@ pub struct ink_lock_info {
     mode: u32,
     table: ink_slice,
     tree: ink_slice,
-    key_hash: u64,
     low: ink_slice,
     high: ink_slice,
     low_bound: u32,
@@ -208,12 +207,14 @@ pub unsafe extern "C" fn ink_locks(
     error: *mut ink_error,
 ) -> c_int {
     entry!(error, |database| {
-        let none = (0, ink_slice::lend(&[]));
         for lock in database.0.locks()? {
-            let (kind, key_hash, low, high) = match &lock.target {
-                LockTarget::Row(hash) => (0, *hash, none, none),
-                LockTarget::Range(low, high) => (1, 0, lend_bound(low), lend_bound(high)),
-                LockTarget::Gap(low, high) => (2, 0, lend_bound(low), lend_bound(high)),
+            let (kind, low, high) = match &lock.target {
+                LockTarget::Row(key) => {
+                    let key = (1, ink_slice::lend(key));
+                    (0, key, key)
+                }
+                LockTarget::Range(low, high) => (1, lend_bound(low), lend_bound(high)),
+                LockTarget::Gap(low, high) => (2, lend_bound(low), lend_bound(high)),
             };
             let info = ink_lock_info {
                 transaction: lock.transaction,
@@ -221,7 +222,6 @@ pub unsafe extern "C" fn ink_locks(
                 mode: lock_number(lock.mode),
                 table: text(&lock.table),
                 tree: text(&lock.tree),
-                key_hash,
                 low: low.1,
                 high: high.1,
                 low_bound: low.0,

@@ -174,12 +174,16 @@ fn structures() {
 fn visitors() {
     let mut header = BTreeMap::new();
     for declaration in c_declarations() {
-        if let Some(rest) = declaration.strip_prefix("typedef bool (*") {
+        let typedef = declaration.strip_prefix("typedef ");
+        if let Some((result, rest)) = typedef.and_then(|rest| rest.split_once(" (*ink_visit_")) {
             let (name, list) = rest.split_once(')').unwrap();
             let parameters = parts(enclosed(list, '(', ')'), ',');
             let parameters: Vec<String> = parameters.iter().map(|p| rust_type(p).1).collect();
-            let name = camel(name.strip_prefix("ink_visit_").unwrap());
-            header.insert(format!("Visit{name}"), parameters);
+            let name = camel(name);
+            header.insert(
+                format!("Visit{name}"),
+                (parameters, rust_type(&format!("{result} result")).1),
+            );
         }
     }
     let mut rust = BTreeMap::new();
@@ -188,8 +192,9 @@ fn visitors() {
             let name = part.split_once(" =").unwrap().0;
             let parameters = parts(enclosed(part, '(', ')'), ',');
             let end = part.split_once(';').unwrap().0;
-            assert!(end.contains("unsafe extern \"C\" fn") && end.ends_with("-> bool"));
-            rust.insert(format!("Visit{name}"), parameters);
+            assert!(end.contains("unsafe extern \"C\" fn"));
+            let result = end.rsplit_once("-> ").unwrap().1.to_owned();
+            rust.insert(format!("Visit{name}"), (parameters, result));
         }
     }
     assert!(header.len() >= 8, "{} visitors", header.len());

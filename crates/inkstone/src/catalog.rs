@@ -5,6 +5,7 @@
 //! number varint and its name (varint length, UTF-8). Tree 0 is the clustered one.
 
 use crate::btree::Tree;
+use crate::txn::locks::LockMode;
 use crate::txn::{Cursor, Isolation, Transaction};
 use crate::{Error, Result};
 use inkstone_format::codec::{Reader, put_bytes, put_varint};
@@ -138,10 +139,12 @@ impl<'t> Catalog<'t> {
 
     /// Adds a table; fails if there is one of its name.
     pub fn add(&self, table: &TableDefinition) -> Result<()> {
-        if self
-            .transaction
-            .put_new(self.tree, table.name.as_bytes(), &table.encode())?
-        {
+        if self.transaction.put_new(
+            self.tree,
+            table.name.as_bytes(),
+            &table.encode(),
+            LockMode::Shared,
+        )? {
             Ok(())
         } else {
             Err(Error::AlreadyExists(format!("table {}", table.name)))

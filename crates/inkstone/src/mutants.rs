@@ -113,6 +113,14 @@ mutants! {
         "a writer passes a change that was committed after its snapshot";
     RangeLockSkipped, "range-lock-skipped", Histories, 60,
         "serializable reads do not lock the range that they read";
+    HandOffLost, "hand-off-lost", Histories, 60,
+        "whoever waits for a row is not handed it when the transaction ends that has changed it";
+    LockTokenIgnored, "lock-token-ignored", Sim, 60,
+        "a row that was locked twice is given back by the second who asked for it";
+    GapUnseen, "gap-unseen", Histories, 60,
+        "rows are inserted where others have locked the range or the gap";
+    VictimSpared, "victim-spared", Histories, 60,
+        "the victim of a deadlock is not told";
     PageLeaked, "page-leaked", Sim, 60,
         "a freed page stays allocated in the space map";
     LatchReleasedEarly, "latch-released-early", Sim, 120,
@@ -123,6 +131,10 @@ mutants! {
         "an older version of a page in its own place is believed";
     ShortFileAccepted, "short-file-accepted", Faults, 120,
         "a tablespace file that was cut short is opened";
+    ControlReplacedUnseen, "control-replaced-unseen", Faults, 120,
+        "nobody looks whether the control file is still the one that is locked";
+    NewerTableRead, "newer-table-read", Sim, 60,
+        "a snapshot reads a table that was made or filled after it";
 }
 
 /// The description of the mutant of a name; or, for people, which names there are.

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{blocked, commit, key, num, number, open, rows, val, within};
-use inkstone::Isolation::{ReadCommitted, RepeatableRead, Serializable};
+use inkstone::Isolation::{LockingRepeatableRead, ReadCommitted, RepeatableRead, Serializable};
 use inkstone::LockMode::{Exclusive, Shared};
 use inkstone::{Database, Error, Isolation, LockMode, Result, Table, Transaction, Wait};
 use parking_lot::Mutex;
@@ -75,9 +75,10 @@ fn plain_writes_respect_explicit_locks() {
     within(30, || {
         let case = Case::new(3);
         for mode in [Shared, Exclusive] {
-            let (a, b) = (case.begin(ReadCommitted), case.begin(ReadCommitted));
+            let (a, b) = (case.begin(LockingRepeatableRead), case.begin(ReadCommitted));
             case.lock(&a, 1, mode, Wait::Timeout).unwrap();
-            // A row that is not there can be locked too.
+            // A row that is not there can be locked too, but not at read committed.
+            assert_eq!(case.lock(&b, 7, mode, Wait::Timeout).unwrap(), None);
             assert_eq!(case.lock(&a, 7, mode, Wait::Timeout).unwrap(), None);
             b.set_lock_wait_timeout(Duration::from_millis(50));
             let insert = || b.insert(&case.table, &key(7), &val(7));

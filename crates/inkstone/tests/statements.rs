@@ -9,6 +9,7 @@ use inkstone::Isolation::{
 };
 use inkstone::LockMode::{Exclusive, Shared};
 use inkstone::{Database, Error, Interrupt, LockTarget, Locked, Table, Wait};
+use std::ops::Bound::{Excluded, Included};
 use std::thread::scope;
 use std::time::{Duration, Instant};
 
@@ -116,7 +117,12 @@ fn who_waits_is_woken_when_a_row_is_given_back() {
         let holder = db.begin(ReadCommitted).unwrap();
         let lock = |k| holder.get_locking_new(&table, &key(k), Exclusive, Wait::Timeout);
         assert_eq!(lock(1).unwrap().1, Locked::Now);
-        assert_eq!(lock(1).unwrap().1, Locked::Before);
+        assert_eq!(lock(3).unwrap().1, Locked::Now);
+        assert_eq!(lock(3).unwrap().1, Locked::Before);
+        assert!(
+            !holder.unlock_row(&table, &key(3)).unwrap(),
+            "who asked first keeps it"
+        );
         let begun = Instant::now();
         scope(|s| {
             let other = blocked(s, || {
@@ -231,7 +237,7 @@ fn lists_show_who_is_in_the_way() {
             let all = db.transactions();
             assert_eq!(all.len(), 2);
             assert_eq!((all[0].id, all[1].id), (holder.id().0, waiter.id().0));
-            assert_eq!((all[0].tag, all[0].changes, all[0].row_locks), (77, 1, 2));
+            assert_eq!((all[0].tag, all[0].changes, all[0].range_locks), (77, 1, 2));
             assert_eq!(all[0].isolation, Isolation::LockingRepeatableRead);
             assert!(all[0].age >= Duration::from_millis(50) && !all[0].prepared);
             let (blocker, waited) = all[1].waits.unwrap();
@@ -246,17 +252,11 @@ fn lists_show_who_is_in_the_way() {
             assert_eq!(waits[0].table.as_deref(), Some("t"));
             assert_eq!(waits[0].tree.as_deref(), Some("primary"));
             let locks = db.locks().unwrap();
-            let of_rows = locks
-                .iter()
-                .filter(|l| matches!(l.target, LockTarget::Row(_)));
-            assert_eq!(of_rows.count(), 2);
-            assert!(locks.iter().any(|lock| match &lock.target {
-                LockTarget::Gap(low, high) => {
-                    *low == std::ops::Bound::Included(key(2).to_vec())
-                        && *high == std::ops::Bound::Excluded(key(4).to_vec())
-                }
-                _ => false,
-            }));
+            let targets: Vec<_> = locks.into_iter().map(|lock| lock.target).collect();
+            let [two, three, four] = [2, 3, 4].map(|k| key(k).to_vec());
+            let read = LockTarget::Range(Included(two), Included(three.clone()));
+            let behind = LockTarget::Gap(Excluded(three), Excluded(four));
+            assert_eq!(targets, [read, behind]);
             holder.prepare(b"x").unwrap();
             assert!(db.transactions()[0].prepared);
             db.rollback_prepared(b"x").unwrap();

@@ -72,6 +72,14 @@ pub const SOMETIMES: &[(&str, &str)] = &[
         "a repeatable read saw another version than the newest",
     ),
     (
+        "rows locked twice",
+        "a row was locked by name twice, and could not be given back",
+    ),
+    (
+        "rows unlocked",
+        "a row was locked by name once, and given back",
+    ),
+    (
         "tables newer than a snapshot",
         "a repeatable read was refused, as its snapshot was older than the table",
     ),

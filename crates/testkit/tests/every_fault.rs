@@ -48,6 +48,14 @@ fn more_tables_than_handles_lose_nothing() {
 }
 
 #[test]
+fn what_is_around_the_process_may_change() {
+    let starts = work::starts().unwrap();
+    let mut report = sampled(1);
+    report.around(&starts);
+    assert!(report.is_clean(), "{report}{:#?}", report.broken);
+}
+
+#[test]
 fn real_processes_keep_to_their_budgets() {
     for case in ["descriptors/64/150", "loser/60000"] {
         let case = format!("processes/{case}");

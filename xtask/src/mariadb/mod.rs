@@ -12,6 +12,7 @@ mod counters;
 mod crash;
 mod differential;
 mod experiments;
+mod import;
 mod inputs;
 mod libraries;
 mod mtr;
@@ -168,8 +169,12 @@ fn serve(tree: &Tree, plugin: &Plugin, arguments: &Arguments) -> Result<ExitCode
         return differential::run(tree, plugin, plan, choice, arguments.config, json);
     }
     if let Some(filter) = &task.sessions {
-        let case = arguments.choice.case;
-        return sessions::run(tree, plugin, arguments.plan, filter.as_deref(), case, json);
+        let choice = sessions::Choice {
+            filter: filter.as_deref(),
+            case: arguments.choice.case,
+            cases: arguments.choice.cases,
+        };
+        return sessions::run(tree, plugin, arguments.plan, choice, json);
     }
     if task.crash {
         return crash::run(tree, plugin, arguments.plan);

@@ -3,6 +3,7 @@
 //! above it and what is below it.
 
 use super::compare::{differences, neutral};
+use super::import;
 use super::inputs::{Input, inputs};
 use super::plugin::Plugin;
 use super::server::Server;
@@ -67,6 +68,7 @@ fn run_files(tree: &Tree, plugin: &Plugin, files: &[Input]) -> Result<usize> {
     }
     check_status(&server)?;
     check_refusals(&server)?;
+    import::check(&server)?;
     // The data must survive a restart as they are.
     server.stop()?;
     server.start()?;

@@ -144,6 +144,16 @@ impl Run {
         self.operations as f64 / self.seconds
     }
 
+    /// Microseconds of the processors.
+    pub fn cpu_us_per_operation(&self) -> f64 {
+        self.cpu_seconds * 1e6 / self.operations.max(1) as f64
+    }
+
+    /// The longest operation, microseconds.
+    pub fn max_us(&self) -> f64 {
+        self.latency.max() as f64 / 1000.0
+    }
+
     /// Adds latencies in microseconds, what an operation takes of the processors, and the worst and the median second of runs of two seconds
     /// and more: one second is no distribution.
     pub fn describe(&self, fields: Fields) -> Fields {
@@ -171,7 +181,7 @@ impl Run {
             .with("worst_over_median", share)
             .with(
                 "cpu_us_per_operation",
-                rounded(self.cpu_seconds * 1e6 / self.operations.max(1) as f64, 2),
+                rounded(self.cpu_us_per_operation(), 2),
             )
     }
 }

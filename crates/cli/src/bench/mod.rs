@@ -7,6 +7,7 @@
 //! | [`commit`] | single-row updates in memory (MDEV-28766) |
 //! | [`update`] | single-row updates of data larger than the pool (MySQL bug 68555) |
 //! | [`reads`] | point reads and short range scans in memory |
+//! | [`locks`] | transactions that wait for each other: one row, a mix like TPC-C's |
 //! | [`load`] | loading a narrow and a wide table, against the device's bandwidth |
 //! | [`recovery`] | recovery from the log of a killed process; opening a large clean database |
 //! | [`clients`] | threads that do one thing over and over; latencies and rates |
@@ -22,6 +23,7 @@ mod clients;
 mod commit;
 mod device;
 mod load;
+mod locks;
 mod logvolume;
 mod memory;
 mod probe;
@@ -51,6 +53,8 @@ pub enum Workload {
     Update(update::Update),
     /// Point reads and 100-row range scans in memory
     Reads(reads::Reads),
+    /// Transactions that wait for each other: one hot row, a mix like TPC-C's
+    Locks(locks::Locks),
     /// Load a narrow and a wide table in one transaction each, against the device's bandwidth
     Load(load::Load),
     /// Kill a process that has written so much redo log; time the recovery
@@ -95,6 +99,7 @@ pub fn run(workload: &Workload, output: &Output) -> Result<()> {
         Workload::Commit(arguments) => commit::run(arguments, output),
         Workload::Update(arguments) => update::run(arguments, output),
         Workload::Reads(arguments) => reads::run(arguments, output),
+        Workload::Locks(arguments) => locks::run(arguments, output),
         Workload::Load(arguments) => load::run(arguments, output),
         Workload::Recovery(arguments) => recovery::run(arguments, output),
         Workload::Open(arguments) => recovery::open::run(arguments, output),

@@ -1,4 +1,6 @@
-//! Estimates for optimizers: rows in a range, rows in a tree, from a few page visits.
+//! Estimates for optimizers: rows in a range, rows in a tree, from a few page visits; different values, in `values`.
+
+mod values;
 
 use super::{Target, Tree};
 use crate::Result;
@@ -98,81 +100,6 @@ impl Tree {
             total += product;
         }
         Ok((total / PATHS as f64).round() as u64)
-    }
-
-    /// Shows the keys of at most `runs` leaves, spread evenly over the tree: its number and up to
-    /// `run_keys` keys of each, in order. The visitor says whether to go on. A tree of fewer leaves is
-    /// shown whole, as one run. Rows are shown in any version, deleted ones too.
-    pub fn sample_keys(
-        &self,
-        runs: usize,
-        run_keys: usize,
-        visit: &mut dyn FnMut(usize, &[u8]) -> bool,
-    ) -> Result<()> {
-        let whole = self.leaves_at_most(runs)?;
-        let mut at = Vec::new();
-        for run in 0..runs {
-            let keys: Vec<Vec<u8>> = {
-                let leaf = match whole {
-                    true => self.leaf_shared(Target::Key(&at))?,
-                    false => match self.leaf_at((2 * run + 1) as f64 / (2 * runs) as f64)? {
-                        Some(leaf) => leaf,
-                        None => continue,
-                    },
-                };
-                let page = TreePage(&leaf);
-                let count = if whole {
-                    page.count()
-                } else {
-                    page.count().min(run_keys)
-                };
-                let keys = (0..count).map(|slot| page.key(slot)).collect();
-                match page.high() {
-                    Some(high) => at = high.to_vec(),
-                    None => at.clear(),
-                }
-                keys
-            };
-            for key in keys {
-                if !visit(if whole { 0 } else { run }, &key) {
-                    return Ok(());
-                }
-            }
-            if whole && at.is_empty() {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    fn leaves_at_most(&self, runs: usize) -> Result<bool> {
-        let guard = self.redo.pool.shared(self.root)?;
-        let node = TreePage(&guard);
-        Ok(match node.level() {
-            0 => true,
-            1 => node.count() <= runs,
-            _ => false,
-        })
-    }
-
-    /// The leaf at a place from 0 to 1; `None` if the tree changed on the way.
-    fn leaf_at(&self, mut place: f64) -> Result<Option<crate::buffer::Shared<'_>>> {
-        let mut page = self.root;
-        loop {
-            let guard = self.redo.pool.shared(page)?;
-            let node = TreePage(&guard);
-            match guard[12] {
-                t if t == PageType::Leaf as u8 => {
-                    return Ok((node.tree() == self.id).then_some(guard));
-                }
-                t if t != PageType::Inner as u8 || node.tree() != self.id => return Ok(None),
-                _ => {}
-            }
-            let scaled = place * node.count() as f64;
-            let slot = (scaled as usize).min(node.count() - 1);
-            place = scaled - slot as f64;
-            page = self.space.page_id(node.child(slot));
-        }
     }
 
     /// Pages of the tree at each level, leaves first. Reads every inner node, no leaf.

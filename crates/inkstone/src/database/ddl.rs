@@ -11,15 +11,19 @@ use crate::catalog::{CATALOG_ISOLATION, CLUSTERED, Catalog, TableDefinition, che
 use crate::options::Durability;
 use crate::space::{SYSTEM_PAGES, Space};
 use crate::sync::atomic::Ordering;
-use crate::txn::Transaction;
+use crate::sync::{Instant, thread};
+use crate::txn::{Interrupt, Transaction};
 use crate::{Error, Result};
 use inkstone_format::space::PENDING_FREE_TREE;
 use inkstone_format::{SpaceId, TreeId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Pages that a new tablespace file has.
 const FIRST_PAGES: u32 = 16;
+/// How often somebody looks who waits for prepared transactions.
+const PREPARED_LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
 impl Database {
     /// Creates a table with a clustered tree and secondary trees of these names, durably. Names have
@@ -118,6 +122,49 @@ impl Database {
     pub fn complete_tree(&self, tree: &impl TreeRef) -> Result<()> {
         let tree = tree.tree_ref().live()?;
         self.inner.complete_tree(&tree.space, tree.id);
+        Ok(())
+    }
+
+    /// Waits until no prepared transaction has changed rows of a table. Whoever makes a tree of the rows that are there
+    /// calls it first: what is prepared has left its other trees as they were, and may yet be rolled back, or commit
+    /// without an entry in the new one. [`Error::LockTimeout`] after `patience`, [`Error::Interrupted`] when `interrupt`
+    /// is raised.
+    ///
+    /// ```
+    /// # use inkstone::{Database, Error, Isolation, Options};
+    /// # use std::time::Duration;
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = Database::open(dir.path(), Options::default())?;
+    /// # let table = db.create_table("t", &[])?;
+    /// let txn = db.begin(Isolation::RepeatableRead)?;
+    /// txn.insert(&table, b"a", b"1")?;
+    /// txn.prepare(b"branch-1")?;
+    /// let waited = db.wait_for_prepared(&table, Duration::from_millis(1), None);
+    /// assert!(matches!(waited, Err(Error::LockTimeout { .. })));
+    /// db.commit_prepared(b"branch-1")?;
+    /// db.wait_for_prepared(&table, Duration::from_millis(1), None)?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn wait_for_prepared(
+        &self,
+        table: &impl TreeRef,
+        patience: Duration,
+        interrupt: Option<&Interrupt>,
+    ) -> Result<()> {
+        let space = table.tree_ref().live()?.space.id;
+        let core = &self.inner.core;
+        let begun = Instant::now();
+        while core.prepared_has_changed(space)? {
+            core.redo.poison.check()?;
+            interrupt.map_or(Ok(()), Interrupt::check)?;
+            let waited = begun.elapsed();
+            if waited >= patience {
+                let waited_ms = waited.as_millis() as u64;
+                return Err(Error::LockTimeout { waited_ms });
+            }
+            // Nobody tells who waits for the end of a transaction of another process's coordinator.
+            thread::sleep(PREPARED_LOOK_INTERVAL.min(patience - waited));
+        }
         Ok(())
     }
 

@@ -65,16 +65,18 @@ impl TableTree {
         })
     }
 
-    /// Shows the keys of at most `runs` leaves, spread evenly over the tree: the number of the run, and
-    /// up to `run_keys` keys of each, in order; the visitor says whether to go on. A tree of fewer leaves
-    /// is shown whole, as run 0. Rows are shown in any version, deleted ones too.
-    pub fn sample_keys(
+    /// About how many different values the beginnings of the keys have, from about `leaves` leaves and the
+    /// nodes above them; deleted rows count. `beginning_of` says how many bytes of a key its beginning is
+    /// (the first columns of a key, as a rule), `None` for a key that is cut short before that. All keys
+    /// between two of the same beginning must have it, too.
+    pub fn estimate_values(
         &self,
-        runs: usize,
-        run_keys: usize,
-        visit: &mut dyn FnMut(usize, &[u8]) -> bool,
-    ) -> Result<()> {
-        self.live()?.sample_keys(runs, run_keys, visit)
+        leaves: usize,
+        beginning_of: &mut dyn FnMut(&[u8]) -> Option<usize>,
+    ) -> Result<u64> {
+        let tree = self.live()?;
+        let _shape = tree.space.keep_shape();
+        tree.estimate_values(leaves, beginning_of)
     }
 
     /// About how many rows lie between two bounds.

@@ -241,7 +241,7 @@ impl Database {
     pub fn latest_deadlock(&self) -> Option<String> {
         match self.is_forked() {
             true => None,
-            false => self.inner.core.waits.latest_deadlock(),
+            false => self.inner.core.locks.graph().latest_deadlock(),
         }
     }
 

@@ -63,8 +63,20 @@ impl Transaction {
     /// # Ok::<(), Error>(())
     /// ```
     pub fn insert(&self, tree: &impl TreeRef, key: &[u8], value: &[u8]) -> Result<()> {
+        self.insert_or_lock(tree, key, value, LockMode::Shared)
+    }
+
+    /// As [`insert`](Self::insert). The row that is there already is locked as `duplicate` says:
+    /// exclusively by who is about to change it.
+    pub fn insert_or_lock(
+        &self,
+        tree: &impl TreeRef,
+        key: &[u8],
+        value: &[u8],
+        duplicate: LockMode,
+    ) -> Result<()> {
         let tree = tree.tree_ref();
-        if self.put_new(tree.live()?, key, value)? {
+        if self.put_new(tree.live()?, key, value, duplicate)? {
             Ok(())
         } else {
             Err(tree.duplicate())

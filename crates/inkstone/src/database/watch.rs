@@ -95,7 +95,7 @@ impl Database {
         if self.is_forked() {
             return;
         }
-        self.inner.core.waits.set_hooks(hooks);
+        self.inner.core.locks.graph().set_hooks(hooks);
     }
 
     /// All transactions that have not ended, the oldest first. None in a forked child.
@@ -112,7 +112,7 @@ impl Database {
                 LockTarget::Range(..) | LockTarget::Gap(..) => *ranges += 1,
             }
         }
-        let waiters = core.waits.waiters();
+        let waiters = core.locks.graph().waiters();
         let mut all: Vec<TransactionView> = core
             .trxs
             .active()
@@ -160,10 +160,8 @@ impl Database {
     pub fn lock_waits(&self) -> Result<Vec<WaitView>> {
         let names = Names(self.definitions()?);
         let mut all = Vec::new();
-        for wait in self.inner.core.waits.waiters() {
-            let Some(wanted) = wait.wanted else {
-                continue;
-            };
+        for wait in self.inner.core.locks.graph().waiters() {
+            let wanted = wait.wanted;
             let (table, tree) = names.of(wanted.space, wanted.tree);
             all.push(WaitView {
                 waiter: wait.waiter.0,

@@ -67,6 +67,8 @@ impl<'s> FilePageReader<'s> {
 impl PageReader for FilePageReader<'_> {
     fn read(&mut self, pages: &mut [(PageId, &mut [u8])]) -> Vec<Result<()>> {
         let page_size = self.store.spaces().page_size() as usize;
+        let page_lsns = self.store.spaces().page_lsns();
+        page_lsns.fetch(pages.iter().map(|(id, _)| *id));
         let mut results = Vec::with_capacity(pages.len());
         let of_files = pages.chunk_by_mut(|(a, _), (b, _)| a.space == b.space);
         for pages in of_files.flat_map(|of_file| of_file.chunks_mut(PAGES_MAX)) {

@@ -1,7 +1,9 @@
 //! Inserting many rows: those that arrive in key order and belong to one leaf side by side are
 //! inserted under one latch and logged in one record.
 
+use super::locks::LockMode;
 use super::promise::undo_log_bytes;
+use super::read::row_name;
 use super::transaction::{Change, Inner, Transaction};
 use super::versions::{NO_PURGE, VersionKind};
 use super::write::{Room, Write, Written, make_room};
@@ -48,7 +50,8 @@ impl Transaction {
             if count == 0 {
                 // Not a plain case: a long value, a full leaf, someone's lock, an existing key.
                 let (key, value) = rows[*done];
-                if self.write(tree, key, Write::Insert(value))? == Written::Exists {
+                let write = Write::Insert(value, LockMode::Shared);
+                if self.write(tree, key, write)? == Written::Exists {
                     return Ok(());
                 }
                 *done += 1;
@@ -114,7 +117,13 @@ impl Transaction {
             let placed = page.covers(key)
                 && last.is_none_or(|last| last < *key)
                 && next.as_deref().is_none_or(|next| *key < next);
-            if !plain || !placed || self.explicit_blocker(tree, key, true).is_some() {
+            if !plain
+                || !placed
+                || self
+                    .core
+                    .locks
+                    .blocks_insert(&self.shared.state, row_name(tree, key))
+            {
                 break;
             }
             let need = cell_len(key.len() - prefix, value.len(), true) + SLOT_LEN;

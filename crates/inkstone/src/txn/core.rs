@@ -1,10 +1,11 @@
 //! What all transactions of an open database work on.
 
 use super::dropped::DroppedTree;
-use super::locks::{Blocker, LockMode, LockTable, WaitGraph};
-use super::system::{TrxState, TrxSystem, Wanted};
+use super::locks::LockTable;
+use super::system::{TrxState, TrxSystem};
 use super::transaction::Shared;
 use super::versions::VersionStore;
+use crate::Result;
 use crate::btree::Tree;
 use crate::counters::{Counter, STRIPES, Timed};
 use crate::mtr::Redo;
@@ -12,8 +13,7 @@ use crate::options::Durability;
 use crate::space::Space;
 use crate::store::SpaceFiles;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::sync::{HashMap, Instant, Mutex, RwLock, thread};
-use crate::{Error, Result};
+use crate::sync::{HashMap, Mutex, RwLock, thread};
 use crossbeam_utils::CachePadded;
 use inkstone_format::{Lsn, SpaceId, TreeId, TrxId, VersionAddress};
 use std::sync::Arc;
@@ -36,10 +36,8 @@ pub struct Core {
     pub versions: VersionStore,
     /// Active transactions, commit order, snapshots.
     pub trxs: TrxSystem,
-    /// Explicit locks.
+    /// Explicit locks, and who waits.
     pub locks: LockTable,
-    /// Who waits for whom.
-    pub waits: WaitGraph,
     /// `flush_log_at_trx_commit`.
     pub durability: Durability,
     /// `lock_wait_timeout_ms`.
@@ -82,13 +80,12 @@ impl Core {
         lock_wait_timeout: Duration,
         (files, uuid): (Arc<SpaceFiles>, [u8; 16]),
     ) -> Self {
-        let waits = WaitGraph::new(redo.counters.clone(), redo.poison.clone());
+        let locks = LockTable::new(redo.counters.clone(), redo.poison.clone());
         Self {
             redo,
             versions,
             trxs,
-            locks: LockTable::new(),
-            waits,
+            locks,
             durability,
             lock_wait_timeout,
             spaces: RwLock::default(),
@@ -202,30 +199,6 @@ impl Core {
         let mut xids: Vec<_> = self.prepared.lock().keys().cloned().collect();
         xids.sort();
         xids
-    }
-
-    /// Waits until it is worth while to look again whether `blocker` is in the way of a lock, or
-    /// fails: deadlock, timeout, NOWAIT, interrupt.
-    pub(super) fn wait_for(
-        &self,
-        me: &Arc<TrxState>,
-        blocker: &Blocker,
-        deadline: Option<Instant>,
-        (tree, key, mode): (&Tree, &[u8], LockMode),
-    ) -> Result<()> {
-        let Some(deadline) = deadline else {
-            return Err(Error::LockNotAvailable);
-        };
-        let wanted = Wanted {
-            space: tree.space.id,
-            tree: tree.id,
-            key: key.to_vec(),
-            mode,
-        };
-        me.set_details(|details| details.wanted = Some(wanted));
-        let result = self.waits.wait(me, blocker, deadline);
-        me.set_details(|details| details.wanted = None);
-        result
     }
 
     /// Slows a writer down while recovery would have more log to read than `log_file_size`: so

@@ -47,7 +47,7 @@ impl Interrupt {
         self.0.raised.load(Ordering::SeqCst)
     }
 
-    pub(super) fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         match self.is_raised() {
             true => Err(Error::Interrupted),
             false => Ok(()),

@@ -21,6 +21,17 @@ pub enum Isolation {
     Serializable,
 }
 
+/// How a locking read leaves the place of a row that is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MissingRow {
+    /// Others may insert it.
+    Free,
+    /// Others may lock the gap as well, and not insert.
+    Gap,
+    /// It is locked as a row would be.
+    Row,
+}
+
 impl Isolation {
     /// Whether all statements of a transaction share one snapshot.
     pub(super) fn keeps_snapshot(self) -> bool {
@@ -35,6 +46,15 @@ impl Isolation {
     /// Whether a locking scan locks the gaps between the rows that it locks.
     pub(super) fn locks_gaps(self) -> bool {
         self == Self::LockingRepeatableRead
+    }
+
+    /// What a locking read locks where there is no row.
+    pub(super) fn locks_missing_rows(self) -> MissingRow {
+        match self {
+            Self::ReadUncommitted | Self::ReadCommitted => MissingRow::Free,
+            Self::LockingRepeatableRead => MissingRow::Gap,
+            Self::RepeatableRead | Self::Serializable => MissingRow::Row,
+        }
     }
 
     /// Whether plain reads lock the range that they cover.

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`system`] | who is active, commit order, snapshots, slots |
 //! | [`versions`] | the store of before-images that rollback and snapshots read |
-//! | [`locks`] | explicit record and range locks; waiting and deadlocks |
+//! | [`locks`] | explicit locks of rows and ranges; queues and deadlocks |
 //! | [`core`] | what all transactions of an open database share |
 //! | [`transaction`] | begin, commit, rollback |
 //! | `isolation` | the levels, and what they ask for |

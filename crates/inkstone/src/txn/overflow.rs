@@ -18,7 +18,8 @@
 //!    first page with the entry that names it; it can stop anywhere.
 
 use super::core::Core;
-use super::locks::{HeldLocks, LockMode};
+use super::locks::{HeldLocks, LockMode, Newest, RowName};
+use super::read::row_name;
 use super::transaction::{Inner, Transaction};
 use super::write::{OldCell, Write, Written, remove_dead_rows};
 use crate::btree::{SplitFor, Target, Tree};
@@ -204,12 +205,8 @@ impl Core {
             return false;
         }
         let (space, key) = (tree.space.id, page.key(slot));
-        let nobody = self.trxs.begin(self.trxs.next_trx_id());
-        let locked = self
-            .locks
-            .record_blockers(&nobody, space, tree.id, &key, LockMode::Shared);
-        self.trxs.finish_abort(&nobody);
-        locked.is_empty()
+        let tree = (space, tree.id);
+        !self.locks.is_locked(RowName { tree, key: &key })
     }
 
     /// Frees a whole chain, a few pages in each mini-transaction: those behind the first page,
@@ -443,20 +440,16 @@ impl Transaction {
                 }
                 continue;
             }
-            let (state, space) = (&self.shared.state, pending.space.id);
-            let locked = core.locks.try_lock_record(
-                state,
-                held,
-                space,
-                pending.id,
-                &key,
-                LockMode::Exclusive,
-            );
-            if let Err(blockers) = locked {
+            let (state, row) = (&self.shared.state, row_name(pending, &key));
+            let locked =
+                core.locks
+                    .lock_row(state, held, row, LockMode::Exclusive, &Newest::Free, true);
+            if let Err(waiting) = locked {
                 drop((mtr, leaf, frames));
-                if let Some(blocker) = blockers.first() {
-                    let wanted = (pending, &key[..], LockMode::Exclusive);
-                    core.wait_for(state, blocker, Some(self.deadline()), wanted)?;
+                if let Some(waiting) = waiting {
+                    core.locks.wait(waiting, self.deadline())?;
+                    // Another page will do as well.
+                    core.locks.give_up(state, row.tree);
                 }
                 continue;
             }
@@ -567,8 +560,12 @@ impl Transaction {
         if !inner.long_values.contains(&tree.space.id) {
             inner.long_values.push(tree.space.id);
         }
-        let written =
-            self.write_locked(inner, &pending, &first.0.to_be_bytes(), Write::Insert(&[]))?;
+        let written = self.write_locked(
+            inner,
+            &pending,
+            &first.0.to_be_bytes(),
+            Write::Insert(&[], LockMode::Shared),
+        )?;
         self.expect(written, Written::Inserted, first)
     }
 

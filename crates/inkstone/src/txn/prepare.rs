@@ -8,8 +8,8 @@ use super::transaction::{
 use crate::mtr::Mtr;
 use crate::options::Durability;
 use crate::{Error, Result};
-use inkstone_format::Lsn;
 use inkstone_format::record::Record;
+use inkstone_format::{Lsn, SpaceId};
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
@@ -146,6 +146,18 @@ fn show_xid(xid: &[u8]) -> String {
 }
 
 impl Core {
+    /// Whether a prepared transaction has changed rows of a tablespace.
+    pub(crate) fn prepared_has_changed(&self, space: SpaceId) -> Result<bool> {
+        let all: Vec<_> = self.prepared.lock().values().cloned().collect();
+        for shared in all {
+            // In the middle of a call: it is being committed, or rolled back, and will have ended at the next look.
+            if shared.has_changed(self, space)?.unwrap_or(true) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     fn take_prepared(&self, xid: &[u8]) -> Result<Arc<Shared>> {
         self.prepared
             .lock()

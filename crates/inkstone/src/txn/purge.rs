@@ -26,7 +26,6 @@ pub fn run(core: &Arc<Core>) -> Result<usize> {
     // On a full disk what is left of the log is for rollbacks: here, and at each row.
     core.redo.log.prepare()?;
     core.versions.seal_idle();
-    core.locks.rest();
     let oldest = core.trxs.oldest_snapshot();
     let retired = core.versions.retire(oldest, &mut |address, entry| {
         if core.is_stopping() {

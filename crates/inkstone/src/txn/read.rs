@@ -6,12 +6,11 @@
 //! reader's snapshot lives.
 
 use super::core::Core;
-use super::isolation::Isolation;
-use super::locks::{Blocker, LockMode};
+use super::isolation::{Isolation, MissingRow};
+use super::locks::{LockMode, Newest, RowName, Waiting};
 use super::system::Snapshot;
 use super::transaction::{Inner, Transaction};
 use super::versions::VersionKind;
-use super::write::Newest;
 use crate::btree::{Target, Tree};
 use crate::counters::Counter;
 use crate::mutants::{self, Mutant};
@@ -32,13 +31,38 @@ pub enum Wait {
     SkipLocked,
 }
 
-/// Whether a locking read took a lock that its transaction did not have.
+/// Whether a locking read took a lock that its transaction did not have: a token that gives it back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Locked {
     /// It took one, which [`Transaction::unlock_row`] can give back.
     Now,
     /// The transaction had the lock before, or none was taken.
     Before,
+}
+
+impl Locked {
+    fn new(is_new: bool) -> Self {
+        match is_new {
+            true => Self::Now,
+            false => Self::Before,
+        }
+    }
+}
+
+/// What a locking read of one row came to.
+enum Look<'l> {
+    Row(Locked),
+    Missing,
+    /// Somebody has changed or locked the row.
+    Blocked(Option<Waiting<'l>>),
+}
+
+/// A row's name in the lock table.
+pub(super) fn row_name<'k>(tree: &Tree, key: &'k [u8]) -> RowName<'k> {
+    RowName {
+        tree: (tree.space.id, tree.id),
+        key,
+    }
 }
 
 /// A row's content as it was copied from a page.
@@ -166,7 +190,7 @@ impl Transaction {
         let result = self
             .lock_range(&mut inner, tree, bounds, LockMode::Shared, deadline)
             .and_then(|()| {
-                let mode = (LockMode::Shared, false);
+                let mode = LockMode::Shared;
                 Ok(self.newest_row(&mut inner, tree, key, mode, deadline)?.0)
             });
         self.after_error(inner, result)
@@ -184,115 +208,101 @@ impl Transaction {
         if mutants::on(Mutant::RangeLockSkipped) {
             return Ok(());
         }
-        let state = &self.shared.state;
-        let (space, id) = (tree.space.id, tree.id);
-        loop {
-            let held = &mut inner.held;
-            match self
-                .core
-                .locks
-                .try_lock_range(state, held, space, id, low, high, mode)
-            {
-                Ok(()) => return Ok(()),
-                Err(blockers) => {
-                    if let Some(blocker) = blockers.first() {
-                        let key = match low {
-                            Bound::Included(key) | Bound::Excluded(key) => key,
-                            Bound::Unbounded => &[],
-                        };
-                        let wanted = (tree, key, mode);
-                        self.core.wait_for(state, blocker, deadline, wanted)?
-                    }
-                }
-            }
+        let (locks, state) = (&self.core.locks, &self.shared.state);
+        let (held, waits) = (&mut inner.held, deadline.is_some());
+        let tree = row_name(tree, &[]).tree;
+        match locks.lock_range(state, held, tree, (low, high), mode, waits) {
+            Ok(()) => Ok(()),
+            Err(waiting) => self.wait(waiting, deadline),
         }
     }
 
-    /// The newest version of a row, waiting for whoever is changing it or has locked it. With
-    /// `lock` the row (or its place, if there is none) is locked then and there, under the leaf's
-    /// latch: while it waits, a transaction holds no lock on the row, so the one that it waits for
-    /// can go on with the row.
+    /// Waits for what `waiting` stands for, if there is time.
+    pub(super) fn wait(
+        &self,
+        waiting: Option<Waiting<'_>>,
+        deadline: Option<Instant>,
+    ) -> Result<()> {
+        match (waiting, deadline) {
+            (Some(waiting), Some(deadline)) => self.core.locks.wait(waiting, deadline),
+            _ => Err(Error::LockNotAvailable),
+        }
+    }
+
+    /// The newest version of a row, waiting for whoever is changing it or has locked it. The row, or its
+    /// place as the isolation level has it, is locked then and there, under the leaf's latch: while it
+    /// waits, a transaction holds no lock on the row, so the one that it waits for can go on with the row.
     pub(super) fn newest_row(
         &self,
         inner: &mut Inner,
         tree: &Tree,
         key: &[u8],
-        (mode, lock): (LockMode, bool),
+        mode: LockMode,
         deadline: Option<Instant>,
     ) -> Result<(Option<Vec<u8>>, Locked)> {
-        loop {
+        let row = row_name(tree, key);
+        let mut seen = Seen::default();
+        let mut waited = false;
+        let looked = loop {
             if self.shared.state.is_doomed() {
-                return Err(Error::Deadlock);
+                break Err(Error::Deadlock);
             }
-            let mut seen = Seen::default();
-            let (found, blocker, locked) = {
-                let leaf = tree.leaf_shared(Target::Key(key))?;
-                let page = TreePage(&leaf);
-                let found = page.search(key);
-                if let Ok(slot) = found {
-                    seen.set(page.cell(slot));
-                }
-                let (blocker, locked) = match self.newest(inner, seen.version)? {
-                    Newest::Free if lock => match self.lock_row(inner, tree, key, mode) {
-                        Ok(locked) => (None, locked),
-                        Err(blocker) => (Some(blocker), Locked::Before),
-                    },
-                    Newest::Free => (self.row_blocker(tree, key, mode), Locked::Before),
-                    Newest::Busy(blocker) => (Some(blocker), Locked::Before),
-                    Newest::TooNew => return Err(Error::WriteConflict),
-                };
-                (
-                    found.is_ok() && seen.flags & CELL_DELETED == 0,
-                    blocker,
-                    locked,
-                )
+            let waits = deadline.is_some();
+            let waiting = match self.look_and_lock(inner, tree, row, mode, waits, &mut seen) {
+                Ok(Look::Blocked(waiting)) => waiting,
+                looked => break looked,
             };
-            if let Some(blocker) = blocker {
-                let wanted = (tree, key, mode);
-                self.core
-                    .wait_for(&self.shared.state, &blocker, deadline, wanted)?;
-                continue;
+            waited = true;
+            if let Err(error) = self.wait(waiting, deadline) {
+                break Err(error);
             }
-            if !found {
-                return Ok((None, locked));
-            }
-            self.core.value_of(tree, &mut seen)?;
-            self.core.redo.counters.add(Counter::RowsRead, 1);
-            return Ok((Some(seen.value), locked));
+        };
+        if waited {
+            self.core.locks.give_up(&self.shared.state, row.tree);
         }
+        let looked = looked?;
+        let Look::Row(locked) = looked else {
+            return Ok((None, Locked::Before));
+        };
+        self.core.value_of(tree, &mut seen)?;
+        self.core.redo.counters.add(Counter::RowsRead, 1);
+        Ok((Some(seen.value), locked))
     }
 
-    fn row_blocker(&self, tree: &Tree, key: &[u8], mode: LockMode) -> Option<Blocker> {
-        let (locks, state) = (&self.core.locks, &self.shared.state);
-        let blockers = locks.record_blockers(state, tree.space.id, tree.id, key, mode);
-        blockers.into_iter().next()
-    }
-
-    /// Takes a row's explicit lock, or says who is in the way of it. To be called under the latch of
-    /// the row's leaf, when nobody else is changing the row.
-    pub(super) fn lock_row(
+    fn look_and_lock(
         &self,
         inner: &mut Inner,
         tree: &Tree,
-        key: &[u8],
+        row: RowName<'_>,
         mode: LockMode,
-    ) -> std::result::Result<Locked, Blocker> {
+        waits: bool,
+        seen: &mut Seen,
+    ) -> Result<Look<'_>> {
         let (locks, state) = (&self.core.locks, &self.shared.state);
-        let (space, id) = (tree.space.id, tree.id);
-        let ranges = || {
-            let blockers = locks.range_blockers(state, space, id, key, mode);
-            blockers.into_iter().next().map_or(Ok(()), Err)
-        };
-        ranges()?;
+        let leaf = tree.leaf_shared(Target::Key(row.key))?;
+        let page = TreePage(&leaf);
+        let cell = page.search(row.key).ok().map(|slot| page.cell(slot));
+        let newest = self.newest(inner, cell.and_then(|cell| cell.version))?;
         let held = &mut inner.held;
-        match locks.try_lock_record(state, held, space, id, key, mode) {
-            Ok(new) => {
-                // Who locked a range between the two may have read the row before it was locked.
-                // Who does so later finds the row's lock.
-                ranges()?;
-                Ok(if new { Locked::Now } else { Locked::Before })
+        let cell = cell.filter(|cell| !cell.is_deleted());
+        if cell.is_none() && !matches!(newest, Newest::Busy(_)) {
+            match self.isolation().locks_missing_rows() {
+                MissingRow::Free => return Ok(Look::Missing),
+                MissingRow::Gap => {
+                    let bounds = (Bound::Included(row.key), Bound::Included(row.key));
+                    locks.lock_gap(state, held, row.tree, bounds);
+                    return Ok(Look::Missing);
+                }
+                MissingRow::Row => {}
             }
-            Err(blockers) => blockers.into_iter().next().map_or(Ok(Locked::Before), Err),
+        }
+        match (locks.lock_row(state, held, row, mode, &newest, waits), cell) {
+            (Err(waiting), _) => Ok(Look::Blocked(waiting)),
+            (Ok(_), None) => Ok(Look::Missing),
+            (Ok(new), Some(cell)) => {
+                seen.set(cell);
+                Ok(Look::Row(Locked::new(new)))
+            }
         }
     }
 
@@ -317,8 +327,7 @@ impl Transaction {
             }
             false => Ok(()),
         };
-        let result =
-            result.and_then(|()| self.newest_row(&mut inner, tree, key, (mode, true), deadline));
+        let result = result.and_then(|()| self.newest_row(&mut inner, tree, key, mode, deadline));
         let result = match result {
             Err(Error::LockNotAvailable) if wait == Wait::SkipLocked => Ok((None, Locked::Before)),
             other => other,
@@ -332,8 +341,8 @@ impl Transaction {
         if !self.isolation().unlocks_rows() {
             return Ok(false);
         }
-        let mut inner = self.active()?;
+        let _inner = self.active()?;
         let (locks, state) = (&self.core.locks, &self.shared.state);
-        Ok(locks.unlock_record(state, &mut inner.held, tree.space.id, tree.id, key))
+        Ok(locks.unlock_row(state, row_name(tree, key)))
     }
 }

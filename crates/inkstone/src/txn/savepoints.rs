@@ -74,7 +74,7 @@ impl Transaction {
         match undone {
             Ok(()) => {
                 inner.promise.undone_to(&self.core, place.undo_log_bytes);
-                self.shared.state.note_release();
+                self.core.locks.changes_taken_back(&self.shared.state);
             }
             Err(_) => self.leave_to_purge(inner),
         }

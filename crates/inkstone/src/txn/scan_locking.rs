@@ -3,16 +3,19 @@
 //! A row is looked at and locked under the latch of its leaf. Where gaps are locked, the gap up to the
 //! row is locked under the same latch, when it is known what the leaf holds there: nobody can put a row
 //! between what was seen and what is locked. A gap is locked only once its row is: who waits for a row
-//! does not keep others from inserting beside it.
+//! does not keep others from inserting beside it. So what such a scan has passed is one interval.
+//!
+//! *Semi-consistent*: a row that somebody else has locked is shown as it was committed last, without a lock.
+//! Mostly it is not wanted, and nobody has waited; if it is, the cursor goes back to it, and waits.
 
 use super::isolation::Isolation;
-use super::locks::{Blocker, LockMode};
-use super::read::{Locked, Seen, Wait};
+use super::locks::{LockMode, Newest, Waiting};
+use super::read::{Locked, Seen, Wait, row_name};
 use super::scan::{Cursor, KeyRange, Next, Scope, check_not_dropped, clean_leaf};
 use super::transaction::{Inner, Transaction};
-use super::write::Newest;
 use crate::btree::Tree;
 use crate::counters::Counter;
+use crate::sync::Instant;
 use crate::{Error, Result};
 use inkstone_format::tree_page::TreePage;
 use std::ops::Bound;
@@ -60,14 +63,22 @@ pub struct LockingScan {
     key: Vec<u8>,
     row: Seen,
     locked: Locked,
+    /// Whether rows that others have locked are shown as they were committed last.
+    semi_consistent: bool,
+    /// Whether the row in `key` is such a one.
+    shown_unlocked: bool,
+    /// A row for which the cursor waits, although it is semi-consistent.
+    wanted: Option<Vec<u8>>,
 }
 
 /// What a visit of a leaf came to.
-enum Visit {
+enum Visit<'l> {
     /// A row, locked: in `key` and `row`.
     Row,
     /// Somebody has changed or locked the row in `key`.
-    Blocked(Blocker),
+    Blocked(Option<Waiting<'l>>),
+    /// The same, and its newest cell is in `row`.
+    Unlocked,
     /// Nothing more in this leaf.
     Passed,
 }
@@ -80,11 +91,14 @@ impl LockingScan {
         transaction.check_interrupt()?;
         check_not_dropped(&self.tree)?;
         self.locked = Locked::Before;
+        self.shown_unlocked = false;
         let mut inner = transaction.active()?;
         let result = self.lock_next(transaction, &mut inner);
         let found = transaction.after_error(inner, result)?;
         if found {
-            transaction.core.value_of(&self.tree, &mut self.row)?;
+            if !self.shown_unlocked {
+                transaction.core.value_of(&self.tree, &mut self.row)?;
+            }
             let counters = &transaction.core.redo.counters;
             counters.add(Counter::RowsRead, 1);
         }
@@ -109,43 +123,98 @@ impl LockingScan {
         }
     }
 
+    /// Has rows that others have locked shown as they were committed last, from the next one on: without a lock,
+    /// and [`is_unlocked`](Self::is_unlocked) says so. A row of which nothing was committed is passed over. At
+    /// read committed, for statements that look at many rows and want few.
+    pub fn set_semi_consistent(&mut self, semi_consistent: bool) {
+        self.semi_consistent = semi_consistent;
+    }
+
+    /// Whether the row that was returned last is not locked: a version of it that may be old.
+    pub fn is_unlocked(&self) -> bool {
+        self.shown_unlocked
+    }
+
+    /// Has [`next_row`](Self::next_row) return the row that is not locked again, newest and locked, if it is
+    /// still there.
+    pub fn want_row(&mut self) {
+        if std::mem::take(&mut self.shown_unlocked) {
+            self.wanted = Some(self.key.clone());
+            self.next = Some(match self.scope.backward {
+                false => Next::From(self.key.clone()),
+                true => Next::Before([&self.key[..], &[0]].concat()),
+            });
+        }
+    }
+
+    /// Replaces the cell in `row` by what was committed last. False: nothing.
+    fn show_committed(&mut self, transaction: &Transaction) -> Result<bool> {
+        let core = &transaction.core;
+        let snapshot = core.trxs.snapshot();
+        let me = transaction.shared.state.id();
+        Ok(core.resolve(&snapshot, me, &mut self.row)? && {
+            core.value_of(&self.tree, &mut self.row)?;
+            true
+        })
+    }
+
     fn lock_next(&mut self, transaction: &Transaction, inner: &mut Inner) -> Result<bool> {
         let mut deadline = None;
+        let mut waited = false;
+        let result = self.lock_next_waiting(transaction, inner, &mut deadline, &mut waited);
+        if waited {
+            let (locks, state) = (&transaction.core.locks, &transaction.shared.state);
+            locks.give_up(state, row_name(&self.tree, &[]).tree);
+        }
+        result
+    }
+
+    fn lock_next_waiting(
+        &mut self,
+        transaction: &Transaction,
+        inner: &mut Inner,
+        deadline: &mut Option<Instant>,
+        waited: &mut bool,
+    ) -> Result<bool> {
         while let Some(next) = self.next.take() {
             if transaction.shared.state.is_doomed() {
                 return Err(Error::Deadlock);
             }
             let visit = self.visit(transaction, inner, &next);
-            if !matches!(visit, Ok(Visit::Row | Visit::Passed)) {
+            if matches!(visit, Err(_) | Ok(Visit::Blocked(_))) {
                 self.next = Some(next);
             }
-            let blocker = match visit? {
+            let waiting = match visit? {
                 Visit::Row => return Ok(true),
+                Visit::Unlocked => {
+                    if self.show_committed(transaction)? {
+                        self.shown_unlocked = true;
+                        return Ok(true);
+                    }
+                    continue;
+                }
                 Visit::Passed => {
                     transaction.check_interrupt()?;
                     continue;
                 }
-                Visit::Blocked(blocker) => blocker,
+                Visit::Blocked(waiting) => waiting,
             };
             if self.wait == Wait::Timeout {
-                deadline = deadline.or_else(|| Some(transaction.deadline()));
+                *deadline = deadline.or_else(|| Some(transaction.deadline()));
             }
-            let wanted = (&self.tree, &self.key[..], self.mode);
-            let state = &transaction.shared.state;
-            transaction
-                .core
-                .wait_for(state, &blocker, deadline, wanted)?;
+            *waited = true;
+            transaction.wait(waiting, *deadline)?;
         }
         Ok(false)
     }
 
     /// Looks for the next row in the leaf where `next` is, and locks it.
-    fn visit(
+    fn visit<'t>(
         &mut self,
-        transaction: &Transaction,
+        transaction: &'t Transaction,
         inner: &mut Inner,
         next: &Next,
-    ) -> Result<Visit> {
+    ) -> Result<Visit<'t>> {
         let tree = self.tree.clone();
         let leaf = tree.leaf_shared(next.target())?;
         let page = TreePage(&leaf);
@@ -160,29 +229,38 @@ impl LockingScan {
             };
             let cell = page.cell(slot);
             let newest = transaction.newest(inner, cell.version)?;
-            if matches!(newest, Newest::Free) && cell.is_deleted() {
+            if !matches!(newest, Newest::Busy(_)) && cell.is_deleted() {
                 let live = cell.version.is_some_and(|v| transaction.core.is_live(v));
                 dead += usize::from(!live);
                 continue;
             }
             self.key = page.key(slot);
-            let blocker = match newest {
-                Newest::TooNew => return Err(Error::WriteConflict),
-                Newest::Busy(blocker) => blocker,
-                Newest::Free => match transaction.lock_row(inner, &tree, &self.key, self.mode) {
-                    Err(blocker) => blocker,
-                    Ok(locked) => {
-                        self.locked = locked;
-                        self.row.set(cell);
-                        let upto = Some(Bound::Included(&self.key[..]));
-                        self.lock_gap(transaction, inner, next, upto);
-                        self.next = Some(self.scope.following_row(&self.key));
-                        return Ok(Visit::Row);
-                    }
-                },
+            let shows = self.semi_consistent && self.wanted.as_ref() != Some(&self.key);
+            let row = row_name(&tree, &self.key);
+            let (locks, state) = (&transaction.core.locks, &transaction.shared.state);
+            let (held, mode) = (&mut inner.held, self.mode);
+            let waits = self.wait == Wait::Timeout && !shows;
+            let locked = if self.gaps {
+                let upto = Some(Bound::Included(&self.key[..]));
+                let bounds = self.passed(next, upto);
+                locks.lock_passed(state, held, row, bounds, mode, &newest, waits)
+            } else {
+                locks.lock_row(state, held, row, mode, &newest, waits)
             };
-            if self.wait != Wait::SkipLocked {
-                return Ok(Visit::Blocked(blocker));
+            match locked {
+                Ok(new) => {
+                    self.locked = if new { Locked::Now } else { Locked::Before };
+                    self.row.set(cell);
+                    self.next = Some(self.scope.following_row(&self.key));
+                    return Ok(Visit::Row);
+                }
+                Err(_) if self.wait == Wait::SkipLocked => {}
+                Err(_) if shows => {
+                    self.row.set(cell);
+                    self.next = Some(self.scope.following_row(&self.key));
+                    return Ok(Visit::Unlocked);
+                }
+                Err(waiting) => return Ok(Visit::Blocked(waiting)),
             }
         }
         let fence = match self.scope.backward {
@@ -191,25 +269,24 @@ impl LockingScan {
         };
         self.next = self.scope.following(page);
         let upto = fence.filter(|_| self.next.is_some());
-        self.lock_gap(transaction, inner, next, upto);
+        if self.gaps {
+            let (locks, state) = (&transaction.core.locks, &transaction.shared.state);
+            let tree = row_name(&tree, &[]).tree;
+            locks.lock_gap(state, &mut inner.held, tree, self.passed(next, upto));
+        }
         drop(leaf);
         clean_leaf(&transaction.core, &tree, next, (dead, all))?;
         Ok(Visit::Passed)
     }
 
-    /// Locks the gap from `next` to `upto`, or to the end of the range.
-    fn lock_gap(
-        &self,
-        transaction: &Transaction,
-        inner: &mut Inner,
-        next: &Next,
-        upto: Option<Bound<&[u8]>>,
-    ) {
-        if !self.gaps {
-            return;
-        }
+    /// What lies between `next` and `upto`, or the end of the range.
+    fn passed<'s>(
+        &'s self,
+        next: &'s Next,
+        upto: Option<Bound<&'s [u8]>>,
+    ) -> (Bound<&'s [u8]>, Bound<&'s [u8]>) {
         let Scope { low, high, .. } = &self.scope;
-        let (low, high) = match next {
+        match next {
             Next::From(key) => {
                 let low = match low {
                     Bound::Excluded(bound) if bound == key => Bound::Excluded(&key[..]),
@@ -219,10 +296,7 @@ impl LockingScan {
             }
             Next::Before(key) => (upto.unwrap_or(bound(low)), Bound::Excluded(&key[..])),
             Next::Last => (upto.unwrap_or(bound(low)), Bound::Unbounded),
-        };
-        let (locks, state) = (&transaction.core.locks, &transaction.shared.state);
-        let held = &mut inner.held;
-        locks.lock_gap(state, held, self.tree.space.id, self.tree.id, low, high);
+        }
     }
 }
 
@@ -277,6 +351,9 @@ impl Transaction {
             key: Vec::new(),
             row: Seen::default(),
             locked: Locked::Before,
+            semi_consistent: false,
+            shown_unlocked: false,
+            wanted: None,
         })
     }
 
@@ -296,16 +373,8 @@ impl Transaction {
         let me = self.shared.state.id();
         let mut keys = Cursor::new(&self.core, tree, None, me, bounds.clone(), false);
         while let Some((key, version)) = keys.next_key()? {
-            let (state, space) = (&self.shared.state, tree.space.id);
-            let live = version.is_some_and(|address| self.core.is_live(address));
-            if live
-                || !self
-                    .core
-                    .locks
-                    .record_blockers(state, space, tree.id, &key, mode)
-                    .is_empty()
-            {
-                self.newest_row(inner, tree, &key, (mode, false), deadline)?;
+            if version.is_some_and(|address| self.core.is_live(address)) {
+                self.newest_row(inner, tree, &key, mode, deadline)?;
             }
         }
         Ok(())

@@ -511,6 +511,10 @@ impl Change<'_> {
         old_value: &[u8],
         previous: Option<VersionAddress>,
     ) -> Result<VersionAddress> {
+        // Of a table's trees the first has its rows.
+        if tree == TreeId(0) {
+            self.shared.state.add_cost();
+        }
         self.core.versions.append(
             &self.shared.state,
             &mut self.inner.touched,

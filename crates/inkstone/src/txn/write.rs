@@ -1,14 +1,17 @@
 //! Writing rows: insert, update, upsert, delete, and locking them first.
 //!
 //! A writer latches the leaf, looks at the newest version of the row, and changes it if nobody
-//! else is in the way; otherwise it lets go, waits for that transaction to end, and looks again.
+//! else is in the way; otherwise it takes its place in the row's queue, lets go, waits, and looks again.
 //! Explicit locks are checked under the leaf's exclusive latch. Whoever locks a row does so under
 //! the leaf's shared latch, when nobody else is changing the row; whoever locks a range enters the
 //! lock table first and looks at the rows afterwards. So one of the two sees the other.
+//!
+//! An insert that finds a row of its key locks that: what it has told its caller stays true.
 
 use super::core::Core;
-use super::locks::{Blocker, LockMode};
+use super::locks::{Access, Blocker, LockMode, Newest, Waiting};
 use super::promise::undo_log_bytes;
+use super::read::row_name;
 use super::system::TrxStatus;
 use super::transaction::{Change, Inner, Transaction};
 use super::versions::{NO_PURGE, VersionKind};
@@ -29,8 +32,8 @@ use std::ops::Bound;
 /// What to do with a row.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Write<'a> {
-    /// Fails when the row exists.
-    Insert(&'a [u8]),
+    /// Fails when the row exists, and locks it so.
+    Insert(&'a [u8], LockMode),
     /// Fails when it does not.
     Update(&'a [u8]),
     /// Inserts or updates.
@@ -52,16 +55,6 @@ pub(super) enum Written {
     Missing,
 }
 
-/// The newest version of a row, to someone who wants to change it.
-pub(super) enum Newest {
-    /// Free to change.
-    Free,
-    /// An unfinished transaction has changed it.
-    Busy(Blocker),
-    /// It was changed after the writer's snapshot.
-    TooNew,
-}
-
 /// A value as it is put into a cell.
 #[derive(Clone, Copy)]
 struct CellValue<'a> {
@@ -71,9 +64,9 @@ struct CellValue<'a> {
 }
 
 /// One attempt's outcome.
-enum Attempt {
+enum Attempt<'l> {
     Done(Written),
-    Wait(Blocker),
+    Wait(Waiting<'l>),
     /// The leaf was cleaned under a latch that is gone now: look again.
     Again,
     Split {
@@ -116,7 +109,7 @@ impl Transaction {
         }
         self.pin_snapshot(inner);
         let value = match write {
-            Write::Insert(value) | Write::Update(value) | Write::Upsert(value) => value,
+            Write::Insert(value, _) | Write::Update(value) | Write::Upsert(value) => value,
             Write::Delete => &[],
         };
         if is_inline(tree.redo().page_size, key.len(), value.len()) {
@@ -166,6 +159,27 @@ impl Transaction {
         write: Write<'_>,
         value: CellValue<'_>,
     ) -> Result<Written> {
+        let mut waited = false;
+        let result = self.write_when_free(inner, tree, key, write, value, &mut waited);
+        if waited {
+            let (locks, state) = (&self.core.locks, &self.shared.state);
+            match result {
+                Ok(Written::Inserted | Written::Changed) => locks.wrote(state, row_name(tree, key)),
+                _ => locks.give_up(state, row_name(tree, key).tree),
+            }
+        }
+        result
+    }
+
+    fn write_when_free(
+        &self,
+        inner: &mut Inner,
+        tree: &Tree,
+        key: &[u8],
+        write: Write<'_>,
+        value: CellValue<'_>,
+        waited: &mut bool,
+    ) -> Result<Written> {
         // The clock is asked only when there is something to wait for.
         let mut deadline = None;
         let mut locked = !self.isolation().locks_reads();
@@ -180,11 +194,10 @@ impl Transaction {
                 }
                 Attempt::Done(written) => return Ok(written),
                 Attempt::Again => {}
-                Attempt::Wait(blocker) => {
+                Attempt::Wait(waiting) => {
                     let deadline = *deadline.get_or_insert_with(|| self.deadline());
-                    let wanted = (tree, key, LockMode::Exclusive);
-                    self.core
-                        .wait_for(&self.shared.state, &blocker, Some(deadline), wanted)?;
+                    *waited = true;
+                    self.core.locks.wait(waiting, deadline)?;
                 }
                 Attempt::Split { need, ascending } => {
                     let live = self.core.liveness();
@@ -208,51 +221,70 @@ impl Transaction {
         key: &[u8],
         write: Write<'_>,
         value: CellValue<'_>,
-    ) -> Result<Attempt> {
+    ) -> Result<Attempt<'_>> {
         let leaf = self.leaf_for_write(inner, tree, key)?;
         let page = TreePage(&leaf);
         let found = page.search(key);
-        let makes = matches!(write, Write::Insert(_) | Write::Upsert(_))
-            && found.is_ok_and(|slot| page.cell(slot).is_deleted()) | found.is_err();
-        if let Some(blocker) = self.explicit_blocker(tree, key, makes) {
-            // Whoever has locked a range around a row that this transaction has changed or locked has
-            // not read the row: it waits for this transaction to end, and must not be waited for.
-            let (state, space) = (&*self.shared.state, tree.space.id);
-            let locks = &self.core.locks;
-            let mine = found.is_ok_and(|slot| {
-                self.is_own(page.cell(slot).version)
-                    || locks.holds_record(state, space, tree.id, key, LockMode::Exclusive)
-            });
-            if !mine {
-                return Ok(Attempt::Wait(blocker));
+        let cell = found.ok().map(|slot| page.cell(slot));
+        let version = cell.and_then(|cell| cell.version);
+        let is_there = cell.is_some_and(|cell| !cell.is_deleted());
+        let wants_row = matches!(write, Write::Update(_) | Write::Delete);
+        if wants_row && cell.is_none() {
+            return Ok(Attempt::Done(Written::Missing));
+        }
+        let newest = match (self.newest(inner, version), write) {
+            (Err(Error::WriteConflict), Write::Insert(..)) if is_there => Newest::Free,
+            (newest, _) => newest?,
+        };
+        if let (Write::Insert(_, mode), true) = (write, is_there) {
+            // Its own row is its own for as long as it is there.
+            if matches!(newest, Newest::Own) {
+                return Ok(Attempt::Done(Written::Exists));
             }
+            return Ok(self.found_duplicate(inner, tree, key, mode, &newest));
+        }
+        let access = match is_there || wants_row {
+            true => Access::Row(LockMode::Exclusive),
+            false => Access::Insert,
+        };
+        let (locks, state, row) = (&self.core.locks, &self.shared.state, row_name(tree, key));
+        if let Err(waiting) = locks.may_write(state, &mut inner.held, row, access, &newest) {
+            return Ok(Attempt::Wait(waiting));
         }
         let slot = match found {
-            Err(_) if matches!(write, Write::Update(_) | Write::Delete) => {
-                return Ok(Attempt::Done(Written::Missing));
-            }
             Err(slot) => return self.insert_row(inner, tree, leaf, slot, key, value),
             Ok(slot) => slot,
         };
-        let cell = page.cell(slot);
-        match self.newest(inner, cell.version)? {
-            Newest::Busy(blocker) => return Ok(Attempt::Wait(blocker)),
-            Newest::TooNew if matches!(write, Write::Insert(_)) && !cell.is_deleted() => {
-                return Ok(Attempt::Done(Written::Exists));
-            }
-            Newest::TooNew => return Err(Error::WriteConflict),
-            Newest::Free => {}
-        }
-        match (write, cell.is_deleted()) {
-            (Write::Insert(_) | Write::Upsert(_), true) => {
+        match (write, is_there) {
+            (Write::Insert(..) | Write::Upsert(_), false) => {
                 self.revive_row(inner, tree, leaf, slot, key, value)
             }
-            (Write::Update(_) | Write::Delete, true) => Ok(Attempt::Done(Written::Missing)),
-            (Write::Insert(_), false) => Ok(Attempt::Done(Written::Exists)),
-            (Write::Update(_) | Write::Upsert(_), false) => {
+            (Write::Update(_) | Write::Delete, false) => Ok(Attempt::Done(Written::Missing)),
+            (Write::Insert(..), true) => Ok(Attempt::Done(Written::Exists)),
+            (Write::Update(_) | Write::Upsert(_), true) => {
                 self.update_row(inner, tree, leaf, slot, key, value)
             }
-            (Write::Delete, false) => self.mark_row(inner, tree, leaf, slot, key),
+            (Write::Delete, true) => self.mark_row(inner, tree, leaf, slot, key),
+        }
+    }
+
+    /// Locks the row that an insert has found instead of a free place.
+    fn found_duplicate(
+        &self,
+        inner: &mut Inner,
+        tree: &Tree,
+        key: &[u8],
+        mode: LockMode,
+        newest: &Newest,
+    ) -> Attempt<'_> {
+        let (locks, state, row) = (&self.core.locks, &self.shared.state, row_name(tree, key));
+        // At serializable its place is locked as a range.
+        if !matches!(newest, Newest::Busy(_)) && self.isolation().locks_reads() {
+            return Attempt::Done(Written::Exists);
+        }
+        match locks.lock_row(state, &mut inner.held, row, mode, newest, true) {
+            Err(Some(waiting)) => Attempt::Wait(waiting),
+            Ok(_) | Err(None) => Attempt::Done(Written::Exists),
         }
     }
 
@@ -272,35 +304,22 @@ impl Transaction {
         tree.leaf_exclusive(Target::Key(key))
     }
 
-    /// Someone whose explicit lock forbids changing the row, or (`makes`) that there be a new one.
-    pub(super) fn explicit_blocker(&self, tree: &Tree, key: &[u8], makes: bool) -> Option<Blocker> {
-        let (state, space, id) = (&*self.shared.state, tree.space.id, tree.id);
-        let locks = &self.core.locks;
-        if locks.is_idle(space, id) {
-            return None;
-        }
-        let rows = locks.record_blockers(state, space, id, key, LockMode::Exclusive);
-        let of_range = || match makes {
-            true => locks.insert_blockers(state, space, id, key),
-            false => locks.range_blockers(state, space, id, key, LockMode::Exclusive),
-        };
-        rows.into_iter()
-            .next()
-            .or_else(|| of_range().into_iter().next())
-    }
-
     /// Whether this transaction made the newest version of a row.
     fn is_own(&self, version: Option<VersionAddress>) -> bool {
         let trx = version.and_then(|address| self.core.versions.trx_of(address));
         trx.is_some_and(|trx| trx.id() == self.shared.state.id())
     }
 
-    /// How the newest version of a row stands to this transaction.
+    /// How the newest version of a row stands to this transaction. [`Error::WriteConflict`]: it was committed
+    /// after the snapshot of a transaction that must not pass over it.
     pub(super) fn newest(&self, inner: &Inner, version: Option<VersionAddress>) -> Result<Newest> {
         let Some(trx) = version.and_then(|address| self.core.versions.trx_of(address)) else {
             return Ok(Newest::Free);
         };
-        if trx.id() == self.shared.state.id() || mutants::on(Mutant::RowLockUnseen) {
+        if trx.id() == self.shared.state.id() {
+            return Ok(Newest::Own);
+        }
+        if mutants::on(Mutant::RowLockUnseen) {
             return Ok(Newest::Free);
         }
         Ok(match trx.settled_status() {
@@ -310,7 +329,7 @@ impl Transaction {
                         && seq > snapshot.seq()
                         && !mutants::on(Mutant::LostUpdate) =>
                 {
-                    Newest::TooNew
+                    return Err(Error::WriteConflict);
                 }
                 _ => Newest::Free,
             },
@@ -335,7 +354,7 @@ impl Transaction {
         slot: usize,
         key: &[u8],
         value: CellValue<'_>,
-    ) -> Result<Attempt> {
+    ) -> Result<Attempt<'_>> {
         let (core, page) = (&self.core, leaf.id());
         let live = core.liveness();
         let prefix_len = TreePage(&leaf).prefix_len();
@@ -394,7 +413,7 @@ impl Transaction {
         slot: usize,
         key: &[u8],
         value: CellValue<'_>,
-    ) -> Result<Attempt> {
+    ) -> Result<Attempt<'_>> {
         let old = OldCell::of(&leaf, slot);
         let diff = Diff::between(&old.value, value.bytes);
         let purge = if old.flags & CELL_OVERFLOW != 0 {
@@ -440,7 +459,7 @@ impl Transaction {
         slot: usize,
         key: &[u8],
         value: CellValue<'_>,
-    ) -> Result<Attempt> {
+    ) -> Result<Attempt<'_>> {
         let old = OldCell::of(&leaf, slot);
         let (old_flags, flags) = (old.flags, value.flags);
         // If this transaction has deleted the row, undoing that needs the old value again, which a
@@ -489,7 +508,7 @@ impl Transaction {
         leaf: Exclusive<'_>,
         slot: usize,
         key: &[u8],
-    ) -> Result<Attempt> {
+    ) -> Result<Attempt<'_>> {
         let old = OldCell::of(&leaf, slot);
         let kept = old.value.clone();
         let value = CellValue {
@@ -527,7 +546,7 @@ impl Transaction {
         old: &OldCell,
         (kind, purge): (VersionKind, u8),
         record: impl FnOnce(inkstone_format::PageId, inkstone_format::record::TrxRef, u16) -> Record,
-    ) -> Result<Attempt> {
+    ) -> Result<Attempt<'_>> {
         let (core, page) = (&self.core, leaf.id());
         let live = core.liveness();
         let suffix = key.len() - TreePage(&leaf).prefix_len();
@@ -674,9 +693,15 @@ pub(super) fn remove_dead_rows(
 }
 
 impl Transaction {
-    /// Inserts a row; false if there is one of this key.
-    pub(crate) fn put_new(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<bool> {
-        Ok(self.write(tree, key, Write::Insert(value))? == Written::Inserted)
+    /// Inserts a row; false if there is one of this key, which is locked as `duplicate` says.
+    pub(crate) fn put_new(
+        &self,
+        tree: &Tree,
+        key: &[u8],
+        value: &[u8],
+        duplicate: LockMode,
+    ) -> Result<bool> {
+        Ok(self.write(tree, key, Write::Insert(value, duplicate))? == Written::Inserted)
     }
 
     /// Changes a row; false if there is none.

@@ -22,7 +22,7 @@ struct Arguments {
     #[command(subcommand)]
     role: Option<Role>,
     /// Only this kind: read, write, sync, allocate, truncate, rename, syncdir, open, remove, look, list,
-    /// createdir, lock; or damage, huge, lasting, handles, processes
+    /// createdir, lock; or damage, huge, lasting, handles, processes, around
     #[arg(long, value_name = "KIND")]
     kind: Option<String>,
     /// At most so many minutes; without it, until every case has run
@@ -62,15 +62,17 @@ enum Kind {
     Lasting,
     Handles,
     Processes,
+    Around,
 }
 
 impl Kind {
     /// All kinds, first what is quick.
     fn all() -> Vec<Kind> {
         let mut all = vec![
+            Kind::Around,
+            Kind::Handles,
             Kind::Damage,
             Kind::Huge,
-            Kind::Handles,
             Kind::Lasting,
             Kind::Processes,
         ];
@@ -93,6 +95,7 @@ impl Kind {
             Kind::Lasting => report.lasting(starts),
             Kind::Handles => report.handles(),
             Kind::Processes => report.processes(),
+            Kind::Around => report.around(starts),
         }
     }
 }

@@ -18,6 +18,8 @@ pub(crate) struct Client {
     pub touched: BTreeSet<RowName>,
     /// Whether it has taken explicit locks.
     pub locks: bool,
+    /// Rows that it has locked by name, and not given back.
+    pub locked: BTreeSet<RowName>,
     pub savepoints: Vec<(String, usize)>,
 }
 
@@ -31,6 +33,7 @@ impl Client {
             overlay: BTreeMap::new(),
             touched: BTreeSet::new(),
             locks: false,
+            locked: BTreeSet::new(),
             savepoints: Vec::new(),
         }
     }

@@ -3,7 +3,7 @@
 use super::client::Client;
 use super::{Outcome, Run, bug};
 use crate::model::{RowName, TableId, show};
-use inkstone::{Error, Isolation, LockMode, Wait};
+use inkstone::{Error, Isolation, LockMode, Table, Wait};
 
 impl Run {
     pub(super) fn get(&mut self, n: usize, client: &mut Client) -> Outcome {
@@ -127,12 +127,56 @@ impl Run {
             Ok(_) if expected.blocked => bug(format!("locked a changed row {}", show(&row.2))),
             Ok(found) => {
                 let wanted = client.current(&self.model.now, &row);
-                same_value(&row, found.as_deref(), wanted.as_deref())
+                same_value(&row, found.as_deref(), wanted.as_deref())?;
+                match found {
+                    Some(_) => self.unlock(client, &table, row),
+                    None => Ok(()),
+                }
             }
             Err(Error::WriteConflict) if expected.conflict => Ok(()),
             Err(Error::LockNotAvailable) if expected.timeout && wait == Wait::NoWait => Ok(()),
             Err(Error::LockTimeout { .. }) if expected.timeout && wait == Wait::Timeout => Ok(()),
             Err(error) => self.judge("locking read", &error),
+        }
+    }
+}
+
+impl Run {
+    /// Gives a row's lock back now and then: only who took it alone can.
+    fn unlock(&mut self, client: &mut Client, table: &Table, row: RowName) -> Outcome {
+        let again = !client.locked.insert(row.clone()) || {
+            let twice = self.rng.chance(30);
+            if twice {
+                let locked = client
+                    .txn
+                    .get_locking(table, &row.2, LockMode::Shared, Wait::NoWait);
+                match locked {
+                    Ok(_) => {}
+                    Err(error) => return self.judge("locking again", &error),
+                }
+            }
+            twice
+        };
+        if again {
+            self.marks.add("rows locked twice", 1);
+            return match client.txn.unlock_row(table, &row.2) {
+                Ok(false) => Ok(()),
+                Ok(true) => bug(format!("{} was locked twice and is free", show(&row.2))),
+                Err(error) => self.judge("unlocking", &error),
+            };
+        }
+        if self.rng.chance(80) {
+            return Ok(());
+        }
+        match client.txn.unlock_row(table, &row.2) {
+            Ok(unlocked) => {
+                self.marks.add("rows unlocked", u64::from(unlocked));
+                if unlocked {
+                    client.locked.remove(&row);
+                }
+                Ok(())
+            }
+            Err(error) => self.judge("unlocking", &error),
         }
     }
 }

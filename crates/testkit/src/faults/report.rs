@@ -6,7 +6,7 @@ use super::figure::Measured;
 use super::handles::{self, Crowd};
 use super::known::{self, KNOWN};
 use super::work::{Life, Start};
-use super::{huge, lasting, processes};
+use super::{around, huge, lasting, processes};
 use inkstone_io::sim::OpKind;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -34,6 +34,8 @@ pub enum Case {
     Handles(handles::Case),
     /// Real processes have a budget.
     Processes(processes::Case),
+    /// What is around the process changes.
+    Around(around::Case),
 }
 
 impl std::str::FromStr for Case {
@@ -44,6 +46,7 @@ impl std::str::FromStr for Case {
             Some("lasting") => text.parse().map(Case::Lasting),
             Some("handles") => text.parse().map(Case::Handles),
             Some("processes") => text.parse().map(Case::Processes),
+            Some("around") => text.parse().map(Case::Around),
             _ => text.parse().map(Case::Every),
         }
     }
@@ -140,6 +143,7 @@ impl Report {
                 Err(text) => self.broken(format!("with handles for all: {text}")),
             },
             Case::Processes(case) => self.process_case(case),
+            Case::Around(case) => self.around_case(starts, case),
         }
         for text in &self.excuses {
             println!("known breach: {text}");
@@ -167,6 +171,16 @@ impl Report {
         });
         let done = measured.map(|()| Consequence::Unnoticed);
         self.note(&case.to_string(), case.names(), done);
+    }
+
+    fn around_case(&mut self, starts: &[Start], case: around::Case) {
+        let what = match case.change {
+            around::Change::Memory(_) => "memory",
+            _ => "control",
+        };
+        let row = ("around".to_owned(), what.to_owned());
+        let done = case.run(starts);
+        self.note(&case.to_string(), row, done);
     }
 
     /// Notes what came of a case.
@@ -237,6 +251,17 @@ impl Report {
             self.process_case(case);
         }
         self.check_known("processes");
+    }
+
+    /// Runs all changes of what is around the process.
+    pub fn around(&mut self, starts: &[Start]) {
+        for case in around::Case::all().into_iter().step_by(self.stride()) {
+            if !self.goes_on() {
+                return;
+            }
+            self.around_case(starts, case);
+        }
+        self.check_known("around");
     }
 
     fn stride(&self) -> usize {

@@ -154,8 +154,12 @@ pub fn options() -> Options {
 
 /// Opens the database of a disk.
 pub fn open(vfs: &SimVfs) -> Result<Database, Error> {
+    open_with(vfs, options())
+}
+
+fn open_with(vfs: &SimVfs, options: Options) -> Result<Database, Error> {
     let vfs = Arc::new(vfs.clone());
-    Database::open_on(vfs, Path::new(DIRECTORY), options(), &|_| {})
+    Database::open_on(vfs, Path::new(DIRECTORY), options, &|_| {})
 }
 
 /// All that a database holds.
@@ -188,7 +192,12 @@ pub fn verify(db: &Database) -> Result<(), Error> {
 impl Session {
     /// Opens the database of a disk whose history is known.
     pub fn open(vfs: SimVfs, history: History) -> Result<Self, Error> {
-        let db = open(&vfs)?;
+        Self::open_with(vfs, history, options())
+    }
+
+    /// As [`Session::open`], with other options than [`options`].
+    pub fn open_with(vfs: SimVfs, history: History, options: Options) -> Result<Self, Error> {
+        let db = open_with(&vfs, options)?;
         let next_table = history.now().tables.keys().max().map_or(1, |id| id + 1);
         Ok(Self {
             vfs,

@@ -19,6 +19,9 @@ const ROW_RANGES: u64 = 3;
 /// Rows in a range, about.
 const ROWS: usize = 8;
 
+/// Longer than any wait lasts while no hand-off is lost and each deadlock is found.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 /// What the clients of a run share.
 pub(super) struct World {
     pub plan: Plan,
@@ -117,7 +120,12 @@ impl Client<'_> {
             Err(_) if self.vfs.is_dead() => return Ok(None),
             Err(error) => return Err(format!("begin: {error}")),
         };
-        txn.set_lock_wait_timeout(Duration::from_millis(self.rng.from_to(5, 300)));
+        // Who has patience gets its lock, or is part of a deadlock: it never waits in vain.
+        let patience = match self.rng.chance(40) {
+            true => PATIENCE,
+            false => Duration::from_millis(self.rng.from_to(5, 300)),
+        };
+        txn.set_lock_wait_timeout(patience);
         let mut running = Running {
             txn,
             level,
@@ -165,8 +173,14 @@ impl Client<'_> {
             return Ok(Some("the process died".to_owned()));
         }
         let snapshot = level == Isolation::RepeatableRead;
+        // Read committed locks no row that is not there.
+        let free = level == Isolation::ReadCommitted;
         match error {
             Error::Deadlock => return Ok(Some("deadlock".to_owned())),
+            Error::LockTimeout { waited_ms } if u128::from(*waited_ms) >= PATIENCE.as_millis() => {
+                return Err(format!("{level:?}: a lock that never came: {error}"));
+            }
+            Error::DuplicateKey { .. } if free => {}
             Error::LockTimeout { .. } | Error::LockNotAvailable => {}
             Error::WriteConflict | Error::DuplicateKey { .. } if snapshot => {}
             error => return Err(format!("{level:?} fails with: {error}")),
@@ -260,10 +274,12 @@ impl Client<'_> {
             None => running.txn.get(self.table, &bytes)?,
         };
         let value = decoded(key, found.as_deref())?;
+        // Read committed locks no row that is not there.
+        let locks = found.is_some() || running.level != Isolation::ReadCommitted;
         let action = Action::Read {
             key,
             value: value.clone(),
-            locking: lock.is_some(),
+            locking: lock.is_some() && locks,
         };
         running.note(at, action);
         Ok(value)
@@ -276,6 +292,10 @@ impl Client<'_> {
         let (key_bytes, bytes) = (key_bytes(key), value_bytes(&value, padding));
         let (txn, table) = (&running.txn, self.table);
         match (exists, self.rng.below(10)) {
+            // It would pass over a row that came after this transaction saw none.
+            (false, _) if running.level == Isolation::ReadCommitted => {
+                txn.insert(table, &key_bytes, &bytes)?;
+            }
             (_, 0..3) => drop(txn.upsert(table, &key_bytes, &bytes)?),
             (false, _) => txn.insert(table, &key_bytes, &bytes)?,
             // Nobody else may see it gone.

@@ -23,7 +23,7 @@ pub fn run(tree: &Tree, plugin: &Plugin, filter: Option<&str>, plan: Plan) -> Re
     plugin.build_probe(
         tree,
         &source,
-        &["key_part", "text_order", "long_keys", "batch"],
+        &["key_part", "text_order", "text_ranks", "long_keys", "batch"],
         "collations.so",
     )?;
     let mut server = Server::temporary(tree, "collations").with_plugin(plugin);

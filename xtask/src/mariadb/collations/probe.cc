@@ -246,16 +246,23 @@ public:
     Text value= text.substr(0, position(text, characters));
     if (kind != CHAR)
       return value;
-    const size_t length= value.size();
+    /* Of an ill-formed text nobody can say how many characters it has, and the server puts none into a column. */
+    const char *begin= reinterpret_cast<const char *>(value.data());
+    const size_t length= Well_formed_prefix(charset, begin, value.size(), characters).length();
     value.resize(field->pack_length());
     charset->fill(reinterpret_cast<char *>(&value[length]), value.size() - length, ' ');
     return value;
   }
 
-  /** What the server says of two stored values, as far as the key has them. A CHAR is as long as its column. */
+  /** What the server says of two stored values, as far as the key has them. Of a CHAR it compares so many characters,
+      as if all had them; InnoDB says how many, in bytes. */
   int compare(const Text &a, const Text &b) const
   {
-    int order= charset->coll->strnncollsp(charset, a.data(), position(a, in_key), b.data(), position(b, in_key));
+    int order= kind == CHAR
+                   ? charset->coll->strnncollsp_nchars(charset, a.data(), position(a, in_key), b.data(),
+                                                       position(b, in_key), in_key * charset->mbminlen,
+                                                       MY_STRNNCOLLSP_NCHARS_EMULATE_TRIMMED_TRAILING_SPACES)
+                   : charset->coll->strnncollsp(charset, a.data(), position(a, in_key), b.data(), position(b, in_key));
     return descending ? -order : order;
   }
 

@@ -2,7 +2,8 @@
 //!
 //! Not ALTER IGNORE: InnoDB 10.11 may lose all rows in it when some are duplicates.
 
-use super::schema::{Column, Key, KeyKind, Maker, Method, Partitioning, Table};
+use super::partitioning::{Method, Partitioning};
+use super::schema::{Column, Key, KeyKind, Maker, Table};
 use super::sql::{Item, Sql, list, tagged, text};
 use super::topics::Topic;
 use super::types::Kind;
@@ -59,7 +60,7 @@ impl Maker {
     }
 
     fn clause(&mut self, random: &mut Random, table: &mut Table, first: bool) -> Option<Clause> {
-        match random.weighted(&[18, 9, 16, 5, 16, 10, 4, 5, 5, 4, 4, 6]) {
+        match random.weighted(&[18, 9, 16, 5, 16, 10, 4, 5, 5, 4, 4, 6, 4, 4]) {
             0 => Some(self.add_column(random, table)),
             1 => drop_column(random, table),
             2 => self.modify(random, table),
@@ -68,11 +69,14 @@ impl Maker {
             5 => drop_key(random, table),
             6 => Some(Clause::of(text("FORCE"))),
             7 if first => Some(Clause::alone("ENGINE={engine}")),
-            8 if self.topics.has(Topic::AutoIncrement) => Some(Clause::of(text(format!(
-                "AUTO_INCREMENT={}",
-                random.pick(&[1, 5, 100, 126, 300])
-            )))),
+            // Alone: beside what is copied it counts in other steps than beside what is done in place.
+            8 if first && self.topics.has(Topic::AutoIncrement) => {
+                let next = random.pick(&[1, 5, 100, 126, 300]);
+                Some(Clause::alone(format!("AUTO_INCREMENT={next}")))
+            }
             9 => self.set_default(random, table),
+            12 if self.topics.has(Topic::Checks) => self.constraint(random, table),
+            13 => rename_key(random, table),
             10 if first => self.convert(random, table),
             11 if first && self.topics.has(Topic::Partitions) => self.repartition(random, table),
             _ => None,
@@ -89,6 +93,8 @@ impl Maker {
             // Old rows would break its constraint, at which an ALTER that copies looks, one in place does not.
             column.default = Some("'{}'".to_owned());
         }
+        // Old rows may break it, at which an ALTER that copies looks, one in place does not.
+        column.check = None;
         let at = random.place(table.columns.len() + 1);
         let place = match at {
             0 => " FIRST".to_owned(),
@@ -107,9 +113,20 @@ impl Maker {
         if column.generated.is_some() {
             return None;
         }
+        let is_base = table
+            .columns
+            .iter()
+            .any(|other| other.is_over(&column.name));
+        // What is computed of it, or must hold, may not fit a value of another type or length: a copy looks.
+        let is_bound = is_base || column.check.is_some();
         match random.below(4) {
+            // NULLs become the old default in place, and the type's zero in a copy.
+            0 if !self.strict && holds_other_nulls(&column) => return None,
             0 => column.null = !column.null,
+            1..=3 if is_bound => return None,
             1 => column.kind = self.wider(random, &column.kind),
+            // InnoDB does some of these in place, and forgets what was reserved.
+            2 if column.kind.is_text() && table.counts() => return None,
             2 if column.kind.is_text() && !self.palette.collations.is_empty() => {
                 let other = random.pick(&self.palette.collations).clone();
                 column.kind = column.kind.with_collation(&other);
@@ -180,6 +197,10 @@ impl Maker {
             false => self.key(random, table)?,
         };
         if key.kind == KeyKind::Primary {
+            let holds = |column: &Column| key.has(&column.name) && holds_other_nulls(column);
+            if !self.strict && table.columns.iter().any(holds) {
+                return None;
+            }
             for column in &mut table.columns {
                 if key.has(&column.name) {
                     column.null = false;
@@ -188,6 +209,9 @@ impl Maker {
         }
         let sql = Sql::Row(vec![text("ADD "), key.definition()]);
         let tag = key.tag;
+        if key.kind == KeyKind::Unique && table.has_unique() {
+            return None;
+        }
         match key.kind {
             KeyKind::Primary => table.keys.insert(0, key),
             _ => table.keys.push(key),
@@ -207,8 +231,23 @@ impl Maker {
         Some(Clause::about(column.tag, sql))
     }
 
+    /// A constraint of the table: added, or taken away.
+    fn constraint(&mut self, random: &mut Random, table: &mut Table) -> Option<Clause> {
+        let at = random.place(table.columns.len());
+        let column = &table.columns[at];
+        let name = format!("x{}", column.tag);
+        if random.chance(30) {
+            return Some(Clause::of(text(format!(
+                "DROP CONSTRAINT IF EXISTS {name}"
+            ))));
+        }
+        let check = self.check_of(random, column);
+        let sql = text(format!("ADD CONSTRAINT {name} CHECK ({check})"));
+        Some(Clause::about(column.tag, sql))
+    }
+
     fn convert(&mut self, random: &mut Random, table: &mut Table) -> Option<Clause> {
-        if self.palette.collations.is_empty() {
+        if self.palette.collations.is_empty() || table.counts() {
             return None;
         }
         let other = random.pick(&self.palette.collations).clone();
@@ -239,6 +278,12 @@ impl Maker {
         let _ = tag;
         change_partitions(random, method)
     }
+}
+
+/// True if NULLs of it become something else in place than in a copy when it is made NOT NULL: its old default, or
+/// what a constraint refuses.
+fn holds_other_nulls(column: &Column) -> bool {
+    column.null && (column.default.is_some() || matches!(column.kind, Kind::Json))
 }
 
 fn change_partitions(random: &mut Random, method: &mut Method) -> Option<Clause> {
@@ -280,9 +325,10 @@ fn change_partitions(random: &mut Random, method: &mut Method) -> Option<Clause>
 fn drop_column(random: &mut Random, table: &mut Table) -> Option<Clause> {
     let at = random.place(table.columns.len());
     let column = &table.columns[at];
-    let used = table.columns.iter().any(|other: &Column| {
-        matches!(&other.generated, Some((expression, _)) if expression.contains(&column.name))
-    });
+    let used = table
+        .columns
+        .iter()
+        .any(|other| other.is_over(&column.name));
     let partitions = table
         .partitioning
         .as_ref()
@@ -319,6 +365,21 @@ fn rename_column(random: &mut Random, table: &mut Table) -> Option<Clause> {
         false => format!("CHANGE COLUMN {old} {}", table.columns[at].definition()),
     };
     Some(Clause::about(tag, text(sql)))
+}
+
+fn rename_key(random: &mut Random, table: &mut Table) -> Option<Clause> {
+    if table.keys.is_empty() {
+        return None;
+    }
+    let at = random.place(table.keys.len());
+    let key = &mut table.keys[at];
+    if key.kind == KeyKind::Primary {
+        return None;
+    }
+    let new = format!("{}r", key.name);
+    let sql = text(format!("RENAME INDEX {} TO {new}", key.name));
+    key.name = new;
+    Some(Clause::about(key.tag, sql))
 }
 
 fn drop_key(random: &mut Random, table: &mut Table) -> Option<Clause> {

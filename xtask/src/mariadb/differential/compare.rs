@@ -16,28 +16,42 @@ pub struct Difference {
     pub inkstone: String,
 }
 
+/// How two outcomes compare.
+pub enum Judged {
+    Equal,
+    Differ(Difference),
+    /// They differ as they may, and what follows cannot be compared.
+    Ends,
+}
+
 /// Compares what a statement gave; a difference that is accepted is noted in `accepted`.
 pub fn compare(
     sides: &mut Sides,
     statement: &Statement,
     outcomes: &[Outcome; 2],
     accepted: &mut Accepted,
-) -> Option<Difference> {
+) -> Judged {
     let text = statement.sql.render();
-    let what = unequal(sides, statement, &text, outcomes)?;
+    let Some(what) = unequal(sides, statement, &text, outcomes) else {
+        return Judged::Equal;
+    };
     let [innodb, inkstone] = outcomes;
     if what == Aspect::OnlyInnodbsOrder {
         *accepted.entry(accepted::INNODB_UNORDERED).or_default() += 1;
-        return None;
+        return Judged::Equal;
+    }
+    if what == Aspect::OnlyInnodbsIndex {
+        *accepted.entry(accepted::INNODB_LEAVES_OUT).or_default() += 1;
+        return Judged::Equal;
     }
     if accepted::accept(&text, what, innodb, inkstone, accepted) {
-        return None;
+        return Judged::Equal;
     }
     if sides.only_innodb_is_corrupt() {
         *accepted.entry(accepted::INNODB_CORRUPT).or_default() += 1;
-        return None;
+        return Judged::Ends;
     }
-    Some(Difference {
+    Judged::Differ(Difference {
         what: describe(what, &text, outcomes),
         innodb: shown(innodb),
         inkstone: shown(inkstone),
@@ -52,6 +66,7 @@ pub enum Aspect {
     Rows,
     Order,
     OnlyInnodbsOrder,
+    OnlyInnodbsIndex,
     Affected,
     LastInsertId,
     Info,
@@ -119,8 +134,17 @@ fn unequal_rows(
         let same = about_tables && named_neutrally(innodb) == named_neutrally(inkstone);
         return (!same).then_some(Aspect::Rows);
     }
+    if let Expected::Some(same) = &statement.rows {
+        return match sides.ask(&same.render()) {
+            Some(Reply::Rows(rows)) if rows.rows == inkstone => Some(Aspect::OnlyInnodbsOrder),
+            _ => Some(Aspect::Rows),
+        };
+    }
     if sorted(innodb) != sorted(inkstone) {
-        return Some(Aspect::Rows);
+        return match without_index(sides, text) {
+            Some(rows) if sorted(&rows) == sorted(inkstone) => Some(Aspect::OnlyInnodbsIndex),
+            _ => Some(Aspect::Rows),
+        };
     }
     match &statement.rows {
         Expected::Ranked(ranks) => match rank_of(sides, &ranks.render()) {
@@ -129,6 +153,17 @@ fn unequal_rows(
             }
             _ => Some(Aspect::Order),
         },
+        _ => None,
+    }
+}
+
+/// What InnoDB gives for `SELECT * FROM t ...` when it reads the whole table: ranges of prefixes of texts may leave out
+/// rows.
+fn without_index(sides: &mut Sides, text: &str) -> Option<Vec<Row>> {
+    let rest = text.strip_prefix("SELECT * FROM ")?;
+    let (table, rest) = rest.split_once(' ')?;
+    match sides.ask(&format!("SELECT * FROM {table} USE INDEX () {rest}"))? {
+        Reply::Rows(rows) => Some(rows.rows),
         _ => None,
     }
 }
@@ -229,7 +264,7 @@ fn describe(aspect: Aspect, text: &str, [innodb, inkstone]: &[Outcome; 2]) -> St
     match aspect {
         Aspect::Outcome => format!("{verb}: {} / {}", codes(innodb), codes(inkstone)),
         Aspect::Message => format!("{verb}: message of {}", codes(innodb)),
-        Aspect::Rows => format!("{verb}: rows"),
+        Aspect::Rows | Aspect::OnlyInnodbsIndex => format!("{verb}: rows"),
         Aspect::Order | Aspect::OnlyInnodbsOrder => format!("{verb}: order of rows"),
         Aspect::Affected => format!("{verb}: affected rows"),
         Aspect::LastInsertId => format!("{verb}: LAST_INSERT_ID"),
@@ -272,22 +307,27 @@ fn shown(outcome: &Outcome) -> String {
 }
 
 fn shown_cell(cell: &Cell) -> String {
+    const END: usize = 150;
     let Some(bytes) = cell else {
         return "NULL".to_owned();
     };
-    let (head, rest) = bytes.split_at(bytes.len().min(300));
-    let more = match rest.is_empty() {
-        true => String::new(),
-        false => format!(".. ({} bytes)", bytes.len()),
-    };
-    match std::str::from_utf8(head) {
+    if bytes.len() <= 3 * END {
+        return shown_bytes(bytes);
+    }
+    let (head, end) = (&bytes[..2 * END], &bytes[bytes.len() - END..]);
+    let (head, end) = (shown_bytes(head), shown_bytes(end));
+    format!("{head} .. {end} ({} bytes)", bytes.len())
+}
+
+fn shown_bytes(bytes: &[u8]) -> String {
+    match std::str::from_utf8(bytes) {
         Ok(text)
             if !text
                 .chars()
                 .any(|letter| letter.is_control() && letter != '\n') =>
         {
-            format!("'{text}'{more}")
+            format!("'{text}'")
         }
-        _ => format!("x'{}'{more}", super::text::hex(head)),
+        _ => format!("x'{}'", super::text::hex(bytes)),
     }
 }

@@ -3,7 +3,7 @@
 use super::alter::whole_table;
 use super::query::by_index;
 use super::schema::{Maker, Table};
-use super::sql::text;
+use super::sql::{XID, text};
 use super::step::{Statement, Step};
 use super::text::{Collation, Strings};
 use super::topics::{Topic, Topics};
@@ -34,8 +34,16 @@ pub struct Generator {
     queue: VecDeque<Step>,
     left: u64,
     restart_at: Option<(u64, bool)>,
-    in_transaction: bool,
+    transaction: Transaction,
     renamed: u32,
+}
+
+/// What the session has begun.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Transaction {
+    None,
+    Plain,
+    Xa,
 }
 
 impl Generator {
@@ -64,7 +72,7 @@ impl Generator {
             queue: VecDeque::new(),
             left,
             restart_at,
-            in_transaction: false,
+            transaction: Transaction::None,
             renamed: 0,
         };
         generator.begin();
@@ -73,6 +81,7 @@ impl Generator {
 
     fn begin(&mut self) {
         let mode = self.random.word(&MODES);
+        self.maker.strict = mode.is_empty() || mode.contains("STRICT");
         if !mode.is_empty() {
             self.push(Statement::exact(text(mode)));
         }
@@ -98,7 +107,7 @@ impl Generator {
         self.left -= 1;
         match self.restart_at {
             Some((at, kill)) if at == self.left => {
-                self.in_transaction = false;
+                self.transaction = Transaction::None;
                 self.check_all();
                 return Some(if kill { Step::Kill } else { Step::Restart });
             }
@@ -124,12 +133,15 @@ impl Generator {
         if self.tables.is_empty() || (self.tables.len() < 3 && self.random.below(wanted) == 0) {
             return self.create();
         }
-        let mut weights = [46, 34, 7, 3, 10];
+        let mut weights = [46, 34, 7, 3, 10, 5];
         if !self.maker.topics.has(Topic::Alter) {
             weights[2] = 0;
         }
         if !self.maker.topics.has(Topic::Transactions) {
             weights[4] = 0;
+        }
+        if !self.maker.topics.has(Topic::Objects) {
+            weights[5] = 0;
         }
         match self.random.weighted(&weights) {
             0 => {
@@ -149,8 +161,19 @@ impl Generator {
                 let fresh = format!("r{}", self.renamed);
                 Statement::exact(whole_table(&mut self.random, &mut self.tables, &fresh))
             }
-            _ => self.transaction(),
+            4 => self.transaction(),
+            _ => self.objects(),
         }
+    }
+
+    fn objects(&mut self) -> Statement {
+        self.before = Some(self.tables.clone());
+        self.renamed += 1;
+        let (maker, random) = (&mut self.maker, &mut self.random);
+        let mut statements = maker.objects(random, &mut self.tables, self.renamed);
+        let first = statements.remove(0);
+        statements.into_iter().for_each(|each| self.push(each));
+        first
     }
 
     fn create(&mut self) -> Statement {
@@ -179,33 +202,54 @@ impl Generator {
 
     fn transaction(&mut self) -> Statement {
         let point = format!("s{}", self.random.below(3));
-        let sql = match (self.in_transaction, self.random.below(8)) {
-            (false, 0) => "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED".to_owned(),
-            (false, 1) => "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ".to_owned(),
-            (false, 2) => "SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE".to_owned(),
-            (false, _) => {
-                self.in_transaction = true;
+        let xa = self.maker.topics.has(Topic::Xa);
+        let sql = match (self.transaction, self.random.below(8)) {
+            (Transaction::None, 0) => {
+                "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED".to_owned()
+            }
+            (Transaction::None, 1) => {
+                "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ".to_owned()
+            }
+            (Transaction::None, 2) => {
+                "SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE".to_owned()
+            }
+            (Transaction::None, 3) if xa => {
+                self.transaction = Transaction::Xa;
+                format!("XA START {XID}")
+            }
+            (Transaction::None, _) => {
+                self.transaction = Transaction::Plain;
                 "START TRANSACTION".to_owned()
             }
-            (true, 0 | 1) => {
-                self.in_transaction = false;
-                "COMMIT".to_owned()
-            }
-            (true, 2) => {
-                self.in_transaction = false;
-                "ROLLBACK".to_owned()
-            }
-            (true, 3 | 4) => format!("SAVEPOINT {point}"),
-            (true, 5 | 6) => format!("ROLLBACK TO SAVEPOINT {point}"),
-            (true, _) => format!("RELEASE SAVEPOINT {point}"),
+            (_, 0..=2) => return self.end_transaction(),
+            (_, 3 | 4) => format!("SAVEPOINT {point}"),
+            (_, 5 | 6) => format!("ROLLBACK TO SAVEPOINT {point}"),
+            (_, _) => format!("RELEASE SAVEPOINT {point}"),
         };
         Statement::exact(text(sql))
     }
 
+    fn end_transaction(&mut self) -> Statement {
+        let commits = self.random.chance(67);
+        if std::mem::replace(&mut self.transaction, Transaction::None) == Transaction::Plain {
+            return Statement::exact(text(if commits { "COMMIT" } else { "ROLLBACK" }));
+        }
+        let end = match (commits, self.random.chance(30)) {
+            (true, true) => format!("XA COMMIT {XID} ONE PHASE"),
+            (true, false) => format!("XA COMMIT {XID}"),
+            (false, _) => format!("XA ROLLBACK {XID}"),
+        };
+        if !end.ends_with("PHASE") {
+            self.push(Statement::exact(text(format!("XA PREPARE {XID}"))));
+        }
+        self.push(Statement::exact(text(end)));
+        Statement::exact(text(format!("XA END {XID}")))
+    }
+
     fn finish(&mut self) {
-        if self.in_transaction {
-            let end = self.random.word(&["COMMIT", "COMMIT", "ROLLBACK"]);
-            self.push(Statement::exact(text(end)));
+        if self.transaction != Transaction::None {
+            let end = self.end_transaction();
+            self.queue.push_front(Step::Run(end));
         }
         self.check_all();
     }
@@ -311,6 +355,20 @@ mod tests {
             "MODIFY",
             "AUTO_INCREMENT",
             "STRAIGHT_JOIN",
+            "XA PREPARE",
+            "CREATE TRIGGER",
+            "CREATE OR REPLACE VIEW",
+            "HANDLER h READ",
+            "LOAD DATA",
+            "EXCHANGE PARTITION",
+            "CREATE INDEX",
+            "RENAME INDEX",
+            "RENAME COLUMN",
+            "LIKE t",
+            "CHECK (",
+            "ADD CONSTRAINT",
+            "CHECK TABLE",
+            "ANALYZE TABLE",
         ] {
             assert!(all.contains(what), "no case has {what}");
         }

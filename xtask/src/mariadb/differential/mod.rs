@@ -6,8 +6,8 @@
 //! are unequal. The case ends there, and is shrunk to the fewest statements that still differ in the same way.
 //! A campaign lasts for a time, or for a number of cases: that does the same on every machine.
 //!
-//! One file, one subject: [`schema`], [`types`], [`text`] make tables and values, [`dml`], [`query`], [`alter`]
-//! statements, [`generate`] cases of them; [`sides`] runs them, [`compare`] judges, [`accepted`] lists what is
+//! One file, one subject: [`schema`], [`partitioning`], [`types`], [`text`] make tables and values, [`dml`], [`query`], [`alter`]
+//! statements, [`objects`] what is not about one table; [`generate`] cases of them; [`sides`] runs them, [`compare`] judges, [`accepted`] lists what is
 //! not judged, [`shrink`] shrinks.
 
 mod accepted;
@@ -15,6 +15,8 @@ mod alter;
 mod compare;
 mod dml;
 mod generate;
+mod objects;
+mod partitioning;
 mod query;
 mod schema;
 mod shrink;
@@ -30,7 +32,7 @@ use super::plugin::Plugin;
 use super::tree::{Configuration, Tree};
 use crate::build::Result;
 use accepted::Accepted;
-use compare::Difference;
+use compare::{Difference, Judged};
 use generate::Generator;
 use sides::Sides;
 use std::collections::BTreeMap;
@@ -51,9 +53,9 @@ pub struct Choice {
     /// Of --differential or --sessions, only the case of this number
     #[arg(long, value_name = "N")]
     pub case: Option<u64>,
-    /// Of --differential, the first N cases, however long they take
+    /// Of --differential or --sessions, the first N cases, however long they take
     #[arg(long, value_name = "N", conflicts_with_all = ["case", "minutes"])]
-    cases: Option<u64>,
+    pub cases: Option<u64>,
     /// What --differential leaves out
     #[arg(long, value_name = "TOPIC", value_delimiter = ',')]
     without: Vec<Topic>,
@@ -152,12 +154,19 @@ impl Campaign {
         let mut generator = Generator::new(seed, case, topics, &collations);
         let mut steps = Vec::new();
         let mut found = None;
-        while let (None, Some(step)) = (&found, generator.next()) {
+        while let Some(step) = generator.next() {
             self.statements += 1;
-            let (succeeded, difference) = run_step(sides, &step, &mut self.accepted);
+            let (succeeded, judged) = run_step(sides, &step, &mut self.accepted);
             generator.observe(succeeded);
             steps.push(step);
-            found = difference;
+            match judged {
+                Judged::Equal => {}
+                Judged::Differ(difference) => {
+                    found = Some(difference);
+                    break;
+                }
+                Judged::Ends => break,
+            }
         }
         let Some(difference) = found else {
             return Ok(None);
@@ -214,8 +223,8 @@ impl Campaign {
     }
 }
 
-/// Runs a step; gives whether InnoDB did it, and the difference.
-fn run_step(sides: &mut Sides, step: &Step, accepted: &mut Accepted) -> (bool, Option<Difference>) {
+/// Runs a step; gives whether InnoDB did it, and how the outcomes compare.
+fn run_step(sides: &mut Sides, step: &Step, accepted: &mut Accepted) -> (bool, Judged) {
     match (sides.run(step), step) {
         (Err(gone), _) => {
             let difference = Difference {
@@ -223,14 +232,14 @@ fn run_step(sides: &mut Sides, step: &Step, accepted: &mut Accepted) -> (bool, O
                 innodb: String::new(),
                 inkstone: gone.how,
             };
-            (false, Some(difference))
+            (false, Judged::Differ(difference))
         }
         (Ok(Some(outcomes)), Step::Run(statement)) => {
             let refused = matches!(outcomes[0].reply, super::client::Reply::Refused(_));
-            let difference = compare::compare(sides, statement, &outcomes, accepted);
-            (!refused, difference)
+            let judged = compare::compare(sides, statement, &outcomes, accepted);
+            (!refused, judged)
         }
-        _ => (true, None),
+        _ => (true, Judged::Equal),
     }
 }
 
@@ -238,9 +247,14 @@ fn run_step(sides: &mut Sides, step: &Step, accepted: &mut Accepted) -> (bool, O
 fn replay(sides: &mut Sides, steps: &[Step]) -> Option<Difference> {
     sides.renew().ok()?;
     let mut accepted = Accepted::default();
-    steps
-        .iter()
-        .find_map(|step| run_step(sides, step, &mut accepted).1)
+    for step in steps {
+        match run_step(sides, step, &mut accepted).1 {
+            Judged::Equal => {}
+            Judged::Differ(difference) => return Some(difference),
+            Judged::Ends => return None,
+        }
+    }
+    None
 }
 
 /// Shrinks; gives the steps that are left, and what they give. Where a difference does not come again, all steps.

@@ -239,7 +239,12 @@ pub fn by_index(random: &mut Random, table: &Table, key: &Key, filter: Sql) -> S
         let rows = random.between(1, 6);
         let begin_at = random.below(4);
         end = format!(" ORDER BY {order}, {total} LIMIT {begin_at}, {rows}");
-        return Statement::exact(Sql::Row(vec![begin, filter, text(end)]));
+        let scan = text(format!("SELECT {names} FROM {} USE INDEX ()", table.name));
+        let same = Sql::Row(vec![scan, filter.clone(), text(end.clone())]);
+        return Statement {
+            sql: Sql::Row(vec![begin, filter, text(end)]),
+            rows: Expected::Some(same),
+        };
     }
     let ranks = Sql::Row(vec![
         text(format!(
@@ -307,9 +312,9 @@ pub fn is_unique(table: &Table, column: &Column) -> bool {
     use super::schema::KeyKind;
     let generated_over = |key: &Key| {
         key.parts.iter().any(|part| {
-            table.column(&part.column).is_some_and(|other| {
-                matches!(&other.generated, Some((expression, _)) if expression.contains(&column.name))
-            })
+            table
+                .column(&part.column)
+                .is_some_and(|other| other.is_over(&column.name))
         })
     };
     table

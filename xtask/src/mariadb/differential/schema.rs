@@ -1,6 +1,7 @@
 //! Tables as the generator knows them, and how random ones are made.
 
-use super::sql::{Item, Sql, Tag, list, tagged, text};
+use super::partitioning::Partitioning;
+use super::sql::{Item, Sql, Tag, tagged, text};
 use super::text::{Collation, Strings};
 use super::topics::{Topic, Topics};
 use super::types::{Kind, Palette};
@@ -11,6 +12,8 @@ pub struct Maker {
     pub palette: Palette,
     pub strings: Strings,
     pub topics: Topics,
+    /// The session's SQL mode is a strict one.
+    pub strict: bool,
     next: Tag,
 }
 
@@ -26,6 +29,8 @@ pub struct Column {
     /// The expression; stored or virtual.
     pub generated: Option<(String, bool)>,
     pub auto_increment: bool,
+    /// What its values must be like.
+    pub check: Option<String>,
 }
 
 /// What a key promises.
@@ -54,24 +59,6 @@ pub struct Key {
     pub parts: Vec<Part>,
 }
 
-/// How a table is partitioned.
-#[derive(Clone, Debug)]
-pub struct Partitioning {
-    pub tag: Tag,
-    pub column: String,
-    pub method: Method,
-}
-
-/// `HASH` and `KEY` by number of partitions; `RANGE` by upper ends, the last one open; `LIST` by number of
-/// lists, each of the numbers that leave its number as rest.
-#[derive(Clone, Debug)]
-pub enum Method {
-    Hash(u32),
-    Key(u32),
-    Range(Vec<i64>),
-    List(u32),
-}
-
 /// A table.
 #[derive(Clone, Debug)]
 pub struct Table {
@@ -83,6 +70,11 @@ pub struct Table {
 }
 
 impl Column {
+    /// True if it is computed from the column of this name.
+    pub fn is_over(&self, name: &str) -> bool {
+        matches!(&self.generated, Some((expression, _)) if expression.contains(name))
+    }
+
     /// As CREATE TABLE and ALTER TABLE have it.
     pub fn definition(&self) -> String {
         let mut definition = format!("{} {}", self.name, self.kind.definition());
@@ -98,6 +90,9 @@ impl Column {
         if self.auto_increment {
             definition += " AUTO_INCREMENT";
         }
+        if let Some(check) = &self.check {
+            definition += &format!(" CHECK ({check})");
+        }
         definition
     }
 }
@@ -110,6 +105,11 @@ impl Key {
             KeyKind::Unique => format!("UNIQUE KEY {} (", self.name),
             KeyKind::Plain => format!("KEY {} (", self.name),
         };
+        Sql::Row(vec![text(begin), self.part_list(), text(")")])
+    }
+
+    /// `c1, c2(10) DESC`.
+    pub fn part_list(&self) -> Sql {
         let parts = self.parts.iter().map(|part| {
             let prefix = part
                 .prefix
@@ -117,7 +117,7 @@ impl Key {
             let way = if part.descending { " DESC" } else { "" };
             tagged(part.tag, text(format!("{}{prefix}{way}", part.column)))
         });
-        Sql::Row(vec![text(begin), Sql::List(parts.collect()), text(")")])
+        Sql::List(parts.collect())
     }
 
     /// Its name in FORCE INDEX.
@@ -131,42 +131,6 @@ impl Key {
     /// True if it holds this column.
     pub fn has(&self, column: &str) -> bool {
         self.parts.iter().any(|part| part.column == column)
-    }
-}
-
-impl Partitioning {
-    /// `PARTITION BY ...`.
-    pub fn definition(&self) -> Sql {
-        let column = &self.column;
-        match &self.method {
-            Method::Hash(count) => text(format!("PARTITION BY HASH ({column}) PARTITIONS {count}")),
-            Method::Key(count) => text(format!("PARTITION BY KEY ({column}) PARTITIONS {count}")),
-            Method::Range(ends) => {
-                let ends = ends.iter().enumerate();
-                let part = |(at, end): (usize, &i64)| {
-                    text(format!("PARTITION p{at} VALUES LESS THAN ({end})"))
-                };
-                let mut parts: Vec<Sql> = ends.map(part).collect();
-                parts.push(text("PARTITION pmax VALUES LESS THAN MAXVALUE"));
-                let begin = text(format!("PARTITION BY RANGE ({column}) ("));
-                Sql::Row(vec![begin, list(parts), text(")")])
-            }
-            Method::List(count) => {
-                let part = |at: u32| {
-                    let numbers: Vec<String> = (0..60)
-                        .filter(|number| number % count == at)
-                        .map(|number| number.to_string())
-                        .collect();
-                    let null = if at == 0 { ", NULL" } else { "" };
-                    text(format!(
-                        "PARTITION p{at} VALUES IN ({}{null})",
-                        numbers.join(", ")
-                    ))
-                };
-                let begin = text(format!("PARTITION BY LIST ({column}) ("));
-                Sql::Row(vec![begin, list((0..*count).map(part)), text(")")])
-            }
-        }
     }
 }
 
@@ -214,6 +178,17 @@ impl Table {
         self.columns.iter().find(|column| column.name == name)
     }
 
+    /// True if it has a unique key, of which a second one is not to be added: of two keys the one that was made first
+    /// refuses a row, and which one that is depends on whether an ALTER or TRUNCATE makes them anew.
+    pub fn has_unique(&self) -> bool {
+        self.keys.iter().any(|key| key.kind == KeyKind::Unique)
+    }
+
+    /// True if it has AUTO_INCREMENT.
+    pub fn counts(&self) -> bool {
+        self.columns.iter().any(|column| column.auto_increment)
+    }
+
     /// An order that leaves nothing open: a key that names each row.
     pub fn total_order(&self) -> Option<String> {
         let names_rows = |key: &&Key| {
@@ -236,11 +211,13 @@ impl Maker {
             palette,
             strings,
             topics,
+            strict: true,
             next: 1,
         }
     }
 
-    fn tag(&mut self) -> Tag {
+    /// A number that no column or key has.
+    pub fn tag(&mut self) -> Tag {
         self.next += 1;
         self.next - 1
     }
@@ -283,7 +260,7 @@ impl Maker {
             options += &format!("DEFAULT CHARACTER SET {charset} COLLATE {name}");
         }
         if random.chance(10) && self.topics.has(Topic::AutoIncrement) {
-            options += &format!(" AUTO_INCREMENT={}", random.between(1, 200));
+            options += &format!(" AUTO_INCREMENT={}", random.between(1, 120));
         }
         if random.chance(8) {
             options += random.word(&[" ROW_FORMAT=DYNAMIC", " COMMENT='x'", " CHECKSUM=1"]);
@@ -311,7 +288,7 @@ impl Maker {
             // An explicit one: the implicit one is the present.
             default = Some("'2001-01-01 00:00:00'".to_owned());
         }
-        Column {
+        let mut column = Column {
             tag,
             name: format!("c{tag}"),
             kind,
@@ -319,6 +296,24 @@ impl Maker {
             default,
             generated: None,
             auto_increment: false,
+            check: None,
+        };
+        if self.topics.has(Topic::Checks) && random.chance(5) {
+            column.check = Some(self.check_of(random, &column));
+        }
+        column
+    }
+
+    /// What values of a column must be like; a default may break it.
+    pub fn check_of(&self, random: &mut Random, column: &Column) -> String {
+        let name = &column.name;
+        match &column.kind {
+            Kind::Integer(..) | Kind::Decimal(..) => {
+                let limit = random.below(20);
+                format!("{name} {} {limit}", random.word(&["<>", "<", ">", "<="]))
+            }
+            kind if kind.is_text() => format!("LENGTH({name}) < {}", random.pick(&[3, 10, 40])),
+            _ => format!("{name} IS NOT NULL"),
         }
     }
 
@@ -361,6 +356,7 @@ impl Maker {
             default: None,
             generated: Some((expression, random.chance(50))),
             auto_increment: false,
+            check: None,
         })
     }
 
@@ -377,6 +373,7 @@ impl Maker {
                 default: None,
                 generated: None,
                 auto_increment: true,
+                check: None,
             };
             let at = random.place(table.columns.len() + 1);
             table.columns.insert(at, column);
@@ -449,43 +446,10 @@ impl Maker {
             parts,
         })
     }
-
-    /// Partitions a table, by a column that all its unique keys get.
-    pub fn partition(&mut self, random: &mut Random, table: &mut Table) {
-        let integers: Vec<&Column> = table
-            .written()
-            .filter(|column| column.kind.is_integer())
-            .collect();
-        if integers.is_empty() {
-            return;
-        }
-        let column = (*random.pick(&integers)).clone();
-        let primary = |key: &Key| key.kind == KeyKind::Primary;
-        if column.null && table.keys.iter().any(primary) {
-            return;
-        }
-        for key in &mut table.keys {
-            if key.kind != KeyKind::Plain && !key.has(&column.name) {
-                key.parts.push(part_of(&column));
-            }
-        }
-        let method = match random.below(4) {
-            0 => Method::Hash(random.between(1, 5) as u32),
-            1 => Method::Key(random.between(1, 5) as u32),
-            2 => Method::Range(vec![3, 7, 15]),
-            _ => Method::List(random.between(1, 4) as u32),
-        };
-        let tag = self.tag();
-        table.partitioning = Some(Partitioning {
-            tag,
-            column: column.name,
-            method,
-        });
-    }
 }
 
 /// The whole column.
-fn part_of(column: &Column) -> Part {
+pub fn part_of(column: &Column) -> Part {
     Part {
         tag: column.tag,
         column: column.name.clone(),

@@ -1,6 +1,7 @@
 //! One server, two databases of the same tables: InnoDB's and Inkstone's, with a connection each.
 
-use super::sql::ENGINE;
+use super::objects::FOLDER;
+use super::sql::{ENGINE, XID};
 use super::step::Step;
 use super::text::Collation;
 use crate::build::Result;
@@ -54,6 +55,8 @@ pub struct Gone {
 pub struct Sides {
     server: Server,
     clients: Vec<Client>,
+    /// Where statements write files, a folder for each engine.
+    files: PathBuf,
     /// Collations of the server, by name.
     pub collations: Vec<Collation>,
 }
@@ -61,13 +64,15 @@ pub struct Sides {
 impl Sides {
     /// Starts a server.
     pub fn start(tree: &Tree, plugin: &Plugin) -> Result<Self> {
-        let mut server = Server::new(tree, &folder())
+        let folder = folder();
+        let mut server = Server::new(tree, &folder)
             .with_plugin(plugin)
             .with_options(OPTIONS);
         server.start()?;
         let mut sides = Self {
             server,
             clients: Vec::new(),
+            files: folder.join("files"),
             collations: Vec::new(),
         };
         sides.collations = sides.ask_collations()?;
@@ -117,9 +122,20 @@ impl Sides {
             self.server.kill();
             self.server.start()?;
         }
+        // One that is not ended would keep its tables.
+        let end = format!("XA ROLLBACK {XID}");
+        for (client, (engine, _)) in self.clients.iter_mut().zip(ENGINES) {
+            let _ = client.run(&end.replace(ENGINE, engine));
+        }
         self.clients.clear();
-        for (_, database) in ENGINES {
+        let _ = std::fs::remove_dir_all(&self.files);
+        for (engine, database) in ENGINES {
+            let folder = self.files.join(engine);
+            std::fs::create_dir_all(&folder)
+                .map_err(|error| format!("{}: {error}", folder.display()))?;
             let mut client = self.connection()?;
+            // Of before a kill.
+            let _ = client.run(&end.replace(ENGINE, engine));
             // A table that cannot be dropped is somebody else's difference.
             let _ = client.run(&format!("DROP DATABASE IF EXISTS {database}"));
             must(&mut client, &format!("CREATE DATABASE {database}"))?;
@@ -147,7 +163,26 @@ impl Sides {
         Ok(())
     }
 
+    /// What an engine notes without a commit that waits (counters of AUTO_INCREMENT behind a statement that failed)
+    /// is there after a kill only by chance: a commit behind it makes it certain.
+    fn settle(&self) -> Result<()> {
+        let mut client = self.connection()?;
+        for (engine, database) in ENGINES {
+            let name = format!("{database}.settled");
+            must(
+                &mut client,
+                &format!("CREATE TABLE {name} (a INT) ENGINE={engine}"),
+            )?;
+            must(&mut client, &format!("INSERT INTO {name} VALUES (1)"))?;
+            must(&mut client, &format!("DROP TABLE {name}"))?;
+        }
+        Ok(())
+    }
+
     fn restart(&mut self, kill: bool) -> Result<()> {
+        if kill {
+            self.settle()?;
+        }
         self.clients.clear();
         match kill {
             true => self.server.kill(),
@@ -175,7 +210,9 @@ impl Sides {
     }
 
     fn run_on(&mut self, side: usize, statement: &str) -> std::result::Result<Outcome, Gone> {
-        let statement = statement.replace(ENGINE, ENGINES[side].0);
+        let (engine, _) = ENGINES[side];
+        let folder = self.files.join(engine).to_string_lossy().into_owned();
+        let statement = statement.replace(ENGINE, engine).replace(FOLDER, &folder);
         let client = &mut self.clients[side];
         let outcome = client.run(&statement).and_then(|reply| {
             let warned = match &reply {
@@ -217,25 +254,60 @@ impl Sides {
         let Some(Ok(Reply::Rows(tables))) = self
             .clients
             .get_mut(side)
-            .map(|client| client.run("SHOW TABLES"))
+            .map(|client| client.run("SHOW FULL TABLES WHERE Table_type = 'BASE TABLE'"))
         else {
             return false;
         };
-        let names = tables.rows.into_iter().flatten().flatten();
+        let names = tables.rows.into_iter();
+        let names = names.filter_map(|row| row.into_iter().next().flatten());
         let names: Vec<String> = names
             .map(|name| String::from_utf8_lossy(&name).into_owned())
             .collect();
         names.iter().any(|name| {
-            let check = format!("CHECK TABLE {name} EXTENDED");
-            let Ok(Reply::Rows(said)) = self.clients[side].run(&check) else {
+            self.is_found_corrupt(side, name) || self.has_index_of_other_rows(side, name)
+        })
+    }
+
+    /// What CHECK TABLE says; it cannot be done in an XA transaction.
+    fn is_found_corrupt(&mut self, side: usize, table: &str) -> bool {
+        let check = format!("CHECK TABLE {table} EXTENDED");
+        let Ok(Reply::Rows(said)) = self.clients[side].run(&check) else {
+            return false;
+        };
+        // The last line is `status | OK`, or what is wrong.
+        let last = said
+            .rows
+            .last()
+            .and_then(|row| row.last().cloned().flatten());
+        last.as_deref() != Some(b"OK")
+    }
+
+    /// True if some index gives other values than the table has.
+    fn has_index_of_other_rows(&mut self, side: usize, table: &str) -> bool {
+        let indexes = format!(
+            "SELECT index_name, GROUP_CONCAT(column_name ORDER BY seq_in_index) \
+             FROM information_schema.statistics \
+             WHERE table_schema = DATABASE() AND table_name = '{table}' GROUP BY index_name"
+        );
+        let mut sorted_rows = |statement: &str| {
+            let Ok(Reply::Rows(mut rows)) = self.clients[side].run(statement) else {
+                return Vec::new();
+            };
+            rows.rows.sort();
+            rows.rows
+        };
+        let indexes = sorted_rows(&indexes);
+        let text = |cell: &Option<Vec<u8>>| String::from_utf8(cell.clone()?).ok();
+        indexes.iter().any(|row| {
+            let (Some(index), Some(columns)) =
+                (row.first().and_then(text), row.get(1).and_then(text))
+            else {
                 return false;
             };
-            // The last line is `status | OK`, or what is wrong.
-            let last = said
-                .rows
-                .last()
-                .and_then(|row| row.last().cloned().flatten());
-            last.as_deref() != Some(b"OK")
+            let select = format!("SELECT {columns} FROM {table}");
+            sorted_rows(&format!(
+                "{select} FORCE INDEX (`{index}`) ORDER BY {columns}"
+            )) != sorted_rows(&format!("{select} USE INDEX ()"))
         })
     }
 
@@ -295,5 +367,12 @@ pub fn neutral(text: &str) -> String {
     for (_, database) in ENGINES {
         neutral = neutral.replace(database, "<DATABASE>");
     }
-    neutral
+    // A temporary name has the connection's number.
+    match neutral.split_once("#sql-alter-") {
+        Some((before, behind)) => {
+            let number = |letter: char| letter.is_ascii_hexdigit() || letter == '-';
+            format!("{before}#sql{}", behind.trim_start_matches(number))
+        }
+        None => neutral,
+    }
 }

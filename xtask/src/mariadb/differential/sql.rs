@@ -9,6 +9,9 @@ pub type Tag = u32;
 /// Stands in statements for the name of the engine that runs them.
 pub const ENGINE: &str = "{engine}";
 
+/// Stands for the id of an XA transaction: two of a server have different ones.
+pub const XID: &str = "'x-{engine}'";
+
 /// A part of a statement.
 #[derive(Clone, Debug)]
 pub enum Sql {

@@ -29,6 +29,8 @@ pub enum Expected {
     AnyOrder,
     /// All; in the order in which this statement ranks them, in its last column.
     Ranked(Sql),
+    /// Those that this statement gives, which asks for the same without an index, in this order.
+    Some(Sql),
     /// All, in this order, but that of values that their column takes for equal either may stand there.
     Representatives(Vec<Representative>),
 }
@@ -63,6 +65,7 @@ impl Statement {
     pub fn without_tag(&self, tag: Tag) -> Self {
         let rows = match &self.rows {
             Expected::Ranked(ranks) => Expected::Ranked(ranks.without_tag(tag)),
+            Expected::Some(same) => Expected::Some(same.without_tag(tag)),
             rows => rows.clone(),
         };
         let sql = self.sql.without_tag(tag);

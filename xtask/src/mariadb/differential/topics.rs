@@ -15,8 +15,14 @@ pub enum Topic {
     Partitions,
     /// ALTER TABLE
     Alter,
+    /// CHECK constraints
+    Checks,
+    /// CREATE .. SELECT and .. LIKE, CREATE INDEX, triggers, views, HANDLER, LOAD DATA, EXCHANGE PARTITION
+    Objects,
     /// Transactions of several statements
     Transactions,
+    /// XA transactions
+    Xa,
     /// Restarts and kills of the server
     Restarts,
 }

@@ -1,33 +1,23 @@
-//! Whether two engines' traces of a case are equal.
+//! Whether two engines' sides of a step are equal.
 
-use super::script::Script;
+use super::script::Step;
 use super::stage::{self, Outcome, What};
 use crate::mariadb::client::Reply;
 
-/// What came of each statement, in order.
-pub type Trace = Vec<(String, Outcome)>;
-
-/// The first place at which two traces differ.
+/// The first place at which two sides differ.
 #[derive(Clone, Debug)]
 pub struct Difference {
     /// In words that the differences of one cause have in common.
     pub what: String,
-    /// Where in the trace.
+    /// At which step; behind the last one, sessions commit and tables are read.
     pub at: usize,
     /// Each engine's side, as text.
     pub sides: [String; 2],
 }
 
-/// Compares InnoDB's trace with Inkstone's.
-pub fn compare(script: &Script, traces: &[Trace; 2]) -> Option<Difference> {
-    let [innodb, inkstone] = traces;
-    let longest = innodb.len().max(inkstone.len());
-    (0..longest).find_map(|at| {
-        let of = |trace: &Trace| trace.get(at).map(|(_, outcome)| outcome.clone());
-        let sides = [
-            of(innodb).unwrap_or_default(),
-            of(inkstone).unwrap_or_default(),
-        ];
+impl Difference {
+    /// What the sides have come to at a step, if it differs.
+    pub fn between(at: usize, step: &Step, sides: [&Outcome; 2]) -> Option<Self> {
         let mut sessions = sides[0].keys().chain(sides[1].keys());
         let session =
             *sessions.find(|session| !same(sides[0].get(session), sides[1].get(session)))?;
@@ -36,30 +26,35 @@ pub fn compare(script: &Script, traces: &[Trace; 2]) -> Option<Difference> {
                 .get(&session)
                 .map_or("says nothing".to_owned(), What::kind)
         };
-        let said = innodb.get(at).or(inkstone.get(at));
-        let statement = said.map_or("", |(statement, _)| statement);
-        let who = match script.steps.get(at) {
-            Some(step) if step.session != session => "another session, at ",
-            _ => "",
+        let who = match step.session == session {
+            false => "another session, at ",
+            true => "",
         };
-        Some(Difference {
+        Some(Self {
             what: format!(
                 "{who}{}: InnoDB {}, Inkstone {}",
-                class(statement),
-                kind(&sides[0]),
-                kind(&sides[1])
+                class(&step.statement),
+                kind(sides[0]),
+                kind(sides[1])
             ),
             at,
-            sides: sides.map(|outcome| stage::text(&outcome)),
+            sides: sides.map(stage::text),
         })
-    })
+    }
+
+    /// Something that is wrong of one side alone.
+    pub fn of_one(at: usize, step: &Step, wrong: &str) -> Self {
+        let first = wrong.lines().next().unwrap_or_default();
+        Self {
+            what: format!("{}: {}", class(&step.statement), class(first)),
+            at,
+            sides: ["(not asked)\n".to_owned(), format!("    {wrong}\n")],
+        }
+    }
 }
 
-/// Numbers, and who says it, left out.
+/// Numbers left out.
 fn class(statement: &str) -> String {
-    let statement = statement
-        .split_once(": ")
-        .map_or(statement, |(_, said)| said);
     let mut class = String::new();
     for letter in statement.chars() {
         match letter {
@@ -101,24 +96,25 @@ mod tests {
     use super::*;
     use crate::mariadb::client::Refusal;
 
-    fn trace(what: What) -> Trace {
-        vec![(
-            "1: UPDATE t SET v = 17".to_owned(),
-            Outcome::from([(1, what)]),
-        )]
+    fn between(innodb: What, inkstone: What) -> Option<Difference> {
+        let step = Step {
+            session: 1,
+            statement: "UPDATE t SET v = 17".to_owned(),
+        };
+        let [innodb, inkstone] = [innodb, inkstone].map(|what| Outcome::from([(1, what)]));
+        Difference::between(0, &step, [&innodb, &inkstone])
     }
 
     #[test]
     fn who_waits_is_compared_and_for_whom_is_not() {
-        let script = Script::default();
-        let waits = |whom: usize| trace(What::Waits(vec![whom]));
-        assert!(compare(&script, &[waits(2), waits(3)]).is_none());
+        let waits = |whom: usize| What::Waits(vec![whom]);
+        assert!(between(waits(2), waits(3)).is_none());
         let refused = |code| {
             let message = String::new();
-            trace(What::Ended(Reply::Refused(Refusal { code, message })))
+            What::Ended(Reply::Refused(Refusal { code, message }))
         };
-        assert!(compare(&script, &[refused(1213), refused(1213)]).is_none());
-        let found = compare(&script, &[waits(2), refused(1213)]).unwrap();
+        assert!(between(refused(1213), refused(1213)).is_none());
+        let found = between(waits(2), refused(1213)).unwrap();
         assert_eq!(
             found.what,
             "UPDATE t SET v = N: InnoDB waits, Inkstone gives error 1213"

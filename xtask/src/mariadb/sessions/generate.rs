@@ -2,7 +2,7 @@
 //!
 //! Every WHERE names its index, so that both engines read, and lock, the same way.
 
-use super::script::{ENGINE, Script, Step};
+use super::script::{self, ENGINE, Script, Step};
 use crate::mariadb::random::Random;
 
 /// How the table of a case is keyed.
@@ -22,22 +22,69 @@ const LEVELS: [&str; 4] = [
 const END: u64 = 100;
 const STEPS: u64 = 22;
 
+/// What the names of random scripts begin with.
+pub const NAME: &str = "seed ";
+
 /// The case of this seed and number.
 pub fn case(seed: u64, number: u64) -> Script {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9) ^ number.wrapping_mul(0x85eb_ca6b_27d4));
     let table = random.place(TABLES.len());
-    let mut generator = Generator { random, table };
+    let purged = random.chance(15);
+    let names = if random.chance(30) { 2 } else { 1 };
+    let topic = random.weighted(&[70, 8, 8, 6, 8]);
+    let topic = [
+        Topic::Rows,
+        Topic::Deadlock,
+        Topic::Ddl,
+        Topic::Tables,
+        Topic::Xa,
+    ][topic];
+    let mut generator = Generator {
+        random,
+        table,
+        names,
+        topic,
+        xa: 0,
+    };
     Script {
-        name: format!("seed {seed} case {number}"),
+        name: format!("{NAME}{seed} case {number}"),
         setup: generator.setup(),
         steps: generator.steps(),
+        purged,
     }
+}
+
+/// What a case has beside plain statements on rows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Topic {
+    Rows,
+    /// Sessions each lock a row, and then want another's.
+    Deadlock,
+    Ddl,
+    /// LOCK TABLES, FLUSH TABLES WITH READ LOCK.
+    Tables,
+    /// One prepared transaction, with its session or detached from it.
+    Xa,
 }
 
 struct Generator {
     random: Random,
     table: usize,
+    /// How many tables of this kind there are.
+    names: usize,
+    topic: Topic,
+    /// How far the XA transaction is: which of [`XA`] was said last.
+    xa: usize,
 }
+
+const NAMES: [&str; 2] = ["t", "w"];
+/// What the session of an XA transaction says, with other statements before the second.
+const XA: [&str; 4] = [
+    "",
+    "XA START '<ENGINE>'",
+    "XA END '<ENGINE>'",
+    "XA PREPARE '<ENGINE>'",
+];
 
 /// An index, and a condition on it.
 struct Place {
@@ -47,18 +94,21 @@ struct Place {
 
 impl Generator {
     fn setup(&mut self) -> Vec<String> {
-        let mut setup = vec![format!(
-            "CREATE TABLE t ({}) ENGINE={ENGINE}",
-            TABLES[self.table]
-        )];
-        for n in (10..END).step_by(10) {
-            if self.random.chance(85) {
-                setup.push(format!("INSERT INTO t VALUES {}", self.row(n)));
+        let mut setup = Vec::new();
+        for name in &NAMES[..self.names] {
+            setup.push(format!(
+                "CREATE TABLE {name} ({}) ENGINE={ENGINE}",
+                TABLES[self.table]
+            ));
+            for n in (10..END).step_by(10) {
+                if self.random.chance(85) {
+                    setup.push(format!("INSERT INTO {name} VALUES {}", self.row(n)));
+                }
             }
-        }
-        for n in (10..END).step_by(10) {
-            if self.random.chance(20) {
-                setup.push(format!("DELETE FROM t WHERE id = {n}"));
+            for n in (10..END).step_by(10) {
+                if self.random.chance(20) {
+                    setup.push(format!("DELETE FROM {name} WHERE id = {n}"));
+                }
             }
         }
         setup
@@ -85,12 +135,139 @@ impl Generator {
             let statement = format!("SET SESSION TRANSACTION ISOLATION LEVEL {level}");
             steps.push(Step { session, statement });
         }
+        if self.topic == Topic::Deadlock {
+            self.circle(sessions, &mut steps);
+            open.fill(4);
+        }
         for _ in 0..self.random.between(STEPS / 3, STEPS) {
             let session = 1 + self.random.place(sessions);
-            let statement = self.next(&mut open[session - 1]);
+            let statement = match self.beside(session, sessions, open[session - 1]) {
+                Some(statement) => statement,
+                None => self.next(&mut open[session - 1]),
+            };
             steps.push(Step { session, statement });
         }
         steps
+    }
+
+    /// All sessions but perhaps the last lock rows, and then each wants the next one's.
+    fn circle(&mut self, sessions: usize, steps: &mut Vec<Step>) {
+        let parties = sessions.min(3);
+        let mut say = |session: usize, statement: String| steps.push(Step { session, statement });
+        let column = if self.table == 2 { "u" } else { "id" };
+        let mut rows: Vec<u64> = (1..END / 10).map(|n| 10 * n).collect();
+        for session in 1..=parties {
+            say(session, "BEGIN".to_owned());
+        }
+        let own: Vec<u64> = (0..parties)
+            .map(|_| rows.remove(self.random.place(rows.len())))
+            .collect();
+        for (at, row) in own.iter().enumerate() {
+            say(at + 1, self.at_row(column, *row));
+            for _ in 0..self.random.below(3) {
+                let row = rows.remove(self.random.place(rows.len()).min(1));
+                say(at + 1, self.at_row(column, row));
+            }
+        }
+        for at in 0..parties {
+            let row = own[(at + 1) % parties];
+            say(at + 1, self.at_row(column, row));
+        }
+    }
+
+    /// Locks or changes one row.
+    fn at_row(&mut self, column: &str, row: u64) -> String {
+        let index = match (column, self.table) {
+            ("id", 0 | 3) => "PRIMARY",
+            (column, _) => column,
+        };
+        let value = if self.table == 3 {
+            format!("'{row}'")
+        } else {
+            row.to_string()
+        };
+        match self.random.weighted(&[4, 2, 1]) {
+            0 => format!("UPDATE t FORCE INDEX ({index}) SET v = v + 1 WHERE {column} = {value}"),
+            1 => {
+                format!("SELECT * FROM t FORCE INDEX ({index}) WHERE {column} = {value} FOR UPDATE")
+            }
+            _ => format!("DELETE t FROM t FORCE INDEX ({index}) WHERE {column} = {value}"),
+        }
+    }
+
+    /// A statement that is none on rows, if this is its time.
+    fn beside(&mut self, session: usize, sessions: usize, open: u64) -> Option<String> {
+        if self.random.chance(3) {
+            let other = script::connection(1 + self.random.place(sessions));
+            return match self.random.chance(75) {
+                true => Some(format!("KILL QUERY {other}")),
+                false if other != script::connection(session) => Some(format!("KILL {other}")),
+                false => None,
+            };
+        }
+        let table = self.name();
+        match self.topic {
+            Topic::Ddl if open == 0 && self.random.chance(25) => {
+                let number = self.random.below(1000);
+                Some(match self.random.below(5) {
+                    0 => format!("ALTER TABLE {table} ADD KEY n{number} (v)"),
+                    1 => format!("TRUNCATE TABLE {table}"),
+                    2 => format!("ALTER TABLE {table} FORCE, ALGORITHM=COPY"),
+                    3 => "START TRANSACTION WITH CONSISTENT SNAPSHOT".to_owned(),
+                    _ => format!("CHECK TABLE {table}"),
+                })
+            }
+            Topic::Tables if open == 0 && self.random.chance(35) => {
+                let mode = self.random.word(&["READ", "WRITE"]);
+                Some(match self.random.below(4) {
+                    0 => format!("LOCK TABLES {table} {mode}"),
+                    1 => "FLUSH TABLES WITH READ LOCK".to_owned(),
+                    _ => "UNLOCK TABLES".to_owned(),
+                })
+            }
+            Topic::Xa => self.xa(session, table),
+            _ => None,
+        }
+    }
+
+    /// The first session has an XA transaction; others end its connection, end the transaction, and define.
+    fn xa(&mut self, session: usize, table: &str) -> Option<String> {
+        let prepared = self.xa + 1 == XA.len();
+        let chance = if prepared { 30 } else { 40 };
+        if !self.random.chance(chance) {
+            return None;
+        }
+        match (session, prepared) {
+            (1, false) => {
+                self.xa += 1;
+                Some(XA[self.xa].to_owned())
+            }
+            (1, true) => Some(format!(
+                "XA {} '{ENGINE}'",
+                self.random.word(&["COMMIT", "ROLLBACK"])
+            )),
+            (_, true) => Some(match self.random.below(4) {
+                0 => format!("KILL {}", script::connection(1)),
+                1 => format!(
+                    "XA {} '{ENGINE}'",
+                    self.random.word(&["COMMIT", "ROLLBACK"])
+                ),
+                2 => format!(
+                    "ALTER TABLE {table} ADD KEY n{} (v)",
+                    self.random.below(1000)
+                ),
+                _ => format!("TRUNCATE TABLE {table}"),
+            }),
+            _ => None,
+        }
+    }
+
+    /// One of the tables.
+    fn name(&mut self) -> &'static str {
+        match self.names > 1 && self.random.chance(30) {
+            true => NAMES[1],
+            false => NAMES[0],
+        }
     }
 
     /// What a session says next. `open`: statements of its transaction, 0 outside of one.
@@ -119,39 +296,50 @@ impl Generator {
     }
 
     fn statement(&mut self) -> String {
+        let t = self.name();
         match self.random.weighted(&[10, 25, 14, 5, 6, 6, 22, 12]) {
             0 => {
                 let place = self.place();
-                format!("SELECT * FROM t {}", place.clause())
+                format!("SELECT * FROM {t} {}", place.clause())
             }
             1 => {
                 let lock = ["FOR UPDATE", "FOR UPDATE", "LOCK IN SHARE MODE"];
                 let (lock, patience) = (self.random.word(&lock), self.patience());
                 let place = self.place();
-                format!("SELECT * FROM t {} {lock}{patience}", place.clause())
+                format!("SELECT * FROM {t} {} {lock}{patience}", place.clause())
             }
-            2 => format!("INSERT INTO t VALUES {}", self.rows()),
-            3 => format!("INSERT IGNORE INTO t VALUES {}", self.rows()),
-            4 => format!("REPLACE INTO t VALUES {}", self.rows()),
+            2 => format!("INSERT INTO {t} VALUES {}", self.rows()),
+            3 => format!("INSERT IGNORE INTO {t} VALUES {}", self.rows()),
+            4 => format!("REPLACE INTO {t} VALUES {}", self.rows()),
             5 => format!(
-                "INSERT INTO t VALUES {} ON DUPLICATE KEY UPDATE v = v + 1",
+                "INSERT INTO {t} VALUES {} ON DUPLICATE KEY UPDATE v = v + 1",
                 self.rows()
             ),
             6 => {
                 let (change, place) = (self.change(), self.place());
                 let Place { index, condition } = place;
-                format!("UPDATE t FORCE INDEX ({index}) SET {change} WHERE {condition}")
+                format!("UPDATE {t} FORCE INDEX ({index}) SET {change} WHERE {condition}")
             }
             _ => {
                 let place = self.place();
-                format!("DELETE t FROM t {}", place.clause())
+                format!("DELETE {t} FROM {t} {}", place.clause())
             }
         }
     }
 
     fn patience(&mut self) -> &'static str {
-        self.random
-            .word(&["", "", "", "", "", " NOWAIT", " SKIP LOCKED"])
+        self.random.word(&[
+            "",
+            "",
+            "",
+            "",
+            "",
+            "",
+            "",
+            " NOWAIT",
+            " SKIP LOCKED",
+            " WAIT 1",
+        ])
     }
 
     fn rows(&mut self) -> String {
@@ -209,7 +397,7 @@ impl Generator {
         let (one, other) = (self.number(), self.number());
         let low = value(&mut self.random, one.min(other));
         let high = value(&mut self.random, one.max(other));
-        let condition = match self.random.weighted(&[8, 4, 2, 2, 1, 1]) {
+        let condition = match self.random.weighted(&[10, 4, 2, 2, 1, 1]) {
             0 => format!("{column} = {low}"),
             1 => format!("{column} BETWEEN {low} AND {high}"),
             2 => format!("{column} > {high}"),

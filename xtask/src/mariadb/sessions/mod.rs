@@ -3,11 +3,19 @@
 //! when another has ended.
 //!
 //! *Script*: what is there first, and who says what; see [`script`]. Those of `scripts/` run first, random ones
-//! ([`generate`]) until the time is up. Both engines run a script at the same time, each on a [`stage`]; their
-//! traces are compared ([`compare`]), and a script that differs is shrunk to the fewest statements.
+//! ([`generate`]) until the time is up. Both engines run a script ([`play`]) at the same time, each on a [`stage`];
+//! what each step comes to is compared ([`compare`]). What is meant is on a list ([`meant`]) and ends the script; a
+//! script that differs otherwise is shrunk to the fewest statements. Beside that Inkstone is asked whether what one
+//! session has locked is left alone by the others ([`held`]).
 
+mod ask;
 mod compare;
+mod evidence;
 mod generate;
+mod held;
+mod meant;
+mod play;
+mod schema;
 mod script;
 mod stage;
 
@@ -16,9 +24,10 @@ use super::plugin::Plugin;
 use super::server::Server;
 use super::tree::Tree;
 use crate::build::Result;
-use compare::{Difference, Trace};
+use compare::Difference;
+use meant::Reason;
+use play::{Played, play};
 use script::Script;
-use stage::{Engine, Stage};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
@@ -43,18 +52,32 @@ struct Campaign {
     scripts: u64,
     statements: u64,
     waits: u64,
+    /// Random scripts, and how many of them ended at a difference that is meant.
+    random: u64,
+    random_meant: u64,
+    /// Scripts that ended at a difference that is meant, by its reason.
+    meant: BTreeMap<Reason, u64>,
     /// Scripts that differ, shrunk, by what differs; how often, too.
     found: BTreeMap<String, (Script, Difference, u64)>,
 }
 
-/// Runs the scripts whose name has `filter` in it; without it all, and random ones until the time is up; or the
-/// random one of number `case`.
+/// Which scripts are run: all that are written, then random ones until the time is up.
+#[derive(Clone, Copy)]
+pub struct Choice<'a> {
+    /// Only written ones that have this in their name.
+    pub filter: Option<&'a str>,
+    /// Only the random one of this number.
+    pub case: Option<u64>,
+    /// So many random ones, however long they take.
+    pub cases: Option<u64>,
+}
+
+/// Runs them, and prints what differs.
 pub fn run(
     tree: &Tree,
     plugin: &Plugin,
     plan: Plan,
-    filter: Option<&str>,
-    case: Option<u64>,
+    choice: Choice<'_>,
     json: bool,
 ) -> Result<ExitCode> {
     let server = Server::temporary(tree, "sessions")
@@ -63,7 +86,7 @@ pub fn run(
     let mut server = server;
     server.start()?;
     let mut campaign = Campaign::default();
-    let outcome = campaign.run(server.socket(), plan, filter, case);
+    let outcome = campaign.run(server.socket(), plan, choice);
     if let Err(error) = outcome {
         return Err(format!(
             "{error}\nthe server's files are kept: {:?}",
@@ -76,27 +99,25 @@ pub fn run(
 }
 
 impl Campaign {
-    fn run(
-        &mut self,
-        socket: &Path,
-        plan: Plan,
-        filter: Option<&str>,
-        case: Option<u64>,
-    ) -> Result<()> {
-        if let Some(number) = case {
+    fn run(&mut self, socket: &Path, plan: Plan, choice: Choice<'_>) -> Result<()> {
+        if let Some(number) = choice.case {
             return self.try_script(socket, generate::case(plan.seed, number));
         }
         for script in script::written()? {
-            if filter.is_none_or(|name| script.name.contains(name)) {
+            if choice.filter.is_none_or(|name| script.name.contains(name)) {
                 self.try_script(socket, script)?;
             }
         }
+        if choice.filter.is_some() {
+            return Ok(());
+        }
         let end = Instant::now() + Duration::from_secs_f64(plan.minutes * 60.0);
         let mut told = Instant::now();
-        let mut number = 0;
-        while filter.is_none() && Instant::now() < end {
+        for number in 0..choice.cases.unwrap_or(u64::MAX) {
+            if choice.cases.is_none() && Instant::now() >= end {
+                break;
+            }
             self.try_script(socket, generate::case(plan.seed, number))?;
-            number += 1;
             if told.elapsed() > Duration::from_secs(10) {
                 told = Instant::now();
                 eprintln!("{}", self.progress());
@@ -107,14 +128,21 @@ impl Campaign {
 
     /// Runs a script; one that differs in a new way is shrunk and told.
     fn try_script(&mut self, socket: &Path, script: Script) -> Result<()> {
-        let traces = play(socket, &script)?;
+        let Played {
+            waits,
+            meant,
+            differs,
+        } = play(socket, &script)?;
         self.scripts += 1;
         self.statements += script.steps.len() as u64;
-        let outcomes = traces[0].iter().flat_map(|(_, outcome)| outcome.values());
-        self.waits += outcomes
-            .filter(|what| matches!(what, stage::What::Waits(_)))
-            .count() as u64;
-        let Some(difference) = compare::compare(&script, &traces) else {
+        self.waits += waits;
+        let is_random = script.name.starts_with(generate::NAME);
+        self.random += u64::from(is_random);
+        if let Some(reason) = meant {
+            self.random_meant += u64::from(is_random);
+            *self.meant.entry(reason).or_default() += 1;
+        }
+        let Some(difference) = differs else {
             return Ok(());
         };
         if let Some((_, _, times)) = self.found.get_mut(&difference.what) {
@@ -131,10 +159,11 @@ impl Campaign {
     fn progress(&self) -> String {
         let times: u64 = self.found.values().map(|(_, _, times)| times).sum();
         format!(
-            "{} scripts, {} statements, {} waits; {times} scripts differ, in {} ways",
+            "{} scripts, {} statements, {} waits; {} ended at what is meant; {times} scripts differ, in {} ways",
             self.scripts,
             self.statements,
             self.waits,
+            self.meant.values().sum::<u64>(),
             self.found.len()
         )
     }
@@ -158,40 +187,26 @@ impl Campaign {
                 "scripts": self.scripts,
                 "statements": self.statements,
                 "waits": self.waits,
+                "meant": self.meant.iter().map(|(reason, times)| (reason.text(), times)).collect::<BTreeMap<_, _>>(),
+                "random": self.random,
+                "random_meant": self.random_meant,
                 "differences": found.collect::<Vec<_>>(),
             });
             println!("{result:#}");
             return;
         }
+        for (reason, times) in &self.meant {
+            println!("meant, {times} times: {}", reason.text());
+        }
+        println!(
+            "{} of {} random scripts ended there",
+            self.random_meant, self.random
+        );
         for (what, (script, _, times)) in &self.found {
             println!("{times} times: {what} ({})", script.name);
         }
         println!("seed {seed}: {}", self.progress());
     }
-}
-
-/// Runs a script on both engines at the same time.
-fn play(socket: &Path, script: &Script) -> Result<[Trace; 2]> {
-    let [innodb, inkstone] = std::thread::scope(|scope| {
-        let threads =
-            Engine::BOTH.map(|engine| scope.spawn(move || play_on(engine, socket, script)));
-        threads.map(|thread| thread.join().expect("a side of the case has panicked"))
-    });
-    Ok([innodb?, inkstone?])
-}
-
-fn play_on(engine: Engine, socket: &Path, script: &Script) -> Result<Trace> {
-    let in_engine = |error| format!("{}: {error}\n{}", engine.name(), script.render());
-    let mut stage = Stage::set(engine, socket, script).map_err(in_engine)?;
-    let mut trace = Trace::new();
-    for step in &script.steps {
-        let outcome = stage
-            .step(step.session, &step.statement)
-            .map_err(in_engine)?;
-        trace.push((format!("{}: {}", step.session, step.statement), outcome));
-    }
-    trace.extend(stage.end().map_err(in_engine)?);
-    Ok(trace)
 }
 
 /// The fewest statements that still differ in the same kind of way. What a shorter script gives elsewhere is
@@ -202,10 +217,10 @@ fn shrink(socket: &Path, script: Script, difference: Difference) -> Result<(Scri
     best.steps.truncate(last.at + 1);
     let mut try_one = |candidate: Script, best: &mut Script| -> Result<bool> {
         // What cannot be set up does not differ.
-        let Ok(traces) = play(socket, &candidate) else {
+        let Ok(played) = play(socket, &candidate) else {
             return Ok(false);
         };
-        match compare::compare(&candidate, &traces) {
+        match played.differs {
             Some(found) if found.what == last.what => {
                 (*best, last) = (candidate, found);
                 Ok(true)

@@ -6,16 +6,20 @@
 //! setup: CREATE TABLE t (id INT PRIMARY KEY) ENGINE=<ENGINE>
 //! 1: BEGIN
 //! 2: INSERT INTO t VALUES (1)
+//! 2: KILL QUERY <1>
 //! ```
 
 use crate::build::Result;
 
 /// Stands for the engine's name, which is also the name of an XA transaction.
 pub const ENGINE: &str = "<ENGINE>";
+/// First line of a script whose deleted rows purge may take.
+const PURGED: &str = "purged";
 /// What is written with the project.
-const FILES: [&str; 2] = [
+const FILES: [&str; 3] = [
     include_str!("scripts/hermitage.txt"),
     include_str!("scripts/locks.txt"),
+    include_str!("scripts/others.txt"),
 ];
 
 /// A case.
@@ -25,6 +29,13 @@ pub struct Script {
     /// Statements of a session of its own, before the others begin.
     pub setup: Vec<String>,
     pub steps: Vec<Step>,
+    /// Purge is not held back: what is deleted is soon gone, or is not.
+    pub purged: bool,
+}
+
+/// Stands for the number of a session's connection.
+pub fn connection(session: usize) -> String {
+    format!("<{session}>")
 }
 
 /// A statement of one of the sessions.
@@ -42,9 +53,30 @@ impl Script {
         numbers.max().unwrap_or(0)
     }
 
+    /// What ends whatever a session has open.
+    pub fn last_words(&self, end: &'static str) -> Vec<&'static str> {
+        let says = |words: &str| {
+            self.steps
+                .iter()
+                .any(|step| step.statement.starts_with(words))
+        };
+        let mut all = Vec::new();
+        if says("XA ") {
+            all.extend(["XA END '<ENGINE>'", "XA ROLLBACK '<ENGINE>'"]);
+        }
+        if says("LOCK ") || says("FLUSH ") {
+            all.push("UNLOCK TABLES");
+        }
+        all.push(end);
+        all
+    }
+
     /// As text that [`parse`] reads.
     pub fn render(&self) -> String {
         let mut text = format!("== {}\n", self.name);
+        if self.purged {
+            text += &format!("{PURGED}\n");
+        }
         for statement in &self.setup {
             text += &format!("setup: {statement}\n");
         }
@@ -83,6 +115,10 @@ pub fn parse(text: &str) -> Result<Vec<Script>> {
             )
         };
         let script = scripts.last_mut().ok_or_else(wrong)?;
+        if line == PURGED {
+            script.purged = true;
+            continue;
+        }
         let (who, statement) = line.split_once(": ").ok_or_else(wrong)?;
         let statement = statement.to_owned();
         match who {

@@ -4,7 +4,7 @@
 //! asked of the engine's own tables of transactions and of the server's list of processes. Nothing depends on how
 //! fast the machine is: a session that neither answers nor waits is asked about again.
 
-use super::script::{ENGINE, Script};
+use super::script::{self, ENGINE, Script};
 use crate::build::Result;
 use crate::mariadb::client::{Client, Reply, Rows};
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// A statement that waits for nobody has mostly ended after this time.
 const SOON: Duration = Duration::from_millis(15);
 /// InnoDB tells the same for 100 ms to whoever asks sooner.
-const ASK_AGAIN: Duration = Duration::from_millis(110);
+pub(super) const ASK_AGAIN: Duration = Duration::from_millis(110);
 /// A session that neither ends nor waits for so long hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -80,27 +80,34 @@ pub enum What {
     Busy,
     /// It neither waits nor ends.
     Hangs,
+    /// Its connection has been killed.
+    Gone,
 }
 
 /// What a step of the script came to: of its own session first, then those that it let go on.
 pub type Outcome = BTreeMap<usize, What>;
 
-struct Session {
-    connection: u64,
+pub(super) struct Session {
+    pub(super) connection: u64,
     statements: Sender<String>,
     replies: Receiver<std::io::Result<Reply>>,
-    working: bool,
+    /// What it does, or has done last.
+    pub(super) statement: String,
+    pub(super) working: bool,
+    /// Its connection was told to end.
+    killed: bool,
+    gone: bool,
 }
 
 /// The sessions of a case.
 pub struct Stage {
-    engine: Engine,
+    pub(super) engine: Engine,
     socket: PathBuf,
-    monitor: Client,
-    sessions: Vec<Session>,
+    pub(super) monitor: Client,
+    pub(super) sessions: Vec<Session>,
     /// Holds a snapshot from before the first row, so that purge takes nothing away: what is deleted stays as a
-    /// mark, for both engines, at all speeds.
-    _holder: Client,
+    /// mark, for both engines, at all speeds. None if the script wants purge.
+    _holder: Option<Client>,
 }
 
 impl Stage {
@@ -111,8 +118,15 @@ impl Stage {
         let database = engine.database();
         must(&mut monitor, &format!("DROP DATABASE IF EXISTS {database}"))?;
         must(&mut monitor, &format!("CREATE DATABASE {database}"))?;
-        let mut holder = connect()?;
-        must(&mut holder, "START TRANSACTION WITH CONSISTENT SNAPSHOT")?;
+        must(&mut monitor, &format!("USE {database}"))?;
+        let holder = match script.purged {
+            true => None,
+            false => {
+                let mut holder = connect()?;
+                must(&mut holder, "START TRANSACTION WITH CONSISTENT SNAPSHOT")?;
+                Some(holder)
+            }
+        };
         let mut setup = connect()?;
         must(&mut setup, &format!("USE {database}"))?;
         for statement in &script.setup {
@@ -156,16 +170,22 @@ impl Stage {
             connection,
             statements,
             replies,
+            statement: String::new(),
             working: false,
+            killed: false,
+            gone: false,
         })
     }
 
     /// Lets a session say something, and waits until everything is settled.
     pub fn step(&mut self, session: usize, statement: &str) -> Result<Outcome> {
+        if self.sessions[session - 1].gone {
+            return Ok(Outcome::from([(session, What::Gone)]));
+        }
         if self.sessions[session - 1].working {
             return Ok(Outcome::from([(session, What::Busy)]));
         }
-        let statement = statement.replace(ENGINE, self.engine.name());
+        let statement = self.filled(statement);
         self.say(session, statement)?;
         let mut outcome = self.settle()?;
         // Those who waited before, and wait still, are no news.
@@ -173,9 +193,35 @@ impl Stage {
         Ok(outcome)
     }
 
+    /// What a session does, or has done last.
+    pub fn statement(&self, session: usize) -> String {
+        self.sessions[session - 1].statement.clone()
+    }
+
+    /// As [`Self::step`], and the session's statement remains the one before.
+    pub fn aside(&mut self, session: usize, statement: &str) -> Result<Outcome> {
+        let before = self.statement(session);
+        let outcome = self.step(session, statement);
+        self.sessions[session - 1].statement = before;
+        outcome
+    }
+
+    /// A statement of the script with the engine's name and the numbers of connections.
+    fn filled(&mut self, statement: &str) -> String {
+        let mut filled = statement.replace(ENGINE, self.engine.name());
+        for (at, session) in self.sessions.iter_mut().enumerate() {
+            let number = script::connection(at + 1);
+            // KILL QUERY ends a statement only.
+            session.killed |= filled.starts_with(&format!("KILL {number}"));
+            filled = filled.replace(&number, &session.connection.to_string());
+        }
+        filled
+    }
+
     fn say(&mut self, session: usize, statement: String) -> Result<()> {
         let session = &mut self.sessions[session - 1];
         session.working = true;
+        session.statement.clone_from(&statement);
         let gone = |_| "a session's thread is gone".to_owned();
         session.statements.send(statement).map_err(gone)
     }
@@ -188,10 +234,13 @@ impl Stage {
         loop {
             self.collect(pause, &mut outcome)?;
             pause = ASK_AGAIN;
+            if self.is_ending(&mut outcome)? {
+                continue;
+            }
             if !self.sessions.iter().any(|session| session.working) {
                 return Ok(outcome);
             }
-            if begin.elapsed() < ASK_AGAIN {
+            if begin.elapsed() < ASK_AGAIN || self.is_patient() {
                 continue;
             }
             let waits = self.waits()?;
@@ -224,9 +273,15 @@ impl Stage {
             }
             let left = until.saturating_duration_since(Instant::now());
             match session.replies.recv_timeout(left) {
+                // Whether a statement hears that its connection is killed before that ends is a race.
+                Ok(_) if session.killed => {
+                    (session.working, session.gone, any) = (false, true, true);
+                    outcome.insert(at + 1, What::Gone);
+                }
                 Ok(Ok(reply)) => {
                     session.working = false;
                     any = true;
+                    let reply = nameless(reply, self.engine.database());
                     outcome.insert(at + 1, What::Ended(reply));
                 }
                 Ok(Err(error)) => return Err(format!("session {}: {error}", at + 1)),
@@ -239,15 +294,52 @@ impl Stage {
         Ok(any)
     }
 
+    /// Whether a statement waits that gives up by itself: nothing else is done until it has.
+    fn is_patient(&self) -> bool {
+        let mut sessions = self.sessions.iter();
+        sessions.any(|session| session.working && session.statement.contains(" WAIT "))
+    }
+
+    /// Whether a connection that was killed is still there. One that was idle says nothing when it goes.
+    fn is_ending(&mut self, outcome: &mut Outcome) -> Result<bool> {
+        if !self.sessions.iter().any(|s| s.killed && !s.gone) {
+            return Ok(false);
+        }
+        let rows = self.ask("SELECT id FROM information_schema.processlist")?;
+        let ids = numbers(&rows).concat();
+        let mut ending = false;
+        for (at, session) in self.sessions.iter_mut().enumerate() {
+            if !session.killed || session.gone {
+                continue;
+            }
+            let there = ids.contains(&Some(session.connection));
+            ending |= there;
+            session.gone = !there && !session.working;
+            if session.gone {
+                outcome.insert(at + 1, What::Gone);
+            }
+        }
+        Ok(ending)
+    }
+
+    /// Rows that the monitor reads in the case's database.
+    pub(super) fn ask(&mut self, statement: &str) -> Result<Rows> {
+        match self.monitor.run(statement) {
+            Ok(Reply::Rows(rows)) => Ok(rows),
+            Ok(Reply::Done(_)) => Ok(Rows {
+                rows: Vec::new(),
+                warnings: 0,
+            }),
+            Ok(Reply::Refused(refusal)) => Err(format!("{statement}: {}", refusal.message)),
+            Err(error) => Err(format!("{statement}: {error}")),
+        }
+    }
+
     /// Connections that wait, and for which.
-    fn waits(&mut self) -> Result<BTreeMap<u64, Vec<u64>>> {
+    pub(super) fn waits(&mut self) -> Result<BTreeMap<u64, Vec<u64>>> {
         let mut waits = BTreeMap::<u64, Vec<u64>>::new();
         for statement in [self.engine.waits(), SERVER_WAITS] {
-            let rows = match self.monitor.run(statement) {
-                Ok(Reply::Rows(rows)) => rows,
-                Ok(other) => return Err(format!("{statement}: {other:?}")),
-                Err(error) => return Err(format!("{statement}: {error}")),
-            };
+            let rows = self.ask(statement)?;
             for row in numbers(&rows) {
                 let [Some(waits_here), blocker] = row[..] else {
                     continue;
@@ -258,37 +350,30 @@ impl Stage {
         Ok(waits)
     }
 
-    fn numbered(&self, connections: &[u64]) -> Vec<usize> {
+    pub(super) fn numbered(&self, connections: &[u64]) -> Vec<usize> {
         let is_one = |session: &Session| connections.contains(&session.connection);
         let sessions = self.sessions.iter().enumerate();
         let blockers = sessions.filter(|(_, session)| is_one(session));
         blockers.map(|(at, _)| at + 1).collect()
     }
 
-    /// Ends all transactions, one after the other; what each came to, and what is left in the tables.
-    pub fn end(&mut self) -> Result<Vec<(String, Outcome)>> {
-        let mut outcomes = Vec::new();
-        let mut left: Vec<usize> = (1..=self.sessions.len()).collect();
-        while let Some(at) = left.iter().position(|&s| !self.sessions[s - 1].working) {
-            let session = left.remove(at);
-            let outcome = self.step(session, "COMMIT")?;
-            outcomes.push((format!("{session}: COMMIT"), outcome));
-        }
-        let hangs = left.iter().map(|&session| (session, What::Hangs));
-        outcomes.push(("nobody waits".to_owned(), hangs.collect()));
-        if left.is_empty() {
-            outcomes.extend(self.contents()?);
-        }
-        Ok(outcomes)
+    /// Sessions that can be told something.
+    pub fn idle(&self) -> Vec<usize> {
+        let sessions = self.sessions.iter().enumerate();
+        let idle = sessions.filter(|(_, session)| !session.working && !session.gone);
+        idle.map(|(at, _)| at + 1).collect()
+    }
+
+    /// Sessions whose statement has not ended.
+    pub fn working(&self) -> Vec<usize> {
+        let sessions = self.sessions.iter().enumerate();
+        let working = sessions.filter(|(_, session)| session.working);
+        working.map(|(at, _)| at + 1).collect()
     }
 
     /// Rows of all tables, and what CHECK TABLE says.
-    fn contents(&mut self) -> Result<Vec<(String, Outcome)>> {
-        let database = self.engine.database();
-        must(&mut self.monitor, &format!("USE {database}"))?;
-        let Ok(Reply::Rows(tables)) = self.monitor.run("SHOW TABLES") else {
-            return Err("SHOW TABLES has no rows".to_owned());
-        };
+    pub fn contents(&mut self) -> Result<Vec<(String, Outcome)>> {
+        let tables = self.ask("SHOW TABLES")?;
         let mut contents = Vec::new();
         for table in tables.rows.into_iter().flatten().flatten() {
             let table = String::from_utf8_lossy(&table).into_owned();
@@ -297,11 +382,8 @@ impl Stage {
                 format!("CHECK TABLE {table}"),
             ] {
                 let reply = self.monitor.run(&statement);
-                let mut reply = reply.map_err(|error| format!("{statement}: {error}"))?;
-                if let (true, Reply::Rows(rows)) = (statement.starts_with("CHECK"), &mut reply) {
-                    // The first cell names the database.
-                    rows.rows.iter_mut().for_each(|row| drop(row.remove(0)));
-                }
+                let reply = reply.map_err(|error| format!("{statement}: {error}"))?;
+                let reply = nameless(reply, self.engine.database());
                 contents.push((statement, Outcome::from([(0, What::Ended(reply))])));
             }
         }
@@ -317,10 +399,12 @@ impl Drop for Stage {
             let _ = self.monitor.run(&format!("KILL {}", session.connection));
         }
         let begin = Instant::now();
+        let prepared = format!("XA ROLLBACK '{}'", self.engine.name());
         while self.is_connected() && begin.elapsed() < PATIENCE {
             thread::sleep(Duration::from_millis(2));
+            // ALTER waits for one in InnoDB, and does not hear that it is killed.
+            let _ = self.monitor.run(&prepared);
         }
-        let prepared = format!("XA ROLLBACK '{}'", self.engine.name());
         let _ = self.monitor.run(&prepared);
     }
 }
@@ -348,8 +432,21 @@ fn must(client: &mut Client, statement: &str) -> Result<()> {
     }
 }
 
+/// A reply without the name of the engine's database, which CHECK TABLE and messages have in them.
+fn nameless(mut reply: Reply, database: &str) -> Reply {
+    if let Reply::Rows(rows) = &mut reply {
+        for cell in rows.rows.iter_mut().flatten().flatten() {
+            let text = String::from_utf8_lossy(cell);
+            if text.contains(database) {
+                *cell = text.replace(database, "<DATABASE>").into_bytes();
+            }
+        }
+    }
+    reply
+}
+
 /// Cells as numbers.
-fn numbers(rows: &Rows) -> Vec<Vec<Option<u64>>> {
+pub(super) fn numbers(rows: &Rows) -> Vec<Vec<Option<u64>>> {
     let number = |cell: &Option<Vec<u8>>| std::str::from_utf8(cell.as_deref()?).ok()?.parse().ok();
     let row = |row: &Vec<_>| row.iter().map(number).collect();
     rows.rows.iter().map(row).collect()
@@ -384,6 +481,7 @@ impl What {
             Self::Waits(blockers) => format!("waits for {blockers:?}"),
             Self::Busy => "waits still".to_owned(),
             Self::Hangs => "hangs".to_owned(),
+            Self::Gone => "is gone".to_owned(),
         }
     }
 
@@ -396,6 +494,7 @@ impl What {
             Self::Waits(_) => "waits".to_owned(),
             Self::Busy => "waits still".to_owned(),
             Self::Hangs => "hangs".to_owned(),
+            Self::Gone => "is gone".to_owned(),
         }
     }
 }

@@ -21,7 +21,8 @@ struct Cached {
 
 #[derive(Default)]
 struct Shard {
-    blocks: HashMap<Run, Cached>,
+    blocks: HashMap<SpaceId, HashMap<u32, Cached>>,
+    count: usize,
     /// Number of blocks that were changed or forgotten: what was read from the file before may be
     /// out of date.
     changes: u64,
@@ -49,9 +50,19 @@ impl BlockCache {
     pub fn get(&self, run: Run) -> std::result::Result<Lsns, u64> {
         let mut shard = self.shard(run).lock();
         let changes = shard.changes;
-        let cached = shard.blocks.get_mut(&run).ok_or(changes)?;
+        let (space, run) = run;
+        let of_space = shard.blocks.get_mut(&space).ok_or(changes)?;
+        let cached = of_space.get_mut(&run).ok_or(changes)?;
         cached.used = true;
         Ok(cached.lsns.clone())
+    }
+
+    /// What [`BlockCache::fill`] asks for, of a block that is not here.
+    pub fn lacks(&self, (space, run): Run) -> Option<u64> {
+        let shard = self.shard((space, run)).lock();
+        let of_space = shard.blocks.get(&space);
+        let is_here = of_space.is_some_and(|blocks| blocks.contains_key(&run));
+        (!is_here).then_some(shard.changes)
     }
 
     /// Keeps a block that was read from the file, unless one of the shard has changed since `get`.
@@ -69,25 +80,52 @@ impl BlockCache {
         self.insert(&mut shard, run, lsns);
     }
 
-    fn insert(&self, shard: &mut Shard, run: Run, lsns: &Lsns) {
-        if shard.blocks.len() >= self.shard_blocks_max && !shard.blocks.contains_key(&run) {
-            shard
-                .blocks
-                .retain(|_, cached| std::mem::take(&mut cached.used));
-            if shard.blocks.len() >= self.shard_blocks_max {
-                shard.blocks.clear();
-            }
+    fn insert(&self, shard: &mut Shard, (space, run): Run, lsns: &Lsns) {
+        let cached = Cached {
+            lsns: lsns.clone(),
+            used: true,
+        };
+        if let Some(here) = shard.blocks.get_mut(&space).and_then(|of| of.get_mut(&run)) {
+            *here = cached;
+            return;
         }
-        let (lsns, used) = (lsns.clone(), true);
-        shard.blocks.insert(run, Cached { lsns, used });
+        if shard.count >= self.shard_blocks_max {
+            shard.retain(|cached| std::mem::take(&mut cached.used));
+        }
+        if shard.count >= self.shard_blocks_max {
+            shard.retain(|_| false);
+        }
+        shard.blocks.entry(space).or_default().insert(run, cached);
+        shard.count += 1;
     }
 
-    /// Forgets the blocks of the tablespaces that `which` selects.
-    pub fn forget(&self, which: impl Fn(SpaceId) -> bool) {
+    /// Forgets the blocks of a tablespace.
+    pub fn forget(&self, space: SpaceId) {
         for shard in &self.shards {
             let mut shard = shard.lock();
             shard.changes += 1;
-            shard.blocks.retain(|&(space, _), _| !which(space));
+            let gone = shard.blocks.remove(&space);
+            shard.count -= gone.map_or(0, |blocks| blocks.len());
         }
+    }
+
+    /// Forgets the blocks of the tablespaces that `stays` does not select.
+    pub fn retain(&self, stays: impl Fn(SpaceId) -> bool) {
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            shard.changes += 1;
+            shard.blocks.retain(|&space, _| stays(space));
+            shard.count = shard.blocks.values().map(HashMap::len).sum();
+        }
+    }
+}
+
+impl Shard {
+    fn retain(&mut self, mut stays: impl FnMut(&mut Cached) -> bool) {
+        for blocks in self.blocks.values_mut() {
+            blocks.retain(|_, cached| stays(cached));
+        }
+        self.blocks.retain(|_, blocks| !blocks.is_empty());
+        self.count = self.blocks.values().map(HashMap::len).sum();
     }
 }

@@ -1,18 +1,19 @@
 //! The file of the page LSN map: its header, which slot is whose, and reading and writing blocks.
 
 use super::cache::{Lsns, Run};
+use super::slots::{Slots, group_of};
 use crate::counters::{Counter, Counters};
 use crate::poison::Poison;
-use crate::sync::{HashMap, HashSet, Mutex};
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::{Error, Result};
 use inkstone_format::PageNo;
 use inkstone_format::SpaceId;
 use inkstone_format::page_lsn_map::{
     BLOCK_ENTRIES, BLOCK_LEN, MapHeader, SECTOR_ENTRIES, SECTOR_LEN, Sector, Subject, encode_block,
-    index_entry, parse_block, parse_index_entry, run_of,
+    index_entry, parse_block, run_of,
 };
 use inkstone_io::{AlignedBuffer, Create, Directory, File, OpenOptions};
-use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,7 +29,12 @@ const FIRST_BLOCKS: u64 = 15;
 /// The file doubles until it grows by so many blocks at a time.
 const GROWTH_BLOCKS_MAX: u64 = 256;
 /// Adjacent blocks are combined into writes of at most so many.
-const WRITE_BLOCKS_MAX: usize = 64;
+pub(super) const WRITE_BLOCKS_MAX: usize = 64;
+/// As many at most are read at a time,
+const READ_BLOCKS_MAX: usize = 64;
+/// and the next one with them if it is no more blocks away than this: reading over what lies between costs
+/// less than another operation.
+const READ_OVER_BLOCKS: usize = 4;
 
 /// A block to be written.
 pub(super) struct Block {
@@ -46,20 +52,6 @@ pub(super) struct Context {
     pub poison: Poison,
 }
 
-/// Whose slots are.
-#[derive(Default)]
-struct Slots {
-    /// The index entries of all slots that the file has room for.
-    entries: Vec<u64>,
-    /// The slot of each run that has one.
-    of_run: HashMap<Run, u32>,
-    free: BTreeSet<u32>,
-    /// Groups whose index block on disk says something else.
-    changed: BTreeSet<u32>,
-    /// Tablespaces that were dropped: they get no slots again.
-    released: HashSet<SpaceId>,
-}
-
 /// See the module.
 pub(super) struct MapFile {
     file: Arc<dyn File>,
@@ -67,6 +59,8 @@ pub(super) struct MapFile {
     uuid: [u8; 16],
     context: Context,
     slots: Mutex<Slots>,
+    /// The slot behind those that were read last because one was wanted.
+    read_behind: AtomicU32,
     /// Held across I/O while the file grows.
     growing: Mutex<()>,
 }
@@ -78,10 +72,6 @@ fn index_offset(group: u32) -> u64 {
 fn slot_offset(slot: u32) -> u64 {
     let (group, place) = (group_of(slot), slot as usize % BLOCK_ENTRIES);
     index_offset(group) + (1 + place as u64) * BLOCK_LEN as u64
-}
-
-fn group_of(slot: u32) -> u32 {
-    slot / BLOCK_ENTRIES as u32
 }
 
 /// Slots that a file of this length has room for.
@@ -179,6 +169,7 @@ impl MapFile {
             uuid,
             context: context.clone(),
             slots: Mutex::default(),
+            read_behind: AtomicU32::new(u32::MAX),
             growing: Mutex::new(()),
         }
     }
@@ -196,6 +187,7 @@ impl MapFile {
         let counters = &self.context.counters;
         let blocks = (bytes.len() / BLOCK_LEN) as u64;
         counters.add(Counter::PageLsnMapBlocksWritten, blocks);
+        counters.add(Counter::PageLsnMapWriteCalls, 1);
         Ok(())
     }
 
@@ -205,10 +197,7 @@ impl MapFile {
 
     /// The file has room for so many slots.
     fn make_room(&self, capacity: usize) {
-        let mut slots = self.slots.lock();
-        let before = slots.entries.len();
-        slots.free.extend(before as u32..capacity as u32);
-        slots.entries.resize(capacity, 0);
+        self.slots.lock().make_room(capacity);
     }
 
     /// Reads whose slots are.
@@ -233,7 +222,7 @@ impl MapFile {
 
     /// Finds out whose slots are by what stands in them.
     fn ask_blocks(&self, first: usize, entries: &mut [u64], start: usize) -> Result<()> {
-        let capacity = self.slots.lock().entries.len();
+        let capacity = self.slots.lock().capacity();
         let mut block = AlignedBuffer::zeroed(BLOCK_LEN);
         for (slot, entry) in (first + start..capacity).zip(entries) {
             self.read_at(&mut block, slot_offset(slot as u32))?;
@@ -253,12 +242,12 @@ impl MapFile {
 
     /// The slot of a run.
     pub fn slot(&self, run: Run) -> Option<u32> {
-        self.slots.lock().of_run.get(&run).copied()
+        self.slots.lock().slot(run)
     }
 
     /// Whether a tablespace was dropped.
     pub fn is_released(&self, space: SpaceId) -> bool {
-        self.slots.lock().released.contains(&space)
+        self.slots.lock().is_released(space)
     }
 
     /// Gives a slot to each run of these pages of a tablespace that has none; the file grows if need
@@ -272,21 +261,16 @@ impl MapFile {
             let slots = self.slots.lock();
             let all = run_of(PageNo(pages.start))..=run_of(PageNo(pages.end - 1));
             let all = all.map(|run| (space, run));
-            match slots.released.contains(&space) {
+            match slots.is_released(space) {
                 true => return Ok(()),
-                false => all.filter(|run| !slots.of_run.contains_key(run)).collect(),
+                false => all.filter(|&run| slots.slot(run).is_none()).collect(),
             }
         };
-        let free = self.slots.lock().free.len();
+        let free = self.slots.lock().free_count();
         self.grow(runs.len().saturating_sub(free))?;
         let mut slots = self.slots.lock();
-        for &(space, run) in &runs {
-            let Some(slot) = slots.free.first().copied() else {
-                break;
-            };
-            slots.assign(slot, index_entry(space, run));
-            slots.changed.insert(group_of(slot));
-        }
+        // Until there is none left.
+        let _ = runs.into_iter().all(|run| slots.give(run));
         Ok(())
     }
 
@@ -295,7 +279,7 @@ impl MapFile {
         if more == 0 {
             return Ok(());
         }
-        let wanted = self.slots.lock().entries.len() + more;
+        let wanted = self.slots.lock().capacity() + more;
         let length = self.file.len();
         let length = length.map_err(|e| Error::io("measure", &self.path, e))?;
         let block = BLOCK_LEN as u64;
@@ -316,37 +300,75 @@ impl MapFile {
         Ok(())
     }
 
-    /// Takes their slots from the tablespaces that `which` selects; they are `dropped`: for good.
-    pub fn release(&self, which: impl Fn(SpaceId) -> bool, dropped: Option<SpaceId>) {
-        let mut slots = self.slots.lock();
-        slots.released.extend(dropped);
-        let runs: Vec<(Run, u32)> = slots
-            .of_run
-            .iter()
-            .filter(|&(&(space, _), _)| which(space))
-            .map(|(&run, &slot)| (run, slot))
-            .collect();
-        for (run, slot) in runs {
-            slots.of_run.remove(&run);
-            slots.entries[slot as usize] = 0;
-            slots.free.insert(slot);
-            slots.changed.insert(group_of(slot));
-        }
+    /// A tablespace was dropped, for good: its slots are free.
+    pub fn release(&self, space: SpaceId) {
+        self.slots.lock().release(space);
     }
 
-    /// The page LSNs of a run, as the file has them: nothing known is zero. Fails only if the file
-    /// cannot be read.
-    pub fn read(&self, run: Run) -> Result<Lsns> {
-        let Some(slot) = self.slot(run) else {
-            return Ok(Arc::new([0; BLOCK_ENTRIES]));
+    /// Takes their slots from the tablespaces that `stays` does not select.
+    pub fn retain(&self, stays: impl Fn(SpaceId) -> bool) {
+        self.slots.lock().retain(stays);
+    }
+
+    /// The runs that have the slots from that of `run` on, as many as are worth a read now: one, or, if one
+    /// shortly before it was read last, up to `most`. None: it has no slot.
+    pub fn ahead(&self, run: Run, most: u32) -> Vec<(u32, Run)> {
+        let slots = self.slots.lock();
+        let Some(slot) = slots.slot(run) else {
+            return Vec::new();
         };
-        let mut block = AlignedBuffer::zeroed(BLOCK_LEN);
-        self.read_at(&mut block, slot_offset(slot))
-            .or_else(|_| self.read_at(&mut block, slot_offset(slot)))?;
-        self.context.counters.add(Counter::PageLsnMapBlocksRead, 1);
-        let (lsns, damaged) = parse_block(&self.uuid, subject(run), &block);
-        damaged.iter().for_each(|_| self.failure());
-        Ok(Arc::new(lsns))
+        let behind = self.read_behind.load(Ordering::Relaxed);
+        let more = match slot.wrapping_sub(behind) <= READ_OVER_BLOCKS as u32 {
+            true => most,
+            false => 1,
+        };
+        let found: Vec<_> = (slot..slot.saturating_add(more))
+            .map_while(|slot| Some((slot, slots.run(slot)?)))
+            .collect();
+        self.read_behind
+            .store(slot + found.len() as u32, Ordering::Relaxed);
+        found
+    }
+
+    /// Reads the page LSNs of runs, each with its slot, in order of the slots; those near each other in one
+    /// operation. What cannot be read is left out, and counted.
+    pub fn read(&self, wanted: &[(u32, Run)]) -> Vec<(Run, Lsns)> {
+        let place = |slot| slot_offset(slot) as usize / BLOCK_LEN;
+        let near = |a: &(u32, Run), b: &(u32, Run)| place(b.0) - place(a.0) <= READ_OVER_BLOCKS;
+        let mut found = Vec::with_capacity(wanted.len());
+        let together = wanted.chunk_by(near);
+        for wanted in together.flat_map(|near| near.chunks(READ_BLOCKS_MAX)) {
+            let first = place(wanted[0].0);
+            let blocks = place(wanted[wanted.len() - 1].0) - first + 1;
+            let mut bytes = AlignedBuffer::zeroed(blocks * BLOCK_LEN);
+            let offset = slot_offset(wanted[0].0);
+            if self.read_twice(&mut bytes, offset).is_err() {
+                // One of them may be to blame.
+                if wanted.len() > 1 {
+                    found.extend(wanted.iter().flat_map(|one| self.read(&[*one])));
+                } else {
+                    self.failure();
+                }
+                continue;
+            }
+            let counters = &self.context.counters;
+            counters.add(Counter::PageLsnMapBlocksRead, blocks as u64);
+            for &(slot, run) in wanted {
+                let at = (place(slot) - first) * BLOCK_LEN;
+                let block = &bytes[at..at + BLOCK_LEN];
+                let (lsns, damaged) = parse_block(&self.uuid, subject(run), block);
+                damaged.iter().for_each(|_| self.failure());
+                found.push((run, Arc::new(lsns)));
+            }
+        }
+        found
+    }
+
+    fn read_twice(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
+        let counters = &self.context.counters;
+        counters.add(Counter::PageLsnMapReadCalls, 1);
+        self.read_at(bytes, offset)
+            .or_else(|_| self.read_at(bytes, offset))
     }
 
     /// Writes blocks; they are durable after a sync.
@@ -369,25 +391,15 @@ impl MapFile {
     /// Writes the index blocks that have changed.
     pub fn write_index(&self) -> Result<()> {
         loop {
-            let mut entries = [0; BLOCK_ENTRIES];
-            let mut slots = self.slots.lock();
-            let Some(group) = slots.changed.pop_first() else {
+            let changed = self.slots.lock().take_changed();
+            let Some((group, entries)) = changed else {
                 return Ok(());
             };
-            let first = group as usize * BLOCK_ENTRIES;
-            for (to, &from) in entries.iter_mut().zip(&slots.entries[first..]) {
-                *to = from;
-            }
-            drop(slots);
+            let first = group * BLOCK_ENTRIES as u32;
             let mut block = AlignedBuffer::zeroed(BLOCK_LEN);
-            encode_block(
-                &self.uuid,
-                Subject::Slots(first as u32),
-                &entries,
-                &mut block,
-            );
+            encode_block(&self.uuid, Subject::Slots(first), &entries, &mut block);
             if let Err(error) = self.write_at(&block, index_offset(group)) {
-                self.slots.lock().changed.insert(group);
+                self.slots.lock().put_changed(group);
                 return Err(error);
             }
         }
@@ -405,19 +417,6 @@ impl MapFile {
         self.context.counters.add(Counter::PageLsnMapSyncs, 1);
         let poison = &self.context.poison;
         poison.sync(&self.path, || self.file.sync())
-    }
-}
-
-impl Slots {
-    /// A free slot becomes whose the index entry says, if that run has none yet.
-    fn assign(&mut self, slot: u32, entry: u64) {
-        let Some(run) = parse_index_entry(entry) else {
-            return;
-        };
-        if !self.of_run.contains_key(&run) && self.free.remove(&slot) {
-            self.of_run.insert(run, slot);
-            self.entries[slot as usize] = entry;
-        }
     }
 }
 

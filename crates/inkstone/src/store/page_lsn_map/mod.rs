@@ -48,6 +48,7 @@
 mod cache;
 mod file;
 mod notes;
+mod slots;
 #[cfg(test)]
 mod tests;
 
@@ -57,10 +58,10 @@ use crate::counters::{Counter, Counters};
 use crate::mutants::{self, Mutant};
 use crate::poison::Poison;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{Mutex, RwLock};
+use crate::sync::{HashMap, Mutex, RwLock};
 use crate::{Error, Result};
-use cache::{BlockCache, Lsns};
-use file::{Block, Context, MapFile};
+use cache::{BlockCache, Lsns, Run};
+use file::{Block, Context, MapFile, WRITE_BLOCKS_MAX};
 use inkstone_format::page_lsn_map::{BLOCK_ENTRIES, BLOCK_LEN, MapHeader, run_of};
 use inkstone_format::{Lsn, PageId, SpaceId};
 use inkstone_io::Directory;
@@ -75,7 +76,14 @@ const SHARE_BYTES_MIN: u64 = 256 << 10;
 /// Bytes that a note takes, about.
 const NOTE_BYTES: u64 = 96;
 /// Blocks that are settled together.
-const SETTLED_TOGETHER: usize = 64;
+const SETTLED_TOGETHER: usize = 4 * WRITE_BLOCKS_MAX;
+/// Blocks that are read ahead of those that are wanted one after the other, and the part of the cache that they may
+/// take.
+const AHEAD_MAX: u32 = 16;
+const AHEAD_PART: usize = 8;
+
+/// What is to be settled of a run, and its slot.
+type Due<'a> = (u32, &'a [(PageId, Lsn)]);
 
 /// Bytes for notes, and for blocks, beside a buffer pool.
 fn share(buffer_pool_bytes: u64) -> u64 {
@@ -90,6 +98,7 @@ pub struct PageLsnMap {
     notes: Notes,
     notes_max: usize,
     cache: BlockCache,
+    ahead_max: u32,
     settling: Mutex<Settling>,
     /// While redo runs: the checkpoint. Else `u64::MAX`.
     redo_from: AtomicU64,
@@ -118,6 +127,7 @@ impl PageLsnMap {
         poison: Poison,
     ) -> Self {
         let bytes = share(buffer_pool_bytes);
+        let blocks = bytes as usize / BLOCK_LEN;
         let header = MapHeader {
             uuid: [0; 16],
             epoch: 0,
@@ -133,7 +143,8 @@ impl PageLsnMap {
             file: RwLock::new(None),
             notes: Notes::default(),
             notes_max: (bytes / NOTE_BYTES) as usize,
-            cache: BlockCache::new(bytes as usize / BLOCK_LEN),
+            cache: BlockCache::new(blocks),
+            ahead_max: AHEAD_MAX.min((blocks / AHEAD_PART) as u32).max(1),
             settling: Mutex::new(Settling {
                 header,
                 unsynced: false,
@@ -152,7 +163,7 @@ impl PageLsnMap {
             newest: Lsn(0),
         };
         *self.file.write() = None;
-        self.cache.forget(|_| true);
+        self.cache.retain(|_| false);
         match MapFile::create(&self.context, &header) {
             Ok(file) => self.take(file, header),
             Err(error) if error.is_final() => return Err(error),
@@ -256,24 +267,59 @@ impl PageLsnMap {
             return None;
         }
         // A block that cannot be read says nothing.
-        let lsns = self.lsns(id).ok()?;
+        let lsns = self.lsns(id)?;
         let settled = Lsn(lsns[id.page.0 as usize % BLOCK_ENTRIES]);
         (settled > found).then_some(settled)
     }
 
-    /// The block of a page, from the cache or the file.
-    fn lsns(&self, id: PageId) -> Result<Lsns> {
+    /// The block of a page, from the cache or the file. `None`: it cannot be read.
+    fn lsns(&self, id: PageId) -> Option<Lsns> {
         let run = (id.space, run_of(id.page));
         let changes = match self.cache.get(run) {
-            Ok(lsns) => return Ok(lsns),
+            Ok(lsns) => return Some(lsns),
             Err(changes) => changes,
         };
+        let nothing = || Arc::new([0; BLOCK_ENTRIES]);
         let Some(file) = self.file() else {
-            return Ok(Arc::new([0; BLOCK_ENTRIES]));
+            return Some(nothing());
         };
-        let lsns = file.read(run).inspect_err(|_| self.failure())?;
-        self.cache.fill(run, &lsns, changes);
-        Ok(lsns)
+        let wanted = file.ahead(run, self.ahead_max);
+        if wanted.is_empty() {
+            self.cache.fill(run, &nothing(), changes);
+            return Some(nothing());
+        }
+        let found = self.fetch_from(&file, &wanted);
+        let mut found = found.into_iter().filter(|(of, _)| *of == run);
+        found.next().map(|(_, lsns)| lsns)
+    }
+
+    /// Reads blocks, each with its slot and in order of these, and keeps them in the cache.
+    fn fetch_from(&self, file: &MapFile, wanted: &[(u32, Run)]) -> Vec<(Run, Lsns)> {
+        let lacks = wanted.iter().map(|&(_, run)| (run, self.cache.lacks(run)));
+        let lacks: HashMap<Run, Option<u64>> = lacks.collect();
+        let found = file.read(wanted);
+        for (run, lsns) in &found {
+            if let Some(changes) = lacks[run] {
+                self.cache.fill(*run, lsns, changes);
+            }
+        }
+        found
+    }
+
+    /// Pages, in order, are about to be read: has their blocks at hand, as far as the cache takes them.
+    pub(crate) fn fetch(&self, pages: impl Iterator<Item = PageId>) {
+        let Some(file) = self.file() else { return };
+        let mut runs: Vec<Run> = pages.map(|id| (id.space, run_of(id.page))).collect();
+        runs.dedup();
+        runs.retain(|&run| self.cache.lacks(run).is_some());
+        let slots = runs
+            .into_iter()
+            .filter_map(|run| Some((file.slot(run)?, run)));
+        let mut wanted: Vec<_> = slots.collect();
+        if wanted.len() > 1 {
+            wanted.sort_unstable();
+            self.fetch_from(&file, &wanted);
+        }
     }
 
     /// A page was written in place, with this page LSN, and that is durable; `oldest` is the start of
@@ -306,7 +352,7 @@ impl PageLsnMap {
         let settled = self.settle(&mut settling, Lsn(u64::MAX));
         if settled.is_err() || self.notes.count() > self.notes_max {
             self.failure();
-            self.notes.forget(|_| true);
+            self.notes.retain(|_| false);
         }
     }
 
@@ -344,35 +390,49 @@ impl PageLsnMap {
             settling.header.newest = newest;
             file.write_header(&settling.header)?;
         }
-        let runs: Vec<_> = due
-            .chunk_by(|(a, _), (b, _)| (a.space, run_of(a.page)) == (b.space, run_of(b.page)))
+        let runs =
+            due.chunk_by(|(a, _), (b, _)| (a.space, run_of(a.page)) == (b.space, run_of(b.page)));
+        let mut placed: Vec<Due<'_>> = runs
+            .filter_map(|due| Some((self.slot_for(&file, due[0].0)?, due)))
             .collect();
-        for runs in runs.chunks(SETTLED_TOGETHER) {
-            self.settle_runs(&file, runs)?;
+        // Those side by side in the file together, whoever they are of.
+        placed.sort_unstable_by_key(|&(slot, _)| slot);
+        for together in placed.chunks(SETTLED_TOGETHER) {
+            self.settle_runs(&file, together)?;
         }
         file.write_index()
     }
 
-    fn settle_runs(&self, file: &MapFile, runs: &[&[(PageId, Lsn)]]) -> Result<()> {
-        let mut blocks = Vec::with_capacity(runs.len());
-        for due in runs {
-            let (last, _) = due[due.len() - 1];
-            let run = (last.space, run_of(last.page));
-            if file.slot(run).is_none() && !file.is_released(last.space) {
-                // The map is younger than the tablespace; there may be no room for it.
-                let page = last.page.0;
-                let reserved = file.reserve(last.space, page..page.saturating_add(1));
-                let _ = reserved.inspect_err(|_| self.failure());
-            }
-            let Some(slot) = file.slot(run) else {
-                continue;
-            };
-            // What cannot be read is given up.
-            let mut lsns = self
-                .lsns(last)
-                .unwrap_or_else(|_| [0; BLOCK_ENTRIES].into());
+    /// The slot of a page's run. `None`: its tablespace was dropped, or there is no room.
+    fn slot_for(&self, file: &MapFile, id: PageId) -> Option<u32> {
+        let run = (id.space, run_of(id.page));
+        if file.slot(run).is_none() && !file.is_released(id.space) {
+            // The map is younger than the tablespace; there may be no room for it.
+            let page = id.page.0;
+            let reserved = file.reserve(id.space, page..page.saturating_add(1));
+            let _ = reserved.inspect_err(|_| self.failure());
+        }
+        file.slot(run)
+    }
+
+    fn settle_runs(&self, file: &MapFile, placed: &[Due<'_>]) -> Result<()> {
+        let run_of_due = |due: &[(PageId, Lsn)]| (due[0].0.space, run_of(due[0].0.page));
+        let known =
+            |&(_, due): &Due<'_>| Some((run_of_due(due), self.cache.get(run_of_due(due)).ok()?));
+        let mut known: HashMap<Run, Lsns> = placed.iter().filter_map(known).collect();
+        let missing = placed.iter().map(|&(slot, due)| (slot, run_of_due(due)));
+        let missing: Vec<_> = missing
+            .filter(|(_, run)| !known.contains_key(run))
+            .collect();
+        // What cannot be read is given up.
+        known.extend(self.fetch_from(file, &missing));
+        let mut blocks = Vec::with_capacity(placed.len());
+        for &(slot, due) in placed {
+            let run = run_of_due(due);
+            let found = known.remove(&run);
+            let mut lsns = found.unwrap_or_else(|| [0; BLOCK_ENTRIES].into());
             let entries = Arc::make_mut(&mut lsns);
-            for (id, lsn) in *due {
+            for (id, lsn) in due {
                 // Also downwards: redo has written the page so.
                 entries[id.page.0 as usize % BLOCK_ENTRIES] = lsn.0;
             }
@@ -382,7 +442,7 @@ impl PageLsnMap {
         for block in &blocks {
             self.cache.put(block.run, &block.lsns);
         }
-        for &(id, lsn) in runs.iter().flat_map(|due| due.iter()) {
+        for &(id, lsn) in placed.iter().flat_map(|(_, due)| due.iter()) {
             self.notes.forget_settled(id, lsn);
         }
         Ok(())
@@ -399,19 +459,20 @@ impl PageLsnMap {
 
     /// A tablespace was dropped, for good.
     pub(crate) fn release(&self, space: SpaceId) {
-        self.forget(|other| other == space, Some(space));
+        if let Some(file) = self.file() {
+            file.release(space);
+        }
+        self.notes.forget(space);
+        self.cache.forget(space);
     }
 
     /// Forgets every tablespace but these: the others have no file.
     pub fn retain(&self, spaces: &[SpaceId]) {
-        self.forget(|space| spaces.binary_search(&space).is_err(), None);
-    }
-
-    fn forget(&self, which: impl Fn(SpaceId) -> bool, dropped: Option<SpaceId>) {
+        let stays = |space| spaces.binary_search(&space).is_ok();
         if let Some(file) = self.file() {
-            file.release(&which, dropped);
+            file.retain(stays);
         }
-        self.notes.forget(&which);
-        self.cache.forget(&which);
+        self.notes.retain(stays);
+        self.cache.retain(stays);
     }
 }

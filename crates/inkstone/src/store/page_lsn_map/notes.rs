@@ -2,7 +2,7 @@
 
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{HashMap, Mutex};
-use inkstone_format::{Lsn, PageId, SpaceId};
+use inkstone_format::{Lsn, PageId, PageNo, SpaceId};
 
 const SHARDS: usize = 16;
 
@@ -15,15 +15,18 @@ pub(super) struct Note {
     pub lsn: Lsn,
 }
 
-/// The notes of each page, in the order of its writes.
+/// The notes of each page of a tablespace, in the order of its writes.
+type OfSpace = HashMap<PageNo, Vec<Note>>;
+
+/// The notes of each page.
 #[derive(Default)]
 pub(super) struct Notes {
-    shards: [Mutex<HashMap<PageId, Vec<Note>>>; SHARDS],
+    shards: [Mutex<HashMap<SpaceId, OfSpace>>; SHARDS],
     count: AtomicUsize,
 }
 
 impl Notes {
-    fn shard(&self, id: PageId) -> &Mutex<HashMap<PageId, Vec<Note>>> {
+    fn shard(&self, id: PageId) -> &Mutex<HashMap<SpaceId, OfSpace>> {
         &self.shards[(id.space.0.wrapping_add(id.page.0)) as usize % SHARDS]
     }
 
@@ -35,7 +38,8 @@ impl Notes {
     /// Takes a note of a page's newest write.
     pub fn add(&self, id: PageId, note: Note) {
         let mut shard = self.shard(id).lock();
-        let notes = shard.entry(id).or_default();
+        let of_space = shard.entry(id.space).or_default();
+        let notes = of_space.entry(id.page).or_default();
         let before = notes.len();
         // Redo may build a page anew from an initialisation that is older than what was in place.
         notes.retain(|earlier| earlier.lsn < note.lsn);
@@ -48,7 +52,8 @@ impl Notes {
     /// The page LSN of a page's newest write.
     pub fn newest(&self, id: PageId) -> Option<Lsn> {
         let shard = self.shard(id).lock();
-        shard.get(&id)?.last().map(|note| note.lsn)
+        let notes = shard.get(&id.space)?.get(&id.page)?;
+        notes.last().map(|note| note.lsn)
     }
 
     /// Of each page with a write that brought changes from below `checkpoint` to the disk, the page LSN
@@ -56,9 +61,11 @@ impl Notes {
     pub fn due(&self, checkpoint: Lsn) -> Vec<(PageId, Lsn)> {
         let mut due = Vec::new();
         for shard in &self.shards {
-            for (&id, notes) in shard.lock().iter() {
-                let last = notes.iter().rfind(|note| note.oldest < checkpoint);
-                due.extend(last.map(|note| (id, note.lsn)));
+            for (&space, of_space) in shard.lock().iter() {
+                for (&page, notes) in of_space {
+                    let last = notes.iter().rfind(|note| note.oldest < checkpoint);
+                    due.extend(last.map(|note| (PageId::new(space, page), note.lsn)));
+                }
             }
         }
         due.sort_unstable();
@@ -68,7 +75,10 @@ impl Notes {
     /// Forgets a page's notes up to a page LSN: the file of the map says so now.
     pub fn forget_settled(&self, id: PageId, lsn: Lsn) {
         let mut shard = self.shard(id).lock();
-        let Some(notes) = shard.get_mut(&id) else {
+        let Some(of_space) = shard.get_mut(&id.space) else {
+            return;
+        };
+        let Some(notes) = of_space.get_mut(&id.page) else {
             return;
         };
         let before = notes.len();
@@ -76,20 +86,35 @@ impl Notes {
         self.count
             .fetch_sub(before - notes.len(), Ordering::Relaxed);
         if notes.is_empty() {
-            shard.remove(&id);
+            of_space.remove(&id.page);
+        }
+        if of_space.is_empty() {
+            shard.remove(&id.space);
         }
     }
 
-    /// Forgets the notes of the tablespaces that `which` selects.
-    pub fn forget(&self, which: impl Fn(SpaceId) -> bool) {
+    /// Forgets the notes of a tablespace.
+    pub fn forget(&self, space: SpaceId) {
         for shard in &self.shards {
-            shard.lock().retain(|id, notes| {
-                let stays = !which(id.space);
-                if !stays {
-                    self.count.fetch_sub(notes.len(), Ordering::Relaxed);
-                }
+            let gone = shard.lock().remove(&space);
+            self.forgotten(gone.as_ref());
+        }
+    }
+
+    /// Forgets the notes of the tablespaces that `stays` does not select.
+    pub fn retain(&self, stays: impl Fn(SpaceId) -> bool) {
+        for shard in &self.shards {
+            shard.lock().retain(|&space, of_space| {
+                let stays = stays(space);
+                self.forgotten((!stays).then_some(&*of_space));
                 stays
             });
         }
+    }
+
+    fn forgotten(&self, of_space: Option<&OfSpace>) {
+        let notes = of_space.into_iter().flat_map(HashMap::values);
+        let count = notes.map(Vec::len).sum();
+        self.count.fetch_sub(count, Ordering::Relaxed);
     }
 }

@@ -358,3 +358,77 @@ fn an_index_entry_for_two_slots_counts_once() {
     again.map().settle_before(ALL).unwrap();
     assert_eq!(again.known(id(1, 3)), 50);
 }
+
+/// A thousand tablespaces of one run each, a page of each noted.
+fn thousand() -> Rig {
+    let rig = Rig::new(Doublewrite::Off);
+    for space in 2..1002 {
+        rig.map().reserve(SpaceId(space), 0..40);
+        rig.map().note(id(space, 3), Lsn(1), Lsn(100));
+    }
+    rig
+}
+
+/// A tablespace of six hundred runs, a page of each noted; between its runs others have grown.
+fn large() -> Rig {
+    let rig = Rig::new(Doublewrite::Off);
+    for run in 0..600 {
+        let page = run * BLOCK_ENTRIES as u32;
+        rig.map().reserve(SpaceId(2), page..page + 1);
+        rig.map().note(id(2, page + 7), Lsn(1), Lsn(100));
+        if run % 3 == 0 {
+            rig.map().reserve(SpaceId(3), page..page + 1);
+            rig.map().note(id(3, page + 7), Lsn(1), Lsn(100));
+        }
+    }
+    rig
+}
+
+/// Operations on the file that a checkpoint takes, which notes a page of each run; that reading all those pages takes
+/// after the next opening, in their order; and a checkpoint that notes them again.
+fn operations(rig: &Rig, pages: &[PageId]) -> [u64; 4] {
+    let calls = |rig: &Rig| {
+        let calls = [Counter::PageLsnMapReadCalls, Counter::PageLsnMapWriteCalls];
+        calls.map(|counter| rig.count(counter))
+    };
+    let before = calls(rig)[1];
+    rig.map().settle_before(ALL).unwrap();
+    let first = calls(rig)[1] - before;
+    let again = rig.reopen(1, 10_000);
+    assert!(pages.iter().all(|&page| again.known(page) == 100));
+    let reads = calls(&again)[0];
+    let again = again.reopen(2, 10_000);
+    let noted = |&page: &PageId| again.map().note(page, Lsn(101), Lsn(200));
+    pages.iter().for_each(noted);
+    let before = calls(&again);
+    again.map().settle_before(ALL).unwrap();
+    let after = calls(&again);
+    let later = [after[0] - before[0], after[1] - before[1]];
+    assert_eq!(again.count(Counter::PageLsnMapFailures), 0);
+    [first, reads, later[0], later[1]]
+}
+
+/// Before: 1,002 reads of pages, one for each table.
+#[test]
+fn a_thousand_tables_take_few_operations() {
+    let pages: Vec<_> = (2..1002).map(|space| id(space, 3)).collect();
+    let [first, reads, later_reads, later_writes] = operations(&thousand(), &pages);
+    println!("{first} {reads} {later_reads} {later_writes}");
+    assert!(first <= 25 && reads <= 150, "{first}, {reads}");
+    let later = (later_reads, later_writes);
+    assert!(later_reads <= 25 && later_writes <= 25, "{later:?}");
+}
+
+/// Before: 412 writes at the first checkpoint, 802 reads of pages.
+#[test]
+fn runs_of_two_large_tables_take_few_operations() {
+    let own = |space, step| (0..600).step_by(step).map(move |run| (space, run));
+    let pages: Vec<_> = (own(2, 1).chain(own(3, 3)))
+        .map(|(space, run)| id(space, run * BLOCK_ENTRIES as u32 + 7))
+        .collect();
+    let [first, reads, later_reads, later_writes] = operations(&large(), &pages);
+    println!("{first} {reads} {later_reads} {later_writes}");
+    assert!(first <= 20 && reads <= 250, "{first}, {reads}");
+    let later = (later_reads, later_writes);
+    assert!(later_reads <= 20 && later_writes <= 20, "{later:?}");
+}

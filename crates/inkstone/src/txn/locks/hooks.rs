@@ -11,9 +11,17 @@ use std::cmp::Ordering;
 /// for one that has none. An owner is *held* while a hook runs that is told of it: until then its
 /// transaction does not finish to end, nor is it given another owner. So an owner may be an address.
 pub trait LockWaitHooks: Send + Sync {
+    /// Whether [`about_to_wait`](Self::about_to_wait) is to be called for the waits of this owner. Asked
+    /// before each of them.
+    fn wants_waits(&self, waiter: usize) -> bool {
+        let _ = waiter;
+        true
+    }
+
     /// The transaction of `waiter`, in whose thread this runs, is about to wait until that of `blocker`
-    /// ends, or gives something back. Called for every wait: again when a wait was in vain and another
-    /// follows, for the same blocker or the next. Often enough the wait is over at once.
+    /// ends, or gives something back: called for each that is in its way, also for those who wait for the
+    /// same row and came before. Again when a wait was in vain and another follows. Often enough the wait is
+    /// over at once.
     ///
     /// No lock of the engine is held, so it may ask the database who else waits, or have the blocker
     /// rolled back by its own thread. It must not wait for the end of a transaction. If it panics, the

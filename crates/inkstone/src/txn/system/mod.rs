@@ -34,9 +34,10 @@
 //!    rollback, so the version segment stays readable for it, and `Aborted` tells it to go on to
 //!    the older version. (With no number the segment could retire at once, and the dead address
 //!    would say "visible to all".)
-//! 5. Nobody who waits for a transaction misses its end: the status is set first, then the waiters
-//!    are taken from the list, under whose latch a new waiter checks the status. The same for what it
-//!    gives back before its end: a waiter has noted the number of such events when it looked.
+//! 5. No queue of a row misses the end of the transaction that has changed the row: the status is set first,
+//!    then whoever ends the transaction takes the queues that watch it (`TrxState::take_watches`), under whose
+//!    latch a new watch checks the status. The same for what it takes back before its end: a watch knows the
+//!    number of such events when somebody looked.
 //! 6. `finish_commit` and `finish_abort` return when nobody holds the transaction's owner, and nobody can
 //!    hold it afterwards: who holds it counts itself under the latch under which it has checked the status,
 //!    and the count is looked at after the status was set.
@@ -286,7 +287,6 @@ impl TrxSystem {
             "slot {} does not belong to {trx:?}",
             trx.slot()
         );
-        trx.wake_waiters();
         trx.wait_until_owner_is_not_held();
     }
 

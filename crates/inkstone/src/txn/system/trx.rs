@@ -1,10 +1,10 @@
 //! One transaction's shared state: what other threads may ask about it.
 
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Condvar, Instant, Mutex, hint, thread};
 use crate::txn::interrupt::Interrupt;
 use crate::txn::isolation::Isolation;
-use crate::txn::locks::LockMode;
+use crate::txn::locks::{LockMode, TreeKey};
 use inkstone_format::{Lsn, SpaceId, TreeId, TrxId};
 use std::fmt;
 use std::sync::Arc;
@@ -79,16 +79,14 @@ pub struct Details {
     pub(in crate::txn) owner: usize,
     /// How many hold its owner.
     owner_holders: u32,
-    /// What it waits for, while it waits.
-    pub wanted: Option<Wanted>,
     pub(in crate::txn) interrupt: Option<Interrupt>,
 }
 
 /// What others want of a transaction.
 #[derive(Debug, Default)]
 struct ForOthers {
-    /// Transactions that wait for this one to end, or to give something back.
-    waiters: Vec<Arc<TrxState>>,
+    /// Queues that go on when this one ends, or takes changes back.
+    watches: Vec<(TreeKey, Box<[u8]>)>,
     /// Boxed, as version segments keep the state of transactions for long.
     details: Option<Box<Details>>,
 }
@@ -124,11 +122,13 @@ pub struct TrxState {
     doomed: AtomicBool,
     status: AtomicU64,
     weight: AtomicU64,
+    /// What rolling it back would cost its user, as InnoDB counts it: rows changed, and kinds of locks in trees.
+    cost: AtomicU32,
     first_lsn: AtomicU64,
     /// How often it has given something back before its end. See [`Blocker`].
     ///
     /// [`Blocker`]: crate::txn::locks::Blocker
-    releases: AtomicU64,
+    releases: AtomicU32,
     /// Latch; innermost, held for a few instructions.
     others: Mutex<ForOthers>,
     /// Whether this transaction, which waits for another, or for its owner, has been woken.
@@ -159,8 +159,9 @@ impl TrxState {
             doomed: AtomicBool::new(false),
             status: AtomicU64::new(encode(status)),
             weight: AtomicU64::new(0),
+            cost: AtomicU32::new(0),
             first_lsn: AtomicU64::new(0),
-            releases: AtomicU64::new(0),
+            releases: AtomicU32::new(0),
             others: Mutex::default(),
             woken: Mutex::new(false),
             wake: Condvar::new(),
@@ -247,6 +248,16 @@ impl TrxState {
         self.set_weight(self.weight() + n);
     }
 
+    /// By what a deadlock's victim is chosen: the least.
+    pub(in crate::txn) fn cost(&self) -> u32 {
+        self.cost.load(Ordering::Relaxed)
+    }
+
+    /// A row was changed, or something locked of which it had none.
+    pub(in crate::txn) fn add_cost(&self) {
+        self.cost.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Whether it was chosen as the victim of a deadlock: it must be rolled back.
     pub fn is_doomed(&self) -> bool {
         self.doomed.load(Ordering::Acquire)
@@ -327,41 +338,31 @@ impl TrxState {
     }
 
     /// How often it has given something back before its end.
-    pub(in crate::txn) fn releases(&self) -> u64 {
+    pub(in crate::txn) fn releases(&self) -> u32 {
         self.releases.load(Ordering::SeqCst)
     }
 
-    /// Wakes those who wait for it, because it has just given back something that it had locked or
-    /// changed: they look again.
+    /// Counts that it has given back something that it had changed.
     pub(in crate::txn) fn note_release(&self) {
         self.releases.fetch_add(1, Ordering::SeqCst);
-        self.wake_waiters();
     }
 
-    /// Enters `waiter` into the list of those to be woken at this one's end, or when it gives
-    /// something back. False if it has ended, or given something back since the waiter looked (it had
-    /// seen `releases` then): nobody would wake the waiter.
-    pub(in crate::txn) fn add_waiter(&self, waiter: &Arc<TrxState>, releases: u64) -> bool {
+    /// Notes that a row's queue goes on at this one's end, or when it takes changes back. False if it has
+    /// ended, or taken some back since somebody looked (who had seen `releases` then): the queue can go on.
+    pub(in crate::txn) fn add_watch(&self, tree: TreeKey, key: &[u8], releases: u32) -> bool {
         let mut others = self.others.lock();
-        // `wake_waiters` empties the list after the status, or the number, was set: whoever comes
+        // `take_watches` empties the list after the status, or the number, was set: whoever comes
         // to the list later sees it.
         if self.is_ended() || self.releases() != releases {
             return false;
         }
-        others.waiters.push(waiter.clone());
+        others.watches.push((tree, key.into()));
         true
     }
 
-    pub(in crate::txn) fn remove_waiter(&self, waiter: &Arc<TrxState>) {
-        let mut others = self.others.lock();
-        others.waiters.retain(|w| !Arc::ptr_eq(w, waiter));
-    }
-
-    pub(super) fn wake_waiters(&self) {
-        let waiters = std::mem::take(&mut self.others.lock().waiters);
-        for waiter in waiters {
-            waiter.wake_up();
-        }
+    /// Called when it has ended, or taken changes back.
+    pub(in crate::txn) fn take_watches(&self) -> Vec<(TreeKey, Box<[u8]>)> {
+        std::mem::take(&mut self.others.lock().watches)
     }
 
     pub(in crate::txn) fn wake_up(&self) {

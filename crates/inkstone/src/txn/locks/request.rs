@@ -1,0 +1,48 @@
+//! A wish for a lock that cannot be granted at once.
+
+use super::intervals::Interval;
+use super::{Access, TreeKey};
+use crate::sync::Instant;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::txn::system::TrxState;
+use std::sync::Arc;
+
+#[derive(Clone, Debug)]
+pub(super) enum Target {
+    /// A row, or the place of one.
+    Row(Box<[u8]>),
+    Range(Interval),
+}
+
+#[derive(Debug)]
+pub(super) struct Request {
+    pub trx: Arc<TrxState>,
+    pub tree: TreeKey,
+    pub target: Target,
+    pub access: Access,
+    pub since: Instant,
+    granted: AtomicBool,
+}
+
+impl Request {
+    pub fn new(trx: &Arc<TrxState>, tree: TreeKey, target: Target, access: Access) -> Arc<Self> {
+        Arc::new(Self {
+            trx: trx.clone(),
+            tree,
+            target,
+            access,
+            since: Instant::now(),
+            granted: AtomicBool::new(false),
+        })
+    }
+
+    /// Called with the tree's latch held, by whoever has made the waiter an owner.
+    pub fn grant(&self) {
+        self.granted.store(true, Ordering::Release);
+        self.trx.wake_up();
+    }
+
+    pub fn is_granted(&self) -> bool {
+        self.granted.load(Ordering::Acquire)
+    }
+}

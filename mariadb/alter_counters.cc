@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What ALTER TABLE makes of the counter of AUTO_INCREMENT: what InnoDB makes of it, which has two of them. One is in
+   memory, and counts what was only reserved; one is noted with the rows, and is all that a restart knows. An ALTER
+   that InnoDB does in place keeps both, one that the server copies notes the one in memory. */
+#include "alter.h"
+#include "ha_inkstone.h"
+
+/* For these InnoDB makes a table anew in place. */
+static const alter_table_operations REBUILDS=
+    ALTER_RECREATE_TABLE | ALTER_ADD_PK_INDEX | ALTER_DROP_PK_INDEX | ALTER_COLUMN_NULLABLE |
+    ALTER_COLUMN_NOT_NULLABLE;
+
+/* For these only if it cannot do them instantly. */
+static const alter_table_operations COLUMNS_OF_ROWS=
+    ALTER_DROP_STORED_COLUMN | ALTER_ADD_STORED_BASE_COLUMN | ALTER_STORED_COLUMN_ORDER;
+
+/* These it leaves to the server. */
+static const alter_table_operations IN_DEFINITION_ONLY=
+    ALTER_CHANGE_COLUMN_DEFAULT | ALTER_DROP_CHECK_CONSTRAINT | ALTER_RENAME | ALTER_CHANGE_INDEX_COMMENT |
+    ALTER_INDEX_IGNORABILITY | ALTER_INDEX_ORDER | ALTER_VIRTUAL_GCOL_EXPR;
+
+static const alter_table_operations VIRTUAL_CHANGES=
+    ALTER_ADD_VIRTUAL_COLUMN | ALTER_DROP_VIRTUAL_COLUMN | ALTER_VIRTUAL_COLUMN_ORDER;
+
+static const alter_table_operations NEW_INDEXES=
+    ALTER_ADD_INDEX | ALTER_ADD_NON_UNIQUE_NON_PRIM_INDEX | ALTER_ADD_UNIQUE_INDEX;
+
+/* What InnoDB combines with these. */
+static const alter_table_operations BESIDE_VIRTUAL_CHANGES=
+    VIRTUAL_CHANGES | ALTER_VIRTUAL_GCOL_EXPR | ALTER_COLUMN_VCOL | ALTER_ADD_NON_UNIQUE_NON_PRIM_INDEX |
+    ALTER_DROP_NON_UNIQUE_NON_PRIM_INDEX | ALTER_ADD_INDEX | ALTER_DROP_INDEX | ALTER_INDEX_ORDER;
+
+static bool has_virtual(const TABLE *table)
+{
+  return stored_columns(table).size() != table->s->fields;
+}
+
+/* The greatest value of any row; 0: there is none. */
+int ha_inkstone::greatest_auto_increment(ulonglong *greatest)
+{
+  *greatest= 0;
+  Field *field= table->found_next_number_field;
+  if (table->s->next_number_keypart)
+    return 0;
+  MY_BITMAP *saved= table->read_set;
+  table->column_bitmaps_set_no_signal(&table->s->all_set, table->write_set);
+  int failed= ha_index_init(table->s->next_number_index, true);
+  if (!failed)
+  {
+    failed= ha_index_last(table->record[0]);
+    ha_index_end();
+  }
+  table->column_bitmaps_set_no_signal(saved, table->write_set);
+  if (failed == HA_ERR_END_OF_FILE || failed == HA_ERR_KEY_NOT_FOUND)
+    return 0;
+  if (!failed && (field->val_int() > 0 || (field->flags & UNSIGNED_FLAG)))
+    *greatest= field->val_int();
+  return failed;
+}
+
+/* The counter may be lowered, but not to a value that is in use: then it is noted as behind that, and goes on where
+   increment and offset allow. */
+int ha_inkstone::lower_auto_increment(ulonglong wanted)
+{
+  ulonglong next= wanted ? wanted : 1, greatest= 0;
+  if (next < share->auto_increment_next())
+    if (int failed= greatest_auto_increment(&greatest))
+      return failed;
+  if (next > greatest)
+    return share->set_auto_increment(thd(), next);
+  if (int failed= share->set_auto_increment(thd(), greatest == ~0ULL ? greatest : greatest + 1))
+    return failed;
+  share->raise_auto_increment(next_free(greatest));
+  return 0;
+}
+
+/* The virtual columns that stay come first, in the order that they had. */
+static bool keeps_virtual_order(const TABLE *before, const TABLE *altered)
+{
+  uint at= 0, kept= 0;
+  for (uint i= 0; i < altered->s->fields; i++)
+  {
+    const Field *field= altered->field[i];
+    if (field->stored_in_db())
+      continue;
+    while (at < before->s->fields && strcmp(before->field[at]->field_name.str, field->field_name.str))
+      at++;
+    kept+= at < before->s->fields;
+  }
+  uint staying= 0;
+  for (uint i= 0; i < before->s->fields; i++)
+    staying+= !before->field[i]->stored_in_db() && !(before->field[i]->flags & FIELD_IS_DROPPED);
+  return kept == staying;
+}
+
+static bool has_indexed_virtual(const TABLE *table)
+{
+  for (uint i= 0; i < table->s->fields; i++)
+    if (!table->field[i]->stored_in_db() && (table->field[i]->flags & PART_KEY_FLAG))
+      return true;
+  return false;
+}
+
+/* What InnoDB's way of altering a table makes of what was reserved and not used. */
+ha_inkstone::Reserved ha_inkstone::reserved_after(alter_table_operations wanted, const TABLE *altered) const
+{
+  if (wanted & ~(NO_CHANGE_OF_ROWS | INDEX_CHANGES | REBUILDS | COLUMNS_OF_ROWS | ALTER_PARTITIONED))
+    return NOTED;
+  if ((wanted & ALTER_DROP_PK_INDEX) && !(wanted & ALTER_ADD_PK_INDEX))
+    return NOTED;
+  const bool instant= !(wanted & (REBUILDS | NEW_INDEXES)) && !has_indexed_virtual(table);
+  if (wanted & VIRTUAL_CHANGES)
+  {
+    const alter_table_operations more= instant ? ALTER_DROP_STORED_COLUMN | ALTER_STORED_COLUMN_ORDER : 0;
+    if ((wanted & ~(BESIDE_VIRTUAL_CHANGES | more)) || table->part_info || !keeps_virtual_order(table, altered))
+      return NOTED;
+  }
+  if (!(wanted & ~IN_DEFINITION_ONLY))
+    return KEPT;
+  /* Then it opens the table anew, as behind a restart. */
+  const bool rebuilt= !instant && (wanted & (REBUILDS | COLUMNS_OF_ROWS));
+  return (wanted & (ALTER_ADD_VIRTUAL_COLUMN | ALTER_DROP_VIRTUAL_COLUMN)) || (has_virtual(altered) && !rebuilt)
+             ? FORGOTTEN
+             : KEPT;
+}
+
+/* The partition that a table's name has, as the server writes it; empty: none. */
+static std::string partition_of(const std::string &table)
+{
+  const size_t at= table.find("#P#");
+  return at == std::string::npos ? std::string() : table.substr(at);
+}
+
+/* For a copy that is made. */
+void ha_inkstone::note_counter(alter_table_operations wanted, const TABLE *altered)
+{
+  Session *noting= session_of(ha_thd());
+  if (!noting || !table->found_next_number_field)
+    return;
+  const Reserved reserved= reserved_after(wanted, altered);
+  if (reserved == NOTED)
+    return;
+  AlteredCounters::Counter counter= {partition_of(share->name), 0, 0};
+  share->auto_increments(&counter.next, &counter.noted);
+  if (reserved == FORGOTTEN)
+    counter.next= counter.noted;
+  if (noting->altered.query != ha_thd()->query_id)
+    noting->altered.counters.clear();
+  noting->altered.query= ha_thd()->query_id;
+  noting->altered.counters.push_back(counter);
+}
+
+/* Of a table that is made: not only what the statement says. An ALTER that copies hands the old table's counter over. */
+int ha_inkstone::set_first_auto_increment(const char *path, const TABLE *form, const HA_CREATE_INFO *info)
+{
+  AlteredCounters::Counter first= {"", info->auto_increment_value, info->auto_increment_value};
+  const Session *session= session_of(ha_thd());
+  if (session && session->altered.query == ha_thd()->query_id && !(info->used_fields & HA_CREATE_USED_AUTO))
+    for (const AlteredCounters::Counter &old : session->altered.counters)
+      if (old.partition == partition_of(path))
+        first= old;
+  if (first.next <= 1)
+    return 0;
+  TableShare made;
+  if (int failed= made.open(ha_thd(), path, form->s))
+    return failed;
+  made.raise_auto_increment(first.next);
+  return made.note_auto_increment(ha_thd(), first.noted);
+}
+
+int ha_inkstone::alter_counter(const TABLE *altered, const Alter_inplace_info *info)
+{
+  if (info->create_info->used_fields & HA_CREATE_USED_AUTO)
+    if (int failed= lower_auto_increment(info->create_info->auto_increment_value))
+      return failed;
+  switch (reserved_after(info->handler_flags, altered))
+  {
+  case NOTED:
+    return share->set_auto_increment(thd(), share->auto_increment_next());
+  case FORGOTTEN:
+    return forget_reserved();
+  case KEPT:
+    break;
+  }
+  return 0;
+}
+
+/* A counter that no row can have is found from the rows. */
+int ha_inkstone::forget_reserved()
+{
+  ulonglong greatest;
+  if (share->forget_reserved() - 1 <= table->found_next_number_field->get_max_int_value())
+    return 0;
+  int failed= greatest_auto_increment(&greatest);
+  return failed ? failed : share->set_auto_increment(thd(), greatest == ~0ULL ? greatest : greatest + 1);
+}

@@ -1,0 +1,207 @@
+//! A script on both engines, in step: until it ends, until they differ, or until one of them does what it must not.
+
+use super::compare::Difference;
+use super::held::Holders;
+use super::meant::{Case, Reason};
+use super::script::{Script, Step};
+use super::stage::{Engine, Outcome, Stage, What};
+use crate::build::Result;
+use crate::mariadb::client::Reply;
+use std::path::Path;
+
+/// What a script came to.
+#[derive(Default)]
+pub struct Played {
+    /// Statements that waited.
+    pub waits: u64,
+    /// It ended at a difference that is meant.
+    pub meant: Option<Reason>,
+    pub differs: Option<Difference>,
+}
+
+/// Both sides of a script under way.
+struct Play<'a> {
+    script: &'a Script,
+    /// InnoDB's and Inkstone's.
+    stages: [Stage; 2],
+    holders: Holders,
+    played: Played,
+}
+
+/// Runs a script.
+pub fn play(socket: &Path, script: &Script) -> Result<Played> {
+    let in_script = |error| format!("{error}\n{}", script.render());
+    let [innodb, inkstone] = std::thread::scope(|scope| {
+        let threads =
+            Engine::BOTH.map(|engine| scope.spawn(move || Stage::set(engine, socket, script)));
+        threads.map(|thread| thread.join().expect("a side of the case has panicked"))
+    });
+    let mut stages = [innodb.map_err(in_script)?, inkstone.map_err(in_script)?];
+    let holders = Holders::new(&mut stages[1], script.sessions()).map_err(in_script)?;
+    let mut play = Play {
+        script,
+        stages,
+        holders,
+        played: Played::default(),
+    };
+    play.run().map_err(in_script)?;
+    Ok(play.played)
+}
+
+impl Play<'_> {
+    fn run(&mut self) -> Result<()> {
+        for (at, step) in self.script.steps.iter().enumerate() {
+            if !self.step(at, step)? {
+                return Ok(());
+            }
+        }
+        let end = self.script.steps.len();
+        if !self.lock_again(end)? {
+            return Ok(());
+        }
+        let mut left: Vec<usize> = (1..=self.script.sessions()).collect();
+        while let Some(session) = self.next_idle(0, &mut left) {
+            for words in self.script.last_words("COMMIT") {
+                let statement = words.to_owned();
+                if !self.step(end, &Step { session, statement })? {
+                    return Ok(());
+                }
+            }
+        }
+        if self.nobody_waits(end) {
+            self.compare_contents(end)?;
+        }
+        Ok(())
+    }
+
+    /// Of these sessions of a side one that can be told something; it is taken out.
+    fn next_idle(&self, side: usize, left: &mut Vec<usize>) -> Option<usize> {
+        let idle = self.stages[side].idle();
+        let at = left.iter().position(|session| idle.contains(session))?;
+        Some(left.remove(at))
+    }
+
+    /// Says something on both sides; false if the script ends here.
+    fn step(&mut self, at: usize, step: &Step) -> Result<bool> {
+        let before = self.stages[1].working();
+        let [innodb, inkstone] = std::thread::scope(|scope| {
+            let threads = self
+                .stages
+                .each_mut()
+                .map(|stage| scope.spawn(move || stage.step(step.session, &step.statement)));
+            threads.map(|thread| thread.join().expect("a side of the case has panicked"))
+        });
+        let sides = [innodb?, inkstone?];
+        let waits = |what: &&What| matches!(what, What::Waits(_));
+        self.played.waits += sides[0].values().filter(waits).count() as u64;
+        let [innodb, inkstone] = &mut self.stages;
+        let wrong = self
+            .holders
+            .after(inkstone, step.session, &before, &sides[1])?;
+        if let Some(wrong) = wrong {
+            return Ok(self.is_wrong(at, step, &wrong));
+        }
+        let Some(difference) = Difference::between(at, step, [&sides[0], &sides[1]]) else {
+            return Ok(true);
+        };
+        let mut case = Case {
+            innodb,
+            inkstone,
+            holders: &self.holders,
+            before: &before,
+            sides: [&sides[0], &sides[1]],
+        };
+        match case.reason()? {
+            None => self.played.differs = Some(difference),
+            Some(reason) => {
+                self.played.meant = Some(reason);
+                self.part(at)?;
+            }
+        }
+        Ok(false)
+    }
+
+    fn is_wrong(&mut self, at: usize, step: &Step, wrong: &str) -> bool {
+        self.played.differs = Some(Difference::of_one(at, step, wrong));
+        false
+    }
+
+    /// Inkstone's side alone, behind a difference that is meant: its locks are there, its waiters wait for
+    /// somebody, its trees are whole.
+    fn part(&mut self, at: usize) -> Result<()> {
+        if !self.lock_again(at)? {
+            return Ok(());
+        }
+        let mut left: Vec<usize> = (1..=self.script.sessions()).collect();
+        while let Some(session) = self.next_idle(1, &mut left) {
+            for words in self.script.last_words("ROLLBACK") {
+                self.stages[1].step(session, words)?;
+            }
+        }
+        if !self.nobody_waits(at) {
+            return Ok(());
+        }
+        for (statement, outcome) in self.stages[1].contents()? {
+            let is_whole = |what: &What| match what {
+                What::Ended(Reply::Rows(rows)) => {
+                    let ok = |row: &Vec<_>| row.last() == Some(&Some(b"OK".to_vec()));
+                    rows.rows.iter().all(ok)
+                }
+                _ => false,
+            };
+            if statement.starts_with("CHECK") && !outcome.values().all(is_whole) {
+                let step = end_of(statement);
+                self.is_wrong(at, &step, &super::stage::text(&outcome));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether Inkstone's sessions still have what they have locked.
+    fn lock_again(&mut self, at: usize) -> Result<bool> {
+        match self.holders.again(&mut self.stages[1])? {
+            None => Ok(true),
+            Some(wrong) => Ok(self.is_wrong(at, &end_of("the same locks again"), &wrong)),
+        }
+    }
+
+    /// Whether everybody has gone on when all others have ended their transactions.
+    fn nobody_waits(&mut self, at: usize) -> bool {
+        let waiting = self.stages[1].working();
+        waiting.is_empty()
+            || self.is_wrong(
+                at,
+                &end_of("the end"),
+                &format!("{waiting:?} wait for nobody"),
+            )
+    }
+
+    /// Rows of all tables, and what CHECK TABLE says.
+    fn compare_contents(&mut self, at: usize) -> Result<()> {
+        let [innodb, inkstone] = self.stages.each_mut().map(Stage::contents);
+        let (innodb, inkstone) = (innodb?, inkstone?);
+        let none = Outcome::new();
+        for place in 0..innodb.len().max(inkstone.len()) {
+            let side = |contents: &[(String, Outcome)]| contents.get(place).cloned();
+            let sides = [side(&innodb), side(&inkstone)];
+            let statement = sides.iter().flatten().next().map_or("", |(said, _)| said);
+            let step = end_of(statement);
+            let sides = sides
+                .each_ref()
+                .map(|side| side.as_ref().map_or(&none, |(_, o)| o));
+            if let Some(difference) = Difference::between(at, &step, sides) {
+                self.played.differs = Some(difference);
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Not a session's, but the end's.
+fn end_of(statement: impl Into<String>) -> Step {
+    Step {
+        session: 0,
+        statement: statement.into(),
+    }
+}
