@@ -138,7 +138,7 @@ fn page_lookup(criterion: &mut Criterion) {
         page: PageNo(n as u32 + 1),
     };
     for n in 0..FRAMES / 2 {
-        pool.load(page(n)).expect("loaded");
+        drop(pool.shared(page(n)).expect("loaded"));
     }
     let mut mixed = Mixed(1);
     criterion.bench_function("page table lookup, resident", |b| {

@@ -43,8 +43,9 @@ impl Tree {
         let Some((left, right)) = self.neighbours(key, level, with_right)? else {
             return Ok(false);
         };
+        let mut pins = self.redo.pool.pins();
         for page in [left, right] {
-            if self.redo.pool.load(page).is_err() {
+            if pins.hold(page).is_err() {
                 return Ok(false);
             }
         }
@@ -180,7 +181,8 @@ impl Tree {
                 }
                 self.space.page_id(node.child(0))
             };
-            if self.redo.pool.load(only_child).is_err() {
+            let mut pins = self.redo.pool.pins();
+            if pins.hold(only_child).is_err() {
                 return Ok(());
             }
             let mut mtr = Mtr::new(&self.redo);

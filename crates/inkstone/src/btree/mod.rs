@@ -29,7 +29,7 @@ pub use racy::Target;
 pub use split::SplitFor;
 pub use verify::TreeReport;
 
-use crate::buffer::{Exclusive, Optimistic, Shared};
+use crate::buffer::{Exclusive, Optimistic, Pins, Shared};
 use crate::mtr::{Mtr, Redo};
 use crate::mutants::{self, Mutant};
 use crate::space::Space;
@@ -85,8 +85,9 @@ impl Tree {
         let root = {
             let mut frames = redo.pool.reserve(2)?;
             let header_id = space.page_id(PageNo(0));
+            let mut pins = redo.pool.pins();
             let (mut mtr, found, header) = loop {
-                redo.pool.load(header_id)?;
+                pins.hold(header_id)?;
                 let (mtr, found) = space.find_free(1, &mut frames, || Mtr::new(&redo))?;
                 if let Some(header) = redo.pool.exclusive_if_resident(header_id) {
                     break (mtr, found, header);
@@ -115,8 +116,9 @@ impl Tree {
     pub fn remove_if_empty(self) -> Result<()> {
         let (redo, space) = (&self.redo, &self.space);
         let header_id = space.page_id(PageNo(0));
-        redo.pool.load(header_id)?;
-        redo.pool.load(self.root)?;
+        let mut pins = redo.pool.pins();
+        pins.hold(header_id)?;
+        pins.hold(self.root)?;
         let mut mtr = Mtr::new(redo);
         let map = space.latch_map_of(&mut mtr, self.root.page)?;
         let header = mtr.push(redo.pool.exclusive(header_id)?);
@@ -215,8 +217,9 @@ impl Tree {
     where
         G: std::ops::Deref<Target = [u8]>,
     {
+        let mut pins = self.redo.pool.pins();
         loop {
-            match self.descend(target, 0)? {
+            match self.descend(target, 0, &mut pins)? {
                 Descent::Root(_) => {
                     let guard = latch(self.root)?;
                     if self.check_node(self.root, &guard)?.is_leaf() {
@@ -271,13 +274,18 @@ impl Tree {
         Error::corrupt_page(self.space.file().path(), id, Corrupt::at(at, what))
     }
 
-    /// Goes down to the node at `level` on the target's path, reading nodes that are missing. The
-    /// caller holds no latch.
-    fn descend<'p>(&'p self, target: Target<'_>, level: u8) -> Result<Descent<'p>> {
+    /// Goes down to the node at `level` on the target's path, reading and pinning nodes that are
+    /// missing. The caller holds no latch.
+    fn descend<'p>(
+        &'p self,
+        target: Target<'_>,
+        level: u8,
+        pins: &mut Pins<'p>,
+    ) -> Result<Descent<'p>> {
         loop {
             match self.descend_resident(target, level)? {
                 Descent::Missing { parent, page } => {
-                    let loaded = self.redo.pool.load(page);
+                    let loaded = pins.hold(page);
                     // A page that was freed meanwhile may not be readable.
                     if parent.is_none_or(|parent| parent.validate()) {
                         loaded?;

@@ -36,8 +36,9 @@ impl Tree {
         let Some((parent, child)) = self.last_leaf()? else {
             return self.remove_root();
         };
+        let mut pins = self.redo.pool.pins();
         for page in [parent, child] {
-            self.redo.pool.load(page)?;
+            pins.hold(page)?;
         }
         let mut mtr = Mtr::new(&self.redo);
         let map = self.space.latch_map_of(&mut mtr, child.page)?;
@@ -83,7 +84,6 @@ impl Tree {
     }
 
     fn remove_root(&self) -> Result<bool> {
-        self.redo.pool.load(self.root)?;
         let root = self.redo.pool.exclusive(self.root)?;
         let count = self.check_node(self.root, &root)?.count() as u16;
         if count > 0 {

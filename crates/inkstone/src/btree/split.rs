@@ -2,7 +2,7 @@
 
 use super::{Descent, Target, Tree};
 use crate::Result;
-use crate::buffer::Exclusive;
+use crate::buffer::{Exclusive, Pins};
 use crate::counters::Counter;
 use crate::mtr::Mtr;
 use crate::space::FreePage;
@@ -45,6 +45,7 @@ impl Tree {
     }
 
     fn split(&self, wanted: SplitFor<'_>, level: u8, live: IsLive<'_>) -> Result<()> {
+        let mut pins = self.redo.pool.pins();
         loop {
             let mut frames = self.redo.pool.reserve(2)?;
             let (mut mtr, found) = self
@@ -53,7 +54,7 @@ impl Tree {
             let (parent, slot, child) = match self.latch_pair(Target::Key(wanted.key), level)? {
                 Pair::Again(missing) => {
                     drop((mtr, frames));
-                    self.load_missing(missing, wanted.key)?;
+                    self.load_missing(&mut pins, missing, wanted.key)?;
                     continue;
                 }
                 Pair::Root(root) => {
@@ -160,9 +161,9 @@ impl Tree {
     }
 
     /// Reads a page that a structure change found missing. The caller holds no latch.
-    pub(super) fn load_missing(&self, missing: Option<PageId>, key: &[u8]) -> Result<()> {
+    fn load_missing(&self, pins: &mut Pins<'_>, missing: Option<PageId>, key: &[u8]) -> Result<()> {
         let Some(page) = missing else { return Ok(()) };
-        if self.redo.pool.load(page).is_err() {
+        if pins.hold(page).is_err() {
             // The page may have been freed meanwhile; if it has not, this finds the same error.
             self.leaf_shared(Target::Key(key))?;
         }

@@ -64,12 +64,15 @@ impl Inner {
     /// frame. Never waits for the latch.
     pub(crate) fn try_evict(&self, index: u32, id: PageId) -> bool {
         let frame = self.arena.frame(index);
-        if !frame.latch.try_lock_exclusive() {
+        let pinned = || frame.pins.load(Ordering::Acquire) > 0;
+        // To latch a pinned page would change its version, and send its optimistic readers back.
+        if pinned() || !frame.latch.try_lock_exclusive() {
             return false;
         }
         // `flushing` before `oldest`: see `DirtySets::note_change`.
         let evictable = frame.holds(id)
             && !frame.referenced.load(Ordering::Relaxed)
+            && !pinned()
             && !frame.flushing.load(Ordering::Acquire)
             && (!frame.is_dirty() || mutants::on(Mutant::DirtyPageEvicted));
         if evictable {

@@ -6,6 +6,7 @@
 //! |---------------|-----------------------------------------------------------------------------|
 //! | `id`          | none -> page: the frame's owner, under the page table shard, when the bytes are complete; page -> none: an exclusive holder, under the shard |
 //! | `next`        | under the page table shard                                                  |
+//! | `pins`        | + 1: a shared holder; - 1: whoever added it                                 |
 //! | `referenced`  | anyone, a hint                                                              |
 //! | `heat`        | the clock, a hint                                                           |
 //! | `flushing`    | false -> true: a shared holder; true -> false: whoever set it, under the dirty set |
@@ -34,6 +35,8 @@ pub(crate) struct Frame {
     pub id: AtomicU64,
     /// Page table chain: index of the next frame plus 1, or 0.
     pub next: AtomicU32,
+    /// How many want the page to stay (`pin.rs`).
+    pub pins: AtomicU32,
     /// Used since the clock hand came by.
     pub referenced: AtomicBool,
     /// See `evict.rs`.
@@ -58,6 +61,7 @@ impl Frame {
             latch: HybridLatch::default(),
             id: AtomicU64::new(NO_PAGE),
             next: AtomicU32::new(0),
+            pins: AtomicU32::new(0),
             referenced: AtomicBool::new(false),
             heat: AtomicU8::new(0),
             flushing: AtomicBool::new(false),

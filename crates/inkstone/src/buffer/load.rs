@@ -143,14 +143,6 @@ impl Inner {
         })
     }
 
-    /// Makes the page resident.
-    pub(crate) fn load(&self, id: PageId) -> Result<()> {
-        match self.table.hint(&self.arena, id) {
-            Some(_) => Ok(()),
-            None => self.find_or_load(id, Want::Nothing).map(|_| ()),
-        }
-    }
-
     /// The frame that holds the page: certain at the moment of looking.
     pub(crate) fn find(&self, id: PageId) -> Option<u32> {
         self.table

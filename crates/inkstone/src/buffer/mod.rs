@@ -19,6 +19,7 @@
 //! - *clean*: the frame's `oldest_lsn` is none, the disk has every logged change. *dirty*: not clean.
 //! - *in flight*: a copy of the page is on its way to disk (`flushing`). One at a time for a page.
 //! - *fresh*: initialised by a logged PAGE_INIT since its last copy was made.
+//! - *pinned*: stays resident, whoever wants a frame (`pin.rs`).
 //! - *refused*: dirty, and its last write failed. `ink-cleaner` tries it again (`refused.rs`).
 //!
 //! # Latches and locks, in the order in which they may be taken
@@ -46,6 +47,7 @@ mod guard;
 mod latch;
 mod load;
 mod page_table;
+mod pin;
 mod pool;
 mod prefetch;
 mod refused;
@@ -55,6 +57,7 @@ mod supplier;
 mod tests;
 
 pub use guard::{Exclusive, Optimistic, Reservation, Shared};
+pub use pin::Pins;
 pub use pool::{BufferPool, BufferStatus};
 pub use prefetch::Ahead;
 

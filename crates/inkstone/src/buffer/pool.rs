@@ -9,6 +9,7 @@ use super::frame::{Arena, Frame};
 use super::free::{Budget, FreeFrames};
 use super::guard::{Exclusive, Optimistic, Reservation, Shared};
 use super::page_table::PageTable;
+use super::pin::Pins;
 use super::prefetch::Ahead;
 use super::refused::Refusals;
 use super::signal::{News, Signal};
@@ -38,6 +39,8 @@ pub(crate) struct Inner {
     pub dirty: DirtySets,
     pub free: FreeFrames,
     pub budget: Budget,
+    /// Pins that are held (`pin.rs`).
+    pub pinned: AtomicUsize,
     /// The clock hand: counts frames looked at.
     pub hand: AtomicUsize,
     /// The stock of free frames is refilled up to `stock_full` when it is below `stock_low`.
@@ -147,6 +150,7 @@ impl BufferPool {
             dirty: DirtySets::new(partitions),
             free: FreeFrames::new(partitions, frames as u32),
             budget: Budget::new(frames / 4),
+            pinned: AtomicUsize::new(0),
             hand: AtomicUsize::new(0),
             stock_low: stock_full / 2,
             stock_full,
@@ -300,9 +304,14 @@ impl BufferPool {
         self.inner.store.reader()
     }
 
-    /// Makes the page resident, and keeps no latch. The caller holds no latch.
-    pub fn load(&self, id: PageId) -> Result<()> {
-        self.inner.load(id)
+    /// For pages that must be resident together.
+    pub fn pins(&self) -> Pins<'_> {
+        Pins::new(&self.inner)
+    }
+
+    /// Pages that one caller can have pinned at once, if it is alone.
+    pub fn pins_max(&self) -> usize {
+        self.inner.pins_max()
     }
 
     /// Sets `frames` free frames aside. Waits for them, so the caller holds no latch and no other
@@ -407,10 +416,12 @@ impl BufferPool {
     pub(crate) fn check_invariants(&self) {
         let inner = &self.inner;
         inner.dirty.check_invariants(&inner.arena);
+        assert_eq!(inner.pinned.load(Ordering::Relaxed), 0);
         let mut seen: crate::sync::HashSet<PageId> = Default::default();
         for (index, frame) in inner.frames() {
             assert!(!frame.flushing.load(Ordering::Relaxed));
             assert!(!frame.latch.is_exclusive());
+            assert_eq!(frame.pins.load(Ordering::Relaxed), 0);
             let Some(id) = frame.page_id() else { continue };
             assert!(seen.insert(id), "page {id} is in two frames");
             let found = inner.table.shard(&inner.arena, id).find(id);

@@ -193,8 +193,9 @@ impl Space {
         let mut cut = self.file.begin_cut();
         {
             let map = self.map_id(tail.region);
-            self.redo.pool.load(map)?;
-            self.redo.pool.load(self.page_id(PageNo(0)))?;
+            let mut pins = self.redo.pool.pins();
+            pins.hold(map)?;
+            pins.hold(self.page_id(PageNo(0)))?;
             let map = self.redo.pool.shared_if_resident(map);
             let header = self.redo.pool.shared_if_resident(self.page_id(PageNo(0)));
             let (Some(_map), Some(header)) = (map, header) else {
@@ -233,7 +234,8 @@ impl Space {
             }
             let map_id = self.map_id(region);
             let header_id = self.page_id(PageNo(0));
-            self.redo.pool.load(map_id)?;
+            let mut pins = self.redo.pool.pins();
+            pins.hold(map_id)?;
             let mut mtr = Mtr::new(&self.redo);
             let header = mtr.push(self.redo.pool.exclusive(header_id)?);
             // Who holds the map may want the header, so this does not wait for it.

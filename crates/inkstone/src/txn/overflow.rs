@@ -231,10 +231,12 @@ impl Core {
     /// Some pages that follow the first one, all under one space map page.
     fn pages_behind(&self, space: &Arc<Space>, first: PageNo) -> Result<Vec<PageNo>> {
         let covered = map_pages(self.redo.page_size);
+        // Beside the first page.
+        let pages_max = (self.redo.pool.pins_max() - 1).min(BATCH_PAGES);
         let mut pages: Vec<PageNo> = Vec::new();
         let mut next = self.next_in_chain(space, first)?;
         while next != PageNo(0)
-            && pages.len() < BATCH_PAGES
+            && pages.len() < pages_max
             && pages
                 .first()
                 .is_none_or(|p| p.0 / covered == next.0 / covered)
@@ -261,6 +263,10 @@ impl Core {
     fn free_batch(&self, space: &Arc<Space>, first: PageNo, batch: &[PageNo]) -> Result<()> {
         let next = self.next_in_chain(space, batch[batch.len() - 1])?;
         loop {
+            let mut pins = self.redo.pool.pins();
+            for &page in std::iter::once(&first).chain(batch) {
+                pins.hold(space.page_id(page))?;
+            }
             let mut mtr = Mtr::new(&self.redo);
             let map = space.latch_map_of(&mut mtr, batch[0])?;
             let mut guards = Vec::new();
@@ -268,10 +274,6 @@ impl Core {
                 guards.extend(self.redo.pool.exclusive_if_resident(space.page_id(page)));
             }
             if guards.len() <= batch.len() {
-                drop((mtr, guards));
-                for &page in std::iter::once(&first).chain(batch) {
-                    self.redo.pool.load(space.page_id(page))?;
-                }
                 continue;
             }
             let mut indexes: Vec<usize> = guards.into_iter().map(|guard| mtr.push(guard)).collect();
@@ -295,15 +297,16 @@ impl Core {
     /// Frees the only page that is left, and removes the entry.
     fn free_first(&self, tree: &Tree, first: PageNo) -> Result<()> {
         let (space, key) = (&tree.space, first.0.to_be_bytes());
+        let mut pins = self.redo.pool.pins();
         loop {
-            self.redo.pool.load(space.page_id(first))?;
+            pins.hold(space.page_id(first))?;
             let mut mtr = Mtr::new(&self.redo);
             let map = space.latch_map_of(&mut mtr, first)?;
             let leaf = match tree.leaf_if_resident(&key)? {
                 Ok(leaf) => leaf,
                 Err(missing) => {
                     drop(mtr);
-                    self.redo.pool.load(missing)?;
+                    pins.hold(missing)?;
                     continue;
                 }
             };
@@ -410,6 +413,7 @@ impl Transaction {
     ) -> Result<(PageNo, PageNo)> {
         let core = &self.core;
         let count = part.len().div_ceil(per_page);
+        let mut pins = core.redo.pool.pins();
         loop {
             let mut frames = core.redo.pool.reserve(count + 1)?;
             let (mut mtr, free) = pending
@@ -420,7 +424,7 @@ impl Transaction {
                 Ok(leaf) => leaf,
                 Err(missing) => {
                     drop((mtr, frames));
-                    core.redo.pool.load(missing)?;
+                    pins.hold(missing)?;
                     continue;
                 }
             };
@@ -471,9 +475,10 @@ impl Transaction {
         let core = &self.core;
         let count = part.len().div_ceil(per_page);
         let last = pending.space.page_id(last);
+        let mut pins = core.redo.pool.pins();
         loop {
             let mut frames = core.redo.pool.reserve(count + 1)?;
-            core.redo.pool.load(last)?;
+            pins.hold(last)?;
             let (mut mtr, free) = pending
                 .space
                 .find_free(count, &mut frames, || Mtr::new(&core.redo))?;

@@ -40,7 +40,7 @@ impl Run {
                 break;
             }
             end = self.live()?;
-            self.tolerant = false;
+            (self.tolerant, self.failing) = (false, false);
         }
         Ok(())
     }

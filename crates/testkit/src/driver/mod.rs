@@ -109,6 +109,8 @@ pub struct Run {
     wreck: Option<Wreck>,
     /// Whether I/O errors are legal.
     tolerant: bool,
+    /// A spell is on.
+    failing: bool,
     names: u64,
     step: u64,
 }
@@ -137,6 +139,7 @@ impl Run {
             marks: Marks::default(),
             wreck: None,
             tolerant: false,
+            failing: false,
             names: 0,
             step: 0,
         }

@@ -69,11 +69,12 @@ impl Run {
                 Some(bytes) => self.vfs.fail_bytes(spell.rule.clone(), bytes.clone()),
                 None => self.vfs.fail(spell.rule.clone()),
             }
-            self.tolerant = true;
+            (self.tolerant, self.failing) = (true, true);
         }
         if self.step == spell.steps.end {
             self.trace(|| "pages can be written again".to_owned());
             self.vfs.clear_faults();
+            self.failing = false;
             return self.end_spell();
         }
         Ok(())

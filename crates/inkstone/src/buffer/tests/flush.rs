@@ -249,3 +249,34 @@ fn the_plan_follows_the_fill() {
     assert_eq!(delay(0.8125), Some(Duration::from_micros(12_500)));
     assert_eq!(delay(0.875), None);
 }
+
+/// All but a few frames hold pages that cannot be written. Whoever needs several pages at once gets
+/// them, or an error, and does not push its own pages out for ever.
+#[test]
+fn pinned_pages_stay_while_most_frames_are_refused() {
+    let bench = Bench::new(16, 100, 1);
+    let dirty = 16 - 4;
+    bench.store.refuse.lock().extend((0..dirty).map(page));
+    for n in 0..dirty {
+        bench.touch(n);
+    }
+    bench.pool.flush_all().unwrap_err();
+    bench.pool.start_cleaners().unwrap();
+    {
+        let mut pins = bench.pool.pins();
+        for n in 50..50 + bench.pool.pins_max() as u32 {
+            pins.hold(page(n)).unwrap();
+        }
+        let optimistic = bench.pool.optimistic(page(50)).unwrap();
+        let error = bench.pool.shared(page(60)).map(drop).unwrap_err();
+        assert!(matches!(error, Error::Io { .. }), "{error}");
+        assert!(optimistic.validate(), "to look for a frame changes no page");
+        for n in 50..50 + bench.pool.pins_max() as u32 {
+            assert!(bench.pool.shared_if_resident(page(n)).is_some(), "{n}");
+        }
+    }
+    bench.pool.shared(page(60)).unwrap();
+    bench.store.refuse.lock().clear();
+    bench.pool.flush_all().unwrap();
+    bench.pool.check_invariants();
+}

@@ -69,7 +69,7 @@ fn changed_pages_come_back_after_eviction() {
 fn clean_pages_are_evicted_by_callers_alone() {
     let bench = Bench::new(64, 500, 3);
     for n in 0..500 {
-        bench.pool.load(page(n)).unwrap();
+        bench.pool.shared(page(n)).unwrap();
     }
     assert_eq!(bench.pool.resident_pages().len(), 64);
     bench.pool.check_invariants();
