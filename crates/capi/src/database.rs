@@ -143,9 +143,9 @@ fn recovery_text(report: &OpenReport) -> String {
         _ if report.created => format!("created in {took} ms"),
         None => format!("opened in {took} ms, it had been closed in order"),
         Some(found) => format!(
-            "recovered in {took} ms: {} torn pages repaired, {} unfinished transactions rolled back \
-             ({} row changes undone), {} prepared transactions kept",
-            found.torn_pages_repaired, found.losers, found.rows_undone, found.prepared
+            "recovered in {took} ms: {} torn pages repaired, {}",
+            found.torn_pages_repaired,
+            found.transactions_text()
         ),
     }
 }

@@ -4,7 +4,7 @@
 mod failure_support;
 
 use failure_support::*;
-use inkstone::{Database, Durability, Error, Isolation, Options, Result, Table};
+use inkstone::{Database, Durability, Error, Isolation, LockMode, Options, Result, Table, Wait};
 use inkstone_io::sim::{Fault, FaultRule, OpKind, SimVfs};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -146,8 +146,7 @@ fn wait_for_purge(db: &Database) {
     }
 }
 
-/// Recovery needs no log that was not there before, however often it is repeated. (Rolling back rows
-/// that shrank may need pages, and those the file may lack.)
+/// Recovery needs no log that was not there before, however often it is repeated.
 #[test]
 fn a_database_killed_on_a_full_disk_opens_on_it() {
     for free in [0, 300 << 10, 1 << 20, 3 << 20] {
@@ -182,6 +181,64 @@ fn a_database_killed_on_a_full_disk_opens_on_it() {
         let table = db.table("t").unwrap();
         soon(|| insert(&db, &table, 1 << 40..(1 << 40) + 100, &[4; 900]));
         db.close().unwrap();
+    }
+}
+
+/// Others took the room of rows that shrank, and the file has no page to split theirs into. The loser
+/// waits: its rows are as they were for readers and locked for writers, until there is space.
+#[test]
+fn a_loser_that_needs_pages_waits_until_the_disk_has_some() {
+    let (vfs, db, table) = with_table(small());
+    insert(&db, &table, (0..200).map(|n| n * 100), &[1; 300]).unwrap();
+    let open = db.begin(Isolation::ReadCommitted).unwrap();
+    (0..200).for_each(|n| open.update(&table, &key(n * 100), b"small").unwrap());
+    let between = (0..200).flat_map(|n| n * 100 + 1..n * 100 + 11);
+    insert(&db, &table, between, &[2; 26]).unwrap();
+    // What the file has left.
+    vfs.set_capacity_bytes(vfs.used_bytes());
+    let full = (1 << 40..).find_map(|n| insert(&db, &table, n..n + 1, &[3; 900]).err());
+    is_full(&full.unwrap());
+    db.flush_log().unwrap();
+    let wanted = all_rows(&db, &table).len();
+    let mut disk = vfs.kill();
+    drop((open, table, db));
+    for life in 0..4 {
+        disk.set_capacity_bytes(disk.used_bytes());
+        let db = open_sim(&disk, small()).unwrap();
+        let report = db.open_report().recovered.clone().unwrap();
+        assert!(report.rows_to_undo > 0, "{report:?}");
+        let table = db.table("t").unwrap();
+        let rows = all_rows(&db, &table);
+        assert_eq!(rows.len(), wanted);
+        assert!((0..200).all(|n| rows[&key(n * 100)[..]] == [1; 300]));
+        is_full(&db.purge().unwrap_err());
+        db.verify_table(&table).unwrap();
+        let txn = db.begin(Isolation::ReadCommitted).unwrap();
+        let locked = (0..200).filter(|n| {
+            let row = txn.get_locking(&table, &key(n * 100), LockMode::Exclusive, Wait::NoWait);
+            matches!(row, Err(Error::LockNotAvailable))
+        });
+        assert!(locked.count() > 0);
+        drop(txn);
+        if life == 3 {
+            disk.set_capacity_bytes(u64::MAX);
+            soon(|| db.purge());
+            let txn = db.begin(Isolation::ReadCommitted).unwrap();
+            (0..200).for_each(|n| txn.update(&table, &key(n * 100), &[3; 300]).unwrap());
+            txn.commit().unwrap();
+            db.verify_table(&table).unwrap();
+            db.close().unwrap();
+            return;
+        }
+        // Each second life ends in order, as far as a full disk lets it.
+        if life % 2 == 1 {
+            drop(table);
+            let _ = db.close();
+            disk = disk.kill();
+        } else {
+            disk = disk.kill();
+            drop((table, db));
+        }
     }
 }
 

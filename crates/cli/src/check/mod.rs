@@ -233,12 +233,7 @@ fn say_recovery(opened: &OpenReport, output: &Output) {
             "{} torn pages repaired from the doublewrite file",
             count(recovered.torn_pages_repaired)
         ),
-        format!(
-            "{} unfinished transactions rolled back ({} row changes undone), {} prepared ones kept",
-            count(recovered.losers),
-            count(recovered.rows_undone),
-            count(recovered.prepared)
-        ),
+        recovered.transactions_text(),
     ];
     for line in lines {
         output.text(format!("  {line}"));
@@ -264,6 +259,7 @@ pub fn opening_json(opened: &OpenReport) -> Value {
             "torn_pages_repaired": recovered.torn_pages_repaired,
             "losers": recovered.losers,
             "rows_undone": recovered.rows_undone,
+            "rows_to_undo": recovered.rows_to_undo,
             "prepared": recovered.prepared,
         })
     });

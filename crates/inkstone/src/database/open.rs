@@ -96,8 +96,25 @@ pub struct Recovered {
     pub losers: u64,
     /// Row changes undone.
     pub rows_undone: u64,
+    /// Row changes that could not be undone, as the disk is full: their rows are locked, readers see
+    /// what was there before, and purge undoes them when there is space.
+    pub rows_to_undo: u64,
     /// Prepared transactions found.
     pub prepared: u64,
+}
+
+impl Recovered {
+    /// What became of unfinished transactions, for people.
+    pub fn transactions_text(&self) -> String {
+        let later = match self.rows_to_undo {
+            0 => String::new(),
+            left => format!(", {left} to be undone when the disk has space"),
+        };
+        format!(
+            "{} unfinished transactions rolled back ({} row changes undone{later}), {} prepared ones kept",
+            self.losers, self.rows_undone, self.prepared
+        )
+    }
 }
 
 /// Everything below the engine, set up for a directory.
@@ -737,8 +754,9 @@ fn finish_transactions(
         if mutants::on(Mutant::LoserForgotten) {
             continue;
         }
-        recovered.rows_undone += open.undo.len() as u64;
-        core.roll_back_recovered(&states[&open.id], open)?;
+        let left = core.roll_back_recovered(&states[&open.id], open)? as u64;
+        recovered.rows_undone += open.undo.len() as u64 - left;
+        recovered.rows_to_undo += left;
     }
     for open in &redone.prepared {
         core.adopt_prepared(&states[&open.id], open)?;

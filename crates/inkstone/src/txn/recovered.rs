@@ -1,4 +1,9 @@
 //! Transactions that recovery found: rolling losers back, taking prepared ones up again.
+//!
+//! To undo a change may take pages: others may have used the room that it left. Where the disk has
+//! none to give, what is left of the loser is taken up as a prepared transaction is, with its versions
+//! as locks, and purge rolls it back when it can. That itself takes no page: when the process
+//! ended the versions' addresses were in the rows, so there is room for them.
 
 use super::core::Core;
 use super::promise::undo_log_bytes;
@@ -20,7 +25,7 @@ use std::sync::Arc;
 /// A row: tablespace, tree, key.
 type RowName<'k> = (SpaceId, TreeId, &'k [u8]);
 
-/// One change of a prepared transaction, with the row as it was before.
+/// One change of a transaction that is taken up again, with the row as it was before.
 struct Before {
     kind: VersionKind,
     flags: u8,
@@ -44,17 +49,25 @@ impl Core {
         Ok(state)
     }
 
-    /// Undoes everything that an unfinished transaction did.
+    /// Undoes what an unfinished transaction did. How many of its changes are left to purge, for want of
+    /// space.
     pub(crate) fn roll_back_recovered(
         self: &Arc<Self>,
         state: &Arc<TrxState>,
         open: &OpenTransaction,
-    ) -> Result<()> {
-        for entry in open.undo.iter().rev() {
-            // A table that was dropped since needs no undo.
-            if let Some(tree) = self.tree(entry.space, entry.tree)? {
-                undo_logged(self, open.slot, &tree, &entry.key, &entry.undo)?;
+    ) -> Result<usize> {
+        let mut left = open.undo.len();
+        match self.undo_recovered(open, &mut left) {
+            // What cannot be read now, or is damaged, is the opener's to mend.
+            Err(Error::DiskFull { .. }) if self.redo.poison.check().is_ok() => {
+                let shared = self.take_up(state, &open.undo[..left])?;
+                shared.inner.lock().phase = Phase::RollingBack;
+                state.set_owner(0);
+                self.add_writer(&shared);
+                self.unfinished.lock().push(shared);
+                return Ok(left);
             }
+            undone => undone?,
         }
         let mut mtr = Mtr::new(&self.redo);
         mtr.note(&Record::RollbackEnd {
@@ -62,20 +75,50 @@ impl Core {
         });
         mtr.commit()?;
         self.trxs.finish_abort(state);
+        Ok(0)
+    }
+
+    /// `left`: the changes that are not undone yet.
+    fn undo_recovered(self: &Arc<Self>, open: &OpenTransaction, left: &mut usize) -> Result<()> {
+        for entry in open.undo.iter().rev() {
+            // A table that was dropped since needs no undo.
+            if let Some(tree) = self.tree(entry.space, entry.tree)? {
+                undo_logged(self, open.slot, &tree, &entry.key, &entry.undo)?;
+            }
+            *left -= 1;
+        }
         Ok(())
     }
 
-    /// Gives a prepared transaction its versions (which are its locks) again.
+    /// Takes a prepared transaction up again.
     pub(crate) fn adopt_prepared(
         self: &Arc<Self>,
         state: &Arc<TrxState>,
         open: &OpenTransaction,
     ) -> Result<()> {
+        let shared = self.take_up(state, &open.undo)?;
+        state.set_prepared();
+        let mut inner = shared.inner.lock();
+        inner.phase = Phase::Prepared;
+        inner.xid.clone_from(&open.xid);
+        drop(inner);
+        self.add_writer(&shared);
+        let xid = open.xid.clone().unwrap_or_default();
+        self.prepared.lock().insert(xid, shared);
+        Ok(())
+    }
+
+    /// Gives a transaction its versions (which are its locks) again.
+    fn take_up(
+        self: &Arc<Self>,
+        state: &Arc<TrxState>,
+        changes: &[UndoEntry],
+    ) -> Result<Arc<Shared>> {
         let shared = Shared::new(state.clone());
         let mut inner = shared.inner.lock();
         // Changes in tables that were dropped since are void.
-        let mut undo = Vec::with_capacity(open.undo.len());
-        for entry in &open.undo {
+        let mut undo = Vec::with_capacity(changes.len());
+        for entry in changes {
             if self.space(entry.space)?.is_some() {
                 undo.push(entry.clone());
             }
@@ -118,15 +161,9 @@ impl Core {
         inner
             .promise
             .cover_recovered(self, befores.iter().map(put_back).sum());
-        state.set_prepared();
         inner.logged = true;
-        inner.phase = Phase::Prepared;
-        inner.xid.clone_from(&open.xid);
         drop(inner);
-        self.add_writer(&shared);
-        let xid = open.xid.clone().unwrap_or_default();
-        self.prepared.lock().insert(xid, shared);
-        Ok(())
+        Ok(shared)
     }
 
     /// For each change the row as it was before: found from the present rows, backwards.
@@ -197,7 +234,7 @@ impl Core {
 
     fn unfit(&self, entry: &UndoEntry, why: &str) -> Error {
         self.redo.poison.set(format!(
-            "a prepared transaction's change in tablespace {} does not fit its row: {why}",
+            "an unfinished transaction's change in tablespace {} does not fit its row: {why}",
             entry.space
         ))
     }

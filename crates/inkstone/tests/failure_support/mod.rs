@@ -38,7 +38,7 @@ pub fn open_sim(vfs: &SimVfs, options: Options) -> Result<Database> {
 pub fn insert(
     db: &Database,
     table: &Table,
-    keys: std::ops::Range<u64>,
+    keys: impl IntoIterator<Item = u64>,
     value: &[u8],
 ) -> Result<()> {
     let txn = db.begin(Isolation::ReadCommitted)?;

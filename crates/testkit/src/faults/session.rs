@@ -6,7 +6,7 @@
 use crate::model::{Change, Event, Found, State, TableId};
 use inkstone::{Database, Error, Isolation, Options, Table, Transaction};
 use inkstone_io::sim::SimVfs;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +37,9 @@ pub struct History {
     states: Vec<State>,
     /// The oldest one that it may be in.
     floor: usize,
+    /// XIDs of prepared transactions whose rollback has failed: where it has begun, the next process ends
+    /// it.
+    half_rolled_back: BTreeSet<Vec<u8>>,
 }
 
 impl Default for History {
@@ -44,6 +47,7 @@ impl Default for History {
         Self {
             states: vec![State::default()],
             floor: 0,
+            half_rolled_back: BTreeSet::new(),
         }
     }
 }
@@ -75,6 +79,12 @@ impl History {
     /// The database was found so: not older than the floor, but for `lost_max` states. That one is
     /// the only one from here on.
     pub fn settle(&mut self, found: &Found, lost_max: usize) -> Result<(), String> {
+        for xid in std::mem::take(&mut self.half_rolled_back) {
+            if !found.prepared.contains(&xid) {
+                let event = Event::RollbackPrepared(xid);
+                self.states.iter_mut().for_each(|state| state.apply(&event));
+            }
+        }
         let oldest = self.floor.saturating_sub(lost_max);
         let at =
             (oldest..self.states.len()).find(|&at| self.states[at].difference(found).is_none());
@@ -408,9 +418,10 @@ impl Session {
                 return this.end(result, event.clone());
             }
             let result = this.db.rollback_prepared(xid.as_bytes());
-            if matches!(result, Ok(()) | Err(Error::Poisoned(_))) {
+            match result {
                 // Nobody is promised that a rollback is durable.
-                this.history.may_have_happened(&event);
+                Ok(()) | Err(Error::Poisoned(_)) => this.history.may_have_happened(&event),
+                Err(_) => drop(this.history.half_rolled_back.insert(xid.into())),
             }
             result
         });

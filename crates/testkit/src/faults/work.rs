@@ -162,6 +162,9 @@ pub fn work(session: &mut Session, life: Life) -> Outcome {
     life.work()(session)
 }
 
+/// Rows of the table `crowded`.
+const CROWDED: u64 = 60;
+
 fn creation(s: &mut Session) -> Outcome {
     s.create("rows", &["by_name"])?;
     s.create("long", &[])?;
@@ -187,6 +190,10 @@ fn creation(s: &mut Session) -> Outcome {
         t.put_many("bulk", &rows)
     })?;
     s.rename("bulk", "many")?;
+    s.create("crowded", &[])?;
+    s.transaction(Finish::Commit, |t| {
+        (0..CROWDED).try_for_each(|n| t.put("crowded", &key(n * 100), &value(n, 1, 300)))
+    })?;
     s.transaction(Finish::Prepare("first"), |t| {
         (100..110).try_for_each(|n| t.put("many", &key(n), &value(n, 2, 90)))
     })?;
@@ -214,6 +221,16 @@ fn changes(s: &mut Session) -> Outcome {
     })?;
     s.transaction(Finish::Leave, |t| {
         (80..110).try_for_each(|n| t.put("rows", &key(n), &value(n, 6, 320)))
+    })?;
+    // Others take the room that these rows leave: to undo it takes pages that the file has not got.
+    s.transaction(Finish::Leave, |t| {
+        (0..CROWDED).try_for_each(|n| t.put("crowded", &key(n * 100), b"small"))
+    })?;
+    s.transaction(Finish::Commit, |t| {
+        let between = |n: u64| n * 100 + 1..n * 100 + 11;
+        let rows = (0..CROWDED).flat_map(between);
+        rows.into_iter()
+            .try_for_each(|n| t.put("crowded", &key(n), &value(n, 6, 26)))
     })?;
     s.upkeep("flushing a table", |db| db.flush_table(&db.table("rows")?))?;
     s.upkeep("a checkpoint", |db| db.checkpoint())?;
