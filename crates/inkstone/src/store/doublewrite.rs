@@ -210,7 +210,13 @@ pub fn check_doublewrite(
     };
     let file = directory.open(DOUBLEWRITE_FILE, options);
     let file = file.map_err(|e| Error::io("open", &path, e))?;
-    match read_layout(&*file, &path, uuid, page_size) {
+    let read = || read_layout(&*file, &path, uuid, page_size);
+    // With the file go copies of torn pages: one wrong read does not condemn it.
+    let layout = match read() {
+        Err(Error::Corrupt { .. }) => read(),
+        layout => layout,
+    };
+    match layout {
         Ok(_) => Ok(DoublewriteFound::Whole),
         Err(Error::Corrupt { detail, .. }) => Ok(DoublewriteFound::Damaged(detail)),
         Err(error) => Err(error),
