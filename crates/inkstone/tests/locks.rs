@@ -256,6 +256,43 @@ fn locking_ranges_wait_fail_or_skip() {
     });
 }
 
+/// A scan that locks no gaps began again at the row before, and returned what had been put there while it waited;
+/// InnoDB's goes on with the row.
+#[test]
+fn a_scan_that_has_waited_goes_on_with_the_row() {
+    within(30, || {
+        // Where gaps are locked, what is in one is locked with it.
+        let levels = [
+            (ReadCommitted, &[1, 5, 7, 9][..]),
+            (LockingRepeatableRead, &[1, 3, 5, 7, 9]),
+        ];
+        for (level, expected) in levels {
+            let case = Case::new(0);
+            commit(&case.db, |txn| {
+                for k in [1, 5, 9] {
+                    txn.insert(&case.table, &key(k), &val(0)).unwrap();
+                }
+            });
+            let (a, b) = (case.begin(ReadCommitted), case.begin(level));
+            case.update(&a, 5, 50).unwrap();
+            scope(|s| {
+                let waiting = blocked(s, || {
+                    let wait = Wait::Timeout;
+                    let rows = b.range_locking(&case.table, .., Exclusive, wait)?;
+                    rows.map(|row| row.map(|(k, _)| number(&k)))
+                        .collect::<Result<Vec<u64>>>()
+                });
+                for k in [3, 7] {
+                    a.insert(&case.table, &key(k), &val(0)).unwrap();
+                }
+                a.commit().unwrap();
+                let found = waiting.join().unwrap().unwrap();
+                assert_eq!(found, expected);
+            });
+        }
+    });
+}
+
 /// Workers take jobs with SKIP LOCKED; some give up and roll back. Every job is done exactly once.
 #[test]
 fn a_queue_hands_out_every_job_once() {

@@ -124,6 +124,14 @@ impl Scope {
         more.then(|| Next::From(high.to_vec()))
     }
 
+    /// Where to go on to look at a row again.
+    pub fn at_row(&self, key: &[u8]) -> Next {
+        match self.backward {
+            true => Next::Before([key, &[0][..]].concat()),
+            false => Next::From(key.to_vec()),
+        }
+    }
+
     /// Where to go on after a row.
     pub fn following_row(&self, key: &[u8]) -> Next {
         match self.backward {

@@ -5,6 +5,9 @@
 //! between what was seen and what is locked. A gap is locked only once its row is: who waits for a row
 //! does not keep others from inserting beside it. So what such a scan has passed is one interval.
 //!
+//! Where gaps are not locked, a cursor that has waited for a row goes on with that row, as InnoDB's does: what
+//! came meanwhile in front of it came too late. Where they are, it looks at the gap again, and locks it.
+//!
 //! *Semi-consistent*: a row that somebody else has locked is shown as it was committed last, without a lock.
 //! Mostly it is not wanted, and nobody has waited; if it is, the cursor goes back to it, and waits.
 
@@ -140,10 +143,7 @@ impl LockingScan {
     pub fn want_row(&mut self) {
         if std::mem::take(&mut self.shown_unlocked) {
             self.wanted = Some(self.key.clone());
-            self.next = Some(match self.scope.backward {
-                false => Next::From(self.key.clone()),
-                true => Next::Before([&self.key[..], &[0]].concat()),
-            });
+            self.next = Some(self.scope.at_row(&self.key));
         }
     }
 
@@ -181,8 +181,13 @@ impl LockingScan {
                 return Err(Error::Deadlock);
             }
             let visit = self.visit(transaction, inner, &next);
-            if matches!(visit, Err(_) | Ok(Visit::Blocked(_))) {
-                self.next = Some(next);
+            match visit {
+                // What it has passed is not locked, and is not looked at again.
+                Ok(Visit::Blocked(_)) if !self.gaps => {
+                    self.next = Some(self.scope.at_row(&self.key));
+                }
+                Err(_) | Ok(Visit::Blocked(_)) => self.next = Some(next),
+                Ok(_) => {}
             }
             let waiting = match visit? {
                 Visit::Row => return Ok(true),
