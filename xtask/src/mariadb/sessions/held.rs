@@ -268,10 +268,18 @@ fn is_open(stage: &mut Stage, session: usize) -> Result<bool> {
     Ok(rows.rows == [[Some(b"1".to_vec())]])
 }
 
+/// Whether a statement wants a table for itself, so that whoever waits with it keeps all others away.
 fn is_ddl(statement: &str) -> bool {
-    ["ALTER ", "CREATE ", "DROP "]
-        .iter()
-        .any(|verb| statement.starts_with(verb))
+    let verbs = [
+        "ALTER ",
+        "CREATE ",
+        "DROP ",
+        "TRUNCATE ",
+        "RENAME ",
+        "OPTIMIZE ",
+        "LOCK ",
+    ];
+    verbs.iter().any(|verb| statement.starts_with(verb))
 }
 
 /// Rows in their newest versions, committed or not.
