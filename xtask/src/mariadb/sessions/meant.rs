@@ -67,6 +67,8 @@ impl Case<'_> {
             _ => {}
         }
         let mut reasons = Vec::new();
+        // Those whom another waits for in Inkstone, and in InnoDB did not; and those who ended otherwise.
+        let (mut first, mut changed) = (Vec::new(), Vec::new());
         let sessions: BTreeSet<usize> =
             sides.iter().flat_map(|side| side.keys().copied()).collect();
         for session in sessions {
@@ -76,9 +78,24 @@ impl Case<'_> {
             }
             let reason = match (one, other) {
                 (None | Some(What::Waits(_)), Some(What::Ended(_))) => self.waits(session)?,
-                (Some(What::Ended(_)), None) => self.order(session)?,
+                (Some(What::Ended(_)), None) => {
+                    let blockers = self.order(session)?;
+                    let is_order = !blockers.is_empty();
+                    first.extend(blockers);
+                    is_order.then_some(Reason::Order)
+                }
                 (Some(What::Ended(one)), Some(What::Ended(Reply::Rows(other)))) => {
-                    self.impatient(session, one, other)?
+                    match self.impatient(session, one, other)? {
+                        None if matches!(one, Reply::Rows(_)) => {
+                            changed.push(session);
+                            continue;
+                        }
+                        reason => reason,
+                    }
+                }
+                (Some(What::Ended(Reply::Done(_))), Some(What::Ended(Reply::Done(_)))) => {
+                    changed.push(session);
+                    continue;
                 }
                 _ => None,
             };
@@ -87,7 +104,11 @@ impl Case<'_> {
                 None => return Ok(None),
             }
         }
-        Ok(reasons.first().copied())
+        // Who went first in Inkstone, and second in InnoDB, has not seen there what the other has done.
+        match changed.iter().all(|session| first.contains(session)) {
+            true => Ok(reasons.first().copied()),
+            false => Ok(None),
+        }
     }
 
     /// A session of InnoDB's waits, and Inkstone's has gone on.
@@ -103,22 +124,24 @@ impl Case<'_> {
         self.beyond(&statement, &wanted, Some(&blockers))
     }
 
-    /// A session has gone on in InnoDB, and waits in Inkstone for one that has gone on in this very step in both:
-    /// who waited for different locks of one transaction goes on in no certain order.
-    fn order(&mut self, session: usize) -> Result<Option<Reason>> {
+    /// A session has gone on in InnoDB, and waits in Inkstone for those that are given, who have all gone on in this
+    /// very step in both: who waited for different locks of one transaction goes on in no certain order.
+    fn order(&mut self, session: usize) -> Result<Vec<usize>> {
         if !self.before.contains(&session) {
-            return Ok(None);
+            return Ok(Vec::new());
         }
         let waits = self.inkstone.waits()?;
         let connection = self.inkstone.sessions[session - 1].connection;
         let blockers = waits.get(&connection).cloned().unwrap_or_default();
-        let blockers = self.inkstone.numbered(&blockers);
+        let mut blockers = self.inkstone.numbered(&blockers);
         let went_on = |blocker: &usize| {
             self.before.contains(blocker)
                 && self.sides.iter().all(|side| side.contains_key(blocker))
         };
-        let is_order = !blockers.is_empty() && blockers.iter().all(went_on);
-        Ok(is_order.then_some(Reason::Order))
+        if !blockers.iter().all(went_on) {
+            blockers.clear();
+        }
+        Ok(blockers)
     }
 
     /// Whether a lock is beyond what the statement, or those that hold it, have asked for.
