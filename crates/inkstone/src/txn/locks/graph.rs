@@ -68,38 +68,44 @@ impl State {
         }
     }
 
-    /// The waiters of a circle that leads from `start` to itself; empty if there is none.
+    /// The waiters of the shortest circle that leads from `start` to itself; empty if there is none. A longer one
+    /// may go through somebody without whom the others still wait for each other.
     fn circle(&self, start: &TrxState) -> Vec<&Edges> {
         // Most of those who begin to wait keep nobody waiting.
         if start.is_doomed() || !self.waited_for.contains_key(&start.id()) {
             return Vec::new();
         }
         let mut seen: HashSet<TrxId> = HashSet::default();
-        let mut path: Vec<(&Edges, usize)> = self
-            .edges
-            .get(&start.id())
-            .map(|e| (e, 0))
-            .into_iter()
-            .collect();
-        while let Some((edges, next)) = path.last_mut() {
-            let Some(blocker) = edges.blockers.get(*next) else {
-                path.pop();
-                continue;
-            };
-            *next += 1;
-            if blocker.id() == start.id() {
-                return path.iter().map(|(edges, _)| *edges).collect();
+        // Each with the place of the one that waits for it.
+        let mut reached: Vec<(&Edges, usize)> = Vec::new();
+        reached.extend(self.edges.get(&start.id()).map(|edges| (edges, 0)));
+        let mut next = 0;
+        while let Some(&(edges, _)) = reached.get(next) {
+            for blocker in &edges.blockers {
+                if blocker.id() == start.id() {
+                    return way_to(&reached, next);
+                }
+                if !blocker.is_ended()
+                    && !blocker.is_doomed()
+                    && seen.insert(blocker.id())
+                    && let Some(further) = self.edges.get(&blocker.id())
+                {
+                    reached.push((further, next));
+                }
             }
-            if !blocker.is_ended()
-                && !blocker.is_doomed()
-                && seen.insert(blocker.id())
-                && let Some(further) = self.edges.get(&blocker.id())
-            {
-                path.push((further, 0));
-            }
+            next += 1;
         }
         Vec::new()
     }
+}
+
+/// Those from the first one that was reached to the one at a place.
+fn way_to<'s>(reached: &[(&'s Edges, usize)], place: usize) -> Vec<&'s Edges> {
+    let mut places = vec![place];
+    while let Some(&at) = places.last().filter(|&&at| at > 0) {
+        places.push(reached[at].1);
+    }
+    places.iter().rev().map(|&at| reached[at].0).collect()
 }
 
 /// Who waits for whom.

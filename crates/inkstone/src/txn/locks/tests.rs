@@ -343,6 +343,25 @@ fn a_deadlock_through_any_blocker_is_found() {
     f.table.wait(first, soon()).unwrap();
 }
 
+/// Who stood in the queue between the two was found first, and was rolled back beside one of them.
+#[test]
+fn of_a_deadlock_of_two_no_third_one_is_the_victim() {
+    let f = fixture();
+    let [mut a, mut b, mut c] = [(); 3].map(|()| f.begin());
+    (0..9).for_each(|_| a.0.add_cost());
+    (0..5).for_each(|_| b.0.add_cost());
+    assert!(f.lock(&mut a, b"k", X) && f.lock(&mut b, b"l", X));
+    let third = f.queue(&mut c, b"k", S);
+    let second = f.queue(&mut b, b"k", X);
+    let first = f.queue(&mut a, b"l", X);
+    assert!(b.0.is_doomed() && !c.0.is_doomed());
+    assert!(matches!(f.table.wait(second, soon()), Err(Error::Deadlock)));
+    f.end(&b.0, &mut b.1);
+    f.table.wait(first, soon()).unwrap();
+    f.end(&a.0, &mut a.1);
+    f.table.wait(third, soon()).unwrap();
+}
+
 #[test]
 fn a_lock_of_a_row_costs_less_than_forty_bytes() {
     use points::{Point, PointSet};
