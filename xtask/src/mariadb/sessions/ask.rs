@@ -133,6 +133,24 @@ impl Ask {
         })
     }
 
+    /// Of an INSERT that has failed: the row that it has found, of the key that the server names. Rows and keys
+    /// behind that one it has not come to.
+    pub fn of_duplicate(statement: &str, message: &str, schema: &Schema) -> Option<Self> {
+        let mut ask = Self::of(statement, schema)?;
+        let mut quoted = message.split('\'').skip(1).step_by(2);
+        let (entry, key) = (quoted.next()?, quoted.next()?);
+        let index = schema.table(&ask.table)?.index(key)?;
+        let columns = index.columns.iter().zip(entry.split('-'));
+        let same: Vec<String> = columns
+            .map(|(name, value)| format!("{name} <=> '{value}'"))
+            .collect();
+        let found = format!("({})", same.join(" AND "));
+        ask.condition.clone_from(&found);
+        ask.range.clone_from(&found);
+        ask.asked = found;
+        Some(ask)
+    }
+
     /// The words that take the lock.
     pub fn lock(&self) -> &'static str {
         match self.kind {
@@ -238,6 +256,15 @@ mod tests {
             range("INSERT INTO t VALUES (1, NULL, 3), (2, 7, 3) ON DUPLICATE KEY UPDATE k = 1"),
             "(id <=> 1) OR (id <=> 2) OR (u <=> 7)"
         );
+    }
+
+    #[test]
+    fn an_insert_that_fails_has_locked_what_it_has_found() {
+        let statement = "INSERT INTO t VALUES (1, 7, 3), (2, 8, 3)";
+        let message = "Duplicate entry '7' for key 'u'";
+        let ask = Ask::of_duplicate(statement, message, &schema()).unwrap();
+        assert_eq!(ask.asked, "(u <=> '7')");
+        assert_eq!(ask.kind, Kind::Insert);
     }
 
     #[test]

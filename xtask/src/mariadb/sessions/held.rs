@@ -17,6 +17,8 @@ type Rows = BTreeSet<Vec<Cell>>;
 #[derive(Clone, Debug)]
 struct Held {
     ask: Ask,
+    /// What is read and not wanted is given back.
+    unlocks: bool,
     /// Nobody else inserts into the range, either.
     whole: bool,
     rows: Rows,
@@ -27,6 +29,10 @@ struct Held {
 struct Holder {
     level: Level,
     held: Vec<Held>,
+    /// Its transaction has said something of a table.
+    began: bool,
+    /// The savepoint is older than that: the server ends the engine's transaction instead of going back to it.
+    savepoint_is_empty: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,12 +82,18 @@ impl Holders {
         &self.schema
     }
 
-    /// What these sessions have asked for in their transactions.
-    pub fn asks(&self, sessions: &[usize]) -> Vec<&Ask> {
+    /// What these sessions have asked for in their transactions, and whether rows that were read and not wanted are
+    /// to be given back.
+    pub fn asks(&self, sessions: &[usize]) -> Vec<(Ask, bool)> {
         let held = sessions
             .iter()
             .flat_map(|&session| &self.sessions[session - 1].held);
-        held.map(|held| &held.ask).collect()
+        held.map(|held| (held.ask.clone(), held.unlocks)).collect()
+    }
+
+    /// Whether a statement of this session gives back rows that it has read and does not want.
+    pub fn unlocks(&self, session: usize) -> bool {
+        self.sessions[session - 1].level <= Level::ReadCommitted
     }
 
     /// Takes note of a step; gives what should not have happened.
@@ -140,7 +152,18 @@ impl Holders {
             }
             return Ok(());
         };
+        if statement.starts_with("SAVEPOINT") {
+            holder.savepoint_is_empty = !holder.began;
+            return Ok(());
+        }
         if statement.starts_with("ROLLBACK TO") {
+            if matches!(reply, Reply::Refused(_)) {
+                return Ok(());
+            }
+            if holder.savepoint_is_empty {
+                holder.held.clear();
+                holder.began = false;
+            }
             // Rows that were only changed are free; what was read with locks stays locked.
             holder
                 .held
@@ -149,19 +172,25 @@ impl Holders {
         }
         if ENDS.iter().any(|verb| statement.starts_with(verb)) {
             holder.held.clear();
+            holder.began = statement.starts_with("START ");
             return Ok(());
         }
         let open = is_open(stage, session)?;
         if !open {
             holder.held.clear();
         }
+        holder.began = open && (holder.began || Ask::of(statement, &self.schema).is_some());
         if let Some((_, level)) = statement.split_once("ISOLATION LEVEL ") {
             holder.level = Level::of(level);
         }
         if !open || matches!(reply, Reply::Refused(refusal) if refusal.code != 1062) {
             return Ok(());
         }
-        let Some(mut ask) = Ask::of(statement, &self.schema) else {
+        let ask = match reply {
+            Reply::Refused(refusal) => Ask::of_duplicate(statement, &refusal.message, &self.schema),
+            _ => Ask::of(statement, &self.schema),
+        };
+        let Some(mut ask) = ask else {
             return Ok(());
         };
         let refused = matches!(reply, Reply::Refused(_));
@@ -173,7 +202,13 @@ impl Holders {
         }
         let locks_ranges = holder.level >= Level::RepeatableRead;
         if ask.kind == Kind::Change && !locks_ranges {
-            // It has passed over rows that match in an uncommitted version only.
+            // It has passed over rows that match in an uncommitted version only: which it has, is not known.
+            holder.held.push(Held {
+                ask,
+                unlocks: true,
+                whole: false,
+                rows: Rows::new(),
+            });
             return Ok(());
         }
         let whole = locks_ranges && !ask.skips && ask.kind != Kind::Insert;
@@ -183,7 +218,12 @@ impl Holders {
         {
             rows = given.rows.iter().cloned().collect();
         }
-        holder.held.push(Held { ask, whole, rows });
+        holder.held.push(Held {
+            unlocks: !locks_ranges && ask.kind != Kind::Insert,
+            ask,
+            whole,
+            rows,
+        });
         Ok(())
     }
 
@@ -218,7 +258,8 @@ impl Holders {
             return Ok(None);
         }
         for session in stage.idle() {
-            for held in &self.sessions[session - 1].held {
+            let held = self.sessions[session - 1].held.iter();
+            for held in held.filter(|held| held.whole || !held.rows.is_empty()) {
                 let lock = held.ask.lock();
                 let patience = if held.whole { "NOWAIT" } else { "SKIP LOCKED" };
                 let statement = format!("{}{lock} {patience}", held.ask.select(held.whole));

@@ -19,6 +19,7 @@ pub enum Reason {
     Mark,
     Neighbour,
     OfBlocker,
+    Unwanted,
     LateDeadlock,
     GapDeadlock,
     Victim,
@@ -36,6 +37,9 @@ impl Reason {
             Self::Neighbour => "InnoDB waits for a record beside the range of the statement",
             Self::OfBlocker => {
                 "InnoDB waits for a record beside the range that its blockers have read"
+            }
+            Self::Unwanted => {
+                "InnoDB waits for a row that its blockers have read at read committed, and not wanted"
             }
             Self::LateDeadlock => "InnoDB has not found a deadlock: its sessions wait in a circle",
             Self::GapDeadlock => "InnoDB has a deadlock over one of these locks",
@@ -62,7 +66,7 @@ impl Case<'_> {
         let victims = sides.map(victims);
         match (&victims[0][..], &victims[1][..]) {
             ([], [victim]) => return self.late_deadlock(*victim),
-            ([_], []) => return self.gap_deadlock(),
+            (several, []) if !several.is_empty() => return self.gap_deadlock(several),
             ([one], [other]) if one != other => return self.other_victim(*one, *other),
             _ => {}
         }
@@ -121,7 +125,7 @@ impl Case<'_> {
         };
         let statement = self.innodb.statement(session);
         let blockers = self.innodb.numbered(&wanted.blockers);
-        self.beyond(&statement, &wanted, Some(&blockers))
+        self.beyond(&statement, &wanted, &blockers)
     }
 
     /// A session has gone on in InnoDB, and waits in Inkstone for those that are given, who have all gone on in this
@@ -149,7 +153,7 @@ impl Case<'_> {
         &mut self,
         statement: &str,
         wanted: &Wanted,
-        blockers: Option<&[usize]>,
+        blockers: &[usize],
     ) -> Result<Option<Reason>> {
         if wanted.is_intention || wanted.is_supremum {
             return Ok(Some(Reason::Gap));
@@ -171,32 +175,38 @@ impl Case<'_> {
         if !self.is_in(&ask, &record)? {
             return Ok(Some(Reason::Neighbour));
         }
-        let Some(blockers) = blockers.filter(|blockers| !blockers.is_empty()) else {
+        if blockers.is_empty() || newest != committed {
             return Ok(None);
-        };
+        }
         // Those who wait hold what they wait for, too, to those who stand behind them.
-        let waiting = blockers
-            .iter()
-            .filter(|b| self.innodb.working().contains(b));
-        let waiting: Vec<String> = waiting
-            .map(|&blocker| self.innodb.statement(blocker))
-            .collect();
-        let waiting = waiting
-            .iter()
-            .filter_map(|statement| Ask::of(statement, schema));
-        let asks: Vec<Ask> = self
-            .holders
-            .asks(blockers)
-            .into_iter()
-            .cloned()
-            .chain(waiting)
-            .collect();
-        for ask in asks.iter().filter(|ask| ask.table == wanted.table) {
-            if self.is_in(ask, &record)? {
-                return Ok(None);
+        let mut asks = self.holders.asks(blockers);
+        for &blocker in blockers {
+            if self.waits_for_locks(blocker) {
+                let ask = Ask::of(&self.innodb.statement(blocker), schema);
+                asks.extend(ask.map(|ask| (ask, self.holders.unlocks(blocker))));
             }
         }
-        Ok((newest == committed).then_some(Reason::OfBlocker))
+        let mut reason = Reason::OfBlocker;
+        for (mut ask, unlocks) in asks {
+            if ask.table != wanted.table || !self.is_in(&ask, &record)? {
+                continue;
+            }
+            // InnoDB gives back what it has read through the clustered index, and not what through another.
+            ask.asked = match unlocks {
+                true => ask.condition.clone(),
+                false => return Ok(None),
+            };
+            if self.is_in(&ask, &record)? {
+                return Ok(None);
+            }
+            reason = Reason::Unwanted;
+        }
+        Ok(Some(reason))
+    }
+
+    /// Whether a session waits in InnoDB, or was a victim in this step.
+    fn waits_for_locks(&self, session: usize) -> bool {
+        self.innodb.working().contains(&session) || victims(self.sides[0]).contains(&session)
     }
 
     /// Whether a record is one that is asked for: as it is now, or as it is committed.
@@ -296,14 +306,24 @@ impl Case<'_> {
     }
 
     /// InnoDB has found a deadlock, and Inkstone has none: one of the locks is beyond what was asked.
-    fn gap_deadlock(&mut self) -> Result<Option<Reason>> {
-        for party in self.innodb.latest_deadlock()? {
+    /// Of several at once InnoDB reports the last one. All are of the one wait that has closed them, which is the
+    /// wait of somebody who goes on: it is that wait's lock, then.
+    fn gap_deadlock(&mut self, victims: &[usize]) -> Result<Option<Reason>> {
+        let parties = self.innodb.latest_deadlock()?;
+        let connections: Vec<u64> = parties.iter().map(|party| party.connection).collect();
+        for party in parties {
             let Some(wanted) = party.wanted else {
                 continue;
             };
+            let mut others = connections.clone();
+            others.retain(|&connection| connection != party.connection);
+            let others = self.innodb.numbered(&others);
             for session in self.innodb.numbered(&[party.connection]) {
+                if victims.len() > 1 && victims.contains(&session) {
+                    continue;
+                }
                 let statement = self.innodb.statement(session);
-                if self.beyond(&statement, &wanted, None)?.is_some() {
+                if self.beyond(&statement, &wanted, &others)?.is_some() {
                     return Ok(Some(Reason::GapDeadlock));
                 }
             }
