@@ -111,7 +111,7 @@ impl Recovered {
             left => format!(", {left} to be undone when the disk has space"),
         };
         format!(
-            "{} unfinished transactions rolled back ({} row changes undone{later}), {} prepared ones kept",
+            "{} unfinished transactions rolled back ({} row changes undone{later}), {} prepared transactions kept",
             self.losers, self.rows_undone, self.prepared
         )
     }
