@@ -23,7 +23,8 @@ impl Run {
             .filter(|(m, _)| *m != n)
             .filter_map(|(_, c)| c.as_ref());
         others.any(|other| other.touched.iter().any(|row| row.0 == table) || other.locks)
-            || self.prepared_in(|row| row.0 == table)
+            // Explicit locks of prepared transactions are not in the model.
+            || !self.model.now.prepared.is_empty()
     }
 
     pub(super) fn prepared_in(&self, mut test: impl FnMut(&RowName) -> bool) -> bool {
