@@ -191,6 +191,9 @@ pub enum DoublewriteFound {
     Damaged(String),
 }
 
+/// How often the header of a doublewrite file is read before it passes for damaged.
+const HEADER_READS: usize = 8;
+
 /// Looks at the doublewrite file. Changes nothing.
 pub fn check_doublewrite(
     directory: &dyn Directory,
@@ -210,12 +213,14 @@ pub fn check_doublewrite(
     };
     let file = directory.open(DOUBLEWRITE_FILE, options);
     let file = file.map_err(|e| Error::io("open", &path, e))?;
-    let read = || read_layout(&*file, &path, uuid, page_size);
-    // With the file go copies of torn pages: one wrong read does not condemn it.
-    let layout = match read() {
-        Err(Error::Corrupt { .. }) => read(),
-        layout => layout,
-    };
+    let mut layout = read_layout(&*file, &path, uuid, page_size);
+    // With the file go copies of torn pages: some wrong reads in a row do not condemn it.
+    for _ in 1..HEADER_READS {
+        if !matches!(layout, Err(Error::Corrupt { .. })) {
+            break;
+        }
+        layout = read_layout(&*file, &path, uuid, page_size);
+    }
     match layout {
         Ok(_) => Ok(DoublewriteFound::Whole),
         Err(Error::Corrupt { detail, .. }) => Ok(DoublewriteFound::Damaged(detail)),
