@@ -69,7 +69,7 @@ macro_rules! mutants {
 mutants! {
     LogUnsynced, "log-unsynced", Sim, 60,
         "a commit is acknowledged without a sync of the log";
-    FailedSyncIgnored, "failed-sync-ignored", Faults, 180,
+    FailedSyncIgnored, "failed-sync-ignored", Faults, 300,
         "a failed sync of the log is taken for a successful one";
     PageSyncsApart, "page-syncs-apart", FailedSync, 120,
         "syncs of a file of pages overlap, and a failed one is noticed when all of its batch have ended";
