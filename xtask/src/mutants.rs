@@ -112,7 +112,7 @@ fn line_of(machine: Machine, runs: Option<u64>) -> Vec<String> {
             format!("--seed {first} --runs {runs}")
         }
         // A third of the cases is more than every mutant needs.
-        Machine::Faults => "--stride 3".to_owned(),
+        Machine::Faults(kind) => format!("--kind {kind} --stride 3"),
     };
     text.split(' ').map(str::to_owned).collect()
 }

@@ -10,8 +10,8 @@
 pub enum Machine {
     /// Random work on a simulated disk that loses power.
     Sim,
-    /// Every operation on the disk fails once; bytes on disk change.
-    Faults,
+    /// Operations on the disk fail, bytes on it change: this kind of the fault campaign.
+    Faults(&'static str),
     /// Histories of concurrent transactions.
     Histories,
     /// Slow syncs of which one fails, under several flushers.
@@ -23,7 +23,7 @@ impl Machine {
     pub const fn program(self) -> &'static str {
         match self {
             Machine::Sim => "sim",
-            Machine::Faults => "faults",
+            Machine::Faults(_) => "faults",
             Machine::Histories => "histories",
             Machine::FailedSync => "failed-sync",
         }
@@ -46,7 +46,7 @@ pub struct Description {
 }
 
 macro_rules! mutants {
-    ($($variant:ident, $name:literal, $machine:ident, $seconds:literal, $bug:literal;)*) => {
+    ($($variant:ident, $name:literal, $machine:expr, $seconds:literal, $bug:literal;)*) => {
         /// A deliberate bug.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Mutant {
@@ -59,17 +59,19 @@ macro_rules! mutants {
                 mutant: Mutant::$variant,
                 name: $name,
                 bug: $bug,
-                machine: Machine::$machine,
+                machine: $machine,
                 seconds_max: $seconds,
             },)*
         ];
     };
 }
 
+use Machine::{FailedSync, Faults, Histories, Sim};
+
 mutants! {
     LogUnsynced, "log-unsynced", Sim, 60,
         "a commit is acknowledged without a sync of the log";
-    FailedSyncIgnored, "failed-sync-ignored", Faults, 300,
+    FailedSyncIgnored, "failed-sync-ignored", Faults("sync"), 180,
         "a failed sync of the log is taken for a successful one";
     PageSyncsApart, "page-syncs-apart", FailedSync, 120,
         "syncs of a file of pages overlap, and a failed one is noticed when all of its batch have ended";
@@ -81,7 +83,7 @@ mutants! {
         "pages are written in place without a copy in the doublewrite file";
     DoublewriteUnsynced, "doublewrite-unsynced", Sim, 120,
         "pages are written in place before their copies are durable";
-    TornPageKept, "torn-page-kept", Faults, 60,
+    TornPageKept, "torn-page-kept", Faults("damage"), 60,
         "recovery does not put doublewrite copies in place of torn pages";
     PageBeforeLog, "page-before-log", Sim, 60,
         "a page is written before the log of its changes is durable";
@@ -125,13 +127,13 @@ mutants! {
         "a freed page stays allocated in the space map";
     LatchReleasedEarly, "latch-released-early", Sim, 120,
         "a page's latch is let go of between a change and the page's LSN";
-    PageUnchecked, "page-unchecked", Faults, 60,
+    PageUnchecked, "page-unchecked", Faults("damage"), 60,
         "a page is believed without a look at its checksum and number";
-    PageLsnMapUnchecked, "page-lsn-map-unchecked", Faults, 120,
+    PageLsnMapUnchecked, "page-lsn-map-unchecked", Faults("damage"), 120,
         "an older version of a page in its own place is believed";
-    ShortFileAccepted, "short-file-accepted", Faults, 120,
+    ShortFileAccepted, "short-file-accepted", Faults("damage"), 120,
         "a tablespace file that was cut short is opened";
-    ControlReplacedUnseen, "control-replaced-unseen", Faults, 120,
+    ControlReplacedUnseen, "control-replaced-unseen", Faults("around"), 120,
         "nobody looks whether the control file is still the one that is locked";
     NewerTableRead, "newer-table-read", Sim, 60,
         "a snapshot reads a table that was made or filled after it";

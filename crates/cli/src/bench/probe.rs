@@ -8,6 +8,7 @@ use inkstone_io::{
     AlignedBuffer, BackendChoice, Batch, Create, DIRECT_ALIGNMENT, Directory, File, Op,
     OpenOptions, Vfs, default_vfs,
 };
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -101,7 +102,7 @@ pub fn syncs_per_s(directory: &Path, options: &Options, seconds: f64) -> Result<
 }
 
 /// Reads of random pages a second with 32 of them in flight, of a file that is there, past the page
-/// cache.
+/// cache. The file may be that of an open table: it grows, and is cut where its end is free.
 pub fn reads_per_s(path: &Path, page_size: usize, seconds: f64) -> Result<f64> {
     let failed = |e| Failure::io("probe", path, e);
     let vfs = default_vfs(BackendChoice::Auto).map_err(failed)?;
@@ -112,10 +113,6 @@ pub fn reads_per_s(path: &Path, page_size: usize, seconds: f64) -> Result<f64> {
         dsync: false,
     };
     let file = vfs.open_file(path, options).map_err(failed)?;
-    let pages = file.len().map_err(failed)? / page_size as u64;
-    if pages == 0 {
-        return Err(Failure::Check(format!("{}: no whole page", path.display())));
-    }
     let mut batch = vfs.batch(DEPTH).map_err(failed)?;
     let mut buffers: Vec<AlignedBuffer> = (0..16 * DEPTH)
         .map(|_| AlignedBuffer::zeroed(page_size))
@@ -124,6 +121,10 @@ pub fn reads_per_s(path: &Path, page_size: usize, seconds: f64) -> Result<f64> {
     let begin = Instant::now();
     let (mut reads, time) = (0u64, Duration::from_secs_f64(seconds));
     while begin.elapsed() < time || reads == 0 {
+        let pages = file.len().map_err(failed)? / page_size as u64;
+        if pages == 0 {
+            return Err(Failure::Check(format!("{}: no whole page", path.display())));
+        }
         let read = |buffer| Op::Read {
             file: &*file,
             buffer,
@@ -131,7 +132,12 @@ pub fn reads_per_s(path: &Path, page_size: usize, seconds: f64) -> Result<f64> {
         };
         let buffers = buffers.iter_mut().map(|buffer| &mut buffer[..]);
         let mut operations: Vec<Op<'_>> = buffers.map(read).collect();
-        reads += run(&mut *batch, &mut operations).map_err(failed)?;
+        match run(&mut *batch, &mut operations) {
+            Ok(done) => reads += done,
+            // The file was cut since its length was asked for.
+            Err(e) if e.kind() == ErrorKind::UnexpectedEof => {}
+            Err(e) => return Err(failed(e)),
+        }
     }
     Ok(reads as f64 / begin.elapsed().as_secs_f64())
 }

@@ -100,17 +100,6 @@ struct Table {
     old: BTreeSet<u64>,
 }
 
-/// What the file of an old segment holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Owner {
-    /// That segment.
-    Here,
-    /// A later one of this log: it was recycled, so nobody needs the old one.
-    Later,
-    /// Something else.
-    Unknown,
-}
-
 impl Segments {
     /// Takes over the segments of a log that ends at `start`, removes what a crash left behind,
     /// syncs what may be unsynced, and makes spare segments. `end_block`: the bytes of the block of
@@ -153,17 +142,9 @@ impl Segments {
         self.adopt_reserve(&names)?;
         for number in names.iter().filter_map(|n| parse_segment_file_name(n)) {
             if number < current {
-                match self.owner(number)? {
-                    Owner::Here => {}
-                    // A crash kept the new header of a recycled segment, and lost its renaming.
-                    Owner::Later => {
-                        self.remove(&segment_file_name(number))?;
-                        continue;
-                    }
-                    Owner::Unknown => {
-                        self.set_aside(number)?;
-                        continue;
-                    }
+                if !self.is_of_this_log(number)? {
+                    self.set_aside(number)?;
+                    continue;
                 }
                 // Recovery took these bytes as log; they may come from a process that was killed
                 // before it synced them. Pages will be written on their strength.
@@ -191,18 +172,10 @@ impl Segments {
         Ok((SegmentHeader::decode(&block), len))
     }
 
-    /// Whose segment the header of a segment's file says that it is.
-    fn owner(&self, number: u64) -> Result<Owner> {
+    /// Whether the header of a segment's file says that it is that segment.
+    fn is_of_this_log(&self, number: u64) -> Result<bool> {
         let (header, _) = self.read_header(&*self.open_file(number, false)?)?;
-        let Ok(header) = header else {
-            return Ok(Owner::Unknown);
-        };
-        let is_of = |number| header.check(&self.header(number)).is_ok();
-        Ok(match header.number {
-            _ if is_of(number) => Owner::Here,
-            later if later > number && is_of(later) => Owner::Later,
-            _ => Owner::Unknown,
-        })
+        Ok(header.is_ok_and(|header| header.check(&self.header(number)).is_ok()))
     }
 
     fn set_aside(&self, number: u64) -> Result<()> {
@@ -428,6 +401,8 @@ impl Segments {
         };
         if let Some(name) = old {
             self.rename(&name, PREPARE)?;
+            // Before its header changes: a crash would leave a torn one under the old name.
+            self.sync_directory(&*self.params.directory)?;
         }
         if let Err(error) = self.fill(number, source) {
             // Its space may be what others need; if this fails, the next open removes it.
