@@ -1,6 +1,6 @@
 //! The table of deliberate bugs and what the documents say of it.
 
-use inkstone::mutants;
+use inkstone::mutants::{self, Machine};
 use std::path::Path;
 
 #[test]
@@ -22,9 +22,12 @@ fn testing_md_lists_every_mutant_as_it_is() {
         .filter(|line| line.starts_with("| `") && line.ends_with(" s |"))
         .collect();
     let rows = mutants::ALL.iter().map(|d| {
-        let program = d.machine.program();
+        let machine = match d.machine {
+            Machine::Faults(kind) => format!("faults, kind `{kind}`"),
+            machine => machine.program().to_owned(),
+        };
         format!(
-            "| `{}` | {} | {program} | {} s |",
+            "| `{}` | {} | {machine} | {} s |",
             d.name, d.bug, d.seconds_max
         )
     });
