@@ -4,6 +4,8 @@ CREATE TABLE r (id INT, d DATE, v VARCHAR(10), PRIMARY KEY (id, d), KEY (v)) ENG
 INSERT INTO r SELECT seq, DATE('1995-01-01') + INTERVAL seq * 60 DAY, CONCAT('v', seq MOD 10) FROM seq_1_to_150;
 SELECT partition_name, table_rows > 0 FROM information_schema.partitions WHERE table_schema = 'smoke' AND table_name = 'r';
 SELECT COUNT(*) FROM r PARTITION (p1);
+# InnoDB counts a row twice that comes while its background thread counts.
+ANALYZE TABLE r;
 EXPLAIN PARTITIONS SELECT * FROM r WHERE d = '2005-01-01';
 SELECT id, d FROM r WHERE v = 'v3' AND d < '2001-01-01' ORDER BY id;
 UPDATE r SET d = '1999-06-01' WHERE id = 100;

@@ -23,11 +23,11 @@ const WORKERS: u64 = 5;
 /// How long, and which way.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct Plan {
-    /// Minutes of --crash, --replication, --differential and --sessions
+    /// Minutes of --crash, --replication, --differential, --sessions and --histories
     #[arg(long, default_value_t = 1.0, value_name = "M")]
     pub minutes: f64,
-    /// Decides statements and moments of --crash, --replication, --differential, --sessions and
-    /// --collations
+    /// Decides statements and moments of --crash, --replication, --differential, --sessions,
+    /// --histories and --collations
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }

@@ -12,6 +12,7 @@ mod counters;
 mod crash;
 mod differential;
 mod experiments;
+mod histories;
 mod import;
 mod inputs;
 mod libraries;
@@ -54,8 +55,8 @@ pub struct Arguments {
     plan: crash::Plan,
     #[command(flatten)]
     choice: differential::Choice,
-    /// Print the result of --mtr, --bench, --experiments, --differential or
-    /// --sessions as JSON
+    /// Print the result of --mtr, --bench, --experiments, --differential,
+    /// --sessions or --histories as JSON
     #[arg(long)]
     json: bool,
     /// Build the handler with AddressSanitizer and UndefinedBehaviorSanitizer, and fail if they report
@@ -108,6 +109,9 @@ struct Task {
     /// who waits: scripts, then random ones; or only the scripts whose name has NAME in it
     #[arg(long, value_name = "NAME", num_args = 0..=1)]
     sessions: Option<Option<String>>,
+    /// Record concurrent transactions in SQL, and check them for what their isolation level forbids
+    #[arg(long)]
+    histories: bool,
     /// Kill a replica again and again while the primary works, and compare the two
     #[arg(long)]
     replication: bool,
@@ -175,6 +179,9 @@ fn serve(tree: &Tree, plugin: &Plugin, arguments: &Arguments) -> Result<ExitCode
             cases: arguments.choice.cases,
         };
         return sessions::run(tree, plugin, arguments.plan, choice, json);
+    }
+    if task.histories {
+        return histories::run(tree, plugin, arguments.plan, json);
     }
     if task.crash {
         return crash::run(tree, plugin, arguments.plan);

@@ -90,15 +90,20 @@ impl Tally {
 
     /// What should have been seen and was not: the load is too weak, or the check.
     pub fn never_seen(&self) -> Vec<String> {
-        let classes = SOMETIMES
-            .iter()
-            .filter(|what| !self.shown.contains_key(what));
         let marks = SOMETIMES_SEEN
             .iter()
             .filter(|name| self.marks.get(name) == 0);
+        let marks = marks.map(|name| (*name).to_owned());
+        self.never_shown().into_iter().chain(marks).collect()
+    }
+
+    /// Anomalies that their levels let through and no life showed, of those that are frequent.
+    pub fn never_shown(&self) -> Vec<String> {
+        let classes = SOMETIMES
+            .iter()
+            .filter(|what| !self.shown.contains_key(what));
         classes
             .map(|(level, class)| format!("{} at {level}", class.name()))
-            .chain(marks.map(|name| (*name).to_owned()))
             .collect()
     }
 

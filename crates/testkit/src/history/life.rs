@@ -278,7 +278,8 @@ fn is_lost(txn: &Txn, last: &State) -> bool {
 }
 
 impl Tally {
-    fn note(&mut self, history: &History, checked: &super::Checked) {
+    /// Counts what a life showed.
+    pub fn note(&mut self, history: &History, checked: &super::Checked) {
         let marks = &mut self.marks;
         marks.add("lives", 1);
         marks.add("edges", checked.edges);
