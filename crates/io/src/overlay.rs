@@ -101,34 +101,38 @@ struct Folder {
 }
 
 impl Folder {
-    /// The node of a name, if there is a file.
-    fn find(&self, name: &str) -> Result<Option<Arc<Node>>> {
+    /// The file of a name, if there is one.
+    fn find(&self, name: &str) -> Result<Option<OverlayFile>> {
         crate::check_inside(name)?;
         let path = self.path_of(name);
-        if let Some(node) = self.names.lock().files.get(&path) {
-            return Ok(node.clone());
+        let known = self.names.lock().files.get(&path).cloned();
+        match (known, &self.below) {
+            (Some(None), _) | (None, None) => return Ok(None),
+            (Some(Some(node)), _) => return OverlayFile::open(node, path).map(Some),
+            (None, Some(_)) => {}
         }
-        let Some(below) = &self.below else {
-            return Ok(None);
-        };
-        let options = OpenOptions {
-            create: Create::Never,
-            read_only: true,
-            direct: false,
-            dsync: false,
-        };
-        match below.open(name, options) {
+        let below = self.below.clone().map(|directory| Below {
+            directory,
+            name: name.to_owned(),
+        });
+        match OverlayFile::open(Arc::new(Node::over(below)), path.clone()) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            opened => {
-                let node = Arc::new(Node::over(opened?)?);
+            Err(error) => Err(error),
+            Ok(mut file) => {
+                let length = file.below.as_ref().map_or(Ok(0), |below| below.len())?;
+                file.node.begin(length);
                 // Another thread may have been here meanwhile.
                 let mut names = self.names.lock();
-                Ok(names.files.entry(path).or_insert(Some(node)).clone())
+                match names.files.entry(path).or_insert(Some(file.node.clone())) {
+                    Some(node) => file.node = node.clone(),
+                    None => return Ok(None),
+                }
+                Ok(Some(file))
             }
         }
     }
 
-    fn require(&self, name: &str) -> Result<Arc<Node>> {
+    fn require(&self, name: &str) -> Result<OverlayFile> {
         let found = self.find(name)?;
         found.ok_or_else(|| ErrorKind::NotFound.into())
     }
@@ -136,18 +140,20 @@ impl Folder {
 
 impl Directory for Folder {
     fn open(&self, name: &str, options: OpenOptions) -> Result<Arc<dyn File>> {
-        let path = self.path_of(name);
-        let node = match (self.find(name)?, options.create) {
+        let file = match (self.find(name)?, options.create) {
             (Some(_), Create::New) => return Err(ErrorKind::AlreadyExists.into()),
-            (Some(node), _) => node,
+            (Some(file), _) => file,
             (None, Create::Never) => return Err(ErrorKind::NotFound.into()),
             (None, _) => {
+                let path = self.path_of(name);
                 let mut names = self.names.lock();
                 let node = names.files.entry(path.clone()).or_default();
-                node.get_or_insert_default().clone()
+                let node = node.get_or_insert_default().clone();
+                drop(names);
+                OverlayFile::open(node, path)?
             }
         };
-        Ok(Arc::new(OverlayFile { node, path }))
+        Ok(Arc::new(file))
     }
 
     fn remove(&self, name: &str) -> Result<()> {
@@ -159,10 +165,10 @@ impl Directory for Folder {
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {
         crate::check_inside(to)?;
-        let node = self.require(from)?;
+        let file = self.require(from)?;
         let mut names = self.names.lock();
         names.files.insert(self.path_of(from), None);
-        names.files.insert(self.path_of(to), Some(node));
+        names.files.insert(self.path_of(to), Some(file.node));
         Ok(())
     }
 
@@ -237,11 +243,31 @@ impl Directory for Folder {
     }
 }
 
-/// A file: what lies below, and what was written over it.
+/// A file: what lies below, and what was written over it. What lies below is open only while somebody has
+/// this file open.
 #[derive(Debug, Default)]
 struct Node {
-    below: Option<Arc<dyn File>>,
+    below: Option<Below>,
     content: Mutex<Content>,
+}
+
+/// The name of a file below, which may have another one here.
+#[derive(Debug)]
+struct Below {
+    directory: Arc<dyn Directory>,
+    name: String,
+}
+
+impl Below {
+    fn open(&self) -> Result<Arc<dyn File>> {
+        let options = OpenOptions {
+            create: Create::Never,
+            read_only: true,
+            direct: false,
+            dsync: false,
+        };
+        self.directory.open(&self.name, options)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -254,17 +280,32 @@ struct Content {
 }
 
 impl Node {
-    fn over(file: Arc<dyn File>) -> Result<Self> {
-        let length = file.len()?;
-        let content = Mutex::new(Content {
-            length,
-            below_length: length,
-            blocks: BTreeMap::new(),
-        });
-        Ok(Self {
-            below: Some(file),
-            content,
-        })
+    fn over(below: Option<Below>) -> Self {
+        Self {
+            below,
+            content: Mutex::default(),
+        }
+    }
+
+    /// The file below has this length.
+    fn begin(&self, length: u64) {
+        let mut content = self.content.lock();
+        (content.length, content.below_length) = (length, length);
+    }
+}
+
+#[derive(Debug)]
+struct OverlayFile {
+    node: Arc<Node>,
+    /// Of the node, open.
+    below: Option<Arc<dyn File>>,
+    path: PathBuf,
+}
+
+impl OverlayFile {
+    fn open(node: Arc<Node>, path: PathBuf) -> Result<Self> {
+        let below = node.below.as_ref().map(Below::open).transpose()?;
+        Ok(Self { node, below, path })
     }
 
     /// What lies below, and zeroes behind it. `length`: bytes below that count.
@@ -280,7 +321,7 @@ impl Node {
     }
 
     fn read(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
-        let content = self.content.lock();
+        let content = self.node.content.lock();
         let end = offset.saturating_add(buffer.len() as u64);
         if end > content.length {
             return Err(past_end(offset, buffer.len()));
@@ -288,7 +329,7 @@ impl Node {
         let below_length = content.below_length;
         drop(content);
         self.read_below(below_length, buffer, offset)?;
-        let content = self.content.lock();
+        let content = self.node.content.lock();
         let (first, last) = (offset / BLOCK as u64, end.div_ceil(BLOCK as u64));
         for (&number, block) in content.blocks.range(first..last) {
             let begin = number * BLOCK as u64;
@@ -312,14 +353,14 @@ impl Node {
 
     fn write_block(&self, number: u64, at: usize, part: &[u8]) -> Result<()> {
         let begin = number * BLOCK as u64;
-        let content = self.content.lock();
+        let content = self.node.content.lock();
         let (is_new, below_length) = (!content.blocks.contains_key(&number), content.below_length);
         drop(content);
         let mut block = vec![0; BLOCK].into_boxed_slice();
         if is_new && part.len() < BLOCK {
             self.read_below(below_length, &mut block, begin)?;
         }
-        let mut content = self.content.lock();
+        let mut content = self.node.content.lock();
         let end = begin + (at + part.len()) as u64;
         content.length = content.length.max(end);
         let behind = begin >= below_length && !content.blocks.contains_key(&number);
@@ -331,8 +372,8 @@ impl Node {
         Ok(())
     }
 
-    fn set_len(&self, length: u64) {
-        let mut content = self.content.lock();
+    fn cut(&self, length: u64) {
+        let mut content = self.node.content.lock();
         content.length = length;
         content.below_length = content.below_length.min(length);
         let _gone = content.blocks.split_off(&length.div_ceil(BLOCK as u64));
@@ -342,19 +383,13 @@ impl Node {
     }
 }
 
-#[derive(Debug)]
-struct OverlayFile {
-    node: Arc<Node>,
-    path: PathBuf,
-}
-
 impl File for OverlayFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
-        self.node.read(buffer, offset)
+        self.read(buffer, offset)
     }
 
     fn write_at(&self, buffer: &[u8], offset: u64) -> Result<()> {
-        self.node.write(buffer, offset)
+        self.write(buffer, offset)
     }
 
     fn write_atomic_at(&self, _: &[u8], _: u64) -> Result<()> {
@@ -370,7 +405,7 @@ impl File for OverlayFile {
     }
 
     fn set_len(&self, length: u64) -> Result<()> {
-        self.node.set_len(length);
+        self.cut(length);
         Ok(())
     }
 

@@ -4,7 +4,7 @@
 //!
 //! 1. *Descriptors*: a process that may have fewer files open than the database has tables creates
 //!    them, writes to each, is killed; the next ones open the database, write to each table, are killed,
-//!    verify all and close. Every acknowledged row is there.
+//!    verify all over an overlay, and verify all and close. Every acknowledged row is there.
 //! 2. *Memory of an opening*: what a killed transaction adds to the memory of the opening that rolls it
 //!    back, for each of its rows, is within [`LOSER_ROW`].
 
@@ -13,11 +13,14 @@ use crate::campaign::{alive, watched};
 use clap::ValueEnum;
 use inkstone::options::FlushMethod;
 use inkstone::{Database, Error, Isolation, Options, Table};
+use inkstone_io::BackendChoice;
+use inkstone_io::overlay::OverlayVfs;
 use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal, setrlimit};
 use std::fmt;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
@@ -139,6 +142,8 @@ pub enum Role {
     Create,
     /// Changes the row of each table, flushes all, and waits to be killed.
     Change,
+    /// Verifies all tables and rows over an overlay, as `inkstone verify` does: nothing is written.
+    Look,
     /// Verifies all tables and rows, and closes.
     Verify,
     /// Inserts rows in a transaction that it leaves open, and waits to be killed.
@@ -178,6 +183,7 @@ impl Run {
                 return Err(format!("{what}: {} of {tables} tables", lines.len()));
             }
         }
+        start(Role::Look)?.until_done("looking over an overlay")?;
         start(Role::Verify)?.until_done("verifying").map(drop)
     }
 
@@ -320,8 +326,16 @@ fn work(arguments: &ChildArguments) -> Result<(), Error> {
             db.checkpoint()?;
             wait_to_be_killed(&db);
         }
-        Role::Verify => {
-            let db = Database::open(directory, options())?;
+        Role::Look | Role::Verify => {
+            let db = match arguments.role {
+                Role::Look => {
+                    let below = inkstone_io::default_vfs(BackendChoice::Posix);
+                    let below = below.map_err(|e| Error::Unsupported(e.to_string()))?;
+                    let overlay = Arc::new(OverlayVfs::new(below));
+                    Database::open_on(overlay, directory, options(), &|_| {})?
+                }
+                _ => Database::open(directory, options())?,
+            };
             for n in 0..count {
                 let table = db.table(&table_name(n))?;
                 check(&db, &table, n, 2)?;
