@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* AUTO_INCREMENT, with the numbers that InnoDB gives (innodb_autoinc_lock_mode=1).
 
+   Who gives out numbers for an unknown number of rows has the table's statement lock until the statement ends, so
+   that its numbers follow each other; so does an UPDATE that raises the counter. The others only wait for it.
+
    A statement reserves as many values as the server asks for at first; explicit values raise the counter when
    their row is inserted. What is reserved and not used is lost, but for a restart: then the counter goes on
    behind the greatest value that a row was given. */
@@ -28,11 +31,43 @@ static ulonglong next_value(ulonglong current, ulonglong count, ulonglong step, 
   return next;
 }
 
+/* Whether the statement says itself which rows it inserts; also rows of a primary's log. */
+static bool has_known_rows(THD *thd)
+{
+  switch (thd_sql_command(thd))
+  {
+  case SQLCOM_INSERT:
+  case SQLCOM_REPLACE:
+  case SQLCOM_END:
+    return true;
+  default:
+    return false;
+  }
+}
+
+/* Calls `change` with the counter, under its latch, when it is the statement's turn; what it returns is the new
+   counter. */
+template <class Change> int ha_inkstone::change_auto_increment(Change change)
+{
+  ink_error error;
+  if (has_known_rows(thd()) && share->change_auto_increment_unlocked(change))
+    return 0;
+  if (ink_lock_for_statement(transaction(), share->engine_table(), &error))
+    return failure(error);
+  share->change_auto_increment(change);
+  return 0;
+}
+
+int ha_inkstone::raise_auto_increment(uint64 next)
+{
+  return change_auto_increment([next](uint64 current) { return std::max(current, next); });
+}
+
 void ha_inkstone::get_auto_increment(ulonglong offset, ulonglong increment, ulonglong desired,
                                      ulonglong *first, ulonglong *reserved)
 {
   const ulonglong max= table->next_number_field->get_max_int_value();
-  share->reserve_auto_increment([&](uint64 current) -> uint64 {
+  const int failed= change_auto_increment([&](uint64 current) -> uint64 {
     ulonglong value= current;
     if (increment > 1 && increment <= ~value && value < max &&
         thd_sql_command(thd()) != SQLCOM_ALTER_TABLE)
@@ -64,6 +99,12 @@ void ha_inkstone::get_auto_increment(ulonglong offset, ulonglong increment, ulon
     }
     return std::max<uint64>(current, auto_increment_last);
   });
+  /* Then the statement's error is 1467, as in InnoDB, whatever was wrong: a deadlock, a KILL, or time that was up. */
+  if (failed)
+  {
+    *first= ~0ULL;
+    *reserved= 0;
+  }
 }
 
 /* What the values of rows that are held back ask for counts before more are reserved. */
@@ -135,14 +176,13 @@ void ha_inkstone::count_auto_increment_row()
 
 /* The value of a row that was inserted, or that a duplicate refused, raises the counter, if it was not
    reserved. As in InnoDB a negative one counts as 0, which skips a value by the steps of the handler. */
-void ha_inkstone::count_auto_increment(ulonglong value, bool inserted)
+int ha_inkstone::count_auto_increment(ulonglong value, bool inserted)
 {
   if (inserted ? value < auto_increment_last : !counts_duplicates(thd(), session))
-    return;
+    return 0;
   /* Negative values are above that. */
   const ulonglong max= table->next_number_field->get_max_int_value();
-  if (value <= max)
-    share->raise_auto_increment(next_free(value));
+  return value <= max ? raise_auto_increment(next_free(value)) : 0;
 }
 
 /* An UPDATE that changes the column raises the counter, too. */
@@ -156,7 +196,8 @@ int ha_inkstone::update_auto_increment_of(const uchar *old_record, const uchar *
   if (!value || !can_be_counted(value))
     return 0;
   const uint64 raised= next_free(value);
-  share->raise_auto_increment(raised);
+  if (int failed= raise_auto_increment(raised))
+    return failed;
   /* InnoDB notes the next value as one in use: behind a restart it is skipped. */
   return share->note_auto_increment(thd(), raised == ~0ULL ? raised : raised + 1);
 }

@@ -76,13 +76,16 @@ int BulkInsert::flush()
 int BulkInsert::count_auto_increments(bool duplicate)
 {
   ulonglong next= 0;
+  int failed= 0;
   for (size_t i= 0; i < tried && i < auto_increments.size(); i++)
   {
-    if (counts_rows)
-      table.count_auto_increment(auto_increments[i], !duplicate || i + 1 < tried);
+    if (counts_rows && !failed)
+      failed= table.count_auto_increment(auto_increments[i], !duplicate || i + 1 < tried);
     set_if_bigger(next, table.next_after_value(auto_increments[i]));
   }
   auto_increments.clear();
+  if (failed)
+    return failed;
   return next ? table.share->note_auto_increment(table.thd(), next) : 0;
 }
 
@@ -197,7 +200,8 @@ int ha_inkstone::end_bulk_insert()
 {
   if (!bulk)
     return 0;
-  int failed= bulk->flush();
+  /* Of a deadlock's victim nothing is left that a row could be added to. */
+  int failed= thd()->transaction_rollback_request ? 0 : bulk->flush();
   delete bulk;
   bulk= nullptr;
   /* The server has found fault with a later row than the one that is refused: it would not have come to that. */

@@ -237,7 +237,9 @@ private:
   int note_auto_increment(const uchar *record);
   int insert_before_reserving();
   void count_auto_increment_row();
-  void count_auto_increment(ulonglong value, bool inserted);
+  int count_auto_increment(ulonglong value, bool inserted);
+  template <class Change> int change_auto_increment(Change change);
+  int raise_auto_increment(uint64 next);
   bool can_be_counted(ulonglong value);
   uint64 next_after_value(ulonglong value);
   ulonglong next_free(ulonglong used);

@@ -64,11 +64,20 @@ public:
   uint64 auto_increment_next();
   /** The value that is given next, and the one that is noted. */
   void auto_increments(uint64 *next, uint64 *noted);
-  /** Reserves: calls `take` with the counter under the latch; it returns the new one. */
-  template <class Take> void reserve_auto_increment(Take take)
+  /** Calls `change` with the counter under the latch; it returns the new one. */
+  template <class Change> void change_auto_increment(Change change)
   {
     std::lock_guard<std::mutex> latch(mutex);
-    auto_increment= take(auto_increment);
+    auto_increment= change(auto_increment);
+  }
+  /** The same, unless a statement has locked the counter, or waits for it: then false. */
+  template <class Change> bool change_auto_increment_unlocked(Change change)
+  {
+    std::lock_guard<std::mutex> latch(mutex);
+    if (ink_is_locked_for_statement(table))
+      return false;
+    auto_increment= change(auto_increment);
+    return true;
   }
   void raise_auto_increment(uint64 next);
   /** What was reserved and not used is given again; the counter then. */

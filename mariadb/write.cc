@@ -68,7 +68,8 @@ int ha_inkstone::write_row(const uchar *record)
   {
     count_auto_increment_row();
     if (!failed || failed == HA_ERR_FOUND_DUPP_KEY)
-      count_auto_increment(table->next_number_field->val_uint(), !failed);
+      if (int not_counted= count_auto_increment(table->next_number_field->val_uint(), !failed))
+        failed= not_counted;
   }
   return end_own(failed);
 }

@@ -613,6 +613,13 @@ int ink_get_locking(const ink_transaction *transaction, const ink_tree *tree, in
 int ink_unlock_row(const ink_transaction *transaction, const ink_tree *tree, ink_slice key,
                    ink_error *error);
 
+/* Takes the statement lock of a table: exclusive, and of none of its rows, for whoever gives out numbers, say. It is
+ * waited for as a row's. It is given back by ink_statement_end, ink_statement_rollback, the next ink_statement_begin,
+ * or with the transaction. Does nothing if the transaction has it. */
+int ink_lock_for_statement(const ink_transaction *transaction, const ink_table *table, ink_error *error);
+/* Whether anybody has it, or waits for it. */
+bool ink_is_locked_for_statement(const ink_table *table);
+
 /* INK_DUPLICATE_KEY if there is a row of the key, which is locked shared then. */
 int ink_insert(const ink_transaction *transaction, const ink_tree *tree, ink_slice key,
                ink_slice value, ink_error *error);

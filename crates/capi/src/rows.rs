@@ -1,7 +1,7 @@
 //! Single rows, and many that are inserted.
 
-use crate::catalog::ink_tree;
-use crate::entry::entry;
+use crate::catalog::{ink_table, ink_tree};
+use crate::entry::{entry, on_or};
 use crate::error::{Failure, ink_error};
 use crate::raw::{self, ink_buffer, ink_row, ink_slice};
 use crate::transaction::ink_transaction;
@@ -102,6 +102,36 @@ pub unsafe extern "C" fn ink_unlock_row(
         let transaction = transaction.0.active()?;
         transaction.unlock_row(&tree.0, key.bytes())?;
     })
+}
+
+/// Takes a table's statement lock.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_lock_for_statement(
+    transaction: *const ink_transaction,
+    table: *const ink_table,
+    error: *mut ink_error,
+) -> c_int {
+    entry!(error, |transaction, table| {
+        let transaction = transaction.0.active()?;
+        transaction.lock_for_statement(&table.table)?;
+    })
+}
+
+/// Whether anybody has a table's statement lock, or waits for it.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_is_locked_for_statement(table: *const ink_table) -> bool {
+    // SAFETY: the caller's pointer is as the header asks.
+    unsafe {
+        on_or(table, false, |t| {
+            t.database.is_locked_for_statement(&t.table)
+        })
+    }
 }
 
 /// Inserts a row.

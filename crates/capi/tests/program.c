@@ -137,7 +137,8 @@ static void options_and_errors(const char *directory) {
   CHECK(strlen(ink_version()) > 2);
 }
 
-static void rows_and_cursors(ink_database *db, const ink_tree *tree) {
+static void rows_and_cursors(ink_database *db, const ink_table *table) {
+  const ink_tree *tree = ink_table_tree(table, 0);
   uint8_t key[8];
   ink_buffer value = {0};
   bool found, flag;
@@ -173,7 +174,10 @@ static void rows_and_cursors(ink_database *db, const ink_tree *tree) {
   OK(ink_savepoint_set(txn, INK_STR("s"), &error));
   OK(ink_statement_begin(txn, &error));
   OK(ink_update(txn, tree, number(key, 4), INK_STR("four"), &error));
+  OK(ink_lock_for_statement(txn, table, &error));
+  CHECK(ink_is_locked_for_statement(table));
   OK(ink_statement_rollback(txn, &error));
+  CHECK(!ink_is_locked_for_statement(table) && !ink_is_locked_for_statement(NULL));
   OK(ink_update(txn, tree, number(key, 5), INK_STR("five"), &error));
   OK(ink_savepoint_rollback(txn, INK_STR("s"), &error));
   OK(ink_savepoint_release(txn, INK_STR("s"), &error));
@@ -448,7 +452,7 @@ int main(int argc, char **argv) {
   FAILS(INK_NOT_FOUND, ink_table_open(db, INK_STR("t"), &table, &error));
   OK(ink_create_table(db, INK_STR("t"), NULL, 0, &error));
   OK(ink_table_open(db, text("t"), &table, &error));
-  rows_and_cursors(db, ink_table_tree(table, 0));
+  rows_and_cursors(db, table);
   locks_and_interrupts(db, ink_table_tree(table, 0));
   lock_wait_hooks(db, ink_table_tree(table, 0));
   commit_in_two(db, ink_table_tree(table, 0));

@@ -266,3 +266,86 @@ fn lists_show_who_is_in_the_way() {
         assert!(db.transactions().is_empty() && db.locks().unwrap().is_empty());
     });
 }
+
+#[test]
+fn a_statement_lock_is_given_back_when_the_statement_ends() {
+    within(60, || {
+        let (_dir, db, table) = with_rows();
+        let other = db.create_table("other", &[]).unwrap();
+        for level in [ReadCommitted, LockingRepeatableRead, Serializable] {
+            let [first, second] = [(); 2].map(|()| db.begin(level).unwrap());
+            second.set_lock_wait_timeout(Duration::from_millis(20));
+            let is_refused = || {
+                let refused = second.lock_for_statement(&table);
+                matches!(refused, Err(Error::LockTimeout { .. }))
+            };
+            // Each way to end a statement.
+            let ends: [&dyn Fn(); 3] = [
+                &|| first.end_statement().unwrap(),
+                &|| first.rollback_statement().unwrap(),
+                &|| first.begin_statement().unwrap(),
+            ];
+            for end in ends {
+                first.begin_statement().unwrap();
+                first.lock_for_statement(&table).unwrap();
+                first.lock_for_statement(&table).unwrap();
+                assert!(db.is_locked_for_statement(&table) && is_refused());
+                assert!(!db.is_locked_for_statement(&other));
+                second.lock_for_statement(&other).unwrap();
+                second.end_statement().unwrap();
+                end();
+                assert!(!db.is_locked_for_statement(&table));
+            }
+            // It is in the way of no row, not of a range's lock either.
+            first.lock_for_statement(&table).unwrap();
+            second.insert(&table, &key(50), &val(1)).unwrap();
+            assert!(all(&second, &table).len() > 5 && is_refused());
+            drop(second);
+            // Without a statement it ends with the transaction.
+            first.rollback().unwrap();
+            assert!(!db.is_locked_for_statement(&table));
+        }
+    });
+}
+
+#[test]
+fn who_waits_for_a_statement_lock_gets_it_or_hears_why_not() {
+    within(60, || {
+        let (_dir, db, table) = with_rows();
+        let begin = |level| db.begin(level).unwrap();
+        let [first, second] = [(); 2].map(|()| begin(LockingRepeatableRead));
+        first.lock_for_statement(&table).unwrap();
+        scope(|s| {
+            let waiting = blocked(s, || second.lock_for_statement(&table));
+            let wait = db.lock_waits().unwrap().remove(0);
+            assert_eq!((wait.table.as_deref(), wait.tree), (Some("t"), None));
+            first.end_statement().unwrap();
+            waiting.join().unwrap().unwrap();
+        });
+        second.end_statement().unwrap();
+
+        // An interrupt.
+        let interrupt = Interrupt::new();
+        let mut third = begin(ReadCommitted);
+        third.set_interrupt(&interrupt);
+        first.lock_for_statement(&table).unwrap();
+        scope(|s| {
+            let waiting = blocked(s, || third.lock_for_statement(&table));
+            interrupt.raise();
+            assert!(matches!(waiting.join().unwrap(), Err(Error::Interrupted)));
+        });
+
+        // A deadlock over it and a row: who has done less is rolled back, and gives the lock back with it.
+        for n in 0..4 {
+            second.update(&table, &key(n), &val(7)).unwrap();
+        }
+        scope(|s| {
+            let victim = blocked(s, || first.update(&table, &key(0), &val(8)));
+            second.lock_for_statement(&table).unwrap();
+            assert!(matches!(victim.join().unwrap(), Err(Error::Deadlock)));
+        });
+        assert!(db.is_locked_for_statement(&table));
+        second.commit().unwrap();
+        assert!(!db.is_locked_for_statement(&table));
+    });
+}

@@ -1,6 +1,6 @@
 //! Rows of a table through a transaction.
 
-use super::tables::TreeRef;
+use super::tables::{Table, TreeRef};
 use crate::txn::locks::LockMode;
 use crate::txn::{
     Cursor, GATHERED_BYTES, GATHERED_ROWS, Locked, LockingCursor, LockingScan, RowRef, Transaction,
@@ -280,6 +280,29 @@ impl Transaction {
     /// stays, and this returns false. A row that the transaction has changed stays locked.
     pub fn unlock_row(&self, tree: &impl TreeRef, key: &[u8]) -> Result<bool> {
         self.release_row(tree.tree_ref().live()?, key)
+    }
+
+    /// Takes the *statement lock* of a table, and waits for it as for a row's: an exclusive lock that has nothing to do
+    /// with its rows, for whoever gives out numbers, say. It is given back when the statement ends
+    /// ([`end_statement`](Self::end_statement), [`rollback_statement`](Self::rollback_statement), the next
+    /// [`begin_statement`](Self::begin_statement)), or with the transaction. Having it already, this does nothing.
+    ///
+    /// ```
+    /// # use inkstone::{Database, Isolation, Options};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = Database::open(dir.path(), Options::default())?;
+    /// # let table = db.create_table("t", &[])?;
+    /// let txn = db.begin(Isolation::RepeatableRead)?;
+    /// txn.begin_statement()?;
+    /// txn.lock_for_statement(&table)?;
+    /// assert!(db.is_locked_for_statement(&table));
+    /// txn.end_statement()?;
+    /// assert!(!db.is_locked_for_statement(&table));
+    /// # Ok::<(), inkstone::Error>(())
+    /// ```
+    pub fn lock_for_statement(&self, table: &Table) -> Result<()> {
+        let tree = table.tree_ref().live()?;
+        self.take_statement_lock(tree.space.id)
     }
 
     /// Locks and reads the rows of a range one by one, each as [`get_locking`](Self::get_locking)

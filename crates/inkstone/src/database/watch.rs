@@ -1,7 +1,7 @@
 //! Transactions, locks and waits of an open database, for people who look for the one that is in the
 //! way. Each list is one look; two lists need not fit together.
 
-use super::Database;
+use super::{Database, Table};
 use crate::sync::HashMap;
 use crate::txn::Isolation;
 use crate::txn::locks::{LockMode, LockTarget, LockWaitHooks};
@@ -41,7 +41,7 @@ pub struct LockView {
     pub transaction: u64,
     /// The table's name; none if it was dropped meanwhile.
     pub table: Option<String>,
-    /// The tree's name.
+    /// The tree's name; none of a statement lock.
     pub tree: Option<String>,
     /// How it is held.
     pub mode: LockMode,
@@ -60,7 +60,7 @@ pub struct WaitView {
     pub waited: Duration,
     /// The table's name; none if it was dropped meanwhile.
     pub table: Option<String>,
-    /// The tree's name.
+    /// The tree's name; none of a statement lock.
     pub tree: Option<String>,
     /// The key that it wants to lock or change.
     pub key: Vec<u8>,
@@ -138,6 +138,14 @@ impl Database {
             .collect();
         all.sort_by_key(|trx| trx.id);
         all
+    }
+
+    /// Whether anybody has the statement lock of a table
+    /// ([`Transaction::lock_for_statement`](crate::Transaction::lock_for_statement)), or waits for it. False in a forked
+    /// child.
+    pub fn is_locked_for_statement(&self, table: &Table) -> bool {
+        let space = table.inner.space.id;
+        !self.is_forked() && self.inner.core.locks.is_locked_for_statement(space)
     }
 
     /// All explicit locks.

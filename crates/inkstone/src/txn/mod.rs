@@ -11,6 +11,7 @@
 //! | `isolation` | the levels, and what they ask for |
 //! | [`interrupt`] | interrupting a statement from another thread |
 //! | `savepoints` | statements, marks and savepoints |
+//! | `statement_locks` | locks of tables that end with a statement |
 //! | `prepare` | the first phase of a commit in two, and XIDs |
 //! | `write`, `bulk`, `read`, `scan`, `scan_locking` | rows through a transaction |
 //! | `overflow` | long values |
@@ -39,6 +40,7 @@ mod rollback;
 mod savepoints;
 mod scan;
 mod scan_locking;
+mod statement_locks;
 pub mod system;
 pub mod transaction;
 mod undo_copy;

@@ -184,6 +184,8 @@ impl Transaction {
         let Some(place) = inner.statement else {
             return Err(Error::TransactionState("in no statement; begin one"));
         };
+        // Now: undoing may take its time.
+        self.release_statement_locks(&mut inner);
         let kept = |s: &Savepoint| s.place.undo_count <= place.undo_count;
         inner.savepoints.retain(kept);
         self.undo_to(&mut inner, place)
@@ -198,6 +200,7 @@ impl Transaction {
 
     fn forget_statement(&self, inner: &mut Inner) {
         inner.statement = None;
+        self.release_statement_locks(inner);
         if !self.isolation().keeps_snapshot() {
             inner.snapshot = None;
         }

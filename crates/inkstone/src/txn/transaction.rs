@@ -70,6 +70,8 @@ pub(super) struct Inner {
     pub savepoints: Vec<Savepoint>,
     /// Where the statement that goes on began. At read committed `snapshot` is that statement's.
     pub statement: Option<Place>,
+    /// Tables whose statement lock it has.
+    pub statement_locks: Vec<SpaceId>,
     /// Where the last insert went: the next one often goes beside it.
     pub last_insert: Option<(SpaceId, TreeId, PageNo, u16)>,
     pub xid: Option<Vec<u8>>,
@@ -99,6 +101,7 @@ impl Inner {
             context_from: Lsn(0),
             savepoints: Vec::new(),
             statement: None,
+            statement_locks: Vec::new(),
             last_insert: None,
             xid: None,
             undo_copied: None,
@@ -320,6 +323,7 @@ impl Transaction {
     /// Rolls back, or leaves that to purge if it fails: then too the transaction is over for its
     /// owner.
     pub(super) fn roll_back(&self, inner: &mut Inner) -> Result<()> {
+        self.release_statement_locks(inner);
         let result = rollback_all(&self.core, &self.shared, inner);
         if result.is_err() {
             self.leave_to_purge(inner);

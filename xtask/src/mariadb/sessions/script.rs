@@ -16,9 +16,10 @@ pub const ENGINE: &str = "<ENGINE>";
 /// First line of a script whose deleted rows purge may take.
 const PURGED: &str = "purged";
 /// What is written with the project.
-const FILES: [&str; 3] = [
+const FILES: [&str; 4] = [
     include_str!("scripts/hermitage.txt"),
     include_str!("scripts/locks.txt"),
+    include_str!("scripts/auto_increment.txt"),
     include_str!("scripts/others.txt"),
 ];
 

@@ -8,6 +8,8 @@
 //!   lock*, which forbids others to insert rows in a range, and nothing else: gap locks conflict neither
 //!   with each other nor with changes of rows that are there. Held until the transaction ends, but for rows
 //!   that turn out not to be wanted at read committed.
+//! - *statement lock*: an exclusive lock of a table and of none of its rows; it is given back when its holder's
+//!   statement ends (`statement.rs`).
 //! - *queue*: who waits for a row, in the order in which they came.
 //! - *handed*: granted to a waiter whose statement has not looked again yet.
 //!
@@ -49,6 +51,7 @@ mod hooks;
 mod intervals;
 mod points;
 mod request;
+mod statement;
 mod tree;
 
 #[cfg(test)]

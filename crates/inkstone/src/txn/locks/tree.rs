@@ -355,6 +355,13 @@ impl TreeLocks {
         true
     }
 
+    /// Forgets an owner that holds nothing.
+    pub fn forget_if_idle(&mut self, trx: TrxId) {
+        if self.owners.get(&trx).is_some_and(Owner::is_empty) {
+            self.owners.remove(&trx);
+        }
+    }
+
     /// Notes who has changed a row for which others wait: its end, or what it gives back, sets the queue in
     /// motion.
     pub fn set_holder(&mut self, tree: TreeKey, key: &[u8], holder: &Blocker) {

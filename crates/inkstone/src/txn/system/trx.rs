@@ -258,6 +258,11 @@ impl TrxState {
         self.cost.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// It has given back something that had counted.
+    pub(in crate::txn) fn take_back_cost(&self) {
+        self.cost.fetch_sub(1, Ordering::Relaxed);
+    }
+
     /// Whether it was chosen as the victim of a deadlock: it must be rolled back.
     pub fn is_doomed(&self) -> bool {
         self.doomed.load(Ordering::Acquire)
