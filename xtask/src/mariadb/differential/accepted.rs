@@ -159,6 +159,10 @@ pub const INNODB_CORRUPT: &str = "InnoDB finds its own index corrupt";
 /// Why other rows of a SELECT are accepted: where Inkstone's are those that InnoDB itself gives without an index.
 pub const INNODB_LEAVES_OUT: &str = "InnoDB finds other rows by an index than in the table (ranges of texts with letters that weigh nothing)";
 
+/// Why an UPDATE or DELETE by InnoDB of fewer rows is accepted, and ends its case: where InnoDB, asked behind it, leaves
+/// as many rows of its table out by one of its indexes.
+pub const INNODB_CHANGES_FEWER: &str = "InnoDB changes fewer rows by an index than its table has (ranges of texts with letters that weigh nothing)";
+
 /// Why other rows of a SELECT with a fraction of a second are accepted: where Inkstone's are those that InnoDB itself
 /// gives when it is made to use one of its indexes.
 pub const INNODB_BY_ANOTHER_INDEX: &str = "the server cuts a fraction of a second that the column has no place for, and takes it for equal where the plan uses a certain index; InnoDB does so too by that index";

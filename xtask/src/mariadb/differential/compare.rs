@@ -50,6 +50,11 @@ pub fn compare(
             .or_default() += 1;
         return Judged::Equal;
     }
+    if what == Aspect::OnlyInnodbsChange {
+        *accepted.entry(accepted::INNODB_CHANGES_FEWER).or_default() += 1;
+        // From here on they have other rows.
+        return Judged::Ends;
+    }
     if accepted::accept(&text, what, innodb, inkstone, accepted) {
         return Judged::Equal;
     }
@@ -74,6 +79,7 @@ pub enum Aspect {
     OnlyInnodbsOrder,
     OnlyInnodbsIndex,
     OnlyInnodbsPlan,
+    OnlyInnodbsChange,
     Affected,
     LastInsertId,
     Info,
@@ -102,7 +108,11 @@ fn unequal(
         }
         (Reply::Done(a), Reply::Done(b)) => {
             if a.affected != b.affected {
-                return Some(Aspect::Affected);
+                let more = b.affected.saturating_sub(a.affected);
+                return match more > 0 && leaves_out(sides, text, more) {
+                    true => Some(Aspect::OnlyInnodbsChange),
+                    false => Some(Aspect::Affected),
+                };
             }
             if a.last_insert_id != b.last_insert_id {
                 return Some(Aspect::LastInsertId);
@@ -187,11 +197,53 @@ fn has_fraction(text: &str) -> bool {
     })
 }
 
+/// Table and condition of an UPDATE or DELETE of all rows of one table that a condition holds for.
+fn changed_where(text: &str) -> Option<(&str, &str)> {
+    let (head, rest) = text.rsplit_once(" WHERE ")?;
+    let (condition, order) = rest.split_once(" ORDER BY ").unwrap_or((rest, ""));
+    let target = head.strip_prefix("DELETE FROM ").or_else(|| {
+        let target = head.strip_prefix("UPDATE ")?;
+        Some(target.strip_prefix("IGNORE ").unwrap_or(target))
+    })?;
+    let table = target.split(' ').next()?;
+    let of_one_table = !head.contains(" JOIN ") && !order.contains(" LIMIT ");
+    of_one_table.then_some((table, condition))
+}
+
+/// Whether InnoDB, behind an UPDATE or DELETE, finds by one of its indexes just so many rows fewer than in the table.
+fn leaves_out(sides: &mut Sides, text: &str, rows: u64) -> bool {
+    let Some((table, condition)) = changed_where(text) else {
+        return false;
+    };
+    let Some(all) = count(sides, table, "USE INDEX ()", condition) else {
+        return false;
+    };
+    indexes_of(sides, table).into_iter().any(|index| {
+        let hint = format!("FORCE INDEX (`{index}`)");
+        let found = count(sides, table, &hint, condition);
+        found.is_some_and(|found| all.checked_sub(found) == Some(rows))
+    })
+}
+
+/// How many rows InnoDB finds.
+fn count(sides: &mut Sides, table: &str, hint: &str, condition: &str) -> Option<u64> {
+    let count = format!("SELECT COUNT(*) FROM {table} {hint} WHERE {condition}");
+    let Reply::Rows(rows) = sides.ask(&count)? else {
+        return None;
+    };
+    let cell = rows.rows.into_iter().next()?.into_iter().next()??;
+    String::from_utf8(cell).ok()?.parse().ok()
+}
+
 /// The names of the table's indexes in InnoDB.
 fn indexes(sides: &mut Sides, text: &str) -> Vec<String> {
     let Some((table, _)) = of_one_table(text) else {
         return Vec::new();
     };
+    indexes_of(sides, table)
+}
+
+fn indexes_of(sides: &mut Sides, table: &str) -> Vec<String> {
     let Some(Reply::Rows(rows)) = sides.ask(&format!("SHOW KEYS FROM {table}")) else {
         return Vec::new();
     };
@@ -310,7 +362,7 @@ fn describe(aspect: Aspect, text: &str, [innodb, inkstone]: &[Outcome; 2]) -> St
             format!("{verb}: rows")
         }
         Aspect::Order | Aspect::OnlyInnodbsOrder => format!("{verb}: order of rows"),
-        Aspect::Affected => format!("{verb}: affected rows"),
+        Aspect::Affected | Aspect::OnlyInnodbsChange => format!("{verb}: affected rows"),
         Aspect::LastInsertId => format!("{verb}: LAST_INSERT_ID"),
         Aspect::Info => format!("{verb}: info"),
         Aspect::Warnings => format!(
@@ -373,5 +425,29 @@ fn shown_bytes(bytes: &[u8]) -> String {
             format!("'{text}'")
         }
         _ => format!("x'{}'", super::text::hex(bytes)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::changed_where;
+
+    #[test]
+    fn conditions_of_changes_of_one_table_are_found() {
+        let of = changed_where;
+        let update = "UPDATE IGNORE t1 FORCE INDEX (k) SET a = 'x' WHERE b LIKE 'y%'";
+        assert_eq!(of(update), Some(("t1", "b LIKE 'y%'")));
+        let delete = "DELETE FROM t2 WHERE b > 1 AND b < 5";
+        assert_eq!(of(delete), Some(("t2", "b > 1 AND b < 5")));
+        let sorted = "UPDATE t1 SET a = 1 WHERE b = 2 ORDER BY c DESC";
+        assert_eq!(of(sorted), Some(("t1", "b = 2")));
+        for other in [
+            "DELETE FROM t2 WHERE b > 1 ORDER BY c LIMIT 3",
+            "DELETE FROM t2",
+            "UPDATE t1 x JOIN t2 y ON x.a = y.b SET x.c = 1 WHERE x.d = 1",
+            "INSERT INTO t1 SELECT * FROM t2 WHERE a = 1",
+        ] {
+            assert_eq!(of(other), None, "{other}");
+        }
     }
 }
