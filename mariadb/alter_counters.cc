@@ -140,7 +140,7 @@ void ha_inkstone::note_counter(alter_table_operations wanted, const TABLE *alter
   const Reserved reserved= reserved_after(wanted, altered);
   if (reserved == NOTED)
     return;
-  AlteredCounters::Counter counter= {partition_of(share->name), 0, 0};
+  AlteredCounters::Counter counter= {partition_of(share->name), 0, 0, false};
   share->auto_increments(&counter.next, &counter.noted);
   if (reserved == FORGOTTEN)
     counter.next= counter.noted;
@@ -153,12 +153,15 @@ void ha_inkstone::note_counter(alter_table_operations wanted, const TABLE *alter
 /* Of a table that is made: not only what the statement says. An ALTER that copies hands the old table's counter over. */
 int ha_inkstone::set_first_auto_increment(const char *path, const TABLE *form, const HA_CREATE_INFO *info)
 {
-  AlteredCounters::Counter first= {"", info->auto_increment_value, info->auto_increment_value};
-  const Session *session= session_of(ha_thd());
+  AlteredCounters::Counter first= {"", info->auto_increment_value, info->auto_increment_value, false};
+  Session *session= session_of(ha_thd());
   if (session && session->altered.query == ha_thd()->query_id && !(info->used_fields & HA_CREATE_USED_AUTO))
-    for (const AlteredCounters::Counter &old : session->altered.counters)
+    for (AlteredCounters::Counter &old : session->altered.counters)
       if (old.partition == partition_of(path))
+      {
+        old.handed_over= true;
         first= old;
+      }
   if (first.next <= 1)
     return 0;
   TableShare made;
@@ -166,6 +169,19 @@ int ha_inkstone::set_first_auto_increment(const char *path, const TABLE *form, c
     return failed;
   made.raise_auto_increment(first.next);
   return made.note_auto_increment(ha_thd(), first.noted);
+}
+
+/* Whether rows of this table are copies whose table has its counter already. (One that a row was moved into from
+   another partition may be less than that row's value.) */
+bool ha_inkstone::has_counter_of_altered() const
+{
+  const AlteredCounters &altered= session->altered;
+  if (altered.query != thd()->query_id)
+    return false;
+  for (const AlteredCounters::Counter &old : altered.counters)
+    if (old.handed_over && old.partition == partition_of(share->name))
+      return true;
+  return false;
 }
 
 int ha_inkstone::alter_counter(const TABLE *altered, const Alter_inplace_info *info)

@@ -182,7 +182,9 @@ int ha_inkstone::count_auto_increment(ulonglong value, bool inserted)
     return 0;
   /* Negative values are above that. */
   const ulonglong max= table->next_number_field->get_max_int_value();
-  return value <= max ? raise_auto_increment(next_free(value)) : 0;
+  if (value > max || has_counter_of_altered())
+    return 0;
+  return raise_auto_increment(next_free(value));
 }
 
 /* An UPDATE that changes the column raises the counter, too. */

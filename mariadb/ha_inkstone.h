@@ -151,6 +151,7 @@ private:
   Reserved reserved_after(alter_table_operations wanted, const TABLE *altered) const;
   void note_counter(alter_table_operations wanted, const TABLE *altered);
   int alter_counter(const TABLE *altered, const Alter_inplace_info *info);
+  bool has_counter_of_altered() const;
   int set_first_auto_increment(const char *path, const TABLE *form, const HA_CREATE_INFO *info);
   int greatest_auto_increment(ulonglong *next);
   int lower_auto_increment(ulonglong wanted);

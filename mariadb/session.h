@@ -16,6 +16,8 @@ struct AlteredCounters
   {
     std::string partition;
     uint64 next, noted;
+    /** The new table has got it: rows that are copied into it count no more. */
+    bool handed_over;
   };
   query_id_t query;
   std::vector<Counter> counters;
