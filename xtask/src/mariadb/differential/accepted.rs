@@ -20,12 +20,16 @@ struct Rule {
 
 const RULES: [Rule; 9] = [
     Rule {
-        reason: "which rows a join looks at, and in which order, is open: messages number them, and warn of those that do not compare",
+        reason: "which rows a join looks at, and in which order, is open: messages number them, warn of those that do not compare, and of one as often as it is come to",
         applies: |statement, aspect, innodb, inkstone| {
             statement.contains("JOIN ")
                 && match aspect {
                     Aspect::Message => refused(innodb) == refused(inkstone),
                     Aspect::Warnings => unnumbered(innodb) == unnumbered(inkstone),
+                    Aspect::Info => {
+                        uncounted(innodb) == uncounted(inkstone)
+                            && unnumbered(innodb) == unnumbered(inkstone)
+                    }
                     _ => false,
                 }
         },
@@ -102,6 +106,14 @@ const RULES: [Rule; 9] = [
         },
     },
 ];
+
+/// What a statement says of itself, without how many warnings it has.
+fn uncounted(outcome: &Outcome) -> Option<&str> {
+    match &outcome.reply {
+        Reply::Done(done) => done.info.split_once("  Warnings: ").map(|(info, _)| info),
+        _ => None,
+    }
+}
 
 /// Warnings without the numbers of rows.
 fn unnumbered(outcome: &Outcome) -> Vec<(String, String)> {
