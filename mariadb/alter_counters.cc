@@ -47,7 +47,9 @@ int ha_inkstone::greatest_auto_increment(ulonglong *greatest)
   int failed= ha_index_init(table->s->next_number_index, true);
   if (!failed)
   {
-    failed= ha_index_last(table->record[0]);
+    const KEY_PART_INFO &part= table->key_info[table->s->next_number_index].key_part[0];
+    failed= part.key_part_flag & HA_REVERSE_SORT ? ha_index_first(table->record[0])
+                                                 : ha_index_last(table->record[0]);
     ha_index_end();
   }
   table->column_bitmaps_set_no_signal(saved, table->write_set);

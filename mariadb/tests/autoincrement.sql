@@ -117,3 +117,12 @@ SHOW CREATE TABLE greatest_of_all;
 INSERT INTO greatest_of_all (b) VALUES (2);
 SELECT * FROM greatest_of_all;
 DROP TABLE greatest_of_all;
+
+# A key that is sorted the other way round.
+CREATE TABLE descending (a INT UNSIGNED NOT NULL AUTO_INCREMENT, UNIQUE KEY ka (a DESC)) ENGINE=Inkstone;
+INSERT INTO descending VALUES (), (), ();
+ALTER TABLE descending AUTO_INCREMENT = 1;
+SHOW CREATE TABLE descending;
+INSERT INTO descending VALUES ();
+SELECT * FROM descending ORDER BY a;
+DROP TABLE descending;
