@@ -130,6 +130,23 @@ fn each_blocker_is_named() {
     });
 }
 
+/// They end with the blocker's statement, so it would be rolled back in vain.
+#[test]
+fn waits_for_statement_locks_are_not_told() {
+    within(30, || {
+        let case = Case::new(Notes::default());
+        let (a, b) = (case.begin(1), case.begin(2));
+        a.begin_statement().unwrap();
+        a.lock_for_statement(&case.table).unwrap();
+        scope(|s| {
+            let waiting = blocked(s, || b.lock_for_statement(&case.table));
+            a.end_statement().unwrap();
+            waiting.join().unwrap().unwrap();
+        });
+        assert_eq!(case.notes.waits(), []);
+    });
+}
+
 /// What a replica needs: the blocker is there, and stays, while the embedder decides about it.
 #[test]
 fn a_blocker_does_not_end_while_it_is_named() {

@@ -655,6 +655,9 @@ impl LockTable {
     }
 
     fn tell_hooks(&self, request: &Arc<Request>) {
+        if statement::is_statement_lock(request.tree) {
+            return;
+        }
         let Some(hooks) = self.graph.hooks() else {
             return;
         };

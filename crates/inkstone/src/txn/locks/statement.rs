@@ -19,6 +19,11 @@ fn lock_of(space: SpaceId) -> RowName<'static> {
     }
 }
 
+/// Whether a tree stands for a table's statement lock.
+pub(super) fn is_statement_lock((_, tree): TreeKey) -> bool {
+    tree == NO_TREE
+}
+
 impl HeldLocks {
     /// As [`note`](Self::note), of what does not count.
     fn note_statement_lock(&mut self, tree: TreeKey) {
