@@ -291,9 +291,11 @@ maria_declare_plugin(inkstone)
       MariaDB_PLUGIN_MATURITY_EXPERIMENTAL
 },
     INKSTONE_TABLE_PLUGIN("INKSTONE_TRX", "Transactions of Inkstone", initialise_trx_table),
-    INKSTONE_TABLE_PLUGIN("INKSTONE_LOCKS", "Row and range locks of Inkstone", initialise_locks_table),
+    INKSTONE_TABLE_PLUGIN("INKSTONE_LOCKS", "Row and range locks of Inkstone, held and waited for", initialise_locks_table),
     INKSTONE_TABLE_PLUGIN("INKSTONE_LOCK_WAITS", "Who waits for whose lock in Inkstone",
                           initialise_lock_waits_table),
     INKSTONE_TABLE_PLUGIN("INKSTONE_DURATIONS", "How long I/O and waits of Inkstone took",
-                          initialise_durations_table)
+                          initialise_durations_table),
+    INKSTONE_TABLE_PLUGIN("INKSTONE_DURATION_HISTOGRAM", "How many I/O operations and waits of Inkstone took how long",
+                          initialise_histogram_table)
 maria_declare_plugin_end;

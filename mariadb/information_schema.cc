@@ -46,6 +46,19 @@ static void store_key(Field *field, ink_slice key)
   store_text(field, text, 2 * length);
 }
 
+/* Of what is not there NULL stays. */
+static void store_text_if_any(Field *field, ink_slice text)
+{
+  if (text.len)
+    store_slice(field, text);
+}
+
+static void store_number(Field *field, ulonglong number)
+{
+  field->set_notnull();
+  field->store(number, true);
+}
+
 static bool store_row(Filling *filling)
 {
   filling->failed= schema_table_store_record(filling->thd, filling->table);
@@ -74,6 +87,7 @@ static const char *const STATES[]= {"ACTIVE", "PREPARED"};
 static const char *const LEVELS[]= {"READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ",
                                     "SNAPSHOT", "SERIALIZABLE"};
 static const char *const KINDS[]= {"ROW", "RANGE", "GAP"};
+static const char *const LOCK_STATES[]= {"HELD", "CHANGED", "WAITING"};
 static const char *const MODES[]= {"", "S", "X"};
 
 template <size_t N> static const char *word(const char *const (&words)[N], uint32_t number)
@@ -91,6 +105,7 @@ static ST_FIELD_INFO trx_fields[]= {
     Show::Column("trx_rows_locked", Show::ULonglong(), NOT_NULL),
     Show::Column("trx_waits_for", Show::ULonglong(), NULLABLE),
     Show::Column("trx_waited_ms", Show::ULonglong(), NOT_NULL),
+    Show::Column("trx_query", Show::Varchar(1024), NULLABLE),
     Show::CEnd()};
 
 static bool fill_trx(void *context, const ink_transaction_info *info)
@@ -106,11 +121,9 @@ static bool fill_trx(void *context, const ink_transaction_info *info)
   field[5]->store(info->changes, true);
   field[6]->store(info->row_locks, true);
   if (info->waits_for)
-  {
-    field[7]->set_notnull();
-    field[7]->store(info->waits_for, true);
-  }
+    store_number(field[7], info->waits_for);
   field[8]->store(info->waited_ms, true);
+  store_text_if_any(field[9], info->statement);
   return store_row(filling);
 }
 
@@ -125,13 +138,25 @@ static int fill_trx_table(THD *thd, TABLE_LIST *tables, Item *)
 
 static ST_FIELD_INFO locks_fields[]= {
     Show::Column("lock_trx_id", Show::ULonglong(), NOT_NULL),
+    Show::Column("lock_thread_id", Show::ULonglong(), NOT_NULL),
+    Show::Column("lock_state", Show::Varchar(8), NOT_NULL),
     Show::Column("lock_mode", Show::Varchar(1), NOT_NULL),
     Show::Column("lock_type", Show::Varchar(8), NOT_NULL),
     Show::Column("lock_table", Show::Varchar(1024), NOT_NULL),
     Show::Column("lock_index", Show::Varchar(256), NOT_NULL),
     Show::Column("lock_low", Show::Varchar(128), NULLABLE),
     Show::Column("lock_high", Show::Varchar(128), NULLABLE),
+    Show::Column("lock_place", Show::ULonglong(), NULLABLE),
+    Show::Column("lock_waits_for", Show::ULonglong(), NULLABLE),
+    Show::Column("lock_waited_ms", Show::ULonglong(), NULLABLE),
+    Show::Column("lock_query", Show::Varchar(1024), NULLABLE),
     Show::CEnd()};
+
+/* What is locked, or wanted: a place for a new row is not the row's. */
+static const char *kind_of(const ink_lock_info *lock)
+{
+  return lock->inserts ? "INSERT" : word(KINDS, lock->kind);
+}
 
 static bool fill_lock(void *context, const ink_lock_info *lock)
 {
@@ -139,14 +164,24 @@ static bool fill_lock(void *context, const ink_lock_info *lock)
   Field **field= filling->table->field;
   restore_record(filling->table, s->default_values);
   field[0]->store(lock->transaction, true);
-  store_name(field[1], word(MODES, lock->mode));
-  store_name(field[2], word(KINDS, lock->kind));
-  store_slice(field[3], lock->table);
-  store_slice(field[4], lock->tree);
+  field[1]->store(lock->tag, true);
+  store_name(field[2], word(LOCK_STATES, lock->state));
+  store_name(field[3], word(MODES, lock->mode));
+  store_name(field[4], kind_of(lock));
+  store_slice(field[5], lock->table);
+  store_slice(field[6], lock->tree);
   if (lock->low_bound != INK_UNBOUNDED)
-    store_key(field[5], lock->low);
+    store_key(field[7], lock->low);
   if (lock->high_bound != INK_UNBOUNDED)
-    store_key(field[6], lock->high);
+    store_key(field[8], lock->high);
+  if (lock->state == INK_LOCK_WAITING)
+  {
+    if (lock->place)
+      store_number(field[9], lock->place);
+    store_number(field[10], lock->waits_for);
+    store_number(field[11], lock->waited_ms);
+    store_text_if_any(field[12], lock->statement);
+  }
   return store_row(filling);
 }
 
@@ -161,26 +196,35 @@ static int fill_locks_table(THD *thd, TABLE_LIST *tables, Item *)
 
 static ST_FIELD_INFO lock_waits_fields[]= {
     Show::Column("requesting_trx_id", Show::ULonglong(), NOT_NULL),
+    Show::Column("requesting_thread_id", Show::ULonglong(), NOT_NULL),
     Show::Column("blocking_trx_id", Show::ULonglong(), NOT_NULL),
     Show::Column("requested_lock_mode", Show::Varchar(1), NOT_NULL),
+    Show::Column("requested_lock_type", Show::Varchar(8), NOT_NULL),
     Show::Column("lock_table", Show::Varchar(1024), NOT_NULL),
     Show::Column("lock_index", Show::Varchar(256), NOT_NULL),
     Show::Column("lock_key", Show::Varchar(128), NOT_NULL),
+    Show::Column("queue_place", Show::ULonglong(), NULLABLE),
     Show::Column("waited_ms", Show::ULonglong(), NOT_NULL),
+    Show::Column("requesting_query", Show::Varchar(1024), NULLABLE),
     Show::CEnd()};
 
-static bool fill_wait(void *context, const ink_wait_info *wait)
+static bool fill_wait(void *context, const ink_lock_info *wait)
 {
   Filling *filling= static_cast<Filling *>(context);
   Field **field= filling->table->field;
   restore_record(filling->table, s->default_values);
-  field[0]->store(wait->waiter, true);
-  field[1]->store(wait->blocker, true);
-  store_name(field[2], word(MODES, wait->mode));
-  store_slice(field[3], wait->table);
-  store_slice(field[4], wait->tree);
-  store_key(field[5], wait->key);
-  field[6]->store(wait->waited_ms, true);
+  field[0]->store(wait->transaction, true);
+  field[1]->store(wait->tag, true);
+  field[2]->store(wait->waits_for, true);
+  store_name(field[3], word(MODES, wait->mode));
+  store_name(field[4], kind_of(wait));
+  store_slice(field[5], wait->table);
+  store_slice(field[6], wait->tree);
+  store_key(field[7], wait->low);
+  if (wait->place)
+    store_number(field[8], wait->place);
+  field[9]->store(wait->waited_ms, true);
+  store_text_if_any(field[10], wait->statement);
   return store_row(filling);
 }
 
@@ -229,6 +273,33 @@ static int fill_durations_table(THD *thd, TABLE_LIST *tables, Item *)
   return filling.failed;
 }
 
+static ST_FIELD_INFO histogram_fields[]= {
+    Show::Column("operation", Show::Varchar(32), NOT_NULL),
+    Show::Column("longest_ns", Show::ULonglong(), NULLABLE),
+    Show::Column("count", Show::ULonglong(), NOT_NULL),
+    Show::CEnd()};
+
+static bool fill_bucket(void *context, const ink_duration_bucket *bucket)
+{
+  Filling *filling= static_cast<Filling *>(context);
+  Field **field= filling->table->field;
+  restore_record(filling->table, s->default_values);
+  store_slice(field[0], bucket->name);
+  if (bucket->longest_ns != ULONGLONG_MAX)
+    store_number(field[1], bucket->longest_ns);
+  field[2]->store(bucket->count, true);
+  return store_row(filling);
+}
+
+static int fill_histogram_table(THD *thd, TABLE_LIST *tables, Item *)
+{
+  if (!may_look(thd) || !database)
+    return 0;
+  Filling filling= begin_fill(thd, tables);
+  ink_duration_buckets(database, fill_bucket, &filling);
+  return filling.failed;
+}
+
 static int initialise_table(void *plugin, ST_FIELD_INFO *fields,
                             int (*fill)(THD *, TABLE_LIST *, Item *))
 {
@@ -256,4 +327,9 @@ int initialise_lock_waits_table(void *plugin)
 int initialise_durations_table(void *plugin)
 {
   return initialise_table(plugin, durations_fields, fill_durations_table);
+}
+
+int initialise_histogram_table(void *plugin)
+{
+  return initialise_table(plugin, histogram_fields, fill_histogram_table);
 }

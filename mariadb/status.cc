@@ -30,6 +30,7 @@ static const struct Counterpart
     {"lsn_last_checkpoint", {"lsn_current"}, "checkpoint_age_bytes"},
     {"os_log_fsyncs", {"log_syncs"}, nullptr},
     {"os_log_written", {"log_bytes"}, nullptr},
+    {"row_lock_current_waits", {"lock_waiting"}, nullptr},
     {"row_lock_waits", {"lock_waits"}, nullptr},
 };
 
@@ -37,6 +38,27 @@ static bool add_metric(void *context, const ink_metric *metric)
 {
   static_cast<std::vector<ink_metric> *>(context)->push_back(*metric);
   return true;
+}
+
+static bool find_row_lock_waits(void *context, const ink_duration *duration)
+{
+  static const char NAME[]= "row_lock_wait";
+  if (duration->name.len != sizeof NAME - 1 || memcmp(duration->name.data, NAME, sizeof NAME - 1))
+    return true;
+  *static_cast<ink_duration *>(context)= *duration;
+  return false;
+}
+
+/* Milliseconds, of waits that have ended. */
+static std::vector<std::pair<const char *, ulonglong>> row_lock_times()
+{
+  ink_duration waits= {};
+  if (database)
+    ink_durations(database, find_row_lock_waits, &waits);
+  const ulonglong MILLISECOND= 1000000;
+  return {{"row_lock_time", waits.sum_ns / MILLISECOND},
+          {"row_lock_time_avg", waits.count ? waits.sum_ns / waits.count / MILLISECOND : 0},
+          {"row_lock_time_max", waits.max_ns / MILLISECOND}};
 }
 
 static ulonglong value_of(const std::vector<ink_metric> &metrics, const char *name)
@@ -55,7 +77,8 @@ static int show_all(MYSQL_THD thd, struct st_mysql_show_var *variable, void *,
   std::vector<ink_metric> metrics;
   if (database)
     ink_metrics(database, add_metric, &metrics);
-  const size_t count= metrics.size() + array_elements(COUNTERPARTS);
+  const auto times= row_lock_times();
+  const size_t count= metrics.size() + times.size() + array_elements(COUNTERPARTS);
   auto *shown= static_cast<st_mysql_show_var *>(thd->calloc((count + 1) * sizeof(st_mysql_show_var)));
   auto *values= static_cast<ulonglong *>(thd->alloc(count * sizeof(ulonglong)));
   variable->type= SHOW_ARRAY;
@@ -71,6 +94,8 @@ static int show_all(MYSQL_THD thd, struct st_mysql_show_var *variable, void *,
   };
   for (const ink_metric &metric : metrics)
     show(thd->strmake(reinterpret_cast<const char *>(metric.name.data), metric.name.len), metric.value);
+  for (const auto &time : times)
+    show(time.first, time.second);
   for (const Counterpart &other : COUNTERPARTS)
   {
     ulonglong sum= 0;

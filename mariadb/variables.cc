@@ -59,6 +59,12 @@ static MYSQL_SYSVAR_ULONG(flush_log_at_trx_commit, flush_log_at_trx_commit, PLUG
                           " operating system, 0 nothing (both: on disk within about a second)",
                           nullptr, nullptr, 1, 0, 3, 0);
 
+static my_bool print_all_deadlocks;
+static MYSQL_SYSVAR_BOOL(print_all_deadlocks, print_all_deadlocks, PLUGIN_VAR_OPCMDARG,
+                         "Write each deadlock to the error log; SHOW ENGINE INKSTONE STATUS has the"
+                         " latest one",
+                         nullptr, nullptr, false);
+
 static MYSQL_THDVAR_ULONG(lock_wait_timeout, PLUGIN_VAR_RQCMDARG,
                           "Seconds that a statement waits for a row lock", nullptr, nullptr, 50, 0,
                           100000000, 0);
@@ -74,6 +80,7 @@ struct st_mysql_sys_var *inkstone_variables[]= {
     STARTUP_NUMBERS(VARIABLE) STARTUP_SWITCHES(VARIABLE) STARTUP_CHOICES(VARIABLE)
 #undef VARIABLE
     MYSQL_SYSVAR(flush_log_at_trx_commit),
+    MYSQL_SYSVAR(print_all_deadlocks),
     MYSQL_SYSVAR(lock_wait_timeout),
     MYSQL_SYSVAR(snapshot_isolation),
     nullptr};
@@ -102,6 +109,11 @@ uint64_t lock_wait_timeout_ms(THD *thd)
 bool snapshot_isolation(THD *thd)
 {
   return THDVAR(thd, snapshot_isolation);
+}
+
+bool prints_all_deadlocks()
+{
+  return print_all_deadlocks;
 }
 
 int open_database(ink_database **database, ink_error *error)

@@ -14,5 +14,7 @@ uint32_t flush_log_at_commit();
 /** How long a statement waits for a row lock; NOWAIT and WAIT n count. */
 uint64_t lock_wait_timeout_ms(THD *thd);
 bool snapshot_isolation(THD *thd);
+/** Whether each deadlock goes to the error log. */
+bool prints_all_deadlocks();
 
 #endif

@@ -238,6 +238,18 @@ typedef bool (*ink_visit_duration)(void *context, const ink_duration *duration);
 /* Visits all kinds, always in the same order. */
 void ink_durations(const ink_database *database, ink_visit_duration visit, void *context);
 
+/* How many operations of a kind took at most so long, and longer than half of that: a power of two less one,
+ * UINT64_MAX in the last. */
+typedef struct ink_duration_bucket {
+  ink_slice name;
+  uint64_t longest_ns;
+  uint64_t count;
+} ink_duration_bucket;
+
+typedef bool (*ink_visit_bucket)(void *context, const ink_duration_bucket *bucket);
+/* Visits the buckets that are not empty, kind by kind, from the shortest on. */
+void ink_duration_buckets(const ink_database *database, ink_visit_bucket visit, void *context);
+
 enum ink_transaction_state { INK_STATE_ACTIVE = 0, INK_STATE_PREPARED = 1 };
 
 /* A transaction that has not ended. */
@@ -259,6 +271,9 @@ typedef struct ink_transaction_info {
   /* The transaction whose end it waits for; 0: it does not wait. */
   uint64_t waits_for;
   uint64_t waited_ms;
+  /* The statement that it is in, if the hook says so (ink_set_lock_wait_hooks); else empty. Valid during the call
+   * of the visitor. */
+  ink_slice statement;
 } ink_transaction_info;
 
 typedef bool (*ink_visit_transaction)(void *context, const ink_transaction_info *info);
@@ -268,9 +283,20 @@ int ink_transactions(const ink_database *database, ink_visit_transaction visit, 
 /* A range is all keys between its ends, a gap the same against inserts only. */
 enum ink_lock_kind { INK_LOCK_KIND_ROW = 0, INK_LOCK_KIND_RANGE = 1, INK_LOCK_KIND_GAP = 2 };
 
-/* An explicit lock. */
+enum ink_lock_state {
+  INK_LOCK_HELD = 0,
+  /* The row was changed, and others wait for it. Of changed rows only those are listed. */
+  INK_LOCK_CHANGED = 1,
+  INK_LOCK_WAITING = 2
+};
+
+/* A lock that is held or waited for. */
 typedef struct ink_lock_info {
   uint64_t transaction;
+  /* What ink_transaction_set_tag said. */
+  uint64_t tag;
+  /* enum ink_lock_state. */
+  uint32_t state;
   uint32_t kind;
   /* enum ink_lock. */
   uint32_t mode;
@@ -282,28 +308,25 @@ typedef struct ink_lock_info {
   ink_slice high;
   uint32_t low_bound;
   uint32_t high_bound;
+  /* Of who waits, else 0: for whom, how long by now, the place in the row's queue (from 1; 0 for a range, which has
+   * none), whether to put a row there, and in which statement (as above). */
+  uint64_t waits_for;
+  uint64_t waited_ms;
+  uint64_t place;
+  bool inserts;
+  ink_slice statement;
 } ink_lock_info;
 
 typedef bool (*ink_visit_lock)(void *context, const ink_lock_info *lock);
+/* Visits all explicit locks, and the queues behind them: who waits is visited once for each that it waits for. Of
+ * several before it in a queue that is the last that waits for the others, too. No list is made: a visitor that has
+ * seen enough ends it early. */
 int ink_locks(const ink_database *database, ink_visit_lock visit, void *context, ink_error *error);
-
-/* A wait for a transaction's end, and for what. */
-typedef struct ink_wait_info {
-  uint64_t waiter;
-  uint64_t blocker;
-  uint64_t waited_ms;
-  /* Table, tree and key that the waiter wants. Valid during the call of the visitor. */
-  ink_slice table;
-  ink_slice tree;
-  ink_slice key;
-  uint32_t mode;
-} ink_wait_info;
-
-typedef bool (*ink_visit_wait)(void *context, const ink_wait_info *wait);
-int ink_waits(const ink_database *database, ink_visit_wait visit, void *context, ink_error *error);
+/* Visits those who wait, the longest first. */
+int ink_waits(const ink_database *database, ink_visit_lock visit, void *context, ink_error *error);
 
 /* A readable account of the engine, for SHOW ENGINE STATUS: log, checkpoint, buffer pool, rows,
- * durations, versions, locks, transactions, latest deadlock. */
+ * durations, versions, locks, who waits for whom, transactions, latest deadlock. */
 int ink_status_text(const ink_database *database, ink_buffer *text, ink_error *error);
 
 /* The latest deadlock in words; empty if there was none. */
@@ -524,9 +547,16 @@ typedef void (*ink_about_to_wait)(void *waiter, void *blocker);
 /* Of two transactions of a deadlock, negative: rather roll back the first; positive: the second; 0: whichever
  * is cheaper. To return at once, without a call to the library. */
 typedef int (*ink_compare_victims)(void *first, void *second);
+/* The statement that `owner`'s transaction is in, for lists and accounts: writes at most `room` bytes, and returns
+ * how many; 0 for none. A lock of the library may be held: to return at once, without a call to the library. */
+typedef size_t (*ink_statement_of)(void *owner, char *text, size_t room);
+/* A deadlock was found: its account, several lines. Called once for each, in the thread of the victim, before that is
+ * rolled back. No lock of the library is held. */
+typedef void (*ink_deadlock_found)(ink_slice account);
 /* Sets them, from the next wait on. Each may be NULL: without the first, all waits are wanted. */
 void ink_set_lock_wait_hooks(const ink_database *database, ink_wants_waits wants_waits,
-                             ink_about_to_wait about_to_wait, ink_compare_victims compare_victims);
+                             ink_about_to_wait about_to_wait, ink_compare_victims compare_victims,
+                             ink_statement_of statement_of, ink_deadlock_found deadlock_found);
 
 /* Begins a statement. At read committed all plain reads up to ink_statement_end see the same snapshot;
  * without it each call is a statement of its own. The statement's beginning is a place to go back to.

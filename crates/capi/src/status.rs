@@ -1,11 +1,13 @@
 //! The account of the engine that SHOW ENGINE STATUS prints.
 
-use inkstone::{Database, Result};
+use inkstone::{Database, LockMode, LockState, LockView, Result};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// Transactions that are listed, at most.
 const TRANSACTIONS_SHOWN: usize = 100;
+/// Waits that are listed, at most: the longest.
+const WAITS_SHOWN: usize = 100;
 
 /// What stands in each section: a heading, and sentences with the names of metrics in braces.
 const SECTIONS: &[(&str, &[&str])] = &[
@@ -44,7 +46,7 @@ const SECTIONS: &[(&str, &[&str])] = &[
         "LOCKS",
         &[
             "{row_locks} explicit row locks, {range_locks} range locks",
-            "{lock_waits} waits, {lock_timeouts} timeouts, {deadlocks} deadlocks",
+            "{lock_waits} waits, {lock_timeouts} timeouts, {deadlocks} deadlocks; {lock_waiting} wait right now",
         ],
     ),
 ];
@@ -63,6 +65,9 @@ pub fn text(database: &Database) -> Result<String> {
             text.push('\n');
         }
     }
+    put_lock_wait_histogram(&mut text, database);
+    put_heading(&mut text, "LOCK WAITS");
+    put_lock_waits(&mut text, &database.lock_waits()?);
     put_heading(&mut text, "DURATIONS");
     put_durations(&mut text, database);
     if let Some(deadlock) = database.latest_deadlock() {
@@ -71,7 +76,7 @@ pub fn text(database: &Database) -> Result<String> {
         text.push('\n');
     }
     put_heading(&mut text, "TRANSACTIONS");
-    put_transactions(&mut text, database)?;
+    put_transactions(&mut text, database);
     Ok(text)
 }
 
@@ -118,8 +123,68 @@ fn put_durations(text: &mut String, database: &Database) {
     }
 }
 
-fn put_transactions(text: &mut String, database: &Database) -> Result<()> {
-    let (transactions, waits) = (database.transactions(), database.lock_waits()?);
+/// How many waits for locks took how long, microseconds.
+fn put_lock_wait_histogram(text: &mut String, database: &Database) {
+    let histogram = database.duration_histogram();
+    for bucket in histogram.iter().filter(|b| b.name == "row_lock_wait") {
+        let _ = match bucket.longest {
+            Some(longest) => writeln!(
+                text,
+                "  {:>12} that took up to {} us",
+                bucket.count,
+                longest.as_nanos().div_ceil(1000)
+            ),
+            None => writeln!(text, "  {:>12} that took longer", bucket.count),
+        };
+    }
+}
+
+/// Who waits how long for whom and what, and in which statement; the longest first.
+fn put_lock_waits(text: &mut String, waits: &[LockView]) {
+    let _ = writeln!(text, "{} that wait", waits.len());
+    for wait in waits.iter().take(WAITS_SHOWN) {
+        let LockState::Waits {
+            waited,
+            place,
+            inserts,
+            blockers,
+            statement,
+        } = &wait.state
+        else {
+            continue;
+        };
+        let how = match (inserts, wait.mode) {
+            (true, _) => "to insert",
+            (false, LockMode::Shared) => "to lock shared",
+            (false, LockMode::Exclusive) => "to lock exclusive",
+        };
+        let blockers: Vec<String> = blockers.iter().map(u64::to_string).collect();
+        let place = place.map_or("for a range".to_owned(), |place| {
+            format!("place {place} in the queue")
+        });
+        let _ = writeln!(
+            text,
+            "Transaction {}, connection {}, waits for transaction {} since {} ms: {place}, {how} in tree {} of table {}",
+            wait.transaction,
+            wait.tag,
+            blockers.join(" and "),
+            waited.as_millis(),
+            wait.tree.as_deref().unwrap_or("(dropped)"),
+            wait.table.as_deref().unwrap_or("(dropped)")
+        );
+        put_statement(text, statement.as_deref());
+    }
+}
+
+/// In one line.
+fn put_statement(text: &mut String, statement: Option<&str>) {
+    if let Some(statement) = statement {
+        let _ = writeln!(text, "  {}", statement.replace(['\n', '\r'], " "));
+    }
+}
+
+fn put_transactions(text: &mut String, database: &Database) {
+    let transactions = database.transactions();
     let _ = writeln!(text, "{} that have not ended", transactions.len());
     for trx in transactions.iter().take(TRANSACTIONS_SHOWN) {
         let state = if trx.prepared { "prepared" } else { "active" };
@@ -134,18 +199,12 @@ fn put_transactions(text: &mut String, database: &Database) -> Result<()> {
             trx.row_locks,
             trx.range_locks
         );
-        if let Some(wait) = waits.iter().find(|wait| wait.waiter == trx.id) {
-            let _ = writeln!(
-                text,
-                "  waits for transaction {} since {} ms, for a lock in tree {} of table {}",
-                wait.blocker,
-                wait.waited.as_millis(),
-                wait.tree.as_deref().unwrap_or("(dropped)"),
-                wait.table.as_deref().unwrap_or("(dropped)")
-            );
+        if let Some((blocker, waited)) = trx.waits {
+            let waited = waited.as_millis();
+            let _ = writeln!(text, "  waits for transaction {blocker} since {waited} ms");
         }
+        put_statement(text, trx.statement.as_deref());
     }
-    Ok(())
 }
 
 #[cfg(test)]

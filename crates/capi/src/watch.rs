@@ -6,7 +6,7 @@ use crate::error::ink_error;
 use crate::raw::{self, ink_buffer, ink_slice};
 use crate::rows::lock_number;
 use crate::transaction::isolation_number;
-use inkstone::LockTarget;
+use inkstone::{LockState, LockTarget, LockView};
 use std::ffi::{c_int, c_void};
 use std::ops::Bound;
 use std::time::Duration;
@@ -47,12 +47,23 @@ pub struct ink_transaction_info {
     range_locks: u64,
     waits_for: u64,
     waited_ms: u64,
+    statement: ink_slice,
+}
+
+/// `ink_duration_bucket`.
+#[repr(C)]
+pub struct ink_duration_bucket {
+    name: ink_slice,
+    longest_ns: u64,
+    count: u64,
 }
 
 /// `ink_lock_info`.
 #[repr(C)]
 pub struct ink_lock_info {
     transaction: u64,
+    tag: u64,
+    state: u32,
     kind: u32,
     mode: u32,
     table: ink_slice,
@@ -61,25 +72,18 @@ pub struct ink_lock_info {
     high: ink_slice,
     low_bound: u32,
     high_bound: u32,
-}
-
-/// `ink_wait_info`.
-#[repr(C)]
-pub struct ink_wait_info {
-    waiter: u64,
-    blocker: u64,
+    waits_for: u64,
     waited_ms: u64,
-    table: ink_slice,
-    tree: ink_slice,
-    key: ink_slice,
-    mode: u32,
+    place: u64,
+    inserts: bool,
+    statement: ink_slice,
 }
 
 pub type VisitMetric = unsafe extern "C" fn(*mut c_void, *const ink_metric) -> bool;
 pub type VisitDuration = unsafe extern "C" fn(*mut c_void, *const ink_duration) -> bool;
 pub type VisitTransaction = unsafe extern "C" fn(*mut c_void, *const ink_transaction_info) -> bool;
 pub type VisitLock = unsafe extern "C" fn(*mut c_void, *const ink_lock_info) -> bool;
-pub type VisitWait = unsafe extern "C" fn(*mut c_void, *const ink_wait_info) -> bool;
+pub type VisitBucket = unsafe extern "C" fn(*mut c_void, *const ink_duration_bucket) -> bool;
 
 fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
@@ -187,12 +191,94 @@ pub unsafe extern "C" fn ink_transactions(
                 range_locks: trx.range_locks,
                 waits_for,
                 waited_ms: milliseconds(waited),
+                statement: text(&trx.statement),
             };
             if !visit(context, &raw const info) {
                 break;
             }
         }
     })
+}
+
+/// Visits the buckets of the durations.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_duration_buckets(
+    database: *const ink_database,
+    visit: VisitBucket,
+    context: *mut c_void,
+) {
+    // SAFETY: the caller's pointers are as the header asks; its function returns normally.
+    unsafe {
+        on_or(database, (), |database| {
+            for bucket in database.0.duration_histogram() {
+                let bucket = ink_duration_bucket {
+                    name: ink_slice::lend(bucket.name.as_bytes()),
+                    longest_ns: bucket.longest.map_or(u64::MAX, nanoseconds),
+                    count: bucket.count,
+                };
+                if !visit(context, &raw const bucket) {
+                    break;
+                }
+            }
+        });
+    }
+}
+
+/// Shows a lock to a visitor; a wait once for each that it waits for.
+fn show_lock(lock: &LockView, mut visit: impl FnMut(&ink_lock_info) -> bool) -> bool {
+    let (kind, low, high) = match &lock.target {
+        LockTarget::Row(key) => {
+            let key = (1, ink_slice::lend(key));
+            (0, key, key)
+        }
+        LockTarget::Range(low, high) => (1, lend_bound(low), lend_bound(high)),
+        LockTarget::Gap(low, high) => (2, lend_bound(low), lend_bound(high)),
+    };
+    let mut info = ink_lock_info {
+        transaction: lock.transaction,
+        tag: lock.tag,
+        state: 0,
+        kind,
+        mode: lock_number(lock.mode),
+        table: text(&lock.table),
+        tree: text(&lock.tree),
+        low: low.1,
+        high: high.1,
+        low_bound: low.0,
+        high_bound: high.0,
+        waits_for: 0,
+        waited_ms: 0,
+        place: 0,
+        inserts: false,
+        statement: ink_slice::lend(&[]),
+    };
+    match &lock.state {
+        LockState::Held => visit(&info),
+        LockState::Changed => {
+            info.state = 1;
+            visit(&info)
+        }
+        LockState::Waits {
+            waited,
+            place,
+            inserts,
+            blockers,
+            statement,
+        } => {
+            info.state = 2;
+            info.waited_ms = milliseconds(*waited);
+            info.place = place.unwrap_or_default() as u64;
+            info.inserts = *inserts;
+            info.statement = text(statement);
+            blockers.iter().all(|&blocker| {
+                info.waits_for = blocker;
+                visit(&info)
+            })
+        }
+    }
 }
 
 /// Visits the explicit locks.
@@ -207,30 +293,9 @@ pub unsafe extern "C" fn ink_locks(
     error: *mut ink_error,
 ) -> c_int {
     entry!(error, |database| {
-        for lock in database.0.locks()? {
-            let (kind, low, high) = match &lock.target {
-                LockTarget::Row(key) => {
-                    let key = (1, ink_slice::lend(key));
-                    (0, key, key)
-                }
-                LockTarget::Range(low, high) => (1, lend_bound(low), lend_bound(high)),
-                LockTarget::Gap(low, high) => (2, lend_bound(low), lend_bound(high)),
-            };
-            let info = ink_lock_info {
-                transaction: lock.transaction,
-                kind,
-                mode: lock_number(lock.mode),
-                table: text(&lock.table),
-                tree: text(&lock.tree),
-                low: low.1,
-                high: high.1,
-                low_bound: low.0,
-                high_bound: high.0,
-            };
-            if !visit(context, &raw const info) {
-                break;
-            }
-        }
+        database
+            .0
+            .visit_locks(|lock| show_lock(lock, |info| visit(context, &raw const *info)))?;
     })
 }
 
@@ -241,22 +306,13 @@ pub unsafe extern "C" fn ink_locks(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ink_waits(
     database: *const ink_database,
-    visit: VisitWait,
+    visit: VisitLock,
     context: *mut c_void,
     error: *mut ink_error,
 ) -> c_int {
     entry!(error, |database| {
         for wait in database.0.lock_waits()? {
-            let info = ink_wait_info {
-                waiter: wait.waiter,
-                blocker: wait.blocker,
-                waited_ms: milliseconds(wait.waited),
-                table: text(&wait.table),
-                tree: text(&wait.tree),
-                key: ink_slice::lend(&wait.key),
-                mode: lock_number(wait.mode),
-            };
-            if !visit(context, &raw const info) {
+            if !show_lock(&wait, |info| visit(context, &raw const *info)) {
                 break;
             }
         }

@@ -80,13 +80,16 @@ static bool count_transactions(void *context, const ink_transaction_info *info) 
 
 static bool count_locks(void *context, const ink_lock_info *lock) {
   CHECK(same(lock->table, "t") && same(lock->tree, "primary"));
+  if (lock->state == INK_LOCK_WAITING) return true;
+  CHECK(lock->tag == 7 && lock->waits_for == 0);
   if (lock->kind == INK_LOCK_KIND_GAP) CHECK(lock->high_bound == INK_UNBOUNDED);
   ++((int *)context)[lock->kind];
   return true;
 }
 
-static bool find_wait(void *context, const ink_wait_info *wait) {
-  CHECK(same(wait->table, "t") && wait->key.len > 0 && wait->waiter != wait->blocker);
+static bool find_wait(void *context, const ink_lock_info *wait) {
+  CHECK(same(wait->table, "t") && wait->low.len > 0 && wait->transaction != wait->waits_for);
+  CHECK(wait->state == INK_LOCK_WAITING && wait->place == 1 && !wait->inserts);
   ++*(int *)context;
   return true;
 }
@@ -104,6 +107,25 @@ struct owner {
 
 static void note_wait(void *waiter, void *blocker) {
   ((struct owner *)waiter)->waits_for = (struct owner *)blocker;
+}
+
+static size_t say_statement(void *owner, char *text, size_t room) {
+  CHECK(owner != NULL && room >= 7);
+  memcpy(text, "said so", 7);
+  return 7;
+}
+
+static int deadlocks_found;
+
+static void note_deadlock(ink_slice account) {
+  CHECK(account.len > 0 && memcmp(account.data, "deadlock of 2 ", 14) == 0);
+  deadlocks_found++;
+}
+
+static bool count_lock_waits(void *context, const ink_duration_bucket *bucket) {
+  CHECK(bucket->count > 0 && bucket->longest_ns > 0);
+  if (same(bucket->name, "row_lock_wait")) *(uint64_t *)context += bucket->count;
+  return true;
 }
 
 static int rather_the_first(void *first, void *second) {
@@ -284,6 +306,7 @@ static void locks_and_interrupts(ink_database *db, const ink_tree *tree) {
   OK(ink_status_text(db, &value, &error));
   CHECK(strstr((char *)value.data, "Log sequence number") != NULL);
   CHECK(strstr((char *)value.data, "waits for transaction") != NULL);
+  CHECK(strstr((char *)value.data, "place 1 in the queue, to lock exclusive in tree primary of table t") != NULL);
   ink_interrupt_raise(interrupt);
   CHECK(pthread_join(thread, NULL) == 0);
   CHECK(waiting.code == INK_INTERRUPTED);
@@ -302,7 +325,7 @@ static void lock_wait_hooks(ink_database *db, const ink_tree *tree) {
   uint8_t key[8];
   struct owner owners[2] = {{NULL}, {NULL}};
   ink_transaction *txns[2];
-  ink_set_lock_wait_hooks(db, NULL, note_wait, rather_the_first);
+  ink_set_lock_wait_hooks(db, NULL, note_wait, rather_the_first, say_statement, note_deadlock);
   for (int i = 0; i < 2; i++) {
     txns[i] = begin(db, INK_READ_COMMITTED, NULL);
     ink_transaction_set_owner(txns[i], &owners[i]);
@@ -319,7 +342,16 @@ static void lock_wait_hooks(ink_database *db, const ink_tree *tree) {
   CHECK(owners[0].waits_for == &owners[1] && owners[1].waits_for == &owners[0]);
   ink_transaction_free(txns[0]);
   ink_transaction_free(txns[1]);
-  ink_set_lock_wait_hooks(db, NULL, NULL, NULL);
+  ink_set_lock_wait_hooks(db, NULL, NULL, NULL, NULL, NULL);
+  CHECK(deadlocks_found == 1);
+  ink_buffer account = {0};
+  OK(ink_latest_deadlock(db, &account, &error));
+  CHECK(strstr((char *)account.data, "tree primary of table t") != NULL);
+  CHECK(strstr((char *)account.data, "\n    said so\n") != NULL);
+  ink_buffer_free(&account);
+  uint64_t waits = 0;
+  ink_duration_buckets(db, count_lock_waits, &waits);
+  CHECK(waits >= 2);
 }
 
 static void commit_in_two(ink_database *db, const ink_tree *tree) {

@@ -7,7 +7,7 @@
 
 mod durations;
 
-pub use durations::{DURATIONS, DurationSummary, Timed, Timing};
+pub use durations::{DURATIONS, DurationBucket, DurationSummary, Timed, Timing};
 
 use crossbeam_utils::CachePadded;
 use durations::Durations;
@@ -150,6 +150,11 @@ impl Counters {
     /// How long operations took, in the order of [`DURATIONS`].
     pub fn durations(&self) -> Vec<DurationSummary> {
         self.durations.summaries()
+    }
+
+    /// How many operations took how long, in the order of [`DURATIONS`].
+    pub fn duration_histogram(&self) -> Vec<DurationBucket> {
+        self.durations.histogram()
     }
 
     /// Name and value of every counter.

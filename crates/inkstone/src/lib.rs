@@ -95,10 +95,10 @@ pub mod typed;
 
 pub use aside::{ASIDE_SUFFIX, SetAside};
 pub use btree::TreeReport;
-pub use counters::DurationSummary;
+pub use counters::{DurationBucket, DurationSummary};
 pub use database::{
-    Database, Export, LockView, Metric, OpenReport, Recovered, Table, TableReport, TableStatistics,
-    TableTree, TransactionView, TreeEstimates, TreeRef, WaitView,
+    Database, Export, LockState, LockView, Metric, OpenReport, Recovered, Table, TableReport,
+    TableStatistics, TableTree, TransactionView, TreeEstimates, TreeRef,
 };
 pub use error::{Error, Result};
 pub use options::{Durability, MemoryBound, Options};

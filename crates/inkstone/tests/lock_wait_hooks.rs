@@ -18,6 +18,7 @@ struct Notes {
     shut: Mutex<bool>,
     opened: Condvar,
     victim: Mutex<Option<usize>>,
+    deadlocks: Mutex<Vec<String>>,
     panics: bool,
 }
 
@@ -45,6 +46,12 @@ impl LockWaitHooks for Notes {
         assert!(!self.panics, "the embedder's bug");
         self.waits.lock().push((waiter, blocker));
         self.opened.wait_while(&mut self.shut.lock(), |shut| *shut);
+    }
+    fn statement(&self, owner: usize) -> Option<String> {
+        Some(format!("statement of {owner}"))
+    }
+    fn deadlock_found(&self, account: &str) {
+        self.deadlocks.lock().push(account.to_owned());
     }
     fn compare_victims(&self, first: usize, second: usize) -> Ordering {
         let preferred = *self.victim.lock();
@@ -160,7 +167,10 @@ fn a_blocker_does_not_end_while_it_is_named() {
                 let waiting = s.spawn(|| case.change(2, 0));
                 case.notes.until(1);
                 // No lock is held meanwhile: these look everywhere.
-                assert_eq!(case.db.transactions().len(), 2);
+                let statements = case.db.transactions().into_iter().map(|trx| trx.statement);
+                let expected =
+                    ["statement of 1", "statement of 2"].map(|text| Some(text.to_owned()));
+                assert_eq!(statements.collect::<Vec<_>>(), expected);
                 assert_eq!(case.db.lock_waits().unwrap().len(), 1);
                 case.update(&a, 1).unwrap();
                 let end = move || if commits { a.commit() } else { a.rollback() };
@@ -267,6 +277,15 @@ fn the_embedder_chooses_the_victim_of_a_deadlock() {
             ][victim - 1];
             let text = case.db.latest_deadlock().unwrap();
             assert!(text.ends_with(why), "{text}");
+            for part in [
+                "tree primary of table t",
+                "    statement of 1\n",
+                "    statement of 2\n",
+            ] {
+                assert!(text.contains(part), "{text}");
+            }
+            // The program is told of each once.
+            assert_eq!(*case.notes.deadlocks.lock(), [text]);
         }
     });
 }

@@ -5,7 +5,10 @@ mod common;
 use common::{blocked, commit, key, num, number, open, rows, val, within};
 use inkstone::Isolation::{LockingRepeatableRead, ReadCommitted, RepeatableRead, Serializable};
 use inkstone::LockMode::{Exclusive, Shared};
-use inkstone::{Database, Error, Isolation, LockMode, Result, Table, Transaction, Wait};
+use inkstone::{
+    Database, Error, Isolation, LockMode, LockState, LockTarget, LockView, Result, Table,
+    Transaction, Wait,
+};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::thread::scope;
@@ -434,4 +437,88 @@ fn many_deadlocks_all_end() {
 fn status(db: &Database, name: &str) -> u64 {
     let all = db.status();
     all.iter().find(|(n, _)| *n == name).unwrap().1
+}
+
+/// A list is shown in portions: nothing is missing, nothing twice, and who has seen enough ends it.
+#[test]
+fn a_list_of_locks_shows_each_once_and_ends_when_told() {
+    within(60, || {
+        let case = Case::new(1000);
+        let holder = case.begin(ReadCommitted);
+        for k in 0..1000 {
+            case.lock(&holder, k, Shared, Wait::NoWait).unwrap();
+        }
+        let locks = case.db.locks().unwrap();
+        let keys: Vec<_> = locks.iter().map(|lock| lock.target.clone()).collect();
+        let expected: Vec<_> = (0..1000)
+            .map(|k| LockTarget::Row(key(k).to_vec()))
+            .collect();
+        assert_eq!(keys, expected);
+        assert!(
+            locks
+                .iter()
+                .all(|lock| lock.state == LockState::Held && lock.transaction == holder.id().0)
+        );
+        let mut shown = 0;
+        let stop_at_seven = |_: &LockView| {
+            shown += 1;
+            shown < 7
+        };
+        case.db.visit_locks(stop_at_seven).unwrap();
+        assert_eq!(shown, 7);
+    });
+}
+
+/// Of a queue one sees who has the row, who waits in which place, and for whom.
+#[test]
+fn a_queue_is_listed_in_its_order() {
+    within(60, || {
+        let case = Case::new(3);
+        let holder = case.begin(ReadCommitted);
+        case.update(&holder, 1, 9).unwrap();
+        let (first, second) = (case.begin(ReadCommitted), case.begin(ReadCommitted));
+        first.set_tag(8);
+        let ids = [&holder, &first, &second].map(|txn| txn.id().0);
+        scope(|s| {
+            let first = blocked(s, || case.update(&first, 1, 10));
+            let second = blocked(s, || case.update(&second, 1, 11));
+            let locks = case.db.locks().unwrap();
+            assert_eq!(
+                locks
+                    .iter()
+                    .map(|lock| lock.transaction)
+                    .collect::<Vec<_>>(),
+                ids
+            );
+            assert!(
+                locks
+                    .iter()
+                    .all(|lock| lock.target == LockTarget::Row(key(1).to_vec()))
+            );
+            assert_eq!((&locks[0].state, locks[1].tag), (&LockState::Changed, 8));
+            for (at, lock) in locks.iter().enumerate().skip(1) {
+                let LockState::Waits {
+                    place, blockers, ..
+                } = &lock.state
+                else {
+                    panic!("{lock:?}");
+                };
+                assert_eq!((*place, &blockers[..]), (Some(at), &ids[at - 1..at]));
+            }
+            // Who has waited longest comes first.
+            let waits = case.db.lock_waits().unwrap();
+            assert_eq!(
+                waits
+                    .iter()
+                    .map(|lock| lock.transaction)
+                    .collect::<Vec<_>>(),
+                ids[1..]
+            );
+            let waiting = |name| case.db.status().iter().find(|(n, _)| *n == name).unwrap().1;
+            assert_eq!(waiting("lock_waiting"), 2);
+            drop(holder);
+            first.join().unwrap().unwrap();
+            drop(second);
+        });
+    });
 }

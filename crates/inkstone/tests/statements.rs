@@ -8,7 +8,7 @@ use inkstone::Isolation::{
     self, LockingRepeatableRead, ReadCommitted, RepeatableRead, Serializable,
 };
 use inkstone::LockMode::{Exclusive, Shared};
-use inkstone::{Database, Error, Interrupt, LockTarget, Locked, Table, Wait};
+use inkstone::{Database, Error, Interrupt, LockState, LockTarget, Locked, Table, Wait};
 use std::ops::Bound::{Excluded, Included};
 use std::thread::scope;
 use std::time::{Duration, Instant};
@@ -244,15 +244,20 @@ fn lists_show_who_is_in_the_way() {
             assert_eq!(blocker, holder.id().0);
             assert!(waited >= Duration::from_millis(30));
             let waits = db.lock_waits().unwrap();
-            assert_eq!((waits.len(), waits[0].waiter), (1, waiter.id().0));
-            assert_eq!(
-                (waits[0].key.as_slice(), waits[0].mode),
-                (&key(3)[..], Exclusive)
-            );
+            assert_eq!((waits.len(), waits[0].transaction), (1, waiter.id().0));
+            assert_eq!(waits[0].target, LockTarget::Row(key(3).to_vec()));
+            assert_eq!(waits[0].mode, Exclusive);
             assert_eq!(waits[0].table.as_deref(), Some("t"));
             assert_eq!(waits[0].tree.as_deref(), Some("primary"));
             let locks = db.locks().unwrap();
-            let targets: Vec<_> = locks.into_iter().map(|lock| lock.target).collect();
+            assert!(matches!(
+                &locks[2].state,
+                LockState::Waits { place: Some(1), inserts: false, blockers, .. } if *blockers == [holder.id().0]
+            ));
+            let held = locks
+                .into_iter()
+                .filter(|lock| lock.state == LockState::Held);
+            let targets: Vec<_> = held.map(|lock| lock.target).collect();
             let [two, three, four] = [2, 3, 4].map(|k| key(k).to_vec());
             let read = LockTarget::Range(Included(two), Included(three.clone()));
             let behind = LockTarget::Gap(Excluded(three), Excluded(four));

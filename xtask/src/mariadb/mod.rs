@@ -34,6 +34,7 @@ mod steps;
 mod symbols;
 mod sysbench;
 mod tree;
+mod watching;
 mod workload;
 
 use crate::build::Result;

@@ -3,11 +3,12 @@
 //! above it and what is below it.
 
 use super::compare::{differences, neutral};
-use super::import;
 use super::inputs::{Input, inputs};
 use super::plugin::Plugin;
 use super::server::Server;
 use super::tree::{Configuration, Tree};
+use super::watching;
+use super::import;
 use crate::build::Result;
 use std::io::Read;
 use std::process::{Command, ExitCode, Output, Stdio};
@@ -67,6 +68,7 @@ fn run_files(tree: &Tree, plugin: &Plugin, files: &[Input]) -> Result<usize> {
         }
     }
     check_status(&server)?;
+    watching::check(&server)?;
     check_refusals(&server)?;
     import::check(&server)?;
     // The data must survive a restart as they are.

@@ -94,6 +94,21 @@ impl Histogram {
         self.max_ns.fetch_max(nanoseconds, Ordering::Relaxed);
     }
 
+    /// Counts by powers of two of nanoseconds, as far as there are any.
+    fn powers(&self, name: &'static str) -> impl Iterator<Item = DurationBucket> {
+        let rows = self.buckets.chunks(STEPS as usize).enumerate();
+        rows.filter_map(move |(row, buckets)| {
+            let counts = buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed));
+            let count = counts.sum();
+            let last = (row + 1) * STEPS as usize - 1;
+            (count > 0).then(|| DurationBucket {
+                name,
+                longest: (last < BUCKETS - 1).then(|| Duration::from_nanos(longest_in(last))),
+                count,
+            })
+        })
+    }
+
     fn summary(&self, name: &'static str, help: &'static str) -> DurationSummary {
         let counts = self.buckets.each_ref();
         let counts = counts.map(|bucket| bucket.load(Ordering::Relaxed));
@@ -152,6 +167,17 @@ pub struct DurationSummary {
     pub max: Duration,
 }
 
+/// How many operations of one kind took longer than half of `longest`, and at most that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DurationBucket {
+    /// The operation's name.
+    pub name: &'static str,
+    /// The longest that is counted here; none for all that is longer.
+    pub longest: Option<Duration>,
+    /// How often.
+    pub count: u64,
+}
+
 /// A histogram for each [`Timed`].
 #[derive(Debug)]
 pub(super) struct Durations(Box<[Histogram]>);
@@ -172,6 +198,12 @@ impl Durations {
 
     pub fn record(&self, timed: Timed, took: Duration) {
         self.0[timed as usize].record(took);
+    }
+
+    pub fn histogram(&self) -> Vec<DurationBucket> {
+        let powers =
+            |&(timed, name, _): &(Timed, &'static str, _)| self.0[timed as usize].powers(name);
+        DURATIONS.iter().flat_map(powers).collect()
     }
 
     pub fn summaries(&self) -> Vec<DurationSummary> {

@@ -36,7 +36,7 @@ pub use open::{OpenReport, Recovered};
 pub use status::Metric;
 pub use tables::{Table, TableTree, TreeRef};
 pub use transfer::Export;
-pub use watch::{LockView, TransactionView, WaitView};
+pub use watch::{LockState, LockView, TransactionView};
 
 use crate::btree::Tree;
 use crate::counters::Counters;
@@ -252,6 +252,8 @@ impl Database {
     }
 
     fn new(inner: Arc<Inner>) -> Self {
+        let names = watch::OpenNames(Arc::downgrade(&inner));
+        inner.core.locks.graph().set_names(Arc::new(names));
         Self {
             _handle: Arc::new(Handle(inner.clone())),
             inner,

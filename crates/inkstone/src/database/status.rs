@@ -3,7 +3,7 @@
 
 use super::{Database, Inner};
 use crate::buffer::BufferStatus;
-use crate::counters::{COUNTERS, DurationSummary};
+use crate::counters::{COUNTERS, DurationBucket, DurationSummary};
 use crate::log::LogStat;
 use crate::txn::versions::VersionStats;
 use std::fmt::Write;
@@ -18,6 +18,7 @@ struct Now {
     active_transactions: usize,
     /// Row locks and range locks.
     locks: (usize, usize),
+    lock_waiting: usize,
 }
 
 impl Now {
@@ -30,6 +31,7 @@ impl Now {
             table_files_open: db.files.open_files().count(),
             active_transactions: db.core.trxs.active_count(),
             locks: db.core.locks.counts(),
+            lock_waiting: db.core.locks.graph().waiting(),
         }
     }
 }
@@ -61,6 +63,7 @@ gauges! {
     "active_transactions" "Transactions that have written and not ended, prepared ones with them" |now| now.active_transactions as u64,
     "version_store_bytes" "Bytes of old versions in memory" |now| now.versions.memory_bytes,
     "version_store_spilled_bytes" "Bytes of old versions in the spill file" |now| now.versions.spilled_bytes,
+    "lock_waiting" "Transactions that wait for a row or range lock right now" |now| now.lock_waiting as u64,
     "row_locks" "Explicit row locks that are held or waited for" |now| now.locks.0 as u64,
     "range_locks" "Range locks that are held or waited for" |now| now.locks.1 as u64,
 }
@@ -123,6 +126,23 @@ impl Database {
     /// ```
     pub fn durations(&self) -> Vec<DurationSummary> {
         self.inner.core.redo.counters.durations()
+    }
+
+    /// How many operations of each kind took how long: those of [`Database::durations`] by powers of two, as far as
+    /// there were any.
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("db");
+    /// let db = inkstone::Database::open(&path, inkstone::Options::default())?;
+    /// let writes = db.durations().into_iter().find(|d| d.name == "log_write").unwrap();
+    /// let histogram = db.duration_histogram();
+    /// let counts = histogram.iter().filter(|b| b.name == "log_write").map(|b| b.count);
+    /// assert!(counts.sum::<u64>() >= writes.count);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn duration_histogram(&self) -> Vec<DurationBucket> {
+        self.inner.core.redo.counters.duration_histogram()
     }
 
     /// [`Database::status`] and [`Database::durations`] in the text format that Prometheus reads:

@@ -1,14 +1,17 @@
 //! Transactions, locks and waits of an open database, for people who look for the one that is in the
 //! way. Each list is one look; two lists need not fit together.
 
-use super::{Database, Table};
+use super::{Database, Inner, Table};
 use crate::sync::HashMap;
 use crate::txn::Isolation;
-use crate::txn::locks::{LockMode, LockTarget, LockWaitHooks};
-use crate::txn::system::TrxStatus;
-use crate::{Result, catalog::TableDefinition};
-use inkstone_format::{SpaceId, TreeId};
-use std::sync::Arc;
+use crate::txn::locks::{
+    LockInfo, LockMode, LockTarget, LockWaitHooks, Names, Standing, TreeKey, TreeNames,
+};
+use crate::txn::system::{TrxState, TrxStatus};
+use crate::{Error, Result, catalog::TableDefinition};
+use inkstone_format::{SpaceId, TrxId};
+use std::ops::ControlFlow;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// A transaction that has not ended.
@@ -32,54 +35,99 @@ pub struct TransactionView {
     pub range_locks: u64,
     /// Whose end it waits for, and how long by now.
     pub waits: Option<(u64, Duration)>,
+    /// The statement that it is in, if the program says so ([`LockWaitHooks::statement`]).
+    pub statement: Option<String>,
 }
 
-/// An explicit lock.
+/// How a transaction stands to a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LockState {
+    /// It holds it.
+    Held,
+    /// It has changed the row, for which others wait. Of changed rows only those are listed.
+    Changed,
+    /// It waits for it.
+    Waits {
+        /// How long by now.
+        waited: Duration,
+        /// The place in the row's queue, from 1; none for a range, which has no queue.
+        place: Option<usize>,
+        /// Whether it is to put a new row there.
+        inserts: bool,
+        /// For whom. Of several before it in the queue: the last that waits for the others, too.
+        blockers: Vec<u64>,
+        /// In which statement, if the program says so ([`LockWaitHooks::statement`]).
+        statement: Option<String>,
+    },
+}
+
+/// A lock that is held or waited for.
 #[derive(Clone, Debug)]
 pub struct LockView {
-    /// Who holds it.
+    /// Whose.
     pub transaction: u64,
+    /// What [`Transaction::set_tag`](crate::Transaction::set_tag) said.
+    pub tag: u64,
     /// The table's name; none if it was dropped meanwhile.
     pub table: Option<String>,
     /// The tree's name; none of a statement lock.
     pub tree: Option<String>,
-    /// How it is held.
+    /// How it is held, or wanted.
     pub mode: LockMode,
     /// What is locked.
     pub target: LockTarget,
+    /// Whether it is held.
+    pub state: LockState,
 }
 
-/// Someone who waits for a transaction.
-#[derive(Clone, Debug)]
-pub struct WaitView {
-    /// Who waits.
-    pub waiter: u64,
-    /// For whom.
-    pub blocker: u64,
-    /// How long by now.
-    pub waited: Duration,
-    /// The table's name; none if it was dropped meanwhile.
-    pub table: Option<String>,
-    /// The tree's name; none of a statement lock.
-    pub tree: Option<String>,
-    /// The key that it wants to lock or change.
-    pub key: Vec<u8>,
-    /// How.
-    pub mode: LockMode,
+/// Names of tables and trees by their numbers: those of open tables, and the catalog's if it must be asked.
+struct NamesFound {
+    open: HashMap<SpaceId, Table>,
+    others: Option<Vec<TableDefinition>>,
 }
 
-/// Names of tables and trees by their numbers.
-struct Names(Vec<TableDefinition>);
+impl NamesFound {
+    fn of_open_tables(inner: &Inner) -> Self {
+        let tables = inner.tables.lock();
+        let tables = tables.values().cloned();
+        Self {
+            open: tables.map(|table| (table.inner.space.id, table)).collect(),
+            others: None,
+        }
+    }
 
-impl Names {
-    fn of(&self, space: SpaceId, tree: TreeId) -> (Option<String>, Option<String>) {
-        let table = self.0.iter().find(|table| table.space == space);
+    fn find_open(&self, (space, tree): TreeKey) -> Option<Names> {
+        let table = self.open.get(&space)?;
+        let tree = table.trees().iter().find(|open| open.tree.id == tree)?;
+        Some((table.name().to_owned(), tree.name().to_owned()))
+    }
+
+    /// Table and tree; `None` for what was dropped meanwhile.
+    fn find(&mut self, db: &Database, place: TreeKey) -> Result<(Option<String>, Option<String>)> {
+        if let Some((table, tree)) = self.find_open(place) {
+            return Ok((Some(table), Some(tree)));
+        }
+        if self.others.is_none() {
+            self.others = Some(db.definitions()?);
+        }
+        let (space, tree) = place;
+        let mut tables = self.others.iter().flatten();
+        let table = tables.find(|table| table.space == space);
         let trees = table.map_or(&[][..], |table| &table.trees);
         let tree = trees.iter().find(|(id, _)| *id == tree);
-        (
+        Ok((
             table.map(|table| table.name.clone()),
             tree.map(|(_, name)| name.clone()),
-        )
+        ))
+    }
+}
+
+/// Names open tables for the accounts of deadlocks.
+pub(super) struct OpenNames(pub Weak<Inner>);
+
+impl TreeNames for OpenNames {
+    fn names(&self, tree: TreeKey) -> Option<Names> {
+        NamesFound::of_open_tables(&*self.0.upgrade()?).find_open(tree)
     }
 }
 
@@ -104,38 +152,34 @@ impl Database {
             return Vec::new();
         }
         let core = &self.inner.core;
-        let mut locks: HashMap<u64, (u64, u64)> = HashMap::default();
-        for lock in core.locks.list() {
-            let (rows, ranges) = locks.entry(lock.transaction.0).or_default();
-            match lock.target {
-                LockTarget::Row(_) => *rows += 1,
-                LockTarget::Range(..) | LockTarget::Gap(..) => *ranges += 1,
+        let locks = core.locks.counts_by_transaction();
+        let mut waits: HashMap<TrxId, (u64, Duration)> = HashMap::default();
+        for lock in core.locks.waits() {
+            if let Standing::Waits(wish) = lock.standing
+                && let Some(blocker) = wish.blockers.first()
+            {
+                waits.insert(lock.transaction.id(), (blocker.0, wish.waited));
             }
         }
-        let waiters = core.locks.graph().waiters();
-        let mut all: Vec<TransactionView> = core
-            .trxs
-            .active()
-            .iter()
-            .map(|trx| {
-                let (id, details) = (trx.id(), trx.details());
-                let (row_locks, range_locks) = locks.get(&id.0).copied().unwrap_or_default();
-                let wait = waiters.iter().find(|wait| wait.waiter == id);
-                TransactionView {
-                    id: id.0,
-                    tag: details.tag,
-                    isolation: details.isolation,
-                    prepared: trx.status() == TrxStatus::Prepared,
-                    age: details
-                        .begun
-                        .map_or(Duration::ZERO, |begun| begun.elapsed()),
-                    changes: trx.weight(),
-                    row_locks,
-                    range_locks,
-                    waits: wait.map(|wait| (wait.blocker.0, wait.waited)),
-                }
-            })
-            .collect();
+        let view = |trx: &Arc<TrxState>| {
+            let (id, details) = (trx.id(), trx.details());
+            let (row_locks, range_locks) = locks.get(&id).copied().unwrap_or_default();
+            TransactionView {
+                id: id.0,
+                tag: details.tag,
+                isolation: details.isolation,
+                prepared: trx.status() == TrxStatus::Prepared,
+                age: details
+                    .begun
+                    .map_or(Duration::ZERO, |begun| begun.elapsed()),
+                changes: trx.weight(),
+                row_locks,
+                range_locks,
+                waits: waits.get(&id).copied(),
+                statement: core.locks.statement(trx),
+            }
+        };
+        let mut all: Vec<TransactionView> = core.trxs.active().iter().map(view).collect();
         all.sort_by_key(|trx| trx.id);
         all
     }
@@ -148,39 +192,67 @@ impl Database {
         !self.is_forked() && self.inner.core.locks.is_locked_for_statement(space)
     }
 
-    /// All explicit locks.
-    pub fn locks(&self) -> Result<Vec<LockView>> {
-        let names = Names(self.definitions()?);
-        let locks = self.inner.core.locks.list().into_iter().map(|lock| {
-            let (table, tree) = names.of(lock.space, lock.tree);
-            LockView {
-                transaction: lock.transaction.0,
-                table,
-                tree,
-                mode: lock.mode,
-                target: lock.target,
+    /// Shows all explicit locks, and the queues of those who wait, until `show` says false. What is shown costs as
+    /// much as it is: no list is made, and no latch is held meanwhile.
+    pub fn visit_locks(&self, mut show: impl FnMut(&LockView) -> bool) -> Result<()> {
+        if self.is_forked() {
+            return Err(Error::Forked);
+        }
+        let mut names = NamesFound::of_open_tables(&self.inner);
+        let mut failed = None;
+        let _ = self.inner.core.locks.visit(|lock| {
+            match self.lock_view(lock, &mut names) {
+                Ok(view) if show(&view) => return ControlFlow::Continue(()),
+                Ok(_) => {}
+                Err(error) => failed = Some(error),
             }
+            ControlFlow::Break(())
         });
-        Ok(locks.collect())
+        failed.map_or(Ok(()), Err)
     }
 
-    /// Everyone who waits for somebody.
-    pub fn lock_waits(&self) -> Result<Vec<WaitView>> {
-        let names = Names(self.definitions()?);
+    /// All explicit locks, and the queues of those who wait.
+    pub fn locks(&self) -> Result<Vec<LockView>> {
         let mut all = Vec::new();
-        for wait in self.inner.core.locks.graph().waiters() {
-            let wanted = wait.wanted;
-            let (table, tree) = names.of(wanted.space, wanted.tree);
-            all.push(WaitView {
-                waiter: wait.waiter.0,
-                blocker: wait.blocker.0,
-                waited: wait.waited,
-                table,
-                tree,
-                key: wanted.key,
-                mode: wanted.mode,
-            });
-        }
+        self.visit_locks(|lock| {
+            all.push(lock.clone());
+            true
+        })?;
         Ok(all)
+    }
+
+    /// Everyone who waits for somebody, the longest first: each [`LockState::Waits`].
+    pub fn lock_waits(&self) -> Result<Vec<LockView>> {
+        if self.is_forked() {
+            return Err(Error::Forked);
+        }
+        let mut names = NamesFound::of_open_tables(&self.inner);
+        let waits = self.inner.core.locks.waits();
+        let views = waits.iter().map(|wait| self.lock_view(wait, &mut names));
+        views.collect()
+    }
+
+    fn lock_view(&self, lock: &LockInfo, names: &mut NamesFound) -> Result<LockView> {
+        let (table, tree) = names.find(self, lock.tree)?;
+        let state = match &lock.standing {
+            Standing::Held => LockState::Held,
+            Standing::Changed => LockState::Changed,
+            Standing::Waits(wish) => LockState::Waits {
+                waited: wish.waited,
+                place: wish.place,
+                inserts: wish.inserts,
+                blockers: wish.blockers.iter().map(|id| id.0).collect(),
+                statement: self.inner.core.locks.statement(&lock.transaction),
+            },
+        };
+        Ok(LockView {
+            transaction: lock.transaction.id().0,
+            tag: lock.transaction.details().tag,
+            table,
+            tree,
+            mode: lock.mode,
+            target: lock.target.clone(),
+            state,
+        })
     }
 }

@@ -50,3 +50,24 @@ fn nothing_and_very_long() {
     assert_eq!(one.p50, Duration::from_nanos(LONGEST_NS));
     assert_eq!(one.max, Duration::from_secs(86_400));
 }
+
+#[test]
+fn the_histogram_counts_each_once_by_powers_of_two() {
+    let histogram = Histogram::new();
+    for nanoseconds in [0, 7, 8, 15, 16, 1023, 1024, LONGEST_NS, 1 << 50] {
+        histogram.record(Duration::from_nanos(nanoseconds));
+    }
+    let found: Vec<_> = histogram
+        .powers("name")
+        .map(|b| (b.longest.map(|l| l.as_nanos()), b.count))
+        .collect();
+    let expected = [
+        (Some(7), 2),
+        (Some(15), 2),
+        (Some(31), 1),
+        (Some(1023), 1),
+        (Some(2047), 1),
+        (None, 2),
+    ];
+    assert_eq!(found, expected);
+}

@@ -9,32 +9,16 @@
 //! that came last, so none is missed. And none is false: whoever is granted what it waits for loses its
 //! edges at once, and those of a doomed waiter, or to a transaction that has ended, are not followed.
 
-use super::request::{Request, Target};
-use super::{Access, LockMode, LockWaitHooks};
+use super::LockWaitHooks;
+use super::deadlock::{Deadlock, TreeNames};
+use super::request::Request;
 use crate::counters::{Counter, Counters};
 use crate::mutants::{self, Mutant};
 use crate::sync::{HashMap, HashSet, Mutex, RwLock};
-use crate::txn::system::{TrxState, Wanted};
+use crate::txn::system::TrxState;
 use inkstone_format::TrxId;
 use std::cmp::{Ordering, Reverse};
-use std::fmt::Write;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// A row of the information table on waits.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Waiter {
-    /// Who waits.
-    pub waiter: TrxId,
-    /// For whom: of several one.
-    pub blocker: TrxId,
-    /// For how long by now.
-    pub waited: Duration,
-    /// The waiter's number of changes.
-    pub weight: u64,
-    /// What it waits to lock.
-    pub wanted: Wanted,
-}
 
 #[derive(Debug)]
 struct Edges {
@@ -47,7 +31,7 @@ struct State {
     edges: HashMap<TrxId, Edges>,
     /// How many wait for a transaction, where any do.
     waited_for: HashMap<TrxId, u32>,
-    latest_deadlock: Option<String>,
+    latest_deadlock: Option<Arc<Deadlock>>,
 }
 
 impl State {
@@ -115,6 +99,8 @@ pub struct WaitGraph {
     state: Mutex<State>,
     /// What the embedder wants to know of it.
     hooks: RwLock<Option<Arc<dyn LockWaitHooks>>>,
+    /// Who knows what trees are called.
+    names: RwLock<Option<Arc<dyn TreeNames>>>,
     counters: Arc<Counters>,
 }
 
@@ -123,6 +109,7 @@ impl WaitGraph {
         Self {
             state: Mutex::default(),
             hooks: RwLock::default(),
+            names: RwLock::default(),
             counters,
         }
     }
@@ -130,6 +117,11 @@ impl WaitGraph {
     /// Has `hooks` called from the next wait on.
     pub fn set_hooks(&self, hooks: Arc<dyn LockWaitHooks>) {
         *self.hooks.write() = Some(hooks);
+    }
+
+    /// Has trees named by `names`, in accounts for people.
+    pub fn set_names(&self, names: Arc<dyn TreeNames>) {
+        *self.names.write() = Some(names);
     }
 
     pub(super) fn hooks(&self) -> Option<Arc<dyn LockWaitHooks>> {
@@ -190,8 +182,14 @@ impl WaitGraph {
             let Some(victim) = victim.cloned() else {
                 return;
             };
-            let text = describe(&circle, &victim);
-            state.latest_deadlock = Some(text);
+            let requests: Vec<_> = circle.iter().map(|edges| &edges.request).collect();
+            let statement = |owner| match owner {
+                0 => None,
+                owner => hooks.as_ref()?.statement(owner),
+            };
+            let deadlock = Arc::new(Deadlock::of(&requests, &victim, statement));
+            victim.set_details(|details| details.deadlock = Some(deadlock.clone()));
+            state.latest_deadlock = Some(deadlock);
             self.counters.add(Counter::Deadlocks, 1);
             if mutants::on(Mutant::VictimSpared) {
                 return;
@@ -202,74 +200,25 @@ impl WaitGraph {
 
     /// What the latest deadlock was, in words.
     pub fn latest_deadlock(&self) -> Option<String> {
-        self.state.lock().latest_deadlock.clone()
+        let latest = self.state.lock().latest_deadlock.clone();
+        latest.map(|deadlock| self.words(&deadlock))
     }
 
-    /// Everyone who waits right now, and those for whom whatever they wait for is about to be over.
-    pub fn waiters(&self) -> Vec<Waiter> {
-        let state = self.state.lock();
-        let waiters = state.edges.values().filter_map(|edges| {
-            Some(Waiter {
-                waiter: edges.request.trx.id(),
-                blocker: edges.blockers.first()?.id(),
-                waited: edges.request.since.elapsed(),
-                weight: edges.request.trx.weight(),
-                wanted: wanted(&edges.request),
-            })
-        });
-        waiters.collect()
+    fn words(&self, deadlock: &Deadlock) -> String {
+        let names = self.names.read().clone();
+        deadlock.text(names.as_deref())
     }
-}
 
-fn wanted(request: &Request) -> Wanted {
-    use std::ops::Bound::{Excluded, Included, Unbounded};
-    let key = match &request.target {
-        Target::Row(key) => key.to_vec(),
-        Target::Range(interval) => match interval.low.as_low() {
-            Included(key) | Excluded(key) => key,
-            Unbounded => Vec::new(),
-        },
-    };
-    Wanted {
-        space: request.tree.0,
-        tree: request.tree.1,
-        key,
-        mode: request.access.mode(),
+    /// Tells the hooks of the deadlock that a transaction is the victim of, in its own thread.
+    pub(super) fn tell_of_deadlock(&self, victim: &TrxState) {
+        let deadlock = victim.details().deadlock;
+        if let (Some(deadlock), Some(hooks)) = (deadlock, self.hooks()) {
+            hooks.deadlock_found(&self.words(&deadlock));
+        }
     }
-}
 
-fn describe(circle: &[&Edges], victim: &TrxState) -> String {
-    let mut text = format!("deadlock of {} transactions:\n", circle.len());
-    for (n, edges) in circle.iter().enumerate() {
-        let me = &edges.request.trx;
-        let on = &circle[(n + 1) % circle.len()].request.trx;
-        let wanted = wanted(&edges.request);
-        let what = match edges.request.access {
-            Access::Insert => "to insert",
-            Access::Row(LockMode::Shared) => "to lock shared",
-            Access::Row(LockMode::Exclusive) => "to lock exclusive",
-        };
-        let key = wanted.key.iter().take(32);
-        let key = key.map(|byte| format!("{byte:02x}")).collect::<String>();
-        // Writing to a string does not fail.
-        let _ = writeln!(
-            text,
-            "  transaction {} (tag {}, {} changes) waits for transaction {} since {} ms, {what} in tablespace {}, \
-             tree {}, key {key}",
-            me.id(),
-            me.details().tag,
-            me.weight(),
-            on.id(),
-            edges.request.since.elapsed().as_millis(),
-            wanted.space,
-            wanted.tree,
-        );
+    /// How many wait right now.
+    pub fn waiting(&self) -> usize {
+        self.state.lock().edges.len()
     }
-    let fewest = circle.iter().map(|edges| edges.request.trx.cost()).min();
-    let why = match fewest == Some(victim.cost()) {
-        true => "it had the fewest changes and locks",
-        false => "the program prefers it",
-    };
-    let _ = write!(text, "transaction {} was rolled back: {why}", victim.id());
-    text
 }

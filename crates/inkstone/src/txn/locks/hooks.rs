@@ -29,6 +29,19 @@ pub trait LockWaitHooks: Send + Sync {
     /// waiter's statement does.
     fn about_to_wait(&self, waiter: usize, blocker: usize);
 
+    /// The statement that the transaction of `owner` is in, for lists and the accounts of deadlocks; `None` if it
+    /// is in none. A lock of the engine may be held: it must return at once and not call the database.
+    fn statement(&self, owner: usize) -> Option<String> {
+        let _ = owner;
+        None
+    }
+
+    /// A deadlock was found, and this is its account, of several lines. Called once for each, in the thread of the
+    /// victim. No lock of the engine is held.
+    fn deadlock_found(&self, account: &str) {
+        let _ = account;
+    }
+
     /// Of two transactions of a deadlock, `Less`: rather roll back the first; `Equal`: whichever is
     /// cheaper. A lock of the engine is held: it must return at once and not call the database.
     fn compare_victims(&self, first: usize, second: usize) -> Ordering {

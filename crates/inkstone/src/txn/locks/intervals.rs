@@ -118,8 +118,10 @@ impl IntervalSet {
         self.0.len()
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (&Cut, &Cut)> {
-        self.0.iter()
+    /// Those that begin behind a cut, or all.
+    pub fn iter_after(&self, after: Option<&Cut>) -> impl Iterator<Item = (&Cut, &Cut)> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.0.range::<Cut, _>((from, Bound::Unbounded))
     }
 
     pub fn overlaps(&self, with: &Interval) -> bool {

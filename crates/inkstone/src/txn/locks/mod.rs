@@ -46,9 +46,11 @@
 //! A shard of trees: held for one operation. Inside it the [`WaitGraph`]'s, then those of transactions'
 //! watches and `woken`. No latch is held while [`LockWaitHooks::about_to_wait`] runs.
 
+mod deadlock;
 mod graph;
 mod hooks;
 mod intervals;
+mod list;
 mod points;
 mod request;
 mod statement;
@@ -57,8 +59,11 @@ mod tree;
 #[cfg(test)]
 mod tests;
 
-pub use graph::{WaitGraph, Waiter};
+pub(in crate::txn) use deadlock::Deadlock;
+pub use deadlock::{Names, TreeNames};
+pub use graph::WaitGraph;
 pub use hooks::LockWaitHooks;
+pub use list::{LockInfo, Standing};
 pub use tree::RangeKind;
 
 use super::interrupt::Interrupt;
@@ -213,21 +218,6 @@ impl From<&Arc<TrxState>> for Blocker {
             releases: trx.releases(),
         }
     }
-}
-
-/// An explicit lock, for people.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LockInfo {
-    /// Who holds it.
-    pub transaction: TrxId,
-    /// The tablespace.
-    pub space: SpaceId,
-    /// The tree.
-    pub tree: TreeId,
-    /// How it is held; of a gap lock this says nothing.
-    pub mode: LockMode,
-    /// What is locked.
-    pub target: LockTarget,
 }
 
 /// What an explicit lock is on.
@@ -640,6 +630,9 @@ impl LockTable {
         if result.is_err() {
             self.give_up(me, request.tree);
         }
+        if matches!(result, Err(Error::Deadlock)) {
+            self.graph.tell_of_deadlock(me);
+        }
         result
     }
 
@@ -652,6 +645,16 @@ impl LockTable {
             }
             taken_back
         })
+    }
+
+    /// The statement that a transaction is in, if the hooks say so.
+    pub fn statement(&self, trx: &TrxState) -> Option<String> {
+        let hooks = self.graph.hooks()?;
+        let owner = trx.hold_owner()?;
+        match owner.get() {
+            0 => None,
+            owner => hooks.statement(owner),
+        }
     }
 
     fn tell_hooks(&self, request: &Arc<Request>) {
@@ -694,19 +697,6 @@ impl LockTable {
         }
     }
 
-    /// All explicit locks, as far as they hold still.
-    pub fn list(&self) -> Vec<LockInfo> {
-        let mut all = Vec::new();
-        for shard in &self.shards {
-            for (&tree, locks) in shard.trees.lock().iter() {
-                for owner in locks.owners() {
-                    list_owner(tree, owner, &mut all);
-                }
-            }
-        }
-        all
-    }
-
     /// Number of explicit locks of rows (each holder counts), and of intervals.
     pub fn counts(&self) -> (usize, usize) {
         let (mut points, mut intervals) = (0, 0);
@@ -719,26 +709,5 @@ impl LockTable {
             }
         }
         (points, intervals)
-    }
-}
-
-fn list_owner((space, tree): TreeKey, owner: &tree::Owner, all: &mut Vec<LockInfo>) {
-    let lock = |mode, target| LockInfo {
-        transaction: owner.trx.id(),
-        space,
-        tree,
-        mode,
-        target,
-    };
-    let rows = owner.points.iter();
-    all.extend(rows.map(|(key, point)| lock(point.mode, LockTarget::Row(key.to_vec()))));
-    for (kind, set) in owner.ranges() {
-        all.extend(set.iter().map(|(low, high)| {
-            let (low, high) = (low.as_low(), high.as_high());
-            match kind {
-                RangeKind::All(mode) => lock(mode, LockTarget::Range(low, high)),
-                RangeKind::Gap => lock(LockMode::Shared, LockTarget::Gap(low, high)),
-            }
-        }));
     }
 }

@@ -121,6 +121,22 @@ impl PointSet {
         blocks.flat_map(|block| block.entries().map(|(_, point, key)| (key, point)))
     }
 
+    /// The rows behind a key, or all.
+    pub fn iter_after(&self, after: Option<&[u8]>) -> impl Iterator<Item = (&[u8], Point)> {
+        let first = self
+            .blocks
+            .range::<[u8], _>(upto(after.unwrap_or_default()))
+            .next_back();
+        let from = first.map_or(&[][..], |(bound, _)| bound);
+        let blocks = self
+            .blocks
+            .range::<[u8], _>((Bound::Included(from), Bound::Unbounded));
+        let entries = blocks.flat_map(|(_, block)| block.entries());
+        let behind =
+            entries.skip_while(move |(_, _, key)| after.is_some_and(|after| *key <= after));
+        behind.map(|(_, point, key)| (key, point))
+    }
+
     /// Memory, in bytes, but for what the allocator adds.
     #[cfg(test)]
     pub fn bytes(&self) -> usize {

@@ -1,7 +1,7 @@
 //! A wish for a lock that cannot be granted at once.
 
 use super::intervals::Interval;
-use super::{Access, TreeKey};
+use super::{Access, LockTarget, TreeKey};
 use crate::sync::Instant;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::txn::system::TrxState;
@@ -12,6 +12,17 @@ pub(super) enum Target {
     /// A row, or the place of one.
     Row(Box<[u8]>),
     Range(Interval),
+}
+
+impl Target {
+    pub fn for_people(&self) -> LockTarget {
+        match self {
+            Self::Row(key) => LockTarget::Row(key.to_vec()),
+            Self::Range(interval) => {
+                LockTarget::Range(interval.low.as_low(), interval.high.as_high())
+            }
+        }
+    }
 }
 
 #[derive(Debug)]

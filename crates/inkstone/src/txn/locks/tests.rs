@@ -50,6 +50,13 @@ impl Fixture {
     }
 
     /// Whether nothing is in the way of an access.
+    /// Whom the one waits for who has waited longest.
+    fn first_blockers(&self) -> Vec<TrxId> {
+        match &self.table.waits()[0].standing {
+            Standing::Waits(wish) => wish.blockers.clone(),
+            other => panic!("{other:?}"),
+        }
+    }
     fn is_free(&self, trx: &Trx, key: &[u8], access: Access) -> bool {
         self.table
             .change(PLACE, |locks| locks.is_free(trx.0.id(), key, access))
@@ -210,7 +217,7 @@ fn a_queue_is_served_in_order_and_nobody_overtakes() {
     let first_reader = f.queue(&mut c, b"k", S);
     let second_reader = f.queue(&mut d, b"k", S);
     let last = f.queue(&mut e, b"k", X);
-    let waiters: Vec<_> = f.table.graph().waiters().iter().map(|w| w.waiter).collect();
+    let waiters: Vec<_> = f.table.waits().iter().map(|w| w.transaction.id()).collect();
     assert_eq!(waiters.len(), 4);
     f.end(&a.0, &mut a.1);
     f.table.wait(writer, soon()).unwrap();
@@ -227,7 +234,7 @@ fn a_queue_is_served_in_order_and_nobody_overtakes() {
     f.table.wait(last, soon()).unwrap();
     f.table.give_up(&e.0, PLACE);
     f.end(&e.0, &mut e.1);
-    assert!(f.table.is_idle(PLACE) && f.table.graph().waiters().is_empty());
+    assert!(f.table.is_idle(PLACE) && f.table.waits().is_empty());
 }
 
 #[test]
@@ -271,7 +278,7 @@ fn gaps_are_in_the_way_of_inserts_alone() {
         .table
         .may_write(trx, held, row(b"g"), Access::Insert, &Newest::Free);
     f.end(&b.0, &mut b.1);
-    assert_eq!(f.table.graph().waiters()[0].blocker, a.0.id());
+    assert_eq!(f.first_blockers(), [a.0.id()]);
     f.end(&a.0, &mut a.1);
     f.table.wait(insert.unwrap_err(), soon()).unwrap();
     let (trx, held) = &mut c;
@@ -622,7 +629,7 @@ fn exclusive_locks_exclude() {
         }
     });
     assert_eq!(f.table.counts(), (0, 0));
-    assert!(f.table.graph().waiters().is_empty());
+    assert!(f.table.waits().is_empty());
     assert_eq!(f.counters.get(Counter::Deadlocks), victims.into_inner());
 }
 
@@ -671,7 +678,7 @@ fn a_wait_times_out() {
     assert!(matches!(result, Err(Error::LockTimeout { waited_ms }) if waited_ms >= 50));
     assert!(begun.elapsed() >= patience);
     assert_eq!(f.counters.get(Counter::LockTimeouts), 1);
-    assert!(f.table.graph().waiters().is_empty());
+    assert!(f.table.waits().is_empty());
     f.end(&b.0, &mut b.1);
     f.wait_for(&mut a, &b.0, soon()).unwrap();
 }
@@ -684,10 +691,10 @@ fn a_wait_ends_when_the_engine_is_poisoned() {
     crate::sync::test_scope(|scope| {
         let waiter =
             scope.spawn(|| f.lock_waiting(&a.0, &mut a.1, b"k", S, Duration::from_secs(60)));
-        while f.table.graph().waiters().is_empty() {
+        while f.table.waits().is_empty() {
             thread::sleep(Duration::from_millis(1));
         }
-        assert_eq!(f.table.graph().waiters()[0].blocker, b.0.id());
+        assert_eq!(f.first_blockers(), [b.0.id()]);
         f.poison.set("a test said so");
         assert!(matches!(waiter.join().unwrap(), Err(Error::Poisoned(_))));
     });

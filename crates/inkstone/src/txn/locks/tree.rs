@@ -15,6 +15,7 @@ use crate::sync::HashMap;
 use crate::txn::system::TrxState;
 use inkstone_format::TrxId;
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 
 /// What an interval's lock is about.
@@ -85,6 +86,10 @@ impl Owner {
 
     fn has_ranges(&self) -> bool {
         self.ranges.iter().any(|set| !set.is_empty())
+    }
+
+    pub fn range(&self, kind: RangeKind) -> &IntervalSet {
+        &self.ranges[kind.index()]
     }
 
     pub fn ranges(&self) -> impl Iterator<Item = (RangeKind, &IntervalSet)> {
@@ -210,6 +215,32 @@ impl TreeLocks {
 
     pub fn owner(&self, trx: TrxId) -> Option<&Owner> {
         self.owners.get(&trx)
+    }
+
+    /// The first row behind a key, or of all, that has a queue.
+    pub fn queue_after(&self, key: Option<&[u8]>) -> Option<&[u8]> {
+        let from = key.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut queues = self.queues.range::<[u8], _>((from, Bound::Unbounded));
+        queues.next().map(|(key, _)| &**key)
+    }
+
+    /// Who has changed a row that others wait for.
+    pub fn holder(&self, key: &[u8]) -> Option<&Arc<TrxState>> {
+        let holder = self.queues.get(key)?.holder.as_ref()?;
+        (!holder.is_over()).then_some(&holder.trx)
+    }
+
+    /// Those who wait for a row, each with those whom it waits for.
+    pub fn waiting(&self, key: &[u8]) -> impl Iterator<Item = (&Arc<Request>, Vec<Arc<TrxState>>)> {
+        let queue = self.queues.get(key).into_iter();
+        queue.flat_map(|queue| {
+            let requests = queue.waiting.iter().enumerate();
+            requests.map(|(at, request)| (request, self.blockers(queue, at, false)))
+        })
+    }
+
+    pub fn ranges_wanted(&self) -> impl Iterator<Item = &Arc<Request>> {
+        self.ranges_wanted.iter()
     }
 
     fn owner_mut(&mut self, trx: &Arc<TrxState>) -> &mut Owner {

@@ -55,7 +55,7 @@ mod trx;
 #[cfg(test)]
 mod tests;
 
-pub use trx::{Details, TrxState, TrxStatus, Wanted};
+pub use trx::{Details, TrxState, TrxStatus};
 
 use crate::counters::{STRIPES, thread_stripe};
 use crate::sync::Mutex;

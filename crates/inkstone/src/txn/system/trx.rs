@@ -4,8 +4,8 @@ use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Condvar, Instant, Mutex, hint, thread};
 use crate::txn::interrupt::Interrupt;
 use crate::txn::isolation::Isolation;
-use crate::txn::locks::{LockMode, TreeKey};
-use inkstone_format::{Lsn, SpaceId, TreeId, TrxId};
+use crate::txn::locks::{Deadlock, TreeKey};
+use inkstone_format::{Lsn, TrxId};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,19 +53,6 @@ fn decode(word: u64) -> TrxStatus {
     }
 }
 
-/// The row or place that a transaction waits for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
-    /// Its tablespace.
-    pub space: SpaceId,
-    /// Its tree.
-    pub tree: TreeId,
-    /// Its key; of a range the lower end.
-    pub key: Vec<u8>,
-    /// How it is to be locked.
-    pub mode: LockMode,
-}
-
 /// What people may want to know of a transaction, and what waiting needs. Nobody decides by it.
 #[derive(Clone, Debug, Default)]
 pub struct Details {
@@ -80,6 +67,8 @@ pub struct Details {
     /// How many hold its owner.
     owner_holders: u32,
     pub(in crate::txn) interrupt: Option<Interrupt>,
+    /// The deadlock that it is the victim of.
+    pub(in crate::txn) deadlock: Option<Arc<Deadlock>>,
 }
 
 /// What others want of a transaction.
