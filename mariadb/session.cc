@@ -150,7 +150,8 @@ int Session::rollback_statement()
   ink_error error;
   statement_running= false;
   auto_increment_rows= 0;
-  if (!ink_statement_rollback(transaction, &error))
+  /* It ends then: an idle session keeps no snapshot of it. */
+  if (!ink_statement_rollback(transaction, &error) && !ink_statement_end(transaction, &error))
     return 0;
   /* After a deadlock the whole transaction is gone, and the server is told so. */
   return error.code == INK_TRANSACTION_STATE ? 0 : handler_error(thd, error);

@@ -13,6 +13,7 @@ mod crash;
 mod differential;
 mod experiments;
 mod histories;
+mod idle;
 mod import;
 mod inputs;
 mod libraries;

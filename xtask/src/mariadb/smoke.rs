@@ -8,7 +8,7 @@ use super::plugin::Plugin;
 use super::server::Server;
 use super::tree::{Configuration, Tree};
 use super::watching;
-use super::import;
+use super::{idle, import};
 use crate::build::Result;
 use std::io::Read;
 use std::process::{Command, ExitCode, Output, Stdio};
@@ -69,6 +69,7 @@ fn run_files(tree: &Tree, plugin: &Plugin, files: &[Input]) -> Result<usize> {
     }
     check_status(&server)?;
     watching::check(&server)?;
+    idle::check(&server)?;
     check_refusals(&server)?;
     import::check(&server)?;
     // The data must survive a restart as they are.
