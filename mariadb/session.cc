@@ -98,6 +98,8 @@ void Session::end()
   ordered= prepared= false;
 }
 
+/* Called one after the other for all commits, with the binary log's latch held: takes the commit's place in the log,
+   and waits for no disk, nor for another transaction. */
 void Session::commit_ordered()
 {
   if (!transaction)
@@ -113,12 +115,22 @@ int Session::commit()
     return 0;
   ink_error error;
   int failed= 0;
-  const uint32_t wait_for= prepared ? static_cast<uint32_t>(INK_LAZY) : flush_log_at_commit();
-  if (ordered && ordered_error.code != INK_OK)
+  const bool by_server= ordered;
+  /* What the binary log orders is found by it after a crash, if it is prepared durably. */
+  const uint32_t wait_for= by_server && prepared ? static_cast<uint32_t>(INK_LAZY) : flush_log_at_commit();
+  if (!by_server)
+    commit_ordered();
+  if (ordered_error.code != INK_OK)
     failed= handler_error(thd, ordered_error);
-  else if (ordered ? ink_commit_wait(transaction, wait_for, &error)
-                   : ink_commit(transaction, flush_log_at_commit(), &error))
-    failed= handler_error(thd, error);
+  else
+  {
+    /* Its place is taken: on a replica without a binary log those whose turn comes next go on, and share the sync.
+       Where the server orders commits it has told them itself. */
+    if (!by_server)
+      thd_wakeup_subsequent_commits(thd, 0);
+    if (ink_commit_wait(transaction, wait_for, &error))
+      failed= handler_error(thd, error);
+  }
   end();
   return failed;
 }

@@ -12,7 +12,8 @@
 //! 4. Whatever ends a transaction releases its locks, its versions and its place in the log.
 //!
 //! Latch: `Shared::inner`, one for each transaction, taken before any page latch; its only other
-//! taker is the checkpoint that copies a long transaction's undo forward.
+//! taker is the checkpoint that copies a long transaction's undo forward. Of a prepared transaction nobody
+//! holds it over I/O: the first part of its commit waits for no disk.
 
 use super::core::{CONTEXT_REACH, Core};
 use super::interrupt::Interrupt;
@@ -77,6 +78,8 @@ pub(super) struct Inner {
     pub xid: Option<Vec<u8>>,
     /// The last copy of its undo in the log.
     pub undo_copied: Option<UndoCopied>,
+    /// One copy at a time.
+    pub undo_is_being_copied: bool,
     /// Tablespaces whose long values are to be looked through if something was undone.
     pub long_values: Vec<SpaceId>,
     /// Whether there may be long values that no row refers to: a statement failed or was undone.
@@ -105,10 +108,18 @@ impl Inner {
             last_insert: None,
             xid: None,
             undo_copied: None,
+            undo_is_being_copied: false,
             long_values: Vec::new(),
             orphans: false,
             files_deleted: Vec::new(),
         }
+    }
+}
+
+impl Inner {
+    /// While this is the same, nothing was changed or undone.
+    pub fn standing(&self) -> (Phase, VersionAddress, u64) {
+        (self.phase, self.undo_last, self.undo_count)
     }
 }
 

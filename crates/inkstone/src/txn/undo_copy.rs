@@ -13,17 +13,20 @@
 //! was changed) keeps its log instead.
 
 use super::core::Core;
-use super::transaction::{Phase, Shared};
+use super::transaction::{Inner, Phase, Shared};
 use super::versions::{VersionKind, VersionView};
 use crate::Result;
 use crate::counters::Counter;
 use crate::mtr::Mtr;
+use crate::sync::MutexGuard;
 use inkstone_format::record::{Record, Undo, UndoEntry};
 use inkstone_format::{Lsn, VersionAddress};
 use std::sync::Arc;
 
 /// Keys and values of the entries in one frame, about.
 const PART_BYTES: usize = 128 << 10;
+
+type Addresses = std::iter::Peekable<std::vec::IntoIter<VersionAddress>>;
 
 /// The last copy of a transaction's undo, whole or given up.
 #[derive(Clone, Copy)]
@@ -69,7 +72,7 @@ impl Core {
         let Some(mut inner) = shared.inner.try_lock() else {
             return Ok(());
         };
-        if inner.phase == Phase::Ended || !inner.logged {
+        if inner.phase == Phase::Ended || !inner.logged || inner.undo_is_being_copied {
             return Ok(());
         }
         let end = self.redo.log.current_lsn();
@@ -81,24 +84,39 @@ impl Core {
         if grown <= limit.max(expected.saturating_mul(2)) {
             return Ok(());
         }
-        // Newest first in the store; the log wants the oldest first.
-        let mut addresses = Vec::new();
-        let entries = self
-            .versions
-            .undo_entries(inner.undo_last, VersionAddress(0));
-        for entry in entries {
-            addresses.push(entry?.0);
-        }
-        let mut rest = addresses.into_iter().rev().peekable();
-        let counters = &self.redo.counters;
+        inner.undo_is_being_copied = true;
+        let copied = self.copy_parts(shared, inner, grown);
+        shared.inner.lock().undo_is_being_copied = false;
+        copied
+    }
+
+    /// Copies part by part. A prepared transaction does nothing any more but end, and its end must not wait for a disk:
+    /// its latch is held only while a part is appended.
+    fn copy_parts(
+        &self,
+        shared: &Arc<Shared>,
+        inner: MutexGuard<'_, Inner>,
+        grown: u64,
+    ) -> Result<()> {
+        let standing = inner.standing();
+        let is_prepared = inner.phase == Phase::Prepared;
+        let undo_last = inner.undo_last;
+        let mut latched = (!is_prepared).then_some(inner);
+        let mut rest = None;
         let (mut from, mut changes) = (None, 0);
         loop {
-            self.redo.log.prepare()?;
-            self.redo.pool.throttle()?;
-            self.redo.log.wait_for_space()?;
-            let entries = self.next_part(&mut rest)?;
+            let part = self.next_part(undo_last, &mut rest);
+            let mut inner = match latched.take() {
+                Some(inner) => inner,
+                None => shared.inner.lock(),
+            };
+            if inner.standing() != standing {
+                // It has ended, or is about to: what was read of it meanwhile says nothing.
+                self.redo.counters.add(Counter::UndoCopiesGivenUp, 1);
+                return Ok(());
+            }
+            let (entries, last) = part?;
             changes += entries.len() as u64;
-            let last = rest.peek().is_none();
             let mut mtr = Mtr::new(&self.redo);
             mtr.note(&Record::UndoCopy {
                 trx_slot: shared.state.slot(),
@@ -109,6 +127,7 @@ impl Core {
                 entries,
             });
             let (start, end) = mtr.commit()?;
+            let counters = &self.redo.counters;
             counters.add(Counter::UndoCopyBytes, end.0 - start.0);
             let from = *from.get_or_insert(start);
             let bytes = end.0 - from.0;
@@ -128,14 +147,23 @@ impl Core {
                 counters.add(Counter::UndoCopiesGivenUp, 1);
                 return Ok(());
             }
+            latched = (!is_prepared).then_some(inner);
         }
     }
 
-    /// The entries of one frame.
+    /// The entries of the next frame, when there is room for it, and whether they are the last.
     fn next_part(
         &self,
-        rest: &mut std::iter::Peekable<impl Iterator<Item = VersionAddress>>,
-    ) -> Result<Vec<UndoEntry>> {
+        undo_last: VersionAddress,
+        rest: &mut Option<Addresses>,
+    ) -> Result<(Vec<UndoEntry>, bool)> {
+        self.redo.log.prepare()?;
+        self.redo.pool.throttle()?;
+        self.redo.log.wait_for_space()?;
+        let rest = match rest {
+            Some(rest) => rest,
+            None => rest.insert(self.undo_addresses(undo_last)?),
+        };
         let (mut entries, mut bytes) = (Vec::new(), 0);
         while bytes < PART_BYTES
             && let Some(address) = rest.next()
@@ -146,6 +174,15 @@ impl Core {
                 entries.push(undo_entry(&view));
             }
         }
-        Ok(entries)
+        Ok((entries, rest.peek().is_none()))
+    }
+
+    /// The addresses of a transaction's changes, the oldest first.
+    fn undo_addresses(&self, undo_last: VersionAddress) -> Result<Addresses> {
+        // Newest first in the store; the log wants the oldest first.
+        let entries = self.versions.undo_entries(undo_last, VersionAddress(0));
+        let mut addresses: Vec<_> = entries.map(|entry| Ok(entry?.0)).collect::<Result<_>>()?;
+        addresses.reverse();
+        Ok(addresses.into_iter().peekable())
     }
 }

@@ -1,0 +1,121 @@
+//! The first part of a commit takes its place in the log and waits for nobody: programs call it under a latch that
+//! orders the commits of all.
+
+mod common;
+
+use common::{key, within};
+use inkstone::options::Durability;
+use inkstone::{Database, Isolation, Options, Transaction};
+use inkstone_io::sim::{OpKind, SimVfs};
+use parking_lot::{Condvar, Mutex};
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::{ThreadId, scope};
+
+/// Old versions of so many rows are more than the version store keeps in memory.
+const ROWS: u64 = 6_000;
+/// Of the log, before undo is copied forward.
+const SHARE: u64 = 16 << 10;
+
+/// Stops one thread at its next read of the spill file.
+#[derive(Default)]
+struct Gate {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    stops: Option<ThreadId>,
+    stopped: bool,
+}
+
+impl Gate {
+    fn pass(&self) {
+        let mut state = self.state.lock();
+        if state.stops == Some(std::thread::current().id()) {
+            state.stopped = true;
+            self.changed.notify_all();
+            self.changed
+                .wait_while(&mut state, |state| state.stops.is_some());
+        }
+    }
+    fn open(&self) {
+        self.state.lock().stops = None;
+        self.changed.notify_all();
+    }
+}
+
+fn open(vfs: &SimVfs) -> Database {
+    let options = Options {
+        page_size: 4096,
+        buffer_pool_size: 4 << 20,
+        log_file_size: 16 << 20,
+        version_store_memory: 1 << 20,
+        ..Options::default()
+    };
+    Database::open_on(Arc::new(vfs.clone()), Path::new("db"), options, &|_| {}).unwrap()
+}
+
+fn put_all(txn: &Transaction, table: &inkstone::Table, round: u8) {
+    for n in 0..ROWS {
+        txn.upsert(table, &key(n), &[round; 400]).unwrap();
+    }
+}
+
+/// The checkpoint copies undo forward, and waits for a disk meanwhile.
+#[test]
+fn it_does_not_wait_for_a_copy_of_its_undo() {
+    within(120, || {
+        for commits in [true, false] {
+            let vfs = SimVfs::new(1);
+            let db = open(&vfs);
+            let table = db.create_table("t", &[]).unwrap();
+            let txn = db.begin(Isolation::ReadCommitted).unwrap();
+            put_all(&txn, &table, 1);
+            txn.commit_with(Durability::Sync).unwrap();
+            let txn = db.begin(Isolation::ReadCommitted).unwrap();
+            put_all(&txn, &table, 2);
+            let prepared = txn.prepare_with(b"x", Durability::Sync).unwrap();
+            let gate = Arc::new(Gate::default());
+            let at_reads = gate.clone();
+            vfs.observe(move |kind, path, _| {
+                if kind == OpKind::Read && path.to_string_lossy().contains("versions.tmp") {
+                    at_reads.pass();
+                }
+            });
+            scope(|s| {
+                let copying = s.spawn(|| {
+                    gate.state.lock().stops = Some(std::thread::current().id());
+                    db.maintain(SHARE)
+                });
+                gate.changed
+                    .wait_while(&mut gate.state.lock(), |state| !state.stopped);
+                match commits {
+                    true => drop(prepared.commit_deferred(Durability::Lazy).unwrap()),
+                    // It reads what it undoes, and so may wait.
+                    false => drop(prepared),
+                }
+                gate.open();
+                copying.join().unwrap().unwrap();
+            });
+            db.maintain(SHARE).unwrap();
+            db.flush_log().unwrap();
+            drop((table, db));
+            let db = open(&vfs.kill());
+            let table = db.table("t").unwrap();
+            if !commits {
+                assert_eq!(db.prepared_transactions(), [b"x"]);
+                db.rollback_prepared(b"x").unwrap();
+            }
+            let txn = db.begin(Isolation::ReadCommitted).unwrap();
+            let round = if commits { 2 } else { 1 };
+            let rows = txn.range(&table, ..).unwrap();
+            assert_eq!(
+                rows.filter(|row| row.as_ref().unwrap().1 == [round; 400])
+                    .count() as u64,
+                ROWS
+            );
+        }
+    });
+}
