@@ -1,5 +1,6 @@
 //! `--bench`: sysbench, InnoDB and Inkstone in the same server, in turns.
 
+use super::group_commit;
 use super::plugin::Plugin;
 use super::server::Server;
 use super::sysbench::{Measured, Sysbench, Tables, median};
@@ -88,6 +89,9 @@ pub fn run(
     effort: Effort,
     json: bool,
 ) -> Result<ExitCode> {
+    if filter == Some(group_commit::NAME) {
+        return group_commit::run(tree, plugin, effort, json);
+    }
     let mut server = Server::temporary(tree, "bench")
         .with_plugin(plugin)
         .with_options(FAIR);

@@ -13,6 +13,7 @@ mod crash;
 mod differential;
 mod experiments;
 mod histories;
+mod group_commit;
 mod idle;
 mod import;
 mod inputs;

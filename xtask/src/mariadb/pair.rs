@@ -16,13 +16,14 @@ pub struct Pair {
 
 impl Pair {
     /// Starts both, connects the replica, which follows what it does in `databases` of the
-    /// primary with `parallel` workers (0: one thread does all).
+    /// primary with `parallel` workers (0: one thread does all). `options` are the replica's.
     pub fn start(
         tree: &Tree,
         plugin: &Plugin,
         name: &str,
         parallel: u32,
         databases: &'static [&'static str],
+        options: &[&str],
     ) -> Result<Self> {
         let port = free_port()?;
         let common = |id: u32| {
@@ -49,6 +50,7 @@ impl Pair {
             .with_options(common(2))
             .with_options([format!("--slave-parallel-threads={parallel}")])
             .with_options(["--skip-slave-start"])
+            .with_options(options.iter().copied())
             .with_options(
                 databases
                     .iter()

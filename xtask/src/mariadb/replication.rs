@@ -35,6 +35,7 @@ pub fn run(tree: &Tree, plugin: &Plugin, plan: Plan) -> Result<ExitCode> {
         "replication",
         PARALLEL,
         &[TRANSFERS, DEFINITIONS],
+        &[],
     )?;
     if let Err(error) = break_circle(&mut pair).and_then(|()| kill_replica(&mut pair, plan)) {
         let folders = [pair.primary.folder(), pair.replica.folder()];
