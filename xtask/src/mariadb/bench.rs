@@ -4,6 +4,7 @@ use super::group_commit;
 use super::plugin::Plugin;
 use super::server::Server;
 use super::sysbench::{Measured, Sysbench, Tables, median};
+use super::tpcc;
 use super::tree::Tree;
 use crate::build::Result;
 use std::process::ExitCode;
@@ -91,6 +92,9 @@ pub fn run(
 ) -> Result<ExitCode> {
     if filter == Some(group_commit::NAME) {
         return group_commit::run(tree, plugin, effort, json);
+    }
+    if filter == Some(tpcc::NAME) {
+        return tpcc::run(tree, plugin, effort, json);
     }
     let mut server = Server::temporary(tree, "bench")
         .with_plugin(plugin)

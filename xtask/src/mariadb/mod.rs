@@ -35,6 +35,7 @@ mod smoke;
 mod steps;
 mod symbols;
 mod sysbench;
+mod tpcc;
 mod tree;
 mod watching;
 mod workload;
@@ -88,7 +89,8 @@ struct Task {
     /// whose name begins with NAME
     #[arg(long, value_name = "NAME", num_args = 0..=1)]
     smoke: Option<Option<String>>,
-    /// Measure both engines with sysbench, in turns; or only workloads whose name has NAME in it
+    /// Measure both engines with sysbench, in turns; or only workloads whose name has NAME in it. tpcc: a mix like
+    /// TPC-C's; group_commit: syncs of commits with a binary log
     #[arg(long, value_name = "NAME", num_args = 0..=1)]
     bench: Option<Option<String>>,
     /// Repeat the published experiments of mariadb/experiments; or those whose name begins with NAME
