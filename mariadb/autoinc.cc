@@ -180,8 +180,8 @@ int ha_inkstone::count_auto_increment(ulonglong value, bool inserted)
 {
   if (inserted ? value < auto_increment_last : !counts_duplicates(thd(), session))
     return 0;
-  /* Negative values are above that. */
-  const ulonglong max= table->next_number_field->get_max_int_value();
+  /* Negative values are above that. (A replica has forgotten the field that it numbers by the end of a bulk insert.) */
+  const ulonglong max= table->found_next_number_field->get_max_int_value();
   if (value > max || has_counter_of_altered())
     return 0;
   return raise_auto_increment(next_free(value));
