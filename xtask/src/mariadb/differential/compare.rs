@@ -3,7 +3,7 @@
 use super::accepted::{self, Accepted};
 use super::sides::{Outcome, Sides, Warning, neutral};
 use super::step::{Expected, Representative, Statement};
-use crate::mariadb::client::{Cell, Reply};
+use crate::mariadb::client::{Cell, Done, Reply};
 use std::collections::HashMap;
 use std::fmt::Write;
 
@@ -50,6 +50,10 @@ pub fn compare(
             .or_default() += 1;
         return Judged::Equal;
     }
+    if what == Aspect::OnlyInnodbsJoin {
+        *accepted.entry(accepted::INNODB_JOINS_SO_TOO).or_default() += 1;
+        return Judged::Equal;
+    }
     if what == Aspect::OnlyInnodbsChange {
         *accepted.entry(accepted::INNODB_CHANGES_FEWER).or_default() += 1;
         // From here on they have other rows.
@@ -79,6 +83,7 @@ pub enum Aspect {
     OnlyInnodbsOrder,
     OnlyInnodbsIndex,
     OnlyInnodbsPlan,
+    OnlyInnodbsJoin,
     OnlyInnodbsChange,
     Affected,
     LastInsertId,
@@ -108,7 +113,7 @@ fn unequal(
         }
         (Reply::Done(a), Reply::Done(b)) => {
             if a.affected != b.affected {
-                let more = b.affected.saturating_sub(a.affected);
+                let more = matched(b).saturating_sub(matched(a));
                 return match more > 0 && leaves_out(sides, text, more) {
                     true => Some(Aspect::OnlyInnodbsChange),
                     false => Some(Aspect::Affected),
@@ -144,7 +149,15 @@ fn unequal_rows(
                 .iter()
                 .zip(inkstone)
                 .all(|(a, b)| same_representatives(sides, columns, a, b));
-        return (!same).then_some(Aspect::Rows);
+        if same {
+            return None;
+        }
+        // InnoDB gives the same rows in Inkstone's order when it is made to use no index.
+        let ordered = unhinted(text).and_then(|text| rows_of(sides, &text));
+        return match ordered.as_deref() == Some(inkstone) && sorted(innodb) == sorted(inkstone) {
+            true => Some(Aspect::OnlyInnodbsOrder),
+            false => Some(Aspect::Rows),
+        };
     }
     if matches!(&statement.rows, Expected::Exact) {
         let about_tables = !text.starts_with("SELECT");
@@ -159,8 +172,12 @@ fn unequal_rows(
     }
     if sorted(innodb) != sorted(inkstone) {
         let same = |rows: Option<Vec<Row>>| rows.is_some_and(|it| sorted(&it) == sorted(inkstone));
-        if same(with_hint(sides, text, "USE INDEX ()")) {
+        let by_none = unhinted(text).and_then(|text| rows_of(sides, &text));
+        if same(by_none) || same(with_hint(sides, text, "USE INDEX ()")) {
             return Some(Aspect::OnlyInnodbsIndex);
+        }
+        if joins_of(sides, text).any(|join| same(rows_of(sides, &join))) {
+            return Some(Aspect::OnlyInnodbsJoin);
         }
         let by_another = has_fraction(text)
             && indexes(sides, text).into_iter().any(|index| {
@@ -197,42 +214,90 @@ fn has_fraction(text: &str) -> bool {
     })
 }
 
-/// Table and condition of an UPDATE or DELETE of all rows of one table that a condition holds for.
-fn changed_where(text: &str) -> Option<(&str, &str)> {
-    let (head, rest) = text.rsplit_once(" WHERE ")?;
-    let (condition, order) = rest.split_once(" ORDER BY ").unwrap_or((rest, ""));
-    let target = head.strip_prefix("DELETE FROM ").or_else(|| {
-        let target = head.strip_prefix("UPDATE ")?;
-        Some(target.strip_prefix("IGNORE ").unwrap_or(target))
-    })?;
-    let table = target.split(' ').next()?;
-    let of_one_table = !head.contains(" JOIN ") && !order.contains(" LIMIT ");
-    of_one_table.then_some((table, condition))
+/// Whose rows an UPDATE or DELETE changes: all for which a condition holds.
+#[derive(Debug, PartialEq)]
+struct Changed<'t> {
+    /// A table whose indexes may have been used, and what stands before it and behind it in FROM.
+    table: &'t str,
+    before: &'t str,
+    behind: &'t str,
+    condition: &'t str,
 }
 
-/// Whether InnoDB, behind an UPDATE or DELETE, finds by one of its indexes just so many rows fewer than in the table.
+impl<'t> Changed<'t> {
+    fn of(text: &'t str) -> Option<Self> {
+        let (head, rest) = text.rsplit_once(" WHERE ")?;
+        let (condition, order) = rest.split_once(" ORDER BY ").unwrap_or((rest, ""));
+        let tables = match head.strip_prefix("UPDATE ") {
+            Some(target) => target.strip_prefix("IGNORE ").unwrap_or(target),
+            None => head.strip_prefix("DELETE ")?.split_once("FROM ")?.1,
+        };
+        let tables = tables.split(" SET ").next()?;
+        if order.contains(" LIMIT ") {
+            return None;
+        }
+        let Some((first, second)) = tables.split_once("JOIN ") else {
+            let table = tables.split(' ').next()?;
+            let (before, behind) = ("", "");
+            return Some(Self {
+                table,
+                before,
+                behind,
+                condition,
+            });
+        };
+        // `t x JOIN t2 y ON ..`
+        let (table, behind) = second.split_once(" y ")?;
+        let before = &tables[..first.len() + "JOIN ".len()];
+        Some(Self {
+            table,
+            before,
+            behind,
+            condition,
+        })
+    }
+
+    /// How many rows InnoDB finds.
+    fn count(&self, sides: &mut Sides, hint: &str) -> Option<u64> {
+        let Self {
+            table,
+            before,
+            behind,
+            condition,
+        } = self;
+        let alias = if before.is_empty() { "" } else { " y" };
+        let from = format!("{before}{table}{alias} {hint} {behind}");
+        let rows = rows_of(
+            sides,
+            &format!("SELECT COUNT(*) FROM {from} WHERE {condition}"),
+        )?;
+        let cell = rows.into_iter().next()?.into_iter().next()??;
+        String::from_utf8(cell).ok()?.parse().ok()
+    }
+}
+
+/// How many rows an UPDATE or DELETE has found.
+fn matched(done: &Done) -> u64 {
+    let matched = done.info.strip_prefix("Rows matched: ");
+    let matched = matched.and_then(|rest| rest.split(' ').next()?.parse().ok());
+    matched.unwrap_or(done.affected)
+}
+
+/// Whether InnoDB, behind an UPDATE or DELETE, finds by its indexes just so many rows fewer than in the table.
 fn leaves_out(sides: &mut Sides, text: &str, rows: u64) -> bool {
-    let Some((table, condition)) = changed_where(text) else {
+    let Some(changed) = Changed::of(text) else {
         return false;
     };
-    let Some(all) = count(sides, table, "USE INDEX ()", condition) else {
+    let Some(all) = changed.count(sides, "USE INDEX ()") else {
         return false;
     };
-    indexes_of(sides, table).into_iter().any(|index| {
-        let hint = format!("FORCE INDEX (`{index}`)");
-        let found = count(sides, table, &hint, condition);
+    let mut indexes = indexes_of(sides, changed.table);
+    // Several may be merged.
+    indexes.push(indexes.join("`, `"));
+    indexes.into_iter().any(|index| {
+        let found = changed.count(sides, &format!("FORCE INDEX (`{index}`)"));
         found.is_some_and(|found| all.checked_sub(found) == Some(rows))
     })
-}
-
-/// How many rows InnoDB finds.
-fn count(sides: &mut Sides, table: &str, hint: &str, condition: &str) -> Option<u64> {
-    let count = format!("SELECT COUNT(*) FROM {table} {hint} WHERE {condition}");
-    let Reply::Rows(rows) = sides.ask(&count)? else {
-        return None;
-    };
-    let cell = rows.rows.into_iter().next()?.into_iter().next()??;
-    String::from_utf8(cell).ok()?.parse().ok()
 }
 
 /// The names of the table's indexes in InnoDB.
@@ -256,10 +321,39 @@ fn indexes_of(sides: &mut Sides, table: &str) -> Vec<String> {
 /// What InnoDB gives for `SELECT * FROM t ...` with an index hint.
 fn with_hint(sides: &mut Sides, text: &str, hint: &str) -> Option<Vec<Row>> {
     let (table, rest) = of_one_table(text)?;
-    match sides.ask(&format!("SELECT * FROM {table} {hint} {rest}"))? {
+    rows_of(sides, &format!("SELECT * FROM {table} {hint} {rest}"))
+}
+
+/// What InnoDB gives for a statement.
+fn rows_of(sides: &mut Sides, statement: &str) -> Option<Vec<Row>> {
+    match sides.ask(statement)? {
         Reply::Rows(rows) => Some(rows.rows),
         _ => None,
     }
+}
+
+/// A statement that is to use an index, made to use none.
+fn unhinted(text: &str) -> Option<String> {
+    let (before, rest) = text.split_once(" FORCE INDEX (")?;
+    let (_, behind) = rest.split_once(')')?;
+    Some(format!("{before} USE INDEX (){behind}"))
+}
+
+/// `SELECT .. FROM t x JOIN t2 y ON ..` by no index, and by each of those of the second table.
+fn joins_of(sides: &mut Sides, text: &str) -> std::vec::IntoIter<String> {
+    let parts = || {
+        let (head, rest) = text.split_once("JOIN ")?;
+        let (table, rest) = rest.split_once(" y ON ")?;
+        Some((head, table, rest))
+    };
+    let Some((head, table, rest)) = parts() else {
+        return Vec::new().into_iter();
+    };
+    let mut hints = vec!["USE INDEX ()".to_owned()];
+    let names = indexes_of(sides, table);
+    hints.extend(names.iter().map(|name| format!("FORCE INDEX (`{name}`)")));
+    let join = |hint: String| format!("{head}JOIN {table} y {hint} ON {rest}");
+    hints.into_iter().map(join).collect::<Vec<_>>().into_iter()
 }
 
 fn sorted(rows: &[Row]) -> Vec<&Row> {
@@ -358,9 +452,10 @@ fn describe(aspect: Aspect, text: &str, [innodb, inkstone]: &[Outcome; 2]) -> St
     match aspect {
         Aspect::Outcome => format!("{verb}: {} / {}", codes(innodb), codes(inkstone)),
         Aspect::Message => format!("{verb}: message of {}", codes(innodb)),
-        Aspect::Rows | Aspect::OnlyInnodbsIndex | Aspect::OnlyInnodbsPlan => {
-            format!("{verb}: rows")
-        }
+        Aspect::Rows
+        | Aspect::OnlyInnodbsIndex
+        | Aspect::OnlyInnodbsJoin
+        | Aspect::OnlyInnodbsPlan => format!("{verb}: rows"),
         Aspect::Order | Aspect::OnlyInnodbsOrder => format!("{verb}: order of rows"),
         Aspect::Affected | Aspect::OnlyInnodbsChange => format!("{verb}: affected rows"),
         Aspect::LastInsertId => format!("{verb}: LAST_INSERT_ID"),
@@ -430,21 +525,29 @@ fn shown_bytes(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::changed_where;
+    use super::Changed;
 
     #[test]
-    fn conditions_of_changes_of_one_table_are_found() {
-        let of = changed_where;
+    fn whose_rows_are_changed() {
+        let of = |text| {
+            let changed = Changed::of(text)?;
+            let from = [changed.before, changed.table, changed.behind];
+            Some((from, changed.condition))
+        };
         let update = "UPDATE IGNORE t1 FORCE INDEX (k) SET a = 'x' WHERE b LIKE 'y%'";
-        assert_eq!(of(update), Some(("t1", "b LIKE 'y%'")));
+        assert_eq!(of(update), Some((["", "t1", ""], "b LIKE 'y%'")));
         let delete = "DELETE FROM t2 WHERE b > 1 AND b < 5";
-        assert_eq!(of(delete), Some(("t2", "b > 1 AND b < 5")));
+        assert_eq!(of(delete), Some((["", "t2", ""], "b > 1 AND b < 5")));
         let sorted = "UPDATE t1 SET a = 1 WHERE b = 2 ORDER BY c DESC";
-        assert_eq!(of(sorted), Some(("t1", "b = 2")));
+        assert_eq!(of(sorted), Some((["", "t1", ""], "b = 2")));
+        let joined = "UPDATE t1 x JOIN t2 y ON x.a = y.b SET x.c = 1 WHERE y.d = 1";
+        let from = ["t1 x JOIN ", "t2", "ON x.a = y.b"];
+        assert_eq!(of(joined), Some((from, "y.d = 1")));
+        let joined = "DELETE x FROM t1 x JOIN t2 y ON x.a = y.b WHERE y.d = 1";
+        assert_eq!(of(joined), Some((from, "y.d = 1")));
         for other in [
             "DELETE FROM t2 WHERE b > 1 ORDER BY c LIMIT 3",
             "DELETE FROM t2",
-            "UPDATE t1 x JOIN t2 y ON x.a = y.b SET x.c = 1 WHERE x.d = 1",
             "INSERT INTO t1 SELECT * FROM t2 WHERE a = 1",
         ] {
             assert_eq!(of(other), None, "{other}");
