@@ -137,18 +137,18 @@ static std::string partition_of(const std::string &table)
 void ha_inkstone::note_counter(alter_table_operations wanted, const TABLE *altered)
 {
   Session *noting= session_of(ha_thd());
-  if (!noting || !table->found_next_number_field)
-    return;
   const Reserved reserved= reserved_after(wanted, altered);
-  if (reserved == NOTED)
+  if (!noting || reserved == NOTED)
+    return;
+  if (noting->altered.query != ha_thd()->query_id)
+    noting->altered.counters.clear();
+  noting->altered.query= ha_thd()->query_id;
+  if (!table->found_next_number_field)
     return;
   AlteredCounters::Counter counter= {partition_of(share->name), 0, 0, false};
   share->auto_increments(&counter.next, &counter.noted);
   if (reserved == FORGOTTEN)
     counter.next= counter.noted;
-  if (noting->altered.query != ha_thd()->query_id)
-    noting->altered.counters.clear();
-  noting->altered.query= ha_thd()->query_id;
   noting->altered.counters.push_back(counter);
 }
 
