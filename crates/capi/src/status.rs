@@ -164,15 +164,23 @@ fn put_lock_waits(text: &mut String, waits: &[LockView]) {
         });
         let _ = writeln!(
             text,
-            "Transaction {}, connection {}, waits for transaction {} since {} ms: {place}, {how} in tree {} of table {}",
+            "Transaction {}, connection {}, waits for transaction {} since {} ms: {place}, {how} in {}",
             wait.transaction,
             wait.tag,
             blockers.join(" and "),
             waited.as_millis(),
-            wait.tree.as_deref().unwrap_or("(dropped)"),
-            wait.table.as_deref().unwrap_or("(dropped)")
+            locked_place(wait)
         );
         put_statement(text, statement.as_deref());
+    }
+}
+
+/// Statement locks are in no tree of their table; a tree may have been dropped.
+fn locked_place(lock: &LockView) -> String {
+    match (&lock.tree, &lock.table) {
+        (Some(tree), Some(table)) => format!("tree {tree} of table {table}"),
+        (None, Some(table)) => format!("table {table}, in none of its trees"),
+        (_, None) => "a table that was dropped".to_owned(),
     }
 }
 
