@@ -7,7 +7,7 @@ use crate::Rng;
 use inkstone::{Database, Durability, Error, Isolation, LockMode, Table, Transaction, Wait};
 use inkstone_io::sim::SimVfs;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Elements in a list, about at most: then another list takes its place.
@@ -32,6 +32,8 @@ pub(super) struct World {
     pub element: AtomicU64,
     /// The first of the lists that are worked on.
     pub lists: AtomicU32,
+    /// A client has found something wrong: the others need not go on.
+    pub over: AtomicBool,
 }
 
 impl World {
@@ -95,15 +97,22 @@ impl Client<'_> {
     /// wrong beyond what a check of the history would find.
     pub fn run(mut self) -> (Vec<Txn>, Option<String>) {
         let mut txns = Vec::new();
-        while txns.len() < self.world.plan.transactions && !self.vfs.is_dead() {
+        while txns.len() < self.world.plan.transactions && !self.is_over() {
             crate::campaign::alive();
             match self.transaction() {
                 Ok(Some(txn)) => txns.push(txn),
                 Ok(None) => break,
-                Err(text) => return (txns, Some(format!("client {}: {text}", self.number))),
+                Err(text) => {
+                    self.world.over.store(true, Ordering::SeqCst);
+                    return (txns, Some(format!("client {}: {text}", self.number)));
+                }
             }
         }
         (txns, None)
+    }
+
+    fn is_over(&self) -> bool {
+        self.vfs.is_dead() || self.world.over.load(Ordering::SeqCst)
     }
 
     fn transaction(&mut self) -> Result<Option<Txn>, String> {
@@ -139,6 +148,10 @@ impl Client<'_> {
         };
         let mut over = None;
         for _ in 0..steps {
+            if self.world.over.load(Ordering::SeqCst) {
+                over = Some("another client found something wrong".to_owned());
+                break;
+            }
             self.pause();
             over = match self.step(&mut running) {
                 Ok(()) => None,

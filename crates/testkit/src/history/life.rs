@@ -9,7 +9,7 @@ use inkstone::{Database, Durability, Isolation, Options, Table};
 use inkstone_io::sim::SimVfs;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::time::Duration;
 
 /// Where the database lies on the simulated disk.
@@ -149,6 +149,7 @@ pub fn run(plan: Plan) -> (Tally, Result<(), String>) {
         clock: AtomicU64::new(0),
         element: AtomicU64::new(0),
         lists: AtomicU32::new(0),
+        over: AtomicBool::new(false),
     };
     let mut run = Run {
         world,
