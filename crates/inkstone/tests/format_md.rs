@@ -113,7 +113,7 @@ fn a_database_on_disk_is_as_described() {
     let doublewrite = read("doublewrite");
     let layout = Layout::parse(&doublewrite[..4096]).unwrap();
     assert_eq!(layout.file_len(), doublewrite.len() as u64);
-    assert_eq!((layout.areas, layout.batch_pages), (5, 128));
+    assert_eq!((layout.areas, layout.batch_pages), (6, 128));
 
     let segment = read("log/0000000000000001.log");
     let header = SegmentHeader::decode(&segment[..4096]).unwrap();

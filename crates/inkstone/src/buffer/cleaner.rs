@@ -1,4 +1,10 @@
-//! The thread `ink-cleaner`: writes the oldest dirty pages, so that the checkpoint can move.
+//! The threads `ink-cleaner`: write the oldest dirty pages, so that the checkpoint can move.
+//!
+//! In a large pool there are two. A batch waits for the device four times, one after the other (copies,
+//! their sync, the pages in place, their sync); the second thread makes the copies of the next batch
+//! meanwhile, in another area of the doublewrite file. Pages in flight are passed over, so each takes
+//! what the other has left. The first alone tries refused pages again, and writes while the log stands
+//! still.
 //!
 //! # Pacing
 //!
@@ -15,7 +21,7 @@
 //! 7/8 by a delay that grows smoothly, so that a load of any number of threads finds a steady state
 //! between; above 7/8 they wait.
 
-use super::flush::{Flusher, Join};
+use super::flush::{BATCH_PAGES_MAX, Flusher, Join};
 use super::pool::Inner;
 use super::refused::{Patience, Retries};
 use crate::Result;
@@ -35,6 +41,19 @@ const PAUSE_CLEAN: Duration = Duration::from_millis(250);
 const DELAY_MAX: Duration = Duration::from_millis(50);
 /// Pages to each side that are pulled in for combining.
 const NEIGHBOURS_MAX: u32 = 15;
+
+/// Threads for a pool of so many frames: in a small pool the batch of one is a large part of it already.
+pub(crate) fn threads_for(frames: usize) -> usize {
+    if frames >= 16 * BATCH_PAGES_MAX { 2 } else { 1 }
+}
+
+/// Which of the threads it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Leader,
+    /// Writes what is due, and nothing else.
+    Helper,
+}
 
 /// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -80,6 +99,7 @@ pub(crate) fn delay(fill: f64) -> Option<Duration> {
 pub(crate) struct Cleaner<'a> {
     pool: &'a Inner,
     flusher: Flusher,
+    role: Role,
     last_ready: Lsn,
     last_look: Instant,
     /// Bytes that the log grows in a tick, smoothed.
@@ -88,10 +108,11 @@ pub(crate) struct Cleaner<'a> {
 }
 
 impl<'a> Cleaner<'a> {
-    pub fn new(pool: &'a Inner, flusher: Flusher) -> Self {
+    pub fn new(pool: &'a Inner, flusher: Flusher, role: Role) -> Self {
         Self {
             pool,
             flusher,
+            role,
             last_ready: pool.log.ready_lsn(),
             last_look: Instant::now(),
             grown: 0.0,
@@ -115,6 +136,9 @@ impl<'a> Cleaner<'a> {
     /// Tries refused pages again if it is time to; returns how long it is until the next time.
     fn retry(&mut self) -> Result<Duration> {
         let pool = self.pool;
+        if self.role == Role::Helper {
+            return Ok(Duration::MAX);
+        }
         if pool.refusals.why().is_none() {
             self.retries = Retries::new();
             return Ok(Duration::MAX);
@@ -140,6 +164,7 @@ impl<'a> Cleaner<'a> {
         let began = Instant::now();
         match plan(ready, oldest, self.pool.log.capacity_bytes(), self.grown) {
             Plan::Rest(pause) => Ok(pause),
+            Plan::Idle if self.role == Role::Helper => Ok(PAUSE_IDLE),
             Plan::Idle => {
                 self.write_older(Lsn(u64::MAX))?;
                 Ok(PAUSE_IDLE)

@@ -2,7 +2,7 @@
 
 use super::PageReader;
 use super::behind::WriteBehind;
-use super::cleaner::Cleaner;
+use super::cleaner::{self, Cleaner, Role};
 use super::dirty::DirtySets;
 use super::flush::Flusher;
 use super::frame::{Arena, Frame};
@@ -173,14 +173,15 @@ impl BufferPool {
         }))
     }
 
-    /// Starts the threads `ink-frames` (one, or three in a large pool), `ink-cleaner` and
-    /// `ink-behind`. Without them nothing is written but by `flush_space` and `flush_all`.
+    /// Starts the threads `ink-frames`, `ink-cleaner` and `ink-behind`: of the first three and of the
+    /// second two in a large pool. Without them nothing is written but by `flush_space` and `flush_all`.
     pub fn start_cleaners(&self) -> Result<()> {
-        self.start_threads(supplier::threads_for(self.inner.arena.len()))
+        let frames = self.inner.arena.len();
+        self.start_threads(supplier::threads_for(frames), cleaner::threads_for(frames))
     }
 
-    /// As [`BufferPool::start_cleaners`], with so many threads `ink-frames`.
-    pub(crate) fn start_threads(&self, suppliers: usize) -> Result<()> {
+    /// As [`BufferPool::start_cleaners`], with so many threads `ink-frames` and `ink-cleaner`.
+    pub(crate) fn start_threads(&self, suppliers: usize, cleaners: usize) -> Result<()> {
         self.inner.check()?;
         let mut threads = self.threads.lock();
         if !threads.is_empty() {
@@ -191,9 +192,13 @@ impl BufferPool {
                 Supplier::new(pool, flusher).run();
             })?);
         }
-        threads.push(self.spawn("ink-cleaner", |pool, flusher| {
-            Cleaner::new(pool, flusher).run();
-        })?);
+        for number in 0..cleaners {
+            let run: fn(&Inner, Flusher) = match number {
+                0 => |pool, flusher| Cleaner::new(pool, flusher, Role::Leader).run(),
+                _ => |pool, flusher| Cleaner::new(pool, flusher, Role::Helper).run(),
+            };
+            threads.push(self.spawn("ink-cleaner", run)?);
+        }
         threads.push(self.spawn("ink-behind", |pool, flusher| {
             WriteBehind::new(pool, flusher).run();
         })?);

@@ -31,8 +31,8 @@ pub const DOUBLEWRITE_FILE: &str = "doublewrite";
 /// Name under which it is created.
 const DOUBLEWRITE_FILE_NEW: &str = "doublewrite.new";
 /// Areas of a new file: so many batches can be under way, less one (see `areas.rs`) and those with copies
-/// that must stay after failed writes.
-pub const AREAS: u32 = 5;
+/// that must stay after failed writes. One for each thread of a large pool that supplies frames or cleans.
+pub const AREAS: u32 = 6;
 /// Pages in an area of a new file.
 pub const BATCH_PAGES: u32 = 128;
 /// Bytes in one write while a new file is filled.

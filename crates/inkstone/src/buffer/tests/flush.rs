@@ -233,6 +233,31 @@ fn throttle_keeps_the_age_below_the_capacity() {
     assert!(bench.counters.get(Counter::CheckpointWaits) > 0);
 }
 
+/// The writes of one batch and the copies of the next: each cleaner has a batch under way, of other pages.
+#[test]
+fn each_cleaner_has_a_batch_under_way() {
+    for cleaners in [1, 2] {
+        let bench = Bench::new(64, 60, 8);
+        bench.log.capacity.store(64 * 40, Ordering::Relaxed);
+        bench.store.hold_writes.store(true, Ordering::SeqCst);
+        for number in 0..40 {
+            bench.touch(number);
+        }
+        bench.pool.start_threads(1, cleaners).unwrap();
+        for _ in 0..2000 {
+            crate::sync::thread::sleep(Duration::from_millis(1));
+            if bench.store.writing.load(Ordering::SeqCst) >= 2 {
+                break;
+            }
+        }
+        let under_way = bench.store.writing.load(Ordering::SeqCst);
+        bench.store.hold_writes.store(false, Ordering::SeqCst);
+        assert_eq!(under_way, cleaners);
+        eventually("all is written", || bench.pool.oldest_dirty_lsn().is_none());
+        assert_eq!(bench.store.writes.lock().len(), 40, "none twice");
+    }
+}
+
 #[test]
 fn the_plan_follows_the_fill() {
     let capacity = 8000;

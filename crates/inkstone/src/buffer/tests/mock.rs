@@ -92,6 +92,8 @@ pub struct StoreState {
     pub hold_writes: AtomicBool,
     pub hold_reads: AtomicBool,
     pub write_delay_us: AtomicU64,
+    /// Batches under way.
+    pub writing: AtomicUsize,
     in_writing: Mutex<HashSet<PageId>>,
 }
 
@@ -155,6 +157,7 @@ impl PageWriter for MockWriter {
             let alone = self.state.in_writing.lock().insert(image.id);
             assert!(alone, "page {} is written twice at once", image.id);
         }
+        self.state.writing.fetch_add(1, Ordering::SeqCst);
         wait_while(&self.state.hold_writes);
         let delay = self.state.write_delay_us.load(Ordering::Relaxed);
         if delay > 0 {
@@ -184,6 +187,7 @@ impl PageWriter for MockWriter {
             }
             self.state.in_writing.lock().remove(&image.id);
         }
+        self.state.writing.fetch_sub(1, Ordering::SeqCst);
         self.state.batches.fetch_add(1, Ordering::Relaxed);
         match none {
             true => failure,

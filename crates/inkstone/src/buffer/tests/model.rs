@@ -31,6 +31,7 @@ struct Model {
     changes: AtomicU64,
     /// Threads `ink-frames`.
     suppliers: usize,
+    cleaners: usize,
 }
 
 impl Model {
@@ -43,6 +44,7 @@ impl Model {
             reads: AtomicU64::new(0),
             changes: AtomicU64::new(0),
             suppliers: 1,
+            cleaners: 1,
         }
     }
 
@@ -137,7 +139,8 @@ impl Model {
     }
 
     fn run(&self, threads: u64, time: Duration) {
-        self.bench.pool.start_threads(self.suppliers).unwrap();
+        let pool = &self.bench.pool;
+        pool.start_threads(self.suppliers, self.cleaners).unwrap();
         let stop = AtomicBool::new(false);
         let first_checkpoint = self.bench.checkpoint();
         crate::sync::test_scope(|scope| {
@@ -219,11 +222,13 @@ fn hundreds_of_threads_on_64_frames() {
     model.run(256, Duration::from_millis(3000));
 }
 
-/// A large pool has three threads that supply frames: here their batches hold most of the frames.
+/// A large pool has three threads that supply frames and two that clean: here their batches hold most of
+/// the frames.
 #[test]
-fn three_suppliers_of_64_frames() {
+fn three_suppliers_and_two_cleaners_of_64_frames() {
     let mut model = Model::new(8);
     model.suppliers = 3;
+    model.cleaners = 2;
     model.bench.log.capacity.store(64 * 2000, Ordering::Relaxed);
     let delay = &model.bench.store.write_delay_us;
     delay.store(300, Ordering::Relaxed);
