@@ -370,6 +370,79 @@ fn the_victim_of_a_deadlock_is_rolled_back_and_the_other_goes_on() {
     });
 }
 
+/// Whoever did not wait closed the circle all the same, and one of its members, mostly the other, was rolled back.
+#[test]
+fn who_does_not_wait_is_in_no_deadlock() {
+    within(30, || {
+        for level in LEVELS {
+            let case = Case::new(3);
+            let (hasty, patient) = (case.begin(level), case.begin(level));
+            case.update(&hasty, 0, 100).unwrap();
+            case.update(&hasty, 1, 100).unwrap();
+            case.update(&patient, 2, 200).unwrap();
+            hasty.set_lock_wait_timeout(Duration::ZERO);
+            scope(|s| {
+                let waiting = blocked(s, || case.update(&patient, 0, 200));
+                let refused = case.lock(&hasty, 2, Shared, Wait::Timeout);
+                assert!(matches!(refused, Err(Error::LockTimeout { .. })));
+                let refused = case.update(&hasty, 2, 100);
+                assert!(matches!(refused, Err(Error::LockTimeout { .. })));
+                assert!(!waiting.is_finished());
+                hasty.rollback().unwrap();
+                waiting.join().unwrap().unwrap();
+            });
+            patient.commit().unwrap();
+            assert!(case.db.latest_deadlock().is_none());
+        }
+    });
+}
+
+/// The one in between was rolled back as well, and first: whether the one behind it closes the circle, and whatever
+/// that one wants, or the one before it.
+#[test]
+fn who_stands_in_a_queue_between_two_of_a_deadlock_is_spared() {
+    for (mode, last_closes) in [(Exclusive, false), (Exclusive, true), (Shared, true)] {
+        within(30, move || {
+            let case = Case::new(10);
+            let [holder, between, last] = [(); 3].map(|()| case.begin(ReadCommitted));
+            case.update(&holder, 0, 100).unwrap();
+            // It is not the cheapest.
+            case.update(&holder, 1, 100).unwrap();
+            case.update(&last, 9, 300).unwrap();
+            let holder_waits = || (case.update(&holder, 9, 100), holder);
+            let last_waits = || {
+                let locked = case.lock(&last, 0, mode, Wait::Timeout);
+                (locked.map(drop), last)
+            };
+            scope(|s| {
+                let between = blocked(s, || (case.update(&between, 0, 200), between));
+                let outcomes = if last_closes {
+                    let waits = blocked(s, holder_waits);
+                    let (last, outcome) = (last_waits(), waits.join().unwrap());
+                    [outcome, last]
+                } else {
+                    let waits = blocked(s, last_waits);
+                    let outcome = holder_waits();
+                    [outcome, waits.join().unwrap()]
+                };
+                let is_victim = |outcome: &&(Result<()>, Transaction)| {
+                    matches!(outcome.0, Err(Error::Deadlock))
+                };
+                assert_eq!(outcomes.iter().filter(is_victim).count(), 1);
+                for (outcome, txn) in outcomes {
+                    if outcome.is_ok() {
+                        txn.commit().unwrap();
+                    }
+                }
+                let (outcome, between) = between.join().unwrap();
+                outcome.unwrap();
+                between.commit().unwrap();
+            });
+            assert_eq!(status(&case.db, "deadlocks"), 1);
+        });
+    }
+}
+
 #[test]
 fn two_upgrades_of_shared_locks_are_a_deadlock() {
     within(30, || {

@@ -195,6 +195,7 @@ impl Transaction {
                     .to_owned(),
             )
             })?;
+        state.set_patient(!core.lock_wait_timeout.is_zero());
         state.set_details(|details| {
             details.begun = Some(Instant::now());
             details.isolation = isolation;
@@ -247,8 +248,10 @@ impl Transaction {
         }
     }
 
-    /// How long its statements wait for a row lock; at first the option `lock_wait_timeout_ms`.
+    /// How long its statements wait for a row lock; at first the option `lock_wait_timeout_ms`. With zero a
+    /// statement that would wait fails at once, and is part of no deadlock.
     pub fn set_lock_wait_timeout(&self, timeout: Duration) {
+        self.shared.state.set_patient(!timeout.is_zero());
         *self.lock_wait_timeout.lock() = timeout;
     }
 

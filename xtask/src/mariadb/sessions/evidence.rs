@@ -24,7 +24,6 @@ pub struct Wanted {
 }
 
 const WAITED_FOR: &str = "FOR THIS LOCK TO BE GRANTED:";
-const STATUS: &str = "SHOW ENGINE INNODB STATUS";
 
 impl Stage {
     /// The lock that a session waits for; nothing if it is not a record's.
@@ -39,7 +38,7 @@ impl Stage {
              JOIN information_schema.innodb_trx b ON b.trx_id = w.blocking_trx_id \
              WHERE r.trx_mysql_thread_id = {connection}"
         ))?;
-        let status = self.innodb_status()?;
+        let status = self.status()?;
         let Some(mut wanted) = of_connection(&status, connection) else {
             return Ok(None);
         };
@@ -54,14 +53,15 @@ impl Stage {
         Ok(Some(wanted))
     }
 
-    fn innodb_status(&mut self) -> Result<String> {
-        let rows = self.ask(STATUS)?;
+    /// What the engine tells of itself.
+    fn status(&mut self) -> Result<String> {
+        let rows = self.ask(&format!("SHOW ENGINE {} STATUS", self.engine.name()))?;
         Ok(rows.rows.first().map_or(String::new(), |row| text(&row[2])))
     }
 
     /// The latest deadlock that InnoDB has found, if one of the case's sessions was in it.
     pub fn latest_deadlock(&mut self) -> Result<Vec<Party>> {
-        let status = self.innodb_status()?;
+        let status = self.status()?;
         let Some((_, rest)) = status.split_once("LATEST DETECTED DEADLOCK") else {
             return Ok(Vec::new());
         };
@@ -72,6 +72,26 @@ impl Stage {
             .filter(|party| connections.contains(&party.connection))
             .collect())
     }
+
+    /// Connections of the latest deadlock that Inkstone has found.
+    pub fn latest_circle(&mut self) -> Result<Vec<u64>> {
+        Ok(circle(&self.status()?))
+    }
+}
+
+/// The members of the latest deadlock, each a line `  transaction 7 (tag 10, 1 changes) waits for ..`, where
+/// the tag is the connection.
+fn circle(status: &str) -> Vec<u64> {
+    let Some((_, deadlock)) = status.split_once("\nLATEST DEADLOCK\n") else {
+        return Vec::new();
+    };
+    let (members, _) = deadlock.split_once(" was rolled back").unwrap_or_default();
+    let members = members
+        .lines()
+        .filter(|line| line.starts_with("  transaction "));
+    members
+        .filter_map(|line| number_behind(line, "(tag "))
+        .collect()
 }
 
 /// One of those who wait for each other.
@@ -83,16 +103,49 @@ pub struct Party {
     /// Locks as InnoDB counts them: one for each kind and page.
     pub locks: u64,
     pub wanted: Option<Wanted>,
+    trx: u64,
+    /// Transactions that have locks of the wanted record; those that wait for it are not told.
+    holders: Vec<u64>,
+}
+
+impl Party {
+    /// Whether it has the record that it wants, nobody else of the circle has it, and the other one waits for it:
+    /// so it waits behind that one's place in the queue only.
+    pub fn is_upgrade(&self, parties: &[Self]) -> bool {
+        let [one, other] = parties else {
+            return false;
+        };
+        let other = if one.trx == self.trx { other } else { one };
+        let same = match (&self.wanted, &other.wanted) {
+            (Some(own), Some(others)) => {
+                (&own.table, &own.index, &own.key) == (&others.table, &others.index, &others.key)
+            }
+            _ => false,
+        };
+        let has_it = |parties: &Self| {
+            let holders = &parties.holders;
+            !holders.is_empty() && holders.iter().all(|&trx| trx == self.trx)
+        };
+        same && has_it(self) && has_it(other)
+    }
 }
 
 /// One of the transactions that the status prints of a deadlock.
 fn party(text: &str) -> Option<Party> {
     let wanted = text.split_once("WAITING FOR THIS LOCK TO BE GRANTED:");
+    let (_, holders) = text.split_once("CONFLICTING WITH:").unwrap_or_default();
+    let holders = holders
+        .lines()
+        .filter(|line| line.starts_with("RECORD LOCKS ") && !line.ends_with(" waiting"));
     Some(Party {
         connection: number_behind(text, "MariaDB thread id ")?,
         changes: number_behind(text, "undo log entries ").unwrap_or(0),
         locks: number_before(text, " lock struct(s)").unwrap_or(0),
         wanted: wanted.and_then(|(_, lock)| record_lock(lock)),
+        trx: number_behind(text, "TRANSACTION ")?,
+        holders: holders
+            .filter_map(|line| number_behind(line, " trx id "))
+            .collect(),
     })
 }
 
@@ -199,5 +252,38 @@ Record lock, heap no 2 PHYSICAL RECORD: n_fields 4; compact format; info bits 32
         assert!(wanted.is_marked && !wanted.is_intention && !wanted.is_supremum);
         assert_eq!(wanted.key, ["5"]);
         assert_eq!(of_connection(WAITS, 1), None, "another connection");
+    }
+
+    #[test]
+    fn who_waits_behind_its_own_queue_is_told_from_who_waits_for_another() {
+        let of = |trx: u64, holders: &[u64]| {
+            let lock = "RECORD LOCKS space id 5 page no 3 n bits 8 index PRIMARY of table `s_inno`.`t` trx id";
+            let record = "Record lock, heap no 2\n 0: len 4; hex 80000005; asc     ;;\n\n";
+            let mut text = format!(
+                "\nTRANSACTION {trx}, ACTIVE 0 sec\nMariaDB thread id {trx}, x\n\
+                 *** WAITING FOR THIS LOCK TO BE GRANTED:\n{lock} {trx} lock_mode X waiting\n{record}\
+                 *** CONFLICTING WITH:\n"
+            );
+            for holder in holders {
+                text += &format!("{lock} {holder} lock mode S locks rec but not gap\n{record}");
+            }
+            party(&text).unwrap()
+        };
+        let parties = [of(64, &[64]), of(65, &[64])];
+        assert!(parties[0].is_upgrade(&parties));
+        assert!(!parties[1].is_upgrade(&parties));
+        let both_have_it = [of(64, &[64, 65]), of(65, &[64, 65])];
+        assert!(!both_have_it[0].is_upgrade(&both_have_it));
+    }
+
+    #[test]
+    fn who_was_in_a_deadlock_of_inkstone_is_read_from_its_status() {
+        let status = "\nLATEST DEADLOCK\n---\ndeadlock of 2 transactions:\n  \
+            transaction 7 (tag 10, 1 changes) waits for transaction 8 since 3 ms, to insert in tree k of table t, key 80\n    \
+            INSERT INTO t VALUES (1, '(tag 99,')\n  \
+            transaction 8 (tag 11, 0 changes) waits for transaction 7 since 0 ms, to insert in tree k of table t, key 81\n\
+            transaction 8 was rolled back: it had the fewest changes and locks\n  transaction 9 (tag 12, 0 changes)";
+        assert_eq!(circle(status), [10, 11]);
+        assert!(circle("LATEST").is_empty());
     }
 }

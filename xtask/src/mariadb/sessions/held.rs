@@ -49,7 +49,7 @@ pub struct Holders {
     schema: Schema,
     sessions: Vec<Holder>,
     /// A DDL statement has waited: it kept even who only looks away from its table, so what was locked meanwhile is
-    /// not known.
+    /// not known. Or FLUSH TABLES WITH READ LOCK keeps whoever wants to lock rows again.
     blind: bool,
 }
 
@@ -107,7 +107,8 @@ impl Holders {
         let waits_for_others = |what: &What| !matches!(what, What::Ended(_) | What::Gone);
         self.blind = self.blind
             || (outcome.iter()).any(|(&session, what)| {
-                waits_for_others(what) && is_ddl(&stage.statement(session))
+                let statement = stage.statement(session);
+                waits_for_others(what) && is_ddl(&statement) || statement.starts_with("FLUSH ")
             });
         if self.blind {
             return Ok(None);
@@ -213,7 +214,9 @@ impl Holders {
         }
         let whole = locks_ranges && !ask.skips && ask.kind != Kind::Insert;
         let mut rows = newest(stage, &ask.select(whole))?;
-        if ask.skips
+        // Others whom the same step has let go on may have made rows since.
+        if !whole
+            && statement.starts_with("SELECT * ")
             && let Reply::Rows(given) = reply
         {
             rows = given.rows.iter().cloned().collect();
@@ -307,7 +310,7 @@ impl Level {
 }
 
 /// Whether a session is in a transaction. An XA transaction that has ended its work says nothing: it is.
-fn is_open(stage: &mut Stage, session: usize) -> Result<bool> {
+pub(super) fn is_open(stage: &mut Stage, session: usize) -> Result<bool> {
     let mut outcome = stage.aside(session, "SELECT @@in_transaction")?;
     let Some(What::Ended(Reply::Rows(rows))) = outcome.remove(&session) else {
         return Ok(true);

@@ -4,9 +4,9 @@
 //! InnoDB is asked which lock it waits for ([`evidence`]), and the case what was asked for ([`ask`]). Nothing is
 //! excused because of how a statement looks.
 
-use super::ask::{self, Ask};
+use super::ask::{self, Ask, Kind};
 use super::evidence::{Wanted, is_record};
-use super::held::Holders;
+use super::held::{Holders, is_open};
 use super::stage::{Outcome, Stage, What};
 use crate::build::Result;
 use crate::mariadb::client::{Reply, Rows};
@@ -22,8 +22,10 @@ pub enum Reason {
     Unwanted,
     LateDeadlock,
     GapDeadlock,
+    Upgrade,
     Victim,
     Order,
+    Snapshot,
 }
 
 impl Reason {
@@ -43,7 +45,15 @@ impl Reason {
             }
             Self::LateDeadlock => "InnoDB has not found a deadlock: its sessions wait in a circle",
             Self::GapDeadlock => "InnoDB has a deadlock over one of these locks",
-            Self::Order => "two who waited go on at once, and one of them then waits for the other",
+            Self::Upgrade => {
+                "InnoDB has a deadlock as who has a row shared, and wants it alone, waits behind its queue"
+            }
+            Self::Order => {
+                "those who waited go on at once, and one of them is then in another's way"
+            }
+            Self::Snapshot => {
+                "InnoDB's snapshot is older than the table, of which only the newest rows are wanted"
+            }
             Self::Victim => "another victim: the engines count a transaction's locks otherwise",
         }
     }
@@ -54,6 +64,8 @@ pub struct Case<'a> {
     pub innodb: &'a mut Stage,
     pub inkstone: &'a mut Stage,
     pub holders: &'a Holders,
+    /// Whose step it is.
+    pub who: usize,
     /// Who waited before this step.
     pub before: &'a [usize],
     pub sides: [&'a Outcome; 2],
@@ -64,14 +76,29 @@ impl Case<'_> {
     pub fn reason(&mut self) -> Result<Option<Reason>> {
         let sides = self.sides;
         let victims = sides.map(victims);
-        match (&victims[0][..], &victims[1][..]) {
-            ([], [victim]) => return self.late_deadlock(*victim),
-            (several, []) if !several.is_empty() => return self.gap_deadlock(several),
+        let deadlock = match (&victims[0][..], &victims[1][..]) {
+            ([], [victim]) => Some(self.late_deadlock(*victim)?),
+            (more, fewer)
+                if more.len() > fewer.len() && fewer.iter().all(|one| more.contains(one)) =>
+            {
+                Some(self.gap_deadlock(more, fewer)?)
+            }
             ([one], [other]) if one != other => return self.other_victim(*one, *other),
-            _ => {}
+            _ => None,
+        };
+        let let_go = self.let_go()?;
+        match deadlock {
+            Some(None) => {
+                return match self.order_of_deadlock(&let_go)? {
+                    None if victims[0].is_empty() => self.further_on(victims[1][0]),
+                    reason => Ok(reason),
+                };
+            }
+            Some(reason) => return Ok(reason),
+            None => {}
         }
         let mut reasons = Vec::new();
-        // Those whom another waits for in Inkstone, and in InnoDB did not; and those who ended otherwise.
+        // Those whom another waits for in one engine, and not in the other; and those who ended otherwise.
         let (mut first, mut changed) = (Vec::new(), Vec::new());
         let sessions: BTreeSet<usize> =
             sides.iter().flat_map(|side| side.keys().copied()).collect();
@@ -81,12 +108,25 @@ impl Case<'_> {
                 continue;
             }
             let reason = match (one, other) {
-                (None | Some(What::Waits(_)), Some(What::Ended(_))) => self.waits(session)?,
-                (Some(What::Ended(_)), None) => {
-                    let blockers = self.order(session)?;
-                    let is_order = !blockers.is_empty();
-                    first.extend(blockers);
-                    is_order.then_some(Reason::Order)
+                (None | Some(What::Waits(_)), Some(What::Ended(_))) => {
+                    match self.waits(session)? {
+                        None if let_go.contains(&session) && self.has_gone_first(session)? => {
+                            first.extend(self.blockers(session)?[0].iter());
+                            Some(Reason::Order)
+                        }
+                        reason => reason,
+                    }
+                }
+                (Some(What::Ended(_)), None) if let_go.contains(&session) => {
+                    first.extend(self.blockers(session)?[1].iter());
+                    Some(Reason::Order)
+                }
+                (Some(What::Ended(Reply::Refused(refusal))), Some(What::Ended(Reply::Done(_))))
+                    if refusal.code == 1412 =>
+                {
+                    let ask = Ask::of(&self.innodb.statement(session), self.holders.schema());
+                    let changes = ask.is_some_and(|ask| ask.kind == Kind::Change);
+                    changes.then_some(Reason::Snapshot)
                 }
                 (Some(What::Ended(one)), Some(What::Ended(Reply::Rows(other)))) => {
                     match self.impatient(session, one, other)? {
@@ -108,7 +148,7 @@ impl Case<'_> {
                 None => return Ok(None),
             }
         }
-        // Who went first in Inkstone, and second in InnoDB, has not seen there what the other has done.
+        // Who went first in one engine, and second in the other, has not seen there what the other has done.
         match changed.iter().all(|session| first.contains(session)) {
             true => Ok(reasons.first().copied()),
             false => Ok(None),
@@ -123,43 +163,140 @@ impl Case<'_> {
         let Some(wanted) = self.innodb.wanted(session)? else {
             return Ok(None);
         };
-        let statement = self.innodb.statement(session);
         let blockers = self.innodb.numbered(&wanted.blockers);
-        self.beyond(&statement, &wanted, &blockers)
+        self.beyond(session, &wanted, &blockers)
     }
 
-    /// A session has gone on in InnoDB, and waits in Inkstone for those that are given, who have all gone on in this
-    /// very step in both: who waited for different locks of one transaction goes on in no certain order.
-    fn order(&mut self, session: usize) -> Result<Vec<usize>> {
-        if !self.before.contains(&session) {
-            return Ok(Vec::new());
+    /// Those who waited before this step, and were let go on by it in both engines, in no certain order: each has
+    /// ended, or waits for such who have. This step's session is one of them if it has closed a deadlock and the same
+    /// other one was rolled back for it.
+    fn let_go(&mut self) -> Result<Vec<usize>> {
+        let mut waited = self.before.to_vec();
+        let [victims, others] = self.sides.map(victims);
+        if !victims.is_empty() && victims == others && !victims.contains(&self.who) {
+            waited.push(self.who);
         }
-        let waits = self.inkstone.waits()?;
-        let connection = self.inkstone.sessions[session - 1].connection;
-        let blockers = waits.get(&connection).cloned().unwrap_or_default();
-        let mut blockers = self.inkstone.numbered(&blockers);
-        let went_on = |blocker: &usize| {
-            self.before.contains(blocker)
-                && self.sides.iter().all(|side| side.contains_key(blocker))
+        let mut let_go = Vec::new();
+        for &session in &waited {
+            let blockers = self.blockers(session)?;
+            let went_on = |side: usize| {
+                let ended = |session: &usize| {
+                    waited.contains(session)
+                        && matches!(self.sides[side].get(session), Some(What::Ended(_)))
+                };
+                let blockers = &blockers[side];
+                ended(&session) || !blockers.is_empty() && blockers.iter().all(ended)
+            };
+            if went_on(0) && went_on(1) {
+                let_go.push(session);
+            }
+        }
+        Ok(let_go)
+    }
+
+    /// Inkstone has a deadlock that this step's session has closed; in InnoDB it has not come so far, and waits for a
+    /// lock that is beyond what was asked.
+    fn further_on(&mut self, victim: usize) -> Result<Option<Reason>> {
+        let connections = self.inkstone.latest_circle()?;
+        let circle = self.inkstone.numbered(&connections);
+        let both = [self.who, victim];
+        let sessions = self.sides.iter().flat_map(|side| side.keys());
+        let mut differ = sessions.filter(|session| {
+            let [one, other] = self.sides.map(|side| side.get(session));
+            one != other
+        });
+        let is_of_both = differ.all(|session| both.contains(session));
+        match is_of_both && both.iter().all(|session| circle.contains(session)) {
+            true => self.waits(self.who),
+            false => Ok(None),
+        }
+    }
+
+    /// For whom a session waits in InnoDB, and in Inkstone. One that is not of the case is session 0.
+    fn blockers(&mut self, session: usize) -> Result<[Vec<usize>; 2]> {
+        let of = |stage: &mut Stage| -> Result<Vec<usize>> {
+            let waits = stage.waits()?;
+            let blockers = waits.get(&stage.sessions[session - 1].connection);
+            let number = |connection| stage.numbered(&[connection]).first().copied();
+            let blockers = blockers.into_iter().flatten();
+            Ok(blockers.map(|&b| number(b).unwrap_or(0)).collect())
         };
-        if !blockers.iter().all(went_on) {
-            blockers.clear();
+        Ok([of(self.innodb)?, of(self.inkstone)?])
+    }
+
+    /// Of a session that waits in InnoDB for others who were let go on with it: in Inkstone it was before them, and
+    /// not beside them. So one of them waits for it there, or its transaction has ended.
+    fn has_gone_first(&mut self, session: usize) -> Result<bool> {
+        let [blockers, _] = self.blockers(session)?;
+        for blocker in blockers {
+            let [_, in_inkstone] = self.blockers(blocker)?;
+            if in_inkstone.contains(&session) {
+                return Ok(true);
+            }
         }
-        Ok(blockers)
+        // Below REPEATABLE READ rows that are made behind it are not its matter. What it was given is held for it,
+        // and looked at again in the end.
+        let gives = self.inkstone.statement(session).starts_with("SELECT * ");
+        Ok(gives && self.holders.unlocks(session) || !is_open(self.inkstone, session)?)
+    }
+
+    /// One engine has a deadlock of sessions that were let go on together, and in the other one they went one after
+    /// another. Where that is Inkstone, no two neighbours of InnoDB's circle can both be in a transaction that has
+    /// gone on: one of them is over, or waits.
+    fn order_of_deadlock(&mut self, let_go: &[usize]) -> Result<Option<Reason>> {
+        let is_innodb = !victims(self.sides[0]).is_empty();
+        let connections = match is_innodb {
+            true => {
+                let parties = self.innodb.latest_deadlock()?;
+                parties.iter().map(|party| party.connection).collect()
+            }
+            false => self.inkstone.latest_circle()?,
+        };
+        let stage = match is_innodb {
+            true => &*self.innodb,
+            false => &*self.inkstone,
+        };
+        let circle = stage.numbered(&connections);
+        let victims = victims(self.sides[usize::from(!is_innodb)]);
+        let sessions = self.sides.iter().flat_map(|side| side.keys());
+        let mut differ = sessions.filter(|session| {
+            let [one, other] = self.sides.map(|side| side.get(session));
+            one != other
+        });
+        let of_circle = |session: &usize| circle.contains(session);
+        if circle.len() != connections.len()
+            || circle.len() < 2
+            || !victims.iter().all(of_circle)
+            || !circle.iter().all(|session| let_go.contains(session))
+            || !differ.all(|session| let_go.contains(session))
+        {
+            return Ok(None);
+        }
+        if is_innodb {
+            let mut going = 0;
+            for &session in &circle {
+                let idle = self.inkstone.idle().contains(&session);
+                going += usize::from(idle && is_open(self.inkstone, session)?);
+            }
+            if 2 * going > circle.len() {
+                return Ok(None);
+            }
+        }
+        Ok(Some(Reason::Order))
     }
 
     /// Whether a lock is beyond what the statement, or those that hold it, have asked for.
     fn beyond(
         &mut self,
-        statement: &str,
+        session: usize,
         wanted: &Wanted,
         blockers: &[usize],
     ) -> Result<Option<Reason>> {
         if wanted.is_intention || wanted.is_supremum {
             return Ok(Some(Reason::Gap));
         }
-        let schema = self.holders.schema();
-        let (Some(ask), Some(record)) = (Ask::of(statement, schema), is_record(wanted, schema))
+        let (schema, statement) = (self.holders.schema(), self.innodb.statement(session));
+        let (Some(ask), Some(record)) = (Ask::of(&statement, schema), is_record(wanted, schema))
         else {
             return Ok(None);
         };
@@ -175,7 +312,20 @@ impl Case<'_> {
         if !self.is_in(&ask, &record)? {
             return Ok(Some(Reason::Neighbour));
         }
-        if blockers.is_empty() || newest != committed {
+        // Below REPEATABLE READ a change passes over rows that are not committed yet. What it wants of an index that it
+        // does not scan are keys of rows that it changes.
+        let other_index = wanted.index != "PRIMARY" && !ask.force.contains(&wanted.index);
+        let passed_over = committed.rows.is_empty() && !newest.rows.is_empty();
+        if ask.kind == Kind::Change && self.holders.unlocks(session) && other_index && passed_over {
+            return Ok(Some(Reason::Neighbour));
+        }
+        // Who changes the row itself has it alone.
+        let own = matches!(ask.kind, Kind::Change | Kind::Insert) && {
+            let Ask { condition, .. } = &ask;
+            let own = format!("{row} AND ({condition})");
+            !self.seen(&own)?[1].rows.is_empty()
+        };
+        if blockers.is_empty() || newest != committed && !own {
             return Ok(None);
         }
         // Those who wait hold what they wait for, too, to those who stand behind them.
@@ -209,23 +359,19 @@ impl Case<'_> {
         self.innodb.working().contains(&session) || victims(self.sides[0]).contains(&session)
     }
 
-    /// Whether a record is one that is asked for: as it is now, or as it is committed.
+    /// Whether a record is one that is asked for: as it is now, or as it is committed. Inkstone has the row of a
+    /// victim of InnoDB's still as it was.
     fn is_in(&mut self, ask: &Ask, record: &str) -> Result<bool> {
         let Ask { table, asked, .. } = ask;
         let select = format!("SELECT 1 FROM {table} WHERE ({asked}) AND {record}");
-        let seen = self.seen(&select)?;
-        Ok(seen.iter().any(|rows| !rows.rows.is_empty()))
+        let [innodb, inkstone] = [self.seen(&select)?, seen(self.inkstone, &select)?];
+        let mut both = innodb.iter().chain(&inkstone);
+        Ok(both.any(|rows| !rows.rows.is_empty()))
     }
 
-    /// What a SELECT sees of newest versions, and of committed ones.
+    /// What a SELECT sees in InnoDB.
     fn seen(&mut self, select: &str) -> Result<[Rows; 2]> {
-        let mut at = |level: &str| {
-            self.innodb.ask(&format!(
-                "SET SESSION TRANSACTION ISOLATION LEVEL READ {level}"
-            ))?;
-            self.innodb.ask(select)
-        };
-        Ok([at("UNCOMMITTED")?, at("COMMITTED")?])
+        seen(self.innodb, select)
     }
 
     /// NOWAIT, SKIP LOCKED or WAIT has met a lock of InnoDB's: the same statement without it waits for that.
@@ -252,6 +398,8 @@ impl Case<'_> {
         let outcome = self.innodb.step(session, &patient)?;
         match outcome.get(&session) {
             Some(What::Waits(_)) => self.waits(session),
+            // One of those for whom it waits then waits for it already.
+            _ if !victims(&outcome).is_empty() => self.in_deadlock(&[session]),
             _ => Ok(None),
         }
     }
@@ -305,26 +453,50 @@ impl Case<'_> {
         Ok(None)
     }
 
-    /// InnoDB has found a deadlock, and Inkstone has none: one of the locks is beyond what was asked.
+    /// InnoDB has found a deadlock, and Inkstone has none, or has not that one: one of the locks is beyond what was
+    /// asked, or is one that Inkstone gives before the queue. `shared`: victims in both.
     /// Of several at once InnoDB reports the last one. All are of the one wait that has closed them, which is the
     /// wait of somebody who goes on: it is that wait's lock, then.
-    fn gap_deadlock(&mut self, victims: &[usize]) -> Result<Option<Reason>> {
+    fn gap_deadlock(&mut self, victims: &[usize], shared: &[usize]) -> Result<Option<Reason>> {
         let parties = self.innodb.latest_deadlock()?;
         let connections: Vec<u64> = parties.iter().map(|party| party.connection).collect();
-        for party in parties {
-            let Some(wanted) = party.wanted else {
+        let parties = self.innodb.numbered(&connections);
+        if parties.iter().any(|party| shared.contains(party)) {
+            return Ok(None);
+        }
+        let mut sessions: Vec<usize> = (1..=self.innodb.sessions.len()).collect();
+        if victims.len() > 1 {
+            sessions.retain(|session| !victims.contains(session));
+        }
+        let reason = self.in_deadlock(&sessions)?;
+        Ok(reason.map(|reason| match reason {
+            Reason::Upgrade => reason,
+            _ => Reason::GapDeadlock,
+        }))
+    }
+
+    /// Why a lock that one of these sessions wanted in InnoDB's latest deadlock is beyond what was asked, or is one
+    /// for which it waits behind others who wait for what it has.
+    fn in_deadlock(&mut self, sessions: &[usize]) -> Result<Option<Reason>> {
+        let parties = self.innodb.latest_deadlock()?;
+        let connections: Vec<u64> = parties.iter().map(|party| party.connection).collect();
+        for party in &parties {
+            let Some(wanted) = &party.wanted else {
                 continue;
             };
             let mut others = connections.clone();
             others.retain(|&connection| connection != party.connection);
             let others = self.innodb.numbered(&others);
             for session in self.innodb.numbered(&[party.connection]) {
-                if victims.len() > 1 && victims.contains(&session) {
+                if !sessions.contains(&session) {
                     continue;
                 }
-                let statement = self.innodb.statement(session);
-                if self.beyond(&statement, &wanted, &others)?.is_some() {
-                    return Ok(Some(Reason::GapDeadlock));
+                if party.is_upgrade(&parties) {
+                    return Ok(Some(Reason::Upgrade));
+                }
+                let reason = self.beyond(session, wanted, &others)?;
+                if reason.is_some() {
+                    return Ok(reason);
                 }
             }
         }
@@ -344,6 +516,17 @@ impl Case<'_> {
         };
         Ok((other.changes <= one.changes + one.locks).then_some(Reason::Victim))
     }
+}
+
+/// What a SELECT sees of newest versions, and of committed ones.
+fn seen(stage: &mut Stage, select: &str) -> Result<[Rows; 2]> {
+    let mut at = |level: &str| {
+        stage.ask(&format!(
+            "SET SESSION TRANSACTION ISOLATION LEVEL READ {level}"
+        ))?;
+        stage.ask(select)
+    };
+    Ok([at("UNCOMMITTED")?, at("COMMITTED")?])
 }
 
 /// Sessions that were rolled back because of a deadlock.

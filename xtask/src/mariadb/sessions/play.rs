@@ -108,6 +108,7 @@ impl Play<'_> {
             innodb,
             inkstone,
             holders: &self.holders,
+            who: step.session,
             before: &before,
             sides: [&sides[0], &sides[1]],
         };

@@ -52,6 +52,25 @@ impl State {
         }
     }
 
+    /// False if the waiter waits no more.
+    fn replace_blockers(&mut self, waiter: &TrxState, blockers: Vec<Arc<TrxState>>) -> bool {
+        let Some(edges) = self.edges.get_mut(&waiter.id()) else {
+            return false;
+        };
+        let before = std::mem::replace(&mut edges.blockers, blockers.clone());
+        self.add_blockers(&blockers);
+        self.remove_blockers(&before);
+        true
+    }
+
+    /// A waiter that closes a circle gets edges to everyone whom it waits for: there may be a shorter circle, without
+    /// those who stand before it in the queue. Queues are long, so it is done for no other.
+    fn complete(&mut self, waiter: &TrxState, all: impl FnOnce() -> Vec<Arc<TrxState>>) {
+        if !self.circle(waiter).is_empty() {
+            self.replace_blockers(waiter, all());
+        }
+    }
+
     /// The waiters of the shortest circle that leads from `start` to itself; empty if there is none. A longer one
     /// may go through somebody without whom the others still wait for each other.
     fn circle(&self, start: &TrxState) -> Vec<&Edges> {
@@ -92,6 +111,24 @@ fn way_to<'s>(reached: &[(&'s Edges, usize)], place: usize) -> Vec<&'s Edges> {
     places.iter().rev().map(|&at| reached[at].0).collect()
 }
 
+/// A circle without those who only stand in a queue between two others. In a queue mostly just the next one is
+/// known to be waited for: whoever wants the same of the same row, and stands behind it, waits for all that it waits
+/// for. Were it the victim, the others would wait for each other still.
+fn without_bystanders(mut circle: Vec<&Edges>) -> Vec<&Edges> {
+    let mut at = 0;
+    while at < circle.len() && circle.len() > 2 {
+        let next = (at + 1) % circle.len();
+        if circle[at].request.wants_the_same(&circle[next].request) {
+            circle.remove(next);
+            // Those before it have moved up.
+            at -= usize::from(next < at);
+        } else {
+            at += 1;
+        }
+    }
+    circle
+}
+
 /// Who waits for whom.
 pub struct WaitGraph {
     /// One mutex for all: a circle may run through any of them. It is taken when a wait begins and when it
@@ -128,8 +165,18 @@ impl WaitGraph {
         self.hooks.read().clone()
     }
 
-    /// A transaction begins to wait. If that closes a circle, a victim is doomed.
-    pub(super) fn enter(&self, request: &Arc<Request>, blockers: Vec<Arc<TrxState>>) {
+    /// A transaction begins to wait. If that closes a circle, a victim is doomed. Who has no patience closes none:
+    /// it is about to leave, and nobody must be rolled back for it. `all`: everyone whom it waits for, of whom
+    /// `blockers` are enough to find out whether there is a circle.
+    pub(super) fn enter(
+        &self,
+        request: &Arc<Request>,
+        blockers: Vec<Arc<TrxState>>,
+        all: impl FnOnce() -> Vec<Arc<TrxState>>,
+    ) {
+        if !request.trx.is_patient() {
+            return;
+        }
         let mut state = self.state.lock();
         state.add_blockers(&blockers);
         let edges = Edges {
@@ -138,19 +185,22 @@ impl WaitGraph {
         };
         let other = state.edges.insert(request.trx.id(), edges);
         crate::invariant!(other.is_none(), "{:?} waits twice at once", request.trx);
+        state.complete(&request.trx, all);
         self.break_circles(&mut state, &request.trx);
     }
 
-    /// Whom a waiter waits for has changed.
-    pub(super) fn set_blockers(&self, waiter: &Arc<TrxState>, blockers: Vec<Arc<TrxState>>) {
+    /// Whom a waiter waits for has changed. `all`: as in [`enter`](Self::enter).
+    pub(super) fn set_blockers(
+        &self,
+        waiter: &Arc<TrxState>,
+        blockers: Vec<Arc<TrxState>>,
+        all: impl FnOnce() -> Vec<Arc<TrxState>>,
+    ) {
         let mut state = self.state.lock();
-        let Some(edges) = state.edges.get_mut(&waiter.id()) else {
-            return;
-        };
-        let before = std::mem::replace(&mut edges.blockers, blockers.clone());
-        state.add_blockers(&blockers);
-        state.remove_blockers(&before);
-        self.break_circles(&mut state, waiter);
+        if state.replace_blockers(waiter, blockers) {
+            state.complete(waiter, all);
+            self.break_circles(&mut state, waiter);
+        }
     }
 
     /// A transaction waits no more.
@@ -164,7 +214,7 @@ impl WaitGraph {
     /// Dooms a member of each circle that the edges of `closer` are part of.
     fn break_circles(&self, state: &mut State, closer: &Arc<TrxState>) {
         loop {
-            let circle = state.circle(closer);
+            let circle = without_bystanders(state.circle(closer));
             let hooks = if circle.is_empty() {
                 return;
             } else {

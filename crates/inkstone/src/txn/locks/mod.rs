@@ -611,7 +611,9 @@ impl LockTable {
         self.poison.check()?;
         let interrupt = me.details().interrupt;
         let _watch = interrupt.as_ref().map(|interrupt| interrupt.watch(me));
-        self.tell_hooks(request);
+        if me.is_patient() {
+            self.tell_hooks(request);
+        }
         self.counters.add(Counter::LockWaits, 1);
         let woken = self.sleep(request, interrupt.as_ref(), deadline);
         self.counters

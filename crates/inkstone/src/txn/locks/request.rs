@@ -53,6 +53,15 @@ impl Request {
         self.trx.wake_up();
     }
 
+    /// Whether both are wishes for one row, of one kind.
+    pub fn wants_the_same(&self, other: &Self) -> bool {
+        let same_row = match (&self.target, &other.target) {
+            (Target::Row(one), Target::Row(other)) => one == other,
+            _ => false,
+        };
+        same_row && (self.tree, self.access) == (other.tree, other.access)
+    }
+
     pub fn is_granted(&self) -> bool {
         self.granted.load(Ordering::Acquire)
     }

@@ -433,7 +433,7 @@ impl TreeLocks {
         let queue = &self.queues[&**key];
         let at = if first { 0 } else { queue.waiting.len() - 1 };
         let blockers = self.blockers(queue, at, false);
-        graph.enter(request, blockers);
+        graph.enter(request, blockers, || self.blockers(queue, at, true));
         // What was in the way may be over by now.
         self.hand_off(key, graph);
     }
@@ -444,9 +444,9 @@ impl TreeLocks {
         };
         let me = request.trx.id();
         let blockers = self.in_the_way_of_range(me, interval, mode).cloned();
-        let blockers = blockers.collect();
+        let blockers: Vec<_> = blockers.collect();
         self.ranges_wanted.push(request.clone());
-        graph.enter(request, blockers);
+        graph.enter(request, blockers.clone(), || blockers);
         self.grant_ranges(graph);
     }
 
@@ -506,7 +506,8 @@ impl TreeLocks {
         };
         for at in from..queue.waiting.len() {
             let blockers = self.blockers(queue, at, false);
-            graph.set_blockers(&queue.waiting[at].trx, blockers);
+            let all = || self.blockers(queue, at, true);
+            graph.set_blockers(&queue.waiting[at].trx, blockers, all);
         }
     }
 
@@ -518,7 +519,8 @@ impl TreeLocks {
         };
         for at in queue.front() {
             let blockers = self.blockers(queue, at, false);
-            graph.set_blockers(&queue.waiting[at].trx, blockers);
+            let all = || self.blockers(queue, at, true);
+            graph.set_blockers(&queue.waiting[at].trx, blockers, all);
         }
     }
 
@@ -532,7 +534,8 @@ impl TreeLocks {
     /// There is a new lock. Who waits for a range stands in no queue: it may wait for the owner, too.
     pub fn refresh_ranges(&self, graph: &WaitGraph) {
         for request in &self.ranges_wanted {
-            graph.set_blockers(&request.trx, self.all_blockers(request));
+            let all = || self.all_blockers(request);
+            graph.set_blockers(&request.trx, all(), all);
         }
     }
 

@@ -109,6 +109,8 @@ pub struct TrxState {
     id: TrxId,
     slot: u32,
     doomed: AtomicBool,
+    /// Whether it waits for locks. Who does not fails where it would.
+    is_patient: AtomicBool,
     status: AtomicU64,
     weight: AtomicU64,
     /// What rolling it back would cost its user, as InnoDB counts it: rows changed, and kinds of locks in trees.
@@ -146,6 +148,7 @@ impl TrxState {
             id,
             slot,
             doomed: AtomicBool::new(false),
+            is_patient: AtomicBool::new(true),
             status: AtomicU64::new(encode(status)),
             weight: AtomicU64::new(0),
             cost: AtomicU32::new(0),
@@ -260,6 +263,15 @@ impl TrxState {
     pub(in crate::txn) fn doom(&self) {
         self.doomed.store(true, Ordering::Release);
         self.wake_up();
+    }
+
+    /// Whether it waits for locks, for however short a time.
+    pub fn is_patient(&self) -> bool {
+        self.is_patient.load(Ordering::Relaxed)
+    }
+
+    pub(in crate::txn) fn set_patient(&self, is_patient: bool) {
+        self.is_patient.store(is_patient, Ordering::Relaxed);
     }
 
     /// Start LSN of its first log record; `None` while it has written nothing.
