@@ -72,6 +72,14 @@ static bool has_constant_default(const Field *field)
    copy sees some of them otherwise. */
 static bool is_taken_whole(int converted) { return converted == 0 || converted == 3; }
 
+/* A NULL that becomes NOT NULL would be the time of its statement. InnoDB copies for it, before it comes to the defaults of
+   columns behind it. */
+static bool becomes_present(const Field *before, const Field *after)
+{
+  return before->real_maybe_null() && !after->real_maybe_null() && after->type() == MYSQL_TYPE_TIMESTAMP;
+}
+
+/* Evaluates the defaults, and warns of those that are cut. */
 static bool adds_constants(TABLE *altered, const std::vector<Field *> &columns)
 {
   MY_BITMAP *saved= dbug_tmp_use_all_columns(altered, &altered->write_set);
@@ -79,7 +87,9 @@ static bool adds_constants(TABLE *altered, const std::vector<Field *> &columns)
   for (size_t i= 0; adds && i < columns.size(); i++)
   {
     Field *field= altered->field[i];
-    if (!columns[i] && field->stored_in_db())
+    if (columns[i])
+      adds= !becomes_present(columns[i], field);
+    else if (field->stored_in_db())
       adds= has_constant_default(field) && (!field->default_value || is_taken_whole(field->set_default()));
   }
   dbug_tmp_restore_column_map(&altered->write_set, saved);
@@ -118,19 +128,23 @@ enum_alter_inplace_result
 ha_inkstone::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info *info)
 {
   const alter_table_operations wanted= info->handler_flags;
-  note_counter(wanted, altered);
+  const alter_table_operations of_innodb= wanted_of_innodb(table, info);
+  note_counter(of_innodb, altered);
   /* Copying makes all indexes anew. */
   if (is_outdated())
     return HA_ALTER_INPLACE_NOT_SUPPORTED;
-  if ((wanted & ~(NO_CHANGE_OF_ROWS | INDEX_CHANGES | ALTER_ADD_STORED_BASE_COLUMN | ALTER_PARTITIONED)) ||
-      info->error_if_not_empty || refused_option(thd(), info->create_info) || table->s->tmp_table != NO_TMP_TABLE ||
+  if (info->error_if_not_empty || refused_option(thd(), info->create_info) || table->s->tmp_table != NO_TMP_TABLE ||
       altered->versioned() != table->versioned() || altered->s->long_unique_table)
     return HA_ALTER_INPLACE_NOT_SUPPORTED;
   try
   {
     const std::vector<Field *> columns= old_columns(info);
-    if (columns.size() != altered->s->fields || !same_primary_key(table, altered, columns) ||
-        !adds_constants(altered, columns) || !indexes_old_columns(altered, info, columns) ||
+    /* Defaults come first: what InnoDB warns of, which makes more tables anew in place, is said where the server copies
+       here, too. */
+    if (columns.size() != altered->s->fields ||
+        (may_rebuild_in_innodb(of_innodb) && !adds_constants(altered, columns)) ||
+        (wanted & ~(NO_CHANGE_OF_ROWS | INDEX_CHANGES | ALTER_ADD_STORED_BASE_COLUMN | ALTER_PARTITIONED)) ||
+        !same_primary_key(table, altered, columns) || !indexes_old_columns(altered, info, columns) ||
         !resizes_only_unindexed(altered, columns))
       return HA_ALTER_INPLACE_NOT_SUPPORTED;
   }
@@ -223,8 +237,12 @@ int ha_inkstone::find_added(TABLE *altered, Alter_inplace_info *info,
       continue;
     if (field->default_value)
     {
+      /* What it warns of was said when the ALTER was looked at. */
+      Dummy_error_handler silence;
+      thd()->push_internal_handler(&silence);
       MY_BITMAP *saved= dbug_tmp_use_all_columns(altered, &altered->write_set);
       bool failed= !is_taken_whole(field->set_default());
+      thd()->pop_internal_handler();
       dbug_tmp_restore_column_map(&altered->write_set, saved);
       if (failed)
         return HA_ERR_GENERIC;

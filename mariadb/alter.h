@@ -23,6 +23,11 @@ static const alter_table_operations INDEX_CHANGES=
     ALTER_ADD_INDEX | ALTER_DROP_INDEX | ALTER_RENAME_INDEX | ALTER_ADD_NON_UNIQUE_NON_PRIM_INDEX |
     ALTER_DROP_NON_UNIQUE_NON_PRIM_INDEX | ALTER_ADD_UNIQUE_INDEX | ALTER_DROP_UNIQUE_INDEX;
 
+/** What an ALTER is for InnoDB: longer VARCHARs are no change of a column's type. */
+alter_table_operations wanted_of_innodb(const TABLE *table, const Alter_inplace_info *info);
+/** Whether InnoDB does these in place, as far as their kinds tell. */
+bool may_rebuild_in_innodb(alter_table_operations wanted);
+
 /** Entries of a new index are sorted so many bytes at a time. */
 static const size_t SORTED_BYTES_MAX= 32 << 20;
 

@@ -4,6 +4,7 @@
    that InnoDB does in place keeps both, one that the server copies notes the one in memory. */
 #include "alter.h"
 #include "ha_inkstone.h"
+#include <algorithm>
 
 /* For these InnoDB makes a table anew in place. */
 static const alter_table_operations REBUILDS=
@@ -76,6 +77,25 @@ int ha_inkstone::lower_auto_increment(ulonglong wanted)
   return 0;
 }
 
+/* What is noted after a restart and no row can have is found from the rows, as InnoDB does it. If they cannot be read
+   the table opens all the same: CHECK TABLE is to say why. */
+int ha_inkstone::find_auto_increment()
+{
+  if (!share->lacks_auto_increment() || is_outdated() || share->is_discarded())
+    return 0;
+  ink_error error;
+  ulonglong greatest;
+  if (int failed= use_session(ha_thd()))
+    return failed;
+  if (ink_begin(database, INK_READ_UNCOMMITTED, session->interrupt, &own, &error))
+    return failure(error);
+  const int unread= greatest_auto_increment(&greatest);
+  close_cursor();
+  ink_transaction_free(own);
+  own= nullptr;
+  return unread ? 0 : share->found_auto_increment(thd(), greatest == ~0ULL ? greatest : greatest + 1);
+}
+
 /* The virtual columns that stay come first, in the order that they had. */
 static bool keeps_virtual_order(const TABLE *before, const TABLE *altered)
 {
@@ -103,12 +123,41 @@ static bool has_indexed_virtual(const TABLE *table)
   return false;
 }
 
+/* A longer VARCHAR of which InnoDB's rows need not know: one byte says how long its values are up to 127 bytes, and up
+   to 255 if none may be longer. */
+static bool grows_in_innodb(const Field *before, const Column_definition &after, bool redundant)
+{
+  return before->real_type() == MYSQL_TYPE_VARCHAR && after.type_handler() == before->type_handler() &&
+         after.charset == before->charset() && !before->compression_method() && !after.compression_method() &&
+         after.length > before->field_length &&
+         (redundant || before->field_length <= 127 || before->field_length > 255 || after.length <= 255);
+}
+
+alter_table_operations wanted_of_innodb(const TABLE *table, const Alter_inplace_info *info)
+{
+  const alter_table_operations wanted= info->handler_flags;
+  List_iterator_fast<Create_field> created(info->alter_info->create_list);
+  if (!(wanted & ALTER_STORED_COLUMN_TYPE))
+    return wanted;
+  while (const Create_field *column= created++)
+    if (column->field && column->field->stored_in_db() && !column->field->is_equal(*column) &&
+        !grows_in_innodb(column->field, *column, table->s->row_type == ROW_TYPE_REDUNDANT))
+      return wanted;
+  return (wanted & ~ALTER_STORED_COLUMN_TYPE) | ALTER_COLUMN_TYPE_CHANGE_BY_ENGINE;
+}
+
+bool may_rebuild_in_innodb(alter_table_operations wanted)
+{
+  if (wanted & ~(NO_CHANGE_OF_ROWS | INDEX_CHANGES | REBUILDS | COLUMNS_OF_ROWS | ALTER_PARTITIONED |
+                 ALTER_COLUMN_TYPE_CHANGE_BY_ENGINE))
+    return false;
+  return !(wanted & ALTER_DROP_PK_INDEX) || (wanted & ALTER_ADD_PK_INDEX);
+}
+
 /* What InnoDB's way of altering a table makes of what was reserved and not used. */
 ha_inkstone::Reserved ha_inkstone::reserved_after(alter_table_operations wanted, const TABLE *altered) const
 {
-  if (wanted & ~(NO_CHANGE_OF_ROWS | INDEX_CHANGES | REBUILDS | COLUMNS_OF_ROWS | ALTER_PARTITIONED))
-    return NOTED;
-  if ((wanted & ALTER_DROP_PK_INDEX) && !(wanted & ALTER_ADD_PK_INDEX))
+  if (!may_rebuild_in_innodb(wanted))
     return NOTED;
   const bool instant= !(wanted & (REBUILDS | NEW_INDEXES)) && !has_indexed_virtual(table);
   if (wanted & VIRTUAL_CHANGES)
@@ -194,7 +243,9 @@ int ha_inkstone::alter_counter(const TABLE *altered, const Alter_inplace_info *i
   switch (reserved_after(info->handler_flags, altered))
   {
   case NOTED:
-    return share->set_auto_increment(thd(), share->auto_increment_next());
+    /* A copy gets the table's counter, each of its partitions: that may be more than what the partition has counted. */
+    return share->set_auto_increment(thd(), std::max<uint64>(share->auto_increment_next(),
+                                                             info->create_info->auto_increment_value));
   case FORGOTTEN:
     return forget_reserved();
   case KEPT:

@@ -87,6 +87,8 @@ int ha_inkstone::open(const char *name, int, uint)
   ref_length= hidden_row_id() ? ROW_ID_BYTES
                               : table->key_info[table->s->primary_key].key_length;
   stats.block_size= 16384;
+  if (int failed= find_auto_increment())
+    return failed;
   return info(HA_STATUS_NO_LOCK | HA_STATUS_VARIABLE | HA_STATUS_CONST | HA_STATUS_OPEN);
 }
 

@@ -154,6 +154,7 @@ private:
   bool has_counter_of_altered() const;
   int set_first_auto_increment(const char *path, const TABLE *form, const HA_CREATE_INFO *info);
   int greatest_auto_increment(ulonglong *next);
+  int find_auto_increment();
   int lower_auto_increment(ulonglong wanted);
   int forget_reserved();
 
@@ -189,6 +190,7 @@ private:
   int begin_own();
   int end_own(int failed);
   bool put_row_key(Buffer &out, const uchar *record);
+  int compute_behind_triggers();
   bool put_row(const uchar *record);
 
   /* cursor.cc */

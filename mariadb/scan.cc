@@ -264,8 +264,9 @@ int ha_inkstone::index_read_map(uchar *record, const uchar *key, key_part_map ma
     return HA_ERR_OUT_OF_MEM;
 
   key_part_map all_parts= make_prev_keypart_map(definition.user_defined_key_parts);
+  /* HANDLER may turn round behind the row. */
   if (how == HA_READ_KEY_EXACT && codec.is_unique() && (map & all_parts) == all_parts &&
-      !codec.key_has_null(key))
+      !codec.key_has_null(key) && thd_sql_command(thd()) != SQLCOM_HA_READ)
     return read_point(record);
 
   high_key.clear();

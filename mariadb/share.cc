@@ -20,10 +20,11 @@ TableShare::~TableShare()
   ink_table_close(table);
 }
 
-/* Whoever opens the table next in this run goes on behind what was reserved. */
+/* Whoever opens the table next in this run goes on behind what was reserved, and beyond the column's values. */
 int TableShare::remember_auto_increment(THD *thd)
 {
-  if (auto_increment == (auto_increment_remembered ? auto_increment_remembered : auto_increment_noted))
+  const bool is_read_again= !auto_increment_remembered && !is_beyond_column();
+  if (auto_increment == (is_read_again ? auto_increment_noted : auto_increment_remembered))
     return 0;
   uchar bytes[16];
   mi_int8store(bytes, this_run());
@@ -46,17 +47,20 @@ int TableShare::read_image_version(THD *thd)
   return HA_ERR_UNSUPPORTED;
 }
 
-int TableShare::read_auto_increment(THD *thd)
+int TableShare::read_auto_increment(THD *thd, const TABLE_SHARE *definition)
 {
   std::vector<uchar> bytes;
   int failed= meta_get_number(thd, meta, INK_STR("a"), &auto_increment);
   set_if_bigger(auto_increment, 1);
   auto_increment_noted= auto_increment;
   auto_increment_remembered= 0;
+  Field **field= definition->found_next_number_field;
+  auto_increment_max= field ? (*field)->get_max_int_value() : ~0ULL;
   if (!failed)
     failed= meta_get(thd, meta, INK_STR("run"), &bytes);
   if (!failed && bytes.size() == 16 && mi_uint8korr(bytes.data()) == this_run())
     auto_increment= auto_increment_remembered= mi_uint8korr(bytes.data() + 8);
+  auto_increment_lacks= !auto_increment_remembered && is_beyond_column();
   return failed;
 }
 
@@ -226,7 +230,7 @@ int TableShare::read_meta(THD *thd, const TABLE_SHARE *definition)
   if (!failed)
     failed= read_image_version(thd);
   if (!failed)
-    failed= read_auto_increment(thd);
+    failed= read_auto_increment(thd, definition);
   if (!failed)
     failed= read_columns(thd, definition);
   if (!failed)
@@ -298,14 +302,33 @@ int TableShare::note_auto_increment(THD *thd, uint64 next)
   return 0;
 }
 
-int TableShare::set_auto_increment(THD *thd, uint64 next)
+int TableShare::put_auto_increment(THD *thd, uint64 next)
 {
-  std::lock_guard<std::mutex> latch(mutex);
   set_if_bigger(next, 1);
   if (int failed= meta_put_number(thd, meta, INK_STR("a"), next))
     return failed;
   auto_increment= auto_increment_noted= next;
+  auto_increment_lacks= false;
   return 0;
+}
+
+int TableShare::set_auto_increment(THD *thd, uint64 next)
+{
+  std::lock_guard<std::mutex> latch(mutex);
+  return put_auto_increment(thd, next);
+}
+
+bool TableShare::lacks_auto_increment()
+{
+  std::lock_guard<std::mutex> latch(mutex);
+  return auto_increment_lacks;
+}
+
+/* Whoever found it first may have given numbers already. */
+int TableShare::found_auto_increment(THD *thd, uint64 next)
+{
+  std::lock_guard<std::mutex> latch(mutex);
+  return auto_increment_lacks ? put_auto_increment(thd, next) : 0;
 }
 
 int TableShare::reopen(THD *thd, const TABLE_SHARE *definition)

@@ -16,7 +16,8 @@ class TableShare : public Handler_share
 {
 public:
   TableShare() : table(nullptr), meta(nullptr), images(1), times_opened(0), next_row_id(1), row_ids_noted(0), auto_increment(0),
-                 auto_increment_noted(0), auto_increment_remembered(0), changes(0), changes_since_sample(0),
+                 auto_increment_noted(0), auto_increment_remembered(0),
+                 auto_increment_max(0), auto_increment_lacks(false), changes(0), changes_since_sample(0),
                  exports(0), has_statistics(false), discarded(false) {}
   ~TableShare();
 
@@ -86,6 +87,10 @@ public:
   int note_auto_increment(THD *thd, uint64 next);
   /** Sets the counter, also to less. */
   int set_auto_increment(THD *thd, uint64 next);
+  /** Whether the counter that was noted is one that no row can have, and is to be found from the rows. */
+  bool lacks_auto_increment();
+  /** Sets the counter that was found, unless another opening has found it. */
+  int found_auto_increment(THD *thd, uint64 next);
 
   /** Sizes and number of rows; looked up again when a sixteenth of the rows has changed. */
   int statistics(THD *thd, ink_table_estimates *found);
@@ -118,7 +123,9 @@ private:
   int read_meta(THD *thd, const TABLE_SHARE *definition);
   int read_columns(THD *thd, const TABLE_SHARE *definition);
   int read_image_version(THD *thd);
-  int read_auto_increment(THD *thd);
+  int read_auto_increment(THD *thd, const TABLE_SHARE *definition);
+  bool is_beyond_column() const { return auto_increment_noted - 1 > auto_increment_max; }
+  int put_auto_increment(THD *thd, uint64 next);
   int remember_auto_increment(THD *thd);
 
   ink_table *table;
@@ -133,6 +140,9 @@ private:
   uint64 next_row_id, row_ids_noted;
   /** The counter; what of it a restart keeps; what is remembered for this run, 0: nothing. */
   uint64 auto_increment, auto_increment_noted, auto_increment_remembered;
+  /** The greatest value of its column. */
+  uint64 auto_increment_max;
+  bool auto_increment_lacks;
   int read_values(THD *thd, const TABLE_SHARE *definition);
   int find_values(THD *thd, TABLE *table, uint index, const KeyCodec &codec);
 

@@ -40,9 +40,24 @@ int ha_inkstone::undo_to(const ink_mark &mark, int failed)
   return ink_mark_rollback(transaction(), &mark, &error) ? failure(error) : failed;
 }
 
+/* LOAD DATA without SET computes virtual columns before the triggers change what they are made of, and not again: indexes
+   would get entries of another row. */
+int ha_inkstone::compute_behind_triggers()
+{
+  if (thd_sql_command(thd()) != SQLCOM_LOAD || !table->triggers || !table->vfield)
+    return 0;
+  for (Field **field= table->vfield; *field; field++)
+    if (!(*field)->stored_in_db() && table->update_virtual_field(*field, false))
+      return HA_ERR_GENERIC;
+  return 0;
+}
+
 int ha_inkstone::write_row(const uchar *record)
 {
   const bool counts= table->next_number_field && record == table->record[0];
+  if (record == table->record[0])
+    if (int failed= compute_behind_triggers())
+      return failed;
   if (counts)
   {
     if (int failed= insert_before_reserving())

@@ -70,7 +70,10 @@ insert ignore into after_restart(v) values (1),(1),(1),(1),(2); begin; insert in
 insert into deleted(v) values (1),(2),(3); delete from deleted; insert into raised values (1,1); update raised set id=5; insert into lowered values (1),(2),(300); delete from lowered where id=300; alter table lowered auto_increment=4;
 create table negative (id int auto_increment primary key); insert into negative values (-5); create table highest (id tinyint auto_increment primary key); insert into highest values (127);
 create table hidden (id int auto_increment unique, p int) partition by hash(p) partitions 3; insert into hidden(p) values (1),(2),(3),(4); delete from hidden where p=4;
+create table beyond (id smallint auto_increment primary key, v int); insert into beyond(v) values (1); update beyond set id=32767; create table defined (id tinyint auto_increment primary key) auto_increment=200; create table beyond_parts (id tinyint auto_increment primary key) auto_increment=200 partition by hash(id) partitions 2; insert into beyond_parts values (3),(8);
+create table failed (id smallint auto_increment primary key, v int); insert into failed(v) values (1),(2),(3); update failed set id=32766+v order by id; flush tables; show create table beyond; show create table defined; show create table beyond_parts; show create table failed;
 # restart
+show create table beyond; show create table defined; show create table beyond_parts; show create table failed; insert into beyond(v) values (2); insert into defined values (null); select * from defined; insert into beyond_parts values (null); select * from beyond_parts order by id; insert into failed(v) values (9); select * from failed order by id;
 show create table after_restart; insert into after_restart(v) values (6); select * from after_restart order by id;
 insert into deleted(v) values (9); select * from deleted; insert into raised(v) values (9); select * from raised; insert into lowered values (null); select * from lowered; insert into never values (null); select * from never;
 insert into negative values (null); select * from negative; insert into highest values (null); insert into hidden(p) values (8); select * from hidden order by id;
@@ -126,3 +129,32 @@ SHOW CREATE TABLE descending;
 INSERT INTO descending VALUES ();
 SELECT * FROM descending ORDER BY a;
 DROP TABLE descending;
+
+# An ALTER that InnoDB copies gives each partition the table's counter.
+SET auto_increment_increment = 5, auto_increment_offset = 2;
+CREATE TABLE parts (b DATETIME NULL, a INT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY, c INT AS (YEAR(b)) VIRTUAL) ENGINE=Inkstone PARTITION BY LIST (a) (PARTITION p0 VALUES IN (4, 7), PARTITION p1 VALUES IN (8, 12));
+INSERT INTO parts (b) VALUES ('2020-02-03');
+INSERT INTO parts (b) VALUES ('2020-02-03');
+SHOW CREATE TABLE parts;
+ALTER TABLE parts ADD COLUMN d TINYINT NULL FIRST;
+SHOW CREATE TABLE parts;
+INSERT INTO parts (b) VALUES ('2020-02-03');
+FLUSH TABLES;
+SHOW CREATE TABLE parts;
+SELECT * FROM parts;
+SET auto_increment_increment = DEFAULT, auto_increment_offset = DEFAULT;
+DROP TABLE parts;
+
+# Longer VARCHARs that InnoDB's rows need not know of are no copy there: with a virtual column what was reserved is forgotten.
+CREATE TABLE longer (a INT AUTO_INCREMENT PRIMARY KEY, b VARCHAR(1) CHARACTER SET utf16, c INT CHECK (c < 9), d INT AS (c + 1) VIRTUAL) ENGINE=Inkstone;
+INSERT INTO longer (b, c) VALUES ('x', 1), ('y', 10);
+ALTER TABLE longer MODIFY COLUMN b VARCHAR(256) CHARACTER SET utf16;
+SHOW CREATE TABLE longer;
+INSERT INTO longer (b, c) VALUES ('x', 1), ('y', 10);
+ALTER TABLE longer MODIFY COLUMN b VARCHAR(257) CHARACTER SET utf16;
+SHOW CREATE TABLE longer;
+ALTER TABLE longer MODIFY COLUMN b VARCHAR(120) CHARACTER SET utf16;
+INSERT INTO longer (b, c) VALUES ('x', 1), ('y', 10);
+ALTER TABLE longer MODIFY COLUMN b VARCHAR(257) CHARACTER SET utf16;
+SHOW CREATE TABLE longer;
+DROP TABLE longer;

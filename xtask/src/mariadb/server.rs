@@ -381,6 +381,12 @@ impl Server {
         super::apt::output(&mut self.client_for(text)?).map(drop)
     }
 
+    /// The file and the condition of an assertion of InnoDB that the server has failed since it was started last.
+    pub fn failed_assertion(&self) -> Option<(String, String)> {
+        let text = std::fs::read(self.log()).unwrap_or_default();
+        failed_assertion(&String::from_utf8_lossy(&text))
+    }
+
     /// The last lines of the error log.
     pub fn end_of_log(&self) -> String {
         let text = std::fs::read(self.log()).unwrap_or_default();
@@ -394,6 +400,17 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// What an error log says of it, behind the last start.
+fn failed_assertion(log: &str) -> Option<(String, String)> {
+    let run = log
+        .rsplit_once(": ready for connections")
+        .map_or(log, |(_, run)| run);
+    let (_, failure) = run.split_once("InnoDB: Assertion failure in file ")?;
+    let (file, rest) = failure.split_once(" line ")?;
+    let (_, condition) = rest.split_once("InnoDB: Failing assertion: ")?;
+    Some((file.to_owned(), condition.lines().next()?.to_owned()))
 }
 
 /// A folder of this process's own.
@@ -426,4 +443,21 @@ fn open(path: &Path) -> Result<std::fs::File> {
 fn cannot_start(command: &Command, error: std::io::Error) -> String {
     let program = command.get_program().to_string_lossy();
     format!("{program} cannot be started: {error}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::failed_assertion;
+
+    #[test]
+    fn assertions_of_the_last_run() {
+        let ready = "mariadbd: ready for connections.\n";
+        let failed = "2026-11-23 00:13:19 0x7f0e  InnoDB: Assertion failure in file ./row/row0ins.cc line 223\n\
+                      InnoDB: Failing assertion: a == 0\nInnoDB: We intentionally generate a memory trap.\n";
+        let log = format!("{ready}{failed}");
+        let expected = ("./row/row0ins.cc".to_owned(), "a == 0".to_owned());
+        assert_eq!(failed_assertion(&log), Some(expected));
+        assert_eq!(failed_assertion(&format!("{log}{ready}")), None);
+        assert_eq!(failed_assertion(ready), None);
+    }
 }

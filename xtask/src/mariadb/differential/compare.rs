@@ -50,6 +50,12 @@ pub fn compare(
             .or_default() += 1;
         return Judged::Equal;
     }
+    if what == Aspect::OnlyInnodbsChoice {
+        *accepted
+            .entry(accepted::INNODB_WOULD_LEAVE_OUT)
+            .or_default() += 1;
+        return Judged::Equal;
+    }
     if what == Aspect::OnlyInnodbsJoin {
         *accepted.entry(accepted::INNODB_JOINS_SO_TOO).or_default() += 1;
         return Judged::Equal;
@@ -58,6 +64,16 @@ pub fn compare(
         *accepted.entry(accepted::INNODB_CHANGES_FEWER).or_default() += 1;
         // From here on they have other rows.
         return Judged::Ends;
+    }
+    if what == Aspect::OnlyInnodbsChangePlan {
+        *accepted
+            .entry(accepted::INNODB_WOULD_CHANGE_FEWER)
+            .or_default() += 1;
+        return Judged::Ends;
+    }
+    if what == Aspect::OnlyInnodbsKey {
+        *accepted.entry(accepted::INNODB_COUNTS_KEYS).or_default() += 1;
+        return Judged::Equal;
     }
     if accepted::accept(&text, what, innodb, inkstone, accepted) {
         return Judged::Equal;
@@ -83,8 +99,11 @@ pub enum Aspect {
     OnlyInnodbsOrder,
     OnlyInnodbsIndex,
     OnlyInnodbsPlan,
+    OnlyInnodbsChoice,
     OnlyInnodbsJoin,
     OnlyInnodbsChange,
+    OnlyInnodbsChangePlan,
+    OnlyInnodbsKey,
     Affected,
     LastInsertId,
     Info,
@@ -103,7 +122,10 @@ fn unequal(
                 return Some(Aspect::Outcome);
             }
             if neutral(&a.message) != neutral(&b.message) {
-                return Some(Aspect::Message);
+                return match names_other_key(sides, text, innodb, inkstone) {
+                    true => Some(Aspect::OnlyInnodbsKey),
+                    false => Some(Aspect::Message),
+                };
             }
         }
         (Reply::Rows(a), Reply::Rows(b)) => {
@@ -114,10 +136,14 @@ fn unequal(
         (Reply::Done(a), Reply::Done(b)) => {
             if a.affected != b.affected {
                 let more = matched(b).saturating_sub(matched(a));
-                return match more > 0 && leaves_out(sides, text, more) {
-                    true => Some(Aspect::OnlyInnodbsChange),
-                    false => Some(Aspect::Affected),
-                };
+                if more > 0 && leaves_out(sides, text, more) {
+                    return Some(Aspect::OnlyInnodbsChange);
+                }
+                let fewer = matched(a).saturating_sub(matched(b));
+                if fewer > 0 && would_leave_out(sides, text, fewer) {
+                    return Some(Aspect::OnlyInnodbsChangePlan);
+                }
+                return Some(Aspect::Affected);
             }
             if a.last_insert_id != b.last_insert_id {
                 return Some(Aspect::LastInsertId);
@@ -153,7 +179,7 @@ fn unequal_rows(
             return None;
         }
         // InnoDB gives the same rows in Inkstone's order when it is made to use no index.
-        let ordered = unhinted(text).and_then(|text| rows_of(sides, &text));
+        let ordered = by_no_index(text).and_then(|text| rows_of(sides, &text));
         return match ordered.as_deref() == Some(inkstone) && sorted(innodb) == sorted(inkstone) {
             true => Some(Aspect::OnlyInnodbsOrder),
             false => Some(Aspect::Rows),
@@ -179,15 +205,18 @@ fn unequal_rows(
         if joins_of(sides, text).any(|join| same(rows_of(sides, &join))) {
             return Some(Aspect::OnlyInnodbsJoin);
         }
-        let by_another = has_fraction(text)
-            && indexes(sides, text).into_iter().any(|index| {
-                let hint = format!("FORCE INDEX (`{index}`)");
-                same(with_hint(sides, text, &hint))
-            });
-        return match by_another {
-            true => Some(Aspect::OnlyInnodbsPlan),
-            false => Some(Aspect::Rows),
-        };
+        let mut hints = indexes(sides, text);
+        // Several may be merged.
+        hints.push(hints.join("`, `"));
+        let by_another = hints.into_iter().any(|index| {
+            let hint = format!("FORCE INDEX (`{index}`)");
+            same(with_hint(sides, text, &hint))
+        });
+        return Some(match (by_another, has_fraction(text)) {
+            (true, true) => Aspect::OnlyInnodbsPlan,
+            (true, false) => Aspect::OnlyInnodbsChoice,
+            (false, _) => Aspect::Rows,
+        });
     }
     match &statement.rows {
         Expected::Ranked(ranks) => match rank_of(sides, &ranks.render()) {
@@ -257,8 +286,8 @@ impl<'t> Changed<'t> {
         })
     }
 
-    /// How many rows InnoDB finds.
-    fn count(&self, sides: &mut Sides, hint: &str) -> Option<u64> {
+    /// How many rows InnoDB finds, with a hint for the table and one for the first table of a join.
+    fn count(&self, sides: &mut Sides, hint: &str, first: &str) -> Option<u64> {
         let Self {
             table,
             before,
@@ -266,6 +295,7 @@ impl<'t> Changed<'t> {
             condition,
         } = self;
         let alias = if before.is_empty() { "" } else { " y" };
+        let before = before.replacen(" x ", &format!(" x {first} "), 1);
         let from = format!("{before}{table}{alias} {hint} {behind}");
         let rows = rows_of(
             sides,
@@ -273,6 +303,26 @@ impl<'t> Changed<'t> {
         )?;
         let cell = rows.into_iter().next()?.into_iter().next()??;
         String::from_utf8(cell).ok()?.parse().ok()
+    }
+
+    /// Whether InnoDB finds by its indexes just so many rows fewer than in the table.
+    fn leaves_out(&self, sides: &mut Sides, rows: u64) -> bool {
+        let Some(all) = self.count(sides, "USE INDEX ()", "USE INDEX ()") else {
+            return false;
+        };
+        let mut indexes = indexes_of(sides, self.table);
+        // Several may be merged.
+        indexes.push(indexes.join("`, `"));
+        let mut hints: Vec<String> = indexes
+            .iter()
+            .map(|index| format!("FORCE INDEX (`{index}`)"))
+            .collect();
+        // A join may use one of its first table.
+        hints.push(String::new());
+        hints.into_iter().any(|hint| {
+            let found = self.count(sides, &hint, "");
+            found.is_some_and(|found| all.checked_sub(found) == Some(rows))
+        })
     }
 }
 
@@ -288,16 +338,61 @@ fn leaves_out(sides: &mut Sides, text: &str, rows: u64) -> bool {
     let Some(changed) = Changed::of(text) else {
         return false;
     };
-    let Some(all) = changed.count(sides, "USE INDEX ()") else {
+    changed.leaves_out(sides, rows)
+}
+
+/// Whether InnoDB, given the rows that Inkstone has left, would leave so many of them out by an index, too.
+fn would_leave_out(sides: &mut Sides, text: &str, rows: u64) -> bool {
+    let Some(changed) = Changed::of(text).filter(|changed| changed.before.is_empty()) else {
         return false;
     };
-    let mut indexes = indexes_of(sides, changed.table);
-    // Several may be merged.
-    indexes.push(indexes.join("`, `"));
-    indexes.into_iter().any(|index| {
-        let found = changed.count(sides, &format!("FORCE INDEX (`{index}`)"));
-        found.is_some_and(|found| all.checked_sub(found) == Some(rows))
+    sides.copy_to_innodb(changed.table).is_some_and(|copy| {
+        let of_copy = Changed {
+            table: &copy,
+            ..changed
+        };
+        of_copy.leaves_out(sides, rows)
     })
+}
+
+/// Whether InnoDB, of an UPDATE of a partitioned table, means the key that Inkstone names: it takes the key's place
+/// among its own indexes, which are in the order in which they were made, for one in the order of the server.
+fn names_other_key(sides: &mut Sides, text: &str, innodb: &Outcome, inkstone: &Outcome) -> bool {
+    let Some(target) = text.strip_prefix("UPDATE ") else {
+        return false;
+    };
+    let target = target.strip_prefix("IGNORE ").unwrap_or(target);
+    let table = target.split(' ').next().unwrap_or_default();
+    let named = [innodb, inkstone].map(accepted::duplicate_key);
+    let [Some(named), Some(violated)] = named else {
+        return false;
+    };
+    // The error itself is the last warning.
+    let before = [innodb, inkstone].map(|outcome| outcome.warnings.split_last());
+    let [Some((_, before)), Some((_, before_inkstones))] = before else {
+        return false;
+    };
+    let made = indexes_by_age(sides, table);
+    let place = made.iter().position(|index| index == violated);
+    let shown = indexes_of(sides, table);
+    before == before_inkstones
+        && named != violated
+        && place.and_then(|place| shown.get(place)).map(String::as_str) == Some(named)
+}
+
+/// The indexes of a partitioned table's first partition, as InnoDB has made them.
+fn indexes_by_age(sides: &mut Sides, table: &str) -> Vec<String> {
+    let ask = format!(
+        "SELECT i.name FROM information_schema.innodb_sys_indexes i \
+         JOIN information_schema.innodb_sys_tables t USING (table_id) \
+         WHERE i.name <> 'GEN_CLUST_INDEX' AND t.name = \
+           (SELECT MIN(p.name) FROM information_schema.innodb_sys_tables p \
+            WHERE p.name LIKE CONCAT(DATABASE(), '/{table}#P#%')) \
+         ORDER BY i.index_id"
+    );
+    let name = |row: Row| String::from_utf8(row.into_iter().next()??).ok();
+    let rows = rows_of(sides, &ask).unwrap_or_default();
+    rows.into_iter().filter_map(name).collect()
 }
 
 /// The names of the table's indexes in InnoDB.
@@ -337,6 +432,17 @@ fn unhinted(text: &str) -> Option<String> {
     let (before, rest) = text.split_once(" FORCE INDEX (")?;
     let (_, behind) = rest.split_once(')')?;
     Some(format!("{before} USE INDEX (){behind}"))
+}
+
+/// The same, also of a statement of one table that says nothing of indexes.
+fn by_no_index(text: &str) -> Option<String> {
+    let unhinted = unhinted(text);
+    if unhinted.is_some() || text.contains("JOIN ") {
+        return unhinted;
+    }
+    let (head, rest) = text.split_once(" FROM ")?;
+    let (table, rest) = rest.split_once(' ')?;
+    Some(format!("{head} FROM {table} USE INDEX () {rest}"))
 }
 
 /// `SELECT .. FROM t x JOIN t2 y ON ..` by no index, and by each of those of the second table.
@@ -451,13 +557,16 @@ fn describe(aspect: Aspect, text: &str, [innodb, inkstone]: &[Outcome; 2]) -> St
     };
     match aspect {
         Aspect::Outcome => format!("{verb}: {} / {}", codes(innodb), codes(inkstone)),
-        Aspect::Message => format!("{verb}: message of {}", codes(innodb)),
+        Aspect::Message | Aspect::OnlyInnodbsKey => format!("{verb}: message of {}", codes(innodb)),
         Aspect::Rows
         | Aspect::OnlyInnodbsIndex
         | Aspect::OnlyInnodbsJoin
-        | Aspect::OnlyInnodbsPlan => format!("{verb}: rows"),
+        | Aspect::OnlyInnodbsPlan
+        | Aspect::OnlyInnodbsChoice => format!("{verb}: rows"),
         Aspect::Order | Aspect::OnlyInnodbsOrder => format!("{verb}: order of rows"),
-        Aspect::Affected | Aspect::OnlyInnodbsChange => format!("{verb}: affected rows"),
+        Aspect::Affected | Aspect::OnlyInnodbsChange | Aspect::OnlyInnodbsChangePlan => {
+            format!("{verb}: affected rows")
+        }
         Aspect::LastInsertId => format!("{verb}: LAST_INSERT_ID"),
         Aspect::Info => format!("{verb}: info"),
         Aspect::Warnings => format!(
@@ -525,7 +634,21 @@ fn shown_bytes(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::Changed;
+    use super::{Changed, by_no_index};
+
+    #[test]
+    fn statements_without_an_index() {
+        let of = |text| by_no_index(text).unwrap_or_default();
+        assert_eq!(
+            of("SELECT a, MIN(b) FROM t1 GROUP BY a"),
+            "SELECT a, MIN(b) FROM t1 USE INDEX () GROUP BY a"
+        );
+        assert_eq!(
+            of("SELECT a FROM t1 FORCE INDEX (k) GROUP BY a"),
+            "SELECT a FROM t1 USE INDEX () GROUP BY a"
+        );
+        assert_eq!(of("SELECT x.a FROM t1 x JOIN t2 y ON x.a = y.a"), "");
+    }
 
     #[test]
     fn whose_rows_are_changed() {

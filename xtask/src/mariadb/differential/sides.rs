@@ -49,6 +49,8 @@ pub struct Gone {
     /// The engine whose statement it was.
     pub engine: &'static str,
     pub how: String,
+    /// File and condition of an assertion of InnoDB that failed.
+    pub assertion: Option<(String, String)>,
 }
 
 /// The server, and a connection to each database.
@@ -201,6 +203,7 @@ impl Sides {
                 return restarted.map(|()| None).map_err(|how| Gone {
                     engine: "the server",
                     how,
+                    assertion: None,
                 });
             }
         };
@@ -241,7 +244,11 @@ impl Sides {
                 format!("the server does not answer ({error}); it had\n{running}")
             }
         };
-        Gone { engine, how }
+        Gone {
+            engine,
+            how,
+            assertion: self.server.failed_assertion(),
+        }
     }
 
     /// True if InnoDB finds one of its tables corrupt, and Inkstone none of its own.
@@ -309,6 +316,44 @@ impl Sides {
                 "{select} FORCE INDEX (`{index}`) ORDER BY {columns}"
             )) != sorted_rows(&format!("{select} USE INDEX ()"))
         })
+    }
+
+    /// Makes a table of InnoDB's with the rows that Inkstone's of this name has; its name. Ends transactions.
+    pub fn copy_to_innodb(&mut self, table: &str) -> Option<String> {
+        let [(_, innodb), (_, inkstone)] = ENGINES;
+        let copy = "copied_from_inkstone".to_owned();
+        for (client, (engine, _)) in self.clients.iter_mut().zip(ENGINES) {
+            // What is not in such a state refuses it.
+            for end in [
+                format!("XA END {XID}"),
+                format!("XA COMMIT {XID} ONE PHASE"),
+                "COMMIT".to_owned(),
+            ] {
+                let _ = client.run(&end.replace(ENGINE, engine));
+            }
+        }
+        let client = self.clients.get_mut(1)?;
+        let done = |reply: std::io::Result<Reply>| match reply {
+            Ok(Reply::Done(done)) => Some(done),
+            _ => None,
+        };
+        let make = format!("CREATE TABLE {innodb}.{copy} LIKE {innodb}.{table}");
+        done(client.run(&make))?;
+        let columns = format!(
+            "SELECT GROUP_CONCAT(CONCAT('`', column_name, '`')) FROM information_schema.columns \
+             WHERE table_schema = '{inkstone}' AND table_name = '{table}' AND is_generated = 'NEVER'"
+        );
+        let Ok(Reply::Rows(named)) = client.run(&columns) else {
+            return None;
+        };
+        let columns = named.rows.into_iter().next()?.into_iter().next()??;
+        let columns = String::from_utf8(columns).ok()?;
+        let fill = format!(
+            "INSERT INTO {innodb}.{copy} ({columns}) SELECT {columns} FROM {inkstone}.{table} USE INDEX ()"
+        );
+        done(client.run(&fill))?;
+        done(client.run("COMMIT"))?;
+        Some(copy)
     }
 
     /// Asks InnoDB's side something about its own rows.
