@@ -44,9 +44,12 @@ const SCRATCH_BYTES: usize = 64 << 10;
 const FLIGHT_BYTES_MAX: u64 = 4 << 20;
 /// A flight of at least this size ends at a block boundary when that lets another one start.
 const CUT_BYTES: u64 = 16 << 10;
-/// Flushes under way or about to begin, beyond which committers gather rather than write: small
-/// writes that only wait for the sync before them are no use.
-const FLUSHES_MAX: usize = 2;
+/// Syncs under way or awaited, from which on committers gather rather than write, if a flight brings
+/// its own sync: small writes that only wait for the sync before them are no use.
+const ASYNC_SYNCS_MAX: usize = 2;
+/// The same where a sync is a call of its own. Who leads the next one writes for all who came during
+/// this one: had the first of them written at once, it would be synced without the others.
+const SYNC_CALLS_MAX: usize = 1;
 /// Batches in flight with `LogWrite::Async`.
 const ASYNC_FLIGHTS: usize = 4;
 /// Times that a leader yields so that frames before its own get published.
@@ -204,7 +207,13 @@ impl Pipeline {
 
     /// Whether a write for the sake of durability would soon be synced.
     fn may_flush(&self) -> bool {
-        self.syncs_under_way() + usize::from(!self.awaiting.is_empty()) < FLUSHES_MAX
+        let syncs = self.syncs_under_way() + usize::from(!self.awaiting.is_empty());
+        syncs
+            < if self.asynchronous || mutants::on(Mutant::LogSyncsApart) {
+                ASYNC_SYNCS_MAX
+            } else {
+                SYNC_CALLS_MAX
+            }
     }
 
     fn take_lead(&mut self) -> Turn {
@@ -627,8 +636,11 @@ impl LogShared {
                     landed.push((done.group, durable));
                 }
             }
-            let leader_comes_back = goal == Goal::Durable && !self.reached(want, goal);
-            state.hand_on(!leader_comes_back)
+            // Not where the flight ended before `want`: then the leader may have to wait for a sync.
+            let leader_syncs = goal == Goal::Durable
+                && self.reached(want, Goal::Written)
+                && !self.reached(want, Goal::Durable);
+            state.hand_on(!leader_syncs)
         };
         poked.wake();
         for (group, durable) in landed {
@@ -725,6 +737,15 @@ impl LogShared {
             group.release(Goal::Durable);
         }
         error
+    }
+}
+
+#[cfg(test)]
+impl LogShared {
+    /// How many wait until their frames are durable, but for those who lead.
+    pub(super) fn waiting(&self) -> u32 {
+        let groups = self.state.lock().all_groups();
+        groups.iter().map(|group| group.count(Goal::Durable)).sum()
     }
 }
 

@@ -40,7 +40,12 @@ impl Group {
 
     /// Whether anybody joined for this goal.
     pub(super) fn has(&self, goal: Goal) -> bool {
-        self.members[goal as usize].load(Ordering::Relaxed) > 0
+        self.count(goal) > 0
+    }
+
+    /// How many joined for this goal and were not poked.
+    pub(super) fn count(&self, goal: Goal) -> u32 {
+        self.members[goal as usize].load(Ordering::Relaxed)
     }
 
     fn key(&self, goal: Goal) -> usize {

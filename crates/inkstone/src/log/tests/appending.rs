@@ -152,6 +152,42 @@ fn commits_share_syncs() {
     }
 }
 
+/// The commits that come while a sync is under way are made durable by the next one, together: also
+/// where writes are slow, and who wrote at once could begin the next sync before the others wrote.
+#[test]
+fn one_sync_takes_all_who_came_during_the_one_before() {
+    let vfs = MemoryVfs::new();
+    let (log, counters, _) = open(LogParams {
+        write: LogWrite::Sync,
+        ..params(&vfs)
+    });
+    vfs.faults.write_micros.store(10_000, Ordering::SeqCst);
+    for round in 0..3 {
+        let before = counters.get(Counter::LogSyncs);
+        vfs.faults.hold_syncs.store(true, Ordering::SeqCst);
+        crate::sync::test_scope(|scope| {
+            let commit = || {
+                let (_, end) = append(&log, &payload(7, 64));
+                let log = &log;
+                scope.spawn(move || log.wait_durable(end).unwrap());
+            };
+            let until = |done: &dyn Fn() -> bool| {
+                while !done() {
+                    crate::sync::thread::sleep(std::time::Duration::from_millis(1));
+                }
+            };
+            commit();
+            until(&|| counters.get(Counter::LogSyncs) == before + 1);
+            commit();
+            until(&|| log.shared.waiting() == 1);
+            (0..6).for_each(|_| commit());
+            until(&|| log.shared.waiting() == 7);
+            vfs.faults.hold_syncs.store(false, Ordering::SeqCst);
+        });
+        assert_eq!(counters.get(Counter::LogSyncs), before + 2, "{round}");
+    }
+}
+
 #[test]
 fn nothing_is_lost_when_640_threads_wait() {
     let vfs = MemoryVfs::new();

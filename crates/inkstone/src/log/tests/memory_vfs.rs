@@ -16,6 +16,9 @@ pub struct Faults {
     pub sync_in: AtomicI64,
     pub disk_full: AtomicBool,
     pub sync_micros: AtomicU64,
+    pub write_micros: AtomicU64,
+    /// While set, syncs that have begun do not end.
+    pub hold_syncs: AtomicBool,
     pub writes: AtomicU64,
     pub syncs: AtomicU64,
     /// Bytes that were read.
@@ -268,6 +271,10 @@ impl File for Handle {
                 return Err(Error::other("injected write error"));
             }
         }
+        let micros = self.faults.write_micros.load(Ordering::SeqCst);
+        if micros > 0 {
+            crate::sync::thread::sleep(Duration::from_micros(micros));
+        }
         let mut content = self.body.0.lock();
         put(&mut content.now, offset as usize, buffer);
         if self.options.dsync {
@@ -287,6 +294,9 @@ impl File for Handle {
         let micros = self.faults.sync_micros.load(Ordering::SeqCst);
         if micros > 0 {
             crate::sync::thread::sleep(Duration::from_micros(micros));
+        }
+        while self.faults.hold_syncs.load(Ordering::SeqCst) {
+            crate::sync::thread::sleep(Duration::from_millis(1));
         }
         if due(&self.faults.sync_in) {
             return Err(Error::other("injected sync error"));
