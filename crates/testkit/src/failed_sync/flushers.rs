@@ -110,7 +110,11 @@ impl Case {
             seed,
             tables,
             sync_time: Duration::from_millis(sync_millis),
-            slow: rng.pick(&["", ".ink"]),
+            // In rounds nobody is to wait for the log.
+            slow: match style {
+                Style::Rounds { .. } => rng.pick(&["", ".ink", ".ink", ".ink"]),
+                _ => rng.pick(&["", ".ink"]),
+            },
             file,
             nth: 1 + nth,
             flush_method: rng.pick(&[FlushMethod::ODirect, FlushMethod::Fsync]),
@@ -288,7 +292,10 @@ impl Work {
         self.db.checkpoint()?;
         self.change(number, &[(hot, self.row(rng, hot, 0))])?;
         let delay = self.case.sync_time.mul_f64(rng.below(100) as f64 / 100.0);
-        let newer: Vec<_> = (hot..self.case.tables)
+        // The syncs of a batch end one after the other here. Where there are few, that of the hot
+        // table is soon among them, before the other flush of it has ended, and yet not the last.
+        let others = rng.pick(&[1, 1, 2, self.case.tables]);
+        let newer: Vec<_> = (hot..self.case.tables.min(hot + 1 + others))
             .flat_map(|table| [(table, 0), (table, 1)])
             .map(|(table, writer)| (table, self.row(rng, table, writer)))
             .collect();
