@@ -82,6 +82,7 @@ counters! {
     LockWaits "lock_waits" "Times that a transaction waited for a row or range lock",
     LockTimeouts "lock_timeouts" "Lock waits that timed out",
     Deadlocks "deadlocks" "Deadlocks found",
+    LocksJoined "locks_joined" "Locks that became one with a neighbour to save memory",
     VersionBytes "version_bytes" "Bytes of old versions stored",
     VersionSegmentsSpilled "version_segments_spilled" "Version segments written to the spill file",
     VersionBytesSpilled "version_bytes_spilled" "Bytes written to the spill file",

@@ -4,7 +4,7 @@ mod failure_support;
 
 use failure_support::*;
 use inkstone::options::{Doublewrite, FlushMethod, IoBackend, LogWrite, describe};
-use inkstone::{Database, Durability, Error, Isolation, Options, Table};
+use inkstone::{Database, Durability, Error, Isolation, LockMode, Options, Table, Wait};
 use inkstone_io::sim::{OpKind, SimVfs};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -52,6 +52,7 @@ fn every_option_has_a_test_here() {
         "open_files",                   // open_files.rs
         "io_backend",                   // how_files_are_opened
         "lock_wait_timeout_ms",         // waiting_for_a_lock
+        "lock_memory",                  // locks_are_joined
         "version_store_memory",         // versions_spill
         "recovery_threads",             // recovery_in_parts_and_threads
         "recovery_memory",              // recovery_in_parts_and_threads
@@ -372,6 +373,34 @@ fn waiting_for_a_lock() {
     ));
     holder.rollback().unwrap();
     waiter.insert(&table, b"row", b"").unwrap();
+}
+
+#[test]
+fn locks_are_joined() {
+    for (lock_memory, joined) in [(20 << 10, true), (64 << 20, false)] {
+        let (_vfs, db, table) = with_table(Options {
+            lock_memory,
+            ..small()
+        });
+        insert(&db, &table, 0..5000, &[1; 9]).unwrap();
+        let txn = db.begin(Isolation::ReadCommitted).unwrap();
+        for n in (0..5000).step_by(2) {
+            let row = txn.get_locking(&table, &key(n), LockMode::Exclusive, Wait::Timeout);
+            assert!(row.unwrap().is_some());
+        }
+        assert_eq!(status(&db)["locks_joined"] > 0, joined);
+        assert_eq!(status(&db)["row_locks"] == 2500, !joined);
+        let other = db.begin(Isolation::ReadCommitted).unwrap();
+        let is_locked = |n| {
+            let row = other.get_locking(&table, &key(n), LockMode::Shared, Wait::NoWait);
+            matches!(row, Err(Error::LockNotAvailable))
+        };
+        // What was locked is locked, also if more is.
+        assert!((0..5000).step_by(50).all(&is_locked));
+        assert_eq!(is_locked(2501), joined);
+        txn.commit().unwrap();
+        assert!(!is_locked(2500));
+    }
 }
 
 #[test]

@@ -318,7 +318,7 @@ impl Foundation {
             versions,
             trxs,
             durability,
-            timeout,
+            (timeout, self.options.lock_memory),
             (self.files.clone(), control.uuid),
         )))
     }

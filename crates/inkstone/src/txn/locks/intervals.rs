@@ -22,6 +22,14 @@ pub(super) enum Cut {
 }
 
 impl Cut {
+    fn bytes(&self) -> usize {
+        size_of::<Self>()
+            + match self {
+                Self::At(key, _) => key.len(),
+                Self::End => 0,
+            }
+    }
+
     pub fn as_low(&self) -> Bound<Vec<u8>> {
         match self {
             Self::At(key, Side::Before) if key.is_empty() => Bound::Unbounded,
@@ -107,44 +115,62 @@ impl Interval {
 
 /// Disjoint, not touching, not empty intervals: low cut -> high cut.
 #[derive(Debug, Default)]
-pub(super) struct IntervalSet(BTreeMap<Cut, Cut>);
+pub(super) struct IntervalSet {
+    cuts: BTreeMap<Cut, Cut>,
+    bytes: usize,
+}
 
 impl IntervalSet {
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.cuts.is_empty()
     }
 
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.cuts.len()
+    }
+
+    /// Memory, in bytes, but for what the allocator adds.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Those that begin behind a cut, or all.
     pub fn iter_after(&self, after: Option<&Cut>) -> impl Iterator<Item = (&Cut, &Cut)> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        self.0.range::<Cut, _>((from, Bound::Unbounded))
+        self.cuts.range::<Cut, _>((from, Bound::Unbounded))
+    }
+
+    /// From the first interval that begins behind a cut, or of all, to the end of the next.
+    pub fn two_after(&self, after: Option<&Cut>) -> Option<Interval> {
+        let mut intervals = self.iter_after(after);
+        let ((low, _), (_, high)) = (intervals.next()?, intervals.next()?);
+        let (low, high) = (low.clone(), high.clone());
+        Some(Interval { low, high })
     }
 
     pub fn overlaps(&self, with: &Interval) -> bool {
         // Of the intervals that begin before `high` the last one ends last.
-        let last = self.0.range(..&with.high).next_back();
+        let last = self.cuts.range(..&with.high).next_back();
         last.is_some_and(|(_, end)| *end > with.low)
     }
 
     pub fn covers(&self, what: &Interval) -> bool {
-        let last = self.0.range(..=&what.low).next_back();
+        let last = self.cuts.range(..=&what.low).next_back();
         last.is_some_and(|(_, end)| *end >= what.high)
     }
 
     pub fn insert(&mut self, Interval { mut low, mut high }: Interval) {
-        while let Some((l, h)) = self.0.range(..=&high).next_back() {
+        while let Some((l, h)) = self.cuts.range(..=&high).next_back() {
             if *h < low {
                 break;
             }
             let (l, h) = (l.clone(), h.clone());
-            self.0.remove(&l);
+            self.cuts.remove(&l);
+            self.bytes -= l.bytes() + h.bytes();
             low = low.min(l);
             high = high.max(h);
         }
-        self.0.insert(low, high);
+        self.bytes += low.bytes() + high.bytes();
+        self.cuts.insert(low, high);
     }
 }

@@ -22,7 +22,8 @@
 //!    it whole, does not wait behind those who wait for it; who gave it back by rolling back to a savepoint
 //!    may change its own rows; who waits for a range has no place in any queue.
 //! 3. An ended transaction blocks nobody, even before `release_all` has removed its locks.
-//! 4. A lock that was asked for twice is given back by nobody before the transaction ends.
+//! 4. A lock that was asked for twice is given back by nobody before the transaction ends; nor is one that
+//!    was joined with others (`join.rs`).
 //! 5. A wait ends when what was waited for is handed over, the waiter was made a deadlock's victim or was
 //!    interrupted, time is up, or the engine is poisoned.
 //! 6. A set of transactions that wait for each other in a circle loses a member at once.
@@ -50,6 +51,7 @@ mod deadlock;
 mod graph;
 mod hooks;
 mod intervals;
+mod join;
 mod list;
 mod points;
 mod request;
@@ -257,16 +259,20 @@ impl Drop for Waiting<'_> {
 pub struct LockTable {
     shards: Box<[CachePadded<Shard>]>,
     graph: WaitGraph,
+    /// Bytes of one transaction's locks in one tree beyond which they are joined.
+    memory_max: u64,
     counters: Arc<Counters>,
     poison: Poison,
 }
 
 impl LockTable {
-    /// An empty table.
-    pub fn new(counters: Arc<Counters>, poison: Poison) -> Self {
+    /// An empty table, in which the locks of one transaction in one tree are joined when they take more
+    /// than `memory_max` bytes.
+    pub fn new(memory_max: u64, counters: Arc<Counters>, poison: Poison) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| CachePadded::default()).collect(),
             graph: WaitGraph::new(counters.clone()),
+            memory_max,
             counters,
             poison,
         }
@@ -396,6 +402,7 @@ impl LockTable {
             if may {
                 held.note(trx, row.tree);
                 let new = lock(locks);
+                self.join_if_large(locks, me);
                 self.drop_handed(locks, me);
                 locks.refresh_ranges(&self.graph);
                 return Ok(new);
@@ -469,6 +476,13 @@ impl LockTable {
         }
     }
 
+    fn join_if_large(&self, locks: &mut TreeLocks, trx: TrxId) {
+        let joined = locks.join_if_large(trx, self.memory_max);
+        if joined > 0 {
+            self.counters.add(Counter::LocksJoined, joined as u64);
+        }
+    }
+
     fn drop_handed(&self, locks: &mut TreeLocks, trx: TrxId) {
         if let Some(key) = locks.drop_handed(trx) {
             locks.hand_off(&key, &self.graph);
@@ -536,6 +550,7 @@ impl LockTable {
             if locks.is_range_free(trx.id(), &interval, mode) {
                 held.note(trx, tree);
                 locks.lock_interval(trx, interval.clone(), RangeKind::All(mode));
+                self.join_if_large(locks, trx.id());
                 locks.refresh_within(&interval, &self.graph);
                 locks.refresh_ranges(&self.graph);
                 return Ok(());
@@ -564,6 +579,7 @@ impl LockTable {
             self.change(tree, |locks| {
                 held.note(trx, tree);
                 locks.lock_interval(trx, interval.clone(), RangeKind::Gap);
+                self.join_if_large(locks, trx.id());
                 locks.refresh_within(&interval, &self.graph);
             });
         }

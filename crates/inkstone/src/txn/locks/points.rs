@@ -5,7 +5,7 @@
 //! part that is free; rows that are locked in order fill their blocks.
 
 use super::LockMode;
-use super::intervals::Interval;
+use super::intervals::{Cut, Interval};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -99,12 +99,28 @@ fn upto(key: &[u8]) -> (Bound<&[u8]>, Bound<&[u8]>) {
     (Bound::Unbounded, Bound::Included(key))
 }
 
+/// Rows of a set between which it has no others.
+#[derive(Debug)]
+pub(super) struct Neighbours {
+    bound: Box<[u8]>,
+    /// The strongest of theirs.
+    pub mode: LockMode,
+    /// From the first to the last.
+    pub interval: Interval,
+}
+
 /// See the [module](self).
 #[derive(Debug, Default)]
 pub(super) struct PointSet {
     /// By a bound of their keys: the first block's is empty.
     blocks: BTreeMap<Box<[u8]>, Block>,
     len: usize,
+    bytes: usize,
+}
+
+/// What a block takes beside its entries.
+fn bytes_of_block(bound: &[u8]) -> usize {
+    bound.len() + size_of::<(Box<[u8]>, Block)>()
 }
 
 impl PointSet {
@@ -138,13 +154,68 @@ impl PointSet {
     }
 
     /// Memory, in bytes, but for what the allocator adds.
-    #[cfg(test)]
     pub fn bytes(&self) -> usize {
-        let head = size_of::<(Box<[u8]>, Block)>();
+        self.bytes
+    }
+
+    #[cfg(test)]
+    pub fn counted_bytes(&self) -> usize {
         let blocks = self.blocks.iter();
         blocks
-            .map(|(key, block)| key.len() + block.0.capacity() + head)
+            .map(|(bound, block)| bytes_of_block(bound) + block.0.capacity())
             .sum()
+    }
+
+    /// Rows that lie next to each other: as many as a block has, the first ones of those from `from` on.
+    /// With them the bound from which the next ones lie.
+    pub fn neighbours(&self, from: &[u8]) -> Option<(Neighbours, Option<Box<[u8]>>)> {
+        let mut blocks = self
+            .blocks
+            .range::<[u8], _>((Bound::Included(from), Bound::Unbounded));
+        // The first block may be empty.
+        let (bound, block) = blocks.find(|(_, block)| !block.0.is_empty())?;
+        let (mut mode, mut first, mut last) = (LockMode::Shared, None, &[][..]);
+        for (_, point, key) in block.entries() {
+            mode = mode.max(point.mode);
+            first.get_or_insert(key);
+            last = key;
+        }
+        let interval = Interval {
+            low: Cut::before(first?),
+            high: Cut::after(last),
+        };
+        let next = blocks.next().map(|(bound, _)| bound.clone());
+        let bound = bound.clone();
+        Some((
+            Neighbours {
+                bound,
+                mode,
+                interval,
+            },
+            next,
+        ))
+    }
+
+    /// Takes neighbours out; gives their keys.
+    pub fn take(&mut self, neighbours: &Neighbours, mut taken: impl FnMut(&[u8])) {
+        if let Some(block) = self.blocks.remove(&neighbours.bound) {
+            self.bytes -= bytes_of_block(&neighbours.bound) + block.0.capacity();
+            for (_, _, key) in block.entries() {
+                self.len -= 1;
+                taken(key);
+            }
+        }
+        // Keys below the second block belong to the first.
+        if let Some((bound, _)) = self.blocks.first_key_value()
+            && !bound.is_empty()
+        {
+            self.add_block(Box::default(), Block::default());
+        }
+    }
+
+    fn add_block(&mut self, bound: Box<[u8]>, block: Block) {
+        self.bytes += bytes_of_block(&bound) + block.0.capacity();
+        self.blocks.insert(bound, block);
     }
 
     fn block(&self, key: &[u8]) -> Option<&Block> {
@@ -178,7 +249,7 @@ impl PointSet {
     /// Sets how a row is locked. True: it was not.
     pub fn set(&mut self, key: &[u8], point: Point) -> bool {
         if self.blocks.is_empty() {
-            self.blocks.insert(Box::default(), Block::default());
+            self.add_block(Box::default(), Block::default());
         }
         let is_last = self
             .blocks
@@ -196,14 +267,18 @@ impl PointSet {
             Err(at) if is_last && at == block.0.len() && at + key.len() + 3 > BLOCK_BYTES => {
                 let mut next = Block::default();
                 next.insert(0, key, point);
-                self.blocks.insert(key.into(), next);
+                self.add_block(key.into(), next);
             }
             Err(at) => {
+                self.bytes -= block.0.capacity();
                 block.insert(at, key, point);
-                if block.0.len() > BLOCK_BYTES
-                    && let Some((bound, second)) = block.split()
-                {
-                    self.blocks.insert(bound, second);
+                let second = match block.0.len() > BLOCK_BYTES {
+                    true => block.split(),
+                    false => None,
+                };
+                self.bytes += block.0.capacity();
+                if let Some((bound, second)) = second {
+                    self.add_block(bound, second);
                 }
             }
         }
@@ -223,6 +298,7 @@ impl PointSet {
         block.0.drain(at.begin..at.end);
         if block.0.is_empty() && !bound.is_empty() {
             let bound = bound.clone();
+            self.bytes -= bytes_of_block(&bound) + block.0.capacity();
             self.blocks.remove(&bound);
         }
         self.len -= 1;

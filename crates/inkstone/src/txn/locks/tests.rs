@@ -26,11 +26,16 @@ struct Fixture {
 }
 
 fn fixture() -> Fixture {
+    fixture_of(u64::MAX)
+}
+
+/// One in which the locks of a transaction are joined beyond so many bytes.
+fn fixture_of(lock_memory: u64) -> Fixture {
     let counters = Arc::new(Counters::default());
     let poison = Poison::default();
     Fixture {
         system: TrxSystem::new(TrxId(1)),
-        table: LockTable::new(counters.clone(), poison.clone()),
+        table: LockTable::new(lock_memory, counters.clone(), poison.clone()),
         counters,
         poison,
     }
@@ -60,6 +65,10 @@ impl Fixture {
     fn is_free(&self, trx: &Trx, key: &[u8], access: Access) -> bool {
         self.table
             .change(PLACE, |locks| locks.is_free(trx.0.id(), key, access))
+    }
+
+    fn is_row_locked(&self, key: &[u8]) -> bool {
+        self.table.is_locked(row(key))
     }
 
     fn lock(&self, (trx, held): &mut Trx, key: &[u8], mode: LockMode) -> bool {
@@ -394,6 +403,43 @@ fn a_lock_of_a_row_costs_less_than_forty_bytes() {
     }
 }
 
+/// Of one transaction that has locked very many rows, here and there.
+#[test]
+fn locks_beyond_their_memory_are_joined() {
+    const MEMORY: u64 = 64 << 10;
+    let f = fixture_of(MEMORY);
+    let (mut a, mut b, mut c, mut d) = (f.begin(), f.begin(), f.begin(), f.begin());
+    let key = |n: u64| (n * 1000).to_be_bytes();
+    let (other, awaited) = (key(5_000_000), key(7_000_000));
+    assert!(f.lock(&mut b, &other, S) && f.lock(&mut c, &awaited, X));
+    let waiting = f.queue(&mut d, &awaited, S);
+    let mut keys: Vec<u64> = (0..20_000).map(|n| n * 7919 % 10_000_000).collect();
+    keys.retain(|&n| !f.is_row_locked(&key(n)));
+    for &n in &keys {
+        assert!(f.lock(&mut a, &key(n), if n % 5 == 0 { X } else { S }));
+        let bytes = f
+            .table
+            .change(PLACE, |locks| locks.owner(a.0.id()).unwrap().bytes());
+        assert!(bytes as u64 <= MEMORY + 4096, "{bytes} bytes");
+    }
+    assert!(f.counters.get(Counter::LocksJoined) > 4_000);
+    for &n in &keys {
+        let wants = if n % 5 == 0 { S } else { X };
+        assert!(
+            !f.is_free(&b, &key(n), Access::Row(wants)),
+            "{n} was given back"
+        );
+    }
+    // The locks of others, and what they wait for, are as before.
+    assert!(f.is_free(&b, &other, Access::Row(S)));
+    f.end(&c.0, &mut c.1);
+    f.table.wait(waiting, soon()).unwrap();
+    f.end(&d.0, &mut d.1);
+    f.end(&b.0, &mut b.1);
+    f.end(&a.0, &mut a.1);
+    assert_eq!(f.table.counts(), (0, 0));
+}
+
 #[test]
 fn a_scan_is_one_interval() {
     use Bound::{Excluded, Included};
@@ -557,6 +603,56 @@ proptest! {
         prop_assert_eq!(f.table.counts(), (0, 0));
     }
 
+    /// Joined or not: what a transaction has locked stays locked, and no two have conflicting locks.
+    #[test]
+    fn joined_locks_cover_no_less(
+        steps in proptest::collection::vec((0..3_usize, 0..200_u8, 0..8_u8), 50..300)
+    ) {
+        let f = fixture_of(2000);
+        let mut trx: Vec<_> = (0..3).map(|_| f.begin()).collect();
+        let mut model = vec![std::collections::BTreeMap::<u8, LockMode>::new(); 3];
+        let key = |n: u8| [&[n][..], &[7; 40]].concat();
+        let count = steps.len();
+        for (step, (t, n, what)) in steps.into_iter().enumerate() {
+            let mode = if what % 2 == 0 { S } else { X };
+            match what {
+                0 if n % 8 == 0 => {
+                    let (me, held) = &mut trx[t];
+                    f.end(me, held);
+                    trx[t] = f.begin();
+                    model[t].clear();
+                }
+                1 => f.lock_gap(&mut trx[t], &key(n), &key(n + 1)),
+                2 => {
+                    let unlocked = f.table.unlock_row(&trx[t].0, row(&key(n)));
+                    if unlocked {
+                        model[t].remove(&n);
+                    }
+                }
+                _ => if f.lock(&mut trx[t], &key(n), mode) {
+                    let had = model[t].entry(n).or_insert(mode);
+                    *had = (*had).max(mode);
+                },
+            }
+            let has = |t: usize, n: u8, mode| f.table.change(PLACE, |locks| {
+                locks.owner(trx[t].0.id()).is_some_and(|owner| owner.has_row(&key(n), mode))
+            });
+            let checked = if step % 50 == 0 || step + 1 == count { 0..=255 } else { n..=n };
+            for n in checked {
+                for (t, model) in model.iter().enumerate() {
+                    let least = model.get(&n).copied();
+                    prop_assert!(least.is_none_or(|mode| has(t, n, mode)), "{t} lost {n}");
+                    let others = (0..3).filter(|&u| u != t).any(|u| has(u, n, S));
+                    prop_assert!(!(has(t, n, X) && others), "{n} is locked twice");
+                }
+            }
+        }
+        for (me, held) in &mut trx {
+            f.end(me, held);
+        }
+        prop_assert_eq!(f.table.counts(), (0, 0));
+    }
+
     #[test]
     fn points_match_a_model(
         steps in proptest::collection::vec((0..4_u8, proptest::collection::vec(0..3_u8, 0..6), 0..90_usize), 1..400)
@@ -573,6 +669,7 @@ proptest! {
             }
             prop_assert_eq!(set.get(&key), model.get(&key).copied());
             prop_assert_eq!(set.len(), model.len());
+            prop_assert_eq!(set.bytes(), set.counted_bytes());
         }
         let found: Vec<_> = set.iter().map(|(key, point)| (key.to_vec(), point)).collect();
         prop_assert_eq!(found, model.clone().into_iter().collect::<Vec<_>>());

@@ -67,6 +67,8 @@ pub(super) struct Owner {
     counts_rows: bool,
     ranges: [IntervalSet; 3],
     pub handed: Option<Handed>,
+    /// What they took when they were joined last; see [`TreeLocks::join_if_large`].
+    pub bytes_after_join: usize,
 }
 
 impl Owner {
@@ -77,6 +79,7 @@ impl Owner {
             counts_rows: false,
             ranges: Default::default(),
             handed: None,
+            bytes_after_join: 0,
         }
     }
 
@@ -90,6 +93,20 @@ impl Owner {
 
     pub fn range(&self, kind: RangeKind) -> &IntervalSet {
         &self.ranges[kind.index()]
+    }
+
+    pub fn range_mut(&mut self, kind: RangeKind) -> &mut IntervalSet {
+        &mut self.ranges[kind.index()]
+    }
+
+    /// Rows and ranges.
+    pub fn count(&self) -> usize {
+        self.points.len() + self.ranges.iter().map(IntervalSet::len).sum::<usize>()
+    }
+
+    /// Memory, in bytes, but for what the allocator adds.
+    pub fn bytes(&self) -> usize {
+        self.points.bytes() + self.ranges.iter().map(IntervalSet::bytes).sum::<usize>()
     }
 
     pub fn ranges(&self) -> impl Iterator<Item = (RangeKind, &IntervalSet)> {
@@ -137,7 +154,7 @@ impl Owner {
 
 /// How many rows with each hash are locked as rows.
 #[derive(Debug, Default)]
-struct PointFilter(Vec<u32>);
+pub(super) struct PointFilter(Vec<u32>);
 
 impl PointFilter {
     const SLOTS: usize = 1024;
@@ -157,7 +174,7 @@ impl PointFilter {
         self.0[Self::slot(key)] += 1;
     }
 
-    fn remove(&mut self, key: &[u8]) {
+    pub(super) fn remove(&mut self, key: &[u8]) {
         self.0[Self::slot(key)] -= 1;
     }
 
@@ -198,7 +215,7 @@ impl Queue {
 #[derive(Debug, Default)]
 pub(super) struct TreeLocks {
     owners: HashMap<TrxId, Owner>,
-    filter: PointFilter,
+    pub(super) filter: PointFilter,
     queues: BTreeMap<Box<[u8]>, Queue>,
     /// Who waits for an interval. They have no order.
     ranges_wanted: Vec<Arc<Request>>,
@@ -241,6 +258,29 @@ impl TreeLocks {
 
     pub fn ranges_wanted(&self) -> impl Iterator<Item = &Arc<Request>> {
         self.ranges_wanted.iter()
+    }
+
+    pub(super) fn take_owner(&mut self, trx: TrxId) -> Option<Owner> {
+        self.owners.remove(&trx)
+    }
+
+    pub(super) fn put_owner(&mut self, trx: TrxId, owner: Owner) {
+        self.owners.insert(trx, owner);
+    }
+
+    /// Whether anybody waits for something in an interval.
+    pub(super) fn is_awaited(&self, interval: &Interval) -> bool {
+        let (low, high) = (interval.low.as_low(), interval.high.as_high());
+        let bounds = (
+            low.as_ref().map(|key| &key[..]),
+            high.as_ref().map(|key| &key[..]),
+        );
+        let overlaps = |request: &Arc<Request>| match &request.target {
+            Target::Range(wanted) => wanted.low < interval.high && interval.low < wanted.high,
+            Target::Row(key) => interval.has(key),
+        };
+        self.queues.range::<[u8], _>(bounds).next().is_some()
+            || self.ranges_wanted.iter().any(overlaps)
     }
 
     fn owner_mut(&mut self, trx: &Arc<TrxState>) -> &mut Owner {
