@@ -207,13 +207,18 @@ impl Pipeline {
 
     /// Whether a write for the sake of durability would soon be synced.
     fn may_flush(&self) -> bool {
-        let syncs = self.syncs_under_way() + usize::from(!self.awaiting.is_empty());
+        let syncs = self.syncs_under_way() + usize::from(self.awaits_sync().is_some());
         syncs
             < if self.asynchronous || mutants::on(Mutant::LogSyncsApart) {
                 ASYNC_SYNCS_MAX
             } else {
                 SYNC_CALLS_MAX
             }
+    }
+
+    /// A group of which somebody waits for a sync that is not under way.
+    fn awaits_sync(&self) -> Option<&Arc<Group>> {
+        self.awaiting.iter().find(|g| g.has(Goal::Durable))
     }
 
     fn take_lead(&mut self) -> Turn {
@@ -250,7 +255,7 @@ impl Pipeline {
         }
         if sync_too
             && self.may_sync()
-            && let Some(group) = self.awaiting.iter().find(|g| g.has(Goal::Durable))
+            && let Some(group) = self.awaits_sync()
         {
             poked.poke(group, Goal::Durable);
         }
@@ -354,8 +359,15 @@ impl LogShared {
         if let Some(flight) = state.flights.iter().find(|f| f.frames >= lsn) {
             return Ok(join(&flight.group, goal));
         }
-        if state.can_lead() && (goal == Goal::Written || state.may_flush()) {
-            return Ok(state.take_lead());
+        if state.can_lead() {
+            if goal == Goal::Written || state.may_flush() {
+                return Ok(state.take_lead());
+            }
+            if state.may_sync() {
+                // Others wait for a sync first. Those of them who were poked may be no better off than this
+                // thread: the last flight ended before their frames (invariant 3).
+                return Ok(self.begin_sync(&mut state));
+            }
         }
         // Or who was poked would ask again and again until the lead is free.
         state.next.take_back(goal);
@@ -369,15 +381,19 @@ impl LogShared {
         }
     }
 
+    fn begin_sync(&self, state: &mut Pipeline) -> Turn {
+        let from = self.durable.load(Ordering::Acquire);
+        let covers = self.written_reach(state);
+        state.begin_sync(from, covers)
+    }
+
     fn turn_to_sync(&self, state: &mut Pipeline, lsn: u64) -> Turn {
         let under_way = state.syncs.iter().find(|s| s.covers.frames >= lsn);
         if let Some(group) = under_way.and_then(|s| s.groups.last()) {
             return join(group, Goal::Durable);
         }
         if state.may_sync() {
-            let from = self.durable.load(Ordering::Acquire);
-            let covers = self.written_reach(state);
-            return state.begin_sync(from, covers);
+            return self.begin_sync(state);
         }
         if state.awaiting.is_empty() {
             state.awaiting.push(Arc::default());

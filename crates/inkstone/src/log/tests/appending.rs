@@ -152,6 +152,14 @@ fn commits_share_syncs() {
     }
 }
 
+fn until(done: impl Fn() -> bool) {
+    let begin = std::time::Instant::now();
+    while !done() {
+        assert!(begin.elapsed().as_secs() < 60, "nothing goes on");
+        crate::sync::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
 /// The commits that come while a sync is under way are made durable by the next one, together: also
 /// where writes are slow, and who wrote at once could begin the next sync before the others wrote.
 #[test]
@@ -171,21 +179,50 @@ fn one_sync_takes_all_who_came_during_the_one_before() {
                 let log = &log;
                 scope.spawn(move || log.wait_durable(end).unwrap());
             };
-            let until = |done: &dyn Fn() -> bool| {
-                while !done() {
-                    crate::sync::thread::sleep(std::time::Duration::from_millis(1));
-                }
-            };
             commit();
-            until(&|| counters.get(Counter::LogSyncs) == before + 1);
+            until(|| counters.get(Counter::LogSyncs) == before + 1);
             commit();
-            until(&|| log.shared.waiting() == 1);
+            until(|| log.shared.waiting() == 1);
             (0..6).for_each(|_| commit());
-            until(&|| log.shared.waiting() == 7);
+            until(|| log.shared.waiting() == 7);
             vfs.faults.hold_syncs.store(false, Ordering::SeqCst);
         });
         assert_eq!(counters.get(Counter::LogSyncs), before + 2, "{round}");
     }
+}
+
+/// A flight ends before frames of its own leader and of others, as a frame before those is not published:
+/// what it has written is synced, and all of them go on when the frame is there.
+#[test]
+fn a_flight_that_ends_before_all_who_wait_is_synced() {
+    let vfs = MemoryVfs::new();
+    let (log, ..) = open(params(&vfs));
+    let faults = &vfs.faults;
+    let before = faults.writes.load(Ordering::SeqCst);
+    faults.hold_writes.store(true, Ordering::SeqCst);
+    let publish = AtomicBool::new(false);
+    crate::sync::test_scope(|scope| {
+        let log = &*log;
+        scope.spawn(|| log.wait_written(append(log, &payload(1, 64)).1).unwrap());
+        until(|| faults.writes.load(Ordering::SeqCst) > before);
+        let (_, published) = append(log, &payload(2, 64));
+        scope.spawn(|| {
+            let hold = |_, _| until(|| publish.load(Ordering::SeqCst));
+            log.append(&payload(3, 64), true, hold).unwrap();
+        });
+        until(|| log.current_lsn() > published);
+        for n in 4..6 {
+            scope.spawn(move || log.wait_durable(append(log, &payload(n, 64)).1).unwrap());
+        }
+        until(|| log.shared.waiting() == 2);
+        faults.hold_writes.store(false, Ordering::SeqCst);
+        until(|| {
+            log.durable_lsn() >= published
+                || log.written_lsn() >= published && log.shared.waiting() == 2
+        });
+        publish.store(true, Ordering::SeqCst);
+    });
+    assert_eq!(log.durable_lsn(), log.current_lsn());
 }
 
 #[test]

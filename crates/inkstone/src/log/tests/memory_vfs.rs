@@ -17,6 +17,8 @@ pub struct Faults {
     pub disk_full: AtomicBool,
     pub sync_micros: AtomicU64,
     pub write_micros: AtomicU64,
+    /// While set, writes that have begun do not end.
+    pub hold_writes: AtomicBool,
     /// While set, syncs that have begun do not end.
     pub hold_syncs: AtomicBool,
     pub writes: AtomicU64,
@@ -274,6 +276,9 @@ impl File for Handle {
         let micros = self.faults.write_micros.load(Ordering::SeqCst);
         if micros > 0 {
             crate::sync::thread::sleep(Duration::from_micros(micros));
+        }
+        while self.faults.hold_writes.load(Ordering::SeqCst) {
+            crate::sync::thread::sleep(Duration::from_millis(1));
         }
         let mut content = self.body.0.lock();
         put(&mut content.now, offset as usize, buffer);
