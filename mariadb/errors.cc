@@ -11,6 +11,18 @@ static int other_error(THD *thd, const ink_error &error)
   return HA_ERR_INKSTONE;
 }
 
+/* What is wrong with files goes to the error log, too, and to the session as a warning: where a table is being
+   opened the server prints a number only. */
+static int file_error(THD *thd, const ink_error &error, int number)
+{
+  sql_print_error("Inkstone: %s", error.message);
+  if (thd)
+    push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_GET_ERRMSG,
+                        ER_THD(thd, ER_GET_ERRMSG), number, error.message, "INKSTONE");
+  other_error(thd, error);
+  return number;
+}
+
 int handler_error(THD *thd, const ink_error &error)
 {
   switch (error.code)
@@ -44,9 +56,12 @@ int handler_error(THD *thd, const ink_error &error)
   case INK_ALREADY_EXISTS:
     return HA_ERR_TABLE_EXIST;
   case INK_CORRUPT:
-    sql_print_error("Inkstone: %s", error.message);
-    other_error(thd, error);
-    return HA_ERR_CRASHED;
+    return file_error(thd, error, HA_ERR_CRASHED);
+  case INK_NOT_A_DATABASE:
+    /* The table's file is missing, or another's is there. */
+    return file_error(thd, error, HA_ERR_NO_SUCH_TABLE);
+  case INK_IO:
+    return file_error(thd, error, HA_ERR_INKSTONE);
   case INK_POISONED:
   case INK_PANIC:
     sql_print_error("Inkstone: %s", error.message);

@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #include "variables.h"
+#include <limits.h>
+#include <stdlib.h>
 #include <string>
+#include <unistd.h>
 #include <vector>
+
+/* The server's own (sql_show.cc), for engines with a directory in the data directory. */
+extern void ignore_db_dirs_append(const char *name);
 
 /* Options of the engine, fixed when the server starts. One line each: type of variable, name, the engine's
    option, default, what it is. The values are checked by the engine. */
@@ -117,6 +123,22 @@ bool prints_all_deadlocks()
   return print_all_deadlocks;
 }
 
+/* The engine's directory is no database of the server's: SHOW DATABASES and dumps of all databases pass over it,
+   if it is in the data directory and the user has not made a database of that name. The server's list may be
+   changed only while nobody reads it, which is before it has started. */
+static void hide(const std::string &directory)
+{
+  char parent[PATH_MAX], home[PATH_MAX];
+  const size_t slash= directory.find_last_of('/');
+  const bool relative= slash == std::string::npos;
+  const std::string name= relative ? directory : directory.substr(slash + 1);
+  if (mysqld_server_started || name.empty() || !access((directory + "/db.opt").c_str(), F_OK) ||
+      !realpath(relative ? "." : directory.substr(0, slash + 1).c_str(), parent) ||
+      !realpath(mysql_real_data_home, home) || strcmp(parent, home))
+    return;
+  ignore_db_dirs_append(name.c_str());
+}
+
 int open_database(ink_database **database, ink_error *error)
 {
   std::vector<std::pair<const char *, std::string>> values;
@@ -136,5 +158,8 @@ int open_database(ink_database **database, ink_error *error)
          {reinterpret_cast<const uint8_t *>(value.second.data()), value.second.size()}});
   std::string directory=
       data_home_dir && *data_home_dir ? data_home_dir : std::string(mysql_data_home) + "/inkstone";
-  return ink_open(directory.c_str(), options.data(), options.size(), database, error);
+  if (ink_open(directory.c_str(), options.data(), options.size(), database, error))
+    return 1;
+  hide(directory);
+  return 0;
 }

@@ -142,6 +142,10 @@ fn recovery_text(report: &OpenReport) -> String {
     match &report.recovered {
         _ if report.created => format!("created in {took} ms"),
         None => format!("opened in {took} ms, it had been closed in order"),
+        Some(found) if report.clean => format!(
+            "opened in {took} ms, it had been closed in order: {}",
+            found.transactions_text()
+        ),
         Some(found) => format!(
             "recovered in {took} ms: {} torn pages repaired, {}",
             found.torn_pages_repaired,
@@ -174,7 +178,8 @@ pub unsafe extern "C" fn ink_recovered(database: *const ink_database) -> bool {
     // SAFETY: the caller's pointer is as the header asks.
     unsafe {
         on_or(database, false, |database| {
-            database.0.open_report().recovered.is_some()
+            let report = database.0.open_report();
+            !report.clean && !report.created
         })
     }
 }

@@ -14,10 +14,65 @@ pub enum Failure {
     Check(String),
     /// All has been said already; only the exit code is left.
     Told(u8),
-    /// A check found corruption: an [`Error::Corrupt`].
-    Corrupt(Error),
+    /// A check found corruption: of each damaged table or file the first, at least one.
+    Corrupt(Damage),
     /// The engine's error.
     Engine(Error),
+}
+
+/// What a check found damaged.
+#[derive(Clone, Debug)]
+pub struct Damage {
+    /// The first that was found.
+    pub first: Error,
+    /// In other tables and files.
+    pub others: Vec<Error>,
+}
+
+/// Gathers damage while a check goes on.
+#[derive(Debug, Default)]
+pub struct Damages(Vec<Error>);
+
+impl Damages {
+    /// Notes damage; what is no damage is returned.
+    pub fn note<T>(&mut self, result: Result<T>) -> Result<Option<T>> {
+        match result {
+            Ok(value) => return Ok(Some(value)),
+            Err(Failure::Corrupt(damage)) => {
+                self.push(damage.first);
+                damage.others.into_iter().for_each(|error| self.push(error));
+            }
+            Err(Failure::Engine(error @ (Error::Corrupt { .. } | Error::NotADatabase { .. }))) => {
+                self.push(error);
+            }
+            Err(other) => return Err(other),
+        }
+        Ok(None)
+    }
+
+    /// Notes damage, unless it is of a page of which some is noted.
+    fn push(&mut self, error: Error) {
+        let place = |error: &Error| match error {
+            Error::Corrupt { file, page, .. } => Some((file.clone(), *page)),
+            _ => None,
+        };
+        let new = place(&error);
+        if new.is_none() || self.0.iter().all(|known| place(known) != new) {
+            self.0.push(error);
+        }
+    }
+
+    /// Fails if there was any.
+    pub fn into_result(self) -> Result<()> {
+        let mut all = self.0.into_iter();
+        match all.next() {
+            None => Ok(()),
+            Some(first) => Err(Failure::Corrupt(Damage {
+                first,
+                others: all.collect(),
+            })),
+        }
+    }
 }
 
 /// Result of a command or a part of one.
@@ -54,17 +109,33 @@ impl Failure {
         match self {
             Self::Usage(message) | Self::Check(message) => message.clone(),
             Self::Told(_) => String::new(),
-            Self::Corrupt(error) | Self::Engine(error) => error.to_string(),
+            Self::Engine(error) => error.to_string(),
+            Self::Corrupt(Damage { first, others }) if others.is_empty() => first.to_string(),
+            Self::Corrupt(damage) => {
+                let mut text = format!("damage in {} places:", damage.others.len() + 1);
+                for error in std::iter::once(&damage.first).chain(&damage.others) {
+                    text += &format!("\n  {error}");
+                }
+                text
+            }
         }
     }
 
     /// For programs.
     pub fn to_json(&self) -> Value {
         let mut error = json!({ "kind": self.kind(), "message": self.message() });
-        if let Self::Corrupt(corrupt) | Self::Engine(corrupt) = self
-            && let Error::Corrupt {
-                file, page, offset, ..
-            } = corrupt
+        let (engine, others) = match self {
+            Self::Engine(error) => (Some(error), &[][..]),
+            Self::Corrupt(damage) => (Some(&damage.first), &damage.others[..]),
+            _ => (None, &[][..]),
+        };
+        if !others.is_empty() {
+            let others = others.iter().map(ToString::to_string);
+            error["others"] = json!(others.collect::<Vec<_>>());
+        }
+        if let Some(Error::Corrupt {
+            file, page, offset, ..
+        }) = engine
         {
             error["file"] = json!(file.display().to_string());
             error["page"] = json!(page.map(|page| page.to_string()));

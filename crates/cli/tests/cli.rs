@@ -247,6 +247,45 @@ fn recover_verify_and_stat_after_a_kill() {
 }
 
 #[test]
+fn verify_names_all_damaged_tables() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = fruit(dir.path());
+    for name in ["second", "third", "fourth"] {
+        let table = db.create_table(name, &[]).unwrap();
+        let txn = db.begin(inkstone::Isolation::ReadCommitted).unwrap();
+        txn.insert(&table, b"key", b"value").unwrap();
+        txn.commit().unwrap();
+    }
+    db.close().unwrap();
+    let path = dir.path().display().to_string();
+    let catalog = &json_ok(&["inspect", "catalog", &path])[0]["tables"];
+    let tables = catalog.as_array().unwrap().clone();
+    let of = |name: &str| {
+        let table = tables.iter().find(|table| table["table"] == name).unwrap();
+        (
+            table["file"].as_str().unwrap().to_owned(),
+            table["trees"][0]["root"].as_u64().unwrap(),
+        )
+    };
+    for name in ["second", "fourth"] {
+        let (file, root) = of(name);
+        let mut bytes = std::fs::read(&file).unwrap();
+        bytes[root as usize * 16384 + 16000] ^= 4;
+        std::fs::write(&file, &bytes).unwrap();
+    }
+    std::fs::remove_file(of("third").0).unwrap();
+    let (code, _, err) = run(&["verify", &path]);
+    assert_eq!(code, 1, "{err}");
+    assert!(err.contains("damage in 3 places"), "{err}");
+    for text in [&of("second").0, "table third is missing", &of("fourth").0] {
+        assert!(err.contains(text), "{text}: {err}");
+    }
+    let (code, lines) = json(&["verify", &path]);
+    assert_eq!(code, 1);
+    assert_eq!(lines[0]["error"]["others"].as_array().unwrap().len(), 2);
+}
+
+#[test]
 fn verify_names_the_damaged_page() {
     let dir = tempfile::tempdir().unwrap();
     fruit(dir.path()).close().unwrap();

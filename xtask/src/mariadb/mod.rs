@@ -18,6 +18,7 @@ mod idle;
 mod import;
 mod inputs;
 mod libraries;
+mod missing;
 mod mtr;
 mod orphans;
 mod packages;

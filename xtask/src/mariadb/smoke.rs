@@ -8,7 +8,7 @@ use super::plugin::Plugin;
 use super::server::Server;
 use super::tree::{Configuration, Tree};
 use super::watching;
-use super::{idle, import};
+use super::{idle, import, missing};
 use crate::build::Result;
 use std::io::Read;
 use std::process::{Command, ExitCode, Output, Stdio};
@@ -67,11 +67,13 @@ fn run_files(tree: &Tree, plugin: &Plugin, files: &[Input]) -> Result<usize> {
             server.start()?;
         }
     }
+    check_databases(&server)?;
     check_status(&server)?;
     watching::check(&server)?;
     idle::check(&server)?;
     check_refusals(&server)?;
     import::check(&server)?;
+    missing::check(&mut server)?;
     // The data must survive a restart as they are.
     server.stop()?;
     server.start()?;
@@ -253,6 +255,17 @@ fn check_refusals(server: &Server) -> Result<()> {
     match definitions()? == before {
         true => Ok(()),
         false => Err("a refused statement has changed a table".to_owned()),
+    }
+}
+
+/// Checks that the engine's directory is not taken for a database: a dump of all databases would drop it.
+fn check_databases(server: &Server) -> Result<()> {
+    let databases = server.sql("SHOW DATABASES")?;
+    match databases.lines().any(|name| name == "inkstone") {
+        true => Err(format!(
+            "the engine's directory is a database: {databases:?}"
+        )),
+        false => Ok(()),
     }
 }
 

@@ -1,9 +1,10 @@
 //! Every page in the files of a database that is closed: checksum, identity, structure, and that it is
 //! no older version of itself.
 
-use crate::failure::{Failure, Result};
+use crate::failure::{Damages, Failure, Result};
 use crate::inspect::read::{Directory, tablespace_path};
 use crate::progress;
+use indicatif::ProgressBar;
 use inkstone::Error;
 use inkstone::store::PageLsnMap;
 use inkstone_format::apply::{bit, map_pages};
@@ -45,7 +46,7 @@ impl FileReport {
     }
 }
 
-/// Checks the files of a closed database.
+/// Checks the files of a closed database. Damage of one file does not keep it from looking at the others.
 pub fn check_files(vfs: &dyn Vfs, directory: &Path) -> Result<Vec<FileReport>> {
     let directory = Directory::open_on(vfs, directory)?;
     let page_size = u64::from(directory.control.page_size);
@@ -57,8 +58,9 @@ pub fn check_files(vfs: &dyn Vfs, directory: &Path) -> Result<Vec<FileReport>> {
     }
     let bar = progress::bar("checking pages on disk", total);
     let mut reports = Vec::new();
+    let mut damages = Damages::default();
     for space in spaces {
-        let mut file = FileCheck {
+        let file = FileCheck {
             report: FileReport {
                 file: tablespace_path(&directory.path, space),
                 space,
@@ -71,21 +73,10 @@ pub fn check_files(vfs: &dyn Vfs, directory: &Path) -> Result<Vec<FileReport>> {
             maps: Vec::new(),
             page_size: page_size as usize,
         };
-        file.read_maps(&directory)?;
-        let mut page = 0;
-        while page < file.report.pages {
-            let count = (CHUNK / page_size).max(1).min(file.report.pages - page);
-            let bytes = directory.read_pages(space, page, count)?;
-            for (n, bytes) in bytes.chunks(page_size as usize).enumerate() {
-                file.check(PageNo((page + n as u64) as u32), bytes)?;
-            }
-            page += count;
-            bar.inc(count);
-        }
-        reports.push(file.report);
+        reports.extend(damages.note(file.run(&directory, &bar))?);
     }
     bar.finish_and_clear();
-    Ok(reports)
+    damages.into_result().map(|()| reports)
 }
 
 struct FileCheck<'m> {
@@ -97,6 +88,23 @@ struct FileCheck<'m> {
 }
 
 impl FileCheck<'_> {
+    fn run(mut self, directory: &Directory, bar: &ProgressBar) -> Result<FileReport> {
+        self.read_maps(directory)?;
+        let (space, page_size) = (self.report.space, self.page_size);
+        let mut page = 0;
+        while page < self.report.pages {
+            let chunk = (CHUNK / page_size as u64).max(1);
+            let count = chunk.min(self.report.pages - page);
+            let bytes = directory.read_pages(space, page, count)?;
+            for (n, bytes) in bytes.chunks(page_size).enumerate() {
+                self.check(PageNo((page + n as u64) as u32), bytes)?;
+            }
+            page += count;
+            bar.inc(count);
+        }
+        Ok(self.report)
+    }
+
     fn read_maps(&mut self, directory: &Directory) -> Result<()> {
         let space = self.report.space;
         let header = directory.read_pages(space, 0, 1)?;

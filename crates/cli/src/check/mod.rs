@@ -5,7 +5,7 @@ mod files;
 pub use files::{FileReport, check_files};
 
 use crate::database::{EngineArguments, open_existing, open_on, require, vfs};
-use crate::failure::{Failure, Result};
+use crate::failure::{Damage, Damages, Failure, Result};
 use crate::output::{Output, TextTable, bytes, count};
 use crate::progress;
 use clap::Args;
@@ -67,17 +67,16 @@ pub struct Stat {
     engine: EngineArguments,
 }
 
-/// Corruption that a check was to find makes it fail; other errors stay what they are.
-fn found(failure: Failure) -> Failure {
-    match failure {
-        Failure::Engine(error @ Error::Corrupt { .. }) => Failure::Corrupt(error),
-        other => other,
-    }
-}
-
 /// `inkstone verify`.
 pub fn verify(arguments: &Verify, output: &Output) -> Result<()> {
-    verify_all(arguments, output).map_err(found)
+    // Corruption that a check was to find makes it fail; other errors stay what they are.
+    verify_all(arguments, output).map_err(|failure| match failure {
+        Failure::Engine(error @ Error::Corrupt { .. }) => Failure::Corrupt(Damage {
+            first: error,
+            others: Vec::new(),
+        }),
+        other => other,
+    })
 }
 
 fn verify_all(arguments: &Verify, output: &Output) -> Result<()> {
@@ -93,9 +92,12 @@ fn verify_all(arguments: &Verify, output: &Output) -> Result<()> {
         output.text("in memory only, nothing on disk was changed:");
     }
     say_opening(&opened, output);
-    let tables = verify_tables(&db)?;
+    let mut damages = Damages::default();
+    let tables = damages.note(verify_tables(&db))?.unwrap_or_default();
     db.close()?;
-    let files = check_files(&*overlay, &arguments.directory)?;
+    let files = damages.note(check_files(&*overlay, &arguments.directory))?;
+    damages.into_result()?;
+    let files = files.unwrap_or_default();
     let mut table = TextTable::new([
         "table", "trees", "rows", "deleted", "leaves", "inner", "long", "pages", "in file",
     ]);
@@ -134,17 +136,20 @@ fn verify_all(arguments: &Verify, output: &Output) -> Result<()> {
     Ok(())
 }
 
-/// Verifies the catalog and all tables of an open database that nothing writes to.
+/// Verifies the catalog and all tables of an open database that nothing writes to. Damage of one table does
+/// not keep it from looking at the others.
 pub fn verify_tables(db: &Database) -> Result<Vec<TableReport>> {
     let names = db.tables()?;
     let bar = progress::spinner("verifying the catalog");
+    let mut damages = Damages::default();
     let mut reports = vec![db.verify_catalog()?];
     for name in names {
         bar.set_message(format!("verifying table {name}"));
-        reports.push(db.verify_table(&db.table(&name)?)?);
+        let report = || Ok(db.verify_table(&db.table(&name)?)?);
+        reports.extend(damages.note(report())?);
     }
     bar.finish_and_clear();
-    Ok(reports)
+    damages.into_result().map(|()| reports)
 }
 
 /// A verified table for programs.
@@ -209,6 +214,11 @@ fn say_recovery(opened: &OpenReport, output: &Output) {
         output.text("it had been closed in order: nothing to recover");
         return;
     };
+    if opened.clean {
+        let transactions = recovered.transactions_text();
+        output.text(format!("it had been closed in order: {transactions}"));
+        return;
+    }
     let redo = &recovered.redo;
     output.text(format!(
         "it had not been closed in order; recovery took {} ms:",

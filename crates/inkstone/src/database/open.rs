@@ -66,7 +66,8 @@ pub struct OpenReport {
     pub created: bool,
     /// It had been closed in order.
     pub clean: bool,
-    /// What recovery did, if it ran.
+    /// What recovery did, if the database had not been closed in order, or had unfinished or prepared
+    /// transactions when it was.
     pub recovered: Option<Recovered>,
     /// Tablespace files that were removed: the log says that their table was dropped, or was not made
     /// to the end.
@@ -104,6 +105,11 @@ pub struct Recovered {
 }
 
 impl Recovered {
+    /// Whether there were transactions that had neither committed nor been rolled back.
+    pub fn has_transactions(&self) -> bool {
+        self.losers > 0 || self.prepared > 0
+    }
+
     /// What became of unfinished transactions, for people.
     pub fn transactions_text(&self) -> String {
         let later = match self.rows_to_undo {
@@ -624,7 +630,7 @@ fn open_existing(
     let report = OpenReport {
         created: false,
         clean: old.clean_shutdown,
-        recovered: (!old.clean_shutdown).then_some(recovered),
+        recovered: (!old.clean_shutdown || recovered.has_transactions()).then_some(recovered),
         removed,
         set_aside: aside.into_iter().chain(core.redo.log.set_aside()).collect(),
         memory_bound,
@@ -848,7 +854,6 @@ impl Inner {
         log.wait_durable(log.current_lsn())?;
         self.core.redo.pool.flush_all()?;
         self.files.sync_all(&*self.vfs)?;
-        let open = self.core.trxs.oldest_first_lsn().is_some();
-        self.checkpoint(true, !open)
+        self.checkpoint(true, true)
     }
 }
