@@ -15,11 +15,12 @@ int ha_inkstone::info(uint flag)
     if (!stats.records && !(flag & (HA_STATUS_TIME | HA_STATUS_OPEN)))
       stats.records= 1;
     stats.deleted= 0;
-    stats.data_file_length= found.clustered_pages * found.page_bytes;
+    clustered_pages= found.clustered_pages;
+    stats.data_file_length= found.clustered_pages * found.page_bytes + found.long_value_bytes;
     stats.index_file_length= found.secondary_pages * found.page_bytes;
     stats.delete_length= found.file_bytes - found.allocated_bytes;
     stats.mean_rec_length= static_cast<ulong>(
-        found.rows ? found.clustered_pages * found.page_bytes / found.rows : 0);
+        found.rows ? stats.data_file_length / found.rows : 0);
     stats.block_size= static_cast<uint>(found.page_bytes);
     stats.mrr_length_per_rec= ref_length + sizeof(void *);
     if ((flag & HA_STATUS_CONST) && !is_outdated())
@@ -77,7 +78,7 @@ ha_rows ha_inkstone::records_in_range(uint index, const key_range *min, const ke
 
 double ha_inkstone::scan_time()
 {
-  return static_cast<double>(stats.data_file_length) / stats.block_size;
+  return static_cast<double>(clustered_pages);
 }
 
 double ha_inkstone::read_time(uint index, uint ranges, ha_rows rows)

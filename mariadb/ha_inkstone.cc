@@ -408,6 +408,9 @@ bool ha_inkstone::get_error_message(int error, String *text)
 void ha_inkstone::print_error(int error, myf flags)
 {
   const char *name= table_share->table_name.str;
+  /* What failed has been said, with the server's own error. */
+  if (error == HA_ERR_INKSTONE && ha_thd()->is_error())
+    return;
   if (error == HA_ERR_TABLE_NEEDS_UPGRADE && !is_outdated())
     my_printf_error(ER_TABLE_NEEDS_REBUILD,
                     "Table rebuild required: a key of this row is longer than those that the indexes of `%s`, which an"

@@ -162,6 +162,8 @@ private:
   bool has_unknown_tree(THD *thd);
   int check_entries(THD *thd);
   int check_entries_of_row(THD *thd);
+  /* Pages that a scan of the table reads, but for long values. */
+  uint64 clustered_pages= 0;
   int count_entries(uint index, uint64 *count);
 
   /* transport.cc */

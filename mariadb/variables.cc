@@ -17,7 +17,7 @@ extern void ignore_db_dirs_append(const char *name);
   X(buffer_pool_instances, "buffer_pool_instances", 8, 1, 64, "Partitions of the buffer pool")       \
   X(log_file_size, "log_file_size", 512 << 20, 4 << 20, 1ULL << 44, "Bytes of log that are kept for recovery")\
   X(log_buffer_size, "log_buffer_size", 16 << 20, 2 << 20, 1ULL << 32, "Bytes of log kept in memory, a power of two")\
-  X(lock_memory, "lock_memory", 64 << 20, 0, ULONGLONG_MAX, "Bytes of one transaction's locks in one index, beyond which neighbouring ones are joined to ranges, which lock more")\
+  X(lock_memory_max, "lock_memory_max", 64 << 20, 0, ULONGLONG_MAX, "Bytes of one transaction's locks in one index, beyond which neighbouring ones are joined to ranges, which lock more")\
   X(version_store_memory, "version_store_memory", 64 << 20, 1 << 20, ULONGLONG_MAX, "Bytes of old row versions kept in memory; more go to a file")\
   X(open_files, "open_files", 0, 0, UINT_MAX32, "Files of tables that are open at once at most (0: half of the files that the server may have open)")\
   X(recovery_threads, "recovery_threads", 0, 0, 256, "Threads that apply the log during recovery (0: one for each core)")\

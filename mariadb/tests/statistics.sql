@@ -30,4 +30,9 @@ SELECT index_name, seq_in_index, cardinality < 100 AS old FROM information_schem
 ANALYZE TABLE kept;
 SELECT index_name, seq_in_index, cardinality < 100 AS old FROM information_schema.statistics WHERE table_schema = DATABASE() AND table_name = 'kept' ORDER BY 1, 2;
 SHOW CREATE TABLE kept;
-DROP TABLE data, truth, runs, kept, fleeting;
+# Long values are data, too.
+CREATE TABLE texts (id INT PRIMARY KEY, v LONGTEXT, KEY (v(10))) ENGINE=Inkstone;
+INSERT INTO texts SELECT seq, REPEAT('x', 100000) FROM seq_1_to_40;
+ANALYZE TABLE texts;
+SELECT data_length BETWEEN 4000000 AND 8000000 AS all_of_it, index_length < 100000 AS short_index FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'texts';
+DROP TABLE data, truth, runs, kept, fleeting, texts;

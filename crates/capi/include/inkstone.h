@@ -460,6 +460,8 @@ typedef struct ink_table_estimates {
   uint64_t page_bytes;
   uint64_t file_bytes;
   uint64_t allocated_bytes;
+  /* Of the allocated ones those of long values, with pages about to be freed. */
+  uint64_t long_value_bytes;
 } ink_table_estimates;
 
 int ink_estimate_table(const ink_table *table, ink_table_estimates *estimates, ink_error *error);

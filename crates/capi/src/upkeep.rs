@@ -17,6 +17,7 @@ pub struct ink_table_estimates {
     page_bytes: u64,
     file_bytes: u64,
     allocated_bytes: u64,
+    long_value_bytes: u64,
 }
 
 /// `ink_tree_estimates`.
@@ -44,20 +45,17 @@ pub unsafe extern "C" fn ink_estimate_table(
         let page_bytes = database.options().page_size;
         let pages = |levels: &[u64]| levels.iter().sum::<u64>();
         let leaf_bytes = found.pages_by_level.first().copied().unwrap_or(0) * page_bytes;
-        let mut secondary_pages = 0;
-        for tree in &table.trees()[1..] {
-            secondary_pages += pages(&tree.estimates()?.pages_by_level);
-        }
         raw::put(
             estimates,
             ink_table_estimates {
                 rows: found.rows,
                 row_bytes: leaf_bytes.checked_div(found.rows).unwrap_or(0),
                 clustered_pages: pages(&found.pages_by_level),
-                secondary_pages,
+                secondary_pages: found.secondary_pages,
                 page_bytes,
                 file_bytes: found.file_bytes,
                 allocated_bytes: found.allocated_bytes,
+                long_value_bytes: found.long_value_bytes,
             },
         );
     })

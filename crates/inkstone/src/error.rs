@@ -38,10 +38,10 @@ pub enum Error {
     /// reopened, and recovery has run.
     #[error("the database stopped because {0}; close it and open it again to recover")]
     Poisoned(Arc<str>),
-    /// The disk, or a limit on space, is full. The statement was rolled back; free some space and
+    /// The disk, or a limit on space, is full. What was begun is rolled back; free some space and
     /// repeat it.
     #[error(
-        "no space left for {what}; the statement was rolled back, free some space and repeat it"
+        "no space left for {what}; what was begun is rolled back, free some space and repeat it"
     )]
     DiskFull {
         /// What could not grow.

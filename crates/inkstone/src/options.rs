@@ -220,7 +220,7 @@ options! {
     open_files: u64 = 0, "Files of tables that are open at once at most; the others are opened when they are used. At least 10 (0: half of the files that the process may have open, at most 16384)";
     io_backend: IoBackend = IoBackend::Auto, "auto, posix or io_uring";
     lock_wait_timeout_ms: u64 = 50_000, "Milliseconds that a statement waits for a row lock";
-    lock_memory: u64 = 64 << 20, "Bytes of one transaction's locks in one tree, beyond which neighbouring ones are joined to ranges, which lock more (0: whatever can be joined)";
+    lock_memory_max: u64 = 64 << 20, "Bytes of one transaction's locks in one tree, beyond which neighbouring ones are joined to ranges, which lock more (0: whatever can be joined)";
     version_store_memory: u64 = 64 << 20, "Bytes of old versions kept in memory; more go to a temporary file";
     recovery_threads: u64 = 0, "Threads that apply the log during recovery (0: one for each core)";
     recovery_memory: u64 = 0, "Bytes of changes that recovery gathers from the log before it applies them (0: half of the buffer pool, at least 16m)";

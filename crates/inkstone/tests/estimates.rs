@@ -100,3 +100,31 @@ fn an_empty_tree_has_no_value_and_a_small_one_is_counted() {
         db.close().unwrap();
     });
 }
+
+#[test]
+fn long_values_are_counted_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Database::open(dir.path(), Options::default()).unwrap();
+    let table = db.create_table("t", &["s"]).unwrap();
+    let insert = |numbers: std::ops::Range<u64>, bytes: usize| {
+        let txn = db.begin(Isolation::ReadCommitted).unwrap();
+        for n in numbers {
+            txn.insert(&table, &n.to_be_bytes(), &vec![7; bytes])
+                .unwrap();
+            txn.insert(table.tree("s").unwrap(), &n.to_be_bytes(), b"")
+                .unwrap();
+        }
+        txn.commit().unwrap();
+    };
+    insert(0..5000, 100);
+    let short = db.statistics(&table).unwrap();
+    assert_eq!(short.long_value_bytes, 0, "{short:?}");
+    assert!(short.secondary_pages >= 3, "{short:?}");
+    insert(5000..5040, 100_000);
+    let long = db.statistics(&table).unwrap();
+    let least = 40 * 100_000;
+    assert!(
+        (least..least * 3 / 2).contains(&long.long_value_bytes),
+        "{long:?}"
+    );
+}

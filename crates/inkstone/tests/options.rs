@@ -52,7 +52,7 @@ fn every_option_has_a_test_here() {
         "open_files",                   // open_files.rs
         "io_backend",                   // how_files_are_opened
         "lock_wait_timeout_ms",         // waiting_for_a_lock
-        "lock_memory",                  // locks_are_joined
+        "lock_memory_max",              // locks_are_joined
         "version_store_memory",         // versions_spill
         "recovery_threads",             // recovery_in_parts_and_threads
         "recovery_memory",              // recovery_in_parts_and_threads
@@ -377,9 +377,9 @@ fn waiting_for_a_lock() {
 
 #[test]
 fn locks_are_joined() {
-    for (lock_memory, joined) in [(20 << 10, true), (64 << 20, false)] {
+    for (lock_memory_max, joined) in [(20 << 10, true), (64 << 20, false)] {
         let (_vfs, db, table) = with_table(Options {
-            lock_memory,
+            lock_memory_max,
             ..small()
         });
         insert(&db, &table, 0..5000, &[1; 9]).unwrap();

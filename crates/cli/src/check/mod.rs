@@ -312,6 +312,7 @@ pub fn stat(arguments: &Stat, output: &Output) -> Result<()> {
         "pages by level",
         "file",
         "in use",
+        "long values",
     ]);
     for name in db.tables()? {
         let s = db.statistics(&db.table(&name)?)?;
@@ -323,6 +324,7 @@ pub fn stat(arguments: &Stat, output: &Output) -> Result<()> {
             levels.join(" + "),
             bytes(s.file_bytes),
             bytes(s.allocated_bytes),
+            bytes(s.long_value_bytes),
         ]);
         tables.push(json!({
             "table": name,
@@ -331,6 +333,7 @@ pub fn stat(arguments: &Stat, output: &Output) -> Result<()> {
             "pages_by_level": s.pages_by_level,
             "file_bytes": s.file_bytes,
             "allocated_bytes": s.allocated_bytes,
+            "long_value_bytes": s.long_value_bytes,
         }));
     }
     let status = db.status();

@@ -2,7 +2,7 @@
 
 use super::tables::{Table, TableTree, TreeRef};
 use super::{Database, Inner};
-use crate::btree::TreeReport;
+use crate::btree::{Tree, TreeReport};
 use crate::space::SYSTEM_PAGES;
 use crate::{Error, Result};
 use inkstone_format::apply::map_pages;
@@ -36,10 +36,14 @@ pub struct TableStatistics {
     pub height: u8,
     /// Pages of the clustered tree at each level, leaves first.
     pub pages_by_level: Vec<u64>,
+    /// Pages of all other trees.
+    pub secondary_pages: u64,
     /// Bytes of the file.
     pub file_bytes: u64,
     /// Bytes of the file that are allocated to pages.
     pub allocated_bytes: u64,
+    /// Bytes of those that are pages of no tree and not the file's own: long values, and pages about to be freed.
+    pub long_value_bytes: u64,
 }
 
 /// Estimates about a tree, from a few page visits.
@@ -103,13 +107,35 @@ impl Database {
         let tree = table.tree_ref().live()?;
         let _shape = tree.space.keep_shape();
         let page_size = self.inner.options.page_size;
+        let allocated = tree.space.allocated_pages()?;
+        let regions = u64::from(tree.space.last_region()?) + 1;
+        let mut secondary_pages = 0;
+        for other in &table.trees()[1..] {
+            secondary_pages += other.tree.pages_by_level()?.iter().sum::<u64>();
+        }
+        let pages_by_level = tree.pages_by_level()?;
+        let own = regions * u64::from(SYSTEM_PAGES) + self.pending_tree_pages(tree)?;
+        let known = own + pages_by_level.iter().sum::<u64>() + secondary_pages;
         Ok(TableStatistics {
             rows: tree.estimate_rows()?,
             height: tree.height()?,
-            pages_by_level: tree.pages_by_level()?,
+            pages_by_level,
+            secondary_pages,
             file_bytes: u64::from(tree.space.file().pages()) * page_size,
-            allocated_bytes: tree.space.allocated_pages()? * page_size,
+            allocated_bytes: allocated * page_size,
+            // Others may allocate and free meanwhile.
+            long_value_bytes: allocated.saturating_sub(known) * page_size,
         })
+    }
+
+    /// Pages of the tree in which a table's file keeps what is to be freed.
+    fn pending_tree_pages(&self, tree: &Tree) -> Result<u64> {
+        let Some(root) = tree.space.root(PENDING_FREE_TREE)? else {
+            return Ok(0);
+        };
+        let redo = self.inner.core.redo.clone();
+        let pending = Tree::new(tree.space.clone(), PENDING_FREE_TREE, root, redo);
+        Ok(pending.pages_by_level()?.iter().sum())
     }
 
     /// About how many rows lie in `low..high`.
@@ -247,7 +273,7 @@ impl Check<'_> {
         let space = &self.table.inner.space;
         if let Some(root) = space.root(PENDING_FREE_TREE)? {
             let redo = self.inner.core.redo.clone();
-            let tree = crate::btree::Tree::new(space.clone(), PENDING_FREE_TREE, root, redo);
+            let tree = Tree::new(space.clone(), PENDING_FREE_TREE, root, redo);
             self.tree(&tree, "the tree of pages to be freed")?;
             for page in self.inner.core.pending_pages(space)? {
                 self.claim(page, User::ToBeFreed)?;
@@ -264,7 +290,7 @@ impl Check<'_> {
             let Some(root) = space.root(id)? else {
                 continue;
             };
-            let tree = crate::btree::Tree::new(space.clone(), id, root, core.redo.clone());
+            let tree = Tree::new(space.clone(), id, root, core.redo.clone());
             let (mut pages, mut long) = (Vec::new(), Vec::new());
             tree.visit_pages(&mut |page, node| {
                 pages.push(page.page);

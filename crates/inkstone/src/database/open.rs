@@ -324,7 +324,7 @@ impl Foundation {
             versions,
             trxs,
             durability,
-            (timeout, self.options.lock_memory),
+            (timeout, self.options.lock_memory_max),
             (self.files.clone(), control.uuid),
         )))
     }

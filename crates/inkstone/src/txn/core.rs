@@ -77,10 +77,10 @@ impl Core {
         versions: VersionStore,
         trxs: TrxSystem,
         durability: Durability,
-        (lock_wait_timeout, lock_memory): (Duration, u64),
+        (lock_wait_timeout, lock_memory_max): (Duration, u64),
         (files, uuid): (Arc<SpaceFiles>, [u8; 16]),
     ) -> Self {
-        let locks = LockTable::new(lock_memory, redo.counters.clone(), redo.poison.clone());
+        let locks = LockTable::new(lock_memory_max, redo.counters.clone(), redo.poison.clone());
         Self {
             redo,
             versions,

@@ -103,7 +103,7 @@ fn vary(rng: &mut Rng, options: &mut Options) {
     options.version_store_memory = 1 << 20;
     options.recovery_threads = rng.from_to(1, 3);
     options.flush_log_at_trx_commit = Durability::Sync;
-    options.lock_memory = rng.pick(&[0, 500, 64 << 20, 64 << 20]);
+    options.lock_memory_max = rng.pick(&[0, 500, 64 << 20, 64 << 20]);
 }
 
 fn first_options(rng: &mut Rng) -> Options {

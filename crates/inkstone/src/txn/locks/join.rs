@@ -1,5 +1,5 @@
 //! Joining locks: where one transaction's locks in one tree take more memory than
-//! [`Options::lock_memory`](crate::Options::lock_memory), neighbouring ones become one range.
+//! [`Options::lock_memory_max`](crate::Options::lock_memory_max), neighbouring ones become one range.
 //!
 //! # Promises
 //!

@@ -30,12 +30,12 @@ fn fixture() -> Fixture {
 }
 
 /// One in which the locks of a transaction are joined beyond so many bytes.
-fn fixture_of(lock_memory: u64) -> Fixture {
+fn fixture_of(lock_memory_max: u64) -> Fixture {
     let counters = Arc::new(Counters::default());
     let poison = Poison::default();
     Fixture {
         system: TrxSystem::new(TrxId(1)),
-        table: LockTable::new(lock_memory, counters.clone(), poison.clone()),
+        table: LockTable::new(lock_memory_max, counters.clone(), poison.clone()),
         counters,
         poison,
     }
