@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #include "engine.h"
 #include "session.h"
+#include <atomic>
 
 /* What the session's user should know, and the server's number would not tell. */
 static int other_error(THD *thd, const ink_error &error)
@@ -21,6 +22,14 @@ static int file_error(THD *thd, const ink_error &error, int number)
                         ER_THD(thd, ER_GET_ERRMSG), number, error.message, "INKSTONE");
   other_error(thd, error);
   return number;
+}
+
+/* The engine has stopped: each statement fails so from then on, and the error log is told once. */
+static void tell_once(const ink_error &error)
+{
+  static std::atomic<bool> told(false);
+  if (!told.exchange(true))
+    sql_print_error("Inkstone: %s", error.message);
 }
 
 int handler_error(THD *thd, const ink_error &error)
@@ -63,6 +72,8 @@ int handler_error(THD *thd, const ink_error &error)
   case INK_IO:
     return file_error(thd, error, HA_ERR_INKSTONE);
   case INK_POISONED:
+    tell_once(error);
+    return other_error(thd, error);
   case INK_PANIC:
     sql_print_error("Inkstone: %s", error.message);
     return other_error(thd, error);

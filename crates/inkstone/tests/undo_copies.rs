@@ -203,3 +203,44 @@ fn copies_take_at_most_half_of_the_rest_of_the_log() {
         }
     }
 }
+
+/// The log that an open transaction keeps slows nobody down: pauses would not end it.
+#[test]
+fn an_open_transaction_larger_than_the_log_slows_nobody_down() {
+    let vfs = SimVfs::new(7);
+    let db = open(&vfs);
+    let (large, small) = (
+        db.create_table("large", &[]).unwrap(),
+        db.create_table("small", &[]).unwrap(),
+    );
+    let write = |txn: &Transaction, changed: usize| {
+        for n in 0..40_000_u64 {
+            let mut value = noise(n, 300);
+            value[..changed].fill(7);
+            txn.upsert(&large, &n.to_be_bytes(), &value).unwrap();
+        }
+    };
+    let first = db.begin(Isolation::ReadCommitted).unwrap();
+    write(&first, 0);
+    first.commit().unwrap();
+    let giant = db.begin(Isolation::ReadCommitted).unwrap();
+    // Half of each value: a copy of the undo would take about as much log as the changes have.
+    write(&giant, 150);
+    db.checkpoint().unwrap();
+    let waits = || db.counters().get(Counter::CheckpointWaits);
+    let before = waits();
+    for n in 0..2_000_u64 {
+        let txn = db.begin(Isolation::ReadCommitted).unwrap();
+        txn.upsert(&small, &(n % 500).to_be_bytes(), &noise(n, 100))
+            .unwrap();
+        txn.commit().unwrap();
+        if n % 200 == 0 {
+            // No page is old.
+            db.checkpoint().unwrap();
+        }
+    }
+    assert_eq!(waits(), before);
+    giant.rollback().unwrap();
+    assert!(rows_of(&db, &large)[7].1 == noise(7, 300));
+    assert_eq!(rows_of(&db, &small).len(), 500);
+}

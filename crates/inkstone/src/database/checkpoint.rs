@@ -213,7 +213,7 @@ impl Inner {
         state.control.write(&control)?;
         core.redo.counters.add(Counter::Checkpoints, 1);
         log.set_keep_from(scan_start);
-        core.kept_from.store(scan_start.0, Ordering::Relaxed);
+        core.checkpoint_lsn.store(checkpoint.0, Ordering::Relaxed);
         Ok(())
     }
 

@@ -344,8 +344,8 @@ impl Foundation {
         run_start: Lsn,
     ) -> Inner {
         let uuid = control.current().uuid;
-        let scan_start = control.current().scan_start_lsn;
-        core.kept_from.store(scan_start.0, Ordering::Relaxed);
+        let checkpoint = control.current().checkpoint_lsn;
+        core.checkpoint_lsn.store(checkpoint.0, Ordering::Relaxed);
         Inner {
             core,
             vfs: self.vfs,

@@ -64,8 +64,8 @@ pub struct Core {
     /// Records (start LSN) whose context lies further back than `CONTEXT_REACH` (at the second LSN).
     /// Only a thread that sleeps between coding and reserving can bring this about.
     far_contexts: Mutex<Vec<(Lsn, Lsn)>>,
-    /// Where recovery would begin to read: what the log must keep begins here.
-    pub kept_from: AtomicU64,
+    /// The last checkpoint.
+    pub checkpoint_lsn: AtomicU64,
     /// Set when the database closes: background work stops between two steps.
     pub stopping: AtomicBool,
 }
@@ -99,7 +99,7 @@ impl Core {
             writers: (0..STRIPES).map(|_| CachePadded::default()).collect(),
             prepared: Mutex::default(),
             far_contexts: Mutex::default(),
-            kept_from: AtomicU64::new(u64::MAX),
+            checkpoint_lsn: AtomicU64::new(u64::MAX),
             stopping: AtomicBool::new(false),
         }
     }
@@ -201,18 +201,18 @@ impl Core {
         xids
     }
 
-    /// Slows a writer down while recovery would have more log to read than `log_file_size`: so
-    /// that checkpoints, and the copying of long transactions' undo, can keep up. Never a wait for an
-    /// event, as what keeps the log may be a transaction that waits for this one.
+    /// Slows a writer down while the log since the last checkpoint is longer than `log_file_size`, so that
+    /// checkpoints can keep up. Not for log that an open transaction keeps: no pause brings its end nearer,
+    /// and with the pauses the log would hardly grow, without which its undo is not copied forward.
     fn hold_back(&self) {
         let log = &self.redo.log;
-        let from = self.kept_from.load(Ordering::Relaxed);
-        let kept = log.current_lsn().0.saturating_sub(from);
+        let checkpoint = self.checkpoint_lsn.load(Ordering::Relaxed);
+        let age = log.current_lsn().0.saturating_sub(checkpoint);
         let capacity = log.capacity_bytes();
-        if kept > capacity {
+        if age > capacity {
             self.redo.counters.add(Counter::CheckpointWaits, 1);
             let _timing = self.redo.counters.time(Timed::LogSpaceWait);
-            let over = (kept - capacity) as f64 / capacity as f64;
+            let over = (age - capacity) as f64 / capacity as f64;
             thread::sleep(HELD_BACK_MAX.mul_f64(over.min(1.0)));
         }
     }
