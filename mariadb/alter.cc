@@ -114,6 +114,15 @@ static bool indexes_old_columns(const TABLE *altered, Alter_inplace_info *info,
   return true;
 }
 
+/* A copy looks at constraints of added columns. */
+static bool adds_checks(const TABLE *altered, const std::vector<Field *> &columns)
+{
+  for (size_t i= 0; i < columns.size(); i++)
+    if (!columns[i] && altered->field[i]->check_constraint)
+      return true;
+  return false;
+}
+
 /* Longer VARCHARs, more members of an ENUM: the packed bytes stay as they are, an index's may not. */
 static bool resizes_only_unindexed(const TABLE *altered, const std::vector<Field *> &columns)
 {
@@ -145,7 +154,8 @@ ha_inkstone::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info
         (may_rebuild_in_innodb(of_innodb) && !adds_constants(altered, columns)) ||
         (wanted & ~(NO_CHANGE_OF_ROWS | INDEX_CHANGES | ALTER_ADD_STORED_BASE_COLUMN | ALTER_PARTITIONED)) ||
         !same_primary_key(table, altered, columns) || !indexes_old_columns(altered, info, columns) ||
-        !resizes_only_unindexed(altered, columns))
+        !resizes_only_unindexed(altered, columns) ||
+        (reserved_after(of_innodb, altered) == NOTED && adds_checks(altered, columns)))
       return HA_ALTER_INPLACE_NOT_SUPPORTED;
   }
   catch (const std::bad_alloc &)

@@ -23,7 +23,8 @@ static const alter_table_operations INDEX_CHANGES=
     ALTER_ADD_INDEX | ALTER_DROP_INDEX | ALTER_RENAME_INDEX | ALTER_ADD_NON_UNIQUE_NON_PRIM_INDEX |
     ALTER_DROP_NON_UNIQUE_NON_PRIM_INDEX | ALTER_ADD_UNIQUE_INDEX | ALTER_DROP_UNIQUE_INDEX;
 
-/** What an ALTER is for InnoDB: longer VARCHARs are no change of a column's type. */
+/** What an ALTER is for InnoDB: longer VARCHARs are no change of a column's type, and a row format that is named makes
+    the table anew. */
 alter_table_operations wanted_of_innodb(const TABLE *table, const Alter_inplace_info *info);
 /** Whether InnoDB does these in place, as far as their kinds tell. */
 bool may_rebuild_in_innodb(alter_table_operations wanted);

@@ -26,10 +26,17 @@ static const alter_table_operations VIRTUAL_CHANGES=
 static const alter_table_operations NEW_INDEXES=
     ALTER_ADD_INDEX | ALTER_ADD_NON_UNIQUE_NON_PRIM_INDEX | ALTER_ADD_UNIQUE_INDEX;
 
+/* With these the values of virtual columns may change. */
+static const alter_table_operations CHANGES_OF_VALUES=
+    ALTER_VIRTUAL_COLUMN_TYPE | ALTER_COLUMN_NOT_NULLABLE | ALTER_COLUMN_OPTION | ALTER_VIRTUAL_GCOL_EXPR |
+    ALTER_STORED_GCOL_EXPR;
+
 /* What InnoDB combines with these. */
 static const alter_table_operations BESIDE_VIRTUAL_CHANGES=
     VIRTUAL_CHANGES | ALTER_VIRTUAL_GCOL_EXPR | ALTER_COLUMN_VCOL | ALTER_ADD_NON_UNIQUE_NON_PRIM_INDEX |
     ALTER_DROP_NON_UNIQUE_NON_PRIM_INDEX | ALTER_ADD_INDEX | ALTER_DROP_INDEX | ALTER_INDEX_ORDER;
+
+static uint64 behind(ulonglong used) { return used == ~0ULL ? used : used + 1; }
 
 static bool has_virtual(const TABLE *table)
 {
@@ -71,10 +78,25 @@ int ha_inkstone::lower_auto_increment(ulonglong wanted)
       return failed;
   if (next > greatest)
     return share->set_auto_increment(thd(), next);
-  if (int failed= share->set_auto_increment(thd(), greatest == ~0ULL ? greatest : greatest + 1))
+  if (int failed= share->set_auto_increment(thd(), behind(greatest)))
     return failed;
   share->raise_auto_increment(next_free(greatest));
   return 0;
+}
+
+/* The same, of a table that this statement has not locked. */
+int ha_inkstone::greatest_uncommitted(ulonglong *greatest)
+{
+  ink_error error;
+  if (int failed= use_session(ha_thd()))
+    return failed;
+  if (ink_begin(database, INK_READ_UNCOMMITTED, session->interrupt, &own, &error))
+    return failure(error);
+  const int failed= greatest_auto_increment(greatest);
+  close_cursor();
+  ink_transaction_free(own);
+  own= nullptr;
+  return failed;
 }
 
 /* What is noted after a restart and no row can have is found from the rows, as InnoDB does it. If they cannot be read
@@ -83,17 +105,8 @@ int ha_inkstone::find_auto_increment()
 {
   if (!share->lacks_auto_increment() || is_outdated() || share->is_discarded())
     return 0;
-  ink_error error;
   ulonglong greatest;
-  if (int failed= use_session(ha_thd()))
-    return failed;
-  if (ink_begin(database, INK_READ_UNCOMMITTED, session->interrupt, &own, &error))
-    return failure(error);
-  const int unread= greatest_auto_increment(&greatest);
-  close_cursor();
-  ink_transaction_free(own);
-  own= nullptr;
-  return unread ? 0 : share->found_auto_increment(thd(), greatest == ~0ULL ? greatest : greatest + 1);
+  return greatest_uncommitted(&greatest) ? 0 : share->found_auto_increment(thd(), behind(greatest));
 }
 
 /* The virtual columns that stay come first, in the order that they had. */
@@ -135,7 +148,9 @@ static bool grows_in_innodb(const Field *before, const Column_definition &after,
 
 alter_table_operations wanted_of_innodb(const TABLE *table, const Alter_inplace_info *info)
 {
-  const alter_table_operations wanted= info->handler_flags;
+  alter_table_operations wanted= info->handler_flags;
+  if ((wanted & ALTER_OPTIONS) && (info->create_info->used_fields & HA_CREATE_USED_ROW_FORMAT))
+    wanted|= ALTER_RECREATE_TABLE;
   List_iterator_fast<Create_field> created(info->alter_info->create_list);
   if (!(wanted & ALTER_STORED_COLUMN_TYPE))
     return wanted;
@@ -143,7 +158,9 @@ alter_table_operations wanted_of_innodb(const TABLE *table, const Alter_inplace_
     if (column->field && column->field->stored_in_db() && !column->field->is_equal(*column) &&
         !grows_in_innodb(column->field, *column, table->s->row_type == ROW_TYPE_REDUNDANT))
       return wanted;
-  return (wanted & ~ALTER_STORED_COLUMN_TYPE) | ALTER_COLUMN_TYPE_CHANGE_BY_ENGINE;
+  wanted= (wanted & ~ALTER_STORED_COLUMN_TYPE) | ALTER_COLUMN_TYPE_CHANGE_BY_ENGINE;
+  /* The server says this of every indexed virtual column beside a change of a type; else it is about a virtual column. */
+  return wanted & CHANGES_OF_VALUES ? wanted : wanted & ~ALTER_COLUMN_VCOL;
 }
 
 bool may_rebuild_in_innodb(alter_table_operations wanted)
@@ -154,12 +171,32 @@ bool may_rebuild_in_innodb(alter_table_operations wanted)
   return !(wanted & ALTER_DROP_PK_INDEX) || (wanted & ALTER_ADD_PK_INDEX);
 }
 
+/* Rows of this format have a place for NULLs of every column. Those of the primary key are sorted otherwise. */
+static bool takes_nulls_instantly(const TABLE *before, const TABLE *altered)
+{
+  if (before->s->row_type != ROW_TYPE_REDUNDANT)
+    return false;
+  if (before->s->primary_key >= MAX_KEY)
+    return true;
+  const KEY &key= before->key_info[before->s->primary_key];
+  for (uint i= 0; i < key.user_defined_key_parts; i++)
+    for (uint j= 0; j < altered->s->fields; j++)
+      if (altered->field[j]->real_maybe_null() &&
+          !my_strcasecmp(system_charset_info, altered->field[j]->field_name.str,
+                         key.key_part[i].field->field_name.str))
+        return false;
+  return true;
+}
+
 /* What InnoDB's way of altering a table makes of what was reserved and not used. */
 ha_inkstone::Reserved ha_inkstone::reserved_after(alter_table_operations wanted, const TABLE *altered) const
 {
   if (!may_rebuild_in_innodb(wanted))
     return NOTED;
-  const bool instant= !(wanted & (REBUILDS | NEW_INDEXES)) && !has_indexed_virtual(table);
+  const alter_table_operations rebuilds=
+      takes_nulls_instantly(table, altered) ? REBUILDS & ~ALTER_COLUMN_NULLABLE : REBUILDS;
+  const bool instant= !(wanted & (rebuilds | NEW_INDEXES)) &&
+                      !((wanted & COLUMNS_OF_ROWS) && has_indexed_virtual(table));
   if (wanted & VIRTUAL_CHANGES)
   {
     const alter_table_operations more= instant ? ALTER_DROP_STORED_COLUMN | ALTER_STORED_COLUMN_ORDER : 0;
@@ -197,7 +234,14 @@ void ha_inkstone::note_counter(alter_table_operations wanted, const TABLE *alter
   AlteredCounters::Counter counter= {partition_of(share->name), 0, 0, false};
   share->auto_increments(&counter.next, &counter.noted);
   if (reserved == FORGOTTEN)
+  {
+    /* As behind a restart. */
+    ulonglong greatest;
+    if (counter.noted - 1 > table->found_next_number_field->get_max_int_value() && !own &&
+        !greatest_uncommitted(&greatest))
+      counter.noted= behind(greatest);
     counter.next= counter.noted;
+  }
   noting->altered.counters.push_back(counter);
 }
 
@@ -240,10 +284,13 @@ int ha_inkstone::alter_counter(const TABLE *altered, const Alter_inplace_info *i
   if (info->create_info->used_fields & HA_CREATE_USED_AUTO)
     if (int failed= lower_auto_increment(info->create_info->auto_increment_value))
       return failed;
-  switch (reserved_after(info->handler_flags, altered))
+  switch (reserved_after(wanted_of_innodb(table, info), altered))
   {
   case NOTED:
-    /* A copy gets the table's counter, each of its partitions: that may be more than what the partition has counted. */
+    /* A copy gets the table's counter, each of its partitions: that may be more than what the partition has counted. It
+       is less where the table's has run over. */
+    if (table->part_info && info->create_info->auto_increment_value < share->auto_increment_next())
+      return lower_auto_increment(info->create_info->auto_increment_value);
     return share->set_auto_increment(thd(), std::max<uint64>(share->auto_increment_next(),
                                                              info->create_info->auto_increment_value));
   case FORGOTTEN:
@@ -261,5 +308,5 @@ int ha_inkstone::forget_reserved()
   if (share->forget_reserved() - 1 <= table->found_next_number_field->get_max_int_value())
     return 0;
   int failed= greatest_auto_increment(&greatest);
-  return failed ? failed : share->set_auto_increment(thd(), greatest == ~0ULL ? greatest : greatest + 1);
+  return failed ? failed : share->set_auto_increment(thd(), behind(greatest));
 }

@@ -161,7 +161,11 @@ int ha_inkstone::complete_apart(uchar *record)
   {
     for (Field **field= table->field; *field; field++)
       (*field)->move_field_offset(moved);
+    /* The server computes nothing for covering reads, of which this is one that wanted the row (wants_unread_key). */
+    const uint covered= keyread;
+    keyread= MAX_KEY;
     table->update_virtual_fields(this, VCOL_UPDATE_FOR_READ);
+    keyread= covered;
     for (Field **field= table->field; *field; field++)
       (*field)->move_field_offset(-moved);
   }
@@ -227,6 +231,16 @@ THR_LOCK_DATA **ha_inkstone::store_lock(THD *thd, THR_LOCK_DATA **to, thr_lock_t
   return to;
 }
 
+/* That an earlier statement was about no partition at all the server forgets only at a SELECT: an UPDATE or DELETE by an
+   index would find no rows. Those that are about none themselves have ended when tables are locked, and SELECT comes to it
+   later. */
+static void forget_pruned(TABLE *table)
+{
+#ifdef WITH_PARTITION_STORAGE_ENGINE
+  table->all_partitions_pruned_away= false;
+#endif
+}
+
 int ha_inkstone::external_lock(THD *thd, int lock_type)
 {
   if (int failed= use_session(thd))
@@ -262,6 +276,7 @@ int ha_inkstone::external_lock(THD *thd, int lock_type)
     return HA_ERR_LOGGING_IMPOSSIBLE;
   }
   use_column_order();
+  forget_pruned(table);
   if (int failed= session->begin_statement())
     return failed;
   if (int failed= begin_own())
@@ -287,6 +302,7 @@ int ha_inkstone::start_stmt(THD *thd, thr_lock_type lock_type)
   if (is_outdated() && lock_type >= TL_FIRST_WRITE)
     return HA_ERR_TABLE_NEEDS_UPGRADE;
   use_column_order();
+  forget_pruned(table);
   session->auto_increment_rows= 0;
   /* Tables that LOCK TABLES locked for reading serve consistent reads of each statement; temporary
      ones are locked by nobody. */

@@ -154,6 +154,7 @@ private:
   bool has_counter_of_altered() const;
   int set_first_auto_increment(const char *path, const TABLE *form, const HA_CREATE_INFO *info);
   int greatest_auto_increment(ulonglong *next);
+  int greatest_uncommitted(ulonglong *greatest);
   int find_auto_increment();
   int lower_auto_increment(ulonglong wanted);
   int forget_reserved();

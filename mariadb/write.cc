@@ -167,6 +167,9 @@ int ha_inkstone::change_row(const uchar *old_record, const uchar *new_record)
   if (moved)
   {
     bool deleted;
+    /* As InnoDB, which inserts the row anew: the value is noted, whatever becomes of the statement. */
+    if (int failed= note_auto_increment(new_record))
+      return failed;
     if (int failed= insert(tree, key, slice(row_value)))
       return failed;
     if (ink_delete(transaction(), tree, old_key, &deleted, &error))

@@ -158,3 +158,70 @@ INSERT INTO longer (b, c) VALUES ('x', 1), ('y', 10);
 ALTER TABLE longer MODIFY COLUMN b VARCHAR(257) CHARACTER SET utf16;
 SHOW CREATE TABLE longer;
 DROP TABLE longer;
+
+# Beside an indexed virtual column, too.
+CREATE TABLE longer (a INT AUTO_INCREMENT PRIMARY KEY, b VARCHAR(1), c INT CHECK (c < 9), d INT AS (c + 1) VIRTUAL, KEY kd (d)) ENGINE=Inkstone;
+INSERT INTO longer (b, c) VALUES ('x', 1), ('y', 10);
+ALTER TABLE longer MODIFY COLUMN b VARCHAR(20);
+SHOW CREATE TABLE longer;
+DROP TABLE longer;
+
+# A row format that is named makes a table anew in InnoDB, and what was reserved stays; in the oldest one a column takes NULLs without that.
+CREATE TABLE formats (a INT AUTO_INCREMENT PRIMARY KEY, b INT NOT NULL CHECK (b < 9), c INT AS (b + 1) VIRTUAL) ENGINE=Inkstone;
+INSERT INTO formats (b) VALUES (1), (10);
+ALTER TABLE formats COMMENT = 'x';
+SHOW CREATE TABLE formats;
+INSERT INTO formats (b) VALUES (1), (10);
+ALTER TABLE formats ROW_FORMAT = REDUNDANT;
+SHOW CREATE TABLE formats;
+INSERT INTO formats (b) VALUES (1), (10);
+ALTER TABLE formats MODIFY b INT;
+SHOW CREATE TABLE formats;
+ALTER TABLE formats MODIFY b INT NOT NULL;
+INSERT INTO formats (b) VALUES (1), (10);
+ALTER TABLE formats MODIFY b INT, ADD KEY kb (b);
+SHOW CREATE TABLE formats;
+ALTER TABLE formats ROW_FORMAT = COMPACT;
+SHOW CREATE TABLE formats;
+ALTER TABLE formats MODIFY b INT NOT NULL;
+INSERT INTO formats (b) VALUES (1), (10);
+ALTER TABLE formats MODIFY b INT;
+SHOW CREATE TABLE formats;
+INSERT INTO formats (b) VALUES (1), (10);
+ALTER TABLE formats ROW_FORMAT = DEFAULT, DROP KEY kb;
+SHOW CREATE TABLE formats;
+DROP TABLE formats;
+
+# An UPDATE that changes the primary key notes its value though a key refuses the row.
+CREATE TABLE refused (a INT AUTO_INCREMENT PRIMARY KEY, b INT UNIQUE, c INT AS (b + 1) VIRTUAL) ENGINE=Inkstone;
+INSERT INTO refused (b) VALUES (1), (2);
+UPDATE refused SET a = 30, b = 2 WHERE a = 1;
+SHOW CREATE TABLE refused;
+ALTER TABLE refused ADD KEY kc (c);
+SHOW CREATE TABLE refused;
+UPDATE refused SET a = 2 WHERE a = 1;
+UPDATE refused SET a = 40, b = 2 WHERE b = 1;
+# restart
+SHOW CREATE TABLE refused;
+SELECT * FROM refused;
+DROP TABLE refused;
+
+# A table's counter that has run over is none for its partitions.
+CREATE TABLE run_over (a BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY, b INT, c INT AS (b) VIRTUAL) ENGINE=Inkstone PARTITION BY HASH (a) PARTITIONS 3;
+INSERT INTO run_over (a, b) VALUES (18446744073709551615, 1);
+ALTER TABLE run_over ADD COLUMN d INT AS (b) VIRTUAL;
+DELETE FROM run_over;
+INSERT INTO run_over (b) VALUES (1);
+ALTER TABLE run_over ADD COLUMN e INT FIRST;
+SHOW CREATE TABLE run_over;
+INSERT INTO run_over (b) VALUES (1);
+SELECT * FROM run_over;
+DROP TABLE run_over;
+
+# A counter that was noted beyond its type, and an ALTER that opens the table anew in InnoDB.
+CREATE TABLE beyond (a TINYINT NOT NULL AUTO_INCREMENT PRIMARY KEY, b INT UNIQUE, c INT, d INT AS (b) VIRTUAL) ENGINE=Inkstone;
+REPLACE INTO beyond (a, b) VALUES (NULL, 1), (127, 1);
+ALTER TABLE beyond DROP COLUMN c;
+SHOW CREATE TABLE beyond;
+SELECT * FROM beyond;
+DROP TABLE beyond;

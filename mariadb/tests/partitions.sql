@@ -121,3 +121,22 @@ SHOW CREATE TABLE moved;
 INSERT INTO moved (b) VALUES (2);
 SELECT * FROM moved ORDER BY a;
 DROP TABLE moved;
+
+# Ordered covering reads of an index that has but the beginning of a virtual column compare the whole of it.
+CREATE TABLE beginnings (c1 LONGTEXT NOT NULL, c3 SMALLINT NOT NULL, c2 LONGTEXT AS (UPPER(c1)) VIRTUAL, c4 VARCHAR(30) AS (REVERSE(LEFT(c1, 30))) VIRTUAL, KEY k5 (c3 DESC, c2(2)), KEY k6 (c4(3), c3)) ENGINE=Inkstone PARTITION BY HASH (c3) PARTITIONS 3;
+INSERT INTO beginnings (c1, c3) VALUES ('', 0), ('ab', 1), ('b', 1), ('abcd', 2), ('abc', 3), ('zbc', 3), ('abcdefg', 4), ('abcdefgh', 4), ('xbcdefg', 5);
+SELECT DISTINCT c3 FROM beginnings FORCE INDEX (k5) ORDER BY c3;
+SELECT c3 FROM beginnings FORCE INDEX (k5) ORDER BY c3;
+SELECT c3 FROM beginnings FORCE INDEX (k5) ORDER BY c3 DESC;
+SELECT COUNT(*) FROM beginnings FORCE INDEX (k6) WHERE c4 > 'b';
+SELECT c3 FROM beginnings FORCE INDEX (k6) ORDER BY c4, c3;
+SELECT DISTINCT c3, c2 FROM beginnings FORCE INDEX (k5) ORDER BY c3, c2;
+DROP TABLE beginnings;
+
+# Behind a statement that is about no partition the server lets no index of the same open table find rows, but for a range.
+CREATE TABLE pruned (c1 VARCHAR(60) NOT NULL, c2 SMALLINT NOT NULL, PRIMARY KEY (c2, c1)) ENGINE=Inkstone PARTITION BY HASH (c2) PARTITIONS 4;
+INSERT INTO pruned VALUES ('', 1), ('', 2), ('', 3), ('', 23);
+DELETE FROM pruned WHERE c2 BETWEEN 1 AND 0 AND c1 > '';
+DELETE FROM pruned WHERE c2 <> 0 ORDER BY c2, c1 LIMIT 3;
+SELECT * FROM pruned;
+DROP TABLE pruned;
