@@ -2,7 +2,7 @@
 //! thousands of times a second.
 //!
 //! It does what a private server needs: a socket, no password, one text statement at a time, answers of any
-//! size. A client crate brings a hundred packages for TLS, pools and types that nothing here would use.
+//! size that memory has room for. A client crate brings a hundred packages for TLS, pools and types that nothing here would use.
 //! The words are the protocol's: a *packet* is three bytes of length, a number, and a payload; a payload of
 //! 16 MiB - 1 goes on in the next packet.
 
@@ -20,6 +20,10 @@ const COLLATION: u8 = 45;
 const PATIENCE: Duration = Duration::from_secs(90);
 /// The longest payload of one packet.
 const PAYLOAD_MAX_BYTES: usize = 0xff_ffff;
+/// A statement that gives more has no end: it would fill the machine's memory.
+const ROWS_MAX_BYTES: usize = 2 << 30;
+/// What a value needs beside its bytes.
+const CELL_BYTES: usize = size_of::<Cell>();
 
 /// A value of a row as text; NULL is `None`.
 pub type Cell = Option<Vec<u8>>;
@@ -127,8 +131,12 @@ impl Client {
             self.receive()?;
         }
         let mut rows = Vec::new();
+        let mut left = ROWS_MAX_BYTES;
         loop {
             let packet = self.receive()?;
+            left = left
+                .checked_sub(packet.len() + columns as usize * CELL_BYTES)
+                .ok_or_else(|| Error::other("there is no end of rows"))?;
             match packet.first() {
                 Some(0xfe) if packet.len() < 9 => {
                     let warnings = Reader(&packet[1..]).u16()?;

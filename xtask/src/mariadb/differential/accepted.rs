@@ -20,22 +20,6 @@ struct Rule {
 
 const RULES: [Rule; 10] = [
     Rule {
-        reason: "which rows a join looks at, and in which order, is open: messages number them, warn of those that do not compare, name a temporary table for theirs, and count one as often as it is come to",
-        applies: |statement, aspect, innodb, inkstone| {
-            statement.contains("JOIN ")
-                && match aspect {
-                    Aspect::Message => refused(innodb) == refused(inkstone),
-                    Aspect::Warnings => unnumbered(innodb) == unnumbered(inkstone),
-                    Aspect::Info => {
-                        changed(innodb).is_some()
-                            && changed(innodb) == changed(inkstone)
-                            && unnumbered(innodb) == unnumbered(inkstone)
-                    }
-                    _ => false,
-                }
-        },
-    },
-    Rule {
         reason: "CREATE .. SELECT with a unique key: InnoDB sorts the rows, and names the last one that it has read for the duplicate",
         applies: |statement, aspect, innodb, inkstone| {
             statement.starts_with("CREATE TABLE")
@@ -104,6 +88,20 @@ const RULES: [Rule; 10] = [
         },
     },
     Rule {
+        reason: "a row for which no partition can be computed names any number (the server has not written it)",
+        applies: |_, aspect, innodb, inkstone| {
+            let unknown = |at: usize| {
+                let (before, code) = (at.checked_sub(1), &*innodb.warnings[at].code);
+                code == "1526"
+                    && before.is_some_and(|before| innodb.warnings[before].code == "1916")
+            };
+            let mut pairs = innodb.warnings.iter().zip(&inkstone.warnings).enumerate();
+            aspect == Aspect::Warnings
+                && innodb.warnings.len() == inkstone.warnings.len()
+                && pairs.all(|(at, (a, b))| a == b || (a.code == b.code && unknown(at)))
+        },
+    },
+    Rule {
         reason: "a generated column that is out of range names the alias that an earlier statement gave its table",
         applies: |_, aspect, innodb, inkstone| {
             let codes = |outcome: &Outcome| -> Vec<String> {
@@ -117,6 +115,23 @@ const RULES: [Rule; 10] = [
         },
     },
 ];
+
+/// Why other words about rows are accepted of a join that the engines have other plans for.
+pub const JOINED_OTHERWISE: &str = "which rows a join looks at, and in which order, is open: messages number them, warn of those that do not compare, name a temporary table for theirs, and count one as often as it is come to";
+
+/// True of a difference that comes of a join's plan, if the plans differ.
+pub fn is_about_joined_rows(aspect: Aspect, innodb: &Outcome, inkstone: &Outcome) -> bool {
+    match aspect {
+        Aspect::Message => refused(innodb) == refused(inkstone),
+        Aspect::Warnings => unnumbered(innodb) == unnumbered(inkstone),
+        Aspect::Info => {
+            changed(innodb).is_some()
+                && changed(innodb) == changed(inkstone)
+                && unnumbered(innodb) == unnumbered(inkstone)
+        }
+        _ => false,
+    }
+}
 
 /// How many rows an UPDATE says that it has changed; not how often it came to one, and how often it warned.
 fn changed(outcome: &Outcome) -> Option<&str> {
@@ -200,11 +215,60 @@ fn refused(outcome: &Outcome) -> u16 {
 /// (of generated columns, or beside a primary key of prefixes of texts), and Inkstone's with nothing.
 pub const INNODB_CORRUPT: &str = "InnoDB finds its own index corrupt";
 
+/// Why warnings of InnoDB's CHECK TABLE are accepted: where they are about entries marked as deleted, and InnoDB, asked
+/// again a little later, has none.
+pub const INNODB_PURGES_LATER: &str = "InnoDB finds entries of an index that are deleted, and that purge has not come to, without their rows";
+
+/// Why other numbers of rows in what an ALTER says are accepted: where both tables have the same rows and give them in
+/// another order (which a trigger of a join has put there, say).
+pub const ROWS_LIE_OTHERWISE: &str = "an ALTER numbers the rows of a table whose rows lie in another order, which was open when they were inserted";
+
+/// True of a difference that is but one of the numbers of rows.
+pub fn is_about_row_numbers(
+    statement: &str,
+    aspect: Aspect,
+    innodb: &Outcome,
+    inkstone: &Outcome,
+) -> bool {
+    is_alter(statement)
+        && matches!(aspect, Aspect::Message | Aspect::Warnings)
+        && refused(innodb) == refused(inkstone)
+        && innodb.warnings.len() == inkstone.warnings.len()
+        && unnumbered(innodb) == unnumbered(inkstone)
+}
+
+/// Why an UPDATE or DELETE by InnoDB of no rows is accepted, and ends its case: where InnoDB changes as many as Inkstone
+/// has when the server has opened the table anew.
+pub const INNODB_STAYS_PRUNED: &str = "the server remembers of a partitioned table that an earlier statement was about no partition, and finds no rows by an index of InnoDB (Inkstone makes it forget)";
+
+/// Why an ALTER that only Inkstone refuses is accepted, and ends its case: where Inkstone does it, too, when the server
+/// has opened the table anew. InnoDB refuses it behind the failed ALTER if that says `ALGORITHM=COPY`.
+pub const CHECK_OF_FAILED_COPY: &str = "the server, behind an ALTER that it copied and that a row refused, knows a constraint's columns by their old names until the table is opened anew";
+
+/// True of the error that the server then has.
+pub fn is_about_renamed_check(statement: &str, innodb: &Outcome, inkstone: &Outcome) -> bool {
+    let says = match &inkstone.reply {
+        Reply::Refused(refusal) => refusal.code == 1054 && refusal.message.ends_with(" in 'CHECK'"),
+        _ => false,
+    };
+    is_alter(statement) && says && refused(innodb) == 0
+}
+
+/// Why an INSERT or REPLACE that InnoDB finds no row for is accepted, and ends its case: where InnoDB, told to leave out
+/// rows that a key refuses, leaves one of its indexes without entries of rows that are there. (To take the refused row
+/// out again it deletes the entry that compares as equal, which is the other row's, and then cannot find that row.)
+pub const INNODB_LOSES_ENTRY: &str = "InnoDB cannot find the row that a key refuses another for: it has deleted that row's entry (a primary key of a text's beginning)";
+
+/// True if the error is that a row cannot be found.
+pub fn finds_no_row(outcome: &Outcome) -> bool {
+    refused(outcome) == 1032
+}
+
 /// Why other rows of a SELECT are accepted: where Inkstone's are those that InnoDB itself gives without an index.
 pub const INNODB_LEAVES_OUT: &str = "InnoDB finds other rows by an index than in the table (ranges of texts with letters that weigh nothing; virtual columns)";
 
-/// Why other rows of a SELECT are accepted: where Inkstone's are those that InnoDB itself gives when it is made to use one
-/// of its indexes, or to merge them.
+/// Why other rows of a SELECT are accepted: where Inkstone's are those that InnoDB itself gives when it is made to use
+/// just the indexes that Inkstone's plan has.
 pub const INNODB_WOULD_LEAVE_OUT: &str = "InnoDB gives the same rows when it is made to use the index that Inkstone's plan has (ranges of texts with letters that weigh nothing)";
 
 /// Why an UPDATE or DELETE by InnoDB of fewer rows is accepted, and ends its case: where InnoDB, asked behind it, leaves
@@ -216,11 +280,11 @@ pub const INNODB_CHANGES_FEWER: &str = "InnoDB changes fewer rows by an index th
 pub const INNODB_WOULD_CHANGE_FEWER: &str = "InnoDB, too, would change fewer rows by an index than the table has (ranges of texts with letters that weigh nothing), and has used none";
 
 /// Why other rows of a SELECT with a fraction of a second are accepted: where Inkstone's are those that InnoDB itself
-/// gives when it is made to use one of its indexes.
+/// gives when it is made to use just the indexes that Inkstone's plan has.
 pub const INNODB_BY_ANOTHER_INDEX: &str = "the server cuts a fraction of a second that the column has no place for, and takes it for equal where the plan uses a certain index; InnoDB does so too by that index";
 
-/// Why other rows of a join are accepted: where Inkstone's are those that InnoDB itself gives when it is made to use one
-/// of the second table's indexes, or none.
+/// Why other rows of a join are accepted: where Inkstone's are those that InnoDB itself gives when it is made to read the
+/// tables in the order, and by the indexes, of Inkstone's plan.
 pub const INNODB_JOINS_SO_TOO: &str = "which rows of a join compare as equal depends on the plan (an index of a text's beginning, with letters that weigh nothing); InnoDB gives the same with Inkstone's plan";
 
 /// Why another order of rows is accepted: where Inkstone's is the one that ORDER BY asks for.

@@ -281,9 +281,10 @@ impl Maker {
 }
 
 /// True if NULLs of it become something else in place than in a copy when it is made NOT NULL: its old default, or
-/// what a constraint refuses.
+/// what a constraint refuses, at which only a copy looks.
 fn holds_other_nulls(column: &Column) -> bool {
-    column.null && (column.default.is_some() || matches!(column.kind, Kind::Json))
+    column.null
+        && (column.default.is_some() || column.check.is_some() || matches!(column.kind, Kind::Json))
 }
 
 fn change_partitions(random: &mut Random, method: &mut Method) -> Option<Clause> {

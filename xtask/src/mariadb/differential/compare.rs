@@ -1,7 +1,9 @@
 //! Whether both engines did the same.
 
 use super::accepted::{self, Accepted};
-use super::sides::{Outcome, Sides, Warning, neutral};
+use super::changes::{leaves_out, matched, would_leave_out};
+use super::plans;
+use super::sides::{Outcome, Side, Sides, Warning, neutral};
 use super::step::{Expected, Representative, Statement};
 use crate::mariadb::client::{Cell, Done, Reply};
 use std::collections::HashMap;
@@ -75,8 +77,35 @@ pub fn compare(
         *accepted.entry(accepted::INNODB_COUNTS_KEYS).or_default() += 1;
         return Judged::Equal;
     }
+    if what == Aspect::OnlyInnodbsPruning {
+        *accepted.entry(accepted::INNODB_STAYS_PRUNED).or_default() += 1;
+        return Judged::Ends;
+    }
+    if what == Aspect::OnlyInnodbsMarks {
+        *accepted.entry(accepted::INNODB_PURGES_LATER).or_default() += 1;
+        return Judged::Equal;
+    }
+    if sides.joined_otherwise() && accepted::is_about_joined_rows(what, innodb, inkstone) {
+        *accepted.entry(accepted::JOINED_OTHERWISE).or_default() += 1;
+        return Judged::Equal;
+    }
     if accepted::accept(&text, what, innodb, inkstone, accepted) {
         return Judged::Equal;
+    }
+    if accepted::is_about_row_numbers(&text, what, innodb, inkstone) && lie_otherwise(sides, &text)
+    {
+        *accepted.entry(accepted::ROWS_LIE_OTHERWISE).or_default() += 1;
+        return Judged::Equal;
+    }
+    if accepted::finds_no_row(innodb) && loses_an_entry(sides, &text) {
+        *accepted.entry(accepted::INNODB_LOSES_ENTRY).or_default() += 1;
+        return Judged::Ends;
+    }
+    if accepted::is_about_renamed_check(&text, innodb, inkstone)
+        && alters_when_reopened(sides, &text)
+    {
+        *accepted.entry(accepted::CHECK_OF_FAILED_COPY).or_default() += 1;
+        return Judged::Ends;
     }
     if sides.only_innodb_is_corrupt() {
         *accepted.entry(accepted::INNODB_CORRUPT).or_default() += 1;
@@ -104,6 +133,8 @@ pub enum Aspect {
     OnlyInnodbsChange,
     OnlyInnodbsChangePlan,
     OnlyInnodbsKey,
+    OnlyInnodbsMarks,
+    OnlyInnodbsPruning,
     Affected,
     LastInsertId,
     Info,
@@ -135,6 +166,9 @@ fn unequal(
         }
         (Reply::Done(a), Reply::Done(b)) => {
             if a.affected != b.affected {
+                if matched(a) == 0 && changes_when_reopened(sides, text, b) {
+                    return Some(Aspect::OnlyInnodbsPruning);
+                }
                 let more = matched(b).saturating_sub(matched(a));
                 if more > 0 && leaves_out(sides, text, more) {
                     return Some(Aspect::OnlyInnodbsChange);
@@ -170,24 +204,30 @@ fn unequal_rows(
         return None;
     }
     if let Expected::Representatives(columns) = &statement.rows {
-        let same = innodb.len() == inkstone.len()
-            && innodb
-                .iter()
-                .zip(inkstone)
-                .all(|(a, b)| same_representatives(sides, columns, a, b));
-        if same {
+        let same = are_represented(sides, columns, innodb, inkstone);
+        if same || are_tied_otherwise(sides, columns, innodb, inkstone) {
             return None;
         }
-        // InnoDB gives the same rows in Inkstone's order when it is made to use no index.
-        let ordered = by_no_index(text).and_then(|text| rows_of(sides, &text));
-        return match ordered.as_deref() == Some(inkstone) && sorted(innodb) == sorted(inkstone) {
-            true => Some(Aspect::OnlyInnodbsOrder),
-            false => Some(Aspect::Rows),
-        };
+        // By an index InnoDB may also take a group for several, of which each partition has a part.
+        let aspect = given_by_innodb(sides, text, &mut |sides, rows| {
+            are_represented(sides, columns, rows, inkstone)
+        });
+        return Some(match aspect {
+            Aspect::OnlyInnodbsIndex if sorted(innodb) == sorted(inkstone) => {
+                Aspect::OnlyInnodbsOrder
+            }
+            aspect => aspect,
+        });
     }
     if matches!(&statement.rows, Expected::Exact) {
-        let about_tables = !text.starts_with("SELECT");
-        let same = about_tables && named_neutrally(innodb) == named_neutrally(inkstone);
+        if text.starts_with("SELECT") {
+            let same = &mut |_: &mut Sides, rows: &[Row]| rows == inkstone;
+            return Some(given_by_innodb(sides, text, same));
+        }
+        let same = named_neutrally(innodb) == named_neutrally(inkstone);
+        if !same && finds_marks(innodb) && is_clean_later(sides, text, inkstone) {
+            return Some(Aspect::OnlyInnodbsMarks);
+        }
         return (!same).then_some(Aspect::Rows);
     }
     if let Expected::Some(same) = &statement.rows {
@@ -197,26 +237,8 @@ fn unequal_rows(
         };
     }
     if sorted(innodb) != sorted(inkstone) {
-        let same = |rows: Option<Vec<Row>>| rows.is_some_and(|it| sorted(&it) == sorted(inkstone));
-        let by_none = unhinted(text).and_then(|text| rows_of(sides, &text));
-        if same(by_none) || same(with_hint(sides, text, "USE INDEX ()")) {
-            return Some(Aspect::OnlyInnodbsIndex);
-        }
-        if joins_of(sides, text).any(|join| same(rows_of(sides, &join))) {
-            return Some(Aspect::OnlyInnodbsJoin);
-        }
-        let mut hints = indexes(sides, text);
-        // Several may be merged.
-        hints.push(hints.join("`, `"));
-        let by_another = hints.into_iter().any(|index| {
-            let hint = format!("FORCE INDEX (`{index}`)");
-            same(with_hint(sides, text, &hint))
-        });
-        return Some(match (by_another, has_fraction(text)) {
-            (true, true) => Aspect::OnlyInnodbsPlan,
-            (true, false) => Aspect::OnlyInnodbsChoice,
-            (false, _) => Aspect::Rows,
-        });
+        let same = &mut |_: &mut Sides, rows: &[Row]| sorted(rows) == sorted(inkstone);
+        return Some(given_by_innodb(sides, text, same));
     }
     match &statement.rows {
         Expected::Ranked(ranks) => match rank_of(sides, &ranks.render()) {
@@ -229,9 +251,48 @@ fn unequal_rows(
     }
 }
 
-/// Table and rest of `SELECT * FROM t ...`.
-fn of_one_table(text: &str) -> Option<(&str, &str)> {
-    text.strip_prefix("SELECT * FROM ")?.split_once(' ')
+/// How InnoDB gives the rows of a SELECT that it does not give: by no index, or by Inkstone's plan, if at all.
+fn given_by_innodb(
+    sides: &mut Sides,
+    text: &str,
+    is_given: &mut dyn FnMut(&mut Sides, &[Row]) -> bool,
+) -> Aspect {
+    let mut gives = |sides: &mut Sides, text: Option<String>| {
+        let rows = text.and_then(|text| rows_of(sides, &text));
+        rows.is_some_and(|rows| is_given(sides, &rows))
+    };
+    if gives(sides, plans::by_no_index(text)) {
+        return Aspect::OnlyInnodbsIndex;
+    }
+    let by_plan = plans::by_inkstones_plan(sides, text);
+    match (gives(sides, by_plan), has_fraction(text)) {
+        (true, _) if text.contains("JOIN ") => Aspect::OnlyInnodbsJoin,
+        (true, true) => Aspect::OnlyInnodbsPlan,
+        (true, false) => Aspect::OnlyInnodbsChoice,
+        (false, _) => Aspect::Rows,
+    }
+}
+
+/// Whether CHECK TABLE of InnoDB finds nothing but entries that are marked as deleted, and whose rows are gone already.
+fn finds_marks(checked: &[Row]) -> bool {
+    let is_mark = |row: &Row| {
+        let text =
+            String::from_utf8_lossy(row.last().and_then(Option::as_deref).unwrap_or_default());
+        text.contains("Clustered index record not found for index")
+            && text.contains("(info_bits=32,")
+    };
+    let is_ok = |row: &Row| row.last().and_then(Option::as_deref) == Some(b"OK");
+    matches!(checked, [marks @ .., last] if !marks.is_empty() && marks.iter().all(is_mark) && is_ok(last))
+}
+
+/// Whether InnoDB, asked the same again within some seconds, says what Inkstone has said.
+fn is_clean_later(sides: &mut Sides, text: &str, inkstone: &[Row]) -> bool {
+    const PATIENCE: u32 = 50;
+    (0..PATIENCE).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        let again = rows_of(sides, text);
+        again.is_some_and(|again| named_neutrally(&again) == named_neutrally(inkstone))
+    })
 }
 
 /// Whether a literal has a fraction of a second.
@@ -240,118 +301,6 @@ fn has_fraction(text: &str) -> bool {
     let bytes = text.as_bytes();
     text.match_indices('.').any(|(at, _)| {
         at > 2 && digit(bytes.get(at + 1)) && digit(bytes.get(at - 1)) && bytes[at - 3] == b':'
-    })
-}
-
-/// Whose rows an UPDATE or DELETE changes: all for which a condition holds.
-#[derive(Debug, PartialEq)]
-struct Changed<'t> {
-    /// A table whose indexes may have been used, and what stands before it and behind it in FROM.
-    table: &'t str,
-    before: &'t str,
-    behind: &'t str,
-    condition: &'t str,
-}
-
-impl<'t> Changed<'t> {
-    fn of(text: &'t str) -> Option<Self> {
-        let (head, rest) = text.rsplit_once(" WHERE ")?;
-        let (condition, order) = rest.split_once(" ORDER BY ").unwrap_or((rest, ""));
-        let tables = match head.strip_prefix("UPDATE ") {
-            Some(target) => target.strip_prefix("IGNORE ").unwrap_or(target),
-            None => head.strip_prefix("DELETE ")?.split_once("FROM ")?.1,
-        };
-        let tables = tables.split(" SET ").next()?;
-        if order.contains(" LIMIT ") {
-            return None;
-        }
-        let Some((first, second)) = tables.split_once("JOIN ") else {
-            let table = tables.split(' ').next()?;
-            let (before, behind) = ("", "");
-            return Some(Self {
-                table,
-                before,
-                behind,
-                condition,
-            });
-        };
-        // `t x JOIN t2 y ON ..`
-        let (table, behind) = second.split_once(" y ")?;
-        let before = &tables[..first.len() + "JOIN ".len()];
-        Some(Self {
-            table,
-            before,
-            behind,
-            condition,
-        })
-    }
-
-    /// How many rows InnoDB finds, with a hint for the table and one for the first table of a join.
-    fn count(&self, sides: &mut Sides, hint: &str, first: &str) -> Option<u64> {
-        let Self {
-            table,
-            before,
-            behind,
-            condition,
-        } = self;
-        let alias = if before.is_empty() { "" } else { " y" };
-        let before = before.replacen(" x ", &format!(" x {first} "), 1);
-        let from = format!("{before}{table}{alias} {hint} {behind}");
-        let rows = rows_of(
-            sides,
-            &format!("SELECT COUNT(*) FROM {from} WHERE {condition}"),
-        )?;
-        let cell = rows.into_iter().next()?.into_iter().next()??;
-        String::from_utf8(cell).ok()?.parse().ok()
-    }
-
-    /// Whether InnoDB finds by its indexes just so many rows fewer than in the table.
-    fn leaves_out(&self, sides: &mut Sides, rows: u64) -> bool {
-        let Some(all) = self.count(sides, "USE INDEX ()", "USE INDEX ()") else {
-            return false;
-        };
-        let mut indexes = indexes_of(sides, self.table);
-        // Several may be merged.
-        indexes.push(indexes.join("`, `"));
-        let mut hints: Vec<String> = indexes
-            .iter()
-            .map(|index| format!("FORCE INDEX (`{index}`)"))
-            .collect();
-        // A join may use one of its first table.
-        hints.push(String::new());
-        hints.into_iter().any(|hint| {
-            let found = self.count(sides, &hint, "");
-            found.is_some_and(|found| all.checked_sub(found) == Some(rows))
-        })
-    }
-}
-
-/// How many rows an UPDATE or DELETE has found.
-fn matched(done: &Done) -> u64 {
-    let matched = done.info.strip_prefix("Rows matched: ");
-    let matched = matched.and_then(|rest| rest.split(' ').next()?.parse().ok());
-    matched.unwrap_or(done.affected)
-}
-
-/// Whether InnoDB, behind an UPDATE or DELETE, finds by its indexes just so many rows fewer than in the table.
-fn leaves_out(sides: &mut Sides, text: &str, rows: u64) -> bool {
-    let Some(changed) = Changed::of(text) else {
-        return false;
-    };
-    changed.leaves_out(sides, rows)
-}
-
-/// Whether InnoDB, given the rows that Inkstone has left, would leave so many of them out by an index, too.
-fn would_leave_out(sides: &mut Sides, text: &str, rows: u64) -> bool {
-    let Some(changed) = Changed::of(text).filter(|changed| changed.before.is_empty()) else {
-        return false;
-    };
-    sides.copy_to_innodb(changed.table).is_some_and(|copy| {
-        let of_copy = Changed {
-            table: &copy,
-            ..changed
-        };
-        of_copy.leaves_out(sides, rows)
     })
 }
 
@@ -380,6 +329,73 @@ fn names_other_key(sides: &mut Sides, text: &str, innodb: &Outcome, inkstone: &O
         && place.and_then(|place| shown.get(place)).map(String::as_str) == Some(named)
 }
 
+/// Whether an UPDATE or DELETE of a partitioned table, of which InnoDB has found no rows, changes as many as Inkstone's when
+/// the server has opened the table anew. It changes them.
+fn changes_when_reopened(sides: &mut Sides, text: &str, inkstone: &Done) -> bool {
+    let head = text.split(" WHERE ").next().unwrap_or_default();
+    let head = head.split(" ORDER BY ").next().unwrap_or_default();
+    let words = head.strip_prefix("DELETE FROM ").or_else(|| {
+        let target = head.strip_prefix("UPDATE ")?;
+        Some(target.strip_prefix("IGNORE ").unwrap_or(target))
+    });
+    let Some(table) = words.and_then(|words| words.split(' ').next()) else {
+        return false;
+    };
+    if indexes_by_age(sides, table).is_empty() {
+        return false;
+    }
+    sides.end_transactions();
+    let flushed = sides.ask(&format!("FLUSH TABLES {table}"));
+    let again = flushed.and_then(|_| sides.ask(text));
+    matches!(again, Some(Reply::Done(done)) if done.affected == inkstone.affected && done.info == inkstone.info)
+}
+
+/// Whether the table of an ALTER TABLE has the same rows on both sides, and not in the same order.
+fn lie_otherwise(sides: &mut Sides, text: &str) -> bool {
+    let table = text.strip_prefix("ALTER TABLE ");
+    let Some(table) = table.and_then(|rest| rest.split(' ').next()) else {
+        return false;
+    };
+    let select = format!("SELECT * FROM {table} USE INDEX ()");
+    let rows = [Side::Innodb, Side::Inkstone].map(|side| sides.ask_of(side, &select));
+    match rows {
+        [Some(Reply::Rows(a)), Some(Reply::Rows(b))] => {
+            a.rows != b.rows && sorted(&a.rows) == sorted(&b.rows)
+        }
+        _ => false,
+    }
+}
+
+/// Whether Inkstone does an ALTER TABLE when the server has closed the table before it.
+fn alters_when_reopened(sides: &mut Sides, text: &str) -> bool {
+    let table = text.strip_prefix("ALTER TABLE ");
+    let Some(table) = table.and_then(|rest| rest.split(' ').next()) else {
+        return false;
+    };
+    let flush = format!("FLUSH TABLES {table}");
+    [&*flush, text].iter().all(|statement| {
+        let reply = sides.ask_of(Side::Inkstone, statement);
+        matches!(reply, Some(Reply::Done(_)))
+    })
+}
+
+/// Whether InnoDB, given the rows of an INSERT or REPLACE and told to leave out those that a key refuses, leaves an index
+/// without entries that its rows have.
+fn loses_an_entry(sides: &mut Sides, text: &str) -> bool {
+    inserted(text).is_some_and(|(table, rows)| sides.innodb_corrupts_a_copy(table, rows))
+}
+
+/// The table, and columns and rows, of an INSERT or REPLACE.
+fn inserted(text: &str) -> Option<(&str, &str)> {
+    let (_, rest) = text.split_once("INTO ")?;
+    let verb = ["INSERT", "REPLACE"]
+        .iter()
+        .any(|verb| text.starts_with(verb));
+    let (table, rows) = rest.split_once(' ').filter(|_| verb)?;
+    let rows = rows.split(" ON DUPLICATE KEY UPDATE ").next()?;
+    Some((table, rows))
+}
+
 /// The indexes of a partitioned table's first partition, as InnoDB has made them.
 fn indexes_by_age(sides: &mut Sides, table: &str) -> Vec<String> {
     let ask = format!(
@@ -396,14 +412,7 @@ fn indexes_by_age(sides: &mut Sides, table: &str) -> Vec<String> {
 }
 
 /// The names of the table's indexes in InnoDB.
-fn indexes(sides: &mut Sides, text: &str) -> Vec<String> {
-    let Some((table, _)) = of_one_table(text) else {
-        return Vec::new();
-    };
-    indexes_of(sides, table)
-}
-
-fn indexes_of(sides: &mut Sides, table: &str) -> Vec<String> {
+pub fn indexes_of(sides: &mut Sides, table: &str) -> Vec<String> {
     let Some(Reply::Rows(rows)) = sides.ask(&format!("SHOW KEYS FROM {table}")) else {
         return Vec::new();
     };
@@ -413,53 +422,12 @@ fn indexes_of(sides: &mut Sides, table: &str) -> Vec<String> {
     names
 }
 
-/// What InnoDB gives for `SELECT * FROM t ...` with an index hint.
-fn with_hint(sides: &mut Sides, text: &str, hint: &str) -> Option<Vec<Row>> {
-    let (table, rest) = of_one_table(text)?;
-    rows_of(sides, &format!("SELECT * FROM {table} {hint} {rest}"))
-}
-
 /// What InnoDB gives for a statement.
-fn rows_of(sides: &mut Sides, statement: &str) -> Option<Vec<Row>> {
+pub fn rows_of(sides: &mut Sides, statement: &str) -> Option<Vec<Row>> {
     match sides.ask(statement)? {
         Reply::Rows(rows) => Some(rows.rows),
         _ => None,
     }
-}
-
-/// A statement that is to use an index, made to use none.
-fn unhinted(text: &str) -> Option<String> {
-    let (before, rest) = text.split_once(" FORCE INDEX (")?;
-    let (_, behind) = rest.split_once(')')?;
-    Some(format!("{before} USE INDEX (){behind}"))
-}
-
-/// The same, also of a statement of one table that says nothing of indexes.
-fn by_no_index(text: &str) -> Option<String> {
-    let unhinted = unhinted(text);
-    if unhinted.is_some() || text.contains("JOIN ") {
-        return unhinted;
-    }
-    let (head, rest) = text.split_once(" FROM ")?;
-    let (table, rest) = rest.split_once(' ')?;
-    Some(format!("{head} FROM {table} USE INDEX () {rest}"))
-}
-
-/// `SELECT .. FROM t x JOIN t2 y ON ..` by no index, and by each of those of the second table.
-fn joins_of(sides: &mut Sides, text: &str) -> std::vec::IntoIter<String> {
-    let parts = || {
-        let (head, rest) = text.split_once("JOIN ")?;
-        let (table, rest) = rest.split_once(" y ON ")?;
-        Some((head, table, rest))
-    };
-    let Some((head, table, rest)) = parts() else {
-        return Vec::new().into_iter();
-    };
-    let mut hints = vec!["USE INDEX ()".to_owned()];
-    let names = indexes_of(sides, table);
-    hints.extend(names.iter().map(|name| format!("FORCE INDEX (`{name}`)")));
-    let join = |hint: String| format!("{head}JOIN {table} y {hint} ON {rest}");
-    hints.into_iter().map(join).collect::<Vec<_>>().into_iter()
 }
 
 fn sorted(rows: &[Row]) -> Vec<&Row> {
@@ -495,6 +463,14 @@ fn is_ranked(rank_of: &HashMap<Row, u64>, rows: &[Row]) -> bool {
     ranks.is_some_and(|ranks| ranks.is_sorted())
 }
 
+/// True if both have the same groups in the same order.
+fn are_represented(sides: &mut Sides, columns: &[Representative], a: &[Row], b: &[Row]) -> bool {
+    a.len() == b.len()
+        && a.iter()
+            .zip(b)
+            .all(|(a, b)| same_representatives(sides, columns, a, b))
+}
+
 fn same_representatives(sides: &mut Sides, columns: &[Representative], a: &Row, b: &Row) -> bool {
     let cells = a.iter().zip(b).zip(columns);
     let mut same = true;
@@ -510,21 +486,86 @@ fn same_representatives(sides: &mut Sides, columns: &[Representative], a: &Row, 
     same && a.len() == b.len()
 }
 
+/// Whether these are the same rows, but for the order of those whose first columns the server sorts alike: texts that are
+/// not equal may have the same sort key (without PAD SPACE, and with letters at the end that weigh nothing).
+fn are_tied_otherwise(
+    sides: &mut Sides,
+    columns: &[Representative],
+    innodb: &[Row],
+    inkstone: &[Row],
+) -> bool {
+    let Some(Representative::As(table, column)) = columns.first() else {
+        return false;
+    };
+    if innodb.len() != inkstone.len() {
+        return false;
+    }
+    let mut moved: Vec<(&Row, &Row)> = Vec::new();
+    for (a, b) in innodb.iter().zip(inkstone) {
+        if !same_representatives(sides, columns, a, b) {
+            moved.push((a, b));
+        }
+    }
+    let mut others: Vec<&Row> = moved.iter().map(|(_, b)| *b).collect();
+    moved.iter().all(|(a, b)| {
+        let place = others
+            .iter()
+            .position(|other| same_representatives(sides, columns, a, other));
+        place.map(|place| others.swap_remove(place)).is_some()
+            && are_sorted_alike(sides, table, column, &a[0], &b[0])
+    })
+}
+
+/// True if a column's values have the same sort key.
+fn are_sorted_alike(sides: &mut Sides, table: &str, column: &str, a: &Cell, b: &Cell) -> bool {
+    let (Some(a), Some(b), Some(text)) = (a, b, collation_of(sides, table, column)) else {
+        return false;
+    };
+    let TextColumn {
+        charset,
+        collation,
+        characters,
+    } = text;
+    let key = |bytes: &[u8]| {
+        let hex = super::text::hex(bytes);
+        format!("WEIGHT_STRING(_{charset} x'{hex}' COLLATE {collation} AS CHAR({characters}))")
+    };
+    let ask = format!("SELECT {} = {}", key(a), key(b));
+    matches!(rows_of(sides, &ask), Some(rows) if rows == [[Some(b"1".to_vec())]])
+}
+
+/// Of a column of texts.
+struct TextColumn {
+    charset: String,
+    collation: String,
+    characters: String,
+}
+
+fn collation_of(sides: &mut Sides, table: &str, column: &str) -> Option<TextColumn> {
+    let ask = format!(
+        "SELECT character_set_name, collation_name, character_maximum_length FROM information_schema.columns \
+         WHERE table_schema = DATABASE() AND table_name = '{table}' AND column_name = '{column}'"
+    );
+    let row = rows_of(sides, &ask)?.into_iter().next()?;
+    let names: Option<Vec<String>> = row
+        .into_iter()
+        .map(|cell| String::from_utf8(cell?).ok())
+        .collect();
+    let [charset, collation, characters] = <[String; 3]>::try_from(names?).ok()?;
+    Some(TextColumn {
+        charset,
+        collation,
+        characters,
+    })
+}
+
 /// True if a column takes these values for equal.
 fn are_equal(sides: &mut Sides, table: &str, column: &str, a: &[u8], b: &[u8]) -> bool {
     let number = |bytes: &[u8]| std::str::from_utf8(bytes).ok()?.parse::<f64>().ok();
-    let ask = format!(
-        "SELECT character_set_name, collation_name FROM information_schema.columns \
-         WHERE table_schema = DATABASE() AND table_name = '{table}' AND column_name = '{column}'"
-    );
-    let Some(Reply::Rows(answer)) = sides.ask(&ask) else {
-        return false;
-    };
-    let names: Option<Vec<String>> = answer.rows.first().and_then(|row| {
-        let name = |cell: &Cell| String::from_utf8(cell.clone()?).ok();
-        row.iter().map(name).collect()
-    });
-    let Some([charset, collation]) = names.as_deref().and_then(|names| names.first_chunk()) else {
+    let Some(TextColumn {
+        charset, collation, ..
+    }) = collation_of(sides, table, column)
+    else {
         // Not text: 0 and -0 are equal, and nothing else is.
         return number(a).is_some() && number(a) == number(b);
     };
@@ -559,14 +600,16 @@ fn describe(aspect: Aspect, text: &str, [innodb, inkstone]: &[Outcome; 2]) -> St
         Aspect::Outcome => format!("{verb}: {} / {}", codes(innodb), codes(inkstone)),
         Aspect::Message | Aspect::OnlyInnodbsKey => format!("{verb}: message of {}", codes(innodb)),
         Aspect::Rows
+        | Aspect::OnlyInnodbsMarks
         | Aspect::OnlyInnodbsIndex
         | Aspect::OnlyInnodbsJoin
         | Aspect::OnlyInnodbsPlan
         | Aspect::OnlyInnodbsChoice => format!("{verb}: rows"),
         Aspect::Order | Aspect::OnlyInnodbsOrder => format!("{verb}: order of rows"),
-        Aspect::Affected | Aspect::OnlyInnodbsChange | Aspect::OnlyInnodbsChangePlan => {
-            format!("{verb}: affected rows")
-        }
+        Aspect::Affected
+        | Aspect::OnlyInnodbsPruning
+        | Aspect::OnlyInnodbsChange
+        | Aspect::OnlyInnodbsChangePlan => format!("{verb}: affected rows"),
         Aspect::LastInsertId => format!("{verb}: LAST_INSERT_ID"),
         Aspect::Info => format!("{verb}: info"),
         Aspect::Warnings => format!(
@@ -629,51 +672,5 @@ fn shown_bytes(bytes: &[u8]) -> String {
             format!("'{text}'")
         }
         _ => format!("x'{}'", super::text::hex(bytes)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Changed, by_no_index};
-
-    #[test]
-    fn statements_without_an_index() {
-        let of = |text| by_no_index(text).unwrap_or_default();
-        assert_eq!(
-            of("SELECT a, MIN(b) FROM t1 GROUP BY a"),
-            "SELECT a, MIN(b) FROM t1 USE INDEX () GROUP BY a"
-        );
-        assert_eq!(
-            of("SELECT a FROM t1 FORCE INDEX (k) GROUP BY a"),
-            "SELECT a FROM t1 USE INDEX () GROUP BY a"
-        );
-        assert_eq!(of("SELECT x.a FROM t1 x JOIN t2 y ON x.a = y.a"), "");
-    }
-
-    #[test]
-    fn whose_rows_are_changed() {
-        let of = |text| {
-            let changed = Changed::of(text)?;
-            let from = [changed.before, changed.table, changed.behind];
-            Some((from, changed.condition))
-        };
-        let update = "UPDATE IGNORE t1 FORCE INDEX (k) SET a = 'x' WHERE b LIKE 'y%'";
-        assert_eq!(of(update), Some((["", "t1", ""], "b LIKE 'y%'")));
-        let delete = "DELETE FROM t2 WHERE b > 1 AND b < 5";
-        assert_eq!(of(delete), Some((["", "t2", ""], "b > 1 AND b < 5")));
-        let sorted = "UPDATE t1 SET a = 1 WHERE b = 2 ORDER BY c DESC";
-        assert_eq!(of(sorted), Some((["", "t1", ""], "b = 2")));
-        let joined = "UPDATE t1 x JOIN t2 y ON x.a = y.b SET x.c = 1 WHERE y.d = 1";
-        let from = ["t1 x JOIN ", "t2", "ON x.a = y.b"];
-        assert_eq!(of(joined), Some((from, "y.d = 1")));
-        let joined = "DELETE x FROM t1 x JOIN t2 y ON x.a = y.b WHERE y.d = 1";
-        assert_eq!(of(joined), Some((from, "y.d = 1")));
-        for other in [
-            "DELETE FROM t2 WHERE b > 1 ORDER BY c LIMIT 3",
-            "DELETE FROM t2",
-            "INSERT INTO t1 SELECT * FROM t2 WHERE a = 1",
-        ] {
-            assert_eq!(of(other), None, "{other}");
-        }
     }
 }

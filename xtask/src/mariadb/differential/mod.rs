@@ -7,16 +7,18 @@
 //! A campaign lasts for a time, or for a number of cases: that does the same on every machine.
 //!
 //! One file, one subject: [`schema`], [`partitioning`], [`types`], [`text`] make tables and values, [`dml`], [`query`], [`alter`]
-//! statements, [`objects`] what is not about one table; [`generate`] cases of them; [`sides`] runs them, [`compare`] judges, [`accepted`] lists what is
-//! not judged, [`shrink`] shrinks.
+//! statements, [`objects`] what is not about one table; [`generate`] cases of them; [`sides`] runs them, [`compare`]
+//! judges, with a look at [`plans`] and [`changes`], [`accepted`] lists what is not judged, [`shrink`] shrinks.
 
 mod accepted;
 mod alter;
+mod changes;
 mod compare;
 mod dml;
 mod generate;
 mod objects;
 mod partitioning;
+mod plans;
 mod query;
 mod schema;
 mod shrink;

@@ -1,6 +1,7 @@
 //! One server, two databases of the same tables: InnoDB's and Inkstone's, with a connection each.
 
 use super::objects::FOLDER;
+use super::plans::{self, Plan};
 use super::sql::{ENGINE, XID};
 use super::step::Step;
 use super::text::Collation;
@@ -27,6 +28,13 @@ const OPTIONS: [&str; 6] = [
     "--performance-schema=off",
     "--innodb-buffer-pool-dump-at-shutdown=off",
 ];
+
+/// An engine, and its place in [`ENGINES`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    Innodb,
+    Inkstone,
+}
 
 /// What a statement gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +67,9 @@ pub struct Sides {
     clients: Vec<Client>,
     /// Where statements write files, a folder for each engine.
     files: PathBuf,
+    /// The plans that each side had for the latest statement before it was done, if it is a join: behind it there are other
+    /// rows.
+    plans: [Option<Plan>; 2],
     /// Collations of the server, by name.
     pub collations: Vec<Collation>,
 }
@@ -75,6 +86,7 @@ impl Sides {
             server,
             clients: Vec::new(),
             files: folder.join("files"),
+            plans: [None, None],
             collations: Vec::new(),
         };
         sides.collations = sides.ask_collations()?;
@@ -207,6 +219,10 @@ impl Sides {
                 });
             }
         };
+        self.plans = match statement.contains("JOIN ") {
+            true => [Side::Innodb, Side::Inkstone].map(|side| plans::plan(self, side, &statement)),
+            false => [None, None],
+        };
         let innodb = self.run_on(0, &statement)?;
         let inkstone = self.run_on(1, &statement)?;
         Ok(Some([innodb, inkstone]))
@@ -320,8 +336,25 @@ impl Sides {
 
     /// Makes a table of InnoDB's with the rows that Inkstone's of this name has; its name. Ends transactions.
     pub fn copy_to_innodb(&mut self, table: &str) -> Option<String> {
-        let [(_, innodb), (_, inkstone)] = ENGINES;
-        let copy = "copied_from_inkstone".to_owned();
+        self.copy_of(1, table)
+    }
+
+    /// Gives rows to a copy of a table of InnoDB's, those that a key refuses left out: whether InnoDB's indexes of the copy
+    /// are not what its rows are. Ends transactions.
+    pub fn innodb_corrupts_a_copy(&mut self, table: &str, rows: &str) -> bool {
+        let Some(copy) = self.copy_of(0, table) else {
+            return false;
+        };
+        if self.is_found_corrupt(0, &copy) || self.has_index_of_other_rows(0, &copy) {
+            return false;
+        }
+        let insert = format!("INSERT IGNORE INTO {copy} {rows}");
+        let inserted = matches!(self.ask(&insert), Some(Reply::Done(_)));
+        inserted && (self.is_found_corrupt(0, &copy) || self.has_index_of_other_rows(0, &copy))
+    }
+
+    /// Ends what transactions are under way.
+    pub fn end_transactions(&mut self) {
         for (client, (engine, _)) in self.clients.iter_mut().zip(ENGINES) {
             // What is not in such a state refuses it.
             for end in [
@@ -332,6 +365,14 @@ impl Sides {
                 let _ = client.run(&end.replace(ENGINE, engine));
             }
         }
+    }
+
+    /// Makes a table of InnoDB's with the rows that a side's of this name has.
+    fn copy_of(&mut self, side: usize, table: &str) -> Option<String> {
+        let [(_, innodb), _] = ENGINES;
+        let (_, from) = ENGINES[side];
+        let copy = "copied_to_innodb".to_owned();
+        self.end_transactions();
         let client = self.clients.get_mut(1)?;
         let done = |reply: std::io::Result<Reply>| match reply {
             Ok(Reply::Done(done)) => Some(done),
@@ -341,7 +382,7 @@ impl Sides {
         done(client.run(&make))?;
         let columns = format!(
             "SELECT GROUP_CONCAT(CONCAT('`', column_name, '`')) FROM information_schema.columns \
-             WHERE table_schema = '{inkstone}' AND table_name = '{table}' AND is_generated = 'NEVER'"
+             WHERE table_schema = '{from}' AND table_name = '{table}' AND is_generated = 'NEVER'"
         );
         let Ok(Reply::Rows(named)) = client.run(&columns) else {
             return None;
@@ -349,7 +390,7 @@ impl Sides {
         let columns = named.rows.into_iter().next()?.into_iter().next()??;
         let columns = String::from_utf8(columns).ok()?;
         let fill = format!(
-            "INSERT INTO {innodb}.{copy} ({columns}) SELECT {columns} FROM {inkstone}.{table} USE INDEX ()"
+            "INSERT INTO {innodb}.{copy} ({columns}) SELECT {columns} FROM {from}.{table} USE INDEX ()"
         );
         done(client.run(&fill))?;
         done(client.run("COMMIT"))?;
@@ -358,7 +399,17 @@ impl Sides {
 
     /// Asks InnoDB's side something about its own rows.
     pub fn ask(&mut self, statement: &str) -> Option<Reply> {
-        self.clients.first_mut()?.run(statement).ok()
+        self.ask_of(Side::Innodb, statement)
+    }
+
+    /// Asks a side something about its own rows.
+    pub fn ask_of(&mut self, side: Side, statement: &str) -> Option<Reply> {
+        self.clients.get_mut(side as usize)?.run(statement).ok()
+    }
+
+    /// True if the latest statement was a join, and was done in another way by one engine than by the other.
+    pub fn joined_otherwise(&self) -> bool {
+        matches!(&self.plans, [Some(innodb), Some(inkstone)] if innodb != inkstone)
     }
 }
 
