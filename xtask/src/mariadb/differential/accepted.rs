@@ -237,8 +237,8 @@ pub fn is_about_row_numbers(
         && unnumbered(innodb) == unnumbered(inkstone)
 }
 
-/// Why an UPDATE or DELETE by InnoDB of no rows is accepted, and ends its case: where InnoDB changes as many as Inkstone
-/// has when the server has opened the table anew.
+/// Why an UPDATE or DELETE by InnoDB of no rows is accepted, and ends its case: where InnoDB does what Inkstone did when
+/// the server has opened the table anew.
 pub const INNODB_STAYS_PRUNED: &str = "the server remembers of a partitioned table that an earlier statement was about no partition, and finds no rows by an index of InnoDB (Inkstone makes it forget)";
 
 /// Why an ALTER that only Inkstone refuses is accepted, and ends its case: where Inkstone does it, too, when the server

@@ -5,7 +5,7 @@ use super::changes::{leaves_out, matched, would_leave_out};
 use super::plans;
 use super::sides::{Outcome, Side, Sides, Warning, neutral};
 use super::step::{Expected, Representative, Statement};
-use crate::mariadb::client::{Cell, Done, Reply};
+use crate::mariadb::client::{Cell, Reply};
 use std::collections::HashMap;
 use std::fmt::Write;
 
@@ -147,6 +147,10 @@ fn unequal(
     text: &str,
     [innodb, inkstone]: &[Outcome; 2],
 ) -> Option<Aspect> {
+    let finds_none = matches!(&innodb.reply, Reply::Done(done) if matched(done) == 0);
+    if finds_none && innodb != inkstone && changes_when_reopened(sides, text, &inkstone.reply) {
+        return Some(Aspect::OnlyInnodbsPruning);
+    }
     match (&innodb.reply, &inkstone.reply) {
         (Reply::Refused(a), Reply::Refused(b)) => {
             if a.code != b.code {
@@ -166,9 +170,6 @@ fn unequal(
         }
         (Reply::Done(a), Reply::Done(b)) => {
             if a.affected != b.affected {
-                if matched(a) == 0 && changes_when_reopened(sides, text, b) {
-                    return Some(Aspect::OnlyInnodbsPruning);
-                }
                 let more = matched(b).saturating_sub(matched(a));
                 if more > 0 && leaves_out(sides, text, more) {
                     return Some(Aspect::OnlyInnodbsChange);
@@ -329,9 +330,9 @@ fn names_other_key(sides: &mut Sides, text: &str, innodb: &Outcome, inkstone: &O
         && place.and_then(|place| shown.get(place)).map(String::as_str) == Some(named)
 }
 
-/// Whether an UPDATE or DELETE of a partitioned table, of which InnoDB has found no rows, changes as many as Inkstone's when
-/// the server has opened the table anew. It changes them.
-fn changes_when_reopened(sides: &mut Sides, text: &str, inkstone: &Done) -> bool {
+/// Whether an UPDATE or DELETE of a partitioned table, of which InnoDB has found no rows, does to InnoDB's what it did to
+/// Inkstone's when the server has opened the table anew.
+fn changes_when_reopened(sides: &mut Sides, text: &str, inkstone: &Reply) -> bool {
     let head = text.split(" WHERE ").next().unwrap_or_default();
     let head = head.split(" ORDER BY ").next().unwrap_or_default();
     let words = head.strip_prefix("DELETE FROM ").or_else(|| {
@@ -347,7 +348,13 @@ fn changes_when_reopened(sides: &mut Sides, text: &str, inkstone: &Done) -> bool
     sides.end_transactions();
     let flushed = sides.ask(&format!("FLUSH TABLES {table}"));
     let again = flushed.and_then(|_| sides.ask(text));
-    matches!(again, Some(Reply::Done(done)) if done.affected == inkstone.affected && done.info == inkstone.info)
+    match (again, inkstone) {
+        (Some(Reply::Done(a)), Reply::Done(b)) => (a.affected, &a.info) == (b.affected, &b.info),
+        (Some(Reply::Refused(a)), Reply::Refused(b)) => {
+            a.code == b.code && neutral(&a.message) == neutral(&b.message)
+        }
+        _ => false,
+    }
 }
 
 /// Whether the table of an ALTER TABLE has the same rows on both sides, and not in the same order.
