@@ -136,7 +136,7 @@ impl Client {
             let packet = self.receive()?;
             left = left
                 .checked_sub(packet.len() + columns as usize * CELL_BYTES)
-                .ok_or_else(|| Error::other("there is no end of rows"))?;
+                .ok_or_else(|| Error::new(ErrorKind::OutOfMemory, "there is no end of rows"))?;
             match packet.first() {
                 Some(0xfe) if packet.len() < 9 => {
                     let warnings = Reader(&packet[1..]).u16()?;

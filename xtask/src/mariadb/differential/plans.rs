@@ -111,7 +111,7 @@ pub fn by_no_index(text: &str) -> Option<String> {
         return unhinted;
     }
     let (head, rest) = text.split_once(" FROM ")?;
-    let (table, rest) = rest.split_once(' ')?;
+    let (table, rest) = rest.split_once(' ').unwrap_or((rest, ""));
     Some(format!("{head} FROM {table} USE INDEX () {rest}"))
 }
 
@@ -138,6 +138,7 @@ mod tests {
             of("SELECT a FROM t1 FORCE INDEX (k) GROUP BY a"),
             "SELECT a FROM t1 USE INDEX () GROUP BY a"
         );
+        assert_eq!(of("SELECT * FROM t1"), "SELECT * FROM t1 USE INDEX () ");
         assert_eq!(of("SELECT x.a FROM t1 x JOIN t2 y ON x.a = y.a"), "");
     }
 

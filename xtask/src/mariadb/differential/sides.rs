@@ -59,6 +59,8 @@ pub struct Gone {
     pub how: String,
     /// File and condition of an assertion of InnoDB that failed.
     pub assertion: Option<(String, String)>,
+    /// It gave more rows than are kept.
+    pub is_too_large: bool,
 }
 
 /// The server, and a connection to each database.
@@ -216,6 +218,7 @@ impl Sides {
                     engine: "the server",
                     how,
                     assertion: None,
+                    is_too_large: false,
                 });
             }
         };
@@ -257,6 +260,8 @@ impl Sides {
             None => {
                 let running = self.server.sql("SHOW FULL PROCESSLIST").unwrap_or_default();
                 self.server.kill();
+                // If it cannot be started, the next case says why.
+                let _ = self.server.start();
                 format!("the server does not answer ({error}); it had\n{running}")
             }
         };
@@ -264,6 +269,7 @@ impl Sides {
             engine,
             how,
             assertion: self.server.failed_assertion(),
+            is_too_large: error.kind() == std::io::ErrorKind::OutOfMemory,
         }
     }
 
