@@ -207,7 +207,7 @@ options! {
     buffer_pool_size: u64 = 128 << 20, "Bytes of page frames in memory; at least 64 pages";
     buffer_pool_instances: u64 = 8, "Partitions of the buffer pool, 1 to 64";
     buffer_pool_dump_at_shutdown: bool = true, "Write the resident page numbers at close and load those pages in the background at open";
-    log_file_size: u64 = 512 << 20, "Bytes of redo log that are kept preallocated; flushing is paced so that recovery never has more to read. At least 4m";
+    log_file_size: u64 = 512 << 20, "Bytes of redo log that are kept preallocated; flushing is paced so that recovery has no more to read, but for what an open transaction keeps. At least 4m";
     log_buffer_size: u64 = 16 << 20, "Bytes of the log ring in memory, a power of two, at least 2m";
     log_file_buffering: bool = false, "Write the log through the page cache (off: O_DIRECT)";
     log_write: LogWrite = LogWrite::Sync, "sync: pwrite and fdatasync; async: io_uring with several flushes in flight";

@@ -14,7 +14,8 @@
 //! 2. `written` advances over flights in log order. `durable` advances only over what was written
 //!    before a successful sync began (or what the sync's own batch wrote before it).
 //! 3. Whenever a lead is free and somebody waits for it, a running thread is about to take it: a
-//!    finished flight or sync pokes one waiter, who leads or hands the poke on.
+//!    finished flight or sync pokes one waiter, who leads or hands the poke on. Who may not lead a write
+//!    because a sync must go first leads that sync, also if it is not written itself.
 //! 4. `written` and `durable` are frame boundaries. A flight may end within a frame; then what it
 //!    wrote of that frame does not count. (If a claim could name a place within a frame, that
 //!    frame's lost rest would look like damage to recovery.)
