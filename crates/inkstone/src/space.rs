@@ -208,6 +208,15 @@ impl Space {
             })
     }
 
+    /// The root page of each tree that the file has, named in the catalog or not.
+    pub fn roots(&self) -> Result<Vec<(TreeId, PageNo)>> {
+        let header = self.redo.pool.shared(self.page_id(PageNo(0)))?;
+        let all = (0..TREES_MAX).map(TreeId);
+        Ok(all
+            .filter_map(|tree| Some((tree, format::root(&header, tree)?)))
+            .collect())
+    }
+
     /// Allocated pages, counted in the space maps. The caller keeps the shape
     /// ([`Space::keep_shape`]).
     pub fn allocated_pages(&self) -> Result<u64> {

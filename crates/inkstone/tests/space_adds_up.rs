@@ -72,3 +72,22 @@ fn a_page_that_is_used_and_free_is_found() {
     assert!(text.contains("used by a long value of"), "{text}");
     assert!(text.contains("but not allocated"), "{text}");
 }
+
+/// As `ALTER TABLE .. ADD KEY` builds one while `CHECK TABLE` of another session looks.
+#[test]
+fn pages_of_a_tree_that_is_being_built_are_no_lost_pages() {
+    let vfs = SimVfs::new(1);
+    let db = open(&vfs);
+    let before = db.create_table("t", &[]).unwrap();
+    let tree = db.create_tree("t", "built").unwrap();
+    let tree = tree.tree("built").unwrap();
+    let txn = db.begin(Isolation::ReadCommitted).unwrap();
+    for i in 0..1000_u32 {
+        txn.insert(tree, &i.to_be_bytes(), &[7; 100]).unwrap();
+    }
+    txn.commit().unwrap();
+    db.verify_table(&before).unwrap();
+    assert_eq!(db.statistics(&before).unwrap().long_value_bytes, 0);
+    db.drop_tree("t", "built").unwrap();
+    db.verify_table(&before).unwrap();
+}

@@ -7,8 +7,8 @@ use crate::space::SYSTEM_PAGES;
 use crate::{Error, Result};
 use inkstone_format::apply::map_pages;
 use inkstone_format::space::PENDING_FREE_TREE;
-use inkstone_format::{Corrupt, PageNo};
-use std::collections::BTreeMap;
+use inkstone_format::{Corrupt, PageNo, TreeId};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Bound;
 
@@ -114,8 +114,13 @@ impl Database {
             secondary_pages += other.tree.pages_by_level()?.iter().sum::<u64>();
         }
         let pages_by_level = tree.pages_by_level()?;
-        let own = regions * u64::from(SYSTEM_PAGES) + self.pending_tree_pages(tree)?;
-        let known = own + pages_by_level.iter().sum::<u64>() + secondary_pages;
+        let mut known = regions * u64::from(SYSTEM_PAGES);
+        // With the tree of pages to be freed, and trees that this handle does not know: one that is being built.
+        for (id, root) in tree.space.roots()? {
+            let redo = self.inner.core.redo.clone();
+            let each = Tree::new(tree.space.clone(), id, root, redo);
+            known += each.pages_by_level()?.iter().sum::<u64>();
+        }
         Ok(TableStatistics {
             rows: tree.estimate_rows()?,
             height: tree.height()?,
@@ -126,16 +131,6 @@ impl Database {
             // Others may allocate and free meanwhile.
             long_value_bytes: allocated.saturating_sub(known) * page_size,
         })
-    }
-
-    /// Pages of the tree in which a table's file keeps what is to be freed.
-    fn pending_tree_pages(&self, tree: &Tree) -> Result<u64> {
-        let Some(root) = tree.space.root(PENDING_FREE_TREE)? else {
-            return Ok(0);
-        };
-        let redo = self.inner.core.redo.clone();
-        let pending = Tree::new(tree.space.clone(), PENDING_FREE_TREE, root, redo);
-        Ok(pending.pages_by_level()?.iter().sum())
     }
 
     /// About how many rows lie in `low..high`.
@@ -190,7 +185,8 @@ impl Database {
 
     /// Checks every page of a table: structure, order, fences, and that the space adds up: every page
     /// of the file is in use in exactly one place and allocated, or free. Nothing else should write meanwhile (purge
-    /// waits).
+    /// waits), but a tree may be built that the handle does not know yet: then pages that nothing uses are not looked
+    /// for, as they may be its own.
     pub fn verify_table(&self, table: &Table) -> Result<TableReport> {
         self.inner.core.redo.poison.check()?;
         table.tree_ref().live()?;
@@ -200,6 +196,7 @@ impl Database {
             inner: &self.inner,
             table,
             users: BTreeMap::new(),
+            walked: BTreeSet::new(),
         };
         let mut report = TableReport {
             table: table.name().to_owned(),
@@ -224,6 +221,8 @@ struct Check<'d> {
     table: &'d Table,
     /// Who uses each page.
     users: BTreeMap<PageNo, User>,
+    /// Trees whose pages are among them.
+    walked: BTreeSet<TreeId>,
 }
 
 /// Who uses a page.
@@ -266,6 +265,7 @@ impl Check<'_> {
         for &page in &overflow {
             self.claim(page, User::LongValue(name.to_owned()))?;
         }
+        self.walked.insert(tree.id);
         Ok((found, overflow.len() as u64))
     }
 
@@ -306,6 +306,7 @@ impl Check<'_> {
             for page in pages.into_iter().chain(long) {
                 self.claim(page, User::ToBeFreed)?;
             }
+            self.walked.insert(id);
         }
         Ok(())
     }
@@ -335,17 +336,24 @@ impl Check<'_> {
         let space = &self.table.inner.space;
         let covered = map_pages(self.inner.options.page_size as usize);
         let mut allocated = 0;
+        let mut unused = None;
         for region in 0..=space.last_region()? {
             for page in space.allocated_in(region)? {
                 allocated += 1;
                 let own = page.0 % covered < SYSTEM_PAGES;
                 if !own && !self.users.contains_key(&page) {
-                    return Err(self.corrupt(page, "allocated but not in use".to_owned()));
+                    unused = unused.or(Some(page));
                 }
                 if page.0 >= space.file().pages() {
                     return Err(self.corrupt(page, "allocated behind the file's end".to_owned()));
                 }
             }
+        }
+        // After the maps: a tree whose pages are in them has its root by now.
+        let roots = space.roots()?;
+        let is_built = roots.iter().any(|(tree, _)| !self.walked.contains(tree));
+        if let Some(page) = unused.filter(|_| !is_built) {
+            return Err(self.corrupt(page, "allocated but not in use".to_owned()));
         }
         for (&page, user) in &self.users {
             if !space.is_allocated(page)? {
