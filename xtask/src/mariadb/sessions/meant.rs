@@ -10,7 +10,11 @@ use super::held::{Holders, is_open};
 use super::stage::{Outcome, Stage, What};
 use crate::build::Result;
 use crate::mariadb::client::{Reply, Rows};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Error numbers of a table that is newer than the snapshot: SQL's, and the one that the server gives from within
+/// REPLACE.
+const TABLE_CHANGED: [u16; 2] = [1412, 159];
 
 /// Why a difference is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,6 +63,10 @@ impl Reason {
     }
 }
 
+/// Sessions that wait in both engines, in InnoDB for a lock that was beyond what was asked when the wait began: by now
+/// somebody may have changed the row, and it could not be told any more.
+pub type Beyond = BTreeMap<usize, (Wanted, Reason)>;
+
 /// The sides of a case, what its sessions hold, and what the two sides have come to.
 pub struct Case<'a> {
     pub innodb: &'a mut Stage,
@@ -68,6 +76,7 @@ pub struct Case<'a> {
     pub who: usize,
     /// Who waited before this step.
     pub before: &'a [usize],
+    pub beyond: &'a Beyond,
     pub sides: [&'a Outcome; 2],
 }
 
@@ -90,7 +99,10 @@ impl Case<'_> {
         match deadlock {
             Some(None) => {
                 return match self.order_of_deadlock(&let_go)? {
-                    None if victims[0].is_empty() => self.further_on(victims[1][0]),
+                    None if victims[0].is_empty() => match self.further_on(victims[1][0])? {
+                        None => self.held_back(),
+                        reason => Ok(reason),
+                    },
                     reason => Ok(reason),
                 };
             }
@@ -122,11 +134,9 @@ impl Case<'_> {
                     Some(Reason::Order)
                 }
                 (Some(What::Ended(Reply::Refused(refusal))), Some(What::Ended(Reply::Done(_))))
-                    if refusal.code == 1412 =>
+                    if TABLE_CHANGED.contains(&refusal.code) =>
                 {
-                    let ask = Ask::of(&self.innodb.statement(session), self.holders.schema());
-                    let changes = ask.is_some_and(|ask| ask.kind == Kind::Change);
-                    changes.then_some(Reason::Snapshot)
+                    self.is_older(session)?.then_some(Reason::Snapshot)
                 }
                 (Some(What::Ended(one)), Some(What::Ended(Reply::Rows(other)))) => {
                     match self.impatient(session, one, other)? {
@@ -164,7 +174,74 @@ impl Case<'_> {
             return Ok(None);
         };
         let blockers = self.innodb.numbered(&wanted.blockers);
-        self.beyond(session, &wanted, &blockers)
+        match self.is_beyond(session, &wanted, &blockers)? {
+            None => Ok(self.noted(session, &wanted)),
+            reason => Ok(reason),
+        }
+    }
+
+    /// Why the lock that a session waits for in InnoDB was beyond what was asked when its wait began.
+    fn noted(&self, session: usize, wanted: &Wanted) -> Option<Reason> {
+        let (noted, reason) = self.beyond.get(&session)?;
+        let lock = |of: &Wanted| (of.table.clone(), of.index.clone(), of.key.clone());
+        (lock(noted) == lock(wanted)).then_some(*reason)
+    }
+
+    /// The lock that a session waits for in InnoDB, and why that is beyond what was asked, if it is.
+    pub fn waits_beyond(&mut self, session: usize) -> Result<Option<(Wanted, Reason)>> {
+        let Some(wanted) = self.innodb.wanted(session)? else {
+            return Ok(None);
+        };
+        let blockers = self.innodb.numbered(&wanted.blockers);
+        let reason = self.is_beyond(session, &wanted, &blockers)?;
+        Ok(reason.map(|reason| (wanted, reason)))
+    }
+
+    /// Inkstone has a deadlock of sessions one of which is held back in InnoDB, where it has waited since before this
+    /// step for a lock beyond what it asked for: there it has not taken what the other one wants now.
+    fn held_back(&mut self) -> Result<Option<Reason>> {
+        let connections = self.inkstone.latest_circle()?;
+        let circle = self.inkstone.numbered(&connections);
+        let [innodb, inkstone] = self.sides;
+        let all = innodb.keys().chain(inkstone.keys());
+        let mut differ = all.filter(|session| innodb.get(session) != inkstone.get(session));
+        if !differ.all(|session| circle.contains(session)) {
+            return Ok(None);
+        }
+        for &session in &circle {
+            if !self.before.contains(&session) || !self.innodb.working().contains(&session) {
+                continue;
+            }
+            let Some(wanted) = self.innodb.wanted(session)? else {
+                continue;
+            };
+            let reason = self.noted(session, &wanted);
+            if reason.is_some() {
+                return Ok(reason);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether a session's snapshot is older than the table of its statement, in both engines: neither reads the table
+    /// without locks.
+    fn is_older(&mut self, session: usize) -> Result<bool> {
+        let statement = self.innodb.statement(session);
+        let Some(ask) = Ask::of(&statement, self.holders.schema()) else {
+            return Ok(false);
+        };
+        let read = format!("SELECT 1 FROM {} LIMIT 1", ask.table);
+        for stage in [&mut *self.innodb, &mut *self.inkstone] {
+            let outcome = stage.aside(session, &read)?;
+            let code = match outcome.get(&session) {
+                Some(What::Ended(Reply::Refused(refusal))) => refusal.code,
+                _ => return Ok(false),
+            };
+            if code != TABLE_CHANGED[0] {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Those who waited before this step, and were let go on by it in both engines, in no certain order: each has
@@ -286,7 +363,7 @@ impl Case<'_> {
     }
 
     /// Whether a lock is beyond what the statement, or those that hold it, have asked for.
-    fn beyond(
+    fn is_beyond(
         &mut self,
         session: usize,
         wanted: &Wanted,
@@ -494,7 +571,7 @@ impl Case<'_> {
                 if party.is_upgrade(&parties) {
                     return Ok(Some(Reason::Upgrade));
                 }
-                let reason = self.beyond(session, wanted, &others)?;
+                let reason = self.is_beyond(session, wanted, &others)?;
                 if reason.is_some() {
                     return Ok(reason);
                 }

@@ -2,7 +2,7 @@
 
 use super::compare::Difference;
 use super::held::Holders;
-use super::meant::{Case, Reason};
+use super::meant::{Beyond, Case, Reason};
 use super::script::{Script, Step};
 use super::stage::{Engine, Outcome, Stage, What};
 use crate::build::Result;
@@ -25,6 +25,7 @@ struct Play<'a> {
     /// InnoDB's and Inkstone's.
     stages: [Stage; 2],
     holders: Holders,
+    beyond: Beyond,
     played: Played,
 }
 
@@ -42,6 +43,7 @@ pub fn play(socket: &Path, script: &Script) -> Result<Played> {
         script,
         stages,
         holders,
+        beyond: Beyond::new(),
         played: Played::default(),
     };
     play.run().map_err(in_script)?;
@@ -101,16 +103,27 @@ impl Play<'_> {
         if let Some(wrong) = wrong {
             return Ok(self.is_wrong(at, step, &wrong));
         }
-        let Some(difference) = Difference::between(at, step, [&sides[0], &sides[1]]) else {
-            return Ok(true);
-        };
+        let difference = Difference::between(at, step, [&sides[0], &sides[1]]);
         let mut case = Case {
             innodb,
             inkstone,
             holders: &self.holders,
             who: step.session,
             before: &before,
+            beyond: &self.beyond,
             sides: [&sides[0], &sides[1]],
+        };
+        let Some(difference) = difference else {
+            let mut noted = Beyond::new();
+            for (&session, what) in &sides[0] {
+                if matches!(what, What::Waits(_)) {
+                    noted.extend(case.waits_beyond(session)?.map(|wait| (session, wait)));
+                }
+            }
+            let waiting = self.stages[0].working();
+            self.beyond.retain(|session, _| waiting.contains(session));
+            self.beyond.extend(noted);
+            return Ok(true);
         };
         match case.reason()? {
             None => self.played.differs = Some(difference),
