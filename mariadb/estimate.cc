@@ -2,6 +2,29 @@
 /* What the optimizer asks: how many rows, how many in a range, how much a read costs. The answers are made as
    InnoDB's are, so that the same plans are chosen. */
 #include "ha_inkstone.h"
+#include <algorithm>
+
+/* The shortest row of a table as InnoDB stores it, which makes its estimate of a table's most rows. */
+static size_t shortest_row_bytes(const TABLE *table)
+{
+  const size_t header= 5, transaction= 6, undo= 7, row_id= 6;
+  size_t bytes= header + transaction + undo, nullable= 0;
+  if (table->s->primary_key >= MAX_KEY)
+    bytes+= row_id;
+  for (Field **place= table->field; *place; place++)
+  {
+    const Field *field= *place;
+    if (!field->stored_in_db())
+      continue;
+    nullable+= field->real_maybe_null();
+    /* A CHAR of a character set whose characters have different lengths is stored as a VARCHAR. */
+    const CHARSET_INFO *charset= field->charset();
+    bool varies= field->type() == MYSQL_TYPE_VARCHAR || (field->flags & BLOB_FLAG) ||
+                 (field->real_type() == MYSQL_TYPE_STRING && charset->mbminlen != charset->mbmaxlen);
+    bytes+= !varies ? field->pack_length() : field->field_length < 128 ? 1 : 2;
+  }
+  return bytes + (nullable + 7) / 8;
+}
 
 int ha_inkstone::info(uint flag)
 {
@@ -22,6 +45,7 @@ int ha_inkstone::info(uint flag)
     stats.mean_rec_length= static_cast<ulong>(
         found.rows ? stats.data_file_length / found.rows : 0);
     stats.block_size= static_cast<uint>(found.page_bytes);
+    rows_upper_bound= 2 * found.clustered_pages * found.page_bytes / shortest_row_bytes(table);
     stats.mrr_length_per_rec= ref_length + sizeof(void *);
     if ((flag & HA_STATUS_CONST) && !is_outdated())
       if (int failed= share->rows_per_value(ha_thd(), table, indexes))
@@ -37,11 +61,12 @@ int ha_inkstone::info(uint flag)
 ha_rows ha_inkstone::estimate_rows_upper_bound()
 {
   /* Estimates may be low; sorts must have room. */
-  return stats.records * 2 + 20;
+  ha_rows rows= stats.records * 2 + 20;
+  return std::max(rows, rows_upper_bound);
 }
 
 ha_rows ha_inkstone::records_in_range(uint index, const key_range *min, const key_range *max,
-                                      page_range *)
+                                      page_range *pages)
 {
   const KeyCodec &codec= indexes[index];
   Buffer low, high, tree_high;
@@ -63,7 +88,7 @@ ha_rows ha_inkstone::records_in_range(uint index, const key_range *min, const ke
   }
   const ink_tree *tree= is_clustered(index) ? share->clustered() : share->index_tree(index);
   ink_error error;
-  uint64_t found;
+  ink_range_estimates found;
   ink_range in_tree;
   if (share->key_room().tree_range(range, tree_high, &in_tree))
     return HA_POS_ERROR;
@@ -72,8 +97,11 @@ ha_rows ha_inkstone::records_in_range(uint index, const key_range *min, const ke
     handler_error(thd(), error);
     return HA_POS_ERROR;
   }
+  /* Ranges with a leaf in common are read at once, and cost the less for it. */
+  pages->first_page= found.first_page;
+  pages->last_page= found.last_page;
   /* An estimate of none is not to be taken for a fact. */
-  return found ? found : 1;
+  return found.rows ? found.rows : 1;
 }
 
 double ha_inkstone::scan_time()
@@ -85,9 +113,7 @@ double ha_inkstone::read_time(uint index, uint ranges, ha_rows rows)
 {
   if (!is_clustered(index))
     return handler::read_time(index, ranges, rows);
-  if (rows <= 2)
-    return static_cast<double>(rows);
   double whole= scan_time();
-  double total= static_cast<double>(estimate_rows_upper_bound());
+  double total= static_cast<double>(rows_upper_bound);
   return total < rows ? whole : ranges + rows / total * whole;
 }

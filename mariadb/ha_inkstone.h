@@ -165,6 +165,8 @@ private:
   int check_entries_of_row(THD *thd);
   /* Pages that a scan of the table reads, but for long values. */
   uint64 clustered_pages= 0;
+  /** More rows than fit into them, as InnoDB counts. */
+  ha_rows rows_upper_bound= 0;
   int count_entries(uint index, uint64 *count);
 
   /* transport.cc */

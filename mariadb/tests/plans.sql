@@ -60,3 +60,13 @@ INSERT INTO filtered VALUES ('', '', ''), ('a', 'a', 'A');
 SELECT * FROM filtered WHERE b >= 'a' AND a > '';
 SELECT b FROM filtered WHERE b >= 'a' AND a > '';
 DROP TABLE filtered;
+# A range of the clustered key costs what it costs with InnoDB, in a table of one row and in a large one.
+CREATE TABLE one (id INT PRIMARY KEY, u INT, k INT, v INT, c CHAR(5) CHARSET utf8mb4, w VARCHAR(200), UNIQUE KEY u (u), KEY k (k)) ENGINE=Inkstone;
+INSERT INTO one VALUES (20, 20, 1, 2, 'c', 'w');
+EXPLAIN DELETE one FROM one FORCE INDEX (PRIMARY) WHERE id BETWEEN 20 AND 30;
+EXPLAIN DELETE one FROM one FORCE INDEX (PRIMARY) WHERE id BETWEEN 20 AND 30 OR id BETWEEN 1 AND 5;
+SET optimizer_trace = 'enabled=on';
+SELECT * FROM one WHERE id BETWEEN 20 AND 30 OR id BETWEEN 1 AND 5;
+SELECT JSON_EXTRACT(trace, '$**.cost'), JSON_EXTRACT(trace, '$**.cost_for_plan') FROM information_schema.optimizer_trace;
+SET optimizer_trace = 'enabled=off';
+DROP TABLE one;

@@ -730,9 +730,14 @@ int ink_cursor_unlock_row(ink_cursor *cursor, ink_error *error);
 bool ink_cursor_is_unlocked(const ink_cursor *cursor);
 int ink_cursor_want_row(ink_cursor *cursor, ink_error *error);
 
-/* About how many rows lie in a range, from one visit of each end. */
-int ink_records_in_range(const ink_tree *tree, const ink_range *range, uint64_t *rows,
-                         ink_error *error);
+/* About how many rows lie in a range, and the leaves of its two ends, from one visit of each. */
+typedef struct ink_range_estimates {
+  uint64_t rows;
+  uint32_t first_page;
+  uint32_t last_page;
+} ink_range_estimates;
+int ink_records_in_range(const ink_tree *tree, const ink_range *range,
+                         ink_range_estimates *estimates, ink_error *error);
 
 #ifdef __cplusplus
 }

@@ -281,6 +281,14 @@ pub unsafe extern "C" fn ink_cursor_want_row(
     })
 }
 
+/// Estimates about a range.
+#[repr(C)]
+pub struct ink_range_estimates {
+    rows: u64,
+    first_page: u32,
+    last_page: u32,
+}
+
 /// Estimates the rows of a range.
 ///
 /// # Safety
@@ -289,10 +297,16 @@ pub unsafe extern "C" fn ink_cursor_want_row(
 pub unsafe extern "C" fn ink_records_in_range(
     tree: *const ink_tree,
     range: *const ink_range,
-    rows: *mut u64,
+    estimates: *mut ink_range_estimates,
     error: *mut ink_error,
 ) -> c_int {
     entry!(error, |tree, range| {
-        raw::put(rows, tree.0.estimate_range(range.bounds()?)?);
+        let found = tree.0.estimate_range(range.bounds()?)?;
+        let found = ink_range_estimates {
+            rows: found.rows,
+            first_page: found.first_page.0,
+            last_page: found.last_page.0,
+        };
+        raw::put(estimates, found);
     })
 }

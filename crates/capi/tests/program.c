@@ -232,9 +232,10 @@ static void rows_and_cursors(ink_database *db, const ink_table *table) {
   OK(ink_cursor_fetch(cursor, rows, 3, &count, &error));
   CHECK(count == 3 && memcmp(rows[2].key.data, number(key, 97).data, 8) == 0);
   OK(ink_cursor_unlock_row(cursor, &error));
-  uint64_t estimate;
+  ink_range_estimates estimate;
   OK(ink_records_in_range(tree, &range, &estimate, &error));
-  CHECK(estimate >= 90 && estimate <= 92); /* deleted rows count */
+  CHECK(estimate.rows >= 90 && estimate.rows <= 92); /* deleted rows count */
+  CHECK(estimate.first_page > 0 && estimate.first_page == estimate.last_page);
   OK(ink_commit(txn, INK_SYNC, &error));
   FAILS(INK_TRANSACTION_STATE, ink_commit(txn, INK_SYNC, &error));
   FAILS(INK_TRANSACTION_STATE, ink_cursor_fetch(cursor, rows, 3, &count, &error));

@@ -94,7 +94,7 @@ pub mod txn;
 pub mod typed;
 
 pub use aside::{ASIDE_SUFFIX, SetAside};
-pub use btree::TreeReport;
+pub use btree::{RangeEstimates, TreeReport};
 pub use counters::{DurationBucket, DurationSummary};
 pub use database::{
     Database, Export, LockState, LockView, Metric, OpenReport, Recovered, Table, TableReport,

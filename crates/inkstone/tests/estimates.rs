@@ -5,6 +5,7 @@ mod common;
 
 use common::*;
 use inkstone::{Database, Isolation, Options, TableTree};
+use std::ops::Bound;
 
 const ROWS: u32 = 200_000;
 
@@ -126,5 +127,44 @@ fn long_values_are_counted_apart() {
     assert!(
         (least..least * 3 / 2).contains(&long.long_value_bytes),
         "{long:?}"
+    );
+}
+
+#[test]
+fn ranges_know_the_leaves_of_their_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Database::open(dir.path(), Options::default()).unwrap();
+    let table = db.create_table("t", &[]).unwrap();
+    let txn = db.begin(Isolation::ReadCommitted).unwrap();
+    let key = |n: u64| n.to_be_bytes();
+    for n in 0..20_000 {
+        txn.insert(&table, &key(n), &[7; 100]).unwrap();
+    }
+    txn.commit().unwrap();
+    let tree = &table.trees()[0];
+    let estimate = |low: u64, high: u64| {
+        let bounds = (
+            Bound::Included(&key(low)[..]),
+            Bound::Excluded(&key(high)[..]),
+        );
+        tree.estimate_range(bounds).unwrap()
+    };
+    let one = estimate(5, 6);
+    assert_eq!((one.rows, one.first_page), (1, one.last_page));
+    let few = estimate(5, 400);
+    assert_eq!((few.rows, few.first_page), (395, one.first_page));
+    assert_ne!(few.last_page, few.first_page);
+    // More leaves than are counted; its ends are the same leaves.
+    let many = estimate(5, 19_999);
+    assert!((15_000..25_000).contains(&many.rows), "{many:?}");
+    assert_eq!(many.first_page, one.first_page);
+    let last = estimate(19_998, 19_999);
+    assert_eq!(many.last_page, last.last_page);
+    let all = tree
+        .estimate_range((Bound::Unbounded, Bound::Unbounded))
+        .unwrap();
+    assert_eq!(
+        (all.first_page, all.last_page),
+        (one.first_page, last.last_page)
     );
 }

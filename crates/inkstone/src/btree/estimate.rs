@@ -4,74 +4,95 @@ mod values;
 
 use super::{Target, Tree};
 use crate::Result;
-use inkstone_format::PageId;
 use inkstone_format::header::PageType;
 use inkstone_format::tree_page::TreePage;
+use inkstone_format::{PageId, PageNo};
 
 /// Below this many leaves a range is counted exactly.
 const COUNTED_LEAVES: usize = 8;
 
+/// Estimates about a range of keys, from a few page visits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RangeEstimates {
+    /// About how many rows lie in it.
+    pub rows: u64,
+    /// The leaf in which it begins. Ranges with the same leaf cost one read together.
+    pub first_page: PageNo,
+    /// The leaf in which it ends.
+    pub last_page: PageNo,
+}
+
 impl Tree {
-    /// About how many cells lie in `low..high` (`None`: to the end). Exact (delete-marked rows
-    /// included) when the range spans few leaves.
-    pub fn estimate_range(&self, low: &[u8], high: Option<&[u8]>) -> Result<u64> {
+    /// About how many cells lie in `low..high` (`None`: to the end), and the leaves of its ends. The number is exact
+    /// (delete-marked rows included) when the range spans few leaves.
+    pub fn estimate_range(&self, low: &[u8], high: Option<&[u8]>) -> Result<RangeEstimates> {
         if let Some(exact) = self.count_few(low, high)? {
             return Ok(exact);
         }
-        let from = self.position(Target::Key(low))?;
-        let to = match high {
-            Some(high) => self.position(Target::Key(high))?,
-            None => 1.0,
-        };
+        let (from, first_page) = self.position(Some(low))?;
+        let (to, last_page) = self.position(high)?;
         let rows = self.estimate_rows()? as f64;
-        Ok(((to - from).max(0.0) * rows).round().max(1.0) as u64)
+        Ok(RangeEstimates {
+            rows: ((to - from).max(0.0) * rows).round().max(1.0) as u64,
+            first_page,
+            last_page,
+        })
     }
 
     /// Counts exactly, giving up after a few leaves.
-    fn count_few(&self, low: &[u8], high: Option<&[u8]>) -> Result<Option<u64>> {
-        let (mut at, mut total) = (low.to_vec(), 0);
+    fn count_few(&self, low: &[u8], high: Option<&[u8]>) -> Result<Option<RangeEstimates>> {
+        let (mut at, mut rows) = (low.to_vec(), 0);
+        let mut first_page = None;
         for _ in 0..COUNTED_LEAVES {
             let leaf = self.leaf_shared(Target::Key(&at))?;
+            let last_page = leaf.id().page;
+            let first_page = *first_page.get_or_insert(last_page);
             let page = TreePage(&leaf);
             let from = page.search(&at).unwrap_or_else(|slot| slot);
+            let is_last = match high {
+                Some(high) => page.covers(high) || page.low() >= high,
+                None => page.high().is_none(),
+            };
             let to = match high {
-                Some(high) if page.covers(high) || page.low() >= high => {
-                    return Ok(Some(
-                        total + page.search(high).unwrap_or_else(|s| s).saturating_sub(from) as u64,
-                    ));
-                }
+                Some(high) if is_last => page.search(high).unwrap_or_else(|slot| slot),
                 _ => page.count(),
             };
-            total += (to - from) as u64;
+            rows += to.saturating_sub(from) as u64;
+            if is_last {
+                return Ok(Some(RangeEstimates {
+                    rows,
+                    first_page,
+                    last_page,
+                }));
+            }
             match page.high() {
                 Some(next) => at = next.to_vec(),
-                None => return Ok(Some(total)),
+                None => return Ok(None),
             }
         }
         Ok(None)
     }
 
-    /// Where in the tree a key lies, from 0 to 1, taking siblings to be of equal weight.
-    fn position(&self, target: Target<'_>) -> Result<f64> {
+    /// Where in the tree a key lies (`None`: the end), from 0 to 1, taking siblings to be of equal weight; and the
+    /// leaf.
+    fn position(&self, key: Option<&[u8]>) -> Result<(f64, PageNo)> {
         let (mut page, mut from, mut width) = (self.root, 0.0, 1.0);
         loop {
             let guard = self.redo.pool.shared(page)?;
             let node = TreePage(&guard);
-            let Target::Key(key) = target else {
-                return Ok(1.0);
-            };
-            let count = node.count().max(1) as f64;
+            let count = node.count();
+            let each = width / count.max(1) as f64;
             if guard[12] != PageType::Inner as u8 {
-                let slot = if guard[12] == PageType::Leaf as u8 {
-                    node.search(key).unwrap_or_else(|s| s)
-                } else {
-                    0
+                let slot = match key {
+                    _ if guard[12] != PageType::Leaf as u8 => 0,
+                    Some(key) => node.search(key).unwrap_or_else(|s| s),
+                    None => count,
                 };
-                return Ok(from + width * slot as f64 / count);
+                return Ok((from + each * slot as f64, page.page));
             }
-            let slot = node.child_slot(key);
-            width /= count;
-            from += width * slot as f64;
+            let slot = key.map_or(count - 1, |key| node.child_slot(key));
+            from += each * slot as f64;
+            width = each;
             page = self.space.page_id(node.child(slot));
         }
     }

@@ -25,6 +25,7 @@ mod split;
 mod tests;
 mod verify;
 
+pub use estimate::RangeEstimates;
 pub use racy::Target;
 pub use split::SplitFor;
 pub use verify::TreeReport;

@@ -2,7 +2,7 @@
 
 use super::tables::{Table, TableTree, TreeRef};
 use super::{Database, Inner};
-use crate::btree::{Tree, TreeReport};
+use crate::btree::{RangeEstimates, Tree, TreeReport};
 use crate::space::SYSTEM_PAGES;
 use crate::{Error, Result};
 use inkstone_format::apply::map_pages;
@@ -83,8 +83,11 @@ impl TableTree {
         tree.estimate_values(leaves, beginning_of)
     }
 
-    /// About how many rows lie between two bounds.
-    pub fn estimate_range(&self, (low, high): (Bound<&[u8]>, Bound<&[u8]>)) -> Result<u64> {
+    /// About how many rows lie between two bounds, and in which leaves that begins and ends.
+    pub fn estimate_range(
+        &self,
+        (low, high): (Bound<&[u8]>, Bound<&[u8]>),
+    ) -> Result<RangeEstimates> {
         // The place after a key is the place before the next possible one.
         let after = |key: &[u8]| [key, &[0]].concat();
         let low = match low {
@@ -140,7 +143,7 @@ impl Database {
         low: &[u8],
         high: Option<&[u8]>,
     ) -> Result<u64> {
-        tree.tree_ref().live()?.estimate_range(low, high)
+        Ok(tree.tree_ref().live()?.estimate_range(low, high)?.rows)
     }
 
     /// Writes all changed pages of a table to its file, durably.

@@ -43,7 +43,9 @@ impl Stage {
             return Ok(None);
         };
         if let Some(row) = rows.rows.first() {
-            wanted.key = text(&row[0]).split(", ").map(str::to_owned).collect();
+            let record = text(&row[0]);
+            wanted.is_supremum |= record == "supremum pseudo-record";
+            wanted.key = record.split(", ").map(str::to_owned).collect();
         }
         let blockers = rows
             .rows
