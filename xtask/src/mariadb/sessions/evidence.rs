@@ -117,6 +117,9 @@ impl Party {
         let [one, other] = parties else {
             return false;
         };
+        if self.trx == 0 {
+            return false;
+        }
         let other = if one.trx == self.trx { other } else { one };
         let same = match (&self.wanted, &other.wanted) {
             (Some(own), Some(others)) => {
@@ -144,7 +147,8 @@ fn party(text: &str) -> Option<Party> {
         changes: number_behind(text, "undo log entries ").unwrap_or(0),
         locks: number_before(text, " lock struct(s)").unwrap_or(0),
         wanted: wanted.and_then(|(_, lock)| record_lock(lock)),
-        trx: number_behind(text, "TRANSACTION ")?,
+        // One that has changed nothing has no number, and its locks have 0.
+        trx: number_behind(text, "TRANSACTION ").unwrap_or(0),
         holders: holders
             .filter_map(|line| number_behind(line, " trx id "))
             .collect(),

@@ -110,6 +110,8 @@ impl Case<'_> {
             None => {}
         }
         let mut reasons = Vec::new();
+        // Those who are held back in InnoDB, and those who wait there for one of them.
+        let (mut held_back, mut behind) = (Vec::new(), Vec::new());
         // Those whom another waits for in one engine, and not in the other; and those who ended otherwise.
         let (mut first, mut changed) = (Vec::new(), Vec::new());
         let sessions: BTreeSet<usize> =
@@ -126,7 +128,14 @@ impl Case<'_> {
                             first.extend(self.blockers(session)?[0].iter());
                             Some(Reason::Order)
                         }
-                        reason => reason,
+                        None => {
+                            behind.push(session);
+                            continue;
+                        }
+                        reason => {
+                            held_back.push(session);
+                            reason
+                        }
                     }
                 }
                 (Some(What::Ended(_)), None) if let_go.contains(&session) => {
@@ -158,11 +167,31 @@ impl Case<'_> {
                 None => return Ok(None),
             }
         }
-        // Who went first in one engine, and second in the other, has not seen there what the other has done.
-        match changed.iter().all(|session| first.contains(session)) {
+        for session in behind {
+            if !self.is_behind(session, &held_back)? {
+                return Ok(None);
+            }
+        }
+        // Who went first in one engine, and second in the other, has not seen there what the other has done. Who is
+        // held back in InnoDB has done nothing there.
+        let waited = |session| !held_back.is_empty() && self.before.contains(session);
+        let is_explained = |session| first.contains(session) || waited(session);
+        match changed.iter().all(is_explained) {
             true => Ok(reasons.first().copied()),
             false => Ok(None),
         }
+    }
+
+    /// Whether a session waits in InnoDB only for such as are held back there, and whose transactions are over in
+    /// Inkstone.
+    fn is_behind(&mut self, session: usize, held_back: &[usize]) -> Result<bool> {
+        let [blockers, _] = self.blockers(session)?;
+        for blocker in &blockers {
+            if !held_back.contains(blocker) || is_open(self.inkstone, *blocker)? {
+                return Ok(false);
+            }
+        }
+        Ok(!blockers.is_empty())
     }
 
     /// A session of InnoDB's waits, and Inkstone's has gone on.
@@ -262,7 +291,11 @@ impl Case<'_> {
                         && matches!(self.sides[side].get(session), Some(What::Ended(_)))
                 };
                 let blockers = &blockers[side];
-                ended(&session) || !blockers.is_empty() && blockers.iter().all(ended)
+                // Of a lock of the server's it is not told who has it: one of those who waited with this one.
+                let waits_for_server = blockers.is_empty() && !ended(&session);
+                ended(&session)
+                    || !blockers.is_empty() && blockers.iter().all(ended)
+                    || waits_for_server && waited.iter().any(ended)
             };
             if went_on(0) && went_on(1) {
                 let_go.push(session);
@@ -305,6 +338,21 @@ impl Case<'_> {
     /// not beside them. So one of them waits for it there, or its transaction has ended.
     fn has_gone_first(&mut self, session: usize) -> Result<bool> {
         let [blockers, _] = self.blockers(session)?;
+        if blockers.is_empty() {
+            // For a lock of the server's: then who has it in InnoDB waits for one in Inkstone.
+            let [innodb, inkstone] = [self.innodb.waits()?, self.inkstone.waits()?];
+            let number = |stage: &Stage, session: usize| stage.sessions[session - 1].connection;
+            let waits = |map: &BTreeMap<u64, Vec<u64>>, connection| {
+                map.get(&connection).is_some_and(Vec::is_empty)
+            };
+            let has_it = |other: &usize| {
+                matches!(self.sides[0].get(other), Some(What::Ended(_)))
+                    && waits(&inkstone, number(self.inkstone, *other))
+            };
+            return Ok(
+                waits(&innodb, number(self.innodb, session)) && self.before.iter().any(has_it)
+            );
+        }
         for blocker in blockers {
             let [_, in_inkstone] = self.blockers(blocker)?;
             if in_inkstone.contains(&session) {
@@ -382,7 +430,9 @@ impl Case<'_> {
         }
         let row = format!("SELECT * FROM {} WHERE {record}", wanted.table);
         let [newest, committed] = self.seen(&row)?;
-        let absent = newest.rows.is_empty() && committed.rows.is_empty();
+        // An INSERT has put its own row into one index, and comes to the mark in another.
+        let is_own = ask.kind == Kind::Insert;
+        let absent = committed.rows.is_empty() && (newest.rows.is_empty() || is_own);
         if absent && wanted.is_marked {
             return Ok(Some(Reason::Mark));
         }
