@@ -86,14 +86,24 @@ impl Case<'_> {
         let sides = self.sides;
         let victims = sides.map(victims);
         let deadlock = match (&victims[0][..], &victims[1][..]) {
-            ([], [victim]) => Some(self.late_deadlock(*victim)?),
+            (fewer, more)
+                if more.len() == fewer.len() + 1 && fewer.iter().all(|one| more.contains(one)) =>
+            {
+                let of_inkstone = more.iter().find(|one| !fewer.contains(one));
+                match of_inkstone {
+                    Some(victim) => Some(self.late_deadlock(*victim)?),
+                    None => None,
+                }
+            }
             (more, fewer)
                 if more.len() > fewer.len() && fewer.iter().all(|one| more.contains(one)) =>
             {
                 Some(self.gap_deadlock(more, fewer)?)
             }
-            ([one], [other]) if one != other => return self.other_victim(*one, *other),
-            _ => None,
+            _ => match only_one_of_each(&victims) {
+                Some([one, other]) => return self.other_victim(one, other),
+                None => None,
+            },
         };
         let let_go = self.let_go()?;
         match deadlock {
@@ -279,29 +289,41 @@ impl Case<'_> {
     fn let_go(&mut self) -> Result<Vec<usize>> {
         let mut waited = self.before.to_vec();
         let [victims, others] = self.sides.map(victims);
-        if !victims.is_empty() && victims == others && !victims.contains(&self.who) {
+        let closes = victims.iter().any(|one| others.contains(one));
+        if closes && !victims.contains(&self.who) && !others.contains(&self.who) {
             waited.push(self.who);
         }
-        let mut let_go = Vec::new();
-        for &session in &waited {
-            let blockers = self.blockers(session)?;
-            let went_on = |side: usize| {
-                let ended = |session: &usize| {
-                    waited.contains(session)
-                        && matches!(self.sides[side].get(session), Some(What::Ended(_)))
-                };
-                let blockers = &blockers[side];
-                // Of a lock of the server's it is not told who has it: one of those who waited with this one.
-                let waits_for_server = blockers.is_empty() && !ended(&session);
-                ended(&session)
-                    || !blockers.is_empty() && blockers.iter().all(ended)
-                    || waits_for_server && waited.iter().any(ended)
-            };
-            if went_on(0) && went_on(1) {
-                let_go.push(session);
+        let [innodb, inkstone] = [self.went_on(0, &waited)?, self.went_on(1, &waited)?];
+        waited.retain(|session| innodb.contains(session) && inkstone.contains(session));
+        Ok(waited)
+    }
+
+    /// Of those who waited such as have ended in an engine, or wait there for nobody but such who have gone on.
+    fn went_on(&mut self, side: usize, waited: &[usize]) -> Result<Vec<usize>> {
+        let has_ended =
+            |session: &&usize| matches!(self.sides[side].get(session), Some(What::Ended(_)));
+        let mut gone: Vec<usize> = waited.iter().filter(has_ended).copied().collect();
+        let any_has_ended = !gone.is_empty();
+        let mut left: Vec<(usize, Vec<usize>)> = Vec::new();
+        for &session in waited {
+            if !gone.contains(&session) {
+                let [innodb, inkstone] = self.blockers(session)?;
+                left.push((session, if side == 0 { innodb } else { inkstone }));
             }
         }
-        Ok(let_go)
+        loop {
+            // Of a lock of the server's it is not told who has it: one of those who waited with this one.
+            let next = left
+                .iter()
+                .position(|(_, blockers)| match blockers.is_empty() {
+                    true => any_has_ended,
+                    false => blockers.iter().all(|blocker| gone.contains(blocker)),
+                });
+            match next {
+                Some(next) => gone.push(left.remove(next).0),
+                None => return Ok(gone),
+            }
+        }
     }
 
     /// Inkstone has a deadlock that this step's session has closed; in InnoDB it has not come so far, and waits for a
@@ -349,9 +371,11 @@ impl Case<'_> {
                 matches!(self.sides[0].get(other), Some(What::Ended(_)))
                     && waits(&inkstone, number(self.inkstone, *other))
             };
-            return Ok(
-                waits(&innodb, number(self.innodb, session)) && self.before.iter().any(has_it)
-            );
+            if !waits(&innodb, number(self.innodb, session)) {
+                return Ok(false);
+            }
+            // Or it is through with it there.
+            return Ok(self.before.iter().any(has_it) || !is_open(self.inkstone, session)?);
         }
         for blocker in blockers {
             let [_, in_inkstone] = self.blockers(blocker)?;
@@ -369,7 +393,8 @@ impl Case<'_> {
     /// another. Where that is Inkstone, no two neighbours of InnoDB's circle can both be in a transaction that has
     /// gone on: one of them is over, or waits.
     fn order_of_deadlock(&mut self, let_go: &[usize]) -> Result<Option<Reason>> {
-        let is_innodb = !victims(self.sides[0]).is_empty();
+        let both = self.sides.map(victims);
+        let is_innodb = both[0].len() > both[1].len();
         let connections = match is_innodb {
             true => {
                 let parties = self.innodb.latest_deadlock()?;
@@ -382,7 +407,11 @@ impl Case<'_> {
             false => &*self.inkstone,
         };
         let circle = stage.numbered(&connections);
-        let victims = victims(self.sides[usize::from(!is_innodb)]);
+        let [more, fewer] = match is_innodb {
+            true => &both,
+            false => &[both[1].clone(), both[0].clone()],
+        };
+        let mut victims = more.iter().filter(|one| !fewer.contains(one));
         let sessions = self.sides.iter().flat_map(|side| side.keys());
         let mut differ = sessions.filter(|session| {
             let [one, other] = self.sides.map(|side| side.get(session));
@@ -391,7 +420,7 @@ impl Case<'_> {
         let of_circle = |session: &usize| circle.contains(session);
         if circle.len() != connections.len()
             || circle.len() < 2
-            || !victims.iter().all(of_circle)
+            || !victims.all(of_circle)
             || !circle.iter().all(|session| let_go.contains(session))
             || !differ.all(|session| let_go.contains(session))
         {
@@ -654,6 +683,20 @@ fn seen(stage: &mut Stage, select: &str) -> Result<[Rows; 2]> {
         stage.ask(select)
     };
     Ok([at("UNCOMMITTED")?, at("COMMITTED")?])
+}
+
+/// Of victims of several deadlocks the one that only the first engine has, and the one that only the other has.
+fn only_one_of_each(victims: &[Vec<usize>; 2]) -> Option<[usize; 2]> {
+    let only = |of: usize| {
+        let mut only = victims[of]
+            .iter()
+            .filter(|one| !victims[1 - of].contains(one));
+        match (only.next(), only.next()) {
+            (Some(one), None) => Some(*one),
+            _ => None,
+        }
+    };
+    Some([only(0)?, only(1)?])
 }
 
 /// Sessions that were rolled back because of a deadlock.
