@@ -27,6 +27,13 @@ pub const SIMULATED: Build = Build {
     cfgs: &["inkstone_sim", "inkstone_mutants"],
 };
 
+/// The engine of a MariaDB plugin with deliberate bugs to be switched on.
+pub const PLUGIN_WITH_MUTANTS: Build = Build {
+    folder: "plugin-mutants",
+    profile: "release",
+    cfgs: &["inkstone_mutants"],
+};
+
 impl Build {
     /// A cargo command with the switches of this build.
     pub fn cargo(&self, subcommand: &str) -> Command {

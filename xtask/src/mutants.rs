@@ -13,10 +13,16 @@ pub struct Arguments {
     /// Only this mutant
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
+    /// Those that a command of `cargo xtask mariadb` must notice, instead of all others: they need a MariaDB server
+    #[arg(long, conflicts_with = "only")]
+    mariadb: bool,
     /// Prints the result as JSON
     #[arg(long)]
     json: bool,
 }
+
+/// What `--sessions` says of a replica that is apart.
+const REPLICA: &str = "DIFFERS: on the replica";
 
 /// How a machine's program ended.
 struct Outcome {
@@ -39,7 +45,10 @@ struct Row {
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let chosen: Vec<_> = match &arguments.only {
         Some(name) => vec![mutants::find(name)?],
-        None => mutants::ALL.iter().collect(),
+        None => mutants::ALL
+            .iter()
+            .filter(|mutant| is_of_mariadb(mutant.machine) == arguments.mariadb)
+            .collect(),
     };
     let mut rows = Vec::new();
     for mutant in chosen {
@@ -77,6 +86,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     )))
 }
 
+fn is_of_mariadb(machine: Machine) -> bool {
+    matches!(machine, Machine::Sessions(_))
+}
+
 /// The runs that caught mutants, once more without any: what they say then is no mutant's doing.
 fn without_mutants(rows: &[Row]) -> Result<Vec<String>> {
     let mut false_catches = Vec::new();
@@ -102,6 +115,8 @@ fn line_of(machine: Machine, runs: Option<u64>) -> Vec<String> {
             let runs = runs.unwrap_or(1_000_000);
             format!("--seed 1 --runs {runs}")
         }
+        // Each written script at each format of the binary log.
+        Machine::Sessions(names) => format!("mariadb --sessions {names} --seed 1"),
         // A third of the cases is more than every mutant needs.
         Machine::Faults(kind) => format!("--kind {kind} --stride 3"),
     };
@@ -110,7 +125,10 @@ fn line_of(machine: Machine, runs: Option<u64>) -> Vec<String> {
 
 /// Runs a machine to its end, or for so long.
 fn outcome(machine: Machine, line: &[String], limit: Duration) -> Result<Outcome> {
-    let program = SIMULATED.build_testkit(machine.program())?;
+    let program = match machine {
+        Machine::Sessions(_) => std::env::current_exe().map_err(|error| error.to_string())?,
+        _ => SIMULATED.build_testkit(machine.program())?,
+    };
     let begin = Instant::now();
     let mut child = Command::new(&program)
         .args(line)
@@ -120,9 +138,10 @@ fn outcome(machine: Machine, line: &[String], limit: Duration) -> Result<Outcome
         .map_err(|error| format!("{} cannot be started: {error}", program.display()))?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let reads = [read_all(stdout), read_all(stderr)];
-    let caught = wait(&mut child, limit)?;
+    let failed = wait(&mut child, limit)?;
     let seconds = begin.elapsed().as_secs_f64();
     let texts = reads.map(|read| read.join().unwrap_or_default());
+    let caught = failed && is_seen_by(machine, &texts);
     let said = said(&texts);
     Ok(Outcome {
         caught,
@@ -130,6 +149,12 @@ fn outcome(machine: Machine, line: &[String], limit: Duration) -> Result<Outcome
         seconds,
         said,
     })
+}
+
+/// Of sessions it is the replica that must see it: that they differ from InnoDB's is not enough.
+fn is_seen_by(machine: Machine, texts: &[String; 2]) -> bool {
+    let says = |text: &String| text.contains(REPLICA);
+    !is_of_mariadb(machine) || texts.iter().any(says)
 }
 
 fn read_all(from: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<String> {
@@ -166,6 +191,7 @@ fn said(texts: &[String; 2]) -> String {
     let lines = || texts.iter().flat_map(|text| text.lines());
     let found = lines()
         .find(|line| line.starts_with("FAILED"))
+        .or_else(|| lines().find(|line| line.starts_with(REPLICA)))
         .or_else(|| lines().find(|line| line.contains("broken invariant")))
         .or_else(|| {
             // A panic: the line after the one that says where.

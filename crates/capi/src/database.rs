@@ -88,6 +88,11 @@ pub unsafe extern "C" fn ink_open(
 ) -> c_int {
     entry!(error, || {
         let database = raw::place(database)?;
+        // A server is told of its deliberate bug by its environment.
+        #[cfg(inkstone_mutants)]
+        if let Ok(name) = std::env::var("INKSTONE_MUTANT") {
+            inkstone::mutants::switch_on(&name).expect("a mutant of this name");
+        }
         let mut wanted = Options::default();
         for option in raw::array(options, option_count)? {
             wanted.set(option.name.text()?, option.value.text()?)?;

@@ -5,7 +5,7 @@
 //! switch of the process, which [`switch_on`] sets by name. `cargo xtask mutants` switches them on
 //! one after the other, each in a process of its own, and fails if its machine does not notice.
 
-/// The machine that must notice a mutant: a program of `inkstone-testkit`.
+/// The machine that must notice a mutant: a program of `inkstone-testkit`, or a command of `cargo xtask mariadb`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Machine {
     /// Random work on a simulated disk that loses power.
@@ -16,16 +16,19 @@ pub enum Machine {
     Histories,
     /// Slow syncs of which one fails, under several flushers.
     FailedSync,
+    /// A replica of a MariaDB server, beside the scripts of several SQL sessions that have this in their name.
+    Sessions(&'static str),
 }
 
 impl Machine {
-    /// The program's name.
+    /// The program's or command's name.
     pub const fn program(self) -> &'static str {
         match self {
             Machine::Sim => "sim",
             Machine::Faults(_) => "faults",
             Machine::Histories => "histories",
             Machine::FailedSync => "failed-sync",
+            Machine::Sessions(_) => "mariadb --sessions",
         }
     }
 }
@@ -66,7 +69,7 @@ macro_rules! mutants {
     };
 }
 
-use Machine::{FailedSync, Faults, Histories, Sim};
+use Machine::{FailedSync, Faults, Histories, Sessions, Sim};
 
 mutants! {
     LogUnsynced, "log-unsynced", Sim, 60,
@@ -137,6 +140,8 @@ mutants! {
         "nobody looks whether the control file is still the one that is locked";
     NewerTableRead, "newer-table-read", Sim, 60,
         "a snapshot reads a table that was made or filled after it";
+    StatementLockSkipped, "statement-lock-skipped", Sessions("AUTO_INCREMENT"), 300,
+        "who gives out numbers for unknown rows does not take the table's statement lock";
 }
 
 /// The description of the mutant of a name; or, for people, which names there are.

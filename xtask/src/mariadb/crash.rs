@@ -5,7 +5,7 @@
 //! and every page is sound.
 
 use super::orphans;
-use super::pair::Pair;
+use super::pair::{Pair, Shape};
 use super::partitioned::Partitioned;
 use super::plugin::Plugin;
 use super::random::Random;
@@ -36,7 +36,12 @@ pub struct Plan {
 pub fn run(tree: &Tree, plugin: &Plugin, plan: Plan) -> Result<ExitCode> {
     // A server that dies in TRUNCATE or CREATE OR REPLACE may have done it and not have logged it, with
     // any engine: the replica leaves DDL alone.
-    let mut pair = Pair::start(tree, plugin, "crash", 0, &[TRANSFERS], &[])?;
+    let shape = Shape {
+        name: "crash",
+        databases: &[TRANSFERS],
+        ..Shape::default()
+    };
+    let mut pair = Pair::start(tree, plugin, &shape)?;
     let result = kill_loop(&mut pair, plan);
     if let Err(error) = result {
         let folders = [pair.primary.folder(), pair.replica.folder()];

@@ -6,7 +6,7 @@
 
 use super::bench::{Effort, FAIR};
 use super::client::{Client, Reply};
-use super::pair::Pair;
+use super::pair::{Pair, Shape};
 use super::plugin::Plugin;
 use super::server::Server;
 use super::sysbench::{Sysbench, Tables, median};
@@ -110,14 +110,14 @@ pub fn run(tree: &Tree, plugin: &Plugin, effort: Effort, json: bool) -> Result<E
 /// Syncs of the engine for each transaction that a replica without a binary log applies: there nobody but the engine
 /// tells those whose turn to commit comes next.
 fn measure_replica(tree: &Tree, plugin: &Plugin) -> Result<[f64; 2]> {
-    let pair = Pair::start(
-        tree,
-        plugin,
-        NAME,
-        REPLICA_WORKERS,
-        &[NAME],
-        &["--skip-log-bin", "--skip-log-slave-updates"],
-    )?;
+    let shape = Shape {
+        name: NAME,
+        parallel: REPLICA_WORKERS,
+        databases: &[NAME],
+        of_replica: &["--skip-log-bin", "--skip-log-slave-updates"],
+        ..Shape::default()
+    };
+    let pair = Pair::start(tree, plugin, &shape)?;
     let (primary, replica) = (&pair.primary, &pair.replica);
     primary.sql(&format!("CREATE DATABASE {NAME}"))?;
     let mut syncs = [0.0; 2];

@@ -68,6 +68,12 @@ pub struct Arguments {
     /// anything in any server that is started
     #[arg(long)]
     sanitize: bool,
+    /// How the primary of --replication writes its binary log [default: each for a third of the time]
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    binlog_format: Option<pair::Format>,
+    /// Build the engine with its deliberate bugs, and switch this one on
+    #[arg(long, value_name = "NAME", conflicts_with = "sanitize")]
+    mutant: Option<String>,
     /// What the private servers are configured by [default: debian; --smoke and --differential: both in turns]
     #[arg(long, value_enum)]
     config: Option<Configuration>,
@@ -144,10 +150,11 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         return prompt::stop(&tree);
     }
     if !arguments.sanitize {
-        return serve(&tree, &plugin::build(&tree, None)?, arguments);
+        let mutant = arguments.mutant.as_deref();
+        return serve(&tree, &plugin::build(&tree, None, mutant)?, arguments);
     }
     let sanitizer = Sanitizer::begin(&plugin::cxx())?;
-    let plugin = plugin::build(&tree, Some(&sanitizer))?;
+    let plugin = plugin::build(&tree, Some(&sanitizer), None)?;
     sanitizer.prove(&tree, &plugin)?;
     sanitizer.finish(serve(&tree, &plugin, arguments))
 }
@@ -183,6 +190,7 @@ fn serve(tree: &Tree, plugin: &Plugin, arguments: &Arguments) -> Result<ExitCode
             filter: filter.as_deref(),
             case: arguments.choice.case,
             cases: arguments.choice.cases,
+            whole: arguments.mutant.is_some(),
         };
         return sessions::run(tree, plugin, arguments.plan, choice, json);
     }
@@ -193,7 +201,7 @@ fn serve(tree: &Tree, plugin: &Plugin, arguments: &Arguments) -> Result<ExitCode
         return crash::run(tree, plugin, arguments.plan);
     }
     if task.replication {
-        return replication::run(tree, plugin, arguments.plan);
+        return replication::run(tree, plugin, arguments.plan, arguments.binlog_format);
     }
     match (task.step, &task.sql) {
         (Some(_), _) => Ok(ExitCode::SUCCESS),

@@ -1,4 +1,4 @@
-//! A primary and its replica: row-based binary log, GTIDs.
+//! A primary and its replica: binary log of any format, GTIDs.
 
 use super::apt::output;
 use super::plugin::Plugin;
@@ -6,6 +6,59 @@ use super::server::Server;
 use super::tree::Tree;
 use crate::build::Result;
 use std::time::{Duration, Instant};
+
+/// How the primary writes changes to its binary log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, clap::ValueEnum)]
+pub enum Format {
+    Row,
+    Mixed,
+    Statement,
+}
+
+impl Format {
+    pub const ALL: [Self; 3] = [Self::Row, Self::Mixed, Self::Statement];
+
+    /// As `binlog_format` has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Row => "ROW",
+            Self::Mixed => "MIXED",
+            Self::Statement => "STATEMENT",
+        }
+    }
+}
+
+/// What a pair is like.
+pub struct Shape<'a> {
+    /// Of the servers' folders.
+    pub name: &'a str,
+    /// Workers of the replica; 0: one thread does all.
+    pub parallel: u32,
+    /// Of the primary's binary log.
+    pub format: Format,
+    /// What is synced: everything, or nothing, where nobody is killed.
+    pub synced: bool,
+    /// The replica follows what the primary does in these; in all if there are none.
+    pub databases: &'static [&'static str],
+    /// More options of both.
+    pub options: &'a [&'a str],
+    /// More options of the replica.
+    pub of_replica: &'a [&'a str],
+}
+
+impl Default for Shape<'_> {
+    fn default() -> Self {
+        Self {
+            name: "pair",
+            parallel: 0,
+            format: Format::Row,
+            synced: true,
+            databases: &[],
+            options: &[],
+            of_replica: &[],
+        }
+    }
+}
 
 /// Two private servers.
 pub struct Pair {
@@ -15,28 +68,26 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Starts both, connects the replica, which follows what it does in `databases` of the
-    /// primary with `parallel` workers (0: one thread does all). `options` are the replica's.
-    pub fn start(
-        tree: &Tree,
-        plugin: &Plugin,
-        name: &str,
-        parallel: u32,
-        databases: &'static [&'static str],
-        options: &[&str],
-    ) -> Result<Self> {
+    /// Starts both, and connects the replica.
+    pub fn start(tree: &Tree, plugin: &Plugin, shape: &Shape<'_>) -> Result<Self> {
         let port = free_port()?;
+        let Shape {
+            name, databases, ..
+        } = shape;
+        let synced = u32::from(shape.synced);
         let common = |id: u32| {
-            [
+            let own = [
                 format!("--server-id={id}"),
                 "--log-bin=binlog".to_owned(),
                 "--log-slave-updates".to_owned(),
-                "--binlog-format=row".to_owned(),
-                "--sync-binlog=1".to_owned(),
+                format!("--binlog-format={}", shape.format.name()),
+                format!("--sync-binlog={synced}"),
                 "--gtid-strict-mode=1".to_owned(),
-                "--innodb-flush-log-at-trx-commit=1".to_owned(),
+                format!("--innodb-flush-log-at-trx-commit={}", 2 - synced),
                 "--slave-net-timeout=5".to_owned(),
-            ]
+            ];
+            own.into_iter()
+                .chain(shape.options.iter().map(|&option| option.to_owned()))
         };
         let mut primary = Server::temporary(tree, &format!("{name}-primary"))
             .with_plugin(plugin)
@@ -48,9 +99,9 @@ impl Pair {
         let mut replica = Server::temporary(tree, &format!("{name}-replica"))
             .with_plugin(plugin)
             .with_options(common(2))
-            .with_options([format!("--slave-parallel-threads={parallel}")])
+            .with_options([format!("--slave-parallel-threads={}", shape.parallel)])
             .with_options(["--skip-slave-start"])
-            .with_options(options.iter().copied())
+            .with_options(shape.of_replica.iter().copied())
             .with_options(
                 databases
                     .iter()

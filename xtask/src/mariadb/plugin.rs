@@ -3,7 +3,7 @@
 use super::sanitizer::{self, Sanitizer};
 use super::symbols;
 use super::tree::{Tree, home};
-use crate::build::{Result, root};
+use crate::build::{PLUGIN_WITH_MUTANTS, Result, root};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
@@ -35,6 +35,7 @@ pub struct Plugin {
     pub library: PathBuf,
     /// Environment of the server.
     pub environment: Vec<(&'static str, String)>,
+    sanitized: bool,
     /// Where the objects of the handler's files are.
     objects: PathBuf,
 }
@@ -78,21 +79,31 @@ impl Plugin {
 
     /// True if sanitizers watch it.
     pub fn is_sanitized(&self) -> bool {
-        !self.environment.is_empty()
+        self.sanitized
     }
 }
 
-/// Builds what is out of date.
-pub fn build(tree: &Tree, sanitizer: Option<&Sanitizer>) -> Result<Plugin> {
-    let engine = build_engine()?;
+/// Builds what is out of date. `mutant`: with this deliberate bug switched on in every server.
+pub fn build(tree: &Tree, sanitizer: Option<&Sanitizer>, mutant: Option<&str>) -> Result<Plugin> {
+    let engine = match mutant {
+        None => build_engine()?,
+        Some(_) => build_engine_with_mutants()?,
+    };
     let handler = root().join("mariadb");
     let sanitized = sanitizer.is_some();
-    let folder = home().join(if sanitized {
+    let of_handler = home().join(if sanitized {
         "plugin-sanitized"
     } else {
         "plugin"
     });
-    let objects = folder.join(objects_folder(tree, sanitized));
+    let objects = of_handler.join(objects_folder(tree, sanitized));
+    // The handler has no mutants.
+    let folder = match mutant {
+        None => of_handler,
+        Some(_) => home().join("plugin-mutants"),
+    };
+    std::fs::create_dir_all(&folder)
+        .map_err(|error| format!("{} cannot be made: {error}", folder.display()))?;
     std::fs::create_dir_all(&objects)
         .map_err(|error| format!("{} cannot be made: {error}", objects.display()))?;
     let mut inputs = compile_handler(tree, sanitized, &handler, &objects)?;
@@ -115,7 +126,11 @@ pub fn build(tree: &Tree, sanitizer: Option<&Sanitizer>) -> Result<Plugin> {
     }
     Ok(Plugin {
         library,
-        environment: sanitizer.map_or(Vec::new(), Sanitizer::environment),
+        environment: match mutant {
+            None => sanitizer.map_or(Vec::new(), Sanitizer::environment),
+            Some(name) => vec![("INKSTONE_MUTANT", name.to_owned())],
+        },
+        sanitized,
         objects,
     })
 }
@@ -180,6 +195,20 @@ fn build_engine() -> Result<PathBuf> {
     match command.status() {
         Ok(status) if status.success() => Ok(target.join("release/libinkstone_capi.a")),
         Ok(_) => Err("the engine cannot be built (see above)".to_owned()),
+        Err(error) => Err(format!("cargo cannot be started: {error}")),
+    }
+}
+
+fn build_engine_with_mutants() -> Result<PathBuf> {
+    let build = PLUGIN_WITH_MUTANTS;
+    let mut command = build.cargo("build");
+    command.args(["-p", "inkstone-capi"]);
+    match command.status() {
+        Ok(status) if status.success() => {
+            let target = root().join("target").join(build.folder);
+            Ok(target.join(build.profile).join("libinkstone_capi.a"))
+        }
+        Ok(_) => Err("the engine with its mutants cannot be built (see above)".to_owned()),
         Err(error) => Err(format!("cargo cannot be started: {error}")),
     }
 }

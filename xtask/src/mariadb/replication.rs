@@ -1,10 +1,12 @@
 //! `--replication`: a replica of several workers, killed and restarted while the primary works; in the end
 //! every table is the same on both. Some tables have different engines on the two sides.
 //!
+//! The primary logs rows, statements, or the one or the other as the server chooses: each in turn, unless told.
+//!
 //! First the one case in which workers wait for each other so that only the server can know.
 
 use super::crash::Plan;
-use super::pair::Pair;
+use super::pair::{Format, Pair, Shape};
 use super::plugin::Plugin;
 use super::random::Random;
 use super::server::Server;
@@ -27,26 +29,43 @@ const MODES: [&str; 2] = ["conservative", "optimistic"];
 /// How long workers may wait for each other: far less than until a lock wait ends by itself.
 const CIRCLE: Duration = Duration::from_secs(20);
 
+/// Each of these formats, or all of them, for its part of the time.
+pub fn run(
+    tree: &Tree,
+    plugin: &Plugin,
+    mut plan: Plan,
+    format: Option<Format>,
+) -> Result<ExitCode> {
+    let formats = format.map_or(Format::ALL.to_vec(), |format| vec![format]);
+    plan.minutes /= formats.len() as f64;
+    for format in formats {
+        println!("binary log: {}", format.name());
+        run_logged(tree, plugin, plan, format)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Kills the replica until the time is up, then compares.
-pub fn run(tree: &Tree, plugin: &Plugin, plan: Plan) -> Result<ExitCode> {
-    let mut pair = Pair::start(
-        tree,
-        plugin,
-        "replication",
-        PARALLEL,
-        &[TRANSFERS, DEFINITIONS],
-        &[],
-    )?;
+fn run_logged(tree: &Tree, plugin: &Plugin, plan: Plan, format: Format) -> Result<()> {
+    let shape = Shape {
+        name: "replication",
+        parallel: PARALLEL,
+        format,
+        databases: &[TRANSFERS, DEFINITIONS],
+        ..Shape::default()
+    };
+    let mut pair = Pair::start(tree, plugin, &shape)?;
     if let Err(error) = break_circle(&mut pair).and_then(|()| kill_replica(&mut pair, plan)) {
         let folders = [pair.primary.folder(), pair.replica.folder()];
         return Err(format!(
-            "{error}\nseed {}, the servers' files are kept: {folders:?}",
+            "{error}\n{}, seed {}, the servers' files are kept: {folders:?}",
+            format.name(),
             plan.seed
         ));
     }
     pair.primary.remove();
     pair.replica.remove();
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Of two transactions the replica's second one changes a row and waits for its turn to commit; the first,

@@ -51,6 +51,7 @@ pub fn case(seed: u64, number: u64) -> Script {
         setup: generator.setup(),
         steps: generator.steps(),
         purged,
+        format: None,
     }
 }
 

@@ -15,21 +15,22 @@ mod generate;
 mod held;
 mod meant;
 mod play;
+mod replica;
 mod schema;
 mod script;
 mod stage;
 
 use super::crash::Plan;
+use super::pair::Format;
 use super::plugin::Plugin;
-use super::server::Server;
 use super::tree::Tree;
 use crate::build::Result;
 use compare::Difference;
 use meant::Reason;
 use play::{Played, play};
+use replica::Replica;
 use script::Script;
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -49,6 +50,7 @@ const SHRINK: Duration = Duration::from_secs(40);
 /// What a campaign has done so far.
 #[derive(Default)]
 struct Campaign {
+    whole: bool,
     scripts: u64,
     statements: u64,
     waits: u64,
@@ -70,6 +72,8 @@ pub struct Choice<'a> {
     pub case: Option<u64>,
     /// So many random ones, however long they take.
     pub cases: Option<u64>,
+    /// Scripts that differ are told as they are: there is a bug in the engine that is known.
+    pub whole: bool,
 }
 
 /// Runs them, and prints what differs.
@@ -80,32 +84,32 @@ pub fn run(
     choice: Choice<'_>,
     json: bool,
 ) -> Result<ExitCode> {
-    let server = Server::temporary(tree, "sessions")
-        .with_plugin(plugin)
-        .with_options(OPTIONS);
-    let mut server = server;
-    server.start()?;
-    let mut campaign = Campaign::default();
-    let outcome = campaign.run(server.socket(), plan, choice);
+    let mut replica = Replica::start(tree, plugin)?;
+    let mut campaign = Campaign {
+        whole: choice.whole,
+        ..Campaign::default()
+    };
+    let outcome = campaign.run(&mut replica, plan, choice);
     if let Err(error) = outcome {
         return Err(format!(
-            "{error}\nthe server's files are kept: {:?}",
-            server.folder()
+            "{error}\nthe servers' files are kept: {}",
+            replica.folders()
         ));
     }
-    server.remove();
-    campaign.print(plan.seed, json);
+    campaign.print(plan.seed, &replica, json);
+    replica.remove();
     Ok(ExitCode::from(u8::from(!campaign.found.is_empty())))
 }
 
 impl Campaign {
-    fn run(&mut self, socket: &Path, plan: Plan, choice: Choice<'_>) -> Result<()> {
+    fn run(&mut self, replica: &mut Replica, plan: Plan, choice: Choice<'_>) -> Result<()> {
+        let seed = plan.seed;
         if let Some(number) = choice.case {
-            return self.try_script(socket, generate::case(plan.seed, number));
+            return self.try_script(replica, generate::case(seed, number), seed);
         }
         for script in script::written()? {
             if choice.filter.is_none_or(|name| script.name.contains(name)) {
-                self.try_script(socket, script)?;
+                self.try_script(replica, script, seed)?;
             }
         }
         if choice.filter.is_some() {
@@ -117,7 +121,7 @@ impl Campaign {
             if choice.cases.is_none() && Instant::now() >= end {
                 break;
             }
-            self.try_script(socket, generate::case(plan.seed, number))?;
+            self.try_script(replica, generate::case(seed, number), seed)?;
             if told.elapsed() > Duration::from_secs(10) {
                 told = Instant::now();
                 eprintln!("{}", self.progress());
@@ -127,12 +131,17 @@ impl Campaign {
     }
 
     /// Runs a script; one that differs in a new way is shrunk and told.
-    fn try_script(&mut self, socket: &Path, script: Script) -> Result<()> {
-        let Played {
-            waits,
-            meant,
-            differs,
-        } = play(socket, &script)?;
+    fn try_script(&mut self, replica: &mut Replica, script: Script, seed: u64) -> Result<()> {
+        let script = replica::with_format(script, seed);
+        let Tried {
+            played:
+                Played {
+                    waits,
+                    meant,
+                    differs,
+                },
+            of_replica,
+        } = try_once(replica, &script)?;
         self.scripts += 1;
         self.statements += script.steps.len() as u64;
         self.waits += waits;
@@ -142,15 +151,27 @@ impl Campaign {
             self.random_meant += u64::from(is_random);
             *self.meant.entry(reason).or_default() += 1;
         }
-        let Some(difference) = differs else {
-            return Ok(());
-        };
+        for difference in differs.into_iter().chain(of_replica) {
+            self.note(replica, script.clone(), difference)?;
+        }
+        Ok(())
+    }
+
+    fn note(
+        &mut self,
+        replica: &mut Replica,
+        script: Script,
+        difference: Difference,
+    ) -> Result<()> {
         if let Some((_, _, times)) = self.found.get_mut(&difference.what) {
             *times += 1;
             return Ok(());
         }
         let what = difference.what.clone();
-        let (shrunk, difference) = shrink(socket, script, difference)?;
+        let (shrunk, difference) = match self.whole {
+            true => (script, difference),
+            false => shrink(replica, script, difference)?,
+        };
         eprintln!("\nDIFFERS: {what}\n{}", told(&shrunk, &difference));
         self.found.insert(what, (shrunk, difference, 1));
         Ok(())
@@ -168,7 +189,7 @@ impl Campaign {
         )
     }
 
-    fn print(&self, seed: u64, json: bool) {
+    fn print(&self, seed: u64, replica: &Replica, json: bool) {
         if json {
             let found = self
                 .found
@@ -188,6 +209,7 @@ impl Campaign {
                 "statements": self.statements,
                 "waits": self.waits,
                 "meant": self.meant.iter().map(|(reason, times)| (reason.text(), times)).collect::<BTreeMap<_, _>>(),
+                "replica": replica.json(),
                 "random": self.random,
                 "random_meant": self.random_meant,
                 "differences": found.collect::<Vec<_>>(),
@@ -202,6 +224,7 @@ impl Campaign {
             "{} of {} random scripts ended there",
             self.random_meant, self.random
         );
+        replica.print();
         for (what, (script, _, times)) in &self.found {
             println!("{times} times: {what} ({})", script.name);
         }
@@ -209,24 +232,45 @@ impl Campaign {
     }
 }
 
+/// What a script came to, on both engines and on the replica.
+struct Tried {
+    played: Played,
+    of_replica: Option<Difference>,
+}
+
+/// Runs a script, and has the replica run what it has logged.
+fn try_once(replica: &mut Replica, script: &Script) -> Result<Tried> {
+    replica.log_in(script.format.unwrap_or(Format::Row))?;
+    let played = play(replica.socket(), script)?;
+    let of_replica = replica.compare(script);
+    Ok(Tried {
+        played,
+        of_replica: of_replica.map_err(|error| format!("{error}\n{}", script.render()))?,
+    })
+}
+
 /// The fewest statements that still differ in the same kind of way. What a shorter script gives elsewhere is
 /// another difference, so only the last statement and its outcomes must stay.
-fn shrink(socket: &Path, script: Script, difference: Difference) -> Result<(Script, Difference)> {
+fn shrink(
+    replica: &mut Replica,
+    script: Script,
+    difference: Difference,
+) -> Result<(Script, Difference)> {
     let until = Instant::now() + SHRINK;
     let (mut best, mut last) = (script, difference);
     best.steps.truncate(last.at + 1);
     let mut try_one = |candidate: Script, best: &mut Script| -> Result<bool> {
         // What cannot be set up does not differ.
-        let Ok(played) = play(socket, &candidate) else {
+        let Ok(tried) = try_once(replica, &candidate) else {
             return Ok(false);
         };
-        match played.differs {
-            Some(found) if found.what == last.what => {
-                (*best, last) = (candidate, found);
-                Ok(true)
-            }
-            _ => Ok(false),
+        let mut found = tried.played.differs.into_iter().chain(tried.of_replica);
+        let found = found.find(|found| found.what == last.what);
+        let is_one = found.is_some();
+        if let Some(found) = found {
+            (*best, last) = (candidate, found);
         }
+        Ok(is_one)
     };
     let mut progress = true;
     while progress && Instant::now() < until {

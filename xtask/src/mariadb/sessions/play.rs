@@ -64,7 +64,7 @@ impl Play<'_> {
             return Ok(());
         }
         let mut left: Vec<usize> = (1..=self.script.sessions()).collect();
-        while let Some(session) = self.next_idle(0, &mut left) {
+        while let Some(session) = next_idle(&self.stages[0], &mut left) {
             for words in self.script.last_words("COMMIT") {
                 let statement = words.to_owned();
                 if !self.step(end, &Step { session, statement })? {
@@ -78,11 +78,24 @@ impl Play<'_> {
         Ok(())
     }
 
-    /// Of these sessions of a side one that can be told something; it is taken out.
-    fn next_idle(&self, side: usize, left: &mut Vec<usize>) -> Option<usize> {
-        let idle = self.stages[side].idle();
-        let at = left.iter().position(|session| idle.contains(session))?;
-        Some(left.remove(at))
+    /// Both sides to the script's end, each by itself, as they cannot be compared any more: what they log is still
+    /// compared with what a replica makes of it. Where one side can lock the whole server, so the other's sessions, too,
+    /// there is no end but Inkstone's.
+    fn go_on(&mut self, at: usize) -> Result<()> {
+        let script = self.script;
+        let locks_server = |step: &Step| step.statement.starts_with("FLUSH ");
+        if script.steps.iter().any(locks_server) {
+            return end_all(&mut self.stages[1], script, "ROLLBACK");
+        }
+        let rest = script.steps.get(at + 1..).unwrap_or_default();
+        let sides = std::thread::scope(|scope| {
+            let threads = self
+                .stages
+                .each_mut()
+                .map(|stage| scope.spawn(move || go_on_alone(stage, script, rest)));
+            threads.map(|thread| thread.join().expect("a side of the case has panicked"))
+        });
+        sides.into_iter().collect()
     }
 
     /// Says something on both sides; false if the script ends here.
@@ -103,7 +116,9 @@ impl Play<'_> {
             .holders
             .after(inkstone, step.session, &before, &sides[1])?;
         if let Some(wrong) = wrong {
-            return Ok(self.is_wrong(at, step, &wrong));
+            self.is_wrong(at, step, &wrong);
+            self.go_on(at)?;
+            return Ok(false);
         }
         let difference = Difference::between(at, step, [&sides[0], &sides[1]]);
         let mut case = Case {
@@ -128,7 +143,10 @@ impl Play<'_> {
             return Ok(true);
         };
         match case.reason()? {
-            None => self.played.differs = Some(difference),
+            None => {
+                self.played.differs = Some(difference);
+                self.go_on(at)?;
+            }
             Some(reason) => {
                 self.played.meant = Some(reason);
                 self.part(at)?;
@@ -142,18 +160,13 @@ impl Play<'_> {
         false
     }
 
-    /// Inkstone's side alone, behind a difference that is meant: its locks are there, its waiters wait for
-    /// somebody, its trees are whole.
+    /// Behind a difference that is meant: Inkstone's locks are there, its waiters wait for somebody, its trees are
+    /// whole.
     fn part(&mut self, at: usize) -> Result<()> {
         if !self.lock_again(at)? {
             return Ok(());
         }
-        let mut left: Vec<usize> = (1..=self.script.sessions()).collect();
-        while let Some(session) = self.next_idle(1, &mut left) {
-            for words in self.script.last_words("ROLLBACK") {
-                self.stages[1].step(session, words)?;
-            }
-        }
+        self.go_on(at)?;
         if !self.nobody_waits(at) {
             return Ok(());
         }
@@ -212,6 +225,30 @@ impl Play<'_> {
         }
         Ok(())
     }
+}
+
+fn go_on_alone(stage: &mut Stage, script: &Script, rest: &[Step]) -> Result<()> {
+    for step in rest {
+        stage.step(step.session, &step.statement)?;
+    }
+    end_all(stage, script, "COMMIT")
+}
+
+fn end_all(stage: &mut Stage, script: &Script, end: &'static str) -> Result<()> {
+    let mut left: Vec<usize> = (1..=script.sessions()).collect();
+    while let Some(session) = next_idle(stage, &mut left) {
+        for words in script.last_words(end) {
+            stage.step(session, words)?;
+        }
+    }
+    Ok(())
+}
+
+/// Of these sessions one that can be told something; it is taken out.
+fn next_idle(stage: &Stage, left: &mut Vec<usize>) -> Option<usize> {
+    let idle = stage.idle();
+    let at = left.iter().position(|session| idle.contains(session))?;
+    Some(left.remove(at))
 }
 
 /// Not a session's, but the end's.

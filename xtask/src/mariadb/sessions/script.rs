@@ -10,11 +10,14 @@
 //! ```
 
 use crate::build::Result;
+use crate::mariadb::pair::Format;
 
 /// Stands for the engine's name, which is also the name of an XA transaction.
 pub const ENGINE: &str = "<ENGINE>";
 /// First line of a script whose deleted rows purge may take.
 const PURGED: &str = "purged";
+/// The line that says how the script is logged.
+const FORMAT: &str = "log: ";
 /// What is written with the project.
 const FILES: [&str; 4] = [
     include_str!("scripts/hermitage.txt"),
@@ -32,6 +35,8 @@ pub struct Script {
     pub steps: Vec<Step>,
     /// Purge is not held back: what is deleted is soon gone, or is not.
     pub purged: bool,
+    /// Of the binary log; by the seed, if the script does not say.
+    pub format: Option<Format>,
 }
 
 /// Stands for the number of a session's connection.
@@ -78,6 +83,9 @@ impl Script {
         if self.purged {
             text += &format!("{PURGED}\n");
         }
+        if let Some(format) = self.format {
+            text += &format!("{FORMAT}{}\n", format.name());
+        }
         for statement in &self.setup {
             text += &format!("setup: {statement}\n");
         }
@@ -120,6 +128,11 @@ pub fn parse(text: &str) -> Result<Vec<Script>> {
             script.purged = true;
             continue;
         }
+        if let Some(name) = line.strip_prefix(FORMAT) {
+            let format = Format::ALL.into_iter().find(|format| format.name() == name);
+            script.format = Some(format.ok_or_else(wrong)?);
+            continue;
+        }
         let (who, statement) = line.split_once(": ").ok_or_else(wrong)?;
         let statement = statement.to_owned();
         match who {
@@ -146,6 +159,9 @@ mod tests {
             assert!(script.sessions() > 0, "{}", script.name);
             assert_eq!(parse(&script.render()).unwrap(), [script]);
         }
+        let with_format = "== a\nlog: MIXED\n1: SELECT 1\n";
+        assert_eq!(parse(with_format).unwrap()[0].render(), with_format);
+        assert!(parse("== a\nlog: BOTH\n").is_err(), "no such format");
         assert!(parse("1: SELECT 1").is_err(), "no name before it");
         assert!(parse("== a\n0: SELECT 1").is_err(), "no session");
     }

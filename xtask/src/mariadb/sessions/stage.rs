@@ -6,7 +6,7 @@
 
 use super::script::{self, ENGINE, Script};
 use crate::build::Result;
-use crate::mariadb::client::{Client, Reply, Rows};
+use crate::mariadb::client::{Cell, Client, Reply, Rows};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ impl Engine {
         }
     }
 
-    fn database(self) -> &'static str {
+    pub fn database(self) -> &'static str {
         match self {
             Self::InnoDb => "s_inno",
             Self::Inkstone => "s_inks",
@@ -447,6 +447,14 @@ fn nameless(mut reply: Reply, database: &str) -> Reply {
     reply
 }
 
+/// A cell as it is shown.
+pub(super) fn text_of(cell: &Cell) -> String {
+    match cell {
+        Some(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        None => "NULL".to_owned(),
+    }
+}
+
 /// Cells as numbers.
 pub(super) fn numbers(rows: &Rows) -> Vec<Vec<Option<u64>>> {
     let number = |cell: &Option<Vec<u8>>| std::str::from_utf8(cell.as_deref()?).ok()?.parse().ok();
@@ -472,11 +480,7 @@ impl What {
                 format!("error {}: {}", refusal.code, refusal.message)
             }
             Self::Ended(Reply::Rows(rows)) => {
-                let cell = |cell: &Option<Vec<u8>>| match cell {
-                    Some(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-                    None => "NULL".to_owned(),
-                };
-                let row = |row: &Vec<_>| row.iter().map(cell).collect::<Vec<_>>().join(",");
+                let row = |row: &Vec<_>| row.iter().map(text_of).collect::<Vec<_>>().join(",");
                 let rows: Vec<String> = rows.rows.iter().map(row).collect();
                 format!("rows ({})", rows.join(") ("))
             }
