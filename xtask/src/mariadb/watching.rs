@@ -17,6 +17,7 @@ pub fn check(server: &Server) -> Result<()> {
          INSERT INTO watching.w VALUES (1, 10), (2, 20), (3, 30)",
     )?;
     check_queue(server)?;
+    check_statement_lock(server)?;
     check_deadlocks(server)?;
     check_times(server)?;
     server.sql("DROP DATABASE watching").map(drop)
@@ -62,6 +63,66 @@ fn expect_in(what: &str, text: &str, parts: &[&str]) -> Result<()> {
         None => Ok(()),
         Some(part) => Err(format!("{what} lacks {part:?}:\n{text}")),
     }
+}
+
+/// One gives out numbers of AUTO_INCREMENT in the middle of its rows, another waits for them, which the status says as
+/// it is: for the table, and none of its trees. A KILL QUERY ends the wait, and the next who waits gets the numbers.
+fn check_statement_lock(server: &Server) -> Result<()> {
+    server.sql(
+        "CREATE TABLE watching.numbers (id INT AUTO_INCREMENT PRIMARY KEY, v INT) ENGINE=Inkstone; \
+         CREATE TABLE watching.source (id INT PRIMARY KEY) ENGINE=Inkstone; \
+         INSERT INTO watching.source VALUES (1), (2), (3)",
+    )?;
+    let [
+        mut holder,
+        (mut first, first_id),
+        (mut second, second_id),
+        mut third,
+    ] = [open(server)?, open(server)?, open(server)?, open(server)?];
+    say(
+        &mut holder.0,
+        "BEGIN; SELECT * FROM source WHERE id = 2 FOR UPDATE;",
+    )?;
+    let wanted = "INSERT INTO numbers (v) SELECT 20 UNION ALL SELECT 21";
+    std::thread::scope(|scope| {
+        let filling =
+            scope.spawn(move || say(&mut first, "INSERT INTO numbers (v) SELECT id FROM source;"));
+        until_waiting(server, 1)?;
+        let killed = scope.spawn(move || say(&mut second, &format!("{wanted};")));
+        until_waiting(server, 2)?;
+        let status = server.sql("SHOW ENGINE INKSTONE STATUS")?;
+        let waits = server.sql(
+            "SELECT w.requesting_thread_id, b.trx_mysql_thread_id, w.lock_table, w.lock_index, w.queue_place \
+             FROM information_schema.inkstone_lock_waits w \
+             JOIN information_schema.inkstone_trx b ON b.trx_id = w.blocking_trx_id \
+             WHERE w.lock_table = 'watching/numbers'",
+        )?;
+        server.sql(&format!("KILL QUERY {second_id}"))?;
+        let killed = killed.join().map_err(|_| "a session panicked")??;
+        let next =
+            scope.spawn(move || say(&mut third.0, "INSERT INTO numbers (v) VALUES (30), (31);"));
+        until_waiting(server, 2)?;
+        say(&mut holder.0, "COMMIT;")?;
+        for thread in [filling, next] {
+            let printed = thread.join().map_err(|_| "a session panicked")??;
+            expect("who gives out numbers", &printed.concat(), "")?;
+        }
+        let who = format!("connection {second_id}, waits for transaction");
+        let place = "place 1 in the queue, to lock exclusive in table watching/numbers, in none of its trees";
+        expect_in(
+            "SHOW ENGINE INKSTONE STATUS",
+            &status,
+            &["2 that wait", &who, place, wanted],
+        )?;
+        let expected = format!("{second_id}\t{first_id}\twatching/numbers\t\t1");
+        expect("INKSTONE_LOCK_WAITS", &waits, &expected)?;
+        // Also a KILL's error is this one where a number was asked for, as in InnoDB.
+        expect_in("who was killed", &killed.concat(), &["ERROR 1467"])
+    })?;
+    let rows = server.sql("SELECT * FROM watching.numbers ORDER BY id")?;
+    // The first reserves 1, 2 and 3, 4 to 7, and uses three.
+    let rows = rows.split_whitespace().collect::<Vec<_>>().join(" ");
+    expect("numbers given out", &rows, "1 1 2 2 3 3 4 30 5 31")
 }
 
 /// One has changed a row, two others wait for it, and an insert for a gap.
