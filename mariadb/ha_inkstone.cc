@@ -35,8 +35,8 @@ handler::Table_flags ha_inkstone::table_flags() const
                      HA_CAN_EXPORT | HA_ONLINE_ANALYZE | HA_CONCURRENT_OPTIMIZE |
                      HA_CAN_SKIP_LOCKED | HA_CAN_GEOMETRY |
                      HA_CAN_TABLES_WITHOUT_ROLLBACK;
-  /* Statements can be replayed in the order of commits only where reads that count lock. */
-  if (thd_tx_isolation(ha_thd()) >= ISO_REPEATABLE_READ)
+  /* Statements can be replayed in the order of commits only where reads that count lock, gaps too. */
+  if (locks_gaps(ha_thd()))
     return flags | HA_BINLOG_STMT_CAPABLE;
   /* Keys that the server keeps unique by hashes: without locks of gaps two could look before either writes. */
   return flags | HA_CHECK_UNIQUE_AFTER_WRITE;
@@ -271,8 +271,10 @@ int ha_inkstone::external_lock(THD *thd, int lock_type)
       thd_sqlcom_can_generate_row_events(thd))
   {
     my_error(ER_BINLOG_STMT_MODE_AND_ROW_ENGINE, MYF(0),
-             " Inkstone is limited to row-logging when transaction isolation level is"
-             " READ COMMITTED or READ UNCOMMITTED.");
+             thd_tx_isolation(thd) == ISO_REPEATABLE_READ
+                 ? " Inkstone is limited to row-logging with inkstone_snapshot_isolation, which locks no gaps."
+                 : " Inkstone is limited to row-logging when transaction isolation level is"
+                   " READ COMMITTED or READ UNCOMMITTED.");
     return HA_ERR_LOGGING_IMPOSSIBLE;
   }
   use_column_order();

@@ -5,7 +5,8 @@
 #include <new>
 
 Session::Session(THD *connection)
-    : thd(connection), interrupt(ink_interrupt_new()), transaction(nullptr), tables_in_use(0),
+    : thd(connection), interrupt(ink_interrupt_new()), transaction(nullptr),
+      begun_at(INK_REPEATABLE_READ), tables_in_use(0),
       statement_running(false), auto_increment_rows(0), altered{0, {}},
       updates_duplicates(false),
       replaces_duplicates(false), duplicate_index(MAX_KEY), ordered(false), prepared(false)
@@ -31,7 +32,8 @@ Session *session_of(THD *thd)
   return session;
 }
 
-uint32_t Session::isolation() const
+/* The level that the server asks for. */
+static uint32_t isolation_of(THD *thd)
 {
   switch (thd_tx_isolation(thd))
   {
@@ -48,6 +50,14 @@ uint32_t Session::isolation() const
   }
 }
 
+/* A transaction keeps the level at which it began, also when a variable changes. */
+bool locks_gaps(THD *thd)
+{
+  const Session *session= static_cast<Session *>(thd_get_ha_data(thd, inkstone_hton));
+  const bool begun= session && session->transaction;
+  return (begun ? session->begun_at : isolation_of(thd)) == INK_REPEATABLE_READ;
+}
+
 /* A kill of an earlier statement is over; one of this statement may have come already. */
 void Session::forget_old_kill()
 {
@@ -59,7 +69,8 @@ void Session::forget_old_kill()
 int Session::begin()
 {
   ink_error error;
-  if (ink_begin(database, isolation(), interrupt, &transaction, &error))
+  begun_at= isolation_of(thd);
+  if (ink_begin(database, begun_at, interrupt, &transaction, &error))
     return handler_error(thd, error);
   ink_transaction_set_tag(transaction, thd_get_thread_id(thd));
   ink_transaction_set_owner(transaction, thd);

@@ -40,13 +40,13 @@ struct Session
   int prepare(const XID &xid);
   /** Takes the snapshot now, at repeatable read. */
   int take_snapshot();
-  /** The level that the server asks for, as one of enum ink_isolation. */
-  uint32_t isolation() const;
 
   THD *thd;
   ink_interrupt *interrupt;
   /** nullptr between transactions. */
   ink_transaction *transaction;
+  /** The level at which it was begun, as one of enum ink_isolation. */
+  uint32_t begun_at;
   /** Tables that the current statement has locked. */
   uint tables_in_use;
   bool statement_running;
@@ -74,6 +74,10 @@ private:
   int begin();
   void end();
 };
+
+/** Whether what the connection's statements have read is locked with the gaps between, so that they can be replayed
+    in the order of commits, and nobody writes where they have looked. */
+bool locks_gaps(THD *thd);
 
 /** The connection's session, made on first use; nullptr: out of memory. */
 Session *session_of(THD *thd);

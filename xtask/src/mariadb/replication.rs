@@ -3,7 +3,8 @@
 //!
 //! The primary logs rows, statements, or the one or the other as the server chooses: each in turn, unless told.
 //!
-//! First the one case in which workers wait for each other so that only the server can know.
+//! First the one case in which workers wait for each other so that only the server can know, and one in which
+//! statements cannot be logged.
 
 use super::crash::Plan;
 use super::pair::{Format, Pair, Shape};
@@ -55,7 +56,10 @@ fn run_logged(tree: &Tree, plugin: &Plugin, plan: Plan, format: Format) -> Resul
         ..Shape::default()
     };
     let mut pair = Pair::start(tree, plugin, &shape)?;
-    if let Err(error) = break_circle(&mut pair).and_then(|()| kill_replica(&mut pair, plan)) {
+    if let Err(error) = break_circle(&mut pair)
+        .and_then(|()| log_phantoms(&pair, format))
+        .and_then(|()| kill_replica(&mut pair, plan))
+    {
         let folders = [pair.primary.folder(), pair.replica.folder()];
         return Err(format!(
             "{error}\n{}, seed {}, the servers' files are kept: {folders:?}",
@@ -106,6 +110,53 @@ fn break_circle(pair: &mut Pair) -> Result<()> {
     }
     println!("two workers that wait for each other: one is retried, within {took:?}");
     Ok(())
+}
+
+/// Snapshot isolation locks no gaps: one that inserts into what an UPDATE has read may commit before it. Run one after the
+/// other the UPDATE would find the row, so it must not be logged as a statement, whatever the variable says since the
+/// transaction began.
+fn log_phantoms(pair: &Pair, format: Format) -> Result<()> {
+    pair.primary.sql(
+        "CREATE TABLE transfers.phantoms (id INT PRIMARY KEY, v INT) ENGINE=Inkstone; \
+         INSERT INTO transfers.phantoms VALUES (1, 0), (5, 0), (9, 0)",
+    )?;
+    for (id, later) in [(6, "ON"), (7, "OFF")] {
+        let mut updater = Session::open(&pair.primary, TRANSFERS)?;
+        let mut inserter = Session::open(&pair.primary, TRANSFERS)?;
+        let say = |session: &mut Session, statements: String| {
+            let printed = session.run(&statements);
+            printed
+                .map(|lines| lines.concat())
+                .ok_or("the primary is gone")
+        };
+        let updated = say(
+            &mut updater,
+            format!(
+                "SET inkstone_snapshot_isolation = ON; START TRANSACTION WITH CONSISTENT SNAPSHOT; \
+                 SET inkstone_snapshot_isolation = {later}; UPDATE phantoms SET v = v + 1 WHERE id > 4;"
+            ),
+        )?;
+        let expected = match format {
+            Format::Statement => "ERROR 1665",
+            Format::Row | Format::Mixed => "",
+        };
+        if !updated.contains(expected) || updated.is_empty() != expected.is_empty() {
+            return Err(format!(
+                "an UPDATE with snapshot isolation, {later}: {updated:?} instead of {expected:?}"
+            ));
+        }
+        let inserted = say(
+            &mut inserter,
+            format!("INSERT INTO phantoms VALUES ({id}, 0);"),
+        )?;
+        let committed = say(&mut updater, "COMMIT;".to_owned())?;
+        let said = inserted + &committed;
+        if !said.is_empty() {
+            return Err(format!("an INSERT beside an UPDATE: {said}"));
+        }
+    }
+    pair.catch_up()?;
+    pair.compare().map(drop)
 }
 
 /// Does something to the replica while the primary has transactions, and DDL if wanted.

@@ -19,11 +19,12 @@ const PURGED: &str = "purged";
 /// The line that says how the script is logged.
 const FORMAT: &str = "log: ";
 /// What is written with the project.
-const FILES: [&str; 4] = [
+const FILES: [&str; 5] = [
     include_str!("scripts/hermitage.txt"),
     include_str!("scripts/locks.txt"),
     include_str!("scripts/auto_increment.txt"),
     include_str!("scripts/others.txt"),
+    include_str!("scripts/replica.txt"),
 ];
 
 /// A case.
