@@ -53,6 +53,11 @@ impl Level {
         [level, snapshot]
     }
 
+    /// Whether its changes may be logged as statements: where what was read is locked with its gaps.
+    pub fn locks_gaps(self) -> bool {
+        !matches!(self, Self::ReadCommitted | Self::Snapshot)
+    }
+
     /// Whose promises the checker holds it to.
     pub fn isolation(self) -> Isolation {
         match self {

@@ -5,8 +5,9 @@
 mod client;
 mod level;
 
-use super::client::Client as Connection;
+use super::client::{Client as Connection, Reply};
 use super::crash::Plan;
+use super::pair::Format;
 use super::plugin::Plugin;
 use super::random::Random;
 use super::server::Server;
@@ -20,8 +21,8 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Row-based, as READ COMMITTED needs it; synced with each group of commits.
-const OPTIONS: [&str; 3] = ["--log-bin=bin", "--binlog-format=ROW", "--sync-binlog=1"];
+/// Synced with each group of commits.
+const OPTIONS: [&str; 2] = ["--log-bin=bin", "--sync-binlog=1"];
 const DATABASE: &str = "histories";
 /// Lives of the same tables.
 const LIVES: u64 = 4;
@@ -38,6 +39,7 @@ pub fn run(tree: &Tree, plugin: &Plugin, plan: Plan, json: bool) -> Result<ExitC
     let mut campaign = Campaign {
         server,
         tally: Tally::default(),
+        format: Format::Row,
     };
     campaign.server.start()?;
     let result = campaign.runs(plan);
@@ -67,6 +69,18 @@ pub fn run(tree: &Tree, plugin: &Plugin, plan: Plan, json: bool) -> Result<ExitC
 struct Campaign {
     server: Server,
     tally: Tally,
+    /// Of what the clients log: it decides what statements lock of what they only read.
+    format: Format,
+}
+
+/// Of the run of this number: each level has each format in turn that it can be logged in.
+fn format(number: u64, level: Option<Level>) -> Format {
+    let round = number / (Level::ALL.len() as u64 + 1);
+    let formats = match level.is_some_and(Level::locks_gaps) {
+        true => &Format::ALL[..],
+        false => &[Format::Row, Format::Mixed],
+    };
+    formats[(round % formats.len() as u64) as usize]
 }
 
 impl Campaign {
@@ -78,11 +92,15 @@ impl Campaign {
             if Instant::now() >= end {
                 break;
             }
+            self.format = format(seed - plan.seed, level);
+            let logged = format!("runs logged as {}", self.format.name());
+            self.tally.marks.add(&logged, 1);
             let name = level.map_or("all levels", Level::name);
             self.lives(seed, level)
                 .map_err(|error| format!("run {seed}, {name}: {error}"))?;
             self.tally.marks.add("runs", 1);
-            eprintln!("run {seed}, {name}: nothing that it forbids");
+            let format = self.format.name();
+            eprintln!("run {seed}, {name}, {format}: nothing that it forbids");
         }
         Ok(())
     }
@@ -100,6 +118,11 @@ impl Campaign {
         connection
             .run(&format!("USE {database}"))
             .map_err(|error| format!("no connection: {error}"))?;
+        let set = format!("SET SESSION binlog_format = {}", self.format.name());
+        match connection.run(&set) {
+            Ok(Reply::Done(_)) => {}
+            other => return Err(format!("{set}: {other:?}")),
+        }
         Ok(connection)
     }
 
