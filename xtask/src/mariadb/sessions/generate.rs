@@ -21,6 +21,10 @@ const LEVELS: [&str; 4] = [
 /// The rows of the beginning are multiples of ten below this.
 const END: u64 = 100;
 const STEPS: u64 = 22;
+/// Of a hundred cases that are about rows alone, how many also give out numbers.
+const NUMBERS: u64 = 20;
+/// How many rows others give numbers to.
+const SOURCE: u64 = 4;
 
 /// What the names of random scripts begin with.
 pub const NAME: &str = "seed ";
@@ -39,6 +43,13 @@ pub fn case(seed: u64, number: u64) -> Script {
         Topic::Tables,
         Topic::Xa,
     ][topic];
+    // Of its own dice, so that the other cases are what they were.
+    let mut of_numbers =
+        Random(seed.wrapping_mul(0xc2b2_ae35) ^ number.wrapping_mul(0x27d4_eb2f_1656));
+    let topic = match topic {
+        Topic::Rows if of_numbers.chance(NUMBERS) => Topic::Numbers,
+        topic => topic,
+    };
     let mut generator = Generator {
         random,
         table,
@@ -66,6 +77,8 @@ enum Topic {
     Tables,
     /// One prepared transaction, with its session or detached from it.
     Xa,
+    /// Beside them rows get numbers of AUTO_INCREMENT.
+    Numbers,
 }
 
 struct Generator {
@@ -110,6 +123,18 @@ impl Generator {
                 if self.random.chance(20) {
                     setup.push(format!("DELETE FROM {name} WHERE id = {n}"));
                 }
+            }
+        }
+        if self.topic == Topic::Numbers {
+            setup.push(format!(
+                "CREATE TABLE n (id INT AUTO_INCREMENT PRIMARY KEY, v INT) ENGINE={ENGINE}"
+            ));
+            setup.push("INSERT INTO n (v) VALUES (1), (2), (3)".to_owned());
+            setup.push(format!(
+                "CREATE TABLE s (id INT PRIMARY KEY, v INT) ENGINE={ENGINE}"
+            ));
+            for id in 1..=SOURCE {
+                setup.push(format!("INSERT INTO s VALUES ({id}, {id})"));
             }
         }
         setup
@@ -227,7 +252,28 @@ impl Generator {
                 })
             }
             Topic::Xa => self.xa(session, table),
+            Topic::Numbers if self.random.chance(45) => Some(self.numbers()),
             _ => None,
+        }
+    }
+
+    /// Numbers of rows that others may hold back in the middle; nothing is in the way of the engines there but these
+    /// rows, each found by its key.
+    fn numbers(&mut self) -> String {
+        let (id, v) = (self.random.between(1, 12), self.random.below(9));
+        let row = self.random.between(1, SOURCE);
+        match self.random.weighted(&[7, 3, 3, 1, 1, 1, 3, 3]) {
+            0 => "INSERT INTO n (v) SELECT v FROM s".to_owned(),
+            1 => format!("INSERT INTO n (v) VALUES ({v}), (10)"),
+            2 => format!("INSERT INTO n (v) SELECT {v} UNION ALL SELECT 11"),
+            3 => format!("INSERT INTO n VALUES ({}, {v})", 10 * id),
+            4 => format!(
+                "UPDATE n FORCE INDEX (PRIMARY) SET id = id + {} WHERE id = {id}",
+                3 * v + 1
+            ),
+            5 => format!("REPLACE INTO n (v) SELECT v + {v} FROM s"),
+            6 => format!("SELECT * FROM s FORCE INDEX (PRIMARY) WHERE id = {row} FOR UPDATE"),
+            _ => format!("UPDATE s FORCE INDEX (PRIMARY) SET v = v + 1 WHERE id = {row}"),
         }
     }
 
