@@ -18,7 +18,7 @@ struct Rule {
     applies: fn(&str, Aspect, &Outcome, &Outcome) -> bool,
 }
 
-const RULES: [Rule; 10] = [
+const RULES: [Rule; 8] = [
     Rule {
         reason: "CREATE .. SELECT with a unique key: InnoDB sorts the rows, and names the last one that it has read for the duplicate",
         applies: |statement, aspect, innodb, inkstone| {
@@ -51,22 +51,6 @@ const RULES: [Rule; 10] = [
             is_alter(statement)
                 && aspect == Aspect::Message
                 && [refused(innodb), refused(inkstone)] == [1265; 2]
-        },
-    },
-    Rule {
-        reason: "which of several duplicates an ALTER names depends on how keys are sorted, and in which order they are made",
-        applies: |statement, aspect, innodb, inkstone| {
-            is_alter(statement)
-                && aspect == Aspect::Message
-                && [refused(innodb), refused(inkstone)] == [1062; 2]
-        },
-    },
-    Rule {
-        reason: "an ALTER that two faults refuse names the one that its way of doing it meets first",
-        applies: |statement, aspect, innodb, inkstone| {
-            is_alter(statement)
-                && aspect == Aspect::Outcome
-                && [refused(innodb), refused(inkstone)].map(is_fault_of_rows) == [true; 2]
         },
     },
     Rule {
@@ -146,12 +130,10 @@ fn changed(outcome: &Outcome) -> Option<&str> {
 
 /// Warnings without the numbers of rows.
 fn unnumbered(outcome: &Outcome) -> Vec<(String, String)> {
-    let warnings = outcome.warnings.iter().map(|warning| {
-        let message = match warning.message.split_once(" at row ") {
-            Some((message, _)) => message,
-            None => &warning.message,
-        };
-        (warning.code.clone(), without_table(message))
+    let warnings = outcome.warnings.iter();
+    let warnings = warnings.map(|warning| {
+        let message = unnumbered_message(&warning.message);
+        (warning.code.clone(), message)
     });
     // Of values that overflow where they are compared.
     let mut warnings: Vec<_> = warnings.filter(|(code, _)| code != "1916").collect();
@@ -159,6 +141,12 @@ fn unnumbered(outcome: &Outcome) -> Vec<(String, String)> {
     // How often a row is come to depends on the plan.
     warnings.dedup();
     warnings
+}
+
+/// A message without the number of its row, and without the table of a column.
+pub fn unnumbered_message(message: &str) -> String {
+    let message = message.split(" at row ").next().unwrap_or_default();
+    without_table(message)
 }
 
 /// A warning of a column's value, without the table: the plan decides whether that is the one of rows to be changed,
@@ -235,6 +223,29 @@ pub fn is_about_row_numbers(
         && refused(innodb) == refused(inkstone)
         && innodb.warnings.len() == inkstone.warnings.len()
         && unnumbered(innodb) == unnumbered(inkstone)
+}
+
+/// Why another duplicate is accepted: where InnoDB finds both when the rows come one by one into an empty table that was
+/// altered in the same way.
+pub const ONE_OF_THE_DUPLICATES: &str = "which of several duplicates an ALTER names depends on how keys are sorted, and in which order they are made; the rows have both";
+
+/// Why another error is accepted: where InnoDB finds both faults in this way.
+pub const ONE_OF_THE_FAULTS: &str = "an ALTER that two faults refuse names the one that its way of doing it meets first; the rows have both";
+
+/// Why both errors of an ALTER may be right, if both are of rows and the rows have both faults.
+pub fn of_several_faults(
+    statement: &str,
+    aspect: Aspect,
+    innodb: &Outcome,
+    inkstone: &Outcome,
+) -> Option<&'static str> {
+    let errors = [refused(innodb), refused(inkstone)];
+    match aspect {
+        _ if !is_alter(statement) => None,
+        Aspect::Message => (errors == [1062; 2]).then_some(ONE_OF_THE_DUPLICATES),
+        Aspect::Outcome => (errors.map(is_fault_of_rows) == [true; 2]).then_some(ONE_OF_THE_FAULTS),
+        _ => None,
+    }
 }
 
 /// Why an UPDATE or DELETE by InnoDB of no rows is accepted, and ends its case: where InnoDB does what Inkstone did when

@@ -8,13 +8,14 @@
 //!
 //! One file, one subject: [`schema`], [`partitioning`], [`types`], [`text`] make tables and values, [`dml`], [`query`], [`alter`]
 //! statements, [`objects`] what is not about one table; [`generate`] cases of them; [`sides`] runs them, [`compare`]
-//! judges, with a look at [`plans`] and [`changes`], [`accepted`] lists what is not judged, [`shrink`] shrinks.
+//! judges, with a look at [`plans`], [`changes`] and [`faults`], [`accepted`] lists what is not judged, [`shrink`] shrinks.
 
 mod accepted;
 mod alter;
 mod changes;
 mod compare;
 mod dml;
+mod faults;
 mod generate;
 mod objects;
 mod partitioning;
