@@ -299,6 +299,12 @@ int ha_inkstone::build_index(const KEY &altered_key, const std::vector<Field *> 
   key.key_part= parts.data();
   KeyCodec codec;
   codec.init(key, &clustered, &share->key_room());
+  /* A message about a duplicate shows values of the row as it still is: its NULLs are where they were. */
+  for (KEY_PART_INFO &part : parts)
+  {
+    part.null_bit= part.field->null_ptr ? part.field->null_bit : 0;
+    part.null_offset= part.field->null_ptr ? part.field->null_offset() : 0;
+  }
 
   ink_error error;
   std::string tree_name= std::string(BUILDING) + key.name.str;

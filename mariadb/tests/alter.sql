@@ -150,3 +150,12 @@ ALTER TABLE defaults DROP COLUMN b, ADD COLUMN d INT DEFAULT 5 CHECK (d < 3);
 SHOW CREATE TABLE defaults;
 SELECT * FROM defaults;
 DROP TABLE defaults;
+
+# The message shows values of the row as it was before: added columns move the places of NULLs.
+CREATE TABLE moved (a INT, b INT, c INT NOT NULL) ENGINE=Inkstone;
+INSERT INTO moved VALUES (NULL, 7, 1), (NULL, 7, 2);
+ALTER TABLE moved ADD COLUMN x INT, ADD UNIQUE KEY (b, c), ADD UNIQUE KEY (b);
+ALTER TABLE moved ADD COLUMN x INT FIRST, ADD UNIQUE KEY (b);
+ALTER TABLE moved ADD COLUMN x TINYTEXT AFTER a, ADD UNIQUE KEY (b);
+ALTER TABLE moved ADD COLUMN x INT FIRST, ADD COLUMN y INT FIRST, ADD UNIQUE KEY (b);
+DROP TABLE moved;
