@@ -118,7 +118,7 @@ static bool fill_trx(void *context, const ink_transaction_info *info)
   field[2]->store(info->tag, true);
   store_name(field[3], word(LEVELS, info->isolation));
   field[4]->store(info->age_ms, true);
-  field[5]->store(info->changes, true);
+  field[5]->store(info->rows, true);
   field[6]->store(info->row_locks, true);
   if (info->waits_for)
     store_number(field[7], info->waits_for);

@@ -264,6 +264,8 @@ typedef struct ink_transaction_info {
   uint64_t age_ms;
   /* Row changes made, of secondary trees too. */
   uint64_t changes;
+  /* Rows of tables that it has changed, and not undone. A row that is changed twice counts twice. */
+  uint64_t rows;
   /* Explicit row locks held; changed rows are locked without one. */
   uint64_t row_locks;
   /* Ranges and gaps that it has locked. */

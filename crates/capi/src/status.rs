@@ -198,12 +198,13 @@ fn put_transactions(text: &mut String, database: &Database) {
         let state = if trx.prepared { "prepared" } else { "active" };
         let _ = writeln!(
             text,
-            "Transaction {} ({state}, {:?}, {} s), connection {}: {} changes, {} row locks, {} range locks",
+            "Transaction {} ({state}, {:?}, {} s), connection {}: {} changes of {} rows, {} row locks, {} range locks",
             trx.id,
             trx.isolation,
             trx.age.as_secs(),
             trx.tag,
             trx.changes,
+            trx.rows,
             trx.row_locks,
             trx.range_locks
         );

@@ -23,6 +23,8 @@ pub const SPACE_VERSION: u32 = 1;
 pub const TREES_MAX: u32 = 128;
 /// Pages that a tablespace can have: their number is a u32, so the last page is 2^32 - 2.
 pub const PAGES_MAX: u32 = u32::MAX;
+/// A table's clustered tree: its rows.
+pub const CLUSTERED_TREE: TreeId = TreeId(0);
 /// The tree of long values that wait to be freed; tables use the trees below it.
 pub const PENDING_FREE_TREE: TreeId = TreeId(TREES_MAX - 1);
 

@@ -53,6 +53,38 @@ fn savepoints_nest_replace_and_go() {
 }
 
 #[test]
+fn changed_rows_are_counted_without_what_was_undone() {
+    within(30, || {
+        let dir = tempfile::tempdir().unwrap();
+        let db = open(&dir);
+        let table = db.create_table("t", &["other"]).unwrap();
+        let other = table.tree("other").unwrap();
+        let txn = db.begin(RepeatableRead).unwrap();
+        let counts = || {
+            let all = db.transactions();
+            (all[0].rows, all[0].changes)
+        };
+        txn.insert(&table, &key(1), &val(1)).unwrap();
+        txn.insert(other, &key(1), b"").unwrap();
+        assert_eq!(counts(), (1, 2), "entries of secondary trees are no rows");
+        txn.savepoint("a").unwrap();
+        txn.update(&table, &key(1), &val(2)).unwrap();
+        txn.delete(other, &key(1)).unwrap();
+        txn.insert_many(&table, [(key(2), val(2)), (key(3), val(3))])
+            .unwrap();
+        assert_eq!(counts(), (4, 6));
+        txn.rollback_to_savepoint("a").unwrap();
+        assert_eq!(counts(), (1, 6));
+        txn.prepare(b"xa").unwrap();
+        drop(db);
+        let db = open(&dir);
+        let all = db.transactions();
+        assert_eq!((all[0].prepared, all[0].rows), (true, 1));
+        db.rollback_prepared(b"xa").unwrap();
+    });
+}
+
+#[test]
 fn a_failing_statement_leaves_nothing() {
     within(30, || {
         let dir = tempfile::tempdir().unwrap();

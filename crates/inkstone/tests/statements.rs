@@ -238,6 +238,7 @@ fn lists_show_who_is_in_the_way() {
             assert_eq!(all.len(), 2);
             assert_eq!((all[0].id, all[1].id), (holder.id().0, waiter.id().0));
             assert_eq!((all[0].tag, all[0].changes, all[0].range_locks), (77, 1, 2));
+            assert_eq!((all[0].rows, all[1].rows), (1, 0));
             assert_eq!(all[0].isolation, Isolation::LockingRepeatableRead);
             assert!(all[0].age >= Duration::from_millis(50) && !all[0].prepared);
             let (blocker, waited) = all[1].waits.unwrap();

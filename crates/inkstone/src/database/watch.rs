@@ -29,6 +29,8 @@ pub struct TransactionView {
     pub age: Duration,
     /// Row changes made, of secondary trees too.
     pub changes: u64,
+    /// Rows of tables that it has changed, and not undone. A row that is changed twice counts twice.
+    pub rows: u64,
     /// Explicit row locks that it holds. Rows that it has changed are locked without one.
     pub row_locks: u64,
     /// Ranges and gaps that it has locked.
@@ -173,6 +175,7 @@ impl Database {
                     .begun
                     .map_or(Duration::ZERO, |begun| begun.elapsed()),
                 changes: trx.weight(),
+                rows: trx.rows(),
                 row_locks,
                 range_locks,
                 waits: waits.get(&id).copied(),

@@ -192,7 +192,8 @@ impl Transaction {
         });
         let last = addresses[addresses.len() - 1];
         let undo_bytes = rows.len() as u64 * undo_log_bytes(0, 0);
-        change.commit(mtr, last, Some(true), rows.len() as u64, undo_bytes)?;
+        let changes = rows.len() as u64;
+        change.commit(mtr, last, Some(true), tree.id, changes, undo_bytes)?;
         inner.last_insert = Some((
             page.space,
             tree.id,

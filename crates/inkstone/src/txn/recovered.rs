@@ -17,7 +17,7 @@ use crate::recovery::OpenTransaction;
 use crate::sync::HashMap;
 use crate::{Error, Result};
 use inkstone_format::record::{Record, Undo, UndoEntry};
-use inkstone_format::space::PENDING_FREE_TREE;
+use inkstone_format::space::{CLUSTERED_TREE, PENDING_FREE_TREE};
 use inkstone_format::tree_page::{CELL_DELETED, CELL_VERSIONED, TreePage, TreePageMut, cell_len};
 use inkstone_format::{Lsn, SpaceId, TreeId, TrxId, VersionAddress};
 use std::sync::Arc;
@@ -157,6 +157,8 @@ impl Core {
             self.set_version(space, tree, key, address)?;
         }
         state.add_weight(undo.len() as u64);
+        let rows = undo.iter().filter(|entry| entry.tree == CLUSTERED_TREE);
+        state.add_rows(rows.count() as u64);
         let put_back = |before: &Before| undo_log_bytes(2 * before.value.len(), 0);
         inner
             .promise

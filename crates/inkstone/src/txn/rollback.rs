@@ -13,6 +13,7 @@ use crate::mtr::Mtr;
 use crate::mutants::{self, Mutant};
 use crate::{Error, Result};
 use inkstone_format::record::{Diff, Record, Undo};
+use inkstone_format::space::CLUSTERED_TREE;
 use inkstone_format::tree_page::{CELL_DELETED, CELL_VERSIONED, TreePage, TreePageMut, cell_len};
 use inkstone_format::{PageId, VersionAddress};
 use std::sync::Arc;
@@ -44,6 +45,9 @@ pub(super) fn undo_until(
         }
         inner.undo_last = view.undo_previous;
         inner.undo_count = inner.undo_count.saturating_sub(1);
+        if view.tree == CLUSTERED_TREE {
+            shared.state.take_back_row();
+        }
     }
     Ok(())
 }

@@ -30,6 +30,7 @@ use crate::options::Durability;
 use crate::sync::{Instant, Mutex, MutexGuard};
 use crate::{Error, Result};
 use inkstone_format::record::{CONTEXT_CHAIN_MAX, Context, Record, TrxRef};
+use inkstone_format::space::CLUSTERED_TREE;
 use inkstone_format::{Lsn, PageId, PageNo, SpaceId, TreeId, VersionAddress};
 use std::sync::Arc;
 use std::time::Duration;
@@ -566,13 +567,14 @@ impl Change<'_> {
     }
 
     /// Commits the mini-transaction that made the change (`insert`: with an insert record, which
-    /// the context is about; true: and it was coded in full). `changes`: version entries made;
-    /// `undo_bytes`: a bound of the log that undoing them takes.
+    /// the context is about; true: and it was coded in full). `changes`: version entries made, of
+    /// this tree; `undo_bytes`: a bound of the log that undoing them takes.
     pub fn commit(
         self,
         mtr: Mtr<'_>,
         address: VersionAddress,
         insert: Option<bool>,
+        tree: TreeId,
         changes: u64,
         undo_bytes: u64,
     ) -> Result<()> {
@@ -603,6 +605,9 @@ impl Change<'_> {
         inner.undo_count += changes;
         inner.promise.add(undo_bytes);
         shared.state.add_weight(changes);
+        if tree == CLUSTERED_TREE {
+            shared.state.add_rows(changes);
+        }
         Ok(())
     }
 }

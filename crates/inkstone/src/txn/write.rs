@@ -399,7 +399,8 @@ impl Transaction {
                 value.bytes,
             );
         });
-        change.commit(mtr, address, Some(full), 1, undo_log_bytes(0, 0))?;
+        let undo_bytes = undo_log_bytes(0, 0);
+        change.commit(mtr, address, Some(full), tree.id, 1, undo_bytes)?;
         inner.last_insert = Some((page.space, tree.id, page.page, slot as u16));
         core.redo.counters.add(Counter::RowsInserted, 1);
         Ok(Attempt::Done(Written::Inserted))
@@ -599,7 +600,7 @@ impl Transaction {
             crate::invariant!(placed.is_ok(), "a row does not fit page {page} after all");
             record.put(payload);
         });
-        change.commit(mtr, address, None, 1, undo_bytes)?;
+        change.commit(mtr, address, None, tree.id, 1, undo_bytes)?;
         Ok(Attempt::Done(Written::Changed))
     }
 }

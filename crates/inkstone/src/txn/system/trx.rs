@@ -53,6 +53,13 @@ fn decode(word: u64) -> TrxStatus {
     }
 }
 
+/// Adds to a counter that one thread writes.
+fn add(counter: &AtomicU32, n: u64) {
+    let n = u32::try_from(n).unwrap_or(u32::MAX);
+    let sum = counter.load(Ordering::Relaxed).saturating_add(n);
+    counter.store(sum, Ordering::Relaxed);
+}
+
 /// What people may want to know of a transaction, and what waiting needs. Nobody decides by it.
 #[derive(Clone, Debug, Default)]
 pub struct Details {
@@ -112,7 +119,9 @@ pub struct TrxState {
     /// Whether it waits for locks. Who does not fails where it would.
     is_patient: AtomicBool,
     status: AtomicU64,
-    weight: AtomicU64,
+    /// Changes, and those of rows; four bytes each, as a few of these are kept for long. They stop at the greatest number.
+    weight: AtomicU32,
+    rows: AtomicU32,
     /// What rolling it back would cost its user, as InnoDB counts it: rows changed, and kinds of locks in trees.
     cost: AtomicU32,
     first_lsn: AtomicU64,
@@ -150,7 +159,8 @@ impl TrxState {
             doomed: AtomicBool::new(false),
             is_patient: AtomicBool::new(true),
             status: AtomicU64::new(encode(status)),
-            weight: AtomicU64::new(0),
+            weight: AtomicU32::new(0),
+            rows: AtomicU32::new(0),
             cost: AtomicU32::new(0),
             first_lsn: AtomicU64::new(0),
             releases: AtomicU32::new(0),
@@ -227,17 +237,28 @@ impl TrxState {
 
     /// Number of changes: what rolling it back would cost.
     pub fn weight(&self) -> u64 {
-        self.weight.load(Ordering::Relaxed)
-    }
-
-    /// Sets the number of changes. Called by the transaction's own thread.
-    pub fn set_weight(&self, changes: u64) {
-        self.weight.store(changes, Ordering::Relaxed);
+        self.weight.load(Ordering::Relaxed).into()
     }
 
     /// Counts `n` more changes. Called by the transaction's own thread.
     pub fn add_weight(&self, n: u64) {
-        self.set_weight(self.weight() + n);
+        add(&self.weight, n);
+    }
+
+    /// Number of rows changed, and not undone: each change of a clustered tree counts.
+    pub fn rows(&self) -> u64 {
+        self.rows.load(Ordering::Relaxed).into()
+    }
+
+    /// Counts `n` more changed rows. Called by the transaction's own thread.
+    pub fn add_rows(&self, n: u64) {
+        add(&self.rows, n);
+    }
+
+    /// A row's change was undone. Called by who undoes it.
+    pub fn take_back_row(&self) {
+        let rows = self.rows.load(Ordering::Relaxed);
+        self.rows.store(rows.saturating_sub(1), Ordering::Relaxed);
     }
 
     /// By what a deadlock's victim is chosen: the least.
