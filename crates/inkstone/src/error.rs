@@ -99,10 +99,12 @@ pub enum Error {
     #[error("deadlock: this transaction was rolled back; repeat it")]
     Deadlock,
     /// A row lock was not granted in time. The statement had no effect.
-    #[error("lock wait timeout after {waited_ms} ms")]
+    #[error("lock wait timeout after {waited_ms} ms, for {place}")]
     LockTimeout {
         /// How long it waited, milliseconds.
         waited_ms: u64,
+        /// For what, in which tree of which table.
+        place: String,
     },
     /// A row is locked and NOWAIT was asked for.
     #[error("the row is locked by another transaction")]

@@ -119,7 +119,7 @@ fn timeouts_are_kept() {
                 0 => case.update(&b, 0, 2).unwrap_err(),
                 _ => case.lock(&b, 0, Shared, Wait::Timeout).unwrap_err(),
             };
-            assert!(matches!(error, Error::LockTimeout { waited_ms } if waited_ms >= 190));
+            assert!(matches!(error, Error::LockTimeout { waited_ms, .. } if waited_ms >= 190));
             assert!(begin.elapsed() >= Duration::from_millis(190));
         }
         // The transaction goes on, and so does the other one, with this very row.

@@ -362,9 +362,17 @@ fn waiting_for_a_lock() {
     let begin = Instant::now();
     let error = failed(waiter.insert(&table, b"row", b""));
     assert!(
-        matches!(error, Error::LockTimeout { waited_ms: 100.. }),
+        matches!(
+            error,
+            Error::LockTimeout {
+                waited_ms: 100..,
+                ..
+            }
+        ),
         "{error}"
     );
+    let place = "for key 726f77 in tree primary of table t";
+    assert!(error.to_string().ends_with(place), "{error}");
     assert!(begin.elapsed() < Duration::from_secs(5));
     waiter.set_lock_wait_timeout(Duration::ZERO);
     assert!(matches!(

@@ -160,7 +160,9 @@ impl Database {
             let waited = begun.elapsed();
             if waited >= patience {
                 let waited_ms = waited.as_millis() as u64;
-                return Err(Error::LockTimeout { waited_ms });
+                let name = &table.tree_ref().table.name;
+                let place = format!("prepared transactions that have changed table {name}");
+                return Err(Error::LockTimeout { waited_ms, place });
             }
             // Nobody tells who waits for the end of a transaction of another process's coordinator.
             thread::sleep(PREPARED_LOOK_INTERVAL.min(patience - waited));

@@ -190,7 +190,9 @@ impl Client<'_> {
         let free = level == Isolation::ReadCommitted;
         match error {
             Error::Deadlock => return Ok(Some("deadlock".to_owned())),
-            Error::LockTimeout { waited_ms } if u128::from(*waited_ms) >= PATIENCE.as_millis() => {
+            Error::LockTimeout { waited_ms, .. }
+                if u128::from(*waited_ms) >= PATIENCE.as_millis() =>
+            {
                 return Err(format!("{level:?}: a lock that never came: {error}"));
             }
             Error::DuplicateKey { .. } if free => {}

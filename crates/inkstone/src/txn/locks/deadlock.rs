@@ -4,9 +4,11 @@
 //! is held: names of tables are the catalog's.
 
 use super::request::Request;
+use super::statement::is_statement_lock;
 use super::{Access, LockMode, LockTarget, TreeKey};
 use crate::txn::system::TrxState;
 use inkstone_format::TrxId;
+use inkstone_format::space::CLUSTERED_TREE;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
@@ -108,6 +110,20 @@ fn wish(access: Access) -> &'static str {
         Access::Row(LockMode::Shared) => "to lock shared",
         Access::Row(LockMode::Exclusive) => "to lock exclusive",
     }
+}
+
+/// What a request is for, in words.
+pub(super) fn place_of(request: &Request, names: Option<&dyn TreeNames>) -> String {
+    let (space, _) = request.tree;
+    if is_statement_lock(request.tree) {
+        let names = names.and_then(|names| names.names((space, CLUSTERED_TREE)));
+        return match names {
+            Some((table, _)) => format!("the statement lock of table {table}"),
+            None => format!("the statement lock of tablespace {space}"),
+        };
+    }
+    let target = show_target(&request.target.for_people());
+    format!("{target} in {}", place(request.tree, names))
 }
 
 fn place(tree: TreeKey, names: Option<&dyn TreeNames>) -> String {

@@ -10,7 +10,7 @@
 //! edges at once, and those of a doomed waiter, or to a transaction that has ended, are not followed.
 
 use super::LockWaitHooks;
-use super::deadlock::{Deadlock, TreeNames};
+use super::deadlock::{self, Deadlock, TreeNames};
 use super::request::Request;
 use crate::counters::{Counter, Counters};
 use crate::mutants::{self, Mutant};
@@ -257,6 +257,12 @@ impl WaitGraph {
     fn words(&self, deadlock: &Deadlock) -> String {
         let names = self.names.read().clone();
         deadlock.text(names.as_deref())
+    }
+
+    /// For what somebody waits, in words.
+    pub(super) fn place_of(&self, request: &Request) -> String {
+        let names = self.names.read().clone();
+        deadlock::place_of(request, names.as_deref())
     }
 
     /// Tells the hooks of the deadlock that a transaction is the victim of, in its own thread.

@@ -709,7 +709,8 @@ impl LockTable {
             let now = Instant::now();
             if now >= deadline {
                 let waited_ms = request.since.elapsed().as_millis() as u64;
-                return Err(Error::LockTimeout { waited_ms });
+                let place = self.graph.place_of(request);
+                return Err(Error::LockTimeout { waited_ms, place });
             }
             request.trx.sleep(deadline.min(now + POISON_CHECK_INTERVAL));
         }
