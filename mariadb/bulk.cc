@@ -59,7 +59,7 @@ int BulkInsert::flush()
   if (int not_noted= count_auto_increments(failed == HA_ERR_FOUND_DUPP_KEY))
     failed= failed ? failed : not_noted;
   for (size_t i= 0; !failed && i < count; i++)
-    t.share->count_change();
+    t.count_change();
   /* LAST_INSERT_ID() is of a row that was inserted. */
   if (failed && first_generated != SIZE_MAX && first_generated + 1 >= tried)
     t.thd()->first_successful_insert_id_in_cur_stmt= 0;

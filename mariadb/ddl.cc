@@ -3,6 +3,7 @@
    two is finished when the server starts (see finish_interrupted_ddl). */
 #include "ha_inkstone.h"
 #include "ddl.h"
+#include "change_times.h"
 #include "create_options.h"
 #include "partitions.h"
 #include "variables.h"
@@ -160,7 +161,10 @@ int drop_table(const char *path)
       if (session->altered.query == thd->query_id)
         thd->count_cuted_fields= CHECK_FIELD_IGNORE;
   if (!ink_drop_table(database, name.slice(), &error))
+  {
+    change_times::forget(std::string(name.start, name.length));
     return 0;
+  }
   return error.code == INK_NOT_FOUND ? ENOENT : handler_error(thd, error);
 }
 
@@ -189,7 +193,10 @@ int ha_inkstone::rename_table(const char *from, const char *to)
     if (int failed= is_copy(from_name) ? complete(from_name) : 0)
       return failed == HA_ERR_NO_SUCH_TABLE ? rename_whole(ha_thd(), from, to) : failed;
     if (!ink_rename_table(database, from_name.slice(), to_name.slice(), &error))
+    {
+      change_times::rename(std::string(from_name.start, from_name.length), std::string(to_name.start, to_name.length));
       return 0;
+    }
     if (error.code == INK_NOT_FOUND)
       return rename_whole(ha_thd(), from, to);
   }
@@ -353,6 +360,8 @@ static int drop_all(NameList &list, ink_visit_name which)
   for (const std::string &name : list.names)
     if (ink_drop_table(database, slice_of(name), &error))
       failed= handler_error(nullptr, error);
+    else
+      change_times::forget(name);
   return failed;
 }
 

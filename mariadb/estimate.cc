@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* What the optimizer asks: how many rows, how many in a range, how much a read costs. The answers are made as
    InnoDB's are, so that the same plans are chosen. */
+#include "change_times.h"
 #include "ha_inkstone.h"
 #include <algorithm>
 
@@ -26,8 +27,22 @@ static size_t shortest_row_bytes(const TABLE *table)
   return bytes + (nullable + 7) / 8;
 }
 
+/* When the table was made: as of InnoDB's, when its definition's file was. 0: it has none. */
+static time_t created(const TABLE *table)
+{
+  char path[FN_REFLEN];
+  MY_STAT found;
+  my_snprintf(path, sizeof path, "%s/%s%s", mysql_data_home, table->s->normalized_path.str, reg_ext);
+  unpack_filename(path, path);
+  return my_stat(path, &found, MYF(0)) ? found.st_ctime : 0;
+}
+
 int ha_inkstone::info(uint flag)
 {
+  if (flag & HA_STATUS_TIME)
+    stats.update_time= change_times::of(share->name);
+  if (flag & HA_STATUS_CONST)
+    stats.create_time= created(table);
   if (flag & (HA_STATUS_VARIABLE | HA_STATUS_CONST))
   {
     ink_table_estimates found;

@@ -10,7 +10,7 @@ extern "C" bool thd_binlog_filter_ok(const MYSQL_THD thd);
 extern "C" bool thd_sqlcom_can_generate_row_events(const MYSQL_THD thd);
 
 ha_inkstone::ha_inkstone(handlerton *hton, TABLE_SHARE *table_arg)
-    : handler(hton, table_arg), share(nullptr), session(nullptr), own(nullptr), codec_of(0),
+    : handler(hton, table_arg), share(nullptr), session(nullptr), own(nullptr), is_change_noted(false), codec_of(0),
       texts_since(1), lock(INK_LOCK_NONE),
       wait(INK_WAIT), lock_type_is_write(false), cursor(nullptr), cursor_tree(nullptr), row_at(0),
       row_count(0), fetch_next(1), scanning(false), scan_backward(false), semi_consistent(false),
@@ -279,6 +279,7 @@ int ha_inkstone::external_lock(THD *thd, int lock_type)
   }
   use_column_order();
   forget_pruned(table);
+  is_change_noted= false;
   if (int failed= session->begin_statement())
     return failed;
   if (int failed= begin_own())
@@ -306,6 +307,7 @@ int ha_inkstone::start_stmt(THD *thd, thr_lock_type lock_type)
   use_column_order();
   forget_pruned(table);
   session->auto_increment_rows= 0;
+  is_change_noted= false;
   /* Tables that LOCK TABLES locked for reading serve consistent reads of each statement; temporary
      ones are locked by nobody. */
   if (lock_type >= TL_FIRST_WRITE || table->s->tmp_table != NO_TMP_TABLE)

@@ -239,6 +239,7 @@ private:
   int remove_entry(uint index, const Buffer &key);
   int insert(const ink_tree *tree, ink_slice key, ink_slice value);
   int undo_to(const ink_mark &mark, int failed);
+  void count_change();
   bool reads_all_columns() const { return lock != INK_LOCK_NONE && lock_type_is_write; }
 
   /* autoinc.cc */
@@ -258,6 +259,8 @@ private:
   Session *session;
   /** Of a sequence, whose numbers no rollback takes back: a transaction for each change. Else nullptr. */
   ink_transaction *own;
+  /** Whether the session knows that its transaction changes the table. */
+  bool is_change_noted;
   KeyCodec clustered;
   std::vector<KeyCodec> indexes;
   RowCodec row_codec;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #include "session.h"
+#include "change_times.h"
 #include "variables.h"
 #include "xid.h"
 #include <new>
@@ -9,7 +10,7 @@ Session::Session(THD *connection)
       begun_at(INK_REPEATABLE_READ), tables_in_use(0),
       statement_running(false), auto_increment_rows(0), altered{0, {}},
       updates_duplicates(false),
-      replaces_duplicates(false), duplicate_index(MAX_KEY), ordered(false), prepared(false)
+      replaces_duplicates(false), duplicate_index(MAX_KEY), ordered(false), prepared(false), begun(0)
 {
   message[0]= 0;
 }
@@ -74,6 +75,7 @@ int Session::begin()
     return handler_error(thd, error);
   ink_transaction_set_tag(transaction, thd_get_thread_id(thd));
   ink_transaction_set_owner(transaction, thd);
+  begun= my_time(0);
   ordered= prepared= false;
   return 0;
 }
@@ -100,8 +102,21 @@ int Session::begin_statement()
   return 0;
 }
 
+/* The server's statement goes on if there is no memory for it: a time in a list is not worth an error. */
+void Session::note_change(const std::string &table)
+{
+  try
+  {
+    changed.insert(table);
+  }
+  catch (const std::bad_alloc &)
+  {
+  }
+}
+
 void Session::end()
 {
+  changed.clear();
   ink_transaction_free(transaction);
   transaction= nullptr;
   statement_running= false;
@@ -141,6 +156,8 @@ int Session::commit()
       thd_wakeup_subsequent_commits(thd, 0);
     if (ink_commit_wait(transaction, wait_for, &error))
       failed= handler_error(thd, error);
+    else if (!changed.empty())
+      change_times::note(changed, begun);
   }
   end();
   return failed;

@@ -5,6 +5,7 @@
 #define INKSTONE_SESSION_H
 
 #include "engine.h"
+#include <set>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,8 @@ struct Session
   int prepare(const XID &xid);
   /** Takes the snapshot now, at repeatable read. */
   int take_snapshot();
+  /** The transaction has changed rows of this table. */
+  void note_change(const std::string &table);
 
   THD *thd;
   ink_interrupt *interrupt;
@@ -70,6 +73,10 @@ struct Session
   char message[sizeof(ink_error)];
 
 private:
+  /** Tables that the transaction has changed, and when it began. */
+  std::set<std::string> changed;
+  time_t begun;
+
   void forget_old_kill();
   int begin();
   void end();

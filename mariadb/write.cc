@@ -111,9 +111,18 @@ int ha_inkstone::insert_row(const uchar *record)
   session->duplicate_index= table->s->primary_key;
   if (int failed= insert(share->clustered(), key, slice(row_value)))
     return failed;
-  share->count_change();
+  count_change();
   int failed= insert_entries(record);
   return failed ? undo_to(mark, failed) : 0;
+}
+
+/* A row of the table was changed. */
+void ha_inkstone::count_change()
+{
+  share->count_change();
+  if (!is_change_noted && !own)
+    session->note_change(share->name);
+  is_change_noted= true;
 }
 
 int ha_inkstone::insert_entries(const uchar *record)
@@ -150,7 +159,7 @@ int ha_inkstone::update_row(const uchar *old_record, const uchar *new_record)
     return failure(error);
   if (int failed= change_row(old_record, new_record))
     return end_own(undo_to(mark, failed));
-  share->count_change();
+  count_change();
   return end_own(update_auto_increment_of(old_record, new_record));
 }
 
@@ -261,7 +270,7 @@ int ha_inkstone::delete_row(const uchar *record)
     return failure(error);
   if (!deleted)
     return HA_ERR_KEY_NOT_FOUND;
-  share->count_change();
+  count_change();
   int failed= remove_row(record);
   return failed ? undo_to(mark, failed) : 0;
 }
