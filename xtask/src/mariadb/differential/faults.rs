@@ -84,9 +84,10 @@ fn faults(
     keep_one_unique_key(sides, key)?;
     let before = columns_of(sides, table)?;
     let (mut to, mut from) = (Vec::new(), Vec::new());
+    let left_out = points_outside_keys(sides, ALTERED)?;
     for name in columns_of(sides, ALTERED)? {
         let old = old_name(alter, &name).unwrap_or(&name);
-        if before.iter().any(|other| other == old) {
+        if before.iter().any(|other| other == old) && !left_out.contains(&name) {
             from.push(format!("`{old}`"));
             to.push(format!("`{name}`"));
         }
@@ -143,6 +144,17 @@ fn columns_of(sides: &mut Sides, table: &str) -> Option<Vec<String>> {
     names(sides, &ask)
 }
 
+/// Points that are in no key. An empty one, which IGNORE has let in, is refused when it is inserted again.
+fn points_outside_keys(sides: &mut Sides, table: &str) -> Option<Vec<String>> {
+    let ask = format!(
+        "SELECT column_name FROM information_schema.columns c WHERE table_schema = DATABASE() \
+         AND table_name = '{table}' AND data_type = 'point' \
+         AND NOT EXISTS (SELECT * FROM information_schema.statistics s WHERE s.table_schema = DATABASE() \
+           AND s.table_name = '{table}' AND s.column_name = c.column_name)"
+    );
+    names(sides, &ask)
+}
+
 fn names(sides: &mut Sides, ask: &str) -> Option<Vec<String>> {
     let rows = rows_of(sides, ask)?.into_iter();
     rows.map(|row| String::from_utf8(row.into_iter().next()??).ok())
@@ -162,11 +174,11 @@ fn old_name<'t>(alter: &'t str, new: &str) -> Option<&'t str> {
 }
 
 /// A fault in words that ALTER and INSERT have in common: without the number of the row, and without the table. That
-/// a value does not fit its column, or is NULL, has three names; of a duplicate the server may say what it is afraid of.
+/// a value does not fit its column, or is NULL, has four names; of a duplicate the server may say what it is afraid of.
 fn fault(code: &str, message: &str, table: &str) -> String {
     let column = || Some(message.split_once("olumn '")?.1.split_once('\'')?.0);
     match (code, column()) {
-        ("1048" | "1265" | "1406", Some(column)) => format!("value for {column}"),
+        ("1048" | "1264" | "1265" | "1406", Some(column)) => format!("value for {column}"),
         ("1062", _) => {
             let duplicate = message.split_once("uplicate entry ");
             format!("1062: {}", duplicate.map_or(message, |(_, entry)| entry))
@@ -210,6 +222,10 @@ mod tests {
         let expected = "value for c3";
         assert_eq!(
             of("1265", "Data truncated for column 'c3' at row 5"),
+            expected
+        );
+        assert_eq!(
+            of("1264", "Out of range value for column 'c3' at row 2"),
             expected
         );
         assert_eq!(of("1048", "Column 'c3' cannot be null"), expected);
