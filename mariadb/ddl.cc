@@ -194,7 +194,11 @@ int ha_inkstone::rename_table(const char *from, const char *to)
       return failed == HA_ERR_NO_SUCH_TABLE ? rename_whole(ha_thd(), from, to) : failed;
     if (!ink_rename_table(database, from_name.slice(), to_name.slice(), &error))
     {
-      change_times::rename(std::string(from_name.start, from_name.length), std::string(to_name.start, to_name.length));
+      const std::string old(from_name.start, from_name.length), now(to_name.start, to_name.length);
+      if (is_copy(from_name))
+        change_times::forget(old);
+      else
+        change_times::rename(old, now);
       return 0;
     }
     if (error.code == INK_NOT_FOUND)

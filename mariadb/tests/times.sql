@@ -44,5 +44,22 @@ SELECT partition_name, create_time IS NULL, update_time IS NULL FROM information
 UPDATE q SET b = 7 WHERE a = 1;
 SELECT partition_name, create_time IS NULL, update_time IS NULL FROM information_schema.partitions WHERE table_schema = DATABASE() AND table_name = 'q';
 SELECT * FROM times;
+# What an ALTER changes, by copying and in place, is no row.
+CREATE TABLE v (a INT PRIMARY KEY, b INT) ENGINE=Inkstone;
+INSERT INTO v VALUES (1, 1), (2, 2);
+CREATE TABLE w (a INT PRIMARY KEY, b INT) ENGINE=Inkstone;
+# restart
+SELECT * FROM times;
+ALTER TABLE v MODIFY COLUMN b BIGINT, ALGORITHM=COPY;
+ALTER TABLE w MODIFY COLUMN b BIGINT, ALGORITHM=COPY;
+SELECT * FROM times;
+ALTER TABLE q ADD KEY (b), ALGORITHM=INPLACE;
+ALTER TABLE u FORCE;
+SELECT * FROM times;
+OPTIMIZE TABLE t;
+SELECT * FROM times;
+REPLACE INTO w SELECT * FROM v;
+INSERT INTO v VALUES (1, 1) ON DUPLICATE KEY UPDATE b = 5;
+SELECT * FROM times;
 DROP VIEW times;
-DROP TABLE t, q, u;
+DROP TABLE t, q, u, v, w;
