@@ -9,7 +9,7 @@ use crate::txn::locks::{
 };
 use crate::txn::system::{TrxState, TrxStatus};
 use crate::{Error, Result, catalog::TableDefinition};
-use inkstone_format::{SpaceId, TrxId};
+use inkstone_format::{SpaceId, TreeId, TrxId};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -99,9 +99,7 @@ impl NamesFound {
     }
 
     fn find_open(&self, (space, tree): TreeKey) -> Option<Names> {
-        let table = self.open.get(&space)?;
-        let tree = table.trees().iter().find(|open| open.tree.id == tree)?;
-        Some((table.name().to_owned(), tree.name().to_owned()))
+        names_in(self.open.get(&space)?, tree)
     }
 
     /// Table and tree; `None` for what was dropped meanwhile.
@@ -124,12 +122,20 @@ impl NamesFound {
     }
 }
 
-/// Names open tables for the accounts of deadlocks.
+fn names_in(table: &Table, tree: TreeId) -> Option<Names> {
+    let tree = table.trees().iter().find(|open| open.tree.id == tree)?;
+    Some((table.name().to_owned(), tree.name().to_owned()))
+}
+
+/// Names open tables for the accounts of deadlocks, and for lock wait timeouts.
 pub(super) struct OpenNames(pub Weak<Inner>);
 
 impl TreeNames for OpenNames {
-    fn names(&self, tree: TreeKey) -> Option<Names> {
-        NamesFound::of_open_tables(&*self.0.upgrade()?).find_open(tree)
+    fn names(&self, (space, tree): TreeKey) -> Option<Names> {
+        let inner = self.0.upgrade()?;
+        let tables = inner.tables.lock();
+        let table = tables.values().find(|table| table.inner.space.id == space);
+        names_in(table?, tree)
     }
 }
 
