@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 /// Tests of the library in which threads meet.
-const MODULES: &[&str] = &["buffer::", "log::", "txn::"];
+const MODULES: &[&str] = &["buffer::", "log::", "mvcc::", "locks::", "txn::"];
 /// Tests of the whole engine in which threads meet.
 const TESTS: &[&str] = &["threads", "locks", "isolation"];
 

@@ -5,8 +5,10 @@
 //! number varint and its name (varint length, UTF-8). Tree 0 is the clustered one.
 
 use crate::btree::Tree;
-use crate::txn::locks::LockMode;
-use crate::txn::{Cursor, Isolation, Transaction};
+use crate::locks::LockMode;
+use crate::mvcc::Isolation;
+use crate::rows::Cursor;
+use crate::txn::Transaction;
 use crate::{Error, Result};
 use inkstone_format::codec::{Reader, put_bytes, put_varint};
 use inkstone_format::header::PAGE_SIZE_MIN;

@@ -79,13 +79,16 @@ pub mod control;
 pub mod counters;
 pub mod database;
 pub mod error;
+pub mod locks;
 pub mod log;
 pub mod mtr;
 #[doc(hidden)]
 pub mod mutants;
+pub mod mvcc;
 pub mod options;
 pub mod poison;
 pub mod recovery;
+pub mod rows;
 pub mod space;
 pub mod store;
 #[doc(hidden)]
@@ -101,9 +104,8 @@ pub use database::{
     TableStatistics, TableTree, TransactionView, TreeEstimates, TreeRef,
 };
 pub use error::{Error, Result};
+pub use locks::{LockMode, LockTarget, LockWaitHooks};
+pub use mvcc::{Interrupt, Isolation};
 pub use options::{Durability, MemoryBound, Options};
-pub use txn::locks::{LockMode, LockTarget, LockWaitHooks};
-pub use txn::{
-    Cursor, Interrupt, Isolation, Locked, LockingCursor, LockingScan, Mark, PendingCommit,
-    Prepared, Rows, Transaction, Wait,
-};
+pub use rows::{Cursor, Locked, LockingCursor, LockingScan, Rows, Wait};
+pub use txn::{Mark, PendingCommit, Prepared, Transaction};

@@ -26,7 +26,8 @@
 pub use inkstone_format::field::{Descending, Field};
 
 use crate::database::{Database, Table, TableTree};
-use crate::txn::{Cursor, Transaction};
+use crate::rows::Cursor;
+use crate::txn::Transaction;
 use crate::{Error, Result};
 use inkstone_format::Corrupt;
 use inkstone_format::codec::Reader;

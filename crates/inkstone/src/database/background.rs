@@ -4,9 +4,9 @@
 //! They hold the database weakly: it closes when its last handle goes.
 
 use super::Inner;
+use crate::rows::purge;
 use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Condvar, Mutex};
-use crate::txn::purge;
 use crate::{Error, Result};
 use inkstone_format::PageId;
 use inkstone_io::{Create, OpenOptions};

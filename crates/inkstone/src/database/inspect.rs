@@ -177,7 +177,7 @@ impl Database {
     /// Runs one round of purge now, instead of waiting for the background thread.
     pub fn purge(&self) -> Result<()> {
         self.inner.core.redo.poison.check()?;
-        crate::txn::purge::run(&self.inner.core).map(drop)
+        crate::rows::purge::run(&self.inner.core).map(drop)
     }
 
     /// As [`Database::verify_table`], of the catalog, which is no table but lies in one's shape.

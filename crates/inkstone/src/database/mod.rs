@@ -40,12 +40,13 @@ pub use watch::{LockState, LockView, TransactionView};
 
 use crate::btree::Tree;
 use crate::counters::Counters;
+use crate::mvcc::Isolation;
 use crate::options::{Durability, Options};
 use crate::store::SpaceFiles;
 use crate::sync::atomic::AtomicU32;
 use crate::sync::{HashMap, Mutex, MutexGuard};
+use crate::txn::Transaction;
 use crate::txn::core::Core;
-use crate::txn::{Isolation, Transaction};
 use crate::{Error, Result};
 use background::Background;
 use inkstone_format::tree_page::key_len_max;

@@ -1,11 +1,11 @@
 //! Rows of a table through a transaction.
 
 use super::tables::{Table, TreeRef};
-use crate::txn::locks::LockMode;
-use crate::txn::{
-    Cursor, GATHERED_BYTES, GATHERED_ROWS, Locked, LockingCursor, LockingScan, RowRef, Transaction,
-    Wait,
+use crate::locks::LockMode;
+use crate::rows::{
+    Cursor, GATHERED_BYTES, GATHERED_ROWS, Locked, LockingCursor, LockingScan, RowRef, Wait,
 };
+use crate::txn::Transaction;
 use crate::{Error, Result};
 use std::ops::{Bound, RangeBounds};
 

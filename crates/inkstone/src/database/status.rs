@@ -5,7 +5,7 @@ use super::{Database, Inner};
 use crate::buffer::BufferStatus;
 use crate::counters::{COUNTERS, DurationBucket, DurationSummary};
 use crate::log::LogStat;
-use crate::txn::versions::VersionStats;
+use crate::mvcc::versions::VersionStats;
 use std::fmt::Write;
 
 /// What gauges show: one look at each part, so that values of one part fit together.

@@ -2,12 +2,12 @@
 //! way. Each list is one look; two lists need not fit together.
 
 use super::{Database, Inner, Table};
-use crate::sync::HashMap;
-use crate::txn::Isolation;
-use crate::txn::locks::{
+use crate::locks::{
     LockInfo, LockMode, LockTarget, LockWaitHooks, Names, Standing, TreeKey, TreeNames,
 };
-use crate::txn::system::{TrxState, TrxStatus};
+use crate::mvcc::Isolation;
+use crate::mvcc::system::{TrxState, TrxStatus};
+use crate::sync::HashMap;
 use crate::{Error, Result, catalog::TableDefinition};
 use inkstone_format::{SpaceId, TreeId, TrxId};
 use std::ops::ControlFlow;

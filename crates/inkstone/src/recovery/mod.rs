@@ -49,6 +49,7 @@ mod scan;
 mod spaces;
 #[cfg(test)]
 mod tests;
+pub(crate) mod undo;
 
 pub use apply::{Applied, apply_changes};
 pub use index::Change;

@@ -1,19 +1,18 @@
 //! What all transactions of an open database work on.
 
-use super::dropped::DroppedTree;
-use super::locks::LockTable;
-use super::system::{TrxState, TrxSystem};
-use super::transaction::Shared;
-use super::versions::VersionStore;
 use crate::Result;
 use crate::btree::Tree;
 use crate::counters::{Counter, STRIPES, Timed};
+use crate::locks::LockTable;
 use crate::mtr::Redo;
+use crate::mvcc::system::{TrxState, TrxSystem};
+use crate::mvcc::versions::VersionStore;
 use crate::options::Durability;
 use crate::space::Space;
 use crate::store::SpaceFiles;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{HashMap, Mutex, RwLock, thread};
+use crate::txn::transaction::Shared;
 use crossbeam_utils::CachePadded;
 use inkstone_format::{Lsn, SpaceId, TreeId, TrxId, VersionAddress};
 use std::sync::Arc;
@@ -49,18 +48,18 @@ pub struct Core {
     /// Tablespaces whose long values that are no longer referenced wait to be freed.
     pub pending_free: Mutex<Vec<SpaceId>>,
     /// A tablespace gets at most one tree of long values that wait to be freed.
-    pub(super) making_pending_free: Mutex<()>,
+    pub(crate) making_pending_free: Mutex<()>,
     /// Trees whose pages are to be freed.
-    pub(super) dropped_trees: Mutex<Vec<DroppedTree>>,
+    pub(crate) dropped_trees: Mutex<Vec<DroppedTree>>,
     /// One round of purge at a time: what it has been told to free can be freed only when the
     /// version segment that told it has been retired, by the same round.
     pub purging: Mutex<()>,
     /// Transactions whose rollback failed and is to be tried again.
-    pub(super) unfinished: Mutex<Vec<Arc<Shared>>>,
+    pub(crate) unfinished: Mutex<Vec<Arc<Shared>>>,
     /// Transactions that have written and not ended, by stripe of their slot.
     writers: Box<[CachePadded<WriterStripe>]>,
     /// Prepared transactions by XID.
-    pub(super) prepared: Mutex<HashMap<Vec<u8>, Arc<Shared>>>,
+    pub(crate) prepared: Mutex<HashMap<Vec<u8>, Arc<Shared>>>,
     /// Records (start LSN) whose context lies further back than `CONTEXT_REACH` (at the second LSN).
     /// Only a thread that sleeps between coding and reserving can bring this about.
     far_contexts: Mutex<Vec<(Lsn, Lsn)>>,
@@ -68,6 +67,16 @@ pub struct Core {
     pub checkpoint_lsn: AtomicU64,
     /// Set when the database closes: background work stops between two steps.
     pub stopping: AtomicBool,
+}
+
+/// A tree that nobody can open any more.
+pub(crate) struct DroppedTree {
+    /// Its tablespace.
+    pub space: SpaceId,
+    /// Its number.
+    pub tree: TreeId,
+    /// Transactions that may have changed it, and may have to undo that.
+    pub users: Vec<TrxId>,
 }
 
 impl Core {
@@ -162,13 +171,13 @@ impl Core {
         &self.writers[trx.slot() as usize % STRIPES]
     }
 
-    pub(super) fn add_writer(&self, shared: &Arc<Shared>) {
+    pub(crate) fn add_writer(&self, shared: &Arc<Shared>) {
         self.writer_stripe(&shared.state)
             .lock()
             .insert(shared.state.id(), shared.clone());
     }
 
-    pub(super) fn remove_writer(&self, state: &TrxState) {
+    pub(crate) fn remove_writer(&self, state: &TrxState) {
         self.writer_stripe(state).lock().remove(&state.id());
     }
 
@@ -180,7 +189,7 @@ impl Core {
             .collect()
     }
 
-    pub(super) fn note_context(&self, start: Lsn, restart: Lsn) {
+    pub(crate) fn note_context(&self, start: Lsn, restart: Lsn) {
         if start.0 - restart.0 > CONTEXT_REACH {
             self.far_contexts.lock().push((start, restart));
         }
@@ -219,7 +228,7 @@ impl Core {
 
     /// What every write does before it takes a latch: where back-pressure is applied and where a
     /// full disk is noticed.
-    pub(super) fn before_write(&self) -> Result<()> {
+    pub(crate) fn before_write(&self) -> Result<()> {
         self.redo.poison.check()?;
         self.redo.log.prepare()?;
         self.redo.pool.throttle()?;
@@ -229,7 +238,7 @@ impl Core {
     }
 
     /// Waits for a commit whose record ends at `lsn`, as `durability` says.
-    pub(super) fn wait_for_commit(&self, lsn: Lsn, durability: Durability) -> Result<()> {
+    pub(crate) fn wait_for_commit(&self, lsn: Lsn, durability: Durability) -> Result<()> {
         let timing = || self.redo.counters.time(Timed::CommitWait);
         match durability {
             Durability::Sync => {

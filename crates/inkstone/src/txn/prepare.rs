@@ -1,12 +1,12 @@
 //! The first phase of a commit in two: prepared transactions, and their XIDs.
 
-use super::core::Core;
-use super::system::TrxState;
-use super::transaction::{
+use crate::mtr::Mtr;
+use crate::mvcc::system::TrxState;
+use crate::options::Durability;
+use crate::txn::core::Core;
+use crate::txn::transaction::{
     Inner, PendingCommit, Phase, Shared, Transaction, finish_commit, rollback_all,
 };
-use crate::mtr::Mtr;
-use crate::options::Durability;
 use crate::{Error, Result};
 use inkstone_format::record::Record;
 use inkstone_format::{Lsn, SpaceId};

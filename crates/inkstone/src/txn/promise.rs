@@ -16,13 +16,13 @@
 //! goes on with it when there is space (`Log::prepare_rollback_step`); until then its rows stay
 //! locked. Merging emptied leaves is left out while space is short.
 
-use super::core::Core;
 use crate::log::PROMISE_UNIT;
+use crate::txn::core::Core;
 use crate::{Error, Result};
 
 /// The most that a compensation record takes without the bytes that it puts back, its frame
 /// included.
-pub(super) const COMPENSATION_BYTES: u64 = 56;
+pub(crate) const COMPENSATION_BYTES: u64 = 56;
 /// Bytes of log for each byte by which a row must grow again.
 const SPLIT_SHARE: u64 = 4;
 /// The log of one operation, in pages: what a statement may log, and undo, between two looks at its
@@ -34,7 +34,7 @@ const STEP_PAGES: u64 = 5;
 const AHEAD_BYTES: u64 = 64 << 10;
 
 /// The bound for a change that puts back `bytes`, and by which a row shrank by `shrank`.
-pub(super) fn undo_log_bytes(bytes: usize, shrank: usize) -> u64 {
+pub(crate) fn undo_log_bytes(bytes: usize, shrank: usize) -> u64 {
     // Bytes may be packed into tokens that take a little more than they save.
     let bytes = (bytes + bytes / 16) as u64;
     COMPENSATION_BYTES + bytes + SPLIT_SHARE * shrank as u64
@@ -42,7 +42,7 @@ pub(super) fn undo_log_bytes(bytes: usize, shrank: usize) -> u64 {
 
 /// One transaction's part.
 #[derive(Debug, Default)]
-pub(super) struct LogPromise {
+pub(crate) struct LogPromise {
     /// What its rollback may need.
     need: u64,
     /// What it was promised, in whole units.
@@ -116,7 +116,7 @@ impl LogPromise {
 }
 
 /// The bound of one step of a rollback.
-pub(super) fn rollback_step_bytes(core: &Core) -> u64 {
+pub(crate) fn rollback_step_bytes(core: &Core) -> u64 {
     STEP_PAGES * core.redo.page_size as u64
 }
 

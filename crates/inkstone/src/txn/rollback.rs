@@ -4,13 +4,13 @@
 //! not undone is undone now. So a crash in the middle of a rollback loses nothing: recovery goes on
 //! with what is left.
 
-use super::core::Core;
-use super::promise::rollback_step_bytes;
-use super::transaction::{Inner, Shared};
-use super::versions::{VersionKind, VersionView};
 use crate::btree::{SplitFor, Target, Tree};
 use crate::mtr::Mtr;
 use crate::mutants::{self, Mutant};
+use crate::mvcc::versions::{VersionKind, VersionView};
+use crate::txn::core::Core;
+use crate::txn::promise::rollback_step_bytes;
+use crate::txn::transaction::{Inner, Shared};
 use crate::{Error, Result};
 use inkstone_format::record::{Diff, Record, Undo};
 use inkstone_format::space::CLUSTERED_TREE;
@@ -19,7 +19,7 @@ use inkstone_format::{PageId, VersionAddress};
 use std::sync::Arc;
 
 /// Undoes the transaction's changes made after version entry `until` (0: all).
-pub(super) fn undo_until(
+pub(crate) fn undo_until(
     core: &Arc<Core>,
     shared: &Shared,
     inner: &mut Inner,

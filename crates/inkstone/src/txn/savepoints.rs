@@ -1,6 +1,6 @@
 //! Statements, marks and savepoints: places in a transaction to which it can be undone.
 
-use super::transaction::{Inner, Phase, Transaction};
+use crate::txn::transaction::{Inner, Phase, Transaction};
 use crate::{Error, Result};
 use inkstone_format::{TrxId, VersionAddress};
 
@@ -36,14 +36,14 @@ impl Mark {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Savepoint {
+pub(crate) struct Savepoint {
     name: String,
     place: Place,
 }
 
 /// How far a transaction has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(crate) struct Place {
     /// Its latest version entry there.
     pub undo_last: VersionAddress,
     /// How many changes it had made, and not undone.
@@ -65,12 +65,13 @@ impl Inner {
 impl Transaction {
     /// Undoes what was done since `place`. If that fails, the whole transaction is rolled back, as
     /// soon as that can be: it may not commit half a statement.
-    pub(super) fn undo_to(&self, inner: &mut Inner, place: Place) -> Result<()> {
+    pub(crate) fn undo_to(&self, inner: &mut Inner, place: Place) -> Result<()> {
         // The statement may have gone back behind the place itself.
         if inner.undo_count <= place.undo_count {
             return Ok(());
         }
-        let undone = super::rollback::undo_until(&self.core, &self.shared, inner, place.undo_last);
+        let undone =
+            crate::txn::rollback::undo_until(&self.core, &self.shared, inner, place.undo_last);
         match undone {
             Ok(()) => {
                 inner.promise.undone_to(&self.core, place.undo_log_bytes);

@@ -1,7 +1,7 @@
 //! Statement locks: see [`Transaction::lock_for_statement`].
 
-use super::transaction::{Inner, Transaction};
 use crate::mutants::{self, Mutant};
+use crate::txn::transaction::{Inner, Transaction};
 use crate::{Error, Result};
 use inkstone_format::SpaceId;
 
@@ -37,7 +37,7 @@ impl Transaction {
     }
 
     /// Gives back the statement locks of the statement that ends.
-    pub(super) fn release_statement_locks(&self, inner: &mut Inner) {
+    pub(crate) fn release_statement_locks(&self, inner: &mut Inner) {
         for space in std::mem::take(&mut inner.statement_locks) {
             let (locks, state) = (&self.core.locks, &self.shared.state);
             locks.unlock_after_statement(state, space);

@@ -15,19 +15,19 @@
 //! taker is the checkpoint that copies a long transaction's undo forward. Of a prepared transaction nobody
 //! holds it over I/O: the first part of its commit waits for no disk.
 
-use super::core::{CONTEXT_REACH, Core};
-use super::interrupt::Interrupt;
-use super::isolation::Isolation;
-use super::locks::HeldLocks;
-use super::promise::LogPromise;
-use super::savepoints::{Place, Savepoint};
-use super::system::{Details, Snapshot, TrxState};
-use super::undo_copy::UndoCopied;
-use super::versions::{NewVersion, TouchedSegments, VersionKind};
 use crate::counters::Counter;
+use crate::locks::HeldLocks;
 use crate::mtr::Mtr;
+use crate::mvcc::interrupt::Interrupt;
+use crate::mvcc::isolation::Isolation;
+use crate::mvcc::system::{Details, Snapshot, TrxState};
+use crate::mvcc::versions::{NewVersion, TouchedSegments, VersionKind};
 use crate::options::Durability;
 use crate::sync::{Instant, Mutex, MutexGuard};
+use crate::txn::core::{CONTEXT_REACH, Core};
+use crate::txn::promise::LogPromise;
+use crate::txn::savepoints::{Place, Savepoint};
+use crate::txn::undo_copy::UndoCopied;
 use crate::{Error, Result};
 use inkstone_format::record::{CONTEXT_CHAIN_MAX, Context, Record, TrxRef};
 use inkstone_format::space::CLUSTERED_TREE;
@@ -37,7 +37,7 @@ use std::time::Duration;
 
 /// Where in its life a transaction is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(crate) enum Phase {
     Active,
     Prepared,
     /// Undoing failed (a full disk, a page that cannot be read): purge tries again.
@@ -49,11 +49,11 @@ pub(super) enum Phase {
 pub struct Shared {
     /// What other transactions see.
     pub state: Arc<TrxState>,
-    pub(super) inner: Mutex<Inner>,
+    pub(crate) inner: Mutex<Inner>,
 }
 
 /// A transaction's own state.
-pub(super) struct Inner {
+pub(crate) struct Inner {
     pub phase: Phase,
     pub snapshot: Option<Snapshot>,
     /// Its latest version entry; 0 for none.
@@ -126,7 +126,7 @@ impl Inner {
 
 impl Shared {
     /// A transaction that has done nothing.
-    pub(super) fn new(state: Arc<TrxState>) -> Arc<Self> {
+    pub(crate) fn new(state: Arc<TrxState>) -> Arc<Self> {
         Arc::new(Self {
             state,
             inner: Mutex::new(Inner::new()),
@@ -149,7 +149,7 @@ impl Shared {
         Ok(Some(false))
     }
 
-    pub(super) fn trx_ref(&self, inner: &Inner) -> TrxRef {
+    pub(crate) fn trx_ref(&self, inner: &Inner) -> TrxRef {
         TrxRef {
             slot: self.state.slot(),
             first: (!inner.logged).then(|| self.state.id()),
@@ -176,10 +176,10 @@ impl Shared {
 /// # Ok::<(), inkstone::Error>(())
 /// ```
 pub struct Transaction {
-    pub(super) core: Arc<Core>,
-    pub(super) shared: Arc<Shared>,
+    pub(crate) core: Arc<Core>,
+    pub(crate) shared: Arc<Shared>,
     isolation: Isolation,
-    pub(super) interrupt: Option<Interrupt>,
+    pub(crate) interrupt: Option<Interrupt>,
     lock_wait_timeout: Mutex<Duration>,
 }
 
@@ -256,7 +256,7 @@ impl Transaction {
         *self.lock_wait_timeout.lock() = timeout;
     }
 
-    pub(super) fn deadline(&self) -> Instant {
+    pub(crate) fn deadline(&self) -> Instant {
         // As good as never: `Instant` has an end.
         const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
         Instant::now() + (*self.lock_wait_timeout.lock()).min(LONGEST)
@@ -276,7 +276,7 @@ impl Transaction {
     }
 
     /// The inner state of a transaction that may still work.
-    pub(super) fn active(&self) -> Result<MutexGuard<'_, Inner>> {
+    pub(crate) fn active(&self) -> Result<MutexGuard<'_, Inner>> {
         self.core.redo.poison.check()?;
         let inner = self.shared.inner.lock();
         match inner.phase {
@@ -293,7 +293,7 @@ impl Transaction {
 
     /// The snapshot that the transaction, or its statement, reads with: taken now if it has none
     /// yet. `None`: each call takes one of its own.
-    pub(super) fn kept_snapshot<'i>(&self, inner: &'i mut Inner) -> Option<&'i Snapshot> {
+    pub(crate) fn kept_snapshot<'i>(&self, inner: &'i mut Inner) -> Option<&'i Snapshot> {
         let kept = self.isolation.keeps_snapshot()
             || inner.statement.is_some() && !self.isolation.locks_reads();
         kept.then(|| {
@@ -303,7 +303,7 @@ impl Transaction {
     }
 
     /// The snapshot for a call.
-    pub(super) fn snapshot_of(&self, inner: &mut Inner) -> Snapshot {
+    pub(crate) fn snapshot_of(&self, inner: &mut Inner) -> Snapshot {
         match self.kept_snapshot(inner) {
             Some(snapshot) => snapshot.clone(),
             None => self.core.trxs.snapshot(),
@@ -312,19 +312,19 @@ impl Transaction {
 
     /// Makes sure that a transaction whose writes are compared with its snapshot has one before it
     /// writes.
-    pub(super) fn pin_snapshot(&self, inner: &mut Inner) {
+    pub(crate) fn pin_snapshot(&self, inner: &mut Inner) {
         if self.isolation.first_committer_wins() && inner.snapshot.is_none() {
             inner.snapshot = Some(self.core.trxs.snapshot());
         }
     }
 
     /// Fails if the transaction was interrupted.
-    pub(super) fn check_interrupt(&self) -> Result<()> {
+    pub(crate) fn check_interrupt(&self) -> Result<()> {
         self.interrupt.as_ref().map_or(Ok(()), Interrupt::check)
     }
 
     /// After a failed statement: a deadlock's victim is rolled back at once.
-    pub(super) fn after_error<T>(
+    pub(crate) fn after_error<T>(
         &self,
         mut inner: MutexGuard<'_, Inner>,
         result: Result<T>,
@@ -337,7 +337,7 @@ impl Transaction {
 
     /// Rolls back, or leaves that to purge if it fails: then too the transaction is over for its
     /// owner.
-    pub(super) fn roll_back(&self, inner: &mut Inner) -> Result<()> {
+    pub(crate) fn roll_back(&self, inner: &mut Inner) -> Result<()> {
         self.release_statement_locks(inner);
         let result = rollback_all(&self.core, &self.shared, inner);
         if result.is_err() {
@@ -346,7 +346,7 @@ impl Transaction {
         result
     }
 
-    pub(super) fn leave_to_purge(&self, inner: &mut Inner) {
+    pub(crate) fn leave_to_purge(&self, inner: &mut Inner) {
         inner.phase = Phase::RollingBack;
         self.shared.state.set_owner(0);
         self.core.unfinished.lock().push(self.shared.clone());
@@ -416,8 +416,8 @@ impl Drop for Transaction {
 
 /// A commit that is visible, and durable once `wait` has returned.
 pub struct PendingCommit {
-    pub(super) core: Arc<Core>,
-    pub(super) lsn: Lsn,
+    pub(crate) core: Arc<Core>,
+    pub(crate) lsn: Lsn,
 }
 
 impl PendingCommit {
@@ -432,7 +432,7 @@ impl PendingCommit {
     }
 }
 
-pub(super) fn finish_commit(
+pub(crate) fn finish_commit(
     core: &Arc<Core>,
     shared: &Shared,
     inner: &mut Inner,
@@ -471,9 +471,9 @@ fn end(core: &Core, shared: &Shared, inner: &mut Inner, seq: u64) {
 }
 
 /// Rolls the whole transaction back and ends it.
-pub(super) fn rollback_all(core: &Arc<Core>, shared: &Shared, inner: &mut Inner) -> Result<()> {
+pub(crate) fn rollback_all(core: &Arc<Core>, shared: &Shared, inner: &mut Inner) -> Result<()> {
     if inner.logged {
-        super::rollback::undo_until(core, shared, inner, VersionAddress(0))?;
+        crate::txn::rollback::undo_until(core, shared, inner, VersionAddress(0))?;
         let mut mtr = Mtr::new(&core.redo);
         mtr.note(&Record::RollbackEnd {
             trx_slot: shared.state.slot(),
@@ -494,7 +494,7 @@ pub(super) fn rollback_all(core: &Arc<Core>, shared: &Shared, inner: &mut Inner)
 
 impl Core {
     /// Tries again to roll back transactions whose rollback failed.
-    pub(super) fn finish_rollbacks(self: &Arc<Self>) -> Result<()> {
+    pub(crate) fn finish_rollbacks(self: &Arc<Self>) -> Result<()> {
         let waiting = std::mem::take(&mut *self.unfinished.lock());
         let mut failed = None;
         for shared in waiting {
@@ -510,7 +510,7 @@ impl Core {
 }
 
 /// A row change that is about to be made: what its version entry and its log record need.
-pub(super) struct Change<'a> {
+pub(crate) struct Change<'a> {
     pub core: &'a Arc<Core>,
     pub shared: &'a Arc<Shared>,
     pub inner: &'a mut Inner,

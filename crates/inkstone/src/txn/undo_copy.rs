@@ -12,13 +12,13 @@
 //! transaction whose changes take less log than their copies would (old values of which a little
 //! was changed) keeps its log instead.
 
-use super::core::Core;
-use super::transaction::{Inner, Phase, Shared};
-use super::versions::{VersionKind, VersionView};
 use crate::Result;
 use crate::counters::Counter;
 use crate::mtr::Mtr;
+use crate::mvcc::versions::{VersionKind, VersionView};
 use crate::sync::MutexGuard;
+use crate::txn::core::Core;
+use crate::txn::transaction::{Inner, Phase, Shared};
 use inkstone_format::record::{Record, Undo, UndoEntry};
 use inkstone_format::{Lsn, VersionAddress};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ type Addresses = std::iter::Peekable<std::vec::IntoIter<VersionAddress>>;
 
 /// The last copy of a transaction's undo, whole or given up.
 #[derive(Clone, Copy)]
-pub(super) struct UndoCopied {
+pub(crate) struct UndoCopied {
     /// Where it ended in the log.
     end: Lsn,
     /// What it took there.

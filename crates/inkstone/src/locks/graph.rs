@@ -1,0 +1,283 @@
+//! Who waits for whom, and deadlocks.
+//!
+//! Every waiter has edges to the transactions that it waits for. Of those that stand in a queue before it
+//! the last one that waits for all the others will do: whom they reach is the same. Edges are entered,
+//! changed and removed while the latch of the tree is held in which somebody waits, so that they are what
+//! the queues say.
+//!
+//! A circle is looked for when edges are entered or grow, from their beginning. Each circle has an edge
+//! that came last, so none is missed. And none is false: whoever is granted what it waits for loses its
+//! edges at once, and those of a doomed waiter, or to a transaction that has ended, are not followed.
+
+use super::LockWaitHooks;
+use super::deadlock::{self, Deadlock, TreeNames};
+use super::request::Request;
+use crate::counters::{Counter, Counters};
+use crate::mutants::{self, Mutant};
+use crate::mvcc::system::TrxState;
+use crate::sync::{HashMap, HashSet, Mutex, RwLock};
+use inkstone_format::TrxId;
+use std::cmp::{Ordering, Reverse};
+use std::sync::Arc;
+
+#[derive(Debug)]
+struct Edges {
+    request: Arc<Request>,
+    blockers: Vec<Arc<TrxState>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    edges: HashMap<TrxId, Edges>,
+    /// How many wait for a transaction, where any do.
+    waited_for: HashMap<TrxId, u32>,
+    latest_deadlock: Option<Arc<Deadlock>>,
+    /// Of victims that have not woken yet.
+    accounts: HashMap<TrxId, Arc<Deadlock>>,
+}
+
+impl State {
+    fn add_blockers(&mut self, blockers: &[Arc<TrxState>]) {
+        for blocker in blockers {
+            *self.waited_for.entry(blocker.id()).or_default() += 1;
+        }
+    }
+
+    fn remove_blockers(&mut self, blockers: &[Arc<TrxState>]) {
+        for blocker in blockers {
+            if let Some(count) = self.waited_for.get_mut(&blocker.id()) {
+                *count -= 1;
+                if *count == 0 {
+                    self.waited_for.remove(&blocker.id());
+                }
+            }
+        }
+    }
+
+    /// False if the waiter waits no more.
+    fn replace_blockers(&mut self, waiter: &TrxState, blockers: Vec<Arc<TrxState>>) -> bool {
+        let Some(edges) = self.edges.get_mut(&waiter.id()) else {
+            return false;
+        };
+        let before = std::mem::replace(&mut edges.blockers, blockers.clone());
+        self.add_blockers(&blockers);
+        self.remove_blockers(&before);
+        true
+    }
+
+    /// A waiter that closes a circle gets edges to everyone whom it waits for: there may be a shorter circle, without
+    /// those who stand before it in the queue. Queues are long, so it is done for no other.
+    fn complete(&mut self, waiter: &TrxState, all: impl FnOnce() -> Vec<Arc<TrxState>>) {
+        if !self.circle(waiter).is_empty() {
+            self.replace_blockers(waiter, all());
+        }
+    }
+
+    /// The waiters of the shortest circle that leads from `start` to itself; empty if there is none. A longer one
+    /// may go through somebody without whom the others still wait for each other.
+    fn circle(&self, start: &TrxState) -> Vec<&Edges> {
+        // Most of those who begin to wait keep nobody waiting.
+        if start.is_doomed() || !self.waited_for.contains_key(&start.id()) {
+            return Vec::new();
+        }
+        let mut seen: HashSet<TrxId> = HashSet::default();
+        // Each with the place of the one that waits for it.
+        let mut reached: Vec<(&Edges, usize)> = Vec::new();
+        reached.extend(self.edges.get(&start.id()).map(|edges| (edges, 0)));
+        let mut next = 0;
+        while let Some(&(edges, _)) = reached.get(next) {
+            for blocker in &edges.blockers {
+                if blocker.id() == start.id() {
+                    return way_to(&reached, next);
+                }
+                if !blocker.is_ended()
+                    && !blocker.is_doomed()
+                    && seen.insert(blocker.id())
+                    && let Some(further) = self.edges.get(&blocker.id())
+                {
+                    reached.push((further, next));
+                }
+            }
+            next += 1;
+        }
+        Vec::new()
+    }
+}
+
+/// Those from the first one that was reached to the one at a place.
+fn way_to<'s>(reached: &[(&'s Edges, usize)], place: usize) -> Vec<&'s Edges> {
+    let mut places = vec![place];
+    while let Some(&at) = places.last().filter(|&&at| at > 0) {
+        places.push(reached[at].1);
+    }
+    places.iter().rev().map(|&at| reached[at].0).collect()
+}
+
+/// A circle without those who only stand in a queue between two others. In a queue mostly just the next one is
+/// known to be waited for: whoever wants the same of the same row, and stands behind it, waits for all that it waits
+/// for. Were it the victim, the others would wait for each other still.
+fn without_bystanders(mut circle: Vec<&Edges>) -> Vec<&Edges> {
+    let mut at = 0;
+    while at < circle.len() && circle.len() > 2 {
+        let next = (at + 1) % circle.len();
+        if circle[at].request.wants_the_same(&circle[next].request) {
+            circle.remove(next);
+            // Those before it have moved up.
+            at -= usize::from(next < at);
+        } else {
+            at += 1;
+        }
+    }
+    circle
+}
+
+/// Who waits for whom.
+pub struct WaitGraph {
+    /// One mutex for all: a circle may run through any of them. It is taken when a wait begins and when it
+    /// ends, inside the latch of a tree's locks; inside it, waiters' `woken` latches.
+    state: Mutex<State>,
+    /// What the embedder wants to know of it.
+    hooks: RwLock<Option<Arc<dyn LockWaitHooks>>>,
+    /// Who knows what trees are called.
+    names: RwLock<Option<Arc<dyn TreeNames>>>,
+    counters: Arc<Counters>,
+}
+
+impl WaitGraph {
+    pub(crate) fn new(counters: Arc<Counters>) -> Self {
+        Self {
+            state: Mutex::default(),
+            hooks: RwLock::default(),
+            names: RwLock::default(),
+            counters,
+        }
+    }
+
+    /// Has `hooks` called from the next wait on.
+    pub fn set_hooks(&self, hooks: Arc<dyn LockWaitHooks>) {
+        *self.hooks.write() = Some(hooks);
+    }
+
+    /// Has trees named by `names`, in accounts for people.
+    pub fn set_names(&self, names: Arc<dyn TreeNames>) {
+        *self.names.write() = Some(names);
+    }
+
+    pub(crate) fn hooks(&self) -> Option<Arc<dyn LockWaitHooks>> {
+        self.hooks.read().clone()
+    }
+
+    /// A transaction begins to wait. If that closes a circle, a victim is doomed. Who has no patience closes none:
+    /// it is about to leave, and nobody must be rolled back for it. `all`: everyone whom it waits for, of whom
+    /// `blockers` are enough to find out whether there is a circle.
+    pub(crate) fn enter(
+        &self,
+        request: &Arc<Request>,
+        blockers: Vec<Arc<TrxState>>,
+        all: impl FnOnce() -> Vec<Arc<TrxState>>,
+    ) {
+        if !request.trx.is_patient() {
+            return;
+        }
+        let mut state = self.state.lock();
+        state.add_blockers(&blockers);
+        let edges = Edges {
+            request: request.clone(),
+            blockers,
+        };
+        let other = state.edges.insert(request.trx.id(), edges);
+        crate::invariant!(other.is_none(), "{:?} waits twice at once", request.trx);
+        state.complete(&request.trx, all);
+        self.break_circles(&mut state, &request.trx);
+    }
+
+    /// Whom a waiter waits for has changed. `all`: as in [`enter`](Self::enter).
+    pub(crate) fn set_blockers(
+        &self,
+        waiter: &Arc<TrxState>,
+        blockers: Vec<Arc<TrxState>>,
+        all: impl FnOnce() -> Vec<Arc<TrxState>>,
+    ) {
+        let mut state = self.state.lock();
+        if state.replace_blockers(waiter, blockers) {
+            state.complete(waiter, all);
+            self.break_circles(&mut state, waiter);
+        }
+    }
+
+    /// A transaction waits no more.
+    pub(crate) fn leave(&self, waiter: &TrxState) {
+        let mut state = self.state.lock();
+        if let Some(edges) = state.edges.remove(&waiter.id()) {
+            state.remove_blockers(&edges.blockers);
+        }
+    }
+
+    /// Dooms a member of each circle that the edges of `closer` are part of.
+    fn break_circles(&self, state: &mut State, closer: &Arc<TrxState>) {
+        loop {
+            let circle = without_bystanders(state.circle(closer));
+            let hooks = if circle.is_empty() {
+                return;
+            } else {
+                self.hooks()
+            };
+            // Their owners need not be held: none can end while its edges are in.
+            let preferred = |a: &TrxState, b: &TrxState| {
+                hooks.as_ref().map_or(Ordering::Equal, |hooks| {
+                    hooks.compare_victims(a.owner(), b.owner())
+                })
+            };
+            let cost = |trx: &TrxState| (trx.cost(), trx.id() != closer.id(), Reverse(trx.id()));
+            let waiters = circle.iter().map(|edges| &edges.request.trx);
+            let victim = waiters.min_by(|a, b| preferred(a, b).then_with(|| cost(a).cmp(&cost(b))));
+            let Some(victim) = victim.cloned() else {
+                return;
+            };
+            let requests: Vec<_> = circle.iter().map(|edges| &edges.request).collect();
+            let statement = |owner| match owner {
+                0 => None,
+                owner => hooks.as_ref()?.statement(owner),
+            };
+            let deadlock = Arc::new(Deadlock::of(&requests, &victim, statement));
+            state.accounts.insert(victim.id(), deadlock.clone());
+            state.latest_deadlock = Some(deadlock);
+            self.counters.add(Counter::Deadlocks, 1);
+            if mutants::on(Mutant::VictimSpared) {
+                return;
+            }
+            victim.doom();
+        }
+    }
+
+    /// What the latest deadlock was, in words.
+    pub fn latest_deadlock(&self) -> Option<String> {
+        let latest = self.state.lock().latest_deadlock.clone();
+        latest.map(|deadlock| self.words(&deadlock))
+    }
+
+    fn words(&self, deadlock: &Deadlock) -> String {
+        let names = self.names.read().clone();
+        deadlock.text(names.as_deref())
+    }
+
+    /// For what somebody waits, in words.
+    pub(super) fn place_of(&self, request: &Request) -> String {
+        let names = self.names.read().clone();
+        deadlock::place_of(request, names.as_deref())
+    }
+
+    /// Tells the hooks of the deadlock that a transaction is the victim of, in its own thread. Called once for each
+    /// victim.
+    pub(crate) fn tell_of_deadlock(&self, victim: &TrxState) {
+        let deadlock = self.state.lock().accounts.remove(&victim.id());
+        if let (Some(deadlock), Some(hooks)) = (deadlock, self.hooks()) {
+            hooks.deadlock_found(&self.words(&deadlock));
+        }
+    }
+
+    /// How many wait right now.
+    pub fn waiting(&self) -> usize {
+        self.state.lock().edges.len()
+    }
+}

@@ -1,0 +1,176 @@
+//! Intervals of keys.
+//!
+//! An interval lies between two *cuts*: places before or after a key. Half-open intervals of cuts express
+//! every pair of bounds, and two overlap iff each begins before the other ends.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+/// On which side of its key a cut is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Side {
+    Before,
+    After,
+}
+
+/// A place between keys. The derived order is the order of places.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Cut {
+    At(Box<[u8]>, Side),
+    /// After all keys.
+    End,
+}
+
+impl Cut {
+    fn bytes(&self) -> usize {
+        size_of::<Self>()
+            + match self {
+                Self::At(key, _) => key.len(),
+                Self::End => 0,
+            }
+    }
+
+    pub fn as_low(&self) -> Bound<Vec<u8>> {
+        match self {
+            Self::At(key, Side::Before) if key.is_empty() => Bound::Unbounded,
+            Self::At(key, Side::Before) => Bound::Included(key.to_vec()),
+            Self::At(key, Side::After) => Bound::Excluded(key.to_vec()),
+            Self::End => Bound::Unbounded,
+        }
+    }
+
+    pub fn as_high(&self) -> Bound<Vec<u8>> {
+        match self {
+            Self::At(key, Side::Before) => Bound::Excluded(key.to_vec()),
+            Self::At(key, Side::After) => Bound::Included(key.to_vec()),
+            Self::End => Bound::Unbounded,
+        }
+    }
+
+    /// Nothing lies between a key and the same with a zero behind it: the cut between them has one
+    /// name, so that intervals that touch there become one.
+    pub fn before(key: &[u8]) -> Self {
+        match key.split_last() {
+            Some((0, shorter)) => Self::after(shorter),
+            _ => Self::At(key.into(), Side::Before),
+        }
+    }
+
+    pub fn after(key: &[u8]) -> Self {
+        Self::At(key.into(), Side::After)
+    }
+
+    pub fn low(bound: Bound<&[u8]>) -> Self {
+        match bound {
+            Bound::Included(key) => Self::before(key),
+            Bound::Excluded(key) => Self::after(key),
+            // The empty key is the smallest.
+            Bound::Unbounded => Self::before(&[]),
+        }
+    }
+
+    pub fn high(bound: Bound<&[u8]>) -> Self {
+        match bound {
+            Bound::Included(key) => Self::after(key),
+            Bound::Excluded(key) => Self::before(key),
+            Bound::Unbounded => Self::End,
+        }
+    }
+
+    /// Whether a key lies behind it.
+    pub fn is_before(&self, key: &[u8]) -> bool {
+        match self {
+            Self::At(at, Side::Before) => **at <= *key,
+            Self::At(at, Side::After) => **at < *key,
+            Self::End => false,
+        }
+    }
+}
+
+/// What lies between two cuts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Interval {
+    pub low: Cut,
+    pub high: Cut,
+}
+
+impl Interval {
+    /// `None` if nothing lies between the bounds.
+    pub fn new(low: Bound<&[u8]>, high: Bound<&[u8]>) -> Option<Self> {
+        let (low, high) = (Cut::low(low), Cut::high(high));
+        (low < high).then_some(Self { low, high })
+    }
+
+    pub fn of_key(key: &[u8]) -> Self {
+        Self {
+            low: Cut::before(key),
+            high: Cut::after(key),
+        }
+    }
+
+    pub fn has(&self, key: &[u8]) -> bool {
+        self.low.is_before(key) && !self.high.is_before(key)
+    }
+}
+
+/// Disjoint, not touching, not empty intervals: low cut -> high cut.
+#[derive(Debug, Default)]
+pub(crate) struct IntervalSet {
+    cuts: BTreeMap<Cut, Cut>,
+    bytes: usize,
+}
+
+impl IntervalSet {
+    pub fn is_empty(&self) -> bool {
+        self.cuts.is_empty()
+    }
+
+    pub fn len(&self) -> usize {
+        self.cuts.len()
+    }
+
+    /// Memory, in bytes, but for what the allocator adds.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Those that begin behind a cut, or all.
+    pub fn iter_after(&self, after: Option<&Cut>) -> impl Iterator<Item = (&Cut, &Cut)> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.cuts.range::<Cut, _>((from, Bound::Unbounded))
+    }
+
+    /// From the first interval that begins behind a cut, or of all, to the end of the next.
+    pub fn two_after(&self, after: Option<&Cut>) -> Option<Interval> {
+        let mut intervals = self.iter_after(after);
+        let ((low, _), (_, high)) = (intervals.next()?, intervals.next()?);
+        let (low, high) = (low.clone(), high.clone());
+        Some(Interval { low, high })
+    }
+
+    pub fn overlaps(&self, with: &Interval) -> bool {
+        // Of the intervals that begin before `high` the last one ends last.
+        let last = self.cuts.range(..&with.high).next_back();
+        last.is_some_and(|(_, end)| *end > with.low)
+    }
+
+    pub fn covers(&self, what: &Interval) -> bool {
+        let last = self.cuts.range(..=&what.low).next_back();
+        last.is_some_and(|(_, end)| *end >= what.high)
+    }
+
+    pub fn insert(&mut self, Interval { mut low, mut high }: Interval) {
+        while let Some((l, h)) = self.cuts.range(..=&high).next_back() {
+            if *h < low {
+                break;
+            }
+            let (l, h) = (l.clone(), h.clone());
+            self.cuts.remove(&l);
+            self.bytes -= l.bytes() + h.bytes();
+            low = low.min(l);
+            high = high.max(h);
+        }
+        self.bytes += low.bytes() + high.bytes();
+        self.cuts.insert(low, high);
+    }
+}

@@ -1,0 +1,840 @@
+#[cfg(inkstone_shuttle)]
+mod races;
+
+use super::*;
+use crate::Error;
+use crate::counters::{Counter, Counters};
+use crate::mvcc::system::TrxSystem;
+use crate::poison::Poison;
+use crate::sync::Instant;
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use inkstone_format::{SpaceId, TreeId, TrxId};
+use proptest::prelude::*;
+use std::thread;
+use std::time::Duration;
+
+const S: LockMode = LockMode::Shared;
+const X: LockMode = LockMode::Exclusive;
+const SPACE: SpaceId = SpaceId(3);
+const TREE: TreeId = TreeId(0);
+
+struct Fixture {
+    system: TrxSystem,
+    table: LockTable,
+    counters: Arc<Counters>,
+    poison: Poison,
+}
+
+fn fixture() -> Fixture {
+    fixture_of(u64::MAX)
+}
+
+/// One in which the locks of a transaction are joined beyond so many bytes.
+fn fixture_of(lock_memory_max: u64) -> Fixture {
+    let counters = Arc::new(Counters::default());
+    let poison = Poison::default();
+    Fixture {
+        system: TrxSystem::new(TrxId(1)),
+        table: LockTable::new(lock_memory_max, counters.clone(), poison.clone()),
+        counters,
+        poison,
+    }
+}
+
+type Trx = (Arc<TrxState>, HeldLocks);
+
+impl Fixture {
+    fn begin(&self) -> Trx {
+        let trx = self.system.begin(self.system.next_trx_id());
+        (trx, HeldLocks::default())
+    }
+
+    fn end(&self, trx: &TrxState, held: &mut HeldLocks) {
+        self.system.finish_commit(trx);
+        self.table.release_all(trx, held);
+    }
+
+    /// Whether nothing is in the way of an access.
+    /// Whom the one waits for who has waited longest.
+    fn first_blockers(&self) -> Vec<TrxId> {
+        match &self.table.waits()[0].standing {
+            Standing::Waits(wish) => wish.blockers.clone(),
+            other => panic!("{other:?}"),
+        }
+    }
+    fn is_free(&self, trx: &Trx, key: &[u8], access: Access) -> bool {
+        self.table
+            .change(PLACE, |locks| locks.is_free(trx.0.id(), key, access))
+    }
+
+    fn is_row_locked(&self, key: &[u8]) -> bool {
+        self.table.is_locked(row(key))
+    }
+
+    fn lock(&self, (trx, held): &mut Trx, key: &[u8], mode: LockMode) -> bool {
+        let locked = self
+            .table
+            .lock_row(trx, held, row(key), mode, &Newest::Free, false);
+        locked.is_ok()
+    }
+
+    fn lock_range(
+        &self,
+        (trx, held): &mut Trx,
+        low: Bound<&[u8]>,
+        high: Bound<&[u8]>,
+        mode: LockMode,
+    ) -> bool {
+        let locked = self
+            .table
+            .lock_range(trx, held, PLACE, (low, high), mode, false);
+        locked.is_ok()
+    }
+
+    fn lock_gap(&self, (trx, held): &mut Trx, low: &[u8], high: &[u8]) {
+        let bounds = (Bound::Excluded(low), Bound::Excluded(high));
+        self.table.lock_gap(trx, held, PLACE, bounds);
+    }
+
+    /// Stands in the queue of a row.
+    fn queue(&self, (trx, held): &mut Trx, key: &[u8], mode: LockMode) -> Waiting<'_> {
+        match self
+            .table
+            .lock_row(trx, held, row(key), mode, &Newest::Free, true)
+        {
+            Err(Some(waiting)) => waiting,
+            _ => panic!("{trx:?} need not wait"),
+        }
+    }
+
+    /// Locks a row, waiting as a statement would.
+    fn lock_waiting(
+        &self,
+        trx: &Arc<TrxState>,
+        held: &mut HeldLocks,
+        key: &[u8],
+        mode: LockMode,
+        patience: Duration,
+    ) -> crate::Result<()> {
+        let deadline = Instant::now() + patience;
+        loop {
+            match self
+                .table
+                .lock_row(trx, held, row(key), mode, &Newest::Free, true)
+            {
+                Ok(_) => return Ok(()),
+                Err(waiting) => self.table.wait(waiting.unwrap(), deadline)?,
+            }
+        }
+    }
+
+    /// Waits for the end of a transaction, as for one that has changed a row.
+    fn wait_for(&self, me: &mut Trx, busy: &Arc<TrxState>, deadline: Instant) -> crate::Result<()> {
+        let busy = Newest::Busy(Blocker::from(busy));
+        let (trx, held) = me;
+        match self.table.lock_row(trx, held, row(b"busy"), X, &busy, true) {
+            Err(Some(waiting)) => self.table.wait(waiting, deadline),
+            _ => panic!("a changed row was locked"),
+        }
+    }
+}
+
+const PLACE: TreeKey = (SPACE, TREE);
+
+fn row(key: &[u8]) -> RowName<'_> {
+    RowName { tree: PLACE, key }
+}
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(30)
+}
+
+#[test]
+fn record_locks_conflict_upgrade_and_are_reentrant() {
+    let f = fixture();
+    let (mut a, mut b) = (f.begin(), f.begin());
+    assert!(f.lock(&mut a, b"k", S) && f.lock(&mut b, b"k", S));
+    assert!(f.lock(&mut a, b"k", S) && f.table.counts() == (2, 0));
+    assert!(!f.lock(&mut a, b"k", X), "someone else has it shared");
+    assert!(f.lock(&mut a, b"other", X));
+    assert!(f.lock(&mut a, b"other", S) && f.table.counts() == (3, 0));
+    assert!(!f.is_free(&b, b"other", Access::Row(S)));
+    assert!(f.is_free(&a, b"other", Access::Row(X)));
+    assert!(f.is_free(&b, b"third", Access::Row(X)));
+    // Ended, but its locks are not released yet.
+    f.system.finish_commit(&b.0);
+    assert!(f.lock(&mut a, b"k", X), "upgrade");
+    f.table.release_all(&b.0, &mut b.1);
+    assert_eq!(f.table.counts(), (2, 0));
+    let c = f.begin();
+    assert!(!f.is_free(&c, b"k", Access::Row(S)));
+    f.end(&a.0, &mut a.1);
+    assert!(a.1.is_empty());
+    assert_eq!(f.table.counts(), (0, 0));
+    assert!(f.table.is_idle(PLACE));
+}
+
+#[test]
+fn same_key_of_other_trees_is_another_row() {
+    let f = fixture();
+    let (mut a, b) = (f.begin(), f.begin());
+    assert!(f.lock(&mut a, b"k", X));
+    for (space, tree) in [(4, 0), (3, 1), (0, 3)] {
+        let tree = (SpaceId(space), TreeId(tree));
+        assert!(!f.table.is_locked(RowName { tree, key: b"k" }));
+    }
+    assert!(f.table.is_locked(row(b"k")) && !f.is_free(&b, b"k", Access::Insert));
+}
+
+#[test]
+fn a_lock_is_given_back_by_who_took_it_alone() {
+    let f = fixture();
+    let mut a = f.begin();
+    assert!(f.lock(&mut a, b"once", X) && f.lock(&mut a, b"twice", X));
+    assert!(f.lock(&mut a, b"twice", S));
+    assert!(f.table.unlock_row(&a.0, row(b"once")));
+    assert!(!f.table.unlock_row(&a.0, row(b"once")));
+    assert!(
+        !f.table.unlock_row(&a.0, row(b"twice")),
+        "an earlier statement has it, too"
+    );
+    assert!(!f.table.unlock_row(&a.0, row(b"never")));
+    assert!(f.table.is_locked(row(b"twice")) && !f.table.is_locked(row(b"once")));
+}
+
+#[test]
+fn rows_that_are_given_back_make_no_transaction_dearer() {
+    let f = fixture();
+    let mut a = f.begin();
+    for _ in 0..9 {
+        assert!(f.lock(&mut a, b"unwanted", X));
+        assert!(f.table.unlock_row(&a.0, row(b"unwanted")));
+    }
+    assert_eq!(a.0.cost(), 2, "a tree, and rows in it");
+}
+
+#[test]
+fn a_queue_is_served_in_order_and_nobody_overtakes() {
+    let f = fixture();
+    let [mut a, mut b, mut c, mut d, mut e] = [(); 5].map(|()| f.begin());
+    assert!(f.lock(&mut a, b"k", S));
+    let writer = f.queue(&mut b, b"k", X);
+    assert!(
+        !f.lock(&mut c, b"k", S),
+        "a share lock does not pass a writer who waits"
+    );
+    let first_reader = f.queue(&mut c, b"k", S);
+    let second_reader = f.queue(&mut d, b"k", S);
+    let last = f.queue(&mut e, b"k", X);
+    let waiters: Vec<_> = f.table.waits().iter().map(|w| w.transaction.id()).collect();
+    assert_eq!(waiters.len(), 4);
+    f.end(&a.0, &mut a.1);
+    f.table.wait(writer, soon()).unwrap();
+    assert!(!f.is_free(&c, b"k", Access::Row(S)), "it was handed over");
+    assert!(f.lock(&mut b, b"k", X));
+    f.end(&b.0, &mut b.1);
+    f.table.wait(first_reader, soon()).unwrap();
+    f.table.wait(second_reader, soon()).unwrap();
+    assert!(f.lock(&mut c, b"k", S) && f.lock(&mut d, b"k", S));
+    f.end(&c.0, &mut c.1);
+    // What was handed over and is not wanted goes on to the next.
+    f.table.give_up(&d.0, PLACE);
+    f.end(&d.0, &mut d.1);
+    f.table.wait(last, soon()).unwrap();
+    f.table.give_up(&e.0, PLACE);
+    f.end(&e.0, &mut e.1);
+    assert!(f.table.is_idle(PLACE) && f.table.waits().is_empty());
+}
+
+#[test]
+fn who_shares_a_row_gets_it_before_those_who_wait() {
+    let f = fixture();
+    let [mut a, mut b, mut c] = [(); 3].map(|()| f.begin());
+    assert!(f.lock(&mut a, b"k", S));
+    let waits = f.queue(&mut b, b"k", X);
+    assert!(f.lock(&mut a, b"k", X), "no deadlock with who waits for it");
+    assert!(f.lock(&mut c, b"l", S) && f.lock(&mut a, b"l", S));
+    let upgrade = f.queue(&mut c, b"l", X);
+    f.end(&a.0, &mut a.1);
+    f.table.wait(upgrade, soon()).unwrap();
+    f.table.wait(waits, soon()).unwrap();
+    assert_eq!(f.counters.get(Counter::Deadlocks), 0);
+}
+
+#[test]
+fn a_wait_that_is_given_up_lets_the_next_go_on() {
+    let f = fixture();
+    let [mut a, mut b, mut c] = [(); 3].map(|()| f.begin());
+    assert!(f.lock(&mut a, b"k", S));
+    let writer = f.queue(&mut b, b"k", X);
+    let reader = f.queue(&mut c, b"k", S);
+    drop(writer);
+    f.table.wait(reader, soon()).unwrap();
+    assert!(f.lock(&mut c, b"k", S));
+}
+
+#[test]
+fn gaps_are_in_the_way_of_inserts_alone() {
+    let f = fixture();
+    let [mut a, mut b, mut c] = [(); 3].map(|()| f.begin());
+    f.lock_gap(&mut a, b"d", b"m");
+    f.lock_gap(&mut b, b"f", b"z");
+    assert!(f.is_free(&c, b"e", Access::Row(X)) && !f.is_free(&c, b"e", Access::Insert));
+    assert!(f.is_free(&a, b"e", Access::Insert) && !f.is_free(&a, b"g", Access::Insert));
+    assert!(f.is_free(&c, b"m", Access::Row(X)) && f.is_free(&c, b"d", Access::Insert));
+    let (trx, held) = &mut c;
+    let insert = f
+        .table
+        .may_write(trx, held, row(b"g"), Access::Insert, &Newest::Free);
+    f.end(&b.0, &mut b.1);
+    assert_eq!(f.first_blockers(), [a.0.id()]);
+    f.end(&a.0, &mut a.1);
+    f.table.wait(insert.unwrap_err(), soon()).unwrap();
+    let (trx, held) = &mut c;
+    assert!(
+        f.table
+            .may_write(trx, held, row(b"g"), Access::Insert, &Newest::Free)
+            .is_ok()
+    );
+    f.table.wrote(trx, row(b"g"));
+    f.end(&c.0, &mut c.1);
+    assert!(f.table.is_idle(PLACE));
+}
+
+#[test]
+fn a_gap_may_come_before_the_insert_that_was_handed_its_place() {
+    let f = fixture();
+    let [mut a, mut b, mut c] = [(); 3].map(|()| f.begin());
+    f.lock_gap(&mut a, b"d", b"m");
+    let (trx, held) = &mut b;
+    let insert = f
+        .table
+        .may_write(trx, held, row(b"g"), Access::Insert, &Newest::Free);
+    f.end(&a.0, &mut a.1);
+    f.table.wait(insert.unwrap_err(), soon()).unwrap();
+    f.lock_gap(&mut c, b"d", b"m");
+    let (trx, held) = &mut b;
+    let again = f
+        .table
+        .may_write(trx, held, row(b"g"), Access::Insert, &Newest::Free);
+    let again = again.expect_err("the gap's owner would see a phantom");
+    f.end(&c.0, &mut c.1);
+    f.table.wait(again, soon()).unwrap();
+}
+
+#[test]
+fn a_new_gap_is_seen_by_who_waits_to_insert() {
+    let f = fixture();
+    let [mut a, mut b, mut c] = [(); 3].map(|()| f.begin());
+    (0..9).for_each(|_| c.0.add_cost());
+    f.lock_gap(&mut a, b"d", b"m");
+    assert!(f.lock(&mut c, b"row", X));
+    let (trx, held) = &mut c;
+    let insert = f
+        .table
+        .may_write(trx, held, row(b"g"), Access::Insert, &Newest::Free);
+    let waits = f.queue(&mut b, b"row", X);
+    assert_eq!(f.counters.get(Counter::Deadlocks), 0);
+    f.lock_gap(&mut b, b"f", b"h");
+    assert!(
+        b.0.is_doomed() && !c.0.is_doomed(),
+        "the circle closes with the gap"
+    );
+    assert!(matches!(f.table.wait(waits, soon()), Err(Error::Deadlock)));
+    drop(insert);
+}
+
+#[test]
+fn a_deadlock_through_any_blocker_is_found() {
+    let f = fixture();
+    let [mut a, mut b, mut c] = [(); 3].map(|()| f.begin());
+    (0..9).for_each(|_| c.0.add_cost());
+    assert!(f.lock(&mut a, b"k", S) && f.lock(&mut b, b"k", S) && f.lock(&mut c, b"l", X));
+    let first = f.queue(&mut c, b"k", X);
+    let second = f.queue(&mut b, b"l", X);
+    assert!(b.0.is_doomed(), "of two, who changed less");
+    assert!(matches!(f.table.wait(second, soon()), Err(Error::Deadlock)));
+    f.end(&b.0, &mut b.1);
+    f.end(&a.0, &mut a.1);
+    f.table.wait(first, soon()).unwrap();
+}
+
+/// Who stood in the queue between the two was found first, and was rolled back beside one of them.
+#[test]
+fn of_a_deadlock_of_two_no_third_one_is_the_victim() {
+    let f = fixture();
+    let [mut a, mut b, mut c] = [(); 3].map(|()| f.begin());
+    (0..9).for_each(|_| a.0.add_cost());
+    (0..5).for_each(|_| b.0.add_cost());
+    assert!(f.lock(&mut a, b"k", X) && f.lock(&mut b, b"l", X));
+    let third = f.queue(&mut c, b"k", S);
+    let second = f.queue(&mut b, b"k", X);
+    let first = f.queue(&mut a, b"l", X);
+    assert!(b.0.is_doomed() && !c.0.is_doomed());
+    assert!(matches!(f.table.wait(second, soon()), Err(Error::Deadlock)));
+    f.end(&b.0, &mut b.1);
+    f.table.wait(first, soon()).unwrap();
+    f.end(&a.0, &mut a.1);
+    f.table.wait(third, soon()).unwrap();
+}
+
+#[test]
+fn a_lock_of_a_row_costs_less_than_forty_bytes() {
+    use points::{Point, PointSet};
+    let point = Point {
+        mode: X,
+        kept: false,
+    };
+    for ascending in [true, false] {
+        let mut set = PointSet::default();
+        for n in 0..200_000_u64 {
+            let n = if ascending {
+                n
+            } else {
+                n.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            };
+            assert!(set.set(&n.to_be_bytes(), point));
+        }
+        let bytes = set.bytes() as f64 / set.len() as f64;
+        assert!(
+            bytes < if ascending { 15.0 } else { 30.0 },
+            "{bytes} bytes a row"
+        );
+    }
+}
+
+/// Of one transaction that has locked very many rows, here and there.
+#[test]
+fn locks_beyond_their_memory_are_joined() {
+    const MEMORY: u64 = 64 << 10;
+    let f = fixture_of(MEMORY);
+    let (mut a, mut b, mut c, mut d) = (f.begin(), f.begin(), f.begin(), f.begin());
+    let key = |n: u64| (n * 1000).to_be_bytes();
+    let (other, awaited) = (key(5_000_000), key(7_000_000));
+    assert!(f.lock(&mut b, &other, S) && f.lock(&mut c, &awaited, X));
+    let waiting = f.queue(&mut d, &awaited, S);
+    let mut keys: Vec<u64> = (0..20_000).map(|n| n * 7919 % 10_000_000).collect();
+    keys.retain(|&n| !f.is_row_locked(&key(n)));
+    for &n in &keys {
+        assert!(f.lock(&mut a, &key(n), if n % 5 == 0 { X } else { S }));
+        let bytes = f
+            .table
+            .change(PLACE, |locks| locks.owner(a.0.id()).unwrap().bytes());
+        assert!(bytes as u64 <= MEMORY + 4096, "{bytes} bytes");
+    }
+    assert!(f.counters.get(Counter::LocksJoined) > 4_000);
+    for &n in &keys {
+        let wants = if n % 5 == 0 { S } else { X };
+        assert!(
+            !f.is_free(&b, &key(n), Access::Row(wants)),
+            "{n} was given back"
+        );
+    }
+    // The locks of others, and what they wait for, are as before.
+    assert!(f.is_free(&b, &other, Access::Row(S)));
+    f.end(&c.0, &mut c.1);
+    f.table.wait(waiting, soon()).unwrap();
+    f.end(&d.0, &mut d.1);
+    f.end(&b.0, &mut b.1);
+    f.end(&a.0, &mut a.1);
+    assert_eq!(f.table.counts(), (0, 0));
+}
+
+#[test]
+fn a_scan_is_one_interval() {
+    use Bound::{Excluded, Included};
+    let f = fixture();
+    let (mut a, b) = (f.begin(), f.begin());
+    for n in 0..1000_u32 {
+        let (from, to) = (n.to_be_bytes(), (n + 1).to_be_bytes());
+        let bounds = (Excluded(&from[..]), Included(&to[..]));
+        let (trx, held) = &mut a;
+        let locked = f
+            .table
+            .lock_passed(trx, held, row(&to), bounds, X, &Newest::Free, false);
+        assert!(locked.is_ok());
+    }
+    assert_eq!(f.table.counts(), (0, 1));
+    let key = 500_u32.to_be_bytes();
+    assert!(!f.is_free(&b, &key, Access::Row(S)));
+    assert!(!f.is_free(&b, &[&key[..], b"x"].concat(), Access::Insert));
+}
+
+#[test]
+fn ranges_coalesce() {
+    use Bound::{Excluded, Included, Unbounded};
+    let f = fixture();
+    let mut a = f.begin();
+    for i in (0..200_u8).chain(0..200) {
+        let (low, high) = ([i], [i + 1]);
+        assert!(f.lock_range(&mut a, Included(&low), Excluded(&high), S));
+    }
+    assert_eq!(f.table.counts(), (0, 1));
+    assert!(f.lock_range(&mut a, Excluded(&[210]), Included(&[220]), S));
+    assert_eq!(f.table.counts(), (0, 2));
+    assert!(f.lock_range(&mut a, Included(&[5]), Included(&[5]), X));
+    assert!(f.lock_range(&mut a, Excluded(&[7]), Included(&[7]), X));
+    assert_eq!(f.table.counts(), (0, 3));
+    let b = f.begin();
+    let hit = |key: &[u8], mode| !f.is_free(&b, key, Access::Row(mode));
+    assert!(hit(&[5], S) && !hit(&[5, 0], S) && hit(&[5, 0], X));
+    assert!(!hit(&[200], X) && !hit(&[210], X) && hit(&[210, 0], X) && hit(&[220], X));
+    assert!(!hit(&[220, 0], X));
+    let mut c = f.begin();
+    assert!(!f.lock_range(&mut c, Unbounded, Unbounded, S));
+    assert!(f.lock_range(&mut c, Included(&[6]), Unbounded, S));
+    assert!(!f.lock_range(&mut a, Unbounded, Unbounded, X));
+    f.end(&c.0, &mut c.1);
+    assert!(f.lock_range(&mut a, Unbounded, Unbounded, X));
+    f.end(&a.0, &mut a.1);
+    assert_eq!(f.table.counts(), (0, 0));
+}
+
+#[test]
+fn ranges_and_rows_exclude_each_other() {
+    use Bound::{Included, Unbounded};
+    let f = fixture();
+    let [mut a, mut b] = [(); 2].map(|()| f.begin());
+    assert!(f.lock(&mut a, b"k", X) && f.lock(&mut a, b"m", S));
+    assert!(!f.lock_range(&mut b, Unbounded, Unbounded, S));
+    assert!(f.lock_range(&mut b, Included(b"l"), Unbounded, S));
+    assert!(!f.lock_range(&mut b, Included(b"l"), Unbounded, X));
+    let (trx, held) = &mut b;
+    let bounds = (Unbounded, Unbounded);
+    let waits = f.table.lock_range(trx, held, PLACE, bounds, X, true);
+    f.end(&a.0, &mut a.1);
+    f.table.wait(waits.unwrap_err().unwrap(), soon()).unwrap();
+    let c = f.begin();
+    assert!(!f.is_free(&c, b"a", Access::Row(S)));
+}
+
+const KEYS: u8 = 26;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Lock(usize, Bound<u8>, Bound<u8>, LockMode),
+    Access(usize, u8, LockMode),
+    End(usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let bound = || {
+        prop_oneof![
+            4 => (0..12_u8).prop_map(Bound::Included),
+            4 => (0..12_u8).prop_map(Bound::Excluded),
+            1 => Just(Bound::Unbounded),
+        ]
+    };
+    let mode = || prop_oneof![3 => Just(S), 1 => Just(X)];
+    prop_oneof![
+        6 => (0..4_usize, bound(), bound(), mode()).prop_map(|(t, l, h, m)| Step::Lock(t, l, h, m)),
+        4 => (0..4_usize, 0..KEYS, mode()).prop_map(|(t, k, m)| Step::Access(t, k, m)),
+        1 => (0..4_usize).prop_map(Step::End),
+    ]
+}
+
+/// Keys of the model: 2n + 1 stands for key [n], 2n + 2 for [n, 0], which lies between [n] and
+/// [n + 1], and 0 for the empty key.
+fn model_key(k: u8) -> Vec<u8> {
+    match k {
+        0 => vec![],
+        k if k % 2 == 1 => vec![k / 2],
+        k => vec![k / 2 - 1, 0],
+    }
+}
+
+fn model_range(low: Bound<u8>, high: Bound<u8>) -> Vec<u8> {
+    let above = |k: u8| match low {
+        Bound::Included(n) => k > 2 * n,
+        Bound::Excluded(n) => k > 2 * n + 1,
+        Bound::Unbounded => true,
+    };
+    let below = |k: u8| match high {
+        Bound::Included(n) => k <= 2 * n + 1,
+        Bound::Excluded(n) => k < 2 * n + 1,
+        Bound::Unbounded => true,
+    };
+    (0..KEYS).filter(|&k| above(k) && below(k)).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+    #[test]
+    fn ranges_match_a_model(steps in proptest::collection::vec(step(), 1..60)) {
+        let f = fixture();
+        let mut trx: Vec<_> = (0..4).map(|_| f.begin()).collect();
+        // Per transaction, the strongest mode on each key.
+        let mut model = vec![[None::<LockMode>; KEYS as usize]; 4];
+        let in_way = |model: &Vec<[Option<LockMode>; KEYS as usize]>, me: usize, keys: &[u8], mode: LockMode| {
+            let of = |t: usize| keys.iter().any(|&k| model[t][k as usize].is_some_and(|m| m.conflicts(mode)));
+            (0..4).filter(|&t| t != me && of(t)).collect::<Vec<_>>()
+        };
+        for step in steps {
+            match step {
+                Step::Lock(t, low, high, mode) => {
+                    let (l, h) = (low.map(|n| [n]), high.map(|n| [n]));
+                    let (l, h) = (l.as_ref().map(|k| &k[..]), h.as_ref().map(|k| &k[..]));
+                    let keys = model_range(low, high);
+                    let expected = in_way(&model, t, &keys, mode);
+                    let locked = f.lock_range(&mut trx[t], l, h, mode);
+                    prop_assert_eq!(locked, expected.is_empty());
+                    if locked {
+                        for k in keys {
+                            let strongest = &mut model[t][k as usize];
+                            *strongest = (*strongest).max(Some(mode));
+                        }
+                    }
+                }
+                Step::Access(t, k, mode) => {
+                    let free = f.is_free(&trx[t], &model_key(k), Access::Row(mode));
+                    prop_assert_eq!(free, in_way(&model, t, &[k], mode).is_empty());
+                }
+                Step::End(t) => {
+                    let (me, held) = &mut trx[t];
+                    f.end(me, held);
+                    trx[t] = f.begin();
+                    model[t] = [None; KEYS as usize];
+                }
+            }
+        }
+        for (me, held) in &mut trx {
+            f.end(me, held);
+        }
+        prop_assert_eq!(f.table.counts(), (0, 0));
+    }
+
+    /// Joined or not: what a transaction has locked stays locked, and no two have conflicting locks.
+    #[test]
+    fn joined_locks_cover_no_less(
+        steps in proptest::collection::vec((0..3_usize, 0..200_u8, 0..8_u8), 50..300)
+    ) {
+        let f = fixture_of(2000);
+        let mut trx: Vec<_> = (0..3).map(|_| f.begin()).collect();
+        let mut model = vec![std::collections::BTreeMap::<u8, LockMode>::new(); 3];
+        let key = |n: u8| [&[n][..], &[7; 40]].concat();
+        let count = steps.len();
+        for (step, (t, n, what)) in steps.into_iter().enumerate() {
+            let mode = if what % 2 == 0 { S } else { X };
+            match what {
+                0 if n % 8 == 0 => {
+                    let (me, held) = &mut trx[t];
+                    f.end(me, held);
+                    trx[t] = f.begin();
+                    model[t].clear();
+                }
+                1 => f.lock_gap(&mut trx[t], &key(n), &key(n + 1)),
+                2 => {
+                    let unlocked = f.table.unlock_row(&trx[t].0, row(&key(n)));
+                    if unlocked {
+                        model[t].remove(&n);
+                    }
+                }
+                _ => if f.lock(&mut trx[t], &key(n), mode) {
+                    let had = model[t].entry(n).or_insert(mode);
+                    *had = (*had).max(mode);
+                },
+            }
+            let has = |t: usize, n: u8, mode| f.table.change(PLACE, |locks| {
+                locks.owner(trx[t].0.id()).is_some_and(|owner| owner.has_row(&key(n), mode))
+            });
+            let checked = if step % 50 == 0 || step + 1 == count { 0..=255 } else { n..=n };
+            for n in checked {
+                for (t, model) in model.iter().enumerate() {
+                    let least = model.get(&n).copied();
+                    prop_assert!(least.is_none_or(|mode| has(t, n, mode)), "{t} lost {n}");
+                    let others = (0..3).filter(|&u| u != t).any(|u| has(u, n, S));
+                    prop_assert!(!(has(t, n, X) && others), "{n} is locked twice");
+                }
+            }
+        }
+        for (me, held) in &mut trx {
+            f.end(me, held);
+        }
+        prop_assert_eq!(f.table.counts(), (0, 0));
+    }
+
+    #[test]
+    fn points_match_a_model(
+        steps in proptest::collection::vec((0..4_u8, proptest::collection::vec(0..3_u8, 0..6), 0..90_usize), 1..400)
+    ) {
+        use points::{Point, PointSet};
+        let mut set = PointSet::default();
+        let mut model = std::collections::BTreeMap::new();
+        for (what, mut key, more) in steps {
+            key.extend(vec![7; more]);
+            let point = Point { mode: if what == 1 { S } else { X }, kept: what == 0 };
+            match what {
+                3 => prop_assert_eq!(set.remove(&key), model.remove(&key).is_some()),
+                _ => prop_assert_eq!(set.set(&key, point), model.insert(key.clone(), point).is_none()),
+            }
+            prop_assert_eq!(set.get(&key), model.get(&key).copied());
+            prop_assert_eq!(set.len(), model.len());
+            prop_assert_eq!(set.bytes(), set.counted_bytes());
+        }
+        let found: Vec<_> = set.iter().map(|(key, point)| (key.to_vec(), point)).collect();
+        prop_assert_eq!(found, model.clone().into_iter().collect::<Vec<_>>());
+        for key in model.keys() {
+            let interval = Interval::of_key(key);
+            prop_assert_eq!(set.conflicts_in(&interval, S), model[key].mode == X);
+            prop_assert!(set.conflicts_in(&interval, X));
+            let behind = Interval::new(Bound::Excluded(key), Bound::Unbounded).unwrap();
+            prop_assert_eq!(set.conflicts_in(&behind, X), model.range(key.clone()..).count() > 1);
+        }
+    }
+}
+
+#[test]
+fn exclusive_locks_exclude() {
+    let f = fixture();
+    let inside: Vec<AtomicUsize> = (0..4).map(|_| AtomicUsize::new(0)).collect();
+    let victims = AtomicU64::new(0);
+    crate::sync::test_scope(|scope| {
+        for seed in 0..6_u64 {
+            let (f, inside, victims) = (&f, &inside, &victims);
+            scope.spawn(move || {
+                let mut x = seed + 1;
+                for _ in 0..3000 {
+                    x = x.wrapping_mul(6364136223846793005).wrapping_add(99991);
+                    let (trx, mut held) = f.begin();
+                    let rows = [(x >> 33) as usize % 4, (x >> 43) as usize % 4];
+                    let mut have = Vec::new();
+                    for row in rows {
+                        let key = [row as u8];
+                        match f.lock_waiting(&trx, &mut held, &key, X, Duration::from_secs(30)) {
+                            Ok(()) if !have.contains(&row) => {
+                                have.push(row);
+                                assert_eq!(inside[row].fetch_add(1, Ordering::SeqCst), 0);
+                                trx.add_cost();
+                            }
+                            Ok(()) => {}
+                            Err(Error::Deadlock) => {
+                                victims.fetch_add(1, Ordering::Relaxed);
+                                break;
+                            }
+                            Err(other) => panic!("{other}"),
+                        }
+                    }
+                    if x >> 60 == 0 {
+                        thread::yield_now();
+                    }
+                    for row in have {
+                        inside[row].fetch_sub(1, Ordering::SeqCst);
+                    }
+                    f.end(&trx, &mut held);
+                }
+            });
+        }
+    });
+    assert_eq!(f.table.counts(), (0, 0));
+    assert!(f.table.waits().is_empty());
+    assert_eq!(f.counters.get(Counter::Deadlocks), victims.into_inner());
+}
+
+/// Lets transactions with these weights wait in a circle, one after the other; returns who got the deadlock.
+fn run_circle(weights: &[u64]) -> usize {
+    let f = fixture();
+    let n = weights.len();
+    let mut trx: Vec<_> = weights.iter().map(|_| f.begin()).collect();
+    for (i, (trx, &weight)) in trx.iter_mut().zip(weights).enumerate() {
+        (0..weight).for_each(|_| trx.0.add_cost());
+        assert!(f.lock(trx, &[i as u8], X));
+    }
+    let waits: Vec<_> = (0..n)
+        .map(|i| f.queue(&mut trx[i], &[((i + 1) % n) as u8], X))
+        .collect();
+    let text = f.table.graph().latest_deadlock().unwrap();
+    assert!(
+        text.contains(&format!("deadlock of {n} transactions")),
+        "{text}"
+    );
+    assert_eq!(f.counters.get(Counter::Deadlocks), 1);
+    drop(waits);
+    let victims: Vec<_> = (0..n).filter(|&i| trx[i].0.is_doomed()).collect();
+    assert_eq!(victims.len(), 1, "one victim is enough");
+    victims[0]
+}
+
+#[test]
+fn the_cheapest_of_a_circle_is_the_victim() {
+    assert_eq!(run_circle(&[5, 3]), 1);
+    assert_eq!(run_circle(&[1, 3]), 0);
+    assert_eq!(run_circle(&[4, 9, 4]), 2, "of equals who closed the circle");
+    assert_eq!(run_circle(&[4, 4, 9]), 1, "or the youngest");
+    assert_eq!(run_circle(&[4, 2, 7, 3]), 1);
+    assert_eq!(run_circle(&[0, 0, 0, 0]), 3);
+}
+
+#[test]
+fn a_wait_times_out() {
+    let f = fixture();
+    let (mut a, mut b) = (f.begin(), f.begin());
+    assert!(f.lock(&mut b, b"k", X));
+    let begun = Instant::now();
+    let patience = Duration::from_millis(50);
+    let result = f.lock_waiting(&a.0, &mut a.1, b"k", X, patience);
+    let Err(Error::LockTimeout { waited_ms, place }) = result else {
+        panic!("{result:?}");
+    };
+    assert!(waited_ms >= 50);
+    // Nobody here knows names.
+    assert_eq!(place, "key 6b in tablespace 3, tree 0");
+    assert!(begun.elapsed() >= patience);
+    assert_eq!(f.counters.get(Counter::LockTimeouts), 1);
+    assert!(f.table.waits().is_empty());
+    f.end(&b.0, &mut b.1);
+    f.wait_for(&mut a, &b.0, soon()).unwrap();
+}
+
+#[test]
+fn a_wait_ends_when_the_engine_is_poisoned() {
+    let f = fixture();
+    let (mut a, mut b) = (f.begin(), f.begin());
+    assert!(f.lock(&mut b, b"k", X));
+    crate::sync::test_scope(|scope| {
+        let waiter =
+            scope.spawn(|| f.lock_waiting(&a.0, &mut a.1, b"k", S, Duration::from_secs(60)));
+        while f.table.waits().is_empty() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(f.first_blockers(), [b.0.id()]);
+        f.poison.set("a test said so");
+        assert!(matches!(waiter.join().unwrap(), Err(Error::Poisoned(_))));
+    });
+    let mut c = f.begin();
+    let waiting = f.queue(&mut c, b"k", S);
+    assert!(matches!(
+        f.table.wait(waiting, soon()),
+        Err(Error::Poisoned(_))
+    ));
+}
+
+#[test]
+fn no_wakeup_is_lost() {
+    let f = fixture();
+    for round in 0..5000 {
+        let mut blocker = f.begin();
+        let state = blocker.0.clone();
+        let mut waiting: Vec<_> = (0..2).map(|_| f.begin()).collect();
+        let go = AtomicBool::new(false);
+        crate::sync::test_scope(|scope| {
+            for me in &mut waiting {
+                let (f, go, state) = (&f, &go, &state);
+                scope.spawn(move || {
+                    while !go.load(Ordering::Acquire) {
+                        std::hint::spin_loop();
+                    }
+                    f.wait_for(me, state, soon()).unwrap();
+                    assert!(state.is_ended());
+                    f.system.finish_abort(&me.0);
+                    f.table.release_all(&me.0, &mut me.1);
+                });
+            }
+            go.store(true, Ordering::Release);
+            for _ in 0..round % 97 {
+                std::hint::spin_loop();
+            }
+            f.end(&blocker.0, &mut blocker.1);
+        });
+    }
+    assert!(f.table.is_idle(PLACE));
+}

@@ -1,0 +1,664 @@
+//! The version store: before-images of rows, for rollback and for snapshots.
+//!
+//! # Words
+//!
+//! - *entry*: what one change to one row replaced. Its *address* stands in the row's cell while it may
+//!   matter. `previous` leads to the row's older entry, `undo_previous` to the entry that the same
+//!   transaction made before.
+//! - *segment*: entries that were appended together and go together. *Open*: being appended to by the
+//!   threads of one stripe, and by transactions that have begun there; *sealed*: unchangeable;
+//!   *spilled*: sealed, and its bytes are in the spill file; *retired*: gone, its addresses are *dead*.
+//! - *finish*: a transaction tells each segment that it wrote to its commit or rollback number.
+//!
+//! ```text
+//!        append            full, idle              over budget
+//!  (none) ----> open ------------------> sealed ----------------> spilled
+//!                                          |    visible to all      |
+//!                                          +------> retired <-------+
+//! ```
+//!
+//! # Promises
+//!
+//! 1. An address never repeats, also across restarts: it is `segment number << 14 | offset / 16`, and
+//!    numbers ascend from `version_epoch << 26`. (If one run needs more than 2^26 segments, 16 TiB, it
+//!    goes on in the range of the next epochs; see [`VersionStore::highest_epoch`].) 0 is no address.
+//! 2. A segment retires only when it is sealed, all its writers have finished, and the largest of
+//!    their numbers is at most the oldest snapshot. So a **dead address means: the content that it
+//!    hangs on is visible to every snapshot, and its transaction has ended.** Segments retire in any
+//!    order. Addresses of earlier epochs are dead: recovery has rolled back what was unfinished.
+//! 3. While it is live an entry can be read and never changes, wherever its bytes are.
+//! 4. A full disk fails the appender (`DiskFull`), nobody else: a segment leaves memory only after it was
+//!    written.
+//! 5. When nothing is appended any more and no snapshot needs anything, memory and spill file shrink
+//!    to nothing: [`VersionStore::seal_idle`] and [`VersionStore::retire`] called now and then.
+//!
+//! A reader without a registered snapshot (a writer that looks at the newest version) must resolve the
+//! address before it lets go of the leaf's latch; one with a snapshot may do it later, from a copy of
+//! the cell, because the number of the transaction that wrote the entry, if that was still
+//! invisible, is larger than the snapshot's. This holds for rollbacks too, which take a number.
+//!
+//! # Latches, in order
+//!
+//! `retiring`; `spill`; a stripe; `sealed`; `directory`; a segment's `storage`; a segment's `writers`.
+//! Only `spill` is held across writes, and only `retiring` and one segment's `storage` (shared) across
+//! reads of the spill file; all else for a few instructions. [`VersionStore::append`] does no I/O below
+//! five quarters of the budget: call [`VersionStore::make_room`] before latching a page.
+
+mod entry;
+mod segment;
+mod spill;
+
+#[cfg(test)]
+mod test_vfs;
+#[cfg(test)]
+mod tests;
+
+pub use entry::NewVersion;
+
+use crate::counters::{Counter, Counters, STRIPES, thread_stripe};
+use crate::mvcc::system::TrxState;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Mutex, ShardedLock};
+use crate::{Error, Result};
+use crossbeam_utils::CachePadded;
+use entry::{Header, UNIT};
+use inkstone_format::{SpaceId, TreeId, VersionAddress};
+use segment::{MemoryChange, Segment};
+use spill::SpillFile;
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Bits of an address below the segment number: the offset in units of 16 bytes.
+const UNIT_BITS: u32 = 14;
+/// Bits of a segment number below the epoch.
+const SEGMENT_BITS: u32 = 26;
+/// Epochs are below this.
+pub const EPOCH_LIMIT: u32 = 1 << (64 - UNIT_BITS - SEGMENT_BITS);
+/// Bytes in a segment, at most (but a large entry has one of its own).
+const SEGMENT_BYTES_MAX: usize = UNIT << UNIT_BITS;
+const SEGMENT_BYTES_MIN: usize = 8 << 10;
+
+/// Flag of an entry: purge has nothing to do for it and is not called. An insert, or an update that
+/// replaced a value without overflow pages, is such an entry.
+pub const NO_PURGE: u8 = 1;
+
+/// What a change did to its row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum VersionKind {
+    /// The row is new. There is no old value.
+    Insert = 1,
+    /// The value was replaced.
+    Update = 2,
+    /// The row was marked deleted. The value stays in the cell.
+    DeleteMark = 3,
+    /// The row was inserted over a delete-marked one, whose value this holds.
+    Unmark = 4,
+}
+
+impl VersionKind {
+    fn from_byte(byte: u8) -> Option<Self> {
+        [Self::Insert, Self::Update, Self::DeleteMark, Self::Unmark]
+            .into_iter()
+            .find(|&kind| kind as u8 == byte)
+    }
+}
+
+/// An entry, as readers see it.
+#[derive(Clone, Copy, Debug)]
+pub struct VersionView<'a> {
+    /// What the change did to the row.
+    pub kind: VersionKind,
+    /// Flags given by the appender.
+    pub flags: u8,
+    /// Tablespace of the row.
+    pub space: SpaceId,
+    /// Tree of the row.
+    pub tree: TreeId,
+    /// The row's key.
+    pub key: &'a [u8],
+    /// Flags of the cell before the change.
+    pub old_flags: u8,
+    /// Value of the cell before the change.
+    pub old_value: &'a [u8],
+    /// The version that the cell had before the change; 0 if none.
+    pub previous: VersionAddress,
+    /// The entry that the same transaction made before this one; 0 if none.
+    pub undo_previous: VersionAddress,
+    /// Who made the change. Of a transaction that ended long ago only id and status were kept, so
+    /// compare ids, not pointers.
+    pub trx: &'a Arc<TrxState>,
+}
+
+impl<'a> VersionView<'a> {
+    fn new(header: &Header, bytes: &'a [u8], at: usize, trx: &'a Arc<TrxState>) -> Self {
+        Self {
+            kind: header.kind,
+            flags: header.flags,
+            space: header.space,
+            tree: header.tree,
+            key: header.key(bytes, at),
+            old_flags: header.old_flags,
+            old_value: header.old_value(bytes, at),
+            previous: header.previous,
+            undo_previous: header.undo_previous,
+            trx,
+        }
+    }
+}
+
+/// An entry that stays readable as long as this is kept, whatever becomes of its segment.
+#[derive(Clone, Debug)]
+pub struct VersionRef {
+    bytes: Arc<Vec<u8>>,
+    at: usize,
+    header: Header,
+    trx: Arc<TrxState>,
+}
+
+impl VersionRef {
+    /// The entry's content.
+    pub fn view(&self) -> VersionView<'_> {
+        VersionView::new(&self.header, &self.bytes, self.at, &self.trx)
+    }
+}
+
+/// The segments that a transaction wrote to. Kept by the transaction, and given to
+/// [`VersionStore::finish`] at its end: without that, the segments never retire.
+#[derive(Debug, Default)]
+#[must_use = "pass it to VersionStore::finish"]
+pub struct TouchedSegments(Vec<(Arc<Segment>, u32)>);
+
+impl TouchedSegments {
+    /// Whether the transaction has written no versions.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn writer_in(&self, segment: &Arc<Segment>) -> Option<u32> {
+        // Nearly always the last one; else one of the few last, and once for each new segment none.
+        let mut touched = self.0.iter().rev();
+        let found = touched.find(|(s, _)| Arc::ptr_eq(s, segment));
+        found.map(|&(_, writer)| writer)
+    }
+}
+
+/// Figures for the status.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VersionStats {
+    /// Bytes of memory in use.
+    pub memory_bytes: u64,
+    /// Segments that are live.
+    pub segments: usize,
+    /// Of those, segments whose bytes are in memory and could be spilled.
+    pub sealed_in_memory: usize,
+    /// Bytes in use in the spill file.
+    pub spilled_bytes: u64,
+}
+
+/// What a stripe of threads appends to.
+#[derive(Debug, Default)]
+struct Stripe {
+    open: Option<Arc<Segment>>,
+    /// The segment that was open when `seal_idle` last looked.
+    seen: u64,
+}
+
+#[derive(Debug, Default)]
+struct Sealed {
+    all: BTreeMap<u64, Arc<Segment>>,
+    /// Those that may be spilled.
+    in_memory: BTreeMap<u64, Arc<Segment>>,
+}
+
+#[derive(Debug)]
+struct Directory {
+    live: BTreeMap<u64, Arc<Segment>>,
+    next_number: u64,
+}
+
+/// The old versions of one open database. See the module's text.
+#[derive(Debug)]
+pub struct VersionStore {
+    stripes: Box<[CachePadded<Mutex<Stripe>>]>,
+    directory: ShardedLock<Directory>,
+    /// No segment below this number is live. Changed with the directory latched.
+    oldest_live: CachePadded<AtomicU64>,
+    memory: CachePadded<AtomicU64>,
+    sealed: Mutex<Sealed>,
+    spill: Mutex<SpillFile>,
+    retiring: Mutex<()>,
+    spill_path: PathBuf,
+    segment_bytes: usize,
+    budget: u64,
+    counters: Arc<Counters>,
+}
+
+fn address_of(segment: u64, unit: usize) -> VersionAddress {
+    VersionAddress(segment << UNIT_BITS | unit as u64)
+}
+
+#[inline]
+fn segment_of(address: VersionAddress) -> u64 {
+    address.0 >> UNIT_BITS
+}
+
+fn unit_of(address: VersionAddress) -> usize {
+    (address.0 & ((1 << UNIT_BITS) - 1)) as usize
+}
+
+impl VersionStore {
+    /// An empty store that keeps about `memory_budget` bytes in memory and more in a temporary file in
+    /// `directory`. `version_epoch` must be larger than [`VersionStore::highest_epoch`] of any earlier
+    /// store of the database, from 1 on and below [`EPOCH_LIMIT`]. Removes an old spill file.
+    pub fn open(
+        directory: Arc<dyn inkstone_io::Directory>,
+        memory_budget: u64,
+        version_epoch: u32,
+        counters: Arc<Counters>,
+    ) -> Result<Self> {
+        if version_epoch == 0 || version_epoch >= EPOCH_LIMIT {
+            return Err(Error::Unsupported(format!(
+                "version epoch {version_epoch}: must be from 1 to {}",
+                EPOCH_LIMIT - 1
+            )));
+        }
+        let spill = SpillFile::open(directory)?;
+        let next_number = u64::from(version_epoch) << SEGMENT_BITS;
+        // So that the open segments of all stripes are a quarter of the budget.
+        let segment_bytes = (memory_budget / (4 * STRIPES as u64))
+            .clamp(SEGMENT_BYTES_MIN as u64, SEGMENT_BYTES_MAX as u64);
+        Ok(Self {
+            stripes: (0..STRIPES).map(|_| CachePadded::default()).collect(),
+            directory: ShardedLock::new(Directory {
+                live: BTreeMap::new(),
+                next_number,
+            }),
+            oldest_live: CachePadded::new(AtomicU64::new(next_number)),
+            memory: CachePadded::default(),
+            sealed: Mutex::default(),
+            spill_path: spill.path().to_owned(),
+            spill: Mutex::new(spill),
+            retiring: Mutex::default(),
+            segment_bytes: segment_bytes as usize / UNIT * UNIT,
+            budget: memory_budget,
+            counters,
+        })
+    }
+
+    /// The largest epoch of which this store may soon use addresses: the one that it was opened with,
+    /// unless it has been open for very long. To be kept in the control file with every checkpoint (it
+    /// looks 16 GiB of versions ahead).
+    pub fn highest_epoch(&self) -> u32 {
+        let ahead = self.directory.read().next_number + (1 << 16);
+        (ahead >> SEGMENT_BITS) as u32
+    }
+
+    /// Stores a version and returns its address. Does no I/O if [`VersionStore::make_room`] was called
+    /// not long ago.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`] if memory is full and nothing can be spilled: nothing was appended.
+    pub fn append(
+        &self,
+        trx: &Arc<TrxState>,
+        touched: &mut TouchedSegments,
+        version: NewVersion<'_>,
+    ) -> Result<VersionAddress> {
+        let length = version.old_value.len();
+        if version.key.len() > u32::MAX as usize || length > u32::MAX as usize {
+            return Err(Error::ValueTooLong {
+                length: length as u64,
+                limit: u32::MAX.into(),
+            });
+        }
+        let bytes = version.encoded_bytes();
+        let address = if bytes > self.segment_bytes / 4 {
+            self.backstop()?;
+            self.append_alone(trx, touched, &version, bytes)?
+        } else {
+            self.append_to_stripe(trx, touched, &version, bytes)?
+        };
+        self.counters.add(Counter::VersionBytes, bytes as u64);
+        Ok(address)
+    }
+
+    fn append_to_stripe(
+        &self,
+        trx: &Arc<TrxState>,
+        touched: &mut TouchedSegments,
+        version: &NewVersion<'_>,
+        bytes: usize,
+    ) -> Result<VersionAddress> {
+        // Where the transaction has written last it goes on without a look at the stripe: as long as
+        // it has not finished, the segment does not retire.
+        if let Some((segment, writer)) = touched.0.last()
+            && let Some(address) = segment.append(*writer, version, bytes)
+        {
+            return Ok(address);
+        }
+        let stripe = &self.stripes[thread_stripe()];
+        let mut room_made = false;
+        loop {
+            let mut stripe = stripe.lock();
+            if let Some(open) = &stripe.open
+                && open.has_room(bytes)
+            {
+                let writer = self.writer(open, trx, touched);
+                if let Some(address) = open.append(writer, version, bytes) {
+                    return Ok(address);
+                }
+            }
+            if let Some(full) = stripe.open.take() {
+                self.seal(&full);
+            }
+            if room_made {
+                stripe.open = Some(self.create(self.segment_bytes)?);
+            } else {
+                drop(stripe);
+                self.backstop()?;
+                room_made = true;
+            }
+        }
+    }
+
+    /// Stores a large version in a segment of its own.
+    fn append_alone(
+        &self,
+        trx: &Arc<TrxState>,
+        touched: &mut TouchedSegments,
+        version: &NewVersion<'_>,
+        bytes: usize,
+    ) -> Result<VersionAddress> {
+        let segment = self.create(bytes)?;
+        let writer = self.writer(&segment, trx, touched);
+        let address = segment.append(writer, version, bytes);
+        self.seal(&segment);
+        crate::invariant!(
+            address.is_some(),
+            "a version of {bytes} bytes does not fit a segment made for it"
+        );
+        Ok(address.unwrap_or_default())
+    }
+
+    fn writer(
+        &self,
+        segment: &Arc<Segment>,
+        trx: &Arc<TrxState>,
+        touched: &mut TouchedSegments,
+    ) -> u32 {
+        if let Some(writer) = touched.writer_in(segment) {
+            return writer;
+        }
+        let (writer, change) = segment.add_writer(trx);
+        self.charge(change);
+        touched.0.push((segment.clone(), writer));
+        writer
+    }
+
+    fn charge(&self, change: MemoryChange) {
+        self.memory.fetch_add(change as u64, Ordering::Relaxed);
+    }
+
+    fn create(&self, capacity: usize) -> Result<Arc<Segment>> {
+        let mut directory = self.directory.write();
+        let number = directory.next_number;
+        if number >> (64 - UNIT_BITS) != 0 {
+            return Err(Error::Unsupported(
+                "all version addresses are used up".to_owned(),
+            ));
+        }
+        directory.next_number += 1;
+        let segment = Arc::new(Segment::new(number, capacity));
+        directory.live.insert(number, segment.clone());
+        drop(directory);
+        self.charge(capacity as i64);
+        Ok(segment)
+    }
+
+    /// The caller holds the segment's stripe, or nobody else appends to it.
+    fn seal(&self, segment: &Arc<Segment>) {
+        self.charge(segment.seal());
+        let mut sealed = self.sealed.lock();
+        sealed.all.insert(segment.number, segment.clone());
+        sealed.in_memory.insert(segment.number, segment.clone());
+    }
+
+    /// Brings memory back to the budget by writing sealed segments to the spill file. One atomic load
+    /// when there is nothing to do. To be called before a statement latches a page that it will
+    /// change.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`], [`Error::Io`]: the statement must fail; what was stored stays readable.
+    pub fn make_room(&self) -> Result<()> {
+        if self.memory.load(Ordering::Relaxed) <= self.budget {
+            return Ok(());
+        }
+        let mut file = self.spill.lock();
+        while self.memory.load(Ordering::Relaxed) > self.budget {
+            let first = self
+                .sealed
+                .lock()
+                .in_memory
+                .first_key_value()
+                .map(|(_, s)| s.clone());
+            let Some(segment) = first else {
+                break;
+            };
+            let before = file.written_bytes();
+            self.charge(segment.spill(&mut file)?);
+            let written = file.written_bytes() - before;
+            self.counters.add(Counter::VersionBytesSpilled, written);
+            self.sealed.lock().in_memory.remove(&segment.number);
+            self.counters.add(Counter::VersionSegmentsSpilled, 1);
+        }
+        Ok(())
+    }
+
+    /// For an appender that did not call `make_room`.
+    fn backstop(&self) -> Result<()> {
+        if self.memory.load(Ordering::Relaxed) <= self.budget / 4 * 5 {
+            return Ok(());
+        }
+        self.make_room()
+    }
+
+    /// Reads an entry; `None` if the address is dead (promise 2).
+    ///
+    /// # Errors
+    /// The spill file cannot be read, or the address was never given out.
+    pub fn read(&self, address: VersionAddress) -> Result<Option<VersionRef>> {
+        let number = segment_of(address);
+        if number < self.oldest_live.load(Ordering::Acquire) {
+            return Ok(None);
+        }
+        let segment = self.directory.read().live.get(&number).cloned();
+        match segment {
+            Some(segment) => segment.read(unit_of(address), &self.spill_path),
+            None => Ok(None),
+        }
+    }
+
+    /// Whether the address is not dead.
+    #[inline]
+    pub fn is_live(&self, address: VersionAddress) -> bool {
+        let number = segment_of(address);
+        number >= self.oldest_live.load(Ordering::Acquire) && self.has_segment(number)
+    }
+
+    fn has_segment(&self, number: u64) -> bool {
+        self.directory.read().live.contains_key(&number)
+    }
+
+    /// As [`VersionStore::is_live`], for the cells of a page: an answer is good for all addresses of its
+    /// segment. It may be old, which only means that a segment that has retired since passes for
+    /// live: a dead one never comes back.
+    pub fn liveness(&self) -> impl Fn(VersionAddress) -> bool + '_ {
+        let last = Cell::new((u64::MAX, false));
+        move |address| {
+            let (number, live) = last.get();
+            if number == segment_of(address) {
+                return live;
+            }
+            let live = self.is_live(address);
+            last.set((segment_of(address), live));
+            live
+        }
+    }
+
+    /// Who made the change that the entry tells; `None` if the address is dead. Never does I/O.
+    pub fn trx_of(&self, address: VersionAddress) -> Option<Arc<TrxState>> {
+        let number = segment_of(address);
+        if number < self.oldest_live.load(Ordering::Acquire) {
+            return None;
+        }
+        let directory = self.directory.read();
+        directory.live.get(&number)?.trx_of(unit_of(address))
+    }
+
+    /// The entries of a transaction from `last` backwards, for rollback; stops before `until` (a
+    /// savepoint; 0: goes back to the first).
+    pub fn undo_entries(&self, last: VersionAddress, until: VersionAddress) -> UndoEntries<'_> {
+        UndoEntries {
+            store: self,
+            next: last,
+            until,
+        }
+    }
+
+    /// A transaction has ended with this number: of its commit, or what `finish_abort` returned.
+    pub fn finish(&self, touched: TouchedSegments, seq: u64) {
+        for (segment, _) in touched.0 {
+            segment.finish_writer(seq);
+        }
+    }
+
+    /// Retires every segment that no snapshot from `oldest_snapshot` on needs, after `purge` has seen
+    /// its entries in order (those flagged [`NO_PURGE`] excepted). During the call the entry's own
+    /// segment is still live. Entries that were rolled back, or overtaken by later changes, are shown
+    /// too: purge acts only if the row's cell still has this very address. Returns how many retired.
+    ///
+    /// # Errors
+    /// Those of `purge` and of reading the spill file: the segment at hand stays, and all of its
+    /// entries will be shown again.
+    pub fn retire(
+        &self,
+        oldest_snapshot: u64,
+        purge: &mut dyn FnMut(VersionAddress, &VersionView<'_>) -> Result<()>,
+    ) -> Result<usize> {
+        let _one_at_a_time = self.retiring.lock();
+        let retirable: Vec<_> = {
+            let sealed = self.sealed.lock();
+            let all = sealed.all.values();
+            all.filter(|s| s.is_retirable(oldest_snapshot))
+                .cloned()
+                .collect()
+        };
+        let mut failed = None;
+        let mut retired = 0;
+        for segment in &retirable {
+            // One page that cannot be read must not keep all later segments.
+            match segment
+                .wants_purge()
+                .then(|| segment.purge(&self.spill_path, purge))
+            {
+                Some(Err(error)) => {
+                    failed.get_or_insert(error);
+                }
+                _ => {
+                    self.drop_segment(segment);
+                    retired += 1;
+                }
+            }
+        }
+        failed.map_or(Ok(retired), Err)
+    }
+
+    fn drop_segment(&self, segment: &Segment) {
+        let number = segment.number;
+        {
+            let mut directory = self.directory.write();
+            directory.live.remove(&number);
+            let first = directory.live.first_key_value().map(|(&number, _)| number);
+            let oldest = first.unwrap_or(directory.next_number);
+            self.oldest_live.store(oldest, Ordering::Release);
+        }
+        // With the spill file latched nobody is in the middle of spilling it.
+        let mut file = self.spill.lock();
+        {
+            let mut sealed = self.sealed.lock();
+            sealed.all.remove(&number);
+            sealed.in_memory.remove(&number);
+        }
+        if let Some(extent) = segment.retire() {
+            file.release(extent);
+        }
+        drop(file);
+        self.charge(-(segment.memory() as i64));
+        self.counters.add(Counter::VersionSegmentsRetired, 1);
+    }
+
+    /// Seals the segments that were open at the last call already, so that what they hold can be
+    /// purged and retired. To be called about twice a second. Returns how many.
+    pub fn seal_idle(&self) -> usize {
+        let mut count = 0;
+        for stripe in &self.stripes {
+            let mut stripe = stripe.lock();
+            let number = stripe.open.as_ref().map_or(0, |open| open.number);
+            if number != 0
+                && number == stripe.seen
+                && let Some(open) = stripe.open.take()
+            {
+                self.seal(&open);
+                count += 1;
+            }
+            stripe.seen = number;
+        }
+        count
+    }
+
+    /// Figures for the status.
+    pub fn stats(&self) -> VersionStats {
+        let spilled_bytes = self.spill.lock().used_bytes();
+        VersionStats {
+            memory_bytes: self.memory.load(Ordering::Relaxed),
+            segments: self.directory.read().live.len(),
+            sealed_in_memory: self.sealed.lock().in_memory.len(),
+            spilled_bytes,
+        }
+    }
+}
+
+/// See [`VersionStore::undo_entries`].
+#[derive(Debug)]
+pub struct UndoEntries<'a> {
+    store: &'a VersionStore,
+    next: VersionAddress,
+    until: VersionAddress,
+}
+
+impl Iterator for UndoEntries<'_> {
+    type Item = Result<(VersionAddress, VersionRef)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.next == self.until || self.next == VersionAddress(0) {
+            return None;
+        }
+        let address = self.next;
+        // After an error there is no way on.
+        self.next = VersionAddress(0);
+        let entry = match self.store.read(address) {
+            Ok(entry) => entry,
+            Err(error) => return Some(Err(error)),
+        };
+        crate::invariant!(
+            entry.is_some(),
+            "version {address:#x?} retired before its transaction ended"
+        );
+        let entry = entry?;
+        self.next = entry.view().undo_previous;
+        Some(Ok((address, entry)))
+    }
+}

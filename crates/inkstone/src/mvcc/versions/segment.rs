@@ -1,0 +1,395 @@
+//! A segment: some entries, and the transactions that wrote them.
+
+use super::entry::{self, HEADER_BYTES, Header, NewVersion, UNIT};
+use super::spill::{Extent, SpillFile};
+use super::{NO_PURGE, VersionRef, VersionView, address_of};
+use crate::mutants::{self, Mutant};
+use crate::mvcc::system::{TrxState, TrxStatus};
+use crate::sync::RwLock;
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::{Error, Result};
+use inkstone_format::{Corrupt, TrxId, VersionAddress};
+use inkstone_io::File;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What a reader takes from the spill file at first: most entries are within.
+const READ_AHEAD_BYTES: usize = 1024;
+/// Memory that one writer is reckoned at: the list's entry and its shared state.
+const WRITER_BYTES: u64 = 144;
+
+/// A transaction that wrote to the segment.
+#[derive(Debug)]
+enum Writer {
+    State(Arc<TrxState>),
+    /// It has ended; only this was kept, to save memory in spilled segments.
+    Ended(TrxId, TrxStatus),
+}
+
+impl Writer {
+    fn state(&self) -> Arc<TrxState> {
+        match self {
+            Self::State(trx) => trx.clone(),
+            Self::Ended(id, status) => TrxState::ended(*id, *status),
+        }
+    }
+}
+
+/// Where the bytes of a segment are. It only moves forward in this order (Sealed -> Retired too).
+#[derive(Debug)]
+enum Storage {
+    /// In memory, growing. The capacity never changes.
+    Open(Vec<u8>),
+    /// In memory, unchangeable.
+    Sealed(Arc<Vec<u8>>),
+    Spilled(Spilled),
+    Retired,
+}
+
+#[derive(Debug)]
+struct Spilled {
+    file: Arc<dyn File>,
+    extent: Extent,
+    bytes: usize,
+    /// Unit at which each entry begins, ascending, and its writer.
+    index: Box<[(u16, u32)]>,
+}
+
+impl Spilled {
+    fn read(&self, path: &Path, at: usize, bytes: usize) -> Result<Vec<u8>> {
+        let mut buffer = vec![0; bytes];
+        self.file
+            .read_at(&mut buffer, self.extent.offset + at as u64)
+            .map_err(|e| Error::io("read", path, e))?;
+        Ok(buffer)
+    }
+
+    fn corrupt(&self, path: &Path, at: usize, corrupt: Corrupt) -> Error {
+        let offset = self.extent.offset + (at + corrupt.offset) as u64;
+        Error::corrupt_file(path, offset, corrupt.detail)
+    }
+
+    /// Reads one whole entry, alone.
+    fn read_entry(&self, path: &Path, at: usize, address: VersionAddress) -> Result<Vec<u8>> {
+        let corrupt = |c| self.corrupt(path, at, c);
+        let left = self.bytes.saturating_sub(at);
+        let mut bytes = self.read(path, at, left.min(READ_AHEAD_BYTES))?;
+        let header = Header::parse_prefix(&bytes, 0, address).map_err(corrupt)?;
+        let length = header.encoded_bytes();
+        if length > left {
+            let beyond = Corrupt::at(0, "version entry runs beyond its segment");
+            return Err(corrupt(beyond));
+        }
+        if length > bytes.len() {
+            bytes = self.read(path, at, length)?;
+        }
+        bytes.truncate(length);
+        entry::verify_checksum(&bytes, address).map_err(corrupt)?;
+        Ok(bytes)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Segment {
+    pub number: u64,
+    capacity: usize,
+    storage: RwLock<Storage>,
+    writers: RwLock<Vec<Writer>>,
+    /// Writers that have not called `finish`.
+    open_writers: AtomicUsize,
+    /// Largest commit (or rollback) number of the writers that have.
+    max_seq: AtomicU64,
+    sealed: AtomicBool,
+    /// Whether purge wants to see any of the entries.
+    purge_wanted: AtomicBool,
+    /// Bytes of memory that it is reckoned at.
+    memory: AtomicU64,
+}
+
+/// A change of the memory that the store is reckoned at, bytes.
+pub(super) type MemoryChange = i64;
+
+impl Segment {
+    pub fn new(number: u64, capacity: usize) -> Self {
+        Self {
+            number,
+            capacity,
+            storage: RwLock::new(Storage::Open(Vec::with_capacity(capacity))),
+            writers: RwLock::default(),
+            open_writers: AtomicUsize::new(0),
+            max_seq: AtomicU64::new(0),
+            sealed: AtomicBool::new(false),
+            purge_wanted: AtomicBool::new(false),
+            memory: AtomicU64::new(capacity as u64),
+        }
+    }
+
+    pub fn memory(&self) -> u64 {
+        self.memory.load(Ordering::Relaxed)
+    }
+
+    /// Enters a transaction; the caller holds the segment's stripe, and it is not sealed.
+    pub fn add_writer(&self, trx: &Arc<TrxState>) -> (u32, MemoryChange) {
+        self.open_writers.fetch_add(1, Ordering::Relaxed);
+        self.memory.fetch_add(WRITER_BYTES, Ordering::Relaxed);
+        let mut writers = self.writers.write();
+        writers.push(Writer::State(trx.clone()));
+        ((writers.len() - 1) as u32, WRITER_BYTES as i64)
+    }
+
+    /// Whether it is open and takes an entry of so many bytes, as things are.
+    pub fn has_room(&self, bytes: usize) -> bool {
+        self.is_room(&self.storage.read(), bytes)
+    }
+
+    fn is_room(&self, storage: &Storage, bytes: usize) -> bool {
+        matches!(storage, Storage::Open(open) if open.len() + bytes <= self.capacity)
+    }
+
+    /// Appends an entry of `len` bytes of one of the writers, if the segment is open and has room.
+    pub fn append(
+        &self,
+        writer: u32,
+        version: &NewVersion<'_>,
+        len: usize,
+    ) -> Option<VersionAddress> {
+        let mut storage = self.storage.write();
+        if !self.is_room(&storage, len) {
+            return None;
+        }
+        let Storage::Open(bytes) = &mut *storage else {
+            return None;
+        };
+        let address = address_of(self.number, bytes.len() / UNIT);
+        version.encode(bytes, address, writer);
+        if version.flags & NO_PURGE == 0 {
+            self.purge_wanted.store(true, Ordering::Relaxed);
+        }
+        Some(address)
+    }
+
+    /// Ends appending; the caller holds the segment's stripe, or nobody else knows it.
+    pub fn seal(&self) -> MemoryChange {
+        let mut storage = self.storage.write();
+        let Storage::Open(bytes) = &mut *storage else {
+            crate::invariant!(false, "segment {} sealed twice", self.number);
+            return 0;
+        };
+        let mut bytes = std::mem::take(bytes);
+        let before = bytes.capacity();
+        if bytes.len() < before / 4 * 3 {
+            bytes.shrink_to_fit();
+        }
+        let saved = (before - bytes.capacity()) as u64;
+        *storage = Storage::Sealed(Arc::new(bytes));
+        self.memory.fetch_sub(saved, Ordering::Relaxed);
+        self.sealed.store(true, Ordering::Release);
+        -(saved as i64)
+    }
+
+    /// One of the writers has ended.
+    pub fn finish_writer(&self, seq: u64) {
+        self.max_seq.fetch_max(seq, Ordering::Relaxed);
+        let before = self.open_writers.fetch_sub(1, Ordering::Release);
+        crate::invariant!(before > 0, "segment {} has no open writer", self.number);
+    }
+
+    /// Whether everything that its entries describe is visible to every snapshot from
+    /// `oldest_snapshot` on. Never turns false again.
+    pub fn is_retirable(&self, oldest_snapshot: u64) -> bool {
+        // Sealed: no new writers. None open: max_seq is final.
+        self.sealed.load(Ordering::Acquire)
+            && self.open_writers.load(Ordering::Acquire) == 0
+            && (self.max_seq.load(Ordering::Relaxed) <= oldest_snapshot
+                || mutants::on(Mutant::VersionRetiredEarly))
+    }
+
+    pub fn wants_purge(&self) -> bool {
+        self.purge_wanted.load(Ordering::Relaxed)
+    }
+
+    fn writer(&self, index: u32, address: VersionAddress) -> Result<Arc<TrxState>, Corrupt> {
+        let writers = self.writers.read();
+        let writer = writers.get(index as usize).map(Writer::state);
+        writer.ok_or_else(|| Corrupt::at(12, format!("writer {index} of version {address:#x?}")))
+    }
+
+    /// Who wrote the entry; `None` if retired or if no entry begins there. No I/O.
+    pub fn trx_of(&self, unit: usize) -> Option<Arc<TrxState>> {
+        let address = address_of(self.number, unit);
+        let storage = self.storage.read();
+        let in_memory =
+            |bytes: &[u8]| Some(Header::parse(bytes, unit * UNIT, address).ok()?.writer);
+        let writer = match &*storage {
+            Storage::Open(bytes) => in_memory(bytes)?,
+            Storage::Sealed(bytes) => in_memory(bytes)?,
+            Storage::Spilled(spilled) => {
+                let key = |&(unit, _): &(u16, u32)| usize::from(unit);
+                let at = spilled.index.binary_search_by_key(&unit, key).ok()?;
+                spilled.index[at].1
+            }
+            Storage::Retired => return None,
+        };
+        self.writer(writer, address).ok()
+    }
+
+    /// The entry at a unit; `None` if retired. `path` names the spill file in errors.
+    pub fn read(&self, unit: usize, path: &Path) -> Result<Option<VersionRef>> {
+        let address = address_of(self.number, unit);
+        let mut at = unit * UNIT;
+        // The latch is held while reading a spilled segment: retiring, which would give the extent
+        // to someone else, waits. Nobody else wants it exclusively for long.
+        let storage = self.storage.read();
+        let corrupt = |c: Corrupt| Error::corrupt_file(path, address.0, c.detail);
+        let bytes = match &*storage {
+            Storage::Open(bytes) => {
+                let header = Header::parse(bytes, at, address).map_err(corrupt)?;
+                let copy = bytes[at..at + header.encoded_bytes()].to_vec();
+                at = 0;
+                Arc::new(copy)
+            }
+            Storage::Sealed(bytes) => bytes.clone(),
+            Storage::Spilled(spilled) => {
+                let entry = spilled.read_entry(path, at, address)?;
+                at = 0;
+                Arc::new(entry)
+            }
+            Storage::Retired => return Ok(None),
+        };
+        drop(storage);
+        let header = Header::parse(&bytes, at, address).map_err(corrupt)?;
+        let trx = self.writer(header.writer, address).map_err(corrupt)?;
+        Ok(Some(VersionRef {
+            bytes,
+            at,
+            header,
+            trx,
+        }))
+    }
+
+    /// All bytes of a sealed segment; from the spill file if need be. `None` if retired.
+    fn sealed_bytes(&self, path: &Path) -> Result<Option<Arc<Vec<u8>>>> {
+        let storage = self.storage.read();
+        match &*storage {
+            Storage::Sealed(bytes) => Ok(Some(bytes.clone())),
+            Storage::Spilled(spilled) => {
+                let bytes = spilled.read(path, 0, spilled.bytes)?;
+                for &(unit, _) in &spilled.index {
+                    let at = usize::from(unit) * UNIT;
+                    let address = address_of(self.number, unit.into());
+                    let corrupt = |c| spilled.corrupt(path, at, c);
+                    let header = Header::parse(&bytes, at, address).map_err(corrupt)?;
+                    let entry = &bytes[at..at + header.encoded_bytes()];
+                    entry::verify_checksum(entry, address).map_err(corrupt)?;
+                }
+                Ok(Some(Arc::new(bytes)))
+            }
+            Storage::Open(_) => {
+                crate::invariant!(false, "segment {} is open", self.number);
+                Ok(None)
+            }
+            Storage::Retired => Ok(None),
+        }
+    }
+
+    /// Shows every entry that purge wants to see, in order. No latch is held meanwhile.
+    pub fn purge(
+        &self,
+        path: &Path,
+        purge: &mut dyn FnMut(VersionAddress, &VersionView<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let Some(bytes) = self.sealed_bytes(path)? else {
+            return Ok(());
+        };
+        let mut at = 0;
+        let mut last: Option<(u32, Arc<TrxState>)> = None;
+        while at + HEADER_BYTES <= bytes.len() {
+            let address = address_of(self.number, at / UNIT);
+            let corrupt = |c: Corrupt| Error::corrupt_file(path, address.0, c.detail);
+            let header = Header::parse(&bytes, at, address).map_err(corrupt)?;
+            if header.flags & NO_PURGE == 0 {
+                let trx = match last.take() {
+                    Some((writer, trx)) if writer == header.writer => trx,
+                    _ => self.writer(header.writer, address).map_err(corrupt)?,
+                };
+                purge(address, &VersionView::new(&header, &bytes, at, &trx))?;
+                last = Some((header.writer, trx));
+            }
+            at += header.encoded_bytes();
+        }
+        Ok(())
+    }
+
+    /// Moves a sealed segment to the spill file. Readers go on meanwhile.
+    pub fn spill(&self, file: &mut SpillFile) -> Result<MemoryChange> {
+        let bytes = match &*self.storage.read() {
+            Storage::Sealed(bytes) => bytes.clone(),
+            _ => return Ok(0),
+        };
+        let (image, index) = self.spill_image(&bytes);
+        let (handle, extent) = file.write(&image)?;
+        let mut storage = self.storage.write();
+        if !matches!(&*storage, Storage::Sealed(_)) {
+            drop(storage);
+            file.release(extent);
+            return Ok(0);
+        }
+        let kept = index.len() * size_of::<(u16, u32)>();
+        *storage = Storage::Spilled(Spilled {
+            file: handle,
+            extent,
+            bytes: bytes.len(),
+            index,
+        });
+        drop(storage);
+        let kept = (kept + self.compact_writers()) as u64;
+        let before = self.memory.swap(kept, Ordering::Relaxed);
+        Ok(kept as i64 - before as i64)
+    }
+
+    /// A copy of the bytes with checksums, and the index.
+    fn spill_image(&self, bytes: &[u8]) -> (Vec<u8>, Box<[(u16, u32)]>) {
+        let mut image = bytes.to_vec();
+        let mut index = Vec::new();
+        let mut at = 0;
+        while at < bytes.len() {
+            let address = address_of(self.number, at / UNIT);
+            let Ok(header) = Header::parse(bytes, at, address) else {
+                crate::invariant!(false, "segment {} is broken at {at}", self.number);
+                break;
+            };
+            let end = at + header.encoded_bytes();
+            entry::seal_checksum(&mut image[at..end], address);
+            index.push(((at / UNIT) as u16, header.writer));
+            at = end;
+        }
+        (image, index.into_boxed_slice())
+    }
+
+    /// Forgets the shared state of writers that have ended. Returns the bytes that remain.
+    fn compact_writers(&self) -> usize {
+        let mut writers = self.writers.write();
+        let mut bytes = 0;
+        for writer in writers.iter_mut() {
+            bytes += size_of::<Writer>();
+            if let Writer::State(trx) = writer {
+                if trx.is_ended() {
+                    *writer = Writer::Ended(trx.id(), trx.status());
+                } else {
+                    bytes += WRITER_BYTES as usize;
+                }
+            }
+        }
+        writers.shrink_to_fit();
+        bytes
+    }
+
+    /// Drops the bytes. Returns the extent that is free now.
+    pub fn retire(&self) -> Option<Extent> {
+        let old = std::mem::replace(&mut *self.storage.write(), Storage::Retired);
+        match old {
+            Storage::Spilled(spilled) => Some(spilled.extent),
+            _ => None,
+        }
+    }
+}

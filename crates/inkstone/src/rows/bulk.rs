@@ -1,0 +1,208 @@
+//! Inserting many rows: those that arrive in key order and belong to one leaf side by side are
+//! inserted under one latch and logged in one record.
+
+use crate::Result;
+use crate::btree::{Target, Tree};
+use crate::buffer::Exclusive;
+use crate::counters::Counter;
+use crate::locks::LockMode;
+use crate::mtr::Mtr;
+use crate::mvcc::versions::{NO_PURGE, VersionKind};
+use crate::rows::read::row_name;
+use crate::rows::write::{Room, Write, Written, make_room};
+use crate::txn::promise::undo_log_bytes;
+use crate::txn::transaction::{Change, Inner, Transaction};
+use inkstone_format::record::put_rows_insert;
+use inkstone_format::tree_page::{
+    SLOT_LEN, TreePage, TreePageMut, cell_len, is_inline, key_len_max,
+};
+
+/// A row: key and value.
+pub(crate) type RowRef<'r> = (&'r [u8], &'r [u8]);
+
+/// Rows in one record, at most.
+const RUN_ROWS: usize = 256;
+/// Bytes of rows in one record, at most.
+const RUN_BYTES: usize = 128 << 10;
+
+/// Rows, and bytes of them, that are taken from a caller's iterator before they are inserted: more
+/// would not be in the processor's caches any more when they are.
+pub(crate) const GATHERED_ROWS: usize = 1024;
+pub(crate) const GATHERED_BYTES: usize = 128 << 10;
+
+impl Transaction {
+    /// Inserts rows; stops at the first whose key exists, or that fails. How many were inserted. Rows
+    /// in key order are inserted in runs.
+    pub(crate) fn insert_run(&self, tree: &Tree, rows: &[RowRef<'_>]) -> (usize, Result<()>) {
+        let mut done = 0;
+        let result = self.insert_run_from(tree, rows, &mut done);
+        (done, result)
+    }
+
+    fn insert_run_from(&self, tree: &Tree, rows: &[RowRef<'_>], done: &mut usize) -> Result<()> {
+        while *done < rows.len() {
+            self.core.before_write()?;
+            let mut inner = self.active()?;
+            inner.promise.cover_operation(&self.core)?;
+            let result = self.insert_leaf_run(&mut inner, tree, &rows[*done..]);
+            let count = self.after_error(inner, result)?;
+            *done += count;
+            if count == 0 {
+                // Not a plain case: a long value, a full leaf, someone's lock, an existing key.
+                let (key, value) = rows[*done];
+                let write = Write::Insert(value, LockMode::Shared);
+                if self.write(tree, key, write)? == Written::Exists {
+                    return Ok(());
+                }
+                *done += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Inserts the rows at the front that go side by side into one leaf. 0: the first is not plain.
+    fn insert_leaf_run(
+        &self,
+        inner: &mut Inner,
+        tree: &Tree,
+        rows: &[RowRef<'_>],
+    ) -> Result<usize> {
+        let (page_size, first) = (tree.redo().page_size, rows[0].0);
+        if first.len() > key_len_max(page_size) || self.shared.state.is_doomed() {
+            return Ok(0);
+        }
+        self.pin_snapshot(inner);
+        let hint = inner
+            .last_insert
+            .filter(|h| h.0 == tree.space.id && h.1 == tree.id);
+        let leaf = match hint.and_then(|(_, _, page, _)| tree.leaf_at_hint(page, first)) {
+            Some(leaf) => leaf,
+            None => tree.leaf_exclusive(Target::Key(first))?,
+        };
+        let Err(slot) = TreePage(&leaf).search(first) else {
+            return Ok(0);
+        };
+        let count = self.run_length(tree, TreePage(&leaf), slot, rows);
+        if count == 0 {
+            return Ok(0);
+        }
+        let prefix = TreePage(&leaf).prefix_len();
+        let bytes: usize = rows[..count]
+            .iter()
+            .map(|(key, value)| cell_len(key.len() - prefix, value.len(), true) + SLOT_LEN)
+            .sum();
+        let Room::Yes(leaf) = make_room(&self.core, leaf, bytes, first)? else {
+            return Ok(0);
+        };
+        self.place_run(inner, tree, leaf, slot, &rows[..count])?;
+        Ok(count)
+    }
+
+    /// How many rows from the front fit side by side at `slot`.
+    fn run_length(
+        &self,
+        tree: &Tree,
+        page: TreePage<'_>,
+        slot: usize,
+        rows: &[RowRef<'_>],
+    ) -> usize {
+        let page_size = tree.redo().page_size;
+        let next = (slot < page.count()).then(|| page.key(slot));
+        let prefix = page.prefix_len();
+        let (mut room, mut bytes, mut last): (usize, usize, Option<&[u8]>) = (page.free(), 0, None);
+        let mut count = 0;
+        for (key, value) in rows.iter().take(RUN_ROWS) {
+            let plain =
+                key.len() <= key_len_max(page_size) && is_inline(page_size, key.len(), value.len());
+            let placed = page.covers(key)
+                && last.is_none_or(|last| last < *key)
+                && next.as_deref().is_none_or(|next| *key < next);
+            if !plain
+                || !placed
+                || self
+                    .core
+                    .locks
+                    .blocks_insert(&self.shared.state, row_name(tree, key))
+            {
+                break;
+            }
+            let need = cell_len(key.len() - prefix, value.len(), true) + SLOT_LEN;
+            bytes += key.len() + value.len();
+            if need > room || bytes > RUN_BYTES {
+                break;
+            }
+            room -= need;
+            last = Some(key);
+            count += 1;
+        }
+        count
+    }
+
+    fn place_run(
+        &self,
+        inner: &mut Inner,
+        tree: &Tree,
+        leaf: Exclusive<'_>,
+        slot: usize,
+        rows: &[RowRef<'_>],
+    ) -> Result<()> {
+        let (core, page) = (&self.core, leaf.id());
+        let live = core.liveness();
+        let before = inner.undo_last;
+        let mut change = Change {
+            core,
+            shared: &self.shared,
+            inner,
+        };
+        let mut addresses = Vec::with_capacity(rows.len());
+        for (key, _) in rows {
+            let made = change.version(
+                VersionKind::Insert,
+                NO_PURGE,
+                page,
+                tree.id,
+                key,
+                0,
+                &[],
+                None,
+            );
+            match made {
+                Ok(address) => addresses.push(address),
+                Err(error) => {
+                    // Entries that no row points to: the chain of undo goes past them.
+                    change.inner.undo_last = before;
+                    return Err(error);
+                }
+            }
+            change.inner.undo_last = addresses[addresses.len() - 1];
+        }
+        let trx = change.shared.trx_ref(change.inner);
+        let mut mtr = Mtr::new(&core.redo);
+        let index = mtr.push(leaf);
+        let context = &mut change.inner.context;
+        mtr.change(index, |bytes, payload| {
+            let mut target = TreePageMut(bytes);
+            for (n, (key, value)) in rows.iter().enumerate() {
+                let placed = target.insert(slot + n, 0, Some(addresses[n]), key, value, &live);
+                crate::invariant!(placed.is_ok(), "rows do not fit page {page} after all");
+            }
+            let (slot, count) = (slot as u16, rows.len());
+            let rows = rows.iter().map(|&(key, value)| (0, key, value));
+            put_rows_insert(payload, context, trx, page, tree.id, slot, count, rows);
+        });
+        let last = addresses[addresses.len() - 1];
+        let undo_bytes = rows.len() as u64 * undo_log_bytes(0, 0);
+        let changes = rows.len() as u64;
+        change.commit(mtr, last, Some(true), tree.id, changes, undo_bytes)?;
+        inner.last_insert = Some((
+            page.space,
+            tree.id,
+            page.page,
+            (slot + rows.len() - 1) as u16,
+        ));
+        core.redo
+            .counters
+            .add(Counter::RowsInserted, rows.len() as u64);
+        Ok(())
+    }
+}

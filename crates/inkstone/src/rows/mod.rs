@@ -1,0 +1,29 @@
+//! Rows through a transaction: reads, writes, scans, long values, and what purge removes.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `read` | one row, with and without locks |
+//! | `scan`, `batch` | ranges for snapshots, a leaf at a time |
+//! | `scan_locking` | ranges with locks |
+//! | `write`, `bulk` | one change, and many at once |
+//! | `overflow` | long values |
+//! | [`purge`] | removing what no snapshot can see |
+//! | `dropped` | freeing the pages of trees that were dropped |
+//!
+//! Latch order: a transaction's inner state, then pages (space map, then a tree from the top), then
+//! the version store and the lock table, which latch no pages.
+
+mod batch;
+mod bulk;
+mod dropped;
+mod overflow;
+pub mod purge;
+mod read;
+mod scan;
+mod scan_locking;
+mod write;
+
+pub(crate) use bulk::{GATHERED_BYTES, GATHERED_ROWS, RowRef};
+pub use read::{Locked, Wait};
+pub use scan::{Cursor, Rows, RowsIter};
+pub use scan_locking::{LockingCursor, LockingScan};

@@ -1,0 +1,586 @@
+//! Long values: chains of overflow pages.
+//!
+//! A value that does not fit a leaf lies in a chain of pages of its own; its cell holds a
+//! reference: total length u64, first page u32 (little-endian). An overflow page has the next page
+//! (u32, 0 at the end) at byte 24, the number of bytes here (u32) at byte 28, and the bytes from 32.
+//!
+//! # How no page is lost
+//!
+//! Each tablespace has a tree of chains that wait to be freed (key: first page, big-endian). Its
+//! rows are versioned like all others, and that is the whole mechanism:
+//! 1. A new chain is entered there by the mini-transaction that allocates its first pages, outside of
+//!    any transaction, and locked by the transaction that makes it. When the row refers to the chain,
+//!    that transaction deletes the entry. If it rolls back, or the process dies, the entry is there
+//!    (again) and nobody holds its lock: the chain is freed.
+//! 2. A transaction that gives up a reference (update, delete) inserts an entry for the chain. It
+//!    takes effect at commit, and the chain is freed when no snapshot can see the old row.
+//! 3. Freeing takes some pages from behind the first one in each mini-transaction, and at last the
+//!    first page with the entry that names it; it can stop anywhere.
+
+use crate::btree::{SplitFor, Target, Tree};
+use crate::locks::{HeldLocks, LockMode, Newest, RowName};
+use crate::mtr::Mtr;
+use crate::rows::read::row_name;
+use crate::rows::write::{OldCell, Write, Written, remove_dead_rows};
+use crate::space::Space;
+use crate::txn::core::Core;
+use crate::txn::transaction::{Inner, Transaction};
+use crate::{Error, Result};
+use inkstone_format::apply::map_pages;
+use inkstone_format::header::{PageType, page_type};
+use inkstone_format::record::{Record, Row};
+use inkstone_format::space::PENDING_FREE_TREE;
+use inkstone_format::tree_page::{CELL_OVERFLOW, SLOT_LEN, TreePage, TreePageMut, cell_len};
+use inkstone_format::{Corrupt, PageNo, SpaceId};
+use std::sync::Arc;
+
+/// The longest value, bytes.
+pub const VALUE_LEN_MAX: u64 = 1 << 30;
+
+const NEXT_AT: usize = 24;
+const LENGTH_AT: usize = 28;
+const DATA_AT: usize = 32;
+/// Pages that are allocated, or freed, in one mini-transaction.
+const BATCH_PAGES: usize = 8;
+
+fn reference(length: u64, first: PageNo) -> Vec<u8> {
+    [&length.to_le_bytes()[..], &first.0.to_le_bytes()].concat()
+}
+
+fn parse_reference(bytes: &[u8]) -> Option<(u64, PageNo)> {
+    let length = u64::from_le_bytes(bytes.get(..8)?.try_into().ok()?);
+    let first = u32::from_le_bytes(bytes.get(8..12)?.try_into().ok()?);
+    (bytes.len() == 12 && length <= VALUE_LEN_MAX).then_some((length, PageNo(first)))
+}
+
+fn get_u32(page: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(page[at..at + 4].try_into().expect("four bytes"))
+}
+
+impl Core {
+    /// The tree of chains that wait to be freed, if the tablespace has one.
+    fn pending_free_tree(&self, space: &Arc<Space>) -> Result<Option<Tree>> {
+        match space.root(PENDING_FREE_TREE)? {
+            Some(root) => Ok(Some(Tree::new(
+                space.clone(),
+                PENDING_FREE_TREE,
+                root,
+                self.redo.clone(),
+            ))),
+            None => Ok(None),
+        }
+    }
+
+    fn make_pending_free_tree(&self, space: &Arc<Space>) -> Result<Tree> {
+        if let Some(tree) = self.pending_free_tree(space)? {
+            return Ok(tree);
+        }
+        let _one = self.making_pending_free.lock();
+        match self.pending_free_tree(space)? {
+            Some(tree) => Ok(tree),
+            None => Tree::create(space.clone(), PENDING_FREE_TREE, self.redo.clone()),
+        }
+    }
+
+    /// Reads a chain.
+    pub(crate) fn read_long_value(&self, tree: &Tree, cell: &[u8]) -> Result<Vec<u8>> {
+        let bad = |page: PageNo, what: String| {
+            let id = tree.space.page_id(page);
+            Error::corrupt_page(tree.space.file().path(), id, Corrupt::at(NEXT_AT, what))
+        };
+        let (length, mut next) = parse_reference(cell).ok_or_else(|| {
+            bad(
+                PageNo(0),
+                format!("a reference to a long value has {} bytes", cell.len()),
+            )
+        })?;
+        let mut value = Vec::with_capacity((length as usize).min(1 << 24));
+        while (value.len() as u64) < length {
+            let page = self.redo.pool.shared(tree.space.page_id(next))?;
+            let here = get_u32(&page, LENGTH_AT) as usize;
+            let fits =
+                here > 0 && value.len() + here <= length as usize && DATA_AT + here <= page.len();
+            if page_type(&page) != Some(PageType::Overflow) || !fits {
+                return Err(bad(
+                    next,
+                    format!(
+                        "{here} bytes of a long value after {} of {length}",
+                        value.len()
+                    ),
+                ));
+            }
+            value.extend_from_slice(&page[DATA_AT..DATA_AT + here]);
+            next = PageNo(get_u32(&page, NEXT_AT));
+        }
+        Ok(value)
+    }
+
+    /// The pages of the chain of a cell's reference, for verification.
+    pub fn long_value_pages(&self, tree: &Tree, cell: &[u8]) -> Result<Vec<PageNo>> {
+        let mut pages = Vec::new();
+        let Some((_, first)) = parse_reference(cell) else {
+            return Ok(pages);
+        };
+        self.chain_pages(&tree.space, first, &mut pages)?;
+        Ok(pages)
+    }
+
+    fn chain_pages(
+        &self,
+        space: &Arc<Space>,
+        first: PageNo,
+        pages: &mut Vec<PageNo>,
+    ) -> Result<()> {
+        let mut next = first;
+        while next != PageNo(0) && pages.len() < (1 << 20) {
+            let page = self.redo.pool.shared(space.page_id(next))?;
+            if page_type(&page) != Some(PageType::Overflow) {
+                break;
+            }
+            pages.push(next);
+            next = PageNo(get_u32(&page, NEXT_AT));
+        }
+        Ok(())
+    }
+
+    /// The pages of all chains that wait to be freed.
+    pub fn pending_pages(&self, space: &Arc<Space>) -> Result<Vec<PageNo>> {
+        let mut pages = Vec::new();
+        let Some(tree) = self.pending_free_tree(space)? else {
+            return Ok(pages);
+        };
+        tree.verify(&mut |_, page| {
+            for slot in 0..page.count() {
+                // A deleted entry's chain belongs to a row.
+                if !page.cell(slot).is_deleted() {
+                    self.chain_pages(space, first_page(&page.key(slot)), &mut pages)?;
+                }
+            }
+            Ok(())
+        })?;
+        Ok(pages)
+    }
+
+    /// Frees the chains of a tablespace whose entries are committed, needed by no snapshot, and not
+    /// locked by a transaction that is still making them.
+    pub fn free_pending(self: &Arc<Self>, space: SpaceId) -> Result<()> {
+        let Some(space) = self.space(space)? else {
+            return Ok(());
+        };
+        let Some(_tidy) = space.tidy() else {
+            // In a later round.
+            self.pending_free.lock().push(space.id);
+            return Ok(());
+        };
+        let Some(tree) = self.pending_free_tree(&space)? else {
+            return Ok(());
+        };
+        let mut from = Vec::new();
+        loop {
+            let next = {
+                let leaf = tree.leaf_shared(Target::Key(&from))?;
+                let page = TreePage(&leaf);
+                let start = page.search(&from).unwrap_or_else(|slot| slot);
+                let ready = (start..page.count()).find(|&slot| self.may_free(&tree, page, slot));
+                match (ready, page.high()) {
+                    (Some(slot), _) => Ok(page.key(slot)),
+                    (None, Some(high)) => Err(Some(high.to_vec())),
+                    (None, None) => Err(None),
+                }
+            };
+            match next {
+                Ok(key) => {
+                    self.free_chain(&tree, first_page(&key))?;
+                    from = [&key[..], &[0]].concat();
+                }
+                Err(Some(high)) => from = high,
+                Err(None) => return Ok(()),
+            }
+        }
+    }
+
+    fn may_free(&self, tree: &Tree, page: TreePage<'_>, slot: usize) -> bool {
+        let cell = page.cell(slot);
+        if cell.is_deleted() || cell.version.is_some_and(|address| self.is_live(address)) {
+            return false;
+        }
+        let (space, key) = (tree.space.id, page.key(slot));
+        let tree = (space, tree.id);
+        !self.locks.is_locked(RowName { tree, key: &key })
+    }
+
+    /// Frees a whole chain, a few pages in each mini-transaction: those behind the first page,
+    /// which the entry names, then the first page with the entry.
+    fn free_chain(self: &Arc<Self>, tree: &Tree, first: PageNo) -> Result<()> {
+        loop {
+            if self.is_stopping() {
+                return Ok(());
+            }
+            self.redo.poison.check()?;
+            self.redo.log.prepare()?;
+            self.redo.log.wait_for_space()?;
+            let space = &tree.space;
+            let batch = self.pages_behind(space, first)?;
+            if batch.is_empty() {
+                return self.free_first(tree, first);
+            }
+            self.free_batch(space, first, &batch)?;
+        }
+    }
+
+    /// Some pages that follow the first one, all under one space map page.
+    fn pages_behind(&self, space: &Arc<Space>, first: PageNo) -> Result<Vec<PageNo>> {
+        let covered = map_pages(self.redo.page_size);
+        // Beside the first page.
+        let pages_max = (self.redo.pool.pins_max() - 1).min(BATCH_PAGES);
+        let mut pages: Vec<PageNo> = Vec::new();
+        let mut next = self.next_in_chain(space, first)?;
+        while next != PageNo(0)
+            && pages.len() < pages_max
+            && pages
+                .first()
+                .is_none_or(|p| p.0 / covered == next.0 / covered)
+        {
+            pages.push(next);
+            next = self.next_in_chain(space, next)?;
+        }
+        Ok(pages)
+    }
+
+    fn next_in_chain(&self, space: &Arc<Space>, page: PageNo) -> Result<PageNo> {
+        let id = space.page_id(page);
+        let guard = self.redo.pool.shared(id)?;
+        if page_type(&guard) != Some(PageType::Overflow) {
+            let what = Corrupt::at(
+                12,
+                "a chain that is to be freed leads to a page of another type",
+            );
+            return Err(Error::corrupt_page(space.file().path(), id, what));
+        }
+        Ok(PageNo(get_u32(&guard, NEXT_AT)))
+    }
+
+    fn free_batch(&self, space: &Arc<Space>, first: PageNo, batch: &[PageNo]) -> Result<()> {
+        let next = self.next_in_chain(space, batch[batch.len() - 1])?;
+        loop {
+            let mut pins = self.redo.pool.pins();
+            for &page in std::iter::once(&first).chain(batch) {
+                pins.hold(space.page_id(page))?;
+            }
+            let mut mtr = Mtr::new(&self.redo);
+            let map = space.latch_map_of(&mut mtr, batch[0])?;
+            let mut guards = Vec::new();
+            for &page in std::iter::once(&first).chain(batch) {
+                guards.extend(self.redo.pool.exclusive_if_resident(space.page_id(page)));
+            }
+            if guards.len() <= batch.len() {
+                continue;
+            }
+            let mut indexes: Vec<usize> = guards.into_iter().map(|guard| mtr.push(guard)).collect();
+            let head = indexes.remove(0);
+            let bytes = next.0.to_le_bytes().to_vec();
+            mtr.replay(
+                head,
+                &Record::Bytes {
+                    page: mtr.id(head),
+                    offset: NEXT_AT as u32,
+                    bytes,
+                },
+            );
+            for index in indexes {
+                space.free(&mut mtr, map, index);
+            }
+            return mtr.commit().map(drop);
+        }
+    }
+
+    /// Frees the only page that is left, and removes the entry.
+    fn free_first(&self, tree: &Tree, first: PageNo) -> Result<()> {
+        let (space, key) = (&tree.space, first.0.to_be_bytes());
+        let mut pins = self.redo.pool.pins();
+        loop {
+            pins.hold(space.page_id(first))?;
+            let mut mtr = Mtr::new(&self.redo);
+            let map = space.latch_map_of(&mut mtr, first)?;
+            let leaf = match tree.leaf_if_resident(&key)? {
+                Ok(leaf) => leaf,
+                Err(missing) => {
+                    drop(mtr);
+                    pins.hold(missing)?;
+                    continue;
+                }
+            };
+            let Ok(slot) = TreePage(&leaf).search(&key) else {
+                return Ok(());
+            };
+            let Some(page) = self.redo.pool.exclusive_if_resident(space.page_id(first)) else {
+                continue;
+            };
+            let id = leaf.id();
+            let leaf = mtr.push(leaf);
+            mtr.replay(
+                leaf,
+                &Record::Remove {
+                    page: id,
+                    slot: slot as u16,
+                    count: 1,
+                },
+            );
+            let page = mtr.push(page);
+            space.free(&mut mtr, map, page);
+            return mtr.commit().map(drop);
+        }
+    }
+}
+
+fn first_page(key: &[u8]) -> PageNo {
+    PageNo(key.try_into().map_or(0, u32::from_be_bytes))
+}
+
+/// Inserts an entry, outside of any transaction, into a latched leaf that has room for it. Other
+/// entries keep their version addresses, which replaying the record would not do.
+fn insert_entry(core: &Core, mtr: &mut Mtr<'_>, leaf: usize, key: &[u8]) {
+    let (id, live) = (mtr.id(leaf), |address| core.is_live(address));
+    if let Ok(slot) = TreePage(mtr.page(leaf)).search(key) {
+        // A deleted entry of the same page, which purge has not removed yet.
+        let record = Record::Remove {
+            page: id,
+            slot: slot as u16,
+            count: 1,
+        };
+        mtr.replay(leaf, &record);
+    }
+    mtr.change(leaf, |bytes, payload| {
+        let slot = TreePage(bytes).search(key).unwrap_or_else(|slot| slot);
+        let placed = TreePageMut(bytes).insert(slot, 0, None, key, &[], &live);
+        crate::invariant!(placed.is_ok(), "an entry does not fit page {id} after all");
+        let row = Row {
+            flags: 0,
+            key: key.to_vec(),
+            value: Vec::new(),
+        };
+        let record = Record::LeafCells {
+            page: id,
+            slot: slot as u16,
+            rows: vec![row],
+        };
+        record.put(payload);
+    });
+}
+
+impl Transaction {
+    /// Stores a long value in a chain of its own and returns the reference. The chain is entered as
+    /// waiting to be freed until [`Transaction::adopt_long_value`].
+    pub(crate) fn store_long_value(
+        &self,
+        inner: &mut Inner,
+        tree: &Tree,
+        value: &[u8],
+    ) -> Result<Vec<u8>> {
+        let length = value.len() as u64;
+        if length > VALUE_LEN_MAX {
+            return Err(Error::ValueTooLong {
+                length,
+                limit: VALUE_LEN_MAX,
+            });
+        }
+        let core = &self.core;
+        let pending = core.make_pending_free_tree(&tree.space)?;
+        if !inner.long_values.contains(&tree.space.id) {
+            inner.long_values.push(tree.space.id);
+        }
+        let per_page = core.redo.page_size - DATA_AT;
+        let (mut first, mut last) = (None, None);
+        for part in value.chunks(per_page * BATCH_PAGES) {
+            core.before_write()?;
+            inner.promise.cover_operation(core)?;
+            let (head, tail) = match last {
+                None => self.store_first(&mut inner.held, &pending, part, per_page)?,
+                Some(last) => self.store_more(&pending, part, per_page, last)?,
+            };
+            first.get_or_insert(head);
+            last = Some(tail);
+        }
+        Ok(reference(length, first.expect("a long value has bytes")))
+    }
+
+    fn store_first(
+        &self,
+        held: &mut HeldLocks,
+        pending: &Tree,
+        part: &[u8],
+        per_page: usize,
+    ) -> Result<(PageNo, PageNo)> {
+        let core = &self.core;
+        let count = part.len().div_ceil(per_page);
+        let mut pins = core.redo.pool.pins();
+        loop {
+            let mut frames = core.redo.pool.reserve(count + 1)?;
+            let (mut mtr, free) = pending
+                .space
+                .find_free(count, &mut frames, || Mtr::new(&core.redo))?;
+            let key = free[0].page.0.to_be_bytes();
+            let leaf = match pending.leaf_if_resident(&key)? {
+                Ok(leaf) => leaf,
+                Err(missing) => {
+                    drop((mtr, frames));
+                    pins.hold(missing)?;
+                    continue;
+                }
+            };
+            let need = cell_len(key.len(), 0, false) + SLOT_LEN;
+            if TreePage(&leaf).free() < need {
+                drop((mtr, frames));
+                if remove_dead_rows(core, leaf, None)? == 0 {
+                    let live = |address| core.is_live(address);
+                    pending.split_leaf(
+                        SplitFor {
+                            key: &key,
+                            need,
+                            ascending: false,
+                        },
+                        &live,
+                    )?;
+                }
+                continue;
+            }
+            let (state, row) = (&self.shared.state, row_name(pending, &key));
+            let locked =
+                core.locks
+                    .lock_row(state, held, row, LockMode::Exclusive, &Newest::Free, true);
+            if let Err(waiting) = locked {
+                drop((mtr, leaf, frames));
+                if let Some(waiting) = waiting {
+                    core.locks.wait(waiting, self.deadline())?;
+                    // Another page will do as well.
+                    core.locks.give_up(state, row.tree);
+                }
+                continue;
+            }
+            let leaf = mtr.push(leaf);
+            self.fill_pages(&mut mtr, pending, &free, part, per_page, &mut frames)?;
+            insert_entry(core, &mut mtr, leaf, &key);
+            mtr.commit()?;
+            return Ok((free[0].page, free[count - 1].page));
+        }
+    }
+
+    fn store_more(
+        &self,
+        pending: &Tree,
+        part: &[u8],
+        per_page: usize,
+        last: PageNo,
+    ) -> Result<(PageNo, PageNo)> {
+        let core = &self.core;
+        let count = part.len().div_ceil(per_page);
+        let last = pending.space.page_id(last);
+        let mut pins = core.redo.pool.pins();
+        loop {
+            let mut frames = core.redo.pool.reserve(count + 1)?;
+            pins.hold(last)?;
+            let (mut mtr, free) = pending
+                .space
+                .find_free(count, &mut frames, || Mtr::new(&core.redo))?;
+            let Some(guard) = core.redo.pool.exclusive_if_resident(last) else {
+                continue;
+            };
+            let tail = mtr.push(guard);
+            self.fill_pages(&mut mtr, pending, &free, part, per_page, &mut frames)?;
+            let bytes = free[0].page.0.to_le_bytes().to_vec();
+            mtr.replay(
+                tail,
+                &Record::Bytes {
+                    page: last,
+                    offset: NEXT_AT as u32,
+                    bytes,
+                },
+            );
+            mtr.commit()?;
+            return Ok((free[0].page, free[count - 1].page));
+        }
+    }
+
+    fn fill_pages<'p>(
+        &self,
+        mtr: &mut Mtr<'p>,
+        pending: &'p Tree,
+        free: &[crate::space::FreePage],
+        part: &[u8],
+        per_page: usize,
+        frames: &mut crate::buffer::Reservation<'p>,
+    ) -> Result<()> {
+        let redo = pending.redo();
+        // All frames first: nothing may fail after the first change.
+        let mut indexes = Vec::with_capacity(free.len());
+        for free in free {
+            let guard = redo.pool.create(pending.space.page_id(free.page), frames)?;
+            indexes.push(mtr.push(guard));
+        }
+        for (n, chunk) in part.chunks(per_page).enumerate() {
+            pending.space.mark(mtr, free[n]);
+            let page = mtr.id(indexes[n]);
+            let page_type = PageType::Overflow as u8;
+            mtr.replay(indexes[n], &Record::PageInit { page, page_type });
+            let next = free.get(n + 1).map_or(0, |free| free.page.0);
+            let head = [next.to_le_bytes(), (chunk.len() as u32).to_le_bytes()].concat();
+            let bytes = [&head[..], chunk].concat();
+            mtr.replay(
+                indexes[n],
+                &Record::Bytes {
+                    page,
+                    offset: NEXT_AT as u32,
+                    bytes,
+                },
+            );
+        }
+        Ok(())
+    }
+
+    /// The row now refers to the chain: it no longer waits to be freed.
+    pub(crate) fn adopt_long_value(
+        &self,
+        inner: &mut Inner,
+        tree: &Tree,
+        reference: &[u8],
+    ) -> Result<()> {
+        let pending = self.core.make_pending_free_tree(&tree.space)?;
+        let first = parse_reference(reference).map_or(PageNo(0), |(_, first)| first);
+        let written = self.write_locked(inner, &pending, &first.0.to_be_bytes(), Write::Delete)?;
+        self.expect(written, Written::Changed, first)
+    }
+
+    /// A row gave up its reference: the chain is to be freed once no snapshot sees the old row.
+    pub(crate) fn drop_long_value(
+        &self,
+        inner: &mut Inner,
+        tree: &Tree,
+        old: &OldCell,
+    ) -> Result<()> {
+        if old.flags & CELL_OVERFLOW == 0 {
+            return Ok(());
+        }
+        let pending = self.core.make_pending_free_tree(&tree.space)?;
+        let first = parse_reference(&old.value).map_or(PageNo(0), |(_, first)| first);
+        if !inner.long_values.contains(&tree.space.id) {
+            inner.long_values.push(tree.space.id);
+        }
+        let written = self.write_locked(
+            inner,
+            &pending,
+            &first.0.to_be_bytes(),
+            Write::Insert(&[], LockMode::Shared),
+        )?;
+        self.expect(written, Written::Inserted, first)
+    }
+
+    /// That an entry was, or was not, there: otherwise a chain would be lost, or freed while in use.
+    fn expect(&self, written: Written, expected: Written, first: PageNo) -> Result<()> {
+        if written == expected {
+            return Ok(());
+        }
+        Err(self.core.redo.poison.set(format!(
+            "the entry of the long value at page {first} was {written:?} where {expected:?} was to be"
+        )))
+    }
+}

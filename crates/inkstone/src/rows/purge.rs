@@ -1,0 +1,107 @@
+//! Purge: removing what no snapshot can see any more.
+//!
+//! Version segments retire as a whole. Before one goes, its entries are looked through: rows that
+//! were delete-marked by them and still are, are removed physically; long values that lost their
+//! row are freed. Marks of earlier runs of the database, which no version tells of, are removed by
+//! whoever needs room in their leaf. Trees that were dropped are removed as well.
+
+use crate::Result;
+use crate::btree::{Target, Tree};
+use crate::counters::Counter;
+use crate::mtr::Mtr;
+use crate::mvcc::versions::{VersionKind, VersionView};
+use crate::txn::core::Core;
+use inkstone_format::VersionAddress;
+use inkstone_format::record::Record;
+use inkstone_format::space::PENDING_FREE_TREE;
+use inkstone_format::tree_page::TreePage;
+use std::sync::Arc;
+
+/// One round: seals quiet segments, purges and retires what can be, frees long values of
+/// rolled-back transactions. Returns the number of retired segments.
+pub fn run(core: &Arc<Core>) -> Result<usize> {
+    core.redo.poison.check()?;
+    let _one_round = core.purging.lock();
+    let finished = core.finish_rollbacks();
+    // On a full disk what is left of the log is for rollbacks: here, and at each row.
+    core.redo.log.prepare()?;
+    core.versions.seal_idle();
+    let oldest = core.trxs.oldest_snapshot();
+    let retired = core.versions.retire(oldest, &mut |address, entry| {
+        if core.is_stopping() {
+            // What is left is found by the next run, or by whoever needs the room.
+            return Err(crate::Error::TransactionState(
+                "interrupted: the database is closing",
+            ));
+        }
+        purge_entry(core, address, entry)
+    });
+    let waiting = std::mem::take(&mut *core.pending_free.lock());
+    let mut failed = None;
+    for space in waiting {
+        if let Err(error) = core.free_pending(space) {
+            // Tried again in the next round.
+            core.pending_free.lock().push(space);
+            failed.get_or_insert(error);
+        }
+    }
+    let removed = core.remove_dropped_trees();
+    finished?;
+    removed?;
+    retired.and_then(|retired| failed.map_or(Ok(retired), Err))
+}
+
+fn purge_entry(core: &Arc<Core>, address: VersionAddress, entry: &VersionView<'_>) -> Result<()> {
+    let Some(tree) = core.tree_to_purge(entry.space, entry.tree)? else {
+        return Ok(());
+    };
+    if entry.kind == VersionKind::DeleteMark {
+        return remove_marked(core, &tree, address, entry.key);
+    }
+    if entry.tree == PENDING_FREE_TREE {
+        let mut waiting = core.pending_free.lock();
+        if !waiting.contains(&entry.space) {
+            waiting.push(entry.space);
+        }
+    }
+    Ok(())
+}
+
+/// Removes a row if it is still delete-marked by the entry at `address`.
+fn remove_marked(core: &Arc<Core>, tree: &Tree, address: VersionAddress, key: &[u8]) -> Result<()> {
+    core.redo.log.prepare()?;
+    core.redo.log.wait_for_space()?;
+    let Some(_tidy) = tree.space.tidy() else {
+        // It is left for whoever needs the room, as after a restart.
+        return Ok(());
+    };
+    let leaf = tree.leaf_exclusive(Target::Key(key))?;
+    let page = TreePage(&leaf);
+    let Ok(slot) = page.search(key) else {
+        return Ok(());
+    };
+    let cell = page.cell(slot);
+    if !cell.is_deleted() || cell.version != Some(address) {
+        return Ok(());
+    }
+    let id = leaf.id();
+    let mut mtr = Mtr::new(&core.redo);
+    let index = mtr.push(leaf);
+    mtr.replay(
+        index,
+        &Record::Remove {
+            page: id,
+            slot: slot as u16,
+            count: 1,
+        },
+    );
+    let page = TreePage(mtr.page(index));
+    // Not at every row: merging is tried when a page has become thin by some margin.
+    let thin = page.count() == 0 || Tree::is_thin(page) && page.count() % 8 == 0;
+    mtr.commit()?;
+    core.redo.counters.add(Counter::RowsPurged, 1);
+    if thin {
+        tree.merge_around(key, &|address| core.is_live(address))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,348 @@
+//! Reading rows: what a snapshot sees, and what a locking read sees.
+//!
+//! A cell is the newest version of its row. If it carries a live version address, the entry there
+//! says who made it; a reader that may not see that one goes on to the before-image, and so on.
+//! The chain is walked after the leaf's latch is released: entries never change, and stay while the
+//! reader's snapshot lives.
+
+use crate::btree::{Target, Tree};
+use crate::counters::Counter;
+use crate::locks::{LockMode, Newest, RowName, Waiting};
+use crate::mutants::{self, Mutant};
+use crate::mvcc::isolation::{Isolation, MissingRow};
+use crate::mvcc::system::Snapshot;
+use crate::mvcc::versions::VersionKind;
+use crate::sync::Instant;
+use crate::txn::core::Core;
+use crate::txn::transaction::{Inner, Transaction};
+use crate::{Error, Result};
+use inkstone_format::tree_page::{CELL_DELETED, CELL_OVERFLOW, Cell, TreePage};
+use inkstone_format::{TrxId, VersionAddress};
+use std::ops::Bound;
+
+/// What a locking read does about a row that someone else has locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Wait, at most the transaction's lock wait timeout.
+    Timeout,
+    /// Fail at once (`NOWAIT`).
+    NoWait,
+    /// Pass over the row (`SKIP LOCKED`).
+    SkipLocked,
+}
+
+/// Whether a locking read took a lock that its transaction did not have: a token that gives it back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Locked {
+    /// It took one, which [`Transaction::unlock_row`] can give back.
+    Now,
+    /// The transaction had the lock before, or none was taken.
+    Before,
+}
+
+impl Locked {
+    fn new(is_new: bool) -> Self {
+        match is_new {
+            true => Self::Now,
+            false => Self::Before,
+        }
+    }
+}
+
+/// What a locking read of one row came to.
+enum Look<'l> {
+    Row(Locked),
+    Missing,
+    /// Somebody has changed or locked the row.
+    Blocked(Option<Waiting<'l>>),
+}
+
+/// A row's name in the lock table.
+pub(crate) fn row_name<'k>(tree: &Tree, key: &'k [u8]) -> RowName<'k> {
+    RowName {
+        tree: (tree.space.id, tree.id),
+        key,
+    }
+}
+
+/// A row's content as it was copied from a page.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seen {
+    pub flags: u8,
+    pub version: Option<VersionAddress>,
+    pub value: Vec<u8>,
+}
+
+impl Seen {
+    pub fn set(&mut self, cell: Cell<'_>) {
+        self.flags = cell.flags;
+        self.version = cell.version;
+        self.value.clear();
+        self.value.extend_from_slice(cell.value);
+    }
+}
+
+impl Core {
+    /// Replaces a copied cell by the version that the snapshot sees. False: none, the row is not
+    /// there for it.
+    pub(crate) fn resolve(&self, snapshot: &Snapshot, me: TrxId, seen: &mut Seen) -> Result<bool> {
+        while let Some(address) = seen.version {
+            let Some(entry) = self.versions.read(address)? else {
+                break;
+            };
+            let entry = entry.view();
+            if snapshot.sees(me, entry.trx) {
+                break;
+            }
+            match entry.kind {
+                VersionKind::Insert => return Ok(false),
+                VersionKind::DeleteMark => seen.flags = entry.old_flags,
+                VersionKind::Update | VersionKind::Unmark => {
+                    seen.flags = entry.old_flags;
+                    seen.value.clear();
+                    seen.value.extend_from_slice(entry.old_value);
+                }
+            }
+            seen.version = (entry.previous != VersionAddress(0)).then_some(entry.previous);
+        }
+        Ok(seen.flags & CELL_DELETED == 0)
+    }
+
+    /// The value behind a cell that was copied: fetches long values.
+    pub(crate) fn value_of(&self, tree: &Tree, seen: &mut Seen) -> Result<()> {
+        if seen.flags & CELL_OVERFLOW != 0 {
+            seen.value = self.read_long_value(tree, &seen.value)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a plain read takes a cell as it is, whoever made it. Not one with a long value: of one
+/// that is not committed the pages may be freed while they are read.
+pub(crate) fn sees_newest(isolation: Isolation, flags: u8) -> bool {
+    isolation == Isolation::ReadUncommitted && flags & CELL_OVERFLOW == 0
+}
+
+impl Transaction {
+    /// Reads a row as of the statement's snapshot (at serializable: locks it shared first).
+    pub(crate) fn read(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let mut value = Vec::new();
+        Ok(self.read_into(tree, key, &mut value)?.then_some(value))
+    }
+
+    /// As [`read`](Self::read), into a buffer whose memory is used again. False: no row.
+    pub(crate) fn read_into(&self, tree: &Tree, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        if self.isolation().locks_reads() {
+            let found = self.read_serializable(tree, key)?;
+            return Ok(found.map(|found| *value = found).is_some());
+        }
+        let mut inner = self.active()?;
+        let own;
+        // Borrowed, not cloned, where it is kept: a clone would be registered.
+        let snapshot = match self.kept_snapshot(&mut inner) {
+            Some(snapshot) => snapshot,
+            None => {
+                own = self.core.trxs.snapshot();
+                &own
+            }
+        };
+        tree.check_complete_at(snapshot.seq())?;
+        let mut seen = Seen {
+            value: std::mem::take(value),
+            ..Seen::default()
+        };
+        {
+            let leaf = tree.leaf_shared(Target::Key(key))?;
+            let page = TreePage(&leaf);
+            let Ok(slot) = page.search(key) else {
+                *value = seen.value;
+                return Ok(false);
+            };
+            seen.set(page.cell(slot));
+        }
+        let found = self.see(tree, snapshot, &mut seen)?;
+        *value = seen.value;
+        self.core
+            .redo
+            .counters
+            .add(Counter::RowsRead, u64::from(found));
+        Ok(found)
+    }
+
+    /// Replaces a copied cell by what a plain read sees of it: the snapshot's version, at read
+    /// uncommitted the newest. The whole value. False: no row.
+    fn see(&self, tree: &Tree, snapshot: &Snapshot, seen: &mut Seen) -> Result<bool> {
+        let core = &self.core;
+        if sees_newest(self.isolation(), seen.flags) {
+            return Ok(seen.flags & CELL_DELETED == 0);
+        }
+        Ok(core.resolve(snapshot, self.shared.state.id(), seen)? && {
+            core.value_of(tree, seen)?;
+            true
+        })
+    }
+
+    fn read_serializable(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.check_interrupt()?;
+        let mut inner = self.active()?;
+        let bounds = (Bound::Included(key), Bound::Included(key));
+        let deadline = Some(self.deadline());
+        let result = self
+            .lock_range(&mut inner, tree, bounds, LockMode::Shared, deadline)
+            .and_then(|()| {
+                let mode = LockMode::Shared;
+                Ok(self.newest_row(&mut inner, tree, key, mode, deadline)?.0)
+            });
+        self.after_error(inner, result)
+    }
+
+    /// Locks a range of keys, so that nobody else changes or inserts a row in it.
+    pub(crate) fn lock_range(
+        &self,
+        inner: &mut Inner,
+        tree: &Tree,
+        (low, high): (Bound<&[u8]>, Bound<&[u8]>),
+        mode: LockMode,
+        deadline: Option<Instant>,
+    ) -> Result<()> {
+        if mutants::on(Mutant::RangeLockSkipped) {
+            return Ok(());
+        }
+        let (locks, state) = (&self.core.locks, &self.shared.state);
+        let (held, waits) = (&mut inner.held, deadline.is_some());
+        let tree = row_name(tree, &[]).tree;
+        match locks.lock_range(state, held, tree, (low, high), mode, waits) {
+            Ok(()) => Ok(()),
+            Err(waiting) => self.wait(waiting, deadline),
+        }
+    }
+
+    /// Waits for what `waiting` stands for, if there is time.
+    pub(crate) fn wait(
+        &self,
+        waiting: Option<Waiting<'_>>,
+        deadline: Option<Instant>,
+    ) -> Result<()> {
+        match (waiting, deadline) {
+            (Some(waiting), Some(deadline)) => self.core.locks.wait(waiting, deadline),
+            _ => Err(Error::LockNotAvailable),
+        }
+    }
+
+    /// The newest version of a row, waiting for whoever is changing it or has locked it. The row, or its
+    /// place as the isolation level has it, is locked then and there, under the leaf's latch: while it
+    /// waits, a transaction holds no lock on the row, so the one that it waits for can go on with the row.
+    pub(crate) fn newest_row(
+        &self,
+        inner: &mut Inner,
+        tree: &Tree,
+        key: &[u8],
+        mode: LockMode,
+        deadline: Option<Instant>,
+    ) -> Result<(Option<Vec<u8>>, Locked)> {
+        let row = row_name(tree, key);
+        let mut seen = Seen::default();
+        let mut waited = false;
+        let looked = loop {
+            if self.shared.state.is_doomed() {
+                break Err(Error::Deadlock);
+            }
+            let waits = deadline.is_some();
+            let waiting = match self.look_and_lock(inner, tree, row, mode, waits, &mut seen) {
+                Ok(Look::Blocked(waiting)) => waiting,
+                looked => break looked,
+            };
+            waited = true;
+            if let Err(error) = self.wait(waiting, deadline) {
+                break Err(error);
+            }
+        };
+        if waited {
+            self.core.locks.give_up(&self.shared.state, row.tree);
+        }
+        let looked = looked?;
+        let Look::Row(locked) = looked else {
+            return Ok((None, Locked::Before));
+        };
+        self.core.value_of(tree, &mut seen)?;
+        self.core.redo.counters.add(Counter::RowsRead, 1);
+        Ok((Some(seen.value), locked))
+    }
+
+    fn look_and_lock(
+        &self,
+        inner: &mut Inner,
+        tree: &Tree,
+        row: RowName<'_>,
+        mode: LockMode,
+        waits: bool,
+        seen: &mut Seen,
+    ) -> Result<Look<'_>> {
+        let (locks, state) = (&self.core.locks, &self.shared.state);
+        let leaf = tree.leaf_shared(Target::Key(row.key))?;
+        let page = TreePage(&leaf);
+        let cell = page.search(row.key).ok().map(|slot| page.cell(slot));
+        let newest = self.newest(inner, cell.and_then(|cell| cell.version))?;
+        let held = &mut inner.held;
+        let cell = cell.filter(|cell| !cell.is_deleted());
+        if cell.is_none() && !matches!(newest, Newest::Busy(_)) {
+            match self.isolation().locks_missing_rows() {
+                MissingRow::Free => return Ok(Look::Missing),
+                MissingRow::Gap => {
+                    let bounds = (Bound::Included(row.key), Bound::Included(row.key));
+                    locks.lock_gap(state, held, row.tree, bounds);
+                    return Ok(Look::Missing);
+                }
+                MissingRow::Row => {}
+            }
+        }
+        match (locks.lock_row(state, held, row, mode, &newest, waits), cell) {
+            (Err(waiting), _) => Ok(Look::Blocked(waiting)),
+            (Ok(_), None) => Ok(Look::Missing),
+            (Ok(new), Some(cell)) => {
+                seen.set(cell);
+                Ok(Look::Row(Locked::new(new)))
+            }
+        }
+    }
+
+    /// Locks a row and reads its newest version. `None`: no such row, or it is locked and was
+    /// to be skipped.
+    pub(crate) fn read_locking(
+        &self,
+        tree: &Tree,
+        key: &[u8],
+        mode: LockMode,
+        wait: Wait,
+    ) -> Result<(Option<Vec<u8>>, Locked)> {
+        self.core.redo.poison.check()?;
+        self.check_interrupt()?;
+        let mut inner = self.active()?;
+        self.pin_snapshot(&mut inner);
+        let deadline = (wait == Wait::Timeout).then(|| self.deadline());
+        let result = match self.isolation().locks_reads() {
+            true => {
+                let bounds = (Bound::Included(key), Bound::Included(key));
+                self.lock_range(&mut inner, tree, bounds, mode, deadline)
+            }
+            false => Ok(()),
+        };
+        let result = result.and_then(|()| self.newest_row(&mut inner, tree, key, mode, deadline));
+        let result = match result {
+            Err(Error::LockNotAvailable) if wait == Wait::SkipLocked => Ok((None, Locked::Before)),
+            other => other,
+        };
+        self.after_error(inner, result)
+    }
+
+    /// Gives a row's explicit lock back before the transaction ends, if the isolation level lets it,
+    /// and the row is not changed by it. False if nothing was given back.
+    pub(crate) fn release_row(&self, tree: &Tree, key: &[u8]) -> Result<bool> {
+        if !self.isolation().unlocks_rows() {
+            return Ok(false);
+        }
+        let _inner = self.active()?;
+        let (locks, state) = (&self.core.locks, &self.shared.state);
+        Ok(locks.unlock_row(state, row_name(tree, key)))
+    }
+}

@@ -1,0 +1,577 @@
+//! Range cursors, forwards and backwards.
+//!
+//! A cursor copies the rows of one leaf at a time under the leaf's shared latch, and hands them out
+//! without any latch. It sees its statement's snapshot; changes that its own transaction makes to
+//! rows that were copied already are not seen by it.
+
+use crate::btree::{Target, Tree};
+use crate::counters::Counter;
+use crate::locks::LockMode;
+use crate::mvcc::interrupt::Interrupt;
+use crate::mvcc::isolation::Isolation;
+use crate::mvcc::system::Snapshot;
+use crate::rows::batch::{Batch, Row};
+use crate::rows::read::{Seen, Wait, sees_newest};
+use crate::rows::write::remove_dead_rows;
+use crate::txn::core::Core;
+use crate::txn::transaction::Transaction;
+use crate::{Error, Result};
+use inkstone_format::tree_page::{CELL_DELETED, CELL_OVERFLOW, TreePage};
+use inkstone_format::{TrxId, VersionAddress};
+use std::ops::{Bound, Range};
+use std::sync::Arc;
+
+/// A scan over at least so many dead rows in a leaf removes them.
+const DEAD_ROWS: usize = 16;
+/// Rows copied from the first leaf or two; a cursor that goes on takes whole leaves.
+const FIRST_ROWS: usize = 128;
+/// As many at least, to go on in a leaf costs finding it again.
+const ROWS_MIN: usize = 32;
+
+/// A key range and the direction in which it is gone through.
+pub(crate) struct Scope {
+    pub low: Bound<Vec<u8>>,
+    pub high: Bound<Vec<u8>>,
+    pub backward: bool,
+}
+
+/// Where to go on.
+#[derive(Clone, Debug)]
+pub(crate) enum Next {
+    /// The leaf that covers this key, from it on.
+    From(Vec<u8>),
+    /// The leaf of the greatest key below this one.
+    Before(Vec<u8>),
+    /// The last leaf.
+    Last,
+}
+
+impl Next {
+    pub fn target(&self) -> Target<'_> {
+        match self {
+            Self::From(key) => Target::Key(key),
+            Self::Before(key) => Target::Before(key),
+            Self::Last => Target::Last,
+        }
+    }
+}
+
+impl Scope {
+    pub fn start(&self) -> Next {
+        match (self.backward, &self.low, &self.high) {
+            (false, Bound::Unbounded, _) => Next::From(Vec::new()),
+            (false, Bound::Included(key) | Bound::Excluded(key), _) => Next::From(key.clone()),
+            (true, _, Bound::Unbounded) => Next::Last,
+            (true, _, Bound::Excluded(key)) => Next::Before(key.clone()),
+            (true, _, Bound::Included(key)) => Next::Before([key, &[0][..]].concat()),
+        }
+    }
+
+    /// The slots of a leaf that lie in the range and have not been passed.
+    pub fn slots(&self, page: TreePage<'_>, next: &Next) -> (usize, usize) {
+        let at = |key: &[u8]| page.search(key).unwrap_or_else(|slot| slot);
+        let after = |key: &[u8]| page.search(key).map_or_else(|slot| slot, |slot| slot + 1);
+        let from = || match &self.low {
+            Bound::Unbounded => 0,
+            Bound::Included(key) => at(key),
+            Bound::Excluded(key) => after(key),
+        };
+        let to = || match &self.high {
+            Bound::Unbounded => page.count(),
+            Bound::Excluded(key) => at(key),
+            Bound::Included(key) => after(key),
+        };
+        // Where to go on is mostly within the bound that was started from: one search less.
+        match next {
+            Next::From(key) => {
+                let within = match &self.low {
+                    Bound::Unbounded => true,
+                    Bound::Included(low) => key >= low,
+                    Bound::Excluded(low) => key > low,
+                };
+                let here = at(key);
+                (if within { here } else { here.max(from()) }, to())
+            }
+            Next::Before(key) => {
+                let within = match &self.high {
+                    Bound::Unbounded => true,
+                    // What lies before the bound's successor is the bound or below it.
+                    Bound::Included(high) | Bound::Excluded(high) => key <= high,
+                };
+                let here = at(key);
+                (from(), if within { here } else { here.min(to()) })
+            }
+            Next::Last => (from(), to()),
+        }
+    }
+
+    /// Where to go on after a leaf.
+    pub fn following(&self, page: TreePage<'_>) -> Option<Next> {
+        if self.backward {
+            let low = page.low();
+            let more = match &self.low {
+                Bound::Included(bound) | Bound::Excluded(bound) => low > bound.as_slice(),
+                Bound::Unbounded => true,
+            };
+            return (!low.is_empty() && more).then(|| Next::Before(low.to_vec()));
+        }
+        let high = page.high()?;
+        let more = match &self.high {
+            Bound::Included(bound) => high <= bound.as_slice(),
+            Bound::Excluded(bound) => high < bound.as_slice(),
+            Bound::Unbounded => true,
+        };
+        more.then(|| Next::From(high.to_vec()))
+    }
+
+    /// Where to go on to look at a row again.
+    pub fn at_row(&self, key: &[u8]) -> Next {
+        match self.backward {
+            true => Next::Before([key, &[0][..]].concat()),
+            false => Next::From(key.to_vec()),
+        }
+    }
+
+    /// Where to go on after a row.
+    pub fn following_row(&self, key: &[u8]) -> Next {
+        match self.backward {
+            true => Next::Before(key.to_vec()),
+            false => Next::From([key, &[0][..]].concat()),
+        }
+    }
+}
+
+/// The bounds of a key range.
+pub(crate) type KeyRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+/// Where the value of a visible row is.
+#[derive(Clone, Copy)]
+enum Value {
+    InBatch,
+    /// In [`Cursor::other`].
+    Other,
+}
+
+/// A row that [`Cursor::next_rows`] hands out: its key, and its value if that is not in the batch, end
+/// here in `copied`.
+struct Found {
+    key_end: usize,
+    end: usize,
+    in_batch: Option<Range<usize>>,
+}
+
+/// Rows that a cursor found: keys and values, lent out until its next call.
+pub struct Rows<'c> {
+    cursor: &'c Cursor,
+}
+
+impl<'c> Rows<'c> {
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.cursor.found.len()
+    }
+
+    /// Whether there are none: the cursor is at its end.
+    pub fn is_empty(&self) -> bool {
+        self.cursor.found.is_empty()
+    }
+}
+
+impl<'c> IntoIterator for Rows<'c> {
+    type Item = (&'c [u8], &'c [u8]);
+    type IntoIter = RowsIter<'c>;
+
+    fn into_iter(self) -> RowsIter<'c> {
+        RowsIter {
+            cursor: self.cursor,
+            found: self.cursor.found.iter(),
+            at: 0,
+        }
+    }
+}
+
+/// Iterator over [`Rows`].
+pub struct RowsIter<'c> {
+    cursor: &'c Cursor,
+    found: std::slice::Iter<'c, Found>,
+    at: usize,
+}
+
+impl<'c> Iterator for RowsIter<'c> {
+    type Item = (&'c [u8], &'c [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let found = self.found.next()?;
+        let copied = &self.cursor.copied;
+        let key = &copied[self.at..found.key_end];
+        let value = match &found.in_batch {
+            Some(range) => self.cursor.batch.bytes(range.clone()),
+            None => &copied[found.key_end..found.end],
+        };
+        self.at = found.end;
+        Some((key, value))
+    }
+}
+
+/// Rows of a range in key order, or in reverse. See the module.
+pub struct Cursor {
+    core: Arc<Core>,
+    tree: Tree,
+    snapshot: Option<Snapshot>,
+    me: TrxId,
+    scope: Scope,
+    /// Where the next leaf is to be looked for; `None` at the end.
+    next: Option<Next>,
+    /// Where the leaf of the batch was found.
+    leaf: Next,
+    batch: Batch,
+    /// A row that is not as it lies in the batch: an older version, a long value.
+    other: Seen,
+    /// What `next_rows` hands out: keys, and values that are not in the batch.
+    found: Vec<Found>,
+    copied: Vec<u8>,
+    interrupt: Option<Interrupt>,
+    isolation: Isolation,
+    /// Rows to copy from the next leaf, at most.
+    limit: usize,
+    reads: u64,
+}
+
+impl Cursor {
+    /// Without a snapshot: for [`Cursor::next_key`].
+    pub(crate) fn new(
+        core: &Arc<Core>,
+        tree: &Tree,
+        snapshot: Option<Snapshot>,
+        me: TrxId,
+        (low, high): KeyRange,
+        backward: bool,
+    ) -> Self {
+        let scope = Scope {
+            low,
+            high,
+            backward,
+        };
+        Self {
+            core: core.clone(),
+            tree: tree.clone(),
+            snapshot,
+            me,
+            next: Some(scope.start()),
+            leaf: Next::Last,
+            scope,
+            batch: Batch::default(),
+            other: Seen::default(),
+            found: Vec::new(),
+            copied: Vec::new(),
+            interrupt: None,
+            isolation: Isolation::default(),
+            limit: FIRST_ROWS,
+            reads: 0,
+        }
+    }
+
+    /// The next row: key and value. The slices are valid until the next call.
+    #[inline]
+    pub fn next_row(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        loop {
+            if let Some((row, value)) = self.next_at_hand()? {
+                self.reads += 1;
+                let value = match value {
+                    Value::InBatch => self.batch.bytes(row.value()),
+                    Value::Other => &self.other.value,
+                };
+                return Ok(Some((self.batch.key(), value)));
+            }
+            if !self.fill()? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The next rows, at least one but at the end, at most `max`: as many as are at hand.
+    ///
+    /// ```
+    /// # use inkstone::{Database, Isolation, Options};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = Database::open(dir.path(), Options::default())?;
+    /// # let table = db.create_table("t", &[])?;
+    /// let txn = db.begin(Isolation::RepeatableRead)?;
+    /// for n in 0..10u64 {
+    ///     txn.insert(&table, &n.to_be_bytes(), b"")?;
+    /// }
+    /// let mut cursor = txn.range(&table, ..)?;
+    /// assert_eq!(cursor.next_rows(4)?.len(), 4);
+    /// assert_eq!(cursor.next_rows(100)?.len(), 6);
+    /// assert!(cursor.next_rows(100)?.is_empty());
+    /// # Ok::<(), inkstone::Error>(())
+    /// ```
+    pub fn next_rows(&mut self, max: usize) -> Result<Rows<'_>> {
+        self.found.clear();
+        self.copied.clear();
+        while self.found.len() < max {
+            match self.next_at_hand() {
+                Ok(Some((row, value))) => {
+                    self.copied.extend_from_slice(self.batch.key());
+                    let key_end = self.copied.len();
+                    let in_batch = match value {
+                        Value::InBatch => Some(row.value()),
+                        Value::Other => {
+                            self.copied.extend_from_slice(&self.other.value);
+                            None
+                        }
+                    };
+                    let end = self.copied.len();
+                    self.found.push(Found {
+                        key_end,
+                        end,
+                        in_batch,
+                    });
+                }
+                // The rows before it first; what is found lies in the batch.
+                Ok(None) | Err(_) if !self.found.is_empty() => break,
+                Ok(None) if self.fill()? => {}
+                Ok(None) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        self.reads += self.found.len() as u64;
+        Ok(Rows { cursor: self })
+    }
+
+    /// The next row of the batch that the reader sees. After a failure the row is next again.
+    // Inlined: a row that goes through memory on its way costs as much as all the rest.
+    #[inline(always)]
+    fn next_at_hand(&mut self) -> Result<Option<(Row, Value)>> {
+        while let Some(row) = self.batch.next() {
+            let unversioned = row
+                .version
+                .is_none_or(|address| !self.core.is_live(address));
+            if unversioned && row.flags & (CELL_DELETED | CELL_OVERFLOW) == 0 {
+                return Ok(Some((row, Value::InBatch)));
+            }
+            if let Some(value) = self.judge(row)? {
+                return Ok(Some((row, value)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Where the value of a row is that is not plainly there; `None` if the reader does not see it.
+    #[inline(never)]
+    fn judge(&mut self, row: Row) -> Result<Option<Value>> {
+        let deleted = row.flags & CELL_DELETED != 0;
+        if deleted && !self.is_live(row) {
+            self.batch.dead += 1;
+            return Ok(None);
+        }
+        if sees_newest(self.isolation, row.flags) {
+            return Ok((!deleted).then_some(Value::InBatch));
+        }
+        match self.resolve(row) {
+            Ok(seen) => Ok(seen.then_some(Value::Other)),
+            Err(error) => {
+                self.batch.back();
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether there may be someone who sees another version of the row than the one in the leaf.
+    fn is_live(&self, row: Row) -> bool {
+        row.version
+            .is_some_and(|address| self.core.is_live(address))
+    }
+
+    /// Goes to another range of the tree, or direction, with the same snapshot.
+    pub(crate) fn restart(&mut self, (low, high): KeyRange, backward: bool) {
+        self.scope = Scope {
+            low,
+            high,
+            backward,
+        };
+        self.next = Some(self.scope.start());
+        self.batch.clear();
+        self.limit = FIRST_ROWS;
+    }
+
+    /// Finds the version of a row that the snapshot sees, and its whole value.
+    fn resolve(&mut self, row: Row) -> Result<bool> {
+        self.other.set(self.batch.cell(row));
+        if let Some(snapshot) = &self.snapshot
+            && !self.core.resolve(snapshot, self.me, &mut self.other)?
+        {
+            return Ok(false);
+        }
+        self.core.value_of(&self.tree, &mut self.other)?;
+        Ok(true)
+    }
+
+    /// Copies the rows of the next leaf; false at the end. After a failure the leaf is next again.
+    fn fill(&mut self) -> Result<bool> {
+        self.clean()?;
+        let Some(next) = self.next.take() else {
+            return Ok(false);
+        };
+        match self.copy_leaf(&next) {
+            Ok(following) => {
+                self.next = following;
+                self.leaf = next;
+                Ok(true)
+            }
+            Err(error) => {
+                self.next = Some(next);
+                Err(error)
+            }
+        }
+    }
+
+    /// Copies rows of the leaf at `next`. Where to go on.
+    fn copy_leaf(&mut self, next: &Next) -> Result<Option<Next>> {
+        self.core.redo.poison.check()?;
+        self.interrupt.as_ref().map_or(Ok(()), Interrupt::check)?;
+        check_not_dropped(&self.tree)?;
+        let (leaf, behind) = match self.scope.backward {
+            false => self.tree.leaf_shared_and_next(next.target())?,
+            true => (self.tree.leaf_shared(next.target())?, None),
+        };
+        let page = TreePage(&leaf);
+        let (from, to) = self.scope.slots(page, next);
+        let to = to.max(from);
+        let take = (to - from).min(self.limit);
+        let slots = match self.scope.backward {
+            false => from..from + take,
+            true => to - take..to,
+        };
+        self.batch.copy(page, slots, self.scope.backward);
+        self.limit = match self.limit - take {
+            _ if self.limit == usize::MAX => usize::MAX,
+            0 => usize::MAX,
+            left => left.max(ROWS_MIN),
+        };
+        if take < to - from
+            && let Some(key) = self.batch.last_key()
+        {
+            return Ok(Some(self.scope.following_row(&key)));
+        }
+        let following = self.scope.following(page);
+        if let (Some(_), Some(behind)) = (&following, behind) {
+            // Of its rows as many as will be copied, if they are like these.
+            let bytes = self.batch.heap_len() / take.max(1) * self.limit.min(page.count());
+            self.batch.ahead = self.tree.redo().pool.ahead(behind, bytes, take);
+        }
+        Ok(following)
+    }
+
+    /// After a leaf.
+    fn clean(&mut self) -> Result<()> {
+        let dead = std::mem::take(&mut self.batch.dead);
+        clean_leaf(&self.core, &self.tree, &self.leaf, (dead, self.batch.len()))
+    }
+
+    /// The next key that the tree holds, visible or not, and its version.
+    pub(crate) fn next_key(&mut self) -> Result<Option<(Vec<u8>, Option<VersionAddress>)>> {
+        loop {
+            if let Some(row) = self.batch.next() {
+                if row.flags & CELL_DELETED != 0 && !self.is_live(row) {
+                    self.batch.dead += 1;
+                }
+                return Ok(Some((self.batch.key().to_vec(), row.version)));
+            }
+            if !self.fill()? {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+/// That a tree was not dropped since it was opened.
+pub(crate) fn check_not_dropped(tree: &Tree) -> Result<()> {
+    match tree.is_dropped() {
+        true => Err(Error::NotFound("the tree (it was dropped)".to_owned())),
+        false => Ok(()),
+    }
+}
+
+/// Removes the dead rows of a leaf if they are the majority of those that were read: after a restart
+/// nobody else remembers them.
+pub(crate) fn clean_leaf(
+    core: &Core,
+    tree: &Tree,
+    leaf: &Next,
+    (dead, read): (usize, usize),
+) -> Result<()> {
+    if dead < DEAD_ROWS || dead < read / 2 {
+        return Ok(());
+    }
+    if !core.redo.log.has_room() || tree.is_dropped() {
+        return Ok(());
+    }
+    core.redo.log.wait_for_space()?;
+    let Some(_tidy) = tree.space.tidy() else {
+        return Ok(());
+    };
+    let latched = tree.leaf_exclusive(leaf.target())?;
+    let key = TreePage(&latched).low().to_vec();
+    remove_dead_rows(core, latched, None)?;
+    tree.merge_around(&key, &|address| core.is_live(address))
+}
+
+impl Drop for Cursor {
+    fn drop(&mut self) {
+        self.core.redo.counters.add(Counter::RowsRead, self.reads);
+    }
+}
+
+impl Iterator for Cursor {
+    type Item = Result<(Vec<u8>, Vec<u8>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self.next_row() {
+            Ok(Some((key, value))) => Some(Ok((key.to_vec(), value.to_vec()))),
+            Ok(None) => None,
+            Err(error) => Some(Err(error)),
+        }
+    }
+}
+
+impl Transaction {
+    /// A cursor over a range of a tree, as of the statement's snapshot. At serializable the range is
+    /// locked shared first.
+    pub(crate) fn scan(&self, tree: &Tree, bounds: KeyRange, backward: bool) -> Result<Cursor> {
+        let snapshot = self.begin_scan(tree, &bounds)?;
+        let me = self.shared.state.id();
+        let mut cursor = Cursor::new(&self.core, tree, Some(snapshot), me, bounds, backward);
+        cursor.interrupt.clone_from(&self.interrupt);
+        cursor.isolation = self.isolation();
+        Ok(cursor)
+    }
+
+    /// Has a cursor of this transaction go to another range of its tree, as
+    /// [`range`](Self::range) would, with the memory that it has.
+    pub(crate) fn scan_again(
+        &self,
+        cursor: &mut Cursor,
+        bounds: KeyRange,
+        backward: bool,
+    ) -> Result<()> {
+        cursor.snapshot = Some(self.begin_scan(&cursor.tree, &bounds)?);
+        cursor.restart(bounds, backward);
+        Ok(())
+    }
+
+    fn begin_scan(&self, tree: &Tree, bounds: &KeyRange) -> Result<Snapshot> {
+        self.core.redo.poison.check()?;
+        self.check_interrupt()?;
+        let mut inner = self.active()?;
+        if self.isolation().locks_reads() {
+            let result = self.lock_scan(&mut inner, tree, bounds, LockMode::Shared, Wait::Timeout);
+            self.after_error(inner, result)?;
+            inner = self.active()?;
+        }
+        // Of a range that is locked the newest versions are the ones to read.
+        let snapshot = self.snapshot_of(&mut inner);
+        tree.check_complete_at(snapshot.seq())?;
+        Ok(snapshot)
+    }
+}
