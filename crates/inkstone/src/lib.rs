@@ -91,10 +91,11 @@ pub mod recovery;
 pub mod rows;
 pub mod space;
 pub mod store;
-#[doc(hidden)]
-pub mod sync;
 pub mod txn;
 pub mod typed;
+
+#[doc(hidden)]
+pub use inkstone_sync as sync;
 
 pub use aside::{ASIDE_SUFFIX, SetAside};
 pub use btree::{RangeEstimates, TreeReport};

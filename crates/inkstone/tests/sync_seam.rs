@@ -1,4 +1,4 @@
-//! The engine takes threads, locks, atomics, clocks and randomness from its `sync` module only. What
+//! The engine takes threads, locks, atomics, clocks and randomness from `crates/sync` only. What
 //! came from elsewhere would not be under the control of a scheduler that repeats a run from its seed.
 
 use std::path::{Path, PathBuf};
@@ -44,7 +44,7 @@ fn files(directory: &Path, found: &mut Vec<PathBuf>) {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         match path.is_dir() {
-            true if name != "tests" && name != "sync" => files(&path, found),
+            true if name != "tests" => files(&path, found),
             false if name.ends_with(".rs") && !name.contains("test") => found.push(path),
             _ => {}
         }

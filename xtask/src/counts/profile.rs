@@ -103,7 +103,7 @@ impl Object {
             let at = at.strip_prefix(&root).unwrap_or(at);
             at.trim_start_matches('/').starts_with("crates/")
                 // The seam's own lines say nothing of who called.
-                && !at.contains("/src/sync/")
+                && !at.contains("/crates/sync/src/")
         };
         match frames.iter().find(own).or(frames.first()) {
             Some((function, at)) if *function != "??" => {

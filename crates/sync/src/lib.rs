@@ -1,6 +1,6 @@
 //! The seam between the engine and whatever schedules it: threads, locks, condition variables,
 //! parking by address, atomics, clocks, and the randomness of hash tables. The engine takes them from
-//! here and from nowhere else (`tests/sync_seam.rs` checks it).
+//! here and from nowhere else (`crates/inkstone/tests/sync_seam.rs` checks it).
 //!
 //! # What it promises
 //!
@@ -10,7 +10,7 @@
 //!    these. So who provides them decides what happens next, and can do so from a seed.
 //!
 //! Counters that nobody decides by stay plain (`counters.rs`), as does `Arc`, and `OnceLock` but under
-//! ThreadSanitizer: nobody waits for these while others run. [Decision 0011](../../../docs/decisions/0011-a-seam-for-threads-locks-and-clocks.md).
+//! ThreadSanitizer: nobody waits for these while others run. [Decision 0011](../../docs/decisions/0011-a-seam-for-threads-locks-and-clocks.md).
 
 mod parked;
 #[cfg(any(inkstone_sim, inkstone_shuttle))]
@@ -53,7 +53,6 @@ mod sanitized;
 mod shuttled;
 #[cfg(inkstone_sim)]
 mod sim;
-#[cfg(test)]
 mod test_scope;
 #[cfg(inkstone_lock_times)]
 mod timed;
@@ -69,7 +68,7 @@ use sim as backend;
 #[cfg(inkstone_lock_times)]
 use timed as backend;
 
-#[cfg(all(test, inkstone_shuttle))]
+#[cfg(inkstone_shuttle)]
 pub use shuttled::explore;
 
 pub use backend::{
@@ -82,14 +81,15 @@ pub use sanitized::OnceLock;
 pub use sim::{Config, Event, Report, Turn, disk_operation, simulate};
 #[cfg(not(inkstone_tsan))]
 pub use std::sync::OnceLock;
-#[cfg(test)]
+#[doc(hidden)]
 pub use test_scope::test_scope;
 #[cfg(inkstone_lock_times)]
 pub use timed::held;
 
 /// What a latch tells a clock, in builds that have one.
 #[cfg(not(inkstone_lock_times))]
-pub(crate) mod held {
+#[doc(hidden)]
+pub mod held {
     #[inline(always)]
     pub fn began(_address: usize) {}
 

@@ -11,7 +11,6 @@
 //! which every caller must bear; a longer one wakes only when it is told to, so that a lost wake-up is a
 //! deadlock, which shuttle reports.
 
-#[cfg(test)]
 pub mod explore;
 mod locks;
 pub mod parking;

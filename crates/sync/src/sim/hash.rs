@@ -33,6 +33,6 @@ pub type HashSet<T, S = RandomState> = std::collections::HashSet<T, S>;
 pub fn random_bits() -> u64 {
     match current() {
         Some(me) => me.scheduler.state().random_bits(),
-        None => crate::sync::real::random_bits(),
+        None => crate::real::random_bits(),
     }
 }

@@ -2,8 +2,8 @@
 
 use super::context::{cost, current, point, undisturbed};
 use super::scheduler::{Key, Wait, Woken as Ended};
-pub use crate::sync::parked::{Choice, Woken};
-use crate::sync::real::parking as real;
+pub use crate::parked::{Choice, Woken};
+use crate::real::parking as real;
 use std::panic::Location;
 
 /// How often, in percent, what is released is handed over to who is woken.

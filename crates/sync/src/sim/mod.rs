@@ -82,7 +82,7 @@ pub fn simulate<T: Send + 'static>(
     config: &Config,
     f: impl FnOnce() -> T + Send + 'static,
 ) -> Result<(T, Report), String> {
-    crate::invariant!(current().is_none(), "a simulation within a simulation");
+    assert!(current().is_none(), "a simulation within a simulation");
     let scheduler = Arc::new(Scheduler::new(config));
     let first = thread::spawn_first(&scheduler, f)
         .map_err(|error| format!("a thread cannot be started: {error}"))?;
