@@ -19,6 +19,8 @@ const REGISTERS: u64 = 4;
 const ROW_RANGES: u64 = 3;
 /// Rows in a range, about.
 const ROWS: usize = 8;
+/// Of a hundred transactions, how many are XA transactions.
+const XA: u64 = 12;
 /// `inkstone_lock_wait_timeout` of those who wait long, in seconds: longer than any wait lasts while no
 /// hand-off is lost and each deadlock is found.
 const PATIENCE_S: u64 = 30;
@@ -83,6 +85,8 @@ struct Running {
     level: Level,
     ops: Vec<Op>,
     savepoint: bool,
+    /// Its name, if it is an XA transaction.
+    xa: Option<String>,
     /// Rows that a scan found.
     rows: Vec<Key>,
 }
@@ -125,6 +129,8 @@ impl Client<'_> {
         let level = self.world.level;
         let level = level.unwrap_or_else(|| *self.random.pick(&Level::ALL));
         let seconds = *self.random.pick(&[1, PATIENCE_S]);
+        let is_xa = self.random.chance(XA);
+        let xa = is_xa.then(|| format!("{}-{}", self.number, self.world.tick()));
         let mut begun = self.world.tick();
         let begin = (|| -> Done {
             for statement in level.settings() {
@@ -132,6 +138,9 @@ impl Client<'_> {
             }
             self.run_done(&format!("SET inkstone_lock_wait_timeout = {seconds}"))?;
             begun = self.world.tick();
+            if let Some(name) = &xa {
+                return self.run_done(&format!("XA START '{name}'"));
+            }
             match level.has_snapshot() && self.random.chance(30) {
                 true => self.run_done("START TRANSACTION WITH CONSISTENT SNAPSHOT"),
                 false => self.run_done("START TRANSACTION"),
@@ -144,6 +153,7 @@ impl Client<'_> {
             level,
             ops: Vec::new(),
             savepoint: false,
+            xa,
             rows: Vec::new(),
         };
         let steps = match self.random.chance(4) {
@@ -176,10 +186,10 @@ impl Client<'_> {
         self.pause();
         let ended = match outcome {
             Some(why) => self
-                .run_done("ROLLBACK")
+                .roll_back(&running)
                 .map(|()| Outcome::Aborted(why.clone()))
                 .or_else(|stop| self.gone(stop).map(|_| Outcome::Aborted(why))),
-            None => self.end(),
+            None => self.end(&running),
         }?;
         let goes_on = ended != Outcome::Unknown;
         Ok((Some(self.over(running, begun, ended)), goes_on))
@@ -242,14 +252,38 @@ impl Client<'_> {
         Ok(self.random.chance(60).then_some(why))
     }
 
-    fn end(&mut self) -> Result<Outcome, String> {
+    fn roll_back(&mut self, running: &Running) -> Done {
+        let Some(name) = &running.xa else {
+            return self.run_done("ROLLBACK");
+        };
+        // The server may say again that it was a deadlock.
+        match self.run_done(&format!("XA END '{name}'")) {
+            Ok(()) | Err(Stop::Refused(_)) => self.run_done(&format!("XA ROLLBACK '{name}'")),
+            other => other,
+        }
+    }
+
+    fn commit(&mut self, running: &Running) -> Done {
+        let Some(name) = &running.xa else {
+            return self.run_done("COMMIT");
+        };
+        self.run_done(&format!("XA END '{name}'"))?;
+        if self.random.chance(20) {
+            return self.run_done(&format!("XA COMMIT '{name}' ONE PHASE"));
+        }
+        self.run_done(&format!("XA PREPARE '{name}'"))?;
+        self.pause();
+        self.run_done(&format!("XA COMMIT '{name}'"))
+    }
+
+    fn end(&mut self, running: &Running) -> Result<Outcome, String> {
         if self.random.chance(8) {
-            return match self.run_done("ROLLBACK") {
+            return match self.roll_back(running) {
                 Ok(()) => Ok(Outcome::Aborted("rollback".to_owned())),
                 Err(stop) => self.gone(stop).map(Outcome::Aborted),
             };
         }
-        match self.run_done("COMMIT") {
+        match self.commit(running) {
             Ok(()) => Ok(Outcome::Committed {
                 at: self.world.tick(),
                 durability: inkstone::Durability::Sync,

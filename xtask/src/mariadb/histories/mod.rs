@@ -152,6 +152,7 @@ impl Campaign {
             let end = match world.killed.swap(false, Ordering::SeqCst) {
                 true => {
                     self.server.start()?;
+                    self.settle(&mut random)?;
                     self.tally.marks.add("kills", 1);
                     End::Kill
                 }
@@ -170,6 +171,17 @@ impl Campaign {
                 return Err(anomaly.to_string());
             }
             initial = last;
+        }
+        Ok(())
+    }
+
+    /// Ends what was prepared when the server was killed, the one way or the other: nobody was told.
+    fn settle(&mut self, random: &mut Random) -> Result<()> {
+        for line in self.server.sql("XA RECOVER")?.lines() {
+            let name = line.rsplit('\t').next().unwrap_or_default();
+            let way = random.word(&["COMMIT", "ROLLBACK"]);
+            self.server.sql(&format!("XA {way} '{name}'"))?;
+            self.tally.marks.add("prepared over a kill", 1);
         }
         Ok(())
     }
