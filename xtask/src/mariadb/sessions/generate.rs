@@ -260,17 +260,17 @@ impl Generator {
     /// Numbers of rows that others may hold back in the middle; nothing is in the way of the engines there but these
     /// rows, each found by its key.
     fn numbers(&mut self) -> String {
-        let (id, v) = (self.random.between(1, 12), self.random.below(9));
+        // Never one that a running statement has given out: its rows may not be there yet, for they are held back and
+        // inserted many at a time, which InnoDB does not do.
+        let far = 1000 * self.random.between(1, 90_000);
+        let (id, v) = (self.random.between(1, 3), self.random.below(9));
         let row = self.random.between(1, SOURCE);
         match self.random.weighted(&[7, 3, 3, 1, 1, 1, 3, 3]) {
             0 => "INSERT INTO n (v) SELECT v FROM s".to_owned(),
             1 => format!("INSERT INTO n (v) VALUES ({v}), (10)"),
             2 => format!("INSERT INTO n (v) SELECT {v} UNION ALL SELECT 11"),
-            3 => format!("INSERT INTO n VALUES ({}, {v})", 10 * id),
-            4 => format!(
-                "UPDATE n FORCE INDEX (PRIMARY) SET id = id + {} WHERE id = {id}",
-                3 * v + 1
-            ),
+            3 => format!("INSERT INTO n VALUES ({far}, {v})"),
+            4 => format!("UPDATE n FORCE INDEX (PRIMARY) SET id = id + {far} WHERE id = {id}"),
             5 => format!("REPLACE INTO n (v) SELECT v + {v} FROM s"),
             6 => format!("SELECT * FROM s FORCE INDEX (PRIMARY) WHERE id = {row} FOR UPDATE"),
             _ => format!("UPDATE s FORCE INDEX (PRIMARY) SET v = v + 1 WHERE id = {row}"),
