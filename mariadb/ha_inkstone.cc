@@ -149,23 +149,35 @@ void ha_inkstone::use_column_order()
   codec_of= share->opened();
 }
 
+/* Virtual columns of the row in the record. The server computes none for covering reads, of which this may be one that
+   wanted the row (wants_unread_key). */
+void ha_inkstone::compute_virtual()
+{
+  const uint covered= keyread;
+  keyread= MAX_KEY;
+  table->update_virtual_fields(this, VCOL_UPDATE_FOR_READ);
+  keyread= covered;
+}
+
 /* The server computes virtual columns in record[0], and in record[1] for a row that is replaced. Ordered scans of
    partitions read into places of their own, and compare the index's columns there. HANDLER keeps such rows for its next
    statement. */
 int ha_inkstone::complete_apart(uchar *record)
 {
   if (!table->part_info || record == table->record[0] || record == table->record[1])
+  {
+    /* Where indexes are merged the server says of the first one that it wants nothing but keys, computes nothing for
+       the others, and compares a range's end with what stands there. */
+    if (record == table->record[0] && table->vfield && keyread_enabled() && !covering())
+      compute_virtual();
     return 0;
+  }
   const my_ptrdiff_t moved= record - table->record[0];
   if (table->vfield)
   {
     for (Field **field= table->field; *field; field++)
       (*field)->move_field_offset(moved);
-    /* The server computes nothing for covering reads, of which this is one that wanted the row (wants_unread_key). */
-    const uint covered= keyread;
-    keyread= MAX_KEY;
-    table->update_virtual_fields(this, VCOL_UPDATE_FOR_READ);
-    keyread= covered;
+    compute_virtual();
     for (Field **field= table->field; *field; field++)
       (*field)->move_field_offset(-moved);
   }

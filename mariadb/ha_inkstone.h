@@ -225,6 +225,7 @@ private:
   const KeyCodec &active_codec() const { return indexes[active_index]; }
   bool covering() { return keyread_enabled() && keyread == active_index; }
   int complete_apart(uchar *record);
+  void compute_virtual();
   bool keep_blobs(uchar *record);
   int upper_bound(Buffer &out, const key_range *end, uint32_t *bound);
 

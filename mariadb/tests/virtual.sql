@@ -48,3 +48,22 @@ UPDATE loaded SET b = 3 WHERE a = 1;
 SELECT * FROM loaded USE INDEX () ORDER BY a;
 DELETE FROM loaded;
 DROP TABLE loaded;
+
+# Indexes that are merged: the server says of the first one that it reads by keys only, and computes nothing for the others, whose range's end it compares with the row.
+CREATE TABLE merged (a INT NOT NULL, b BIGINT AS (a DIV 2) VIRTUAL, c VARCHAR(20) AS (CONCAT('n', a)) VIRTUAL, d INT, KEY ka (a), KEY kb (b), KEY kc (c), KEY kd (d, c(1))) ENGINE=Inkstone;
+INSERT INTO merged (a, d) SELECT seq, seq * 3 FROM seq_80_to_400;
+INSERT INTO merged (a, d) VALUES (0, 1);
+ANALYZE TABLE merged;
+EXPLAIN SELECT * FROM merged FORCE INDEX (ka, kb) WHERE a = 1 OR b < 1;
+SELECT * FROM merged FORCE INDEX (ka, kb) WHERE a = 1 OR b < 1;
+SELECT * FROM merged FORCE INDEX (ka, kb) WHERE a = 85 OR b < 42 ORDER BY a;
+SELECT * FROM merged FORCE INDEX (ka, kc) WHERE a < 82 OR c > 'n98' ORDER BY a;
+SELECT * FROM merged FORCE INDEX (kc, kb) WHERE b < 41 OR c BETWEEN 'n1' AND 'n101' ORDER BY a;
+SELECT * FROM merged FORCE INDEX (kb, kd) WHERE b = 45 OR (d = 300 AND c < 'n2') OR d < 5 ORDER BY a;
+UPDATE merged SET d = d + 1 WHERE a = 1 OR b < 1 ORDER BY a;
+DELETE FROM merged WHERE a = 399 OR b > 199 ORDER BY a;
+SELECT COUNT(*), SUM(d) FROM merged;
+ALTER TABLE merged PARTITION BY HASH (a) PARTITIONS 3;
+SELECT * FROM merged FORCE INDEX (ka, kb) WHERE a = 85 OR b < 42 ORDER BY a;
+SELECT * FROM merged FORCE INDEX (kc, kb) WHERE b < 41 OR c BETWEEN 'n1' AND 'n101' ORDER BY a;
+DROP TABLE merged;
