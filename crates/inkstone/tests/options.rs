@@ -226,14 +226,17 @@ fn the_ring_bounds_what_is_unwritten() {
         });
         vfs.set_sync_delay(Duration::from_millis(2));
         let mut most = 0;
-        for _ in 0..60 {
+        let mut rounds = 0;
+        // The thread that writes early begins at an eighth of the ring. On a busy machine it can be through before
+        // anybody looks, so this looks until it was not.
+        while rounds < 60 || most <= log_buffer_size / 16 {
             write_log(&db, &table, 100 << 10);
             let now = status(&db);
             most = most.max(now["lsn_current"].saturating_sub(now["lsn_written"]));
+            rounds += 1;
+            assert!(rounds < 3000, "{most}");
         }
         assert!(most <= log_buffer_size, "{most}");
-        // The thread that writes early begins at an eighth of the ring.
-        assert!(most > log_buffer_size / 16, "{most}");
     }
 }
 
