@@ -221,6 +221,51 @@ fn skip_locked_works_at_every_level() {
     });
 }
 
+/// As InnoDB has it: the gap in front of a row that is skipped stays free, of a range that others scan to a row
+/// behind it, too.
+#[test]
+fn the_gap_in_front_of_a_skipped_row_is_not_locked() {
+    within(60, || {
+        let case = Case::new();
+        let other = case.begin();
+        let taken = locked(
+            &other,
+            &case.table,
+            &key(30)[..]..=&key(30)[..],
+            Exclusive,
+            9,
+        );
+        assert_eq!(taken, [30]);
+        let skip = |txn: &Transaction, low: u64, high: u64| -> Vec<u64> {
+            let (low, high) = (key(low), key(high));
+            let rows =
+                txn.range_locking(&case.table, &low[..]..=&high[..], Shared, Wait::SkipLocked);
+            rows.unwrap().map(|row| number(&row.unwrap().0)).collect()
+        };
+        let txn = case.begin();
+        assert_eq!(skip(&txn, 15, 50), [20, 40, 50]);
+        assert_eq!(case.free([17, 25, 30, 35, 45, 55]), [25, 55]);
+        txn.rollback().unwrap();
+        // The skipped row is the range's end.
+        let txn = case.begin();
+        assert_eq!(skip(&txn, 15, 30), [20]);
+        assert_eq!(case.free([17, 25, 35]), [25, 35]);
+        other.rollback().unwrap();
+        // Who serializes has seen that nothing is there.
+        let other = case.begin();
+        locked(
+            &other,
+            &case.table,
+            &key(30)[..]..=&key(30)[..],
+            Exclusive,
+            9,
+        );
+        let serializable = case.db.begin(Serializable).unwrap();
+        assert_eq!(skip(&serializable, 15, 40), [20, 40]);
+        assert_eq!(case.free([17, 25, 35, 45]), [45]);
+    });
+}
+
 /// What a locking scan has seen does not change until its transaction ends, whatever others do.
 #[test]
 fn no_phantoms() {

@@ -5,6 +5,9 @@
 //! between what was seen and what is locked. A gap is locked only once its row is: who waits for a row
 //! does not keep others from inserting beside it. So what such a scan has passed is one interval.
 //!
+//! A row that is skipped, as somebody has locked it, is not passed, nor is the gap in front of it: what a cursor asks
+//! for is the gap with the row, as InnoDB's does. At SERIALIZABLE a cursor that skips claims the gaps, too.
+//!
 //! Where gaps are not locked, a cursor that has waited for a row goes on with that row, as InnoDB's does: what
 //! came meanwhile in front of it came too late. Where they are, it looks at the gap again, and locks it.
 //!
@@ -63,6 +66,8 @@ pub struct LockingScan {
     wait: Wait,
     /// Whether gaps are locked.
     gaps: bool,
+    /// Whether the gap in front of a row that is skipped is one of them.
+    gaps_of_skipped: bool,
     key: Vec<u8>,
     row: Seen,
     locked: Locked,
@@ -226,6 +231,8 @@ impl LockingScan {
         let (from, to) = self.scope.slots(page, next);
         let all = to.saturating_sub(from);
         let mut dead = 0;
+        // Behind the row that was skipped last.
+        let mut behind_skipped = None;
         for n in 0..all {
             let slot = if self.scope.backward {
                 to - 1 - n
@@ -247,7 +254,7 @@ impl LockingScan {
             let waits = self.wait == Wait::Timeout && !shows;
             let locked = if self.gaps {
                 let upto = Some(Bound::Included(&self.key[..]));
-                let bounds = self.passed(next, upto);
+                let bounds = self.passed(behind_skipped.as_ref().unwrap_or(next), upto);
                 locks.lock_passed(state, held, row, bounds, mode, &newest, waits)
             } else {
                 locks.lock_row(state, held, row, mode, &newest, waits)
@@ -259,7 +266,11 @@ impl LockingScan {
                     self.next = Some(self.scope.following_row(&self.key));
                     return Ok(Visit::Row);
                 }
-                Err(_) if self.wait == Wait::SkipLocked => {}
+                Err(_) if self.wait == Wait::SkipLocked => {
+                    if !self.gaps_of_skipped {
+                        behind_skipped = Some(self.scope.following_row(&self.key));
+                    }
+                }
                 Err(_) if shows => {
                     self.row.set(cell);
                     self.next = Some(self.scope.following_row(&self.key));
@@ -277,7 +288,8 @@ impl LockingScan {
         if self.gaps {
             let (locks, state) = (&transaction.core.locks, &transaction.shared.state);
             let tree = row_name(&tree, &[]).tree;
-            locks.lock_gap(state, &mut inner.held, tree, self.passed(next, upto));
+            let bounds = self.passed(behind_skipped.as_ref().unwrap_or(next), upto);
+            locks.lock_gap(state, &mut inner.held, tree, bounds);
         }
         drop(leaf);
         clean_leaf(&transaction.core, &tree, next, (dead, all))?;
@@ -353,6 +365,7 @@ impl Transaction {
             mode,
             wait,
             gaps,
+            gaps_of_skipped: serializable,
             key: Vec::new(),
             row: Seen::default(),
             locked: Locked::Before,
