@@ -90,6 +90,7 @@ pub mod poison;
 pub mod recovery;
 pub mod rows;
 pub mod space;
+pub mod storage;
 pub mod store;
 pub mod txn;
 pub mod typed;

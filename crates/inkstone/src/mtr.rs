@@ -12,31 +12,13 @@
 //! 2. No latch is held while waiting for I/O: pages are made resident before the first latch.
 //! 3. Latches are taken in the order: space map page, then tree pages from the top down.
 
-use crate::buffer::{BufferPool, Exclusive};
-use crate::counters::Counters;
-use crate::log::Log;
-use crate::poison::Poison;
+use crate::buffer::Exclusive;
+use crate::storage::Storage;
 use crate::{Result, invariant};
 use inkstone_format::record::Record;
 use inkstone_format::{Lsn, PageId, apply};
 use smallvec::SmallVec;
 use std::cell::Cell;
-use std::sync::Arc;
-
-/// What mini-transactions work on.
-#[derive(Clone)]
-pub struct Redo {
-    /// The pages.
-    pub pool: Arc<BufferPool>,
-    /// The log.
-    pub log: Arc<Log>,
-    /// Counters of the database.
-    pub counters: Arc<Counters>,
-    /// The engine's one-way switch.
-    pub poison: Poison,
-    /// Bytes in a page.
-    pub page_size: usize,
-}
 
 thread_local! {
     /// A payload buffer kept for the thread's next mini-transaction.
@@ -50,7 +32,7 @@ struct Latched<'p> {
 
 /// A mini-transaction. See the module.
 pub struct Mtr<'p> {
-    redo: &'p Redo,
+    storage: &'p Storage,
     /// A row's change has one, a structure change a few.
     pages: SmallVec<[Latched<'p>; 2]>,
     payload: Vec<u8>,
@@ -59,11 +41,11 @@ pub struct Mtr<'p> {
 
 impl<'p> Mtr<'p> {
     /// Begins.
-    pub fn new(redo: &'p Redo) -> Self {
+    pub fn new(storage: &'p Storage) -> Self {
         let mut payload = SPARE_PAYLOAD.take();
         payload.clear();
         Self {
-            redo,
+            storage,
             pages: SmallVec::new(),
             payload,
             committed: false,
@@ -138,7 +120,7 @@ impl<'p> Mtr<'p> {
         }
         let pages = &mut self.pages;
         let lsns = self
-            .redo
+            .storage
             .log
             .append(&self.payload, want_claim, |start, end| {
                 for page in pages.iter_mut().filter(|page| page.changed) {
@@ -155,7 +137,7 @@ impl Drop for Mtr<'_> {
     fn drop(&mut self) {
         if !self.committed && self.pages.iter().any(|page| page.changed) {
             let _ = self
-                .redo
+                .storage
                 .poison
                 .set("a page was changed in memory but not in the log");
         }

@@ -7,7 +7,8 @@
 //!
 //! Latch order: a space map page is latched before any tree page.
 
-use crate::mtr::{Mtr, Redo};
+use crate::mtr::Mtr;
+use crate::storage::Storage;
 use crate::store::SpaceFile;
 use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::{Error, Result};
@@ -42,7 +43,7 @@ const MAP_ATTEMPTS: u32 = 10;
 pub struct Space {
     /// Its number.
     pub id: SpaceId,
-    redo: Redo,
+    storage: Storage,
     file: Arc<SpaceFile>,
     /// The page after the last one that was allocated, or a lower one that was freed since: the search
     /// for a free page in its region begins there.
@@ -59,10 +60,10 @@ pub struct Space {
 
 impl Space {
     /// An open tablespace over its file.
-    pub fn new(id: SpaceId, redo: Redo, file: Arc<SpaceFile>) -> Self {
+    pub fn new(id: SpaceId, storage: Storage, file: Arc<SpaceFile>) -> Self {
         Self {
             id,
-            redo,
+            storage,
             file,
             hint: AtomicU32::new(SYSTEM_PAGES),
             regions: Regions::default(),
@@ -75,10 +76,10 @@ impl Space {
     }
 
     /// A tablespace that an earlier run has made, or that was imported.
-    pub fn found(id: SpaceId, redo: Redo, file: Arc<SpaceFile>) -> Self {
+    pub fn found(id: SpaceId, storage: Storage, file: Arc<SpaceFile>) -> Self {
         Self {
             untidy: AtomicBool::new(true),
-            ..Self::new(id, redo, file)
+            ..Self::new(id, storage, file)
         }
     }
 
@@ -94,12 +95,12 @@ impl Space {
 
     /// Writes the header and the first space map of a new tablespace, whose file exists.
     pub fn initialise(&self, uuid: &[u8; 16]) -> Result<()> {
-        let mut frames = self.redo.pool.reserve(2)?;
-        let mut mtr = Mtr::new(&self.redo);
+        let mut frames = self.storage.pool.reserve(2)?;
+        let mut mtr = Mtr::new(&self.storage);
         let header_id = self.page_id(PageNo(0));
-        let header = mtr.push(self.redo.pool.create(header_id, &mut frames)?);
+        let header = mtr.push(self.storage.pool.create(header_id, &mut frames)?);
         let map_id = self.page_id(PageNo(1));
-        let map = mtr.push(self.redo.pool.create(map_id, &mut frames)?);
+        let map = mtr.push(self.storage.pool.create(map_id, &mut frames)?);
         mtr.note(&Record::FileCreate { space: self.id });
         let page_type = PageType::SpaceHeader as u8;
         mtr.replay(
@@ -109,7 +110,7 @@ impl Space {
                 page_type,
             },
         );
-        let bytes = format::new_header(uuid, self.redo.page_size as u32);
+        let bytes = format::new_header(uuid, self.storage.page_size as u32);
         let offset = PAGE_HEADER_LEN as u32;
         mtr.replay(
             header,
@@ -162,7 +163,7 @@ impl Space {
     /// Checks that the file's header belongs to this database and page size.
     pub fn check_header(&self, uuid: &[u8; 16]) -> Result<()> {
         let id = self.page_id(PageNo(0));
-        let header = self.redo.pool.shared(id)?;
+        let header = self.storage.pool.shared(id)?;
         check_header(&header, uuid, &self.file)
     }
 
@@ -171,7 +172,7 @@ impl Space {
     pub fn check_length(&self) -> Result<()> {
         let _shape = self.keep_shape();
         let region = self.last_region()?;
-        let map = self.redo.pool.shared(self.map_id(region))?;
+        let map = self.storage.pool.shared(self.map_id(region))?;
         let last = (0..self.region_len(region)).rev().find(|&n| bit(&map, n));
         let pages = self.region_start(region) + last.unwrap_or(0) + 1;
         self.file.require_pages(pages)
@@ -179,7 +180,7 @@ impl Space {
 
     /// The root page of a tree, if there is such a tree.
     pub fn root(&self, tree: TreeId) -> Result<Option<PageNo>> {
-        let header = self.redo.pool.shared(self.page_id(PageNo(0)))?;
+        let header = self.storage.pool.shared(self.page_id(PageNo(0)))?;
         Ok(format::root(&header, tree))
     }
 
@@ -199,7 +200,7 @@ impl Space {
 
     /// The smallest number that no tree of this tablespace has.
     pub fn free_tree_id(&self) -> Result<TreeId> {
-        let header = self.redo.pool.shared(self.page_id(PageNo(0)))?;
+        let header = self.storage.pool.shared(self.page_id(PageNo(0)))?;
         (0..TREES_MAX - 1)
             .map(TreeId)
             .find(|&tree| format::root(&header, tree).is_none())
@@ -210,7 +211,7 @@ impl Space {
 
     /// The root page of each tree that the file has, named in the catalog or not.
     pub fn roots(&self) -> Result<Vec<(TreeId, PageNo)>> {
-        let header = self.redo.pool.shared(self.page_id(PageNo(0)))?;
+        let header = self.storage.pool.shared(self.page_id(PageNo(0)))?;
         let all = (0..TREES_MAX).map(TreeId);
         Ok(all
             .filter_map(|tree| Some((tree, format::root(&header, tree)?)))
@@ -222,7 +223,7 @@ impl Space {
     pub fn allocated_pages(&self) -> Result<u64> {
         let mut total = 0;
         for region in 0..=self.last_region()? {
-            let map = self.redo.pool.shared(self.map_id(region))?;
+            let map = self.storage.pool.shared(self.map_id(region))?;
             let len = self.region_len(region);
             total += u64::from(len - count_clear_bits(&map, len));
         }
@@ -231,7 +232,7 @@ impl Space {
 
     /// The pages of a region that its map says are allocated.
     pub fn allocated_in(&self, region: u32) -> Result<Vec<PageNo>> {
-        let map = self.redo.pool.shared(self.map_id(region))?;
+        let map = self.storage.pool.shared(self.map_id(region))?;
         let allocated = (0..self.region_len(region)).filter(|&n| bit(&map, n));
         let start = self.region_start(region);
         Ok(allocated.map(|n| PageNo(start + n)).collect())
@@ -239,10 +240,10 @@ impl Space {
 
     /// Number of the last space map.
     pub fn last_region(&self) -> Result<u32> {
-        let header = self.redo.pool.shared(self.page_id(PageNo(0)))?;
+        let header = self.storage.pool.shared(self.page_id(PageNo(0)))?;
         let (last, most) = (
             format::more_maps(&header),
-            format::region_max(self.redo.page_size),
+            format::region_max(self.storage.page_size),
         );
         if last > most {
             let what = format!("{last} more space maps, where {most} are the most");
@@ -254,8 +255,8 @@ impl Space {
 
     /// Whether the space maps say that a page is allocated. The caller keeps the shape.
     pub fn is_allocated(&self, page: PageNo) -> Result<bool> {
-        let covered = map_pages(self.redo.page_size);
-        let map = self.redo.pool.shared(self.map_id(page.0 / covered))?;
+        let covered = map_pages(self.storage.page_size);
+        let map = self.storage.pool.shared(self.map_id(page.0 / covered))?;
         Ok(bit(&map, page.0 % covered))
     }
 }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 const ORDER: &[&str] = &[
     "mutants", "error", "poison", "options", "counters", "aside", "control", "log", "buffer",
-    "store", "mtr", "space", "btree", "mvcc", "locks", "txn", "rows", "catalog", "recovery",
-    "database", "typed",
+    "store", "storage", "mtr", "space", "btree", "mvcc", "locks", "txn", "rows", "catalog",
+    "recovery", "database", "typed",
 ];
 
 fn files(directory: &Path, found: &mut Vec<PathBuf>) {

@@ -78,7 +78,7 @@ impl Tree {
     fn position(&self, key: Option<&[u8]>) -> Result<(f64, PageNo)> {
         let (mut page, mut from, mut width) = (self.root, 0.0, 1.0);
         loop {
-            let guard = self.redo.pool.shared(page)?;
+            let guard = self.storage.pool.shared(page)?;
             let node = TreePage(&guard);
             let count = node.count();
             let each = width / count.max(1) as f64;
@@ -104,7 +104,7 @@ impl Tree {
         for path in 0..PATHS {
             let (mut page, mut product) = (self.root, 1.0);
             loop {
-                let guard = self.redo.pool.shared(page)?;
+                let guard = self.storage.pool.shared(page)?;
                 let node = TreePage(&guard);
                 let (count, child) = match guard[12] {
                     t if t == PageType::Inner as u8 => (
@@ -129,7 +129,7 @@ impl Tree {
         let mut counts = vec![0; height];
         let mut nodes: Vec<PageId> = vec![self.root];
         while let Some(id) = nodes.pop() {
-            let guard = self.redo.pool.shared(id)?;
+            let guard = self.storage.pool.shared(id)?;
             let node = TreePage(&guard);
             let level = usize::from(node.level());
             if let Some(count) = counts.get_mut(level) {

@@ -16,7 +16,7 @@ impl Tree {
     pub fn merge_around(&self, key: &[u8], live: IsLive<'_>) -> Result<()> {
         let mut level = 0;
         while self.merge_at(key, level, live)? {
-            self.redo.counters.add(Counter::PageMerges, 1);
+            self.storage.counters.add(Counter::PageMerges, 1);
             level += 1;
         }
         self.shrink_root()
@@ -43,13 +43,13 @@ impl Tree {
         let Some((left, right)) = self.neighbours(key, level, with_right)? else {
             return Ok(false);
         };
-        let mut pins = self.redo.pool.pins();
+        let mut pins = self.storage.pool.pins();
         for page in [left, right] {
             if pins.hold(page).is_err() {
                 return Ok(false);
             }
         }
-        let mut mtr = Mtr::new(&self.redo);
+        let mut mtr = Mtr::new(&self.storage);
         let Some(map) = self.space.latch_map_if_any(&mut mtr, right.page)? else {
             return Ok(false);
         };
@@ -80,9 +80,9 @@ impl Tree {
         // From left to right, as everyone does who latches two neighbours.
         let left_guard = match child {
             Some(guard) => Some(guard),
-            None => self.redo.pool.exclusive_if_resident(left),
+            None => self.storage.pool.exclusive_if_resident(left),
         };
-        let right_guard = self.redo.pool.exclusive_if_resident(right);
+        let right_guard = self.storage.pool.exclusive_if_resident(right);
         let (Some(left_guard), Some(right_guard)) = (left_guard, right_guard) else {
             return Ok(false);
         };
@@ -174,28 +174,28 @@ impl Tree {
     fn shrink_root(&self) -> Result<()> {
         loop {
             let only_child = {
-                let root = self.redo.pool.shared(self.root)?;
+                let root = self.storage.pool.shared(self.root)?;
                 let node = TreePage(&root);
                 if node.is_leaf() || node.count() != 1 {
                     return Ok(());
                 }
                 self.space.page_id(node.child(0))
             };
-            let mut pins = self.redo.pool.pins();
+            let mut pins = self.storage.pool.pins();
             if pins.hold(only_child).is_err() {
                 return Ok(());
             }
-            let mut mtr = Mtr::new(&self.redo);
+            let mut mtr = Mtr::new(&self.storage);
             let Some(map) = self.space.latch_map_if_any(&mut mtr, only_child.page)? else {
                 return Ok(());
             };
-            let Some(root) = self.redo.pool.exclusive_if_resident(self.root) else {
+            let Some(root) = self.storage.pool.exclusive_if_resident(self.root) else {
                 return Ok(());
             };
             let node = TreePage(&root);
             let same = !node.is_leaf() && node.count() == 1 && node.child(0) == only_child.page;
             let child = if same {
-                self.redo.pool.exclusive_if_resident(only_child)
+                self.storage.pool.exclusive_if_resident(only_child)
             } else {
                 None
             };

@@ -31,9 +31,10 @@ pub use split::SplitFor;
 pub use verify::TreeReport;
 
 use crate::buffer::{Exclusive, Optimistic, Pins, Shared};
-use crate::mtr::{Mtr, Redo};
+use crate::mtr::Mtr;
 use crate::mutants::{self, Mutant};
 use crate::space::Space;
+use crate::storage::Storage;
 use crate::{Error, Result};
 use inkstone_format::header::PageType;
 use inkstone_format::record::Record;
@@ -53,24 +54,24 @@ pub struct Tree {
     pub root: PageId,
     /// Of the trees that had this number one after the other.
     generation: u32,
-    redo: Redo,
+    storage: Storage,
 }
 
 impl Tree {
     /// The tree of a known root.
-    pub fn new(space: Arc<Space>, id: TreeId, root: PageNo, redo: Redo) -> Self {
+    pub fn new(space: Arc<Space>, id: TreeId, root: PageNo, storage: Storage) -> Self {
         let (root, generation) = (space.page_id(root), space.generation(id));
         Self {
             generation,
             space,
             id,
             root,
-            redo,
+            storage,
         }
     }
 
     /// Opens a tree of a tablespace by its number.
-    pub fn open(space: Arc<Space>, id: TreeId, redo: Redo) -> Result<Self> {
+    pub fn open(space: Arc<Space>, id: TreeId, storage: Storage) -> Result<Self> {
         let root = space.root(id)?.ok_or_else(|| {
             Error::corrupt_file(
                 space.file().path(),
@@ -78,26 +79,26 @@ impl Tree {
                 format!("there is no tree {id} in it"),
             )
         })?;
-        Ok(Self::new(space, id, root, redo))
+        Ok(Self::new(space, id, root, storage))
     }
 
     /// Creates an empty tree: one leaf, the root.
-    pub fn create(space: Arc<Space>, id: TreeId, redo: Redo) -> Result<Self> {
+    pub fn create(space: Arc<Space>, id: TreeId, storage: Storage) -> Result<Self> {
         let root = {
-            let mut frames = redo.pool.reserve(2)?;
+            let mut frames = storage.pool.reserve(2)?;
             let header_id = space.page_id(PageNo(0));
-            let mut pins = redo.pool.pins();
+            let mut pins = storage.pool.pins();
             let (mut mtr, found, header) = loop {
                 pins.hold(header_id)?;
-                let (mtr, found) = space.find_free(1, &mut frames, || Mtr::new(&redo))?;
-                if let Some(header) = redo.pool.exclusive_if_resident(header_id) {
+                let (mtr, found) = space.find_free(1, &mut frames, || Mtr::new(&storage))?;
+                if let Some(header) = storage.pool.exclusive_if_resident(header_id) {
                     break (mtr, found, header);
                 }
             };
             let header = mtr.push(header);
             let root = found[0].page;
             let page = space.page_id(root);
-            let leaf = mtr.push(redo.pool.create(page, &mut frames)?);
+            let leaf = mtr.push(storage.pool.create(page, &mut frames)?);
             space.mark(&mut mtr, found[0]);
             let init = TreePageInit {
                 tree: id,
@@ -110,20 +111,20 @@ impl Tree {
             mtr.commit()?;
             root
         };
-        Ok(Self::new(space, id, root, redo))
+        Ok(Self::new(space, id, root, storage))
     }
 
     /// Frees the tree's only page, if it is an empty leaf. For a tree that nobody uses.
     pub fn remove_if_empty(self) -> Result<()> {
-        let (redo, space) = (&self.redo, &self.space);
+        let (storage, space) = (&self.storage, &self.space);
         let header_id = space.page_id(PageNo(0));
-        let mut pins = redo.pool.pins();
+        let mut pins = storage.pool.pins();
         pins.hold(header_id)?;
         pins.hold(self.root)?;
-        let mut mtr = Mtr::new(redo);
+        let mut mtr = Mtr::new(storage);
         let map = space.latch_map_of(&mut mtr, self.root.page)?;
-        let header = mtr.push(redo.pool.exclusive(header_id)?);
-        let root = redo.pool.exclusive(self.root)?;
+        let header = mtr.push(storage.pool.exclusive(header_id)?);
+        let root = storage.pool.exclusive(self.root)?;
         let page = self.check_node(self.root, &root)?;
         if page.is_leaf() && page.count() == 0 {
             let root = mtr.push(root);
@@ -150,19 +151,19 @@ impl Tree {
     }
 
     /// What the tree works on.
-    pub fn redo(&self) -> &Redo {
-        &self.redo
+    pub fn storage(&self) -> &Storage {
+        &self.storage
     }
 
     /// The leaf of the target, latched shared.
     pub fn leaf_shared(&self, target: Target<'_>) -> Result<Shared<'_>> {
-        self.leaf(target, |id| self.redo.pool.shared(id), |_, _| {})
+        self.leaf(target, |id| self.storage.pool.shared(id), |_, _| {})
     }
 
     /// As `leaf_shared`, and the page that seems to be the next leaf: a hint.
     pub fn leaf_shared_and_next(&self, target: Target<'_>) -> Result<(Shared<'_>, Option<PageId>)> {
         let mut next = None;
-        let latch = |id| self.redo.pool.shared(id);
+        let latch = |id| self.storage.pool.shared(id);
         let leaf = self.leaf(target, latch, |parent, slot| {
             next = parent.child_behind(slot)
         })?;
@@ -171,13 +172,13 @@ impl Tree {
 
     /// The leaf of the target, latched exclusively.
     pub fn leaf_exclusive(&self, target: Target<'_>) -> Result<Exclusive<'_>> {
-        self.leaf(target, |id| self.redo.pool.exclusive(id), |_, _| {})
+        self.leaf(target, |id| self.storage.pool.exclusive(id), |_, _| {})
     }
 
     /// The leaf at `hint`, latched exclusively, if it is resident and covers `key`.
     pub fn leaf_at_hint(&self, hint: PageNo, key: &[u8]) -> Option<Exclusive<'_>> {
         let guard = self
-            .redo
+            .storage
             .pool
             .exclusive_if_resident(self.space.page_id(hint))?;
         let page = TreePage(&guard);
@@ -197,7 +198,7 @@ impl Tree {
                 Descent::Root(_) => (self.root, None),
                 Descent::Child { parent, child, .. } => (child, Some(parent)),
             };
-            let Some(guard) = self.redo.pool.exclusive_if_resident(page) else {
+            let Some(guard) = self.storage.pool.exclusive_if_resident(page) else {
                 return Ok(Err(page));
             };
             if parent.is_none_or(|parent| parent.validate())
@@ -218,7 +219,7 @@ impl Tree {
     where
         G: std::ops::Deref<Target = [u8]>,
     {
-        let mut pins = self.redo.pool.pins();
+        let mut pins = self.storage.pool.pins();
         loop {
             match self.descend(target, 0, &mut pins)? {
                 Descent::Root(_) => {
@@ -300,7 +301,7 @@ impl Tree {
     /// As `descend`, but never waits for I/O or for a frame: for callers that hold a latch.
     fn descend_resident<'p>(&'p self, target: Target<'_>, level: u8) -> Result<Descent<'p>> {
         'restart: loop {
-            let Some(mut node) = self.redo.pool.optimistic_if_resident(self.root) else {
+            let Some(mut node) = self.storage.pool.optimistic_if_resident(self.root) else {
                 return Ok(Descent::Missing {
                     parent: None,
                     page: self.root,
@@ -329,14 +330,14 @@ impl Tree {
                 };
                 let child = self.space.page_id(child);
                 if node_level == level + 1 {
-                    self.redo.pool.prefetch(child);
+                    self.storage.pool.prefetch(child);
                     return Ok(Descent::Child {
                         parent: node,
                         slot,
                         child,
                     });
                 }
-                let next = self.redo.pool.optimistic_if_resident(child);
+                let next = self.storage.pool.optimistic_if_resident(child);
                 if !node.validate() {
                     continue 'restart;
                 }
@@ -353,12 +354,12 @@ impl Tree {
 
     fn racy(&self, node: &Optimistic<'_>) -> RacyPage {
         // SAFETY: frames of the pool stay mapped as long as the pool, which the guard borrows.
-        unsafe { RacyPage::new(node.page_ptr(), self.redo.page_size) }
+        unsafe { RacyPage::new(node.page_ptr(), self.storage.page_size) }
     }
 
     /// Number of levels; 1 for a tree of one leaf.
     pub fn height(&self) -> Result<u8> {
-        let root = self.redo.pool.shared(self.root)?;
+        let root = self.storage.pool.shared(self.root)?;
         Ok(self.check_node(self.root, &root)?.level() + 1)
     }
 }

@@ -18,7 +18,7 @@ impl Tree {
     pub fn visit_pages(&self, visit: Visit<'_>) -> Result<()> {
         let mut waiting = vec![self.root];
         while let Some(id) = waiting.pop() {
-            let guard = self.redo.pool.shared(id)?;
+            let guard = self.storage.pool.shared(id)?;
             let page = self.check_node(id, &guard)?;
             if !page.is_leaf() {
                 let children = (0..page.count()).map(|slot| self.space.page_id(page.child(slot)));
@@ -36,14 +36,14 @@ impl Tree {
         let Some((parent, child)) = self.last_leaf()? else {
             return self.remove_root();
         };
-        let mut pins = self.redo.pool.pins();
+        let mut pins = self.storage.pool.pins();
         for page in [parent, child] {
             pins.hold(page)?;
         }
-        let mut mtr = Mtr::new(&self.redo);
+        let mut mtr = Mtr::new(&self.storage);
         let map = self.space.latch_map_of(&mut mtr, child.page)?;
-        let parent = mtr.push(self.redo.pool.exclusive(parent)?);
-        let child = mtr.push(self.redo.pool.exclusive(child)?);
+        let parent = mtr.push(self.storage.pool.exclusive(parent)?);
+        let child = mtr.push(self.storage.pool.exclusive(child)?);
         let node = TreePage(mtr.page(parent));
         let (page, last) = (mtr.id(parent), node.count() - 1);
         let record = match last {
@@ -73,7 +73,7 @@ impl Tree {
     fn last_leaf(&self) -> Result<Option<(PageId, PageId)>> {
         let (mut parent, mut id) = (None, self.root);
         loop {
-            let guard = self.redo.pool.shared(id)?;
+            let guard = self.storage.pool.shared(id)?;
             let page = self.check_node(id, &guard)?;
             if page.is_leaf() {
                 return Ok(parent.map(|parent| (parent, id)));
@@ -84,10 +84,10 @@ impl Tree {
     }
 
     fn remove_root(&self) -> Result<bool> {
-        let root = self.redo.pool.exclusive(self.root)?;
+        let root = self.storage.pool.exclusive(self.root)?;
         let count = self.check_node(self.root, &root)?.count() as u16;
         if count > 0 {
-            let mut mtr = Mtr::new(&self.redo);
+            let mut mtr = Mtr::new(&self.storage);
             let (page, slot) = (root.id(), 0);
             let root = mtr.push(root);
             mtr.replay(root, &Record::Remove { page, slot, count });

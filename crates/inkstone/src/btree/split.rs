@@ -45,12 +45,12 @@ impl Tree {
     }
 
     fn split(&self, wanted: SplitFor<'_>, level: u8, live: IsLive<'_>) -> Result<()> {
-        let mut pins = self.redo.pool.pins();
+        let mut pins = self.storage.pool.pins();
         loop {
-            let mut frames = self.redo.pool.reserve(2)?;
+            let mut frames = self.storage.pool.reserve(2)?;
             let (mut mtr, found) = self
                 .space
-                .find_free(1, &mut frames, || Mtr::new(&self.redo))?;
+                .find_free(1, &mut frames, || Mtr::new(&self.storage))?;
             let (parent, slot, child) = match self.latch_pair(Target::Key(wanted.key), level)? {
                 Pair::Again(missing) => {
                     drop((mtr, frames));
@@ -64,7 +64,7 @@ impl Tree {
                         return Ok(());
                     }
                     let page = self.space.page_id(found[0].page);
-                    let new = self.redo.pool.create(page, &mut frames)?;
+                    let new = self.storage.pool.create(page, &mut frames)?;
                     self.grow_root(mtr, root, new, found[0])?;
                     continue;
                 }
@@ -86,12 +86,12 @@ impl Tree {
             let need = cell_len(separator_len, 4, false) + SLOT_LEN;
             if TreePage(&parent).free() < need {
                 drop((mtr, parent, child, frames));
-                let need = cell_len(key_len_max(self.redo.page_size), 4, false) + SLOT_LEN;
+                let need = cell_len(key_len_max(self.storage.page_size), 4, false) + SLOT_LEN;
                 self.split(SplitFor { need, ..wanted }, level + 1, live)?;
                 continue;
             }
             let page = self.space.page_id(found[0].page);
-            let new = self.redo.pool.create(page, &mut frames)?;
+            let new = self.storage.pool.create(page, &mut frames)?;
             let (parent, child, new) = (mtr.push(parent), mtr.push(child), mtr.push(new));
             self.space.mark(&mut mtr, found[0]);
             self.fill_right(&mut mtr, child, new, &plan);
@@ -127,7 +127,7 @@ impl Tree {
             } else {
                 Counter::InnerSplits
             };
-            self.redo.counters.add(counter, 1);
+            self.storage.counters.add(counter, 1);
             return Ok(());
         }
     }
@@ -145,7 +145,7 @@ impl Tree {
                 let Some(parent) = parent.try_upgrade() else {
                     return Ok(Pair::Again(None));
                 };
-                match self.redo.pool.exclusive_if_resident(child) {
+                match self.storage.pool.exclusive_if_resident(child) {
                     Some(guard) => {
                         self.check_node(child, &guard)?;
                         Ok(Pair::Nodes {

@@ -43,7 +43,7 @@ impl Tree {
         report: &mut TreeReport,
         each_leaf: &mut dyn FnMut(PageId, TreePage<'_>) -> Result<()>,
     ) -> Result<()> {
-        let copy = self.redo.pool.shared(id)?.to_vec();
+        let copy = self.storage.pool.shared(id)?.to_vec();
         let page = self.check_node(id, &copy)?;
         page.check()
             .map_err(|c| self.corrupt(id, c.offset, c.detail))?;

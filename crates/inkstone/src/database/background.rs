@@ -111,7 +111,7 @@ fn purge_round(inner: &Inner, _: u64) -> Result<bool> {
 }
 
 fn checkpoint_round(inner: &Inner, count: u64) -> Result<bool> {
-    inner.core.redo.poison.check()?;
+    inner.core.storage.poison.check()?;
     inner.note_boundary();
     let limit = inner.options.log_file_size / 2;
     let copied = inner.copy_long_undo(limit);
@@ -150,7 +150,7 @@ impl Inner {
             return Ok(());
         }
         let path = self.directory.path_of(DUMP);
-        let pages = self.core.redo.pool.resident_pages();
+        let pages = self.core.storage.pool.resident_pages();
         let bytes: Vec<u8> = pages
             .iter()
             .flat_map(|page| page.to_u64().to_le_bytes())
@@ -172,7 +172,7 @@ impl Inner {
 
     /// Loads some pages of the dump, side by side; false if the pool is full.
     fn warm(&self, pages: &[PageId]) -> Result<bool> {
-        let pool = &self.core.redo.pool;
+        let pool = &self.core.storage.pool;
         // A page that is gone, or whose table is, is not an error here.
         let mut known = Vec::with_capacity(pages.len());
         for of_table in pages.chunk_by(|a, b| a.space == b.space) {

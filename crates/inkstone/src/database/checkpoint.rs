@@ -120,7 +120,7 @@ impl Inner {
     /// Remembers where the log stands, as a place where a scan may begin.
     pub(super) fn note_boundary(&self) {
         let mut state = self.checkpoints.state.lock();
-        let ready = self.core.redo.log.ready_lsn();
+        let ready = self.core.storage.log.ready_lsn();
         let last = state.boundaries.last().copied().unwrap_or_default();
         if ready.0 >= last.0 + BOUNDARY_DISTANCE {
             state.boundaries.push(ready);
@@ -137,7 +137,7 @@ impl Inner {
             .current()
             .checkpoint_lsn;
         self.core
-            .redo
+            .storage
             .log
             .current_lsn()
             .0
@@ -154,7 +154,7 @@ impl Inner {
             .current()
             .scan_start_lsn;
         self.core
-            .redo
+            .storage
             .log
             .current_lsn()
             .0
@@ -163,11 +163,11 @@ impl Inner {
 
     /// Writes a checkpoint if there is something new to say, or if `force`.
     pub(crate) fn checkpoint(&self, force: bool, clean_shutdown: bool) -> Result<()> {
-        let (core, log) = (&self.core, &self.core.redo.log);
+        let (core, log) = (&self.core, &self.core.storage.log);
         let mut state = self.checkpoints.state.lock();
         let old = state.control.current().clone();
         let ready = log.ready_lsn();
-        let dirty = core.redo.pool.oldest_dirty_lsn();
+        let dirty = core.storage.pool.oldest_dirty_lsn();
         let checkpoint = dirty
             .filter(|_| !mutants::on(Mutant::CheckpointTooHigh))
             .map_or(ready, |dirty| dirty.min(ready))
@@ -207,11 +207,11 @@ impl Inner {
             clean_shutdown: clean_shutdown && checkpoint == end,
             ..old
         };
-        let poison = &core.redo.poison;
+        let poison = &core.storage.poison;
         poison.settle_syncs(poison.sync_moment())?;
         self.files.page_lsns().settle_before(checkpoint)?;
         state.control.write(&control)?;
-        core.redo.counters.add(Counter::Checkpoints, 1);
+        core.storage.counters.add(Counter::Checkpoints, 1);
         log.set_keep_from(scan_start);
         core.checkpoint_lsn.store(checkpoint.0, Ordering::Relaxed);
         Ok(())
@@ -253,7 +253,7 @@ impl Inner {
 
     /// Copies the undo of transactions forward that keep more than `limit` bytes of the log.
     pub(super) fn copy_long_undo(&self, limit: u64) -> Result<()> {
-        let end = self.core.redo.log.current_lsn();
+        let end = self.core.storage.log.current_lsn();
         for writer in self.core.writers() {
             let first = writer.state.first_lsn().unwrap_or(end);
             if end.0.saturating_sub(first.0) > limit {
@@ -266,7 +266,7 @@ impl Inner {
     /// Notes in the log that a checkpoint was written (for people who read it).
     pub(super) fn log_checkpoint(&self) -> Result<(), Error> {
         let control = self.checkpoints.control();
-        let mut mtr = Mtr::new(&self.core.redo);
+        let mut mtr = Mtr::new(&self.core.storage);
         mtr.note(&Record::Checkpoint {
             checkpoint: control.checkpoint_lsn,
             scan_start: control.scan_start_lsn,

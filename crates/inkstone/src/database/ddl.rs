@@ -109,7 +109,7 @@ impl Database {
         }
         let space = inner.space_of(&definition)?;
         let id = space.free_tree_id()?;
-        Tree::create(space.clone(), id, inner.core.redo.clone())?;
+        Tree::create(space.clone(), id, inner.core.storage.clone())?;
         definition.trees.push((id, name.to_owned()));
         self.redefine(&definition)?;
         inner.complete_tree(&space, id);
@@ -156,7 +156,7 @@ impl Database {
         let core = &self.inner.core;
         let begun = Instant::now();
         while core.prepared_has_changed(space)? {
-            core.redo.poison.check()?;
+            core.storage.poison.check()?;
             interrupt.map_or(Ok(()), Interrupt::check)?;
             let waited = begun.elapsed();
             if waited >= patience {
@@ -281,7 +281,7 @@ impl Database {
 
     /// Opens a table. [`Error::NotFound`] if there is none of this name.
     pub fn table(&self, name: &str) -> Result<Table> {
-        self.inner.core.redo.poison.check()?;
+        self.inner.core.storage.poison.check()?;
         if let Some(table) = self.inner.tables.lock().get(name) {
             return Ok(table.clone());
         }
@@ -336,16 +336,16 @@ impl Inner {
         space: SpaceId,
         secondary: &[&str],
     ) -> Result<TableDefinition> {
-        let redo = &self.core.redo;
+        let storage = &self.core.storage;
         let file = self.files.create(space, FIRST_PAGES.max(SYSTEM_PAGES))?;
-        let opened = Arc::new(Space::new(space, redo.clone(), file));
+        let opened = Arc::new(Space::new(space, storage.clone(), file));
         opened.initialise(&self.uuid)?;
         self.core.add_space(&opened);
         let names = std::iter::once(CLUSTERED).chain(secondary.iter().copied());
         let trees: Vec<(TreeId, String)> =
             (0..).map(TreeId).zip(names.map(str::to_owned)).collect();
         for (id, _) in &trees {
-            Tree::create(opened.clone(), *id, redo.clone())?;
+            Tree::create(opened.clone(), *id, storage.clone())?;
         }
         let definition = TableDefinition {
             name: name.to_owned(),
@@ -369,7 +369,7 @@ impl Inner {
 
     /// Keeps what is logged from now on for recovery to read. The caller holds the latch of DDL.
     pub(super) fn hold_log(&self) -> Hold<'_> {
-        self.checkpoints.hold(self.core.redo.log.ready_lsn())
+        self.checkpoints.hold(self.core.storage.log.ready_lsn())
     }
 
     /// Removes a tablespace of which the log says, durably, that its file is no longer needed.
@@ -405,7 +405,7 @@ impl Inner {
             space: space.clone(),
         });
         let trees = definition.trees.iter().map(|(id, name)| {
-            let tree = Tree::open(space.clone(), *id, self.core.redo.clone())?;
+            let tree = Tree::open(space.clone(), *id, self.core.storage.clone())?;
             Ok(TableTree {
                 tree,
                 name: name.as_str().into(),

@@ -120,8 +120,8 @@ impl Database {
         let mut known = regions * u64::from(SYSTEM_PAGES);
         // With the tree of pages to be freed, and trees that this handle does not know: one that is being built.
         for (id, root) in tree.space.roots()? {
-            let redo = self.inner.core.redo.clone();
-            let each = Tree::new(tree.space.clone(), id, root, redo);
+            let storage = self.inner.core.storage.clone();
+            let each = Tree::new(tree.space.clone(), id, root, storage);
             known += each.pages_by_level()?.iter().sum::<u64>();
         }
         Ok(TableStatistics {
@@ -148,18 +148,18 @@ impl Database {
 
     /// Writes all changed pages of a table to its file, durably.
     pub fn flush_table(&self, table: &Table) -> Result<()> {
-        self.inner.core.redo.poison.check()?;
+        self.inner.core.storage.poison.check()?;
         let space = &table.tree_ref().live()?.space;
-        let log = &self.inner.core.redo.log;
+        let log = &self.inner.core.storage.log;
         log.wait_durable(log.current_lsn())?;
-        self.inner.core.redo.pool.flush_space(space.id)?;
+        self.inner.core.storage.pool.flush_space(space.id)?;
         space.file().sync()
     }
 
     /// Writes all changed pages and a checkpoint.
     pub fn checkpoint(&self) -> Result<()> {
-        self.inner.core.redo.poison.check()?;
-        self.inner.core.redo.pool.flush_all()?;
+        self.inner.core.storage.poison.check()?;
+        self.inner.core.storage.pool.flush_all()?;
         self.inner.checkpoint(true, false)?;
         self.inner.log_checkpoint()
     }
@@ -168,7 +168,7 @@ impl Database {
     /// that keep more than `undo_bytes_max` of the log is copied forward, and a checkpoint is
     /// written of how far the cleaners have come.
     pub fn maintain(&self, undo_bytes_max: u64) -> Result<()> {
-        self.inner.core.redo.poison.check()?;
+        self.inner.core.storage.poison.check()?;
         self.inner.note_boundary();
         self.inner.copy_long_undo(undo_bytes_max)?;
         self.inner.checkpoint(false, false)
@@ -176,13 +176,13 @@ impl Database {
 
     /// Runs one round of purge now, instead of waiting for the background thread.
     pub fn purge(&self) -> Result<()> {
-        self.inner.core.redo.poison.check()?;
+        self.inner.core.storage.poison.check()?;
         crate::rows::purge::run(&self.inner.core).map(drop)
     }
 
     /// As [`Database::verify_table`], of the catalog, which is no table but lies in one's shape.
     pub fn verify_catalog(&self) -> Result<TableReport> {
-        self.inner.core.redo.poison.check()?;
+        self.inner.core.storage.poison.check()?;
         self.verify_table(&Table::over(&self.inner.catalog, "(catalog)"))
     }
 
@@ -191,7 +191,7 @@ impl Database {
     /// waits), but a tree may be built that the handle does not know yet: then pages that nothing uses are not looked
     /// for, as they may be its own.
     pub fn verify_table(&self, table: &Table) -> Result<TableReport> {
-        self.inner.core.redo.poison.check()?;
+        self.inner.core.storage.poison.check()?;
         table.tree_ref().live()?;
         let _no_purge = self.inner.core.purging.lock();
         let _shape = table.inner.space.keep_shape();
@@ -275,8 +275,8 @@ impl Check<'_> {
     fn pending(&mut self) -> Result<()> {
         let space = &self.table.inner.space;
         if let Some(root) = space.root(PENDING_FREE_TREE)? {
-            let redo = self.inner.core.redo.clone();
-            let tree = Tree::new(space.clone(), PENDING_FREE_TREE, root, redo);
+            let storage = self.inner.core.storage.clone();
+            let tree = Tree::new(space.clone(), PENDING_FREE_TREE, root, storage);
             self.tree(&tree, "the tree of pages to be freed")?;
             for page in self.inner.core.pending_pages(space)? {
                 self.claim(page, User::ToBeFreed)?;
@@ -293,7 +293,7 @@ impl Check<'_> {
             let Some(root) = space.root(id)? else {
                 continue;
             };
-            let tree = Tree::new(space.clone(), id, root, core.redo.clone());
+            let tree = Tree::new(space.clone(), id, root, core.storage.clone());
             let (mut pages, mut long) = (Vec::new(), Vec::new());
             tree.visit_pages(&mut |page, node| {
                 pages.push(page.page);

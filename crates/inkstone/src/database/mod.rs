@@ -86,7 +86,7 @@ struct Handle(Arc<Inner>);
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        if self.0.core.redo.poison.is_forked() {
+        if self.0.core.storage.poison.is_forked() {
             // Everything in it is the parent's: threads that are not here, latches that they hold.
             return std::mem::forget(self.0.clone());
         }
@@ -204,8 +204,8 @@ impl Database {
     /// As [`flush_log`](Self::flush_log), waiting as `durability` says: [`Durability::Write`] only
     /// writes the log, [`Durability::Lazy`] does nothing.
     pub fn flush_log_as(&self, durability: Durability) -> Result<()> {
-        self.inner.core.redo.poison.check()?;
-        let log = &self.inner.core.redo.log;
+        self.inner.core.storage.poison.check()?;
+        let log = &self.inner.core.storage.log;
         match durability {
             Durability::Sync => log.wait_durable(log.current_lsn()),
             Durability::Write => log.wait_written(log.current_lsn()),
@@ -230,7 +230,7 @@ impl Database {
 
     /// The counters.
     pub fn counters(&self) -> &Arc<Counters> {
-        &self.inner.core.redo.counters
+        &self.inner.core.storage.counters
     }
 
     /// What opening found, and what recovery did.
@@ -265,7 +265,7 @@ impl Database {
 impl Inner {
     /// The latch of DDL, if the control file is still ours.
     pub(crate) fn begin_ddl(&self) -> Result<MutexGuard<'_, ()>> {
-        self.core.redo.poison.check()?;
+        self.core.storage.poison.check()?;
         let latched = self.ddl.lock();
         self.checkpoints.place.check(&*self.directory)?;
         Ok(latched)

@@ -29,7 +29,7 @@ use crate::catalog::{CATALOG_ISOLATION, CATALOG_SPACE, CATALOG_TREE, Catalog, Ta
 use crate::control::{CONTROL_FILE, ControlFile};
 use crate::counters::Counters;
 use crate::log::{Log, LogParams, ReadParams};
-use crate::mtr::{Mtr, Redo};
+use crate::mtr::Mtr;
 use crate::mutants::{self, Mutant};
 use crate::mvcc::system::TrxSystem;
 use crate::mvcc::versions::VersionStore;
@@ -37,6 +37,7 @@ use crate::options::{Doublewrite, MemoryBound, Options};
 use crate::poison::Poison;
 use crate::recovery::{self, LogSource, Progress, RecoveryReport, RedoInputs, RedoOutcome};
 use crate::space::{SYSTEM_PAGES, Space};
+use crate::storage::Storage;
 use crate::store::{
     DOUBLEWRITE_FILE, DoublewriteFound, FilePageStore, RepairReport, SpaceFiles, is_direct,
 };
@@ -176,7 +177,7 @@ pub(super) fn open(
     let mut inner = inner;
     inner.report.milliseconds = begin.elapsed().as_millis() as u64;
     let inner = Arc::new(inner);
-    inner.core.redo.pool.start_cleaners()?;
+    inner.core.storage.pool.start_cleaners()?;
     *inner.background.lock() = Some(Background::start(&inner)?);
     Ok(Database::new(inner))
 }
@@ -303,7 +304,7 @@ impl Foundation {
     }
 
     fn core(&self, log: Arc<Log>, control: &Control, next_trx: TrxId) -> Result<Arc<Core>> {
-        let redo = Redo {
+        let storage = Storage {
             pool: self.pool.clone(),
             log,
             counters: self.counters.clone(),
@@ -320,7 +321,7 @@ impl Foundation {
         let timeout = Duration::from_millis(self.options.lock_wait_timeout_ms);
         let durability = self.options.flush_log_at_trx_commit;
         Ok(Arc::new(Core::new(
-            redo,
+            storage,
             versions,
             trxs,
             durability,
@@ -502,10 +503,10 @@ fn create_files(
     let log = foundation.open_log(&control, start, Vec::new(), true)?;
     let core = foundation.core(log.clone(), &control, control.next_trx_id)?;
     let file = foundation.files.create(CATALOG_SPACE, SYSTEM_PAGES + 14)?;
-    let space = Arc::new(Space::new(CATALOG_SPACE, core.redo.clone(), file));
+    let space = Arc::new(Space::new(CATALOG_SPACE, core.storage.clone(), file));
     space.initialise(&control.uuid)?;
     core.add_space(&space);
-    let catalog = Tree::create(space, CATALOG_TREE, core.redo.clone())?;
+    let catalog = Tree::create(space, CATALOG_TREE, core.storage.clone())?;
     foundation.pool.start_cleaners()?;
     foundation.pool.flush_all()?;
     foundation.files.sync_all(&*foundation.vfs)?;
@@ -610,7 +611,7 @@ fn open_existing(
     let log = foundation.open_log(&control, redone.end, end_block, false)?;
     let next_trx = TrxId(control.next_trx_id.0.max(redone.trx_id_max.0 + 1));
     let core = foundation.core(log, &control, next_trx)?;
-    let mut epoch = Mtr::new(&core.redo);
+    let mut epoch = Mtr::new(&core.storage);
     epoch.note(&Record::Epoch {
         epoch: control.epoch,
         end_of_previous: redone.end,
@@ -623,7 +624,7 @@ fn open_existing(
             path: foundation.files.path(CATALOG_SPACE),
             reason: "the file of the catalog is missing".to_owned(),
         })?;
-    let catalog = Tree::open(space, CATALOG_TREE, core.redo.clone())?;
+    let catalog = Tree::open(space, CATALOG_TREE, core.storage.clone())?;
     let recovered = finish_transactions(&core, &redone, &repaired)?;
     let unowned = remove_unowned(&foundation, &core, &catalog, &redone)?;
     removed.extend(unowned.removed);
@@ -632,7 +633,10 @@ fn open_existing(
         clean: old.clean_shutdown,
         recovered: (!old.clean_shutdown || recovered.has_transactions()).then_some(recovered),
         removed,
-        set_aside: aside.into_iter().chain(core.redo.log.set_aside()).collect(),
+        set_aside: aside
+            .into_iter()
+            .chain(core.storage.log.set_aside())
+            .collect(),
         memory_bound,
         doublewrite_renewed: renewed,
         page_lsn_map_lost: map_lost.map(|error| error.to_string()),
@@ -809,10 +813,10 @@ impl Core {
 
     /// Says in the log, durably, that a tablespace's file is no longer needed.
     pub(super) fn log_file_delete(&self, space: SpaceId) -> Result<()> {
-        let mut mtr = Mtr::new(&self.redo);
+        let mut mtr = Mtr::new(&self.storage);
         mtr.note(&Record::FileDelete { space });
         let (_, end) = mtr.commit()?;
-        self.redo.log.wait_durable(end)
+        self.storage.log.wait_durable(end)
     }
 
     /// Forgets a tablespace and its pages: nobody finds it any more.
@@ -822,14 +826,14 @@ impl Core {
         if let Some(dropped) = dropped {
             dropped.set_dropped();
         }
-        self.redo.pool.drop_space(space, pages);
+        self.storage.pool.drop_space(space, pages);
     }
 }
 
 impl Inner {
     /// Stops the background threads and, if all is well, writes what is left and a last checkpoint.
     pub(super) fn shut_down(&self) -> Result<()> {
-        if self.core.redo.poison.is_forked() {
+        if self.core.storage.poison.is_forked() {
             return Err(Error::Forked);
         }
         let Some(background) = self.background.lock().take() else {
@@ -838,21 +842,21 @@ impl Inner {
         self.core.stopping.store(true, Ordering::Release);
         background.stop();
         let result = self.write_everything();
-        self.core.redo.pool.close();
-        let closed = self.core.redo.log.close();
+        self.core.storage.pool.close();
+        let closed = self.core.storage.log.close();
         // A transaction that outlives the database must not touch files that the next opener owns.
-        let was = self.core.redo.poison.check();
-        self.core.redo.poison.set("it was closed");
+        let was = self.core.storage.poison.check();
+        self.core.storage.poison.set("it was closed");
         was.and(result).and(closed)
     }
 
     fn write_everything(&self) -> Result<()> {
-        self.core.redo.poison.check()?;
+        self.core.storage.poison.check()?;
         // A hint for the next open: failing to write it spoils nothing else.
         let _ = self.dump_buffer_pool();
-        let log = &self.core.redo.log;
+        let log = &self.core.storage.log;
         log.wait_durable(log.current_lsn())?;
-        self.core.redo.pool.flush_all()?;
+        self.core.storage.pool.flush_all()?;
         self.files.sync_all(&*self.vfs)?;
         self.checkpoint(true, true)
     }

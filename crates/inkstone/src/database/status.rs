@@ -24,9 +24,9 @@ struct Now {
 impl Now {
     fn of(db: &Inner) -> Self {
         Self {
-            log: db.core.redo.log.stat(),
+            log: db.core.storage.log.stat(),
             checkpoint_age: db.checkpoint_age(),
-            pool: db.core.redo.pool.status(),
+            pool: db.core.storage.pool.status(),
             versions: db.core.versions.stats(),
             table_files_open: db.files.open_files().count(),
             active_transactions: db.core.trxs.active_count(),
@@ -85,7 +85,7 @@ impl Database {
     /// Every counter since this open, then the gauges, each with its description. In a forked child
     /// the gauges are left out, and the counters stand still.
     pub fn metrics(&self) -> Vec<Metric> {
-        let counters = &self.inner.core.redo.counters;
+        let counters = &self.inner.core.storage.counters;
         let now = (!self.is_forked()).then(|| Now::of(&self.inner));
         let counted = COUNTERS.iter().map(|&(counter, name, help)| Metric {
             name,
@@ -125,7 +125,7 @@ impl Database {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn durations(&self) -> Vec<DurationSummary> {
-        self.inner.core.redo.counters.durations()
+        self.inner.core.storage.counters.durations()
     }
 
     /// How many operations of each kind took how long: those of [`Database::durations`] by powers of two, as far as
@@ -142,7 +142,7 @@ impl Database {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn duration_histogram(&self) -> Vec<DurationBucket> {
-        self.inner.core.redo.counters.duration_histogram()
+        self.inner.core.storage.counters.duration_histogram()
     }
 
     /// [`Database::status`] and [`Database::durations`] in the text format that Prometheus reads:

@@ -103,7 +103,7 @@ impl TableTree {
     }
 
     pub(super) fn live(&self) -> Result<&Tree> {
-        self.tree.redo().poison.check()?;
+        self.tree.storage().poison.check()?;
         if self.table.space.is_dropped() {
             return Err(Error::NotFound(format!(
                 "table {} (it was dropped)",

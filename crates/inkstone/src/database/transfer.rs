@@ -277,7 +277,7 @@ impl<'a> Source<'a> {
 
     /// Writes the file of a new tablespace, durably.
     fn write_to(&self, inner: &Inner, space: SpaceId, hold: &Hold<'_>) -> Result<()> {
-        let log = &inner.core.redo.log;
+        let log = &inner.core.storage.log;
         let lsn = note_creation(inner, space)?;
         log.wait_durable(lsn)?;
         let mut copied = 0;
@@ -318,7 +318,7 @@ impl<'a> Source<'a> {
                 }
                 // The first page of a later region is kept free of use, and was never written.
                 if number.0 != 0 && !(region > 0 && n == 0) {
-                    inner.core.redo.poison.check()?;
+                    inner.core.storage.poison.check()?;
                     copy(number)?;
                 }
             }
@@ -329,7 +329,7 @@ impl<'a> Source<'a> {
 
 /// Says in the log that a tablespace's file is being made; the end of that.
 fn note_creation(inner: &Inner, space: SpaceId) -> Result<Lsn> {
-    let mut mtr = Mtr::new(&inner.core.redo);
+    let mut mtr = Mtr::new(&inner.core.storage);
     mtr.note(&Record::FileCreate { space });
     Ok(mtr.commit()?.1)
 }

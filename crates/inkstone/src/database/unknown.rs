@@ -119,7 +119,7 @@ impl Inner {
             return Ok(Vec::new());
         }
         // What the log has for them goes into them; behind the checkpoint nobody asks for it again.
-        self.core.redo.pool.flush_all()?;
+        self.core.storage.pool.flush_all()?;
         self.checkpoint(true, false)?;
         let aside = |&space: &SpaceId| {
             self.core.forget_space(space);

@@ -143,7 +143,7 @@ impl Database {
     /// Whether this is a forked child of the process that opened the database. Who takes latches
     /// asks first: threads may hold them that the child does not have.
     pub(super) fn is_forked(&self) -> bool {
-        self.inner.core.redo.poison.is_forked()
+        self.inner.core.storage.poison.is_forked()
     }
 
     /// Has `hooks` told of lock waits, from the next one on. Does nothing in a forked child.

@@ -41,7 +41,7 @@ impl Core {
         first: Lsn,
     ) -> Result<Arc<TrxState>> {
         let state = self.trxs.begin_recovered(id, slot).ok_or_else(|| {
-            self.redo.poison.set(format!(
+            self.storage.poison.set(format!(
                 "two unfinished transactions have slot {slot} in the log"
             ))
         })?;
@@ -59,7 +59,7 @@ impl Core {
         let mut left = open.undo.len();
         match self.undo_recovered(open, &mut left) {
             // What cannot be read now, or is damaged, is the opener's to mend.
-            Err(Error::DiskFull { .. }) if self.redo.poison.check().is_ok() => {
+            Err(Error::DiskFull { .. }) if self.storage.poison.check().is_ok() => {
                 let shared = self.take_up(state, &open.undo[..left])?;
                 shared.inner.lock().phase = Phase::RollingBack;
                 state.set_owner(0);
@@ -69,7 +69,7 @@ impl Core {
             }
             undone => undone?,
         }
-        let mut mtr = Mtr::new(&self.redo);
+        let mut mtr = Mtr::new(&self.storage);
         mtr.note(&Record::RollbackEnd {
             trx_slot: open.slot,
         });
@@ -235,7 +235,7 @@ impl Core {
     }
 
     fn unfit(&self, entry: &UndoEntry, why: &str) -> Error {
-        self.redo.poison.set(format!(
+        self.storage.poison.set(format!(
             "an unfinished transaction's change in tablespace {} does not fit its row: {why}",
             entry.space
         ))
@@ -256,8 +256,8 @@ impl Core {
         };
         let live = |address| self.is_live(address);
         loop {
-            self.redo.log.prepare()?;
-            self.redo.log.wait_for_space()?;
+            self.storage.log.prepare()?;
+            self.storage.log.wait_for_space()?;
             let leaf = tree.leaf_exclusive(Target::Key(key))?;
             let page = TreePage(&leaf);
             let Ok(slot) = page.search(key) else {
@@ -278,7 +278,7 @@ impl Core {
                     slot: 0,
                     count: 0,
                 };
-                let mut mtr = Mtr::new(&self.redo);
+                let mut mtr = Mtr::new(&self.storage);
                 let index = mtr.push(leaf);
                 mtr.change(index, |bytes, payload| {
                     let mut target = TreePageMut(bytes);

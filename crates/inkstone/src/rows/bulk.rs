@@ -67,7 +67,7 @@ impl Transaction {
         tree: &Tree,
         rows: &[RowRef<'_>],
     ) -> Result<usize> {
-        let (page_size, first) = (tree.redo().page_size, rows[0].0);
+        let (page_size, first) = (tree.storage().page_size, rows[0].0);
         if first.len() > key_len_max(page_size) || self.shared.state.is_doomed() {
             return Ok(0);
         }
@@ -106,7 +106,7 @@ impl Transaction {
         slot: usize,
         rows: &[RowRef<'_>],
     ) -> usize {
-        let page_size = tree.redo().page_size;
+        let page_size = tree.storage().page_size;
         let next = (slot < page.count()).then(|| page.key(slot));
         let prefix = page.prefix_len();
         let (mut room, mut bytes, mut last): (usize, usize, Option<&[u8]>) = (page.free(), 0, None);
@@ -177,7 +177,7 @@ impl Transaction {
             change.inner.undo_last = addresses[addresses.len() - 1];
         }
         let trx = change.shared.trx_ref(change.inner);
-        let mut mtr = Mtr::new(&core.redo);
+        let mut mtr = Mtr::new(&core.storage);
         let index = mtr.push(leaf);
         let context = &mut change.inner.context;
         mtr.change(index, |bytes, payload| {
@@ -200,7 +200,7 @@ impl Transaction {
             page.page,
             (slot + rows.len() - 1) as u16,
         ));
-        core.redo
+        core.storage
             .counters
             .add(Counter::RowsInserted, rows.len() as u64);
         Ok(())

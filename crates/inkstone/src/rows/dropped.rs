@@ -43,7 +43,7 @@ impl Core {
             return Ok(None);
         };
         let root = space.root(tree)?;
-        Ok(root.map(|root| Tree::new(space, tree, root, self.redo.clone())))
+        Ok(root.map(|root| Tree::new(space, tree, root, self.storage.clone())))
     }
 
     /// Frees the pages of dropped trees that no transaction uses. Called by purge.
@@ -77,7 +77,7 @@ impl Core {
         let Some(root) = space.root(tree)? else {
             return Ok(true);
         };
-        let tree = Tree::new(space.clone(), tree, root, self.redo.clone());
+        let tree = Tree::new(space.clone(), tree, root, self.storage.clone());
         if !self.give_up_long_values(&tree)? {
             return Ok(false);
         }
@@ -85,9 +85,9 @@ impl Core {
             if self.is_stopping() {
                 return Ok(false);
             }
-            self.redo.poison.check()?;
-            self.redo.log.prepare()?;
-            self.redo.log.wait_for_space()?;
+            self.storage.poison.check()?;
+            self.storage.log.prepare()?;
+            self.storage.log.wait_for_space()?;
             let Some(_tidy) = space.tidy() else {
                 return Ok(false);
             };

@@ -65,7 +65,7 @@ impl Core {
                 space.clone(),
                 PENDING_FREE_TREE,
                 root,
-                self.redo.clone(),
+                self.storage.clone(),
             ))),
             None => Ok(None),
         }
@@ -78,7 +78,7 @@ impl Core {
         let _one = self.making_pending_free.lock();
         match self.pending_free_tree(space)? {
             Some(tree) => Ok(tree),
-            None => Tree::create(space.clone(), PENDING_FREE_TREE, self.redo.clone()),
+            None => Tree::create(space.clone(), PENDING_FREE_TREE, self.storage.clone()),
         }
     }
 
@@ -96,7 +96,7 @@ impl Core {
         })?;
         let mut value = Vec::with_capacity((length as usize).min(1 << 24));
         while (value.len() as u64) < length {
-            let page = self.redo.pool.shared(tree.space.page_id(next))?;
+            let page = self.storage.pool.shared(tree.space.page_id(next))?;
             let here = get_u32(&page, LENGTH_AT) as usize;
             let fits =
                 here > 0 && value.len() + here <= length as usize && DATA_AT + here <= page.len();
@@ -133,7 +133,7 @@ impl Core {
     ) -> Result<()> {
         let mut next = first;
         while next != PageNo(0) && pages.len() < (1 << 20) {
-            let page = self.redo.pool.shared(space.page_id(next))?;
+            let page = self.storage.pool.shared(space.page_id(next))?;
             if page_type(&page) != Some(PageType::Overflow) {
                 break;
             }
@@ -216,9 +216,9 @@ impl Core {
             if self.is_stopping() {
                 return Ok(());
             }
-            self.redo.poison.check()?;
-            self.redo.log.prepare()?;
-            self.redo.log.wait_for_space()?;
+            self.storage.poison.check()?;
+            self.storage.log.prepare()?;
+            self.storage.log.wait_for_space()?;
             let space = &tree.space;
             let batch = self.pages_behind(space, first)?;
             if batch.is_empty() {
@@ -230,9 +230,9 @@ impl Core {
 
     /// Some pages that follow the first one, all under one space map page.
     fn pages_behind(&self, space: &Arc<Space>, first: PageNo) -> Result<Vec<PageNo>> {
-        let covered = map_pages(self.redo.page_size);
+        let covered = map_pages(self.storage.page_size);
         // Beside the first page.
-        let pages_max = (self.redo.pool.pins_max() - 1).min(BATCH_PAGES);
+        let pages_max = (self.storage.pool.pins_max() - 1).min(BATCH_PAGES);
         let mut pages: Vec<PageNo> = Vec::new();
         let mut next = self.next_in_chain(space, first)?;
         while next != PageNo(0)
@@ -249,7 +249,7 @@ impl Core {
 
     fn next_in_chain(&self, space: &Arc<Space>, page: PageNo) -> Result<PageNo> {
         let id = space.page_id(page);
-        let guard = self.redo.pool.shared(id)?;
+        let guard = self.storage.pool.shared(id)?;
         if page_type(&guard) != Some(PageType::Overflow) {
             let what = Corrupt::at(
                 12,
@@ -263,15 +263,15 @@ impl Core {
     fn free_batch(&self, space: &Arc<Space>, first: PageNo, batch: &[PageNo]) -> Result<()> {
         let next = self.next_in_chain(space, batch[batch.len() - 1])?;
         loop {
-            let mut pins = self.redo.pool.pins();
+            let mut pins = self.storage.pool.pins();
             for &page in std::iter::once(&first).chain(batch) {
                 pins.hold(space.page_id(page))?;
             }
-            let mut mtr = Mtr::new(&self.redo);
+            let mut mtr = Mtr::new(&self.storage);
             let map = space.latch_map_of(&mut mtr, batch[0])?;
             let mut guards = Vec::new();
             for &page in std::iter::once(&first).chain(batch) {
-                guards.extend(self.redo.pool.exclusive_if_resident(space.page_id(page)));
+                guards.extend(self.storage.pool.exclusive_if_resident(space.page_id(page)));
             }
             if guards.len() <= batch.len() {
                 continue;
@@ -297,10 +297,10 @@ impl Core {
     /// Frees the only page that is left, and removes the entry.
     fn free_first(&self, tree: &Tree, first: PageNo) -> Result<()> {
         let (space, key) = (&tree.space, first.0.to_be_bytes());
-        let mut pins = self.redo.pool.pins();
+        let mut pins = self.storage.pool.pins();
         loop {
             pins.hold(space.page_id(first))?;
-            let mut mtr = Mtr::new(&self.redo);
+            let mut mtr = Mtr::new(&self.storage);
             let map = space.latch_map_of(&mut mtr, first)?;
             let leaf = match tree.leaf_if_resident(&key)? {
                 Ok(leaf) => leaf,
@@ -313,7 +313,11 @@ impl Core {
             let Ok(slot) = TreePage(&leaf).search(&key) else {
                 return Ok(());
             };
-            let Some(page) = self.redo.pool.exclusive_if_resident(space.page_id(first)) else {
+            let Some(page) = self
+                .storage
+                .pool
+                .exclusive_if_resident(space.page_id(first))
+            else {
                 continue;
             };
             let id = leaf.id();
@@ -389,7 +393,7 @@ impl Transaction {
         if !inner.long_values.contains(&tree.space.id) {
             inner.long_values.push(tree.space.id);
         }
-        let per_page = core.redo.page_size - DATA_AT;
+        let per_page = core.storage.page_size - DATA_AT;
         let (mut first, mut last) = (None, None);
         for part in value.chunks(per_page * BATCH_PAGES) {
             core.before_write()?;
@@ -413,12 +417,12 @@ impl Transaction {
     ) -> Result<(PageNo, PageNo)> {
         let core = &self.core;
         let count = part.len().div_ceil(per_page);
-        let mut pins = core.redo.pool.pins();
+        let mut pins = core.storage.pool.pins();
         loop {
-            let mut frames = core.redo.pool.reserve(count + 1)?;
+            let mut frames = core.storage.pool.reserve(count + 1)?;
             let (mut mtr, free) = pending
                 .space
-                .find_free(count, &mut frames, || Mtr::new(&core.redo))?;
+                .find_free(count, &mut frames, || Mtr::new(&core.storage))?;
             let key = free[0].page.0.to_be_bytes();
             let leaf = match pending.leaf_if_resident(&key)? {
                 Ok(leaf) => leaf,
@@ -475,14 +479,14 @@ impl Transaction {
         let core = &self.core;
         let count = part.len().div_ceil(per_page);
         let last = pending.space.page_id(last);
-        let mut pins = core.redo.pool.pins();
+        let mut pins = core.storage.pool.pins();
         loop {
-            let mut frames = core.redo.pool.reserve(count + 1)?;
+            let mut frames = core.storage.pool.reserve(count + 1)?;
             pins.hold(last)?;
             let (mut mtr, free) = pending
                 .space
-                .find_free(count, &mut frames, || Mtr::new(&core.redo))?;
-            let Some(guard) = core.redo.pool.exclusive_if_resident(last) else {
+                .find_free(count, &mut frames, || Mtr::new(&core.storage))?;
+            let Some(guard) = core.storage.pool.exclusive_if_resident(last) else {
                 continue;
             };
             let tail = mtr.push(guard);
@@ -510,11 +514,13 @@ impl Transaction {
         per_page: usize,
         frames: &mut crate::buffer::Reservation<'p>,
     ) -> Result<()> {
-        let redo = pending.redo();
+        let storage = pending.storage();
         // All frames first: nothing may fail after the first change.
         let mut indexes = Vec::with_capacity(free.len());
         for free in free {
-            let guard = redo.pool.create(pending.space.page_id(free.page), frames)?;
+            let guard = storage
+                .pool
+                .create(pending.space.page_id(free.page), frames)?;
             indexes.push(mtr.push(guard));
         }
         for (n, chunk) in part.chunks(per_page).enumerate() {
@@ -579,7 +585,7 @@ impl Transaction {
         if written == expected {
             return Ok(());
         }
-        Err(self.core.redo.poison.set(format!(
+        Err(self.core.storage.poison.set(format!(
             "the entry of the long value at page {first} was {written:?} where {expected:?} was to be"
         )))
     }

@@ -20,11 +20,11 @@ use std::sync::Arc;
 /// One round: seals quiet segments, purges and retires what can be, frees long values of
 /// rolled-back transactions. Returns the number of retired segments.
 pub fn run(core: &Arc<Core>) -> Result<usize> {
-    core.redo.poison.check()?;
+    core.storage.poison.check()?;
     let _one_round = core.purging.lock();
     let finished = core.finish_rollbacks();
     // On a full disk what is left of the log is for rollbacks: here, and at each row.
-    core.redo.log.prepare()?;
+    core.storage.log.prepare()?;
     core.versions.seal_idle();
     let oldest = core.trxs.oldest_snapshot();
     let retired = core.versions.retire(oldest, &mut |address, entry| {
@@ -69,8 +69,8 @@ fn purge_entry(core: &Arc<Core>, address: VersionAddress, entry: &VersionView<'_
 
 /// Removes a row if it is still delete-marked by the entry at `address`.
 fn remove_marked(core: &Arc<Core>, tree: &Tree, address: VersionAddress, key: &[u8]) -> Result<()> {
-    core.redo.log.prepare()?;
-    core.redo.log.wait_for_space()?;
+    core.storage.log.prepare()?;
+    core.storage.log.wait_for_space()?;
     let Some(_tidy) = tree.space.tidy() else {
         // It is left for whoever needs the room, as after a restart.
         return Ok(());
@@ -85,7 +85,7 @@ fn remove_marked(core: &Arc<Core>, tree: &Tree, address: VersionAddress, key: &[
         return Ok(());
     }
     let id = leaf.id();
-    let mut mtr = Mtr::new(&core.redo);
+    let mut mtr = Mtr::new(&core.storage);
     let index = mtr.push(leaf);
     mtr.replay(
         index,
@@ -99,7 +99,7 @@ fn remove_marked(core: &Arc<Core>, tree: &Tree, address: VersionAddress, key: &[
     // Not at every row: merging is tried when a page has become thin by some margin.
     let thin = page.count() == 0 || Tree::is_thin(page) && page.count() % 8 == 0;
     mtr.commit()?;
-    core.redo.counters.add(Counter::RowsPurged, 1);
+    core.storage.counters.add(Counter::RowsPurged, 1);
     if thin {
         tree.merge_around(key, &|address| core.is_live(address))?;
     }

@@ -163,7 +163,7 @@ impl Transaction {
         let found = self.see(tree, snapshot, &mut seen)?;
         *value = seen.value;
         self.core
-            .redo
+            .storage
             .counters
             .add(Counter::RowsRead, u64::from(found));
         Ok(found)
@@ -265,7 +265,7 @@ impl Transaction {
             return Ok((None, Locked::Before));
         };
         self.core.value_of(tree, &mut seen)?;
-        self.core.redo.counters.add(Counter::RowsRead, 1);
+        self.core.storage.counters.add(Counter::RowsRead, 1);
         Ok((Some(seen.value), locked))
     }
 
@@ -315,7 +315,7 @@ impl Transaction {
         mode: LockMode,
         wait: Wait,
     ) -> Result<(Option<Vec<u8>>, Locked)> {
-        self.core.redo.poison.check()?;
+        self.core.storage.poison.check()?;
         self.check_interrupt()?;
         let mut inner = self.active()?;
         self.pin_snapshot(&mut inner);

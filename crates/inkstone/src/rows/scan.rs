@@ -428,7 +428,7 @@ impl Cursor {
 
     /// Copies rows of the leaf at `next`. Where to go on.
     fn copy_leaf(&mut self, next: &Next) -> Result<Option<Next>> {
-        self.core.redo.poison.check()?;
+        self.core.storage.poison.check()?;
         self.interrupt.as_ref().map_or(Ok(()), Interrupt::check)?;
         check_not_dropped(&self.tree)?;
         let (leaf, behind) = match self.scope.backward {
@@ -458,7 +458,7 @@ impl Cursor {
         if let (Some(_), Some(behind)) = (&following, behind) {
             // Of its rows as many as will be copied, if they are like these.
             let bytes = self.batch.heap_len() / take.max(1) * self.limit.min(page.count());
-            self.batch.ahead = self.tree.redo().pool.ahead(behind, bytes, take);
+            self.batch.ahead = self.tree.storage().pool.ahead(behind, bytes, take);
         }
         Ok(following)
     }
@@ -504,10 +504,10 @@ pub(crate) fn clean_leaf(
     if dead < DEAD_ROWS || dead < read / 2 {
         return Ok(());
     }
-    if !core.redo.log.has_room() || tree.is_dropped() {
+    if !core.storage.log.has_room() || tree.is_dropped() {
         return Ok(());
     }
-    core.redo.log.wait_for_space()?;
+    core.storage.log.wait_for_space()?;
     let Some(_tidy) = tree.space.tidy() else {
         return Ok(());
     };
@@ -519,7 +519,10 @@ pub(crate) fn clean_leaf(
 
 impl Drop for Cursor {
     fn drop(&mut self) {
-        self.core.redo.counters.add(Counter::RowsRead, self.reads);
+        self.core
+            .storage
+            .counters
+            .add(Counter::RowsRead, self.reads);
     }
 }
 
@@ -561,7 +564,7 @@ impl Transaction {
     }
 
     fn begin_scan(&self, tree: &Tree, bounds: &KeyRange) -> Result<Snapshot> {
-        self.core.redo.poison.check()?;
+        self.core.storage.poison.check()?;
         self.check_interrupt()?;
         let mut inner = self.active()?;
         if self.isolation().locks_reads() {

@@ -95,7 +95,7 @@ impl LockingScan {
     /// Locks the next row of the range and makes it [`key`](Self::key) and [`value`](Self::value);
     /// false at the end. `transaction` is the one that the scan was begun with.
     pub fn next_row(&mut self, transaction: &Transaction) -> Result<bool> {
-        transaction.core.redo.poison.check()?;
+        transaction.core.storage.poison.check()?;
         transaction.check_interrupt()?;
         check_not_dropped(&self.tree)?;
         self.locked = Locked::Before;
@@ -107,7 +107,7 @@ impl LockingScan {
             if !self.shown_unlocked {
                 transaction.core.value_of(&self.tree, &mut self.row)?;
             }
-            let counters = &transaction.core.redo.counters;
+            let counters = &transaction.core.storage.counters;
             counters.add(Counter::RowsRead, 1);
         }
         Ok(found)
@@ -342,7 +342,7 @@ impl Transaction {
         mode: LockMode,
         wait: Wait,
     ) -> Result<LockingScan> {
-        self.core.redo.poison.check()?;
+        self.core.storage.poison.check()?;
         let mut inner = self.active()?;
         self.pin_snapshot(&mut inner);
         let serializable = self.isolation() == Isolation::Serializable;

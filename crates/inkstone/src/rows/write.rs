@@ -78,7 +78,7 @@ enum Attempt<'l> {
 impl Transaction {
     /// Writes one row of a tree.
     pub(crate) fn write(&self, tree: &Tree, key: &[u8], write: Write<'_>) -> Result<Written> {
-        let limit = key_len_max(tree.redo().page_size);
+        let limit = key_len_max(tree.storage().page_size);
         if key.len() > limit {
             return Err(Error::KeyTooLong {
                 length: key.len(),
@@ -112,7 +112,7 @@ impl Transaction {
             Write::Insert(value, _) | Write::Update(value) | Write::Upsert(value) => value,
             Write::Delete => &[],
         };
-        if is_inline(tree.redo().page_size, key.len(), value.len()) {
+        if is_inline(tree.storage().page_size, key.len(), value.len()) {
             return self.write_cell(
                 inner,
                 tree,
@@ -379,7 +379,7 @@ impl Transaction {
         let address =
             change.version(VersionKind::Insert, flags, page, tree.id, key, 0, &[], None)?;
         let trx = change.shared.trx_ref(change.inner);
-        let mut mtr = Mtr::new(&core.redo);
+        let mut mtr = Mtr::new(&core.storage);
         let index = mtr.push(leaf);
         let context = &mut change.inner.context;
         mtr.change(index, |bytes, payload| {
@@ -402,7 +402,7 @@ impl Transaction {
         let undo_bytes = undo_log_bytes(0, 0);
         change.commit(mtr, address, Some(full), tree.id, 1, undo_bytes)?;
         inner.last_insert = Some((page.space, tree.id, page.page, slot as u16));
-        core.redo.counters.add(Counter::RowsInserted, 1);
+        core.storage.counters.add(Counter::RowsInserted, 1);
         Ok(Attempt::Done(Written::Inserted))
     }
 
@@ -446,7 +446,7 @@ impl Transaction {
             record,
         )?;
         if matches!(done, Attempt::Done(_)) {
-            self.core.redo.counters.add(Counter::RowsUpdated, 1);
+            self.core.storage.counters.add(Counter::RowsUpdated, 1);
             self.drop_long_value(inner, tree, &old)?;
         }
         Ok(done)
@@ -496,7 +496,7 @@ impl Transaction {
         let kind = (VersionKind::Unmark, purge);
         let done = self.replace_row(inner, tree, leaf, slot, key, value, &old, kind, record)?;
         if let Attempt::Done(_) = done {
-            self.core.redo.counters.add(Counter::RowsInserted, 1);
+            self.core.storage.counters.add(Counter::RowsInserted, 1);
             return Ok(Attempt::Done(Written::Inserted));
         }
         Ok(done)
@@ -526,7 +526,7 @@ impl Transaction {
         let kind = (VersionKind::DeleteMark, 0);
         let done = self.replace_row(inner, tree, leaf, slot, key, value, &old, kind, record)?;
         if matches!(done, Attempt::Done(_)) {
-            self.core.redo.counters.add(Counter::RowsDeleted, 1);
+            self.core.storage.counters.add(Counter::RowsDeleted, 1);
             self.drop_long_value(inner, tree, &old)?;
         }
         Ok(done)
@@ -592,7 +592,7 @@ impl Transaction {
             _ => old.value.len(),
         };
         let undo_bytes = undo_log_bytes(put_back, old.len.saturating_sub(len));
-        let mut mtr = Mtr::new(&core.redo);
+        let mut mtr = Mtr::new(&core.storage);
         let index = mtr.push(leaf);
         mtr.change(index, |bytes, payload| {
             let mut target = TreePageMut(bytes);
@@ -674,7 +674,7 @@ pub(crate) fn remove_dead_rows(
         return Ok(0);
     }
     let id = leaf.id();
-    let mut mtr = Mtr::new(&core.redo);
+    let mut mtr = Mtr::new(&core.storage);
     let index = mtr.push(leaf);
     for &slot in dead.iter().rev() {
         mtr.replay(
@@ -687,7 +687,7 @@ pub(crate) fn remove_dead_rows(
         );
     }
     mtr.commit()?;
-    core.redo
+    core.storage
         .counters
         .add(Counter::RowsPurged, dead.len() as u64);
     Ok(dead.len() as u64)

@@ -39,17 +39,17 @@ pub struct FreePage {
 impl Space {
     /// The region of a page.
     fn region_of(&self, page: PageNo) -> u32 {
-        page.0 / map_pages(self.redo.page_size)
+        page.0 / map_pages(self.storage.page_size)
     }
 
     /// The first page of a region that there can be.
     pub(super) fn region_start(&self, region: u32) -> u32 {
-        region * map_pages(self.redo.page_size)
+        region * map_pages(self.storage.page_size)
     }
 
     /// Pages of a region that there can be.
     pub(super) fn region_len(&self, region: u32) -> u32 {
-        format::region_pages(self.redo.page_size, region)
+        format::region_pages(self.storage.page_size, region)
     }
 
     /// The map of a region that there can be.
@@ -79,7 +79,7 @@ impl Space {
         mtr: &mut Mtr<'p>,
         page: PageNo,
     ) -> Result<Option<usize>> {
-        let latch = |id| self.redo.pool.exclusive(id);
+        let latch = |id| self.storage.pool.exclusive(id);
         let map: Option<Exclusive<'p>> = self.map_if_any(self.region_of(page), latch)?;
         Ok(map.map(|map| mtr.push(map)))
     }
@@ -204,7 +204,7 @@ impl Space {
         if let Some(region) = self.regions.lowest_with(count) {
             return Ok(Some(region));
         }
-        if last < format::region_max(self.redo.page_size) {
+        if last < format::region_max(self.storage.page_size) {
             self.create_region(last + 1, frames)?;
             return Ok(Some(last + 1));
         }
@@ -223,7 +223,7 @@ impl Space {
 
     /// Learns how many pages of a region are free, if it is there.
     fn look_at(&self, region: u32) -> Result<()> {
-        let latch = |id| self.redo.pool.shared(id);
+        let latch = |id| self.storage.pool.shared(id);
         let map: Option<Shared<'_>> = self.map_if_any(region, latch)?;
         if let Some(map) = map {
             let free = self.free_pages_in(region, &map);
@@ -256,15 +256,15 @@ impl Space {
         let (id, len) = (self.map_id(region), self.region_len(region));
         let pages = self.region_start(region) + SYSTEM_PAGES;
         self.file.ensure_pages(pages)?;
-        let mut mtr = Mtr::new(&self.redo);
+        let mut mtr = Mtr::new(&self.storage);
         let header_id = self.page_id(PageNo(0));
-        let header = mtr.push(self.redo.pool.exclusive(header_id)?);
+        let header = mtr.push(self.storage.pool.exclusive(header_id)?);
         // The file may have been cut meanwhile, or a region be gone: the caller tries again.
         if format::more_maps(mtr.page(header)) + 1 != region || self.file.pages() < pages {
             return Ok(());
         }
         self.tails.note_marked(id.page);
-        let map = mtr.push(self.redo.pool.create(id, frames)?);
+        let map = mtr.push(self.storage.pool.create(id, frames)?);
         mtr.replay(
             map,
             &Record::PageInit {

@@ -116,7 +116,7 @@ impl Space {
     /// Whether a look may find a tail that is worth a cut. Not while one waits for a checkpoint: another
     /// look would have it wait for a later one, again and again where pages are freed all the time.
     pub fn may_have_tail(&self) -> bool {
-        let bytes = u64::from(self.file.pages()) * self.redo.page_size as u64;
+        let bytes = u64::from(self.file.pages()) * self.storage.page_size as u64;
         let tails = &self.tails;
         bytes > CUT_BYTES_MIN
             && tails.changed.load(Ordering::Relaxed)
@@ -124,7 +124,7 @@ impl Space {
     }
 
     fn worth(&self, pages: u32) -> u32 {
-        let least = CUT_BYTES_MIN / self.redo.page_size as u64;
+        let least = CUT_BYTES_MIN / self.storage.page_size as u64;
         (pages / WORTH_PARTS).max(least as u32)
     }
 
@@ -143,7 +143,7 @@ impl Space {
         self.remove_empty_regions()?;
         let region = self.last_region()?;
         let used = {
-            let map = self.redo.pool.shared(self.map_id(region))?;
+            let map = self.storage.pool.shared(self.map_id(region))?;
             // Whoever allocates in this region comes before this or is noticed. So is the region
             // after it: its maker holds the header, which is looked at once more.
             self.tails.marked.store(0, Ordering::Release);
@@ -154,11 +154,11 @@ impl Space {
             self.tails.changed.store(true, Ordering::Release);
             return Ok(false);
         }
-        let lsn = self.redo.log.current_lsn();
+        let lsn = self.storage.log.current_lsn();
         let pages = self.file.pages();
         let (spare, least) = match worth {
             Worth::Much => {
-                let most = (SPARE_BYTES_MAX / self.redo.page_size as u64) as u32;
+                let most = (SPARE_BYTES_MAX / self.storage.page_size as u64) as u32;
                 ((used / SPARE_PARTS).min(most), self.worth(pages))
             }
             Worth::Anything => (0, 1),
@@ -193,11 +193,14 @@ impl Space {
         let mut cut = self.file.begin_cut();
         {
             let map = self.map_id(tail.region);
-            let mut pins = self.redo.pool.pins();
+            let mut pins = self.storage.pool.pins();
             pins.hold(map)?;
             pins.hold(self.page_id(PageNo(0)))?;
-            let map = self.redo.pool.shared_if_resident(map);
-            let header = self.redo.pool.shared_if_resident(self.page_id(PageNo(0)));
+            let map = self.storage.pool.shared_if_resident(map);
+            let header = self
+                .storage
+                .pool
+                .shared_if_resident(self.page_id(PageNo(0)));
             let (Some(_map), Some(header)) = (map, header) else {
                 return Ok(0);
             };
@@ -210,17 +213,17 @@ impl Space {
             cut.lower(tail.first.0);
         }
         let pages = tail.first.0..tail.pages;
-        if self.redo.pool.is_any_dirty(self.id, &pages) {
+        if self.storage.pool.is_any_dirty(self.id, &pages) {
             // The checkpoint says that this cannot be. To wait for a flight here would be for ever:
             // the writer of a page behind the end waits for the file to grow.
             return Ok(0);
         }
-        self.redo.pool.discard_pages(self.id, pages);
+        self.storage.pool.discard_pages(self.id, pages);
         cut.finish()?;
         let pages = tail.pages - tail.first.0;
-        let counters = &self.redo.counters;
+        let counters = &self.storage.counters;
         counters.add(Counter::FileCuts, 1);
-        let bytes = u64::from(pages) * self.redo.page_size as u64;
+        let bytes = u64::from(pages) * self.storage.page_size as u64;
         counters.add(Counter::FileBytesGivenBack, bytes);
         Ok(pages)
     }
@@ -234,12 +237,12 @@ impl Space {
             }
             let map_id = self.map_id(region);
             let header_id = self.page_id(PageNo(0));
-            let mut pins = self.redo.pool.pins();
+            let mut pins = self.storage.pool.pins();
             pins.hold(map_id)?;
-            let mut mtr = Mtr::new(&self.redo);
-            let header = mtr.push(self.redo.pool.exclusive(header_id)?);
+            let mut mtr = Mtr::new(&self.storage);
+            let header = mtr.push(self.storage.pool.exclusive(header_id)?);
             // Who holds the map may want the header, so this does not wait for it.
-            let Some(map) = self.redo.pool.try_exclusive(map_id) else {
+            let Some(map) = self.storage.pool.try_exclusive(map_id) else {
                 return Ok(());
             };
             let len = self.region_len(region);

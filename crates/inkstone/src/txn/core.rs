@@ -4,11 +4,11 @@ use crate::Result;
 use crate::btree::Tree;
 use crate::counters::{Counter, STRIPES, Timed};
 use crate::locks::LockTable;
-use crate::mtr::Redo;
 use crate::mvcc::system::{TrxState, TrxSystem};
 use crate::mvcc::versions::VersionStore;
 use crate::options::Durability;
 use crate::space::Space;
+use crate::storage::Storage;
 use crate::store::SpaceFiles;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{HashMap, Mutex, RwLock, thread};
@@ -30,7 +30,7 @@ type WriterStripe = Mutex<HashMap<TrxId, Arc<Shared>>>;
 /// The parts of an open database that transactions use. Shared by Arc.
 pub struct Core {
     /// Pages and log.
-    pub redo: Redo,
+    pub storage: Storage,
     /// Old versions.
     pub versions: VersionStore,
     /// Active transactions, commit order, snapshots.
@@ -82,16 +82,20 @@ pub(crate) struct DroppedTree {
 impl Core {
     /// The shared parts over an open log and pool.
     pub fn new(
-        redo: Redo,
+        storage: Storage,
         versions: VersionStore,
         trxs: TrxSystem,
         durability: Durability,
         (lock_wait_timeout, lock_memory_max): (Duration, u64),
         (files, uuid): (Arc<SpaceFiles>, [u8; 16]),
     ) -> Self {
-        let locks = LockTable::new(lock_memory_max, redo.counters.clone(), redo.poison.clone());
+        let locks = LockTable::new(
+            lock_memory_max,
+            storage.counters.clone(),
+            storage.poison.clone(),
+        );
         Self {
-            redo,
+            storage,
             versions,
             trxs,
             locks,
@@ -133,7 +137,7 @@ impl Core {
         let Some(file) = self.files.find(id)? else {
             return Ok(None);
         };
-        let found = Space::found(id, self.redo.clone(), file);
+        let found = Space::found(id, self.storage.clone(), file);
         found.check_header(&self.uuid)?;
         let mut spaces = self.spaces.write();
         let known = spaces.entry(id).or_insert_with(|| {
@@ -164,7 +168,7 @@ impl Core {
         let Some(space) = self.space(space)? else {
             return Ok(None);
         };
-        Tree::open(space, tree, self.redo.clone()).map(Some)
+        Tree::open(space, tree, self.storage.clone()).map(Some)
     }
 
     fn writer_stripe(&self, trx: &TrxState) -> &WriterStripe {
@@ -214,13 +218,13 @@ impl Core {
     /// checkpoints can keep up. Not for log that an open transaction keeps: no pause brings its end nearer,
     /// and with the pauses the log would hardly grow, without which its undo is not copied forward.
     fn hold_back(&self) {
-        let log = &self.redo.log;
+        let log = &self.storage.log;
         let checkpoint = self.checkpoint_lsn.load(Ordering::Relaxed);
         let age = log.current_lsn().0.saturating_sub(checkpoint);
         let capacity = log.capacity_bytes();
         if age > capacity {
-            self.redo.counters.add(Counter::CheckpointWaits, 1);
-            let _timing = self.redo.counters.time(Timed::LogSpaceWait);
+            self.storage.counters.add(Counter::CheckpointWaits, 1);
+            let _timing = self.storage.counters.time(Timed::LogSpaceWait);
             let over = (age - capacity) as f64 / capacity as f64;
             thread::sleep(HELD_BACK_MAX.mul_f64(over.min(1.0)));
         }
@@ -229,25 +233,25 @@ impl Core {
     /// What every write does before it takes a latch: where back-pressure is applied and where a
     /// full disk is noticed.
     pub(crate) fn before_write(&self) -> Result<()> {
-        self.redo.poison.check()?;
-        self.redo.log.prepare()?;
-        self.redo.pool.throttle()?;
+        self.storage.poison.check()?;
+        self.storage.log.prepare()?;
+        self.storage.pool.throttle()?;
         self.hold_back();
-        self.redo.log.wait_for_space()?;
+        self.storage.log.wait_for_space()?;
         self.versions.make_room()
     }
 
     /// Waits for a commit whose record ends at `lsn`, as `durability` says.
     pub(crate) fn wait_for_commit(&self, lsn: Lsn, durability: Durability) -> Result<()> {
-        let timing = || self.redo.counters.time(Timed::CommitWait);
+        let timing = || self.storage.counters.time(Timed::CommitWait);
         match durability {
             Durability::Sync => {
                 let _timing = timing();
-                self.redo.log.wait_durable(lsn)
+                self.storage.log.wait_durable(lsn)
             }
             Durability::Write => {
                 let _timing = timing();
-                self.redo.log.wait_written(lsn)
+                self.storage.log.wait_written(lsn)
             }
             Durability::Lazy => Ok(()),
         }

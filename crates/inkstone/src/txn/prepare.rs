@@ -118,7 +118,7 @@ impl Transaction {
 
     fn log_prepare(&self, inner: &mut Inner, xid: &[u8], sync: bool) -> Result<Lsn> {
         let (state, core) = (&self.shared.state, &self.core);
-        let mut mtr = Mtr::new(&core.redo);
+        let mut mtr = Mtr::new(&core.storage);
         let xid = xid.to_vec();
         if inner.logged {
             let trx_slot = state.slot();
@@ -171,7 +171,7 @@ impl Core {
         xid: &[u8],
         durability: Durability,
     ) -> Result<PendingCommit> {
-        self.redo.poison.check()?;
+        self.storage.poison.check()?;
         let shared = self.take_prepared(xid)?;
         if shared.inner.lock().xid.is_none() {
             self.prepared.lock().insert(xid.to_vec(), shared);
@@ -187,7 +187,7 @@ impl Core {
     /// Rolls a prepared transaction back. If that fails in the middle it can only be called again:
     /// the transaction can no longer be committed, here or after a restart.
     pub fn rollback_prepared(self: &Arc<Self>, xid: &[u8]) -> Result<()> {
-        self.redo.poison.check()?;
+        self.storage.poison.check()?;
         let shared = self.take_prepared(xid)?;
         let mut inner = shared.inner.lock();
         inner.xid = None;

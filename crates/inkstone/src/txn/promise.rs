@@ -63,7 +63,7 @@ impl LogPromise {
     /// Before an operation, with no page latched: makes sure that it can be undone as well.
     #[inline]
     pub fn cover_operation(&mut self, core: &Core) -> Result<()> {
-        let wanted = self.need + OPERATION_PAGES * core.redo.page_size as u64;
+        let wanted = self.need + OPERATION_PAGES * core.storage.page_size as u64;
         if wanted <= self.promised {
             return Ok(());
         }
@@ -72,7 +72,7 @@ impl LogPromise {
 
     #[cold]
     fn raise(&mut self, core: &Core, wanted: u64) -> Result<()> {
-        let (log, first) = (&core.redo.log, self.promised == 0);
+        let (log, first) = (&core.storage.log, self.promised == 0);
         let least = (wanted - self.promised).next_multiple_of(PROMISE_UNIT);
         let more = (least + AHEAD_BYTES + self.need / 4).next_multiple_of(PROMISE_UNIT);
         let got = match log.promise(more, first) {
@@ -90,18 +90,18 @@ impl LogPromise {
     /// For a transaction that recovery found.
     pub fn cover_recovered(&mut self, core: &Core, need: u64) {
         self.need = need;
-        let promised = need + OPERATION_PAGES * core.redo.page_size as u64;
+        let promised = need + OPERATION_PAGES * core.storage.page_size as u64;
         self.promised = promised.next_multiple_of(PROMISE_UNIT);
-        core.redo.log.promise_regardless(self.promised, true);
+        core.storage.log.promise_regardless(self.promised, true);
     }
 
     /// Changes were undone, up to a place where the need was `need`.
     pub fn undone_to(&mut self, core: &Core, need: u64) {
         self.need = need;
-        let kept = need + OPERATION_PAGES * core.redo.page_size as u64 + AHEAD_BYTES;
+        let kept = need + OPERATION_PAGES * core.storage.page_size as u64 + AHEAD_BYTES;
         let kept = kept.next_multiple_of(PROMISE_UNIT);
         if let Some(surplus) = self.promised.checked_sub(kept) {
-            core.redo.log.take_back_promise(surplus, false);
+            core.storage.log.take_back_promise(surplus, false);
             self.promised = kept;
         }
     }
@@ -109,7 +109,7 @@ impl LogPromise {
     /// The transaction is over.
     pub fn end(&mut self, core: &Core) {
         if self.promised > 0 {
-            core.redo.log.take_back_promise(self.promised, true);
+            core.storage.log.take_back_promise(self.promised, true);
         }
         *self = Self::default();
     }
@@ -117,7 +117,7 @@ impl LogPromise {
 
 /// The bound of one step of a rollback.
 pub(crate) fn rollback_step_bytes(core: &Core) -> u64 {
-    STEP_PAGES * core.redo.page_size as u64
+    STEP_PAGES * core.storage.page_size as u64
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ pub(crate) fn undo_until(
         let entry = core.versions.read(address)?;
         let Some(entry) = entry else {
             return Err(core
-                .redo
+                .storage
                 .poison
                 .set(format!("version {address} of an open transaction is gone")));
         };
@@ -151,8 +151,8 @@ fn undo_row(
 ) -> Result<()> {
     let live = |address| core.is_live(address);
     loop {
-        core.redo.poison.check()?;
-        let log = &core.redo.log;
+        core.storage.poison.check()?;
+        let log = &core.storage.log;
         log.prepare_rollback_step(rollback_step_bytes(core))?;
         log.wait_for_space()?;
         let leaf = tree.leaf_exclusive(Target::Key(key))?;
@@ -165,7 +165,7 @@ fn undo_row(
         let restored =
             restore(cell.version, cell.value).map_err(|why| broken(core, tree, id, &why))?;
         let Some(mut restored) = restored else {
-            let mut mtr = Mtr::new(&core.redo);
+            let mut mtr = Mtr::new(&core.storage);
             let index = mtr.push(leaf);
             let record = Record::RowUndo {
                 page: id,
@@ -208,7 +208,7 @@ fn undo_row(
             )?;
             continue;
         }
-        let mut mtr = Mtr::new(&core.redo);
+        let mut mtr = Mtr::new(&core.storage);
         let index = mtr.push(leaf);
         let Restored {
             flags,
@@ -238,6 +238,6 @@ fn undo_row(
 fn broken(core: &Core, tree: &Tree, page: PageId, why: &str) -> Error {
     let corrupt = inkstone_format::Corrupt::at(0, format!("a change cannot be undone: {why}"));
     let error = Error::corrupt_page(tree.space.file().path(), page, corrupt);
-    core.redo.poison.set(&error);
+    core.storage.poison.set(&error);
     error
 }

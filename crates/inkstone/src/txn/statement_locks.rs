@@ -8,7 +8,7 @@ use inkstone_format::SpaceId;
 impl Transaction {
     /// Takes the statement lock of a table, unless the transaction has it.
     pub(crate) fn take_statement_lock(&self, space: SpaceId) -> Result<()> {
-        self.core.redo.poison.check()?;
+        self.core.storage.poison.check()?;
         self.check_interrupt()?;
         let mut inner = self.active()?;
         let is_skipped = mutants::on(Mutant::StatementLockSkipped);

@@ -186,7 +186,7 @@ pub struct Transaction {
 impl Transaction {
     /// Begins.
     pub fn begin(core: &Arc<Core>, isolation: Isolation) -> Result<Self> {
-        core.redo.poison.check()?;
+        core.storage.poison.check()?;
         let state = core
             .trxs
             .try_begin(core.trxs.next_trx_id())
@@ -229,7 +229,7 @@ impl Transaction {
 
     /// In a forked child nothing: who looks at the transaction in the parent may have its latch.
     fn change_details(&self, change: impl FnOnce(&mut Details)) {
-        if !self.core.redo.poison.is_forked() {
+        if !self.core.storage.poison.is_forked() {
             self.shared.state.set_details(change);
         }
     }
@@ -244,7 +244,7 @@ impl Transaction {
     /// first 0, for nobody. The former owner is in no hook's hands when this returns. A transaction that
     /// goes on without its handle (prepared, or rolled back in the background) has none.
     pub fn set_owner(&self, owner: usize) {
-        if !self.core.redo.poison.is_forked() {
+        if !self.core.storage.poison.is_forked() {
             self.shared.state.set_owner(owner);
         }
     }
@@ -277,7 +277,7 @@ impl Transaction {
 
     /// The inner state of a transaction that may still work.
     pub(crate) fn active(&self) -> Result<MutexGuard<'_, Inner>> {
-        self.core.redo.poison.check()?;
+        self.core.storage.poison.check()?;
         let inner = self.shared.inner.lock();
         match inner.phase {
             Phase::Active => Ok(inner),
@@ -401,7 +401,7 @@ impl Transaction {
 
 impl Drop for Transaction {
     fn drop(&mut self) {
-        if self.core.redo.poison.is_forked() {
+        if self.core.storage.poison.is_forked() {
             // It is the parent's, with all that it holds.
             std::mem::forget((self.core.clone(), self.shared.clone()));
             return;
@@ -440,7 +440,7 @@ pub(crate) fn finish_commit(
 ) -> Result<Lsn> {
     let mut lsn = Lsn(0);
     if inner.logged {
-        let mut mtr = Mtr::new(&core.redo);
+        let mut mtr = Mtr::new(&core.storage);
         for &space in &inner.files_deleted {
             mtr.note(&Record::FileDelete { space });
         }
@@ -457,7 +457,7 @@ pub(crate) fn finish_commit(
     if inner.orphans {
         core.pending_free.lock().append(&mut inner.long_values);
     }
-    core.redo.counters.add(Counter::Commits, 1);
+    core.storage.counters.add(Counter::Commits, 1);
     Ok(lsn)
 }
 
@@ -474,7 +474,7 @@ fn end(core: &Core, shared: &Shared, inner: &mut Inner, seq: u64) {
 pub(crate) fn rollback_all(core: &Arc<Core>, shared: &Shared, inner: &mut Inner) -> Result<()> {
     if inner.logged {
         crate::txn::rollback::undo_until(core, shared, inner, VersionAddress(0))?;
-        let mut mtr = Mtr::new(&core.redo);
+        let mut mtr = Mtr::new(&core.storage);
         mtr.note(&Record::RollbackEnd {
             trx_slot: shared.state.slot(),
         });
@@ -483,12 +483,12 @@ pub(crate) fn rollback_all(core: &Arc<Core>, shared: &Shared, inner: &mut Inner)
     } else {
         // A first change that the log has not taken is on its page and cannot be undone: it must not
         // pass for undone with those who looked at the poison before it was set.
-        core.redo.poison.check()?;
+        core.storage.poison.check()?;
     }
     let seq = core.trxs.finish_abort(&shared.state);
     end(core, shared, inner, seq);
     core.pending_free.lock().append(&mut inner.long_values);
-    core.redo.counters.add(Counter::Rollbacks, 1);
+    core.storage.counters.add(Counter::Rollbacks, 1);
     Ok(())
 }
 
@@ -556,7 +556,7 @@ impl Change<'_> {
     pub fn ready_context(&mut self) {
         let reach = self
             .core
-            .redo
+            .storage
             .log
             .current_lsn()
             .0

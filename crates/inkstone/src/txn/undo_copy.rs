@@ -75,7 +75,7 @@ impl Core {
         if inner.phase == Phase::Ended || !inner.logged || inner.undo_is_being_copied {
             return Ok(());
         }
-        let end = self.redo.log.current_lsn();
+        let end = self.storage.log.current_lsn();
         let (since, expected) = match inner.undo_copied {
             Some(last) => (last.end, last.expected(inner.undo_count)),
             None => (shared.state.first_lsn().unwrap_or(end), 0),
@@ -112,12 +112,12 @@ impl Core {
             };
             if inner.standing() != standing {
                 // It has ended, or is about to: what was read of it meanwhile says nothing.
-                self.redo.counters.add(Counter::UndoCopiesGivenUp, 1);
+                self.storage.counters.add(Counter::UndoCopiesGivenUp, 1);
                 return Ok(());
             }
             let (entries, last) = part?;
             changes += entries.len() as u64;
-            let mut mtr = Mtr::new(&self.redo);
+            let mut mtr = Mtr::new(&self.storage);
             mtr.note(&Record::UndoCopy {
                 trx_slot: shared.state.slot(),
                 trx: shared.state.id(),
@@ -127,7 +127,7 @@ impl Core {
                 entries,
             });
             let (start, end) = mtr.commit()?;
-            let counters = &self.redo.counters;
+            let counters = &self.storage.counters;
             counters.add(Counter::UndoCopyBytes, end.0 - start.0);
             let from = *from.get_or_insert(start);
             let bytes = end.0 - from.0;
@@ -157,9 +157,9 @@ impl Core {
         undo_last: VersionAddress,
         rest: &mut Option<Addresses>,
     ) -> Result<(Vec<UndoEntry>, bool)> {
-        self.redo.log.prepare()?;
-        self.redo.pool.throttle()?;
-        self.redo.log.wait_for_space()?;
+        self.storage.log.prepare()?;
+        self.storage.pool.throttle()?;
+        self.storage.log.wait_for_space()?;
         let rest = match rest {
             Some(rest) => rest,
             None => rest.insert(self.undo_addresses(undo_last)?),

@@ -29,7 +29,7 @@ impl Tree {
         };
         let root = self.root;
         let is_empty = {
-            let guard = self.redo.pool.shared(root)?;
+            let guard = self.storage.pool.shared(root)?;
             let node = TreePage(&guard);
             node.is_leaf() && node.count() == 0
         };
@@ -100,7 +100,7 @@ impl Sample<'_> {
 
     /// `None`: the tree has changed, and the page is no longer one of it.
     fn visit(&self, page: PageId) -> Result<Option<Visited>> {
-        let guard = self.tree.redo.pool.shared(page)?;
+        let guard = self.tree.storage.pool.shared(page)?;
         let node = TreePage(&guard);
         let is_leaf = guard[12] == PageType::Leaf as u8;
         if !(is_leaf || guard[12] == PageType::Inner as u8) || node.tree() != self.tree.id {

@@ -4,10 +4,11 @@ use super::rig::{Durable, PAGE};
 use crate::buffer::{BufferPool, RedoLog};
 use crate::counters::Counters;
 use crate::log::{Log, LogParams, ReadParams};
-use crate::mtr::{Mtr, Redo};
+use crate::mtr::Mtr;
 use crate::options::{LogWrite, Options};
 use crate::poison::Poison;
 use crate::recovery::{FrameSource, LogSource, RedoInputs, redo};
+use crate::storage::Storage;
 use crate::store::{FilePageStore, SpaceFiles, repair};
 use crate::{Error, Result};
 use inkstone_format::header::{PageType, page_lsn};
@@ -101,7 +102,7 @@ fn open(vfs: &SimVfs) -> Open {
 }
 
 impl Open {
-    fn redo(&self, vfs: &SimVfs) -> Redo {
+    fn storage(&self, vfs: &SimVfs) -> Storage {
         let params = LogParams {
             vfs: Arc::new(vfs.clone()),
             directory: vfs.directory("/db/log"),
@@ -121,7 +122,7 @@ impl Open {
         };
         let log = Log::open(params, self.counters.clone(), self.poison.clone()).unwrap();
         let _ = self.late.0.set(log.clone());
-        Redo {
+        Storage {
             pool: self.pool.clone(),
             log,
             counters: self.counters.clone(),
@@ -132,15 +133,15 @@ impl Open {
 }
 
 /// Creates a file and changes more of its pages than the pool holds.
-fn work(redo: &Redo) -> Lsn {
+fn work(storage: &Storage) -> Lsn {
     let mut end = Lsn(0);
     for round in 0..4u8 {
         for number in 0..60 {
             let id = page(number);
             let mut mtr = if round == 0 {
-                let mut frames = redo.pool.reserve(1).unwrap();
-                let mut mtr = Mtr::new(redo);
-                let index = mtr.push(redo.pool.create(id, &mut frames).unwrap());
+                let mut frames = storage.pool.reserve(1).unwrap();
+                let mut mtr = Mtr::new(storage);
+                let index = mtr.push(storage.pool.create(id, &mut frames).unwrap());
                 if number == 0 {
                     mtr.note(&Record::FileCreate { space: SPACE });
                 }
@@ -154,8 +155,8 @@ fn work(redo: &Redo) -> Lsn {
                 );
                 mtr
             } else {
-                let page = redo.pool.exclusive(id).unwrap();
-                let mut mtr = Mtr::new(redo);
+                let page = storage.pool.exclusive(id).unwrap();
+                let mut mtr = Mtr::new(storage);
                 mtr.push(page);
                 mtr
             };
@@ -172,7 +173,7 @@ fn work(redo: &Redo) -> Lsn {
             end = mtr.commit().unwrap().1;
         }
     }
-    redo.log.wait_durable(end).unwrap();
+    storage.log.wait_durable(end).unwrap();
     end
 }
 
@@ -195,7 +196,7 @@ fn a_database_is_whole_after_power_loss() {
         let first = SimVfs::new(seed);
         let opened = open(&first);
         opened.files.create(SPACE, 60).unwrap();
-        let end = work(&opened.redo(&first));
+        let end = work(&opened.storage(&first));
         let mut vfs = first.crash(seed);
         // Recovery is interrupted by power loss, twice, and then runs through.
         for turn in 0..3 {
@@ -234,7 +235,7 @@ fn places_in_the_log_are_files_and_offsets() {
     let vfs = SimVfs::new(1);
     let opened = open(&vfs);
     opened.files.create(SPACE, 60).unwrap();
-    work(&opened.redo(&vfs));
+    work(&opened.storage(&vfs));
     let log = source(&vfs, Lsn(0));
     let (path, offset) = log.locate(Lsn(SEGMENT + 77));
     assert_eq!(
