@@ -7,7 +7,7 @@
 
 mod profile;
 
-use crate::build::{Result, root};
+use inkstone_testkit::build::{Result, root};
 use profile::{Object, Profile};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

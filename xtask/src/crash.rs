@@ -1,6 +1,6 @@
 //! `cargo xtask crash`: real processes, killed, and power loss under them.
 
-use crate::build::{Result, SIMULATED};
+use inkstone_testkit::build::{Result, SIMULATED};
 use std::process::ExitCode;
 
 /// Kills real processes at random times, loses power under them, and checks what is left (see

@@ -1,6 +1,6 @@
 //! `cargo xtask determinism`: whether simulations follow from their seeds.
 
-use crate::build::{Result, SIMULATED};
+use inkstone_testkit::build::{Result, SIMULATED};
 use std::process::ExitCode;
 
 /// Runs seeds of `sim` twice each, and compares every decision and every byte (see docs/testing.md).

@@ -1,6 +1,6 @@
 //! `cargo xtask failed-sync`: slow syncs of which one fails, on the simulated disk.
 
-use crate::build::{Result, SIMULATED};
+use inkstone_testkit::build::{Result, SIMULATED};
 use std::process::ExitCode;
 
 /// Lets one of many slow syncs fail under several flushers, and the power after it (see

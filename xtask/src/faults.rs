@@ -1,6 +1,6 @@
 //! `cargo xtask faults`: every operation on the disk fails once; every byte on it changes.
 
-use crate::build::{Result, SIMULATED};
+use inkstone_testkit::build::{Result, SIMULATED};
 use std::process::ExitCode;
 
 /// Lets every operation on a simulated disk fail, and damages its bytes (see docs/testing.md).

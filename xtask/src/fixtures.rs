@@ -1,6 +1,6 @@
 //! `cargo xtask fixtures`: databases of the present format, for later versions to open.
 
-use crate::build::{Result, root, status};
+use inkstone_testkit::build::{Result, root, status};
 use std::process::{Command, ExitCode};
 
 /// Writes the databases of the present format that later versions must open (see docs/testing.md).

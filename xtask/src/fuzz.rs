@@ -4,7 +4,7 @@
 //! AddressSanitizer, which also bounds single allocations. `-Zsanitizer` asks for a nightly
 //! compiler or for `RUSTC_BOOTSTRAP`; the compiler of everything else is the one to test.
 
-use crate::build::{Result, root, status};
+use inkstone_testkit::build::{Result, root, status};
 use std::process::{Command, ExitCode};
 
 /// Fuzzes every parser, and the engine (see docs/testing.md): a minute for each target.

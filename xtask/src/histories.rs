@@ -1,6 +1,6 @@
 //! `cargo xtask histories`: histories of concurrent transactions, checked.
 
-use crate::build::{Result, SIMULATED};
+use inkstone_testkit::build::{Result, SIMULATED};
 use std::process::ExitCode;
 
 /// Records histories of concurrent transactions and checks them (see docs/testing.md).

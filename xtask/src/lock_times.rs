@@ -1,6 +1,6 @@
 //! `cargo xtask lock-times`: how long operations hold the engine's locks.
 
-use crate::build::{Build, Result};
+use inkstone_testkit::build::{Build, Result};
 use std::process::ExitCode;
 
 /// The engine with a clock at each lock.

@@ -1,9 +1,8 @@
 //! `cargo xtask COMMAND`: one entry point for whatever is more than a plain cargo command.
 //!
-//! The commands build the engine with switches that no ordinary build has (see [`build`]), each
+//! The commands build the engine with switches that no ordinary build has (see [`inkstone_testkit::build`]), each
 //! set of switches in a folder of its own under `target/`, and run a program of `inkstone-testkit`.
 
-mod build;
 mod counts;
 mod crash;
 mod determinism;
@@ -13,7 +12,6 @@ mod fixtures;
 mod fuzz;
 mod histories;
 mod lock_times;
-mod mariadb;
 mod mutants;
 mod races;
 mod sim;
@@ -41,7 +39,7 @@ enum Command {
     Fuzz(fuzz::Arguments),
     Histories(histories::Arguments),
     LockTimes(lock_times::Arguments),
-    Mariadb(Box<mariadb::Arguments>),
+    Mariadb(Box<inkstone_mariadb_kit::Arguments>),
     Mutants(mutants::Arguments),
     Races(races::Arguments),
     Sim(sim::Arguments),
@@ -59,7 +57,7 @@ fn main() -> ExitCode {
         Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::Histories(arguments) => histories::run(&arguments),
         Command::LockTimes(arguments) => lock_times::run(&arguments),
-        Command::Mariadb(arguments) => mariadb::run(&arguments),
+        Command::Mariadb(arguments) => inkstone_mariadb_kit::run(&arguments),
         Command::Mutants(arguments) => mutants::run(&arguments),
         Command::Races(arguments) => races::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),

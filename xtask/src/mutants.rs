@@ -1,7 +1,7 @@
 //! `cargo xtask mutants`: switches each deliberate bug on, and shows that its machine notices it.
 
-use crate::build::{Result, SIMULATED};
 use inkstone::mutants::{self, Description, Machine};
+use inkstone_testkit::build::{Result, SIMULATED};
 use std::io::Read;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};

@@ -1,6 +1,6 @@
 //! `cargo xtask races`: the engine's small structures under many schedules.
 
-use crate::build::{Build, Result, status};
+use inkstone_testkit::build::{Build, Result, status};
 use std::process::ExitCode;
 
 const MODELLED: Build = Build {

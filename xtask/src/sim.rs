@@ -1,6 +1,6 @@
 //! `cargo xtask sim`: the engine on the simulated disk, from seeds.
 
-use crate::build::{Result, SIMULATED};
+use inkstone_testkit::build::{Result, SIMULATED};
 use std::process::ExitCode;
 
 /// Runs the engine on a simulated disk that loses power, from seeds (see docs/testing.md).

@@ -8,7 +8,7 @@
 
 mod reports;
 
-use crate::build::{Result, root};
+use inkstone_testkit::build::{Result, root};
 use reports::Reports;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};

@@ -28,6 +28,7 @@
 //!    run under the schedule of the seed, which repeats all of a run; in other builds they are real, and a seed
 //!    repeats what the driver does exactly, and what the disk does nearly.
 
+pub mod build;
 pub mod campaign;
 pub mod crash;
 pub mod diagnose;

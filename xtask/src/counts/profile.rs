@@ -1,6 +1,6 @@
 //! What callgrind wrote, and what the disassembly says of it.
 
-use crate::build::{Result, root};
+use inkstone_testkit::build::{Result, root};
 use std::collections::{BTreeMap, HashSet};
 use std::process::Command;
 

@@ -1,6 +1,6 @@
 //! What ThreadSanitizer has to say, collected from its files.
 
-use crate::build::{Result, empty_folder, root};
+use inkstone_testkit::build::{Result, empty_folder, root};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

@@ -1,0 +1,90 @@
+//! What two engines printed, compared but for the engines' names.
+
+use inkstone_testkit::build::Result;
+use std::path::Path;
+use std::process::Command;
+
+/// The output without what may differ: the engine's name, also where a test put its own word for it, and
+/// ids and waiting times of connections in lists of processes.
+pub fn neutral(text: &str) -> String {
+    let lines = text
+        .lines()
+        .map(|line| match line.contains("\troot\tlocalhost") {
+            true => without_moment(line),
+            false => line.to_owned() + "\n",
+        });
+    without_name(&lines.collect::<String>()).replace("<STORAGE_ENGINE>", "<ENGINE>")
+}
+
+/// A line of SHOW PROCESSLIST without id and time.
+fn without_moment(line: &str) -> String {
+    let fields = line.split('\t').enumerate().map(|(at, field)| match at {
+        0 | 5 => "#",
+        _ => field,
+    });
+    fields.collect::<Vec<_>>().join("\t") + "\n"
+}
+
+/// The text without the names of the engines.
+pub fn without_name(text: &str) -> String {
+    let mut neutral = String::with_capacity(text.len());
+    let lower = text.to_ascii_lowercase();
+    let mut rest = 0;
+    while rest < text.len() {
+        let names = ["innodb", "inkstone"];
+        let next = names
+            .iter()
+            .filter_map(|name| lower[rest..].find(name).map(|at| (rest + at, name.len())))
+            .min();
+        let Some((at, length)) = next else {
+            break;
+        };
+        neutral.push_str(&text[rest..at]);
+        neutral.push_str("<ENGINE>");
+        rest = at + length;
+    }
+    neutral.push_str(&text[rest..]);
+    neutral
+}
+
+/// Lines that only one of the texts has, InnoDB's with `-` before them, Inkstone's with `+`. Without
+/// line numbers, so that an unrelated change elsewhere in a test leaves them as they are.
+pub fn differences(innodb: &str, inkstone: &str, work: &Path) -> Result<String> {
+    if innodb == inkstone {
+        return Ok(String::new());
+    }
+    let (a, b) = (work.join("innodb.txt"), work.join("inkstone.txt"));
+    for (path, text) in [(&a, innodb), (&b, inkstone)] {
+        std::fs::write(path, text)
+            .map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
+    }
+    let output = Command::new("diff")
+        .arg("-a")
+        .arg("-U0")
+        .args([&a, &b])
+        .output();
+    let output = output.map_err(|error| format!("diff cannot be started: {error}"))?;
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let lines = printed
+        .lines()
+        .skip(2)
+        .filter(|line| !line.starts_with("@@"));
+    Ok(lines.map(|line| format!("{line}\n")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_engines_name_does_not_count() {
+        assert_eq!(
+            neutral("ENGINE=InnoDB x innodb"),
+            neutral("ENGINE=INKSTONE x Inkstone")
+        );
+        assert_eq!(neutral("größe"), "größe\n");
+        assert_eq!(neutral("on <STORAGE_ENGINE>"), neutral("on InnoDB"));
+        let process = |id, time| format!("{id}\troot\tlocalhost\ttest\tSleep\t{time}\t\tNULL\n");
+        assert_eq!(neutral(&process(7, 1)), neutral(&process(8, 3)));
+    }
+}

@@ -1,0 +1,163 @@
+//! `--crash`: a server killed at random under transactions and DDL, with its binary log on.
+//!
+//! After each restart: everything acknowledged is there, both engines of a transaction agree, the binary
+//! log agrees (a replica that is never killed has the same rows), no table is half made or left over,
+//! and every page is sound.
+
+use super::orphans;
+use super::pair::{Pair, Shape};
+use super::partitioned::Partitioned;
+use super::plugin::Plugin;
+use super::random::Random;
+use super::server::Server;
+use super::smoke::check_tables;
+use super::tree::Tree;
+use super::workload::{self, DEFINITIONS, TRANSFERS, Workload};
+use inkstone_testkit::build::Result;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+const WORKERS: u64 = 5;
+
+/// How long, and which way.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct Plan {
+    /// Minutes of --crash, --replication, --differential, --sessions and --histories
+    #[arg(long, default_value_t = 1.0, value_name = "M")]
+    pub minutes: f64,
+    /// Decides statements and moments of --crash, --replication, --differential, --sessions,
+    /// --histories and --collations
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+/// Kills and checks until the time is up.
+pub fn run(tree: &Tree, plugin: &Plugin, plan: Plan) -> Result<ExitCode> {
+    // A server that dies in TRUNCATE or CREATE OR REPLACE may have done it and not have logged it, with
+    // any engine: the replica leaves DDL alone.
+    let shape = Shape {
+        name: "crash",
+        databases: &[TRANSFERS],
+        ..Shape::default()
+    };
+    let mut pair = Pair::start(tree, plugin, &shape)?;
+    let result = kill_loop(&mut pair, plan);
+    if let Err(error) = result {
+        let folders = [pair.primary.folder(), pair.replica.folder()];
+        return Err(format!(
+            "{error}\nseed {}, the servers' files are kept: {folders:?}",
+            plan.seed
+        ));
+    }
+    pair.primary.remove();
+    pair.replica.remove();
+    Ok(ExitCode::SUCCESS)
+}
+
+fn kill_loop(pair: &mut Pair, plan: Plan) -> Result<()> {
+    workload::set_up(&pair.primary)?;
+    let work = Workload::new(plan.seed);
+    let partitioned =
+        ["parts", "more_parts"].map(|name| Partitioned::new(name, plan.seed ^ name.len() as u64));
+    for partitioned in &partitioned {
+        partitioned.set_up(&pair.primary)?;
+    }
+    let mut random = Random(plan.seed);
+    let end = Instant::now() + Duration::from_secs_f64(plan.minutes * 60.0);
+    let mut crashes = 0;
+    while Instant::now() < end || crashes == 0 {
+        // In turns everything at once, and nothing but DDL of partitioned tables.
+        let transactions = crashes % 2 == 0;
+        let lives = match transactions {
+            true => 300 + random.below(3000),
+            false => 30 + random.below(1000),
+        };
+        let lives = Duration::from_millis(lives);
+        let busy = transactions.then_some(&work);
+        live_and_die(&pair.primary, busy, &partitioned, lives)?;
+        crashes += 1;
+        pair.primary.start()?;
+        work.settle(&pair.primary)?;
+        check(pair, &work, &partitioned)?;
+        // Each few crashes also with the engine's own eyes.
+        if crashes % 5 == 0 {
+            check_files(&mut pair.primary)?;
+        }
+        eprintln!(
+            "crash {crashes}: {} transactions acknowledged, {} DDL statements, {} of partitioned tables; all agree",
+            work.count(),
+            work.definitions.load(Ordering::Relaxed),
+            statements(&partitioned)
+        );
+    }
+    check_files(&mut pair.primary)?;
+    println!(
+        "{crashes} crashes, {} acknowledged transactions, {} DDL statements, {} of partitioned tables: nothing lost, \
+         engines and binary log agree, no orphan files; {}",
+        work.count(),
+        work.definitions.load(Ordering::Relaxed),
+        statements(&partitioned),
+        orphans::mended(&pair.primary)
+    );
+    Ok(())
+}
+
+fn statements(partitioned: &[Partitioned]) -> u64 {
+    let counts = partitioned
+        .iter()
+        .map(|each| each.statements.load(Ordering::Relaxed));
+    counts.sum()
+}
+
+/// Lets the workloads run, and kills the server in the midst of it.
+fn live_and_die(
+    server: &Server,
+    work: Option<&Workload>,
+    partitioned: &[Partitioned],
+    lives: Duration,
+) -> Result<()> {
+    let results: Vec<Result<()>> = std::thread::scope(|scope| {
+        let mut threads: Vec<_> = partitioned
+            .iter()
+            .map(|each| scope.spawn(|| each.run(server)))
+            .collect();
+        if let Some(work) = work {
+            let transfers = |worker| scope.spawn(move || work.transfer(server, worker));
+            threads.extend((0..WORKERS).map(transfers));
+            threads.push(scope.spawn(|| work.distribute(server)));
+            threads.push(scope.spawn(|| work.define(server)));
+        }
+        std::thread::sleep(lives);
+        server.kill();
+        threads
+            .into_iter()
+            .map(|thread| {
+                thread
+                    .join()
+                    .unwrap_or_else(|_| Err("a worker panicked".to_owned()))
+            })
+            .collect()
+    });
+    results.into_iter().collect()
+}
+
+fn check(pair: &Pair, work: &Workload, partitioned: &[Partitioned]) -> Result<()> {
+    workload::check(&pair.primary, work)?;
+    check_tables(&pair.primary)?;
+    orphans::check_running(&pair.primary, DEFINITIONS)?;
+    for partitioned in partitioned {
+        orphans::check_running(&pair.primary, partitioned.database())?;
+        partitioned.check(&pair.primary)?;
+    }
+    orphans::check_number(&pair.primary)?;
+    pair.catch_up()?;
+    pair.compare().map(drop)
+}
+
+fn check_files(server: &mut Server) -> Result<()> {
+    let expected = orphans::expected(server)?;
+    server.stop()?;
+    orphans::check_stopped(&server.data(), &expected)?;
+    server.start()
+}

@@ -1,0 +1,364 @@
+//! Differences that are none: what InnoDB leaves open, or says of its own ways. Each with its reason. A bug of
+//! Inkstone never stands here.
+//!
+//! Not on this list, because the comparison itself knows it: rows without ORDER BY come in any order, rows that
+//! ORDER BY takes for equal come in any order among each other, and a group of values that a collation takes for
+//! equal is named by any of them.
+
+use super::compare::Aspect;
+use super::sides::{Gone, Outcome, Warning};
+use crate::client::Reply;
+use std::collections::BTreeMap;
+
+/// How often each was met.
+pub type Accepted = BTreeMap<&'static str, u64>;
+
+struct Rule {
+    reason: &'static str,
+    applies: fn(&str, Aspect, &Outcome, &Outcome) -> bool,
+}
+
+const RULES: [Rule; 8] = [
+    Rule {
+        reason: "CREATE .. SELECT with a unique key: InnoDB sorts the rows, and names the last one that it has read for the duplicate",
+        applies: |statement, aspect, innodb, inkstone| {
+            statement.starts_with("CREATE TABLE")
+                && matches!(aspect, Aspect::Message | Aspect::Warnings)
+                && [refused(innodb), refused(inkstone)] == [1062; 2]
+                && key_named(innodb) == key_named(inkstone)
+        },
+    },
+    Rule {
+        reason: "how many rows an ALTER copied says which way it was done, not what it did",
+        applies: |statement, aspect, _, _| {
+            is_alter(statement) && matches!(aspect, Aspect::Affected | Aspect::Info)
+        },
+    },
+    Rule {
+        reason: "an ALTER that fails in place has a second error, 1138 or 1030, behind the one that says why",
+        applies: |statement, aspect, innodb, inkstone| {
+            let second = innodb.warnings.split_last();
+            is_alter(statement)
+                && aspect == Aspect::Warnings
+                && second.is_some_and(|(last, before)| {
+                    matches!(&*last.code, "1138" | "1030") && inkstone.warnings.starts_with(before)
+                })
+        },
+    },
+    Rule {
+        reason: "NULL made NOT NULL in place counts the rows of a partition, by copying those of the table",
+        applies: |statement, aspect, innodb, inkstone| {
+            is_alter(statement)
+                && aspect == Aspect::Message
+                && [refused(innodb), refused(inkstone)] == [1265; 2]
+        },
+    },
+    Rule {
+        reason: "an ALTER that a duplicate refuses has warned of as many rows as it had come to",
+        applies: |statement, aspect, innodb, inkstone| {
+            is_alter(statement)
+                && aspect == Aspect::Warnings
+                && [refused(innodb), refused(inkstone)] == [1062; 2]
+        },
+    },
+    Rule {
+        reason: "OPTIMIZE, which copies a table here, looks at its rows again, and warns of those that it could not take",
+        applies: |statement, aspect, innodb, inkstone| {
+            let more = inkstone.warnings.strip_prefix(&innodb.warnings[..]);
+            let is_of_rows = |warning: &Warning| warning.code.parse().is_ok_and(is_fault_of_rows);
+            statement.starts_with("OPTIMIZE TABLE")
+                && aspect == Aspect::Warnings
+                && more.is_some_and(|more| more.iter().all(is_of_rows))
+        },
+    },
+    Rule {
+        reason: "a row for which no partition can be computed names any number (the server has not written it)",
+        applies: |_, aspect, innodb, inkstone| {
+            let unknown = |at: usize| {
+                let (before, code) = (at.checked_sub(1), &*innodb.warnings[at].code);
+                code == "1526"
+                    && before.is_some_and(|before| innodb.warnings[before].code == "1916")
+            };
+            let mut pairs = innodb.warnings.iter().zip(&inkstone.warnings).enumerate();
+            aspect == Aspect::Warnings
+                && innodb.warnings.len() == inkstone.warnings.len()
+                && pairs.all(|(at, (a, b))| a == b || (a.code == b.code && unknown(at)))
+        },
+    },
+    Rule {
+        reason: "a generated column that is out of range names the alias that an earlier statement gave its table",
+        applies: |_, aspect, innodb, inkstone| {
+            let codes = |outcome: &Outcome| -> Vec<String> {
+                let codes = outcome.warnings.iter().map(|each| each.code.clone());
+                codes.collect()
+            };
+            let mut pairs = innodb.warnings.iter().zip(&inkstone.warnings);
+            aspect == Aspect::Warnings
+                && codes(innodb) == codes(inkstone)
+                && pairs.all(|(a, b)| a == b || a.code == "1690")
+        },
+    },
+];
+
+/// Why other words about rows are accepted of a join that the engines have other plans for.
+pub const JOINED_OTHERWISE: &str = "which rows a join looks at, and in which order, is open: messages number them, warn of those that do not compare, name a temporary table for theirs, and count one as often as it is come to";
+
+/// True of a difference that comes of a join's plan, if the plans differ.
+pub fn is_about_joined_rows(aspect: Aspect, innodb: &Outcome, inkstone: &Outcome) -> bool {
+    match aspect {
+        Aspect::Message => refused(innodb) == refused(inkstone),
+        Aspect::Warnings => unnumbered(innodb) == unnumbered(inkstone),
+        Aspect::Info => {
+            changed(innodb).is_some()
+                && changed(innodb) == changed(inkstone)
+                && unnumbered(innodb) == unnumbered(inkstone)
+        }
+        _ => false,
+    }
+}
+
+/// How many rows an UPDATE says that it has changed; not how often it came to one, and how often it warned.
+fn changed(outcome: &Outcome) -> Option<&str> {
+    match &outcome.reply {
+        Reply::Done(done) => done
+            .info
+            .split("  ")
+            .find(|part| part.starts_with("Changed: ")),
+        _ => None,
+    }
+}
+
+/// Warnings without the numbers of rows.
+fn unnumbered(outcome: &Outcome) -> Vec<(String, String)> {
+    let warnings = outcome.warnings.iter();
+    let warnings = warnings.map(|warning| {
+        let message = unnumbered_message(&warning.message);
+        (warning.code.clone(), message)
+    });
+    // Of values that overflow where they are compared.
+    let mut warnings: Vec<_> = warnings.filter(|(code, _)| code != "1916").collect();
+    warnings.sort();
+    // How often a row is come to depends on the plan.
+    warnings.dedup();
+    warnings
+}
+
+/// A message without the number of its row, and without the table of a column.
+pub fn unnumbered_message(message: &str) -> String {
+    let message = message.split(" at row ").next().unwrap_or_default();
+    without_table(message)
+}
+
+/// A warning of a column's value, without the table: the plan decides whether that is the one of rows to be changed,
+/// `(temporary)`.
+fn without_table(message: &str) -> String {
+    match message.split_once(" for column `") {
+        Some((value, column)) => {
+            let name = column.rsplit_once("`.`").map_or(column, |(_, name)| name);
+            format!("{value} for column `{name}")
+        }
+        None => message.to_owned(),
+    }
+}
+
+/// True of errors that rows of a table are the reason for.
+fn is_fault_of_rows(code: u16) -> bool {
+    matches!(
+        code,
+        1048 | 1062 | 1264 | 1265 | 1292 | 1366 | 1406 | 1526 | 1690 | 1916 | 4025
+    )
+}
+
+fn is_alter(statement: &str) -> bool {
+    let words = ["ALTER", "CREATE INDEX", "CREATE UNIQUE INDEX", "DROP INDEX"];
+    words.iter().any(|word| statement.starts_with(word))
+}
+
+/// The key of error 1062, in quotation marks: what stands behind the value.
+fn key_named(outcome: &Outcome) -> Option<&str> {
+    match &outcome.reply {
+        Reply::Refused(refusal) => refusal
+            .message
+            .rsplit_once("' for key ")
+            .map(|(_, key)| key),
+        _ => None,
+    }
+}
+
+/// The key that error 1062 names.
+pub fn duplicate_key(outcome: &Outcome) -> Option<&str> {
+    let key = (refused(outcome) == 1062).then(|| key_named(outcome))??;
+    key.strip_prefix('\'')?.strip_suffix('\'')
+}
+
+/// The error's number; 0 of a statement that succeeded.
+fn refused(outcome: &Outcome) -> u16 {
+    match &outcome.reply {
+        Reply::Refused(refusal) => refusal.code,
+        _ => 0,
+    }
+}
+
+/// Why a difference is accepted whatever the statement is: since InnoDB's own CHECK TABLE finds fault with an index, or the index gives other values than the table
+/// (of generated columns, or beside a primary key of prefixes of texts), and Inkstone's with nothing.
+pub const INNODB_CORRUPT: &str = "InnoDB finds its own index corrupt";
+
+/// Why warnings of InnoDB's CHECK TABLE are accepted: where they are about entries marked as deleted, and InnoDB, asked
+/// again a little later, has none.
+pub const INNODB_PURGES_LATER: &str = "InnoDB finds entries of an index that are deleted, and that purge has not come to, without their rows";
+
+/// Why other numbers of rows in what an ALTER says are accepted: where both tables have the same rows and give them in
+/// another order (which a trigger of a join has put there, say).
+pub const ROWS_LIE_OTHERWISE: &str = "an ALTER numbers the rows of a table whose rows lie in another order, which was open when they were inserted";
+
+/// True of a difference that is but one of the numbers of rows.
+pub fn is_about_row_numbers(
+    statement: &str,
+    aspect: Aspect,
+    innodb: &Outcome,
+    inkstone: &Outcome,
+) -> bool {
+    is_alter(statement)
+        && matches!(aspect, Aspect::Message | Aspect::Warnings)
+        && refused(innodb) == refused(inkstone)
+        && innodb.warnings.len() == inkstone.warnings.len()
+        && unnumbered(innodb) == unnumbered(inkstone)
+}
+
+/// Why another duplicate is accepted: where InnoDB finds both when the rows come one by one into an empty table that was
+/// altered in the same way.
+pub const ONE_OF_THE_DUPLICATES: &str = "which of several duplicates an ALTER names depends on how keys are sorted, and in which order they are made; the rows have both";
+
+/// Why another error is accepted: where InnoDB finds both faults in this way.
+pub const ONE_OF_THE_FAULTS: &str = "an ALTER that two faults refuse names the one that its way of doing it meets first; the rows have both";
+
+/// Why both errors of an ALTER may be right, if both are of rows and the rows have both faults.
+pub fn of_several_faults(
+    statement: &str,
+    aspect: Aspect,
+    innodb: &Outcome,
+    inkstone: &Outcome,
+) -> Option<&'static str> {
+    let errors = [refused(innodb), refused(inkstone)];
+    match aspect {
+        _ if !is_alter(statement) => None,
+        Aspect::Message => (errors == [1062; 2]).then_some(ONE_OF_THE_DUPLICATES),
+        Aspect::Outcome => (errors.map(is_fault_of_rows) == [true; 2]).then_some(ONE_OF_THE_FAULTS),
+        _ => None,
+    }
+}
+
+/// Why an UPDATE or DELETE by InnoDB of no rows is accepted, and ends its case: where InnoDB does what Inkstone did when
+/// the server has opened the table anew.
+pub const INNODB_STAYS_PRUNED: &str = "the server remembers of a partitioned table that an earlier statement was about no partition, and finds no rows by an index of InnoDB (Inkstone makes it forget)";
+
+/// Why an ALTER that only Inkstone refuses is accepted, and ends its case: where Inkstone does it, too, when the server
+/// has opened the table anew. InnoDB refuses it behind the failed ALTER if that says `ALGORITHM=COPY`.
+pub const CHECK_OF_FAILED_COPY: &str = "the server, behind an ALTER that it copied and that a row refused, knows a constraint's columns by their old names until the table is opened anew";
+
+/// True of the error that the server then has.
+pub fn is_about_renamed_check(statement: &str, innodb: &Outcome, inkstone: &Outcome) -> bool {
+    let says = match &inkstone.reply {
+        Reply::Refused(refusal) => refusal.code == 1054 && refusal.message.ends_with(" in 'CHECK'"),
+        _ => false,
+    };
+    is_alter(statement) && says && refused(innodb) == 0
+}
+
+/// Why an INSERT or REPLACE that InnoDB finds no row for is accepted, and ends its case: where InnoDB, told to leave out
+/// rows that a key refuses, leaves one of its indexes without entries of rows that are there. (To take the refused row
+/// out again it deletes the entry that compares as equal, which is the other row's, and then cannot find that row.)
+pub const INNODB_LOSES_ENTRY: &str = "InnoDB cannot find the row that a key refuses another for: it has deleted that row's entry (a primary key of a text's beginning)";
+
+/// True if the error is that a row cannot be found.
+pub fn finds_no_row(outcome: &Outcome) -> bool {
+    refused(outcome) == 1032
+}
+
+/// Why other rows of a SELECT are accepted: where Inkstone's are those that InnoDB itself gives without an index.
+pub const INNODB_LEAVES_OUT: &str = "InnoDB finds other rows by an index than in the table (ranges of texts with letters that weigh nothing; virtual columns)";
+
+/// Why other rows of a SELECT are accepted: where Inkstone's are those that InnoDB itself gives when it is made to use
+/// just the indexes that Inkstone's plan has.
+pub const INNODB_WOULD_LEAVE_OUT: &str = "InnoDB gives the same rows when it is made to use the index that Inkstone's plan has (ranges of texts with letters that weigh nothing)";
+
+/// Why an UPDATE or DELETE by InnoDB of fewer rows is accepted, and ends its case: where InnoDB, asked behind it, leaves
+/// as many rows of its table out by one of its indexes.
+pub const INNODB_CHANGES_FEWER: &str = "InnoDB changes fewer rows by an index than its table has (ranges of texts with letters that weigh nothing; fractions of a second that a column has no place for)";
+
+/// Why an UPDATE or DELETE by Inkstone of fewer rows is accepted, and ends its case: where InnoDB, given the rows that
+/// Inkstone has left, leaves as many of them out by one of its indexes.
+pub const INNODB_WOULD_CHANGE_FEWER: &str = "InnoDB, too, would change fewer rows by an index than the table has (ranges of texts with letters that weigh nothing), and has used none";
+
+/// Why other rows of a SELECT with a fraction of a second are accepted: where Inkstone's are those that InnoDB itself
+/// gives when it is made to use just the indexes that Inkstone's plan has.
+pub const INNODB_BY_ANOTHER_INDEX: &str = "the server cuts a fraction of a second that the column has no place for, and takes it for equal where the plan uses a certain index; InnoDB does so too by that index";
+
+/// Why other rows of a join are accepted: where Inkstone's are those that InnoDB itself gives when it is made to read the
+/// tables in the order, and by the indexes, of Inkstone's plan.
+pub const INNODB_JOINS_SO_TOO: &str = "which rows of a join compare as equal depends on the plan (an index of a text's beginning, with letters that weigh nothing); InnoDB gives the same with Inkstone's plan";
+
+/// Why another order of rows is accepted: where Inkstone's is the one that ORDER BY asks for.
+pub const INNODB_UNORDERED: &str = "InnoDB gives rows of partitions in another order than ORDER BY says (a virtual column of the index)";
+
+/// Why another key of error 1062 of an UPDATE is accepted: where InnoDB's is the one that stands in the server's order of
+/// keys where Inkstone's stands among InnoDB's indexes.
+pub const INNODB_COUNTS_KEYS: &str = "InnoDB names the wrong key of a row that an UPDATE moves to another partition (it takes a place in its order of indexes for one in the server's)";
+
+/// Why a case ends where the server does: in a statement of InnoDB, with just this assertion. A server without Inkstone
+/// fails it, too:
+/// `CREATE TABLE t1 (c VARCHAR(700) CHARACTER SET utf8mb4 COLLATE utf8mb4_uca1400_nopad_as_ci NOT NULL, PRIMARY KEY
+/// (c(30) DESC), KEY k (c DESC))`, then rows `'a'` and `CONCAT(REPEAT(_utf8mb4 x'00', 698), 'a')`.
+pub const INNODB_FAILS: &str = "InnoDB ends the server: an entry of an index beside a primary key of a text's beginning differs from the one that was deleted and compares as equal (assertion in row0ins.cc)";
+
+/// Why a case ends where InnoDB gives more rows than are kept: a join of two tables whose rows LOAD DATA has doubled often.
+pub const TOO_LARGE: &str = "InnoDB gives more than 2 GiB of rows, which are not compared";
+
+/// True if the end of the server is accepted.
+pub fn accept_end(gone: &Gone, accepted: &mut Accepted) -> bool {
+    if gone.engine == "InnoDB" && gone.is_too_large {
+        *accepted.entry(TOO_LARGE).or_default() += 1;
+        return true;
+    }
+    let is_innodbs = gone.engine == "InnoDB"
+        && gone.assertion.as_ref().is_some_and(|(file, condition)| {
+            file.ends_with("/row0ins.cc") && condition == "update->n_fields == 0"
+        });
+    if is_innodbs {
+        *accepted.entry(INNODB_FAILS).or_default() += 1;
+    }
+    is_innodbs
+}
+
+/// True if this difference is accepted.
+pub fn accept(
+    statement: &str,
+    aspect: Aspect,
+    innodb: &Outcome,
+    inkstone: &Outcome,
+    accepted: &mut Accepted,
+) -> bool {
+    let rule = RULES
+        .iter()
+        .find(|rule| (rule.applies)(statement, aspect, innodb, inkstone));
+    if let Some(rule) = rule {
+        *accepted.entry(rule.reason).or_default() += 1;
+    }
+    rule.is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_table;
+
+    #[test]
+    fn warnings_without_their_table() {
+        let of_temporary = "Incorrect string value: 'x' for column ``.`(temporary)`.`c11`";
+        let of_table = "Incorrect string value: 'x' for column `d_inno`.`t2`.`c11`";
+        let expected = "Incorrect string value: 'x' for column `c11`";
+        assert_eq!(without_table(of_temporary), expected);
+        assert_eq!(without_table(of_table), expected);
+        let other = "Data truncated for column 'c1'";
+        assert_eq!(without_table(other), other);
+    }
+}

@@ -1,0 +1,155 @@
+//! Rows that an UPDATE or DELETE changes, and that an index of InnoDB leaves out.
+
+use super::compare::{indexes_of, rows_of};
+use super::sides::Sides;
+use crate::client::Done;
+
+/// Whose rows an UPDATE or DELETE changes: all for which a condition holds.
+#[derive(Debug, PartialEq)]
+struct Changed<'t> {
+    /// A table whose indexes may have been used, and what stands before it and behind it in FROM.
+    table: &'t str,
+    before: &'t str,
+    behind: &'t str,
+    condition: &'t str,
+    /// Or so many of them, of which an index may leave out more.
+    limited: bool,
+}
+
+impl<'t> Changed<'t> {
+    fn of(text: &'t str) -> Option<Self> {
+        let (head, rest) = text.rsplit_once(" WHERE ")?;
+        let (condition, order) = rest.split_once(" ORDER BY ").unwrap_or((rest, ""));
+        let tables = match head.strip_prefix("UPDATE ") {
+            Some(target) => target.strip_prefix("IGNORE ").unwrap_or(target),
+            None => head.strip_prefix("DELETE ")?.split_once("FROM ")?.1,
+        };
+        let tables = tables.split(" SET ").next()?;
+        let limited = order.contains(" LIMIT ");
+        let Some((first, second)) = tables.split_once("JOIN ") else {
+            let table = tables.split(' ').next()?;
+            let (before, behind) = ("", "");
+            return Some(Self {
+                table,
+                before,
+                behind,
+                condition,
+                limited,
+            });
+        };
+        // `t x JOIN t2 y ON ..`
+        let (table, behind) = second.split_once(" y ")?;
+        let before = &tables[..first.len() + "JOIN ".len()];
+        Some(Self {
+            table,
+            before,
+            behind,
+            condition,
+            limited,
+        })
+    }
+
+    /// How many rows InnoDB finds, with a hint for the table and one for the first table of a join.
+    fn count(&self, sides: &mut Sides, hint: &str, first: &str) -> Option<u64> {
+        let Self {
+            table,
+            before,
+            behind,
+            condition,
+            ..
+        } = self;
+        let alias = if before.is_empty() { "" } else { " y" };
+        let before = before.replacen(" x ", &format!(" x {first} "), 1);
+        let from = format!("{before}{table}{alias} {hint} {behind}");
+        let rows = rows_of(
+            sides,
+            &format!("SELECT COUNT(*) FROM {from} WHERE {condition}"),
+        )?;
+        let cell = rows.into_iter().next()?.into_iter().next()??;
+        String::from_utf8(cell).ok()?.parse().ok()
+    }
+
+    /// Whether InnoDB finds by its indexes just so many rows fewer than in the table.
+    fn leaves_out(&self, sides: &mut Sides, rows: u64) -> bool {
+        let Some(all) = self.count(sides, "USE INDEX ()", "USE INDEX ()") else {
+            return false;
+        };
+        let mut indexes = indexes_of(sides, self.table);
+        // Several may be merged.
+        indexes.push(indexes.join("`, `"));
+        let mut hints: Vec<String> = indexes
+            .iter()
+            .map(|index| format!("FORCE INDEX (`{index}`)"))
+            .collect();
+        // A join may use one of its first table.
+        hints.push(String::new());
+        hints.into_iter().any(|hint| {
+            let found = self.count(sides, &hint, "");
+            let left_out = found.and_then(|found| all.checked_sub(found));
+            left_out.is_some_and(|it| it == rows || (self.limited && it > rows))
+        })
+    }
+}
+
+/// How many rows an UPDATE or DELETE has found.
+pub fn matched(done: &Done) -> u64 {
+    let matched = done.info.strip_prefix("Rows matched: ");
+    let matched = matched.and_then(|rest| rest.split(' ').next()?.parse().ok());
+    matched.unwrap_or(done.affected)
+}
+
+/// Whether InnoDB, behind an UPDATE or DELETE, finds by its indexes just so many rows fewer than in the table.
+pub fn leaves_out(sides: &mut Sides, text: &str, rows: u64) -> bool {
+    let Some(changed) = Changed::of(text) else {
+        return false;
+    };
+    changed.leaves_out(sides, rows)
+}
+
+/// Whether InnoDB, given the rows that Inkstone has left, would leave so many of them out by an index, too.
+pub fn would_leave_out(sides: &mut Sides, text: &str, rows: u64) -> bool {
+    let Some(changed) = Changed::of(text).filter(|changed| changed.before.is_empty()) else {
+        return false;
+    };
+    sides.copy_to_innodb(changed.table).is_some_and(|copy| {
+        let of_copy = Changed {
+            table: &copy,
+            ..changed
+        };
+        of_copy.leaves_out(sides, rows)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Changed;
+
+    #[test]
+    fn whose_rows_are_changed() {
+        let of = |text| {
+            let changed = Changed::of(text)?;
+            let from = [changed.before, changed.table, changed.behind];
+            Some((from, changed.condition))
+        };
+        let update = "UPDATE IGNORE t1 FORCE INDEX (k) SET a = 'x' WHERE b LIKE 'y%'";
+        assert_eq!(of(update), Some((["", "t1", ""], "b LIKE 'y%'")));
+        let delete = "DELETE FROM t2 WHERE b > 1 AND b < 5";
+        assert_eq!(of(delete), Some((["", "t2", ""], "b > 1 AND b < 5")));
+        let sorted = "UPDATE t1 SET a = 1 WHERE b = 2 ORDER BY c DESC";
+        assert_eq!(of(sorted), Some((["", "t1", ""], "b = 2")));
+        let joined = "UPDATE t1 x JOIN t2 y ON x.a = y.b SET x.c = 1 WHERE y.d = 1";
+        let from = ["t1 x JOIN ", "t2", "ON x.a = y.b"];
+        assert_eq!(of(joined), Some((from, "y.d = 1")));
+        let joined = "DELETE x FROM t1 x JOIN t2 y ON x.a = y.b WHERE y.d = 1";
+        assert_eq!(of(joined), Some((from, "y.d = 1")));
+        let limited = "DELETE FROM t2 WHERE b > 1 ORDER BY c LIMIT 3";
+        assert_eq!(of(limited), Some((["", "t2", ""], "b > 1")));
+        assert!(Changed::of(limited).is_some_and(|changed| changed.limited));
+        for other in [
+            "DELETE FROM t2",
+            "INSERT INTO t1 SELECT * FROM t2 WHERE a = 1",
+        ] {
+            assert_eq!(of(other), None, "{other}");
+        }
+    }
+}

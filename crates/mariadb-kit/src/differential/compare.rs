@@ -1,0 +1,690 @@
+//! Whether both engines did the same.
+
+use super::accepted::{self, Accepted};
+use super::changes::{leaves_out, matched, would_leave_out};
+use super::faults;
+use super::plans;
+use super::sides::{Outcome, Side, Sides, Warning, neutral};
+use super::step::{Expected, Representative, Statement};
+use crate::client::{Cell, Reply};
+use std::collections::HashMap;
+use std::fmt::Write;
+
+/// Two outcomes that are not the same.
+#[derive(Clone, Debug)]
+pub struct Difference {
+    /// In few words, without anything of the case: differences of the same words are taken for one.
+    pub what: String,
+    pub innodb: String,
+    pub inkstone: String,
+}
+
+/// How two outcomes compare.
+pub enum Judged {
+    Equal,
+    Differ(Difference),
+    /// They differ as they may, and what follows cannot be compared.
+    Ends,
+}
+
+/// Compares what a statement gave; a difference that is accepted is noted in `accepted`.
+pub fn compare(
+    sides: &mut Sides,
+    statement: &Statement,
+    outcomes: &[Outcome; 2],
+    accepted: &mut Accepted,
+) -> Judged {
+    let text = statement.sql.render();
+    let Some(what) = unequal(sides, statement, &text, outcomes) else {
+        return Judged::Equal;
+    };
+    let [innodb, inkstone] = outcomes;
+    if what == Aspect::OnlyInnodbsOrder {
+        *accepted.entry(accepted::INNODB_UNORDERED).or_default() += 1;
+        return Judged::Equal;
+    }
+    if what == Aspect::OnlyInnodbsIndex {
+        *accepted.entry(accepted::INNODB_LEAVES_OUT).or_default() += 1;
+        return Judged::Equal;
+    }
+    if what == Aspect::OnlyInnodbsPlan {
+        *accepted
+            .entry(accepted::INNODB_BY_ANOTHER_INDEX)
+            .or_default() += 1;
+        return Judged::Equal;
+    }
+    if what == Aspect::OnlyInnodbsChoice {
+        *accepted
+            .entry(accepted::INNODB_WOULD_LEAVE_OUT)
+            .or_default() += 1;
+        return Judged::Equal;
+    }
+    if what == Aspect::OnlyInnodbsJoin {
+        *accepted.entry(accepted::INNODB_JOINS_SO_TOO).or_default() += 1;
+        return Judged::Equal;
+    }
+    if what == Aspect::OnlyInnodbsChange {
+        *accepted.entry(accepted::INNODB_CHANGES_FEWER).or_default() += 1;
+        // From here on they have other rows.
+        return Judged::Ends;
+    }
+    if what == Aspect::OnlyInnodbsChangePlan {
+        *accepted
+            .entry(accepted::INNODB_WOULD_CHANGE_FEWER)
+            .or_default() += 1;
+        return Judged::Ends;
+    }
+    if what == Aspect::OnlyInnodbsKey {
+        *accepted.entry(accepted::INNODB_COUNTS_KEYS).or_default() += 1;
+        return Judged::Equal;
+    }
+    if what == Aspect::OnlyInnodbsPruning {
+        *accepted.entry(accepted::INNODB_STAYS_PRUNED).or_default() += 1;
+        return Judged::Ends;
+    }
+    if what == Aspect::OnlyInnodbsMarks {
+        *accepted.entry(accepted::INNODB_PURGES_LATER).or_default() += 1;
+        return Judged::Equal;
+    }
+    if sides.joined_otherwise() && accepted::is_about_joined_rows(what, innodb, inkstone) {
+        *accepted.entry(accepted::JOINED_OTHERWISE).or_default() += 1;
+        return Judged::Equal;
+    }
+    if accepted::accept(&text, what, innodb, inkstone, accepted) {
+        return Judged::Equal;
+    }
+    if let Some(reason) = accepted::of_several_faults(&text, what, innodb, inkstone)
+        && faults::are_both_there(sides, &text, innodb, inkstone)
+    {
+        *accepted.entry(reason).or_default() += 1;
+        return Judged::Equal;
+    }
+    if accepted::is_about_row_numbers(&text, what, innodb, inkstone) && lie_otherwise(sides, &text)
+    {
+        *accepted.entry(accepted::ROWS_LIE_OTHERWISE).or_default() += 1;
+        return Judged::Equal;
+    }
+    if accepted::finds_no_row(innodb) && loses_an_entry(sides, &text) {
+        *accepted.entry(accepted::INNODB_LOSES_ENTRY).or_default() += 1;
+        return Judged::Ends;
+    }
+    if accepted::is_about_renamed_check(&text, innodb, inkstone)
+        && alters_when_reopened(sides, &text)
+    {
+        *accepted.entry(accepted::CHECK_OF_FAILED_COPY).or_default() += 1;
+        return Judged::Ends;
+    }
+    if sides.only_innodb_is_corrupt() {
+        *accepted.entry(accepted::INNODB_CORRUPT).or_default() += 1;
+        return Judged::Ends;
+    }
+    Judged::Differ(Difference {
+        what: describe(what, &text, outcomes),
+        innodb: shown(innodb),
+        inkstone: shown(inkstone),
+    })
+}
+
+/// What of two outcomes is not equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Aspect {
+    Outcome,
+    Message,
+    Rows,
+    Order,
+    OnlyInnodbsOrder,
+    OnlyInnodbsIndex,
+    OnlyInnodbsPlan,
+    OnlyInnodbsChoice,
+    OnlyInnodbsJoin,
+    OnlyInnodbsChange,
+    OnlyInnodbsChangePlan,
+    OnlyInnodbsKey,
+    OnlyInnodbsMarks,
+    OnlyInnodbsPruning,
+    Affected,
+    LastInsertId,
+    Info,
+    Warnings,
+}
+
+fn unequal(
+    sides: &mut Sides,
+    statement: &Statement,
+    text: &str,
+    [innodb, inkstone]: &[Outcome; 2],
+) -> Option<Aspect> {
+    let finds_none = matches!(&innodb.reply, Reply::Done(done) if matched(done) == 0);
+    if finds_none && innodb != inkstone && changes_when_reopened(sides, text, &inkstone.reply) {
+        return Some(Aspect::OnlyInnodbsPruning);
+    }
+    match (&innodb.reply, &inkstone.reply) {
+        (Reply::Refused(a), Reply::Refused(b)) => {
+            if a.code != b.code {
+                return Some(Aspect::Outcome);
+            }
+            if neutral(&a.message) != neutral(&b.message) {
+                return match names_other_key(sides, text, innodb, inkstone) {
+                    true => Some(Aspect::OnlyInnodbsKey),
+                    false => Some(Aspect::Message),
+                };
+            }
+        }
+        (Reply::Rows(a), Reply::Rows(b)) => {
+            if let Some(aspect) = unequal_rows(sides, statement, text, &a.rows, &b.rows) {
+                return Some(aspect);
+            }
+        }
+        (Reply::Done(a), Reply::Done(b)) => {
+            if a.affected != b.affected {
+                let more = matched(b).saturating_sub(matched(a));
+                if more > 0 && leaves_out(sides, text, more) {
+                    return Some(Aspect::OnlyInnodbsChange);
+                }
+                let fewer = matched(a).saturating_sub(matched(b));
+                if fewer > 0 && would_leave_out(sides, text, fewer) {
+                    return Some(Aspect::OnlyInnodbsChangePlan);
+                }
+                return Some(Aspect::Affected);
+            }
+            if a.last_insert_id != b.last_insert_id {
+                return Some(Aspect::LastInsertId);
+            }
+            if a.info != b.info {
+                return Some(Aspect::Info);
+            }
+        }
+        _ => return Some(Aspect::Outcome),
+    }
+    (innodb.warnings != inkstone.warnings).then_some(Aspect::Warnings)
+}
+
+type Row = Vec<Cell>;
+
+fn unequal_rows(
+    sides: &mut Sides,
+    statement: &Statement,
+    text: &str,
+    innodb: &[Row],
+    inkstone: &[Row],
+) -> Option<Aspect> {
+    if innodb == inkstone {
+        return None;
+    }
+    if let Expected::Representatives(columns) = &statement.rows {
+        let same = are_represented(sides, columns, innodb, inkstone);
+        if same || are_tied_otherwise(sides, columns, innodb, inkstone) {
+            return None;
+        }
+        // By an index InnoDB may also take a group for several, of which each partition has a part.
+        let aspect = given_by_innodb(sides, text, &mut |sides, rows| {
+            are_represented(sides, columns, rows, inkstone)
+        });
+        return Some(match aspect {
+            Aspect::OnlyInnodbsIndex if sorted(innodb) == sorted(inkstone) => {
+                Aspect::OnlyInnodbsOrder
+            }
+            aspect => aspect,
+        });
+    }
+    if matches!(&statement.rows, Expected::Exact) {
+        if text.starts_with("SELECT") {
+            let same = &mut |_: &mut Sides, rows: &[Row]| rows == inkstone;
+            return Some(given_by_innodb(sides, text, same));
+        }
+        let same = named_neutrally(innodb) == named_neutrally(inkstone);
+        if !same && finds_marks(innodb) && is_clean_later(sides, text, inkstone) {
+            return Some(Aspect::OnlyInnodbsMarks);
+        }
+        return (!same).then_some(Aspect::Rows);
+    }
+    if let Expected::Some(same) = &statement.rows {
+        return match sides.ask(&same.render()) {
+            Some(Reply::Rows(rows)) if rows.rows == inkstone => Some(Aspect::OnlyInnodbsOrder),
+            _ => Some(Aspect::Rows),
+        };
+    }
+    if sorted(innodb) != sorted(inkstone) {
+        let same = &mut |_: &mut Sides, rows: &[Row]| sorted(rows) == sorted(inkstone);
+        return Some(given_by_innodb(sides, text, same));
+    }
+    match &statement.rows {
+        Expected::Ranked(ranks) => match rank_of(sides, &ranks.render()) {
+            Some(rank_of) if is_ranked(&rank_of, inkstone) => {
+                (!is_ranked(&rank_of, innodb)).then_some(Aspect::OnlyInnodbsOrder)
+            }
+            _ => Some(Aspect::Order),
+        },
+        _ => None,
+    }
+}
+
+/// How InnoDB gives the rows of a SELECT that it does not give: by no index, or by Inkstone's plan, if at all.
+fn given_by_innodb(
+    sides: &mut Sides,
+    text: &str,
+    is_given: &mut dyn FnMut(&mut Sides, &[Row]) -> bool,
+) -> Aspect {
+    let mut gives = |sides: &mut Sides, text: Option<String>| {
+        let rows = text.and_then(|text| rows_of(sides, &text));
+        rows.is_some_and(|rows| is_given(sides, &rows))
+    };
+    if gives(sides, plans::by_no_index(text)) {
+        return Aspect::OnlyInnodbsIndex;
+    }
+    let by_plan = plans::by_inkstones_plan(sides, text);
+    match (gives(sides, by_plan), has_fraction(text)) {
+        (true, _) if text.contains("JOIN ") => Aspect::OnlyInnodbsJoin,
+        (true, true) => Aspect::OnlyInnodbsPlan,
+        (true, false) => Aspect::OnlyInnodbsChoice,
+        (false, _) => Aspect::Rows,
+    }
+}
+
+/// Whether CHECK TABLE of InnoDB finds nothing but entries that are marked as deleted, and whose rows are gone already.
+fn finds_marks(checked: &[Row]) -> bool {
+    let is_mark = |row: &Row| {
+        let text =
+            String::from_utf8_lossy(row.last().and_then(Option::as_deref).unwrap_or_default());
+        text.contains("Clustered index record not found for index")
+            && text.contains("(info_bits=32,")
+    };
+    let is_ok = |row: &Row| row.last().and_then(Option::as_deref) == Some(b"OK");
+    matches!(checked, [marks @ .., last] if !marks.is_empty() && marks.iter().all(is_mark) && is_ok(last))
+}
+
+/// Whether InnoDB, asked the same again within some seconds, says what Inkstone has said.
+fn is_clean_later(sides: &mut Sides, text: &str, inkstone: &[Row]) -> bool {
+    const PATIENCE: u32 = 50;
+    (0..PATIENCE).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        let again = rows_of(sides, text);
+        again.is_some_and(|again| named_neutrally(&again) == named_neutrally(inkstone))
+    })
+}
+
+/// Whether a literal has a fraction of a second.
+fn has_fraction(text: &str) -> bool {
+    let digit = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_digit);
+    let bytes = text.as_bytes();
+    text.match_indices('.').any(|(at, _)| {
+        at > 2 && digit(bytes.get(at + 1)) && digit(bytes.get(at - 1)) && bytes[at - 3] == b':'
+    })
+}
+
+/// Whether InnoDB, of an UPDATE of a partitioned table, means the key that Inkstone names: it takes the key's place
+/// among its own indexes, which are in the order in which they were made, for one in the order of the server.
+fn names_other_key(sides: &mut Sides, text: &str, innodb: &Outcome, inkstone: &Outcome) -> bool {
+    let Some(target) = text.strip_prefix("UPDATE ") else {
+        return false;
+    };
+    let target = target.strip_prefix("IGNORE ").unwrap_or(target);
+    let table = target.split(' ').next().unwrap_or_default();
+    let named = [innodb, inkstone].map(accepted::duplicate_key);
+    let [Some(named), Some(violated)] = named else {
+        return false;
+    };
+    // The error itself is the last warning.
+    let before = [innodb, inkstone].map(|outcome| outcome.warnings.split_last());
+    let [Some((_, before)), Some((_, before_inkstones))] = before else {
+        return false;
+    };
+    let made = indexes_by_age(sides, table);
+    let place = made.iter().position(|index| index == violated);
+    let shown = indexes_of(sides, table);
+    before == before_inkstones
+        && named != violated
+        && place.and_then(|place| shown.get(place)).map(String::as_str) == Some(named)
+}
+
+/// Whether an UPDATE or DELETE of a partitioned table, of which InnoDB has found no rows, does to InnoDB's what it did to
+/// Inkstone's when the server has opened the table anew.
+fn changes_when_reopened(sides: &mut Sides, text: &str, inkstone: &Reply) -> bool {
+    let head = text.split(" WHERE ").next().unwrap_or_default();
+    let head = head.split(" ORDER BY ").next().unwrap_or_default();
+    let words = head.strip_prefix("DELETE FROM ").or_else(|| {
+        let target = head.strip_prefix("UPDATE ")?;
+        Some(target.strip_prefix("IGNORE ").unwrap_or(target))
+    });
+    let Some(table) = words.and_then(|words| words.split(' ').next()) else {
+        return false;
+    };
+    if indexes_by_age(sides, table).is_empty() {
+        return false;
+    }
+    sides.end_transactions();
+    let flushed = sides.ask(&format!("FLUSH TABLES {table}"));
+    let again = flushed.and_then(|_| sides.ask(text));
+    match (again, inkstone) {
+        (Some(Reply::Done(a)), Reply::Done(b)) => (a.affected, &a.info) == (b.affected, &b.info),
+        (Some(Reply::Refused(a)), Reply::Refused(b)) => {
+            a.code == b.code && neutral(&a.message) == neutral(&b.message)
+        }
+        _ => false,
+    }
+}
+
+/// Whether the table of an ALTER TABLE has the same rows on both sides, and not in the same order.
+fn lie_otherwise(sides: &mut Sides, text: &str) -> bool {
+    let table = text.strip_prefix("ALTER TABLE ");
+    let Some(table) = table.and_then(|rest| rest.split(' ').next()) else {
+        return false;
+    };
+    let select = format!("SELECT * FROM {table} USE INDEX ()");
+    let rows = [Side::Innodb, Side::Inkstone].map(|side| sides.ask_of(side, &select));
+    match rows {
+        [Some(Reply::Rows(a)), Some(Reply::Rows(b))] => {
+            a.rows != b.rows && sorted(&a.rows) == sorted(&b.rows)
+        }
+        _ => false,
+    }
+}
+
+/// Whether Inkstone does an ALTER TABLE when the server has closed the table before it.
+fn alters_when_reopened(sides: &mut Sides, text: &str) -> bool {
+    let table = text.strip_prefix("ALTER TABLE ");
+    let Some(table) = table.and_then(|rest| rest.split(' ').next()) else {
+        return false;
+    };
+    let flush = format!("FLUSH TABLES {table}");
+    [&*flush, text].iter().all(|statement| {
+        let reply = sides.ask_of(Side::Inkstone, statement);
+        matches!(reply, Some(Reply::Done(_)))
+    })
+}
+
+/// Whether InnoDB, given the rows of an INSERT or REPLACE and told to leave out those that a key refuses, leaves an index
+/// without entries that its rows have.
+fn loses_an_entry(sides: &mut Sides, text: &str) -> bool {
+    inserted(text).is_some_and(|(table, rows)| sides.innodb_corrupts_a_copy(table, rows))
+}
+
+/// The table, and columns and rows, of an INSERT or REPLACE.
+fn inserted(text: &str) -> Option<(&str, &str)> {
+    let (_, rest) = text.split_once("INTO ")?;
+    let verb = ["INSERT", "REPLACE"]
+        .iter()
+        .any(|verb| text.starts_with(verb));
+    let (table, rows) = rest.split_once(' ').filter(|_| verb)?;
+    let rows = rows.split(" ON DUPLICATE KEY UPDATE ").next()?;
+    Some((table, rows))
+}
+
+/// The indexes of a partitioned table's first partition, as InnoDB has made them.
+fn indexes_by_age(sides: &mut Sides, table: &str) -> Vec<String> {
+    let ask = format!(
+        "SELECT i.name FROM information_schema.innodb_sys_indexes i \
+         JOIN information_schema.innodb_sys_tables t USING (table_id) \
+         WHERE i.name <> 'GEN_CLUST_INDEX' AND t.name = \
+           (SELECT MIN(p.name) FROM information_schema.innodb_sys_tables p \
+            WHERE p.name LIKE CONCAT(DATABASE(), '/{table}#P#%')) \
+         ORDER BY i.index_id"
+    );
+    let name = |row: Row| String::from_utf8(row.into_iter().next()??).ok();
+    let rows = rows_of(sides, &ask).unwrap_or_default();
+    rows.into_iter().filter_map(name).collect()
+}
+
+/// The names of the table's indexes in InnoDB.
+pub fn indexes_of(sides: &mut Sides, table: &str) -> Vec<String> {
+    let Some(Reply::Rows(rows)) = sides.ask(&format!("SHOW KEYS FROM {table}")) else {
+        return Vec::new();
+    };
+    let name = |row: Row| String::from_utf8(row.into_iter().nth(2)??).ok();
+    let mut names: Vec<String> = rows.rows.into_iter().filter_map(name).collect();
+    names.dedup();
+    names
+}
+
+/// What InnoDB gives for a statement.
+pub fn rows_of(sides: &mut Sides, statement: &str) -> Option<Vec<Row>> {
+    match sides.ask(statement)? {
+        Reply::Rows(rows) => Some(rows.rows),
+        _ => None,
+    }
+}
+
+fn sorted(rows: &[Row]) -> Vec<&Row> {
+    let mut sorted: Vec<&Row> = rows.iter().collect();
+    sorted.sort();
+    sorted
+}
+
+fn named_neutrally(rows: &[Row]) -> Vec<Vec<Option<String>>> {
+    let neutral_cell = |cell: &Cell| {
+        cell.as_ref()
+            .map(|bytes| neutral(&String::from_utf8_lossy(bytes)))
+    };
+    rows.iter()
+        .map(|row| row.iter().map(neutral_cell).collect())
+        .collect()
+}
+
+/// The rank of each row.
+fn rank_of(sides: &mut Sides, ranks: &str) -> Option<HashMap<Row, u64>> {
+    let Reply::Rows(rows) = sides.ask(ranks)? else {
+        return None;
+    };
+    let rank_of_row = |mut row: Row| {
+        let rank = String::from_utf8(row.pop()??).ok()?.parse().ok()?;
+        Some((row, rank))
+    };
+    rows.rows.into_iter().map(rank_of_row).collect()
+}
+
+fn is_ranked(rank_of: &HashMap<Row, u64>, rows: &[Row]) -> bool {
+    let ranks: Option<Vec<&u64>> = rows.iter().map(|row| rank_of.get(row)).collect();
+    ranks.is_some_and(|ranks| ranks.is_sorted())
+}
+
+/// True if both have the same groups in the same order.
+fn are_represented(sides: &mut Sides, columns: &[Representative], a: &[Row], b: &[Row]) -> bool {
+    a.len() == b.len()
+        && a.iter()
+            .zip(b)
+            .all(|(a, b)| same_representatives(sides, columns, a, b))
+}
+
+fn same_representatives(sides: &mut Sides, columns: &[Representative], a: &Row, b: &Row) -> bool {
+    let cells = a.iter().zip(b).zip(columns);
+    let mut same = true;
+    for ((a, b), column) in cells {
+        same &= match (a, b, column) {
+            (a, b, _) if a == b => true,
+            (Some(a), Some(b), Representative::As(table, column)) => {
+                are_equal(sides, table, column, a, b)
+            }
+            _ => false,
+        };
+    }
+    same && a.len() == b.len()
+}
+
+/// Whether these are the same rows, but for the order of those whose first columns the server sorts alike: texts that are
+/// not equal may have the same sort key (without PAD SPACE, and with letters at the end that weigh nothing).
+fn are_tied_otherwise(
+    sides: &mut Sides,
+    columns: &[Representative],
+    innodb: &[Row],
+    inkstone: &[Row],
+) -> bool {
+    let Some(Representative::As(table, column)) = columns.first() else {
+        return false;
+    };
+    if innodb.len() != inkstone.len() {
+        return false;
+    }
+    let mut moved: Vec<(&Row, &Row)> = Vec::new();
+    for (a, b) in innodb.iter().zip(inkstone) {
+        if !same_representatives(sides, columns, a, b) {
+            moved.push((a, b));
+        }
+    }
+    let mut others: Vec<&Row> = moved.iter().map(|(_, b)| *b).collect();
+    moved.iter().all(|(a, b)| {
+        let place = others
+            .iter()
+            .position(|other| same_representatives(sides, columns, a, other));
+        place.map(|place| others.swap_remove(place)).is_some()
+            && are_sorted_alike(sides, table, column, &a[0], &b[0])
+    })
+}
+
+/// True if a column's values have the same sort key.
+fn are_sorted_alike(sides: &mut Sides, table: &str, column: &str, a: &Cell, b: &Cell) -> bool {
+    let (Some(a), Some(b), Some(text)) = (a, b, collation_of(sides, table, column)) else {
+        return false;
+    };
+    let TextColumn {
+        charset,
+        collation,
+        characters,
+    } = text;
+    let key = |bytes: &[u8]| {
+        let hex = super::text::hex(bytes);
+        format!("WEIGHT_STRING(_{charset} x'{hex}' COLLATE {collation} AS CHAR({characters}))")
+    };
+    let ask = format!("SELECT {} = {}", key(a), key(b));
+    matches!(rows_of(sides, &ask), Some(rows) if rows == [[Some(b"1".to_vec())]])
+}
+
+/// Of a column of texts.
+struct TextColumn {
+    charset: String,
+    collation: String,
+    characters: String,
+}
+
+fn collation_of(sides: &mut Sides, table: &str, column: &str) -> Option<TextColumn> {
+    let ask = format!(
+        "SELECT character_set_name, collation_name, character_maximum_length FROM information_schema.columns \
+         WHERE table_schema = DATABASE() AND table_name = '{table}' AND column_name = '{column}'"
+    );
+    let row = rows_of(sides, &ask)?.into_iter().next()?;
+    let names: Option<Vec<String>> = row
+        .into_iter()
+        .map(|cell| String::from_utf8(cell?).ok())
+        .collect();
+    let [charset, collation, characters] = <[String; 3]>::try_from(names?).ok()?;
+    Some(TextColumn {
+        charset,
+        collation,
+        characters,
+    })
+}
+
+/// True if a column takes these values for equal.
+fn are_equal(sides: &mut Sides, table: &str, column: &str, a: &[u8], b: &[u8]) -> bool {
+    let number = |bytes: &[u8]| std::str::from_utf8(bytes).ok()?.parse::<f64>().ok();
+    let Some(TextColumn {
+        charset, collation, ..
+    }) = collation_of(sides, table, column)
+    else {
+        // Not text: 0 and -0 are equal, and nothing else is.
+        return number(a).is_some() && number(a) == number(b);
+    };
+    let (a, b) = (super::text::hex(a), super::text::hex(b));
+    let ask = format!("SELECT _{charset} x'{a}' COLLATE {collation} = _{charset} x'{b}'");
+    match sides.ask(&ask) {
+        Some(Reply::Rows(answer)) => answer.rows == [[Some(b"1".to_vec())]],
+        _ => false,
+    }
+}
+
+/// The verb, the aspect, and the numbers of errors and warnings that are not the same.
+fn describe(aspect: Aspect, text: &str, [innodb, inkstone]: &[Outcome; 2]) -> String {
+    let verb: Vec<&str> = text.split_whitespace().take(1).collect();
+    let verb = verb.join(" ");
+    let codes = |outcome: &Outcome| match &outcome.reply {
+        Reply::Refused(refusal) => format!("error {}", refusal.code),
+        _ => "success".to_owned(),
+    };
+    // Those that only one of them has: two statements with the same bug have different others.
+    let only = |these: &[Warning], others: &[Warning]| {
+        let mut numbers: Vec<&str> = these
+            .iter()
+            .filter(|warning| !others.contains(warning))
+            .map(|warning| &*warning.code)
+            .collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers.join(" ")
+    };
+    match aspect {
+        Aspect::Outcome => format!("{verb}: {} / {}", codes(innodb), codes(inkstone)),
+        Aspect::Message | Aspect::OnlyInnodbsKey => format!("{verb}: message of {}", codes(innodb)),
+        Aspect::Rows
+        | Aspect::OnlyInnodbsMarks
+        | Aspect::OnlyInnodbsIndex
+        | Aspect::OnlyInnodbsJoin
+        | Aspect::OnlyInnodbsPlan
+        | Aspect::OnlyInnodbsChoice => format!("{verb}: rows"),
+        Aspect::Order | Aspect::OnlyInnodbsOrder => format!("{verb}: order of rows"),
+        Aspect::Affected
+        | Aspect::OnlyInnodbsPruning
+        | Aspect::OnlyInnodbsChange
+        | Aspect::OnlyInnodbsChangePlan => format!("{verb}: affected rows"),
+        Aspect::LastInsertId => format!("{verb}: LAST_INSERT_ID"),
+        Aspect::Info => format!("{verb}: info"),
+        Aspect::Warnings => format!(
+            "{verb}: warnings [{}] / [{}]",
+            only(&innodb.warnings, &inkstone.warnings),
+            only(&inkstone.warnings, &innodb.warnings)
+        ),
+    }
+}
+
+/// As a person reads it.
+fn shown(outcome: &Outcome) -> String {
+    let mut text = match &outcome.reply {
+        Reply::Refused(refusal) => format!("ERROR {}: {}\n", refusal.code, refusal.message),
+        Reply::Done(done) => format!(
+            "{} rows affected, last insert id {}, {} warnings. {}\n",
+            done.affected, done.last_insert_id, done.warnings, done.info
+        ),
+        Reply::Rows(rows) => {
+            let mut text = String::new();
+            for row in rows.rows.iter().take(12) {
+                let cells: Vec<String> = row.iter().map(shown_cell).collect();
+                let _ = writeln!(text, "{}", cells.join(" | "));
+            }
+            let _ = writeln!(text, "({} rows)", rows.rows.len());
+            text
+        }
+    };
+    for warning in outcome.warnings.iter().take(6) {
+        let Warning {
+            level,
+            code,
+            message,
+        } = warning;
+        let _ = writeln!(text, "{level} {code}: {message}");
+    }
+    text
+}
+
+fn shown_cell(cell: &Cell) -> String {
+    const END: usize = 150;
+    let Some(bytes) = cell else {
+        return "NULL".to_owned();
+    };
+    if bytes.len() <= 3 * END {
+        return shown_bytes(bytes);
+    }
+    let (head, end) = (&bytes[..2 * END], &bytes[bytes.len() - END..]);
+    let (head, end) = (shown_bytes(head), shown_bytes(end));
+    format!("{head} .. {end} ({} bytes)", bytes.len())
+}
+
+fn shown_bytes(bytes: &[u8]) -> String {
+    match std::str::from_utf8(bytes) {
+        Ok(text)
+            if !text
+                .chars()
+                .any(|letter| letter.is_control() && letter != '\n') =>
+        {
+            format!("'{text}'")
+        }
+        _ => format!("x'{}'", super::text::hex(bytes)),
+    }
+}

@@ -1,0 +1,264 @@
+//! Faults of rows that an ALTER is refused for, all of them: what InnoDB says when the table's rows come one by one
+//! into an empty table that was altered in the same way.
+
+use super::accepted;
+use super::compare::rows_of;
+use super::sides::{Outcome, Sides, neutral};
+use crate::client::Reply;
+
+/// A table of InnoDB's that is as the ALTER would have made it, without rows.
+const ALTERED: &str = "altered";
+
+/// Whether InnoDB finds both faults in its rows: the one that it names, and the one that Inkstone names. Of its own
+/// duplicate the key counts: in place it shows a part of a long text as empty.
+pub fn are_both_there(sides: &mut Sides, text: &str, innodb: &Outcome, inkstone: &Outcome) -> bool {
+    let Some((table, alter)) = of_another_table(text) else {
+        return false;
+    };
+    let key = accepted::duplicate_key(innodb).map(|key| format!(" for key '{key}'"));
+    let _ = sides.ask("SET max_error_count = 65535");
+    let found = [
+        is_there(sides, table, &alter, innodb, &|found, named| match &key {
+            Some(key) => found.starts_with("1062: ") && found.ends_with(key),
+            None => found == named,
+        }),
+        is_there(sides, table, &alter, inkstone, &|found, named| {
+            found == named
+        }),
+    ];
+    let _ = sides.ask(&format!("DROP TABLE IF EXISTS {ALTERED}"));
+    let _ = sides.ask("SET max_error_count = DEFAULT");
+    found == [true; 2]
+}
+
+/// The table, and the statement for [`ALTERED`].
+fn of_another_table(text: &str) -> Option<(&str, String)> {
+    let (before, rest) = match text.strip_prefix("ALTER TABLE ") {
+        Some(rest) => ("ALTER TABLE ", rest),
+        None => {
+            text.split_at(text.find(" ON ").filter(|_| text.contains("INDEX "))? + " ON ".len())
+        }
+    };
+    let (table, behind) = rest.split_once(' ')?;
+    let alter = format!("{before}{ALTERED} {behind}").replace(super::sql::ENGINE, "InnoDB");
+    Some((table, alter))
+}
+
+/// Whether the error of an ALTER is one that the rows have; `is_same` compares one of theirs with the error.
+fn is_there(
+    sides: &mut Sides,
+    table: &str,
+    alter: &str,
+    outcome: &Outcome,
+    is_same: &dyn Fn(&str, &str) -> bool,
+) -> bool {
+    let Reply::Refused(refusal) = &outcome.reply else {
+        return false;
+    };
+    let fault = fault(&refusal.code.to_string(), &refusal.message, table);
+    let key = accepted::duplicate_key(outcome);
+    // Of rows that a key takes for equal the one that comes later is named.
+    ["", " DESC"].iter().any(|direction| {
+        let faults = faults(sides, table, alter, key, direction);
+        faults.is_some_and(|faults| faults.iter().any(|each| is_same(each, &fault)))
+    })
+}
+
+/// All faults, with no other unique key than this one: a row is refused by one key only.
+fn faults(
+    sides: &mut Sides,
+    table: &str,
+    alter: &str,
+    key: Option<&str>,
+    direction: &str,
+) -> Option<Vec<String>> {
+    // The server may refuse to alter a table again that it has given a long default.
+    make_altered(sides, table, alter, key, false)
+        .or_else(|| make_altered(sides, table, alter, key, true))?;
+    let before = columns_of(sides, table)?;
+    let (mut to, mut from) = (Vec::new(), Vec::new());
+    let left_out = points_outside_keys(sides, ALTERED)?;
+    for name in columns_of(sides, ALTERED)? {
+        let old = old_name(alter, &name).unwrap_or(&name);
+        if before.iter().any(|other| other == old) && !left_out.contains(&name) {
+            from.push(format!("`{old}`"));
+            to.push(format!("`{name}`"));
+        }
+    }
+    let (to, from) = (to.join(", "), from.join(", "));
+    let insert = format!(
+        "INSERT IGNORE INTO {ALTERED} ({to}) SELECT {from} FROM \
+         (SELECT {from}, ROW_NUMBER() OVER () AS place FROM {table} USE INDEX ()) numbered ORDER BY place{direction}"
+    );
+    let Some(Reply::Done(_)) = sides.ask(&insert) else {
+        return None;
+    };
+    let warnings = rows_of(sides, "SHOW WARNINGS")?;
+    let faults = warnings.into_iter().map(|row| {
+        let mut cells = row.into_iter().skip(1).map(|cell| {
+            let cell = cell.unwrap_or_default();
+            String::from_utf8_lossy(&cell).into_owned()
+        });
+        Some(fault(&cells.next()?, &cells.next()?, table))
+    });
+    faults.collect()
+}
+
+/// Makes the empty table; other unique keys are taken away behind the ALTER, or before it.
+fn make_altered(
+    sides: &mut Sides,
+    table: &str,
+    alter: &str,
+    key: Option<&str>,
+    first: bool,
+) -> Option<()> {
+    let mut run = |statement: &str| match sides.ask(statement)? {
+        Reply::Refused(_) => None,
+        _ => Some(()),
+    };
+    run(&format!("DROP TABLE IF EXISTS {ALTERED}"))?;
+    run(&format!("CREATE TABLE {ALTERED} LIKE {table}"))?;
+    if first {
+        keep_one_unique_key(sides, key)?;
+    }
+    match sides.ask(alter)? {
+        Reply::Refused(_) => None,
+        _ => keep_one_unique_key(sides, key),
+    }
+}
+
+/// Takes the others away; an AUTO_INCREMENT gets a plain one.
+fn keep_one_unique_key(sides: &mut Sides, kept: Option<&str>) -> Option<()> {
+    let counter = format!(
+        "SELECT column_name FROM information_schema.columns \
+         WHERE table_schema = DATABASE() AND table_name = '{ALTERED}' AND extra = 'auto_increment'"
+    );
+    let unique = format!(
+        "SELECT DISTINCT index_name FROM information_schema.statistics \
+         WHERE table_schema = DATABASE() AND table_name = '{ALTERED}' AND non_unique = 0"
+    );
+    let mut others = names(sides, &unique)?;
+    others.retain(|name| Some(&**name) != kept);
+    if others.is_empty() {
+        return Some(());
+    }
+    let others = others.iter().map(|name| format!("DROP KEY `{name}`"));
+    let counter = names(sides, &counter)?.into_iter();
+    let counter = counter.map(|column| format!("ADD KEY counter (`{column}`)"));
+    let clauses: Vec<String> = others.chain(counter).collect();
+    let alter = format!("ALTER TABLE {ALTERED} {}", clauses.join(", "));
+    match sides.ask(&alter)? {
+        Reply::Done(_) => Some(()),
+        _ => None,
+    }
+}
+
+/// Columns that have values of their own.
+fn columns_of(sides: &mut Sides, table: &str) -> Option<Vec<String>> {
+    let ask = format!(
+        "SELECT column_name FROM information_schema.columns WHERE table_schema = DATABASE() \
+         AND table_name = '{table}' AND is_generated = 'NEVER' ORDER BY ordinal_position"
+    );
+    names(sides, &ask)
+}
+
+/// Points that are in no key. An empty one, which IGNORE has let in, is refused when it is inserted again.
+fn points_outside_keys(sides: &mut Sides, table: &str) -> Option<Vec<String>> {
+    let ask = format!(
+        "SELECT column_name FROM information_schema.columns c WHERE table_schema = DATABASE() \
+         AND table_name = '{table}' AND data_type = 'point' \
+         AND NOT EXISTS (SELECT * FROM information_schema.statistics s WHERE s.table_schema = DATABASE() \
+           AND s.table_name = '{table}' AND s.column_name = c.column_name)"
+    );
+    names(sides, &ask)
+}
+
+fn names(sides: &mut Sides, ask: &str) -> Option<Vec<String>> {
+    let rows = rows_of(sides, ask)?.into_iter();
+    rows.map(|row| String::from_utf8(row.into_iter().next()??).ok())
+        .collect()
+}
+
+/// The name that a column had before the ALTER.
+fn old_name<'t>(alter: &'t str, new: &str) -> Option<&'t str> {
+    let renames = ["RENAME COLUMN ", "CHANGE COLUMN "].into_iter();
+    let mut renames = renames.flat_map(|words| alter.split(words).skip(1));
+    renames.find_map(|rest| {
+        let (old, rest) = rest.split_once(' ')?;
+        let rest = rest.strip_prefix("TO ").unwrap_or(rest);
+        let named = rest.split([' ', ',']).next()?;
+        (named == new).then_some(old)
+    })
+}
+
+/// A fault in words that ALTER and INSERT have in common: without the number of the row, and without the table. That
+/// a value does not fit its column, or is NULL, has four names; of a duplicate the server may say what it is afraid of.
+fn fault(code: &str, message: &str, table: &str) -> String {
+    let column = || Some(message.split_once("olumn '")?.1.split_once('\'')?.0);
+    match (code, column()) {
+        ("1048" | "1264" | "1265" | "1406", Some(column)) => format!("value for {column}"),
+        ("1062", _) => {
+            let duplicate = message.split_once("uplicate entry ");
+            format!("1062: {}", duplicate.map_or(message, |(_, entry)| entry))
+        }
+        _ => {
+            let message = message.replace(&format!("`{ALTERED}`"), &format!("`{table}`"));
+            let message = accepted::unnumbered_message(&neutral(&message));
+            let message = message.split(" failed for ").next().unwrap_or_default();
+            format!("{code}: {message}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_for_another_table() {
+        let of = |text| of_another_table(text).unwrap_or_default();
+        let alter = "ALTER TABLE t1 ADD UNIQUE KEY k2 (c1), FORCE";
+        let altered = "ALTER TABLE altered ADD UNIQUE KEY k2 (c1), FORCE";
+        assert_eq!(of(alter), ("t1", altered.to_owned()));
+        let create = "CREATE UNIQUE INDEX k2 ON t1 (c1, c2(10) DESC)";
+        let altered = "CREATE UNIQUE INDEX k2 ON altered (c1, c2(10) DESC)";
+        assert_eq!(of(create), ("t1", altered.to_owned()));
+        assert_eq!(of("INSERT INTO t1 VALUES (' ON t2 ')"), ("", String::new()));
+    }
+
+    #[test]
+    fn names_before_an_alter() {
+        let alter = "ALTER TABLE t1 RENAME COLUMN c1 TO c1r, CHANGE COLUMN c2 c2r INT NULL, ADD UNIQUE KEY k (c1r)";
+        assert_eq!(old_name(alter, "c1r"), Some("c1"));
+        assert_eq!(old_name(alter, "c2r"), Some("c2"));
+        assert_eq!(old_name(alter, "c3"), None);
+    }
+
+    #[test]
+    fn the_same_fault_in_other_words() {
+        let of = |code, message| fault(code, message, "t1");
+        let expected = "value for c3";
+        assert_eq!(
+            of("1265", "Data truncated for column 'c3' at row 5"),
+            expected
+        );
+        assert_eq!(
+            of("1264", "Out of range value for column 'c3' at row 2"),
+            expected
+        );
+        assert_eq!(of("1048", "Column 'c3' cannot be null"), expected);
+        assert_eq!(
+            of("1406", "Data too long for column 'c3' at row 1"),
+            expected
+        );
+        let check = of("4025", "CONSTRAINT `x1` failed for `d_inno`.`altered`");
+        assert_eq!(
+            check,
+            of("4025", "CONSTRAINT `x1` failed for `d_inks`.`t1`")
+        );
+        let duplicate = of("1062", "Duplicate entry 'a' for key 'k1'");
+        assert_ne!(duplicate, of("1062", "Duplicate entry 'b' for key 'k1'"));
+        let afraid = "ALTER TABLE causes auto_increment resequencing, resulting in duplicate entry 'a' for key 'k1'";
+        assert_eq!(duplicate, of("1062", afraid));
+    }
+}

@@ -1,0 +1,232 @@
+//! `--histories`: concurrent transactions in SQL, recorded, and checked for what their isolation level
+//! forbids, by the checker of `cargo xtask histories` (`inkstone_testkit::history`). The server is killed
+//! now and then; its binary log is on, so that commits go through the server's group commit.
+
+mod client;
+mod level;
+
+use super::client::{Client as Connection, Reply};
+use super::crash::Plan;
+use super::pair::Format;
+use super::plugin::Plugin;
+use super::random::Random;
+use super::server::Server;
+use super::tree::Tree;
+use client::{Client, TABLES, World, everything};
+use inkstone_testkit::build::Result;
+use inkstone_testkit::history::campaign::Tally;
+use inkstone_testkit::history::{End, History, State, Txn, check};
+use level::Level;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Synced with each group of commits.
+const OPTIONS: [&str; 2] = ["--log-bin=bin", "--sync-binlog=1"];
+const DATABASE: &str = "histories";
+/// Lives of the same tables.
+const LIVES: u64 = 4;
+/// Runs below which a campaign may miss what the levels let through.
+const RUNS_FOR_CLASSES: u64 = 60;
+/// Transactions of a client in a life.
+const TRANSACTIONS: usize = 40;
+
+/// Records and checks until the time is up; the exit code says whether every promise was kept.
+pub fn run(tree: &Tree, plugin: &Plugin, plan: Plan, json: bool) -> Result<ExitCode> {
+    let server = Server::temporary(tree, "histories")
+        .with_plugin(plugin)
+        .with_options(OPTIONS);
+    let mut campaign = Campaign {
+        server,
+        tally: Tally::default(),
+        format: Format::Row,
+    };
+    campaign.server.start()?;
+    let result = campaign.runs(plan);
+    let missing = match campaign.tally.marks.get("runs") >= RUNS_FOR_CLASSES {
+        true => campaign.tally.never_shown(),
+        false => Vec::new(),
+    };
+    match json {
+        true => {
+            let mut tally = campaign.tally.json();
+            tally["never_seen"] = missing.clone().into();
+            println!("{tally:#}");
+        }
+        false => campaign.print(),
+    }
+    if let Err(error) = result {
+        let folder = campaign.server.folder().display();
+        return Err(format!("{error}\nthe server's files are kept: {folder}"));
+    }
+    campaign.server.remove();
+    for what in &missing {
+        eprintln!("never seen: {what}");
+    }
+    Ok(ExitCode::from(u8::from(!missing.is_empty())))
+}
+
+struct Campaign {
+    server: Server,
+    tally: Tally,
+    /// Of what the clients log: it decides what statements lock of what they only read.
+    format: Format,
+}
+
+/// Of the run of this number: each level has each format in turn that it can be logged in.
+fn format(number: u64, level: Option<Level>) -> Format {
+    let round = number / (Level::ALL.len() as u64 + 1);
+    let formats = match level.is_some_and(Level::locks_gaps) {
+        true => &Format::ALL[..],
+        false => &[Format::Row, Format::Mixed],
+    };
+    formats[(round % formats.len() as u64) as usize]
+}
+
+impl Campaign {
+    fn runs(&mut self, plan: Plan) -> Result<()> {
+        let end = Instant::now() + Duration::from_secs_f64(plan.minutes * 60.0);
+        // A level each in turn, then all at once.
+        let levels = Level::ALL.map(Some).into_iter().chain([None]).cycle();
+        for (seed, level) in (plan.seed..).zip(levels) {
+            if Instant::now() >= end {
+                break;
+            }
+            self.format = format(seed - plan.seed, level);
+            let logged = format!("runs logged as {}", self.format.name());
+            self.tally.marks.add(&logged, 1);
+            let name = level.map_or("all levels", Level::name);
+            self.lives(seed, level)
+                .map_err(|error| format!("run {seed}, {name}: {error}"))?;
+            self.tally.marks.add("runs", 1);
+            let format = self.format.name();
+            eprintln!("run {seed}, {name}, {format}: nothing that it forbids");
+        }
+        Ok(())
+    }
+
+    fn print(&self) {
+        for (name, count) in &self.tally.marks.0 {
+            println!("{count:>12}  {name}");
+        }
+        println!("\n{}\n", self.tally.table());
+    }
+
+    fn connect(&self, database: &str) -> Result<Connection> {
+        let mut connection = Connection::connect(self.server.socket())
+            .map_err(|error| format!("no connection: {error}"))?;
+        connection
+            .run(&format!("USE {database}"))
+            .map_err(|error| format!("no connection: {error}"))?;
+        let set = format!("SET SESSION binlog_format = {}", self.format.name());
+        match connection.run(&set) {
+            Ok(Reply::Done(_)) => {}
+            other => return Err(format!("{set}: {other:?}")),
+        }
+        Ok(connection)
+    }
+
+    fn lives(&mut self, seed: u64, level: Option<Level>) -> Result<()> {
+        let mut random = Random(seed);
+        let paddings = [vec![0], vec![0, 100, 300], vec![0, 1500, 20_000]];
+        let world = World {
+            level,
+            transactions: TRANSACTIONS,
+            paddings: random.pick(&paddings).clone(),
+            clock: AtomicU64::new(0),
+            element: AtomicU64::new(0),
+            lists: AtomicU32::new(0),
+            killed: AtomicBool::new(false),
+        };
+        self.server
+            .sql(&format!("CREATE DATABASE IF NOT EXISTS {DATABASE}"))?;
+        self.server
+            .sql(&format!("USE {DATABASE}; {}", TABLES.join("; ")))?;
+        let mut initial = State::new();
+        for _ in 0..LIVES {
+            let kill = random
+                .chance(25)
+                .then(|| Duration::from_millis(random.between(20, 1500)));
+            let clients = random.between(2, 8) as u32;
+            let txns = self.life(&world, clients, &mut random, kill)?;
+            let end = match world.killed.swap(false, Ordering::SeqCst) {
+                true => {
+                    self.server.start()?;
+                    self.settle(&mut random)?;
+                    self.tally.marks.add("kills", 1);
+                    End::Kill
+                }
+                false => End::Quiet,
+            };
+            let last = everything(&world, self.connect(DATABASE)?)?;
+            let history = History {
+                initial,
+                txns,
+                end,
+                last: last.clone(),
+            };
+            let checked = check(&history);
+            self.tally.note(&history, &checked);
+            if let Some(anomaly) = checked.violations().next() {
+                return Err(anomaly.to_string());
+            }
+            initial = last;
+        }
+        Ok(())
+    }
+
+    /// Ends what was prepared when the server was killed, the one way or the other: nobody was told.
+    fn settle(&mut self, random: &mut Random) -> Result<()> {
+        for line in self.server.sql("XA RECOVER")?.lines() {
+            let name = line.rsplit('\t').next().unwrap_or_default();
+            let way = random.word(&["COMMIT", "ROLLBACK"]);
+            self.server.sql(&format!("XA {way} '{name}'"))?;
+            self.tally.marks.add("prepared over a kill", 1);
+        }
+        Ok(())
+    }
+
+    /// Clients at work, until all have done it or the server is killed in the midst of it.
+    fn life(
+        &self,
+        world: &World,
+        clients: u32,
+        random: &mut Random,
+        kill: Option<Duration>,
+    ) -> Result<Vec<Txn>> {
+        let mut ready = Vec::new();
+        for number in 0..clients {
+            ready.push(Client {
+                world,
+                connection: self.connect(DATABASE)?,
+                number,
+                random: Random(random.bits()),
+            });
+        }
+        let results: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = ready
+                .into_iter()
+                .map(|client| scope.spawn(|| client.run()))
+                .collect();
+            if let Some(after) = kill {
+                std::thread::sleep(after);
+                world.killed.store(true, Ordering::SeqCst);
+                self.server.kill();
+            }
+            let joined = threads.into_iter().map(|thread| thread.join());
+            joined
+                .map(|result| {
+                    result.unwrap_or_else(|_| (Vec::new(), Some("a client panicked".to_owned())))
+                })
+                .collect()
+        });
+        let mut all = Vec::new();
+        for (txns, wrong) in results {
+            if let Some(text) = wrong {
+                return Err(text);
+            }
+            all.extend(txns);
+        }
+        Ok(all)
+    }
+}

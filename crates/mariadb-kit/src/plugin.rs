@@ -1,0 +1,325 @@
+//! `ha_inkstone.so`: every `mariadb/*.cc`, and the engine as a static library.
+
+use super::sanitizer::{self, Sanitizer};
+use super::symbols;
+use super::tree::{Tree, home};
+use inkstone_testkit::build::{PLUGIN_WITH_MUTANTS, Result, root};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::SystemTime;
+
+/// Flags under which the class layouts are those of the server (`symbols` checks them).
+/// `DBUG_OFF` is part of the layout of `THD`.
+const FLAGS: [&str; 13] = [
+    "-std=gnu++11",
+    "-O2",
+    "-g1",
+    "-fPIC",
+    "-Wall",
+    "-Wextra",
+    "-Wno-unused-parameter",
+    "-DHAVE_CONFIG_H",
+    "-DMYSQL_DYNAMIC_PLUGIN",
+    "-DMYSQL_SERVER=1",
+    "-DNDEBUG",
+    "-DDBUG_OFF",
+    "-D_FILE_OFFSET_BITS=64",
+];
+
+/// The header that every file of the handler begins with: the server's own headers, mostly.
+const COMMON: &str = "common.h";
+
+/// The plugin, and what a server needs to load it.
+pub struct Plugin {
+    /// The file.
+    pub library: PathBuf,
+    /// Environment of the server.
+    pub environment: Vec<(&'static str, String)>,
+    sanitized: bool,
+    /// Where the objects of the handler's files are.
+    objects: PathBuf,
+}
+
+impl Plugin {
+    /// Builds another library beside it, from a file and objects of the handler's files.
+    pub fn build_probe(
+        &self,
+        tree: &Tree,
+        source: &Path,
+        of_handler: &[&str],
+        name: &str,
+    ) -> Result<()> {
+        let library = self.folder().join(name);
+        let objects: Vec<PathBuf> = of_handler
+            .iter()
+            .map(|file| self.objects.join(file).with_extension("o"))
+            .collect();
+        let mut needed = objects.clone();
+        needed.push(source.to_owned());
+        if !is_stale(&library, &needed) {
+            return Ok(());
+        }
+        let mut command = compiler(tree, self.is_sanitized());
+        if self.is_sanitized() {
+            command.args(sanitizer::LINK);
+        }
+        command
+            .arg("-I")
+            .arg(&self.objects)
+            .args(["-include", COMMON]);
+        command.arg("-shared").arg("-o").arg(&library).arg(source);
+        command.args(objects).arg(tree.services());
+        compile(vec![(&source.to_owned(), command)])
+    }
+
+    /// Where servers find it.
+    pub fn folder(&self) -> &Path {
+        self.library.parent().unwrap_or(Path::new("."))
+    }
+
+    /// True if sanitizers watch it.
+    pub fn is_sanitized(&self) -> bool {
+        self.sanitized
+    }
+}
+
+/// Builds what is out of date. `mutant`: with this deliberate bug switched on in every server.
+pub fn build(tree: &Tree, sanitizer: Option<&Sanitizer>, mutant: Option<&str>) -> Result<Plugin> {
+    let engine = match mutant {
+        None => build_engine()?,
+        Some(_) => build_engine_with_mutants()?,
+    };
+    let handler = root().join("mariadb");
+    let sanitized = sanitizer.is_some();
+    let of_handler = home().join(if sanitized {
+        "plugin-sanitized"
+    } else {
+        "plugin"
+    });
+    let objects = of_handler.join(objects_folder(tree, sanitized));
+    // The handler has no mutants.
+    let folder = match mutant {
+        None => of_handler,
+        Some(_) => home().join("plugin-mutants"),
+    };
+    std::fs::create_dir_all(&folder)
+        .map_err(|error| format!("{} cannot be made: {error}", folder.display()))?;
+    std::fs::create_dir_all(&objects)
+        .map_err(|error| format!("{} cannot be made: {error}", objects.display()))?;
+    let mut inputs = compile_handler(tree, sanitized, &handler, &objects)?;
+    let library = folder.join("ha_inkstone.so");
+    let exports = handler.join("exports.map");
+    inputs.push(engine);
+    inputs.push(tree.services());
+    let mut needed = inputs.clone();
+    needed.push(exports.clone());
+    if is_stale(&library, &needed) {
+        link(&inputs, sanitized, &exports, &library)?;
+        symbols::check_undefined(tree, &library, sanitizer.map(Sanitizer::runtime))
+            .and_then(|()| symbols::check_layouts(tree, compiler(tree, sanitized), &objects))
+            .inspect_err(|_| drop(std::fs::remove_file(&library)))?;
+        eprintln!(
+            "{} is built for MariaDB {}",
+            library.display(),
+            tree.version
+        );
+    }
+    Ok(Plugin {
+        library,
+        environment: match mutant {
+            None => sanitizer.map_or(Vec::new(), Sanitizer::environment),
+            Some(name) => vec![("INKSTONE_MUTANT", name.to_owned())],
+        },
+        sanitized,
+        objects,
+    })
+}
+
+/// Compiles every file of the handler that is out of date; gives the objects.
+fn compile_handler(
+    tree: &Tree,
+    sanitized: bool,
+    handler: &Path,
+    objects: &Path,
+) -> Result<Vec<PathBuf>> {
+    let sources = sources(handler)?;
+    precompile(compiler(tree, sanitized), &handler.join(COMMON), objects)?;
+    let mut made = Vec::new();
+    let mut compiling = Vec::new();
+    for source in &sources {
+        let name = source.file_stem().unwrap_or_default();
+        let object = objects.join(name).with_extension("o");
+        if is_stale(&object, &dependencies(&object)) {
+            let mut command = compiler(tree, sanitized);
+            // The precompiled header stands there under the header's name.
+            command.arg("-I").arg(objects).args(["-include", COMMON]);
+            command.arg("-MMD").arg("-c").arg(source);
+            command.arg("-o").arg(&object);
+            compiling.push((source, command));
+        }
+        made.push(object);
+    }
+    compile(compiling)?;
+    Ok(made)
+}
+
+/// A folder for each version and each set of flags: an object of other flags is never taken.
+fn objects_folder(tree: &Tree, sanitized: bool) -> String {
+    let mut hash = std::hash::DefaultHasher::new();
+    std::hash::Hash::hash(&format!("{:?}", compiler(tree, sanitized)), &mut hash);
+    let hash = std::hash::Hasher::finish(&hash);
+    format!("objects-{}-{hash:016x}", tree.version)
+}
+
+/// The server's headers take ten times as long as the handler: they are compiled once.
+fn precompile(mut compiler: Command, header: &Path, objects: &Path) -> Result<()> {
+    let precompiled = objects.join(COMMON).with_extension("h.gch");
+    if !is_stale(&precompiled, &dependencies(&precompiled)) {
+        return Ok(());
+    }
+    compiler.args(["-x", "c++-header", "-MMD", "-MF"]);
+    compiler.arg(precompiled.with_extension("d"));
+    compiler.arg(header).arg("-o").arg(&precompiled);
+    compile(vec![(&header.to_owned(), compiler)])
+}
+
+fn build_engine() -> Result<PathBuf> {
+    let cargo = std::env::var("CARGO").unwrap_or("cargo".to_owned());
+    let target = root().join("target");
+    let mut command = Command::new(cargo);
+    command
+        .current_dir(root())
+        .args(["build", "--quiet", "--release", "-p", "inkstone-capi"])
+        .arg("--target-dir")
+        .arg(&target);
+    match command.status() {
+        Ok(status) if status.success() => Ok(target.join("release/libinkstone_capi.a")),
+        Ok(_) => Err("the engine cannot be built (see above)".to_owned()),
+        Err(error) => Err(format!("cargo cannot be started: {error}")),
+    }
+}
+
+fn build_engine_with_mutants() -> Result<PathBuf> {
+    let build = PLUGIN_WITH_MUTANTS;
+    let mut command = build.cargo("build");
+    command.args(["-p", "inkstone-capi"]);
+    match command.status() {
+        Ok(status) if status.success() => {
+            let target = root().join("target").join(build.folder);
+            Ok(target.join(build.profile).join("libinkstone_capi.a"))
+        }
+        Ok(_) => Err("the engine with its mutants cannot be built (see above)".to_owned()),
+        Err(error) => Err(format!("cargo cannot be started: {error}")),
+    }
+}
+
+fn sources(handler: &Path) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(handler)
+        .map_err(|error| format!("{} cannot be read: {error}", handler.display()))?;
+    let paths = entries.flatten().map(|entry| entry.path());
+    let is_source = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "cc");
+    let mut sources: Vec<PathBuf> = paths.filter(is_source).collect();
+    sources.sort();
+    match sources.is_empty() {
+        true => Err(format!("there is no .cc file in {}", handler.display())),
+        false => Ok(sources),
+    }
+}
+
+/// The C++ compiler.
+pub fn cxx() -> PathBuf {
+    std::env::var_os("CXX").unwrap_or("g++".into()).into()
+}
+
+/// The C++ compiler as the handler needs it.
+pub fn compiler(tree: &Tree, sanitized: bool) -> Command {
+    let mut command = Command::new(cxx());
+    command.args(FLAGS);
+    if sanitized {
+        command.args(sanitizer::COMPILE);
+    }
+    // Warnings of the server's own headers are not ours to mend.
+    for folder in tree.include_folders() {
+        command.arg("-isystem").arg(folder);
+    }
+    command
+        .arg("-I")
+        .arg(root().join("crates/capi/include"))
+        .arg("-I")
+        .arg(root().join("mariadb"));
+    command
+}
+
+/// Compiles, as many files at a time as there are processors.
+fn compile(commands: Vec<(&PathBuf, Command)>) -> Result<()> {
+    let at_once = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut running = Vec::new();
+    for (source, mut command) in commands {
+        if running.len() == at_once {
+            wait(running.remove(0))?;
+        }
+        eprintln!("compiling {}", source.display());
+        let child = command.spawn().map_err(|error| {
+            format!("the C++ compiler cannot be started: {error} (CXX names it)")
+        })?;
+        running.push((source.clone(), child));
+    }
+    running.into_iter().try_for_each(wait)
+}
+
+fn wait((source, mut child): (PathBuf, std::process::Child)) -> Result<()> {
+    match child.wait() {
+        Ok(status) if status.success() => Ok(()),
+        _ => Err(format!(
+            "{} cannot be compiled (see above)",
+            source.display()
+        )),
+    }
+}
+
+fn link(inputs: &[PathBuf], sanitized: bool, exports: &Path, plugin: &Path) -> Result<()> {
+    let mut command = Command::new(cxx());
+    if sanitized {
+        command.args(sanitizer::LINK);
+    }
+    command
+        .arg("-shared")
+        .arg("-o")
+        .arg(plugin)
+        .args(inputs)
+        .args(["-Wl,-z,relro,-z,now", "-Wl,--gc-sections"])
+        .arg(format!("-Wl,--version-script={}", exports.display()))
+        .args(["-lpthread", "-ldl", "-lm"]);
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(_) => Err("the plugin cannot be linked (see above)".to_owned()),
+        Err(error) => Err(format!("the linker cannot be started: {error}")),
+    }
+}
+
+/// What an object was made from, as the compiler wrote it down.
+fn dependencies(object: &Path) -> Vec<PathBuf> {
+    let Ok(rule) = std::fs::read_to_string(object.with_extension("d")) else {
+        return Vec::new();
+    };
+    let names = rule.replace("\\\n", " ");
+    let names = names.split_once(':').map_or("", |(_, names)| names);
+    names.split_whitespace().map(PathBuf::from).collect()
+}
+
+/// True if `made` is not there, its inputs are not known, or one of them is newer or gone.
+fn is_stale(made: &Path, inputs: &[PathBuf]) -> bool {
+    let Some(made) = modified(made) else {
+        return true;
+    };
+    inputs.is_empty()
+        || inputs
+            .iter()
+            .any(|input| modified(input).is_none_or(|input| input > made))
+}
+
+fn modified(path: &Path) -> Option<SystemTime> {
+    std::fs::metadata(path)
+        .and_then(|metadata| metadata.modified())
+        .ok()
+}

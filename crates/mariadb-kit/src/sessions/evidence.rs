@@ -1,0 +1,295 @@
+//! Which lock an InnoDB session waits for, as InnoDB itself says: on which record of which index, whether the
+//! record is the mark of a deleted row, and whether only the gap before it is meant.
+
+use super::schema::Schema;
+use super::stage::{ASK_AGAIN, Stage};
+use crate::client::Cell;
+use inkstone_testkit::build::Result;
+
+/// A lock that is waited for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    pub table: String,
+    pub index: String,
+    /// To insert into the gap before the record.
+    pub is_intention: bool,
+    /// The record behind all others: a lock of it is one of the gap before it.
+    pub is_supremum: bool,
+    /// The record's row, or entry, was deleted.
+    pub is_marked: bool,
+    /// Values of the record's key as SQL.
+    pub key: Vec<String>,
+    /// Connections that hold it, or stand before.
+    pub blockers: Vec<u64>,
+}
+
+const WAITED_FOR: &str = "FOR THIS LOCK TO BE GRANTED:";
+
+impl Stage {
+    /// The lock that a session waits for; nothing if it is not a record's.
+    pub fn wanted(&mut self, session: usize) -> Result<Option<Wanted>> {
+        // Its tables tell for a while what they have told before.
+        std::thread::sleep(ASK_AGAIN);
+        let connection = self.sessions[session - 1].connection;
+        let rows = self.ask(&format!(
+            "SELECT l.lock_data, b.trx_mysql_thread_id FROM information_schema.innodb_trx r \
+             JOIN information_schema.innodb_locks l ON l.lock_id = r.trx_requested_lock_id \
+             JOIN information_schema.innodb_lock_waits w ON w.requested_lock_id = l.lock_id \
+             JOIN information_schema.innodb_trx b ON b.trx_id = w.blocking_trx_id \
+             WHERE r.trx_mysql_thread_id = {connection}"
+        ))?;
+        let status = self.status()?;
+        let Some(mut wanted) = of_connection(&status, connection) else {
+            return Ok(None);
+        };
+        if let Some(row) = rows.rows.first() {
+            let record = text(&row[0]);
+            wanted.is_supremum |= record == "supremum pseudo-record";
+            wanted.key = record.split(", ").map(str::to_owned).collect();
+        }
+        let blockers = rows
+            .rows
+            .iter()
+            .filter_map(|row| text(&row[1]).parse().ok());
+        wanted.blockers = blockers.collect();
+        Ok(Some(wanted))
+    }
+
+    /// What the engine tells of itself.
+    fn status(&mut self) -> Result<String> {
+        let rows = self.ask(&format!("SHOW ENGINE {} STATUS", self.engine.name()))?;
+        Ok(rows.rows.first().map_or(String::new(), |row| text(&row[2])))
+    }
+
+    /// The latest deadlock that InnoDB has found, if one of the case's sessions was in it.
+    pub fn latest_deadlock(&mut self) -> Result<Vec<Party>> {
+        let status = self.status()?;
+        let Some((_, rest)) = status.split_once("LATEST DETECTED DEADLOCK") else {
+            return Ok(Vec::new());
+        };
+        let (deadlock, _) = rest.split_once("\nTRANSACTIONS\n").unwrap_or((rest, ""));
+        let parties = deadlock.split(") TRANSACTION:").skip(1).filter_map(party);
+        let connections: Vec<u64> = self.sessions.iter().map(|s| s.connection).collect();
+        Ok(parties
+            .filter(|party| connections.contains(&party.connection))
+            .collect())
+    }
+
+    /// Connections of the latest deadlock that Inkstone has found.
+    pub fn latest_circle(&mut self) -> Result<Vec<u64>> {
+        Ok(circle(&self.status()?))
+    }
+}
+
+/// The members of the latest deadlock, each a line `  transaction 7 (tag 10, 1 changes) waits for ..`, where
+/// the tag is the connection.
+fn circle(status: &str) -> Vec<u64> {
+    let Some((_, deadlock)) = status.split_once("\nLATEST DEADLOCK\n") else {
+        return Vec::new();
+    };
+    let (members, _) = deadlock.split_once(" was rolled back").unwrap_or_default();
+    let members = members
+        .lines()
+        .filter(|line| line.starts_with("  transaction "));
+    members
+        .filter_map(|line| number_behind(line, "(tag "))
+        .collect()
+}
+
+/// One of those who wait for each other.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Party {
+    pub connection: u64,
+    /// Rows that it has changed.
+    pub changes: u64,
+    /// Locks as InnoDB counts them: one for each kind and page.
+    pub locks: u64,
+    pub wanted: Option<Wanted>,
+    trx: u64,
+    /// Transactions that have locks of the wanted record; those that wait for it are not told.
+    holders: Vec<u64>,
+}
+
+impl Party {
+    /// Whether it has the record that it wants, nobody else of the circle has it, and the other one waits for it:
+    /// so it waits behind that one's place in the queue only.
+    pub fn is_upgrade(&self, parties: &[Self]) -> bool {
+        let [one, other] = parties else {
+            return false;
+        };
+        if self.trx == 0 {
+            return false;
+        }
+        let other = if one.trx == self.trx { other } else { one };
+        let same = match (&self.wanted, &other.wanted) {
+            (Some(own), Some(others)) => {
+                (&own.table, &own.index, &own.key) == (&others.table, &others.index, &others.key)
+            }
+            _ => false,
+        };
+        let has_it = |parties: &Self| {
+            let holders = &parties.holders;
+            !holders.is_empty() && holders.iter().all(|&trx| trx == self.trx)
+        };
+        same && has_it(self) && has_it(other)
+    }
+}
+
+/// One of the transactions that the status prints of a deadlock.
+fn party(text: &str) -> Option<Party> {
+    let wanted = text.split_once("WAITING FOR THIS LOCK TO BE GRANTED:");
+    let (_, holders) = text.split_once("CONFLICTING WITH:").unwrap_or_default();
+    let holders = holders
+        .lines()
+        .filter(|line| line.starts_with("RECORD LOCKS ") && !line.ends_with(" waiting"));
+    Some(Party {
+        connection: number_behind(text, "MariaDB thread id ")?,
+        changes: number_behind(text, "undo log entries ").unwrap_or(0),
+        locks: number_before(text, " lock struct(s)").unwrap_or(0),
+        wanted: wanted.and_then(|(_, lock)| record_lock(lock)),
+        // One that has changed nothing has no number, and its locks have 0.
+        trx: number_behind(text, "TRANSACTION ").unwrap_or(0),
+        holders: holders
+            .filter_map(|line| number_behind(line, " trx id "))
+            .collect(),
+    })
+}
+
+fn of_connection(status: &str, connection: u64) -> Option<Wanted> {
+    let (_, rest) = status.split_once(&format!("MariaDB thread id {connection},"))?;
+    let own = rest.split("---TRANSACTION").next()?;
+    record_lock(own.split_once(WAITED_FOR)?.1)
+}
+
+/// `RECORD LOCKS space id 5 page no 3 n bits 8 index PRIMARY of table `s_inno`.`t` trx id 9 lock_mode X ..`,
+/// and behind it the record: `Record lock, heap no 2 PHYSICAL RECORD: n_fields 4; compact format; info bits 32`,
+/// where 32 is the mark of a deleted one; then its fields as hexadecimal digits.
+fn record_lock(text: &str) -> Option<Wanted> {
+    let text = text.trim_start();
+    let line = text.lines().next()?;
+    let index = line.strip_prefix("RECORD LOCKS ")?.split_once(" index ")?.1;
+    let (index, rest) = index.split_once(" of table ")?;
+    let table = rest.split('`').nth(3)?;
+    let record = text.lines().nth(1).unwrap_or_default();
+    let field = |line: &str| {
+        let hex = line.trim().split_once("hex ")?.1.split(';').next()?;
+        Some(field_text(hex))
+    };
+    let fields = text
+        .lines()
+        .skip(2)
+        .take_while(|line| line.starts_with(' '));
+    let info_bits = number_behind(record, "info bits ").unwrap_or(0);
+    Some(Wanted {
+        table: table.to_owned(),
+        index: index.trim_matches('`').to_owned(),
+        is_intention: line.contains("insert intention"),
+        is_supremum: text
+            .lines()
+            .nth(2)
+            .is_some_and(|line| line.contains("asc supremum")),
+        is_marked: info_bits & 32 != 0,
+        key: fields.map_while(field).collect(),
+        blockers: Vec::new(),
+    })
+}
+
+/// A field of a record: an INT of four bytes whose sign is turned round, or letters.
+fn field_text(hex: &str) -> String {
+    match u32::from_str_radix(hex, 16) {
+        Ok(number) if hex.len() == 8 && number >> 31 == 1 => (number & !(1 << 31)).to_string(),
+        _ => format!("x'{hex}'"),
+    }
+}
+
+/// The SQL condition that a row is the one of this record.
+pub fn is_record(wanted: &Wanted, schema: &Schema) -> Option<String> {
+    let columns = schema.table(&wanted.table)?.record(&wanted.index)?;
+    let same = columns.iter().zip(&wanted.key);
+    let same: Vec<String> = same
+        .map(|(name, value)| format!("{name} <=> {value}"))
+        .collect();
+    (!same.is_empty()).then(|| same.join(" AND "))
+}
+
+fn number_behind(text: &str, words: &str) -> Option<u64> {
+    let behind = text.split_once(words)?.1;
+    behind
+        .split(|c: char| !c.is_ascii_digit())
+        .next()?
+        .parse()
+        .ok()
+}
+
+fn number_before(text: &str, words: &str) -> Option<u64> {
+    let before = text.split_once(words)?.0;
+    before
+        .rsplit(|c: char| !c.is_ascii_digit())
+        .next()?
+        .parse()
+        .ok()
+}
+
+fn text(cell: &Cell) -> String {
+    String::from_utf8_lossy(cell.as_deref().unwrap_or_default()).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WAITS: &str = "\
+---TRANSACTION 35, ACTIVE 2 sec starting index read
+LOCK WAIT 2 lock struct(s), heap size 1128, 1 row lock(s), undo log entries 3
+MariaDB thread id 10, OS thread handle 1, query id 55 localhost root Updating
+UPDATE t SET v = 1
+------- TRX HAS BEEN WAITING 1234 us FOR THIS LOCK TO BE GRANTED:
+RECORD LOCKS space id 5 page no 3 n bits 8 index PRIMARY of table `s_inno`.`t` trx id 35 lock_mode X waiting
+Record lock, heap no 2 PHYSICAL RECORD: n_fields 4; compact format; info bits 32
+ 0: len 4; hex 80000005; asc     ;;
+
+------------------
+";
+
+    #[test]
+    fn the_lock_that_is_waited_for_is_read_from_the_status() {
+        let wanted = of_connection(WAITS, 10).unwrap();
+        assert_eq!((&*wanted.table, &*wanted.index), ("t", "PRIMARY"));
+        assert!(wanted.is_marked && !wanted.is_intention && !wanted.is_supremum);
+        assert_eq!(wanted.key, ["5"]);
+        assert_eq!(of_connection(WAITS, 1), None, "another connection");
+    }
+
+    #[test]
+    fn who_waits_behind_its_own_queue_is_told_from_who_waits_for_another() {
+        let of = |trx: u64, holders: &[u64]| {
+            let lock = "RECORD LOCKS space id 5 page no 3 n bits 8 index PRIMARY of table `s_inno`.`t` trx id";
+            let record = "Record lock, heap no 2\n 0: len 4; hex 80000005; asc     ;;\n\n";
+            let mut text = format!(
+                "\nTRANSACTION {trx}, ACTIVE 0 sec\nMariaDB thread id {trx}, x\n\
+                 *** WAITING FOR THIS LOCK TO BE GRANTED:\n{lock} {trx} lock_mode X waiting\n{record}\
+                 *** CONFLICTING WITH:\n"
+            );
+            for holder in holders {
+                text += &format!("{lock} {holder} lock mode S locks rec but not gap\n{record}");
+            }
+            party(&text).unwrap()
+        };
+        let parties = [of(64, &[64]), of(65, &[64])];
+        assert!(parties[0].is_upgrade(&parties));
+        assert!(!parties[1].is_upgrade(&parties));
+        let both_have_it = [of(64, &[64, 65]), of(65, &[64, 65])];
+        assert!(!both_have_it[0].is_upgrade(&both_have_it));
+    }
+
+    #[test]
+    fn who_was_in_a_deadlock_of_inkstone_is_read_from_its_status() {
+        let status = "\nLATEST DEADLOCK\n---\ndeadlock of 2 transactions:\n  \
+            transaction 7 (tag 10, 1 changes) waits for transaction 8 since 3 ms, to insert in tree k of table t, key 80\n    \
+            INSERT INTO t VALUES (1, '(tag 99,')\n  \
+            transaction 8 (tag 11, 0 changes) waits for transaction 7 since 0 ms, to insert in tree k of table t, key 81\n\
+            transaction 8 was rolled back: it had the fewest changes and locks\n  transaction 9 (tag 12, 0 changes)";
+        assert_eq!(circle(status), [10, 11]);
+        assert!(circle("LATEST").is_empty());
+    }
+}

@@ -1,0 +1,707 @@
+//! Differences that are meant, each with its reason and what proves it of the very case. docs/isolation.md has the
+//! same list. Behind a difference the engines are in different states, so its script ends there.
+//!
+//! InnoDB is asked which lock it waits for ([`evidence`]), and the case what was asked for ([`ask`]). Nothing is
+//! excused because of how a statement looks.
+
+use super::ask::{self, Ask, Kind};
+use super::evidence::{Wanted, is_record};
+use super::held::{Holders, is_open};
+use super::stage::{Outcome, Stage, What};
+use crate::client::{Reply, Rows};
+use inkstone_testkit::build::Result;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Error numbers of a table that is newer than the snapshot: SQL's, and the one that the server gives from within
+/// REPLACE.
+const TABLE_CHANGED: [u16; 2] = [1412, 159];
+
+/// Why a difference is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reason {
+    Gap,
+    Mark,
+    Neighbour,
+    OfBlocker,
+    Unwanted,
+    LateDeadlock,
+    GapDeadlock,
+    Upgrade,
+    Victim,
+    Order,
+    Snapshot,
+}
+
+impl Reason {
+    /// In words.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Gap => {
+                "InnoDB waits to insert into a gap that reaches further than anybody asked"
+            }
+            Self::Mark => "InnoDB waits for the mark of a row that is deleted and committed",
+            Self::Neighbour => "InnoDB waits for a record beside the range of the statement",
+            Self::OfBlocker => {
+                "InnoDB waits for a record beside the range that its blockers have read"
+            }
+            Self::Unwanted => {
+                "InnoDB waits for a row that its blockers have read at read committed, and not wanted"
+            }
+            Self::LateDeadlock => "InnoDB has not found a deadlock: its sessions wait in a circle",
+            Self::GapDeadlock => "InnoDB has a deadlock over one of these locks",
+            Self::Upgrade => {
+                "InnoDB has a deadlock as who has a row shared, and wants it alone, waits behind its queue"
+            }
+            Self::Order => {
+                "those who waited go on at once, and one of them is then in another's way"
+            }
+            Self::Snapshot => {
+                "InnoDB's snapshot is older than the table, of which only the newest rows are wanted"
+            }
+            Self::Victim => "another victim: the engines count a transaction's locks otherwise",
+        }
+    }
+}
+
+/// Sessions that wait in both engines, in InnoDB for a lock that was beyond what was asked when the wait began: by now
+/// somebody may have changed the row, and it could not be told any more.
+pub type Beyond = BTreeMap<usize, (Wanted, Reason)>;
+
+/// The sides of a case, what its sessions hold, and what the two sides have come to.
+pub struct Case<'a> {
+    pub innodb: &'a mut Stage,
+    pub inkstone: &'a mut Stage,
+    pub holders: &'a Holders,
+    /// Whose step it is.
+    pub who: usize,
+    /// Who waited before this step.
+    pub before: &'a [usize],
+    pub beyond: &'a Beyond,
+    pub sides: [&'a Outcome; 2],
+}
+
+impl Case<'_> {
+    /// The reason, if every session's difference has one.
+    pub fn reason(&mut self) -> Result<Option<Reason>> {
+        let sides = self.sides;
+        let victims = sides.map(victims);
+        let deadlock = match (&victims[0][..], &victims[1][..]) {
+            (fewer, more)
+                if more.len() == fewer.len() + 1 && fewer.iter().all(|one| more.contains(one)) =>
+            {
+                let of_inkstone = more.iter().find(|one| !fewer.contains(one));
+                match of_inkstone {
+                    Some(victim) => Some(self.late_deadlock(*victim)?),
+                    None => None,
+                }
+            }
+            (more, fewer)
+                if more.len() > fewer.len() && fewer.iter().all(|one| more.contains(one)) =>
+            {
+                Some(self.gap_deadlock(more, fewer)?)
+            }
+            _ => match only_one_of_each(&victims) {
+                Some([one, other]) => return self.other_victim(one, other),
+                None => None,
+            },
+        };
+        let let_go = self.let_go()?;
+        match deadlock {
+            Some(None) => {
+                return match self.order_of_deadlock(&let_go)? {
+                    None if victims[0].is_empty() => match self.further_on(victims[1][0])? {
+                        None => self.held_back(),
+                        reason => Ok(reason),
+                    },
+                    reason => Ok(reason),
+                };
+            }
+            Some(reason) => return Ok(reason),
+            None => {}
+        }
+        let mut reasons = Vec::new();
+        // Those who are held back in InnoDB, and those who wait there for one of them.
+        let (mut held_back, mut behind) = (Vec::new(), Vec::new());
+        // Those whom another waits for in one engine, and not in the other; and those who ended otherwise.
+        let (mut first, mut changed) = (Vec::new(), Vec::new());
+        let sessions: BTreeSet<usize> =
+            sides.iter().flat_map(|side| side.keys().copied()).collect();
+        for session in sessions {
+            let [one, other] = sides.map(|side| side.get(&session));
+            if one == other {
+                continue;
+            }
+            let reason = match (one, other) {
+                (None | Some(What::Waits(_)), Some(What::Ended(_))) => {
+                    match self.waits(session)? {
+                        None if let_go.contains(&session) && self.has_gone_first(session)? => {
+                            first.extend(self.blockers(session)?[0].iter());
+                            Some(Reason::Order)
+                        }
+                        None => {
+                            behind.push(session);
+                            continue;
+                        }
+                        reason => {
+                            held_back.push(session);
+                            reason
+                        }
+                    }
+                }
+                (Some(What::Ended(_)), None) if let_go.contains(&session) => {
+                    first.extend(self.blockers(session)?[1].iter());
+                    Some(Reason::Order)
+                }
+                (Some(What::Ended(Reply::Refused(refusal))), Some(What::Ended(Reply::Done(_))))
+                    if TABLE_CHANGED.contains(&refusal.code) =>
+                {
+                    self.is_older(session)?.then_some(Reason::Snapshot)
+                }
+                (Some(What::Ended(one)), Some(What::Ended(Reply::Rows(other)))) => {
+                    match self.impatient(session, one, other)? {
+                        None if matches!(one, Reply::Rows(_)) => {
+                            changed.push(session);
+                            continue;
+                        }
+                        reason => reason,
+                    }
+                }
+                (Some(What::Ended(Reply::Done(_))), Some(What::Ended(Reply::Done(_)))) => {
+                    changed.push(session);
+                    continue;
+                }
+                _ => None,
+            };
+            match reason {
+                Some(reason) => reasons.push(reason),
+                None => return Ok(None),
+            }
+        }
+        for session in behind {
+            if !self.is_behind(session, &held_back)? {
+                return Ok(None);
+            }
+        }
+        // Who went first in one engine, and second in the other, has not seen there what the other has done. Who is
+        // held back in InnoDB has done nothing there.
+        let waited = |session| !held_back.is_empty() && self.before.contains(session);
+        let is_explained = |session| first.contains(session) || waited(session);
+        match changed.iter().all(is_explained) {
+            true => Ok(reasons.first().copied()),
+            false => Ok(None),
+        }
+    }
+
+    /// Whether a session waits in InnoDB only for such as are held back there, and whose transactions are over in
+    /// Inkstone.
+    fn is_behind(&mut self, session: usize, held_back: &[usize]) -> Result<bool> {
+        let [blockers, _] = self.blockers(session)?;
+        for blocker in &blockers {
+            if !held_back.contains(blocker) || is_open(self.inkstone, *blocker)? {
+                return Ok(false);
+            }
+        }
+        Ok(!blockers.is_empty())
+    }
+
+    /// A session of InnoDB's waits, and Inkstone's has gone on.
+    fn waits(&mut self, session: usize) -> Result<Option<Reason>> {
+        if !self.innodb.working().contains(&session) {
+            return Ok(None);
+        }
+        let Some(wanted) = self.innodb.wanted(session)? else {
+            return Ok(None);
+        };
+        let blockers = self.innodb.numbered(&wanted.blockers);
+        match self.is_beyond(session, &wanted, &blockers)? {
+            None => Ok(self.noted(session, &wanted)),
+            reason => Ok(reason),
+        }
+    }
+
+    /// Why the lock that a session waits for in InnoDB was beyond what was asked when its wait began.
+    fn noted(&self, session: usize, wanted: &Wanted) -> Option<Reason> {
+        let (noted, reason) = self.beyond.get(&session)?;
+        let lock = |of: &Wanted| (of.table.clone(), of.index.clone(), of.key.clone());
+        (lock(noted) == lock(wanted)).then_some(*reason)
+    }
+
+    /// The lock that a session waits for in InnoDB, and why that is beyond what was asked, if it is.
+    pub fn waits_beyond(&mut self, session: usize) -> Result<Option<(Wanted, Reason)>> {
+        let Some(wanted) = self.innodb.wanted(session)? else {
+            return Ok(None);
+        };
+        let blockers = self.innodb.numbered(&wanted.blockers);
+        let reason = self.is_beyond(session, &wanted, &blockers)?;
+        Ok(reason.map(|reason| (wanted, reason)))
+    }
+
+    /// Inkstone has a deadlock of sessions one of which is held back in InnoDB, where it has waited since before this
+    /// step for a lock beyond what it asked for: there it has not taken what the other one wants now.
+    fn held_back(&mut self) -> Result<Option<Reason>> {
+        let connections = self.inkstone.latest_circle()?;
+        let circle = self.inkstone.numbered(&connections);
+        let [innodb, inkstone] = self.sides;
+        let all = innodb.keys().chain(inkstone.keys());
+        let mut differ = all.filter(|session| innodb.get(session) != inkstone.get(session));
+        if !differ.all(|session| circle.contains(session)) {
+            return Ok(None);
+        }
+        for &session in &circle {
+            if !self.before.contains(&session) || !self.innodb.working().contains(&session) {
+                continue;
+            }
+            let Some(wanted) = self.innodb.wanted(session)? else {
+                continue;
+            };
+            let reason = self.noted(session, &wanted);
+            if reason.is_some() {
+                return Ok(reason);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether a session's snapshot is older than the table of its statement, in both engines: neither reads the table
+    /// without locks.
+    fn is_older(&mut self, session: usize) -> Result<bool> {
+        let statement = self.innodb.statement(session);
+        let Some(ask) = Ask::of(&statement, self.holders.schema()) else {
+            return Ok(false);
+        };
+        let read = format!("SELECT 1 FROM {} LIMIT 1", ask.table);
+        for stage in [&mut *self.innodb, &mut *self.inkstone] {
+            let outcome = stage.aside(session, &read)?;
+            let code = match outcome.get(&session) {
+                Some(What::Ended(Reply::Refused(refusal))) => refusal.code,
+                _ => return Ok(false),
+            };
+            if code != TABLE_CHANGED[0] {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Those who waited before this step, and were let go on by it in both engines, in no certain order: each has
+    /// ended, or waits for such who have. This step's session is one of them if it has closed a deadlock and the same
+    /// other one was rolled back for it.
+    fn let_go(&mut self) -> Result<Vec<usize>> {
+        let mut waited = self.before.to_vec();
+        let [victims, others] = self.sides.map(victims);
+        let closes = victims.iter().any(|one| others.contains(one));
+        if closes && !victims.contains(&self.who) && !others.contains(&self.who) {
+            waited.push(self.who);
+        }
+        let [innodb, inkstone] = [self.went_on(0, &waited)?, self.went_on(1, &waited)?];
+        waited.retain(|session| innodb.contains(session) && inkstone.contains(session));
+        Ok(waited)
+    }
+
+    /// Of those who waited such as have ended in an engine, or wait there for nobody but such who have gone on.
+    fn went_on(&mut self, side: usize, waited: &[usize]) -> Result<Vec<usize>> {
+        let has_ended =
+            |session: &&usize| matches!(self.sides[side].get(session), Some(What::Ended(_)));
+        let mut gone: Vec<usize> = waited.iter().filter(has_ended).copied().collect();
+        let any_has_ended = !gone.is_empty();
+        let mut left: Vec<(usize, Vec<usize>)> = Vec::new();
+        for &session in waited {
+            if !gone.contains(&session) {
+                let [innodb, inkstone] = self.blockers(session)?;
+                left.push((session, if side == 0 { innodb } else { inkstone }));
+            }
+        }
+        loop {
+            // Of a lock of the server's it is not told who has it: one of those who waited with this one.
+            let next = left
+                .iter()
+                .position(|(_, blockers)| match blockers.is_empty() {
+                    true => any_has_ended,
+                    false => blockers.iter().all(|blocker| gone.contains(blocker)),
+                });
+            match next {
+                Some(next) => gone.push(left.remove(next).0),
+                None => return Ok(gone),
+            }
+        }
+    }
+
+    /// Inkstone has a deadlock that this step's session has closed; in InnoDB it has not come so far, and waits for a
+    /// lock that is beyond what was asked.
+    fn further_on(&mut self, victim: usize) -> Result<Option<Reason>> {
+        let connections = self.inkstone.latest_circle()?;
+        let circle = self.inkstone.numbered(&connections);
+        let both = [self.who, victim];
+        let sessions = self.sides.iter().flat_map(|side| side.keys());
+        let mut differ = sessions.filter(|session| {
+            let [one, other] = self.sides.map(|side| side.get(session));
+            one != other
+        });
+        let is_of_both = differ.all(|session| both.contains(session));
+        match is_of_both && both.iter().all(|session| circle.contains(session)) {
+            true => self.waits(self.who),
+            false => Ok(None),
+        }
+    }
+
+    /// For whom a session waits in InnoDB, and in Inkstone. One that is not of the case is session 0.
+    fn blockers(&mut self, session: usize) -> Result<[Vec<usize>; 2]> {
+        let of = |stage: &mut Stage| -> Result<Vec<usize>> {
+            let waits = stage.waits()?;
+            let blockers = waits.get(&stage.sessions[session - 1].connection);
+            let number = |connection| stage.numbered(&[connection]).first().copied();
+            let blockers = blockers.into_iter().flatten();
+            Ok(blockers.map(|&b| number(b).unwrap_or(0)).collect())
+        };
+        Ok([of(self.innodb)?, of(self.inkstone)?])
+    }
+
+    /// Of a session that waits in InnoDB for others who were let go on with it: in Inkstone it was before them, and
+    /// not beside them. So one of them waits for it there, or its transaction has ended.
+    fn has_gone_first(&mut self, session: usize) -> Result<bool> {
+        let [blockers, _] = self.blockers(session)?;
+        if blockers.is_empty() {
+            // For a lock of the server's: then who has it in InnoDB waits for one in Inkstone.
+            let [innodb, inkstone] = [self.innodb.waits()?, self.inkstone.waits()?];
+            let number = |stage: &Stage, session: usize| stage.sessions[session - 1].connection;
+            let waits = |map: &BTreeMap<u64, Vec<u64>>, connection| {
+                map.get(&connection).is_some_and(Vec::is_empty)
+            };
+            let has_it = |other: &usize| {
+                matches!(self.sides[0].get(other), Some(What::Ended(_)))
+                    && waits(&inkstone, number(self.inkstone, *other))
+            };
+            if !waits(&innodb, number(self.innodb, session)) {
+                return Ok(false);
+            }
+            // Or it is through with it there.
+            return Ok(self.before.iter().any(has_it) || !is_open(self.inkstone, session)?);
+        }
+        for blocker in blockers {
+            let [_, in_inkstone] = self.blockers(blocker)?;
+            if in_inkstone.contains(&session) {
+                return Ok(true);
+            }
+        }
+        // Below REPEATABLE READ rows that are made behind it are not its matter. What it was given is held for it,
+        // and looked at again in the end.
+        let gives = self.inkstone.statement(session).starts_with("SELECT * ");
+        Ok(gives && self.holders.unlocks(session) || !is_open(self.inkstone, session)?)
+    }
+
+    /// One engine has a deadlock of sessions that were let go on together, and in the other one they went one after
+    /// another. Where that is Inkstone, no two neighbours of InnoDB's circle can both be in a transaction that has
+    /// gone on: one of them is over, or waits.
+    fn order_of_deadlock(&mut self, let_go: &[usize]) -> Result<Option<Reason>> {
+        let both = self.sides.map(victims);
+        let is_innodb = both[0].len() > both[1].len();
+        let connections = match is_innodb {
+            true => {
+                let parties = self.innodb.latest_deadlock()?;
+                parties.iter().map(|party| party.connection).collect()
+            }
+            false => self.inkstone.latest_circle()?,
+        };
+        let stage = match is_innodb {
+            true => &*self.innodb,
+            false => &*self.inkstone,
+        };
+        let circle = stage.numbered(&connections);
+        let [more, fewer] = match is_innodb {
+            true => &both,
+            false => &[both[1].clone(), both[0].clone()],
+        };
+        let mut victims = more.iter().filter(|one| !fewer.contains(one));
+        let sessions = self.sides.iter().flat_map(|side| side.keys());
+        let mut differ = sessions.filter(|session| {
+            let [one, other] = self.sides.map(|side| side.get(session));
+            one != other
+        });
+        let of_circle = |session: &usize| circle.contains(session);
+        if circle.len() != connections.len()
+            || circle.len() < 2
+            || !victims.all(of_circle)
+            || !circle.iter().all(|session| let_go.contains(session))
+            || !differ.all(|session| let_go.contains(session))
+        {
+            return Ok(None);
+        }
+        if is_innodb {
+            let mut going = 0;
+            for &session in &circle {
+                let idle = self.inkstone.idle().contains(&session);
+                going += usize::from(idle && is_open(self.inkstone, session)?);
+            }
+            if 2 * going > circle.len() {
+                return Ok(None);
+            }
+        }
+        Ok(Some(Reason::Order))
+    }
+
+    /// Whether a lock is beyond what the statement, or those that hold it, have asked for.
+    fn is_beyond(
+        &mut self,
+        session: usize,
+        wanted: &Wanted,
+        blockers: &[usize],
+    ) -> Result<Option<Reason>> {
+        if wanted.is_intention || wanted.is_supremum {
+            return Ok(Some(Reason::Gap));
+        }
+        let (schema, statement) = (self.holders.schema(), self.innodb.statement(session));
+        let (Some(ask), Some(record)) = (Ask::of(&statement, schema), is_record(wanted, schema))
+        else {
+            return Ok(None);
+        };
+        if ask.table != wanted.table {
+            return Ok(None);
+        }
+        let row = format!("SELECT * FROM {} WHERE {record}", wanted.table);
+        let [newest, committed] = self.seen(&row)?;
+        // An INSERT has put its own row into one index, and comes to the mark in another.
+        let is_own = ask.kind == Kind::Insert;
+        let absent = committed.rows.is_empty() && (newest.rows.is_empty() || is_own);
+        if absent && wanted.is_marked {
+            return Ok(Some(Reason::Mark));
+        }
+        if !self.is_in(&ask, &record)? {
+            return Ok(Some(Reason::Neighbour));
+        }
+        // Below REPEATABLE READ a change passes over rows that are not committed yet. What it wants of an index that it
+        // does not scan are keys of rows that it changes.
+        let other_index = wanted.index != "PRIMARY" && !ask.force.contains(&wanted.index);
+        let passed_over = committed.rows.is_empty() && !newest.rows.is_empty();
+        if ask.kind == Kind::Change && self.holders.unlocks(session) && other_index && passed_over {
+            return Ok(Some(Reason::Neighbour));
+        }
+        // Who changes the row itself has it alone.
+        let own = matches!(ask.kind, Kind::Change | Kind::Insert) && {
+            let Ask { condition, .. } = &ask;
+            let own = format!("{row} AND ({condition})");
+            !self.seen(&own)?[1].rows.is_empty()
+        };
+        if blockers.is_empty() || newest != committed && !own {
+            return Ok(None);
+        }
+        // Those who wait hold what they wait for, too, to those who stand behind them.
+        let mut asks = self.holders.asks(blockers);
+        for &blocker in blockers {
+            if self.waits_for_locks(blocker) {
+                let ask = Ask::of(&self.innodb.statement(blocker), schema);
+                asks.extend(ask.map(|ask| (ask, self.holders.unlocks(blocker))));
+            }
+        }
+        let mut reason = Reason::OfBlocker;
+        for (mut ask, unlocks) in asks {
+            if ask.table != wanted.table || !self.is_in(&ask, &record)? {
+                continue;
+            }
+            // InnoDB gives back what it has read through the clustered index, and not what through another.
+            ask.asked = match unlocks {
+                true => ask.condition.clone(),
+                false => return Ok(None),
+            };
+            if self.is_in(&ask, &record)? {
+                return Ok(None);
+            }
+            reason = Reason::Unwanted;
+        }
+        Ok(Some(reason))
+    }
+
+    /// Whether a session waits in InnoDB, or was a victim in this step.
+    fn waits_for_locks(&self, session: usize) -> bool {
+        self.innodb.working().contains(&session) || victims(self.sides[0]).contains(&session)
+    }
+
+    /// Whether a record is one that is asked for: as it is now, or as it is committed. Inkstone has the row of a
+    /// victim of InnoDB's still as it was.
+    fn is_in(&mut self, ask: &Ask, record: &str) -> Result<bool> {
+        let Ask { table, asked, .. } = ask;
+        let select = format!("SELECT 1 FROM {table} WHERE ({asked}) AND {record}");
+        let [innodb, inkstone] = [self.seen(&select)?, seen(self.inkstone, &select)?];
+        let mut both = innodb.iter().chain(&inkstone);
+        Ok(both.any(|rows| !rows.rows.is_empty()))
+    }
+
+    /// What a SELECT sees in InnoDB.
+    fn seen(&mut self, select: &str) -> Result<[Rows; 2]> {
+        seen(self.innodb, select)
+    }
+
+    /// NOWAIT, SKIP LOCKED or WAIT has met a lock of InnoDB's: the same statement without it waits for that.
+    fn impatient(
+        &mut self,
+        session: usize,
+        innodb: &Reply,
+        inkstone: &Rows,
+    ) -> Result<Option<Reason>> {
+        let statement = self.innodb.statement(session);
+        let Some(mut patient) = ask::patient(&statement) else {
+            return Ok(None);
+        };
+        match innodb {
+            Reply::Refused(refusal) if refusal.code == 1205 => {}
+            Reply::Rows(rows) if rows.rows.iter().all(|row| inkstone.rows.contains(row)) => {
+                match self.passed_over(&statement, rows, inkstone) {
+                    Some(of_row) => patient = of_row,
+                    None => return Ok(None),
+                }
+            }
+            _ => return Ok(None),
+        }
+        let outcome = self.innodb.step(session, &patient)?;
+        match outcome.get(&session) {
+            Some(What::Waits(_)) => self.waits(session),
+            // One of those for whom it waits then waits for it already.
+            _ if !victims(&outcome).is_empty() => self.in_deadlock(&[session]),
+            _ => Ok(None),
+        }
+    }
+
+    /// The statement for one row alone that InnoDB has passed over.
+    fn passed_over(&self, statement: &str, innodb: &Rows, inkstone: &Rows) -> Option<String> {
+        let ask = Ask::of(statement, self.holders.schema())?;
+        let row = inkstone
+            .rows
+            .iter()
+            .find(|row| !innodb.rows.contains(row))?;
+        let table = self.holders.schema().table(&ask.table)?;
+        let forced = ask
+            .force
+            .split(['(', ')'])
+            .nth(1)
+            .and_then(|name| table.index(name));
+        let index = forced.or(table.indexes.first())?;
+        let value = |name: &String| {
+            let at = table.columns.iter().position(|column| column == name)?;
+            Some(format!("{name} <=> {}", ask::literal(&row[at])))
+        };
+        let same: Option<Vec<String>> = index.columns.iter().map(value).collect();
+        let Ask { table, force, .. } = &ask;
+        let lock = ask.lock();
+        Some(format!(
+            "SELECT * FROM {table} {force} WHERE {}{lock}",
+            same?.join(" AND ")
+        ))
+    }
+
+    /// Inkstone has found a deadlock. InnoDB follows one blocker of each: so its sessions must wait in a circle.
+    fn late_deadlock(&mut self, victim: usize) -> Result<Option<Reason>> {
+        let waits = self.innodb.waits()?;
+        let mut reached = vec![self.innodb.sessions[victim - 1].connection];
+        let start = reached[0];
+        let mut next = 0;
+        while let Some(connection) = reached.get(next) {
+            let blockers = waits.get(connection).cloned().unwrap_or_default();
+            if blockers.contains(&start) {
+                return Ok(Some(Reason::LateDeadlock));
+            }
+            reached.extend(
+                blockers
+                    .into_iter()
+                    .filter(|blocker| !reached.contains(blocker))
+                    .collect::<Vec<_>>(),
+            );
+            next += 1;
+        }
+        Ok(None)
+    }
+
+    /// InnoDB has found a deadlock, and Inkstone has none, or has not that one: one of the locks is beyond what was
+    /// asked, or is one that Inkstone gives before the queue. `shared`: victims in both.
+    /// Of several at once InnoDB reports the last one. All are of the one wait that has closed them, which is the
+    /// wait of somebody who goes on: it is that wait's lock, then.
+    fn gap_deadlock(&mut self, victims: &[usize], shared: &[usize]) -> Result<Option<Reason>> {
+        let parties = self.innodb.latest_deadlock()?;
+        let connections: Vec<u64> = parties.iter().map(|party| party.connection).collect();
+        let parties = self.innodb.numbered(&connections);
+        if parties.iter().any(|party| shared.contains(party)) {
+            return Ok(None);
+        }
+        let mut sessions: Vec<usize> = (1..=self.innodb.sessions.len()).collect();
+        if victims.len() > 1 {
+            sessions.retain(|session| !victims.contains(session));
+        }
+        let reason = self.in_deadlock(&sessions)?;
+        Ok(reason.map(|reason| match reason {
+            Reason::Upgrade => reason,
+            _ => Reason::GapDeadlock,
+        }))
+    }
+
+    /// Why a lock that one of these sessions wanted in InnoDB's latest deadlock is beyond what was asked, or is one
+    /// for which it waits behind others who wait for what it has.
+    fn in_deadlock(&mut self, sessions: &[usize]) -> Result<Option<Reason>> {
+        let parties = self.innodb.latest_deadlock()?;
+        let connections: Vec<u64> = parties.iter().map(|party| party.connection).collect();
+        for party in &parties {
+            let Some(wanted) = &party.wanted else {
+                continue;
+            };
+            let mut others = connections.clone();
+            others.retain(|&connection| connection != party.connection);
+            let others = self.innodb.numbered(&others);
+            for session in self.innodb.numbered(&[party.connection]) {
+                if !sessions.contains(&session) {
+                    continue;
+                }
+                if party.is_upgrade(&parties) {
+                    return Ok(Some(Reason::Upgrade));
+                }
+                let reason = self.is_beyond(session, wanted, &others)?;
+                if reason.is_some() {
+                    return Ok(reason);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Both count rows changed, and kinds of locks, but Inkstone has fewer locks: so Inkstone's victim has changed
+    /// no more rows than InnoDB's has rows and locks.
+    fn other_victim(&mut self, innodb: usize, inkstone: usize) -> Result<Option<Reason>> {
+        let parties = self.innodb.latest_deadlock()?;
+        let of = |session: usize| {
+            let connection = self.innodb.sessions[session - 1].connection;
+            parties.iter().find(|party| party.connection == connection)
+        };
+        let (Some(one), Some(other)) = (of(innodb), of(inkstone)) else {
+            return Ok(None);
+        };
+        Ok((other.changes <= one.changes + one.locks).then_some(Reason::Victim))
+    }
+}
+
+/// What a SELECT sees of newest versions, and of committed ones.
+fn seen(stage: &mut Stage, select: &str) -> Result<[Rows; 2]> {
+    let mut at = |level: &str| {
+        stage.ask(&format!(
+            "SET SESSION TRANSACTION ISOLATION LEVEL READ {level}"
+        ))?;
+        stage.ask(select)
+    };
+    Ok([at("UNCOMMITTED")?, at("COMMITTED")?])
+}
+
+/// Of victims of several deadlocks the one that only the first engine has, and the one that only the other has.
+fn only_one_of_each(victims: &[Vec<usize>; 2]) -> Option<[usize; 2]> {
+    let only = |of: usize| {
+        let mut only = victims[of]
+            .iter()
+            .filter(|one| !victims[1 - of].contains(one));
+        match (only.next(), only.next()) {
+            (Some(one), None) => Some(*one),
+            _ => None,
+        }
+    };
+    Some([only(0)?, only(1)?])
+}
+
+/// Sessions that were rolled back because of a deadlock.
+fn victims(outcome: &Outcome) -> Vec<usize> {
+    let is_victim = |what: &What| matches!(what, What::Ended(Reply::Refused(r)) if r.code == 1213);
+    let victims = outcome.iter().filter(|(_, what)| is_victim(what));
+    victims.map(|(session, _)| *session).collect()
+}

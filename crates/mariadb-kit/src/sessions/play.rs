@@ -1,0 +1,260 @@
+//! A script on both engines, in step: until it ends, until they differ, or until one of them does what it must not.
+
+use super::compare::Difference;
+use super::held::Holders;
+use super::meant::{Beyond, Case, Reason};
+use super::script::{Script, Step};
+use super::stage::{Engine, Outcome, Stage, What};
+use crate::client::Reply;
+use inkstone_testkit::build::Result;
+use std::path::Path;
+
+/// What a script came to.
+#[derive(Default)]
+pub struct Played {
+    /// Statements that waited.
+    pub waits: u64,
+    /// It ended at a difference that is meant.
+    pub meant: Option<Reason>,
+    pub differs: Option<Difference>,
+}
+
+/// Both sides of a script under way.
+struct Play<'a> {
+    script: &'a Script,
+    /// InnoDB's and Inkstone's.
+    stages: [Stage; 2],
+    holders: Holders,
+    beyond: Beyond,
+    played: Played,
+}
+
+/// Runs a script.
+pub fn play(socket: &Path, script: &Script) -> Result<Played> {
+    let in_script = |error| format!("{error}\n{}", script.render());
+    let [innodb, inkstone] = std::thread::scope(|scope| {
+        let threads =
+            Engine::BOTH.map(|engine| scope.spawn(move || Stage::set(engine, socket, script)));
+        threads.map(|thread| thread.join().expect("a side of the case has panicked"))
+    });
+    let mut stages = [innodb.map_err(in_script)?, inkstone.map_err(in_script)?];
+    let holders = Holders::new(&mut stages[1], script.sessions()).map_err(in_script)?;
+    let mut play = Play {
+        script,
+        stages,
+        holders,
+        beyond: Beyond::new(),
+        played: Played::default(),
+    };
+    play.run().map_err(in_script)?;
+    Ok(play.played)
+}
+
+impl Play<'_> {
+    fn run(&mut self) -> Result<()> {
+        for (at, step) in self.script.steps.iter().enumerate() {
+            if !self.step(at, step)? {
+                return Ok(());
+            }
+        }
+        let end = self.script.steps.len();
+        // Inkstone alone would have more locks then, and who waits could go on later than in InnoDB.
+        let waits = self.stages.iter().any(|stage| !stage.working().is_empty());
+        if !waits && !self.lock_again(end)? {
+            return Ok(());
+        }
+        let mut left: Vec<usize> = (1..=self.script.sessions()).collect();
+        while let Some(session) = next_idle(&self.stages[0], &mut left) {
+            for words in self.script.last_words("COMMIT") {
+                let statement = words.to_owned();
+                if !self.step(end, &Step { session, statement })? {
+                    return Ok(());
+                }
+            }
+        }
+        if self.nobody_waits(end) {
+            self.compare_contents(end)?;
+        }
+        Ok(())
+    }
+
+    /// Both sides to the script's end, each by itself, as they cannot be compared any more: what they log is still
+    /// compared with what a replica makes of it. Where one side can lock the whole server, so the other's sessions, too,
+    /// there is no end but Inkstone's.
+    fn go_on(&mut self, at: usize) -> Result<()> {
+        let script = self.script;
+        let locks_server = |step: &Step| step.statement.starts_with("FLUSH ");
+        if script.steps.iter().any(locks_server) {
+            return end_all(&mut self.stages[1], script, "ROLLBACK");
+        }
+        let rest = script.steps.get(at + 1..).unwrap_or_default();
+        let sides = std::thread::scope(|scope| {
+            let threads = self
+                .stages
+                .each_mut()
+                .map(|stage| scope.spawn(move || go_on_alone(stage, script, rest)));
+            threads.map(|thread| thread.join().expect("a side of the case has panicked"))
+        });
+        sides.into_iter().collect()
+    }
+
+    /// Says something on both sides; false if the script ends here.
+    fn step(&mut self, at: usize, step: &Step) -> Result<bool> {
+        let before = self.stages[1].working();
+        let [innodb, inkstone] = std::thread::scope(|scope| {
+            let threads = self
+                .stages
+                .each_mut()
+                .map(|stage| scope.spawn(move || stage.step(step.session, &step.statement)));
+            threads.map(|thread| thread.join().expect("a side of the case has panicked"))
+        });
+        let sides = [innodb?, inkstone?];
+        let waits = |what: &&What| matches!(what, What::Waits(_));
+        self.played.waits += sides[0].values().filter(waits).count() as u64;
+        let [innodb, inkstone] = &mut self.stages;
+        let wrong = self
+            .holders
+            .after(inkstone, step.session, &before, &sides[1])?;
+        if let Some(wrong) = wrong {
+            self.is_wrong(at, step, &wrong);
+            self.go_on(at)?;
+            return Ok(false);
+        }
+        let difference = Difference::between(at, step, [&sides[0], &sides[1]]);
+        let mut case = Case {
+            innodb,
+            inkstone,
+            holders: &self.holders,
+            who: step.session,
+            before: &before,
+            beyond: &self.beyond,
+            sides: [&sides[0], &sides[1]],
+        };
+        let Some(difference) = difference else {
+            let mut noted = Beyond::new();
+            for (&session, what) in &sides[0] {
+                if matches!(what, What::Waits(_)) {
+                    noted.extend(case.waits_beyond(session)?.map(|wait| (session, wait)));
+                }
+            }
+            let waiting = self.stages[0].working();
+            self.beyond.retain(|session, _| waiting.contains(session));
+            self.beyond.extend(noted);
+            return Ok(true);
+        };
+        match case.reason()? {
+            None => {
+                self.played.differs = Some(difference);
+                self.go_on(at)?;
+            }
+            Some(reason) => {
+                self.played.meant = Some(reason);
+                self.part(at)?;
+            }
+        }
+        Ok(false)
+    }
+
+    fn is_wrong(&mut self, at: usize, step: &Step, wrong: &str) -> bool {
+        self.played.differs = Some(Difference::of_one(at, step, wrong));
+        false
+    }
+
+    /// Behind a difference that is meant: Inkstone's locks are there, its waiters wait for somebody, its trees are
+    /// whole.
+    fn part(&mut self, at: usize) -> Result<()> {
+        if !self.lock_again(at)? {
+            return Ok(());
+        }
+        self.go_on(at)?;
+        if !self.nobody_waits(at) {
+            return Ok(());
+        }
+        for (statement, outcome) in self.stages[1].contents()? {
+            let is_whole = |what: &What| match what {
+                What::Ended(Reply::Rows(rows)) => {
+                    let ok = |row: &Vec<_>| row.last() == Some(&Some(b"OK".to_vec()));
+                    rows.rows.iter().all(ok)
+                }
+                _ => false,
+            };
+            if statement.starts_with("CHECK") && !outcome.values().all(is_whole) {
+                let step = end_of(statement);
+                self.is_wrong(at, &step, &super::stage::text(&outcome));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether Inkstone's sessions still have what they have locked.
+    fn lock_again(&mut self, at: usize) -> Result<bool> {
+        match self.holders.again(&mut self.stages[1])? {
+            None => Ok(true),
+            Some(wrong) => Ok(self.is_wrong(at, &end_of("the same locks again"), &wrong)),
+        }
+    }
+
+    /// Whether everybody has gone on when all others have ended their transactions.
+    fn nobody_waits(&mut self, at: usize) -> bool {
+        let waiting = self.stages[1].working();
+        waiting.is_empty()
+            || self.is_wrong(
+                at,
+                &end_of("the end"),
+                &format!("{waiting:?} wait for nobody"),
+            )
+    }
+
+    /// Rows of all tables, and what CHECK TABLE says.
+    fn compare_contents(&mut self, at: usize) -> Result<()> {
+        let [innodb, inkstone] = self.stages.each_mut().map(Stage::contents);
+        let (innodb, inkstone) = (innodb?, inkstone?);
+        let none = Outcome::new();
+        for place in 0..innodb.len().max(inkstone.len()) {
+            let side = |contents: &[(String, Outcome)]| contents.get(place).cloned();
+            let sides = [side(&innodb), side(&inkstone)];
+            let statement = sides.iter().flatten().next().map_or("", |(said, _)| said);
+            let step = end_of(statement);
+            let sides = sides
+                .each_ref()
+                .map(|side| side.as_ref().map_or(&none, |(_, o)| o));
+            if let Some(difference) = Difference::between(at, &step, sides) {
+                self.played.differs = Some(difference);
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn go_on_alone(stage: &mut Stage, script: &Script, rest: &[Step]) -> Result<()> {
+    for step in rest {
+        stage.step(step.session, &step.statement)?;
+    }
+    end_all(stage, script, "COMMIT")
+}
+
+fn end_all(stage: &mut Stage, script: &Script, end: &'static str) -> Result<()> {
+    let mut left: Vec<usize> = (1..=script.sessions()).collect();
+    while let Some(session) = next_idle(stage, &mut left) {
+        for words in script.last_words(end) {
+            stage.step(session, words)?;
+        }
+    }
+    Ok(())
+}
+
+/// Of these sessions one that can be told something; it is taken out.
+fn next_idle(stage: &Stage, left: &mut Vec<usize>) -> Option<usize> {
+    let idle = stage.idle();
+    let at = left.iter().position(|session| idle.contains(session))?;
+    Some(left.remove(at))
+}
+
+/// Not a session's, but the end's.
+fn end_of(statement: impl Into<String>) -> Step {
+    Step {
+        session: 0,
+        statement: statement.into(),
+    }
+}

@@ -1,0 +1,313 @@
+//! `--smoke`: every `mariadb/tests/*.sql` for InnoDB and for Inkstone in the same server. What the two
+//! print must be equal: rows, warnings, errors, plans. A line `# restart` restarts the server in order between what is
+//! above it and what is below it.
+
+use super::compare::{differences, neutral};
+use super::inputs::{Input, inputs};
+use super::plugin::Plugin;
+use super::server::Server;
+use super::tree::{Configuration, Tree};
+use super::watching;
+use super::{idle, import, missing};
+use inkstone_testkit::build::Result;
+use std::io::Read;
+use std::process::{Command, ExitCode, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// Runs all files, or those whose name begins with `filter`, under this configuration or under each.
+pub fn run(
+    tree: &Tree,
+    plugin: &Plugin,
+    filter: Option<&str>,
+    configuration: Option<Configuration>,
+) -> Result<ExitCode> {
+    let files = inputs("tests", filter, ".sql")?;
+    let mut wrong = 0;
+    for each in [Configuration::Debian, Configuration::Plain] {
+        if configuration.is_none_or(|only| only == each) {
+            let tree = tree.clone().configured(each);
+            let differ = run_files(&tree, plugin, &files)?;
+            println!("{each:?}: {} files, {differ} differ", files.len());
+            wrong += differ;
+        }
+    }
+    Ok(ExitCode::from(u8::from(wrong > 0)))
+}
+
+/// Runs files in a server of their own; gives how many differ.
+fn run_files(tree: &Tree, plugin: &Plugin, files: &[Input]) -> Result<usize> {
+    let options = [
+        "--log-bin=binlog",
+        "--binlog-format=row",
+        "--innodb-lock-wait-timeout=1",
+        "--loose-inkstone-lock-wait-timeout=1",
+    ];
+    let mut server = Server::temporary(tree, "smoke")
+        .with_plugin(plugin)
+        .with_options(options);
+    server.start()?;
+    let mut wrong = 0;
+    for Input { name, text } in files {
+        let began = Instant::now();
+        let differences = compare(&mut server, text).unwrap_or_else(|error| error);
+        let seconds = began.elapsed().as_secs_f64();
+        match differences.is_empty() {
+            true => println!("{name:24} equal   {seconds:6.1} s"),
+            false => {
+                wrong += 1;
+                println!("{name:24} DIFFERS {seconds:6.1} s\n{differences}");
+            }
+        }
+        if let Some(status) = server.exited() {
+            println!(
+                "the server ended ({status}) in {name}:\n{}",
+                server.end_of_log()
+            );
+            server.kill();
+            server.start()?;
+        }
+    }
+    check_databases(&server)?;
+    check_status(&server)?;
+    watching::check(&server)?;
+    idle::check(&server)?;
+    check_refusals(&server)?;
+    import::check(&server)?;
+    missing::check(&mut server)?;
+    // The data must survive a restart as they are.
+    server.stop()?;
+    server.start()?;
+    check_tables(&server)?;
+    server.stop()?;
+    server.remove();
+    Ok(wrong)
+}
+
+/// Runs a file for both engines; gives the differences of what they print, and of their errors.
+fn compare(server: &mut Server, text: &str) -> Result<String> {
+    let (innodb, innodb_errors) = run_file(server, text, "InnoDB")?;
+    let (inkstone, inkstone_errors) = run_file(server, text, "Inkstone")?;
+    let work = server.folder();
+    let mut found = differences(&neutral(&innodb), &neutral(&inkstone), work)?;
+    found += &differences(&neutral(&innodb_errors), &neutral(&inkstone_errors), work)?;
+    Ok(found)
+}
+
+/// The line between two parts of a file.
+const RESTART: &str = "\n# restart\n";
+
+/// Runs a file in a database of its own; gives standard output and standard error.
+fn run_file(server: &mut Server, text: &str, engine: &str) -> Result<(String, String)> {
+    let text = text
+        .replace("Inkstone", engine)
+        .replace("inkstone", &engine.to_lowercase());
+    // Both have the same name: it is printed here and there.
+    server.sql("CREATE OR REPLACE DATABASE smoke")?;
+    let (mut printed, mut errors) = (String::new(), String::new());
+    for (part, text) in text.split(RESTART).enumerate() {
+        if part > 0 {
+            server.stop()?;
+            server.start()?;
+        }
+        let (more, more_errors) = run_part(server, text, engine)?;
+        printed += &more;
+        errors += &more_errors;
+    }
+    Ok((printed, errors))
+}
+
+/// Runs statements between two restarts.
+fn run_part(server: &Server, text: &str, engine: &str) -> Result<(String, String)> {
+    let mut client = server.client_for(text)?;
+    client.args([
+        "--database=smoke",
+        "--batch",
+        "--force",
+        "--verbose",
+        "--show-warnings",
+        &format!("--init-command=SET SESSION default_storage_engine={engine}"),
+    ]);
+    let output = output_within(&mut client, PATIENCE).map_err(|error| {
+        let running = server.sql("SHOW FULL PROCESSLIST").unwrap_or_default();
+        format!("{error} for {engine}; the server has\n{running}")
+    })?;
+    Ok((
+        String::from_utf8_lossy(&output.stdout).into_owned(),
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    ))
+}
+
+/// How long a file may take for one engine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Runs a command to its end, which must come in time.
+fn output_within(command: &mut Command, patience: Duration) -> Result<Output> {
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("the client cannot be started: {error}"))?;
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    std::thread::scope(|scope| {
+        let stdout = scope.spawn(|| read(stdout));
+        let stderr = scope.spawn(|| read(stderr));
+        let began = Instant::now();
+        let status = loop {
+            match child.try_wait() {
+                Ok(Some(status)) => break Ok(status),
+                Ok(None) if began.elapsed() < patience => {
+                    std::thread::sleep(Duration::from_millis(20))
+                }
+                _ => {
+                    let _ = child.kill();
+                    let _ = child.wait();
+                    break Err(format!("a statement has not ended after {patience:?}"));
+                }
+            }
+        };
+        Ok(Output {
+            status: status?,
+            stdout: stdout.join().unwrap_or_default(),
+            stderr: stderr.join().unwrap_or_default(),
+        })
+    })
+}
+
+fn read(pipe: Option<impl Read>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if let Some(mut pipe) = pipe {
+        let _ = pipe.read_to_end(&mut bytes);
+    }
+    bytes
+}
+
+/// What the engine cannot give: clauses of CREATE TABLE and of ALTER TABLE, and what the error must name.
+const REFUSED: [(&str, &str); 14] = [
+    (
+        "CREATE TABLE n (a INT) ROW_FORMAT=COMPRESSED",
+        "ROW_FORMAT=COMPRESSED",
+    ),
+    ("CREATE TABLE n (a INT) KEY_BLOCK_SIZE=4", "KEY_BLOCK_SIZE"),
+    (
+        "CREATE TABLE n (a INT) DATA DIRECTORY='/tmp'",
+        "DATA DIRECTORY",
+    ),
+    (
+        "CREATE TABLE n (a INT) INDEX DIRECTORY='/tmp'",
+        "INDEX DIRECTORY",
+    ),
+    (
+        "CREATE TABLE n (a INT) PAGE_COMPRESSED=1",
+        "page_compressed",
+    ),
+    ("CREATE TABLE n (a INT) ENCRYPTED=YES", "encrypted"),
+    (
+        "CREATE TABLE n (a INT) ENCRYPTION_KEY_ID=1",
+        "encryption_key_id",
+    ),
+    ("CREATE TABLE n (a INT REFERENCES t (a))", "FOREIGN KEY"),
+    (
+        "SET foreign_key_checks=0; CREATE TABLE n (a INT, FOREIGN KEY (a) REFERENCES t (a))",
+        "FOREIGN KEY",
+    ),
+    (
+        "SET foreign_key_checks=0; ALTER TABLE t ADD FOREIGN KEY (a) REFERENCES t (a)",
+        "FOREIGN KEY",
+    ),
+    (
+        "ALTER TABLE t ROW_FORMAT=COMPRESSED",
+        "ROW_FORMAT=COMPRESSED",
+    ),
+    (
+        "ALTER TABLE t KEY_BLOCK_SIZE=8, ADD COLUMN b INT",
+        "KEY_BLOCK_SIZE",
+    ),
+    ("ALTER TABLE t PAGE_COMPRESSED=1", "page_compressed"),
+    ("ALTER TABLE packed ENGINE=Inkstone", "page_compressed"),
+];
+
+/// Checks that what has no effect is refused, with its name, and changes nothing.
+fn check_refusals(server: &Server) -> Result<()> {
+    let set_up =
+        "CREATE OR REPLACE DATABASE smoke; USE smoke; SET default_storage_engine=Inkstone;";
+    server.sql(&format!(
+        "{set_up} CREATE TABLE t (a INT PRIMARY KEY); CREATE TABLE packed (a INT) ENGINE=InnoDB PAGE_COMPRESSED=1"
+    ))?;
+    let definitions = || {
+        server.sql(
+            "SHOW CREATE TABLE smoke.t; SHOW CREATE TABLE smoke.packed; SHOW TABLES FROM smoke",
+        )
+    };
+    let before = definitions()?;
+    for (statement, named) in REFUSED {
+        let result = server.sql(&format!(
+            "USE smoke; SET default_storage_engine=Inkstone; {statement}"
+        ));
+        match result {
+            Err(error) if error.to_lowercase().contains(&named.to_lowercase()) => {}
+            other => {
+                return Err(format!(
+                    "{statement}: not refused with {named}, but {other:?}"
+                ));
+            }
+        }
+    }
+    match definitions()? == before {
+        true => Ok(()),
+        false => Err("a refused statement has changed a table".to_owned()),
+    }
+}
+
+/// Checks that the engine's directory is not taken for a database: a dump of all databases would drop it.
+fn check_databases(server: &Server) -> Result<()> {
+    let databases = server.sql("SHOW DATABASES")?;
+    match databases.lines().any(|name| name == "inkstone") {
+        true => Err(format!(
+            "the engine's directory is a database: {databases:?}"
+        )),
+        false => Ok(()),
+    }
+}
+
+/// Checks that connections that ask for the status at once all get it. A server that gathered it in one
+/// place for all of them showed names that another connection had freed.
+fn check_status(server: &Server) -> Result<()> {
+    let ask = "SHOW GLOBAL STATUS LIKE 'inkstone%';";
+    let names = |answer: String| -> String {
+        let lines = answer.lines();
+        lines
+            .map(|line| format!("{}\n", line.split('\t').next().unwrap_or_default()))
+            .collect()
+    };
+    let expected = names(server.sql(ask)?).repeat(100);
+    std::thread::scope(|scope| {
+        let clients = [(); 6].map(|()| scope.spawn(|| server.sql(&ask.repeat(100))));
+        for client in clients {
+            let answer = client.join().map_err(|_| "a client panicked")??;
+            if names(answer) != expected {
+                return Err("SHOW STATUS differs where several ask at once".to_owned());
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Checks every table of Inkstone that is there.
+pub fn check_tables(server: &Server) -> Result<()> {
+    let tables = server.sql(
+        "SELECT CONCAT('CHECK TABLE `', table_schema, '`.`', table_name, '` EXTENDED;') \
+         FROM information_schema.tables WHERE engine = 'Inkstone'",
+    )?;
+    if tables.trim().is_empty() {
+        return Ok(());
+    }
+    let checked = server.sql(&tables)?;
+    let bad: Vec<&str> = checked
+        .lines()
+        .filter(|line| !line.ends_with("\tOK"))
+        .collect();
+    match bad.is_empty() {
+        true => Ok(()),
+        false => Err(format!("CHECK TABLE finds damage:\n{}", bad.join("\n"))),
+    }
+}
