@@ -1,7 +1,7 @@
 //! Applies a redo record to its page: the one code that changes pages, used by mini-transactions
 //! while they run and by recovery.
 
-use crate::header::{PAGE_HEADER_LEN, PageType, init_page, page_type};
+use crate::header::{PAGE_HEADER_LEN, PAGE_TYPE_AT, PageType, init_page, page_type};
 use crate::record::{Record, Undo};
 use crate::tree_page::{
     CELL_DELETED, CELL_FLAGS_KNOWN, LEVEL_MAX, NOTHING_LIVE, SLOTS_AT, TreePage, TreePageInit,
@@ -156,7 +156,7 @@ fn replay_tree(page: &mut [u8], record: &Record) -> Result<(), Corrupt> {
     if !is_tree_page(page) {
         return Err(Corrupt::at(
             12,
-            format!("{} on a page of type {}", record.name(), page[12]),
+            format!("{} on a page of type {}", record.name(), page[PAGE_TYPE_AT]),
         ));
     }
     let mut tree = TreePageMut(page);

@@ -84,9 +84,12 @@ pub fn page_id(page: &[u8]) -> PageId {
     PageId::new(SpaceId(get_u32(page, 4)), PageNo(get_u32(page, 8)))
 }
 
+/// Where the page's type is.
+pub const PAGE_TYPE_AT: usize = 12;
+
 /// The page's type byte.
 pub fn page_type(page: &[u8]) -> Option<PageType> {
-    PageType::from_u8(page[12])
+    PageType::from_u8(page[PAGE_TYPE_AT])
 }
 
 /// End LSN of the last mini-transaction that changed the page.
@@ -109,7 +112,7 @@ pub fn set_page_lsn(page: &mut [u8], lsn: Lsn) {
 pub fn init_page(page: &mut [u8], id: PageId, page_type: PageType) {
     page.fill(0);
     set_page_id(page, id);
-    page[12] = page_type as u8;
+    page[PAGE_TYPE_AT] = page_type as u8;
 }
 
 /// Computes and stores the checksum: the last thing before a page goes to disk.
@@ -145,12 +148,12 @@ pub fn check_page(page: &[u8], expected: PageId) -> Result<(), Corrupt> {
             format!("page {expected} was asked for, but these bytes are page {found}"),
         ));
     }
-    if PageType::from_u8(page[12]).is_none() || page[13..16] != [0, 0, 0] {
+    if PageType::from_u8(page[PAGE_TYPE_AT]).is_none() || page[13..16] != [0, 0, 0] {
         return Err(Corrupt::at(
-            12,
+            PAGE_TYPE_AT,
             format!(
                 "page {expected}: type bytes {:02x?} are unknown",
-                &page[12..16]
+                &page[PAGE_TYPE_AT..16]
             ),
         ));
     }

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod apply;
+pub mod catalog;
 pub mod codec;
 pub mod control;
 pub mod doublewrite;
@@ -12,10 +13,11 @@ pub mod field;
 pub mod frame;
 pub mod header;
 pub mod ids;
+pub mod overflow;
 pub mod page_lsn_map;
-pub mod segment;
-
+pub mod pool_dump;
 pub mod record;
+pub mod segment;
 pub mod space;
 pub mod tree_page;
 

@@ -14,7 +14,7 @@
 //! bit for each page from p - 1 on, set when the page is allocated.
 
 use crate::apply::map_pages;
-use crate::header::{PAGE_HEADER_LEN, PageType, get_u32, page_type, put_u32};
+use crate::header::{PAGE_HEADER_LEN, PAGE_TYPE_AT, PageType, get_u32, page_type, put_u32};
 use crate::{Corrupt, PageNo, TreeId};
 
 /// Version of the tablespace format that this program writes.
@@ -105,7 +105,10 @@ pub fn check_header(page: &[u8], expected_uuid: &[u8; 16]) -> Result<(), Corrupt
     if page_type(page) != Some(PageType::SpaceHeader) {
         return Err(Corrupt::at(
             12,
-            format!("page type {} instead of a tablespace header", page[12]),
+            format!(
+                "page type {} instead of a tablespace header",
+                page[PAGE_TYPE_AT]
+            ),
         ));
     }
     let version = version(page);

@@ -39,7 +39,7 @@ pub use cell::{Cell, cell_len, head};
 pub use change::TreePageMut;
 
 use crate::codec::{common_prefix, compare, starts_with};
-use crate::header::{PAGE_HEADER_LEN, PageType, get_u16, get_u32};
+use crate::header::{PAGE_HEADER_LEN, PAGE_TYPE_AT, PageType, get_u16, get_u32};
 use crate::{Corrupt, PageNo, TreeId, VersionAddress};
 use std::cmp::Ordering;
 
@@ -332,11 +332,15 @@ impl<'a> TreePage<'a> {
     pub fn check(self) -> Result<(), Corrupt> {
         let (size, count) = (self.0.len(), self.count());
         let bad = |at: usize, what: String| Err(Corrupt::at(at, what));
-        let leaf = self.0[12] == PageType::Leaf as u8;
+        let leaf = self.0[PAGE_TYPE_AT] == PageType::Leaf as u8;
         if leaf != self.is_leaf() || self.level() > LEVEL_MAX {
             return bad(
                 LEVEL_AT,
-                format!("level {} in a page of type {}", self.level(), self.0[12]),
+                format!(
+                    "level {} in a page of type {}",
+                    self.level(),
+                    self.0[PAGE_TYPE_AT]
+                ),
             );
         }
         if self.0[FLAGS_AT] & !HAS_HIGH != 0 || get_u16(self.0, 46) != 0 {

@@ -6,7 +6,9 @@ use crate::failure::Result;
 use crate::output::Output;
 use clap::Args;
 use inkstone_format::apply::{bit, map_pages};
-use inkstone_format::header::{PageType, check_page, is_zero, page_id, page_lsn, page_type};
+use inkstone_format::header::{
+    PAGE_TYPE_AT, PageType, check_page, is_zero, page_id, page_lsn, page_type,
+};
 use inkstone_format::space::{self, TREES_MAX};
 use inkstone_format::tree_page::{CELL_DELETED, CELL_OVERFLOW, CELL_VERSIONED, TreePage};
 use inkstone_format::{Lsn, PageId, PageNo, SpaceId, TreeId};
@@ -71,7 +73,10 @@ pub fn run(arguments: &PageArguments, output: &Output) -> Result<()> {
         (Err(corrupt), false) => format!("DAMAGED   {corrupt}"),
     });
     output.text(format!("page      {}", page_id(&page)));
-    let type_name = kind.map_or_else(|| format!("unknown ({})", page[12]), |k| format!("{k:?}"));
+    let type_name = kind.map_or_else(
+        || format!("unknown ({})", page[PAGE_TYPE_AT]),
+        |k| format!("{k:?}"),
+    );
     output.text(format!("type      {type_name}"));
     let lsn = page_lsn(&page);
     output.text(format!(

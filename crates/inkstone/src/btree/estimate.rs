@@ -4,7 +4,7 @@ mod values;
 
 use super::{Target, Tree};
 use crate::Result;
-use inkstone_format::header::PageType;
+use inkstone_format::header::{PAGE_TYPE_AT, PageType};
 use inkstone_format::tree_page::TreePage;
 use inkstone_format::{PageId, PageNo};
 
@@ -82,9 +82,9 @@ impl Tree {
             let node = TreePage(&guard);
             let count = node.count();
             let each = width / count.max(1) as f64;
-            if guard[12] != PageType::Inner as u8 {
+            if guard[PAGE_TYPE_AT] != PageType::Inner as u8 {
                 let slot = match key {
-                    _ if guard[12] != PageType::Leaf as u8 => 0,
+                    _ if guard[PAGE_TYPE_AT] != PageType::Leaf as u8 => 0,
                     Some(key) => node.search(key).unwrap_or_else(|s| s),
                     None => count,
                 };
@@ -106,7 +106,7 @@ impl Tree {
             loop {
                 let guard = self.storage.pool.shared(page)?;
                 let node = TreePage(&guard);
-                let (count, child) = match guard[12] {
+                let (count, child) = match guard[PAGE_TYPE_AT] {
                     t if t == PageType::Inner as u8 => (
                         node.count(),
                         Some(node.child(node.count() * (2 * path + 1) / (2 * PATHS))),

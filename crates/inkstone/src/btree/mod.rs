@@ -36,7 +36,7 @@ use crate::mutants::{self, Mutant};
 use crate::space::Space;
 use crate::storage::Storage;
 use crate::{Error, Result};
-use inkstone_format::header::PageType;
+use inkstone_format::header::{PAGE_TYPE_AT, PageType};
 use inkstone_format::record::Record;
 use inkstone_format::tree_page::{TreePage, TreePageInit};
 use inkstone_format::{Corrupt, PageId, PageNo, TreeId};
@@ -182,7 +182,7 @@ impl Tree {
             .pool
             .exclusive_if_resident(self.space.page_id(hint))?;
         let page = TreePage(&guard);
-        let mine = guard[12] == PageType::Leaf as u8 && page.tree() == self.id;
+        let mine = guard[PAGE_TYPE_AT] == PageType::Leaf as u8 && page.tree() == self.id;
         (mine && page.covers(key)).then_some(guard)
     }
 
@@ -258,14 +258,14 @@ impl Tree {
 
     /// That a latched page is a node of this tree.
     fn check_node<'g>(&self, id: PageId, page: &'g [u8]) -> Result<TreePage<'g>> {
-        let node = matches!(page[12], t if t == PageType::Leaf as u8 || t == PageType::Inner as u8);
+        let node = matches!(page[PAGE_TYPE_AT], t if t == PageType::Leaf as u8 || t == PageType::Inner as u8);
         let tree = TreePage(page);
         if node && tree.tree() == self.id {
             return Ok(tree);
         }
         let what = format!(
             "a page of type {} and tree {} where a node of tree {} is expected",
-            page[12],
+            page[PAGE_TYPE_AT],
             tree.tree(),
             self.id
         );

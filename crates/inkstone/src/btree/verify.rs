@@ -2,7 +2,7 @@
 
 use super::Tree;
 use crate::Result;
-use inkstone_format::header::PageType;
+use inkstone_format::header::{PAGE_TYPE_AT, PageType};
 use inkstone_format::tree_page::TreePage;
 use inkstone_format::{PageId, PageNo};
 
@@ -65,7 +65,7 @@ impl Tree {
             return Err(self.corrupt(id, 0, "the page is in use but not allocated".to_owned()));
         }
         report.pages.push(id.page);
-        if copy[12] == PageType::Leaf as u8 {
+        if copy[PAGE_TYPE_AT] == PageType::Leaf as u8 {
             report.leaves += 1;
             let deleted = (0..page.count())
                 .filter(|&slot| page.cell(slot).is_deleted())

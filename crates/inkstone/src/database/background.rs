@@ -8,7 +8,7 @@ use crate::rows::purge;
 use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Condvar, Mutex};
 use crate::{Error, Result};
-use inkstone_format::PageId;
+use inkstone_format::{PageId, pool_dump};
 use inkstone_io::{Create, OpenOptions};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -151,10 +151,7 @@ impl Inner {
         }
         let path = self.directory.path_of(DUMP);
         let pages = self.core.storage.pool.resident_pages();
-        let bytes: Vec<u8> = pages
-            .iter()
-            .flat_map(|page| page.to_u64().to_le_bytes())
-            .collect();
+        let bytes = pool_dump::encode(&pages);
         let options = OpenOptions {
             create: Create::IfMissing,
             read_only: false,
@@ -192,16 +189,11 @@ impl Inner {
         };
         let read = || {
             let file = self.directory.open(DUMP, options)?;
-            let mut bytes = vec![0; (file.len()? as usize).min(64 << 20) / 8 * 8];
+            let mut bytes = vec![0; (file.len()? as usize).min(64 << 20)];
             file.read_at(&mut bytes, 0)?;
             Ok::<_, std::io::Error>(bytes)
         };
         // A hint only: without it the pool is cold.
-        let bytes = read().unwrap_or_default();
-        let word = |chunk: &[u8]| u64::from_le_bytes(chunk.try_into().expect("eight bytes"));
-        bytes
-            .chunks_exact(8)
-            .map(|chunk| PageId::from_u64(word(chunk)))
-            .collect()
+        pool_dump::decode(&read().unwrap_or_default())
     }
 }

@@ -1,8 +1,5 @@
-//! Long values: chains of overflow pages.
-//!
-//! A value that does not fit a leaf lies in a chain of pages of its own; its cell holds a
-//! reference: total length u64, first page u32 (little-endian). An overflow page has the next page
-//! (u32, 0 at the end) at byte 24, the number of bytes here (u32) at byte 28, and the bytes from 32.
+//! Long values: a value that does not fit a leaf lies in a chain of overflow pages of its own, and its cell holds a
+//! reference to it ([`inkstone_format::overflow`]).
 //!
 //! # How no page is lost
 //!
@@ -27,35 +24,19 @@ use crate::txn::core::Core;
 use crate::txn::transaction::{Inner, Transaction};
 use crate::{Error, Result};
 use inkstone_format::apply::map_pages;
-use inkstone_format::header::{PageType, page_type};
+use inkstone_format::header::{PAGE_TYPE_AT, PageType};
+use inkstone_format::overflow::{
+    NEXT_AT, OverflowPage, VALUE_LEN_MAX, bytes_per_page, overflow_bytes, parse_reference,
+    reference,
+};
 use inkstone_format::record::{Record, Row};
 use inkstone_format::space::PENDING_FREE_TREE;
 use inkstone_format::tree_page::{CELL_OVERFLOW, SLOT_LEN, TreePage, TreePageMut, cell_len};
 use inkstone_format::{Corrupt, PageNo, SpaceId};
 use std::sync::Arc;
 
-/// The longest value, bytes.
-pub const VALUE_LEN_MAX: u64 = 1 << 30;
-
-const NEXT_AT: usize = 24;
-const LENGTH_AT: usize = 28;
-const DATA_AT: usize = 32;
 /// Pages that are allocated, or freed, in one mini-transaction.
 const BATCH_PAGES: usize = 8;
-
-fn reference(length: u64, first: PageNo) -> Vec<u8> {
-    [&length.to_le_bytes()[..], &first.0.to_le_bytes()].concat()
-}
-
-fn parse_reference(bytes: &[u8]) -> Option<(u64, PageNo)> {
-    let length = u64::from_le_bytes(bytes.get(..8)?.try_into().ok()?);
-    let first = u32::from_le_bytes(bytes.get(8..12)?.try_into().ok()?);
-    (bytes.len() == 12 && length <= VALUE_LEN_MAX).then_some((length, PageNo(first)))
-}
-
-fn get_u32(page: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(page[at..at + 4].try_into().expect("four bytes"))
-}
 
 impl Core {
     /// The tree of chains that wait to be freed, if the tablespace has one.
@@ -97,10 +78,12 @@ impl Core {
         let mut value = Vec::with_capacity((length as usize).min(1 << 24));
         while (value.len() as u64) < length {
             let page = self.storage.pool.shared(tree.space.page_id(next))?;
-            let here = get_u32(&page, LENGTH_AT) as usize;
-            let fits =
-                here > 0 && value.len() + here <= length as usize && DATA_AT + here <= page.len();
-            if page_type(&page) != Some(PageType::Overflow) || !fits {
+            let overflow = OverflowPage::of(&page);
+            let left = length as usize - value.len();
+            let data = overflow.and_then(OverflowPage::data);
+            let (Some(overflow), Some(data)) = (overflow, data.filter(|data| data.len() <= left))
+            else {
+                let here = overflow.map_or(0, OverflowPage::length);
                 return Err(bad(
                     next,
                     format!(
@@ -108,9 +91,9 @@ impl Core {
                         value.len()
                     ),
                 ));
-            }
-            value.extend_from_slice(&page[DATA_AT..DATA_AT + here]);
-            next = PageNo(get_u32(&page, NEXT_AT));
+            };
+            value.extend_from_slice(data);
+            next = overflow.next();
         }
         Ok(value)
     }
@@ -134,11 +117,11 @@ impl Core {
         let mut next = first;
         while next != PageNo(0) && pages.len() < (1 << 20) {
             let page = self.storage.pool.shared(space.page_id(next))?;
-            if page_type(&page) != Some(PageType::Overflow) {
+            let Some(overflow) = OverflowPage::of(&page) else {
                 break;
-            }
+            };
             pages.push(next);
-            next = PageNo(get_u32(&page, NEXT_AT));
+            next = overflow.next();
         }
         Ok(())
     }
@@ -250,14 +233,14 @@ impl Core {
     fn next_in_chain(&self, space: &Arc<Space>, page: PageNo) -> Result<PageNo> {
         let id = space.page_id(page);
         let guard = self.storage.pool.shared(id)?;
-        if page_type(&guard) != Some(PageType::Overflow) {
-            let what = Corrupt::at(
-                12,
-                "a chain that is to be freed leads to a page of another type",
-            );
-            return Err(Error::corrupt_page(space.file().path(), id, what));
+        match OverflowPage::of(&guard) {
+            Some(overflow) => Ok(overflow.next()),
+            None => {
+                let what = "a chain that is to be freed leads to a page of another type";
+                let what = Corrupt::at(PAGE_TYPE_AT, what);
+                Err(Error::corrupt_page(space.file().path(), id, what))
+            }
         }
-        Ok(PageNo(get_u32(&guard, NEXT_AT)))
     }
 
     fn free_batch(&self, space: &Arc<Space>, first: PageNo, batch: &[PageNo]) -> Result<()> {
@@ -393,7 +376,7 @@ impl Transaction {
         if !inner.long_values.contains(&tree.space.id) {
             inner.long_values.push(tree.space.id);
         }
-        let per_page = core.storage.page_size - DATA_AT;
+        let per_page = bytes_per_page(core.storage.page_size);
         let (mut first, mut last) = (None, None);
         for part in value.chunks(per_page * BATCH_PAGES) {
             core.before_write()?;
@@ -528,9 +511,8 @@ impl Transaction {
             let page = mtr.id(indexes[n]);
             let page_type = PageType::Overflow as u8;
             mtr.replay(indexes[n], &Record::PageInit { page, page_type });
-            let next = free.get(n + 1).map_or(0, |free| free.page.0);
-            let head = [next.to_le_bytes(), (chunk.len() as u32).to_le_bytes()].concat();
-            let bytes = [&head[..], chunk].concat();
+            let next = free.get(n + 1).map_or(PageNo(0), |free| free.page);
+            let bytes = overflow_bytes(next, chunk);
             mtr.replay(
                 indexes[n],
                 &Record::Bytes {

@@ -17,7 +17,7 @@ use crate::mutants::{self, Mutant};
 use crate::sync::atomic::Ordering;
 use crate::{Error, Result};
 use inkstone_format::apply::{count_clear_bits, map_pages, next_clear_bit};
-use inkstone_format::header::{PageType, page_type};
+use inkstone_format::header::{PAGE_TYPE_AT, PageType, page_type};
 use inkstone_format::record::Record;
 use inkstone_format::space::{self as format, PAGES_MAX};
 use inkstone_format::{Corrupt, PageId, PageNo};
@@ -97,7 +97,7 @@ impl Space {
                 Ok(map) if page_type(&map) == Some(PageType::SpaceMap) => return Ok(Some(map)),
                 // The latch goes before the header is looked at, which may have to be read.
                 Ok(map) => {
-                    let what = format!("type {} where a space map is expected", map[12]);
+                    let what = format!("type {} where a space map is expected", map[PAGE_TYPE_AT]);
                     Error::corrupt_page(self.file.path(), id, Corrupt::at(12, what))
                 }
                 Err(error) => error,

@@ -12,7 +12,7 @@
 use super::super::Tree;
 use crate::Result;
 use inkstone_format::PageId;
-use inkstone_format::header::PageType;
+use inkstone_format::header::{PAGE_TYPE_AT, PageType};
 use inkstone_format::tree_page::TreePage;
 
 /// How many bytes of a key are its beginning; `None` if the key is cut short before that.
@@ -102,8 +102,9 @@ impl Sample<'_> {
     fn visit(&self, page: PageId) -> Result<Option<Visited>> {
         let guard = self.tree.storage.pool.shared(page)?;
         let node = TreePage(&guard);
-        let is_leaf = guard[12] == PageType::Leaf as u8;
-        if !(is_leaf || guard[12] == PageType::Inner as u8) || node.tree() != self.tree.id {
+        let is_leaf = guard[PAGE_TYPE_AT] == PageType::Leaf as u8;
+        if !(is_leaf || guard[PAGE_TYPE_AT] == PageType::Inner as u8) || node.tree() != self.tree.id
+        {
             return Ok(None);
         }
         let slots = 0..node.count();
