@@ -8,6 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+/// What it logs into, in its folder.
+pub const LOG: &str = "error.log";
 /// Scripts that make the system tables, in the order of `mariadb-install-db`.
 const BOOTSTRAP: [&str; 6] = [
     "mysql_system_tables.sql",
@@ -106,7 +108,7 @@ impl Server {
 
     /// What the server writes about itself.
     pub fn log(&self) -> PathBuf {
-        self.folder.join("error.log")
+        self.folder.join(LOG)
     }
 
     /// The socket it listens on.

@@ -75,6 +75,17 @@ impl Stage {
             .collect())
     }
 
+    /// Of all deadlocks that InnoDB has found since the latest step began, those of the case's sessions that were in
+    /// them: of one that was in several the first one's account.
+    pub fn deadlocks_of_step(&mut self) -> Result<Vec<Party>> {
+        let log = self.logged()?;
+        let parties = log.split(") TRANSACTION:").skip(1).filter_map(party);
+        let connections: Vec<u64> = self.sessions.iter().map(|s| s.connection).collect();
+        Ok(parties
+            .filter(|party| connections.contains(&party.connection))
+            .collect())
+    }
+
     /// Connections of the latest deadlock that Inkstone has found.
     pub fn latest_circle(&mut self) -> Result<Vec<u64>> {
         Ok(circle(&self.status()?))

@@ -100,10 +100,13 @@ impl Case<'_> {
             {
                 Some(self.gap_deadlock(more, fewer)?)
             }
-            _ => match only_one_of_each(&victims) {
-                Some([one, other]) => return self.other_victim(one, other),
-                None => None,
-            },
+            _ => {
+                let [innodb, inkstone] = only_in_one(&victims);
+                if !innodb.is_empty() && !inkstone.is_empty() {
+                    return self.other_victims(&innodb, &inkstone);
+                }
+                None
+            }
         };
         let let_go = self.let_go()?;
         match deadlock {
@@ -659,18 +662,22 @@ impl Case<'_> {
         Ok(None)
     }
 
-    /// Both count rows changed, and kinds of locks, but Inkstone has fewer locks: so Inkstone's victim has changed
-    /// no more rows than InnoDB's has rows and locks.
-    fn other_victim(&mut self, innodb: usize, inkstone: usize) -> Result<Option<Reason>> {
-        let parties = self.innodb.latest_deadlock()?;
-        let of = |session: usize| {
+    /// Both count rows changed, and kinds of locks, but Inkstone has fewer locks: so each victim of Inkstone's alone has
+    /// changed no more rows than one of InnoDB's alone has rows and locks.
+    fn other_victims(&mut self, innodb: &[usize], inkstone: &[usize]) -> Result<Option<Reason>> {
+        let parties = self.innodb.deadlocks_of_step()?;
+        let of = |session: &usize| {
             let connection = self.innodb.sessions[session - 1].connection;
             parties.iter().find(|party| party.connection == connection)
         };
-        let (Some(one), Some(other)) = (of(innodb), of(inkstone)) else {
-            return Ok(None);
+        let is_meant = |other: &usize| {
+            let no_more = |one: &usize| match (of(one), of(other)) {
+                (Some(one), Some(other)) => other.changes <= one.changes + one.locks,
+                _ => false,
+            };
+            innodb.iter().any(no_more)
         };
-        Ok((other.changes <= one.changes + one.locks).then_some(Reason::Victim))
+        Ok(inkstone.iter().all(is_meant).then_some(Reason::Victim))
     }
 }
 
@@ -685,18 +692,13 @@ fn seen(stage: &mut Stage, select: &str) -> Result<[Rows; 2]> {
     Ok([at("UNCOMMITTED")?, at("COMMITTED")?])
 }
 
-/// Of victims of several deadlocks the one that only the first engine has, and the one that only the other has.
-fn only_one_of_each(victims: &[Vec<usize>; 2]) -> Option<[usize; 2]> {
-    let only = |of: usize| {
-        let mut only = victims[of]
-            .iter()
-            .filter(|one| !victims[1 - of].contains(one));
-        match (only.next(), only.next()) {
-            (Some(one), None) => Some(*one),
-            _ => None,
-        }
-    };
-    Some([only(0)?, only(1)?])
+/// Of victims of several deadlocks those that only the first engine has, and those that only the other has.
+fn only_in_one(victims: &[Vec<usize>; 2]) -> [Vec<usize>; 2] {
+    [0, 1].map(|of| {
+        let mut only = victims[of].clone();
+        only.retain(|one| !victims[1 - of].contains(one));
+        only
+    })
 }
 
 /// Sessions that were rolled back because of a deadlock.

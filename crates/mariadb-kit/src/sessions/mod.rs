@@ -35,13 +35,14 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Nobody waits in vain: a wait ends with what it waits for, or is a difference.
-const OPTIONS: [&str; 7] = [
+const OPTIONS: [&str; 8] = [
     "--innodb-flush-log-at-trx-commit=2",
     "--inkstone-flush-log-at-trx-commit=2",
     "--innodb-lock-wait-timeout=3600",
     "--inkstone-lock-wait-timeout=3600",
     "--lock-wait-timeout=3600",
     "--innodb-buffer-pool-dump-at-shutdown=off",
+    "--innodb-print-all-deadlocks=on",
     "--max-connections=400",
 ];
 /// How long a script is shrunk.

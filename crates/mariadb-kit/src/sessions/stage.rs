@@ -6,6 +6,7 @@
 
 use super::script::{self, ENGINE, Script};
 use crate::client::{Cell, Client, Reply, Rows};
+use crate::server::LOG;
 use inkstone_testkit::build::Result;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -104,6 +105,8 @@ pub(super) struct Session {
 pub struct Stage {
     pub(super) engine: Engine,
     socket: PathBuf,
+    /// Bytes of the server's log when the latest step began.
+    log_bytes: u64,
     pub(super) monitor: Client,
     pub(super) sessions: Vec<Session>,
     /// Holds a snapshot from before the first row, so that purge takes nothing away: what is deleted stays as a
@@ -136,6 +139,7 @@ impl Stage {
         let mut stage = Self {
             engine,
             socket: socket.to_owned(),
+            log_bytes: 0,
             monitor,
             sessions: Vec::new(),
             _holder: holder,
@@ -187,11 +191,25 @@ impl Stage {
             return Ok(Outcome::from([(session, What::Busy)]));
         }
         let statement = self.filled(statement);
+        self.log_bytes = std::fs::metadata(self.log()).map_or(0, |log| log.len());
         self.say(session, statement)?;
         let mut outcome = self.settle()?;
         // Those who waited before, and wait still, are no news.
         outcome.retain(|&other, what| other == session || !matches!(what, What::Waits(_)));
         Ok(outcome)
+    }
+
+    /// The server's log, which lies beside its socket.
+    fn log(&self) -> PathBuf {
+        self.socket.with_file_name(LOG)
+    }
+
+    /// What the server has logged since the latest step began.
+    pub(super) fn logged(&self) -> Result<String> {
+        let log = self.log();
+        let bytes = std::fs::read(&log).map_err(|error| format!("{}: {error}", log.display()))?;
+        let new = bytes.get(self.log_bytes as usize..).unwrap_or_default();
+        Ok(String::from_utf8_lossy(new).into_owned())
     }
 
     /// What a session does, or has done last.
