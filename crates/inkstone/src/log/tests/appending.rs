@@ -391,8 +391,9 @@ fn a_full_disk_stops_writers_but_not_rollbacks() {
     let (log, _, poison) = open(params);
     log.prepare().unwrap();
     assert_eq!(log.stat().spare_segments, 2);
-    log.promise(1 << 20, true).unwrap();
+    // Before the promise: that has a reserve file made, if there is room for one.
     vfs.faults.disk_full.store(true, Ordering::SeqCst);
+    log.promise(1 << 20, true).unwrap();
     let write_to = |lsn: u64| {
         while log.current_lsn().0 < lsn {
             log.wait_for_space()?;
