@@ -235,6 +235,12 @@ int ha_inkstone::import_table()
 {
   const std::string cfg= file_of(table, ".cfg"), data= file_of(table, ".ink");
   Exported exported;
+  /* The file's rows take the place of the table's: who has not thrown those away may want them. */
+  if (!share->is_discarded())
+  {
+    my_error(ER_TABLESPACE_EXISTS, MYF(0), table->s->table_name.str);
+    return HA_ERR_INKSTONE;
+  }
   if (access(cfg.c_str(), R_OK))
   {
     my_error(ER_FILE_NOT_FOUND, MYF(0), cfg.c_str(), errno);
