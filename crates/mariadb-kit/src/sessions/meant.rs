@@ -90,10 +90,9 @@ impl Case<'_> {
                 if more.len() == fewer.len() + 1 && fewer.iter().all(|one| more.contains(one)) =>
             {
                 let of_inkstone = more.iter().find(|one| !fewer.contains(one));
-                match of_inkstone {
-                    Some(victim) => Some(self.late_deadlock(*victim)?),
-                    None => None,
-                }
+                of_inkstone
+                    .map(|victim| self.late_deadlock(*victim))
+                    .transpose()?
             }
             (more, fewer)
                 if more.len() > fewer.len() && fewer.iter().all(|one| more.contains(one)) =>
@@ -212,14 +211,20 @@ impl Case<'_> {
         if !self.innodb.working().contains(&session) {
             return Ok(None);
         }
+        let Some((wanted, reason)) = self.wanted_beyond(session)? else {
+            return Ok(None);
+        };
+        Ok(reason.or_else(|| self.noted(session, &wanted)))
+    }
+
+    /// The lock that a session waits for in InnoDB, and why that is beyond what was asked, if it is.
+    pub fn wanted_beyond(&mut self, session: usize) -> Result<Option<(Wanted, Option<Reason>)>> {
         let Some(wanted) = self.innodb.wanted(session)? else {
             return Ok(None);
         };
         let blockers = self.innodb.numbered(&wanted.blockers);
-        match self.is_beyond(session, &wanted, &blockers)? {
-            None => Ok(self.noted(session, &wanted)),
-            reason => Ok(reason),
-        }
+        let reason = self.is_beyond(session, &wanted, &blockers)?;
+        Ok(Some((wanted, reason)))
     }
 
     /// Why the lock that a session waits for in InnoDB was beyond what was asked when its wait began.
@@ -227,16 +232,6 @@ impl Case<'_> {
         let (noted, reason) = self.beyond.get(&session)?;
         let lock = |of: &Wanted| (of.table.clone(), of.index.clone(), of.key.clone());
         (lock(noted) == lock(wanted)).then_some(*reason)
-    }
-
-    /// The lock that a session waits for in InnoDB, and why that is beyond what was asked, if it is.
-    pub fn waits_beyond(&mut self, session: usize) -> Result<Option<(Wanted, Reason)>> {
-        let Some(wanted) = self.innodb.wanted(session)? else {
-            return Ok(None);
-        };
-        let blockers = self.innodb.numbered(&wanted.blockers);
-        let reason = self.is_beyond(session, &wanted, &blockers)?;
-        Ok(reason.map(|reason| (wanted, reason)))
     }
 
     /// Inkstone has a deadlock of sessions one of which is held back in InnoDB, where it has waited since before this

@@ -133,8 +133,10 @@ impl Play<'_> {
         let Some(difference) = difference else {
             let mut noted = Beyond::new();
             for (&session, what) in &sides[0] {
-                if matches!(what, What::Waits(_)) {
-                    noted.extend(case.waits_beyond(session)?.map(|wait| (session, wait)));
+                if matches!(what, What::Waits(_))
+                    && let Some((wanted, Some(reason))) = case.wanted_beyond(session)?
+                {
+                    noted.insert(session, (wanted, reason));
                 }
             }
             let waiting = self.stages[0].working();
