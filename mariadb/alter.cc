@@ -196,7 +196,7 @@ bool ha_inkstone::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info
   info->handler_ctx= context;
   if (!context)
     return report(thd(), this, HA_ERR_OUT_OF_MEM);
-  if (int failed= wait_for_prepared(share->engine_table()))
+  if (int failed= wait_for_prepared(thd(), {share->name}))
     return report(thd(), this, failed);
   for (uint i= 0; i < info->index_drop_count; i++)
     context->plan.drop(info->index_drop_buffer[i]->name.str);

@@ -148,6 +148,55 @@ static bool is_copy(const TableName &name)
          text.find("#TMP#") != std::string::npos;
 }
 
+/* Detached transactions that are prepared hold no lock of the server's. */
+int wait_for_prepared(THD *thd, const std::vector<std::string> &tables)
+{
+  Session *session= session_of(thd);
+  if (!session)
+    return HA_ERR_OUT_OF_MEM;
+  const char *state= thd_proc_info(thd, "Waiting for prepared transactions");
+  int failed= 0;
+  for (size_t i= 0; i < tables.size() && !failed; i++)
+  {
+    ink_error error;
+    ink_table *opened= nullptr;
+    if (ink_table_open(database, slice_of(tables[i]), &opened, &error) ||
+        ink_wait_for_prepared(database, ink_table_tree(opened, 0), lock_wait_timeout_ms(thd), session->interrupt,
+                              &error))
+      failed= error.code == INK_NOT_FOUND ? 0 : handler_error(thd, error);
+    ink_table_close(opened);
+  }
+  thd_proc_info(thd, state);
+  return failed;
+}
+
+static bool note_that_there_is_one(void *there_is_one, ink_slice)
+{
+  *static_cast<bool *>(there_is_one)= true;
+  return false;
+}
+
+/* Waits before a table is dropped or renamed, or the first of its partitions: a timeout at the second would leave half
+   of them. What the server drops at the end of an ALTER has been waited for at its beginning, and its ddl log, after a
+   crash, cannot wait for a coordinator that comes later. */
+static int wait_before_move(THD *thd, const TableName &name)
+{
+  bool there_is_one= false;
+  ink_error error;
+  if (!thd || !mysqld_server_started || is_copy(name))
+    return 0;
+  if (ink_prepared(database, note_that_there_is_one, &there_is_one, &error))
+    return handler_error(thd, error);
+  if (!there_is_one)
+    return 0;
+  std::vector<std::string> tables= {std::string(name.start, name.length)};
+  const PartitionPath path(tables[0]);
+  if (path.is_partition())
+    if (int failed= partitions_of(thd, path.table, &tables))
+      return failed;
+  return wait_for_prepared(thd, tables);
+}
+
 /* Also the server's ddl log calls it, again after a crash: a table that is not there is no surprise. */
 int drop_table(const char *path)
 {
@@ -160,6 +209,8 @@ int drop_table(const char *path)
     if (const Session *session= session_of(thd))
       if (session->altered.query == thd->query_id)
         thd->count_cuted_fields= CHECK_FIELD_IGNORE;
+  if (int failed= wait_before_move(thd, name))
+    return failed;
   if (!ink_drop_table(database, name.slice(), &error))
   {
     change_times::forget(std::string(name.start, name.length));
@@ -188,6 +239,8 @@ int ha_inkstone::rename_table(const char *from, const char *to)
   TableName from_name(from), to_name(to);
   try
   {
+    if (int failed= wait_before_move(ha_thd(), from_name))
+      return failed;
     if (int failed= note_rename(ha_thd(), from, to))
       return failed;
     if (int failed= is_copy(from_name) ? complete(from_name) : 0)
@@ -265,35 +318,6 @@ static bool is_replaced(const std::string &name, const ink_table *open)
 
 /* The server truncates a partitioned table one partition after the other, and nothing finishes that after a
    crash: the first one empties them all, the others find it done. */
-/* Detached transactions that are prepared hold no lock of the server's. */
-int ha_inkstone::wait_for_prepared(const ink_table *of)
-{
-  if (int failed= use_session(thd()))
-    return failed;
-  ink_error error;
-  const char *state= thd_proc_info(thd(), "Waiting for prepared transactions");
-  const int failed= ink_wait_for_prepared(database, ink_table_tree(of, 0), lock_wait_timeout_ms(thd()),
-                                          session->interrupt, &error);
-  thd_proc_info(thd(), state);
-  return failed ? failure(error) : 0;
-}
-
-int ha_inkstone::wait_for_prepared(const std::vector<std::string> &names)
-{
-  for (const std::string &name : names)
-  {
-    ink_error error;
-    ink_table *opened= nullptr;
-    if (ink_table_open(database, slice_of(name), &opened, &error))
-      return failure(error);
-    const int failed= wait_for_prepared(opened);
-    ink_table_close(opened);
-    if (failed)
-      return failed;
-  }
-  return 0;
-}
-
 int ha_inkstone::truncate()
 {
   try
@@ -308,7 +332,7 @@ int ha_inkstone::truncate()
     else if (whole)
       failed= partitions_of(thd(), path.table, &names);
     if (!failed)
-      failed= wait_for_prepared(names);
+      failed= wait_for_prepared(thd(), names);
     if (!failed && !names.empty())
       failed= truncate_all(thd(), names);
     if (failed)

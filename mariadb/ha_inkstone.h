@@ -190,8 +190,6 @@ private:
   bool has_unique_key() const;
   bool has_entries() const { return indexes.size() > (hidden_row_id() ? 0 : 1); }
   ink_transaction *transaction() const { return own ? own : session->transaction; }
-  int wait_for_prepared(const ink_table *of);
-  int wait_for_prepared(const std::vector<std::string> &names);
   int begin_own();
   int end_own(int failed);
   bool put_row_key(Buffer &out, const uchar *record);

@@ -103,9 +103,10 @@ static void write_list(std::ofstream &cfg, const char *word,
     cfg << word << '\t' << escaped(each.first) << '\t' << escaped(each.second) << '\n';
 }
 
-static std::string file_of(const TABLE *table, const char *extension)
+/* Each partition has files of its own, under its own name. */
+static std::string file_of(const TableShare &share, const char *extension)
 {
-  return std::string(table->s->normalized_path.str) + extension;
+  return std::string(mysql_data_home) + FN_LIBCHAR + share.name + extension;
 }
 
 int ha_inkstone::begin_export(THD *thd)
@@ -114,6 +115,8 @@ int ha_inkstone::begin_export(THD *thd)
   ink_buffer path= {nullptr, 0, 0};
   if (exporting)
     return 0;
+  if (int failed= wait_for_prepared(thd, {share->name}))
+    return failed;
   share->count_exports(1);
   if (ink_export_begin(share->engine_table(), &exporting, &error))
   {
@@ -130,8 +133,8 @@ int ha_inkstone::begin_export(THD *thd)
   ink_buffer_free(&path);
   char absolute[FN_REFLEN];
   my_realpath(absolute, target.c_str(), MYF(0));
-  const std::string link= file_of(table, ".ink");
-  std::ofstream cfg(file_of(table, ".cfg"));
+  const std::string link= file_of(*share, ".ink");
+  std::ofstream cfg(file_of(*share, ".cfg"));
   cfg << CFG_HEADER << '\n';
   Exported exported= definition_of(table, share->image_version());
   const ink_table *engine_table= share->engine_table();
@@ -159,8 +162,8 @@ void ha_inkstone::end_export()
 {
   if (!exporting)
     return;
-  unlink(file_of(table, ".ink").c_str());
-  unlink(file_of(table, ".cfg").c_str());
+  unlink(file_of(*share, ".ink").c_str());
+  unlink(file_of(*share, ".cfg").c_str());
   ink_export_end(exporting);
   exporting= nullptr;
   share->count_exports(-1);
@@ -231,9 +234,18 @@ static std::string difference(Exported &file, const TABLE *table)
   return difference("index", "indexes", file.keys, definition.keys);
 }
 
+/* A damaged file is not the table's: what the server says of damaged tables would send its owner there. */
+static bool refused_file(const ink_error &error)
+{
+  if (error.code != INK_CORRUPT && error.code != INK_NOT_A_DATABASE)
+    return false;
+  my_error(ER_INTERNAL_ERROR, MYF(0), error.message);
+  return true;
+}
+
 int ha_inkstone::import_table()
 {
-  const std::string cfg= file_of(table, ".cfg"), data= file_of(table, ".ink");
+  const std::string cfg= file_of(*share, ".cfg"), data= file_of(*share, ".ink");
   Exported exported;
   /* The file's rows take the place of the table's: who has not thrown those away may want them. */
   if (!share->is_discarded())
@@ -258,8 +270,9 @@ int ha_inkstone::import_table()
     trees.push_back({static_cast<uint32_t>(strtoul(tree.second.c_str(), nullptr, 10)), slice_of(tree.first)});
   ink_error error;
   const std::string imported= share->name + REPLACEMENT;
-  if (ink_import_table(database, slice_of(imported), data.c_str(), trees.data(), trees.size(), &error) ||
-      ink_replace_table(database, slice_of(imported), slice_of(share->name), &error))
+  if (ink_import_table(database, slice_of(imported), data.c_str(), trees.data(), trees.size(), &error))
+    return refused_file(error) ? HA_ERR_INKSTONE : failure(error);
+  if (ink_replace_table(database, slice_of(imported), slice_of(share->name), &error))
     return failure(error);
   close_cursor();
   if (int failed= share->reopen(thd(), table->s))

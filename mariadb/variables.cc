@@ -139,6 +139,19 @@ static void hide(const std::string &directory)
   ignore_db_dirs_append(name.c_str());
 }
 
+/* A long recovery is seen to go on, in the error log. */
+static bool report_recovery(void *last, ink_slice text)
+{
+  static const time_t SECONDS_BETWEEN= 10;
+  const time_t now= my_time(0);
+  if (now - *static_cast<time_t *>(last) < SECONDS_BETWEEN)
+    return true;
+  *static_cast<time_t *>(last)= now;
+  sql_print_information("Inkstone: recovery: %.*s", static_cast<int>(text.len),
+                        reinterpret_cast<const char *>(text.data));
+  return true;
+}
+
 int open_database(ink_database **database, ink_error *error)
 {
   std::vector<std::pair<const char *, std::string>> values;
@@ -158,7 +171,8 @@ int open_database(ink_database **database, ink_error *error)
          {reinterpret_cast<const uint8_t *>(value.second.data()), value.second.size()}});
   std::string directory=
       data_home_dir && *data_home_dir ? data_home_dir : std::string(mysql_data_home) + "/inkstone";
-  if (ink_open(directory.c_str(), options.data(), options.size(), database, error))
+  time_t reported= my_time(0);
+  if (ink_open_watched(directory.c_str(), options.data(), options.size(), report_recovery, &reported, database, error))
     return 1;
   hide(directory);
   return 0;

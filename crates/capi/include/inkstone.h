@@ -187,6 +187,13 @@ void ink_options(ink_visit_option visit, void *context);
 int ink_open(const char *directory, const ink_option *options, size_t option_count,
              ink_database **database, ink_error *error);
 
+/* As ink_open. `visit` hears how far recovery is ("1073741824 bytes of log read, 812 of 4096 pages changed, 12 s"), at
+ * most ten times a second, called by this thread; when it says false no more. */
+typedef bool (*ink_visit_progress)(void *context, ink_slice text);
+int ink_open_watched(const char *directory, const ink_option *options, size_t option_count,
+                     ink_visit_progress visit, void *context, ink_database **database,
+                     ink_error *error);
+
 /* Closes in order and gives the handle back, also on failure. Give tables, cursors and transactions
  * back first: those that are left can only be given back. Prepared transactions stay prepared. */
 int ink_close(ink_database *database, ink_error *error);

@@ -4,7 +4,9 @@ use crate::entry::{entry, guard_or, on_or};
 use crate::error::{Failure, ink_error};
 use crate::raw::{self, ink_buffer, ink_slice};
 use inkstone::options::{OptionKind, describe, kinds};
+use inkstone::recovery::Progress;
 use inkstone::{Database, Durability, OpenReport, Options};
+use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void};
 
 /// `ink_database`.
@@ -28,6 +30,7 @@ pub struct ink_option_info {
 }
 
 pub type VisitOption = unsafe extern "C" fn(*mut c_void, *const ink_option_info) -> bool;
+pub type VisitProgress = unsafe extern "C" fn(*mut c_void, ink_slice) -> bool;
 pub type VisitText = unsafe extern "C" fn(*mut c_void, ink_slice, ink_slice) -> bool;
 
 /// `enum ink_durability`.
@@ -88,18 +91,60 @@ pub unsafe extern "C" fn ink_open(
 ) -> c_int {
     entry!(error, || {
         let database = raw::place(database)?;
-        // A server is told of its deliberate bug by its environment.
-        #[cfg(inkstone_mutants)]
-        if let Ok(name) = std::env::var("INKSTONE_MUTANT") {
-            inkstone::mutants::switch_on(&name).expect("a mutant of this name");
-        }
-        let mut wanted = Options::default();
-        for option in raw::array(options, option_count)? {
-            wanted.set(option.name.text()?, option.value.text()?)?;
-        }
-        let opened = Database::open(raw::path(directory)?, wanted)?;
+        let options = wanted(options, option_count)?;
+        let opened = Database::open(raw::path(directory)?, options)?;
         *database = raw::into_handle(ink_database(opened));
     })
+}
+
+/// Opens a database, and tells how far recovery is.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_open_watched(
+    directory: *const c_char,
+    options: *const ink_option,
+    option_count: usize,
+    visit: VisitProgress,
+    context: *mut c_void,
+    database: *mut *mut ink_database,
+    error: *mut ink_error,
+) -> c_int {
+    entry!(error, || {
+        let database = raw::place(database)?;
+        let options = wanted(options, option_count)?;
+        let listens = Cell::new(true);
+        let progress = |progress: Progress| {
+            if listens.get() {
+                let text = progress.to_string();
+                // The caller's function, which the header asks to return normally.
+                listens.set(visit(context, ink_slice::lend(text.as_bytes())));
+            }
+        };
+        let opened = Database::open_watched(raw::path(directory)?, options, &progress)?;
+        *database = raw::into_handle(ink_database(opened));
+    })
+}
+
+/// The options of an opening.
+///
+/// # Safety
+/// `options` is an array of so many.
+unsafe fn wanted(options: *const ink_option, count: usize) -> Result<Options, Failure> {
+    // A server is told of its deliberate bug by its environment.
+    #[cfg(inkstone_mutants)]
+    if let Ok(name) = std::env::var("INKSTONE_MUTANT") {
+        inkstone::mutants::switch_on(&name).expect("a mutant of this name");
+    }
+    let mut wanted = Options::default();
+    // SAFETY: as this function asks.
+    for option in unsafe { raw::array(options, count) }? {
+        // SAFETY: the slices of an option live as long as it.
+        let (name, value) = unsafe { (option.name.text()?, option.value.text()?) };
+        wanted.set(name, value)?;
+    }
+    Ok(wanted)
 }
 
 /// Closes a database in order.

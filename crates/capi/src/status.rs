@@ -24,7 +24,7 @@ const SECTIONS: &[(&str, &[&str])] = &[
         "BUFFER POOL",
         &[
             "Frames {buffer_pool_frames}, free {buffer_pool_free}, dirty {buffer_pool_dirty}",
-            "{buffer_read_requests} page look-ups, {pages_read} pages read, {buffer_evictions} evictions, {buffer_frame_waits} waits for a free frame",
+            "{buffer_read_requests} page accesses, {pages_read} pages read, {buffer_evictions} evictions, {buffer_frame_waits} waits for a free frame",
         ],
     ),
     (

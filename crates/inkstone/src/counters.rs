@@ -62,7 +62,7 @@ counters! {
     StalePagesFound "stale_pages_found" "Times that an older version of a page was read in its own place",
     StalePagesReplaced "stale_pages_replaced" "Of those, times that a second read or the doublewrite file had the newest version",
     DoublewriteSkipped "doublewrite_skipped" "Freshly initialised pages that were written without a doublewrite copy",
-    BufferReadRequests "buffer_read_requests" "Pages that had to be looked up because no latch-free path served them",
+    BufferReadRequests "buffer_read_requests" "Accesses to pages through the buffer pool; those that had to read a file are in pages_read",
     BufferEvictions "buffer_evictions" "Frames taken from a page to hold another",
     BufferFrameWaits "buffer_frame_waits" "Times that a thread waited for a free frame",
     CheckpointWaits "checkpoint_waits" "Times that a transaction was slowed down because the checkpoint age was high",

@@ -70,6 +70,8 @@ pub fn check(server: &Server) -> Result<()> {
         of_the_future,
     )?;
 
+    refuse_damaged(server, &folder)?;
+    check_partitions(server, &folder)?;
     make_table(server, EXPORTED)?;
     copy(&folder, "kept", "i", |cfg| cfg)?;
     server.sql("ALTER TABLE smoke.i IMPORT TABLESPACE")?;
@@ -88,6 +90,50 @@ pub fn check(server: &Server) -> Result<()> {
     match of_each.next() == of_each.next() {
         true => Ok(()),
         false => Err(format!("an imported table is not the exported one: {sums}")),
+    }
+}
+
+/// A file with a wrong byte is refused with what is wrong, and where.
+fn refuse_damaged(server: &Server, folder: &Path) -> Result<()> {
+    make_table(server, EXPORTED)?;
+    copy(folder, "kept", "i", |cfg| cfg)?;
+    let file = folder.join("i.ink");
+    let failed = |error: std::io::Error| format!("{} cannot be damaged: {error}", file.display());
+    let mut bytes = std::fs::read(&file).map_err(failed)?;
+    let middle = bytes.len() / 2;
+    bytes[middle..middle + 16].fill(0x55);
+    std::fs::write(&file, bytes).map_err(failed)?;
+    match server.sql("ALTER TABLE smoke.i IMPORT TABLESPACE") {
+        Err(error) if error.contains("1815") && error.contains("i.ink") => Ok(()),
+        other => Err(format!(
+            "a damaged file: not error 1815 that names it, but {other:?}"
+        )),
+    }
+}
+
+/// Each partition of an exported table has files of its own, which a table without partitions takes.
+fn check_partitions(server: &Server, folder: &Path) -> Result<()> {
+    server.sql(&format!(
+        "CREATE TABLE smoke.p ({EXPORTED}) ENGINE=Inkstone PARTITION BY RANGE (id) \
+         (PARTITION p0 VALUES LESS THAN (400), PARTITION p1 VALUES LESS THAN MAXVALUE); \
+         INSERT INTO smoke.p SELECT * FROM smoke.e"
+    ))?;
+    let mut session = Session::open(server, "smoke")?;
+    let flushed = session.run("FLUSH TABLES p FOR EXPORT;");
+    let mut rows = Vec::new();
+    for partition in ["p#P#p0", "p#P#p1"] {
+        make_table(server, EXPORTED)?;
+        copy(folder, partition, "i", |cfg| cfg).map_err(|error| format!("{error}; {flushed:?}"))?;
+        server.sql("ALTER TABLE smoke.i IMPORT TABLESPACE")?;
+        rows.push(server.sql("SELECT COUNT(*), MIN(id), MAX(id) FROM smoke.i")?);
+    }
+    session.run("UNLOCK TABLES;");
+    let left = folder.join("p#P#p0.cfg").exists();
+    match rows.iter().map(|row| row.trim()).collect::<Vec<_>>()[..] {
+        ["399\t1\t399", "601\t400\t1000"] if !left => Ok(()),
+        _ => Err(format!(
+            "partitions exported and imported: {rows:?}, files left: {left}"
+        )),
     }
 }
 

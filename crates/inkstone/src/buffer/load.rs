@@ -55,6 +55,13 @@ enum Found {
 }
 
 impl Inner {
+    /// Counts an access to the page in the frame, and has it stay a while.
+    #[inline]
+    fn accessed(&self, frame: &Frame) {
+        self.counters.add(Counter::BufferReadRequests, 1);
+        frame.touch();
+    }
+
     /// The page if the frame holds it now; waits for an exclusive holder.
     #[inline]
     pub(crate) fn optimistic_at(&self, index: u32, id: PageId) -> Option<Optimistic<'_>> {
@@ -63,7 +70,7 @@ impl Inner {
         if !frame.holds(id) {
             return None;
         }
-        frame.touch();
+        self.accessed(frame);
         Some(Optimistic {
             pool: self,
             index,
@@ -138,7 +145,7 @@ impl Inner {
         }
         let guard = Exclusive { pool: self, index };
         frame.holds(id).then(|| {
-            frame.touch();
+            self.accessed(frame);
             guard
         })
     }
@@ -160,7 +167,7 @@ impl Inner {
             want.unlatch(frame);
             return false;
         }
-        frame.touch();
+        self.accessed(frame);
         true
     }
 
@@ -180,14 +187,16 @@ impl Inner {
                 return Ok(index);
             }
             match self.find_or_load(id, want)? {
-                Found::Loaded(index) => return Ok(index),
+                Found::Loaded(index) => {
+                    self.counters.add(Counter::BufferReadRequests, 1);
+                    return Ok(index);
+                }
                 Found::Resident(index) => hint = Some(index),
             }
         }
     }
 
     fn find_or_load(&self, id: PageId, want: Want) -> Result<Found> {
-        self.counters.add(Counter::BufferReadRequests, 1);
         loop {
             self.check()?;
             let mut shard = self.table.shard(&self.arena, id);

@@ -131,6 +131,28 @@ impl Database {
     /// [`Error::NotADatabase`] if files are missing; [`Error::Corrupt`] if the log or a page that
     /// recovery needs is damaged.
     pub fn open(directory: impl AsRef<Path>, options: Options) -> Result<Self> {
+        Self::open_watched(directory, options, &|_| {})
+    }
+
+    /// As [`Database::open`], told of recovery's progress at most ten times a second, by the thread that opens.
+    ///
+    /// ```
+    /// # use inkstone::{Database, Options};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = Database::open_watched(dir.path(), Options::default(), &|progress| {
+    ///     eprintln!("recovery: {progress}");
+    /// })?;
+    /// # Ok::<(), inkstone::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Database::open`].
+    pub fn open_watched(
+        directory: impl AsRef<Path>,
+        options: Options,
+        progress: &dyn Fn(crate::recovery::Progress),
+    ) -> Result<Self> {
         let backend = match options.io_backend {
             crate::options::IoBackend::Auto => inkstone_io::BackendChoice::Auto,
             crate::options::IoBackend::Posix => inkstone_io::BackendChoice::Posix,
@@ -138,7 +160,7 @@ impl Database {
         };
         let vfs = inkstone_io::default_vfs(backend)
             .map_err(|e| Error::io("set up I/O for", directory.as_ref(), e))?;
-        Self::open_on(vfs, directory, options, &|_| {})
+        Self::open_on(vfs, directory, options, progress)
     }
 
     /// As [`Database::open`], over a file system of the caller's, told of recovery's progress.

@@ -2,6 +2,7 @@
 
 use crate::sync::Instant;
 use std::cell::Cell;
+use std::fmt;
 use std::time::Duration;
 
 /// What recovery is doing.
@@ -30,6 +31,33 @@ pub struct Progress {
     pub pages_total: u64,
     /// Seconds since redo began.
     pub seconds: u64,
+}
+
+impl fmt::Display for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            bytes_done: bytes,
+            pages_done,
+            pages_total,
+            seconds,
+            ..
+        } = self;
+        match (self.phase, self.bytes_total) {
+            (Phase::Scan, Some(total)) => {
+                write!(f, "{bytes} of at most {total} bytes of log read")?
+            }
+            (Phase::Scan, None) => write!(f, "{bytes} bytes of log read")?,
+            (Phase::Apply, _) => write!(
+                f,
+                "{bytes} bytes of log read, {pages_done} of {pages_total} pages changed"
+            )?,
+            (Phase::Done, _) => write!(
+                f,
+                "{bytes} bytes of log read, {pages_done} pages changed, redo is complete"
+            )?,
+        }
+        write!(f, ", {seconds} s")
+    }
 }
 
 /// What recovery found and did.

@@ -92,6 +92,11 @@ struct Generator {
 }
 
 const NAMES: [&str; 2] = ["t", "w"];
+/// A table that is moved, and is where it was.
+fn there_and_back(table: &str) -> String {
+    format!("RENAME TABLE {table} TO moved, moved TO {table}")
+}
+
 /// What the session of an XA transaction says, with other statements before the second.
 const XA: [&str; 4] = [
     "",
@@ -235,11 +240,12 @@ impl Generator {
         match self.topic {
             Topic::Ddl if open == 0 && self.random.chance(25) => {
                 let number = self.random.below(1000);
-                Some(match self.random.below(5) {
+                Some(match self.random.below(6) {
                     0 => format!("ALTER TABLE {table} ADD KEY n{number} (v)"),
                     1 => format!("TRUNCATE TABLE {table}"),
                     2 => format!("ALTER TABLE {table} FORCE, ALGORITHM=COPY"),
                     3 => "START TRANSACTION WITH CONSISTENT SNAPSHOT".to_owned(),
+                    4 => there_and_back(table),
                     _ => format!("CHECK TABLE {table}"),
                 })
             }
@@ -293,7 +299,7 @@ impl Generator {
                 "XA {} '{ENGINE}'",
                 self.random.word(&["COMMIT", "ROLLBACK"])
             )),
-            (_, true) => Some(match self.random.below(4) {
+            (_, true) => Some(match self.random.below(7) {
                 0 => format!("KILL {}", script::connection(1)),
                 1 => format!(
                     "XA {} '{ENGINE}'",
@@ -302,6 +308,11 @@ impl Generator {
                 2 => format!(
                     "ALTER TABLE {table} ADD KEY n{} (v)",
                     self.random.below(1000)
+                ),
+                3 => there_and_back(table),
+                4 => format!("DROP TABLE {table}"),
+                5 => format!(
+                    "CREATE OR REPLACE TABLE {table} (id INT PRIMARY KEY, v INT) ENGINE={ENGINE}"
                 ),
                 _ => format!("TRUNCATE TABLE {table}"),
             }),

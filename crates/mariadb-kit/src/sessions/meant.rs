@@ -137,7 +137,7 @@ impl Case<'_> {
                 (None | Some(What::Waits(_)), Some(What::Ended(_))) => {
                     match self.waits(session)? {
                         None if let_go.contains(&session) && self.has_gone_first(session)? => {
-                            first.extend(self.blockers(session)?[0].iter());
+                            first.extend(self.in_the_way(session, 0, &let_go)?);
                             Some(Reason::Order)
                         }
                         None => {
@@ -151,7 +151,7 @@ impl Case<'_> {
                     }
                 }
                 (Some(What::Ended(_)), None) if let_go.contains(&session) => {
-                    first.extend(self.blockers(session)?[1].iter());
+                    first.extend(self.in_the_way(session, 1, &let_go)?);
                     Some(Reason::Order)
                 }
                 (Some(What::Ended(Reply::Refused(refusal))), Some(What::Ended(Reply::Done(_))))
@@ -159,14 +159,20 @@ impl Case<'_> {
                 {
                     self.is_older(session)?.then_some(Reason::Snapshot)
                 }
-                (Some(What::Ended(one)), Some(What::Ended(Reply::Rows(other)))) => {
-                    match self.impatient(session, one, other)? {
-                        None if matches!(one, Reply::Rows(_)) => {
-                            changed.push(session);
-                            continue;
-                        }
+                (
+                    Some(What::Ended(one @ Reply::Rows(_))),
+                    Some(What::Ended(other @ Reply::Refused(_))),
+                ) => self.overtaken(session, one, other)?,
+                (Some(What::Ended(one)), Some(What::Ended(other @ Reply::Rows(rows)))) => {
+                    let reason = match self.impatient(session, one, rows)? {
+                        None => self.overtaken(session, one, other)?,
                         reason => reason,
+                    };
+                    if reason.is_none() && matches!(one, Reply::Rows(_)) {
+                        changed.push(session);
+                        continue;
                     }
+                    reason
                 }
                 (Some(What::Ended(Reply::Done(_))), Some(What::Ended(Reply::Done(_)))) => {
                     changed.push(session);
@@ -352,6 +358,18 @@ impl Case<'_> {
             Ok(blockers.map(|&b| number(b).unwrap_or(0)).collect())
         };
         Ok([of(self.innodb)?, of(self.inkstone)?])
+    }
+
+    /// For whom a session waits in an engine. Of a lock of the server's it is not told: one of those who were let go on
+    /// with it, and have ended.
+    fn in_the_way(&mut self, session: usize, side: usize, let_go: &[usize]) -> Result<Vec<usize>> {
+        let blockers = std::mem::take(&mut self.blockers(session)?[side]);
+        if !blockers.is_empty() {
+            return Ok(blockers);
+        }
+        let has_ended =
+            |session: &&usize| matches!(self.sides[side].get(session), Some(What::Ended(_)));
+        Ok(let_go.iter().filter(has_ended).copied().collect())
     }
 
     /// Of a session that waits in InnoDB for others who were let go on with it: in Inkstone it was before them, and
@@ -558,13 +576,60 @@ impl Case<'_> {
         }
     }
 
-    /// The statement for one row alone that InnoDB has passed over.
-    fn passed_over(&self, statement: &str, innodb: &Rows, inkstone: &Rows) -> Option<String> {
+    /// NOWAIT or SKIP LOCKED meets a lock in Inkstone alone. The session that has it waits in both engines, and is held
+    /// back in InnoDB by a lock beyond what was asked: there it has not come to that row.
+    fn overtaken(
+        &mut self,
+        session: usize,
+        innodb: &Reply,
+        inkstone: &Reply,
+    ) -> Result<Option<Reason>> {
+        let statement = self.inkstone.statement(session);
+        let patient = match (innodb, inkstone) {
+            (Reply::Rows(_), Reply::Refused(refusal)) if refusal.code == 1205 => {
+                ask::patient(&statement)
+            }
+            (Reply::Rows(rows), Reply::Rows(fewer)) if ask::patient(&statement).is_some() => {
+                let is_fewer = fewer.rows.iter().all(|row| rows.rows.contains(row));
+                is_fewer
+                    .then(|| self.passed_over(&statement, fewer, rows))
+                    .flatten()
+            }
+            _ => None,
+        };
+        let Some(patient) = patient else {
+            return Ok(None);
+        };
+        let outcome = self.inkstone.step(session, &patient)?;
+        let blockers = match outcome.get(&session) {
+            Some(What::Waits(_)) => std::mem::take(&mut self.blockers(session)?[1]),
+            // One of those for whom it waits then waits for it already.
+            _ if !victims(&outcome).is_empty() => {
+                let circle = self.inkstone.latest_circle()?;
+                let mut circle = self.inkstone.numbered(&circle);
+                circle.retain(|&other| other != session);
+                circle
+            }
+            _ => return Ok(None),
+        };
+        let mut reason = None;
+        for blocker in blockers {
+            reason = match self.beyond.contains_key(&blocker) {
+                true => self.innodb.wanted(blocker)?,
+                false => None,
+            }
+            .and_then(|wanted| self.noted(blocker, &wanted));
+            if reason.is_none() {
+                return Ok(None);
+            }
+        }
+        Ok(reason)
+    }
+
+    /// The statement for one row alone that one engine has passed over, and the other has not.
+    fn passed_over(&self, statement: &str, fewer: &Rows, more: &Rows) -> Option<String> {
         let ask = Ask::of(statement, self.holders.schema())?;
-        let row = inkstone
-            .rows
-            .iter()
-            .find(|row| !innodb.rows.contains(row))?;
+        let row = more.rows.iter().find(|row| !fewer.rows.contains(row))?;
         let table = self.holders.schema().table(&ask.table)?;
         let forced = ask
             .force
@@ -696,9 +761,12 @@ fn only_in_one(victims: &[Vec<usize>; 2]) -> [Vec<usize>; 2] {
     })
 }
 
+/// What InnoDB says where the deadlock is over the lock of a table's AUTO_INCREMENT.
+const NUMBERS_DEADLOCK: u16 = 1467;
+
 /// Sessions that were rolled back because of a deadlock.
 fn victims(outcome: &Outcome) -> Vec<usize> {
-    let is_victim = |what: &What| matches!(what, What::Ended(Reply::Refused(r)) if r.code == 1213);
+    let is_victim = |what: &What| matches!(what, What::Ended(Reply::Refused(r)) if [1213, NUMBERS_DEADLOCK].contains(&r.code));
     let victims = outcome.iter().filter(|(_, what)| is_victim(what));
     victims.map(|(session, _)| *session).collect()
 }

@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 const SOON: Duration = Duration::from_millis(15);
 /// InnoDB tells the same for 100 ms to whoever asks sooner.
 pub(super) const ASK_AGAIN: Duration = Duration::from_millis(110);
+/// How long purge is waited for.
+const PURGE_TIME_MAX: Duration = Duration::from_secs(5);
 /// A session that neither ends nor waits for so long hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -43,6 +45,14 @@ impl Engine {
         match self {
             Self::InnoDb => "s_inno",
             Self::Inkstone => "s_inks",
+        }
+    }
+
+    /// The status variable that is 0 when all that is deleted has been purged.
+    fn left_to_purge(self) -> &'static str {
+        match self {
+            Self::InnoDb => "INNODB_HISTORY_LIST_LENGTH",
+            Self::Inkstone => "INKSTONE_VERSION_STORE_BYTES",
         }
     }
 
@@ -135,6 +145,9 @@ impl Stage {
         must(&mut setup, &format!("USE {database}"))?;
         for statement in &script.setup {
             must(&mut setup, &statement.replace(ENGINE, engine.name()))?;
+        }
+        if script.purged {
+            await_purge(&mut monitor, engine)?;
         }
         let mut stage = Self {
             engine,
@@ -472,6 +485,24 @@ pub(super) fn text_of(cell: &Cell) -> String {
         Some(bytes) => String::from_utf8_lossy(bytes).into_owned(),
         None => "NULL".to_owned(),
     }
+}
+
+/// Waits until purge has taken what the script's beginning has deleted: which locks InnoDB takes beside a deleted row
+/// is decided by whether it is still there. Where a snapshot is in the way it goes on without.
+fn await_purge(monitor: &mut Client, engine: Engine) -> Result<()> {
+    let begun = Instant::now();
+    let left = format!(
+        "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = '{}'",
+        engine.left_to_purge()
+    );
+    while begun.elapsed() < PURGE_TIME_MAX {
+        match monitor.run(&left) {
+            Ok(Reply::Rows(rows)) if numbers(&rows) == [[Some(0)]] => return Ok(()),
+            Ok(Reply::Rows(_)) => thread::sleep(Duration::from_millis(20)),
+            other => return Err(format!("what is left to purge: {other:?}")),
+        }
+    }
+    Ok(())
 }
 
 /// Cells as numbers.
