@@ -57,11 +57,18 @@ fn is_there(
     };
     let fault = fault(&refusal.code.to_string(), &refusal.message, table);
     let key = accepted::duplicate_key(outcome);
-    // Of rows that a key takes for equal the one that comes later is named.
-    ["", " DESC"].iter().any(|direction| {
+    // Of rows that a key takes for equal the one that comes later is named, and a row that a constraint refuses is no
+    // duplicate any more.
+    let mut is_found = |checks: &str, direction: &str| {
+        let _ = sides.ask(&format!("SET check_constraint_checks = {checks}"));
         let faults = faults(sides, table, alter, key, direction);
         faults.is_some_and(|faults| faults.iter().any(|each| is_same(each, &fault)))
-    })
+    };
+    let is_there = ["1", "0"]
+        .iter()
+        .any(|checks| is_found(checks, "") || is_found(checks, " DESC"));
+    let _ = sides.ask("SET check_constraint_checks = DEFAULT");
+    is_there
 }
 
 /// All faults, with no other unique key than this one: a row is refused by one key only.
@@ -197,12 +204,22 @@ fn fault(code: &str, message: &str, table: &str) -> String {
     let column = || Some(message.split_once("olumn '")?.1.split_once('\'')?.0);
     match (code, column()) {
         ("1048" | "1264" | "1265" | "1406", Some(column)) => format!("value for {column}"),
+        // A text that is no number; ALTER may not name the column.
+        ("1292" | "1366", _) if message.contains("value: '") => {
+            let value = message
+                .split_once("value: '")
+                .map_or("", |(_, value)| value);
+            let value = value.split("' for column ").next().unwrap_or_default();
+            format!("wrong value: {}", value.trim_end_matches('\''))
+        }
         ("1062", _) => {
             let duplicate = message.split_once("uplicate entry ");
             format!("1062: {}", duplicate.map_or(message, |(_, entry)| entry))
         }
         _ => {
             let message = message.replace(&format!("`{ALTERED}`"), &format!("`{table}`"));
+            // A constraint of a column's type is named by table and column.
+            let message = message.replace(&format!("`{ALTERED}."), &format!("`{table}."));
             let message = accepted::unnumbered_message(&neutral(&message));
             let message = message.split(" failed for ").next().unwrap_or_default();
             format!("{code}: {message}")
@@ -251,6 +268,11 @@ mod tests {
             of("1406", "Data too long for column 'c3' at row 1"),
             expected
         );
+        let number = of("1292", "Truncated incorrect INTEGER value: 'x'");
+        let of_column =
+            "Incorrect integer value: 'x' for column `d_inno`.`altered`.`event` at row 3";
+        assert_eq!(number, of("1366", of_column));
+        assert_ne!(number, of("1292", "Truncated incorrect INTEGER value: 'y'"));
         let check = of("4025", "CONSTRAINT `x1` failed for `d_inno`.`altered`");
         assert_eq!(
             check,

@@ -194,10 +194,21 @@ impl Case<'_> {
         // held back in InnoDB has done nothing there.
         let waited = |session| !held_back.is_empty() && self.before.contains(session);
         let is_explained = |session| first.contains(session) || waited(session);
-        match changed.iter().all(is_explained) {
-            true => Ok(reasons.first().copied()),
-            false => Ok(None),
+        if changed.iter().all(is_explained) {
+            return Ok(reasons.first().copied());
         }
+        // All have gone on at once, and none is in another's way now: the one that was second has seen what the first
+        // has written.
+        let writes = |session: &usize| {
+            let wrote = |side: &Outcome| matches!(side.get(session), Some(What::Ended(Reply::Done(done))) if done.affected > 0);
+            let_go.contains(session) && sides.iter().all(|side| wrote(side))
+        };
+        let has_other = |one: &usize| let_go.iter().any(|other| other != one && writes(other));
+        let one_by_one = reasons.is_empty()
+            && changed
+                .iter()
+                .all(|session| let_go.contains(session) && has_other(session));
+        Ok(one_by_one.then_some(Reason::Order))
     }
 
     /// Whether a session waits in InnoDB only for such as are held back there, and whose transactions are over in
