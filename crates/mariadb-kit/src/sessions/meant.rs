@@ -499,8 +499,23 @@ impl Case<'_> {
         // does not scan are keys of rows that it changes.
         let other_index = wanted.index != "PRIMARY" && !ask.force.contains(&wanted.index);
         let passed_over = committed.rows.is_empty() && !newest.rows.is_empty();
-        if ask.kind == Kind::Change && self.holders.unlocks(session) && other_index && passed_over {
-            return Ok(Some(Reason::Neighbour));
+        if ask.kind == Kind::Change && self.holders.unlocks(session) && other_index {
+            let changed = format!("{row} AND ({})", ask.condition);
+            let mut is_changed = || -> Result<bool> {
+                let [newest, committed] = self.seen(&changed)?;
+                Ok(!newest.rows.is_empty() || !committed.rows.is_empty())
+            };
+            let columns = schema
+                .table(&wanted.table)
+                .and_then(|table| table.index(&wanted.index));
+            let sets = columns.is_none_or(|index| {
+                let sets = |column: &String| statement.contains(&format!(" SET {column} = "));
+                index.columns.iter().any(sets)
+            });
+            // Where it makes no keys there it only looks for its own, and InnoDB locks the one behind.
+            if passed_over || !sets && !is_changed()? {
+                return Ok(Some(Reason::Neighbour));
+            }
         }
         // Who changes the row itself has it alone.
         let own = matches!(ask.kind, Kind::Change | Kind::Insert) && {
