@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* ALTER TABLE without copying the table.
 
-   Nothing of the rows changes: renamed columns, defaults, dropped checks (an added one must hold in every row: the
-   server copies), virtual columns, stored columns that are moved or added, which old rows get from the table's facts
-   (meta.h). Indexes are added and dropped as trees;
-   readers go on meanwhile, writers wait.
+   Nothing of the rows changes: renamed columns, defaults, dropped checks (an added one must hold in
+   every row: the server copies), virtual columns, stored columns that are moved or added, which old
+   rows get from the table's facts (meta.h). Indexes are added and dropped as trees; readers go on
+   meanwhile, writers wait.
 
-   What a crash leaves is the old table or the new one. New trees are filled under names that no index has
-   (BUILDING). Then one durable transaction notes the new definition's id, what added columns hold, and the
-   plan: trees to drop and to rename. From there on the ALTER has happened: the server's ddl log asks
-   check_version, and who opens the table next carries out what is left of the plan. What is left under a name of
-   BUILDING then is of an ALTER that did not happen, and is dropped (TableShare::drop_unfinished).
+   What a crash leaves is the old table or the new one. New trees are filled under names that no
+   index has (BUILDING). Then one durable transaction notes the new definition's id, what added
+   columns hold, and the plan: trees to drop and to rename. From there on the ALTER has happened:
+   the server's ddl log asks check_version, and who opens the table next carries out what is left of
+   the plan. What is left under a name of BUILDING then is of an ALTER that did not happen, and is
+   dropped (TableShare::drop_unfinished).
 
-   Partitions are altered by handlers of their own, and the first one commits for all, in one transaction. */
+   Partitions are altered by handlers of their own, and the first one commits for all, in one
+   transaction. */
 #include "alter.h"
 #include "batch.h"
 #include "ddl.h"
@@ -68,12 +70,12 @@ static bool has_constant_default(const Field *field)
   return !field->default_value || field->default_value->expr->const_item();
 }
 
-/* What a default is that was not converted, or from a time to a day. InnoDB copies for all others, and the server's
-   copy sees some of them otherwise. */
+/* What a default is that was not converted, or from a time to a day. InnoDB copies for all others,
+   and the server's copy sees some of them otherwise. */
 static bool is_taken_whole(int converted) { return converted == 0 || converted == 3; }
 
-/* A NULL that becomes NOT NULL would be the time of its statement. InnoDB copies for it, before it comes to the defaults of
-   columns behind it. */
+/* A NULL that becomes NOT NULL would be the time of its statement. InnoDB copies for it, before it
+   comes to the defaults of columns behind it. */
 static bool becomes_present(const Field *before, const Field *after)
 {
   return before->real_maybe_null() && !after->real_maybe_null() && after->type() == MYSQL_TYPE_TIMESTAMP;
@@ -123,7 +125,8 @@ static bool adds_checks(const TABLE *altered, const std::vector<Field *> &column
   return false;
 }
 
-/* Longer VARCHARs, more members of an ENUM: the packed bytes stay as they are, an index's may not. */
+/* Longer VARCHARs, more members of an ENUM: the packed bytes stay as they are, an index's may
+   not. */
 static bool resizes_only_unindexed(const TABLE *altered, const std::vector<Field *> &columns)
 {
   for (size_t i= 0; i < columns.size(); i++)
@@ -148,8 +151,8 @@ ha_inkstone::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info
   try
   {
     const std::vector<Field *> columns= old_columns(info);
-    /* Defaults come first: what InnoDB warns of, which makes more tables anew in place, is said where the server copies
-       here, too. */
+    /* Defaults come first: what InnoDB warns of, which makes more tables anew in place, is said
+       where the server copies here, too. */
     if (columns.size() != altered->s->fields ||
         (may_rebuild_in_innodb(of_innodb) && !adds_constants(altered, columns)) ||
         (wanted & ~(NO_CHANGE_OF_ROWS | INDEX_CHANGES | ALTER_ADD_STORED_BASE_COLUMN | ALTER_PARTITIONED)) ||
@@ -214,7 +217,8 @@ bool ha_inkstone::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info
   return report(thd(), this, find_added(altered, info, &context->added));
 }
 
-/* The order of columns in rows: old ones stay where they are, added ones follow. Empty: the order of the table. */
+/* The order of columns in rows: old ones stay where they are, added ones follow. Empty: the order
+   of the table. */
 std::vector<uint16> ha_inkstone::altered_order(const TABLE *altered, Alter_inplace_info *info) const
 {
   const std::vector<Field *> columns= old_columns(info), stored= stored_columns(table);
@@ -299,7 +303,8 @@ int ha_inkstone::build_index(const KEY &altered_key, const std::vector<Field *> 
   key.key_part= parts.data();
   KeyCodec codec;
   codec.init(key, &clustered, &share->key_room());
-  /* A message about a duplicate shows values of the row as it still is: its NULLs are where they were. */
+  /* A message about a duplicate shows values of the row as it still is: its NULLs are where they
+     were. */
   for (KEY_PART_INFO &part : parts)
   {
     part.null_bit= part.field->null_ptr ? part.field->null_bit : 0;
@@ -365,7 +370,8 @@ int ha_inkstone::fill_index(const KeyCodec &codec, KEY &key, const ink_tree *tre
   return failed;
 }
 
-/* Entries are inserted in transactions of their own: nobody knows the tree before the ALTER commits. */
+/* Entries are inserted in transactions of their own: nobody knows the tree before the ALTER
+   commits. */
 int ha_inkstone::insert_sorted(const KeyCodec &codec, KEY &key, const ink_tree *tree, Batch &batch)
 {
   if (!batch.count())
@@ -460,8 +466,8 @@ int ha_inkstone::commit_altered(const std::vector<AlterContext *> &contexts, TAB
                 : TableShare::alter(thd(), changes, altered->s->tabledef_version, altered->s);
 }
 
-/* Of a partitioned table the server gives the name of the whole. Its partitions are altered together: any of them
-   tells. */
+/* Of a partitioned table the server gives the name of the whole. Its partitions are altered
+   together: any of them tells. */
 int check_version(handlerton *, const char *path, const LEX_CUSTRING *version, ulonglong)
 {
   TableName name(path);

@@ -23,8 +23,8 @@ static const alter_table_operations INDEX_CHANGES=
     ALTER_ADD_INDEX | ALTER_DROP_INDEX | ALTER_RENAME_INDEX | ALTER_ADD_NON_UNIQUE_NON_PRIM_INDEX |
     ALTER_DROP_NON_UNIQUE_NON_PRIM_INDEX | ALTER_ADD_UNIQUE_INDEX | ALTER_DROP_UNIQUE_INDEX;
 
-/** What an ALTER is for InnoDB: longer VARCHARs are no change of a column's type, and a row format that is named makes
-    the table anew. */
+/** What an ALTER is for InnoDB: longer VARCHARs are no change of a column's type, and a row format
+    that is named makes the table anew. */
 alter_table_operations wanted_of_innodb(const TABLE *table, const Alter_inplace_info *info);
 /** Whether InnoDB does these in place, as far as their kinds tell. */
 bool may_rebuild_in_innodb(alter_table_operations wanted);
@@ -32,8 +32,8 @@ bool may_rebuild_in_innodb(alter_table_operations wanted);
 /** Entries of a new index are sorted so many bytes at a time. */
 static const size_t SORTED_BYTES_MAX= 32 << 20;
 
-/** Trees to drop and to rename, in order. Each step is noted as done before the next one begins, and a step that
-    was done already does nothing. */
+/** Trees to drop and to rename, in order. Each step is noted as done before the next one begins,
+    and a step that was done already does nothing. */
 class AlterPlan
 {
 public:
@@ -56,7 +56,8 @@ private:
   std::vector<Step> steps;
 };
 
-/** The id of the definition that the last ALTER in place gave the table. Not 0: it cannot be read. */
+/** The id of the definition that the last ALTER in place gave the table. Not 0: it cannot be
+    read. */
 int read_version(ink_slice table, std::vector<uchar> *version);
 /** handlerton::check_version: 0 if an ALTER in place to that definition has happened. */
 int check_version(handlerton *, const char *path, const LEX_CUSTRING *version, ulonglong create_id);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What ALTER TABLE makes of the counter of AUTO_INCREMENT: what InnoDB makes of it, which has two of them. One is in
-   memory, and counts what was only reserved; one is noted with the rows, and is all that a restart knows. An ALTER
-   that InnoDB does in place keeps both, one that the server copies notes the one in memory. */
+/* What ALTER TABLE makes of the counter of AUTO_INCREMENT: what InnoDB makes of it, which has two
+   of them. One is in memory, and counts what was only reserved; one is noted with the rows, and is
+   all that a restart knows. An ALTER that InnoDB does in place keeps both, one that the server
+   copies notes the one in memory. */
 #include "alter.h"
 #include "ha_inkstone.h"
 #include <algorithm>
@@ -68,8 +69,8 @@ int ha_inkstone::greatest_auto_increment(ulonglong *greatest)
   return failed;
 }
 
-/* The counter may be lowered, but not to a value that is in use: then it is noted as behind that, and goes on where
-   increment and offset allow. */
+/* The counter may be lowered, but not to a value that is in use: then it is noted as behind that,
+   and goes on where increment and offset allow. */
 int ha_inkstone::lower_auto_increment(ulonglong wanted)
 {
   ulonglong next= wanted ? wanted : 1, greatest= 0;
@@ -99,8 +100,8 @@ int ha_inkstone::greatest_uncommitted(ulonglong *greatest)
   return failed;
 }
 
-/* What is noted after a restart and no row can have is found from the rows, as InnoDB does it. If they cannot be read
-   the table opens all the same: CHECK TABLE is to say why. */
+/* What is noted after a restart and no row can have is found from the rows, as InnoDB does it. If
+   they cannot be read the table opens all the same: CHECK TABLE is to say why. */
 int ha_inkstone::find_auto_increment()
 {
   if (!share->lacks_auto_increment() || is_outdated() || share->is_discarded())
@@ -136,8 +137,8 @@ static bool has_indexed_virtual(const TABLE *table)
   return false;
 }
 
-/* A longer VARCHAR of which InnoDB's rows need not know: one byte says how long its values are up to 127 bytes, and up
-   to 255 if none may be longer. */
+/* A longer VARCHAR of which InnoDB's rows need not know: one byte says how long its values are up
+   to 127 bytes, and up to 255 if none may be longer. */
 static bool grows_in_innodb(const Field *before, const Column_definition &after, bool redundant)
 {
   return before->real_type() == MYSQL_TYPE_VARCHAR && after.type_handler() == before->type_handler() &&
@@ -159,7 +160,8 @@ alter_table_operations wanted_of_innodb(const TABLE *table, const Alter_inplace_
         !grows_in_innodb(column->field, *column, table->s->row_type == ROW_TYPE_REDUNDANT))
       return wanted;
   wanted= (wanted & ~ALTER_STORED_COLUMN_TYPE) | ALTER_COLUMN_TYPE_CHANGE_BY_ENGINE;
-  /* The server says this of every indexed virtual column beside a change of a type; else it is about a virtual column. */
+  /* The server says this of every indexed virtual column beside a change of a type; else it is
+     about a virtual column. */
   return wanted & CHANGES_OF_VALUES ? wanted : wanted & ~ALTER_COLUMN_VCOL;
 }
 
@@ -171,7 +173,8 @@ bool may_rebuild_in_innodb(alter_table_operations wanted)
   return !(wanted & ALTER_DROP_PK_INDEX) || (wanted & ALTER_ADD_PK_INDEX);
 }
 
-/* Rows of this format have a place for NULLs of every column. Those of the primary key are sorted otherwise. */
+/* Rows of this format have a place for NULLs of every column. Those of the primary key are sorted
+   otherwise. */
 static bool takes_nulls_instantly(const TABLE *before, const TABLE *altered)
 {
   if (before->s->row_type != ROW_TYPE_REDUNDANT)
@@ -245,7 +248,8 @@ void ha_inkstone::note_counter(alter_table_operations wanted, const TABLE *alter
   noting->altered.counters.push_back(counter);
 }
 
-/* Of a table that is made: not only what the statement says. An ALTER that copies hands the old table's counter over. */
+/* Of a table that is made: not only what the statement says. An ALTER that copies hands the old
+   table's counter over. */
 int ha_inkstone::set_first_auto_increment(const char *path, const TABLE *form, const HA_CREATE_INFO *info)
 {
   AlteredCounters::Counter first= {"", info->auto_increment_value, info->auto_increment_value, false};
@@ -266,8 +270,8 @@ int ha_inkstone::set_first_auto_increment(const char *path, const TABLE *form, c
   return made.note_auto_increment(ha_thd(), first.noted);
 }
 
-/* Whether rows of this table are copies whose table has its counter already. (One that a row was moved into from
-   another partition may be less than that row's value.) */
+/* Whether rows of this table are copies whose table has its counter already. (One that a row was
+   moved into from another partition may be less than that row's value.) */
 bool ha_inkstone::has_counter_of_altered() const
 {
   const AlteredCounters &altered= session->altered;
@@ -287,8 +291,8 @@ int ha_inkstone::alter_counter(const TABLE *altered, const Alter_inplace_info *i
   switch (reserved_after(wanted_of_innodb(table, info), altered))
   {
   case NOTED:
-    /* A copy gets the table's counter, each of its partitions: that may be more than what the partition has counted. It
-       is less where the table's has run over. */
+    /* A copy gets the table's counter, each of its partitions: that may be more than what the
+       partition has counted. It is less where the table's has run over. */
     if (table->part_info && info->create_info->auto_increment_value < share->auto_increment_next())
       return lower_auto_increment(info->create_info->auto_increment_value);
     return share->set_auto_increment(thd(), std::max<uint64>(share->auto_increment_next(),

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* AUTO_INCREMENT, with the numbers that InnoDB gives (innodb_autoinc_lock_mode=1).
 
-   Who gives out numbers for an unknown number of rows has the table's statement lock until the statement ends, so
-   that its numbers follow each other; so does an UPDATE that raises the counter. The others only wait for it.
+   Who gives out numbers for an unknown number of rows has the table's statement lock until the
+   statement ends, so that its numbers follow each other; so does an UPDATE that raises the counter.
+   The others only wait for it.
 
-   A statement reserves as many values as the server asks for at first; explicit values raise the counter when
-   their row is inserted. What is reserved and not used is lost, but for a restart: then the counter goes on
-   behind the greatest value that a row was given. */
+   A statement reserves as many values as the server asks for at first; explicit values raise the
+   counter when their row is inserted. What is reserved and not used is lost, but for a restart:
+   then the counter goes on behind the greatest value that a row was given. */
 #include "bulk.h"
 #include "ha_inkstone.h"
 #include <algorithm>
 
-/* The least value above `current` that increment and offset allow, and `count - 1` steps further. */
+/* The least value above `current` that increment and offset allow, and `count - 1` steps
+   further. */
 static ulonglong next_value(ulonglong current, ulonglong count, ulonglong step, ulonglong offset,
                             ulonglong max)
 {
@@ -45,8 +47,8 @@ static bool has_known_rows(THD *thd)
   }
 }
 
-/* Calls `change` with the counter, under its latch, when it is the statement's turn; what it returns is the new
-   counter. */
+/* Calls `change` with the counter, under its latch, when it is the statement's turn; what it
+   returns is the new counter. */
 template <class Change> int ha_inkstone::change_auto_increment(Change change)
 {
   ink_error error;
@@ -99,7 +101,8 @@ void ha_inkstone::get_auto_increment(ulonglong offset, ulonglong increment, ulon
     }
     return std::max<uint64>(current, auto_increment_last);
   });
-  /* Then the statement's error is 1467, as in InnoDB, whatever was wrong: a deadlock, a KILL, or time that was up. */
+  /* Then the statement's error is 1467, as in InnoDB, whatever was wrong: a deadlock, a KILL, or
+     time that was up. */
   if (failed)
   {
     *first= ~0ULL;
@@ -151,7 +154,8 @@ int ha_inkstone::note_auto_increment(const uchar *record)
   return next > 1 ? share->note_auto_increment(thd(), next) : 0;
 }
 
-/* Whether a value that a duplicate refused raises the counter, too: in the statements that go on then. */
+/* Whether a value that a duplicate refused raises the counter, too: in the statements that go on
+   then. */
 static bool counts_duplicates(THD *thd, const Session *session)
 {
   switch (thd_sql_command(thd))
@@ -174,13 +178,15 @@ void ha_inkstone::count_auto_increment_row()
     session->auto_increment_rows--;
 }
 
-/* The value of a row that was inserted, or that a duplicate refused, raises the counter, if it was not
-   reserved. As in InnoDB a negative one counts as 0, which skips a value by the steps of the handler. */
+/* The value of a row that was inserted, or that a duplicate refused, raises the counter, if it was
+   not reserved. As in InnoDB a negative one counts as 0, which skips a value by the steps of the
+   handler. */
 int ha_inkstone::count_auto_increment(ulonglong value, bool inserted)
 {
   if (inserted ? value < auto_increment_last : !counts_duplicates(thd(), session))
     return 0;
-  /* Negative values are above that. (A replica has forgotten the field that it numbers by the end of a bulk insert.) */
+  /* Negative values are above that. (A replica has forgotten the field that it numbers by the end
+     of a bulk insert.) */
   const ulonglong max= table->found_next_number_field->get_max_int_value();
   if (value > max || has_counter_of_altered())
     return 0;

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <new>
 
-/** As much as is held back: enough for long runs, little enough to stay in the processor's cache. */
+/** As much as is held back: enough for long runs, little enough to stay in the processor's
+    cache. */
 static const size_t HELD_BYTES_MAX= 512 * 1024, HELD_ROWS_MAX= 4096;
 
 BulkInsert::BulkInsert(ha_inkstone &handler)
@@ -67,7 +68,8 @@ int BulkInsert::flush()
   if (failed)
     keep_conditions(conditions[tried - 1]);
   conditions.clear();
-  /* What a message about a duplicate shows lies in the batches: they are cleared with the next row. */
+  /* What a message about a duplicate shows lies in the batches: they are cleared with the next
+     row. */
   count= 0;
   return failed;
 }
@@ -141,8 +143,8 @@ int BulkInsert::insert_one_by_one()
   return 0;
 }
 
-/* The server shows the record in its message, when the batches are gone: it gets the refused row, from the handler's
-   own memory. */
+/* The server shows the record in its message, when the batches are gone: it gets the refused row,
+   from the handler's own memory. */
 int BulkInsert::refused(size_t row, uint index, const ink_error &error)
 {
   ha_inkstone &t= table;
@@ -157,7 +159,8 @@ int BulkInsert::refused(size_t row, uint index, const ink_error &error)
   return t.failure(error);
 }
 
-/* Takes back what the server said behind the first `kept` conditions, of rows that it would not have come to. */
+/* Takes back what the server said behind the first `kept` conditions, of rows that it would not
+   have come to. */
 void BulkInsert::keep_conditions(size_t kept)
 {
   THD *thd= table.thd();
@@ -183,8 +186,8 @@ bool ha_inkstone::has_unique_key() const
 
 void ha_inkstone::start_bulk_insert(ha_rows rows, uint)
 {
-  /* The server looks for duplicates itself where it keeps hashes or periods unique. Partitions hold back each for
-     itself: which row of the statement was refused first would be lost. */
+  /* The server looks for duplicates itself where it keeps hashes or periods unique. Partitions hold
+     back each for itself: which row of the statement was refused first would be lost. */
   if (rows == 1 || bulk || table->s->long_unique_table || table->s->period.unique_keys ||
       own || (table->part_info && has_unique_key()))
     return;
@@ -204,7 +207,8 @@ int ha_inkstone::end_bulk_insert()
   int failed= thd()->transaction_rollback_request ? 0 : bulk->flush();
   delete bulk;
   bulk= nullptr;
-  /* The server has found fault with a later row than the one that is refused: it would not have come to that. */
+  /* The server has found fault with a later row than the one that is refused: it would not have
+     come to that. */
   if (failed && thd()->is_error())
   {
     thd()->clear_error();

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Inserts of one statement, held back and given to the engine many at a time, which it logs in runs.
+/* Inserts of one statement, held back and given to the engine many at a time, which it logs in
+   runs.
 
-   Nobody sees the difference: rows are held back only where a duplicate fails the whole statement, and where
-   the statement does not read the table. The first row that cannot be inserted is the one that is
-   reported, for the first index that refuses it, as if rows had been inserted one by one: a batch that
-   is refused is undone and repeated so, and what the server said of later rows is taken back. */
+   Nobody sees the difference: rows are held back only where a duplicate fails the whole statement,
+   and where the statement does not read the table. The first row that cannot be inserted is the one
+   that is reported, for the first index that refuses it, as if rows had been inserted one by one: a
+   batch that is refused is undone and repeated so, and what the server said of later rows is taken
+   back. */
 #ifndef INKSTONE_BULK_H
 #define INKSTONE_BULK_H
 
@@ -46,7 +48,8 @@ private:
   std::vector<uint> conditions;
   /** Rows that were inserted, or refused as duplicates, of those held back. */
   size_t tried;
-  /** The row that the server has taken for the first one with a value of AUTO_INCREMENT; SIZE_MAX: none of these. */
+  /** The row that the server has taken for the first one with a value of AUTO_INCREMENT; SIZE_MAX:
+      none of these. */
   size_t first_generated;
   /** Whether their values raise the counter. */
   bool counts_rows;

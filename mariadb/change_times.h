@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* When tables were changed: information_schema.TABLES.UPDATE_TIME. Of tables that were changed since the server
-   started, by name; a table that is made anew was not changed. */
+/* When tables were changed: information_schema.TABLES.UPDATE_TIME. Of tables that were changed
+   since the server started, by name; a table that is made anew was not changed. */
 #ifndef INKSTONE_CHANGE_TIMES_H
 #define INKSTONE_CHANGE_TIMES_H
 

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* A scan's cursor: where it stands in its tree, and the rows that it fetches.
 
-   Keys and bounds are images here. The tree has some of them cut: seek and fetch see to it (long_keys.h).
+   Keys and bounds are images here. The tree has some of them cut: seek and fetch see to it
+   (long_keys.h).
 
-   An UPDATE at read committed reads semi-consistently, as with InnoDB: of a row that another session has locked it
-   gets what was committed last, and no lock. If that is not wanted (unlock_row), nobody has waited; else the server
-   reads on, and gets the row again, newest and locked. */
+   An UPDATE at read committed reads semi-consistently, as with InnoDB: of a row that another
+   session has locked it gets what was committed last, and no lock. If that is not wanted
+   (unlock_row), nobody has waited; else the server reads on, and gets the row again, newest and
+   locked. */
 #include "ha_inkstone.h"
 
 static const ink_slice NOTHING= {nullptr, 0};
@@ -20,7 +22,8 @@ void ha_inkstone::close_cursor()
   long_keys.clear();
 }
 
-/* What lent the current key out will be used again: it is kept, should the scan turn round. True: out of memory. */
+/* What lent the current key out will be used again: it is kept, should the scan turn round. True:
+   out of memory. */
 bool ha_inkstone::keep_current()
 {
   if (!current.data || current.data == saved_key.data())
@@ -37,7 +40,8 @@ void ha_inkstone::suspend()
   close_cursor();
 }
 
-/* Keeps where a scan ends, should HANDLER turn round there: then it stands between the rows on both sides. */
+/* Keeps where a scan ends, should HANDLER turn round there: then it stands between the rows on both
+   sides. */
 bool ha_inkstone::keep_edge(const ink_range &range, bool backward)
 {
   const ink_slice end= backward ? range.low : range.high;
@@ -124,7 +128,8 @@ int ha_inkstone::gather_long_keys(const ink_row &first)
   return failed ? failed : long_keys.sort() ? HA_ERR_OUT_OF_MEM : 0;
 }
 
-/* Gives back the lock of the row that was fetched last. Where several were fetched to find it, all stay locked. */
+/* Gives back the lock of the row that was fetched last. Where several were fetched to find it, all
+   stay locked. */
 void ha_inkstone::unlock_fetched()
 {
   if (lock != INK_LOCK_NONE && cursor && !long_keys.gave_current())

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Creating, dropping, renaming and emptying tables. Each is one durable, atomic step of the engine; what takes
-   two is finished when the server starts (see finish_interrupted_ddl). */
+/* Creating, dropping, renaming and emptying tables. Each is one durable, atomic step of the engine;
+   what takes two is finished when the server starts (see finish_interrupted_ddl). */
 #include "ha_inkstone.h"
 #include "ddl.h"
 #include "change_times.h"
@@ -54,8 +54,9 @@ static const char *foreign_option(const HA_CREATE_INFO *info)
   return nullptr;
 }
 
-/* What is asked for and cannot be given; nullptr: nothing. An ALTER that does not mention what the table has had for
-   long, without effect, goes on. ROW_FORMAT=DYNAMIC, COMPACT and REDUNDANT ask for nothing that is seen. */
+/* What is asked for and cannot be given; nullptr: nothing. An ALTER that does not mention what the
+   table has had for long, without effect, goes on. ROW_FORMAT=DYNAMIC, COMPACT and REDUNDANT ask
+   for nothing that is seen. */
 const char *refused_option(THD *thd, const HA_CREATE_INFO *info)
 {
   const bool altering= thd_sql_command(thd) == SQLCOM_ALTER_TABLE ||
@@ -81,7 +82,8 @@ const char *refused_option(THD *thd, const HA_CREATE_INFO *info)
   return has_foreign_key(thd) ? "FOREIGN KEY" : nullptr;
 }
 
-/* Notes which images a new table's indexes will have. Durably: a table without that is taken for an old one. */
+/* Notes which images a new table's indexes will have. Durably: a table without that is taken for an
+   old one. */
 static int note_images(THD *thd, ink_slice name)
 {
   ink_error error;
@@ -140,7 +142,8 @@ int ha_inkstone::delete_table(const char *path)
   return ::drop_table(path);
 }
 
-/* A table that the server named for a statement of its own: the copy that an ALTER makes, or a partition's. */
+/* A table that the server named for a statement of its own: the copy that an ALTER makes, or a
+   partition's. */
 static bool is_copy(const TableName &name)
 {
   const std::string text(name.start, name.length);
@@ -176,9 +179,10 @@ static bool note_that_there_is_one(void *there_is_one, ink_slice)
   return false;
 }
 
-/* Waits before a table is dropped or renamed, or the first of its partitions: a timeout at the second would leave half
-   of them. What the server drops at the end of an ALTER has been waited for at its beginning, and its ddl log, after a
-   crash, cannot wait for a coordinator that comes later. */
+/* Waits before a table is dropped or renamed, or the first of its partitions: a timeout at the
+   second would leave half of them. What the server drops at the end of an ALTER has been waited for
+   at its beginning, and its ddl log, after a crash, cannot wait for a coordinator that comes
+   later. */
 static int wait_before_move(THD *thd, const TableName &name)
 {
   bool there_is_one= false;
@@ -197,14 +201,16 @@ static int wait_before_move(THD *thd, const TableName &name)
   return wait_for_prepared(thd, tables);
 }
 
-/* Also the server's ddl log calls it, again after a crash: a table that is not there is no surprise. */
+/* Also the server's ddl log calls it, again after a crash: a table that is not there is no
+   surprise. */
 int drop_table(const char *path)
 {
   ink_error error;
   TableName name(path);
   THD *thd= current_thd;
-  /* Where an ALTER fails that copies, the server goes on counting values that are cut in the session's next statements:
-     a SELECT would warn that does not where InnoDB's ALTER fails in place. */
+  /* Where an ALTER fails that copies, the server goes on counting values that are cut in the
+     session's next statements: a SELECT would warn that does not where InnoDB's ALTER fails in
+     place. */
   if (thd && thd->is_error() && is_copy(name))
     if (const Session *session= session_of(thd))
       if (session->altered.query == thd->query_id)
@@ -316,8 +322,8 @@ static bool is_replaced(const std::string &name, const ink_table *open)
   return replaced;
 }
 
-/* The server truncates a partitioned table one partition after the other, and nothing finishes that after a
-   crash: the first one empties them all, the others find it done. */
+/* The server truncates a partitioned table one partition after the other, and nothing finishes that
+   after a crash: the first one empties them all, the others find it done. */
 int ha_inkstone::truncate()
 {
   try
@@ -357,8 +363,8 @@ static bool starts_with(const std::string &text, const std::string &beginning)
   return text.compare(0, beginning.size(), beginning) == 0;
 }
 
-/* Tables that only a crash leaves: the server's temporary ones, and replacements that were not put in
-   place. */
+/* Tables that only a crash leaves: the server's temporary ones, and replacements that were not put
+   in place. */
 static bool add_leftover(void *context, ink_slice name)
 {
   NameList *list= static_cast<NameList *>(context);

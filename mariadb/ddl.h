@@ -11,7 +11,8 @@
 
 /** What the statement asks for and the engine refuses; nullptr: nothing. */
 const char *refused_option(THD *thd, const HA_CREATE_INFO *info);
-/** Waits until no prepared transaction has changed rows of these tables, as long as a lock is waited for. */
+/** Waits until no prepared transaction has changed rows of these tables, as long as a lock is
+    waited for. */
 int wait_for_prepared(THD *thd, const std::vector<std::string> &tables);
 /** Drops a table; ENOENT if there is none. */
 int drop_table(const char *path);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What there is one of: the open database, the handlerton, and how errors of the engine become errors of
-   the server. */
+/* What there is one of: the open database, the handlerton, and how errors of the engine become
+   errors of the server. */
 #ifndef INKSTONE_ENGINE_H
 #define INKSTONE_ENGINE_H
 
@@ -14,8 +14,8 @@ extern handlerton *inkstone_hton;
 /** Errors of the engine that the server has no number for; the text is in the session. */
 static const int HA_ERR_INKSTONE= HA_ERR_LAST + 1;
 
-/** The server's number for an error. Marks the transaction for rollback where the engine has rolled it
-    back, and notes the text for handler::get_error_message. `thd` may be nullptr. */
+/** The server's number for an error. Marks the transaction for rollback where the engine has rolled
+    it back, and notes the text for handler::get_error_message. `thd` may be nullptr. */
 int handler_error(THD *thd, const ink_error &error);
 
 /** The name of a table in the engine: the last two parts of the server's path, "db/t". */

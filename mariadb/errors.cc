@@ -12,8 +12,8 @@ static int other_error(THD *thd, const ink_error &error)
   return HA_ERR_INKSTONE;
 }
 
-/* What is wrong with files goes to the error log, too, and to the session as a warning: where a table is being
-   opened the server prints a number only. */
+/* What is wrong with files goes to the error log, too, and to the session as a warning: where a
+   table is being opened the server prints a number only. */
 static int file_error(THD *thd, const ink_error &error, int number)
 {
   sql_print_error("Inkstone: %s", error.message);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the optimizer asks: how many rows, how many in a range, how much a read costs. The answers are made as
-   InnoDB's are, so that the same plans are chosen. */
+/* What the optimizer asks: how many rows, how many in a range, how much a read costs. The answers
+   are made as InnoDB's are, so that the same plans are chosen. */
 #include "change_times.h"
 #include "ha_inkstone.h"
 #include <algorithm>
 
-/* The shortest row of a table as InnoDB stores it, which makes its estimate of a table's most rows. */
+/* The shortest row of a table as InnoDB stores it, which makes its estimate of a table's most
+   rows. */
 static size_t shortest_row_bytes(const TABLE *table)
 {
   const size_t header= 5, transaction= 6, undo= 7, row_id= 6;

@@ -35,10 +35,12 @@ handler::Table_flags ha_inkstone::table_flags() const
                      HA_CAN_EXPORT | HA_ONLINE_ANALYZE | HA_CONCURRENT_OPTIMIZE |
                      HA_CAN_SKIP_LOCKED | HA_CAN_GEOMETRY |
                      HA_CAN_TABLES_WITHOUT_ROLLBACK;
-  /* Statements can be replayed in the order of commits only where reads that count lock, gaps too. */
+  /* Statements can be replayed in the order of commits only where reads that count lock, gaps
+     too. */
   if (locks_gaps(ha_thd()))
     return flags | HA_BINLOG_STMT_CAPABLE;
-  /* Keys that the server keeps unique by hashes: without locks of gaps two could look before either writes. */
+  /* Keys that the server keeps unique by hashes: without locks of gaps two could look before either
+     writes. */
   return flags | HA_CHECK_UNIQUE_AFTER_WRITE;
 }
 
@@ -49,8 +51,8 @@ ulong ha_inkstone::index_flags(uint index, uint, bool) const
   return index == table_share->primary_key ? flags | HA_CLUSTERED_INDEX : flags;
 }
 
-/* As InnoDB's, which are longer in pages of 4 KiB than pages would say. Whether the image of a key fits into a page is
-   another matter (long_keys.h). */
+/* As InnoDB's, which are longer in pages of 4 KiB than pages would say. Whether the image of a key
+   fits into a page is another matter (long_keys.h). */
 uint ha_inkstone::max_supported_key_length() const
 {
   const size_t in_tree= ink_key_bytes_max(database);
@@ -92,8 +94,8 @@ int ha_inkstone::open(const char *name, int, uint)
   return info(HA_STATUS_NO_LOCK | HA_STATUS_VARIABLE | HA_STATUS_CONST | HA_STATUS_OPEN);
 }
 
-/* Statements find their rows without the indexes. CHECK TABLE asks for upgrades only where the definition is of an
-   older server. */
+/* Statements find their rows without the indexes. CHECK TABLE asks for upgrades only where the
+   definition is of an older server. */
 void ha_inkstone::hide_outdated_indexes()
 {
   mysql_mutex_lock(&table->s->LOCK_share);
@@ -149,8 +151,8 @@ void ha_inkstone::use_column_order()
   codec_of= share->opened();
 }
 
-/* Virtual columns of the row in the record. The server computes none for covering reads, of which this may be one that
-   wanted the row (wants_unread_key). */
+/* Virtual columns of the row in the record. The server computes none for covering reads, of which
+   this may be one that wanted the row (wants_unread_key). */
 void ha_inkstone::compute_virtual()
 {
   const uint covered= keyread;
@@ -159,15 +161,15 @@ void ha_inkstone::compute_virtual()
   keyread= covered;
 }
 
-/* The server computes virtual columns in record[0], and in record[1] for a row that is replaced. Ordered scans of
-   partitions read into places of their own, and compare the index's columns there. HANDLER keeps such rows for its next
-   statement. */
+/* The server computes virtual columns in record[0], and in record[1] for a row that is replaced.
+   Ordered scans of partitions read into places of their own, and compare the index's columns there.
+   HANDLER keeps such rows for its next statement. */
 int ha_inkstone::complete_apart(uchar *record)
 {
   if (!table->part_info || record == table->record[0] || record == table->record[1])
   {
-    /* Where indexes are merged the server says of the first one that it wants nothing but keys, computes nothing for
-       the others, and compares a range's end with what stands there. */
+    /* Where indexes are merged the server says of the first one that it wants nothing but keys,
+       computes nothing for the others, and compares a range's end with what stands there. */
     if (record == table->record[0] && table->vfield && keyread_enabled() && !covering())
       compute_virtual();
     return 0;
@@ -212,8 +214,9 @@ bool ha_inkstone::keep_blobs(uchar *record)
   return false;
 }
 
-/* Which reads lock is decided as InnoDB does it: everything but a plain SELECT does, so that statements
-   that change data see the newest rows. external_lock makes the locks of written tables exclusive. */
+/* Which reads lock is decided as InnoDB does it: everything but a plain SELECT does, so that
+   statements that change data see the newest rows. external_lock makes the locks of written tables
+   exclusive. */
 THR_LOCK_DATA **ha_inkstone::store_lock(THD *thd, THR_LOCK_DATA **to, thr_lock_type lock_type)
 {
   const int command= thd_sql_command(thd);
@@ -243,9 +246,9 @@ THR_LOCK_DATA **ha_inkstone::store_lock(THD *thd, THR_LOCK_DATA **to, thr_lock_t
   return to;
 }
 
-/* That an earlier statement was about no partition at all the server forgets only at a SELECT: an UPDATE or DELETE by an
-   index would find no rows. Those that are about none themselves have ended when tables are locked, and SELECT comes to it
-   later. */
+/* That an earlier statement was about no partition at all the server forgets only at a SELECT: an
+   UPDATE or DELETE by an index would find no rows. Those that are about none themselves have ended
+   when tables are locked, and SELECT comes to it later. */
 static void forget_pruned(TABLE *table)
 {
 #ifdef WITH_PARTITION_STORAGE_ENGINE
@@ -296,7 +299,8 @@ int ha_inkstone::external_lock(THD *thd, int lock_type)
     return failed;
   if (int failed= begin_own())
     return failed;
-  /* Last: what fails here is not unlocked, and an export that goes on keeps the table's file as it is. */
+  /* Last: what fails here is not unlocked, and an export that goes on keeps the table's file as it
+     is. */
   if (thd_sql_command(thd) == SQLCOM_FLUSH && lock_type == F_RDLCK)
     if (int failed= begin_export(thd))
       return failed;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The handler: what the server does with one open table. It translates rows, keys, conditions and errors;
-   everything else is the engine's.
+/* The handler: what the server does with one open table. It translates rows, keys, conditions and
+   errors; everything else is the engine's.
 
    | file          | subject                                             |
    |---------------|-----------------------------------------------------|
@@ -183,7 +183,8 @@ private:
   int failure(const ink_error &error) { return handler_error(thd(), error); }
   THD *thd() const { return session ? session->thd : ha_thd(); }
   bool hidden_row_id() const { return clustered.parts().empty(); }
-  /* Whether the indexes were made by a version that sorted the table's texts otherwise: they are not used. */
+  /* Whether the indexes were made by a version that sorted the table's texts otherwise: they are
+     not used. */
   bool is_outdated() const { return share->image_version() < texts_since; }
   bool is_clustered(uint index) const { return index == table->s->primary_key; }
   /* Whether a row has entries in other trees than the clustered one. */
@@ -256,7 +257,8 @@ private:
 
   TableShare *share;
   Session *session;
-  /** Of a sequence, whose numbers no rollback takes back: a transaction for each change. Else nullptr. */
+  /** Of a sequence, whose numbers no rollback takes back: a transaction for each change. Else
+      nullptr. */
   ink_transaction *own;
   /** Whether the session knows that its transaction changes the table. */
   bool is_change_noted;
@@ -281,7 +283,8 @@ private:
   LongKeyScan long_keys;
   /** Whether the cursor runs, and which way. */
   bool scanning, scan_backward;
-  /** An UPDATE at read committed does not wait for rows that it may not want; whether the current one is such a row. */
+  /** An UPDATE at read committed does not wait for rows that it may not want; whether the current
+      one is such a row. */
   bool semi_consistent, shown_unlocked;
   /** Whether the range has an upper end at which index_next is not to stop. */
   bool scan_is_bounded, stop_at_bound, use_end_range;
@@ -289,20 +292,22 @@ private:
   Buffer edge;
   uint32_t edge_bound;
   bool at_edge;
-  /** The image of the current row's key in the scanned tree; lent out by the cursor or by long_keys, or in
-      saved_key. */
+  /** The image of the current row's key in the scanned tree; lent out by the cursor or by
+      long_keys, or in saved_key. */
   ink_slice current;
   /** Of a row in a place of its own (complete_apart). */
   Buffer kept_blobs;
   Buffer saved_key, low_key, high_key, scratch, cut_key;
-  /** The current row's key in the clustered tree, if it was looked up and thereby locked; else empty. */
+  /** The current row's key in the clustered tree, if it was looked up and thereby locked; else
+      empty. */
   Buffer locked_key;
   /** Long-lived memory for what the engine copies out. */
   ink_buffer value, entry_value;
   /** Of a table with hidden row ids: the current row's. */
   uchar row_id[ROW_ID_BYTES];
 
-  /** Images of clustered keys, the value of the row in its tree; entries as their trees have them. */
+  /** Images of clustered keys, the value of the row in its tree; entries as their trees have
+      them. */
   Buffer row_key, row_value, entry_key, entry_extra, other_key, other_value, old_row_key, old_cut_key;
   bool ignores_duplicates;
   BulkInsert *bulk;

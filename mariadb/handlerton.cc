@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the server calls for the engine as a whole: transactions, two-phase commit, start and stop. */
+/* What the server calls for the engine as a whole: transactions, two-phase commit, start and
+   stop. */
 #include "alter.h"
 #include "ddl.h"
 #include "ha_inkstone.h"
@@ -31,8 +32,8 @@ static bool ends_transaction(THD *thd, bool all)
 
 static int close_connection(handlerton *, THD *thd)
 {
-  /* In this order: a kill of this connection looks for its session under the server's latch, which setting
-     takes. */
+  /* In this order: a kill of this connection looks for its session under the server's latch, which
+     setting takes. */
   Session *session= existing_session(thd);
   thd_set_ha_data(thd, inkstone_hton, nullptr);
   delete session;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Memcomparable keys: the image of an index's columns, and back where a covering read wants them.
 
-   The image of a key is that of its parts, one after the other. A nullable part begins with a byte: 0
-   NULL, 1 not. Then, by type:
+   The image of a key is that of its parts, one after the other. A nullable part begins with a byte:
+   0 NULL, 1 not. Then, by type:
 
    - Integer, year, enum, set: big-endian, the sign bit of signed ones flipped.
-   - Fixed (decimals, temporals with fractions, BIT, BINARY, UUID, INET): their bytes in the record, which
-     compare as the values do.
+   - Fixed (decimals, temporals with fractions, BIT, BINARY, UUID, INET): their bytes in the record,
+     which compare as the values do.
    - Sortable (FLOAT, DOUBLE): what Field::sort_string makes of it.
    - Bytes (VARBINARY, BLOB): 00 ends it; 00 and 01 within are written as 01 01 and 01 02.
    - Text: see text_order.h.
@@ -14,13 +14,14 @@
    All bytes of a descending part are inverted. Every image tells where it ends, so no image is the
    beginning of another one of the same part.
 
-   A secondary index has an entry for each row: if it is unique and no part is NULL the key is the image
-   and the value begins with the image of the clustered key; else those parts of the clustered key that
-   are no parts of the index stand behind them in the key. The value ends with the packed columns that cannot be had
-   from the images (text, floating point), for covering reads.
+   A secondary index has an entry for each row: if it is unique and no part is NULL the key is the
+   image and the value begins with the image of the clustered key; else those parts of the clustered
+   key that are no parts of the index stand behind them in the key. The value ends with the packed
+   columns that cannot be had from the images (text, floating point), for covering reads.
 
-   What is said here of an entry is its image and its value. An image that is too long for the engine is cut in the
-   tree (long_keys.h): put_entry makes rows of trees, and who reads them restores the image first. */
+   What is said here of an entry is its image and its value. An image that is too long for the
+   engine is cut in the tree (long_keys.h): put_entry makes rows of trees, and who reads them
+   restores the image first. */
 #ifndef INKSTONE_KEY_H
 #define INKSTONE_KEY_H
 
@@ -92,8 +93,8 @@ class KeyCodec
 public:
   KeyCodec() : clustered_codec(nullptr), key_room(nullptr), unique(false) {}
 
-  /** Prepares for an index of a table; `clustered` is nullptr for the clustered key itself, and has no
-      parts where rows have hidden ids. `room` is the table's. */
+  /** Prepares for an index of a table; `clustered` is nullptr for the clustered key itself, and has
+      no parts where rows have hidden ids. `room` is the table's. */
   void init(const KEY &key, const KeyCodec *clustered, const KeyRoom *room);
 
   /** Appends the image of the parts; `*has_null`: one of them is NULL. True: out of memory. */
@@ -111,14 +112,14 @@ public:
       image lies in the entry or in `scratch`. False: the entry is damaged. */
   bool row_key(ink_slice key, ink_slice value, Buffer &scratch, ink_slice *found,
                size_t *extras_at) const;
-  /** Puts the columns of an entry into the record for a covering read, also those of the clustered key.
-      False: the entry is damaged. */
+  /** Puts the columns of an entry into the record for a covering read, also those of the clustered
+      key. False: the entry is damaged. */
   bool restore_entry(ink_slice key, ink_slice value, Buffer &scratch, uchar *record) const;
   /** Puts the columns that can be had from the image of the parts into the record. */
   bool restore(ink_slice image, uchar *record) const;
 
-  /** Where in the tree's key of an entry each part ends, those of the clustered key that follow with them; how many
-      there are. The part in which a key is cut ends there. */
+  /** Where in the tree's key of an entry each part ends, those of the clustered key that follow
+      with them; how many there are. The part in which a key is cut ends there. */
   size_t part_ends(ink_slice key, size_t (&ends)[2 * MAX_REF_PARTS]) const;
 
   const std::vector<KeyPartCodec> &parts() const { return key_parts; }

@@ -74,7 +74,8 @@ void KeyPartCodec::choose_text_kind()
     throw std::bad_alloc();
 }
 
-/* A prefix key holds a number of characters, which the server states in bytes of the longest ones. */
+/* A prefix key holds a number of characters, which the server states in bytes of the longest
+   ones. */
 size_t KeyPartCodec::prefix_bytes(const uchar *data, size_t length) const
 {
   const size_t bytes= MY_MIN(length, (size_t) part.length);

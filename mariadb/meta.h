@@ -20,8 +20,8 @@
      "added"            columns that old rows lack: for each a byte (1: NULL), and if not NULL its length
                         (4 bytes big-endian) and packed bytes
 
-   Counters are written in a transaction of their own before the rows that use them, without waiting for the disk:
-   commits are durable in order. */
+   Counters are written in a transaction of their own before the rows that use them, without waiting
+   for the disk: commits are durable in order. */
 #ifndef INKSTONE_META_H
 #define INKSTONE_META_H
 
@@ -32,14 +32,15 @@
 /** The tree's name; no index may have it. */
 #define META_TREE "#meta"
 
-/** The images of keys that this version makes (key_codec.h).
-    4: a CHAR without PAD SPACE tells where characters that weigh nothing stand at its end, and its later levels are
-    not padded, as in InnoDB (text_order.h). A table that has such an index with older images is as one of version 1.
-    3: those that are longer than the engine's keys are cut (long_keys.h). Tables of 2 have no such keys, the others
-    are the same; they go on as they are, and refuse a row with such a key until ALTER TABLE ... FORCE.
-    2: text as in text_order.h. In 1 keys of multi-byte character sets were cut short, and tis620 and the Czech
-    collations of several passes sorted otherwise. A table with images of 1 of such a text is read by scans of the
-    whole table alone, and is not written: ALTER TABLE ... FORCE makes its indexes anew. */
+/** The images of keys that this version makes (key_codec.h). 4: a CHAR without PAD SPACE tells
+    where characters that weigh nothing stand at its end, and its later levels are not padded, as in
+    InnoDB (text_order.h). A table that has such an index with older images is as one of version 1.
+    3: those that are longer than the engine's keys are cut (long_keys.h). Tables of 2 have no such
+    keys, the others are the same; they go on as they are, and refuse a row with such a key until
+    ALTER TABLE ... FORCE. 2: text as in text_order.h. In 1 keys of multi-byte character sets were
+    cut short, and tis620 and the Czech collations of several passes sorted otherwise. A table with
+    images of 1 of such a text is read by scans of the whole table alone, and is not written: ALTER
+    TABLE ... FORCE makes its indexes anew. */
 static const uint64 IMAGE_VERSION= 4;
 static const uint64 LONG_KEYS_SINCE= 3;
 

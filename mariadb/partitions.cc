@@ -1,45 +1,50 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The server makes, renames and drops a partitioned table one partition after the other. It knows them from a
-   list, the table's .par file, which it renames behind the last partition and deletes before the first one; the
-   definition, .frm, follows. After a crash its ddl log renames again, backwards or on, and drops again, and does it
-   in the same way: by list and definition of the name that it is told. That works where these three are
-   together. So:
+/* The server makes, renames and drops a partitioned table one partition after the other. It knows
+   them from a list, the table's .par file, which it renames behind the last partition and deletes
+   before the first one; the definition, .frm, follows. After a crash its ddl log renames again,
+   backwards or on, and drops again, and does it in the same way: by list and definition of the name
+   that it is told. That works where these three are together. So:
 
-   1. A partition that is renamed with its table notes both names of the table before (note_rename). When the server
-      starts after a crash, and before it executes the ddl log, each table that was on its way is put together again
-      where its definition is (begin_ddl_recovery). To be moved, a partition must be of a table without a
-      definition; its note must name another, which has a definition and a list, of this engine, that names the
-      partition and which lacks it; and both together must have exactly the partitions of that list. So it can be no
-      other table's.
-   2. CREATE, and an ALTER by copying from one partitioned table to another, are logged with the engine of the
-      partitions, which is then asked to drop or to rename the table as a whole: it passes this on to the partition
-      engine (drop_whole, rename_whole).
+   1. A partition that is renamed with its table notes both names of the table before (note_rename).
+      When the server starts after a crash, and before it executes the ddl log, each table that was
+      on its way is put together again where its definition is (begin_ddl_recovery). To be moved, a
+      partition must be of a table without a definition; its note must name another, which has a
+      definition and a list, of this engine, that names the partition and which lacks it; and both
+      together must have exactly the partitions of that list. So it can be no other table's.
+   2. CREATE, and an ALTER by copying from one partitioned table to another, are logged with the
+      engine of the partitions, which is then asked to drop or to rename the table as a whole: it
+      passes this on to the partition engine (drop_whole, rename_whole).
 
-   What is left then are partitions that the server forgot: the list is deleted, not all partitions are dropped.
-   When the ddl log has been executed, no statement is under way, and each definition is as it will stay. A
-   partition then is one of these (end_ddl_recovery):
+   What is left then are partitions that the server forgot: the list is deleted, not all partitions
+   are dropped. When the ddl log has been executed, no statement is under way, and each definition
+   is as it will stay. A partition then is one of these (end_ddl_recovery):
 
-   | definition of its table           | its list       |                                                    |
+   | definition of its table           | its list       |
+           |
    |-----------------------------------|----------------|----------------------------------------------------|
-   | partitioned                       | names it       | in use                                             |
-   | partitioned                       | does not       | forgotten: dropped, or reorganised into others     |
-   | partitioned                       | is not there   | not known: nothing is dropped anywhere             |
-   | not partitioned (or a view)       |                | forgotten: of the table before REMOVE PARTITIONING |
-   | is not there                      |                | forgotten: of a table that was dropped             |
+   | partitioned                       | names it       | in use
+           | | partitioned                       | does not       | forgotten: dropped, or
+   reorganised into others     | | partitioned                       | is not there   | not known:
+   nothing is dropped anywhere             | | not partitioned (or a view)       |                |
+   forgotten: of the table before REMOVE PARTITIONING | | is not there                      |
+           | forgotten: of a table that was dropped             |
 
    A forgotten partition cannot be reached by SQL. It is dropped, but only if
 
-   - the server had crashed, and the ddl log that it left names the table (or the server named the table for a
-     statement of its own, #sql-...): so a statement that makes, renames or drops it may have been interrupted.
-     A definition that was lost in another way, or is damaged, makes nothing forgotten;
-   - it was forgotten before the ddl log was executed, too. Else the ddl log had a list with it and would have
-     dropped it; it has lost its definition otherwise (that of CONVERT PARTITION can delete the definition of a table that
-     it should leave alone). That it had one is noted before the ddl log is executed, and so outlives a second crash;
-   - no partition is missing anywhere: each one that a list of a partitioned definition names is there, and each
-     such definition has its list, and can be read. Else the forgotten ones could be the missing ones under other
-     names; they are left, and the error log tells.
+   - the server had crashed, and the ddl log that it left names the table (or the server named the
+     table for a statement of its own, #sql-...): so a statement that makes, renames or drops it may
+     have been interrupted. A definition that was lost in another way, or is damaged, makes nothing
+     forgotten;
+   - it was forgotten before the ddl log was executed, too. Else the ddl log had a list with it and
+     would have dropped it; it has lost its definition otherwise (that of CONVERT PARTITION can
+     delete the definition of a table that it should leave alone). That it had one is noted before
+     the ddl log is executed, and so outlives a second crash;
+   - no partition is missing anywhere: each one that a list of a partitioned definition names is
+     there, and each such definition has its list, and can be read. Else the forgotten ones could be
+     the missing ones under other names; they are left, and the error log tells.
 
-   What is not dropped because of the first two is kept for ever, which it notes, and the error log tells.
+   What is not dropped because of the first two is kept for ever, which it notes, and the error log
+   tells.
 
    A list without a definition is deleted when no partition is left of it. */
 #include "partitions.h"
@@ -57,7 +62,8 @@ static bool ddl_recovery= false;
 /** Partitions that definitions named before it was, if that could be found out. */
 static std::set<std::string> named_before;
 static bool known_before= false;
-/** What the ddl log held before it was executed: the statements that were interrupted, and older ones. */
+/** What the ddl log held before it was executed: the statements that were interrupted, and older
+    ones. */
 static std::string ddl_log;
 
 PartitionPath::PartitionPath(const std::string &path) : table(path)
@@ -113,9 +119,9 @@ static bool read_file(const std::string &path, std::string *bytes)
   return length != MY_FILE_ERROR;
 }
 
-/** What a .par file says: four bytes for its length in words, four of a checksum, four for the number of
-    partitions; a byte for the engine of each, padded to a word; four bytes for the length of the names, and the
-    names, each ended by a zero byte. */
+/** What a .par file says: four bytes for its length in words, four of a checksum, four for the
+    number of partitions; a byte for the engine of each, padded to a word; four bytes for the length
+    of the names, and the names, each ended by a zero byte. */
 struct PartitionList
 {
   std::vector<std::string> names;
@@ -148,7 +154,8 @@ bool PartitionList::parse(const std::string &bytes)
   return true;
 }
 
-/* The partition engine's handler, if the ddl log must have meant a partitioned table; else nullptr. */
+/* The partition engine's handler, if the ddl log must have meant a partitioned table; else
+   nullptr. */
 static std::unique_ptr<handler> partition_handler(THD *thd, const char *path)
 {
   if (!ddl_recovery || PartitionPath(path).is_partition() || !exists(std::string(path) + PAR_END))
@@ -168,7 +175,8 @@ int drop_whole(THD *thd, const char *path)
   if (!whole)
     return ENOENT;
   const int failed= whole->delete_table(path);
-  /* The list goes first. If it is still there, the definition was not yet, and no partition was made. */
+  /* The list goes first. If it is still there, the definition was not yet, and no partition was
+     made. */
   return failed && exists(std::string(path) + PAR_END) ? ENOENT : failed;
 }
 
@@ -227,14 +235,15 @@ static std::string in_data_home(const std::string &table)
 /* What follows a table's name in those of its partitions. */
 typedef std::set<std::string> Parts;
 
-/* Engines of plugins have numbers by the order in which they were loaded: a list may have another number for this
-   one than it has now. */
+/* Engines of plugins have numbers by the order in which they were loaded: a list may have another
+   number for this one than it has now. */
 static bool may_be_ours(uchar engine)
 {
   return engine == ha_legacy_type(inkstone_hton) || engine >= DB_TYPE_FIRST_DYNAMIC;
 }
 
-/* The partitions that a table's list names; none if it cannot be read, or is of another engine's. */
+/* The partitions that a table's list names; none if it cannot be read, or is of another
+   engine's. */
 static Parts listed_parts(const std::string &table)
 {
   std::string bytes;
@@ -247,7 +256,8 @@ static Parts listed_parts(const std::string &table)
   return parts;
 }
 
-/* Puts a table together where its definition is. `stray` has no definition, and these partitions. */
+/* Puts a table together where its definition is. `stray` has no definition, and these
+   partitions. */
 static void reunite(const std::string &stray, const Parts &stray_parts,
                     const std::map<std::string, Parts> &tables)
 {
@@ -430,7 +440,8 @@ static bool is_kept(const std::string &partition)
   return !facts || meta_get(nullptr, facts, INK_STR("kept"), &bytes) || !bytes.empty();
 }
 
-/* Notes in one transaction that these partitions are to be kept, or need not be; whether that is durable. */
+/* Notes in one transaction that these partitions are to be kept, or need not be; whether that is
+   durable. */
 static bool note_kept(const std::set<std::string> &partitions, bool kept)
 {
   std::vector<OpenTable> opened;
@@ -462,8 +473,8 @@ static std::string ddl_log_path()
   return path;
 }
 
-/* Whether the ddl log names a table ("db/t"): its names are behind a length or within a path, and end with a zero
-   byte or with what a partition adds. */
+/* Whether the ddl log names a table ("db/t"): its names are behind a length or within a path, and
+   end with a zero byte or with what a partition adds. */
 static bool log_names(const std::string &table)
 {
   const std::string name= table.substr(table.find(FN_LIBCHAR) + 1);
@@ -557,7 +568,8 @@ static void do_begin()
   Survey survey(tables);
   known_before= survey.look();
   named_before= survey.all_named();
-  /* A note that stays because of another crash costs a leftover that is kept; a note that is lost, data. */
+  /* A note that stays because of another crash costs a leftover that is kept; a note that is lost,
+     data. */
   known_before= known_before && note_kept(named_before, true);
   if (!read_file(ddl_log_path(), &ddl_log))
     ddl_log.clear(); /* Then nothing is dropped but what the server named itself. */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* A row as a value of the clustered tree.
 
-   The row's columns are those that are stored (virtual ones are computed) and that the clustered key does
-   not give. A value is: how many columns it was written with (varint), a bit for each nullable one of
-   those (1: NULL), and those that are not NULL, packed as Field::pack does.
+   The row's columns are those that are stored (virtual ones are computed) and that the clustered
+   key does not give. A value is: how many columns it was written with (varint), a bit for each
+   nullable one of those (1: NULL), and those that are not NULL, packed as Field::pack does.
 
-   Columns have their own order in rows: ALTER TABLE may add a column anywhere and move others, and rows get new ones
-   at the end (see meta.h). A value with fewer columns than the table was written before some were added; what those
-   hold in such rows was noted then. */
+   Columns have their own order in rows: ALTER TABLE may add a column anywhere and move others, and
+   rows get new ones at the end (see meta.h). A value with fewer columns than the table was written
+   before some were added; what those hold in such rows was noted then. */
 #ifndef INKSTONE_ROW_H
 #define INKSTONE_ROW_H
 
@@ -22,8 +22,8 @@ struct AddedColumn
 
 /** Appends a column that is not NULL. True: out of memory. */
 bool put_packed(Buffer &out, Field *field, const uchar *record);
-/** Puts a column into the record; where it ends in the bytes, nullptr if they are damaged. Long values
-    (BLOB) are not copied: the record points into the bytes. */
+/** Puts a column into the record; where it ends in the bytes, nullptr if they are damaged. Long
+    values (BLOB) are not copied: the record points into the bytes. */
 const uchar *get_packed(Field *field, uchar *record, const uchar *at, const uchar *end);
 /** Where a column lies in a record that is to be filled. */
 inline uchar *column_in(uchar *record, const Field *field)
@@ -45,7 +45,8 @@ public:
   bool put(Buffer &out, const uchar *record) const;
 
   /** Puts columns into the record: all, or those up to the last one in `wanted`. `added` has an
-      element for each of the last columns, those that rows may lack. False: the value is damaged. */
+      element for each of the last columns, those that rows may lack. False: the value is
+      damaged. */
   bool get(ink_slice value, const std::vector<AddedColumn> &added, const MY_BITMAP *wanted,
            uchar *record) const;
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Reading rows.
 
-   A scan is a cursor over a range of one tree. The range ends where the search key or the server's end
-   of range ends, so that locking reads lock nothing behind it; index_next may go beyond. A
+   A scan is a cursor over a range of one tree. The range ends where the search key or the server's
+   end of range ends, so that locking reads lock nothing behind it; index_next may go beyond. A
    handler that is kept open between statements (HANDLER ... READ) loses its cursor with its
    transaction, and goes on behind the key that it stood at. */
 #include "ha_inkstone.h"
@@ -53,7 +53,8 @@ int ha_inkstone::deliver_entry(ink_row row, uchar *record)
   const KeyCodec &codec= active_codec();
   bool has_condition= pushed_idx_cond && pushed_idx_cond_keyno == active_index;
   const bool has_filter= pushed_rowid_filter && rowid_filter_is_active;
-  /* The filter knows rows by the columns of the primary key, of which an entry may have but the beginning. */
+  /* The filter knows rows by the columns of the primary key, of which an entry may have but the
+     beginning. */
   const bool filters_rows= has_filter && clustered.has_prefix();
   ink_slice row_key;
   size_t extras_at;
@@ -94,8 +95,8 @@ int ha_inkstone::deliver_entry(ink_row row, uchar *record)
   return complete_apart(record);
 }
 
-/* Whether a column is wanted of which an entry has but the beginning: of the primary key, for the row's position; of
-   the index, by ordered scans of partitions, which compare it. */
+/* Whether a column is wanted of which an entry has but the beginning: of the primary key, for the
+   row's position; of the index, by ordered scans of partitions, which compare it. */
 bool ha_inkstone::wants_unread_key() const
 {
   for (const KeyCodec *codec : {&clustered, &active_codec()})
@@ -105,8 +106,8 @@ bool ha_inkstone::wants_unread_key() const
   return false;
 }
 
-/* The pushed condition for the entry in the record. The server would also compare the record with the
-   range's end; idx_cond_push says where it must not. */
+/* The pushed condition for the entry in the record. The server would also compare the record with
+   the range's end; idx_cond_push says where it must not. */
 check_result_t ha_inkstone::check_condition()
 {
   key_range *const end= end_range;
@@ -127,8 +128,8 @@ int ha_inkstone::get_row(ink_slice row_key, uchar *record, bool *found)
   return *found ? fill(row_key, row, record) : 0;
 }
 
-/* The value of an image in a tree, read into `buffer`. Of the row itself it is noted whether that has locked it:
-   unlock_row may be called for a record that has not all columns of the key. */
+/* The value of an image in a tree, read into `buffer`. Of the row itself it is noted whether that
+   has locked it: unlock_row may be called for a record that has not all columns of the key. */
 int ha_inkstone::get(const ink_tree *tree, ink_slice image, ink_buffer *buffer, ink_slice *found_value, bool *found)
 {
   ink_error error;
@@ -437,8 +438,8 @@ Item *ha_inkstone::idx_cond_push(uint index, Item *condition)
 {
   pushed_idx_cond= condition;
   pushed_idx_cond_keyno= index;
-  /* An entry does not give a column of which the key has only the beginning. Then the server compares
-     the range's end with the row. */
+  /* An entry does not give a column of which the key has only the beginning. Then the server
+     compares the range's end with the row. */
   in_range_check_pushed_down= true;
   for (const KeyPartCodec &part : indexes[index].parts())
     in_range_check_pushed_down= in_range_check_pushed_down && part.is_whole();

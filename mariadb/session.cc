@@ -43,8 +43,8 @@ static uint32_t isolation_of(THD *thd)
   case ISO_READ_COMMITTED:
     return INK_READ_COMMITTED;
   case ISO_SERIALIZABLE:
-    /* Repeatable read with all reads locking, as InnoDB does it. Of transactions that lock whatever they read none is
-       in the way of snapshot isolation's errors. */
+    /* Repeatable read with all reads locking, as InnoDB does it. Of transactions that lock whatever
+       they read none is in the way of snapshot isolation's errors. */
     return INK_REPEATABLE_READ;
   default:
     return snapshot_isolation(thd) ? INK_SNAPSHOT : INK_REPEATABLE_READ;
@@ -102,7 +102,8 @@ int Session::begin_statement()
   return 0;
 }
 
-/* The server's statement goes on if there is no memory for it: a time in a list is not worth an error. */
+/* The server's statement goes on if there is no memory for it: a time in a list is not worth an
+   error. */
 void Session::note_change(const std::string &table)
 {
   try
@@ -124,8 +125,8 @@ void Session::end()
   ordered= prepared= false;
 }
 
-/* Called one after the other for all commits, with the binary log's latch held: takes the commit's place in the log,
-   and waits for no disk, nor for another transaction. */
+/* Called one after the other for all commits, with the binary log's latch held: takes the commit's
+   place in the log, and waits for no disk, nor for another transaction. */
 void Session::commit_ordered()
 {
   if (!transaction)
@@ -150,8 +151,8 @@ int Session::commit()
     failed= handler_error(thd, ordered_error);
   else
   {
-    /* Its place is taken: on a replica without a binary log those whose turn comes next go on, and share the sync.
-       Where the server orders commits it has told them itself. */
+    /* Its place is taken: on a replica without a binary log those whose turn comes next go on, and
+       share the sync. Where the server orders commits it has told them itself. */
     if (!by_server)
       thd_wakeup_subsequent_commits(thd, 0);
     if (ink_commit_wait(transaction, wait_for, &error))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What a connection has in the engine: its transaction, and how to interrupt it. Kept in the server's
-   ha_data, never by thread: commit_ordered may run in another one. */
+/* What a connection has in the engine: its transaction, and how to interrupt it. Kept in the
+   server's ha_data, never by thread: commit_ordered may run in another one. */
 #ifndef INKSTONE_SESSION_H
 #define INKSTONE_SESSION_H
 
@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-/** The counters of AUTO_INCREMENT of a table that a statement alters, of each partition (its name; else empty): what
-    it gives next, and what of that is noted. */
+/** The counters of AUTO_INCREMENT of a table that a statement alters, of each partition (its name;
+    else empty): what it gives next, and what of that is noted. */
 struct AlteredCounters
 {
   struct Counter
@@ -29,8 +29,8 @@ struct Session
   explicit Session(THD *thd);
   ~Session();
 
-  /** Begins the transaction if there is none, and the statement if none runs; registers both with the
-      server. */
+  /** Begins the transaction if there is none, and the statement if none runs; registers both with
+      the server. */
   int begin_statement();
   /** Commits the transaction: its first part if a binary log orders commits, else whole. */
   int commit();
@@ -53,15 +53,16 @@ struct Session
   /** Tables that the current statement has locked. */
   uint tables_in_use;
   bool statement_running;
-  /** Rows that the statement is still expected to insert, as the server said when the first value of AUTO_INCREMENT
-      was reserved; of all its tables, triggers' with them. */
+  /** Rows that the statement is still expected to insert, as the server said when the first value
+      of AUTO_INCREMENT was reserved; of all its tables, triggers' with them. */
   ulonglong auto_increment_rows;
   /** Of the last ALTER that InnoDB does in place, and this engine perhaps by copying. */
   AlteredCounters altered;
-  /** The server goes on when a duplicate refuses a row: it updates the other one, or replaces it. */
+  /** The server goes on when a duplicate refuses a row: it updates the other one, or replaces
+      it. */
   bool updates_duplicates, replaces_duplicates;
-  /** The index that refused a row last; MAX_KEY: none has. The server asks any partition for it, not the one that
-      refused. */
+  /** The index that refused a row last; MAX_KEY: none has. The server asks any partition for it,
+      not the one that refused. */
   uint duplicate_index;
   /** commit_ordered was called, commit is to wait. */
   bool ordered;
@@ -82,8 +83,8 @@ private:
   void end();
 };
 
-/** Whether what the connection's statements have read is locked with the gaps between, so that they can be replayed
-    in the order of commits, and nobody writes where they have looked. */
+/** Whether what the connection's statements have read is locked with the gaps between, so that they
+    can be replayed in the order of commits, and nobody writes where they have looked. */
 bool locks_gaps(THD *thd);
 
 /** The connection's session, made on first use; nullptr: out of memory. */

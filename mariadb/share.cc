@@ -20,7 +20,8 @@ TableShare::~TableShare()
   ink_table_close(table);
 }
 
-/* Whoever opens the table next in this run goes on behind what was reserved, and beyond the column's values. */
+/* Whoever opens the table next in this run goes on behind what was reserved, and beyond the
+   column's values. */
 int TableShare::remember_auto_increment(THD *thd)
 {
   const bool is_read_again= !auto_increment_remembered && !is_beyond_column();
@@ -127,8 +128,8 @@ int TableShare::finish_alter(THD *thd)
   return open_engine_table(thd);
 }
 
-/* Trees of an ALTER that a crash ended before it had happened. Nobody else builds any: an ALTER that runs keeps the
-   table open. */
+/* Trees of an ALTER that a crash ended before it had happened. Nobody else builds any: an ALTER
+   that runs keeps the table open. */
 int TableShare::drop_unfinished(THD *thd)
 {
   ink_error error;

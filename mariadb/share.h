@@ -34,8 +34,8 @@ public:
     const std::vector<AddedColumn> *more;
     const std::vector<uint16> *order;
   };
-  /** Commits an ALTER in place, of all these tables or of none: notes the new definition and carries out the
-      plans. */
+  /** Commits an ALTER in place, of all these tables or of none: notes the new definition and
+      carries out the plans. */
   static int alter(THD *thd, const std::vector<Change> &changes, const LEX_CUSTRING &version,
                    const TABLE_SHARE *definition);
 
@@ -50,11 +50,13 @@ public:
   const ink_tree *clustered() const { return ink_table_tree(table, 0); }
   /** The tree of an index; nullptr for the clustered one's key number. */
   const ink_tree *index_tree(uint index) const { return trees[index]; }
-  /** All indexes but the clustered one, in the order in which they were made. In that order a new row's entries are
-      inserted, as InnoDB does it: of several that refuse it the first one is named, and its row replaced. */
+  /** All indexes but the clustered one, in the order in which they were made. In that order a new
+      row's entries are inserted, as InnoDB does it: of several that refuse it the first one is
+      named, and its row replaced. */
   const std::vector<uint> &indexes_by_age() const { return by_age; }
   const std::vector<AddedColumn> &added_columns() const { return added; }
-  /** The order of columns in rows, and how often the table was opened: with each time it may be another. */
+  /** The order of columns in rows, and how often the table was opened: with each time it may be
+      another. */
   const std::vector<uint16> &column_order() const { return order; }
   uint opened() const { return times_opened; }
 
@@ -87,20 +89,21 @@ public:
   int note_auto_increment(THD *thd, uint64 next);
   /** Sets the counter, also to less. */
   int set_auto_increment(THD *thd, uint64 next);
-  /** Whether the counter that was noted is one that no row can have, and is to be found from the rows. */
+  /** Whether the counter that was noted is one that no row can have, and is to be found from the
+      rows. */
   bool lacks_auto_increment();
   /** Sets the counter that was found, unless another opening has found it. */
   int found_auto_increment(THD *thd, uint64 next);
 
   /** Sizes and number of rows; looked up again when a sixteenth of the rows has changed. */
   int statistics(THD *thd, ink_table_estimates *found);
-  /** Fills in KEY::rec_per_key of the table's indexes; counts their values if that was not done yet, or if a tenth of
-      the rows has changed since (not with STATS_AUTO_RECALC=0). */
+  /** Fills in KEY::rec_per_key of the table's indexes; counts their values if that was not done
+      yet, or if a tenth of the rows has changed since (not with STATS_AUTO_RECALC=0). */
   int rows_per_value(THD *thd, TABLE *table, const std::vector<KeyCodec> &indexes);
   /** ANALYZE: both are to be found anew. */
   void forget_statistics();
-  /** ANALYZE: what was found stays over restarts, unless the table has STATS_PERSISTENT=0. Not while its file is being
-      exported: nothing may change in it. */
+  /** ANALYZE: what was found stays over restarts, unless the table has STATS_PERSISTENT=0. Not
+      while its file is being exported: nothing may change in it. */
   int keep_statistics(THD *thd, const TABLE *table);
   void count_exports(int more)
   {

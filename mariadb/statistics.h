@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* How many different values the indexes of a table have, and for how long that is believed.
 
-   Table options, as in InnoDB: STATS_SAMPLE_PAGES leaves are looked at for each part of an index (default 20; 8 with
-   STATS_PERSISTENT=0). ANALYZE keeps what it has found in the table's facts, and who opens the table later begins with
-   that; with STATS_PERSISTENT=0 each opening counts anew. When a tenth of the rows has changed the values are counted
-   again, for the running server; not with STATS_AUTO_RECALC=0. */
+   Table options, as in InnoDB: STATS_SAMPLE_PAGES leaves are looked at for each part of an index
+   (default 20; 8 with STATS_PERSISTENT=0). ANALYZE keeps what it has found in the table's facts,
+   and who opens the table later begins with that; with STATS_PERSISTENT=0 each opening counts anew.
+   When a tenth of the rows has changed the values are counted again, for the running server; not
+   with STATS_AUTO_RECALC=0. */
 #ifndef INKSTONE_STATISTICS_H
 #define INKSTONE_STATISTICS_H
 
@@ -26,7 +27,8 @@ class IndexValues
 public:
   IndexValues() : rows(0), is_read(false) {}
   void clear();
-  /** By number of an index: different values of its first 1, 2, ... parts. Empty: not counted yet. */
+  /** By number of an index: different values of its first 1, 2, ... parts. Empty: not counted
+      yet. */
   std::vector<std::vector<uint64>> of_index;
   /** Rows that the table had then. */
   uint64 rows;

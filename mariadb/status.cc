@@ -2,8 +2,9 @@
 #include "status.h"
 #include <vector>
 
-/* InnoDB's name, and the sum of metrics (less those after a minus) that it stands for. As there, syncs are those
-   of data and log, writes those of data alone, and what is written to the log is counted without padding. */
+/* InnoDB's name, and the sum of metrics (less those after a minus) that it stands for. As there,
+   syncs are those of data and log, writes those of data alone, and what is written to the log is
+   counted without padding. */
 static const struct Counterpart
 {
   const char *name;
@@ -69,8 +70,8 @@ static ulonglong value_of(const std::vector<ink_metric> &metrics, const char *na
   return 0;
 }
 
-/* The server reads what is shown after this has returned, and another connection may ask meanwhile: it lies in
-   the statement's memory. */
+/* The server reads what is shown after this has returned, and another connection may ask meanwhile:
+   it lies in the statement's memory. */
 static int show_all(MYSQL_THD thd, struct st_mysql_show_var *variable, void *,
                     struct system_status_var *, enum enum_var_type)
 {

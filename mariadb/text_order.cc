@@ -88,8 +88,8 @@ void TextOrder::choose()
   }
   if (charset->state & MY_CS_STRNXFRM_BAD_NWEIGHTS)
   {
-    /* latin2_czech_cs, cp1250_czech_cs: strnncollsp drops trailing blanks and compares the weights of all passes
-       as one sequence, which strnxfrm writes. */
+    /* latin2_czech_cs, cp1250_czech_cs: strnncollsp drops trailing blanks and compares the weights
+       of all passes as one sequence, which strnxfrm writes. */
     blanks_kept= 0;
     add_level(0, false);
     return;
@@ -181,7 +181,8 @@ bool TextOrder::put_server_weights(Weights &weights, const uchar *text, size_t l
     text= &nothing;
   const char *begin= reinterpret_cast<const char *>(text);
   size_t characters= charset->mbmaxlen == 1 ? length : charset->numchars(begin, begin + length);
-  /* strnxfrmlen wants the bytes of the longest characters. Should it promise too little, the room is used up. */
+  /* strnxfrmlen wants the bytes of the longest characters. Should it promise too little, the room
+     is used up. */
   size_t room= charset->coll->strnxfrmlen(charset, characters * charset->mbmaxlen) + 16;
   for (;; room*= 2)
   {
@@ -199,8 +200,9 @@ bool TextOrder::put_server_weights(Weights &weights, const uchar *text, size_t l
   }
 }
 
-/* An ill-formed byte weighs more than any character. In units of two bytes, where the greatest character is ff ff, it
-   is ff ff 01 and the byte, and that character is ff ff 00 00. In units of three no character begins with ff. */
+/* An ill-formed byte weighs more than any character. In units of two bytes, where the greatest
+   character is ff ff, it is ff ff 01 and the byte, and that character is ff ff 00 00. In units of
+   three no character begins with ff. */
 bool TextOrder::put_code_points(Weights &weights, const uchar *text, size_t length) const
 {
   const char *at= reinterpret_cast<const char *>(text), *end= at + length;
@@ -232,8 +234,8 @@ bool TextOrder::put_code_points(Weights &weights, const uchar *text, size_t leng
   return false;
 }
 
-/* Of utf8mb4 the server's comparison takes e0 90..9f and two more bytes, which nothing else takes for a character, for
-   one of four bytes that begins with f0. */
+/* Of utf8mb4 the server's comparison takes e0 90..9f and two more bytes, which nothing else takes
+   for a character, for one of four bytes that begins with f0. */
 bool TextOrder::is_four_bytes_to_the_server(const char *at, const char *end, uchar (&character)[4]) const
 {
   if (charset->mbminlen != 1 || charset->mbmaxlen != 4 || end - at < 4)
@@ -295,8 +297,8 @@ static bool put_padded(Buffer &out, const uchar *weights, size_t length, const u
     length-= unit;
   if (out.reserve(length + length / unit + 2 * unit + 2))
     return true;
-  /* How what follows the spaces at hand compares to them; 0: there are none. Trailing ones are gone, so something
-     follows. */
+  /* How what follows the spaces at hand compares to them; 0: there are none. Trailing ones are
+     gone, so something follows. */
   int order= 0;
   for (size_t at= 0; at + unit <= length; at+= unit)
   {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Characters of the sets whose strnxfrm is not to be had, sorted once by their strnncollsp (text_order.h). */
+/* Characters of the sets whose strnxfrm is not to be had, sorted once by their strnncollsp
+   (text_order.h). */
 #include "text_order.h"
 #include <algorithm>
 

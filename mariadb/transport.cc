@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Tables as files: FLUSH TABLES t FOR EXPORT, ALTER TABLE t DISCARD TABLESPACE and IMPORT TABLESPACE.
+/* Tables as files: FLUSH TABLES t FOR EXPORT, ALTER TABLE t DISCARD TABLESPACE and IMPORT
+   TABLESPACE.
 
-   While a table is exported two files stand beside its definition, in the database's directory: t.ink, a
-   link to the table's file, and t.cfg, its trees and its definition. Both are copied into the other server's directory
-   of the database, after DISCARD and before IMPORT; IMPORT takes them away. A file whose rows or indexes are not what
-   the table's definition says is refused: nothing in the file itself tells an INT from a CHAR. */
+   While a table is exported two files stand beside its definition, in the database's directory:
+   t.ink, a link to the table's file, and t.cfg, its trees and its definition. Both are copied into
+   the other server's directory of the database, after DISCARD and before IMPORT; IMPORT takes them
+   away. A file whose rows or indexes are not what the table's definition says is refused: nothing
+   in the file itself tells an INT from a CHAR. */
 #include "ddl.h"
 #include "ha_inkstone.h"
 #include <algorithm>
@@ -12,8 +14,8 @@
 #include <sstream>
 #include <unistd.h>
 
-/** The first line of a t.cfg. Those of version 1 had no definition. Each other line is a word that says what it is
-    about, a name and a value, with tabs between them. */
+/** The first line of a t.cfg. Those of version 1 had no definition. Each other line is a word that
+    says what it is about, a name and a value, with tabs between them. */
 static const char CFG_HEADER[]= "inkstone table 2";
 
 /** What a t.cfg says. */
@@ -234,7 +236,8 @@ static std::string difference(Exported &file, const TABLE *table)
   return difference("index", "indexes", file.keys, definition.keys);
 }
 
-/* A damaged file is not the table's: what the server says of damaged tables would send its owner there. */
+/* A damaged file is not the table's: what the server says of damaged tables would send its owner
+   there. */
 static bool refused_file(const ink_error &error)
 {
   if (error.code != INK_CORRUPT && error.code != INK_NOT_A_DATABASE)

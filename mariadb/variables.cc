@@ -9,8 +9,8 @@
 /* The server's own (sql_show.cc), for engines with a directory in the data directory. */
 extern void ignore_db_dirs_append(const char *name);
 
-/* Options of the engine, fixed when the server starts. One line each: type of variable, name, the engine's
-   option, default, what it is. The values are checked by the engine. */
+/* Options of the engine, fixed when the server starts. One line each: type of variable, name, the
+   engine's option, default, what it is. The values are checked by the engine. */
 #define STARTUP_NUMBERS(X)                                                                            \
   X(page_size, "page_size", 16 << 10, 4 << 10, 64 << 10, "Bytes in a page, fixed when the database is created")\
   X(buffer_pool_size, "buffer_pool_size", 128 << 20, 256 << 10, ULONGLONG_MAX, "Bytes of pages kept in memory")\
@@ -123,9 +123,9 @@ bool prints_all_deadlocks()
   return print_all_deadlocks;
 }
 
-/* The engine's directory is no database of the server's: SHOW DATABASES and dumps of all databases pass over it,
-   if it is in the data directory and the user has not made a database of that name. The server's list may be
-   changed only while nobody reads it, which is before it has started. */
+/* The engine's directory is no database of the server's: SHOW DATABASES and dumps of all databases
+   pass over it, if it is in the data directory and the user has not made a database of that name.
+   The server's list may be changed only while nobody reads it, which is before it has started. */
 static void hide(const std::string &directory)
 {
   char parent[PATH_MAX], home[PATH_MAX];

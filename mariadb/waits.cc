@@ -8,9 +8,10 @@ extern "C" int thd_rpl_deadlock_check(MYSQL_THD waiter, MYSQL_THD blocker);
 extern "C" size_t thd_query_safe(MYSQL_THD thd, char *text, size_t room);
 extern "C" int thd_deadlock_victim_preference(const MYSQL_THD first, const MYSQL_THD second);
 
-/* The server kills the blocker, in a thread of its own, if that is a worker whose turn to commit comes after
-   the waiter's: it rolls back and is tried again. And it notes that the waiter waited, for the replicas of
-   this server. The engine keeps the blocker's transaction, and so its THD, for the time of the call. */
+/* The server kills the blocker, in a thread of its own, if that is a worker whose turn to commit
+   comes after the waiter's: it rolls back and is tried again. And it notes that the waiter waited,
+   for the replicas of this server. The engine keeps the blocker's transaction, and so its THD, for
+   the time of the call. */
 static void about_to_wait(void *waiter, void *blocker)
 {
   thd_rpl_deadlock_check(static_cast<THD *>(waiter), static_cast<THD *>(blocker));

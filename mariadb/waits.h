@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Lock waits, reported to the server: workers of a replica commit in the primary's order, and only the
-   server knows that order. And deadlocks, reported to its error log. */
+/* Lock waits, reported to the server: workers of a replica commit in the primary's order, and only
+   the server knows that order. And deadlocks, reported to its error log. */
 #ifndef INKSTONE_WAITS_H
 #define INKSTONE_WAITS_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Insert, update, delete. A row's change in several trees is undone as a whole when one of them refuses. */
+/* Insert, update, delete. A row's change in several trees is undone as a whole when one of them
+   refuses. */
 #include "ha_inkstone.h"
 #include "bulk.h"
 
@@ -19,7 +20,8 @@ bool ha_inkstone::put_row(const uchar *record)
          share->key_room().put_rest(row_value, slice(row_key));
 }
 
-/* Puts a whole row into record[0], virtual columns with it, for a message that names values of it. */
+/* Puts a whole row into record[0], virtual columns with it, for a message that names values of
+   it. */
 int ha_inkstone::show_row(ink_slice key, ink_slice row)
 {
   MY_BITMAP *saved= table->read_set;
@@ -40,8 +42,8 @@ int ha_inkstone::undo_to(const ink_mark &mark, int failed)
   return ink_mark_rollback(transaction(), &mark, &error) ? failure(error) : failed;
 }
 
-/* LOAD DATA without SET computes virtual columns before the triggers change what they are made of, and not again: indexes
-   would get entries of another row. */
+/* LOAD DATA without SET computes virtual columns before the triggers change what they are made of,
+   and not again: indexes would get entries of another row. */
 int ha_inkstone::compute_behind_triggers()
 {
   if (thd_sql_command(thd()) != SQLCOM_LOAD || !table->triggers || !table->vfield)
@@ -146,8 +148,8 @@ int ha_inkstone::update_row(const uchar *old_record, const uchar *new_record)
   if (put_row_key(old_row_key, old_record) || put_row(new_record) || row_codec.put(other_value, old_record) ||
       share->key_room().put_rest(other_value, slice(old_row_key)))
     return HA_ERR_OUT_OF_MEM;
-  /* The server counts no such row as changed, and does not log it. It looks itself only where it has
-     read every column that the statement sets, and not for REPLACE. */
+  /* The server counts no such row as changed, and does not log it. It looks itself only where it
+     has read every column that the statement sets, and not for REPLACE. */
   if (row_key.equals(old_row_key) && row_value.equals(other_value))
     return end_own(HA_ERR_RECORD_IS_THE_SAME);
   if (table->s->blob_fields && empties_geometry(old_record, new_record))
@@ -176,7 +178,8 @@ int ha_inkstone::change_row(const uchar *old_record, const uchar *new_record)
   if (moved)
   {
     bool deleted;
-    /* As InnoDB, which inserts the row anew: the value is noted, whatever becomes of the statement. */
+    /* As InnoDB, which inserts the row anew: the value is noted, whatever becomes of the
+       statement. */
     if (int failed= note_auto_increment(new_record))
       return failed;
     if (int failed= insert(tree, key, slice(row_value)))
@@ -208,8 +211,8 @@ bool ha_inkstone::empties_geometry(const uchar *old_record, const uchar *new_rec
   return false;
 }
 
-/* The server reads all columns of an index of which a column changes, and those of the primary key with
-   them (HA_REQUIRES_KEY_COLUMNS_FOR_DELETE). */
+/* The server reads all columns of an index of which a column changes, and those of the primary key
+   with them (HA_REQUIRES_KEY_COLUMNS_FOR_DELETE). */
 int ha_inkstone::update_entries(const uchar *old_record, const uchar *new_record, bool moved)
 {
   ink_error error;

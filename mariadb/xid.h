@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* An XID as the bytes under which the engine keeps a prepared transaction: format (4, little-endian), length
-   of the first part (1), length of the second (1), both parts. */
+/* An XID as the bytes under which the engine keeps a prepared transaction: format (4,
+   little-endian), length of the first part (1), length of the second (1), both parts. */
 #ifndef INKSTONE_XID_H
 #define INKSTONE_XID_H
 

@@ -1,9 +1,9 @@
 //! `cargo xtask counts`: what one operation of the engine costs in instructions, and where it asks
 //! other processors for a cache line: its atomic operations, by line of the source.
 //!
-//! Valgrind counts each instruction below one function (`callgrind --dump-instr=yes`); which of them are
-//! atomic read-modify-writes is read off the disassembly: those with a `lock` prefix, and `xchg` with
-//! memory. Nothing is sampled and nothing depends on how busy the machine is.
+//! Valgrind counts each instruction below one function (`callgrind --dump-instr=yes`); which of
+//! them are atomic read-modify-writes is read off the disassembly: those with a `lock` prefix, and
+//! `xchg` with memory. Nothing is sampled and nothing depends on how busy the machine is.
 
 mod profile;
 

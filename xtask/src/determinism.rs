@@ -3,7 +3,8 @@
 use inkstone_testkit::build::{Result, SIMULATED};
 use std::process::ExitCode;
 
-/// Runs seeds of `sim` twice each, and compares every decision and every byte (see docs/testing.md).
+/// Runs seeds of `sim` twice each, and compares every decision and every byte (see
+/// docs/testing.md).
 #[derive(clap::Args)]
 pub struct Arguments {
     /// What the program `determinism` takes; `--help` shows it.

@@ -1,7 +1,8 @@
 //! `cargo xtask COMMAND`: one entry point for whatever is more than a plain cargo command.
 //!
-//! The commands build the engine with switches that no ordinary build has (see [`inkstone_testkit::build`]), each
-//! set of switches in a folder of its own under `target/`, and run a program of `inkstone-testkit`.
+//! The commands build the engine with switches that no ordinary build has (see
+//! [`inkstone_testkit::build`]), each set of switches in a folder of its own under `target/`, and
+//! run a program of `inkstone-testkit`.
 
 mod counts;
 mod crash;

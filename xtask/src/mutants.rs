@@ -13,7 +13,8 @@ pub struct Arguments {
     /// Only this mutant
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
-    /// Those that a command of `cargo xtask mariadb` must notice, instead of all others: they need a MariaDB server
+    /// Those that a command of `cargo xtask mariadb` must notice, instead of all others: they need
+    /// a MariaDB server
     #[arg(long, conflicts_with = "only")]
     mariadb: bool,
     /// Prints the result as JSON

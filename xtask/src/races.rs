@@ -9,8 +9,9 @@ const MODELLED: Build = Build {
     cfgs: &["inkstone_shuttle"],
 };
 
-/// Runs the race tests: latch, page table, flights, log ring, group commit, lock waits, snapshots and
-/// version store, each under hundreds of schedules that `shuttle` chooses (see docs/testing.md).
+/// Runs the race tests: latch, page table, flights, log ring, group commit, lock waits, snapshots
+/// and version store, each under hundreds of schedules that `shuttle` chooses (see
+/// docs/testing.md).
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Run only the tests whose name begins with this

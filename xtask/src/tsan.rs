@@ -3,8 +3,8 @@
 //! Needs the nightly toolchain. Its standard library is not built for ThreadSanitizer:
 //! `xtask/tsan/decrement.rs` and `xtask/tsan/suppressions.txt` say what follows from that.
 //!
-//! ThreadSanitizer writes its reports to files, one for each process, and they are judged at the end:
-//! a report counts whatever the process made of its exit code.
+//! ThreadSanitizer writes its reports to files, one for each process, and they are judged at the
+//! end: a report counts whatever the process made of its exit code.
 
 mod reports;
 

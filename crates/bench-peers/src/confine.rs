@@ -1,5 +1,5 @@
-//! A memory limit for a child process, page cache included: without it, a store that leaves caching to
-//! the system would have all of the machine's memory for its cache.
+//! A memory limit for a child process, page cache included: without it, a store that leaves caching
+//! to the system would have all of the machine's memory for its cache.
 
 use crate::store::Result;
 use std::fs;
@@ -36,8 +36,9 @@ impl Group {
     /// Lets a command begin its life in the group.
     pub fn confine(&self, command: &mut Command) {
         let list = self.path.join("cgroup.procs");
-        // SAFETY: between fork and exec, a write to a file of a number that is formatted on the stack
-        // and of a path that was made before; no lock or allocation of the parent's is needed.
+        // SAFETY: between fork and exec, a write to a file of a number that is formatted on the
+        // stack and of a path that was made before; no lock or allocation of the parent's is
+        // needed.
         unsafe {
             command.pre_exec(move || fs::write(&list, b"0"));
         }

@@ -8,9 +8,9 @@
 //! | [`confine`] | a memory limit for a child process |
 //! | [`report`] | tables and ratios |
 //!
-//! Each store runs each workload in a process of its own, one after the other, so that none inherits
-//! memory or threads of another; rounds alternate between the stores. docs/peers.md says what is
-//! unequal.
+//! Each store runs each workload in a process of its own, one after the other, so that none
+//! inherits memory or threads of another; rounds alternate between the stores. docs/peers.md says
+//! what is unequal.
 
 mod confine;
 mod report;
@@ -25,8 +25,8 @@ use std::process::{Command, ExitCode, Stdio};
 use stores::STORES;
 use workloads::{Measurement, Sizes, Workload};
 
-/// Inkstone beside RocksDB, LMDB, SQLite, redb and fjall: the same work, with equal durability and cache
-/// sizes, in one run. Prints rates, and the ratio to the first store named.
+/// Inkstone beside RocksDB, LMDB, SQLite, redb and fjall: the same work, with equal durability and
+/// cache sizes, in one run. Prints rates, and the ratio to the first store named.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// Stores to run; all of them unless told otherwise

@@ -11,7 +11,8 @@ pub type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 pub struct Settings {
     /// Bytes of cache (buffer pool, block cache).
     pub cache_bytes: usize,
-    /// A commit is on the device when it returns; otherwise it may be lost in a crash, but never half.
+    /// A commit is on the device when it returns; otherwise it may be lost in a crash, but never
+    /// half.
     pub durable: bool,
     /// Threads that will use the store at once.
     pub clients: usize,
@@ -40,7 +41,8 @@ pub trait Client {
     /// Reads a row; the length of its value.
     fn get(&mut self, key: Key) -> Result<Option<usize>>;
 
-    /// Reads `rows` rows from a key on; the sum of the lengths of their values, and how many there were.
+    /// Reads `rows` rows from a key on; the sum of the lengths of their values, and how many there
+    /// were.
     fn scan(&mut self, from: Key, rows: usize) -> Result<(usize, usize)>;
 }
 

@@ -2,9 +2,9 @@
  *
  * Inkstone from C: a crash-safe transactional storage engine.
  *
- * A database is a directory. It holds tables; a table is a clustered tree and any number of secondary
- * trees in one file. Keys and values are byte strings, and keys sort as memcmp does. Everything is
- * read and changed through a transaction.
+ * A database is a directory. It holds tables; a table is a clustered tree and any number of
+ * secondary trees in one file. Keys and values are byte strings, and keys sort as memcmp does.
+ * Everything is read and changed through a transaction.
  *
  *     ink_error error;
  *     ink_database *db;
@@ -31,13 +31,15 @@
  *     ink_table_close(table);
  *     ink_close(db, &error);
  *
- * Errors. A function that can fail returns an int: 0 (INK_OK) or one of enum ink_code, and says more
- * in the ink_error that the caller gives it (NULL: not wanted). Results are written to the last
- * parameters before it, and are unspecified after a failure, but where a function says otherwise.
+ * Errors. A function that can fail returns an int: 0 (INK_OK) or one of enum ink_code, and says
+ * more in the ink_error that the caller gives it (NULL: not wanted). Results are written to the
+ * last parameters before it, and are unspecified after a failure, but where a function says
+ * otherwise.
  *
- * Memory. Handles (pointers to the incomplete types below) are made by the library, and given back by
- * the function named at each; giving back NULL does nothing. What a caller passes in is read before
- * the call returns, never kept. What is lent out (ink_slice, ink_row results) says how long it lives.
+ * Memory. Handles (pointers to the incomplete types below) are made by the library, and given back
+ * by the function named at each; giving back NULL does nothing. What a caller passes in is read
+ * before the call returns, never kept. What is lent out (ink_slice, ink_row results) says how long
+ * it lives.
  *
  * Threads. A database, a table and its trees may be used by any number of threads at once. A
  * transaction and its cursors are used by one thread at a time; it need not always be the same one.
@@ -79,8 +81,8 @@ typedef struct ink_row {
   ink_slice value;
 } ink_row;
 
-/* Bytes that the library allocates and the caller owns. Begin with zeroes; use it as often as you like
- * (the memory is used again); give it back with ink_buffer_free. Only read the fields. */
+/* Bytes that the library allocates and the caller owns. Begin with zeroes; use it as often as you
+ * like (the memory is used again); give it back with ink_buffer_free. Only read the fields. */
 typedef struct ink_buffer {
   uint8_t *data;
   size_t len;
@@ -182,13 +184,14 @@ typedef bool (*ink_visit_option)(void *context, const ink_option_info *option);
 void ink_options(ink_visit_option visit, void *context);
 
 /* Opens the database in a directory (a path in the file system's bytes, ended by a zero byte), or
- * creates it there if the directory is empty or missing. Recovery runs first if it was not closed in
- * order. */
+ * creates it there if the directory is empty or missing. Recovery runs first if it was not closed
+ * in order. */
 int ink_open(const char *directory, const ink_option *options, size_t option_count,
              ink_database **database, ink_error *error);
 
-/* As ink_open. `visit` hears how far recovery is ("1073741824 bytes of log read, 812 of 4096 pages changed, 12 s"), at
- * most ten times a second, called by this thread; when it says false no more. */
+/* As ink_open. `visit` hears how far recovery is ("1073741824 bytes of log read, 812 of 4096 pages
+ * changed, 12 s"), at most ten times a second, called by this thread; when it says false no
+ * more. */
 typedef bool (*ink_visit_progress)(void *context, ink_slice text);
 int ink_open_watched(const char *directory, const ink_option *options, size_t option_count,
                      ink_visit_progress visit, void *context, ink_database **database,
@@ -222,13 +225,14 @@ typedef struct ink_metric {
 } ink_metric;
 
 typedef bool (*ink_visit_metric)(void *context, const ink_metric *metric);
-/* Visits all counters, then all gauges, always in the same order; in a forked child counters only. */
+/* Visits all counters, then all gauges, always in the same order; in a forked child counters
+   only. */
 void ink_metrics(const ink_database *database, ink_visit_metric visit, void *context);
 
-/* How long one kind of operation took since the database was opened: writes and syncs of log and pages,
- * reads of pages, waits for locks, frames and log. Nanoseconds. Of each hundred operations 99 took at most
- * p99_ns, and so on: percentiles are at most an eighth too long, all else is exact. The slices live for
- * ever. */
+/* How long one kind of operation took since the database was opened: writes and syncs of log and
+ * pages, reads of pages, waits for locks, frames and log. Nanoseconds. Of each hundred operations
+ * 99 took at most p99_ns, and so on: percentiles are at most an eighth too long, all else is exact.
+ * The slices live for ever. */
 typedef struct ink_duration {
   ink_slice name;
   ink_slice help;
@@ -245,8 +249,8 @@ typedef bool (*ink_visit_duration)(void *context, const ink_duration *duration);
 /* Visits all kinds, always in the same order. */
 void ink_durations(const ink_database *database, ink_visit_duration visit, void *context);
 
-/* How many operations of a kind took at most so long, and longer than half of that: a power of two less one,
- * UINT64_MAX in the last. */
+/* How many operations of a kind took at most so long, and longer than half of that: a power of two
+ * less one, UINT64_MAX in the last. */
 typedef struct ink_duration_bucket {
   ink_slice name;
   uint64_t longest_ns;
@@ -271,7 +275,8 @@ typedef struct ink_transaction_info {
   uint64_t age_ms;
   /* Row changes made, of secondary trees too. */
   uint64_t changes;
-  /* Rows of tables that it has changed, and not undone. A row that is changed twice counts twice. */
+  /* Rows of tables that it has changed, and not undone. A row that is changed twice counts
+     twice. */
   uint64_t rows;
   /* Explicit row locks held; changed rows are locked without one. */
   uint64_t row_locks;
@@ -280,8 +285,8 @@ typedef struct ink_transaction_info {
   /* The transaction whose end it waits for; 0: it does not wait. */
   uint64_t waits_for;
   uint64_t waited_ms;
-  /* The statement that it is in, if the hook says so (ink_set_lock_wait_hooks); else empty. Valid during the call
-   * of the visitor. */
+  /* The statement that it is in, if the hook says so (ink_set_lock_wait_hooks); else empty. Valid
+   * during the call of the visitor. */
   ink_slice statement;
 } ink_transaction_info;
 
@@ -317,8 +322,8 @@ typedef struct ink_lock_info {
   ink_slice high;
   uint32_t low_bound;
   uint32_t high_bound;
-  /* Of who waits, else 0: for whom, how long by now, the place in the row's queue (from 1; 0 for a range, which has
-   * none), whether to put a row there, and in which statement (as above). */
+  /* Of who waits, else 0: for whom, how long by now, the place in the row's queue (from 1; 0 for a
+   * range, which has none), whether to put a row there, and in which statement (as above). */
   uint64_t waits_for;
   uint64_t waited_ms;
   uint64_t place;
@@ -327,9 +332,9 @@ typedef struct ink_lock_info {
 } ink_lock_info;
 
 typedef bool (*ink_visit_lock)(void *context, const ink_lock_info *lock);
-/* Visits all explicit locks, and the queues behind them: who waits is visited once for each that it waits for. Of
- * several before it in a queue that is the last that waits for the others, too. No list is made: a visitor that has
- * seen enough ends it early. */
+/* Visits all explicit locks, and the queues behind them: who waits is visited once for each that it
+ * waits for. Of several before it in a queue that is the last that waits for the others, too. No
+ * list is made: a visitor that has seen enough ends it early. */
 int ink_locks(const ink_database *database, ink_visit_lock visit, void *context, ink_error *error);
 /* Visits those who wait, the longest first. */
 int ink_waits(const ink_database *database, ink_visit_lock visit, void *context, ink_error *error);
@@ -353,8 +358,8 @@ enum ink_durability {
   INK_WRITE = 2
 };
 
-/* Makes everything that is committed durable: INK_SYNC writes and syncs the log, INK_WRITE only writes
- * it. INK_LAZY does nothing. */
+/* Makes everything that is committed durable: INK_SYNC writes and syncs the log, INK_WRITE only
+ * writes it. INK_LAZY does nothing. */
 int ink_flush_log(const ink_database *database, uint32_t durability, ink_error *error);
 
 /* Writes all changed pages and a checkpoint. */
@@ -390,25 +395,25 @@ int ink_create_table(const ink_database *database, ink_slice name, const ink_sli
 int ink_drop_table(const ink_database *database, ink_slice name, ink_error *error);
 /* Open handles go on working. INK_ALREADY_EXISTS if there is a table of the new name. */
 int ink_rename_table(const ink_database *database, ink_slice from, ink_slice to, ink_error *error);
-/* Drops `to` and gives its name to `from`, in one step: with an empty table this is how to truncate. Open
- * handles of `from` go on working, those of `to` get INK_NOT_FOUND. */
+/* Drops `to` and gives its name to `from`, in one step: with an empty table this is how to
+ * truncate. Open handles of `from` go on working, those of `to` get INK_NOT_FOUND. */
 int ink_replace_table(const ink_database *database, ink_slice from, ink_slice to, ink_error *error);
 /* The same for `count` pairs, in one step: all or none. No table may be named twice. */
 int ink_replace_tables(const ink_database *database, const ink_slice *from, const ink_slice *to, size_t count,
                        ink_error *error);
 /* Adds an empty secondary tree. Open handles do not see it: open the table again. */
 int ink_create_tree(const ink_database *database, ink_slice table, ink_slice tree, ink_error *error);
-/* Says that a table's tree is whole only now: transactions whose snapshot is older get INK_TABLE_CHANGED from it,
- * and not some of its rows. A new tree is so already; say it again when it was filled while others began
- * transactions. */
+/* Says that a table's tree is whole only now: transactions whose snapshot is older get
+ * INK_TABLE_CHANGED from it, and not some of its rows. A new tree is so already; say it again when
+ * it was filled while others began transactions. */
 int ink_complete_tree(const ink_database *database, const ink_tree *tree, ink_error *error);
-/* Waits until no prepared transaction has changed rows of a tree's table: before a tree is filled from the rows, for
- * what is prepared commits without an entry in it. INK_LOCK_TIMEOUT after so many milliseconds; `interrupt` may be
- * NULL. */
+/* Waits until no prepared transaction has changed rows of a tree's table: before a tree is filled
+ * from the rows, for what is prepared commits without an entry in it. INK_LOCK_TIMEOUT after so
+ * many milliseconds; `interrupt` may be NULL. */
 int ink_wait_for_prepared(const ink_database *database, const ink_tree *tree, uint64_t milliseconds,
                           const ink_interrupt *interrupt, ink_error *error);
-/* Drops a secondary tree. Its pages are freed in the background, when the transactions have ended that
- * were there. Handles of the tree get INK_NOT_FOUND from then on. */
+/* Drops a secondary tree. Its pages are freed in the background, when the transactions have ended
+ * that were there. Handles of the tree get INK_NOT_FOUND from then on. */
 int ink_drop_tree(const ink_database *database, ink_slice table, ink_slice tree, ink_error *error);
 /* Renames a secondary tree. */
 int ink_rename_tree(const ink_database *database, ink_slice table, ink_slice from, ink_slice to,
@@ -438,9 +443,9 @@ int ink_table_path(const ink_table *table, ink_buffer *path, ink_error *error);
 /* An export that goes on: the table's file is whole and does not change. */
 typedef struct ink_export ink_export;
 
-/* Writes everything of the table to its file, durably, and keeps the engine's background work away from
- * it until ink_export_end: the file may be copied. No transaction may have unfinished changes in the
- * table (INK_TRANSACTION_STATE), and the caller keeps writers away meanwhile. */
+/* Writes everything of the table to its file, durably, and keeps the engine's background work away
+ * from it until ink_export_end: the file may be copied. No transaction may have unfinished changes
+ * in the table (INK_TRANSACTION_STATE), and the caller keeps writers away meanwhile. */
 int ink_export_begin(const ink_table *table, ink_export **handle, ink_error *error);
 void ink_export_end(ink_export *handle);
 
@@ -450,10 +455,10 @@ typedef struct ink_import_tree {
   ink_slice name;
 } ink_import_tree;
 
-/* Makes a table of a copied table file, also of another database's. Page size and format must be the
- * same, and every checksum right (INK_CORRUPT). trees[0] is the clustered one; trees of
- * the file that are not named are dropped. The file is only read.
- * The table is there when it is whole, also if power fails meanwhile. */
+/* Makes a table of a copied table file, also of another database's. Page size and format must be
+ * the same, and every checksum right (INK_CORRUPT). trees[0] is the clustered one; trees of the
+ * file that are not named are dropped. The file is only read. The table is there when it is whole,
+ * also if power fails meanwhile. */
 int ink_import_table(const ink_database *database, ink_slice name, const char *file,
                      const ink_import_tree *trees, size_t tree_count, ink_error *error);
 
@@ -484,16 +489,16 @@ typedef struct ink_tree_estimates {
 
 int ink_estimate_tree(const ink_tree *tree, ink_tree_estimates *estimates, ink_error *error);
 
-/* How many bytes of a key its beginning is (its first columns, as a rule); 0: the key is cut short before that.
- * Keys between two of the same beginning must have it, too. */
+/* How many bytes of a key its beginning is (its first columns, as a rule); 0: the key is cut short
+ * before that. Keys between two of the same beginning must have it, too. */
 typedef size_t (*ink_visit_beginning)(void *context, ink_slice key);
-/* About how many different values the beginnings of a tree's keys have, from about so many leaves and the nodes
- * above them. Rows count in any version, deleted ones too; nothing is locked. */
+/* About how many different values the beginnings of a tree's keys have, from about so many leaves
+ * and the nodes above them. Rows count in any version, deleted ones too; nothing is locked. */
 int ink_estimate_values(const ink_tree *tree, size_t leaves, ink_visit_beginning beginning_of, void *context,
                         uint64_t *values, ink_error *error);
 
-/* Checks every page of a table, and that its space adds up. Nothing should write meanwhile. On success
- * the text says what there is, on INK_CORRUPT the error what is wrong. */
+/* Checks every page of a table, and that its space adds up. Nothing should write meanwhile. On
+ * success the text says what there is, on INK_CORRUPT the error what is wrong. */
 int ink_verify_table(const ink_table *table, ink_buffer *text, ink_error *error);
 
 /* ---- Transactions ------------------------------------------------------------------------------ */
@@ -504,18 +509,18 @@ typedef struct ink_transaction ink_transaction;
 enum ink_isolation {
   /* Plain reads see the newest version, committed or not. All else as INK_READ_COMMITTED. */
   INK_READ_UNCOMMITTED = 0,
-  /* Each statement sees what was committed when it began (see ink_statement_begin). Locking reads and
-   * writes act on the newest committed row, and lock rows but no gaps. */
+  /* Each statement sees what was committed when it began (see ink_statement_begin). Locking reads
+   * and writes act on the newest committed row, and lock rows but no gaps. */
   INK_READ_COMMITTED = 1,
   /* As InnoDB does it: plain reads see one snapshot; locking reads and writes act on the newest
    * committed row; locking reads of ranges lock the gaps that they pass, so that inserts wait. */
   INK_REPEATABLE_READ = 2,
-  /* Snapshot isolation: as before without gaps, and writing or locking a row that was changed after the
-   * snapshot is INK_WRITE_CONFLICT: no update is lost. */
+  /* Snapshot isolation: as before without gaps, and writing or locking a row that was changed after
+   * the snapshot is INK_WRITE_CONFLICT: no update is lost. */
   INK_SNAPSHOT = 3,
-  /* As if transactions ran one after the other: plain reads lock, too, the whole range that a cursor is
-   * opened on. To lock only what is read, as InnoDB does, use locking reads (INK_LOCK_SHARED) at
-   * INK_REPEATABLE_READ: with all reads so, that is serializable as well. */
+  /* As if transactions ran one after the other: plain reads lock, too, the whole range that a
+   * cursor is opened on. To lock only what is read, as InnoDB does, use locking reads
+   * (INK_LOCK_SHARED) at INK_REPEATABLE_READ: with all reads so, that is serializable as well. */
   INK_SERIALIZABLE = 4
 };
 
@@ -524,17 +529,17 @@ enum ink_isolation {
 int ink_begin(const ink_database *database, uint32_t isolation, const ink_interrupt *interrupt,
               ink_transaction **transaction, ink_error *error);
 
-/* Gives the handle back. What has neither been committed nor prepared is rolled back. Its cursors may
- * be closed before or after. */
+/* Gives the handle back. What has neither been committed nor prepared is rolled back. Its cursors
+ * may be closed before or after. */
 void ink_transaction_free(ink_transaction *transaction);
 
 /* Its number, as in the lists above. */
 uint64_t ink_transaction_id(const ink_transaction *transaction);
 /* A number of the caller's that the lists show: the connection's. */
 void ink_transaction_set_tag(const ink_transaction *transaction, uint64_t tag);
-/* Whom the hooks on lock waits (below) are told of, NULL for nobody; at first nobody. The former owner is in no
- * hook's hands when this returns. It must live until the transaction has ended, or its handle was given
- * back. */
+/* Whom the hooks on lock waits (below) are told of, NULL for nobody; at first nobody. The former
+ * owner is in no hook's hands when this returns. It must live until the transaction has ended, or
+ * its handle was given back. */
 void ink_transaction_set_owner(const ink_transaction *transaction, void *owner);
 /* Whether it has changed anything. Without changes a commit needs no log. */
 bool ink_transaction_has_changes(const ink_transaction *transaction);
@@ -544,41 +549,44 @@ int ink_set_lock_wait_timeout(const ink_transaction *transaction, uint64_t milli
 /* Takes the snapshot now: START TRANSACTION WITH CONSISTENT SNAPSHOT. */
 int ink_take_snapshot(const ink_transaction *transaction, ink_error *error);
 
-/* Lock waits, for a program that has an order of its own for transactions, as a replica that commits in the
- * order of its primary has: of two that wait for each other, one for a lock and one for its turn, only the
- * program knows. Transactions are named by their owners.
+/* Lock waits, for a program that has an order of its own for transactions, as a replica that
+ * commits in the order of its primary has: of two that wait for each other, one for a lock and one
+ * for its turn, only the program knows. Transactions are named by their owners.
  *
  * Before each wait: whether the next hook is to be called for those in the way. */
 typedef bool (*ink_wants_waits)(void *waiter);
-/* `waiter`, in whose thread this runs, is about to wait until `blocker` ends or gives something back: called for
- * each that is in its way, also for those who wait for the same row and came before; again when a wait was in
- * vain and another follows. `blocker` does not finish to end before this returns.
- * No lock of the library is held: the hook may call it, but must not wait for a transaction's end. */
+/* `waiter`, in whose thread this runs, is about to wait until `blocker` ends or gives something
+ * back: called for each that is in its way, also for those who wait for the same row and came
+ * before; again when a wait was in vain and another follows. `blocker` does not finish to end
+ * before this returns. No lock of the library is held: the hook may call it, but must not wait for
+ * a transaction's end. */
 typedef void (*ink_about_to_wait)(void *waiter, void *blocker);
-/* Of two transactions of a deadlock, negative: rather roll back the first; positive: the second; 0: whichever
- * is cheaper. To return at once, without a call to the library. */
+/* Of two transactions of a deadlock, negative: rather roll back the first; positive: the second; 0:
+ * whichever is cheaper. To return at once, without a call to the library. */
 typedef int (*ink_compare_victims)(void *first, void *second);
-/* The statement that `owner`'s transaction is in, for lists and accounts: writes at most `room` bytes, and returns
- * how many; 0 for none. A lock of the library may be held: to return at once, without a call to the library. */
+/* The statement that `owner`'s transaction is in, for lists and accounts: writes at most `room`
+ * bytes, and returns how many; 0 for none. A lock of the library may be held: to return at once,
+ * without a call to the library. */
 typedef size_t (*ink_statement_of)(void *owner, char *text, size_t room);
-/* A deadlock was found: its account, several lines. Called once for each, in the thread of the victim, before that is
- * rolled back. No lock of the library is held. */
+/* A deadlock was found: its account, several lines. Called once for each, in the thread of the
+ * victim, before that is rolled back. No lock of the library is held. */
 typedef void (*ink_deadlock_found)(ink_slice account);
 /* Sets them, from the next wait on. Each may be NULL: without the first, all waits are wanted. */
 void ink_set_lock_wait_hooks(const ink_database *database, ink_wants_waits wants_waits,
                              ink_about_to_wait about_to_wait, ink_compare_victims compare_victims,
                              ink_statement_of statement_of, ink_deadlock_found deadlock_found);
 
-/* Begins a statement. At read committed all plain reads up to ink_statement_end see the same snapshot;
- * without it each call is a statement of its own. The statement's beginning is a place to go back to.
- * A second call begins a new statement. */
+/* Begins a statement. At read committed all plain reads up to ink_statement_end see the same
+ * snapshot; without it each call is a statement of its own. The statement's beginning is a place to
+ * go back to. A second call begins a new statement. */
 int ink_statement_begin(const ink_transaction *transaction, ink_error *error);
-/* Undoes what was changed since ink_statement_begin, and forgets savepoints set since. Locks stay. */
+/* Undoes what was changed since ink_statement_begin, and forgets savepoints set since. Locks
+   stay. */
 int ink_statement_rollback(const ink_transaction *transaction, ink_error *error);
 int ink_statement_end(const ink_transaction *transaction, ink_error *error);
 
-/* A place in a transaction to go back to; costs nothing to set, so a row's changes in several trees can
- * be undone when one of them fails. Do not look inside. */
+/* A place in a transaction to go back to; costs nothing to set, so a row's changes in several trees
+ * can be undone when one of them fails. Do not look inside. */
 typedef struct ink_mark {
   uint64_t opaque[4];
 } ink_mark;
@@ -594,23 +602,25 @@ int ink_savepoint_rollback(const ink_transaction *transaction, ink_slice name, i
 /* Forgets it and those set after it. */
 int ink_savepoint_release(const ink_transaction *transaction, ink_slice name, ink_error *error);
 
-/* Commits, and waits as `durability` (enum ink_durability) says. Also a prepared transaction, of which
- * the handle is still there. INK_DEADLOCK: it had been chosen as a victim and is rolled back. */
+/* Commits, and waits as `durability` (enum ink_durability) says. Also a prepared transaction, of
+ * which the handle is still there. INK_DEADLOCK: it had been chosen as a victim and is rolled
+ * back. */
 int ink_commit(ink_transaction *transaction, uint32_t durability, ink_error *error);
 
-/* Commits in two parts. The first fixes the place in the order of commits, makes the changes visible
- * and does not wait for a disk: it may be called under a lock that orders commits. */
+/* Commits in two parts. The first fixes the place in the order of commits, makes the changes
+ * visible and does not wait for a disk: it may be called under a lock that orders commits. */
 int ink_commit_ordered(ink_transaction *transaction, uint32_t durability, ink_error *error);
 /* The second waits as `durability` says. INK_TRANSACTION_STATE without the first. */
 int ink_commit_wait(ink_transaction *transaction, uint32_t durability, ink_error *error);
 
-/* Rolls back, also a prepared transaction, and one that a deadlock has rolled back already (0). If that fails for want of space it goes on in the
- * background; the transaction is over for its owner. */
+/* Rolls back, also a prepared transaction, and one that a deadlock has rolled back already (0). If
+ * that fails for want of space it goes on in the background; the transaction is over for its
+ * owner. */
 int ink_rollback(ink_transaction *transaction, ink_error *error);
 
-/* Prepares under an XID of 1 to 140 bytes: what it changed stays and stays locked, over a restart too,
- * until the XID is committed or rolled back. INK_SYNC: that much is durable when this returns. A
- * transaction that has changed nothing can be prepared as well. If it fails, it is rolled back
+/* Prepares under an XID of 1 to 140 bytes: what it changed stays and stays locked, over a restart
+ * too, until the XID is committed or rolled back. INK_SYNC: that much is durable when this returns.
+ * A transaction that has changed nothing can be prepared as well. If it fails, it is rolled back
  * (INK_ALREADY_EXISTS: another prepared transaction has the XID). */
 int ink_prepare(ink_transaction *transaction, ink_slice xid, uint32_t durability, ink_error *error);
 
@@ -641,9 +651,9 @@ enum ink_wait {
 int ink_get(const ink_transaction *transaction, const ink_tree *tree, ink_slice key,
             ink_buffer *value, bool *found, ink_error *error);
 
-/* Locks a row (at INK_REPEATABLE_READ the gap, at higher levels the place, where it would be) and reads its newest committed version. `*locked` (may
- * be NULL): whether this call took a lock that the transaction did not have, and that
- * ink_unlock_row may give back. */
+/* Locks a row (at INK_REPEATABLE_READ the gap, at higher levels the place, where it would be) and
+ * reads its newest committed version. `*locked` (may be NULL): whether this call took a lock that
+ * the transaction did not have, and that ink_unlock_row may give back. */
 int ink_get_locking(const ink_transaction *transaction, const ink_tree *tree, ink_slice key,
                     uint32_t lock, uint32_t wait, ink_buffer *value, bool *found, bool *locked,
                     ink_error *error);
@@ -654,9 +664,10 @@ int ink_get_locking(const ink_transaction *transaction, const ink_tree *tree, in
 int ink_unlock_row(const ink_transaction *transaction, const ink_tree *tree, ink_slice key,
                    ink_error *error);
 
-/* Takes the statement lock of a table: exclusive, and of none of its rows, for whoever gives out numbers, say. It is
- * waited for as a row's. It is given back by ink_statement_end, ink_statement_rollback, the next ink_statement_begin,
- * or with the transaction. Does nothing if the transaction has it. */
+/* Takes the statement lock of a table: exclusive, and of none of its rows, for whoever gives out
+ * numbers, say. It is waited for as a row's. It is given back by ink_statement_end,
+ * ink_statement_rollback, the next ink_statement_begin, or with the transaction. Does nothing if
+ * the transaction has it. */
 int ink_lock_for_statement(const ink_transaction *transaction, const ink_table *table, ink_error *error);
 /* Whether anybody has it, or waits for it. */
 bool ink_is_locked_for_statement(const ink_table *table);
@@ -664,12 +675,13 @@ bool ink_is_locked_for_statement(const ink_table *table);
 /* INK_DUPLICATE_KEY if there is a row of the key, which is locked shared then. */
 int ink_insert(const ink_transaction *transaction, const ink_tree *tree, ink_slice key,
                ink_slice value, ink_error *error);
-/* The same; `duplicate` (enum ink_lock) is how the row is locked: exclusively by who is about to change it. */
+/* The same; `duplicate` (enum ink_lock) is how the row is locked: exclusively by who is about to
+   change it. */
 int ink_insert_or_lock(const ink_transaction *transaction, const ink_tree *tree, ink_slice key,
                        ink_slice value, uint32_t duplicate, ink_error *error);
-/* Inserts rows one after the other; those in key order are written and logged in runs, which is several
- * times as fast. `*done` rows were inserted, also on failure: row number `*done` is the one that
- * failed (INK_DUPLICATE_KEY). The others stay: see ink_mark_rollback. */
+/* Inserts rows one after the other; those in key order are written and logged in runs, which is
+ * several times as fast. `*done` rows were inserted, also on failure: row number `*done` is the one
+ * that failed (INK_DUPLICATE_KEY). The others stay: see ink_mark_rollback. */
 int ink_insert_many(const ink_transaction *transaction, const ink_tree *tree, const ink_row *rows,
                     size_t count, size_t *done, ink_error *error);
 /* INK_ROW_NOT_FOUND if there is no row of the key. */
@@ -704,8 +716,9 @@ typedef struct ink_scan {
   uint32_t lock;
   /* enum ink_wait. */
   uint32_t wait;
-  /* Does not wait for rows that others have locked, but shows them as they were committed last, without a lock:
-   * see ink_cursor_is_unlocked. At read committed, for statements that look at many rows and want few. */
+  /* Does not wait for rows that others have locked, but shows them as they were committed last,
+   * without a lock: see ink_cursor_is_unlocked. At read committed, for statements that look at many
+   * rows and want few. */
   bool semi_consistent;
 } ink_scan;
 
@@ -717,25 +730,26 @@ int ink_cursor_open(const ink_transaction *transaction, const ink_tree *tree, co
                     const ink_scan *scan, ink_cursor **cursor, ink_error *error);
 void ink_cursor_close(ink_cursor *cursor);
 
-/* Goes to another range, direction or way of locking of the same tree: memory is used again, and at read
- * committed the statement's snapshot is looked up again. */
+/* Goes to another range, direction or way of locking of the same tree: memory is used again, and at
+ * read committed the statement's snapshot is looked up again. */
 int ink_cursor_seek(ink_cursor *cursor, const ink_range *range, const ink_scan *scan,
                     ink_error *error);
 
-/* The next rows, at most `max` (1 or more), into the caller's array; `*count` 0 only at the end. The slices are lent
- * out until the next call with this cursor. Rows that this transaction changes after they were fetched
- * into the cursor (up to a page ahead of what was handed out) are shown as they were: a statement that
- * changes keys it scans by collects them first. A locking cursor never locks more rows than it hands
- * out. After a failure the cursor stands where it stood: after INK_LOCK_TIMEOUT it can be called again. */
+/* The next rows, at most `max` (1 or more), into the caller's array; `*count` 0 only at the end.
+ * The slices are lent out until the next call with this cursor. Rows that this transaction changes
+ * after they were fetched into the cursor (up to a page ahead of what was handed out) are shown as
+ * they were: a statement that changes keys it scans by collects them first. A locking cursor never
+ * locks more rows than it hands out. After a failure the cursor stands where it stood: after
+ * INK_LOCK_TIMEOUT it can be called again. */
 int ink_cursor_fetch(ink_cursor *cursor, ink_row *rows, size_t max, size_t *count, ink_error *error);
 
-/* As ink_unlock_row for the row that a locking cursor fetched last, if it was this cursor that locked
- * it. */
+/* As ink_unlock_row for the row that a locking cursor fetched last, if it was this cursor that
+ * locked it. */
 int ink_cursor_unlock_row(ink_cursor *cursor, ink_error *error);
 
-/* Whether the row that was fetched last is not locked, and may be old. If it is wanted, ink_cursor_want_row has
- * the next fetch return it again, newest and locked, if it is still there. Nothing is fetched behind such a
- * row. */
+/* Whether the row that was fetched last is not locked, and may be old. If it is wanted,
+ * ink_cursor_want_row has the next fetch return it again, newest and locked, if it is still there.
+ * Nothing is fetched behind such a row. */
 bool ink_cursor_is_unlocked(const ink_cursor *cursor);
 int ink_cursor_want_row(ink_cursor *cursor, ink_error *error);
 

@@ -1,5 +1,6 @@
-//! The frame of an entry point: a null handle is noticed, a failure becomes a code and a message, a panic
-//! ends here. [`entry!`] is for what can fail; [`on_or`], [`guard_or`] and [`free`] are for what cannot.
+//! The frame of an entry point: a null handle is noticed, a failure becomes a code and a message, a
+//! panic ends here. [`entry!`] is for what can fail; [`on_or`], [`guard_or`] and [`free`] are for
+//! what cannot.
 
 use crate::error::{Failure, ink_error};
 use crate::raw;
@@ -7,8 +8,9 @@ use std::any::Any;
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The body of an entry point that can fail. The handles that it names become references, or the call fails
-/// because they are null. The rest is written as in a function of `Result<(), Failure>`, without the `Ok(())`.
+/// The body of an entry point that can fail. The handles that it names become references, or the
+/// call fails because they are null. The rest is written as in a function of `Result<(), Failure>`,
+/// without the `Ok(())`.
 ///
 /// It is for functions that are `unsafe`: what their callers vouch for is what the body relies on.
 macro_rules! entry {

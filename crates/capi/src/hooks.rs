@@ -39,8 +39,8 @@ impl LockWaitHooks for Hooks {
     fn about_to_wait(&self, waiter: usize, blocker: usize) {
         let owner = with_exposed_provenance_mut;
         if let Some(hook) = self.about_to_wait {
-            // SAFETY: the caller's function, which the header asks to return normally; the pointers are
-            // what it set as owners.
+            // SAFETY: the caller's function, which the header asks to return normally; the pointers
+            // are what it set as owners.
             unsafe { hook(owner(waiter), owner(blocker)) }
         }
     }

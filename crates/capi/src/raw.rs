@@ -1,8 +1,8 @@
 //! What C passes in and gets out: pointers into references, slices and buffers.
 //!
-//! Every function here is as safe as its caller's pointers. What is asked of them is what the header
-//! says: handles are live, out-parameters can be written, a slice's bytes can be read for the time of the
-//! call. A null where there must be a pointer is noticed.
+//! Every function here is as safe as its caller's pointers. What is asked of them is what the
+//! header says: handles are live, out-parameters can be written, a slice's bytes can be read for
+//! the time of the call. A null where there must be a pointer is noticed.
 
 use crate::error::Failure;
 use std::ffi::{CStr, c_char};
@@ -25,7 +25,8 @@ impl ink_slice {
     }
 
     /// # Safety
-    /// `data` points to `len` readable bytes that do not change while the result is used, or `len` is 0.
+    /// `data` points to `len` readable bytes that do not change while the result is used, or `len`
+    /// is 0.
     pub unsafe fn bytes<'a>(self) -> &'a [u8] {
         if self.len == 0 || self.data.is_null() {
             return &[];
@@ -162,7 +163,8 @@ pub unsafe fn fill(buffer: *mut ink_buffer, bytes: &[u8]) -> Result<(), Failure>
 /// An array.
 ///
 /// # Safety
-/// `pointer` points to `count` objects that nobody changes while the result is used, or `count` is 0.
+/// `pointer` points to `count` objects that nobody changes while the result is used, or `count` is
+/// 0.
 pub unsafe fn array<'a, T>(pointer: *const T, count: usize) -> Result<&'a [T], Failure> {
     if count == 0 {
         return Ok(&[]);

@@ -21,8 +21,8 @@ enum State {
 }
 
 /// A transaction, as its handle and its cursors share it. The lock is never waited for while a
-/// transaction is used by one thread at a time, as the header asks: it keeps those who do otherwise from
-/// using what is gone.
+/// transaction is used by one thread at a time, as the header asks: it keeps those who do otherwise
+/// from using what is gone.
 pub struct Cell {
     id: u64,
     state: RwLock<State>,

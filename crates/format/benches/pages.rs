@@ -134,7 +134,8 @@ fn packing(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// The left page of a split at the end of a full leaf of short rows: the new fence shortens all keys.
+/// The left page of a split at the end of a full leaf of short rows: the new fence shortens all
+/// keys.
 fn split(criterion: &mut Criterion) {
     let mut full = vec![0; PAGE];
     let mut page = TreePageMut(&mut full);

@@ -15,9 +15,9 @@ pub const CATALOG_SPACE: SpaceId = SpaceId(0);
 pub const CATALOG_TREE: TreeId = TreeId(0);
 /// Name of a table's clustered tree.
 pub const CLUSTERED: &str = "primary";
-/// The longest name of a table or tree, bytes: a key of the catalog on the smallest pages. SQL names of 64 characters
-/// become up to 255 bytes each as file names, and a table's is that of its database, its own, and what marks
-/// an unfinished statement.
+/// The longest name of a table or tree, bytes: a key of the catalog on the smallest pages. SQL
+/// names of 64 characters become up to 255 bytes each as file names, and a table's is that of its
+/// database, its own, and what marks an unfinished statement.
 pub const NAME_LEN_MAX: usize = 768;
 
 const _: () = assert!(NAME_LEN_MAX <= key_len_max(PAGE_SIZE_MIN));

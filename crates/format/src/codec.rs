@@ -292,10 +292,10 @@ fn zero_pairs(word: u64) -> u64 {
 /// begins there. `reference` begins beside `rest`.
 ///
 /// A run of four makes three bytes that equal their successors, a copy four that equal their
-/// counterparts, and two of these stand in one aligned pair. The differences of [`GLANCE`] bytes are
-/// looked through for such pairs at once, which the compiler makes vector code of. What begins at the
-/// last byte may have its pair beyond, so that byte is not sure; nor is the value's end, where less
-/// than four are worth a token.
+/// counterparts, and two of these stand in one aligned pair. The differences of [`GLANCE`] bytes
+/// are looked through for such pairs at once, which the compiler makes vector code of. What begins
+/// at the last byte may have its pair beyond, so that byte is not sure; nor is the value's end,
+/// where less than four are worth a token.
 #[inline]
 fn sure_literals(rest: &[u8], reference: &[u8]) -> usize {
     let mut at = 0;

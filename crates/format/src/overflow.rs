@@ -1,7 +1,8 @@
 //! Long values: chains of overflow pages, and the reference to one in a cell.
 //!
-//! An overflow page has the next page (u32, 0 at the end) at byte 24, the number of bytes here (u32) at byte 28, and
-//! the bytes from 32. A reference: total length u64, first page u32 (little-endian).
+//! An overflow page has the next page (u32, 0 at the end) at byte 24, the number of bytes here
+//! (u32) at byte 28, and the bytes from 32. A reference: total length u64, first page u32
+//! (little-endian).
 
 use crate::PageNo;
 use crate::header::{PageType, page_type};

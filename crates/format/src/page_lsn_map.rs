@@ -1,12 +1,12 @@
 //! The page LSN map: for each page the LSN that its bytes on disk must have at least.
 //!
-//! The file is one header block, then *groups*. A group is one *index block*, which says whose pages the
-//! blocks after it are about, and [`BLOCK_ENTRIES`] *map blocks*. A map block holds the LSNs of
-//! a *run*: [`BLOCK_ENTRIES`] consecutive pages of one tablespace. A *slot* is the place of a map block,
-//! counted through all groups.
+//! The file is one header block, then *groups*. A group is one *index block*, which says whose
+//! pages the blocks after it are about, and [`BLOCK_ENTRIES`] *map blocks*. A map block holds the
+//! LSNs of a *run*: [`BLOCK_ENTRIES`] consecutive pages of one tablespace. A *slot* is the place of
+//! a map block, counted through all groups.
 //!
-//! A block is eight *sectors*, each with a checksum of its own: a block that power loss has torn is a
-//! mix of older and newer sectors, and every one of them is still true.
+//! A block is eight *sectors*, each with a checksum of its own: a block that power loss has torn is
+//! a mix of older and newer sectors, and every one of them is still true.
 //!
 //! Header, [`SECTOR_LEN`] bytes at offset 0; the rest of its block is zero:
 //!
@@ -212,8 +212,9 @@ pub fn encode_block(
     }
 }
 
-/// Reads the entries about `subject` from a block ([`BLOCK_LEN`] bytes). What sectors about something
-/// else, empty and damaged ones have to say is nothing: zeroes. Also tells which are damaged.
+/// Reads the entries about `subject` from a block ([`BLOCK_LEN`] bytes). What sectors about
+/// something else, empty and damaged ones have to say is nothing: zeroes. Also tells which are
+/// damaged.
 pub fn parse_block(
     uuid: &[u8; 16],
     subject: Subject,

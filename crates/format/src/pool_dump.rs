@@ -1,5 +1,5 @@
-//! The file of the pages that were resident at the last close: eight bytes each, page number u32 and tablespace u32,
-//! little-endian. No header and no checksum: it is a hint.
+//! The file of the pages that were resident at the last close: eight bytes each, page number u32
+//! and tablespace u32, little-endian. No header and no checksum: it is a hint.
 
 use crate::PageId;
 

@@ -10,8 +10,8 @@
 //! | 52..64 | reserved, zero                                                 |
 //! | 64..   | root page of tree 0, 1, .. 127: u32 each, 0 for no such tree   |
 //!
-//! Page 1, and every page p with p mod [`crate::apply::map_pages`] = 1, is a space map: bytes 32.. hold one
-//! bit for each page from p - 1 on, set when the page is allocated.
+//! Page 1, and every page p with p mod [`crate::apply::map_pages`] = 1, is a space map: bytes 32..
+//! hold one bit for each page from p - 1 on, set when the page is allocated.
 
 use crate::apply::map_pages;
 use crate::header::{PAGE_HEADER_LEN, PAGE_TYPE_AT, PageType, get_u32, page_type, put_u32};
@@ -49,8 +49,8 @@ pub const fn region_max(page_size: usize) -> u32 {
     (PAGES_MAX - 3) / map_pages(page_size)
 }
 
-/// Pages of a region that there can be: only the last region that there can be has fewer than its map
-/// has bits.
+/// Pages of a region that there can be: only the last region that there can be has fewer than its
+/// map has bits.
 pub const fn region_pages(page_size: usize, region: u32) -> u32 {
     let covered = map_pages(page_size);
     let behind = PAGES_MAX - region * covered;

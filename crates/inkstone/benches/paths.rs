@@ -1,5 +1,5 @@
-//! Hot paths of the engine: reserving and copying in the log, looking a page up in the pool, and what
-//! one transaction costs in memory. `cargo bench -p inkstone`.
+//! Hot paths of the engine: reserving and copying in the log, looking a page up in the pool, and
+//! what one transaction costs in memory. `cargo bench -p inkstone`.
 
 #![expect(
     missing_docs,

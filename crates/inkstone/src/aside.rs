@@ -1,7 +1,7 @@
 //! Files that the database does not know are set aside: they keep their bytes under another name.
 //!
-//! Nothing in the engine reads, changes or removes a file of such a name. Whoever put it there (a restored
-//! copy, a file of another database, a control file older than the tables) decides.
+//! Nothing in the engine reads, changes or removes a file of such a name. Whoever put it there (a
+//! restored copy, a file of another database, a control file older than the tables) decides.
 
 use crate::{Error, Result};
 use inkstone_io::Directory;

@@ -2,15 +2,15 @@
 //!
 //! # Promises
 //!
-//! 1. After [`ControlFile::write`] returned, every later open of the database sees what was written,
-//!    or something newer.
+//! 1. After [`ControlFile::write`] returned, every later open of the database sees what was
+//!    written, or something newer.
 //! 2. A write that fails or is torn by power loss leaves the value before it: the copy that holds
 //!    the current value is never written over.
 //! 3. The file appears under its name only when both copies are durable: a crash in
 //!    [`ControlFile::create`] leaves no control file.
 //! 4. What [`ControlFile::open`] read is durable: a process killed between write and sync, or one
-//!    whose sync failed, leaves a copy that only the page cache holds, and the other copy must not be
-//!    given up for it.
+//!    whose sync failed, leaves a copy that only the page cache holds, and the other copy must not
+//!    be given up for it.
 //! 5. Somebody who removes, renames or replaces the file while it is open is noticed
 //!    ([`ControlPlace::check`]): it is the lock that keeps other processes out.
 //! 6. A write that the device acknowledged and did not keep is noticed before anybody relies on it:
@@ -152,9 +152,9 @@ impl ControlFile {
         }
     }
 
-    /// Writes new contents, makes them durable and reads them back. The sequence is set here. A failed
-    /// sync poisons the engine; after a failed write, or one that the device did not keep, the contents
-    /// before it stand.
+    /// Writes new contents, makes them durable and reads them back. The sequence is set here. A
+    /// failed sync poisons the engine; after a failed write, or one that the device did not keep,
+    /// the contents before it stand.
     pub fn write(&mut self, control: &Control) -> Result<()> {
         self.poison.check()?;
         let mut next = control.clone();
@@ -215,8 +215,8 @@ fn check(control: &Control, path: &Path) -> Result<()> {
         .map_err(|c| Error::corrupt_file(path, c.offset as u64, c.detail))
 }
 
-/// Compares what is on disk with what was written there and synced. A device may give an older block
-/// once (see [`crate::store::page_lsn_map`]): it is asked twice.
+/// Compares what is on disk with what was written there and synced. A device may give an older
+/// block once (see [`crate::store::page_lsn_map`]): it is asked twice.
 fn read_back(disk: &dyn File, path: &Path, written: &[u8], offset: u64) -> Result<()> {
     let mut found = AlignedBuffer::zeroed(written.len());
     for _ in 0..2 {

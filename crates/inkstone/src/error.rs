@@ -85,8 +85,9 @@ pub enum Error {
         "the row was changed after this transaction's snapshot was taken; roll back and repeat the transaction"
     )]
     WriteConflict,
-    /// The table, or the tree, was made or filled after this transaction's snapshot was taken: read with it
-    /// it would have too few rows. The statement had no effect; end the transaction and repeat it.
+    /// The table, or the tree, was made or filled after this transaction's snapshot was taken: read
+    /// with it it would have too few rows. The statement had no effect; end the transaction and
+    /// repeat it.
     #[error(
         "{} was made or filled after this transaction's snapshot was taken; end the transaction and repeat it",
         path.display()

@@ -30,9 +30,9 @@
 //!
 //! # Threads
 //!
-//! Calls block; there is no async runtime. [`Database`], [`Table`] and [`Options`] can be shared and
-//! cloned freely, and many threads may read and write one table at once, each with a transaction of
-//! its own.
+//! Calls block; there is no async runtime. [`Database`], [`Table`] and [`Options`] can be shared
+//! and cloned freely, and many threads may read and write one table at once, each with a
+//! transaction of its own.
 //!
 //! # Durability
 //!
@@ -58,13 +58,14 @@
 //! | [`Error::Corrupt`] | bytes on disk are damaged; the error names file, page and offset. What was found cannot be used, the rest can |
 //! | [`Error::Poisoned`] | a log write or a sync failed: close the database, open it again, recovery tells what is there |
 //!
-//! Broken invariants, which would be bugs of Inkstone, abort the process rather than write wrong bytes.
+//! Broken invariants, which would be bugs of Inkstone, abort the process rather than write wrong
+//! bytes.
 //!
 //! # Modules
 //!
-//! Programs need what is re-exported here, [`typed`], [`options`] and [`error`]. The other modules are public for
-//! the tools and tests of this repository, and change without notice. `ARCHITECTURE.md` walks through them,
-//! `docs/format.md` describes every byte on disk.
+//! Programs need what is re-exported here, [`typed`], [`options`] and [`error`]. The other modules
+//! are public for the tools and tests of this repository, and change without notice.
+//! `ARCHITECTURE.md` walks through them, `docs/format.md` describes every byte on disk.
 
 // The example of the README is compiled and run as well.
 #[cfg(doctest)]

@@ -1,11 +1,13 @@
 //! Deliberate bugs, to show that the test machines bite.
 //!
-//! Each *mutant* is one line of the engine made wrong: `mutants::on(Mutant::X)` stands at the place.
-//! In ordinary builds that is the constant `false`. Compiled with `--cfg inkstone_mutants` it asks a
-//! switch of the process, which [`switch_on`] sets by name. `cargo xtask mutants` switches them on
-//! one after the other, each in a process of its own, and fails if its machine does not notice.
+//! Each *mutant* is one line of the engine made wrong: `mutants::on(Mutant::X)` stands at the
+//! place. In ordinary builds that is the constant `false`. Compiled with `--cfg inkstone_mutants`
+//! it asks a switch of the process, which [`switch_on`] sets by name. `cargo xtask mutants`
+//! switches them on one after the other, each in a process of its own, and fails if its machine
+//! does not notice.
 
-/// The machine that must notice a mutant: a program of `inkstone-testkit`, or a command of `cargo xtask mariadb`.
+/// The machine that must notice a mutant: a program of `inkstone-testkit`, or a command of
+/// `cargo xtask mariadb`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Machine {
     /// Random work on a simulated disk that loses power.
@@ -16,7 +18,8 @@ pub enum Machine {
     Histories,
     /// Slow syncs of which one fails, under several flushers.
     FailedSync,
-    /// A replica of a MariaDB server, beside the scripts of several SQL sessions that have this in their name.
+    /// A replica of a MariaDB server, beside the scripts of several SQL sessions that have this in
+    /// their name.
     Sessions(&'static str),
 }
 

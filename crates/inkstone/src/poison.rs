@@ -4,7 +4,8 @@
 //! All syncs of an open database go past here ([`Poison::sync`], `Poison::begin_sync`), so that a
 //! failed one sets the switch before anybody is told of a success that it belies (`syncs`).
 //!
-//! In a forked child every call that asks here gets [`Error::Forked`]: the database is its parent's.
+//! In a forked child every call that asks here gets [`Error::Forked`]: the database is its
+//! parent's.
 
 pub(crate) mod syncs;
 
@@ -29,8 +30,8 @@ struct Shared {
 }
 
 impl Poison {
-    /// `Err(Error::Poisoned)` once the engine is poisoned, `Err(Error::Forked)` in a child of the process
-    /// that opened the database.
+    /// `Err(Error::Poisoned)` once the engine is poisoned, `Err(Error::Forked)` in a child of the
+    /// process that opened the database.
     #[inline]
     pub fn check(&self) -> Result<()> {
         if self.is_forked() {

@@ -1,9 +1,9 @@
 //! Tablespaces: which pages of a file are allocated, and where its trees begin.
 //!
-//! One bit a page in space map pages tells what is allocated (`space/allocate.rs`); memory knows how
-//! many pages are free in each region (`space/regions.rs`). A file grows, physically, before any page in
-//! the new part is allocated: a full disk is found by the statement that needs the space, never by a
-//! page cleaner.
+//! One bit a page in space map pages tells what is allocated (`space/allocate.rs`); memory knows
+//! how many pages are free in each region (`space/regions.rs`). A file grows, physically, before
+//! any page in the new part is allocated: a full disk is found by the statement that needs the
+//! space, never by a page cleaner.
 //!
 //! Latch order: a space map page is latched before any tree page.
 
@@ -45,8 +45,8 @@ pub struct Space {
     pub id: SpaceId,
     storage: Storage,
     file: Arc<SpaceFile>,
-    /// The page after the last one that was allocated, or a lower one that was freed since: the search
-    /// for a free page in its region begins there.
+    /// The page after the last one that was allocated, or a lower one that was freed since: the
+    /// search for a free page in its region begins there.
     hint: AtomicU32,
     regions: Regions,
     /// Its table was dropped.

@@ -1,5 +1,5 @@
-//! What everything that reads or changes pages works with: the pool, the log, counters, and the switch that says
-//! that neither is to be trusted any more.
+//! What everything that reads or changes pages works with: the pool, the log, counters, and the
+//! switch that says that neither is to be trusted any more.
 
 use crate::buffer::BufferPool;
 use crate::counters::Counters;

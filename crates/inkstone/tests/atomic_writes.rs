@@ -71,7 +71,8 @@ fn refused_by_a_device_with_smaller_units() {
     assert!(vfs.files().iter().all(|path| path.ends_with("lock")));
 }
 
-/// Power goes while pages are overwritten in place. How many of so many databases are whole after it.
+/// Power goes while pages are overwritten in place. How many of so many databases are whole after
+/// it.
 fn survivors(options: &Options, seeds: u64) -> u64 {
     let survives = |seed: u64| {
         let vfs = SimVfs::new(seed);

@@ -404,8 +404,8 @@ fn a_tablespace_missing_truncated_swapped() {
     std::fs::write(&a, std::fs::read(&b).unwrap()).unwrap();
     let error = one_table_fails(dir.path(), "a", Some("b"));
     says(&error, &["t00000001.ink", "page 1:0", "page 2:0"]);
-    // Both swapped: both fail, and neither is harmed. (Table b was written meanwhile: its file of the
-    // beginning would be found to be old.)
+    // Both swapped: both fail, and neither is harmed. (Table b was written meanwhile: its file of
+    // the beginning would be found to be old.)
     let good_b = std::fs::read(&b).unwrap();
     std::fs::write(&b, &good_a).unwrap();
     says(&one_table_fails(dir.path(), "a", None), &["t00000001.ink"]);
@@ -458,8 +458,8 @@ fn page_id_bytes(space: u32) -> [u8; 8] {
     page[4..12].try_into().unwrap()
 }
 
-/// After an orderly close nothing depends on the doublewrite file: it is made anew, the report says so, and what
-/// was there is kept.
+/// After an orderly close nothing depends on the doublewrite file: it is made anew, the report says
+/// so, and what was there is kept.
 #[test]
 fn the_doublewrite_file_missing_truncated_foreign() {
     let dir = made();
@@ -492,8 +492,8 @@ fn the_doublewrite_file_missing_truncated_foreign() {
     refused(dir.path());
 }
 
-/// After a kill a page may be torn, and its copy is in the doublewrite file alone: without that file recovery
-/// stops at the page, and says what is missing.
+/// After a kill a page may be torn, and its copy is in the doublewrite file alone: without that
+/// file recovery stops at the page, and says what is missing.
 #[test]
 fn a_torn_page_whose_copy_is_gone() {
     let page_bytes = usize::try_from(small().page_size).unwrap();

@@ -77,8 +77,8 @@ fn shortest_of_ten(attempt: impl FnMut() -> Duration) -> Duration {
 }
 
 /// A pool of the usual size has several threads that wait for the same call; the end is for all of
-/// them. They sleep for up to a second, and an end that only one of them hears takes 0.9 s. The disk is
-/// simulated, so that its syncs take no time.
+/// them. They sleep for up to a second, and an end that only one of them hears takes 0.9 s. The
+/// disk is simulated, so that its syncs take no time.
 #[test]
 fn closing_waits_for_no_sleeper() {
     let bound = Duration::from_millis(500);

@@ -226,10 +226,10 @@ fn rounds_of_purge_at_the_same_time_free_each_chain_once() {
     db.verify_table(&table).unwrap();
 }
 
-/// Dropping a table takes its dirty pages out of the pool, and the checkpoint passes changes that the
-/// disk never got. Recovery in small batches applied the later ones before it had read that the table is
-/// dropped: they did not fit, and the database could not be opened again. (Seed 86 of the seeded
-/// scheduler.)
+/// Dropping a table takes its dirty pages out of the pool, and the checkpoint passes changes that
+/// the disk never got. Recovery in small batches applied the later ones before it had read that the
+/// table is dropped: they did not fit, and the database could not be opened again. (Seed 86 of the
+/// seeded scheduler.)
 #[test]
 fn a_dropped_table_whose_pages_were_never_written_does_not_stop_recovery() {
     // On a busy machine the cleaner may come first, and write the pages.

@@ -62,8 +62,8 @@ fn check(directory: &Path, rows: u64, tables: usize) {
     db.close().unwrap();
 }
 
-/// A process opened "db" and then went to a folder that had another "db": segments, tables and removals
-/// went to both, and neither could be opened any more.
+/// A process opened "db" and then went to a folder that had another "db": segments, tables and
+/// removals went to both, and neither could be opened any more.
 #[test]
 fn a_relative_path_is_resolved_once() {
     if let Some(place) = child_dir() {
@@ -116,8 +116,8 @@ fn is_refused(directory: &Path) -> bool {
     matches!(opened, Err(inkstone::Error::InUse { .. }))
 }
 
-/// The lock was an empty file: whoever removed it let a second process in, which destroyed the database.
-/// A copy by hard links without it got in as well.
+/// The lock was an empty file: whoever removed it let a second process in, which destroyed the
+/// database. A copy by hard links without it got in as well.
 #[test]
 fn a_removed_lock_lets_nobody_in() {
     let place = tempfile::tempdir().unwrap();

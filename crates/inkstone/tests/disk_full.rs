@@ -184,8 +184,8 @@ fn a_database_killed_on_a_full_disk_opens_on_it() {
     }
 }
 
-/// Others took the room of rows that shrank, and the file has no page to split theirs into. The loser
-/// waits: its rows are as they were for readers and locked for writers, until there is space.
+/// Others took the room of rows that shrank, and the file has no page to split theirs into. The
+/// loser waits: its rows are as they were for readers and locked for writers, until there is space.
 #[test]
 fn a_loser_that_needs_pages_waits_until_the_disk_has_some() {
     let (vfs, db, table) = with_table(small());
@@ -461,8 +461,8 @@ fn a_rollback_of_many_small_inserts_on_a_disk_that_stays_full() {
     lives(&vfs, db, table, &expected);
 }
 
-/// The disk becomes full, for everybody, only when a large transaction is about to be rolled back: by
-/// itself, or by recovery after a crash.
+/// The disk becomes full, for everybody, only when a large transaction is about to be rolled back:
+/// by itself, or by recovery after a crash.
 #[test]
 fn what_a_rollback_needs_is_there_before_the_disk_is_full() {
     for crash in [false, true] {

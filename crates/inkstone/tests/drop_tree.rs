@@ -80,7 +80,8 @@ fn the_pages_of_a_dropped_tree_are_free_and_its_number_is() {
             ] {
                 assert!(matches!(error, Err(Error::NotFound(_))), "{error:?}");
             }
-            // Reading goes on below nobody's feet: the pages wait for the transactions that were there.
+            // Reading goes on below nobody's feet: the pages wait for the transactions that were
+            // there.
             db.purge().unwrap();
             assert!(db.verify_table(&left).unwrap().allocated_pages > 10);
         }
@@ -184,7 +185,8 @@ fn open_on(disk: &SimVfs) -> Database {
     Database::open_on(vfs, Path::new("db"), small(), &|_| {}).unwrap()
 }
 
-/// Power fails at every so many changes of the disk while a tree is dropped, and while its pages are freed.
+/// Power fails at every so many changes of the disk while a tree is dropped, and while its pages
+/// are freed.
 #[test]
 fn a_crash_at_any_time_leaves_a_tree_or_none() {
     within(300, || {

@@ -1,5 +1,5 @@
-//! How things end that do not go well: rollbacks that fail, statements inside savepoints, undo that is
-//! larger than the log, a poison that comes while others wait.
+//! How things end that do not go well: rollbacks that fail, statements inside savepoints, undo that
+//! is larger than the log, a poison that comes while others wait.
 
 mod common;
 
@@ -29,8 +29,8 @@ fn status(db: &Database, name: &str) -> u64 {
     db.status().iter().find(|(n, _)| *n == name).unwrap().1
 }
 
-/// A savepoint that a failed statement had set was kept; going back to it undid everything, as its place
-/// in the chain of undo was gone.
+/// A savepoint that a failed statement had set was kept; going back to it undid everything, as its
+/// place in the chain of undo was gone.
 #[test]
 fn a_savepoint_of_a_failed_statement_is_forgotten() {
     within(60, || {
@@ -102,8 +102,8 @@ fn undo_larger_than_the_log_is_not_copied_for_ever() {
     });
 }
 
-/// A failed sync of a data file poisons the engine while committers wait for the log: a leader whose own
-/// sync succeeded left all others asleep.
+/// A failed sync of a data file poisons the engine while committers wait for the log: a leader
+/// whose own sync succeeded left all others asleep.
 #[test]
 fn a_poison_from_elsewhere_wakes_who_waits_for_the_log() {
     within(120, || {
@@ -149,7 +149,8 @@ fn a_poison_from_elsewhere_wakes_who_waits_for_the_log() {
     });
 }
 
-/// A rollback that needs room on a full disk fails; the transaction must not hold its rows for ever.
+/// A rollback that needs room on a full disk fails; the transaction must not hold its rows for
+/// ever.
 #[test]
 fn a_rollback_that_found_the_disk_full_is_finished_later() {
     within(120, || {
@@ -247,8 +248,8 @@ fn a_prepared_change_of_a_large_row_survives_a_restart() {
     });
 }
 
-/// A handle that was being opened while the table was renamed was kept under the old name; rows of a new
-/// table of that name then went into the renamed one.
+/// A handle that was being opened while the table was renamed was kept under the old name; rows of
+/// a new table of that name then went into the renamed one.
 #[test]
 fn handles_follow_renames() {
     within(120, || {

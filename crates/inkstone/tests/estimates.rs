@@ -1,5 +1,6 @@
-//! Estimates of how many different values keys have: near the truth for few values over many rows, for many, and for a
-//! mixture, from the same few pages. They were capped by the sample: 139 of 3 values over 600,000 rows.
+//! Estimates of how many different values keys have: near the truth for few values over many rows,
+//! for many, and for a mixture, from the same few pages. They were capped by the sample: 139 of 3
+//! values over 600,000 rows.
 
 mod common;
 

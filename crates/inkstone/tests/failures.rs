@@ -62,7 +62,8 @@ fn all_poisoned(db: &Database, table: &Table, reason: &Error) {
     check("rollback_prepared", db.rollback_prepared(b"x"));
 }
 
-/// Reopens as after `kill -9`, and checks that the acknowledged rows are there, and at most one more.
+/// Reopens as after `kill -9`, and checks that the acknowledged rows are there, and at most one
+/// more.
 fn reopen(vfs: &SimVfs, db: Database, acknowledged: u64) -> SimVfs {
     drop(db);
     let vfs = vfs.kill();

@@ -1,5 +1,5 @@
-//! A handle in a forked child: every call is an error, and nothing that the child does or leaves undone
-//! reaches the files or holds the parent up.
+//! A handle in a forked child: every call is an error, and nothing that the child does or leaves
+//! undone reaches the files or holds the parent up.
 
 mod common;
 
@@ -20,11 +20,12 @@ fn key(n: u64) -> [u8; 8] {
     n.to_be_bytes()
 }
 
-/// Runs `body` in a forked child and returns its pid. The child ends with 0 if `body` returned true.
+/// Runs `body` in a forked child and returns its pid. The child ends with 0 if `body` returned
+/// true.
 #[expect(unsafe_code, reason = "fork is what is tested")]
 fn fork(body: impl FnOnce() -> bool) -> i32 {
-    // SAFETY: the child runs `body` and ends without returning to the test harness. `body` calls what
-    // is under test, which promises not to wait for threads that are not in the child.
+    // SAFETY: the child runs `body` and ends without returning to the test harness. `body` calls
+    // what is under test, which promises not to wait for threads that are not in the child.
     unsafe {
         match libc::fork() {
             0 => libc::_exit(i32::from(!body())),
@@ -142,8 +143,8 @@ fn end(pid: i32) {
     assert!(!ended_well(pid));
 }
 
-/// Three children that committed 20 rows each, all acknowledged, left 20 rows; a child hung beside a busy
-/// parent, and panicked when it dropped the handle.
+/// Three children that committed 20 rows each, all acknowledged, left 20 rows; a child hung beside
+/// a busy parent, and panicked when it dropped the handle.
 #[test]
 fn a_child_can_do_nothing_with_the_handle() {
     if let Some(place) = child_dir() {
@@ -166,7 +167,8 @@ fn a_child_can_do_nothing_with_the_handle() {
     assert!(output.status.success(), "{}: {text}", output.status);
 }
 
-/// What the check costs that every call makes: `cargo test -p inkstone --test fork -- --ignored --nocapture`.
+/// What the check costs that every call makes:
+/// `cargo test -p inkstone --test fork -- --ignored --nocapture`.
 #[test]
 #[ignore = "measures"]
 fn what_the_check_costs() {

@@ -1,5 +1,5 @@
-//! Locking reads of ranges at `LockingRepeatableRead`: the gaps that a cursor passes are locked, against
-//! inserts and nothing else.
+//! Locking reads of ranges at `LockingRepeatableRead`: the gaps that a cursor passes are locked,
+//! against inserts and nothing else.
 
 mod common;
 
@@ -221,8 +221,8 @@ fn skip_locked_works_at_every_level() {
     });
 }
 
-/// As InnoDB has it: the gap in front of a row that is skipped stays free, of a range that others scan to a row
-/// behind it, too.
+/// As InnoDB has it: the gap in front of a row that is skipped stays free, of a range that others
+/// scan to a row behind it, too.
 #[test]
 fn the_gap_in_front_of_a_skipped_row_is_not_locked() {
     within(60, || {

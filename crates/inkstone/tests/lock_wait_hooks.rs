@@ -214,8 +214,8 @@ fn an_owner_is_let_go_before_it_is_changed() {
     });
 }
 
-/// The later of two transactions of a replica: it has the row, and waits for its turn to commit outside
-/// of the engine. The hook has it interrupted.
+/// The later of two transactions of a replica: it has the row, and waits for its turn to commit
+/// outside of the engine. The hook has it interrupted.
 #[test]
 fn an_embedder_breaks_a_circle_that_the_engine_cannot_see() {
     struct Turns(Interrupt);

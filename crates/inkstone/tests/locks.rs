@@ -259,8 +259,8 @@ fn locking_ranges_wait_fail_or_skip() {
     });
 }
 
-/// A scan that locks no gaps began again at the row before, and returned what had been put there while it waited;
-/// InnoDB's goes on with the row.
+/// A scan that locks no gaps began again at the row before, and returned what had been put there
+/// while it waited; InnoDB's goes on with the row.
 #[test]
 fn a_scan_that_has_waited_goes_on_with_the_row() {
     within(30, || {
@@ -370,7 +370,8 @@ fn the_victim_of_a_deadlock_is_rolled_back_and_the_other_goes_on() {
     });
 }
 
-/// Whoever did not wait closed the circle all the same, and one of its members, mostly the other, was rolled back.
+/// Whoever did not wait closed the circle all the same, and one of its members, mostly the other,
+/// was rolled back.
 #[test]
 fn who_does_not_wait_is_in_no_deadlock() {
     within(30, || {
@@ -397,8 +398,8 @@ fn who_does_not_wait_is_in_no_deadlock() {
     });
 }
 
-/// The one in between was rolled back as well, and first: whether the one behind it closes the circle, and whatever
-/// that one wants, or the one before it.
+/// The one in between was rolled back as well, and first: whether the one behind it closes the
+/// circle, and whatever that one wants, or the one before it.
 #[test]
 fn who_stands_in_a_queue_between_two_of_a_deadlock_is_spared() {
     for (mode, last_closes) in [(Exclusive, false), (Exclusive, true), (Shared, true)] {
@@ -464,7 +465,8 @@ fn two_upgrades_of_shared_locks_are_a_deadlock() {
     });
 }
 
-/// Rings of deadlocks among many threads: all come to an end, and every one that got through counts.
+/// Rings of deadlocks among many threads: all come to an end, and every one that got through
+/// counts.
 #[test]
 fn many_deadlocks_all_end() {
     within(60, || {

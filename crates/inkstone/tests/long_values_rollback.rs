@@ -1,5 +1,5 @@
-//! A transaction that replaces long values over and over rolls back. What went wrong: the entry of a
-//! new chain was inserted into the tree of chains to be freed by the code of recovery, which
+//! A transaction that replaces long values over and over rolls back. What went wrong: the entry of
+//! a new chain was inserted into the tree of chains to be freed by the code of recovery, which
 //! compacts a leaf without its version addresses; then the transaction did not know its own rows.
 
 mod failure_support;

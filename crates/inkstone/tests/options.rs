@@ -227,8 +227,8 @@ fn the_ring_bounds_what_is_unwritten() {
         vfs.set_sync_delay(Duration::from_millis(2));
         let mut most = 0;
         let mut rounds = 0;
-        // The thread that writes early begins at an eighth of the ring. On a busy machine it can be through before
-        // anybody looks, so this looks until it was not.
+        // The thread that writes early begins at an eighth of the ring. On a busy machine it can be
+        // through before anybody looks, so this looks until it was not.
         while rounds < 60 || most <= log_buffer_size / 16 {
             write_log(&db, &table, 100 << 10);
             let now = status(&db);

@@ -1,4 +1,5 @@
-//! Older versions of pages in their own place, and what becomes of the page LSN map between openings.
+//! Older versions of pages in their own place, and what becomes of the page LSN map between
+//! openings.
 
 use inkstone::store::PAGE_LSN_MAP_FILE;
 use inkstone::{Database, Error, Isolation, Options, Result};

@@ -1,5 +1,5 @@
-//! What SQL needs of statements: their snapshot, marks, unlocking rows, interrupts, and looking at who is
-//! in whose way.
+//! What SQL needs of statements: their snapshot, marks, unlocking rows, interrupts, and looking at
+//! who is in whose way.
 
 mod common;
 
@@ -341,7 +341,8 @@ fn who_waits_for_a_statement_lock_gets_it_or_hears_why_not() {
             assert!(matches!(waiting.join().unwrap(), Err(Error::Interrupted)));
         });
 
-        // A deadlock over it and a row: who has done less is rolled back, and gives the lock back with it.
+        // A deadlock over it and a row: who has done less is rolled back, and gives the lock back
+        // with it.
         for n in 0..4 {
             second.update(&table, &key(n), &val(7)).unwrap();
         }

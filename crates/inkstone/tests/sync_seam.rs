@@ -1,5 +1,6 @@
 //! The engine takes threads, locks, atomics, clocks and randomness from `crates/sync` only. What
-//! came from elsewhere would not be under the control of a scheduler that repeats a run from its seed.
+//! came from elsewhere would not be under the control of a scheduler that repeats a run from its
+//! seed.
 
 use std::path::{Path, PathBuf};
 

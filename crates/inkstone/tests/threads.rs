@@ -16,7 +16,8 @@ fn status(db: &Database, name: &str) -> u64 {
     all.iter().find(|(n, _)| *n == name).unwrap().1
 }
 
-/// Lets threads work for so long; where they are slow, as under ThreadSanitizer, longer, until `enough`.
+/// Lets threads work for so long; where they are slow, as under ThreadSanitizer, longer, until
+/// `enough`.
 fn let_work(seconds: u64, enough: impl Fn() -> bool) {
     let begin = Instant::now();
     while begin.elapsed() < Duration::from_secs(if enough() { seconds } else { 30 }) {

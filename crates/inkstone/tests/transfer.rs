@@ -215,7 +215,8 @@ fn an_export_wants_a_table_that_nobody_changes() {
     });
 }
 
-/// Power fails while a table is imported: it is there as a whole or not at all, and no file is left.
+/// Power fails while a table is imported: it is there as a whole or not at all, and no file is
+/// left.
 #[test]
 fn a_crash_leaves_a_whole_table_or_none() {
     within(300, || {

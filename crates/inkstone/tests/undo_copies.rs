@@ -1,5 +1,5 @@
-//! Transactions that outgrow the log: their undo is copied forward, more than once, and is all there
-//! after a crash; what the copies take stays in proportion.
+//! Transactions that outgrow the log: their undo is copied forward, more than once, and is all
+//! there after a crash; what the copies take stays in proportion.
 
 use inkstone::counters::Counter;
 use inkstone::options::Durability;

@@ -1,4 +1,5 @@
-//! Files that the database does not know: opening removes what its own log says it may, and nothing else.
+//! Files that the database does not know: opening removes what its own log says it may, and nothing
+//! else.
 
 mod failure_support;
 
@@ -38,8 +39,8 @@ fn is_table(path: &Path) -> bool {
     path.extension().is_some_and(|e| e == "ink") && !path.ends_with("catalog.ink")
 }
 
-/// Control file, catalog and log are put back from a copy, as one does who has lost them: tables that
-/// were made since are not in that catalog, and must not be lost for that.
+/// Control file, catalog and log are put back from a copy, as one does who has lost them: tables
+/// that were made since are not in that catalog, and must not be lost for that.
 #[test]
 fn an_older_catalog_destroys_no_newer_table() {
     let (dir, older) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -79,8 +80,9 @@ fn an_older_catalog_destroys_no_newer_table() {
     assert!(next.path().ends_with("t00000004.ink"));
 }
 
-/// The log of every moment of a creation, beside the table's file of a later time: the log says that the file was
-/// made, and not that a table has it, but the file's pages say that it was more than that.
+/// The log of every moment of a creation, beside the table's file of a later time: the log says
+/// that the file was made, and not that a table has it, but the file's pages say that it was more
+/// than that.
 #[test]
 fn a_log_that_was_cut_removes_no_table_of_a_later_time() {
     let vfs = SimVfs::new(1);
@@ -110,7 +112,8 @@ fn a_log_that_was_cut_removes_no_table_of_a_later_time() {
             kept += 1;
             db.close().unwrap();
             let files = disk.files();
-            // Pages that the creation initialises are what the log says; all others are of the later time.
+            // Pages that the creation initialises are what the log says; all others are of the
+            // later time.
             let (rows, read) = (&newer[8 * 4096..], |f| disk.read_raw(f).unwrap());
             let found = files.iter().any(|f| read(f).get(8 * 4096..) == Some(rows));
             assert!(
@@ -168,8 +171,8 @@ fn cut_log(disk: &SimVfs, end: Lsn) {
     }
 }
 
-/// Files with names of log segments that are none: below the log's end they would be recycled, beyond it
-/// removed or written to.
+/// Files with names of log segments that are none: below the log's end they would be recycled,
+/// beyond it removed or written to.
 #[test]
 fn what_is_no_segment_of_the_log_keeps_its_bytes() {
     let dir = tempfile::tempdir().unwrap();
@@ -196,8 +199,8 @@ fn what_is_no_segment_of_the_log_keeps_its_bytes() {
     }
 }
 
-/// An interrupted creation is begun anew, and removes what the first one left: not tables, which a creation
-/// does not make.
+/// An interrupted creation is begun anew, and removes what the first one left: not tables, which a
+/// creation does not make.
 #[test]
 fn tables_beside_an_interrupted_creation_are_not_removed() {
     let (dir, made) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -211,8 +214,8 @@ fn tables_beside_an_interrupted_creation_are_not_removed() {
     assert_eq!(contents(dir.path()), before);
 }
 
-/// A recycled segment gets a new header in place. Power is lost at each step of that: no file with a torn
-/// header is left under a segment's name, to be taken for someone else's.
+/// A recycled segment gets a new header in place. Power is lost at each step of that: no file with
+/// a torn header is left under a segment's name, to be taken for someone else's.
 #[test]
 fn a_recycled_segment_is_never_taken_for_a_strange_file() {
     let vfs = SimVfs::new(1);

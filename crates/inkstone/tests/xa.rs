@@ -396,7 +396,8 @@ fn a_prepared_transaction_does_not_pin_the_log() {
     });
 }
 
-/// The log knew nothing of a transaction that had changed nothing: its XID was gone after a restart.
+/// The log knew nothing of a transaction that had changed nothing: its XID was gone after a
+/// restart.
 #[test]
 fn a_prepared_transaction_without_changes_is_kept() {
     within(60, || {

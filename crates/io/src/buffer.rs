@@ -63,7 +63,8 @@ struct Memory {
 }
 
 // SAFETY: the bytes are reached through one `AlignedBuffer` alone: by `&[u8]`, or by `raw`, whose
-// users prove their own exclusion. `Memory` by itself gives its address and is freed by the last owner.
+// users prove their own exclusion. `Memory` by itself gives its address and is freed by the last
+// owner.
 unsafe impl Send for AlignedBuffer {}
 // SAFETY: as above.
 unsafe impl Sync for AlignedBuffer {}
@@ -152,8 +153,8 @@ fn map(bytes: usize) -> Result<NonNull<u8>> {
     let mapped = map_anywhere(with_room)?;
     let before = mapped.addr().get().wrapping_neg() % HUGE_PAGE_BYTES;
     let after = HUGE_PAGE_BYTES - before;
-    // SAFETY: `before` is less than HUGE_PAGE_BYTES, so all three are parts of the mapping above, of
-    // which nobody else knows yet. What is unmapped at both ends is used no more.
+    // SAFETY: `before` is less than HUGE_PAGE_BYTES, so all three are parts of the mapping above,
+    // of which nobody else knows yet. What is unmapped at both ends is used no more.
     unsafe {
         let start = mapped.add(before);
         unmap(mapped, before);

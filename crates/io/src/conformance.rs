@@ -709,8 +709,8 @@ fn operations_lead_to_others(place: &Place) {
     }
 }
 
-/// With depth, what is submitted late does not wait for what was submitted early: a chain of reads ends
-/// although other operations were there before all but its first.
+/// With depth, what is submitted late does not wait for what was submitted early: a chain of reads
+/// ends although other operations were there before all but its first.
 fn results_are_told_while_others_wait_for_them(place: &Place) {
     let file = place.open("file", BUFFERED);
     file.write_at(&[5; 4096 * 40], 0).unwrap();

@@ -3,16 +3,16 @@
 //! # What this crate promises
 //!
 //! 1. A [`Vfs`] opens directories; a [`Directory`] opens files and changes names; a [`File`] reads,
-//!    writes and syncs at absolute offsets; a [`Batch`] runs many operations at once. A directory and a
-//!    file are handles: what becomes of their paths is nothing to them.
+//!    writes and syncs at absolute offsets; a [`Batch`] runs many operations at once. A directory
+//!    and a file are handles: what becomes of their paths is nothing to them.
 //! 2. `write_at` returning `Ok` means that later reads through the same `Vfs` see the bytes. It
 //!    promises nothing about power loss.
 //! 3. [`File::sync`] returning `Ok` means that every write to that file that had returned before
-//!    the call began survives power loss. A failed sync promises nothing, and must never be
-//!    retried (the kernel may have dropped the pages): the caller poisons itself.
-//!    What is read past the cache ([`OpenOptions::direct`]) after a sync returned `Ok` survives
-//!    power loss, whatever failed before; so does what is read after [`File::sync_and_forget`], where
-//!    the file system takes the advice.
+//!    the call began survives power loss. A failed sync promises nothing, and must never be retried
+//!    (the kernel may have dropped the pages): the caller poisons itself. What is read past the
+//!    cache ([`OpenOptions::direct`]) after a sync returned `Ok` survives power loss, whatever
+//!    failed before; so does what is read after [`File::sync_and_forget`], where the file system
+//!    takes the advice.
 //! 4. Creating, renaming or removing a name survives power loss only after [`Directory::sync`] of
 //!    its directory returned.
 //! 5. No short reads or writes: an operation does all of its bytes or fails. Reading past the end
@@ -93,8 +93,8 @@ pub trait Vfs: Send + Sync + std::fmt::Debug {
     /// handle. Parents that are missing are made too, unless `create` is [`Create::Never`]. New
     /// directories are durable on return, so that no caller has to sync directories above its own.
     fn open_directory(&self, path: &Path, create: Create) -> Result<Arc<dyn Directory>>;
-    /// Opens one file by its path, as the process sees it now: for files that a user names. The files
-    /// of a database are opened through its [`Directory`].
+    /// Opens one file by its path, as the process sees it now: for files that a user names. The
+    /// files of a database are opened through its [`Directory`].
     fn open_file(&self, path: &Path, options: OpenOptions) -> Result<Arc<dyn File>>;
     /// A queue for at most `depth` operations in flight, for the use of one thread at a time.
     fn batch(&self, depth: usize) -> Result<Box<dyn Batch>>;
@@ -109,8 +109,8 @@ pub trait Vfs: Send + Sync + std::fmt::Debug {
 
 /// An open directory. All methods may be called from many threads at once.
 ///
-/// Names are relative paths: of a file in the directory, or in one below it (`log/0000000000000001`).
-/// They never leave it.
+/// Names are relative paths: of a file in the directory, or in one below it
+/// (`log/0000000000000001`). They never leave it.
 pub trait Directory: Send + Sync + std::fmt::Debug {
     /// Opens a file.
     fn open(&self, name: &str, options: OpenOptions) -> Result<Arc<dyn File>>;
@@ -119,13 +119,13 @@ pub trait Directory: Send + Sync + std::fmt::Debug {
     /// Renames a file, replacing the target.
     fn rename(&self, from: &str, to: &str) -> Result<()>;
     /// Makes everything durable that was written to the file system of this directory, by whomever
-    /// (`syncfs`): one call where there are tens of thousands of files. Other than [`File::sync`] it
-    /// tells of failed writes only since the handle was opened (before Linux 5.8 of none), and may leave
-    /// the device's own cache as it is: a [`File::sync`] of any file of the file system must follow.
-    /// `Unsupported` where there is no such call.
+    /// (`syncfs`): one call where there are tens of thousands of files. Other than [`File::sync`]
+    /// it tells of failed writes only since the handle was opened (before Linux 5.8 of none), and
+    /// may leave the device's own cache as it is: a [`File::sync`] of any file of the file system
+    /// must follow. `Unsupported` where there is no such call.
     fn sync_file_system(&self) -> Result<()>;
-    /// Whether [`Directory::sync_file_system`] reaches a file: not if its name leads to another file
-    /// system.
+    /// Whether [`Directory::sync_file_system`] reaches a file: not if its name leads to another
+    /// file system.
     fn is_on_file_system(&self, name: &str) -> Result<bool> {
         let _ = name;
         Ok(true)
@@ -133,8 +133,8 @@ pub trait Directory: Send + Sync + std::fmt::Debug {
     /// Makes earlier creations, renames and removals in this directory durable (not those in
     /// directories below it). Opens nothing, so it does not fail for want of descriptors.
     fn sync(&self) -> Result<()>;
-    /// Names of the files in this directory, sorted. Subdirectories, and names that are not UTF-8 (so
-    /// none of ours), are left out.
+    /// Names of the files in this directory, sorted. Subdirectories, and names that are not UTF-8
+    /// (so none of ours), are left out.
     fn list(&self) -> Result<Vec<String>>;
     /// Whether there is a file or a directory of this name.
     fn exists(&self, name: &str) -> Result<bool>;
@@ -177,9 +177,9 @@ fn check_inside(name: &str) -> Result<&Path> {
     Ok(path)
 }
 
-/// Opens a file to read what the disk has of it: past the cache where the file system can do that and
-/// the file has whole blocks ([`File::is_direct`] tells), else through it. After a sync,
-/// what is found past the cache survives power loss.
+/// Opens a file to read what the disk has of it: past the cache where the file system can do that
+/// and the file has whole blocks ([`File::is_direct`] tells), else through it. After a sync, what
+/// is found past the cache survives power loss.
 pub fn open_past_cache(directory: &dyn Directory, name: &str) -> Result<Arc<dyn File>> {
     let buffered = OpenOptions {
         create: Create::Never,
@@ -228,11 +228,12 @@ pub trait File: Send + Sync + std::fmt::Debug {
     }
     /// Makes all finished writes durable (`fdatasync`).
     fn sync(&self) -> Result<()>;
-    /// As [`File::sync`], and then lets go of what is cached of the file, so that later reads see what
-    /// the disk has. For a file of an earlier process: if a sync of that one failed, the kernel
-    /// has taken its writes for clean, shows them to readers, and will never write them; another sync
-    /// succeeds and changes nothing about it. Letting go is an advice, which a file system may ignore;
-    /// unbuffered reads need none. (A backend without a cache has nothing to let go of.)
+    /// As [`File::sync`], and then lets go of what is cached of the file, so that later reads see
+    /// what the disk has. For a file of an earlier process: if a sync of that one failed, the
+    /// kernel has taken its writes for clean, shows them to readers, and will never write them;
+    /// another sync succeeds and changes nothing about it. Letting go is an advice, which a file
+    /// system may ignore; unbuffered reads need none. (A backend without a cache has nothing to let
+    /// go of.)
     fn sync_and_forget(&self) -> Result<()> {
         self.sync()?;
         self.forget()
@@ -358,8 +359,8 @@ pub struct Submission<'a> {
     pub operation: Op<'a>,
 }
 
-/// Told by [`Batch::drive`] that an operation is over: its number, its result, and where to put what
-/// is to be done now.
+/// Told by [`Batch::drive`] that an operation is over: its number, its result, and where to put
+/// what is to be done now.
 pub type Completed<'a, 'f> = dyn FnMut(u64, Result<()>, &mut Vec<Submission<'a>>) + 'f;
 
 /// A queue of operations. See [`Vfs::batch`].
@@ -369,16 +370,16 @@ pub trait Batch: Send {
     /// What stands after a `Sync` may run before it. A failed operation stops no other.
     fn run(&mut self, operations: &mut [Op<'_>]) -> Vec<Result<()>>;
 
-    /// Runs operations that complete one by one, in any order, and lead to others: `first`, and what
-    /// `completed` adds. Each result is told to `completed`, in the calling thread, as soon as it is
-    /// there and while others are under way; what it adds then begins at once, as far as the depth of
-    /// the queue allows. Returns when nothing is left.
+    /// Runs operations that complete one by one, in any order, and lead to others: `first`, and
+    /// what `completed` adds. Each result is told to `completed`, in the calling thread, as soon as
+    /// it is there and while others are under way; what it adds then begins at once, as far as the
+    /// depth of the queue allows. Returns when nothing is left.
     ///
-    /// There is no order but the one that the submitter makes: a `Sync` makes durable what `completed`
-    /// was told of before the sync was submitted, and nothing else for certain, whatever stands
-    /// before it in a list. Buffers are borrowed until this returns. Each operation is told of exactly
-    /// once, also when the queue itself fails: then with an error, as is all that is added later, so
-    /// that who repeats what failed must do so a limited number of times.
+    /// There is no order but the one that the submitter makes: a `Sync` makes durable what
+    /// `completed` was told of before the sync was submitted, and nothing else for certain,
+    /// whatever stands before it in a list. Buffers are borrowed until this returns. Each operation
+    /// is told of exactly once, also when the queue itself fails: then with an error, as is all
+    /// that is added later, so that who repeats what failed must do so a limited number of times.
     ///
     /// If `completed` panics, this waits for what is under way before the panic goes on.
     ///

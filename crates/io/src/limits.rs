@@ -9,8 +9,8 @@ const CONTROL_GROUPS: &str = "/sys/fs/cgroup";
 /// Version 1 says "no limit" by a number near 2^63.
 const NO_LIMIT: u64 = 1 << 60;
 
-/// Raises the limit on open descriptors (`RLIMIT_NOFILE`) as far as this process may, and returns it;
-/// `None` if there is none. A limit that cannot be raised stays as it is: that is no error.
+/// Raises the limit on open descriptors (`RLIMIT_NOFILE`) as far as this process may, and returns
+/// it; `None` if there is none. A limit that cannot be raised stays as it is: that is no error.
 ///
 /// ```
 /// let limit = inkstone_io::limits::raise_open_files();

@@ -13,8 +13,8 @@
 //! Memory holds each block of 4 KiB that was written, but for zeroes behind the end of what lies
 //! below. Nothing survives the process. Operations of a [`Batch`] run one after the other.
 //!
-//! No latch is held while something below is asked: reads go on side by side. A read beside a write, or
-//! beside a change of the length, of the same bytes gives either, as with any file.
+//! No latch is held while something below is asked: reads go on side by side. A read beside a
+//! write, or beside a change of the length, of the same bytes gives either, as with any file.
 
 use crate::posix::past_end;
 use crate::{
@@ -243,8 +243,8 @@ impl Directory for Folder {
     }
 }
 
-/// A file: what lies below, and what was written over it. What lies below is open only while somebody has
-/// this file open.
+/// A file: what lies below, and what was written over it. What lies below is open only while
+/// somebody has this file open.
 #[derive(Debug, Default)]
 struct Node {
     below: Option<Below>,

@@ -2,8 +2,8 @@
 //!
 //! # What this module promises
 //!
-//! What the crate promises, by plain system calls. What waits for the device side by side does so in
-//! threads: `queue`.
+//! What the crate promises, by plain system calls. What waits for the device side by side does so
+//! in threads: `queue`.
 //!
 //! # Notes
 //!
@@ -11,11 +11,11 @@
 //!   `EINTR`, because the second one could claim what the first one lost.
 //! - `O_DIRECT` on a file system that does not take it is `Unsupported`, not silently buffered:
 //!   the caller relies on it.
-//! - `flock` locks belong to an open file description; [`Directory::lock`] opens its own, so two guards
-//!   exclude each other inside a process as well. (Record locks of `fcntl` would not, and closing any
-//!   other descriptor of the file would free them.) A forked child has a copy of the description, so the
-//!   guard unlocks explicitly. Only a parent that is killed while its child lives leaves the lock to
-//!   it, until it ends or calls exec (`O_CLOEXEC`).
+//! - `flock` locks belong to an open file description; [`Directory::lock`] opens its own, so two
+//!   guards exclude each other inside a process as well. (Record locks of `fcntl` would not, and
+//!   closing any other descriptor of the file would free them.) A forked child has a copy of the
+//!   description, so the guard unlocks explicitly. Only a parent that is killed while its child
+//!   lives leaves the lock to it, until it ends or calls exec (`O_CLOEXEC`).
 //! - Directories are file descriptors, and every name is resolved from one of them: `directory`.
 
 mod directory;
@@ -309,8 +309,8 @@ fn identity_of(found: &rustix::fs::Stat) -> Identity {
     Identity(found.st_dev, found.st_ino)
 }
 
-/// The error of a write that could not be done: a full disk, a used-up quota and a file that may not
-/// grow look alike.
+/// The error of a write that could not be done: a full disk, a used-up quota and a file that may
+/// not grow look alike.
 pub(crate) fn storage_error(errno: Errno) -> Error {
     match errno {
         Errno::DQUOT => Error::new(ErrorKind::StorageFull, "the disk quota is used up"),

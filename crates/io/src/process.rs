@@ -1,9 +1,9 @@
 //! Which process this is, asked often: a forked child is another one.
 //!
-//! After `fork` a child has the memory of its parent and one thread of it. What it does with an open
-//! database it does beside the parent: to the same files, without the parent's background threads, with
-//! latches held by threads that it does not have. So it must be told apart, at every call; `getpid` is a
-//! system call. A counter that `fork` raises in the child costs a load.
+//! After `fork` a child has the memory of its parent and one thread of it. What it does with an
+//! open database it does beside the parent: to the same files, without the parent's background
+//! threads, with latches held by threads that it does not have. So it must be told apart, at every
+//! call; `getpid` is a system call. A counter that `fork` raises in the child costs a load.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

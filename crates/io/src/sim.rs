@@ -221,8 +221,8 @@ fn not_found(path: &Path) -> Error {
 
 /// Making, ending and steering a simulation.
 impl SimVfs {
-    /// A process with an empty disk of [`CAPACITY_BYTES`]. The seed rolls the dice of batches and short writes; crashes
-    /// take their own.
+    /// A process with an empty disk of [`CAPACITY_BYTES`]. The seed rolls the dice of batches and
+    /// short writes; crashes take their own.
     pub fn new(seed: u64) -> Self {
         Self::of(Disk::new(seed))
     }
@@ -266,9 +266,9 @@ impl SimVfs {
         Self::of(disk)
     }
 
-    /// `kill -9`: the process dies, and a new one finds everything that was written. What was
-    /// not synced can still be lost by a later crash. Of files whose sync failed some have been
-    /// evicted from the cache by then, by the dice: of these the new process finds what the disk has.
+    /// `kill -9`: the process dies, and a new one finds everything that was written. What was not
+    /// synced can still be lost by a later crash. Of files whose sync failed some have been evicted
+    /// from the cache by then, by the dice: of these the new process finds what the disk has.
     pub fn kill(&self) -> SimVfs {
         self.process.die();
         // Wait for operations that were let through before.
@@ -296,7 +296,8 @@ impl SimVfs {
         self.process.crash_at("", mutation);
     }
 
-    /// As [`SimVfs::crash_at`], but only mutations of files whose path contains `path_contains` count.
+    /// As [`SimVfs::crash_at`], but only mutations of files whose path contains `path_contains`
+    /// count.
     pub fn crash_at_in(&self, path_contains: &str, mutation: u64) {
         self.process.crash_at(path_contains, mutation);
     }
@@ -365,9 +366,9 @@ impl SimVfs {
     }
 
     /// The kernel writes back what no sync has covered, of files whose path contains the text, and
-    /// fails: it takes those writes for clean, whether the disk has them or not. The next sync of each
-    /// handle that is open now fails; to handles that are opened later nothing is told, as if the kernel
-    /// had let go of the file's inode meanwhile.
+    /// fails: it takes those writes for clean, whether the disk has them or not. The next sync of
+    /// each handle that is open now fails; to handles that are opened later nothing is told, as if
+    /// the kernel had let go of the file's inode meanwhile.
     pub fn fail_write_back(&self, path_contains: &str) {
         let names = self.disk.names.lock();
         for (path, node) in names.files() {
@@ -416,15 +417,15 @@ impl SimVfs {
         delays.push((path_contains.to_owned(), delay));
     }
 
-    /// Has `observer` called before each operation on this disk, and on what crashes leave of it, with
-    /// its path and what it writes; and again in the middle of each sync. It may take its time and
-    /// let other threads run: no lock of the disk is held.
+    /// Has `observer` called before each operation on this disk, and on what crashes leave of it,
+    /// with its path and what it writes; and again in the middle of each sync. It may take its time
+    /// and let other threads run: no lock of the disk is held.
     pub fn observe(&self, observer: impl Fn(OpKind, &Path, &[u8]) + Send + Sync + 'static) {
         self.disk.observer.set(Arc::new(observer));
     }
 
-    /// Has `sleep` let the time pass that syncs take ([`SimVfs::set_sync_delay`]), on this disk and on
-    /// what crashes leave of it; without it, threads sleep.
+    /// Has `sleep` let the time pass that syncs take ([`SimVfs::set_sync_delay`]), on this disk and
+    /// on what crashes leave of it; without it, threads sleep.
     pub fn sleep_by(&self, sleep: impl Fn(Duration) + Send + Sync + 'static) {
         self.disk.clock.set(Arc::new(sleep));
     }
@@ -435,15 +436,15 @@ impl SimVfs {
         self.disk.untorn_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Makes [`File::sync_and_forget`] keep what is cached, as a file system may: letting go of it is
-    /// an advice. Unbuffered reads still see what the disk has.
+    /// Makes [`File::sync_and_forget`] keep what is cached, as a file system may: letting go of it
+    /// is an advice. Unbuffered reads still see what the disk has.
     pub fn set_keeps_cache(&self, keeps: bool) {
         self.disk.keeps_cache.store(keeps, Ordering::Relaxed);
     }
 
     /// Whether the disk has a cache that forgets (as at first). Without one a finished write to an
-    /// unbuffered file is durable, if it only replaces bytes: not if the length, the file's space, or
-    /// the note that there is data, changed with it.
+    /// unbuffered file is durable, if it only replaces bytes: not if the length, the file's space,
+    /// or the note that there is data, changed with it.
     pub fn set_volatile_cache(&self, has: bool) {
         self.disk.volatile_cache.store(has, Ordering::Relaxed);
     }

@@ -8,12 +8,13 @@
 //!
 //! # What this module promises
 //!
-//! 1. [`Batch::run`] and [`Batch::drive`] return, normally or by panic, only when nothing is in flight:
-//!    the kernel holds no pointer into the caller's buffers any more (`Flight` sees to that).
-//! 2. A job is in flight at most once at a time and stays in its slot, so its buffers and its vector of
-//!    slices are neither touched nor moved by us while the kernel may use them.
-//! 3. A sync of [`Batch::run`] is submitted only after all jobs before it have finished, short writes
-//!    continued to their end.
+//! 1. [`Batch::run`] and [`Batch::drive`] return, normally or by panic, only when nothing is in
+//!    flight: the kernel holds no pointer into the caller's buffers any more (`Flight` sees to
+//!    that).
+//! 2. A job is in flight at most once at a time and stays in its slot, so its buffers and its
+//!    vector of slices are neither touched nor moved by us while the kernel may use them.
+//! 3. A sync of [`Batch::run`] is submitted only after all jobs before it have finished, short
+//!    writes continued to their end.
 //!
 //! 4. Registered memory is kept alive until the ring that knows it is gone.
 //!

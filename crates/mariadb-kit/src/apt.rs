@@ -1,7 +1,7 @@
 //! Debian's packages without installing any: `apt-get` with folders of its own.
 //!
-//! The machine's own package sources are copied, reduced to those of its Debian release, and asked for
-//! source packages, too. Nothing of the machine is changed, and root is not needed.
+//! The machine's own package sources are copied, reduced to those of its Debian release, and asked
+//! for source packages, too. Nothing of the machine is changed, and root is not needed.
 
 use inkstone_testkit::build::Result;
 use std::collections::BTreeSet;

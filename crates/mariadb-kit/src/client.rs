@@ -1,18 +1,18 @@
-//! A connection that speaks the server's protocol: what a statement gives, down to counts and warnings,
-//! thousands of times a second.
+//! A connection that speaks the server's protocol: what a statement gives, down to counts and
+//! warnings, thousands of times a second.
 //!
-//! It does what a private server needs: a socket, no password, one text statement at a time, answers of any
-//! size that memory has room for. A client crate brings a hundred packages for TLS, pools and types that nothing here would use.
-//! The words are the protocol's: a *packet* is three bytes of length, a number, and a payload; a payload of
-//! 16 MiB - 1 goes on in the next packet.
+//! It does what a private server needs: a socket, no password, one text statement at a time,
+//! answers of any size that memory has room for. A client crate brings a hundred packages for TLS,
+//! pools and types that nothing here would use. The words are the protocol's: a *packet* is three
+//! bytes of length, a number, and a payload; a payload of 16 MiB - 1 goes on in the next packet.
 
 use std::io::{BufReader, Error, ErrorKind, Read, Result, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// What the client says it can do: long passwords, the protocol of 4.1, transactions, authentication of 4.1,
-/// several results, plugins of authentication.
+/// What the client says it can do: long passwords, the protocol of 4.1, transactions,
+/// authentication of 4.1, several results, plugins of authentication.
 const CAPABILITIES: u32 = 0x1 | 0x200 | 0x2000 | 0x8000 | 0x20000 | 0x80000;
 /// `utf8mb4_general_ci`.
 const COLLATION: u8 = 45;
@@ -95,7 +95,8 @@ impl Client {
         client.send(&answer)?;
         let mut packet = client.receive()?;
         if packet.first() == Some(&0xfe) {
-            // Another plugin of authentication: the empty password is an empty packet to all of them.
+            // Another plugin of authentication: the empty password is an empty packet to all of
+            // them.
             client.send(&[])?;
             packet = client.receive()?;
         }

@@ -4,8 +4,8 @@ use inkstone_testkit::build::Result;
 use std::path::Path;
 use std::process::Command;
 
-/// The output without what may differ: the engine's name, also where a test put its own word for it, and
-/// ids and waiting times of connections in lists of processes.
+/// The output without what may differ: the engine's name, also where a test put its own word for
+/// it, and ids and waiting times of connections in lists of processes.
 pub fn neutral(text: &str) -> String {
     let lines = text
         .lines()
@@ -47,8 +47,8 @@ pub fn without_name(text: &str) -> String {
     neutral
 }
 
-/// Lines that only one of the texts has, InnoDB's with `-` before them, Inkstone's with `+`. Without
-/// line numbers, so that an unrelated change elsewhere in a test leaves them as they are.
+/// Lines that only one of the texts has, InnoDB's with `-` before them, Inkstone's with `+`.
+/// Without line numbers, so that an unrelated change elsewhere in a test leaves them as they are.
 pub fn differences(innodb: &str, inkstone: &str, work: &Path) -> Result<String> {
     if innodb == inkstone {
         return Ok(String::new());

@@ -1,8 +1,8 @@
 //! `--crash`: a server killed at random under transactions and DDL, with its binary log on.
 //!
-//! After each restart: everything acknowledged is there, both engines of a transaction agree, the binary
-//! log agrees (a replica that is never killed has the same rows), no table is half made or left over,
-//! and every page is sound.
+//! After each restart: everything acknowledged is there, both engines of a transaction agree, the
+//! binary log agrees (a replica that is never killed has the same rows), no table is half made or
+//! left over, and every page is sound.
 
 use super::orphans;
 use super::pair::{Pair, Shape};
@@ -34,8 +34,8 @@ pub struct Plan {
 
 /// Kills and checks until the time is up.
 pub fn run(tree: &Tree, plugin: &Plugin, plan: Plan) -> Result<ExitCode> {
-    // A server that dies in TRUNCATE or CREATE OR REPLACE may have done it and not have logged it, with
-    // any engine: the replica leaves DDL alone.
+    // A server that dies in TRUNCATE or CREATE OR REPLACE may have done it and not have logged it,
+    // with any engine: the replica leaves DDL alone.
     let shape = Shape {
         name: "crash",
         databases: &[TRANSFERS],

@@ -1,8 +1,8 @@
-//! `--experiments`: what was published about InnoDB, in SQL, for both engines in the same server, one
-//! after the other.
+//! `--experiments`: what was published about InnoDB, in SQL, for both engines in the same server,
+//! one after the other.
 //!
-//! `mariadb/experiments/*.sql` are run by the client; `-- server: OPTIONS` in them adds options to the
-//! server, and `-- measure LABEL [ROWS]` begins a part whose time, log and writes are measured.
+//! `mariadb/experiments/*.sql` are run by the client; `-- server: OPTIONS` in them adds options to
+//! the server, and `-- measure LABEL [ROWS]` begins a part whose time, log and writes are measured.
 //! `mariadb/experiments/*.sysbench` name a script of sysbench and what to vary.
 
 use super::apt::output;
@@ -97,7 +97,8 @@ fn directive<'a>(text: &'a str, key: &str) -> Vec<&'a str> {
     lines.flat_map(str::split_whitespace).collect()
 }
 
-/// A server with the options that a file asks for. What was published was measured with doublewrite and without.
+/// A server with the options that a file asks for. What was published was measured with doublewrite
+/// and without.
 fn start(tree: &Tree, plugin: &Plugin, text: &str, doublewrite: &str) -> Result<Server> {
     let engines = ["innodb", "inkstone"];
     let mut server = Server::temporary(tree, "experiments")

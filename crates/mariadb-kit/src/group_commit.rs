@@ -1,8 +1,9 @@
-//! `--bench group_commit`: how many syncs a commit costs with a binary log, by clients; InnoDB and Inkstone in the same
-//! server, in turns.
+//! `--bench group_commit`: how many syncs a commit costs with a binary log, by clients; InnoDB and
+//! Inkstone in the same server, in turns.
 //!
-//! With `sync_binlog=1` and durable prepares a commit needs a sync of the engine's log, for its prepare, and one of the
-//! binary log. Clients that commit together share both. The engine's second part needs none.
+//! With `sync_binlog=1` and durable prepares a commit needs a sync of the engine's log, for its
+//! prepare, and one of the binary log. Clients that commit together share both. The engine's second
+//! part needs none.
 
 use super::bench::{Effort, FAIR};
 use super::client::{Client, Reply};
@@ -26,8 +27,9 @@ const TABLES: Tables = Tables {
 
 const OPTIONS: [&str; 3] = ["--log-bin=binlog", "--binlog-format=row", "--sync-binlog=1"];
 
-/// The status variable that counts what makes an engine's log durable. InnoDB counts syncs of all files together: of
-/// data there are few here. Inkstone writes its log through by default: each write is durable, and there are no syncs.
+/// The status variable that counts what makes an engine's log durable. InnoDB counts syncs of all
+/// files together: of data there are few here. Inkstone writes its log through by default: each
+/// write is durable, and there are no syncs.
 fn sync_counter(engine: &str) -> &'static str {
     match engine {
         "InnoDB" => "innodb_data_fsyncs",
@@ -107,8 +109,8 @@ pub fn run(tree: &Tree, plugin: &Plugin, effort: Effort, json: bool) -> Result<E
     Ok(ExitCode::from(u8::from(more)))
 }
 
-/// Syncs of the engine for each transaction that a replica without a binary log applies: there nobody but the engine
-/// tells those whose turn to commit comes next.
+/// Syncs of the engine for each transaction that a replica without a binary log applies: there
+/// nobody but the engine tells those whose turn to commit comes next.
 fn measure_replica(tree: &Tree, plugin: &Plugin) -> Result<[f64; 2]> {
     let shape = Shape {
         name: NAME,

@@ -1,4 +1,5 @@
-//! What an idle session keeps: at READ COMMITTED nothing, at REPEATABLE READ the rows that its snapshot sees.
+//! What an idle session keeps: at READ COMMITTED nothing, at REPEATABLE READ the rows that its
+//! snapshot sees.
 
 use super::server::Server;
 use super::session::Session;
@@ -7,13 +8,14 @@ use std::time::{Duration, Instant};
 
 /// Purge that has not come by then does not come.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Purge that has not come by then is held back. It comes four times a second; a machine that is slower fails nothing.
+/// Purge that has not come by then is held back. It comes four times a second; a machine that is
+/// slower fails nothing.
 const HELD_BACK: Duration = Duration::from_secs(1);
 /// Rows, each in the table and in an index.
 const ROWS: u64 = 500;
 
-/// Statements of an open transaction, after which the session is idle: one that works, and those that fail in the
-/// midst of their reads and changes.
+/// Statements of an open transaction, after which the session is idle: one that works, and those
+/// that fail in the midst of their reads and changes.
 const STATEMENTS: [&str; 4] = [
     "SELECT COUNT(*) FROM kept",
     "INSERT INTO kept SELECT id + 1, v FROM kept",

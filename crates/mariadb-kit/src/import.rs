@@ -41,8 +41,8 @@ const OTHERS: [(&str, &str); 7] = [
     ),
 ];
 
-/// Checks that a file of another definition, or of an earlier plugin, is refused with error 1808, harms nothing, and
-/// that one of the same definition is taken.
+/// Checks that a file of another definition, or of an earlier plugin, is refused with error 1808,
+/// harms nothing, and that one of the same definition is taken.
 pub fn check(server: &Server) -> Result<()> {
     server.sql(&format!(
         "CREATE OR REPLACE DATABASE smoke; USE smoke; CREATE TABLE e ({EXPORTED}) ENGINE=Inkstone; \
@@ -111,7 +111,8 @@ fn refuse_damaged(server: &Server, folder: &Path) -> Result<()> {
     }
 }
 
-/// Each partition of an exported table has files of its own, which a table without partitions takes.
+/// Each partition of an exported table has files of its own, which a table without partitions
+/// takes.
 fn check_partitions(server: &Server, folder: &Path) -> Result<()> {
     server.sql(&format!(
         "CREATE TABLE smoke.p ({EXPORTED}) ENGINE=Inkstone PARTITION BY RANGE (id) \
@@ -137,7 +138,8 @@ fn check_partitions(server: &Server, folder: &Path) -> Result<()> {
     }
 }
 
-/// Keeps copies of the files of table e, made while it is exported; ANALYZE must leave the file alone then.
+/// Keeps copies of the files of table e, made while it is exported; ANALYZE must leave the file
+/// alone then.
 fn export(server: &Server, folder: &Path) -> Result<()> {
     let mut session = Session::open(server, "smoke")?;
     let mut run = |statements: &str| session.run(statements).unwrap_or_default().join("\n");

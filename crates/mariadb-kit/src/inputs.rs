@@ -8,8 +8,8 @@ pub struct Input {
     pub text: String,
 }
 
-/// The files of `mariadb/FOLDER` whose name begins with `filter` and ends with `ending`, in the order of
-/// their names; at least one.
+/// The files of `mariadb/FOLDER` whose name begins with `filter` and ends with `ending`, in the
+/// order of their names; at least one.
 pub fn inputs(folder: &str, filter: Option<&str>, ending: &str) -> Result<Vec<Input>> {
     let folder = root().join("mariadb").join(folder);
     let entries = std::fs::read_dir(&folder)

@@ -64,17 +64,19 @@ pub struct Arguments {
     /// --sessions or --histories as JSON
     #[arg(long)]
     json: bool,
-    /// Build the handler with AddressSanitizer and UndefinedBehaviorSanitizer, and fail if they report
-    /// anything in any server that is started
+    /// Build the handler with AddressSanitizer and UndefinedBehaviorSanitizer, and fail if they
+    /// report anything in any server that is started
     #[arg(long)]
     sanitize: bool,
-    /// How the primary of --replication writes its binary log [default: each for a third of the time]
+    /// How the primary of --replication writes its binary log [default: each for a third of the
+    /// time]
     #[arg(long, value_enum, value_name = "FORMAT")]
     binlog_format: Option<pair::Format>,
     /// Build the engine with its deliberate bugs, and switch this one on
     #[arg(long, value_name = "NAME", conflicts_with = "sanitize")]
     mutant: Option<String>,
-    /// What the private servers are configured by [default: debian; --smoke and --differential: both in turns]
+    /// What the private servers are configured by [default: debian; --smoke and --differential:
+    /// both in turns]
     #[arg(long, value_enum)]
     config: Option<Configuration>,
 }
@@ -96,29 +98,31 @@ struct Task {
     /// whose name begins with NAME
     #[arg(long, value_name = "NAME", num_args = 0..=1)]
     smoke: Option<Option<String>>,
-    /// Measure both engines with sysbench, in turns; or only workloads whose name has NAME in it. tpcc: a mix like
-    /// TPC-C's; group_commit: syncs of commits with a binary log
+    /// Measure both engines with sysbench, in turns; or only workloads whose name has NAME in it.
+    /// tpcc: a mix like TPC-C's; group_commit: syncs of commits with a binary log
     #[arg(long, value_name = "NAME", num_args = 0..=1)]
     bench: Option<Option<String>>,
-    /// Repeat the published experiments of mariadb/experiments; or those whose name begins with NAME
+    /// Repeat the published experiments of mariadb/experiments; or those whose name begins with
+    /// NAME
     #[arg(long, value_name = "NAME", num_args = 0..=1)]
     experiments: Option<Option<String>>,
-    /// Compare key images with the server's own comparison of texts, for every collation; or for those whose
-    /// name has NAME in it
+    /// Compare key images with the server's own comparison of texts, for every collation; or for
+    /// those whose name has NAME in it
     #[arg(long, value_name = "NAME", num_args = 0..=1)]
     collations: Option<Option<String>>,
     /// Kill a server again and again under transactions and DDL, and check what is left
     #[arg(long)]
     crash: bool,
-    /// Kill a server before each single step of DDL of partitioned tables, and check what is left; or of cases
-    /// whose name begins with NAME
+    /// Kill a server before each single step of DDL of partitioned tables, and check what is left;
+    /// or of cases whose name begins with NAME
     #[arg(long, value_name = "NAME", num_args = 0..=1)]
     steps: Option<Option<String>>,
     /// Run random SQL on InnoDB and on Inkstone, and compare what each statement gives
     #[arg(long)]
     differential: bool,
-    /// Run statements of two to four sessions in turns on InnoDB and on Inkstone, and compare what each gives, and
-    /// who waits: scripts, then random ones; or only the scripts whose name has NAME in it
+    /// Run statements of two to four sessions in turns on InnoDB and on Inkstone, and compare what
+    /// each gives, and who waits: scripts, then random ones; or only the scripts whose name has
+    /// NAME in it
     #[arg(long, value_name = "NAME", num_args = 0..=1)]
     sessions: Option<Option<String>>,
     /// Record concurrent transactions in SQL, and check them for what their isolation level forbids

@@ -61,8 +61,8 @@ fn missing(tree: &Tree) -> Result<BTreeSet<String>> {
     Ok(names.map(str::to_owned).collect())
 }
 
-/// The package that has a library, by Debian's rule: `libedit.so.2` is in `libedit2`, and with a digit
-/// before the version in `libkrb5-3`.
+/// The package that has a library, by Debian's rule: `libedit.so.2` is in `libedit2`, and with a
+/// digit before the version in `libkrb5-3`.
 fn package_of(library: &str) -> String {
     let exceptions = [("libcrypto.", "libssl"), ("liblber-", "libldap-")];
     let (name, version) = library.split_once(".so.").unwrap_or((library, ""));
@@ -76,7 +76,8 @@ fn package_of(library: &str) -> String {
     format!("{name}{}{version}", if digit { "-" } else { "" })
 }
 
-/// The packages of Perl's modules, where the machine has `perl-base` only: the test driver needs more.
+/// The packages of Perl's modules, where the machine has `perl-base` only: the test driver needs
+/// more.
 fn missing_perl() -> Result<Option<Vec<String>>> {
     let modules = [
         "-MFile::Find",

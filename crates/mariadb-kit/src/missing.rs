@@ -1,5 +1,5 @@
-//! A table whose file is missing: its statements say so, the error log says which file, and other tables are as
-//! before.
+//! A table whose file is missing: its statements say so, the error log says which file, and other
+//! tables are as before.
 
 use super::server::Server;
 use inkstone_testkit::build::Result;

@@ -1,4 +1,5 @@
-//! After crashes in DDL: the server's table files, its idea of tables, and the engine's are the same.
+//! After crashes in DDL: the server's table files, its idea of tables, and the engine's are the
+//! same.
 
 use super::server::Server;
 use inkstone::{Database, Options};
@@ -6,7 +7,8 @@ use inkstone_testkit::build::Result;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Checks a database of a server that runs: no half-made files, every table can be opened and is sound.
+/// Checks a database of a server that runs: no half-made files, every table can be opened and is
+/// sound.
 pub fn check_running(server: &Server, database: &str) -> Result<()> {
     let folder = server.data().join(database);
     let half_made: Vec<String> = names(&folder)?
@@ -75,8 +77,8 @@ pub fn expected(server: &Server) -> Result<BTreeSet<String>> {
     Ok(rows.lines().filter_map(name).collect())
 }
 
-/// Checks that a server that runs has as many files of tables as its tables need: which, if not, only
-/// [`check_stopped`] can tell.
+/// Checks that a server that runs has as many files of tables as its tables need: which, if not,
+/// only [`check_stopped`] can tell.
 pub fn check_number(server: &Server) -> Result<()> {
     let expected = expected(server)?;
     let files = table_files(&server.data().join("inkstone"))?;
@@ -88,8 +90,8 @@ pub fn check_number(server: &Server) -> Result<()> {
     }
 }
 
-/// Opens the engine's directory by the library, while no server has it: its tables are those expected,
-/// each with one file, and every page of them is sound.
+/// Opens the engine's directory by the library, while no server has it: its tables are those
+/// expected, each with one file, and every page of them is sound.
 pub fn check_stopped(data: &Path, expected: &BTreeSet<String>) -> Result<()> {
     let directory = data.join("inkstone");
     let say = |error| format!("{}: {error}", directory.display());

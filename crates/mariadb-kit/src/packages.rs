@@ -1,8 +1,8 @@
 //! A server, its headers and its test suite from Debian's packages, unpacked under `target/`.
 //!
 //! Headers and server must be of one version: class layouts change between patch releases. The
-//! private headers come only with the source package, and not every version that a mirror lists can be
-//! had from it. So the newest version is taken of which both the binaries and the source arrive.
+//! private headers come only with the source package, and not every version that a mirror lists can
+//! be had from it. So the newest version is taken of which both the binaries and the source arrive.
 
 use super::apt::{Apt, is_older, output};
 use super::libraries;

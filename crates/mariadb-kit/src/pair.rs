@@ -124,8 +124,8 @@ impl Pair {
         })
     }
 
-    /// Has a replica that was killed go on. All that its binary log has must be in its engines, and its
-    /// position with it.
+    /// Has a replica that was killed go on. All that its binary log has must be in its engines, and
+    /// its position with it.
     pub fn resume(replica: &Server) -> Result<()> {
         let positions = replica.sql("SELECT @@gtid_slave_pos, @@gtid_binlog_pos")?;
         let (applied, logged) = positions.trim().split_once('\t').unwrap_or_default();

@@ -1,5 +1,6 @@
-//! DDL of partitioned tables while servers are killed. Every statement is all or nothing, over all partitions: after
-//! each restart a table has the rows from before the statement that was running, or those from after it.
+//! DDL of partitioned tables while servers are killed. Every statement is all or nothing, over all
+//! partitions: after each restart a table has the rows from before the statement that was running,
+//! or those from after it.
 
 use super::random::Random;
 use super::server::Server;
@@ -57,8 +58,8 @@ enum Kind {
     Ranges(Vec<Range>),
 }
 
-/// A statement, and what it can make of the tables besides leaving them as they are; the last one if it
-/// succeeds.
+/// A statement, and what it can make of the tables besides leaving them as they are; the last one
+/// if it succeeds.
 struct Step {
     statement: String,
     outcomes: Vec<Tables>,
@@ -345,8 +346,8 @@ impl Partitioned {
         self.execute(session, exchange)
     }
 
-    /// Fails unless the tables are as they were, or as the statement that was running makes them. From then on it
-    /// is known which.
+    /// Fails unless the tables are as they were, or as the statement that was running makes them.
+    /// From then on it is known which.
     pub fn check(&self, server: &Server) -> Result<()> {
         let database = &self.database;
         let names = server.sql(&format!(

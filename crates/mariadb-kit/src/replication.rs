@@ -1,10 +1,11 @@
-//! `--replication`: a replica of several workers, killed and restarted while the primary works; in the end
-//! every table is the same on both. Some tables have different engines on the two sides.
+//! `--replication`: a replica of several workers, killed and restarted while the primary works; in
+//! the end every table is the same on both. Some tables have different engines on the two sides.
 //!
-//! The primary logs rows, statements, or the one or the other as the server chooses: each in turn, unless told.
+//! The primary logs rows, statements, or the one or the other as the server chooses: each in turn,
+//! unless told.
 //!
-//! First the one case in which workers wait for each other so that only the server can know, and one in which
-//! statements cannot be logged.
+//! First the one case in which workers wait for each other so that only the server can know, and
+//! one in which statements cannot be logged.
 
 use super::crash::Plan;
 use super::pair::{Format, Pair, Shape};
@@ -72,8 +73,9 @@ fn run_logged(tree: &Tree, plugin: &Plugin, plan: Plan, format: Format) -> Resul
     Ok(())
 }
 
-/// Of two transactions the replica's second one changes a row and waits for its turn to commit; the first,
-/// held up until then, wants the same row. The server must hear of that wait, and roll the second one back.
+/// Of two transactions the replica's second one changes a row and waits for its turn to commit; the
+/// first, held up until then, wants the same row. The server must hear of that wait, and roll the
+/// second one back.
 fn break_circle(pair: &mut Pair) -> Result<()> {
     pair.replica.stop()?;
     pair.replica.set_option("slave-parallel-mode", MODES[1]);
@@ -112,9 +114,9 @@ fn break_circle(pair: &mut Pair) -> Result<()> {
     Ok(())
 }
 
-/// Snapshot isolation locks no gaps: one that inserts into what an UPDATE has read may commit before it. Run one after the
-/// other the UPDATE would find the row, so it must not be logged as a statement, whatever the variable says since the
-/// transaction began.
+/// Snapshot isolation locks no gaps: one that inserts into what an UPDATE has read may commit
+/// before it. Run one after the other the UPDATE would find the row, so it must not be logged as a
+/// statement, whatever the variable says since the transaction began.
 fn log_phantoms(pair: &Pair, format: Format) -> Result<()> {
     pair.primary.sql(
         "CREATE TABLE transfers.phantoms (id INT PRIMARY KEY, v INT) ENGINE=Inkstone; \
@@ -205,8 +207,8 @@ fn kill_replica(pair: &mut Pair, plan: Plan) -> Result<()> {
     )?;
     let work = Workload::new(plan.seed);
     let time = Duration::from_secs_f64(plan.minutes * 60.0);
-    // DDL while nobody is killed: the server writes DDL to its binary log first and notes its position
-    // then, so that a replica which is killed in between does it twice, with any engine.
+    // DDL while nobody is killed: the server writes DDL to its binary log first and notes its
+    // position then, so that a replica which is killed in between does it twice, with any engine.
     while_working(pair, &work, true, |_| {
         std::thread::sleep(time / 3);
         Ok(())

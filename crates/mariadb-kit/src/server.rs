@@ -31,8 +31,8 @@ pub struct Server {
     options: Vec<String>,
     plugin: Option<PathBuf>,
     environment: Vec<(&'static str, String)>,
-    /// The server's process, if this program started it. Locked, so that one thread can kill it while others
-    /// work with it.
+    /// The server's process, if this program started it. Locked, so that one thread can kill it
+    /// while others work with it.
     child: Mutex<Option<Child>>,
 }
 
@@ -70,7 +70,8 @@ impl Server {
         self.tree.configuration = configuration;
     }
 
-    /// An environment variable of the next start. What is to be loaded first is loaded behind what is already.
+    /// An environment variable of the next start. What is to be loaded first is loaded behind what
+    /// is already.
     pub fn with_environment(mut self, name: &'static str, value: &str) -> Self {
         match self
             .environment
@@ -383,7 +384,8 @@ impl Server {
         super::apt::output(&mut self.client_for(text)?).map(drop)
     }
 
-    /// The file and the condition of an assertion of InnoDB that the server has failed since it was started last.
+    /// The file and the condition of an assertion of InnoDB that the server has failed since it was
+    /// started last.
     pub fn failed_assertion(&self) -> Option<(String, String)> {
         let text = std::fs::read(self.log()).unwrap_or_default();
         failed_assertion(&String::from_utf8_lossy(&text))

@@ -1,4 +1,5 @@
-//! A client session that stays open: statements go in one at a time, and what they print comes back.
+//! A client session that stays open: statements go in one at a time, and what they print comes
+//! back.
 
 use super::server::Server;
 use inkstone_testkit::build::Result;
@@ -55,8 +56,8 @@ impl Session {
         }
     }
 
-    /// Runs statements, each ended by a semicolon; gives the lines that they print, those that begin
-    /// with `ERROR` among them. Gives nothing once the server is gone.
+    /// Runs statements, each ended by a semicolon; gives the lines that they print, those that
+    /// begin with `ERROR` among them. Gives nothing once the server is gone.
     pub fn run(&mut self, statements: &str) -> Option<Vec<String>> {
         self.statements += 1;
         let end = format!("#end {}", self.statements);

@@ -1,6 +1,6 @@
-//! `--smoke`: every `mariadb/tests/*.sql` for InnoDB and for Inkstone in the same server. What the two
-//! print must be equal: rows, warnings, errors, plans. A line `# restart` restarts the server in order between what is
-//! above it and what is below it.
+//! `--smoke`: every `mariadb/tests/*.sql` for InnoDB and for Inkstone in the same server. What the
+//! two print must be equal: rows, warnings, errors, plans. A line `# restart` restarts the server
+//! in order between what is above it and what is below it.
 
 use super::compare::{differences, neutral};
 use super::inputs::{Input, inputs};
@@ -14,7 +14,8 @@ use std::io::Read;
 use std::process::{Command, ExitCode, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// Runs all files, or those whose name begins with `filter`, under this configuration or under each.
+/// Runs all files, or those whose name begins with `filter`, under this configuration or under
+/// each.
 pub fn run(
     tree: &Tree,
     plugin: &Plugin,
@@ -181,7 +182,8 @@ fn read(pipe: Option<impl Read>) -> Vec<u8> {
     bytes
 }
 
-/// What the engine cannot give: clauses of CREATE TABLE and of ALTER TABLE, and what the error must name.
+/// What the engine cannot give: clauses of CREATE TABLE and of ALTER TABLE, and what the error must
+/// name.
 const REFUSED: [(&str, &str); 14] = [
     (
         "CREATE TABLE n (a INT) ROW_FORMAT=COMPRESSED",
@@ -258,7 +260,8 @@ fn check_refusals(server: &Server) -> Result<()> {
     }
 }
 
-/// Checks that the engine's directory is not taken for a database: a dump of all databases would drop it.
+/// Checks that the engine's directory is not taken for a database: a dump of all databases would
+/// drop it.
 fn check_databases(server: &Server) -> Result<()> {
     let databases = server.sql("SHOW DATABASES")?;
     match databases.lines().any(|name| name == "inkstone") {
@@ -269,8 +272,8 @@ fn check_databases(server: &Server) -> Result<()> {
     }
 }
 
-/// Checks that connections that ask for the status at once all get it. A server that gathered it in one
-/// place for all of them showed names that another connection had freed.
+/// Checks that connections that ask for the status at once all get it. A server that gathered it in
+/// one place for all of them showed names that another connection had freed.
 fn check_status(server: &Server) -> Result<()> {
     let ask = "SHOW GLOBAL STATUS LIKE 'inkstone%';";
     let names = |answer: String| -> String {

@@ -1,4 +1,5 @@
-//! What the engine shows of lock waits and deadlocks: the tables of `information_schema`, the status, the error log.
+//! What the engine shows of lock waits and deadlocks: the tables of `information_schema`, the
+//! status, the error log.
 
 use super::server::Server;
 use super::session::Session;
@@ -65,8 +66,9 @@ fn expect_in(what: &str, text: &str, parts: &[&str]) -> Result<()> {
     }
 }
 
-/// One gives out numbers of AUTO_INCREMENT in the middle of its rows, another waits for them, which the status says as
-/// it is: for the table, and none of its trees. A KILL QUERY ends the wait, and the next who waits gets the numbers.
+/// One gives out numbers of AUTO_INCREMENT in the middle of its rows, another waits for them, which
+/// the status says as it is: for the table, and none of its trees. A KILL QUERY ends the wait, and
+/// the next who waits gets the numbers.
 fn check_statement_lock(server: &Server) -> Result<()> {
     server.sql(
         "CREATE TABLE watching.numbers (id INT AUTO_INCREMENT PRIMARY KEY, v INT) ENGINE=Inkstone; \

@@ -1,5 +1,5 @@
-//! What runs while servers are killed: transfers between accounts, each with a row that says that it was
-//! committed; XA transactions over both engines; DDL.
+//! What runs while servers are killed: transfers between accounts, each with a row that says that
+//! it was committed; XA transactions over both engines; DDL.
 
 use super::random::Random;
 use super::server::Server;
@@ -19,7 +19,8 @@ pub const DEFINITIONS: &str = "definitions";
 /// The database of the XA transactions.
 pub const DISTRIBUTED: &str = "distributed";
 
-/// Makes databases, tables and procedures. The `innodb_` tables take part in each third transaction.
+/// Makes databases, tables and procedures. The `innodb_` tables take part in each third
+/// transaction.
 pub fn set_up(server: &Server) -> Result<()> {
     for database in [TRANSFERS, DEFINITIONS, DISTRIBUTED] {
         server.sql(&format!("CREATE DATABASE IF NOT EXISTS {database}"))?;
@@ -115,8 +116,9 @@ impl Workload {
         Ok(())
     }
 
-    /// XA transactions over both engines until the server is gone or `stop` is set. They are not in the
-    /// binary log, which this version of MariaDB does not keep in step with user XA over a crash.
+    /// XA transactions over both engines until the server is gone or `stop` is set. They are not in
+    /// the binary log, which this version of MariaDB does not keep in step with user XA over a
+    /// crash.
     pub fn distribute(&self, server: &Server) -> Result<()> {
         let mut session = Session::open(server, DISTRIBUTED)?;
         if session.run("SET SESSION sql_log_bin = 0;").is_none() {

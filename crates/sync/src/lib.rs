@@ -1,16 +1,17 @@
 //! The seam between the engine and whatever schedules it: threads, locks, condition variables,
-//! parking by address, atomics, clocks, and the randomness of hash tables. The engine takes them from
-//! here and from nowhere else (`crates/inkstone/tests/sync_seam.rs` checks it).
+//! parking by address, atomics, clocks, and the randomness of hash tables. The engine takes them
+//! from here and from nowhere else (`crates/inkstone/tests/sync_seam.rs` checks it).
 //!
 //! # What it promises
 //!
-//! 1. In an ordinary build all of this is `parking_lot`, `crossbeam` and `std`, re-exported or behind
-//!    a call that the compiler removes.
+//! 1. In an ordinary build all of this is `parking_lot`, `crossbeam` and `std`, re-exported or
+//!    behind a call that the compiler removes.
 //! 2. Every operation by which a thread can wait for another, or see what another did, is one of
 //!    these. So who provides them decides what happens next, and can do so from a seed.
 //!
-//! Counters that nobody decides by stay plain (`counters.rs`), as does `Arc`, and `OnceLock` but under
-//! ThreadSanitizer: nobody waits for these while others run. [Decision 0011](../../docs/decisions/0011-a-seam-for-threads-locks-and-clocks.md).
+//! Counters that nobody decides by stay plain (`counters.rs`), as does `Arc`, and `OnceLock` but
+//! under ThreadSanitizer: nobody waits for these while others run. [Decision
+//! 0011](../../docs/decisions/0011-a-seam-for-threads-locks-and-clocks.md).
 
 mod parked;
 #[cfg(any(inkstone_sim, inkstone_shuttle))]

@@ -104,13 +104,14 @@ pub mod parking {
 
     use parking_lot_core::{FilterOp, ParkResult, ParkToken, UnparkToken};
 
-    /// Queues the calling thread at `key` and lets it sleep, if `validate` says so; the queue does not
-    /// move while it is asked. Others see `token`. The token of who woke it, or `None` if it did not sleep.
+    /// Queues the calling thread at `key` and lets it sleep, if `validate` says so; the queue does
+    /// not move while it is asked. Others see `token`. The token of who woke it, or `None` if it
+    /// did not sleep.
     ///
     /// # Safety
     ///
-    /// `key` is the address of something of the caller's, at which nobody else parks. `validate` neither
-    /// panics nor uses a lock or this module.
+    /// `key` is the address of something of the caller's, at which nobody else parks. `validate`
+    /// neither panics nor uses a lock or this module.
     pub unsafe fn park(key: usize, token: usize, validate: impl FnOnce() -> bool) -> Option<usize> {
         // SAFETY: the caller's promises are those that are asked for here.
         let parked = unsafe {
@@ -143,7 +144,8 @@ pub mod parking {
     }
 
     /// Wakes whom `choose` picks by the parked threads' tokens, from the one that has been parked
-    /// longest. `settle` gives the token that they get; the queue has not moved since they were chosen.
+    /// longest. `settle` gives the token that they get; the queue has not moved since they were
+    /// chosen.
     ///
     /// # Safety
     ///

@@ -1,8 +1,8 @@
 //! The seam as ThreadSanitizer must see it (`--cfg inkstone_tsan`, see `cargo xtask tsan`).
 //!
-//! It knows of the order between two threads only by atomics and calls that were compiled for it, and
-//! the standard library was not. What the engine takes from there as a lock is replaced here, or told
-//! in its own words; everything else is what ordinary builds have.
+//! It knows of the order between two threads only by atomics and calls that were compiled for it,
+//! and the standard library was not. What the engine takes from there as a lock is replaced here,
+//! or told in its own words; everything else is what ordinary builds have.
 
 pub use super::real::{
     Condvar, HashMap, HashSet, Instant, Mutex, MutexGuard, RandomState, RwLock, atomic, hint,

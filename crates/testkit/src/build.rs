@@ -19,8 +19,8 @@ pub struct Build {
 }
 
 /// The engine as it is simulated, with deliberate bugs to be switched on. Threads that are in no
-/// simulation (of `crash`, `histories`, `faults`) are the operating system's here, too: the seam hands
-/// them on to the ordinary locks. So one build serves all of these programs.
+/// simulation (of `crash`, `histories`, `faults`) are the operating system's here, too: the seam
+/// hands them on to the ordinary locks. So one build serves all of these programs.
 pub const SIMULATED: Build = Build {
     folder: "sim",
     profile: "sim",

@@ -24,9 +24,9 @@
 //! 1. Each read of the engine is compared with the model as of the reader's snapshot.
 //! 2. After a power loss the database equals the model at a prefix of the commits that holds each
 //!    one acknowledged with `Durability::Sync`; after a kill, also those of `Durability::Write`.
-//! 3. The driver of [`driver`] has one thread. In a build with `--cfg inkstone_sim` the engine's threads
-//!    run under the schedule of the seed, which repeats all of a run; in other builds they are real, and a seed
-//!    repeats what the driver does exactly, and what the disk does nearly.
+//! 3. The driver of [`driver`] has one thread. In a build with `--cfg inkstone_sim` the engine's
+//!    threads run under the schedule of the seed, which repeats all of a run; in other builds they
+//!    are real, and a seed repeats what the driver does exactly, and what the disk does nearly.
 
 pub mod build;
 pub mod campaign;

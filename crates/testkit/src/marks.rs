@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-/// "Sometimes" marks: a campaign of [`RUNS_TO_JUDGE`] runs or more that never saw one of them fails.
-/// Name, and what sets it.
+/// "Sometimes" marks: a campaign of [`RUNS_TO_JUDGE`] runs or more that never saw one of them
+/// fails. Name, and what sets it.
 pub const SOMETIMES: &[(&str, &str)] = &[
     (
         "torn pages repaired",

@@ -1,5 +1,5 @@
-//! Single operations of the engine, for `cargo xtask counts` and `cargo xtask lock-times`. Each is in a
-//! function of its own: valgrind counts what happens below these functions and nothing else.
+//! Single operations of the engine, for `cargo xtask counts` and `cargo xtask lock-times`. Each is
+//! in a function of its own: valgrind counts what happens below these functions and nothing else.
 
 use crate::rng::Rng;
 use inkstone::options::IoBackend;

@@ -1,5 +1,5 @@
-//! A few hundred power losses, kills and interrupted recoveries under random work, with the engine's
-//! own threads and without compiler switches. The campaigns: `cargo xtask sim`.
+//! A few hundred power losses, kills and interrupted recoveries under random work, with the
+//! engine's own threads and without compiler switches. The campaigns: `cargo xtask sim`.
 
 use inkstone_testkit::campaign::run_seeds;
 

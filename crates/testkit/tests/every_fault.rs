@@ -78,8 +78,8 @@ fn a_wrong_read_of_the_logs_last_block_is_not_written_back() {
     every_read(Life::Work, Fault::WrongPlace);
 }
 
-/// A tablespace whose header could not be read at first, and could at the second look, stayed out of
-/// use, and changes of unfinished and prepared transactions in it were not undone.
+/// A tablespace whose header could not be read at first, and could at the second look, stayed out
+/// of use, and changes of unfinished and prepared transactions in it were not undone.
 #[test]
 fn a_wrong_read_of_a_tablespace_header_forgets_no_undo() {
     every_read(Life::AfterKill, Fault::FlippedBit);

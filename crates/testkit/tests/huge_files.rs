@@ -2,7 +2,8 @@
 
 use inkstone_testkit::faults::huge::{Case, run};
 
-/// Each row that was written after a page low in the file had been freed walked over every space map.
+/// Each row that was written after a page low in the file had been freed walked over every space
+/// map.
 #[test]
 fn a_page_is_found_in_a_full_terabyte() {
     run(Case::Terabyte).unwrap();

@@ -11,8 +11,8 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// Reads a profile with uncompressed names and positions. Costs of calls, which include those of the
-    /// function that was called, are passed by.
+    /// Reads a profile with uncompressed names and positions. Costs of calls, which include those
+    /// of the function that was called, are passed by.
     pub fn parse(text: &str) -> Result<Self> {
         let mut profile = Self::default();
         let (mut object, mut after_call) = (String::new(), false);
@@ -75,8 +75,8 @@ impl Object {
         self.atomic.contains(&address)
     }
 
-    /// The function and the line of the source at each address: the innermost that is the engine's own,
-    /// if one is, as an atomic of `std` is inlined there.
+    /// The function and the line of the source at each address: the innermost that is the engine's
+    /// own, if one is, as an atomic of `std` is inlined there.
     pub fn places(&self, addresses: impl Iterator<Item = u64>) -> Result<Vec<String>> {
         let addresses: Vec<_> = addresses.map(|address| format!("{address:#x}")).collect();
         if addresses.is_empty() {

@@ -36,9 +36,9 @@ pub fn open(directory: &Path, settings: Settings) -> Result<Box<dyn Store>> {
     }))
 }
 
-/// Puts something into most of the buffer pool and drops it. A virtual machine whose free memory goes
-/// back to its host takes seconds for the first touch of a gigabyte; no other store takes its cache at
-/// once.
+/// Puts something into most of the buffer pool and drops it. A virtual machine whose free memory
+/// goes back to its host takes seconds for the first touch of a gigabyte; no other store takes its
+/// cache at once.
 fn touch(db: &Database, cache_bytes: usize) -> Result<()> {
     const ROW_BYTES: usize = 1000;
     let table = db.create_table("touched", &[])?;

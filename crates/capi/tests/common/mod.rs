@@ -95,8 +95,8 @@ fn run(command: &mut Command) -> String {
     out
 }
 
-/// Compiles a C or C++ source against the header and the library, and runs it with an argument. What it
-/// printed.
+/// Compiles a C or C++ source against the header and the library, and runs it with an argument.
+/// What it printed.
 pub fn compile_and_run(compiler: &[&str], source: &Path, argument: &Path) -> String {
     let program = argument.with_extension("program");
     let (compiler, flags) = compiler.split_first().unwrap();

@@ -45,8 +45,8 @@ fn histogram() -> Result<Histogram<u64>> {
         .map_err(|e| Failure::Usage(format!("histogram: {e}")))
 }
 
-/// Runs of this process so far: no two of them draw the same random numbers, or the second one would
-/// write the values that the first one wrote, and log next to nothing.
+/// Runs of this process so far: no two of them draw the same random numbers, or the second one
+/// would write the values that the first one wrote, and log next to nothing.
 static RUNS: AtomicU64 = AtomicU64::new(0);
 
 /// Runs `operation` in `clients` threads for some seconds. It gets the thread's own state, which
@@ -154,8 +154,8 @@ impl Run {
         self.latency.max() as f64 / 1000.0
     }
 
-    /// Adds latencies in microseconds, what an operation takes of the processors, and the worst and the median second of runs of two seconds
-    /// and more: one second is no distribution.
+    /// Adds latencies in microseconds, what an operation takes of the processors, and the worst and
+    /// the median second of runs of two seconds and more: one second is no distribution.
     pub fn describe(&self, fields: Fields) -> Fields {
         let quantile = |q| rounded(self.latency.value_at_quantile(q) as f64 / 1000.0, 1);
         let mut seconds = self.by_second.clone();

@@ -15,7 +15,8 @@ pub struct Device {
 const SECTOR: u64 = 512;
 
 impl Device {
-    /// The device of a path. It may have no counters: a file system of another machine, or in memory.
+    /// The device of a path. It may have no counters: a file system of another machine, or in
+    /// memory.
     pub fn of(path: &Path) -> Option<Self> {
         let number = std::fs::metadata(path).ok()?.dev();
         Some(Self {

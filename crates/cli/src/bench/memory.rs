@@ -16,8 +16,8 @@ pub fn budget_bytes(options: &Options) -> u64 {
 }
 
 /// Fills the buffer pool of a database with as many bytes of a table that is dropped then, so that
-/// what follows finds its memory in place. A virtual machine whose free memory goes back to its host
-/// takes seconds for the first touch of a gigabyte, which no workload is to measure.
+/// what follows finds its memory in place. A virtual machine whose free memory goes back to its
+/// host takes seconds for the first touch of a gigabyte, which no workload is to measure.
 pub fn warm(db: &Database, bytes: u64) -> Result<()> {
     const WARM: &str = "warm";
     let pool = db.options().buffer_pool_size;

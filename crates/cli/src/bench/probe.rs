@@ -1,5 +1,5 @@
-//! What the device can do, measured on the same file system in the same run: the physical limit that
-//! figures are compared with.
+//! What the device can do, measured on the same file system in the same run: the physical limit
+//! that figures are compared with.
 
 use crate::failure::{Failure, Result};
 use crate::random::Random;
@@ -75,8 +75,8 @@ impl Drop for Probe {
 }
 
 /// Syncs a second, one after the other, each after a block of 4 KiB was appended to a file whose
-/// blocks were written before: what the log does with one client. The file is opened as these options
-/// open the log: past the page cache or through it, with a sync or by `O_DSYNC`.
+/// blocks were written before: what the log does with one client. The file is opened as these
+/// options open the log: past the page cache or through it, with a sync or by `O_DSYNC`.
 pub fn syncs_per_s(directory: &Path, options: &Options, seconds: f64) -> Result<f64> {
     let open = OpenOptions {
         create: Create::New,
@@ -142,8 +142,8 @@ pub fn reads_per_s(path: &Path, page_size: usize, seconds: f64) -> Result<f64> {
     Ok(reads as f64 / begin.elapsed().as_secs_f64())
 }
 
-/// Bytes a second that the device takes: writes of 1 MiB one behind the other, 32 of them in flight,
-/// past the page cache.
+/// Bytes a second that the device takes: writes of 1 MiB one behind the other, 32 of them in
+/// flight, past the page cache.
 #[derive(Clone, Copy, Debug)]
 pub struct WriteBandwidth {
     /// To a file that grows, with the sync that makes it durable: what a load can do.

@@ -34,7 +34,8 @@ impl Fields {
     }
 }
 
-/// Where the results of a workload go: with `--json` a line at once; a table and a chart at the end.
+/// Where the results of a workload go: with `--json` a line at once; a table and a chart at the
+/// end.
 #[derive(Debug)]
 pub struct Sink<'o> {
     output: &'o Output,

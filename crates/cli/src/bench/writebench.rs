@@ -127,7 +127,8 @@ fn one(
     let db = open(directory, options.clone())?;
     let payload = arguments.rows * (WIDE_VALUE_LEN as u64 + 8);
     memory::warm(&db, payload + payload / 4)?;
-    // Nothing is under way where counts are taken: of a page in flight the copy is counted before the page.
+    // Nothing is under way where counts are taken: of a page in flight the copy is counted before
+    // the page.
     db.checkpoint()?;
     let before = Counts::of(&db);
     let table = db.create_table("t1", &[])?;

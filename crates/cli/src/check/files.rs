@@ -1,5 +1,5 @@
-//! Every page in the files of a database that is closed: checksum, identity, structure, and that it is
-//! no older version of itself.
+//! Every page in the files of a database that is closed: checksum, identity, structure, and that it
+//! is no older version of itself.
 
 use crate::failure::{Damages, Failure, Result};
 use crate::inspect::read::{Directory, tablespace_path};
@@ -46,7 +46,8 @@ impl FileReport {
     }
 }
 
-/// Checks the files of a closed database. Damage of one file does not keep it from looking at the others.
+/// Checks the files of a closed database. Damage of one file does not keep it from looking at the
+/// others.
 pub fn check_files(vfs: &dyn Vfs, directory: &Path) -> Result<Vec<FileReport>> {
     let directory = Directory::open_on(vfs, directory)?;
     let page_size = u64::from(directory.control.page_size);

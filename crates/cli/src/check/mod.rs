@@ -136,8 +136,8 @@ fn verify_all(arguments: &Verify, output: &Output) -> Result<()> {
     Ok(())
 }
 
-/// Verifies the catalog and all tables of an open database that nothing writes to. Damage of one table does
-/// not keep it from looking at the others.
+/// Verifies the catalog and all tables of an open database that nothing writes to. Damage of one
+/// table does not keep it from looking at the others.
 pub fn verify_tables(db: &Database) -> Result<Vec<TableReport>> {
     let names = db.tables()?;
     let bar = progress::spinner("verifying the catalog");

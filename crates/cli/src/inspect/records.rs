@@ -11,7 +11,8 @@ pub struct Show {
     pub limit: Option<usize>,
 }
 
-/// Name of a record by its kind byte: an insert that is coded against the one before it has its own.
+/// Name of a record by its kind byte: an insert that is coded against the one before it has its
+/// own.
 pub fn name(kind: u8, record: &Record) -> &'static str {
     if (0x40..0x80).contains(&kind) {
         "LEAF_INSERT"

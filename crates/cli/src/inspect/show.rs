@@ -5,8 +5,8 @@ use std::fmt::Write;
 /// Bytes that are shown unless all are asked for.
 pub const SHORT: usize = 24;
 
-/// As `0000000000000007` or `6b6579 "key"`; beyond `limit` bytes only how many there are. A run of one
-/// byte is `20 x 1785`.
+/// As `0000000000000007` or `6b6579 "key"`; beyond `limit` bytes only how many there are. A run of
+/// one byte is `20 x 1785`.
 pub fn bytes(bytes: &[u8], limit: Option<usize>) -> String {
     if bytes.is_empty() {
         return "(empty)".to_owned();

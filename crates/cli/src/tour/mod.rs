@@ -1,5 +1,5 @@
-//! The tour: a database is filled, its process is killed in the middle of its work, it recovers, and
-//! what it promised is proved.
+//! The tour: a database is filled, its process is killed in the middle of its work, it recovers,
+//! and what it promised is proved.
 //!
 //! | module | subject |
 //! |---|---|

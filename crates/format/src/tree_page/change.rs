@@ -300,8 +300,9 @@ impl TreePageMut<'_> {
         placed
     }
 
-    /// Sets a high fence for which [`TreePage::takes_high_in_place`]: the heap moves as a whole, and
-    /// where the prefix has grown, the front of each cell moves over the bytes that its suffix loses.
+    /// Sets a high fence for which [`TreePage::takes_high_in_place`]: the heap moves as a whole,
+    /// and where the prefix has grown, the front of each cell moves over the bytes that its suffix
+    /// loses.
     fn set_high_in_place(&mut self, high: &[u8]) {
         let page = self.read();
         let (size, low_len) = (self.0.len(), page.low_len());

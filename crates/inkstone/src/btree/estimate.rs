@@ -1,4 +1,5 @@
-//! Estimates for optimizers: rows in a range, rows in a tree, from a few page visits; different values, in `values`.
+//! Estimates for optimizers: rows in a range, rows in a tree, from a few page visits; different
+//! values, in `values`.
 
 mod values;
 
@@ -23,8 +24,8 @@ pub struct RangeEstimates {
 }
 
 impl Tree {
-    /// About how many cells lie in `low..high` (`None`: to the end), and the leaves of its ends. The number is exact
-    /// (delete-marked rows included) when the range spans few leaves.
+    /// About how many cells lie in `low..high` (`None`: to the end), and the leaves of its ends.
+    /// The number is exact (delete-marked rows included) when the range spans few leaves.
     pub fn estimate_range(&self, low: &[u8], high: Option<&[u8]>) -> Result<RangeEstimates> {
         if let Some(exact) = self.count_few(low, high)? {
             return Ok(exact);
@@ -73,8 +74,8 @@ impl Tree {
         Ok(None)
     }
 
-    /// Where in the tree a key lies (`None`: the end), from 0 to 1, taking siblings to be of equal weight; and the
-    /// leaf.
+    /// Where in the tree a key lies (`None`: the end), from 0 to 1, taking siblings to be of equal
+    /// weight; and the leaf.
     fn position(&self, key: Option<&[u8]>) -> Result<(f64, PageNo)> {
         let (mut page, mut from, mut width) = (self.root, 0.0, 1.0);
         loop {

@@ -13,8 +13,9 @@
 //! Leaves are not linked. A page knows its fences, so the next leaf is the one that covers the
 //! high fence, the one before is found as the last one below the low fence.
 //!
-//! Source of the optimistic descent: Leis, Haubenschild, Neumann, "Optimistic Lock Coupling" (2019).
-//! It differs in that leaves are latched, and that structure changes begin at the space map.
+//! Source of the optimistic descent: Leis, Haubenschild, Neumann, "Optimistic Lock Coupling"
+//! (2019). It differs in that leaves are latched, and that structure changes begin at the space
+//! map.
 
 mod estimate;
 mod merge;
@@ -135,7 +136,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Fails if a snapshot of this number is older than the tree, and would see too few of its rows.
+    /// Fails if a snapshot of this number is older than the tree, and would see too few of its
+    /// rows.
     pub fn check_complete_at(&self, number: u64) -> Result<()> {
         match self.space.is_complete_at(self.id, number) || mutants::on(Mutant::NewerTableRead) {
             true => Ok(()),

@@ -4,8 +4,8 @@
 //! version, whether what it saw was consistent. Until then every byte may be anything, so each
 //! access is checked against the page's bounds, and a nonsense answer is `None`.
 //!
-//! Bytes are read through volatile loads: the compiler may neither repeat nor merge them, so a value
-//! that was checked is the value that is used.
+//! Bytes are read through volatile loads: the compiler may neither repeat nor merge them, so a
+//! value that was checked is the value that is used.
 
 use inkstone_format::PageNo;
 use inkstone_format::tree_page::{COUNT_AT, PREFIX_LEN_AT, SLOT_LEN, SLOTS_AT, head};

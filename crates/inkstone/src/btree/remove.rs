@@ -1,7 +1,8 @@
 //! Removing a whole tree that nobody uses any more, page by page from its end.
 //!
-//! Nobody searches the tree while it goes, so its fences and levels need not stay right: only that every
-//! page that is left can be reached from the root, after each step, for who goes on after a crash.
+//! Nobody searches the tree while it goes, so its fences and levels need not stay right: only that
+//! every page that is left can be reached from the root, after each step, for who goes on after a
+//! crash.
 
 use super::Tree;
 use crate::Result;

@@ -22,8 +22,8 @@ pub struct TreeReport {
 }
 
 impl Tree {
-    /// Checks every page of the tree: structure, order, that fences meet, levels, and that every page
-    /// is allocated. `each_leaf` sees each leaf. Others should not change the tree meanwhile.
+    /// Checks every page of the tree: structure, order, that fences meet, levels, and that every
+    /// page is allocated. `each_leaf` sees each leaf. Others should not change the tree meanwhile.
     pub fn verify(
         &self,
         each_leaf: &mut dyn FnMut(PageId, TreePage<'_>) -> Result<()>,

@@ -1,14 +1,14 @@
 //! The thread `ink-behind`: writes new pages soon after they were filled and left.
 //!
-//! A load makes pages, fills them, and does not come back. To write them early costs nothing: each is
-//! written once, without a doublewrite copy, and in long runs. To leave them to the cleaner would: it
-//! begins when much of the log has gone by, and then the device, idle so far, has both to keep up
-//! and to catch up.
+//! A load makes pages, fills them, and does not come back. To write them early costs nothing: each
+//! is written once, without a doublewrite copy, and in long runs. To leave them to the cleaner
+//! would: it begins when much of the log has gone by, and then the device, idle so far, has both to
+//! keep up and to catch up.
 //!
-//! *Left* is a fresh page that began to be dirty, and was last changed, more than [`DISTANCE`]th of the
-//! log's capacity ago. Each page is judged once, when that point passes the LSN at which it began to be
-//! dirty; what is still being changed then is the cleaner's. So a page that turns out not to have been
-//! left costs one write more in its life.
+//! *Left* is a fresh page that began to be dirty, and was last changed, more than [`DISTANCE`]th of
+//! the log's capacity ago. Each page is judged once, when that point passes the LSN at which it
+//! began to be dirty; what is still being changed then is the cleaner's. So a page that turns out
+//! not to have been left costs one write more in its life.
 
 use super::flush::Flusher;
 use super::pool::Inner;
@@ -19,7 +19,8 @@ use std::time::Duration;
 
 /// The log's capacity over the log that lies between a page and its being left.
 const DISTANCE: u64 = 32;
-/// How long to wait before looking again: while the log grows, while it does not, after a write failed.
+/// How long to wait before looking again: while the log grows, while it does not, after a write
+/// failed.
 const PAUSE: Duration = Duration::from_millis(10);
 const PAUSE_IDLE: Duration = Duration::from_millis(250);
 const PAUSE_REFUSED: Duration = Duration::from_millis(500);

@@ -1,10 +1,10 @@
 //! The threads `ink-cleaner`: write the oldest dirty pages, so that the checkpoint can move.
 //!
-//! In a large pool there are two. A batch waits for the device four times, one after the other (copies,
-//! their sync, the pages in place, their sync); the second thread makes the copies of the next batch
-//! meanwhile, in another area of the doublewrite file. Pages in flight are passed over, so each takes
-//! what the other has left. The first alone tries refused pages again, and writes while the log stands
-//! still.
+//! In a large pool there are two. A batch waits for the device four times, one after the other
+//! (copies, their sync, the pages in place, their sync); the second thread makes the copies of the
+//! next batch meanwhile, in another area of the doublewrite file. Pages in flight are passed over,
+//! so each takes what the other has left. The first alone tries refused pages again, and writes
+//! while the log stands still.
 //!
 //! # Pacing
 //!
@@ -42,7 +42,8 @@ const DELAY_MAX: Duration = Duration::from_millis(50);
 /// Pages to each side that are pulled in for combining.
 const NEIGHBOURS_MAX: u32 = 15;
 
-/// Threads for a pool of so many frames: in a small pool the batch of one is a large part of it already.
+/// Threads for a pool of so many frames: in a small pool the batch of one is a large part of it
+/// already.
 pub(crate) fn threads_for(frames: usize) -> usize {
     if frames >= 16 * BATCH_PAGES_MAX { 2 } else { 1 }
 }

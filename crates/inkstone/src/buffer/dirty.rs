@@ -5,10 +5,10 @@
 //! 1. A dirty frame is in its partition's set exactly once, as (`oldest`, frame); a clean one is
 //!    not. `oldest` and `next_oldest` change only under the set's mutex.
 //! 2. `oldest` is the START of the first mini-transaction that changed the page after the copy that
-//!    the disk has. While a copy is in flight the disk may or may not get it, so `oldest` stays as it was
-//!    when the copy was made, and `next_oldest` notes the first change after the copy. A finished
-//!    write turns `next_oldest` into `oldest` in one step: the minimum that others see never
-//!    jumps over a change.
+//!    the disk has. While a copy is in flight the disk may or may not get it, so `oldest` stays as
+//!    it was when the copy was made, and `next_oldest` notes the first change after the copy. A
+//!    finished write turns `next_oldest` into `oldest` in one step: the minimum that others see
+//!    never jumps over a change.
 //! 3. [`DirtySets::oldest_lsn`] reads one atomic a partition and takes no lock.
 //!
 //! Why a checkpoint at min(`ready_lsn` read first, `oldest_lsn`) is right: a mini-transaction below
@@ -133,7 +133,8 @@ impl DirtySets {
             .sum()
     }
 
-    /// Every frame that is dirty all the time, some of them perhaps twice. No set is latched for long.
+    /// Every frame that is dirty all the time, some of them perhaps twice. No set is latched for
+    /// long.
     pub fn all_frames(&self) -> Vec<u32> {
         let mut found = Vec::with_capacity(self.count());
         for set in &self.0 {
@@ -195,7 +196,8 @@ impl DirtySets {
         self.0.iter().map(of_set).sum()
     }
 
-    /// Up to `max` frames, the oldest first, whose `oldest` is from `from` on and below `limit`, with it.
+    /// Up to `max` frames, the oldest first, whose `oldest` is from `from` on and below `limit`,
+    /// with it.
     pub fn begun_between(&self, from: Lsn, limit: Lsn, max: usize) -> Vec<(Lsn, u32)> {
         let mut found = Vec::new();
         if from >= limit {

@@ -10,10 +10,10 @@
 //! | not, `heat` 0 or 1   | *cold*: evicted if clean, reported if dirty   |
 //!
 //! A loaded page starts at 0 without the bit: a page that a scan touches once leaves at the first
-//! visit, about one revolution after it came. A page that is used in a burst and then no more (a scan that
-//! reads it row by row) leaves at the second. Only use in two different revolutions makes it warm
-//! (2), and then it takes two idle revolutions to leave. A revolution takes as long as it takes to
-//! replace the cold pages, so during a scan the warm ones stay.
+//! visit, about one revolution after it came. A page that is used in a burst and then no more (a
+//! scan that reads it row by row) leaves at the second. Only use in two different revolutions makes
+//! it warm (2), and then it takes two idle revolutions to leave. A revolution takes as long as it
+//! takes to replace the cold pages, so during a scan the warm ones stay.
 
 use super::frame::Frame;
 use super::pool::Inner;

@@ -142,8 +142,8 @@ impl Flusher {
                 Join::Clean
             };
         }
-        // SAFETY: this thread holds the frame's latch in shared mode, and asks only while the frame holds
-        // a page: before that its owner fills it without the latch.
+        // SAFETY: this thread holds the frame's latch in shared mode, and asks only while the frame
+        // holds a page: before that its owner fills it without the latch.
         let changed = || header::page_lsn(unsafe { pool.arena.bytes(index) });
         let outcome = if !frame.holds(id) || !frame.is_dirty() || changed() >= since {
             Join::Clean
@@ -185,8 +185,8 @@ impl Flusher {
         });
     }
 
-    /// Writes the batch and ends the flights. Fails only once the engine is poisoned: what cannot be
-    /// written now stays dirty.
+    /// Writes the batch and ends the flights. Fails only once the engine is poisoned: what cannot
+    /// be written now stays dirty.
     pub fn write(&mut self, pool: &Inner) -> Result<Written> {
         let mut written = Written::default();
         if self.copied.is_empty() {
@@ -260,9 +260,9 @@ impl Inner {
         (self.arena.len() / 4).clamp(1, BATCH_PAGES_MAX)
     }
 
-    /// Returns when every page that was dirty at the call, and that `which` selects, has landed on disk in
-    /// a copy made after the call. The calling thread writes, with [`FLUSHERS`] in all if there is
-    /// much.
+    /// Returns when every page that was dirty at the call, and that `which` selects, has landed on
+    /// disk in a copy made after the call. The calling thread writes, with [`FLUSHERS`] in all if
+    /// there is much.
     pub(crate) fn flush_where(&self, which: impl Fn(PageId) -> bool) -> Result<()> {
         self.check()?;
         let dirty = self.dirty.all_frames().into_iter();
@@ -353,8 +353,8 @@ impl Inner {
         Ok(pass)
     }
 
-    /// Forgets these pages of a tablespace, dirty or not, each after its flight has landed. Takes as many
-    /// steps as there are pages, or frames if those are fewer.
+    /// Forgets these pages of a tablespace, dirty or not, each after its flight has landed. Takes
+    /// as many steps as there are pages, or frames if those are fewer.
     pub(crate) fn forget_pages(&self, space: SpaceId, pages: Range<u32>) {
         let is_one = |id: PageId| id.space == space && pages.contains(&id.page.0);
         self.table.supersede_loads(is_one);

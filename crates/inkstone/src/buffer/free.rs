@@ -3,11 +3,13 @@
 //! # Why nobody deadlocks for frames
 //!
 //! 1. Reservations together hold at most a quarter of the frames ([`Budget`], first come, first
-//!    served), so three quarters circulate whatever the reservations' owners do, even if they load pages.
+//!    served), so three quarters circulate whatever the reservations' owners do, even if they load
+//!    pages.
 //! 2. A loader holds one frame that is in no table, and gives it to the table when its read ends:
 //!    it waits for nothing else.
-//! 3. A resident page stays only while it is latched, in flight or dirty. Who holds a latch waits for
-//!    no frame; flights end; the thread `ink-frames` writes dirty pages and needs no frame for it.
+//! 3. A resident page stays only while it is latched, in flight or dirty. Who holds a latch waits
+//!    for no frame; flights end; the thread `ink-frames` writes dirty pages and needs no frame for
+//!    it.
 
 use super::frame::Frame;
 use crate::sync::atomic::{AtomicUsize, Ordering, fence};

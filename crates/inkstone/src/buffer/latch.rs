@@ -7,13 +7,13 @@
 //!    holder before it read, and sees the same afterwards ([`HybridLatch::validate`]), nobody wrote
 //!    in between. What it read before validating may be torn and must not be believed.
 //! 3. Optimistic readers write nothing.
-//! 4. Who waits says on which condition (that the frame still holds the page he came for), and gives up
-//!    when it no longer holds. Without this a thread could wait, with other latches in its
-//!    hands, for a latch that by now guards an unrelated page: a deadlock that no latch order prevents.
-//!    Whoever takes a page out of its frame wakes everybody (`unlock_exclusive_gone`).
+//! 4. Who waits says on which condition (that the frame still holds the page he came for), and
+//!    gives up when it no longer holds. Without this a thread could wait, with other latches in its
+//!    hands, for a latch that by now guards an unrelated page: a deadlock that no latch order
+//!    prevents. Whoever takes a page out of its frame wakes everybody (`unlock_exclusive_gone`).
 //! 5. Nobody starves for good: while a thread is parked, new shared requests do not join shared
-//!    holders, and now and then (parking_lot's fairness timer) a release hands the latch over to the
-//!    first in the queue instead of letting others barge in.
+//!    holders, and now and then (parking_lot's fairness timer) a release hands the latch over to
+//!    the first in the queue instead of letting others barge in.
 //!
 //! # The word
 //!

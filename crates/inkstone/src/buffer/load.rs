@@ -255,8 +255,8 @@ impl Inner {
         Ok(None)
     }
 
-    /// Makes pages resident, in the order of their ids, as far as there are free frames: false if there
-    /// are none left. A page that cannot be read is left out.
+    /// Makes pages resident, in the order of their ids, as far as there are free frames: false if
+    /// there are none left. A page that cannot be read is left out.
     pub(crate) fn load_many(&self, reader: &mut dyn PageReader, ids: &[PageId]) -> Result<bool> {
         self.check()?;
         let mut loads = Vec::with_capacity(ids.len());

@@ -9,14 +9,15 @@
 //!    at `min(ready_lsn read first, oldest_dirty_lsn())` loses nothing.
 //! 4. No latch is held during I/O, and nobody who holds a latch waits for a frame: such a caller
 //!    brings a `Reservation`.
-//! 5. A caller never writes a page to get a frame. It takes a free one, or evicts a clean cold page,
-//!    or waits for the thread `ink-frames`.
+//! 5. A caller never writes a page to get a frame. It takes a free one, or evicts a clean cold
+//!    page, or waits for the thread `ink-frames`.
 //!
 //! # Words
 //!
 //! - *frame*: room for one page, and its descriptor (`frame.rs`). Free, or owned by one loader or
 //!   reservation, or resident (found through the page table).
-//! - *clean*: the frame's `oldest_lsn` is none, the disk has every logged change. *dirty*: not clean.
+//! - *clean*: the frame's `oldest_lsn` is none, the disk has every logged change. *dirty*: not
+//!   clean.
 //! - *in flight*: a copy of the page is on its way to disk (`flushing`). One at a time for a page.
 //! - *fresh*: initialised by a logged PAGE_INIT since its last copy was made.
 //! - *pinned*: stays resident, whoever wants a frame (`pin.rs`).
@@ -110,14 +111,16 @@ impl PageReader for OneByOne<'_> {
 
 /// Writes batches of pages; see [`PageStore::writer`].
 pub trait PageWriter: Send {
-    /// Pages that are durable in place when this returns are marked as [landed](PageImage::landed): after
-    /// `Ok` all, else the error says why not the others, which may be torn in place now; unless the
-    /// engine was poisoned they are written by a later call, as whole as any. Pages of dropped tablespaces
-    /// count as landed. The store stamps checksums and combines adjacent pages. The caller has made the log
-    /// durable up to the page LSNs, and passes each page once, sorted by id.
+    /// Pages that are durable in place when this returns are marked as [landed](PageImage::landed):
+    /// after `Ok` all, else the error says why not the others, which may be torn in place now;
+    /// unless the engine was poisoned they are written by a later call, as whole as any. Pages of
+    /// dropped tablespaces count as landed. The store stamps checksums and combines adjacent pages.
+    /// The caller has made the log durable up to the page LSNs, and passes each page once, sorted
+    /// by id.
     fn write(&mut self, pages: &mut [PageImage<'_>]) -> Result<()>;
 
-    /// The memory that the images of most batches will lie in; see [`inkstone_io::Batch::register`].
+    /// The memory that the images of most batches will lie in; see
+    /// [`inkstone_io::Batch::register`].
     fn register(&mut self, memory: MemoryHandle) {
         let _ = memory;
     }

@@ -5,8 +5,8 @@
 //! because the caller compares the frame's id under a version or a latch. Changing a chain, and
 //! looking up for certain, take the mutex of the bucket's shard.
 //!
-//! A shard also holds the pages that are being read just now, so that a page is read once however many
-//! threads ask for it.
+//! A shard also holds the pages that are being read just now, so that a page is read once however
+//! many threads ask for it.
 
 use super::frame::{Arena, NO_PAGE};
 use crate::Result;

@@ -1,9 +1,10 @@
 //! Pins: pages that stay resident while somebody gathers what it needs.
 //!
-//! Who must latch several pages at once may not read a missing one under a latch. It lets go of all,
-//! reads the missing one and starts over. Without pins the page that was read last could push out the
-//! one before, round and round: where most frames hold pages that cannot be written, for ever.
-//! A pin (a fix, in the words of the literature) is no latch: others may read, change and write the page.
+//! Who must latch several pages at once may not read a missing one under a latch. It lets go of
+//! all, reads the missing one and starts over. Without pins the page that was read last could push
+//! out the one before, round and round: where most frames hold pages that cannot be written, for
+//! ever. A pin (a fix, in the words of the literature) is no latch: others may read, change and
+//! write the page.
 
 use super::pool::Inner;
 use crate::Result;

@@ -173,8 +173,9 @@ impl BufferPool {
         }))
     }
 
-    /// Starts the threads `ink-frames`, `ink-cleaner` and `ink-behind`: of the first three and of the
-    /// second two in a large pool. Without them nothing is written but by `flush_space` and `flush_all`.
+    /// Starts the threads `ink-frames`, `ink-cleaner` and `ink-behind`: of the first three and of
+    /// the second two in a large pool. Without them nothing is written but by `flush_space` and
+    /// `flush_all`.
     pub fn start_cleaners(&self) -> Result<()> {
         let frames = self.inner.arena.len();
         self.start_threads(supplier::threads_for(frames), cleaner::threads_for(frames))
@@ -298,8 +299,8 @@ impl BufferPool {
         self.inner.try_exclusive(id)
     }
 
-    /// Makes pages resident, in the order of their ids, as far as there are free frames: false if there
-    /// are none left. A page that cannot be read is left out. The caller holds no latch.
+    /// Makes pages resident, in the order of their ids, as far as there are free frames: false if
+    /// there are none left. A page that cannot be read is left out. The caller holds no latch.
     pub fn load_many(&self, reader: &mut dyn PageReader, ids: &[PageId]) -> Result<bool> {
         self.inner.load_many(reader, ids)
     }
@@ -361,10 +362,10 @@ impl BufferPool {
         self.inner.flush_where(|_| true)
     }
 
-    /// Forgets the first `DROPPED_AT_ONCE` pages of a tablespace of so many, dirty or not; waits for
-    /// those in flight. The others leave as pages do that nobody uses, and are written nowhere: the store
-    /// skips them. So a drop costs little, however large pool and table are. Nobody may be using the
-    /// tablespace, whose number is not used again. The caller holds no latch.
+    /// Forgets the first `DROPPED_AT_ONCE` pages of a tablespace of so many, dirty or not; waits
+    /// for those in flight. The others leave as pages do that nobody uses, and are written nowhere:
+    /// the store skips them. So a drop costs little, however large pool and table are. Nobody may
+    /// be using the tablespace, whose number is not used again. The caller holds no latch.
     pub fn drop_space(&self, space: SpaceId, pages: u32) {
         let first = 0..pages.min(DROPPED_AT_ONCE);
         self.inner.forget_pages(space, first);
@@ -378,8 +379,8 @@ impl BufferPool {
         resident.iter().any(dirty)
     }
 
-    /// Forgets these pages of a tablespace, dirty or not; waits for those in flight. Before the file is
-    /// cut. The caller holds no latch.
+    /// Forgets these pages of a tablespace, dirty or not; waits for those in flight. Before the
+    /// file is cut. The caller holds no latch.
     pub fn discard_pages(&self, space: SpaceId, pages: Range<u32>) {
         self.inner.forget_pages(space, pages);
     }

@@ -21,8 +21,8 @@ pub(crate) fn page(start: *const u8, page_size: usize) {
     fetch(start.wrapping_add(page_size - LINE));
 }
 
-/// A page that will be read next, fetched bit by bit while its reader is busy with another. From its
-/// end to its start: so lie rows that came in key order.
+/// A page that will be read next, fetched bit by bit while its reader is busy with another. From
+/// its end to its start: so lie rows that came in key order.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ahead {
     /// Address behind the next line. Nothing is read through it.
@@ -62,7 +62,8 @@ pub(crate) fn fetch<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch reads nothing as far as the program can tell, and faults at no address.
+        // SAFETY: a prefetch reads nothing as far as the program can tell, and faults at no
+        // address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]

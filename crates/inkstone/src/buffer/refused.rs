@@ -4,11 +4,12 @@
 //! # Promises
 //!
 //! 1. While there is a refused page, [`Refusals::why`] says why the last write failed.
-//! 2. Whoever needs what only writing could give (a frame, room in the log) waits until a round of tries
-//!    that began later wrote nothing ([`Patience`]), and then gets that error: it is never one of
-//!    a time when things were worse. While others are being served, the wait goes on.
-//! 3. Tries are [`PAUSE_MIN`] apart while somebody waits for them. Else each pause is twice as long as
-//!    the one before, up to [`PAUSE_MAX`]; a try that writes something is followed by another at once.
+//! 2. Whoever needs what only writing could give (a frame, room in the log) waits until a round of
+//!    tries that began later wrote nothing ([`Patience`]), and then gets that error: it is never
+//!    one of a time when things were worse. While others are being served, the wait goes on.
+//! 3. Tries are [`PAUSE_MIN`] apart while somebody waits for them. Else each pause is twice as long
+//!    as the one before, up to [`PAUSE_MAX`]; a try that writes something is followed by another at
+//!    once.
 //! 4. A round tries a batch of them; each has its turn.
 
 use super::pool::Inner;
@@ -133,8 +134,8 @@ impl Inner {
         self.refusals.wanted.store(false, Ordering::Relaxed);
     }
 
-    /// A round of tries is over, which wrote so many pages. Forgets the error if none is refused any
-    /// more.
+    /// A round of tries is over, which wrote so many pages. Forgets the error if none is refused
+    /// any more.
     pub(crate) fn end_round(&self, landed: usize) {
         let landed = landed as u64;
         self.refusals.landed.fetch_add(landed, Ordering::AcqRel);

@@ -5,11 +5,12 @@ use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use crate::sync::{Condvar, Mutex};
 use std::time::Duration;
 
-/// Calls one of the background threads that wait for it, whichever; and, once, all of them for good.
+/// Calls one of the background threads that wait for it, whichever; and, once, all of them for
+/// good.
 ///
-/// 1. A call is answered by a thread that looks at its work after the call: one that was asleep, or one
-///    that was awake and does not fall asleep before. Calling again before it was answered costs a fence and
-///    a load.
+/// 1. A call is answered by a thread that looks at its work after the call: one that was asleep, or
+///    one that was awake and does not fall asleep before. Calling again before it was answered
+///    costs a fence and a load.
 /// 2. Behind [`Signal::end`] nobody sleeps: who would, and all who do, go on at once.
 #[derive(Default)]
 pub(crate) struct Signal {

@@ -1,9 +1,9 @@
 //! The threads `ink-frames`: keep a stock of free frames ahead of demand.
 //!
-//! They serve nobody else: whatever the checkpoint needs, frames come from here, each thread with a page
-//! writer of its own (a frame supply that waited for checkpoint flushing is InnoDB's oldest stall).
-//! Clean cold pages are evicted at once. Dirty cold ones are gathered; they are written when they fill half
-//! a batch, or earlier when clean ones do not suffice.
+//! They serve nobody else: whatever the checkpoint needs, frames come from here, each thread with a
+//! page writer of its own (a frame supply that waited for checkpoint flushing is InnoDB's oldest
+//! stall). Clean cold pages are evicted at once. Dirty cold ones are gathered; they are written
+//! when they fill half a batch, or earlier when clean ones do not suffice.
 
 use super::evict::Visit;
 use super::flush::{BATCH_PAGES_MAX, Flusher, Join};
@@ -23,10 +23,10 @@ const PAUSE_REFUSED: Duration = Duration::from_millis(20);
 /// How long to sleep when nothing is wanted (the signal ends it).
 const PAUSE_IDLE: Duration = Duration::from_secs(1);
 
-/// Threads for a pool of so many frames. A batch waits for the device four times, one after the other
-/// (copies, their sync, the pages in place, their sync), and each time behind whatever the clients
-/// read: the more they read, the fewer frames one thread supplies. In a small pool the batch of one
-/// thread is a large part of it already.
+/// Threads for a pool of so many frames. A batch waits for the device four times, one after the
+/// other (copies, their sync, the pages in place, their sync), and each time behind whatever the
+/// clients read: the more they read, the fewer frames one thread supplies. In a small pool the
+/// batch of one thread is a large part of it already.
 pub(crate) fn threads_for(frames: usize) -> usize {
     if frames >= 16 * BATCH_PAGES_MAX { 3 } else { 1 }
 }

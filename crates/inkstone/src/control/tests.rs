@@ -171,8 +171,8 @@ fn power_loss_never_takes_the_last_finished_write() {
     }
 }
 
-/// A sync fails and the process ends: the next one opened the copy that only the page cache had, and
-/// wrote over the durable one. Power loss in the middle of that left none.
+/// A sync fails and the process ends: the next one opened the copy that only the page cache had,
+/// and wrote over the durable one. Power loss in the middle of that left none.
 #[test]
 fn the_durable_copy_is_not_given_up_for_one_whose_sync_failed() {
     use inkstone_io::sim::{Fault, OpKind, SimVfs};
@@ -204,8 +204,9 @@ fn the_durable_copy_is_not_given_up_for_one_whose_sync_failed() {
     );
 }
 
-/// The device says that it has the first write of a process, and does not: the process must not go on
-/// under an epoch that the next one would take again. Nor must a database begin with a file of nothing.
+/// The device says that it has the first write of a process, and does not: the process must not go
+/// on under an epoch that the next one would take again. Nor must a database begin with a file of
+/// nothing.
 #[test]
 fn a_write_that_the_device_loses_is_noticed() {
     use inkstone_io::sim::{Fault, OpKind, SimVfs};

@@ -96,8 +96,8 @@ impl Checkpoints {
         }
     }
 
-    /// Keeps the log from `ready` on, where the log stands, for recovery to read. One at a time: the caller
-    /// holds the latch of DDL.
+    /// Keeps the log from `ready` on, where the log stands, for recovery to read. One at a time:
+    /// the caller holds the latch of DDL.
     pub fn hold(&self, ready: Lsn) -> Hold<'_> {
         let held = &self.held;
         held.store(ready.0, Ordering::SeqCst);

@@ -1,7 +1,7 @@
 //! Creating, dropping and renaming tables. Each is one transaction on the catalog; the file comes
-//! before its commit, and goes after it. What a crash leaves between is removed at the next open, on the
-//! word of the log (see `unknown`): a file's creation is logged, its deletion stands in the log with the commit
-//! that drops the table, and no checkpoint passes either until it is over.
+//! before its commit, and goes after it. What a crash leaves between is removed at the next open,
+//! on the word of the log (see `unknown`): a file's creation is logged, its deletion stands in the
+//! log with the commit that drops the table, and no checkpoint passes either until it is over.
 
 use super::checkpoint::Hold;
 use super::tables::{Table, TableInner, TableTree, TreeRef};
@@ -27,9 +27,9 @@ const FIRST_PAGES: u32 = 16;
 const PREPARED_LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
 impl Database {
-    /// Creates a table with a clustered tree and secondary trees of these names, durably. Names have
-    /// 1 to 768 bytes and no zero byte. [`Error::AlreadyExists`] if there is a table of this name,
-    /// [`Error::Unsupported`] for more than 126 secondary trees.
+    /// Creates a table with a clustered tree and secondary trees of these names, durably. Names
+    /// have 1 to 768 bytes and no zero byte. [`Error::AlreadyExists`] if there is a table of this
+    /// name, [`Error::Unsupported`] for more than 126 secondary trees.
     pub fn create_table(&self, name: &str, secondary: &[&str]) -> Result<Table> {
         check_name("table", name)?;
         if secondary.len() + 1 > PENDING_FREE_TREE.0 as usize {
@@ -60,8 +60,8 @@ impl Database {
         self.find_table(&made?.name)
     }
 
-    /// Drops a table, durably: its rows are gone, and its file is removed. Open handles of the table
-    /// get [`Error::NotFound`] from then on.
+    /// Drops a table, durably: its rows are gone, and its file is removed. Open handles of the
+    /// table get [`Error::NotFound`] from then on.
     pub fn drop_table(&self, name: &str) -> Result<()> {
         let inner = &self.inner;
         let _ddl = inner.begin_ddl()?;
@@ -95,8 +95,8 @@ impl Database {
         Ok(())
     }
 
-    /// Adds an empty secondary tree to a table, durably. Filling it is up to the caller. A table has
-    /// at most 127 trees ([`Error::Unsupported`]).
+    /// Adds an empty secondary tree to a table, durably. Filling it is up to the caller. A table
+    /// has at most 127 trees ([`Error::Unsupported`]).
     pub fn create_tree(&self, table: &str, name: &str) -> Result<Table> {
         check_name("tree", name)?;
         let inner = &self.inner;
@@ -116,20 +116,21 @@ impl Database {
         self.find_table(table)
     }
 
-    /// Says that a table, or a tree, is whole only now: snapshots from before get [`Error::TableChanged`] from it,
-    /// and not some of its rows. Tables and trees are so when they are made; whoever fills one while others begin
-    /// transactions, as `ALTER TABLE` does, says it again when it is filled. Nothing of it is durable: no snapshot
-    /// outlives the database's closing.
+    /// Says that a table, or a tree, is whole only now: snapshots from before get
+    /// [`Error::TableChanged`] from it, and not some of its rows. Tables and trees are so when they
+    /// are made; whoever fills one while others begin transactions, as `ALTER TABLE` does, says it
+    /// again when it is filled. Nothing of it is durable: no snapshot outlives the database's
+    /// closing.
     pub fn complete_tree(&self, tree: &impl TreeRef) -> Result<()> {
         let tree = tree.tree_ref().live()?;
         self.inner.complete_tree(&tree.space, tree.id);
         Ok(())
     }
 
-    /// Waits until no prepared transaction has changed rows of a table. Whoever makes a tree of the rows that are there
-    /// calls it first: what is prepared has left its other trees as they were, and may yet be rolled back, or commit
-    /// without an entry in the new one. [`Error::LockTimeout`] after `patience`, [`Error::Interrupted`] when `interrupt`
-    /// is raised.
+    /// Waits until no prepared transaction has changed rows of a table. Whoever makes a tree of the
+    /// rows that are there calls it first: what is prepared has left its other trees as they were,
+    /// and may yet be rolled back, or commit without an entry in the new one.
+    /// [`Error::LockTimeout`] after `patience`, [`Error::Interrupted`] when `interrupt` is raised.
     ///
     /// ```
     /// # use inkstone::{Database, Error, Isolation, Options};
@@ -171,8 +172,9 @@ impl Database {
         Ok(())
     }
 
-    /// Drops a secondary tree, durably. Its pages are freed in the background, once the transactions have
-    /// ended that were there. Open handles of the tree get [`Error::NotFound`] from then on.
+    /// Drops a secondary tree, durably. Its pages are freed in the background, once the
+    /// transactions have ended that were there. Open handles of the tree get [`Error::NotFound`]
+    /// from then on.
     pub fn drop_tree(&self, table: &str, name: &str) -> Result<Table> {
         let inner = &self.inner;
         let _ddl = inner.begin_ddl()?;
@@ -200,14 +202,14 @@ impl Database {
         self.find_table(table)
     }
 
-    /// Drops table `to`, and gives its name to table `from`, in one durable step: with an empty table,
-    /// this is how to truncate one.
+    /// Drops table `to`, and gives its name to table `from`, in one durable step: with an empty
+    /// table, this is how to truncate one.
     pub fn replace_table(&self, from: &str, to: &str) -> Result<()> {
         self.replace_tables(&[(from, to)])
     }
 
-    /// [`Database::replace_table`] for several pairs of `from` and `to` in one durable step: all or none.
-    /// No table may be named twice.
+    /// [`Database::replace_table`] for several pairs of `from` and `to` in one durable step: all or
+    /// none. No table may be named twice.
     pub fn replace_tables(&self, pairs: &[(&str, &str)]) -> Result<()> {
         let mut names = BTreeSet::new();
         for name in pairs.iter().flat_map(|(from, to)| [from, to]) {

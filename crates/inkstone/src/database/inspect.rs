@@ -42,7 +42,8 @@ pub struct TableStatistics {
     pub file_bytes: u64,
     /// Bytes of the file that are allocated to pages.
     pub allocated_bytes: u64,
-    /// Bytes of those that are pages of no tree and not the file's own: long values, and pages about to be freed.
+    /// Bytes of those that are pages of no tree and not the file's own: long values, and pages
+    /// about to be freed.
     pub long_value_bytes: u64,
 }
 
@@ -69,10 +70,10 @@ impl TableTree {
         })
     }
 
-    /// About how many different values the beginnings of the keys have, from about `leaves` leaves and the
-    /// nodes above them; deleted rows count. `beginning_of` says how many bytes of a key its beginning is
-    /// (the first columns of a key, as a rule), `None` for a key that is cut short before that. All keys
-    /// between two of the same beginning must have it, too.
+    /// About how many different values the beginnings of the keys have, from about `leaves` leaves
+    /// and the nodes above them; deleted rows count. `beginning_of` says how many bytes of a key
+    /// its beginning is (the first columns of a key, as a rule), `None` for a key that is cut short
+    /// before that. All keys between two of the same beginning must have it, too.
     pub fn estimate_values(
         &self,
         leaves: usize,
@@ -118,7 +119,8 @@ impl Database {
         }
         let pages_by_level = tree.pages_by_level()?;
         let mut known = regions * u64::from(SYSTEM_PAGES);
-        // With the tree of pages to be freed, and trees that this handle does not know: one that is being built.
+        // With the tree of pages to be freed, and trees that this handle does not know: one that is
+        // being built.
         for (id, root) in tree.space.roots()? {
             let storage = self.inner.core.storage.clone();
             let each = Tree::new(tree.space.clone(), id, root, storage);
@@ -186,10 +188,10 @@ impl Database {
         self.verify_table(&Table::over(&self.inner.catalog, "(catalog)"))
     }
 
-    /// Checks every page of a table: structure, order, fences, and that the space adds up: every page
-    /// of the file is in use in exactly one place and allocated, or free. Nothing else should write meanwhile (purge
-    /// waits), but a tree may be built that the handle does not know yet: then pages that nothing uses are not looked
-    /// for, as they may be its own.
+    /// Checks every page of a table: structure, order, fences, and that the space adds up: every
+    /// page of the file is in use in exactly one place and allocated, or free. Nothing else should
+    /// write meanwhile (purge waits), but a tree may be built that the handle does not know yet:
+    /// then pages that nothing uses are not looked for, as they may be its own.
     pub fn verify_table(&self, table: &Table) -> Result<TableReport> {
         self.inner.core.storage.poison.check()?;
         table.tree_ref().live()?;

@@ -80,8 +80,8 @@ pub struct Database {
     _handle: Arc<Handle>,
 }
 
-/// What the clones of a [`Database`] share: the last one closes it, in its own thread. (A background
-/// thread that is in the middle of a round keeps `Inner` too; it is joined.)
+/// What the clones of a [`Database`] share: the last one closes it, in its own thread. (A
+/// background thread that is in the middle of a round keeps `Inner` too; it is joined.)
 struct Handle(Arc<Inner>);
 
 impl Drop for Handle {
@@ -121,8 +121,8 @@ impl Database {
     /// Opens the database in `directory`, creating it if the directory is empty or missing.
     ///
     /// Recovery runs first if the database was not closed in order. After a crash every commit is
-    /// there that was acknowledged with [`Durability::Sync`], and of those that were not, a prefix in
-    /// commit order; no transaction is half there.
+    /// there that was acknowledged with [`Durability::Sync`], and of those that were not, a prefix
+    /// in commit order; no transaction is half there.
     ///
     /// # Errors
     ///
@@ -134,7 +134,8 @@ impl Database {
         Self::open_watched(directory, options, &|_| {})
     }
 
-    /// As [`Database::open`], told of recovery's progress at most ten times a second, by the thread that opens.
+    /// As [`Database::open`], told of recovery's progress at most ten times a second, by the thread
+    /// that opens.
     ///
     /// ```
     /// # use inkstone::{Database, Options};

@@ -2,16 +2,15 @@
 //!
 //! # The order of opening, and why
 //!
-//! 1. The directory's lock. 2. The control file: nothing else can be understood without it. 3. After
-//!    anything but an orderly close: what is in the files is made what the disk has (see `settle`), as
-//!    from here on it is trusted, and what depends on it is written. 4. Checks
-//!    that can refuse (see `preflight`), then the scan of the log. 5. Before the first page is
-//!    changed, and before the log is written: a new epoch is made durable in the page LSN map and then in
-//!    the control file, and torn pages are repaired from the doublewrite file, before its areas are used
-//!    again. 6. Redo. 7. The
-//!    log goes on at its proven end. 8. Losers are rolled back, prepared transactions get their
-//!    versions and locks again. 9. Tablespace files that no table has are removed or set aside (see
-//!    `unknown`).
+//! 1. The directory's lock. 2. The control file: nothing else can be understood without it. 3.
+//!    After anything but an orderly close: what is in the files is made what the disk has (see
+//!    `settle`), as from here on it is trusted, and what depends on it is written. 4. Checks that
+//!    can refuse (see `preflight`), then the scan of the log. 5. Before the first page is changed,
+//!    and before the log is written: a new epoch is made durable in the page LSN map and then in
+//!    the control file, and torn pages are repaired from the doublewrite file, before its areas are
+//!    used again. 6. Redo. 7. The log goes on at its proven end. 8. Losers are rolled back,
+//!    prepared transactions get their versions and locks again. 9. Tablespace files that no table
+//!    has are removed or set aside (see `unknown`).
 //!
 //! Each step can be interrupted and done again.
 
@@ -67,21 +66,22 @@ pub struct OpenReport {
     pub created: bool,
     /// It had been closed in order.
     pub clean: bool,
-    /// What recovery did, if the database had not been closed in order, or had unfinished or prepared
-    /// transactions when it was.
+    /// What recovery did, if the database had not been closed in order, or had unfinished or
+    /// prepared transactions when it was.
     pub recovered: Option<Recovered>,
-    /// Tablespace files that were removed: the log says that their table was dropped, or was not made
-    /// to the end.
+    /// Tablespace files that were removed: the log says that their table was dropped, or was not
+    /// made to the end.
     pub removed: Vec<PathBuf>,
     /// Files that the database does not know, with the names that they have now.
     pub set_aside: Vec<SetAside>,
     /// The limit on memory into which the buffer pool and recovery had to be fitted, if they had.
     pub memory_bound: Option<MemoryBound>,
-    /// Why the doublewrite file was made anew, if it was. If a crash came before, it could not mend torn
-    /// pages; recovery met none, or opening would have failed.
+    /// Why the doublewrite file was made anew, if it was. If a crash came before, it could not mend
+    /// torn pages; recovery met none, or opening would have failed.
     pub doublewrite_renewed: Option<String>,
-    /// Why the page LSN map could not be read or written, if so. It was begun anew, or will be by the next
-    /// opening that can: older versions of pages that were written before may pass for new.
+    /// Why the page LSN map could not be read or written, if so. It was begun anew, or will be by
+    /// the next opening that can: older versions of pages that were written before may pass for
+    /// new.
     pub page_lsn_map_lost: Option<String>,
     /// Milliseconds that opening took.
     pub milliseconds: u64,
@@ -98,8 +98,8 @@ pub struct Recovered {
     pub losers: u64,
     /// Row changes undone.
     pub rows_undone: u64,
-    /// Row changes that could not be undone, as the disk is full: their rows are locked, readers see
-    /// what was there before, and purge undoes them when there is space.
+    /// Row changes that could not be undone, as the disk is full: their rows are locked, readers
+    /// see what was there before, and purge undoes them when there is space.
     pub rows_to_undo: u64,
     /// Prepared transactions found.
     pub prepared: u64,
@@ -718,8 +718,8 @@ fn read_params(directory: &dyn Directory, control: &Control) -> Result<ReadParam
     })
 }
 
-/// Finishes removing the files of tablespaces that were dropped. Returns the highest tablespace number
-/// seen, and what was removed. No other file is opened here: tables are, when they are used.
+/// Finishes removing the files of tablespaces that were dropped. Returns the highest tablespace
+/// number seen, and what was removed. No other file is opened here: tables are, when they are used.
 fn remove_deleted(
     foundation: &Foundation,
     core: &Core,
@@ -793,9 +793,9 @@ fn remove_unowned(
 }
 
 impl Core {
-    /// Has trees removed that a table's file has and its definition does not name: a crash came between
-    /// making the tree and naming it, or before all pages of a dropped tree were free; or the file
-    /// was imported without them.
+    /// Has trees removed that a table's file has and its definition does not name: a crash came
+    /// between making the tree and naming it, or before all pages of a dropped tree were free; or
+    /// the file was imported without them.
     pub(super) fn remove_unnamed_trees(
         &self,
         table: &TableDefinition,

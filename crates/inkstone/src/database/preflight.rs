@@ -118,8 +118,8 @@ fn check_writable(directory: &dyn Directory) -> Result<()> {
     Ok(())
 }
 
-/// Checks the files of a database without changing any. `reads` says where the log is read. Tells what became
-/// of the doublewrite file: without it a database opens, unless a page is torn.
+/// Checks the files of a database without changing any. `reads` says where the log is read. Tells
+/// what became of the doublewrite file: without it a database opens, unless a page is torn.
 pub(super) fn check_files(
     directory: &dyn Directory,
     control: &Control,
@@ -137,8 +137,8 @@ pub(super) fn check_files(
     Ok(doublewrite)
 }
 
-/// The catalog must be there and be this database's. After a clean shutdown all of its pages must be
-/// whole; after a crash recovery may have to mend them first.
+/// The catalog must be there and be this database's. After a clean shutdown all of its pages must
+/// be whole; after a crash recovery may have to mend them first.
 fn check_catalog(control: &Control, files: &SpaceFiles) -> Result<()> {
     let file = files.open(CATALOG_SPACE)?;
     let mut page = AlignedBuffer::zeroed(control.page_size as usize);

@@ -28,7 +28,8 @@ fn bounds<'k>(range: impl RangeBounds<&'k [u8]>) -> (Bound<Vec<u8>>, Bound<Vec<u
 /// on (after [`Error::Deadlock`] it is rolled back).
 impl Transaction {
     /// The value of a key, as the statement's snapshot sees it. Takes no lock and waits for nobody,
-    /// but at [`Isolation::Serializable`](crate::Isolation::Serializable), where it locks the key shared.
+    /// but at [`Isolation::Serializable`](crate::Isolation::Serializable), where it locks the key
+    /// shared.
     ///
     /// ```
     /// # use inkstone::{Database, Isolation, Options};
@@ -47,8 +48,8 @@ impl Transaction {
 
     /// Inserts a row; [`Error::DuplicateKey`] if there is one of this key. Waits for a transaction
     /// that has changed the key and not ended, at most the lock wait timeout
-    /// ([`Error::LockTimeout`]). A key has at most 3072 bytes (768 in pages of 4 KiB, 1536 in 8 KiB;
-    /// [`Error::KeyTooLong`]), a value at most 2^30 ([`Error::ValueTooLong`]).
+    /// ([`Error::LockTimeout`]). A key has at most 3072 bytes (768 in pages of 4 KiB, 1536 in 8
+    /// KiB; [`Error::KeyTooLong`]), a value at most 2^30 ([`Error::ValueTooLong`]).
     ///
     /// ```
     /// # use inkstone::{Database, Error, Isolation, Options};
@@ -168,9 +169,9 @@ impl Transaction {
         })
     }
 
-    /// Inserts rows one after the other, those in key order in runs. How many were inserted, and what
-    /// came of the next one: [`Error::DuplicateKey`] or another failure. The rows before it stay; go back
-    /// to a [`mark`](Transaction::mark) to undo them.
+    /// Inserts rows one after the other, those in key order in runs. How many were inserted, and
+    /// what came of the next one: [`Error::DuplicateKey`] or another failure. The rows before it
+    /// stay; go back to a [`mark`](Transaction::mark) to undo them.
     pub fn insert_until_duplicate(
         &self,
         tree: &impl TreeRef,
@@ -230,8 +231,8 @@ impl Transaction {
         self.scan(tree.tree_ref().live()?, bounds(range), true)
     }
 
-    /// Has a cursor over a range of `tree` go to another range, or direction, with the memory that it
-    /// has, and the snapshot of the statement that goes on now.
+    /// Has a cursor over a range of `tree` go to another range, or direction, with the memory that
+    /// it has, and the snapshot of the statement that goes on now.
     pub fn seek<'k>(
         &self,
         tree: &impl TreeRef,
@@ -243,7 +244,8 @@ impl Transaction {
         self.scan_again(cursor, bounds(range), backward)
     }
 
-    /// As [`get`](Self::get), into a buffer whose memory is used again. False: there is no such row.
+    /// As [`get`](Self::get), into a buffer whose memory is used again. False: there is no such
+    /// row.
     pub fn get_into(&self, tree: &impl TreeRef, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         self.read_into(tree.tree_ref().live()?, key, value)
     }
@@ -251,7 +253,8 @@ impl Transaction {
     /// Locks a row (`SELECT ... FOR SHARE`, `FOR UPDATE`) until the transaction ends, and reads its
     /// newest committed version. `None`: there is no such row, or it is locked and was to be
     /// skipped. At repeatable read [`Error::WriteConflict`] if that version is newer than the
-    /// transaction's snapshot. With [`Wait::NoWait`] [`Error::LockNotAvailable`] instead of waiting.
+    /// transaction's snapshot. With [`Wait::NoWait`] [`Error::LockNotAvailable`] instead of
+    /// waiting.
     pub fn get_locking(
         &self,
         tree: &impl TreeRef,
@@ -263,8 +266,8 @@ impl Transaction {
         Ok(found.0)
     }
 
-    /// As [`get_locking`](Self::get_locking), and whether that took a lock which the transaction did
-    /// not have.
+    /// As [`get_locking`](Self::get_locking), and whether that took a lock which the transaction
+    /// did not have.
     pub fn get_locking_new(
         &self,
         tree: &impl TreeRef,
@@ -275,17 +278,19 @@ impl Transaction {
         self.read_locking(tree.tree_ref().live()?, key, mode, wait)
     }
 
-    /// Gives the lock of a row back that a locking read has taken, because the row is not wanted after
-    /// all; those who wait for it go on. Only at read committed and below: at other levels the lock
-    /// stays, and this returns false. A row that the transaction has changed stays locked.
+    /// Gives the lock of a row back that a locking read has taken, because the row is not wanted
+    /// after all; those who wait for it go on. Only at read committed and below: at other levels
+    /// the lock stays, and this returns false. A row that the transaction has changed stays locked.
     pub fn unlock_row(&self, tree: &impl TreeRef, key: &[u8]) -> Result<bool> {
         self.release_row(tree.tree_ref().live()?, key)
     }
 
-    /// Takes the *statement lock* of a table, and waits for it as for a row's: an exclusive lock that has nothing to do
-    /// with its rows, for whoever gives out numbers, say. It is given back when the statement ends
-    /// ([`end_statement`](Self::end_statement), [`rollback_statement`](Self::rollback_statement), the next
-    /// [`begin_statement`](Self::begin_statement)), or with the transaction. Having it already, this does nothing.
+    /// Takes the *statement lock* of a table, and waits for it as for a row's: an exclusive lock
+    /// that has nothing to do with its rows, for whoever gives out numbers, say. It is given back
+    /// when the statement ends ([`end_statement`](Self::end_statement),
+    /// [`rollback_statement`](Self::rollback_statement), the next
+    /// [`begin_statement`](Self::begin_statement)), or with the transaction. Having it already,
+    /// this does nothing.
     ///
     /// ```
     /// # use inkstone::{Database, Isolation, Options};
@@ -306,9 +311,9 @@ impl Transaction {
     }
 
     /// Locks and reads the rows of a range one by one, each as [`get_locking`](Self::get_locking)
-    /// does. At serializable the range itself is locked first, so that no row can come in between; at
-    /// [`Isolation::LockingRepeatableRead`](crate::Isolation::LockingRepeatableRead) the gaps that the
-    /// cursor passes are.
+    /// does. At serializable the range itself is locked first, so that no row can come in between;
+    /// at [`Isolation::LockingRepeatableRead`](crate::Isolation::LockingRepeatableRead) the gaps
+    /// that the cursor passes are.
     pub fn range_locking<'k>(
         &self,
         tree: &impl TreeRef,
@@ -319,8 +324,8 @@ impl Transaction {
         self.scan_locking(tree.tree_ref().live()?, bounds(range), false, mode, wait)
     }
 
-    /// As [`range_locking`](Self::range_locking), in either direction, as a state that is kept apart from
-    /// the transaction.
+    /// As [`range_locking`](Self::range_locking), in either direction, as a state that is kept
+    /// apart from the transaction.
     pub fn locking_scan_of<'k>(
         &self,
         tree: &impl TreeRef,

@@ -2,17 +2,17 @@
 //! are made what the disk has.
 //!
 //! A process that was killed leaves bytes that only the page cache holds. A sync makes them
-//! durable. A process whose sync failed leaves bytes that only the page cache holds, that
-//! the kernel takes for clean, and that no sync will ever write: they must not be seen. So everything
-//! is synced, and then let go of, where it will be read through the cache. After that it is as if power had
-//! been lost at the failed sync, which recovery is made for. See docs/decisions/0012.
+//! durable. A process whose sync failed leaves bytes that only the page cache holds, that the
+//! kernel takes for clean, and that no sync will ever write: they must not be seen. So everything
+//! is synced, and then let go of, where it will be read through the cache. After that it is as if
+//! power had been lost at the failed sync, which recovery is made for. See docs/decisions/0012.
 //!
-//! The files of tables, of which there may be tens of thousands, are synced by one `syncfs`, the others,
-//! after it, one by one. That settles two things: what failed before, or fails now, need not be
-//! told of (the files are read past the cache, or after they were let go of, so a lost write is an old
-//! page, as after a power loss); and the device's cache is flushed by the syncs that follow, also where
-//! `syncfs` finds nothing to do and leaves it alone. Where `syncfs` fails, or a file lies on another file
-//! system, each is synced.
+//! The files of tables, of which there may be tens of thousands, are synced by one `syncfs`, the
+//! others, after it, one by one. That settles two things: what failed before, or fails now, need
+//! not be told of (the files are read past the cache, or after they were let go of, so a lost write
+//! is an old page, as after a power loss); and the device's cache is flushed by the syncs that
+//! follow, also where `syncfs` finds nothing to do and leaves it alone. Where `syncfs` fails, or a
+//! file lies on another file system, each is synced.
 //!
 //! After an orderly close there is nothing to do: the control file says so only after everything
 //! else was synced, and it was settled itself when it was read.
@@ -24,8 +24,9 @@ use crate::{Error, Result};
 use inkstone_format::segment::parse_segment_file_name;
 use inkstone_io::{Create, Directory, ErrorKind, OpenOptions};
 
-/// What can be read of log, tablespaces, doublewrite file and page LSN map from here on survives power loss, and
-/// so do their names. Changes no byte that was durable. `past_cache`: how the files of tables are read.
+/// What can be read of log, tablespaces, doublewrite file and page LSN map from here on survives
+/// power loss, and so do their names. Changes no byte that was durable. `past_cache`: how the files
+/// of tables are read.
 pub(super) fn settle(directory: &dyn Directory, past_cache: bool) -> Result<()> {
     let tables = Tables {
         directory,

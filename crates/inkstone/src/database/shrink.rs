@@ -11,9 +11,9 @@ use std::sync::Arc;
 const LOOKS_MAX: usize = 8;
 
 impl Inner {
-    /// One round, once a second: looks at space maps that nobody has looked at yet, where pages are wanted;
-    /// cuts tails that were found before a checkpoint that is durable by now, and looks for new ones.
-    /// `round`: its number.
+    /// One round, once a second: looks at space maps that nobody has looked at yet, where pages are
+    /// wanted; cuts tails that were found before a checkpoint that is durable by now, and looks for
+    /// new ones. `round`: its number.
     pub(super) fn look_after_space(&self, round: u64) -> Result<()> {
         let checkpoint = self.checkpoints.control().checkpoint_lsn;
         let mut spaces: Vec<Arc<Space>> = self.core.known_spaces();
@@ -41,10 +41,10 @@ impl Inner {
 }
 
 impl Database {
-    /// Gives what is free at the end of a table's file back to the file system now, and tells how many
-    /// bytes that was. In the background this happens about once a second, when it is an eighth of
-    /// the file, or a megabyte if that is more. Writes all changed pages and a checkpoint. What is
-    /// free in the middle of the file is used again by the same table.
+    /// Gives what is free at the end of a table's file back to the file system now, and tells how
+    /// many bytes that was. In the background this happens about once a second, when it is an
+    /// eighth of the file, or a megabyte if that is more. Writes all changed pages and a
+    /// checkpoint. What is free in the middle of the file is used again by the same table.
     ///
     /// ```
     /// # use inkstone::{Database, Isolation, Options};

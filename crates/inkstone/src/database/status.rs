@@ -128,8 +128,8 @@ impl Database {
         self.inner.core.storage.counters.durations()
     }
 
-    /// How many operations of each kind took how long: those of [`Database::durations`] by powers of two, as far as
-    /// there were any.
+    /// How many operations of each kind took how long: those of [`Database::durations`] by powers
+    /// of two, as far as there were any.
     ///
     /// ```
     /// # let directory = tempfile::tempdir()?;

@@ -1,17 +1,17 @@
 //! Tables as files: export, so that a table's file may be copied, and import of such a copy.
 //!
-//! A copied file says of itself which tablespace it was, of which database. Import writes a new file, page
-//! by page, that says what is true here:
+//! A copied file says of itself which tablespace it was, of which database. Import writes a new
+//! file, page by page, that says what is true here:
 //!
-//! - every page that is allocated is read and checked (checksum, place), gets the new tablespace's number, an
-//!   LSN of this log that is durable, and loses its version addresses, which would mean something else here:
-//!   whatever is in the file counts as visible to all;
+//! - every page that is allocated is read and checked (checksum, place), gets the new tablespace's
+//!   number, an LSN of this log that is durable, and loses its version addresses, which would mean
+//!   something else here: whatever is in the file counts as visible to all;
 //! - pages that are free are left as zeroes: they are initialised before they are used.
 //!
-//! The log says that the file is made before it is there, and says it again from time to time, so that a
-//! checkpoint need not keep the log of a long import: a file without a catalog entry, and which the log
-//! says was made, is what the next open removes. The pages are durable, and verified as a table, before the catalog
-//! names it. So the table is there as a whole or not at all.
+//! The log says that the file is made before it is there, and says it again from time to time, so
+//! that a checkpoint need not keep the log of a long import: a file without a catalog entry, and
+//! which the log says was made, is what the next open removes. The pages are durable, and verified
+//! as a table, before the catalog names it. So the table is there as a whole or not at all.
 
 use super::checkpoint::Hold;
 use super::tables::{Table, TreeRef};
@@ -35,13 +35,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long an export waits for a statement to end, to look whether its transaction has changed the table.
+/// How long an export waits for a statement to end, to look whether its transaction has changed the
+/// table.
 const LOOK_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// How often the log is told that an import goes on.
 const PAGES_BETWEEN_NOTES: u32 = 4096;
 
-/// An export that goes on: the table's file is whole, and does not change. Dropping it ends the export.
+/// An export that goes on: the table's file is whole, and does not change. Dropping it ends the
+/// export.
 pub struct Export {
     space: Arc<Space>,
 }
@@ -53,10 +55,10 @@ impl Drop for Export {
 }
 
 impl Database {
-    /// Writes everything of a table to its file, durably, and keeps background work away from it: the
-    /// file ([`Table::path`]) may be copied until the export is dropped. The caller keeps writers away.
-    /// [`Error::TransactionState`] if a transaction has unfinished changes in the table, or another export
-    /// of it goes on.
+    /// Writes everything of a table to its file, durably, and keeps background work away from it:
+    /// the file ([`Table::path`]) may be copied until the export is dropped. The caller keeps
+    /// writers away. [`Error::TransactionState`] if a transaction has unfinished changes in the
+    /// table, or another export of it goes on.
     pub fn export_table(&self, table: &Table) -> Result<Export> {
         let space = table.tree_ref().live()?.space.clone();
         // Whatever purge has begun is over then.
@@ -96,12 +98,13 @@ impl Database {
         Ok(())
     }
 
-    /// Makes a table of a copied table file, also of another database's: `trees` are the numbers of its
-    /// trees there ([`TableTree::number`](crate::TableTree::number)) and their names here, the clustered
-    /// tree first. Trees of the file that are not named are dropped (it may have one that was dropped
-    /// already, and whose pages were not all free yet). Page size and format must be this database's ([`Error::InvalidOption`],
-    /// [`Error::NewerFormat`]) and every page sound ([`Error::Corrupt`]). The file is only read. The table
-    /// is there as a whole or not at all, whatever happens meanwhile.
+    /// Makes a table of a copied table file, also of another database's: `trees` are the numbers of
+    /// its trees there ([`TableTree::number`](crate::TableTree::number)) and their names here, the
+    /// clustered tree first. Trees of the file that are not named are dropped (it may have one that
+    /// was dropped already, and whose pages were not all free yet). Page size and format must be
+    /// this database's ([`Error::InvalidOption`], [`Error::NewerFormat`]) and every page sound
+    /// ([`Error::Corrupt`]). The file is only read. The table is there as a whole or not at all,
+    /// whatever happens meanwhile.
     ///
     /// ```
     /// # use inkstone::{Database, Isolation, Options};

@@ -2,15 +2,17 @@
 //!
 //! # What this module promises
 //!
-//! 1. Removed is a file of which this database's own log says that it may go: its creation was read and no
-//!    table has it, or its deletion was read. No page of it is of a later time than the log. And a
-//!    file of nothing but zeroes, which a crash leaves before the log hears of it.
+//! 1. Removed is a file of which this database's own log says that it may go: its creation was read
+//!    and no table has it, or its deletion was read. No page of it is of a later time than the log.
+//!    And a file of nothing but zeroes, which a crash leaves before the log hears of it.
 //! 2. Any other file is set aside, whole: a table of a later time than the catalog, a file of
-//!    another database. Recovery does not miss it: a checkpoint is behind all that the log says of it.
+//!    another database. Recovery does not miss it: a checkpoint is behind all that the log says of
+//!    it.
 //! 3. Both are named in the report of opening.
 //!
-//! So that a crash leaves only what may be removed, the log of a creation or a drop is kept, whatever
-//! checkpoints do, until the catalog says the same as the directory ([`Checkpoints::hold`]).
+//! So that a crash leaves only what may be removed, the log of a creation or a drop is kept,
+//! whatever checkpoints do, until the catalog says the same as the directory
+//! ([`Checkpoints::hold`]).
 //!
 //! [`Checkpoints::hold`]: super::checkpoint::Checkpoints::hold
 

@@ -1,5 +1,5 @@
-//! Transactions, locks and waits of an open database, for people who look for the one that is in the
-//! way. Each list is one look; two lists need not fit together.
+//! Transactions, locks and waits of an open database, for people who look for the one that is in
+//! the way. Each list is one look; two lists need not fit together.
 
 use super::{Database, Inner, Table};
 use crate::locks::{
@@ -29,7 +29,8 @@ pub struct TransactionView {
     pub age: Duration,
     /// Row changes made, of secondary trees too.
     pub changes: u64,
-    /// Rows of tables that it has changed, and not undone. A row that is changed twice counts twice.
+    /// Rows of tables that it has changed, and not undone. A row that is changed twice counts
+    /// twice.
     pub rows: u64,
     /// Explicit row locks that it holds. Rows that it has changed are locked without one.
     pub row_locks: u64,
@@ -82,7 +83,8 @@ pub struct LockView {
     pub state: LockState,
 }
 
-/// Names of tables and trees by their numbers: those of open tables, and the catalog's if it must be asked.
+/// Names of tables and trees by their numbers: those of open tables, and the catalog's if it must
+/// be asked.
 struct NamesFound {
     open: HashMap<SpaceId, Table>,
     others: Option<Vec<TableDefinition>>,
@@ -194,15 +196,15 @@ impl Database {
     }
 
     /// Whether anybody has the statement lock of a table
-    /// ([`Transaction::lock_for_statement`](crate::Transaction::lock_for_statement)), or waits for it. False in a forked
-    /// child.
+    /// ([`Transaction::lock_for_statement`](crate::Transaction::lock_for_statement)), or waits for
+    /// it. False in a forked child.
     pub fn is_locked_for_statement(&self, table: &Table) -> bool {
         let space = table.inner.space.id;
         !self.is_forked() && self.inner.core.locks.is_locked_for_statement(space)
     }
 
-    /// Shows all explicit locks, and the queues of those who wait, until `show` says false. What is shown costs as
-    /// much as it is: no list is made, and no latch is held meanwhile.
+    /// Shows all explicit locks, and the queues of those who wait, until `show` says false. What is
+    /// shown costs as much as it is: no list is made, and no latch is held meanwhile.
     pub fn visit_locks(&self, mut show: impl FnMut(&LockView) -> bool) -> Result<()> {
         if self.is_forked() {
             return Err(Error::Forked);

@@ -1,7 +1,7 @@
 //! The account of a deadlock: who waited for whom, for what, in which statement.
 //!
-//! It is noted while the latches are held under which the circle was found, and put into words later, when none
-//! is held: names of tables are the catalog's.
+//! It is noted while the latches are held under which the circle was found, and put into words
+//! later, when none is held: names of tables are the catalog's.
 
 use super::request::Request;
 use super::statement::is_statement_lock;

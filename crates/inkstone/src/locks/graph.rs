@@ -1,13 +1,14 @@
 //! Who waits for whom, and deadlocks.
 //!
-//! Every waiter has edges to the transactions that it waits for. Of those that stand in a queue before it
-//! the last one that waits for all the others will do: whom they reach is the same. Edges are entered,
-//! changed and removed while the latch of the tree is held in which somebody waits, so that they are what
-//! the queues say.
+//! Every waiter has edges to the transactions that it waits for. Of those that stand in a queue
+//! before it the last one that waits for all the others will do: whom they reach is the same. Edges
+//! are entered, changed and removed while the latch of the tree is held in which somebody waits, so
+//! that they are what the queues say.
 //!
-//! A circle is looked for when edges are entered or grow, from their beginning. Each circle has an edge
-//! that came last, so none is missed. And none is false: whoever is granted what it waits for loses its
-//! edges at once, and those of a doomed waiter, or to a transaction that has ended, are not followed.
+//! A circle is looked for when edges are entered or grow, from their beginning. Each circle has an
+//! edge that came last, so none is missed. And none is false: whoever is granted what it waits for
+//! loses its edges at once, and those of a doomed waiter, or to a transaction that has ended, are
+//! not followed.
 
 use super::LockWaitHooks;
 use super::deadlock::{self, Deadlock, TreeNames};
@@ -65,16 +66,18 @@ impl State {
         true
     }
 
-    /// A waiter that closes a circle gets edges to everyone whom it waits for: there may be a shorter circle, without
-    /// those who stand before it in the queue. Queues are long, so it is done for no other.
+    /// A waiter that closes a circle gets edges to everyone whom it waits for: there may be a
+    /// shorter circle, without those who stand before it in the queue. Queues are long, so it is
+    /// done for no other.
     fn complete(&mut self, waiter: &TrxState, all: impl FnOnce() -> Vec<Arc<TrxState>>) {
         if !self.circle(waiter).is_empty() {
             self.replace_blockers(waiter, all());
         }
     }
 
-    /// The waiters of the shortest circle that leads from `start` to itself; empty if there is none. A longer one
-    /// may go through somebody without whom the others still wait for each other.
+    /// The waiters of the shortest circle that leads from `start` to itself; empty if there is
+    /// none. A longer one may go through somebody without whom the others still wait for each
+    /// other.
     fn circle(&self, start: &TrxState) -> Vec<&Edges> {
         // Most of those who begin to wait keep nobody waiting.
         if start.is_doomed() || !self.waited_for.contains_key(&start.id()) {
@@ -113,9 +116,10 @@ fn way_to<'s>(reached: &[(&'s Edges, usize)], place: usize) -> Vec<&'s Edges> {
     places.iter().rev().map(|&at| reached[at].0).collect()
 }
 
-/// A circle without those who only stand in a queue between two others. In a queue mostly just the next one is
-/// known to be waited for: whoever wants the same of the same row, and stands behind it, waits for all that it waits
-/// for. Were it the victim, the others would wait for each other still.
+/// A circle without those who only stand in a queue between two others. In a queue mostly just the
+/// next one is known to be waited for: whoever wants the same of the same row, and stands behind
+/// it, waits for all that it waits for. Were it the victim, the others would wait for each other
+/// still.
 fn without_bystanders(mut circle: Vec<&Edges>) -> Vec<&Edges> {
     let mut at = 0;
     while at < circle.len() && circle.len() > 2 {
@@ -133,8 +137,8 @@ fn without_bystanders(mut circle: Vec<&Edges>) -> Vec<&Edges> {
 
 /// Who waits for whom.
 pub struct WaitGraph {
-    /// One mutex for all: a circle may run through any of them. It is taken when a wait begins and when it
-    /// ends, inside the latch of a tree's locks; inside it, waiters' `woken` latches.
+    /// One mutex for all: a circle may run through any of them. It is taken when a wait begins and
+    /// when it ends, inside the latch of a tree's locks; inside it, waiters' `woken` latches.
     state: Mutex<State>,
     /// What the embedder wants to know of it.
     hooks: RwLock<Option<Arc<dyn LockWaitHooks>>>,
@@ -167,9 +171,10 @@ impl WaitGraph {
         self.hooks.read().clone()
     }
 
-    /// A transaction begins to wait. If that closes a circle, a victim is doomed. Who has no patience closes none:
-    /// it is about to leave, and nobody must be rolled back for it. `all`: everyone whom it waits for, of whom
-    /// `blockers` are enough to find out whether there is a circle.
+    /// A transaction begins to wait. If that closes a circle, a victim is doomed. Who has no
+    /// patience closes none: it is about to leave, and nobody must be rolled back for it. `all`:
+    /// everyone whom it waits for, of whom `blockers` are enough to find out whether there is a
+    /// circle.
     pub(crate) fn enter(
         &self,
         request: &Arc<Request>,
@@ -267,8 +272,8 @@ impl WaitGraph {
         deadlock::place_of(request, names.as_deref())
     }
 
-    /// Tells the hooks of the deadlock that a transaction is the victim of, in its own thread. Called once for each
-    /// victim.
+    /// Tells the hooks of the deadlock that a transaction is the victim of, in its own thread.
+    /// Called once for each victim.
     pub(crate) fn tell_of_deadlock(&self, victim: &TrxState) {
         let deadlock = self.state.lock().accounts.remove(&victim.id());
         if let (Some(deadlock), Some(hooks)) = (deadlock, self.hooks()) {

@@ -1,7 +1,7 @@
 //! Intervals of keys.
 //!
-//! An interval lies between two *cuts*: places before or after a key. Half-open intervals of cuts express
-//! every pair of bounds, and two overlap iff each begins before the other ends.
+//! An interval lies between two *cuts*: places before or after a key. Half-open intervals of cuts
+//! express every pair of bounds, and two overlap iff each begins before the other ends.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -1,23 +1,24 @@
 //! Joining locks: where one transaction's locks in one tree take more memory than
-//! [`Options::lock_memory_max`](crate::Options::lock_memory_max), neighbouring ones become one range.
+//! [`Options::lock_memory_max`](crate::Options::lock_memory_max), neighbouring ones become one
+//! range.
 //!
 //! # Promises
 //!
-//! 1. What was locked stays locked, at least as strongly. More may be: the keys in between, and rows that
-//!    were locked shared beside ones that were locked exclusively.
-//! 2. Nothing is joined over a lock of another transaction that would conflict, nor over a place where
-//!    another waits: a join takes nothing from anybody and overtakes nobody.
+//! 1. What was locked stays locked, at least as strongly. More may be: the keys in between, and
+//!    rows that were locked shared beside ones that were locked exclusively.
+//! 2. Nothing is joined over a lock of another transaction that would conflict, nor over a place
+//!    where another waits: a join takes nothing from anybody and overtakes nobody.
 //!
-//! A row that another transaction has changed, and not locked here, is no obstacle: as with any range,
-//! who wants that row meets the change.
+//! A row that another transaction has changed, and not locked here, is no obstacle: as with any
+//! range, who wants that row meets the change.
 
 use super::intervals::Interval;
 use super::tree::{Owner, RangeKind, TreeLocks};
 use inkstone_format::TrxId;
 
 impl TreeLocks {
-    /// Joins locks of a transaction that take more than `bytes_max` until they take half of that, or
-    /// nothing more can be joined. Returns how many there are fewer.
+    /// Joins locks of a transaction that take more than `bytes_max` until they take half of that,
+    /// or nothing more can be joined. Returns how many there are fewer.
     pub fn join_if_large(&mut self, trx: TrxId, bytes_max: u64) -> usize {
         let is_large = |owner: &Owner| {
             let bytes = owner.bytes();

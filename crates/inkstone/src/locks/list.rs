@@ -1,7 +1,8 @@
 //! Lists of locks and waits, for people.
 //!
-//! A list costs what it shows. A transaction may have locked millions of rows: they are copied in portions, and
-//! no latch is held while one is shown. What is given and taken meanwhile may be in the list or not.
+//! A list costs what it shows. A transaction may have locked millions of rows: they are copied in
+//! portions, and no latch is held while one is shown. What is given and taken meanwhile may be in
+//! the list or not.
 
 use super::intervals::Cut;
 use super::tree::{Owner, RangeKind, TreeLocks};

@@ -2,14 +2,14 @@
 //!
 //! # Words
 //!
-//! - *implicit lock*: a row's newest uncommitted version. It is found by whoever looks at the row and
-//!   is not in this table.
-//! - *explicit lock*: shared or exclusive, on a row or on all rows of a range, existing or not; or a *gap
-//!   lock*, which forbids others to insert rows in a range, and nothing else: gap locks conflict neither
-//!   with each other nor with changes of rows that are there. Held until the transaction ends, but for rows
-//!   that turn out not to be wanted at read committed.
-//! - *statement lock*: an exclusive lock of a table and of none of its rows; it is given back when its holder's
-//!   statement ends (`statement.rs`).
+//! - *implicit lock*: a row's newest uncommitted version. It is found by whoever looks at the row
+//!   and is not in this table.
+//! - *explicit lock*: shared or exclusive, on a row or on all rows of a range, existing or not; or
+//!   a *gap lock*, which forbids others to insert rows in a range, and nothing else: gap locks
+//!   conflict neither with each other nor with changes of rows that are there. Held until the
+//!   transaction ends, but for rows that turn out not to be wanted at read committed.
+//! - *statement lock*: an exclusive lock of a table and of none of its rows; it is given back when
+//!   its holder's statement ends (`statement.rs`).
 //! - *queue*: who waits for a row, in the order in which they came.
 //! - *handed*: granted to a waiter whose statement has not looked again yet.
 //!
@@ -17,35 +17,36 @@
 //!
 //! 1. Of two transactions that have not ended, never do both hold conflicting explicit locks of the
 //!    same row; the same for overlapping ranges.
-//! 2. Who waits for a row is handed it in order, when nothing is in its way: nobody is woken who cannot go
-//!    on, and nobody who comes later overtakes. Three exceptions: who has the row in part (shared), and wants
-//!    it whole, does not wait behind those who wait for it; who gave it back by rolling back to a savepoint
-//!    may change its own rows; who waits for a range has no place in any queue.
+//! 2. Who waits for a row is handed it in order, when nothing is in its way: nobody is woken who
+//!    cannot go on, and nobody who comes later overtakes. Three exceptions: who has the row in part
+//!    (shared), and wants it whole, does not wait behind those who wait for it; who gave it back by
+//!    rolling back to a savepoint may change its own rows; who waits for a range has no place in
+//!    any queue.
 //! 3. An ended transaction blocks nobody, even before `release_all` has removed its locks.
-//! 4. A lock that was asked for twice is given back by nobody before the transaction ends; nor is one that
-//!    was joined with others (`join.rs`).
-//! 5. A wait ends when what was waited for is handed over, the waiter was made a deadlock's victim or was
-//!    interrupted, time is up, or the engine is poisoned.
+//! 4. A lock that was asked for twice is given back by nobody before the transaction ends; nor is
+//!    one that was joined with others (`join.rs`).
+//! 5. A wait ends when what was waited for is handed over, the waiter was made a deadlock's victim
+//!    or was interrupted, time is up, or the engine is poisoned.
 //! 6. A set of transactions that wait for each other in a circle loses a member at once.
 //!
 //! # What the caller must do
 //!
-//! Checking for a lock and changing the row are made one by the latch of the row's leaf: whoever locks
-//! a row looks for an implicit lock, and calls [`LockTable::lock_row`], while it holds the leaf's
-//! latch (shared suffices); whoever changes a row calls [`LockTable::may_write`] while it holds the latch
-//! exclusively. Both are told of the implicit lock that the caller found, and enter the queue then and
-//! there. The caller drops the latch, waits ([`LockTable::wait`]), and looks again: what it was handed is
-//! free for it, but for an implicit lock of a transaction that gave back another change.
-//! A range is locked *before* its leaves are read, and for each row found in it the reader looks for an
-//! implicit lock. A gap is locked under the latch of the leaf that covers it, when the reader has seen what
-//! the leaf holds there.
+//! Checking for a lock and changing the row are made one by the latch of the row's leaf: whoever
+//! locks a row looks for an implicit lock, and calls [`LockTable::lock_row`], while it holds the
+//! leaf's latch (shared suffices); whoever changes a row calls [`LockTable::may_write`] while it
+//! holds the latch exclusively. Both are told of the implicit lock that the caller found, and enter
+//! the queue then and there. The caller drops the latch, waits ([`LockTable::wait`]), and looks
+//! again: what it was handed is free for it, but for an implicit lock of a transaction that gave
+//! back another change. A range is locked *before* its leaves are read, and for each row found in
+//! it the reader looks for an implicit lock. A gap is locked under the latch of the leaf that
+//! covers it, when the reader has seen what the leaf holds there.
 //!
 //! Who has waited to write calls [`LockTable::wrote`] or [`LockTable::give_up`] in the end.
 //!
 //! # Latches
 //!
-//! A shard of trees: held for one operation. Inside it the [`WaitGraph`]'s, then those of transactions'
-//! watches and `woken`. No latch is held while [`LockWaitHooks::about_to_wait`] runs.
+//! A shard of trees: held for one operation. Inside it the [`WaitGraph`]'s, then those of
+//! transactions' watches and `woken`. No latch is held while [`LockWaitHooks::about_to_wait`] runs.
 
 mod deadlock;
 mod graph;
@@ -147,7 +148,8 @@ pub struct RowName<'k> {
     pub key: &'k [u8],
 }
 
-/// In which trees a transaction has locks that it must give back at its end. Kept by the transaction.
+/// In which trees a transaction has locks that it must give back at its end. Kept by the
+/// transaction.
 #[derive(Debug, Default)]
 pub struct HeldLocks {
     trees: Vec<TreeKey>,
@@ -172,8 +174,8 @@ impl HeldLocks {
 #[derive(Clone, Debug)]
 pub struct Blocker {
     trx: Arc<TrxState>,
-    /// How often it had given something back by then. Read while the latch is held under which the change
-    /// was seen, and which is needed to take it back: who waits misses nothing since.
+    /// How often it had given something back by then. Read while the latch is held under which the
+    /// change was seen, and which is needed to take it back: who waits misses nothing since.
     releases: u32,
 }
 
@@ -263,8 +265,8 @@ pub struct LockTable {
 }
 
 impl LockTable {
-    /// An empty table, in which the locks of one transaction in one tree are joined when they take more
-    /// than `memory_max` bytes.
+    /// An empty table, in which the locks of one transaction in one tree are joined when they take
+    /// more than `memory_max` bytes.
     pub fn new(memory_max: u64, counters: Arc<Counters>, poison: Poison) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| CachePadded::default()).collect(),
@@ -328,8 +330,8 @@ impl LockTable {
         result
     }
 
-    /// Locks a row for `trx`. Having it shared and asking for exclusive upgrades;
-    /// having it at least as strong does nothing. True if `trx` had no lock of the row: it may give it back.
+    /// Locks a row for `trx`. Having it shared and asking for exclusive upgrades; having it at
+    /// least as strong does nothing. True if `trx` had no lock of the row: it may give it back.
     /// Otherwise a place in the queue; none without `waits`.
     pub fn lock_row(
         &self,
@@ -345,8 +347,8 @@ impl LockTable {
         })
     }
 
-    /// Locks a row that a scan has come to, and with it the gap in front of it, or all between the bounds:
-    /// what a scan has passed is one interval that grows.
+    /// Locks a row that a scan has come to, and with it the gap in front of it, or all between the
+    /// bounds: what a scan has passed is one interval that grows.
     #[expect(clippy::too_many_arguments, reason = "as `lock_row`, and the bounds")]
     pub fn lock_passed(
         &self,
@@ -409,8 +411,8 @@ impl LockTable {
         })
     }
 
-    /// Whether `trx` may change a row, or put one there; or a place in the queue. Of a row of which it has made
-    /// the newest version others wait for it, and it for none of them.
+    /// Whether `trx` may change a row, or put one there; or a place in the queue. Of a row of which
+    /// it has made the newest version others wait for it, and it for none of them.
     pub fn may_write(
         &self,
         trx: &Arc<TrxState>,
@@ -427,8 +429,8 @@ impl LockTable {
             let me = trx.id();
             if busy.is_none() {
                 let exclusive = LockMode::Exclusive;
-                // Whoever has locked a range around it has not read the row: it waits for this transaction
-                // to end, and must not be waited for.
+                // Whoever has locked a range around it has not read the row: it waits for this
+                // transaction to end, and must not be waited for.
                 let locked = || {
                     let point = locks.owner(me).and_then(|owner| owner.points.get(row.key));
                     access != Access::Insert && point.is_some_and(|point| point.mode == exclusive)
@@ -516,8 +518,8 @@ impl LockTable {
         })
     }
 
-    /// Gives a row's lock back before the transaction ends, if it was asked for once; false if not, or
-    /// there is none. Who waits for it goes on.
+    /// Gives a row's lock back before the transaction ends, if it was asked for once; false if not,
+    /// or there is none. Who waits for it goes on.
     pub fn unlock_row(&self, trx: &TrxState, row: RowName<'_>) -> bool {
         self.change_used(row.tree, |locks| {
             let unlocked = locks.unlock_point(trx.id(), row.key);
@@ -529,8 +531,8 @@ impl LockTable {
         })
     }
 
-    /// Locks all keys of a range, existing or not, for `trx`. Otherwise something to wait for; nothing
-    /// without `waits`.
+    /// Locks all keys of a range, existing or not, for `trx`. Otherwise something to wait for;
+    /// nothing without `waits`.
     pub fn lock_range(
         &self,
         trx: &Arc<TrxState>,
@@ -594,7 +596,8 @@ impl LockTable {
         self.hand_off_watched(trx);
     }
 
-    /// `trx` has taken changes back, and goes on: who waits for a row that it had changed looks again.
+    /// `trx` has taken changes back, and goes on: who waits for a row that it had changed looks
+    /// again.
     pub fn changes_taken_back(&self, trx: &TrxState) {
         trx.note_release();
         self.hand_off_watched(trx);
@@ -609,12 +612,13 @@ impl LockTable {
         }
     }
 
-    /// Sleeps until what `waiting` stands for is granted. Afterwards the caller looks at the row again.
+    /// Sleeps until what `waiting` stands for is granted. Afterwards the caller looks at the row
+    /// again.
     ///
     /// # Errors
-    /// - [`Error::Deadlock`]: the waiter was chosen as the victim and must be rolled back. The cheapest
-    ///   member of a circle is chosen (fewest rows changed and locks, as InnoDB counts them; then who closed
-    ///   it), or whom the hooks prefer.
+    /// - [`Error::Deadlock`]: the waiter was chosen as the victim and must be rolled back. The
+    ///   cheapest member of a circle is chosen (fewest rows changed and locks, as InnoDB counts
+    ///   them; then who closed it), or whom the hooks prefer.
     /// - [`Error::LockTimeout`]: `deadline` has passed; it says how long this one wait took.
     /// - [`Error::Interrupted`]: the transaction's interrupt was raised.
     /// - [`Error::Poisoned`].
@@ -632,8 +636,8 @@ impl LockTable {
         self.counters
             .record(Timed::RowLockWait, request.since.elapsed());
         let granted = request.is_granted() || !self.cancel(request);
-        // Only who has edges is doomed: from here on it cannot happen, and what happened before is reported
-        // by this very wait.
+        // Only who has edges is doomed: from here on it cannot happen, and what happened before is
+        // reported by this very wait.
         let result = match woken {
             _ if me.is_doomed() => Err(Error::Deadlock),
             Err(Error::LockTimeout { .. }) if granted => Ok(()),

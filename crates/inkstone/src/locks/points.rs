@@ -1,8 +1,8 @@
 //! The rows that one transaction has locked one by one in one tree.
 //!
-//! Sorted keys, packed into blocks: a transaction that locks millions of scattered rows must not need
-//! more memory for its locks than for its changes. A row costs its key and three bytes, and the block's
-//! part that is free; rows that are locked in order fill their blocks.
+//! Sorted keys, packed into blocks: a transaction that locks millions of scattered rows must not
+//! need more memory for its locks than for its changes. A row costs its key and three bytes, and
+//! the block's part that is free; rows that are locked in order fill their blocks.
 
 use super::LockMode;
 use super::intervals::{Cut, Interval};
@@ -166,8 +166,8 @@ impl PointSet {
             .sum()
     }
 
-    /// Rows that lie next to each other: as many as a block has, the first ones of those from `from` on.
-    /// With them the bound from which the next ones lie.
+    /// Rows that lie next to each other: as many as a block has, the first ones of those from
+    /// `from` on. With them the bound from which the next ones lie.
     pub fn neighbours(&self, from: &[u8]) -> Option<(Neighbours, Option<Box<[u8]>>)> {
         let mut blocks = self
             .blocks

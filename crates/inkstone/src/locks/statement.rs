@@ -1,7 +1,9 @@
-//! Statement locks: exclusive ones of a whole table, of no row, that a statement gives back when it ends.
+//! Statement locks: exclusive ones of a whole table, of no row, that a statement gives back when it
+//! ends.
 //!
-//! Each is the lock of one key in a tree that no table has, so queues, deadlocks and time limits are those of
-//! rows. As in InnoDB it counts for the choice of a deadlock's victim only as long as it is held.
+//! Each is the lock of one key in a tree that no table has, so queues, deadlocks and time limits
+//! are those of rows. As in InnoDB it counts for the choice of a deadlock's victim only as long as
+//! it is held.
 
 use super::{Access, HeldLocks, LockMode, LockTable, Newest, RowName, TreeKey, Waiting};
 use crate::mvcc::system::TrxState;

@@ -603,7 +603,8 @@ proptest! {
         prop_assert_eq!(f.table.counts(), (0, 0));
     }
 
-    /// Joined or not: what a transaction has locked stays locked, and no two have conflicting locks.
+    /// Joined or not: what a transaction has locked stays locked, and no two have conflicting
+    /// locks.
     #[test]
     fn joined_locks_cover_no_less(
         steps in proptest::collection::vec((0..3_usize, 0..200_u8, 0..8_u8), 50..300)
@@ -730,7 +731,8 @@ fn exclusive_locks_exclude() {
     assert_eq!(f.counters.get(Counter::Deadlocks), victims.into_inner());
 }
 
-/// Lets transactions with these weights wait in a circle, one after the other; returns who got the deadlock.
+/// Lets transactions with these weights wait in a circle, one after the other; returns who got the
+/// deadlock.
 fn run_circle(weights: &[u64]) -> usize {
     let f = fixture();
     let n = weights.len();

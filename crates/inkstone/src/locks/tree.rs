@@ -1,7 +1,8 @@
 //! The locks of one tree, and who waits for them.
 //!
 //! Each transaction that has locks in the tree is an *owner*: rows that it locked one by one, and
-//! intervals. A filter says at once of most keys that nobody has locked them as rows; intervals are few.
+//! intervals. A filter says at once of most keys that nobody has locked them as rows; intervals are
+//! few.
 //!
 //! A row that somebody waits for has a *queue*. It ends when nobody waits any more.
 
@@ -51,7 +52,8 @@ impl RangeKind {
     }
 }
 
-/// A lock that a waiter was handed and has not made its own yet: its statement is about to look again.
+/// A lock that a waiter was handed and has not made its own yet: its statement is about to look
+/// again.
 #[derive(Debug)]
 pub(crate) struct Handed {
     pub key: Box<[u8]>,
@@ -342,8 +344,9 @@ impl TreeLocks {
         };
         let earlier =
             |request: &Arc<Request>| request.trx.id() != me && request.access.conflicts(access);
-        // Who has the row already, or was handed it, does not wait behind those who wait for it. (Being handed a
-        // place for a new row is no more than that: gaps have no place in queues, and may have come since.)
+        // Who has the row already, or was handed it, does not wait behind those who wait for it.
+        // (Being handed a place for a new row is no more than that: gaps have no place in queues,
+        // and may have come since.)
         !queue.waiting.iter().any(earlier)
             || self.has_part(me, key)
             || self
@@ -433,8 +436,8 @@ impl TreeLocks {
         }
     }
 
-    /// Notes who has changed a row for which others wait: its end, or what it gives back, sets the queue in
-    /// motion.
+    /// Notes who has changed a row for which others wait: its end, or what it gives back, sets the
+    /// queue in motion.
     pub fn set_holder(&mut self, tree: TreeKey, key: &[u8], holder: &Blocker) {
         let Some(queue) = self.queues.get_mut(key) else {
             return;
@@ -490,8 +493,8 @@ impl TreeLocks {
         self.grant_ranges(graph);
     }
 
-    /// Whom the request at place `at` of a queue waits for. Unless `all` are wanted, only up to the last
-    /// one before it that waits for all the others itself.
+    /// Whom the request at place `at` of a queue waits for. Unless `all` are wanted, only up to the
+    /// last one before it that waits for all the others itself.
     fn blockers(&self, queue: &Queue, at: usize, all: bool) -> Vec<Arc<TrxState>> {
         let request = &queue.waiting[at];
         let Target::Row(key) = &request.target else {
@@ -551,8 +554,8 @@ impl TreeLocks {
         }
     }
 
-    /// As [`refresh`](Self::refresh), for those who wait for holders of the row and not only for others in
-    /// the queue.
+    /// As [`refresh`](Self::refresh), for those who wait for holders of the row and not only for
+    /// others in the queue.
     fn refresh_front(&self, key: &[u8], graph: &WaitGraph) {
         let Some(queue) = self.queues.get(key) else {
             return;
@@ -571,7 +574,8 @@ impl TreeLocks {
         }
     }
 
-    /// There is a new lock. Who waits for a range stands in no queue: it may wait for the owner, too.
+    /// There is a new lock. Who waits for a range stands in no queue: it may wait for the owner,
+    /// too.
     pub fn refresh_ranges(&self, graph: &WaitGraph) {
         for request in &self.ranges_wanted {
             let all = || self.all_blockers(request);
@@ -640,7 +644,8 @@ impl TreeLocks {
         }
     }
 
-    /// As [`hand_off`](Self::hand_off), for everyone whom something that was given back may have kept.
+    /// As [`hand_off`](Self::hand_off), for everyone whom something that was given back may have
+    /// kept.
     pub fn hand_off_all(&mut self, given_back: &Owner, graph: &WaitGraph) {
         let keys: Vec<Box<[u8]>> = (self.queues.keys())
             .filter(|key| given_back.touches(key))

@@ -123,8 +123,8 @@ impl LogShared {
             })
     }
 
-    /// Makes what the promises to rollbacks lack, or says why that cannot be. While the disk is known
-    /// to be full nobody but the background thread asks it again.
+    /// Makes what the promises to rollbacks lack, or says why that cannot be. While the disk is
+    /// known to be full nobody but the background thread asks it again.
     #[cold]
     pub(super) fn make_room(&self) -> Result<()> {
         loop {

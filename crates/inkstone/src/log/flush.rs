@@ -14,8 +14,8 @@
 //! 2. `written` advances over flights in log order. `durable` advances only over what was written
 //!    before a successful sync began (or what the sync's own batch wrote before it).
 //! 3. Whenever a lead is free and somebody waits for it, a running thread is about to take it: a
-//!    finished flight or sync pokes one waiter, who leads or hands the poke on. Who may not lead a write
-//!    because a sync must go first leads that sync, also if it is not written itself.
+//!    finished flight or sync pokes one waiter, who leads or hands the poke on. Who may not lead a
+//!    write because a sync must go first leads that sync, also if it is not written itself.
 //! 4. `written` and `durable` are frame boundaries. A flight may end within a frame; then what it
 //!    wrote of that frame does not count. (If a claim could name a place within a frame, that
 //!    frame's lost rest would look like damage to recovery.)
@@ -45,11 +45,11 @@ const SCRATCH_BYTES: usize = 64 << 10;
 const FLIGHT_BYTES_MAX: u64 = 4 << 20;
 /// A flight of at least this size ends at a block boundary when that lets another one start.
 const CUT_BYTES: u64 = 16 << 10;
-/// Syncs under way or awaited, from which on committers gather rather than write, if a flight brings
-/// its own sync: small writes that only wait for the sync before them are no use.
+/// Syncs under way or awaited, from which on committers gather rather than write, if a flight
+/// brings its own sync: small writes that only wait for the sync before them are no use.
 const ASYNC_SYNCS_MAX: usize = 2;
-/// The same where a sync is a call of its own. Who leads the next one writes for all who came during
-/// this one: had the first of them written at once, it would be synced without the others.
+/// The same where a sync is a call of its own. Who leads the next one writes for all who came
+/// during this one: had the first of them written at once, it would be synced without the others.
 const SYNC_CALLS_MAX: usize = 1;
 /// Batches in flight with `LogWrite::Async`.
 const ASYNC_FLIGHTS: usize = 4;
@@ -244,8 +244,8 @@ impl Pipeline {
         Turn::LeadSync { id, from, covers }
     }
 
-    /// Pokes somebody for each lead that is free (invariant 3); the caller wakes them when it has let
-    /// go of the latch.
+    /// Pokes somebody for each lead that is free (invariant 3); the caller wakes them when it has
+    /// let go of the latch.
     fn hand_on(&self, sync_too: bool) -> Poked {
         let mut poked = Poked::default();
         if self.can_lead() {
@@ -365,8 +365,8 @@ impl LogShared {
                 return Ok(state.take_lead());
             }
             if state.may_sync() {
-                // Others wait for a sync first. Those of them who were poked may be no better off than this
-                // thread: the last flight ended before their frames (invariant 3).
+                // Others wait for a sync first. Those of them who were poked may be no better off
+                // than this thread: the last flight ended before their frames (invariant 3).
                 return Ok(self.begin_sync(&mut state));
             }
         }
@@ -653,7 +653,8 @@ impl LogShared {
                     landed.push((done.group, durable));
                 }
             }
-            // Not where the flight ended before `want`: then the leader may have to wait for a sync.
+            // Not where the flight ended before `want`: then the leader may have to wait for a
+            // sync.
             let leader_syncs = goal == Goal::Durable
                 && self.reached(want, Goal::Written)
                 && !self.reached(want, Goal::Durable);
@@ -704,8 +705,8 @@ impl LogShared {
 
     /// Makes durable what was written when the sync began.
     fn lead_sync(&self, id: u64, from: u64, covers: Reach) -> Result<()> {
-        // Whoever poisoned the engine may know nothing of the log, so those who wait for it are woken
-        // here.
+        // Whoever poisoned the engine may know nothing of the log, so those who wait for it are
+        // woken here.
         if let Err(error) = self.sync_segments(from, covers.bytes) {
             return Err(self.fail(error));
         }

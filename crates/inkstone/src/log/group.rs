@@ -89,8 +89,8 @@ impl Group {
         poked != Err(DONE)
     }
 
-    /// Wakes one parked member who waits for `goal`, if there is one. Without a poke before it that is
-    /// a hint, which is lost if nobody is parked yet.
+    /// Wakes one parked member who waits for `goal`, if there is one. Without a poke before it that
+    /// is a hint, which is lost if nobody is parked yet.
     pub(super) fn wake_one(&self, goal: Goal) {
         // SAFETY: the key is ours (see `sleep`).
         unsafe { parking::unpark_one(self.key(goal), POKE) };
@@ -102,7 +102,8 @@ impl Group {
         self.take_back(Goal::Durable);
     }
 
-    /// Forgets a poke: the lead that it was about is not to be had now. Whoever makes it free pokes again.
+    /// Forgets a poke: the lead that it was about is not to be had now. Whoever makes it free pokes
+    /// again.
     pub(super) fn take_back(&self, goal: Goal) {
         let word = &self.words[goal as usize];
         let _ = word.compare_exchange(POKED, WAITING, Ordering::AcqRel, Ordering::Relaxed);

@@ -369,8 +369,8 @@ impl Log {
         }
     }
 
-    /// Promises `bytes` of log, whole units of `PROMISE_UNIT`, to a transaction, for its rollback; `first`: it holds no promise yet.
-    /// No latch may be held. Fails when the disk is full.
+    /// Promises `bytes` of log, whole units of `PROMISE_UNIT`, to a transaction, for its rollback;
+    /// `first`: it holds no promise yet. No latch may be held. Fails when the disk is full.
     pub fn promise(&self, bytes: u64, first: bool) -> Result<()> {
         let log = &*self.shared;
         self.promise_regardless(bytes, first);

@@ -19,8 +19,8 @@
 //! damage is found but for that in the last stretch, which `must_reach` covers after a checkpoint
 //! or a clean close.
 //!
-//! Bytes are read past the page cache where that can be: what a failed sync of an earlier process left
-//! there is no log (docs/decisions/0012).
+//! Bytes are read past the page cache where that can be: what a failed sync of an earlier process
+//! left there is no log (docs/decisions/0012).
 //!
 //! Segment headers are checked where the log is read; in the search for proof they are not, so
 //! that a damaged header cannot hide the proof of damage.
@@ -381,8 +381,9 @@ fn read_header(file: &dyn File, len: u64) -> Result<std::result::Result<SegmentH
     Ok(SegmentHeader::decode(&block))
 }
 
-/// A stretch of the log in memory, for looking at one possible frame after the other, which may overlap:
-/// what rows hold may look like many long frames, and the log is read three times at most for all.
+/// A stretch of the log in memory, for looking at one possible frame after the other, which may
+/// overlap: what rows hold may look like many long frames, and the log is read three times at most
+/// for all.
 #[derive(Default)]
 struct Stretch {
     start: u64,
@@ -494,8 +495,8 @@ impl Source {
         }
     }
 
-    /// Appends at most `max` bytes from an LSN on to `out`, within one segment and at most [`CHUNK`];
-    /// how many. 0 where nothing is.
+    /// Appends at most `max` bytes from an LSN on to `out`, within one segment and at most
+    /// [`CHUNK`]; how many. 0 where nothing is.
     fn read(&mut self, lsn: u64, max: usize, out: &mut Vec<u8>) -> Result<usize> {
         let (number, at) = (lsn / self.segment_bytes, lsn % self.segment_bytes);
         let Some(segment) = self.files.get(&number) else {
@@ -506,7 +507,8 @@ impl Source {
             return Ok(0);
         }
         let from = LOG_BLOCK as u64 + at;
-        // Past the cache there are whole blocks only; elsewhere they do no harm, but may not be there.
+        // Past the cache there are whole blocks only; elsewhere they do no harm, but may not be
+        // there.
         let (before, read) = match segment.file.is_direct() {
             true => {
                 let before = (from % DIRECT_ALIGNMENT as u64) as usize;

@@ -11,9 +11,10 @@
 //!    harmed by it.
 //! 5. What is promised to rollbacks is there: `reserve`.
 //! 6. A log that goes on opens with the spare segments that are there, if the disk is too full for
-//!    more: what recovery has to roll back was promised its room (5). One that is begun needs them all.
-//! 7. A file of a segment's name without this log's header for it is never removed or written to: it
-//!    is set aside, or opening fails.
+//!    more: what recovery has to roll back was promised its room (5). One that is begun needs them
+//!    all.
+//! 7. A file of a segment's name without this log's header for it is never removed or written to:
+//!    it is set aside, or opening fails.
 //!
 //! # Words
 //! *live*: open for writing, from the durable LSN's segment on; *spare*: live, and wholly above
@@ -214,7 +215,8 @@ impl Segments {
                 corrupt.offset as u64,
                 corrupt.detail,
             )),
-            // Beyond the end of the log: recovery proved that it holds nothing for us. It is made anew.
+            // Beyond the end of the log: recovery proved that it holds nothing for us. It is made
+            // anew.
             Err(_) => {
                 self.set_aside(number)?;
                 Ok(false)
@@ -222,10 +224,11 @@ impl Segments {
         }
     }
 
-    /// Makes the end that recovery found durable, by zeroing the rest of its block. Otherwise a torn
-    /// frame that stands there could become whole again: when the log is written on, that is lost
-    /// but for a later block, and this block happens to hold the bytes that the torn frame lacked
-    /// (padding is alike everywhere). A transaction that was seen to be gone would come back.
+    /// Makes the end that recovery found durable, by zeroing the rest of its block. Otherwise a
+    /// torn frame that stands there could become whole again: when the log is written on, that is
+    /// lost but for a later block, and this block happens to hold the bytes that the torn frame
+    /// lacked (padding is alike everywhere). A transaction that was seen to be gone would come
+    /// back.
     fn seal_end(&self, start: u64, prefix: &[u8]) -> Result<()> {
         let number = start / self.params.segment_bytes;
         let mut block = AlignedBuffer::zeroed(LOG_BLOCK);
@@ -476,8 +479,8 @@ impl Segments {
         (done || mutants::on(Mutant::SegmentRecycledEarly)).then_some(first)
     }
 
-    /// Whether recovery no longer needs the lowest segment. It may still be live: nobody has noticed
-    /// that it is durable, if no segment was made since.
+    /// Whether recovery no longer needs the lowest segment. It may still be live: nobody has
+    /// noticed that it is durable, if no segment was made since.
     fn is_any_done(&self) -> bool {
         let keep_from = self.keep_from.load(Ordering::Acquire);
         let table = self.table.lock();

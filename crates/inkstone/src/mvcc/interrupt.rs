@@ -7,9 +7,9 @@ use crate::{Error, Result};
 use std::sync::Arc;
 
 /// Interrupts the statements of the transactions that were given it
-/// ([`Transaction::set_interrupt`](crate::txn::Transaction::set_interrupt)): a wait for a lock, or a scan,
-/// fails with [`Error::Interrupted`] as soon as it is raised, and until it is cleared. Clones are the
-/// same interrupt. Commits and rollbacks are not interrupted.
+/// ([`Transaction::set_interrupt`](crate::txn::Transaction::set_interrupt)): a wait for a lock, or
+/// a scan, fails with [`Error::Interrupted`] as soon as it is raised, and until it is cleared.
+/// Clones are the same interrupt. Commits and rollbacks are not interrupted.
 ///
 /// No wakeup is lost: who is about to sleep enters itself first and looks at the flag afterwards;
 /// who raises sets the flag first and wakes afterwards.

@@ -9,12 +9,12 @@ pub enum Isolation {
     /// Each statement sees what was committed when it began. A write goes on from the newest
     /// committed version.
     ReadCommitted,
-    /// Plain reads see what was committed when the first one began. Writes and locking reads act
-    /// on the newest committed version, and locking reads of ranges lock the gaps that they pass, so
+    /// Plain reads see what was committed when the first one began. Writes and locking reads act on
+    /// the newest committed version, and locking reads of ranges lock the gaps that they pass, so
     /// that inserts into them wait. This is InnoDB's repeatable read; updates can be lost.
     LockingRepeatableRead,
-    /// All statements see what was committed when the first one began (snapshot isolation). To write
-    /// a row that was changed since is an error: no update is lost.
+    /// All statements see what was committed when the first one began (snapshot isolation). To
+    /// write a row that was changed since is an error: no update is lost.
     #[default]
     RepeatableRead,
     /// As if transactions ran one after the other: reads lock what they read.

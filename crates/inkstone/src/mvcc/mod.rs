@@ -1,5 +1,5 @@
-//! Which version of a row a transaction sees: who is active and in which order they committed, snapshots, and the
-//! store of old versions. Knows nothing of pages, log and trees.
+//! Which version of a row a transaction sees: who is active and in which order they committed,
+//! snapshots, and the store of old versions. Knows nothing of pages, log and trees.
 //!
 //! | module | subject |
 //! |---|---|

@@ -2,8 +2,8 @@
 //!
 //! # Why
 //!
-//! A kernel reports a failed sync once, and takes the pages that it lost for clean: the next sync of
-//! the same file succeeds, and says nothing of them. A failed flush of a device's cache may have
+//! A kernel reports a failed sync once, and takes the pages that it lost for clean: the next sync
+//! of the same file succeeds, and says nothing of them. A failed flush of a device's cache may have
 //! dropped what another file's sync calls durable afterwards.
 //!
 //! # Promises
@@ -12,8 +12,9 @@
 //!    and all who joined share its result.
 //! 2. A failed sync has poisoned the engine before anybody is told of its end: who leads or joins
 //!    a sync of the same file afterwards, and who waits for it, gets the error.
-//! 3. [`Poison::settle_syncs`] returns `Ok` only if every sync that was under way at its moment ended
-//!    well. A checkpoint is stated, and copies in the doublewrite file are given up, only then.
+//! 3. [`Poison::settle_syncs`] returns `Ok` only if every sync that was under way at its moment
+//!    ended well. A checkpoint is stated, and copies in the doublewrite file are given up, only
+//!    then.
 //!
 //! # Latches
 //!

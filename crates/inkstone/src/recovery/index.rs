@@ -10,8 +10,8 @@ use inkstone_format::{Lsn, PageId};
 /// A change of one page.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// Start of the frame that holds it; for an initialisation, of the first one whose change of the
-    /// page it made needless.
+    /// Start of the frame that holds it; for an initialisation, of the first one whose change of
+    /// the page it made needless.
     pub start: Lsn,
     /// End of that frame: the page LSN once it is applied.
     pub end: Lsn,

@@ -17,16 +17,17 @@
 //! # Words
 //!
 //! *Scan start*: where the log is read from. *Tail*: the log from the checkpoint on, whose changes
-//! are applied; before it only transactions and files matter. *Batch*: the changes that are gathered
-//! until memory is used up (`index_bytes_max`), applied together. *Loser*: a transaction without an
-//! end in the log; *prepared*: one that waits for its coordinator's decision.
+//! are applied; before it only transactions and files matter. *Batch*: the changes that are
+//! gathered until memory is used up (`index_bytes_max`), applied together. *Loser*: a transaction
+//! without an end in the log; *prepared*: one that waits for its coordinator's decision.
 //!
 //! # What it relies on
 //!
 //! 1. The scan starts at or before the `first_lsn` (see [`OpenTransaction`]) of every transaction
 //!    that is open at the end of the log, and at or before what any insert of the tail, of whatever
-//!    transaction, is coded against. Otherwise redo fails. (What an insert is coded against must not
-//!    stand in one frame behind an insert that needs an older context: a frame is decoded whole.)
+//!    transaction, is coded against. Otherwise redo fails. (What an insert is coded against must
+//!    not stand in one frame behind an insert that needs an older context: a frame is decoded
+//!    whole.)
 //! 2. The log is durable up to the end that is read before the pool writes a page: the
 //!    `RedoLog` that the pool has must see to it.
 //! 3. Torn pages were repaired from the doublewrite file before.
@@ -132,8 +133,8 @@ pub struct RedoOutcome {
     pub report: RecoveryReport,
 }
 
-/// What is to be done before the first page is changed. It is told where the log was proven to end, if
-/// that is known by then.
+/// What is to be done before the first page is changed. It is told where the log was proven to end,
+/// if that is known by then.
 pub type BeforeChanges<'a> = &'a mut dyn FnMut(Option<Lsn>) -> Result<()>;
 
 /// Reads `log` to its end and applies it. See the [module](self).

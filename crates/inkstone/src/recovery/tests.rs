@@ -1,4 +1,5 @@
-//! Redo of logs in memory onto the real pool, over a store in memory; and once over everything real.
+//! Redo of logs in memory onto the real pool, over a store in memory; and once over everything
+//! real.
 
 mod files;
 mod index;

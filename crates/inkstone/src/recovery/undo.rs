@@ -1,9 +1,9 @@
 //! Transactions that recovery found: rolling losers back, taking prepared ones up again.
 //!
 //! To undo a change may take pages: others may have used the room that it left. Where the disk has
-//! none to give, what is left of the loser is taken up as a prepared transaction is, with its versions
-//! as locks, and purge rolls it back when it can. That itself takes no page: when the process
-//! ended the versions' addresses were in the rows, so there is room for them.
+//! none to give, what is left of the loser is taken up as a prepared transaction is, with its
+//! versions as locks, and purge rolls it back when it can. That itself takes no page: when the
+//! process ended the versions' addresses were in the rows, so there is room for them.
 
 use crate::btree::{SplitFor, Target};
 use crate::mtr::Mtr;
@@ -49,8 +49,8 @@ impl Core {
         Ok(state)
     }
 
-    /// Undoes what an unfinished transaction did. How many of its changes are left to purge, for want of
-    /// space.
+    /// Undoes what an unfinished transaction did. How many of its changes are left to purge, for
+    /// want of space.
     pub(crate) fn roll_back_recovered(
         self: &Arc<Self>,
         state: &Arc<TrxState>,

@@ -31,8 +31,8 @@ pub(crate) const GATHERED_ROWS: usize = 1024;
 pub(crate) const GATHERED_BYTES: usize = 128 << 10;
 
 impl Transaction {
-    /// Inserts rows; stops at the first whose key exists, or that fails. How many were inserted. Rows
-    /// in key order are inserted in runs.
+    /// Inserts rows; stops at the first whose key exists, or that fails. How many were inserted.
+    /// Rows in key order are inserted in runs.
     pub(crate) fn insert_run(&self, tree: &Tree, rows: &[RowRef<'_>]) -> (usize, Result<()>) {
         let mut done = 0;
         let result = self.insert_run_from(tree, rows, &mut done);

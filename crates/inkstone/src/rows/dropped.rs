@@ -1,6 +1,6 @@
-//! Trees that were dropped: their pages are freed by purge, once nobody can have to undo a change in
-//! them. Until then such a tree lies in its file without a name; what a crash leaves of it is found by
-//! the next open, and goes on here.
+//! Trees that were dropped: their pages are freed by purge, once nobody can have to undo a change
+//! in them. Until then such a tree lies in its file without a name; what a crash leaves of it is
+//! found by the next open, and goes on here.
 
 use crate::Result;
 use crate::btree::Tree;

@@ -1,14 +1,14 @@
-//! Long values: a value that does not fit a leaf lies in a chain of overflow pages of its own, and its cell holds a
-//! reference to it ([`inkstone_format::overflow`]).
+//! Long values: a value that does not fit a leaf lies in a chain of overflow pages of its own, and
+//! its cell holds a reference to it ([`inkstone_format::overflow`]).
 //!
 //! # How no page is lost
 //!
 //! Each tablespace has a tree of chains that wait to be freed (key: first page, big-endian). Its
 //! rows are versioned like all others, and that is the whole mechanism:
-//! 1. A new chain is entered there by the mini-transaction that allocates its first pages, outside of
-//!    any transaction, and locked by the transaction that makes it. When the row refers to the chain,
-//!    that transaction deletes the entry. If it rolls back, or the process dies, the entry is there
-//!    (again) and nobody holds its lock: the chain is freed.
+//! 1. A new chain is entered there by the mini-transaction that allocates its first pages, outside
+//!    of any transaction, and locked by the transaction that makes it. When the row refers to the
+//!    chain, that transaction deletes the entry. If it rolls back, or the process dies, the entry
+//!    is there (again) and nobody holds its lock: the chain is freed.
 //! 2. A transaction that gives up a reference (update, delete) inserts an entry for the chain. It
 //!    takes effect at commit, and the chain is freed when no snapshot can see the old row.
 //! 3. Freeing takes some pages from behind the first one in each mini-transaction, and at last the
@@ -562,7 +562,8 @@ impl Transaction {
         self.expect(written, Written::Inserted, first)
     }
 
-    /// That an entry was, or was not, there: otherwise a chain would be lost, or freed while in use.
+    /// That an entry was, or was not, there: otherwise a chain would be lost, or freed while in
+    /// use.
     fn expect(&self, written: Written, expected: Written, first: PageNo) -> Result<()> {
         if written == expected {
             return Ok(());

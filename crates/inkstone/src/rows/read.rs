@@ -31,7 +31,8 @@ pub enum Wait {
     SkipLocked,
 }
 
-/// Whether a locking read took a lock that its transaction did not have: a token that gives it back.
+/// Whether a locking read took a lock that its transaction did not have: a token that gives it
+/// back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Locked {
     /// It took one, which [`Transaction::unlock_row`] can give back.
@@ -229,9 +230,10 @@ impl Transaction {
         }
     }
 
-    /// The newest version of a row, waiting for whoever is changing it or has locked it. The row, or its
-    /// place as the isolation level has it, is locked then and there, under the leaf's latch: while it
-    /// waits, a transaction holds no lock on the row, so the one that it waits for can go on with the row.
+    /// The newest version of a row, waiting for whoever is changing it or has locked it. The row,
+    /// or its place as the isolation level has it, is locked then and there, under the leaf's
+    /// latch: while it waits, a transaction holds no lock on the row, so the one that it waits for
+    /// can go on with the row.
     pub(crate) fn newest_row(
         &self,
         inner: &mut Inner,
@@ -335,8 +337,8 @@ impl Transaction {
         self.after_error(inner, result)
     }
 
-    /// Gives a row's explicit lock back before the transaction ends, if the isolation level lets it,
-    /// and the row is not changed by it. False if nothing was given back.
+    /// Gives a row's explicit lock back before the transaction ends, if the isolation level lets
+    /// it, and the row is not changed by it. False if nothing was given back.
     pub(crate) fn release_row(&self, tree: &Tree, key: &[u8]) -> Result<bool> {
         if !self.isolation().unlocks_rows() {
             return Ok(false);

@@ -152,8 +152,8 @@ enum Value {
     Other,
 }
 
-/// A row that [`Cursor::next_rows`] hands out: its key, and its value if that is not in the batch, end
-/// here in `copied`.
+/// A row that [`Cursor::next_rows`] hands out: its key, and its value if that is not in the batch,
+/// end here in `copied`.
 struct Found {
     key_end: usize,
     end: usize,
@@ -493,8 +493,8 @@ pub(crate) fn check_not_dropped(tree: &Tree) -> Result<()> {
     }
 }
 
-/// Removes the dead rows of a leaf if they are the majority of those that were read: after a restart
-/// nobody else remembers them.
+/// Removes the dead rows of a leaf if they are the majority of those that were read: after a
+/// restart nobody else remembers them.
 pub(crate) fn clean_leaf(
     core: &Core,
     tree: &Tree,
@@ -539,8 +539,8 @@ impl Iterator for Cursor {
 }
 
 impl Transaction {
-    /// A cursor over a range of a tree, as of the statement's snapshot. At serializable the range is
-    /// locked shared first.
+    /// A cursor over a range of a tree, as of the statement's snapshot. At serializable the range
+    /// is locked shared first.
     pub(crate) fn scan(&self, tree: &Tree, bounds: KeyRange, backward: bool) -> Result<Cursor> {
         let snapshot = self.begin_scan(tree, &bounds)?;
         let me = self.shared.state.id();

@@ -1,18 +1,22 @@
 //! Cursors that lock the rows that they return.
 //!
-//! A row is looked at and locked under the latch of its leaf. Where gaps are locked, the gap up to the
-//! row is locked under the same latch, when it is known what the leaf holds there: nobody can put a row
-//! between what was seen and what is locked. A gap is locked only once its row is: who waits for a row
-//! does not keep others from inserting beside it. So what such a scan has passed is one interval.
+//! A row is looked at and locked under the latch of its leaf. Where gaps are locked, the gap up to
+//! the row is locked under the same latch, when it is known what the leaf holds there: nobody can
+//! put a row between what was seen and what is locked. A gap is locked only once its row is: who
+//! waits for a row does not keep others from inserting beside it. So what such a scan has passed is
+//! one interval.
 //!
-//! A row that is skipped, as somebody has locked it, is not passed, nor is the gap in front of it: what a cursor asks
-//! for is the gap with the row, as InnoDB's does. At SERIALIZABLE a cursor that skips claims the gaps, too.
+//! A row that is skipped, as somebody has locked it, is not passed, nor is the gap in front of it:
+//! what a cursor asks for is the gap with the row, as InnoDB's does. At SERIALIZABLE a cursor that
+//! skips claims the gaps, too.
 //!
-//! Where gaps are not locked, a cursor that has waited for a row goes on with that row, as InnoDB's does: what
-//! came meanwhile in front of it came too late. Where they are, it looks at the gap again, and locks it.
+//! Where gaps are not locked, a cursor that has waited for a row goes on with that row, as InnoDB's
+//! does: what came meanwhile in front of it came too late. Where they are, it looks at the gap
+//! again, and locks it.
 //!
-//! *Semi-consistent*: a row that somebody else has locked is shown as it was committed last, without a lock.
-//! Mostly it is not wanted, and nobody has waited; if it is, the cursor goes back to it, and waits.
+//! *Semi-consistent*: a row that somebody else has locked is shown as it was committed last,
+//! without a lock. Mostly it is not wanted, and nobody has waited; if it is, the cursor goes back
+//! to it, and waits.
 
 use crate::btree::Tree;
 use crate::counters::Counter;
@@ -131,9 +135,10 @@ impl LockingScan {
         }
     }
 
-    /// Has rows that others have locked shown as they were committed last, from the next one on: without a lock,
-    /// and [`is_unlocked`](Self::is_unlocked) says so. A row of which nothing was committed is passed over. At
-    /// read committed, for statements that look at many rows and want few.
+    /// Has rows that others have locked shown as they were committed last, from the next one on:
+    /// without a lock, and [`is_unlocked`](Self::is_unlocked) says so. A row of which nothing was
+    /// committed is passed over. At read committed, for statements that look at many rows and want
+    /// few.
     pub fn set_semi_consistent(&mut self, semi_consistent: bool) {
         self.semi_consistent = semi_consistent;
     }
@@ -143,8 +148,8 @@ impl LockingScan {
         self.shown_unlocked
     }
 
-    /// Has [`next_row`](Self::next_row) return the row that is not locked again, newest and locked, if it is
-    /// still there.
+    /// Has [`next_row`](Self::next_row) return the row that is not locked again, newest and locked,
+    /// if it is still there.
     pub fn want_row(&mut self) {
         if std::mem::take(&mut self.shown_unlocked) {
             self.wanted = Some(self.key.clone());
@@ -346,8 +351,8 @@ impl Transaction {
         let mut inner = self.active()?;
         self.pin_snapshot(&mut inner);
         let serializable = self.isolation() == Isolation::Serializable;
-        // Who skips locked rows does not wait for ranges, and does not claim to have read them: the gaps
-        // between the rows that it gets are what it has read.
+        // Who skips locked rows does not wait for ranges, and does not claim to have read them: the
+        // gaps between the rows that it gets are what it has read.
         let gaps = self.isolation().locks_gaps() || serializable && wait == Wait::SkipLocked;
         if serializable && !gaps {
             let result = self.lock_scan(&mut inner, tree, &bounds, mode, wait);

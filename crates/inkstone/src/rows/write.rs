@@ -1,7 +1,7 @@
 //! Writing rows: insert, update, upsert, delete, and locking them first.
 //!
-//! A writer latches the leaf, looks at the newest version of the row, and changes it if nobody
-//! else is in the way; otherwise it takes its place in the row's queue, lets go, waits, and looks again.
+//! A writer latches the leaf, looks at the newest version of the row, and changes it if nobody else
+//! is in the way; otherwise it takes its place in the row's queue, lets go, waits, and looks again.
 //! Explicit locks are checked under the leaf's exclusive latch. Whoever locks a row does so under
 //! the leaf's shared latch, when nobody else is changing the row; whoever locks a range enters the
 //! lock table first and looks at the rows afterwards. So one of the two sees the other.
@@ -310,8 +310,8 @@ impl Transaction {
         trx.is_some_and(|trx| trx.id() == self.shared.state.id())
     }
 
-    /// How the newest version of a row stands to this transaction. [`Error::WriteConflict`]: it was committed
-    /// after the snapshot of a transaction that must not pass over it.
+    /// How the newest version of a row stands to this transaction. [`Error::WriteConflict`]: it was
+    /// committed after the snapshot of a transaction that must not pass over it.
     pub(crate) fn newest(&self, inner: &Inner, version: Option<VersionAddress>) -> Result<Newest> {
         let Some(trx) = version.and_then(|address| self.core.versions.trx_of(address)) else {
             return Ok(Newest::Free);

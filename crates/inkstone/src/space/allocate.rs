@@ -1,12 +1,12 @@
 //! Finding, marking and freeing pages.
 //!
 //! # What it promises
-//! 1. The lowest region that is known to have room is taken, and in it the first free page; pages that
-//!    are filled one after the other lie side by side.
+//! 1. The lowest region that is known to have room is taken, and in it the first free page; pages
+//!    that are filled one after the other lie side by side.
 //! 2. To find a page costs the same however large the file is: at most [`LOOKS_MAX`] maps are read
 //!    of regions that nobody knows yet, then the file grows. The background looks at the rest
-//!    ([`Space::look_around`]). Only where no page number is left behind the file's end are all maps
-//!    read, once.
+//!    ([`Space::look_around`]). Only where no page number is left behind the file's end are all
+//!    maps read, once.
 //! 3. A file grows, physically, before any page in the new part is allocated.
 //! 4. Where every page number is in use, an error says so.
 
@@ -157,8 +157,8 @@ impl Space {
             || mutants::on(Mutant::PageLeaked)
     }
 
-    /// At most `count` free pages of a region, in order: those behind the last one that was allocated,
-    /// if there are so many.
+    /// At most `count` free pages of a region, in order: those behind the last one that was
+    /// allocated, if there are so many.
     fn free_in(&self, region: u32, map: &[u8], count: usize) -> Vec<PageNo> {
         let (start, len) = (self.region_start(region), self.region_len(region));
         let free_from = |from: u32| {
@@ -183,8 +183,8 @@ impl Space {
         }
     }
 
-    /// A region that has, as far as is known, so many free pages; it is made if need be. `None`: try
-    /// again.
+    /// A region that has, as far as is known, so many free pages; it is made if need be. `None`:
+    /// try again.
     fn region_with(&self, count: u32, frames: &mut Reservation<'_>) -> Result<Option<u32>> {
         for _ in 0..LOOKS_MAX {
             if let Some(region) = self.regions.lowest_with(count) {
@@ -208,7 +208,8 @@ impl Space {
             self.create_region(last + 1, frames)?;
             return Ok(Some(last + 1));
         }
-        // No page number is left behind what is in use: whatever is free lies where nobody has looked.
+        // No page number is left behind what is in use: whatever is free lies where nobody has
+        // looked.
         while let Some(unknown) = self.regions.lowest_unknown(self.last_region()?) {
             self.look_at(unknown)?;
             if let Some(region) = self.regions.lowest_with(count) {
@@ -232,8 +233,8 @@ impl Space {
         Ok(())
     }
 
-    /// One round of the background: learns of a few regions that somebody who wanted a page has left
-    /// unknown.
+    /// One round of the background: learns of a few regions that somebody who wanted a page has
+    /// left unknown.
     pub fn look_around(&self) -> Result<()> {
         if !self.regions.is_more_to_know() {
             return Ok(());

@@ -1,8 +1,9 @@
 //! From which commit on the trees of a tablespace can be read.
 //!
-//! Rows of a tree that was made, or filled, after a snapshot are none to that snapshot: it would read too few of
-//! them, and never learn of it. So a tree remembers the number of the commit from which it is complete. Only
-//! trees that were made since the database was opened have one: no snapshot is older than that.
+//! Rows of a tree that was made, or filled, after a snapshot are none to that snapshot: it would
+//! read too few of them, and never learn of it. So a tree remembers the number of the commit from
+//! which it is complete. Only trees that were made since the database was opened have one: no
+//! snapshot is older than that.
 
 use super::Space;
 use crate::sync::atomic::{AtomicU64, Ordering};

@@ -2,17 +2,18 @@
 //! maps.
 //!
 //! # Words
-//! A *region* is what one space map has bits for. It is *known* once its map was looked at; after an
-//! opening none is.
+//! A *region* is what one space map has bits for. It is *known* once its map was looked at; after
+//! an opening none is.
 //!
 //! # What must hold
-//! 1. While a map is latched exclusively by somebody who has changed nothing in it, a known region's
-//!    number is that of the clear bits of its map (`Space::is_counted_right`).
+//! 1. While a map is latched exclusively by somebody who has changed nothing in it, a known
+//!    region's number is that of the clear bits of its map (`Space::is_counted_right`).
 //! 2. A region that is gone is unknown.
 //!
 //! Memory: eight to sixteen bytes for each region, which is a gigabyte or two.
 //!
-//! Latches: the mutex is held for a few steps, under the latch of a map; nothing is latched under it.
+//! Latches: the mutex is held for a few steps, under the latch of a map; nothing is latched under
+//! it.
 
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -119,12 +120,12 @@ impl Counts {
     }
 }
 
-/// Numbers by index, zero at first, of which the first one that is large enough is found in a number
-/// of steps that grows with the logarithm of how many there are.
+/// Numbers by index, zero at first, of which the first one that is large enough is found in a
+/// number of steps that grows with the logarithm of how many there are.
 #[derive(Debug, Default)]
 struct MaxTree {
-    /// Node 1 is the root; 2 n and 2 n + 1 are the children of n, which is the greater one of them. The
-    /// second half are the numbers. Empty, or a power of two long.
+    /// Node 1 is the root; 2 n and 2 n + 1 are the children of n, which is the greater one of them.
+    /// The second half are the numbers. Empty, or a power of two long.
     nodes: Vec<u32>,
 }
 

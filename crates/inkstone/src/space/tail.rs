@@ -1,18 +1,20 @@
 //! Giving the free end of a file back to the file system while the table is in use.
 //!
 //! # Words
-//! The *tail* of a file is what lies behind its last allocated page, and a little spare behind that.
+//! The *tail* of a file is what lies behind its last allocated page, and a little spare behind
+//! that.
 //!
 //! # How no page is lost, with nothing in the log
 //! 1. [`Space::find_tail`] notes where the tail begins and where the log ends. From then on every
 //!    page that is allocated in it is noticed ([`Tails::marked`]).
-//! 2. Once a checkpoint at or behind that LSN is durable, the pages of the tail have been written as
-//!    free pages, and so have the maps that say so; recovery will apply no change to a tail page that
-//!    is not led by a new initialisation of it, and take no doublewrite copy of one.
+//! 2. Once a checkpoint at or behind that LSN is durable, the pages of the tail have been written
+//!    as free pages, and so have the maps that say so; recovery will apply no change to a tail page
+//!    that is not led by a new initialisation of it, and take no doublewrite copy of one.
 //! 3. [`Space::cut_tail`] cuts if no page of the tail was allocated since: under the latches of the
-//!    last map and the header, which whoever allocates needs, it says that the file is shorter. With no
-//!    latch held it forgets those pages, which are clean and in no flight, and cuts the file. Whoever
-//!    needs a page there meanwhile waits for `SpaceFile`'s latch of growth, and the file grows again.
+//!    last map and the header, which whoever allocates needs, it says that the file is shorter.
+//!    With no latch held it forgets those pages, which are clean and in no flight, and cuts the
+//!    file. Whoever needs a page there meanwhile waits for `SpaceFile`'s latch of growth, and the
+//!    file grows again.
 //!
 //! So a file that a crash brings back longer than it was cut is as good as one that is shorter, and
 //! recovery never has to allocate space for pages that nobody uses: it may be gone.
@@ -113,8 +115,9 @@ impl Space {
         self.tails.shape.read()
     }
 
-    /// Whether a look may find a tail that is worth a cut. Not while one waits for a checkpoint: another
-    /// look would have it wait for a later one, again and again where pages are freed all the time.
+    /// Whether a look may find a tail that is worth a cut. Not while one waits for a checkpoint:
+    /// another look would have it wait for a later one, again and again where pages are freed all
+    /// the time.
     pub fn may_have_tail(&self) -> bool {
         let bytes = u64::from(self.file.pages()) * self.storage.page_size as u64;
         let tails = &self.tails;
@@ -175,8 +178,8 @@ impl Space {
         Ok(found.is_some())
     }
 
-    /// Cuts the tail that was found, if it still is one and the checkpoint that is durable lies at or
-    /// behind its LSN. The caller holds no latch. Tells how many pages went.
+    /// Cuts the tail that was found, if it still is one and the checkpoint that is durable lies at
+    /// or behind its LSN. The caller holds no latch. Tells how many pages went.
     pub fn cut_tail(&self, checkpoint: Lsn) -> Result<u32> {
         let Some(_tidy) = self.tidy() else {
             return Ok(0);
@@ -228,7 +231,8 @@ impl Space {
         Ok(pages)
     }
 
-    /// Takes away the maps of regions at the end in which nothing is allocated. The first one stays.
+    /// Takes away the maps of regions at the end in which nothing is allocated. The first one
+    /// stays.
     fn remove_empty_regions(&self) -> Result<()> {
         loop {
             let region = self.last_region()?;

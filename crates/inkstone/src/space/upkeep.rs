@@ -31,16 +31,16 @@ impl Space {
         self.upkeep.any_dropped.store(true, Ordering::Release);
     }
 
-    /// What must be held while pages are changed that no statement changes: purge, removing dead rows,
-    /// giving space back. `None`: the tablespace is to be left as it is.
+    /// What must be held while pages are changed that no statement changes: purge, removing dead
+    /// rows, giving space back. `None`: the tablespace is to be left as it is.
     #[must_use]
     pub fn tidy(&self) -> Option<impl Sized + '_> {
         let frozen = self.upkeep.frozen.read();
         (!*frozen).then_some(frozen)
     }
 
-    /// Has the tablespace left as it is, or not any more. Waits for whoever is tidying it. False if it
-    /// was so already.
+    /// Has the tablespace left as it is, or not any more. Waits for whoever is tidying it. False if
+    /// it was so already.
     pub fn freeze(&self, freeze: bool) -> bool {
         std::mem::replace(&mut *self.upkeep.frozen.write(), freeze) != freeze
     }

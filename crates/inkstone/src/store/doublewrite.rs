@@ -1,5 +1,6 @@
 //! The doublewrite file: each batch of pages has its copies in an area of its own (the bytes:
-//! [`inkstone_format::doublewrite`]). Who writes in which area, and which copies must stay: `areas.rs`.
+//! [`inkstone_format::doublewrite`]). Who writes in which area, and which copies must stay:
+//! `areas.rs`.
 //!
 //! The file is filled with zeroes before it gets its name, so that writing a batch changes no
 //! metadata of the file system.
@@ -30,8 +31,9 @@ use std::sync::Arc;
 pub const DOUBLEWRITE_FILE: &str = "doublewrite";
 /// Name under which it is created.
 const DOUBLEWRITE_FILE_NEW: &str = "doublewrite.new";
-/// Areas of a new file: so many batches can be under way, less one (see `areas.rs`) and those with copies
-/// that must stay after failed writes. One for each thread of a large pool that supplies frames or cleans.
+/// Areas of a new file: so many batches can be under way, less one (see `areas.rs`) and those with
+/// copies that must stay after failed writes. One for each thread of a large pool that supplies
+/// frames or cleans.
 pub const AREAS: u32 = 6;
 /// Pages in an area of a new file.
 pub const BATCH_PAGES: u32 = 128;
@@ -105,8 +107,8 @@ impl DoublewriteFile {
         self.layout.batch_pages as usize
     }
 
-    /// Reads the newest copy of a page into `page`, if there is one with a page LSN of `least` or more;
-    /// else leaves `page` as it is. Areas may be written meanwhile: copies are whole or none.
+    /// Reads the newest copy of a page into `page`, if there is one with a page LSN of `least` or
+    /// more; else leaves `page` as it is. Areas may be written meanwhile: copies are whole or none.
     pub(crate) fn read_copy(&self, id: PageId, least: Lsn, page: &mut [u8]) -> Result<bool> {
         let mut image = AlignedBuffer::zeroed(self.layout.page_size as usize);
         let mut newest = None;

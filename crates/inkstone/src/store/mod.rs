@@ -21,9 +21,9 @@
 //! 3. `doublewrite=atomic`: each page goes to disk in a write that the file never tears.
 //! 4. A page reaches the disk only with a checksum that fits its bytes.
 //! 5. A failed sync poisons the engine, before another sync of the same file begins and before any
-//!    page that it was to make durable counts as clean (`poison/syncs.rs`). Nothing else here does: a page
-//!    that could not be written stays dirty, and its copy in the doublewrite file stays until it is
-//!    durable in place (`doublewrite/areas.rs`).
+//!    page that it was to make durable counts as clean (`poison/syncs.rs`). Nothing else here does:
+//!    a page that could not be written stays dirty, and its copy in the doublewrite file stays
+//!    until it is durable in place (`doublewrite/areas.rs`).
 //! 6. An older version of a page in the page's own place is never taken for the page
 //!    ([`PageLsnMap`] says how far that goes): what reads find is the newest, or an error.
 //! 7. The caller writes a page only when the log is durable up to its page LSN, and no page is
@@ -34,9 +34,9 @@
 //! In this order: `SpaceFiles::ddl` (held across I/O, creating, opening and removing files only),
 //! `SpaceFile::grow` (held across I/O, changing a file's size only), those of the map
 //! (`page_lsn_map/mod.rs`; a settler holds none of the others), those of the cache of open files
-//! (`open_files.rs`; never held across I/O, but who waits for a handle waits for I/O of others), a shard of
-//! `SpaceFiles::shards` (never held across I/O), the state of `Areas` (never held across I/O; a
-//! writer waits there for an area while it holds nothing).
+//! (`open_files.rs`; never held across I/O, but who waits for a handle waits for I/O of others), a
+//! shard of `SpaceFiles::shards` (never held across I/O), the state of `Areas` (never held across
+//! I/O; a writer waits there for an area while it holds nothing).
 
 mod doublewrite;
 mod open_files;

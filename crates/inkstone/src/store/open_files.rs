@@ -2,22 +2,24 @@
 //!
 //! # Promises
 //!
-//! 1. At most `limit` of these files are open at once. Where the process is given fewer descriptors, one
-//!    file is closed for another one, of whatever kind ([`with_descriptor`](OpenFiles::with_descriptor)): too
-//!    few descriptors are an error only when none of these files is open.
-//! 2. A file in use ([`FileInUse`]) stays open. The others are closed in the order of a clock: those
-//!    that nobody has used for longest first, about.
-//! 3. A file is closed only after a sync has covered everything that was done to it since the last one, as
-//!    a kernel tells of a failed write-back to the handles that were open then, and perhaps to no later
-//!    one. So a sync of a file that was closed and opened again means what it always means.
+//! 1. At most `limit` of these files are open at once. Where the process is given fewer
+//!    descriptors, one file is closed for another one, of whatever kind
+//!    ([`with_descriptor`](OpenFiles::with_descriptor)): too few descriptors are an error only when
+//!    none of these files is open.
+//! 2. A file in use ([`FileInUse`]) stays open. The others are closed in the order of a clock:
+//!    those that nobody has used for longest first, about.
+//! 3. A file is closed only after a sync has covered everything that was done to it since the last
+//!    one, as a kernel tells of a failed write-back to the handles that were open then, and perhaps
+//!    to no later one. So a sync of a file that was closed and opened again means what it always
+//!    means.
 //! 4. A removed file is not opened again.
 //!
 //! # Who waits for whom
 //!
 //! Who waits for a handle ([`TableFile::acquire`]) has none in use, and holds no latch that someone
-//! needs who has: so those who have one go on, and let go of it. Who has one in use already takes more
-//! only if there is no wait ([`TableFile::try_acquire`]). Who runs a sync, or waits for that of another
-//! one, has the file in use.
+//! needs who has: so those who have one go on, and let go of it. Who has one in use already takes
+//! more only if there is no wait ([`TableFile::try_acquire`]). Who runs a sync, or waits for that
+//! of another one, has the file in use.
 //!
 //! # Latches
 //!
@@ -83,8 +85,8 @@ impl OpenFiles {
         self.state.lock().count
     }
 
-    /// Runs what opens something, and again after a file was closed for it, as long as there are too few
-    /// descriptors. The caller has no file in use.
+    /// Runs what opens something, and again after a file was closed for it, as long as there are
+    /// too few descriptors. The caller has no file in use.
     pub fn with_descriptor<T>(&self, open: impl Fn() -> std::io::Result<T>) -> std::io::Result<T> {
         loop {
             match open() {
@@ -94,8 +96,8 @@ impl OpenFiles {
         }
     }
 
-    /// Takes a place for a file that is to be opened; false if one must be waited for, and the caller
-    /// does not.
+    /// Takes a place for a file that is to be opened; false if one must be waited for, and the
+    /// caller does not.
     pub(super) fn take_place(&self, waits: bool) -> bool {
         loop {
             let mut state = self.state.lock();
@@ -123,9 +125,9 @@ impl OpenFiles {
         }
     }
 
-    /// Closes a file that is not in use, or syncs it so that it can be closed, or, if all are in use, waits
-    /// until one is let go of. False if there is nothing to close or to wait for, or the engine is
-    /// poisoned.
+    /// Closes a file that is not in use, or syncs it so that it can be closed, or, if all are in
+    /// use, waits until one is let go of. False if there is nothing to close or to wait for, or the
+    /// engine is poisoned.
     pub(super) fn close_one(&self, waits: bool) -> bool {
         let mut state = self.state.lock();
         let mut victim = state.find_victim(waits);

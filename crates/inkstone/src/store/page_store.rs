@@ -84,7 +84,8 @@ impl FilePageStore {
         &self.counters
     }
 
-    /// The LSN that a page must have, if the one that was `found` in its place is older. If not, that is noted.
+    /// The LSN that a page must have, if the one that was `found` in its place is older. If not,
+    /// that is noted.
     pub(super) fn newer_than(&self, id: PageId, found: Lsn) -> Option<Lsn> {
         let page_lsns = self.spaces.page_lsns();
         let newest = page_lsns.newer_than(id, found);
@@ -105,8 +106,8 @@ impl FilePageStore {
         })
     }
 
-    /// An older version of the page than the one with LSN `newest` was read in its place: the newest one
-    /// from a second look, or from the doublewrite file, or an error.
+    /// An older version of the page than the one with LSN `newest` was read in its place: the
+    /// newest one from a second look, or from the doublewrite file, or an error.
     fn replace_stale(
         &self,
         file: &SpaceFile,
@@ -135,8 +136,8 @@ impl FilePageStore {
         Ok(())
     }
 
-    /// Puts the doublewrite file's copy of a page in place if it is new enough. Nobody else writes the
-    /// page: whoever is to be given it waits for this.
+    /// Puts the doublewrite file's copy of a page in place if it is new enough. Nobody else writes
+    /// the page: whoever is to be given it waits for this.
     fn take_copy(
         &self,
         file: &SpaceFile,

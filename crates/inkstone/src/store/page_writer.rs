@@ -3,12 +3,12 @@
 //! A writer belongs to one thread and owns a queue of I/O operations. There may be any number of
 //! writers. See the invariants of [the store](super).
 //!
-//! A write that fails costs its own pages only: they do not land, and the others of the batch do. The
-//! copies of pages whose write in place failed are kept in the doublewrite file (`doublewrite/areas.rs`);
-//! such a page is written in place without another copy next time, before anything that needs an area.
-//! Where there are no copies (`doublewrite` off or atomic) and pages can be torn after all, one whose
-//! write in place failed can be mended after a crash only if the log initialises it; while the process
-//! lives it is in memory.
+//! A write that fails costs its own pages only: they do not land, and the others of the batch do.
+//! The copies of pages whose write in place failed are kept in the doublewrite file
+//! (`doublewrite/areas.rs`); such a page is written in place without another copy next time, before
+//! anything that needs an area. Where there are no copies (`doublewrite` off or atomic) and pages
+//! can be torn after all, one whose write in place failed can be mended after a crash only if the
+//! log initialises it; while the process lives it is in memory.
 
 use super::doublewrite::{Area, DoublewriteFile};
 use super::page_store::Protection;
@@ -65,8 +65,8 @@ struct OpenTargets<'t, 'a> {
 type Extent<'x, 't> = (&'x FileInUse<'t>, Range<usize>);
 
 impl<'t, 'a> OpenTargets<'t, 'a> {
-    /// Of these targets as many, from the first on, as files are to be had for without a wait: at least
-    /// those of one file. A file that was removed meanwhile is none: nobody will read it.
+    /// Of these targets as many, from the first on, as files are to be had for without a wait: at
+    /// least those of one file. A file that was removed meanwhile is none: nobody will read it.
     fn of(all: &'t [Target<'a>]) -> Result<Self> {
         let mut files: Vec<(FileInUse<'t>, Range<usize>)> = Vec::new();
         let mut end = 0;
@@ -275,8 +275,8 @@ impl FilePageWriter {
         Ok(area)
     }
 
-    /// Writes the pages where they belong and makes them durable: those that can be written land. Fails
-    /// only for good.
+    /// Writes the pages where they belong and makes them durable: those that can be written land.
+    /// Fails only for good.
     fn write_in_place(&mut self, targets: &[Target<'_>]) -> Result<()> {
         let mut rest = targets;
         while let Some(first) = rest.first() {
@@ -333,8 +333,8 @@ impl FilePageWriter {
         Ok(())
     }
 
-    /// What was written is durable: older versions of these pages are stale from now on, and copies of
-    /// them need not be kept.
+    /// What was written is durable: older versions of these pages are stale from now on, and copies
+    /// of them need not be kept.
     fn land(&self, targets: &[Target<'_>], written: &[bool]) {
         let landed = targets.iter().zip(written).filter(|(_, written)| **written);
         let mut ids = Vec::with_capacity(targets.len());
@@ -394,7 +394,8 @@ impl FilePageWriter {
         Ok(written)
     }
 
-    /// Each file that needs it, for what was written, is synced: by this writer, or by whoever is before it.
+    /// Each file that needs it, for what was written, is synced: by this writer, or by whoever is
+    /// before it.
     fn sync_files(&mut self, open: &OpenTargets<'_, '_>, written: &[bool]) -> Result<()> {
         if mutants::on(Mutant::PagesUnsynced) {
             return Ok(());
@@ -446,7 +447,8 @@ impl PageWriter for FilePageWriter {
     }
 }
 
-/// Cuts some of the targets, which are of one file, into runs of adjacent pages that one write each can do.
+/// Cuts some of the targets, which are of one file, into runs of adjacent pages that one write each
+/// can do.
 fn extents(targets: &[Target<'_>], of_file: Range<usize>, page_size: u32) -> Vec<Range<usize>> {
     let adjacent = |a: &Target<'_>, b: &Target<'_>| {
         let follows = a.image.id.page.0.checked_add(1) == Some(b.image.id.page.0);

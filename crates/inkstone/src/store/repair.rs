@@ -14,16 +14,16 @@
 //! back in time; it is never used. Such a page was fresh, and the log rebuilds it, or the storage
 //! damaged it, and reading it will be an error.
 //!
-//! A page that is whole in place is left alone, even if its copy is newer: the log has the change. Unless
-//! it is an older version than recovery needs, as the [page LSN map](super::PageLsnMap) knows. Then the copy
-//! is put in place if it is new enough, by the same measure.
+//! A page that is whole in place is left alone, even if its copy is newer: the log has the change.
+//! Unless it is an older version than recovery needs, as the [page LSN map](super::PageLsnMap)
+//! knows. Then the copy is put in place if it is new enough, by the same measure.
 //!
 //! A copy stands for itself (its checksum is in the batch header and in the page), so in
 //! a batch torn while the copies were written those that are whole are whole copies.
 //!
 //! Every step can be interrupted and repeated: the copies stay until a writer exists, and writers
-//! come after repair. Files in which nothing was repaired are not synced: what a killed process left is
-//! durable before this runs (`database/settle.rs`).
+//! come after repair. Files in which nothing was repaired are not synced: what a killed process
+//! left is durable before this runs (`database/settle.rs`).
 
 use super::doublewrite::{DOUBLEWRITE_FILE, read_batch, read_layout};
 use super::space_file::SpaceFile;
@@ -183,7 +183,8 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Whether the whole page in place is an older version than recovery needs, and the copy is not.
+    /// Whether the whole page in place is an older version than recovery needs, and the copy is
+    /// not.
     fn is_newer_than_stale(&self, id: PageId, copy: &Copy) -> bool {
         let found = page_lsn(&self.in_place);
         let newest = self.spaces.page_lsns().newer_than(id, found);

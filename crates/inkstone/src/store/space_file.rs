@@ -1,8 +1,8 @@
 //! The file of one tablespace: its pages, and how it grows and is cut.
 //!
-//! The object lives as long as somebody knows the tablespace; the file behind it is opened when it is
-//! used, and may be closed in between ([`open_files`](super::open_files)). What
-//! [the files together](super::space_files) promise, this does.
+//! The object lives as long as somebody knows the tablespace; the file behind it is opened when it
+//! is used, and may be closed in between ([`open_files`](super::open_files)). What [the files
+//! together](super::space_files) promise, this does.
 
 use super::open_files::OpenFiles;
 use super::page_lsn_map::PageLsnMap;
@@ -181,8 +181,8 @@ impl SpaceFile {
         Ok(())
     }
 
-    /// Begins to give pages at the end back to the file system: the file does not grow until this is
-    /// over. The caller holds no page latch.
+    /// Begins to give pages at the end back to the file system: the file does not grow until this
+    /// is over. The caller holds no page latch.
     pub fn begin_cut(&self) -> Cut<'_> {
         let _growing = self.grow.lock();
         Cut {

@@ -7,8 +7,9 @@
 //!    ([`open_files`](super::open_files)).
 //! 2. A created file is durable, name and size, when [`SpaceFiles::create`] returned; a failed
 //!    creation leaves no file.
-//! 3. After [`SpaceFiles::remove`] the name is gone for good (ids are never reused); whoever is using
-//!    the file may go on writing to it, to no effect; who wants to use it later gets an error.
+//! 3. After [`SpaceFiles::remove`] the name is gone for good (ids are never reused); whoever is
+//!    using the file may go on writing to it, to no effect; who wants to use it later gets an
+//!    error.
 //! 4. A file grows before pages are written into its new part, and a full disk changes nothing.
 //! 5. A file is cut only in two steps ([`SpaceFile::begin_cut`]): nobody reads or writes behind the
 //!    new end while it is cut.
@@ -127,8 +128,8 @@ impl SpaceFiles {
         })
     }
 
-    /// The directory of the database, for whatever is opened beside tablespace files: where there are
-    /// too few descriptors, one of those is closed.
+    /// The directory of the database, for whatever is opened beside tablespace files: where there
+    /// are too few descriptors, one of those is closed.
     pub fn directory(&self) -> &Arc<dyn Directory> {
         &self.directory
     }
@@ -288,7 +289,8 @@ impl SpaceFiles {
         Ok(spaces)
     }
 
-    /// The highest tablespace id that has a file, also one that was set aside: it may get its name again.
+    /// The highest tablespace id that has a file, also one that was set aside: it may get its name
+    /// again.
     pub fn highest(&self) -> Result<Option<SpaceId>> {
         let was = |name: &str| Some(name.split_once(ASIDE_SUFFIX)?.0.to_owned());
         let names = self.names()?;
@@ -304,8 +306,8 @@ impl SpaceFiles {
     }
 
     /// Makes everything durable that was done to any file and no sync has covered, for the end of
-    /// creation and for close. The number of syncs does not grow with files that nobody changed, and
-    /// they run side by side.
+    /// creation and for close. The number of syncs does not grow with files that nobody changed,
+    /// and they run side by side.
     pub fn sync_all(&self, vfs: &dyn Vfs) -> Result<()> {
         self.context.poison.check()?;
         let unsynced = |entry: &Entry| match entry {

@@ -1,7 +1,7 @@
 //! The file of a tablespace as a handle that comes and goes, and its syncs.
 //!
-//! A [`TableFile`] knows what was done to the file and not synced yet, whether it is open or not. Who
-//! reads, writes or syncs it takes a [`FileInUse`]; what holds for that stands in
+//! A [`TableFile`] knows what was done to the file and not synced yet, whether it is open or not.
+//! Who reads, writes or syncs it takes a [`FileInUse`]; what holds for that stands in
 //! [`open_files`](super::open_files).
 
 use super::open_files::{OpenFiles, wants_descriptor};
@@ -144,7 +144,8 @@ impl TableFile {
         }
     }
 
-    /// The file, opened if need be; `None` if that would mean to wait for a descriptor, or for a sync.
+    /// The file, opened if need be; `None` if that would mean to wait for a descriptor, or for a
+    /// sync.
     pub fn try_acquire<'f>(
         self: &'f Arc<Self>,
         open_files: &'f OpenFiles,

@@ -60,8 +60,8 @@ pub struct Core {
     writers: Box<[CachePadded<WriterStripe>]>,
     /// Prepared transactions by XID.
     pub(crate) prepared: Mutex<HashMap<Vec<u8>, Arc<Shared>>>,
-    /// Records (start LSN) whose context lies further back than `CONTEXT_REACH` (at the second LSN).
-    /// Only a thread that sleeps between coding and reserving can bring this about.
+    /// Records (start LSN) whose context lies further back than `CONTEXT_REACH` (at the second
+    /// LSN). Only a thread that sleeps between coding and reserving can bring this about.
     far_contexts: Mutex<Vec<(Lsn, Lsn)>>,
     /// The last checkpoint.
     pub checkpoint_lsn: AtomicU64,
@@ -123,7 +123,8 @@ impl Core {
         self.versions.is_live(address)
     }
 
-    /// Whether version addresses still matter: for the cells of a page that stays latched meanwhile.
+    /// Whether version addresses still matter: for the cells of a page that stays latched
+    /// meanwhile.
     #[inline]
     pub fn liveness(&self) -> impl Fn(VersionAddress) -> bool + '_ {
         self.versions.liveness()
@@ -199,8 +200,8 @@ impl Core {
         }
     }
 
-    /// The least LSN from which scanning must begin so that every record from `checkpoint` on can be
-    /// decoded, apart from the usual reach. Forgets what lies before the checkpoint.
+    /// The least LSN from which scanning must begin so that every record from `checkpoint` on can
+    /// be decoded, apart from the usual reach. Forgets what lies before the checkpoint.
     pub fn far_context_floor(&self, checkpoint: Lsn) -> Option<Lsn> {
         let mut far = self.far_contexts.lock();
         far.retain(|&(start, _)| start >= checkpoint);
@@ -214,9 +215,10 @@ impl Core {
         xids
     }
 
-    /// Slows a writer down while the log since the last checkpoint is longer than `log_file_size`, so that
-    /// checkpoints can keep up. Not for log that an open transaction keeps: no pause brings its end nearer,
-    /// and with the pauses the log would hardly grow, without which its undo is not copied forward.
+    /// Slows a writer down while the log since the last checkpoint is longer than `log_file_size`,
+    /// so that checkpoints can keep up. Not for log that an open transaction keeps: no pause brings
+    /// its end nearer, and with the pauses the log would hardly grow, without which its undo is not
+    /// copied forward.
     fn hold_back(&self) {
         let log = &self.storage.log;
         let checkpoint = self.checkpoint_lsn.load(Ordering::Relaxed);

@@ -30,8 +30,8 @@ impl Drop for Prepared {
 }
 
 impl Prepared {
-    /// Commits as [`Transaction::commit_deferred`] does. [`Error::NotFound`] if somebody else has ended
-    /// it by its XID.
+    /// Commits as [`Transaction::commit_deferred`] does. [`Error::NotFound`] if somebody else has
+    /// ended it by its XID.
     pub fn commit_deferred(self, durability: Durability) -> Result<PendingCommit> {
         self.core.commit_prepared(&self.xid, durability)
     }
@@ -70,8 +70,8 @@ impl Transaction {
         self.prepare_with(xid, Durability::Sync).map(drop)
     }
 
-    /// As [`prepare`](Self::prepare), waiting as `durability` says; and a handle for whoever goes on
-    /// with the transaction at once.
+    /// As [`prepare`](Self::prepare), waiting as `durability` says; and a handle for whoever goes
+    /// on with the transaction at once.
     pub fn prepare_with(self, xid: &[u8], durability: Durability) -> Result<Prepared> {
         if xid.is_empty() || xid.len() > XID_LEN_MAX {
             return Err(Error::InvalidOption {
@@ -150,7 +150,8 @@ impl Core {
     pub(crate) fn prepared_has_changed(&self, space: SpaceId) -> Result<bool> {
         let all: Vec<_> = self.prepared.lock().values().cloned().collect();
         for shared in all {
-            // In the middle of a call: it is being committed, or rolled back, and will have ended at the next look.
+            // In the middle of a call: it is being committed, or rolled back, and will have ended
+            // at the next look.
             if shared.has_changed(self, space)?.unwrap_or(true) {
                 return Ok(true);
             }

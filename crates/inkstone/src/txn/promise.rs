@@ -10,8 +10,8 @@
 //! operation, done and undone. So a disk that is full, and stays so, is noticed by whoever wants to
 //! write more, and everybody can roll back.
 //!
-//! The share for splits is an amortised bound: rows of one transaction that shrank by little each, on
-//! very many leaves, every one of which others have filled to the last byte, may need more. Then
+//! The share for splits is an amortised bound: rows of one transaction that shrank by little each,
+//! on very many leaves, every one of which others have filled to the last byte, may need more. Then
 //! the rollback stops with [`Error::DiskFull`] before it logs what the log cannot take, and purge
 //! goes on with it when there is space (`Log::prepare_rollback_step`); until then its rows stay
 //! locked. Merging emptied leaves is left out while space is short.

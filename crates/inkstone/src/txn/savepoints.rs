@@ -168,9 +168,9 @@ impl Transaction {
         self.undo_to(&mut inner, mark.place)
     }
 
-    /// Begins a statement. Its beginning is a place to go back to; at read committed, and below, its
-    /// plain reads share a snapshot until [`end_statement`](Self::end_statement). (Without it each
-    /// call is a statement.) If one is going on, it ends.
+    /// Begins a statement. Its beginning is a place to go back to; at read committed, and below,
+    /// its plain reads share a snapshot until [`end_statement`](Self::end_statement). (Without it
+    /// each call is a statement.) If one is going on, it ends.
     pub fn begin_statement(&self) -> Result<()> {
         let mut inner = self.active()?;
         self.forget_statement(&mut inner);

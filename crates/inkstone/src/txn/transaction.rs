@@ -12,8 +12,8 @@
 //! 4. Whatever ends a transaction releases its locks, its versions and its place in the log.
 //!
 //! Latch: `Shared::inner`, one for each transaction, taken before any page latch; its only other
-//! taker is the checkpoint that copies a long transaction's undo forward. Of a prepared transaction nobody
-//! holds it over I/O: the first part of its commit waits for no disk.
+//! taker is the checkpoint that copies a long transaction's undo forward. Of a prepared transaction
+//! nobody holds it over I/O: the first part of its commit waits for no disk.
 
 use crate::counters::Counter;
 use crate::locks::HeldLocks;
@@ -240,17 +240,18 @@ impl Transaction {
         self.change_details(|details| details.tag = tag);
     }
 
-    /// Whom [`LockWaitHooks`](crate::LockWaitHooks) are told of: a number of the caller's, or an address; at
-    /// first 0, for nobody. The former owner is in no hook's hands when this returns. A transaction that
-    /// goes on without its handle (prepared, or rolled back in the background) has none.
+    /// Whom [`LockWaitHooks`](crate::LockWaitHooks) are told of: a number of the caller's, or an
+    /// address; at first 0, for nobody. The former owner is in no hook's hands when this returns. A
+    /// transaction that goes on without its handle (prepared, or rolled back in the background) has
+    /// none.
     pub fn set_owner(&self, owner: usize) {
         if !self.core.storage.poison.is_forked() {
             self.shared.state.set_owner(owner);
         }
     }
 
-    /// How long its statements wait for a row lock; at first the option `lock_wait_timeout_ms`. With zero a
-    /// statement that would wait fails at once, and is part of no deadlock.
+    /// How long its statements wait for a row lock; at first the option `lock_wait_timeout_ms`.
+    /// With zero a statement that would wait fails at once, and is part of no deadlock.
     pub fn set_lock_wait_timeout(&self, timeout: Duration) {
         self.shared.state.set_patient(!timeout.is_zero());
         *self.lock_wait_timeout.lock() = timeout;
@@ -352,8 +353,8 @@ impl Transaction {
         self.core.unfinished.lock().push(self.shared.clone());
     }
 
-    /// Has the commit say in the log that a tablespace's file is no longer needed: both are there after a
-    /// crash, or neither is.
+    /// Has the commit say in the log that a tablespace's file is no longer needed: both are there
+    /// after a crash, or neither is.
     pub(crate) fn delete_file(&self, space: SpaceId) -> Result<()> {
         self.active()?.files_deleted.push(space);
         Ok(())
@@ -373,8 +374,8 @@ impl Transaction {
         self.core.wait_for_commit(lsn, durability)
     }
 
-    /// Commits without waiting: the order of commits is the order of these calls, other transactions
-    /// see the changes, and [`PendingCommit::wait`] waits for durability.
+    /// Commits without waiting: the order of commits is the order of these calls, other
+    /// transactions see the changes, and [`PendingCommit::wait`] waits for durability.
     pub fn commit_deferred(self, durability: Durability) -> Result<PendingCommit> {
         let lsn = self.finish(durability)?;
         let core = self.core.clone();
@@ -481,8 +482,8 @@ pub(crate) fn rollback_all(core: &Arc<Core>, shared: &Shared, inner: &mut Inner)
         mtr.commit()?;
         core.remove_writer(&shared.state);
     } else {
-        // A first change that the log has not taken is on its page and cannot be undone: it must not
-        // pass for undone with those who looked at the poison before it was set.
+        // A first change that the log has not taken is on its page and cannot be undone: it must
+        // not pass for undone with those who looked at the poison before it was set.
         core.storage.poison.check()?;
     }
     let seq = core.trxs.finish_abort(&shared.state);

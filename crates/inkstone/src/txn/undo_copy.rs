@@ -3,8 +3,8 @@
 //! Log is let go of at its old end only. So a copy says everything again that would undo the
 //! transaction, also what an earlier copy said; from then on the log is kept from the copy's first
 //! part on. What copies take stays in proportion, however long the transaction gets:
-//! - A copy is due when the log has grown, since the last one, by more than the caller's limit and by
-//!   more than twice what the copy is expected to take, going by the last one.
+//! - A copy is due when the log has grown, since the last one, by more than the caller's limit and
+//!   by more than twice what the copy is expected to take, going by the last one.
 //! - A copy that turns out to take more than half of that growth is given up. Its last part never
 //!   comes, so recovery does not count it (`recovery/losers.rs`).
 //!
@@ -90,8 +90,8 @@ impl Core {
         copied
     }
 
-    /// Copies part by part. A prepared transaction does nothing any more but end, and its end must not wait for a disk:
-    /// its latch is held only while a part is appended.
+    /// Copies part by part. A prepared transaction does nothing any more but end, and its end must
+    /// not wait for a disk: its latch is held only while a part is appended.
     fn copy_parts(
         &self,
         shared: &Arc<Shared>,

@@ -125,8 +125,9 @@ fn names_change_above_only() {
     assert_eq!(below.list().unwrap(), ["a", "b"]);
 }
 
-/// A file below is open while it is in use, and no longer: a database of any number of tables can be looked at
-/// with few descriptors. What was written over it is there when it is opened again, under whatever name.
+/// A file below is open while it is in use, and no longer: a database of any number of tables can
+/// be looked at with few descriptors. What was written over it is there when it is opened again,
+/// under whatever name.
 #[test]
 fn files_that_are_closed_hold_nothing_below() {
     let disk = SimVfs::new(1);

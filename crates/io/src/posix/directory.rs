@@ -2,9 +2,9 @@
 //!
 //! # What this module promises
 //!
-//! 1. A path is resolved once, when a directory is opened. After that every name is resolved from the
-//!    open descriptor: two directories never mix, whatever the process's current directory is and
-//!    however the directories are renamed.
+//! 1. A path is resolved once, when a directory is opened. After that every name is resolved from
+//!    the open descriptor: two directories never mix, whatever the process's current directory is
+//!    and however the directories are renamed.
 //! 2. [`Directory::sync`] is one `fsync` of the descriptor that is open already.
 //! 3. A new directory is durable when it is open: its parent was synced.
 
@@ -72,9 +72,9 @@ fn open_fd(at: BorrowedFd<'_>, name: &Path) -> Result<OwnedFd> {
     })?)
 }
 
-/// A lock that is held. It belongs to the open file description, of which a forked child has a copy:
-/// closing the descriptor alone would leave the file locked as long as the child lives. And the child's
-/// copy must not unlock it for the parent.
+/// A lock that is held. It belongs to the open file description, of which a forked child has a
+/// copy: closing the descriptor alone would leave the file locked as long as the child lives. And
+/// the child's copy must not unlock it for the parent.
 struct Lock {
     fd: OwnedFd,
     owner: Owner,

@@ -2,11 +2,11 @@
 //!
 //! # What this module promises
 //!
-//! 1. [`Batch::drive`] returns, normally or by panic, only when no thread works any more: the threads
-//!    live in a scope of its call (so the borrow checker proves it).
-//! 2. At most [`THREADS_MAX`] threads, and none that is not needed: one starts when an operation would
-//!    wait for another otherwise. An operation that is alone, and one that is only a copy into the page
-//!    cache, runs in the calling thread. Where no thread can be started, all do.
+//! 1. [`Batch::drive`] returns, normally or by panic, only when no thread works any more: the
+//!    threads live in a scope of its call (so the borrow checker proves it).
+//! 2. At most [`THREADS_MAX`] threads, and none that is not needed: one starts when an operation
+//!    would wait for another otherwise. An operation that is alone, and one that is only a copy
+//!    into the page cache, runs in the calling thread. Where no thread can be started, all do.
 //!
 //! Latch: `state`, held for a moment, never during an operation.
 

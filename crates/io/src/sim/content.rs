@@ -4,7 +4,8 @@
 //!
 //! 1. Bytes beyond `length` are zero, so that a file that grows again shows zeroes.
 //! 2. A block that is present takes disk space, also when it holds zeroes.
-//! 3. A block is unwritten if its space was taken and nothing was written to it since. It is present.
+//! 3. A block is unwritten if its space was taken and nothing was written to it since. It is
+//!    present.
 //!
 //! Cloning copies the map, not the blocks; a block is copied when one of its owners writes to it.
 
@@ -51,8 +52,8 @@ fn pieces(offset: u64, length: usize) -> impl Iterator<Item = Piece> {
     })
 }
 
-/// One block for all that are written with nothing but [`FULL_BYTE`]: maps that say that terabytes are in
-/// use fit in memory.
+/// One block for all that are written with nothing but [`FULL_BYTE`]: maps that say that terabytes
+/// are in use fit in memory.
 fn full_block() -> Arc<Block> {
     static FULL: OnceLock<Arc<Block>> = OnceLock::new();
     let full = FULL.get_or_init(|| Arc::new([FULL_BYTE; BLOCK_BYTES]));

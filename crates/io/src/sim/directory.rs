@@ -206,8 +206,8 @@ impl SimVfs {
         Ok(())
     }
 
-    /// See [`Directory::sync_file_system`]: one sync of everything, which fails as a whole or makes all
-    /// files and names durable. What an earlier failed sync gave up stays given up.
+    /// See [`Directory::sync_file_system`]: one sync of everything, which fails as a whole or makes
+    /// all files and names durable. What an earlier failed sync gave up stays given up.
     fn sync_all(&self, directory: &Path) -> Result<()> {
         self.disk.observer.see(OpKind::Sync, directory, &[]);
         let mut names = self.disk.names.lock();

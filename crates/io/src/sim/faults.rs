@@ -77,8 +77,8 @@ pub enum Fault {
     /// A read succeeds with the bytes that stand behind those that were asked for (before them, at
     /// the end of the file). As `Eio` for other kinds.
     WrongPlace,
-    /// A read succeeds with older bytes: blocks of 4 KiB as they were before they were last written. As
-    /// `Eio` for other kinds.
+    /// A read succeeds with older bytes: blocks of 4 KiB as they were before they were last
+    /// written. As `Eio` for other kinds.
     Stale,
     /// A write succeeds, and what was there before stays. As `Eio` for other kinds.
     Lost,

@@ -470,8 +470,8 @@ fn driven_operations_complete_in_many_orders() {
     assert!(orders.len() > 10, "{orders:?}");
 }
 
-/// A driven sync covers the writes whose completion was told before it was submitted, and of those that
-/// are under way beside it, nothing for certain.
+/// A driven sync covers the writes whose completion was told before it was submitted, and of those
+/// that are under way beside it, nothing for certain.
 #[test]
 fn a_driven_sync_covers_what_was_told_before_it() {
     let mut lost = 0;

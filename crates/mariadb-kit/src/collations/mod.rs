@@ -1,8 +1,11 @@
-//! `--collations`: indexes sort text as the server compares it, in every collation that the server has.
+//! `--collations`: indexes sort text as the server compares it, in every collation that the server
+//! has.
 //!
-//! `probe.cc`, in the server's process, makes key images with the handler's own codec of random texts (letters that
-//! collations treat as one or as several, ill-formed bytes, trailing blanks and zeroes; long ones whose images are longer
-//! than the engine's keys), and compares them with the server's comparison of the texts. Then tables of a build that sorted otherwise are opened, see `outdated`.
+//! `probe.cc`, in the server's process, makes key images with the handler's own codec of random
+//! texts (letters that collations treat as one or as several, ill-formed bytes, trailing blanks and
+//! zeroes; long ones whose images are longer than the engine's keys), and compares them with the
+//! server's comparison of the texts. Then tables of a build that sorted otherwise are opened, see
+//! `outdated`.
 
 mod outdated;
 
@@ -50,7 +53,8 @@ pub fn run(tree: &Tree, plugin: &Plugin, filter: Option<&str>, plan: Plan) -> Re
     Ok(ExitCode::SUCCESS)
 }
 
-/// Names of the collations of columns, with that of the character set where a collation is for several.
+/// Names of the collations of columns, with that of the character set where a collation is for
+/// several.
 fn collations(server: &Server, filter: Option<&str>) -> Result<Vec<String>> {
     let listed = server.sql(
         "SELECT FULL_COLLATION_NAME FROM information_schema.COLLATION_CHARACTER_SET_APPLICABILITY
@@ -70,7 +74,8 @@ fn collations(server: &Server, filter: Option<&str>) -> Result<Vec<String>> {
     }
 }
 
-/// How many collations have images that sort otherwise than the server compares; prints the first pair of each.
+/// How many collations have images that sort otherwise than the server compares; prints the first
+/// pair of each.
 fn check_images(server: &Server, names: &[String], seed: u64) -> Result<usize> {
     server.sql(
         "CREATE OR REPLACE FUNCTION inkstone_collation RETURNS STRING SONAME 'collations.so'",

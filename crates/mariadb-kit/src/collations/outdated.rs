@@ -1,5 +1,6 @@
-//! Tables of a build whose indexes sorted text otherwise (`images-v1.tar.gz`, made by the plugin of commit 75e0bd4):
-//! they are read rightly or refused with a clear error, until ALTER TABLE ... FORCE makes their indexes anew.
+//! Tables of a build whose indexes sorted text otherwise (`images-v1.tar.gz`, made by the plugin of
+//! commit 75e0bd4): they are read rightly or refused with a clear error, until ALTER TABLE ...
+//! FORCE makes their indexes anew.
 
 use super::super::apt::output;
 use super::super::plugin::Plugin;
@@ -11,11 +12,12 @@ use std::process::Command;
 /// Tables of the fixture with text in their indexes: a secondary one, the primary key, partitions.
 const OUTDATED: [&str; 3] = ["texts", "by_text", "parts"];
 
-/// Tables of the fixture that are as this version makes them: text of one byte a character, none in indexes.
+/// Tables of the fixture that are as this version makes them: text of one byte a character, none in
+/// indexes.
 const SOUND: [&str; 2] = ["plain", "unindexed"];
 
-/// What outdated tables are asked: without a hint before the rebuild, and with `FORCE INDEX` afterwards. The answers
-/// must be the same.
+/// What outdated tables are asked: without a hint before the rebuild, and with `FORCE INDEX`
+/// afterwards. The answers must be the same.
 const QUESTIONS: [(&str, &str); 4] = [
     (
         "SELECT GROUP_CONCAT(id ORDER BY n) FROM (SELECT id, ROW_NUMBER() OVER () n FROM
@@ -105,7 +107,8 @@ pub fn check(tree: &Tree, plugin: &Plugin) -> Result<()> {
     Ok(())
 }
 
-/// A table whose indexes are sound, but of a build that did not cut long keys: it refuses such a row, and nothing else.
+/// A table whose indexes are sound, but of a build that did not cut long keys: it refuses such a
+/// row, and nothing else.
 fn long_keys(server: &Server) -> Result<()> {
     server.sql("ALTER TABLE old.plain ADD COLUMN w VARBINARY(3000), ALGORITHM=INSTANT")?;
     server.sql("ALTER TABLE old.plain ADD KEY w (w), ALGORITHM=NOCOPY")?;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Runs in the server: makes key images of random texts with the handler's codec, and compares them with the server's
-   own comparison of the texts.
+/* Runs in the server: makes key images of random texts with the handler's codec, and compares them
+   with the server's own comparison of the texts.
 
-   inkstone_collation(name, seed, texts) gives '' or the first difference: the shape of the key, both texts in hex,
-   what the server says and what the images say. */
+   inkstone_collation(name, seed, texts) gives '' or the first difference: the shape of the key,
+   both texts in hex, what the server says and what the images say. */
 #include "key_codec.h"
 #include <my_sys.h>
 #include <mysql/service_sha2.h>
@@ -15,7 +15,8 @@
 typedef std::basic_string<uchar> Text;
 typedef std::mt19937_64 Random;
 
-/** Columns have so many characters at most, but where long texts are asked for; a key has so many bytes. */
+/** Columns have so many characters at most, but where long texts are asked for; a key has so many
+    bytes. */
 static const uint CHARACTERS_MAX= 48, KEY_BYTES_MAX= 3072;
 
 /* The server itself has the function; a library of functions is not given the service. */
@@ -33,7 +34,8 @@ static std::string hex(const uchar *bytes, size_t length)
   return text;
 }
 
-/** Random texts of a collation: few letters, so that texts are often equal or begin alike, and everything else. */
+/** Random texts of a collation: few letters, so that texts are often equal or begin alike, and
+    everything else. */
 class Texts
 {
 public:
@@ -51,8 +53,8 @@ public:
     return text;
   }
 
-  /** A text of so many characters at most, whose image may be longer than the engine's keys: a long beginning, often
-      that of the last one, and any end. */
+  /** A text of so many characters at most, whose image may be longer than the engine's keys: a long
+      beginning, often that of the last one, and any end. */
   Text next_long(size_t characters)
   {
     if (beginning.empty() || !below(20))
@@ -201,8 +203,8 @@ private:
   std::vector<std::vector<my_wc_t>> special;
 };
 
-/** One key part over one column, and a record for it. The field is in the statement's memory: a library of functions
-    is not given the server's services. */
+/** One key part over one column, and a record for it. The field is in the statement's memory: a
+    library of functions is not given the server's services. */
 class KeyShape
 {
 public:
@@ -246,7 +248,8 @@ public:
     Text value= text.substr(0, position(text, characters));
     if (kind != CHAR)
       return value;
-    /* Of an ill-formed text nobody can say how many characters it has, and the server puts none into a column. */
+    /* Of an ill-formed text nobody can say how many characters it has, and the server puts none
+       into a column. */
     const char *begin= reinterpret_cast<const char *>(value.data());
     const size_t length= Well_formed_prefix(charset, begin, value.size(), characters).length();
     value.resize(field->pack_length());
@@ -254,8 +257,8 @@ public:
     return value;
   }
 
-  /** What the server says of two stored values, as far as the key has them. Of a CHAR it compares so many characters,
-      as if all had them; InnoDB says how many, in bytes. */
+  /** What the server says of two stored values, as far as the key has them. Of a CHAR it compares
+      so many characters, as if all had them; InnoDB says how many, in bytes. */
   int compare(const Text &a, const Text &b) const
   {
     int order= kind == CHAR
@@ -266,7 +269,8 @@ public:
     return descending ? -order : order;
   }
 
-  /** The image of a stored value, by way of the record and of the server's key format: they must be equal. */
+  /** The image of a stored value, by way of the record and of the server's key format: they must be
+      equal. */
   bool image(const KeyPartCodec &codec, const Text &value, Buffer &out)
   {
     Buffer by_key;

@@ -1,9 +1,9 @@
-//! Differences that are none: what InnoDB leaves open, or says of its own ways. Each with its reason. A bug of
-//! Inkstone never stands here.
+//! Differences that are none: what InnoDB leaves open, or says of its own ways. Each with its
+//! reason. A bug of Inkstone never stands here.
 //!
-//! Not on this list, because the comparison itself knows it: rows without ORDER BY come in any order, rows that
-//! ORDER BY takes for equal come in any order among each other, and a group of values that a collation takes for
-//! equal is named by any of them.
+//! Not on this list, because the comparison itself knows it: rows without ORDER BY come in any
+//! order, rows that ORDER BY takes for equal come in any order among each other, and a group of
+//! values that a collation takes for equal is named by any of them.
 
 use super::compare::Aspect;
 use super::sides::{Gone, Outcome, Warning};
@@ -117,7 +117,8 @@ pub fn is_about_joined_rows(aspect: Aspect, innodb: &Outcome, inkstone: &Outcome
     }
 }
 
-/// How many rows an UPDATE says that it has changed; not how often it came to one, and how often it warned.
+/// How many rows an UPDATE says that it has changed; not how often it came to one, and how often it
+/// warned.
 fn changed(outcome: &Outcome) -> Option<&str> {
     match &outcome.reply {
         Reply::Done(done) => done
@@ -149,8 +150,8 @@ pub fn unnumbered_message(message: &str) -> String {
     without_table(message)
 }
 
-/// A warning of a column's value, without the table: the plan decides whether that is the one of rows to be changed,
-/// `(temporary)`.
+/// A warning of a column's value, without the table: the plan decides whether that is the one of
+/// rows to be changed, `(temporary)`.
 fn without_table(message: &str) -> String {
     match message.split_once(" for column `") {
         Some((value, column)) => {
@@ -199,16 +200,17 @@ fn refused(outcome: &Outcome) -> u16 {
     }
 }
 
-/// Why a difference is accepted whatever the statement is: since InnoDB's own CHECK TABLE finds fault with an index, or the index gives other values than the table
-/// (of generated columns, or beside a primary key of prefixes of texts), and Inkstone's with nothing.
+/// Why a difference is accepted whatever the statement is: since InnoDB's own CHECK TABLE finds
+/// fault with an index, or the index gives other values than the table (of generated columns, or
+/// beside a primary key of prefixes of texts), and Inkstone's with nothing.
 pub const INNODB_CORRUPT: &str = "InnoDB finds its own index corrupt";
 
-/// Why warnings of InnoDB's CHECK TABLE are accepted: where they are about entries marked as deleted, and InnoDB, asked
-/// again a little later, has none.
+/// Why warnings of InnoDB's CHECK TABLE are accepted: where they are about entries marked as
+/// deleted, and InnoDB, asked again a little later, has none.
 pub const INNODB_PURGES_LATER: &str = "InnoDB finds entries of an index that are deleted, and that purge has not come to, without their rows";
 
-/// Why other numbers of rows in what an ALTER says are accepted: where both tables have the same rows and give them in
-/// another order (which a trigger of a join has put there, say).
+/// Why other numbers of rows in what an ALTER says are accepted: where both tables have the same
+/// rows and give them in another order (which a trigger of a join has put there, say).
 pub const ROWS_LIE_OTHERWISE: &str = "an ALTER numbers the rows of a table whose rows lie in another order, which was open when they were inserted";
 
 /// True of a difference that is but one of the numbers of rows.
@@ -225,8 +227,8 @@ pub fn is_about_row_numbers(
         && unnumbered(innodb) == unnumbered(inkstone)
 }
 
-/// Why another duplicate is accepted: where InnoDB finds both when the rows come one by one into an empty table that was
-/// altered in the same way.
+/// Why another duplicate is accepted: where InnoDB finds both when the rows come one by one into an
+/// empty table that was altered in the same way.
 pub const ONE_OF_THE_DUPLICATES: &str = "which of several duplicates an ALTER names depends on how keys are sorted, and in which order they are made; the rows have both";
 
 /// Why another error is accepted: where InnoDB finds both faults in this way.
@@ -248,12 +250,13 @@ pub fn of_several_faults(
     }
 }
 
-/// Why an UPDATE or DELETE by InnoDB of no rows is accepted, and ends its case: where InnoDB does what Inkstone did when
-/// the server has opened the table anew.
+/// Why an UPDATE or DELETE by InnoDB of no rows is accepted, and ends its case: where InnoDB does
+/// what Inkstone did when the server has opened the table anew.
 pub const INNODB_STAYS_PRUNED: &str = "the server remembers of a partitioned table that an earlier statement was about no partition, and finds no rows by an index of InnoDB (Inkstone makes it forget)";
 
-/// Why an ALTER that only Inkstone refuses is accepted, and ends its case: where Inkstone does it, too, when the server
-/// has opened the table anew. InnoDB refuses it behind the failed ALTER if that says `ALGORITHM=COPY`.
+/// Why an ALTER that only Inkstone refuses is accepted, and ends its case: where Inkstone does it,
+/// too, when the server has opened the table anew. InnoDB refuses it behind the failed ALTER if
+/// that says `ALGORITHM=COPY`.
 pub const CHECK_OF_FAILED_COPY: &str = "the server, behind an ALTER that it copied and that a row refused, knows a constraint's columns by their old names until the table is opened anew";
 
 /// True of the error that the server then has.
@@ -265,9 +268,10 @@ pub fn is_about_renamed_check(statement: &str, innodb: &Outcome, inkstone: &Outc
     is_alter(statement) && says && refused(innodb) == 0
 }
 
-/// Why an INSERT or REPLACE that InnoDB finds no row for is accepted, and ends its case: where InnoDB, told to leave out
-/// rows that a key refuses, leaves one of its indexes without entries of rows that are there. (To take the refused row
-/// out again it deletes the entry that compares as equal, which is the other row's, and then cannot find that row.)
+/// Why an INSERT or REPLACE that InnoDB finds no row for is accepted, and ends its case: where
+/// InnoDB, told to leave out rows that a key refuses, leaves one of its indexes without entries of
+/// rows that are there. (To take the refused row out again it deletes the entry that compares as
+/// equal, which is the other row's, and then cannot find that row.)
 pub const INNODB_LOSES_ENTRY: &str = "InnoDB cannot find the row that a key refuses another for: it has deleted that row's entry (a primary key of a text's beginning)";
 
 /// True if the error is that a row cannot be found.
@@ -275,43 +279,45 @@ pub fn finds_no_row(outcome: &Outcome) -> bool {
     refused(outcome) == 1032
 }
 
-/// Why other rows of a SELECT are accepted: where Inkstone's are those that InnoDB itself gives without an index.
+/// Why other rows of a SELECT are accepted: where Inkstone's are those that InnoDB itself gives
+/// without an index.
 pub const INNODB_LEAVES_OUT: &str = "InnoDB finds other rows by an index than in the table (ranges of texts with letters that weigh nothing; virtual columns)";
 
-/// Why other rows of a SELECT are accepted: where Inkstone's are those that InnoDB itself gives when it is made to use
-/// just the indexes that Inkstone's plan has.
+/// Why other rows of a SELECT are accepted: where Inkstone's are those that InnoDB itself gives
+/// when it is made to use just the indexes that Inkstone's plan has.
 pub const INNODB_WOULD_LEAVE_OUT: &str = "InnoDB gives the same rows when it is made to use the index that Inkstone's plan has (ranges of texts with letters that weigh nothing)";
 
-/// Why an UPDATE or DELETE by InnoDB of fewer rows is accepted, and ends its case: where InnoDB, asked behind it, leaves
-/// as many rows of its table out by one of its indexes.
+/// Why an UPDATE or DELETE by InnoDB of fewer rows is accepted, and ends its case: where InnoDB,
+/// asked behind it, leaves as many rows of its table out by one of its indexes.
 pub const INNODB_CHANGES_FEWER: &str = "InnoDB changes fewer rows by an index than its table has (ranges of texts with letters that weigh nothing; fractions of a second that a column has no place for)";
 
-/// Why an UPDATE or DELETE by Inkstone of fewer rows is accepted, and ends its case: where InnoDB, given the rows that
-/// Inkstone has left, leaves as many of them out by one of its indexes.
+/// Why an UPDATE or DELETE by Inkstone of fewer rows is accepted, and ends its case: where InnoDB,
+/// given the rows that Inkstone has left, leaves as many of them out by one of its indexes.
 pub const INNODB_WOULD_CHANGE_FEWER: &str = "InnoDB, too, would change fewer rows by an index than the table has (ranges of texts with letters that weigh nothing), and has used none";
 
-/// Why other rows of a SELECT with a fraction of a second are accepted: where Inkstone's are those that InnoDB itself
-/// gives when it is made to use just the indexes that Inkstone's plan has.
+/// Why other rows of a SELECT with a fraction of a second are accepted: where Inkstone's are those
+/// that InnoDB itself gives when it is made to use just the indexes that Inkstone's plan has.
 pub const INNODB_BY_ANOTHER_INDEX: &str = "the server cuts a fraction of a second that the column has no place for, and takes it for equal where the plan uses a certain index; InnoDB does so too by that index";
 
-/// Why other rows of a join are accepted: where Inkstone's are those that InnoDB itself gives when it is made to read the
-/// tables in the order, and by the indexes, of Inkstone's plan.
+/// Why other rows of a join are accepted: where Inkstone's are those that InnoDB itself gives when
+/// it is made to read the tables in the order, and by the indexes, of Inkstone's plan.
 pub const INNODB_JOINS_SO_TOO: &str = "which rows of a join compare as equal depends on the plan (an index of a text's beginning, with letters that weigh nothing); InnoDB gives the same with Inkstone's plan";
 
 /// Why another order of rows is accepted: where Inkstone's is the one that ORDER BY asks for.
 pub const INNODB_UNORDERED: &str = "InnoDB gives rows of partitions in another order than ORDER BY says (a virtual column of the index)";
 
-/// Why another key of error 1062 of an UPDATE is accepted: where InnoDB's is the one that stands in the server's order of
-/// keys where Inkstone's stands among InnoDB's indexes.
+/// Why another key of error 1062 of an UPDATE is accepted: where InnoDB's is the one that stands in
+/// the server's order of keys where Inkstone's stands among InnoDB's indexes.
 pub const INNODB_COUNTS_KEYS: &str = "InnoDB names the wrong key of a row that an UPDATE moves to another partition (it takes a place in its order of indexes for one in the server's)";
 
-/// Why a case ends where the server does: in a statement of InnoDB, with just this assertion. A server without Inkstone
-/// fails it, too:
-/// `CREATE TABLE t1 (c VARCHAR(700) CHARACTER SET utf8mb4 COLLATE utf8mb4_uca1400_nopad_as_ci NOT NULL, PRIMARY KEY
-/// (c(30) DESC), KEY k (c DESC))`, then rows `'a'` and `CONCAT(REPEAT(_utf8mb4 x'00', 698), 'a')`.
+/// Why a case ends where the server does: in a statement of InnoDB, with just this assertion. A
+/// server without Inkstone fails it, too:
+/// `CREATE TABLE t1 (c VARCHAR(700) CHARACTER SET utf8mb4 COLLATE utf8mb4_uca1400_nopad_as_ci NOT NULL, PRIMARY KEY (c(30) DESC), KEY k (c DESC))`,
+/// then rows `'a'` and `CONCAT(REPEAT(_utf8mb4 x'00', 698), 'a')`.
 pub const INNODB_FAILS: &str = "InnoDB ends the server: an entry of an index beside a primary key of a text's beginning differs from the one that was deleted and compares as equal (assertion in row0ins.cc)";
 
-/// Why a case ends where InnoDB gives more rows than are kept: a join of two tables whose rows LOAD DATA has doubled often.
+/// Why a case ends where InnoDB gives more rows than are kept: a join of two tables whose rows LOAD
+/// DATA has doubled often.
 pub const TOO_LARGE: &str = "InnoDB gives more than 2 GiB of rows, which are not compared";
 
 /// True if the end of the server is accepted.

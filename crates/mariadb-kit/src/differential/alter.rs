@@ -69,7 +69,8 @@ impl Maker {
             5 => drop_key(random, table),
             6 => Some(Clause::of(text("FORCE"))),
             7 if first => Some(Clause::alone("ENGINE={engine}")),
-            // Alone: beside what is copied it counts in other steps than beside what is done in place.
+            // Alone: beside what is copied it counts in other steps than beside what is done in
+            // place.
             8 if first && self.topics.has(Topic::AutoIncrement) => {
                 let next = random.pick(&[1, 5, 100, 126, 300]);
                 Some(Clause::alone(format!("AUTO_INCREMENT={next}")))
@@ -90,7 +91,8 @@ impl Maker {
         };
         let mut column = generated.unwrap_or_else(|| self.column(random));
         if matches!(column.kind, Kind::Json) && !column.null {
-            // Old rows would break its constraint, at which an ALTER that copies looks, one in place does not.
+            // Old rows would break its constraint, at which an ALTER that copies looks, one in
+            // place does not.
             column.default = Some("'{}'".to_owned());
         }
         // Old rows may break it, at which an ALTER that copies looks, one in place does not.
@@ -117,7 +119,8 @@ impl Maker {
             .columns
             .iter()
             .any(|other| other.is_over(&column.name));
-        // What is computed of it, or must hold, may not fit a value of another type or length: a copy looks.
+        // What is computed of it, or must hold, may not fit a value of another type or length: a
+        // copy looks.
         let is_bound = is_base || column.check.is_some();
         match random.below(4) {
             // NULLs become the old default in place, and the type's zero in a copy.
@@ -280,8 +283,8 @@ impl Maker {
     }
 }
 
-/// True if NULLs of it become something else in place than in a copy when it is made NOT NULL: its old default, or
-/// what a constraint refuses, at which only a copy looks.
+/// True if NULLs of it become something else in place than in a copy when it is made NOT NULL: its
+/// old default, or what a constraint refuses, at which only a copy looks.
 fn holds_other_nulls(column: &Column) -> bool {
     column.null
         && (column.default.is_some() || column.check.is_some() || matches!(column.kind, Kind::Json))

@@ -98,7 +98,8 @@ pub fn matched(done: &Done) -> u64 {
     matched.unwrap_or(done.affected)
 }
 
-/// Whether InnoDB, behind an UPDATE or DELETE, finds by its indexes just so many rows fewer than in the table.
+/// Whether InnoDB, behind an UPDATE or DELETE, finds by its indexes just so many rows fewer than in
+/// the table.
 pub fn leaves_out(sides: &mut Sides, text: &str, rows: u64) -> bool {
     let Some(changed) = Changed::of(text) else {
         return false;
@@ -106,7 +107,8 @@ pub fn leaves_out(sides: &mut Sides, text: &str, rows: u64) -> bool {
     changed.leaves_out(sides, rows)
 }
 
-/// Whether InnoDB, given the rows that Inkstone has left, would leave so many of them out by an index, too.
+/// Whether InnoDB, given the rows that Inkstone has left, would leave so many of them out by an
+/// index, too.
 pub fn would_leave_out(sides: &mut Sides, text: &str, rows: u64) -> bool {
     let Some(changed) = Changed::of(text).filter(|changed| changed.before.is_empty()) else {
         return false;

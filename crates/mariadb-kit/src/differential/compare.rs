@@ -259,7 +259,8 @@ fn unequal_rows(
     }
 }
 
-/// How InnoDB gives the rows of a SELECT that it does not give: by no index, or by Inkstone's plan, if at all.
+/// How InnoDB gives the rows of a SELECT that it does not give: by no index, or by Inkstone's plan,
+/// if at all.
 fn given_by_innodb(
     sides: &mut Sides,
     text: &str,
@@ -281,7 +282,8 @@ fn given_by_innodb(
     }
 }
 
-/// Whether CHECK TABLE of InnoDB finds nothing but entries that are marked as deleted, and whose rows are gone already.
+/// Whether CHECK TABLE of InnoDB finds nothing but entries that are marked as deleted, and whose
+/// rows are gone already.
 fn finds_marks(checked: &[Row]) -> bool {
     let is_mark = |row: &Row| {
         let text =
@@ -312,8 +314,9 @@ fn has_fraction(text: &str) -> bool {
     })
 }
 
-/// Whether InnoDB, of an UPDATE of a partitioned table, means the key that Inkstone names: it takes the key's place
-/// among its own indexes, which are in the order in which they were made, for one in the order of the server.
+/// Whether InnoDB, of an UPDATE of a partitioned table, means the key that Inkstone names: it takes
+/// the key's place among its own indexes, which are in the order in which they were made, for one
+/// in the order of the server.
 fn names_other_key(sides: &mut Sides, text: &str, innodb: &Outcome, inkstone: &Outcome) -> bool {
     let Some(target) = text.strip_prefix("UPDATE ") else {
         return false;
@@ -337,8 +340,8 @@ fn names_other_key(sides: &mut Sides, text: &str, innodb: &Outcome, inkstone: &O
         && place.and_then(|place| shown.get(place)).map(String::as_str) == Some(named)
 }
 
-/// Whether an UPDATE or DELETE of a partitioned table, of which InnoDB has found no rows, does to InnoDB's what it did to
-/// Inkstone's when the server has opened the table anew.
+/// Whether an UPDATE or DELETE of a partitioned table, of which InnoDB has found no rows, does to
+/// InnoDB's what it did to Inkstone's when the server has opened the table anew.
 fn changes_when_reopened(sides: &mut Sides, text: &str, inkstone: &Reply) -> bool {
     let head = text.split(" WHERE ").next().unwrap_or_default();
     let head = head.split(" ORDER BY ").next().unwrap_or_default();
@@ -393,8 +396,8 @@ fn alters_when_reopened(sides: &mut Sides, text: &str) -> bool {
     })
 }
 
-/// Whether InnoDB, given the rows of an INSERT or REPLACE and told to leave out those that a key refuses, leaves an index
-/// without entries that its rows have.
+/// Whether InnoDB, given the rows of an INSERT or REPLACE and told to leave out those that a key
+/// refuses, leaves an index without entries that its rows have.
 fn loses_an_entry(sides: &mut Sides, text: &str) -> bool {
     inserted(text).is_some_and(|(table, rows)| sides.innodb_corrupts_a_copy(table, rows))
 }
@@ -500,8 +503,9 @@ fn same_representatives(sides: &mut Sides, columns: &[Representative], a: &Row, 
     same && a.len() == b.len()
 }
 
-/// Whether these are the same rows, but for the order of those whose first columns the server sorts alike: texts that are
-/// not equal may have the same sort key (without PAD SPACE, and with letters at the end that weigh nothing).
+/// Whether these are the same rows, but for the order of those whose first columns the server sorts
+/// alike: texts that are not equal may have the same sort key (without PAD SPACE, and with letters
+/// at the end that weigh nothing).
 fn are_tied_otherwise(
     sides: &mut Sides,
     columns: &[Representative],

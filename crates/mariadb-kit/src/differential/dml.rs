@@ -1,8 +1,8 @@
 //! Random statements that change rows.
 //!
-//! Where several rows are changed and one of them may fail, the statement says in which order: by ORDER BY over
-//! a key that names each row, or by an index that it forces. Which plan an optimizer takes without that depends on
-//! each engine's estimates.
+//! Where several rows are changed and one of them may fail, the statement says in which order: by
+//! ORDER BY over a key that names each row, or by an index that it forces. Which plan an optimizer
+//! takes without that depends on each engine's estimates.
 
 use super::query::{alike, counts, is_unique, random_key};
 use super::schema::{Column, Maker, Table};

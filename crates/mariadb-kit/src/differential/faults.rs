@@ -1,5 +1,5 @@
-//! Faults of rows that an ALTER is refused for, all of them: what InnoDB says when the table's rows come one by one
-//! into an empty table that was altered in the same way.
+//! Faults of rows that an ALTER is refused for, all of them: what InnoDB says when the table's rows
+//! come one by one into an empty table that was altered in the same way.
 
 use super::accepted;
 use super::compare::rows_of;
@@ -9,8 +9,8 @@ use crate::client::Reply;
 /// A table of InnoDB's that is as the ALTER would have made it, without rows.
 const ALTERED: &str = "altered";
 
-/// Whether InnoDB finds both faults in its rows: the one that it names, and the one that Inkstone names. Of its own
-/// duplicate the key counts: in place it shows a part of a long text as empty.
+/// Whether InnoDB finds both faults in its rows: the one that it names, and the one that Inkstone
+/// names. Of its own duplicate the key counts: in place it shows a part of a long text as empty.
 pub fn are_both_there(sides: &mut Sides, text: &str, innodb: &Outcome, inkstone: &Outcome) -> bool {
     let Some((table, alter)) = of_another_table(text) else {
         return false;
@@ -44,7 +44,8 @@ fn of_another_table(text: &str) -> Option<(&str, String)> {
     Some((table, alter))
 }
 
-/// Whether the error of an ALTER is one that the rows have; `is_same` compares one of theirs with the error.
+/// Whether the error of an ALTER is one that the rows have; `is_same` compares one of theirs with
+/// the error.
 fn is_there(
     sides: &mut Sides,
     table: &str,
@@ -57,8 +58,8 @@ fn is_there(
     };
     let fault = fault(&refusal.code.to_string(), &refusal.message, table);
     let key = accepted::duplicate_key(outcome);
-    // Of rows that a key takes for equal the one that comes later is named, and a row that a constraint refuses is no
-    // duplicate any more.
+    // Of rows that a key takes for equal the one that comes later is named, and a row that a
+    // constraint refuses is no duplicate any more.
     let mut is_found = |checks: &str, direction: &str| {
         let _ = sides.ask(&format!("SET check_constraint_checks = {checks}"));
         let faults = faults(sides, table, alter, key, direction);
@@ -169,7 +170,8 @@ fn columns_of(sides: &mut Sides, table: &str) -> Option<Vec<String>> {
     names(sides, &ask)
 }
 
-/// Points that are in no key. An empty one, which IGNORE has let in, is refused when it is inserted again.
+/// Points that are in no key. An empty one, which IGNORE has let in, is refused when it is inserted
+/// again.
 fn points_outside_keys(sides: &mut Sides, table: &str) -> Option<Vec<String>> {
     let ask = format!(
         "SELECT column_name FROM information_schema.columns c WHERE table_schema = DATABASE() \
@@ -198,8 +200,9 @@ fn old_name<'t>(alter: &'t str, new: &str) -> Option<&'t str> {
     })
 }
 
-/// A fault in words that ALTER and INSERT have in common: without the number of the row, and without the table. That
-/// a value does not fit its column, or is NULL, has four names; of a duplicate the server may say what it is afraid of.
+/// A fault in words that ALTER and INSERT have in common: without the number of the row, and
+/// without the table. That a value does not fit its column, or is NULL, has four names; of a
+/// duplicate the server may say what it is afraid of.
 fn fault(code: &str, message: &str, table: &str) -> String {
     let column = || Some(message.split_once("olumn '")?.1.split_once('\'')?.0);
     match (code, column()) {

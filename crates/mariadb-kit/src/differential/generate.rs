@@ -11,8 +11,9 @@ use super::types::Palette;
 use crate::random::Random;
 use std::collections::VecDeque;
 
-/// SQL modes that a session may have; nothing is the server's own. None has NO_ZERO_DATE: an ALTER that copies
-/// stumbles over dates that are there, one in place does not, and which way is taken is each engine's own (item S9).
+/// SQL modes that a session may have; nothing is the server's own. None has NO_ZERO_DATE: an ALTER
+/// that copies stumbles over dates that are there, one in place does not, and which way is taken is
+/// each engine's own (item S9).
 const MODES: [&str; 7] = [
     "",
     "",
@@ -23,8 +24,8 @@ const MODES: [&str; 7] = [
     "SET sql_mode = 'STRICT_TRANS_TABLES,PAD_CHAR_TO_FULL_LENGTH'",
 ];
 
-/// Makes the steps of one case. The same seed and case make the same steps, as long as InnoDB gives the same
-/// statements the same outcomes.
+/// Makes the steps of one case. The same seed and case make the same steps, as long as InnoDB gives
+/// the same statements the same outcomes.
 pub struct Generator {
     random: Random,
     maker: Maker,

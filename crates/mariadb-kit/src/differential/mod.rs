@@ -1,14 +1,17 @@
-//! `--differential`: random tables and statements on InnoDB and on Inkstone, in one server. What each statement
-//! gives must be equal: rows, their order where it is defined, counts, warnings, errors, ids.
+//! `--differential`: random tables and statements on InnoDB and on Inkstone, in one server. What
+//! each statement gives must be equal: rows, their order where it is defined, counts, warnings,
+//! errors, ids.
 //!
-//! *Case*: tables and some dozens of statements, decided by a seed and a number; each case begins with empty
-//! databases. Now and then the server is restarted or killed within one. *Difference*: a statement whose outcomes
-//! are unequal. The case ends there, and is shrunk to the fewest statements that still differ in the same way.
-//! A campaign lasts for a time, or for a number of cases: that does the same on every machine.
+//! *Case*: tables and some dozens of statements, decided by a seed and a number; each case begins
+//! with empty databases. Now and then the server is restarted or killed within one. *Difference*: a
+//! statement whose outcomes are unequal. The case ends there, and is shrunk to the fewest
+//! statements that still differ in the same way. A campaign lasts for a time, or for a number of
+//! cases: that does the same on every machine.
 //!
-//! One file, one subject: [`schema`], [`partitioning`], [`types`], [`text`] make tables and values, [`dml`], [`query`], [`alter`]
-//! statements, [`objects`] what is not about one table; [`generate`] cases of them; [`sides`] runs them, [`compare`]
-//! judges, with a look at [`plans`], [`changes`] and [`faults`], [`accepted`] lists what is not judged, [`shrink`] shrinks.
+//! One file, one subject: [`schema`], [`partitioning`], [`types`], [`text`] make tables and values,
+//! [`dml`], [`query`], [`alter`] statements, [`objects`] what is not about one table; [`generate`]
+//! cases of them; [`sides`] runs them, [`compare`] judges, with a look at [`plans`], [`changes`]
+//! and [`faults`], [`accepted`] lists what is not judged, [`shrink`] shrinks.
 
 mod accepted;
 mod alter;
@@ -261,7 +264,8 @@ fn replay(sides: &mut Sides, steps: &[Step]) -> Option<Difference> {
     None
 }
 
-/// Shrinks; gives the steps that are left, and what they give. Where a difference does not come again, all steps.
+/// Shrinks; gives the steps that are left, and what they give. Where a difference does not come
+/// again, all steps.
 fn shrink_steps(
     sides: &mut Sides,
     steps: Vec<Step>,

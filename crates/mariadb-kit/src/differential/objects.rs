@@ -1,5 +1,5 @@
-//! Random statements that make tables of others, and about what stands beside tables: indexes, triggers, views,
-//! handlers, files, partitions that change places with tables.
+//! Random statements that make tables of others, and about what stands beside tables: indexes,
+//! triggers, views, handlers, files, partitions that change places with tables.
 //!
 //! Each is a few statements that belong together. The first one makes what the others use.
 
@@ -18,7 +18,8 @@ pub const FOLDER: &str = "{folder}";
 const TABLES_MAX: usize = 4;
 
 impl Maker {
-    /// Some statements; `number` is of no other call. Changes what the generator knows of the tables.
+    /// Some statements; `number` is of no other call. Changes what the generator knows of the
+    /// tables.
     pub fn objects(
         &mut self,
         random: &mut Random,
@@ -139,7 +140,8 @@ impl Maker {
         vec![Statement::exact(sql), show]
     }
 
-    /// A trigger that writes what it sees into a table of its own, changes a row, refuses it, or reads its table.
+    /// A trigger that writes what it sees into a table of its own, changes a row, refuses it, or
+    /// reads its table.
     fn trigger(
         &mut self,
         random: &mut Random,
@@ -153,7 +155,8 @@ impl Maker {
         let name = &column.name;
         let event = random.word(&["INSERT", "INSERT", "UPDATE", "DELETE"]);
         let row = if event == "DELETE" { "OLD" } else { "NEW" };
-        // The server does not compute again what is over a column that a trigger sets; who copies a table does.
+        // The server does not compute again what is over a column that a trigger sets; who copies a
+        // table does.
         let is_base = on.columns.iter().any(|other| other.is_over(name));
         let (time, body) = match random.below(6) {
             0 | 1 if is_base => {
@@ -299,7 +302,8 @@ impl Maker {
                     }
                 }
                 _ if table.total_order().is_none() => {
-                    // Without a key rows come as they were put in, which plans of INSERT .. SELECT and triggers decide.
+                    // Without a key rows come as they were put in, which plans of INSERT .. SELECT
+                    // and triggers decide.
                     let all = Sql::Row(vec![
                         text("HANDLER h READ FIRST"),
                         filter,

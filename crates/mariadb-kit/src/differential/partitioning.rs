@@ -12,8 +12,8 @@ pub struct Partitioning {
     pub method: Method,
 }
 
-/// `HASH` and `KEY` by number of partitions; `RANGE` by upper ends, the last one open; `LIST` by number of
-/// lists, each of the numbers that leave its number as rest.
+/// `HASH` and `KEY` by number of partitions; `RANGE` by upper ends, the last one open; `LIST` by
+/// number of lists, each of the numbers that leave its number as rest.
 #[derive(Clone, Debug)]
 pub enum Method {
     Hash(u32),

@@ -50,8 +50,8 @@ pub fn plan(sides: &mut Sides, side: Side, statement: &str) -> Option<Plan> {
     }
 }
 
-/// A SELECT of one table, or of tables `x` and `y`, that InnoDB is made to do by the indexes, and in the order, of
-/// Inkstone's plan.
+/// A SELECT of one table, or of tables `x` and `y`, that InnoDB is made to do by the indexes, and
+/// in the order, of Inkstone's plan.
 pub fn by_inkstones_plan(sides: &mut Sides, text: &str) -> Option<String> {
     let plan = plan(sides, Side::Inkstone, text)?;
     match &plan[..] {

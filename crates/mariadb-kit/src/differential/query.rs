@@ -289,8 +289,8 @@ fn like(random: &mut Random, name: &str, value: &Sql) -> Sql {
     ])
 }
 
-/// Columns that compare as what they are. Comparing text with numbers warns for each pair of rows that the plan
-/// at hand looks at.
+/// Columns that compare as what they are. Comparing text with numbers warns for each pair of rows
+/// that the plan at hand looks at.
 pub fn alike<'a>(
     random: &mut Random,
     left: &'a Table,

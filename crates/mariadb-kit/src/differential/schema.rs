@@ -178,8 +178,9 @@ impl Table {
         self.columns.iter().find(|column| column.name == name)
     }
 
-    /// True if it has a unique key, of which a second one is not to be added: of two keys the one that was made first
-    /// refuses a row, and which one that is depends on whether an ALTER or TRUNCATE makes them anew.
+    /// True if it has a unique key, of which a second one is not to be added: of two keys the one
+    /// that was made first refuses a row, and which one that is depends on whether an ALTER or
+    /// TRUNCATE makes them anew.
     pub fn has_unique(&self) -> bool {
         self.keys.iter().any(|key| key.kind == KeyKind::Unique)
     }
@@ -330,7 +331,8 @@ impl Maker {
         let name = &base.name;
         let (kind, expression) = match &base.kind {
             Kind::Integer(..) => match random.below(3) {
-                // Nothing that can be out of range: who copies a table computes it, who changes it in place does not.
+                // Nothing that can be out of range: who copies a table computes it, who changes it
+                // in place does not.
                 0 => (Kind::Integer(8, false, false), format!("{name} DIV 2")),
                 1 => (Kind::Integer(4, false, false), format!("{name} MOD 5")),
                 _ => (Kind::Varchar(30, None), format!("CONCAT('n', {name})")),

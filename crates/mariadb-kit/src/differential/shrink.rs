@@ -4,7 +4,8 @@ use super::sql::Sql;
 use super::step::{Statement, Step};
 use std::time::Instant;
 
-/// Shrinks, as long as there is time. `differs` runs steps in new databases, and says whether they still differ.
+/// Shrinks, as long as there is time. `differs` runs steps in new databases, and says whether they
+/// still differ.
 pub fn shrink(
     steps: Vec<Step>,
     until: Instant,

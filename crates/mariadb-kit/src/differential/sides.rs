@@ -12,11 +12,12 @@ use crate::tree::{Configuration, Tree};
 use inkstone_testkit::build::Result;
 use std::path::{Path, PathBuf};
 
-/// The engines and their databases. Names of databases are equally long: limits of lengths are the same.
+/// The engines and their databases. Names of databases are equally long: limits of lengths are the
+/// same.
 const ENGINES: [(&str, &str); 2] = [("InnoDB", "d_inno"), ("Inkstone", "d_inks")];
 
-/// What each session is set to. Results are the bytes that the engine stores. The time stands still; keys of
-/// sorts are as long as those of indexes, or ORDER BY would depend on the plan.
+/// What each session is set to. Results are the bytes that the engine stores. The time stands
+/// still; keys of sorts are as long as those of indexes, or ORDER BY would depend on the plan.
 const SESSION: &str = "SET NAMES utf8mb4, character_set_results = NULL, timestamp = 1700000000, max_sort_length = 16384";
 
 /// Options of the server: a kill loses nothing that the operating system was handed.
@@ -69,8 +70,8 @@ pub struct Sides {
     clients: Vec<Client>,
     /// Where statements write files, a folder for each engine.
     files: PathBuf,
-    /// The plans that each side had for the latest statement before it was done, if it is a join: behind it there are other
-    /// rows.
+    /// The plans that each side had for the latest statement before it was done, if it is a join:
+    /// behind it there are other rows.
     plans: [Option<Plan>; 2],
     /// Collations of the server, by name.
     pub collations: Vec<Collation>,
@@ -179,8 +180,9 @@ impl Sides {
         Ok(())
     }
 
-    /// What an engine notes without a commit that waits (counters of AUTO_INCREMENT behind a statement that failed)
-    /// is there after a kill only by chance: a commit behind it makes it certain.
+    /// What an engine notes without a commit that waits (counters of AUTO_INCREMENT behind a
+    /// statement that failed) is there after a kill only by chance: a commit behind it makes it
+    /// certain.
     fn settle(&self) -> Result<()> {
         let mut client = self.connection()?;
         for (engine, database) in ENGINES {
@@ -340,13 +342,14 @@ impl Sides {
         })
     }
 
-    /// Makes a table of InnoDB's with the rows that Inkstone's of this name has; its name. Ends transactions.
+    /// Makes a table of InnoDB's with the rows that Inkstone's of this name has; its name. Ends
+    /// transactions.
     pub fn copy_to_innodb(&mut self, table: &str) -> Option<String> {
         self.copy_of(1, table)
     }
 
-    /// Gives rows to a copy of a table of InnoDB's, those that a key refuses left out: whether InnoDB's indexes of the copy
-    /// are not what its rows are. Ends transactions.
+    /// Gives rows to a copy of a table of InnoDB's, those that a key refuses left out: whether
+    /// InnoDB's indexes of the copy are not what its rows are. Ends transactions.
     pub fn innodb_corrupts_a_copy(&mut self, table: &str, rows: &str) -> bool {
         let Some(copy) = self.copy_of(0, table) else {
             return false;
@@ -413,14 +416,15 @@ impl Sides {
         self.clients.get_mut(side as usize)?.run(statement).ok()
     }
 
-    /// True if the latest statement was a join, and was done in another way by one engine than by the other.
+    /// True if the latest statement was a join, and was done in another way by one engine than by
+    /// the other.
     pub fn joined_otherwise(&self) -> bool {
         matches!(&self.plans, [Some(innodb), Some(inkstone)] if innodb != inkstone)
     }
 }
 
-/// A folder of this process's own, in memory if the machine has such a place: a sync costs nothing there, and
-/// what is tested here is not the disk. Those of processes that are gone are removed.
+/// A folder of this process's own, in memory if the machine has such a place: a sync costs nothing
+/// there, and what is tested here is not the disk. Those of processes that are gone are removed.
 fn folder() -> PathBuf {
     const NAME: &str = "inkstone-differential-";
     let memory = Path::new("/dev/shm");

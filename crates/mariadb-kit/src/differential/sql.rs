@@ -1,7 +1,8 @@
-//! A statement as a tree of text and lists, so that shrinking can take parts of it away and leave SQL.
+//! A statement as a tree of text and lists, so that shrinking can take parts of it away and leave
+//! SQL.
 //!
-//! *Tag*: the number of a column or key of a case. List items that are about it carry it, in every statement,
-//! so that a column can be taken out of a whole case at once.
+//! *Tag*: the number of a column or key of a case. List items that are about it carry it, in every
+//! statement, so that a column can be taken out of a whole case at once.
 
 /// The number of a column or key of a case.
 pub type Tag = u32;

@@ -31,7 +31,8 @@ pub enum Expected {
     Ranked(Sql),
     /// Those that this statement gives, which asks for the same without an index, in this order.
     Some(Sql),
-    /// All, in this order, but that of values that their column takes for equal either may stand there.
+    /// All, in this order, but that of values that their column takes for equal either may stand
+    /// there.
     Representatives(Vec<Representative>),
 }
 

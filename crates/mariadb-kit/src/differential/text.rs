@@ -1,5 +1,5 @@
-//! Strings that are hard on keys: long same prefixes, trailing blanks and zeroes, letters that a collation
-//! takes for others, random code points.
+//! Strings that are hard on keys: long same prefixes, trailing blanks and zeroes, letters that a
+//! collation takes for others, random code points.
 
 use crate::random::Random;
 

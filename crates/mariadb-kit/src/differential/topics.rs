@@ -17,7 +17,8 @@ pub enum Topic {
     Alter,
     /// CHECK constraints
     Checks,
-    /// CREATE .. SELECT and .. LIKE, CREATE INDEX, triggers, views, HANDLER, LOAD DATA, EXCHANGE PARTITION
+    /// CREATE .. SELECT and .. LIKE, CREATE INDEX, triggers, views, HANDLER, LOAD DATA, EXCHANGE
+    /// PARTITION
     Objects,
     /// Transactions of several statements
     Transactions,

@@ -318,9 +318,10 @@ impl Kind {
         }
     }
 
-    /// True of CHAR without PAD SPACE: InnoDB compares as many characters as the longer one of two has bytes, so that
-    /// of three values with letters that weigh nothing the first may be equal to the second, the second to the
-    /// third, and the first not to the third. No collation: the table's may be such a one.
+    /// True of CHAR without PAD SPACE: InnoDB compares as many characters as the longer one of two
+    /// has bytes, so that of three values with letters that weigh nothing the first may be equal to
+    /// the second, the second to the third, and the first not to the third. No collation: the
+    /// table's may be such a one.
     fn compares_weightless_oddly(&self) -> bool {
         match self {
             Self::Char(_, collation) => collation

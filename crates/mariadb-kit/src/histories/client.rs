@@ -21,8 +21,8 @@ const ROW_RANGES: u64 = 3;
 const ROWS: usize = 8;
 /// Of a hundred transactions, how many are XA transactions.
 const XA: u64 = 12;
-/// `inkstone_lock_wait_timeout` of those who wait long, in seconds: longer than any wait lasts while no
-/// hand-off is lost and each deadlock is found.
+/// `inkstone_lock_wait_timeout` of those who wait long, in seconds: longer than any wait lasts
+/// while no hand-off is lost and each deadlock is found.
 const PATIENCE_S: u64 = 30;
 /// `ER_LOCK_WAIT_TIMEOUT`, also of NOWAIT.
 const TIMEOUT: u16 = 1205;
@@ -106,8 +106,8 @@ pub struct Client<'w> {
 }
 
 impl Client<'_> {
-    /// Runs transactions until there are enough or the server is killed. What was recorded, and what is
-    /// wrong beyond what a check of the history would find.
+    /// Runs transactions until there are enough or the server is killed. What was recorded, and
+    /// what is wrong beyond what a check of the history would find.
     pub fn run(mut self) -> (Vec<Txn>, Option<String>) {
         let mut txns = Vec::new();
         while txns.len() < self.world.transactions {
@@ -339,8 +339,8 @@ impl Client<'_> {
             0..4 => self.list(running),
             4..8 => self.register(running),
             _ => match self.random.below(8) {
-                // Before the engine is used a savepoint is none of the engine's: going back to it, the
-                // server rolls the whole transaction back, and its locks go.
+                // Before the engine is used a savepoint is none of the engine's: going back to it,
+                // the server rolls the whole transaction back, and its locks go.
                 0 if !running.ops.is_empty() => self.savepoint(running),
                 1 | 2 => self.scan_lists(running),
                 _ => self.some_rows(running),

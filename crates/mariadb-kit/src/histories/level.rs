@@ -6,8 +6,9 @@ use inkstone::Isolation;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     ReadCommitted,
-    /// REPEATABLE READ as InnoDB has it. Plain reads beside writes would show what it does not forbid, and
-    /// the checker has no name for what is left: here every read locks, and all must be serializable.
+    /// REPEATABLE READ as InnoDB has it. Plain reads beside writes would show what it does not
+    /// forbid, and the checker has no name for what is left: here every read locks, and all must be
+    /// serializable.
     Locking,
     /// REPEATABLE READ with `snapshot_isolation`.
     Snapshot,
@@ -53,7 +54,8 @@ impl Level {
         [level, snapshot]
     }
 
-    /// Whether its changes may be logged as statements: where what was read is locked with its gaps.
+    /// Whether its changes may be logged as statements: where what was read is locked with its
+    /// gaps.
     pub fn locks_gaps(self) -> bool {
         !matches!(self, Self::ReadCommitted | Self::Snapshot)
     }
@@ -73,7 +75,8 @@ impl Level {
         self == Self::Locking
     }
 
-    /// Whether `START TRANSACTION WITH CONSISTENT SNAPSHOT` does something that agrees with the rest.
+    /// Whether `START TRANSACTION WITH CONSISTENT SNAPSHOT` does something that agrees with the
+    /// rest.
     pub fn has_snapshot(self) -> bool {
         self == Self::Snapshot
     }

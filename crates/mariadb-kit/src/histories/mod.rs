@@ -1,6 +1,7 @@
-//! `--histories`: concurrent transactions in SQL, recorded, and checked for what their isolation level
-//! forbids, by the checker of `cargo xtask histories` (`inkstone_testkit::history`). The server is killed
-//! now and then; its binary log is on, so that commits go through the server's group commit.
+//! `--histories`: concurrent transactions in SQL, recorded, and checked for what their isolation
+//! level forbids, by the checker of `cargo xtask histories` (`inkstone_testkit::history`). The
+//! server is killed now and then; its binary log is on, so that commits go through the server's
+//! group commit.
 
 mod client;
 mod level;
@@ -175,7 +176,8 @@ impl Campaign {
         Ok(())
     }
 
-    /// Ends what was prepared when the server was killed, the one way or the other: nobody was told.
+    /// Ends what was prepared when the server was killed, the one way or the other: nobody was
+    /// told.
     fn settle(&mut self, random: &mut Random) -> Result<()> {
         for line in self.server.sql("XA RECOVER")?.lines() {
             let name = line.rsplit('\t').next().unwrap_or_default();

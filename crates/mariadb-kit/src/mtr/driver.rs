@@ -22,8 +22,8 @@ pub enum Outcome {
 /// Outcomes by suite and test.
 pub type Outcomes = BTreeMap<(String, String), Outcome>;
 
-/// Runs the tests of the suites, one after the other, and records what each prints. The servers, not
-/// the programs of the driver, have the environment.
+/// Runs the tests of the suites, one after the other, and records what each prints. The servers,
+/// not the programs of the driver, have the environment.
 pub fn run(
     tree: &Tree,
     tests: &Path,

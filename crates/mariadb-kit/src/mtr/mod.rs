@@ -2,8 +2,8 @@
 //!
 //! The suite's result files are stale: stock InnoDB passes 52 of 121. So each test runs for both
 //! engines and records what it prints, and the two records are compared but for the engine's name.
-//! A difference is accepted only if `mariadb/mtr/differences/SUITE/TEST.diff` has its lines, and says
-//! why they are right.
+//! A difference is accepted only if `mariadb/mtr/differences/SUITE/TEST.diff` has its lines, and
+//! says why they are right.
 
 mod driver;
 mod layout;

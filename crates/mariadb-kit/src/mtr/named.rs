@@ -3,8 +3,8 @@
 
 const NAME: &[u8] = b"innodb";
 
-/// The text with every `ENGINE=InnoDB`, `default_storage_engine='innodb'`, `$engine_type= InnoDB` and
-/// so on naming the other engine. `include/have_innodb.inc` and `innodb_page_size` stay.
+/// The text with every `ENGINE=InnoDB`, `default_storage_engine='innodb'`, `$engine_type= InnoDB`
+/// and so on naming the other engine. `include/have_innodb.inc` and `innodb_page_size` stay.
 pub fn with_engine(text: &[u8], engine: &str) -> Vec<u8> {
     let mut replaced = Vec::with_capacity(text.len());
     let mut rest = 0;

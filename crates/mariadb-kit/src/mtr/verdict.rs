@@ -38,8 +38,8 @@ impl Verdict {
     }
 }
 
-/// Compares two outcomes. `work` is a folder to write in, `documented` the file that may document the
-/// difference.
+/// Compares two outcomes. `work` is a folder to write in, `documented` the file that may document
+/// the difference.
 pub fn compare(
     innodb: &Outcome,
     inkstone: &Outcome,

@@ -6,8 +6,8 @@
 //! checked; so the handler's own code is checked fully, and memory that crosses the C boundary is
 //! checked where either side copies it.
 //!
-//! Reports go to files, one for each process, and are judged at the end: a report counts whatever the
-//! server made of it.
+//! Reports go to files, one for each process, and are judged at the end: a report counts whatever
+//! the server made of it.
 
 mod reports;
 
@@ -23,8 +23,8 @@ use std::process::{Command, ExitCode};
 /// What the handler is compiled with besides.
 pub const COMPILE: [&str; 5] = [
     "-fsanitize=address,undefined",
-    // The server's headers must be those that the stock server was built with: else they mark memory
-    // as gone that the server goes on to use.
+    // The server's headers must be those that the stock server was built with: else they mark
+    // memory as gone that the server goes on to use.
     "-U__SANITIZE_ADDRESS__",
     // A first report must not hide the others.
     "-fsanitize-recover=undefined",
@@ -32,9 +32,9 @@ pub const COMPILE: [&str; 5] = [
     "-O1",
 ];
 
-/// What it is linked with besides. Each library has a runtime of its own for undefined behaviour: as
-/// shared libraries the two runtimes share a function, and then that one does not learn where its
-/// reports go.
+/// What it is linked with besides. Each library has a runtime of its own for undefined behaviour:
+/// as shared libraries the two runtimes share a function, and then that one does not learn where
+/// its reports go.
 pub const LINK: [&str; 3] = [
     "-fsanitize=address,undefined",
     "-static-libubsan",

@@ -1,5 +1,6 @@
-// Mistakes that the sanitizers must report, as functions of SQL. Before `--sanitize` says that there
-// was no report, it has seen one of each of these (see mod.rs). Built with the handler's own flags.
+// Mistakes that the sanitizers must report, as functions of SQL. Before `--sanitize` says that
+// there was no report, it has seen one of each of these (see mod.rs). Built with the handler's own
+// flags.
 
 #include <climits>
 #include <cstddef>

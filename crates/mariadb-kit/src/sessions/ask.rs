@@ -138,8 +138,8 @@ impl Ask {
         })
     }
 
-    /// Of an INSERT that has failed: the row that it has found, of the key that the server names. Rows and keys
-    /// behind that one it has not come to.
+    /// Of an INSERT that has failed: the row that it has found, of the key that the server names.
+    /// Rows and keys behind that one it has not come to.
     pub fn of_duplicate(statement: &str, message: &str, schema: &Schema) -> Option<Self> {
         let mut ask = Self::of(statement, schema)?;
         let mut quoted = message.split('\'').skip(1).step_by(2);

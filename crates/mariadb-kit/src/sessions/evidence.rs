@@ -1,5 +1,5 @@
-//! Which lock an InnoDB session waits for, as InnoDB itself says: on which record of which index, whether the
-//! record is the mark of a deleted row, and whether only the gap before it is meant.
+//! Which lock an InnoDB session waits for, as InnoDB itself says: on which record of which index,
+//! whether the record is the mark of a deleted row, and whether only the gap before it is meant.
 
 use super::schema::Schema;
 use super::stage::{ASK_AGAIN, Stage};
@@ -75,8 +75,8 @@ impl Stage {
             .collect())
     }
 
-    /// Of all deadlocks that InnoDB has found since the latest step began, those of the case's sessions that were in
-    /// them: of one that was in several the first one's account.
+    /// Of all deadlocks that InnoDB has found since the latest step began, those of the case's
+    /// sessions that were in them: of one that was in several the first one's account.
     pub fn deadlocks_of_step(&mut self) -> Result<Vec<Party>> {
         let log = self.logged()?;
         let parties = log.split(") TRANSACTION:").skip(1).filter_map(party);
@@ -92,8 +92,8 @@ impl Stage {
     }
 }
 
-/// The members of the latest deadlock, each a line `  transaction 7 (tag 10, 1 changes) waits for ..`, where
-/// the tag is the connection.
+/// The members of the latest deadlock, each a line
+/// `  transaction 7 (tag 10, 1 changes) waits for ..`, where the tag is the connection.
 fn circle(status: &str) -> Vec<u64> {
     let Some((_, deadlock)) = status.split_once("\nLATEST DEADLOCK\n") else {
         return Vec::new();
@@ -122,8 +122,8 @@ pub struct Party {
 }
 
 impl Party {
-    /// Whether it has the record that it wants, nobody else of the circle has it, and the other one waits for it:
-    /// so it waits behind that one's place in the queue only.
+    /// Whether it has the record that it wants, nobody else of the circle has it, and the other one
+    /// waits for it: so it waits behind that one's place in the queue only.
     pub fn is_upgrade(&self, parties: &[Self]) -> bool {
         let [one, other] = parties else {
             return false;
@@ -173,8 +173,9 @@ fn of_connection(status: &str, connection: u64) -> Option<Wanted> {
 }
 
 /// `RECORD LOCKS space id 5 page no 3 n bits 8 index PRIMARY of table `s_inno`.`t` trx id 9 lock_mode X ..`,
-/// and behind it the record: `Record lock, heap no 2 PHYSICAL RECORD: n_fields 4; compact format; info bits 32`,
-/// where 32 is the mark of a deleted one; then its fields as hexadecimal digits.
+/// and behind it the record:
+/// `Record lock, heap no 2 PHYSICAL RECORD: n_fields 4; compact format; info bits 32`, where 32 is
+/// the mark of a deleted one; then its fields as hexadecimal digits.
 fn record_lock(text: &str) -> Option<Wanted> {
     let text = text.trim_start();
     let line = text.lines().next()?;

@@ -1,4 +1,5 @@
-//! Random cases: small tables with rows, marks of deleted rows and gaps, and what two to four sessions do to them.
+//! Random cases: small tables with rows, marks of deleted rows and gaps, and what two to four
+//! sessions do to them.
 //!
 //! Every WHERE names its index, so that both engines read, and lock, the same way.
 
@@ -263,11 +264,11 @@ impl Generator {
         }
     }
 
-    /// Numbers of rows that others may hold back in the middle; nothing is in the way of the engines there but these
-    /// rows, each found by its key.
+    /// Numbers of rows that others may hold back in the middle; nothing is in the way of the
+    /// engines there but these rows, each found by its key.
     fn numbers(&mut self) -> String {
-        // Never one that a running statement has given out: its rows may not be there yet, for they are held back and
-        // inserted many at a time, which InnoDB does not do.
+        // Never one that a running statement has given out: its rows may not be there yet, for they
+        // are held back and inserted many at a time, which InnoDB does not do.
         let far = 1000 * self.random.between(1, 90_000);
         let (id, v) = (self.random.between(1, 3), self.random.below(9));
         let row = self.random.between(1, SOURCE);
@@ -283,7 +284,8 @@ impl Generator {
         }
     }
 
-    /// The first session has an XA transaction; others end its connection, end the transaction, and define.
+    /// The first session has an XA transaction; others end its connection, end the transaction, and
+    /// define.
     fn xa(&mut self, session: usize, table: &str) -> Option<String> {
         let prepared = self.xa + 1 == XA.len();
         let chance = if prepared { 30 } else { 40 };

@@ -1,9 +1,9 @@
-//! What must hold of an engine alone: rows that a transaction has locked are changed by nobody else, and ranges
-//! that it has locked get no new rows. Asked after every statement, with what reads without locks see of the newest
-//! versions; and in the end by taking the locks again.
+//! What must hold of an engine alone: rows that a transaction has locked are changed by nobody
+//! else, and ranges that it has locked get no new rows. Asked after every statement, with what
+//! reads without locks see of the newest versions; and in the end by taking the locks again.
 //!
-//! *Held*: what a transaction has asked for with locks. At REPEATABLE READ and SERIALIZABLE that is a whole range,
-//! below only the rows that it found, and those that it inserted.
+//! *Held*: what a transaction has asked for with locks. At REPEATABLE READ and SERIALIZABLE that is
+//! a whole range, below only the rows that it found, and those that it inserted.
 
 use super::ask::{Ask, Kind};
 use super::schema::Schema;
@@ -31,7 +31,8 @@ struct Holder {
     held: Vec<Held>,
     /// Its transaction has said something of a table.
     began: bool,
-    /// The savepoint is older than that: the server ends the engine's transaction instead of going back to it.
+    /// The savepoint is older than that: the server ends the engine's transaction instead of going
+    /// back to it.
     savepoint_is_empty: bool,
 }
 
@@ -48,8 +49,9 @@ enum Level {
 pub struct Holders {
     schema: Schema,
     sessions: Vec<Holder>,
-    /// A DDL statement has waited: it kept even who only looks away from its table, so what was locked meanwhile is
-    /// not known. Or FLUSH TABLES WITH READ LOCK keeps whoever wants to lock rows again.
+    /// A DDL statement has waited: it kept even who only looks away from its table, so what was
+    /// locked meanwhile is not known. Or FLUSH TABLES WITH READ LOCK keeps whoever wants to lock
+    /// rows again.
     blind: bool,
 }
 
@@ -82,8 +84,8 @@ impl Holders {
         &self.schema
     }
 
-    /// What these sessions have asked for in their transactions, and whether rows that were read and not wanted are
-    /// to be given back.
+    /// What these sessions have asked for in their transactions, and whether rows that were read
+    /// and not wanted are to be given back.
     pub fn asks(&self, sessions: &[usize]) -> Vec<(Ask, bool)> {
         let held = sessions
             .iter()
@@ -203,7 +205,8 @@ impl Holders {
         }
         let locks_ranges = holder.level >= Level::RepeatableRead;
         if ask.kind == Kind::Change && !locks_ranges {
-            // It has passed over rows that match in an uncommitted version only: which it has, is not known.
+            // It has passed over rows that match in an uncommitted version only: which it has, is
+            // not known.
             holder.held.push(Held {
                 ask,
                 unlocks: true,
@@ -255,7 +258,8 @@ impl Holders {
         Ok(None)
     }
 
-    /// Takes all locks again, which nobody else can have: whoever holds them gets them at once, and the same rows.
+    /// Takes all locks again, which nobody else can have: whoever holds them gets them at once, and
+    /// the same rows.
     pub fn again(&self, stage: &mut Stage) -> Result<Option<String>> {
         if self.blind {
             return Ok(None);
@@ -265,7 +269,8 @@ impl Holders {
             for held in held.filter(|held| held.whole || !held.rows.is_empty()) {
                 let lock = held.ask.lock();
                 let patience = if held.whole { "NOWAIT" } else { "SKIP LOCKED" };
-                // A row of the range that an index has told not to be wanted is not locked, only its entry there.
+                // A row of the range that an index has told not to be wanted is not locked, only
+                // its entry there.
                 let select = held.ask.select(false);
                 let locked = match held.whole {
                     true => newest(stage, &select)?,
@@ -309,7 +314,8 @@ impl Level {
     }
 }
 
-/// Whether a session is in a transaction. An XA transaction that has ended its work says nothing: it is.
+/// Whether a session is in a transaction. An XA transaction that has ended its work says nothing:
+/// it is.
 pub(super) fn is_open(stage: &mut Stage, session: usize) -> Result<bool> {
     let mut outcome = stage.aside(session, "SELECT @@in_transaction")?;
     let Some(What::Ended(Reply::Rows(rows))) = outcome.remove(&session) else {
@@ -318,7 +324,8 @@ pub(super) fn is_open(stage: &mut Stage, session: usize) -> Result<bool> {
     Ok(rows.rows == [[Some(b"1".to_vec())]])
 }
 
-/// Whether a statement wants a table for itself, so that whoever waits with it keeps all others away.
+/// Whether a statement wants a table for itself, so that whoever waits with it keeps all others
+/// away.
 fn is_ddl(statement: &str) -> bool {
     let verbs = [
         "ALTER ",

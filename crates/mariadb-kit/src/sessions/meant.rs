@@ -1,8 +1,9 @@
-//! Differences that are meant, each with its reason and what proves it of the very case. docs/isolation.md has the
-//! same list. Behind a difference the engines are in different states, so its script ends there.
+//! Differences that are meant, each with its reason and what proves it of the very case.
+//! docs/isolation.md has the same list. Behind a difference the engines are in different states, so
+//! its script ends there.
 //!
-//! InnoDB is asked which lock it waits for ([`evidence`]), and the case what was asked for ([`ask`]). Nothing is
-//! excused because of how a statement looks.
+//! InnoDB is asked which lock it waits for ([`evidence`]), and the case what was asked for
+//! ([`ask`]). Nothing is excused because of how a statement looks.
 
 use super::ask::{self, Ask, Kind};
 use super::evidence::{Wanted, is_record};
@@ -12,8 +13,8 @@ use crate::client::{Reply, Rows};
 use inkstone_testkit::build::Result;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Error numbers of a table that is newer than the snapshot: SQL's, and the one that the server gives from within
-/// REPLACE.
+/// Error numbers of a table that is newer than the snapshot: SQL's, and the one that the server
+/// gives from within REPLACE.
 const TABLE_CHANGED: [u16; 2] = [1412, 159];
 
 /// Why a difference is meant.
@@ -63,8 +64,8 @@ impl Reason {
     }
 }
 
-/// Sessions that wait in both engines, in InnoDB for a lock that was beyond what was asked when the wait began: by now
-/// somebody may have changed the row, and it could not be told any more.
+/// Sessions that wait in both engines, in InnoDB for a lock that was beyond what was asked when the
+/// wait began: by now somebody may have changed the row, and it could not be told any more.
 pub type Beyond = BTreeMap<usize, (Wanted, Reason)>;
 
 /// The sides of a case, what its sessions hold, and what the two sides have come to.
@@ -124,7 +125,8 @@ impl Case<'_> {
         let mut reasons = Vec::new();
         // Those who are held back in InnoDB, and those who wait there for one of them.
         let (mut held_back, mut behind) = (Vec::new(), Vec::new());
-        // Those whom another waits for in one engine, and not in the other; and those who ended otherwise.
+        // Those whom another waits for in one engine, and not in the other; and those who ended
+        // otherwise.
         let (mut first, mut changed) = (Vec::new(), Vec::new());
         let sessions: BTreeSet<usize> =
             sides.iter().flat_map(|side| side.keys().copied()).collect();
@@ -190,15 +192,15 @@ impl Case<'_> {
                 return Ok(None);
             }
         }
-        // Who went first in one engine, and second in the other, has not seen there what the other has done. Who is
-        // held back in InnoDB has done nothing there.
+        // Who went first in one engine, and second in the other, has not seen there what the other
+        // has done. Who is held back in InnoDB has done nothing there.
         let waited = |session| !held_back.is_empty() && self.before.contains(session);
         let is_explained = |session| first.contains(session) || waited(session);
         if changed.iter().all(is_explained) {
             return Ok(reasons.first().copied());
         }
-        // All have gone on at once, and none is in another's way now: the one that was second has seen what the first
-        // has written.
+        // All have gone on at once, and none is in another's way now: the one that was second has
+        // seen what the first has written.
         let writes = |session: &usize| {
             let wrote = |side: &Outcome| matches!(side.get(session), Some(What::Ended(Reply::Done(done))) if done.affected > 0);
             let_go.contains(session) && sides.iter().all(|side| wrote(side))
@@ -211,8 +213,8 @@ impl Case<'_> {
         Ok(one_by_one.then_some(Reason::Order))
     }
 
-    /// Whether a session waits in InnoDB only for such as are held back there, and whose transactions are over in
-    /// Inkstone.
+    /// Whether a session waits in InnoDB only for such as are held back there, and whose
+    /// transactions are over in Inkstone.
     fn is_behind(&mut self, session: usize, held_back: &[usize]) -> Result<bool> {
         let [blockers, _] = self.blockers(session)?;
         for blocker in &blockers {
@@ -234,7 +236,8 @@ impl Case<'_> {
         Ok(reason.or_else(|| self.noted(session, &wanted)))
     }
 
-    /// The lock that a session waits for in InnoDB, and why that is beyond what was asked, if it is.
+    /// The lock that a session waits for in InnoDB, and why that is beyond what was asked, if it
+    /// is.
     pub fn wanted_beyond(&mut self, session: usize) -> Result<Option<(Wanted, Option<Reason>)>> {
         let Some(wanted) = self.innodb.wanted(session)? else {
             return Ok(None);
@@ -244,15 +247,17 @@ impl Case<'_> {
         Ok(Some((wanted, reason)))
     }
 
-    /// Why the lock that a session waits for in InnoDB was beyond what was asked when its wait began.
+    /// Why the lock that a session waits for in InnoDB was beyond what was asked when its wait
+    /// began.
     fn noted(&self, session: usize, wanted: &Wanted) -> Option<Reason> {
         let (noted, reason) = self.beyond.get(&session)?;
         let lock = |of: &Wanted| (of.table.clone(), of.index.clone(), of.key.clone());
         (lock(noted) == lock(wanted)).then_some(*reason)
     }
 
-    /// Inkstone has a deadlock of sessions one of which is held back in InnoDB, where it has waited since before this
-    /// step for a lock beyond what it asked for: there it has not taken what the other one wants now.
+    /// Inkstone has a deadlock of sessions one of which is held back in InnoDB, where it has waited
+    /// since before this step for a lock beyond what it asked for: there it has not taken what the
+    /// other one wants now.
     fn held_back(&mut self) -> Result<Option<Reason>> {
         let connections = self.inkstone.latest_circle()?;
         let circle = self.inkstone.numbered(&connections);
@@ -277,8 +282,8 @@ impl Case<'_> {
         Ok(None)
     }
 
-    /// Whether a session's snapshot is older than the table of its statement, in both engines: neither reads the table
-    /// without locks.
+    /// Whether a session's snapshot is older than the table of its statement, in both engines:
+    /// neither reads the table without locks.
     fn is_older(&mut self, session: usize) -> Result<bool> {
         let statement = self.innodb.statement(session);
         let Some(ask) = Ask::of(&statement, self.holders.schema()) else {
@@ -298,9 +303,9 @@ impl Case<'_> {
         Ok(true)
     }
 
-    /// Those who waited before this step, and were let go on by it in both engines, in no certain order: each has
-    /// ended, or waits for such who have. This step's session is one of them if it has closed a deadlock and the same
-    /// other one was rolled back for it.
+    /// Those who waited before this step, and were let go on by it in both engines, in no certain
+    /// order: each has ended, or waits for such who have. This step's session is one of them if it
+    /// has closed a deadlock and the same other one was rolled back for it.
     fn let_go(&mut self) -> Result<Vec<usize>> {
         let mut waited = self.before.to_vec();
         let [victims, others] = self.sides.map(victims);
@@ -313,7 +318,8 @@ impl Case<'_> {
         Ok(waited)
     }
 
-    /// Of those who waited such as have ended in an engine, or wait there for nobody but such who have gone on.
+    /// Of those who waited such as have ended in an engine, or wait there for nobody but such who
+    /// have gone on.
     fn went_on(&mut self, side: usize, waited: &[usize]) -> Result<Vec<usize>> {
         let has_ended =
             |session: &&usize| matches!(self.sides[side].get(session), Some(What::Ended(_)));
@@ -327,7 +333,8 @@ impl Case<'_> {
             }
         }
         loop {
-            // Of a lock of the server's it is not told who has it: one of those who waited with this one.
+            // Of a lock of the server's it is not told who has it: one of those who waited with
+            // this one.
             let next = left
                 .iter()
                 .position(|(_, blockers)| match blockers.is_empty() {
@@ -341,8 +348,8 @@ impl Case<'_> {
         }
     }
 
-    /// Inkstone has a deadlock that this step's session has closed; in InnoDB it has not come so far, and waits for a
-    /// lock that is beyond what was asked.
+    /// Inkstone has a deadlock that this step's session has closed; in InnoDB it has not come so
+    /// far, and waits for a lock that is beyond what was asked.
     fn further_on(&mut self, victim: usize) -> Result<Option<Reason>> {
         let connections = self.inkstone.latest_circle()?;
         let circle = self.inkstone.numbered(&connections);
@@ -359,7 +366,8 @@ impl Case<'_> {
         }
     }
 
-    /// For whom a session waits in InnoDB, and in Inkstone. One that is not of the case is session 0.
+    /// For whom a session waits in InnoDB, and in Inkstone. One that is not of the case is session
+    /// 0.
     fn blockers(&mut self, session: usize) -> Result<[Vec<usize>; 2]> {
         let of = |stage: &mut Stage| -> Result<Vec<usize>> {
             let waits = stage.waits()?;
@@ -371,8 +379,8 @@ impl Case<'_> {
         Ok([of(self.innodb)?, of(self.inkstone)?])
     }
 
-    /// For whom a session waits in an engine. Of a lock of the server's it is not told: one of those who were let go on
-    /// with it, and have ended.
+    /// For whom a session waits in an engine. Of a lock of the server's it is not told: one of
+    /// those who were let go on with it, and have ended.
     fn in_the_way(&mut self, session: usize, side: usize, let_go: &[usize]) -> Result<Vec<usize>> {
         let blockers = std::mem::take(&mut self.blockers(session)?[side]);
         if !blockers.is_empty() {
@@ -383,8 +391,9 @@ impl Case<'_> {
         Ok(let_go.iter().filter(has_ended).copied().collect())
     }
 
-    /// Of a session that waits in InnoDB for others who were let go on with it: in Inkstone it was before them, and
-    /// not beside them. So one of them waits for it there, or its transaction has ended.
+    /// Of a session that waits in InnoDB for others who were let go on with it: in Inkstone it was
+    /// before them, and not beside them. So one of them waits for it there, or its transaction has
+    /// ended.
     fn has_gone_first(&mut self, session: usize) -> Result<bool> {
         let [blockers, _] = self.blockers(session)?;
         if blockers.is_empty() {
@@ -410,15 +419,15 @@ impl Case<'_> {
                 return Ok(true);
             }
         }
-        // Below REPEATABLE READ rows that are made behind it are not its matter. What it was given is held for it,
-        // and looked at again in the end.
+        // Below REPEATABLE READ rows that are made behind it are not its matter. What it was given
+        // is held for it, and looked at again in the end.
         let gives = self.inkstone.statement(session).starts_with("SELECT * ");
         Ok(gives && self.holders.unlocks(session) || !is_open(self.inkstone, session)?)
     }
 
-    /// One engine has a deadlock of sessions that were let go on together, and in the other one they went one after
-    /// another. Where that is Inkstone, no two neighbours of InnoDB's circle can both be in a transaction that has
-    /// gone on: one of them is over, or waits.
+    /// One engine has a deadlock of sessions that were let go on together, and in the other one
+    /// they went one after another. Where that is Inkstone, no two neighbours of InnoDB's circle
+    /// can both be in a transaction that has gone on: one of them is over, or waits.
     fn order_of_deadlock(&mut self, let_go: &[usize]) -> Result<Option<Reason>> {
         let both = self.sides.map(victims);
         let is_innodb = both[0].len() > both[1].len();
@@ -495,8 +504,8 @@ impl Case<'_> {
         if !self.is_in(&ask, &record)? {
             return Ok(Some(Reason::Neighbour));
         }
-        // Below REPEATABLE READ a change passes over rows that are not committed yet. What it wants of an index that it
-        // does not scan are keys of rows that it changes.
+        // Below REPEATABLE READ a change passes over rows that are not committed yet. What it wants
+        // of an index that it does not scan are keys of rows that it changes.
         let other_index = wanted.index != "PRIMARY" && !ask.force.contains(&wanted.index);
         let passed_over = committed.rows.is_empty() && !newest.rows.is_empty();
         if ask.kind == Kind::Change && self.holders.unlocks(session) && other_index {
@@ -512,7 +521,8 @@ impl Case<'_> {
                 let sets = |column: &String| statement.contains(&format!(" SET {column} = "));
                 index.columns.iter().any(sets)
             });
-            // Where it makes no keys there it only looks for its own, and InnoDB locks the one behind.
+            // Where it makes no keys there it only looks for its own, and InnoDB locks the one
+            // behind.
             if passed_over || !sets && !is_changed()? {
                 return Ok(Some(Reason::Neighbour));
             }
@@ -539,7 +549,8 @@ impl Case<'_> {
             if ask.table != wanted.table || !self.is_in(&ask, &record)? {
                 continue;
             }
-            // InnoDB gives back what it has read through the clustered index, and not what through another.
+            // InnoDB gives back what it has read through the clustered index, and not what through
+            // another.
             ask.asked = match unlocks {
                 true => ask.condition.clone(),
                 false => return Ok(None),
@@ -557,8 +568,8 @@ impl Case<'_> {
         self.innodb.working().contains(&session) || victims(self.sides[0]).contains(&session)
     }
 
-    /// Whether a record is one that is asked for: as it is now, or as it is committed. Inkstone has the row of a
-    /// victim of InnoDB's still as it was.
+    /// Whether a record is one that is asked for: as it is now, or as it is committed. Inkstone has
+    /// the row of a victim of InnoDB's still as it was.
     fn is_in(&mut self, ask: &Ask, record: &str) -> Result<bool> {
         let Ask { table, asked, .. } = ask;
         let select = format!("SELECT 1 FROM {table} WHERE ({asked}) AND {record}");
@@ -572,7 +583,8 @@ impl Case<'_> {
         seen(self.innodb, select)
     }
 
-    /// NOWAIT, SKIP LOCKED or WAIT has met a lock of InnoDB's: the same statement without it waits for that.
+    /// NOWAIT, SKIP LOCKED or WAIT has met a lock of InnoDB's: the same statement without it waits
+    /// for that.
     fn impatient(
         &mut self,
         session: usize,
@@ -602,8 +614,9 @@ impl Case<'_> {
         }
     }
 
-    /// NOWAIT or SKIP LOCKED meets a lock in Inkstone alone. The session that has it waits in both engines, and is held
-    /// back in InnoDB by a lock beyond what was asked: there it has not come to that row.
+    /// NOWAIT or SKIP LOCKED meets a lock in Inkstone alone. The session that has it waits in both
+    /// engines, and is held back in InnoDB by a lock beyond what was asked: there it has not come
+    /// to that row.
     fn overtaken(
         &mut self,
         session: usize,
@@ -676,7 +689,8 @@ impl Case<'_> {
         ))
     }
 
-    /// Inkstone has found a deadlock. InnoDB follows one blocker of each: so its sessions must wait in a circle.
+    /// Inkstone has found a deadlock. InnoDB follows one blocker of each: so its sessions must wait
+    /// in a circle.
     fn late_deadlock(&mut self, victim: usize) -> Result<Option<Reason>> {
         let waits = self.innodb.waits()?;
         let mut reached = vec![self.innodb.sessions[victim - 1].connection];
@@ -698,10 +712,10 @@ impl Case<'_> {
         Ok(None)
     }
 
-    /// InnoDB has found a deadlock, and Inkstone has none, or has not that one: one of the locks is beyond what was
-    /// asked, or is one that Inkstone gives before the queue. `shared`: victims in both.
-    /// Of several at once InnoDB reports the last one. All are of the one wait that has closed them, which is the
-    /// wait of somebody who goes on: it is that wait's lock, then.
+    /// InnoDB has found a deadlock, and Inkstone has none, or has not that one: one of the locks is
+    /// beyond what was asked, or is one that Inkstone gives before the queue. `shared`: victims in
+    /// both. Of several at once InnoDB reports the last one. All are of the one wait that has
+    /// closed them, which is the wait of somebody who goes on: it is that wait's lock, then.
     fn gap_deadlock(&mut self, victims: &[usize], shared: &[usize]) -> Result<Option<Reason>> {
         let parties = self.innodb.latest_deadlock()?;
         let connections: Vec<u64> = parties.iter().map(|party| party.connection).collect();
@@ -720,8 +734,8 @@ impl Case<'_> {
         }))
     }
 
-    /// Why a lock that one of these sessions wanted in InnoDB's latest deadlock is beyond what was asked, or is one
-    /// for which it waits behind others who wait for what it has.
+    /// Why a lock that one of these sessions wanted in InnoDB's latest deadlock is beyond what was
+    /// asked, or is one for which it waits behind others who wait for what it has.
     fn in_deadlock(&mut self, sessions: &[usize]) -> Result<Option<Reason>> {
         let parties = self.innodb.latest_deadlock()?;
         let connections: Vec<u64> = parties.iter().map(|party| party.connection).collect();
@@ -748,8 +762,8 @@ impl Case<'_> {
         Ok(None)
     }
 
-    /// Both count rows changed, and kinds of locks, but Inkstone has fewer locks: so each victim of Inkstone's alone has
-    /// changed no more rows than one of InnoDB's alone has rows and locks.
+    /// Both count rows changed, and kinds of locks, but Inkstone has fewer locks: so each victim of
+    /// Inkstone's alone has changed no more rows than one of InnoDB's alone has rows and locks.
     fn other_victims(&mut self, innodb: &[usize], inkstone: &[usize]) -> Result<Option<Reason>> {
         let parties = self.innodb.deadlocks_of_step()?;
         let of = |session: &usize| {
@@ -778,7 +792,8 @@ fn seen(stage: &mut Stage, select: &str) -> Result<[Rows; 2]> {
     Ok([at("UNCOMMITTED")?, at("COMMITTED")?])
 }
 
-/// Of victims of several deadlocks those that only the first engine has, and those that only the other has.
+/// Of victims of several deadlocks those that only the first engine has, and those that only the
+/// other has.
 fn only_in_one(victims: &[Vec<usize>; 2]) -> [Vec<usize>; 2] {
     [0, 1].map(|of| {
         let mut only = victims[of].clone();

@@ -1,12 +1,13 @@
-//! `--sessions`: two to four sessions, statement by statement in an order that a seed chooses, on InnoDB and on
-//! Inkstone. What each statement comes to must be equal: rows, count, error, or that it waits; and who goes on
-//! when another has ended.
+//! `--sessions`: two to four sessions, statement by statement in an order that a seed chooses, on
+//! InnoDB and on Inkstone. What each statement comes to must be equal: rows, count, error, or that
+//! it waits; and who goes on when another has ended.
 //!
-//! *Script*: what is there first, and who says what; see [`script`]. Those of `scripts/` run first, random ones
-//! ([`generate`]) until the time is up. Both engines run a script ([`play`]) at the same time, each on a [`stage`];
-//! what each step comes to is compared ([`compare`]). What is meant is on a list ([`meant`]) and ends the script; a
-//! script that differs otherwise is shrunk to the fewest statements. Beside that Inkstone is asked whether what one
-//! session has locked is left alone by the others ([`held`]).
+//! *Script*: what is there first, and who says what; see [`script`]. Those of `scripts/` run first,
+//! random ones ([`generate`]) until the time is up. Both engines run a script ([`play`]) at the
+//! same time, each on a [`stage`]; what each step comes to is compared ([`compare`]). What is meant
+//! is on a list ([`meant`]) and ends the script; a script that differs otherwise is shrunk to the
+//! fewest statements. Beside that Inkstone is asked whether what one session has locked is left
+//! alone by the others ([`held`]).
 
 mod ask;
 mod compare;
@@ -250,8 +251,8 @@ fn try_once(replica: &mut Replica, script: &Script) -> Result<Tried> {
     })
 }
 
-/// The fewest statements that still differ in the same kind of way. What a shorter script gives elsewhere is
-/// another difference, so only the last statement and its outcomes must stay.
+/// The fewest statements that still differ in the same kind of way. What a shorter script gives
+/// elsewhere is another difference, so only the last statement and its outcomes must stay.
 fn shrink(
     replica: &mut Replica,
     script: Script,

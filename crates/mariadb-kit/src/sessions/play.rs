@@ -1,4 +1,5 @@
-//! A script on both engines, in step: until it ends, until they differ, or until one of them does what it must not.
+//! A script on both engines, in step: until it ends, until they differ, or until one of them does
+//! what it must not.
 
 use super::compare::Difference;
 use super::held::Holders;
@@ -58,7 +59,8 @@ impl Play<'_> {
             }
         }
         let end = self.script.steps.len();
-        // Inkstone alone would have more locks then, and who waits could go on later than in InnoDB.
+        // Inkstone alone would have more locks then, and who waits could go on later than in
+        // InnoDB.
         let waits = self.stages.iter().any(|stage| !stage.working().is_empty());
         if !waits && !self.lock_again(end)? {
             return Ok(());
@@ -78,9 +80,9 @@ impl Play<'_> {
         Ok(())
     }
 
-    /// Both sides to the script's end, each by itself, as they cannot be compared any more: what they log is still
-    /// compared with what a replica makes of it. Where one side can lock the whole server, so the other's sessions, too,
-    /// there is no end but Inkstone's.
+    /// Both sides to the script's end, each by itself, as they cannot be compared any more: what
+    /// they log is still compared with what a replica makes of it. Where one side can lock the
+    /// whole server, so the other's sessions, too, there is no end but Inkstone's.
     fn go_on(&mut self, at: usize) -> Result<()> {
         let script = self.script;
         let locks_server = |step: &Step| step.statement.starts_with("FLUSH ");
@@ -162,8 +164,8 @@ impl Play<'_> {
         false
     }
 
-    /// Behind a difference that is meant: Inkstone's locks are there, its waiters wait for somebody, its trees are
-    /// whole.
+    /// Behind a difference that is meant: Inkstone's locks are there, its waiters wait for
+    /// somebody, its trees are whole.
     fn part(&mut self, at: usize) -> Result<()> {
         if !self.lock_again(at)? {
             return Ok(());

@@ -1,17 +1,20 @@
-//! What a replica makes of a case: it runs the case's binary log, and then has the rows of its source.
+//! What a replica makes of a case: it runs the case's binary log, and then has the rows of its
+//! source.
 //!
-//! The server of the cases is a primary, whose binary log has the *format* of the case: ROW, MIXED or STATEMENT. A
-//! replica follows it all the time, one event after the other. When a case is over, and no session of it is left,
-//! the replica is waited for, and its tables are compared with the source's, those of InnoDB and those of Inkstone.
+//! The server of the cases is a primary, whose binary log has the *format* of the case: ROW, MIXED
+//! or STATEMENT. A replica follows it all the time, one event after the other. When a case is over,
+//! and no session of it is left, the replica is waited for, and its tables are compared with the
+//! source's, those of InnoDB and those of Inkstone.
 //!
-//! - *Apart*: the replica stopped with an error in an engine's database, or has other rows. The error's event is
-//!   passed over, so that the other engine's side and the cases behind it are compared, too: each begins with databases
-//!   of its own.
-//! - In STATEMENT a statement may be one that the server calls unsafe. If InnoDB's copy is apart in the same way as
-//!   Inkstone's, that is the server's doing, and counted. In ROW and MIXED there is no such excuse.
+//! - *Apart*: the replica stopped with an error in an engine's database, or has other rows. The
+//!   error's event is passed over, so that the other engine's side and the cases behind it are
+//!   compared, too: each begins with databases of its own.
+//! - In STATEMENT a statement may be one that the server calls unsafe. If InnoDB's copy is apart in
+//!   the same way as Inkstone's, that is the server's doing, and counted. In ROW and MIXED there is
+//!   no such excuse.
 //!
-//! Before the first case rows are changed that the binary log does not have, so that the replica must be apart: a
-//! comparison that sees nothing does not begin.
+//! Before the first case rows are changed that the binary log does not have, so that the replica
+//! must be apart: a comparison that sees nothing does not begin.
 
 use super::OPTIONS;
 use super::compare::Difference;
@@ -28,8 +31,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Nothing is killed, so nothing is synced; positions are kept in a table of each engine, as rows are. A replica waits
-/// for nobody: its one thread does what others have done one after the other.
+/// Nothing is killed, so nothing is synced; positions are kept in a table of each engine, as rows
+/// are. A replica waits for nobody: its one thread does what others have done one after the other.
 const OF_REPLICA: [&str; 5] = [
     "--skip-log-bin",
     "--skip-log-slave-updates",
@@ -39,7 +42,8 @@ const OF_REPLICA: [&str; 5] = [
 ];
 /// A replica that has not come so far by then does not go on.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Seconds that one question for the replica's position takes at most: it may have stopped meanwhile.
+/// Seconds that one question for the replica's position takes at most: it may have stopped
+/// meanwhile.
 const PART: &str = "0.2";
 /// Where they stand in SHOW SLAVE STATUS.
 const SQL_RUNNING: usize = 11;
@@ -52,7 +56,8 @@ pub struct Replica {
     replica: Client,
     /// Cases by their format: how many were compared, and how many rows their tables had.
     compared: BTreeMap<Format, [u64; 2]>,
-    /// How often InnoDB's copy was apart in the same way as Inkstone's, by the way, and the first script of that.
+    /// How often InnoDB's copy was apart in the same way as Inkstone's, by the way, and the first
+    /// script of that.
     alike: BTreeMap<String, (u64, String)>,
 }
 
@@ -214,7 +219,8 @@ impl Replica {
         Ok(sides)
     }
 
-    /// An engine's tables on both sides: how many rows the source has, and whether they and the copy's differ.
+    /// An engine's tables on both sides: how many rows the source has, and whether they and the
+    /// copy's differ.
     fn compare_rows(&mut self, engine: Engine) -> Result<(u64, Option<Apart>)> {
         let database = engine.database();
         let tables = format!(
@@ -260,8 +266,8 @@ impl Replica {
         ])
     }
 
-    /// Has the replica be apart: a row that the binary log lacks, and one that the replica has already. Each is to be
-    /// seen in the engine in which it is, and nothing of it afterwards.
+    /// Has the replica be apart: a row that the binary log lacks, and one that the replica has
+    /// already. Each is to be seen in the engine in which it is, and nothing of it afterwards.
     fn prove(&mut self) -> Result<()> {
         for format in Format::ALL {
             self.log_in(format)?;

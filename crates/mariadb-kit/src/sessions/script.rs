@@ -1,4 +1,5 @@
-//! A case of several sessions as text: what is there first, and which session says what, in which order.
+//! A case of several sessions as text: what is there first, and which session says what, in which
+//! order.
 //!
 //! ```text
 //! == a name

@@ -1,8 +1,9 @@
 //! One engine's side of a case: sessions that run statements beside each other.
 //!
-//! After each statement the stage is *settled*: each session is idle, or known to wait for another. Who waits is
-//! asked of the engine's own tables of transactions and of the server's list of processes. Nothing depends on how
-//! fast the machine is: a session that neither answers nor waits is asked about again.
+//! After each statement the stage is *settled*: each session is idle, or known to wait for another.
+//! Who waits is asked of the engine's own tables of transactions and of the server's list of
+//! processes. Nothing depends on how fast the machine is: a session that neither answers nor waits
+//! is asked about again.
 
 use super::script::{self, ENGINE, Script};
 use crate::client::{Cell, Client, Reply, Rows};
@@ -76,8 +77,8 @@ impl Engine {
     }
 }
 
-/// Who waits for what the server itself locks: tables, names. FLUSH TABLES looks again and again, and says in between
-/// that it does nothing.
+/// Who waits for what the server itself locks: tables, names. FLUSH TABLES looks again and again,
+/// and says in between that it does nothing.
 const SERVER_WAITS: &str = "SELECT id, NULL FROM information_schema.processlist \
      WHERE state LIKE 'Waiting for %' OR info LIKE 'FLUSH TABLES%' AND time_ms > 1000";
 
@@ -119,8 +120,8 @@ pub struct Stage {
     log_bytes: u64,
     pub(super) monitor: Client,
     pub(super) sessions: Vec<Session>,
-    /// Holds a snapshot from before the first row, so that purge takes nothing away: what is deleted stays as a
-    /// mark, for both engines, at all speeds. None if the script wants purge.
+    /// Holds a snapshot from before the first row, so that purge takes nothing away: what is
+    /// deleted stays as a mark, for both engines, at all speeds. None if the script wants purge.
     _holder: Option<Client>,
 }
 
@@ -305,7 +306,8 @@ impl Stage {
             }
             let left = until.saturating_duration_since(Instant::now());
             match session.replies.recv_timeout(left) {
-                // Whether a statement hears that its connection is killed before that ends is a race.
+                // Whether a statement hears that its connection is killed before that ends is a
+                // race.
                 Ok(_) if session.killed => {
                     (session.working, session.gone, any) = (false, true, true);
                     outcome.insert(at + 1, What::Gone);
@@ -332,7 +334,8 @@ impl Stage {
         sessions.any(|session| session.working && session.statement.contains(" WAIT "))
     }
 
-    /// Whether a connection that was killed is still there. One that was idle says nothing when it goes.
+    /// Whether a connection that was killed is still there. One that was idle says nothing when it
+    /// goes.
     fn is_ending(&mut self, outcome: &mut Outcome) -> Result<bool> {
         if !self.sessions.iter().any(|s| s.killed && !s.gone) {
             return Ok(false);
@@ -426,8 +429,8 @@ impl Stage {
 }
 
 impl Drop for Stage {
-    /// A thread whose statement waits for ever ends with its connection. A prepared transaction outlives its
-    /// session, and its locks would keep the database.
+    /// A thread whose statement waits for ever ends with its connection. A prepared transaction
+    /// outlives its session, and its locks would keep the database.
     fn drop(&mut self) {
         for session in &self.sessions {
             let _ = self.monitor.run(&format!("KILL {}", session.connection));
@@ -487,8 +490,9 @@ pub(super) fn text_of(cell: &Cell) -> String {
     }
 }
 
-/// Waits until purge has taken what the script's beginning has deleted: which locks InnoDB takes beside a deleted row
-/// is decided by whether it is still there. Where a snapshot is in the way it goes on without.
+/// Waits until purge has taken what the script's beginning has deleted: which locks InnoDB takes
+/// beside a deleted row is decided by whether it is still there. Where a snapshot is in the way it
+/// goes on without.
 fn await_purge(monitor: &mut Client, engine: Engine) -> Result<()> {
     let begun = Instant::now();
     let left = format!(

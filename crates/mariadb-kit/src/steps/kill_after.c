@@ -1,6 +1,7 @@
-/* Loaded before everything else into a server that is to be killed (see mod.rs): each call that changes files
-   is a step. As soon as the file named by KILL_AFTER is there, steps are counted, and before the one of the number
-   that is in the file the process kills itself, as a power button would not: SIGKILL. */
+/* Loaded before everything else into a server that is to be killed (see mod.rs): each call that
+   changes files is a step. As soon as the file named by KILL_AFTER is there, steps are counted, and
+   before the one of the number that is in the file the process kills itself, as a power button
+   would not: SIGKILL. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
-//! `--steps`: each statement of DDL of partitioned tables, killed before each single change of a file that the
-//! server makes in it. After each restart the tables are those before the statement or those behind it, and
-//! nothing is left over.
+//! `--steps`: each statement of DDL of partitioned tables, killed before each single change of a
+//! file that the server makes in it. After each restart the tables are those before the statement
+//! or those behind it, and nothing is left over.
 
 use super::apt::output;
 use super::orphans::{self, mended};
@@ -34,8 +34,9 @@ INSERT INTO r SELECT seq, seq, 'b' FROM seq_1_to_29;
 INSERT INTO x SELECT seq, seq, 'b' FROM seq_10_to_13;
 INSERT INTO y SELECT seq, seq, 'b' FROM seq_30_to_33";
 
-/// Name, statement, and the tables behind it. CONVERT PARTITION and CONVERT TABLE are not among them: their ddl log
-/// deletes the definition of the table, with any engine, if the server is killed before it was renamed.
+/// Name, statement, and the tables behind it. CONVERT PARTITION and CONVERT TABLE are not among
+/// them: their ddl log deletes the definition of the table, with any engine, if the server is
+/// killed before it was renamed.
 const CASES: [(&str, &str, &str); 19] = [
     (
         "create",
@@ -163,8 +164,8 @@ pub fn run(tree: &Tree, plugin: &Plugin, filter: Option<&str>) -> Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-/// A partition whose definition was lost is kept, also over a further crash, and whether or not another
-/// table lacks its list; with its definition back it is what it was.
+/// A partition whose definition was lost is kept, also over a further crash, and whether or not
+/// another table lacks its list; with its definition back it is what it was.
 fn keeps_what_may_be_needed(server: &mut Server) -> Result<()> {
     server.sql(SET_UP)?;
     let before = look(server)?;
@@ -213,8 +214,8 @@ fn keeps_what_may_be_needed(server: &mut Server) -> Result<()> {
     Ok(())
 }
 
-/// An ADD INDEX that is killed while it fills the index leaves nothing of it: CHECK TABLE knows every tree. The
-/// library does not count the writes of the engine, so time decides where.
+/// An ADD INDEX that is killed while it fills the index leaves nothing of it: CHECK TABLE knows
+/// every tree. The library does not count the writes of the engine, so time decides where.
 fn drops_half_built_indexes(server: &mut Server) -> Result<()> {
     let rows = "INSERT INTO x SELECT seq, seq, 'b' FROM seq_100_to_300099";
     let mut interrupted = 0;

@@ -1,9 +1,10 @@
-//! `--bench tpcc`: a mix of five transactions like TPC-C's ([`transactions`]), InnoDB and Inkstone in the same server, in
-//! turns.
+//! `--bench tpcc`: a mix of five transactions like TPC-C's ([`transactions`]), InnoDB and Inkstone
+//! in the same server, in turns.
 //!
-//! Clients speak the server's protocol, one statement at a time, and wait for nothing between two transactions. A
-//! transaction that a deadlock or a lock wait has rolled back is repeated until it commits; what it took is counted from
-//! its first beginning. After each run the sums that the mix keeps must add up.
+//! Clients speak the server's protocol, one statement at a time, and wait for nothing between two
+//! transactions. A transaction that a deadlock or a lock wait has rolled back is repeated until it
+//! commits; what it took is counted from its first beginning. After each run the sums that the mix
+//! keeps must add up.
 
 mod transactions;
 

@@ -1,7 +1,8 @@
 //! The schema, and the five transactions.
 //!
-//! Like TPC-C's, not its: the same tables, the same rows in the same order, columns that decide nothing left out, and
-//! nobody thinks between two transactions. So its numbers are not to be compared with published ones.
+//! Like TPC-C's, not its: the same tables, the same rows in the same order, columns that decide
+//! nothing left out, and nobody thinks between two transactions. So its numbers are not to be
+//! compared with published ones.
 
 use crate::client::{Cell, Client, Reply};
 use crate::random::Random;
@@ -119,7 +120,8 @@ impl Session<'_> {
     }
 }
 
-/// One transaction, as chance decides. Numbers come from `random`: given the same it is the same one.
+/// One transaction, as chance decides. Numbers come from `random`: given the same it is the same
+/// one.
 pub fn transaction(client: &mut Client, random: &mut Random, w: u64) -> Result<Outcome> {
     let mut session = Session(client);
     let kind = random.below(100);

@@ -1,15 +1,15 @@
-//! The seam over `shuttle`, which runs a test again and again, each time with another interleaving of
-//! its threads, and says which one failed (`cargo xtask races`).
+//! The seam over `shuttle`, which runs a test again and again, each time with another interleaving
+//! of its threads, and says which one failed (`cargo xtask races`).
 //!
-//! Each operation on an atomic, a lock or a parking queue is a point where another thread may go on.
-//! Memory is sequentially consistent. Nothing here works outside of a test that shuttle runs.
+//! Each operation on an atomic, a lock or a parking queue is a point where another thread may go
+//! on. Memory is sequentially consistent. Nothing here works outside of a test that shuttle runs.
 //!
 //! # Time
 //!
 //! Shuttle knows none. The clock here goes on by a [`TICK`] with each look at it and with each
 //! timed wait that wakes in vain. A wait that would end within [`SOON`] wakes again and again,
-//! which every caller must bear; a longer one wakes only when it is told to, so that a lost wake-up is a
-//! deadlock, which shuttle reports.
+//! which every caller must bear; a longer one wakes only when it is told to, so that a lost wake-up
+//! is a deadlock, which shuttle reports.
 
 pub mod explore;
 mod locks;

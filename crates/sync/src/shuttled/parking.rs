@@ -54,7 +54,8 @@ impl SpinWait {
 }
 
 /// Queues the calling thread at `key` and lets it sleep, if `validate` says so; the queue does not
-/// move while it is asked. Others see `token`. The token of who woke it, or `None` if it did not sleep.
+/// move while it is asked. Others see `token`. The token of who woke it, or `None` if it did not
+/// sleep.
 ///
 /// # Safety
 ///

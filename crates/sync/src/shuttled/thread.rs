@@ -9,8 +9,8 @@ use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Lets the others go on. (Shuttle's own is a mere point of the schedule: a scheduler with priorities may let
-/// a thread that looks, sleeps and looks again run for ever.)
+/// Lets the others go on. (Shuttle's own is a mere point of the schedule: a scheduler with
+/// priorities may let a thread that looks, sleeps and looks again run for ever.)
 pub fn sleep(_: Duration) {
     yield_now();
 }

@@ -1,8 +1,9 @@
 //! Mutex, reader-writer lock and condition variable under the scheduler.
 //!
-//! Each holds the real thing, which scheduled threads only ever try: as one of them runs at a time, it
-//! tells who holds it, and the scheduler keeps who waits. Threads that are not scheduled use the real
-//! thing as it is. The two kinds cannot wait for each other: they must not share a lock at the same time.
+//! Each holds the real thing, which scheduled threads only ever try: as one of them runs at a time,
+//! it tells who holds it, and the scheduler keeps who waits. Threads that are not scheduled use the
+//! real thing as it is. The two kinds cannot wait for each other: they must not share a lock at the
+//! same time.
 
 use super::clock::Instant;
 use super::context::{Context, cost, current, is_scheduled, point};

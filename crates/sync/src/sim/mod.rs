@@ -2,10 +2,11 @@
 //!
 //! # How it works
 //!
-//! [`simulate`] runs a closure, and every thread that it starts, on threads of the operating system of
-//! which one at a time has the token. Operations of the seam cost units of the thread's turn; when the turn
-//! is over, or the thread waits, gives way or ends, the scheduler picks who goes on, by its seed. Who
-//! waits is kept by the scheduler, so that it sees a deadlock the moment it is one.
+//! [`simulate`] runs a closure, and every thread that it starts, on threads of the operating system
+//! of which one at a time has the token. Operations of the seam cost units of the thread's turn;
+//! when the turn is over, or the thread waits, gives way or ends, the scheduler picks who goes on,
+//! by its seed. Who waits is kept by the scheduler, so that it sees a deadlock the moment it is
+//! one.
 //!
 //! Time is virtual: it passes with the units, and jumps to the next deadline when nobody can run.
 //!
@@ -13,8 +14,8 @@
 //!
 //! # What it does not do
 //!
-//! It reorders no memory accesses: atomics are sequentially consistent here. And it switches threads
-//! only at operations of the seam.
+//! It reorders no memory accesses: atomics are sequentially consistent here. And it switches
+//! threads only at operations of the seam.
 
 mod clock;
 mod context;
@@ -75,9 +76,9 @@ impl Config {
     }
 }
 
-/// Runs `f` and all threads that it starts, under a schedule that follows from the seed; returns when all of
-/// them have ended. The error is the text of a panic, a deadlock or a run without end, with the seed. After
-/// the latter two the run's threads are left where they are, for good.
+/// Runs `f` and all threads that it starts, under a schedule that follows from the seed; returns
+/// when all of them have ended. The error is the text of a panic, a deadlock or a run without end,
+/// with the seed. After the latter two the run's threads are left where they are, for good.
 pub fn simulate<T: Send + 'static>(
     config: &Config,
     f: impl FnOnce() -> T + Send + 'static,
@@ -100,8 +101,8 @@ pub fn simulate<T: Send + 'static>(
     }
 }
 
-/// An operation of the disk begins, which `digest` stands for in the run's fingerprint: another thread may
-/// go on first, and it may take a while.
+/// An operation of the disk begins, which `digest` stands for in the run's fingerprint: another
+/// thread may go on first, and it may take a while.
 #[track_caller]
 pub fn disk_operation(digest: u64) {
     point(cost::DISK);

@@ -1,4 +1,5 @@
-//! Parking by address under the scheduler, which wakes in the order of the queue as the real one does.
+//! Parking by address under the scheduler, which wakes in the order of the queue as the real one
+//! does.
 
 use super::context::{cost, current, point, undisturbed};
 use super::scheduler::{Key, Wait, Woken as Ended};

@@ -35,8 +35,8 @@ impl Dice {
     }
 }
 
-/// The kind of a schedule, the same for a whole run. Swarm testing: a bug that needs long turns is not
-/// found by short ones, nor the other way round.
+/// The kind of a schedule, the same for a whole run. Swarm testing: a bug that needs long turns is
+/// not found by short ones, nor the other way round.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Policy {
     /// Mean number of units (see `cost`) that a thread runs before somebody else may.

@@ -3,8 +3,8 @@
 //! # Invariants
 //!
 //! 1. At most one thread of the run has the token, and only that one touches the state. The others
-//!    wait for their batons. (The mutex around the state is there for the compiler and is never contended,
-//!    but by who waits for the run's end.)
+//!    wait for their batons. (The mutex around the state is there for the compiler and is never
+//!    contended, but by who waits for the run's end.)
 //! 2. Whatever is decided depends on the seed and on what the threads did before, and on nothing
 //!    else: neither on addresses nor on the operating system.
 //! 3. A thread that is in a queue is blocked, and waits for that queue's key.
@@ -19,7 +19,8 @@ use std::thread::Thread;
 /// How often, in percent of the turns that were cut short, all threads draw new priorities.
 const REDRAW_PERCENT: u64 = 10;
 
-/// What a thread can wait for. An address stands for what lies there, and only until somebody wakes.
+/// What a thread can wait for. An address stands for what lies there, and only until somebody
+/// wakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Key {
     Lock(usize),

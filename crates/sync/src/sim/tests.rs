@@ -1,4 +1,5 @@
-//! The scheduler: it repeats, it finds what depends on the order, it sees deadlocks, time is virtual.
+//! The scheduler: it repeats, it finds what depends on the order, it sees deadlocks, time is
+//! virtual.
 
 use super::atomic::{AtomicU64, Ordering};
 use super::thread::{scope, sleep, spawn, yield_now};
@@ -169,7 +170,8 @@ fn parked_threads_get_the_token_of_who_woke_them() {
             scope(|scope| {
                 let wait = || {
                     let wanted = || word.load(Ordering::SeqCst) == 0;
-                    // SAFETY: nobody else parks at the word; the callback does neither panic nor park.
+                    // SAFETY: nobody else parks at the word; the callback does neither panic nor
+                    // park.
                     let token = unsafe { parking::park(key, 7, wanted) };
                     assert!(token.is_none_or(|token| token == 9));
                     assert_eq!(word.load(Ordering::SeqCst), 1);

@@ -139,7 +139,8 @@ impl Hold {
         self.since.elapsed().as_nanos() as u64
     }
 
-    /// It was held so long; the caller has let go of it. What threads do while they end is not noted.
+    /// It was held so long; the caller has let go of it. What threads do while they end is not
+    /// noted.
     pub(super) fn ended(self, nanos: u64) {
         let _ = ENDED.try_with(|ended| {
             let (held, ended) = &mut *ended.borrow_mut();

@@ -1,8 +1,8 @@
-//! The seam with a clock at each lock (`--cfg inkstone_lock_times`, see `cargo xtask lock-times`): who
-//! took which lock where, whether he had to wait, and how long he held it ([`held::take`]).
+//! The seam with a clock at each lock (`--cfg inkstone_lock_times`, see `cargo xtask lock-times`):
+//! who took which lock where, whether he had to wait, and how long he held it ([`held::take`]).
 //!
-//! Everything else is what ordinary builds have. What is noted is noted after the lock was released, so
-//! that a hold is longer than in an ordinary build by one look at the clock.
+//! Everything else is what ordinary builds have. What is noted is noted after the lock was
+//! released, so that a hold is longer than in an ordinary build by one look at the clock.
 
 pub mod held;
 mod locks;

@@ -3,8 +3,8 @@
 use clap::Parser;
 use std::process::ExitCode;
 
-/// Checks that the runs of `cargo xtask sim` follow from their seeds: runs each twice, and compares every
-/// decision of the scheduler, every write to the disk and every count.
+/// Checks that the runs of `cargo xtask sim` follow from their seeds: runs each twice, and compares
+/// every decision of the scheduler, every write to the disk and every count.
 #[derive(Parser, Debug)]
 #[command(name = "cargo xtask determinism", version)]
 struct Arguments {

@@ -9,9 +9,9 @@ use inkstone_testkit::faults::work::{self, Start};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Lets every operation on a simulated disk fail, one after the other, whole files for as long as it
-/// lasts, changes its bytes in every region, and gives processes small budgets. The engine must give an
-/// error, and lose nothing.
+/// Lets every operation on a simulated disk fail, one after the other, whole files for as long as
+/// it lasts, changes its bytes in every region, and gives processes small budgets. The engine must
+/// give an error, and lose nothing.
 #[derive(Parser, Debug)]
 #[command(
     name = "cargo xtask faults",
@@ -21,8 +21,8 @@ use std::time::Duration;
 struct Arguments {
     #[command(subcommand)]
     role: Option<Role>,
-    /// Only this kind: read, write, sync, allocate, truncate, rename, syncdir, open, remove, look, list,
-    /// createdir, lock; or damage, huge, lasting, handles, processes, around
+    /// Only this kind: read, write, sync, allocate, truncate, rename, syncdir, open, remove, look,
+    /// list, createdir, lock; or damage, huge, lasting, handles, processes, around
     #[arg(long, value_name = "KIND")]
     kind: Option<String>,
     /// At most so many minutes; without it, until every case has run

@@ -23,12 +23,13 @@ mod times {
     use std::process::ExitCode;
     use std::time::{Duration, Instant};
 
-    /// Measures how long the engine's locks are held: operations by several threads at the same time,
-    /// each in rows of its own, over a table in memory.
+    /// Measures how long the engine's locks are held: operations by several threads at the same
+    /// time, each in rows of its own, over a table in memory.
     ///
-    /// A lock that all operations take one after the other bounds how many there can be in a second,
-    /// however many cores there are: the last column says where that is, by the lock of its kind that
-    /// was held longest. Locks that one thread at a time has to itself bound nothing, and have none.
+    /// A lock that all operations take one after the other bounds how many there can be in a
+    /// second, however many cores there are: the last column says where that is, by the lock of its
+    /// kind that was held longest. Locks that one thread at a time has to itself bound nothing, and
+    /// have none.
     #[derive(Parser)]
     #[command(name = "cargo xtask lock-times", version)]
     struct Arguments {

@@ -34,7 +34,8 @@ struct Arguments {
     /// Steps of work in a run, at most [default: as many as its cycles have]
     #[arg(long, value_name = "N")]
     steps: Option<u64>,
-    /// How often the process ends in a run, at most [default: 5, or with --steps as often as it comes]
+    /// How often the process ends in a run, at most [default: 5, or with --steps as often as it
+    /// comes]
     #[arg(long, value_name = "C")]
     cycles: Option<u64>,
     /// Processes that run seeds at the same time [default: two for each core]

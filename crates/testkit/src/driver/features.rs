@@ -1,5 +1,6 @@
 //! What a run does and what it leaves out: swarm testing. A run that does everything at once does
-//! nothing for long; one that never deletes fills its trees, one that never commits has giant losers.
+//! nothing for long; one that never deletes fills its trees, one that never commits has giant
+//! losers.
 
 use crate::Rng;
 use inkstone::options::{Doublewrite, Durability, FlushMethod, LogWrite};

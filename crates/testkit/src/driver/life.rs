@@ -142,8 +142,8 @@ impl Run {
         }
     }
 
-    /// Power will be lost within so many mutations, or at one of the next of the control file: there are few
-    /// of those, and all that is on the disk hangs on each.
+    /// Power will be lost within so many mutations, or at one of the next of the control file:
+    /// there are few of those, and all that is on the disk hangs on each.
     fn aim(&mut self, within: &[u64]) {
         if self.rng.chance(10) {
             let nth = 1 + self.rng.below(3);
@@ -167,8 +167,8 @@ impl Run {
         before.max_loss(self.kill())
     }
 
-    /// The process ends. If one of its syncs failed, what that should have made durable is lost as by
-    /// a power loss: the cache shows it, and the disk will never have it.
+    /// The process ends. If one of its syncs failed, what that should have made durable is lost as
+    /// by a power loss: the cache shows it, and the disk will never have it.
     fn kill(&mut self) -> End {
         self.vfs = self.vfs.kill();
         self.wreck = None;

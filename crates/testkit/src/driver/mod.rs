@@ -179,7 +179,8 @@ impl Run {
         }
     }
 
-    /// Whether what fails on this disk explains an error. Pages that cannot be written poison nothing.
+    /// Whether what fails on this disk explains an error. Pages that cannot be written poison
+    /// nothing.
     fn excuses(&self, error: &Error) -> bool {
         let may_poison = self.plan.fault.is_some();
         self.tolerant && is_fault(error) && (may_poison || !matches!(error, Error::Poisoned(_)))

@@ -1,6 +1,6 @@
-//! Spells in which pages cannot be written: the disk is full for overwriting too, or fails, for a file or
-//! some of its bytes. Statements may fail meanwhile, and nothing poisons. When it is over everything
-//! goes on; if the process ends first, nothing is lost.
+//! Spells in which pages cannot be written: the disk is full for overwriting too, or fails, for a
+//! file or some of its bytes. Statements may fail meanwhile, and nothing poisons. When it is over
+//! everything goes on; if the process ends first, nothing is lost.
 
 use super::{Disk, Outcome, Run};
 use inkstone_io::sim::{Fault, FaultRule, OpKind};

@@ -35,7 +35,8 @@ enum InPlace {
 /// What was found.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Wreck {
-    /// Pages that are neither whole nor empty in place, and have a whole copy that recovery may use.
+    /// Pages that are neither whole nor empty in place, and have a whole copy that recovery may
+    /// use.
     pub torn_pages: u64,
     half_batches: u64,
     splits_on_disk: u64,
@@ -44,7 +45,8 @@ pub(super) struct Wreck {
 }
 
 impl Wreck {
-    /// Compares what a process had written with what power loss left of it. `None`: no database yet.
+    /// Compares what a process had written with what power loss left of it. `None`: no database
+    /// yet.
     pub fn examine(process: &SimVfs, disk: &SimVfs, directory: &Path) -> Option<Self> {
         let control = control(disk, directory)?;
         let scene = Scene {
@@ -220,8 +222,8 @@ impl Scene<'_> {
         lost
     }
 
-    /// Segments behind the end in which a whole frame of an earlier life stands. (1 or 0: the search
-    /// ends with the first.)
+    /// Segments behind the end in which a whole frame of an earlier life stands. (1 or 0: the
+    /// search ends with the first.)
     fn stale_frames(&self, end: Lsn, epoch: u64) -> u64 {
         let bytes_in = self.control.log_segment_bytes;
         let first = end.0 / bytes_in;

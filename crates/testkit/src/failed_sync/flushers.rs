@@ -57,8 +57,8 @@ pub struct Case {
     pub flush_method: FlushMethod,
     /// Transactions of each writer.
     pub commits: u64,
-    /// Whether there are copies of pages that are being written, from which recovery mends much. (If
-    /// not, the disk tears no page.)
+    /// Whether there are copies of pages that are being written, from which recovery mends much.
+    /// (If not, the disk tears no page.)
     pub copies: bool,
     /// What the threads do.
     pub style: Style,

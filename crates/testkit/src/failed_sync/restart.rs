@@ -4,10 +4,10 @@
 //!
 //! # What must hold
 //!
-//! Each commit has a number. It writes the number to a row of its own choice and to the row `count`.
-//! After any open all rows are as of the number in `count`; that is no lower than the last commit that
-//! was acknowledged, and no lower than the number that an earlier open had found: what was once
-//! seen after recovery is there for good.
+//! Each commit has a number. It writes the number to a row of its own choice and to the row
+//! `count`. After any open all rows are as of the number in `count`; that is no lower than the last
+//! commit that was acknowledged, and no lower than the number that an earlier open had found: what
+//! was once seen after recovery is there for good.
 
 use crate::Rng;
 use crate::driver::{DIRECTORY, Marks};

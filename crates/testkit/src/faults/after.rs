@@ -1,4 +1,5 @@
-//! What a process leaves: the next one opens the database, finds it whole and not too old, and works.
+//! What a process leaves: the next one opens the database, finds it whole and not too old, and
+//! works.
 
 use super::session::{self, History};
 use inkstone::{Error, Isolation};
@@ -22,8 +23,8 @@ impl After {
     }
 }
 
-/// Opens, compares, verifies, changes and closes the database. It may be in any state of its history
-/// that is not older than the last acknowledged one, but for `lost_max`.
+/// Opens, compares, verifies, changes and closes the database. It may be in any state of its
+/// history that is not older than the last acknowledged one, but for `lost_max`.
 pub(super) fn look(disk: &SimVfs, mut history: History, lost_max: usize) -> Result<(), After> {
     let after = |what: &'static str, error: Error| After::Error(what, error);
     let db = session::open(disk).map_err(|e| after("opening", e))?;

@@ -1,13 +1,14 @@
-//! What is around the process changes (decision 0022): the control file is replaced, renamed or removed while the
-//! database is open, and the system limits memory.
+//! What is around the process changes (decision 0022): the control file is replaced, renamed or
+//! removed while the database is open, and the system limits memory.
 //!
 //! # What must hold
 //!
-//! 1. A control file that is not the one that was opened stops the engine at the next checkpoint or DDL statement at
-//!    the latest, with an error that names it; every later call gets the same error. What was acknowledged until
-//!    then is there for the next process that opens the database with a copy, or with the file put back.
-//! 2. Whatever the limit on memory, the database opens and everything works. The pool is made to fit, or is the
-//!    least that there is, and the report says so exactly if it was made smaller.
+//! 1. A control file that is not the one that was opened stops the engine at the next checkpoint or
+//!    DDL statement at the latest, with an error that names it; every later call gets the same
+//!    error. What was acknowledged until then is there for the next process that opens the database
+//!    with a copy, or with the file put back.
+//! 2. Whatever the limit on memory, the database opens and everything works. The pool is made to
+//!    fit, or is the least that there is, and the report says so exactly if it was made smaller.
 
 use super::after::{self, After};
 use super::every::{Consequence, check_poisoned};

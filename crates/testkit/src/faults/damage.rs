@@ -2,11 +2,11 @@
 //!
 //! # What must hold
 //!
-//! 1. Opening, reading or verifying fails with an error of its own kind (never a panic), or every row
-//!    is right, now and after another opening.
+//! 1. Opening, reading or verifying fails with an error of its own kind (never a panic), or every
+//!    row is right, now and after another opening.
 //! 2. A tablespace file of a closed database that was cut short of pages in use is refused when the
-//!    database or the table is opened, before a row of it is read. (After a crash recovery may let it
-//!    grow again; then reading finds that its pages are zeroes.)
+//!    database or the table is opened, before a row of it is read. (After a crash recovery may let
+//!    it grow again; then reading finds that its pages are zeroes.)
 //! 3. Damage to the log may look like the log's end only where nothing behind it proves that it was
 //!    durable: at most the last acknowledged commit is lost to it.
 //! 4. So does what is replaced by an older version of itself, in its own place.

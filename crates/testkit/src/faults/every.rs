@@ -4,16 +4,17 @@
 //! # What must hold
 //!
 //! 1. Every call returns an error that says what failed, or succeeds. Nothing panics or hangs.
-//! 2. A failed sync poisons the engine, or the open fails. A poisoned engine gives the same error to
-//!    every later call. Only where the one sync of the whole file system fails, at an opening, each
-//!    file is synced instead.
-//! 3. An engine that is not poisoned goes on: when the fault has passed, the same statement succeeds.
-//!    Reads and a full disk do not poison, but for a write to the log.
-//! 4. A read that is answered with older bytes, and a write that is acknowledged and lost, lead to no
-//!    wrong row: all is right, or an error says what is corrupt. After a lost write that may stay so. Of
-//!    the log's end as many commits may be lost as writes were, or one if a read was wrong.
-//! 5. After the process has ended (by power loss, if a sync failed) the database opens, is whole, is
-//!    in a state not older than the last acknowledged one, and works.
+//! 2. A failed sync poisons the engine, or the open fails. A poisoned engine gives the same error
+//!    to every later call. Only where the one sync of the whole file system fails, at an opening,
+//!    each file is synced instead.
+//! 3. An engine that is not poisoned goes on: when the fault has passed, the same statement
+//!    succeeds. Reads and a full disk do not poison, but for a write to the log.
+//! 4. A read that is answered with older bytes, and a write that is acknowledged and lost, lead to
+//!    no wrong row: all is right, or an error says what is corrupt. After a lost write that may
+//!    stay so. Of the log's end as many commits may be lost as writes were, or one if a read was
+//!    wrong.
+//! 5. After the process has ended (by power loss, if a sync failed) the database opens, is whole,
+//!    is in a state not older than the last acknowledged one, and works.
 
 use super::after::{self, After};
 use super::session::{DIRECTORY, History, Session, Stop, is_clear};
@@ -79,8 +80,8 @@ impl Consequence {
 pub type Tally = BTreeMap<(String, String), BTreeMap<Consequence, u64>>;
 
 impl Series {
-    /// Text in the paths of the files whose operations fail. A stale page beside a stale block of the map
-    /// that would tell are two faults.
+    /// Text in the paths of the files whose operations fail. A stale page beside a stale block of
+    /// the map that would tell are two faults.
     fn files(&self) -> &'static str {
         match self.fault {
             Fault::Stale | Fault::Lost if self.times > 1 => ".ink",
@@ -261,7 +262,8 @@ impl<'a> Run<'a> {
     }
 
     /// How many commits may be missing at the end: those frames of the log that were read wrong, or
-    /// never written, are like frames of a write that did not finish, if nothing after them says otherwise.
+    /// never written, are like frames of a write that did not finish, if nothing after them says
+    /// otherwise.
     fn lost_max(&self) -> usize {
         let is_log = |path: &&PathBuf| path.extension().is_some_and(|e| e == "log");
         let faulted = self.vfs.faulted();

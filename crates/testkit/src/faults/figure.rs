@@ -15,8 +15,8 @@ pub struct Figure {
     pub breach: Option<Breach>,
 }
 
-/// A bound that is known not to be kept. It fails a campaign when it gets worse, and when it is gone:
-/// then it is to be deleted here.
+/// A bound that is known not to be kept. It fails a campaign when it gets worse, and when it is
+/// gone: then it is to be deleted here.
 #[derive(Clone, Copy, Debug)]
 pub struct Breach {
     /// What ends it.

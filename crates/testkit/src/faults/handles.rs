@@ -1,9 +1,9 @@
 //! More tables than handles: the process may have so many files open at once, for every number from
 //! none to more than it needs.
 //!
-//! What must hold stands in [`trial`](super::trial); nothing here stops the engine. And: a database that
-//! has [`SPARE_HANDLES`] more than one without tables needs opens, and all statements succeed, however
-//! many tables it has.
+//! What must hold stands in [`trial`](super::trial); nothing here stops the engine. And: a database
+//! that has [`SPARE_HANDLES`] more than one without tables needs opens, and all statements succeed,
+//! however many tables it has.
 
 use super::every::Consequence;
 use super::session::{self, DIRECTORY, Finish, History, Outcome, Session, Stop};

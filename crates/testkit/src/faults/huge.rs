@@ -1,16 +1,16 @@
 //! Tables whose file has terabytes, nearly all of which the space maps call allocated.
 //!
-//! A small table is made and closed in order; then its file becomes as long as wanted, with maps that
-//! say that all of it is in use. The simulated disk keeps the maps alone.
+//! A small table is made and closed in order; then its file becomes as long as wanted, with maps
+//! that say that all of it is in use. The simulated disk keeps the maps alone.
 //!
 //! # What must hold
 //!
-//! 1. No row that is written reads more than `READS_MAX` pages, however many maps there are: neither
-//!    the first one after an opening nor those after a page low in the file was freed. (But for one, where
-//!    there is no page number left behind the file's end.)
+//! 1. No row that is written reads more than `READS_MAX` pages, however many maps there are:
+//!    neither the first one after an opening nor those after a page low in the file was freed. (But
+//!    for one, where there is no page number left behind the file's end.)
 //! 2. What is free is found, wherever it lies.
-//! 3. Where there is no page number left the statement fails and says so; the engine lives, reads and
-//!    deletes, uses what is freed, and opens again.
+//! 3. Where there is no page number left the statement fails and says so; the engine lives, reads
+//!    and deletes, uses what is freed, and opens again.
 
 use super::session::DIRECTORY;
 use crate::campaign::watched;
@@ -25,7 +25,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The most pages that the insertion of a row may read, what the background reads meanwhile included.
+/// The most pages that the insertion of a row may read, what the background reads meanwhile
+/// included.
 const READS_MAX: u64 = 48;
 /// The tablespace of the first table.
 const SPACE: SpaceId = SpaceId(1);
@@ -84,8 +85,8 @@ impl Case {
         }
     }
 
-    /// Rows that are to find a page. None: all that ten pages take, which is twenty at most, and what
-    /// the last leaf takes beside.
+    /// Rows that are to find a page. None: all that ten pages take, which is twenty at most, and
+    /// what the last leaf takes beside.
     fn rows(self) -> Option<u64> {
         (self == Case::Terabyte).then_some(400)
     }

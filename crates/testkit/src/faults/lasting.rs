@@ -1,5 +1,6 @@
-//! Files that cannot be read, written or grown for as long as it lasts: each file of the database, the
-//! whole of it or some blocks, in each [life](super::work), from its beginning or from its middle.
+//! Files that cannot be read, written or grown for as long as it lasts: each file of the database,
+//! the whole of it or some blocks, in each [life](super::work), from its beginning or from its
+//! middle.
 //!
 //! What must hold stands in [`trial`](super::trial). And: what only makes the engine faster or
 //! finds faults of the disk (the map of page LSNs, the dump of the buffer pool) refuses nothing; a

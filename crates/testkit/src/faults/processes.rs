@@ -3,10 +3,11 @@
 //! # What must hold
 //!
 //! 1. *Descriptors*: a process that may have fewer files open than the database has tables creates
-//!    them, writes to each, is killed; the next ones open the database, write to each table, are killed,
-//!    verify all over an overlay, and verify all and close. Every acknowledged row is there.
-//! 2. *Memory of an opening*: what a killed transaction adds to the memory of the opening that rolls it
-//!    back, for each of its rows, is within [`LOSER_ROW`].
+//!    them, writes to each, is killed; the next ones open the database, write to each table, are
+//!    killed, verify all over an overlay, and verify all and close. Every acknowledged row is
+//!    there.
+//! 2. *Memory of an opening*: what a killed transaction adds to the memory of the opening that
+//!    rolls it back, for each of its rows, is within [`LOSER_ROW`].
 
 use super::figure::{Breach, Figure};
 use crate::campaign::{alive, watched};

@@ -37,8 +37,8 @@ pub struct History {
     states: Vec<State>,
     /// The oldest one that it may be in.
     floor: usize,
-    /// XIDs of prepared transactions whose rollback has failed: where it has begun, the next process ends
-    /// it.
+    /// XIDs of prepared transactions whose rollback has failed: where it has begun, the next
+    /// process ends it.
     half_rolled_back: BTreeSet<Vec<u8>>,
 }
 
@@ -228,8 +228,8 @@ impl Session {
         self.damage_lasts = true;
     }
 
-    /// Whether statements that fail are left out from now on, as what they meet lasts; else they are
-    /// tried again until they succeed.
+    /// Whether statements that fail are left out from now on, as what they meet lasts; else they
+    /// are tried again until they succeed.
     pub fn go_on(&mut self, goes_on: bool) {
         self.goes_on = goes_on;
     }

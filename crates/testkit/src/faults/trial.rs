@@ -7,8 +7,8 @@
 //!    statement. Nothing panics or hangs.
 //! 2. The engine is poisoned only where the case says so ([`Promises::may_poison`]).
 //! 3. Once it is over, the same process opens the database, or goes on: every statement succeeds.
-//! 4. Every row read is right, during it and afterwards; the next process finds the database whole and
-//!    with each acknowledged commit, also after a power loss.
+//! 4. Every row read is right, during it and afterwards; the next process finds the database whole
+//!    and with each acknowledged commit, also after a power loss.
 
 use super::after::{self, After};
 use super::every::{Consequence, check_poisoned};

@@ -92,8 +92,8 @@ pub fn starts() -> Result<Vec<Start>, String> {
     Ok(vec![creation, work, after_kill, after_tear])
 }
 
-/// Tears every page that was written after the checkpoint and whose copy is in the doublewrite file.
-/// How many.
+/// Tears every page that was written after the checkpoint and whose copy is in the doublewrite
+/// file. How many.
 fn tear_pages(disk: &SimVfs) -> std::io::Result<usize> {
     let page_size = options().page_size as usize;
     let control = disk.read_raw(&Path::new(DIRECTORY).join(CONTROL_FILE))?;

@@ -32,8 +32,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The levels that are tried in turn. At locking repeatable read every read locks, and all must be
-    /// as at serializable.
+    /// The levels that are tried in turn. At locking repeatable read every read locks, and all must
+    /// be as at serializable.
     pub const LEVELS: [Option<Isolation>; 5] = [
         Some(Isolation::ReadCommitted),
         Some(Isolation::LockingRepeatableRead),

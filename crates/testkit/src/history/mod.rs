@@ -1,5 +1,6 @@
 //! Histories of concurrent transactions: recorded on the real engine, and checked for what their
-//! isolation level forbids, in the manner of Elle (Kingsbury and Alvaro, 2020) and of Adya's thesis.
+//! isolation level forbids, in the manner of Elle (Kingsbury and Alvaro, 2020) and of Adya's
+//! thesis.
 //!
 //! | file | subject |
 //! |---|---|
@@ -18,10 +19,10 @@
 //! # Words
 //!
 //! - *Version*: a state of one key. Each is written once, so that who reads it names its writer.
-//! - *Life*: from an opening of the database to its orderly end, kill or power loss. A history is one
-//!   life: what was there at first, what clients did, what was found afterwards. So a
-//!   transaction that a power loss takes has existed for those who saw it, and the next life
-//!   begins without it.
+//! - *Life*: from an opening of the database to its orderly end, kill or power loss. A history is
+//!   one life: what was there at first, what clients did, what was found afterwards. So a
+//!   transaction that a power loss takes has existed for those who saw it, and the next life begins
+//!   without it.
 //! - *Time*: a number that a clock common to all clients gives out. If one event was over before
 //!   another began, its number is smaller.
 

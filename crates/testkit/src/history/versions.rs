@@ -1,8 +1,8 @@
 //! Which versions each key had, who wrote them, and in which order.
 //!
-//! A version has the number of the element that was new in it. The order of a list's versions is the
-//! longest one that anybody saw; each other must be a beginning of it. A row is born and dies. Of a
-//! register it is known that what a transaction read precedes what the same one then wrote.
+//! A version has the number of the element that was new in it. The order of a list's versions is
+//! the longest one that anybody saw; each other must be a beginning of it. A row is born and dies.
+//! Of a register it is known that what a transaction read precedes what the same one then wrote.
 
 use super::check::{Anomaly, Class};
 use super::walk::{Fate, Walked};
@@ -51,7 +51,8 @@ pub(super) fn show(version: Version) -> String {
 }
 
 impl Versions {
-    /// Gathers the versions of a history; `walked` are its transactions, number `i` is node `i + 1`.
+    /// Gathers the versions of a history; `walked` are its transactions, number `i` is node
+    /// `i + 1`.
     pub fn of(history: &History, walked: &[Walked], out: &mut Vec<Anomaly>) -> Self {
         let mut versions = Self::default();
         for (&key, value) in &history.initial {
@@ -136,8 +137,8 @@ impl Versions {
         after
     }
 
-    /// The version that a reader saw; `None` if a row was not there, and it cannot be told whether it
-    /// was not there yet or no longer.
+    /// The version that a reader saw; `None` if a row was not there, and it cannot be told whether
+    /// it was not there yet or no longer.
     pub fn read_version(&self, key: Key, value: &Value) -> Option<Version> {
         let Key::Row { id, .. } = key else {
             return Some(value.last().copied().unwrap_or(NOTHING));

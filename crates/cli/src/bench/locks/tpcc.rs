@@ -1,5 +1,5 @@
-//! A mix of five transactions like that of TPC-C: the same rows are locked in the same order, columns that decide
-//! nothing are left out.
+//! A mix of five transactions like that of TPC-C: the same rows are locked in the same order,
+//! columns that decide nothing are left out.
 
 use super::super::{clients, open};
 use super::{Fields, Locks, describe};
@@ -169,7 +169,8 @@ impl Tables {
         }
     }
 
-    /// Each warehouse's payments are those of its districts, and each order has a number of its own.
+    /// Each warehouse's payments are those of its districts, and each order has a number of its
+    /// own.
     fn check(&self, db: &Database, warehouses: u64) -> Result<()> {
         let txn = db.begin(Isolation::RepeatableRead)?;
         let count = |table: &Table, low: &[u8], high: &[u8]| -> Result<u64, Error> {

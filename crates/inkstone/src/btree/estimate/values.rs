@@ -1,13 +1,15 @@
 //! How many different values the beginnings of a tree's keys have.
 //!
-//! A *beginning* is what the caller says it is (the first parts of a key, as a rule): two keys of the same beginning
-//! have everything between them in common, too. A *step* is a pair of neighbours whose beginnings differ; there is a
-//! value more than there are steps. The last key of a leaf is compared with the leaf's high fence.
+//! A *beginning* is what the caller says it is (the first parts of a key, as a rule): two keys of
+//! the same beginning have everything between them in common, too. A *step* is a pair of neighbours
+//! whose beginnings differ; there is a value more than there are steps. The last key of a leaf is
+//! compared with the leaf's high fence.
 //!
-//! A child between two separators of the same beginning has no step in it: an inner node tells that of all of its
-//! children, and none of them is visited. Of the others as many are as there are leaves to look at, or a sample, spread
-//! evenly; what is found below them is scaled by the number of those left out, at each level (Knuth, 1975). So a few
-//! values over any number of rows are counted exactly, and the estimate is unbiased for any mixture.
+//! A child between two separators of the same beginning has no step in it: an inner node tells that
+//! of all of its children, and none of them is visited. Of the others as many are as there are
+//! leaves to look at, or a sample, spread evenly; what is found below them is scaled by the number
+//! of those left out, at each level (Knuth, 1975). So a few values over any number of rows are
+//! counted exactly, and the estimate is unbiased for any mixture.
 
 use super::super::Tree;
 use crate::Result;
@@ -19,8 +21,8 @@ use inkstone_format::tree_page::TreePage;
 pub type BeginningOf<'a> = &'a mut dyn FnMut(&[u8]) -> Option<usize>;
 
 impl Tree {
-    /// About how many different beginnings the keys have, deleted rows' included. Looks at about `leaves` leaves, and at
-    /// the nodes above them.
+    /// About how many different beginnings the keys have, deleted rows' included. Looks at about
+    /// `leaves` leaves, and at the nodes above them.
     pub fn estimate_values(&self, leaves: usize, beginning_of: BeginningOf<'_>) -> Result<u64> {
         let mut sample = Sample {
             tree: self,
@@ -50,7 +52,8 @@ struct Sample<'a> {
 /// What is looked at of a page, without its latch.
 struct Visited {
     is_leaf: bool,
-    /// Keys of a leaf; the low fence and all other separators of an inner node. Then the high fence, if any.
+    /// Keys of a leaf; the low fence and all other separators of an inner node. Then the high
+    /// fence, if any.
     keys: Vec<Vec<u8>>,
     has_high: bool,
     children: Vec<PageId>,

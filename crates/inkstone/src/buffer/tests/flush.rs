@@ -177,7 +177,8 @@ fn a_refused_page_that_is_discarded_is_forgotten() {
     bench.pool.check_invariants();
 }
 
-/// The log cannot be freed: who would wait for that gets the error, and when it can be again, goes on.
+/// The log cannot be freed: who would wait for that gets the error, and when it can be again, goes
+/// on.
 #[test]
 fn a_full_log_behind_a_refused_page_is_an_error_until_it_can_be_written() {
     let bench = Bench::new(64, 60, 4);
@@ -233,7 +234,8 @@ fn throttle_keeps_the_age_below_the_capacity() {
     assert!(bench.counters.get(Counter::CheckpointWaits) > 0);
 }
 
-/// The writes of one batch and the copies of the next: each cleaner has a batch under way, of other pages.
+/// The writes of one batch and the copies of the next: each cleaner has a batch under way, of other
+/// pages.
 #[test]
 fn each_cleaner_has_a_batch_under_way() {
     for cleaners in [1, 2] {

@@ -18,7 +18,8 @@ const PAGES_CREATED: u32 = 100;
 #[inline(never)]
 fn read_optimistically(page: *const u8) -> Vec<u64> {
     (0..512)
-        // SAFETY: the caller's page is of 4096 bytes and stays mapped; what is torn fails validation.
+        // SAFETY: the caller's page is of 4096 bytes and stays mapped; what is torn fails
+        // validation.
         .map(|i| unsafe { page.cast::<u64>().add(i).read_volatile() })
         .collect()
 }
@@ -222,8 +223,8 @@ fn hundreds_of_threads_on_64_frames() {
     model.run(256, Duration::from_millis(3000));
 }
 
-/// A large pool has three threads that supply frames and two that clean: here their batches hold most of
-/// the frames.
+/// A large pool has three threads that supply frames and two that clean: here their batches hold
+/// most of the frames.
 #[test]
 fn three_suppliers_and_two_cleaners_of_64_frames() {
     let mut model = Model::new(8);

@@ -26,12 +26,12 @@ const PREFIX: &str = "reserve.";
 const FLOOR_MAX: u64 = 4 << 20;
 /// Promises are made in units of so many bytes.
 pub(crate) const PROMISE_UNIT: u64 = 1 << 10;
-/// Low bits of [`Promised`]: there are at most 2^24 transactions, and 2^39 units are left, which are more
-/// than a file system holds.
+/// Low bits of [`Promised`]: there are at most 2^24 transactions, and 2^39 units are left, which
+/// are more than a file system holds.
 const HOLDER_BITS: u32 = 25;
 
-/// Bytes that are promised, in units, and in the low bits the number of transactions that hold some. In one
-/// word, as every transaction that writes changes both.
+/// Bytes that are promised, in units, and in the low bits the number of transactions that hold
+/// some. In one word, as every transaction that writes changes both.
 #[derive(Debug, Default)]
 struct Promised(CachePadded<AtomicU64>);
 

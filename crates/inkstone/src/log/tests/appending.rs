@@ -191,8 +191,8 @@ fn one_sync_takes_all_who_came_during_the_one_before() {
     }
 }
 
-/// A flight ends before frames of its own leader and of others, as a frame before those is not published:
-/// what it has written is synced, and all of them go on when the frame is there.
+/// A flight ends before frames of its own leader and of others, as a frame before those is not
+/// published: what it has written is synced, and all of them go on when the frame is there.
 #[test]
 fn a_flight_that_ends_before_all_who_wait_is_synced() {
     let vfs = MemoryVfs::new();

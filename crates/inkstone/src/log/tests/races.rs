@@ -6,7 +6,8 @@ use crate::sync::explore::{Seen, explore};
 use crate::sync::thread;
 
 /// Several threads append, wait for durability, and lose power at that very moment; then all comes
-/// back in order. One waits for nothing: while it copies, flights end before frames that others wait for.
+/// back in order. One waits for nothing: while it copies, flights end before frames that others
+/// wait for.
 fn append_and_wait(change: impl Fn(&mut LogParams) + Clone + Send + Sync + 'static) {
     explore(move || {
         let vfs = MemoryVfs::new();

@@ -359,8 +359,8 @@ fn opening_a_log_refuses_segments_of_others() {
     assert!(matches!(result, Err(Error::Corrupt { .. })), "{result:?}");
 }
 
-/// Behind the end of the log may lie rows of an earlier life that look like long frames with claims, one
-/// in each sixteen bytes. For each of them what it seemed to hold was read.
+/// Behind the end of the log may lie rows of an earlier life that look like long frames with
+/// claims, one in each sixteen bytes. For each of them what it seemed to hold was read.
 #[test]
 fn what_looks_like_frames_is_not_read_again_and_again() {
     let (vfs, ends) = written(10, 3000);

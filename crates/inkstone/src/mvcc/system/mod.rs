@@ -11,36 +11,39 @@
 //!
 //! # Promises
 //!
-//! 1. **Commits are atomic to snapshots.** Commit: `status = Committing`; `seq = 1 +
-//!    next.fetch_add(1)`; `status = Committed(seq)`. Snapshot: `S = next.load()`. All are SeqCst. A snapshot sees
-//!    T iff T's number is at most S, however often and whenever it asks:
+//! 1. **Commits are atomic to snapshots.** Commit: `status = Committing`;
+//!    `seq = 1 + next.fetch_add(1)`; `status = Committed(seq)`. Snapshot: `S = next.load()`. All
+//!    are SeqCst. A snapshot sees T iff T's number is at most S, however often and whenever it
+//!    asks:
 //!    - If `seq <= S`, T's `fetch_add` precedes the snapshot's load in the single order, and
 //!      `status = Committing` precedes the `fetch_add`. So every later look at T's status finds
 //!      `Committing` (the reader waits, then finds `Committed(seq)`) or `Committed(seq)`: seen.
-//!    - If `seq > S`, or T never commits, a look finds `Active`, `Prepared` or `Aborted` (not seen),
-//!      `Committed(seq)` (compared: not seen) or `Committing` (waits, then as before): not seen.
+//!    - If `seq > S`, or T never commits, a look finds `Active`, `Prepared` or `Aborted` (not
+//!      seen), `Committed(seq)` (compared: not seen) or `Committing` (waits, then as before): not
+//!      seen.
 //!
 //!    The answer depends on seq and S alone, thus is the same for all rows that T changed.
-//! 2. **[`TrxSystem::oldest_snapshot`] is a lower bound** of all snapshots that live when it returns
-//!    or will be taken later. It reads `next` first (N), then scans the shards, each under its
-//!    latch; its answer is at most N. A snapshot reads `next` and enters itself under its shard's
-//!    latch. If it had the latch before the scan, the scan found it; if after, its read of `next`
-//!    comes after ours, so its number is at least N.
+//! 2. **[`TrxSystem::oldest_snapshot`] is a lower bound** of all snapshots that live when it
+//!    returns or will be taken later. It reads `next` first (N), then scans the shards, each under
+//!    its latch; its answer is at most N. A snapshot reads `next` and enters itself under its
+//!    shard's latch. If it had the latch before the scan, the scan found it; if after, its read of
+//!    `next` comes after ours, so its number is at least N.
 //! 3. A slot belongs to at most one active transaction. It is free again once `finish_commit` or
-//!    `finish_abort` ran; these come after the commit or rollback record was appended, so in the log
-//!    too the slot's next owner comes after the record that ended the former one.
-//! 4. **Rollbacks take a number too**: a reader may hold a copy of a row with the version address of
-//!    a transaction that is rolled back meanwhile. Its snapshot is older than the number of the
+//!    `finish_abort` ran; these come after the commit or rollback record was appended, so in the
+//!    log too the slot's next owner comes after the record that ended the former one.
+//! 4. **Rollbacks take a number too**: a reader may hold a copy of a row with the version address
+//!    of a transaction that is rolled back meanwhile. Its snapshot is older than the number of the
 //!    rollback, so the version segment stays readable for it, and `Aborted` tells it to go on to
 //!    the older version. (With no number the segment could retire at once, and the dead address
 //!    would say "visible to all".)
-//! 5. No queue of a row misses the end of the transaction that has changed the row: the status is set first,
-//!    then whoever ends the transaction takes the queues that watch it (`TrxState::take_watches`), under whose
-//!    latch a new watch checks the status. The same for what it takes back before its end: a watch knows the
-//!    number of such events when somebody looked.
-//! 6. `finish_commit` and `finish_abort` return when nobody holds the transaction's owner, and nobody can
-//!    hold it afterwards: who holds it counts itself under the latch under which it has checked the status,
-//!    and the count is looked at after the status was set.
+//! 5. No queue of a row misses the end of the transaction that has changed the row: the status is
+//!    set first, then whoever ends the transaction takes the queues that watch it
+//!    (`TrxState::take_watches`), under whose latch a new watch checks the status. The same for
+//!    what it takes back before its end: a watch knows the number of such events when somebody
+//!    looked.
+//! 6. `finish_commit` and `finish_abort` return when nobody holds the transaction's owner, and
+//!    nobody can hold it afterwards: who holds it counts itself under the latch under which it has
+//!    checked the status, and the count is looked at after the status was set.
 //!
 //! Not promised: that a transaction that is visible is durable; the caller decides when it calls
 //! `finish_commit`.
@@ -334,14 +337,14 @@ impl TrxSystem {
     /// The smallest first LSN of the active transactions that have written: recovery must be able
     /// to scan from here to roll them back.
     ///
-    /// A checkpoint uses it so: (1) read `ready_lsn`, (2) call this, (3) scan start = the smaller of
-    /// both, (4) read the log's end as it is now and wait until the log is durable up to there, (5)
-    /// write the control file. (1) before (2): a transaction that writes its first record above
+    /// A checkpoint uses it so: (1) read `ready_lsn`, (2) call this, (3) scan start = the smaller
+    /// of both, (4) read the log's end as it is now and wait until the log is durable up to there,
+    /// (5) write the control file. (1) before (2): a transaction that writes its first record above
     /// `ready_lsn` need not be found, one below has noted its LSN before the frame was published.
-    /// (4): a transaction that ended between (1) and (2) is not found, although its first record lies
-    /// below the scan start; if its commit record were lost in a crash it would have to be rolled
-    /// back without its before-images. Its commit record was appended before it left the active set,
-    /// so (4) makes it durable.
+    /// (4): a transaction that ended between (1) and (2) is not found, although its first record
+    /// lies below the scan start; if its commit record were lost in a crash it would have to be
+    /// rolled back without its before-images. Its commit record was appended before it left the
+    /// active set, so (4) makes it durable.
     pub fn oldest_first_lsn(&self) -> Option<Lsn> {
         let mut oldest = None;
         for shard in &self.active {

@@ -106,8 +106,8 @@ impl Drop for HeldOwner<'_> {
     }
 }
 
-/// How long at most somebody sleeps who waits until an owner is not held: two may wait, and one of them
-/// is woken.
+/// How long at most somebody sleeps who waits until an owner is not held: two may wait, and one of
+/// them is woken.
 const HELD_OWNER_CHECK: Duration = Duration::from_millis(100);
 
 /// A transaction as other threads see it. Shared by `Arc`: the transaction itself, the active
@@ -119,10 +119,12 @@ pub struct TrxState {
     /// Whether it waits for locks. Who does not fails where it would.
     is_patient: AtomicBool,
     status: AtomicU64,
-    /// Changes, and those of rows; four bytes each, as a few of these are kept for long. They stop at the greatest number.
+    /// Changes, and those of rows; four bytes each, as a few of these are kept for long. They stop
+    /// at the greatest number.
     weight: AtomicU32,
     rows: AtomicU32,
-    /// What rolling it back would cost its user, as InnoDB counts it: rows changed, and kinds of locks in trees.
+    /// What rolling it back would cost its user, as InnoDB counts it: rows changed, and kinds of
+    /// locks in trees.
     cost: AtomicU32,
     first_lsn: AtomicU64,
     /// How often it has given something back before its end. See [`Blocker`].
@@ -340,7 +342,8 @@ impl TrxState {
         self.wait_until_owner_is_not_held();
     }
 
-    /// Holds its owner. `None` if it has ended: then nobody waits for it, and its owner may be gone.
+    /// Holds its owner. `None` if it has ended: then nobody waits for it, and its owner may be
+    /// gone.
     pub(crate) fn hold_owner(&self) -> Option<HeldOwner<'_>> {
         let mut others = self.others.lock();
         // Its end looks for holders after the status was set.
@@ -374,8 +377,9 @@ impl TrxState {
         self.releases.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Notes that a row's queue goes on at this one's end, or when it takes changes back. False if it has
-    /// ended, or taken some back since somebody looked (who had seen `releases` then): the queue can go on.
+    /// Notes that a row's queue goes on at this one's end, or when it takes changes back. False if
+    /// it has ended, or taken some back since somebody looked (who had seen `releases` then): the
+    /// queue can go on.
     pub(crate) fn add_watch(&self, tree: TreeKey, key: &[u8], releases: u32) -> bool {
         let mut others = self.others.lock();
         // `take_watches` empties the list after the status, or the number, was set: whoever comes

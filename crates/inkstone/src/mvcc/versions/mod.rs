@@ -2,12 +2,13 @@
 //!
 //! # Words
 //!
-//! - *entry*: what one change to one row replaced. Its *address* stands in the row's cell while it may
-//!   matter. `previous` leads to the row's older entry, `undo_previous` to the entry that the same
-//!   transaction made before.
-//! - *segment*: entries that were appended together and go together. *Open*: being appended to by the
-//!   threads of one stripe, and by transactions that have begun there; *sealed*: unchangeable;
-//!   *spilled*: sealed, and its bytes are in the spill file; *retired*: gone, its addresses are *dead*.
+//! - *entry*: what one change to one row replaced. Its *address* stands in the row's cell while it
+//!   may matter. `previous` leads to the row's older entry, `undo_previous` to the entry that the
+//!   same transaction made before.
+//! - *segment*: entries that were appended together and go together. *Open*: being appended to by
+//!   the threads of one stripe, and by transactions that have begun there; *sealed*: unchangeable;
+//!   *spilled*: sealed, and its bytes are in the spill file; *retired*: gone, its addresses are
+//!   *dead*.
 //! - *finish*: a transaction tells each segment that it wrote to its commit or rollback number.
 //!
 //! ```text
@@ -19,30 +20,34 @@
 //!
 //! # Promises
 //!
-//! 1. An address never repeats, also across restarts: it is `segment number << 14 | offset / 16`, and
-//!    numbers ascend from `version_epoch << 26`. (If one run needs more than 2^26 segments, 16 TiB, it
-//!    goes on in the range of the next epochs; see [`VersionStore::highest_epoch`].) 0 is no address.
+//! 1. An address never repeats, also across restarts: it is `segment number << 14 | offset / 16`,
+//!    and numbers ascend from `version_epoch << 26`. (If one run needs more than 2^26 segments, 16
+//!    TiB, it goes on in the range of the next epochs; see [`VersionStore::highest_epoch`].) 0 is
+//!    no address.
 //! 2. A segment retires only when it is sealed, all its writers have finished, and the largest of
 //!    their numbers is at most the oldest snapshot. So a **dead address means: the content that it
-//!    hangs on is visible to every snapshot, and its transaction has ended.** Segments retire in any
-//!    order. Addresses of earlier epochs are dead: recovery has rolled back what was unfinished.
+//!    hangs on is visible to every snapshot, and its transaction has ended.** Segments retire in
+//!    any order. Addresses of earlier epochs are dead: recovery has rolled back what was
+//!    unfinished.
 //! 3. While it is live an entry can be read and never changes, wherever its bytes are.
-//! 4. A full disk fails the appender (`DiskFull`), nobody else: a segment leaves memory only after it was
-//!    written.
-//! 5. When nothing is appended any more and no snapshot needs anything, memory and spill file shrink
-//!    to nothing: [`VersionStore::seal_idle`] and [`VersionStore::retire`] called now and then.
+//! 4. A full disk fails the appender (`DiskFull`), nobody else: a segment leaves memory only after
+//!    it was written.
+//! 5. When nothing is appended any more and no snapshot needs anything, memory and spill file
+//!    shrink to nothing: [`VersionStore::seal_idle`] and [`VersionStore::retire`] called now and
+//!    then.
 //!
-//! A reader without a registered snapshot (a writer that looks at the newest version) must resolve the
-//! address before it lets go of the leaf's latch; one with a snapshot may do it later, from a copy of
-//! the cell, because the number of the transaction that wrote the entry, if that was still
+//! A reader without a registered snapshot (a writer that looks at the newest version) must resolve
+//! the address before it lets go of the leaf's latch; one with a snapshot may do it later, from a
+//! copy of the cell, because the number of the transaction that wrote the entry, if that was still
 //! invisible, is larger than the snapshot's. This holds for rollbacks too, which take a number.
 //!
 //! # Latches, in order
 //!
-//! `retiring`; `spill`; a stripe; `sealed`; `directory`; a segment's `storage`; a segment's `writers`.
-//! Only `spill` is held across writes, and only `retiring` and one segment's `storage` (shared) across
-//! reads of the spill file; all else for a few instructions. [`VersionStore::append`] does no I/O below
-//! five quarters of the budget: call [`VersionStore::make_room`] before latching a page.
+//! `retiring`; `spill`; a stripe; `sealed`; `directory`; a segment's `storage`; a segment's
+//! `writers`. Only `spill` is held across writes, and only `retiring` and one segment's `storage`
+//! (shared) across reads of the spill file; all else for a few instructions.
+//! [`VersionStore::append`] does no I/O below five quarters of the budget: call
+//! [`VersionStore::make_room`] before latching a page.
 
 mod entry;
 mod segment;
@@ -250,9 +255,10 @@ fn unit_of(address: VersionAddress) -> usize {
 }
 
 impl VersionStore {
-    /// An empty store that keeps about `memory_budget` bytes in memory and more in a temporary file in
-    /// `directory`. `version_epoch` must be larger than [`VersionStore::highest_epoch`] of any earlier
-    /// store of the database, from 1 on and below [`EPOCH_LIMIT`]. Removes an old spill file.
+    /// An empty store that keeps about `memory_budget` bytes in memory and more in a temporary file
+    /// in `directory`. `version_epoch` must be larger than [`VersionStore::highest_epoch`] of any
+    /// earlier store of the database, from 1 on and below [`EPOCH_LIMIT`]. Removes an old spill
+    /// file.
     pub fn open(
         directory: Arc<dyn inkstone_io::Directory>,
         memory_budget: u64,
@@ -288,16 +294,16 @@ impl VersionStore {
         })
     }
 
-    /// The largest epoch of which this store may soon use addresses: the one that it was opened with,
-    /// unless it has been open for very long. To be kept in the control file with every checkpoint (it
-    /// looks 16 GiB of versions ahead).
+    /// The largest epoch of which this store may soon use addresses: the one that it was opened
+    /// with, unless it has been open for very long. To be kept in the control file with every
+    /// checkpoint (it looks 16 GiB of versions ahead).
     pub fn highest_epoch(&self) -> u32 {
         let ahead = self.directory.read().next_number + (1 << 16);
         (ahead >> SEGMENT_BITS) as u32
     }
 
-    /// Stores a version and returns its address. Does no I/O if [`VersionStore::make_room`] was called
-    /// not long ago.
+    /// Stores a version and returns its address. Does no I/O if [`VersionStore::make_room`] was
+    /// called not long ago.
     ///
     /// # Errors
     /// [`Error::DiskFull`] if memory is full and nothing can be spilled: nothing was appended.
@@ -332,8 +338,8 @@ impl VersionStore {
         version: &NewVersion<'_>,
         bytes: usize,
     ) -> Result<VersionAddress> {
-        // Where the transaction has written last it goes on without a look at the stripe: as long as
-        // it has not finished, the segment does not retire.
+        // Where the transaction has written last it goes on without a look at the stripe: as long
+        // as it has not finished, the segment does not retire.
         if let Some((segment, writer)) = touched.0.last()
             && let Some(address) = segment.append(*writer, version, bytes)
         {
@@ -426,9 +432,9 @@ impl VersionStore {
         sealed.in_memory.insert(segment.number, segment.clone());
     }
 
-    /// Brings memory back to the budget by writing sealed segments to the spill file. One atomic load
-    /// when there is nothing to do. To be called before a statement latches a page that it will
-    /// change.
+    /// Brings memory back to the budget by writing sealed segments to the spill file. One atomic
+    /// load when there is nothing to do. To be called before a statement latches a page that it
+    /// will change.
     ///
     /// # Errors
     /// [`Error::DiskFull`], [`Error::Io`]: the statement must fail; what was stored stays readable.
@@ -492,9 +498,9 @@ impl VersionStore {
         self.directory.read().live.contains_key(&number)
     }
 
-    /// As [`VersionStore::is_live`], for the cells of a page: an answer is good for all addresses of its
-    /// segment. It may be old, which only means that a segment that has retired since passes for
-    /// live: a dead one never comes back.
+    /// As [`VersionStore::is_live`], for the cells of a page: an answer is good for all addresses
+    /// of its segment. It may be old, which only means that a segment that has retired since passes
+    /// for live: a dead one never comes back.
     pub fn liveness(&self) -> impl Fn(VersionAddress) -> bool + '_ {
         let last = Cell::new((u64::MAX, false));
         move |address| {
@@ -535,10 +541,11 @@ impl VersionStore {
         }
     }
 
-    /// Retires every segment that no snapshot from `oldest_snapshot` on needs, after `purge` has seen
-    /// its entries in order (those flagged [`NO_PURGE`] excepted). During the call the entry's own
-    /// segment is still live. Entries that were rolled back, or overtaken by later changes, are shown
-    /// too: purge acts only if the row's cell still has this very address. Returns how many retired.
+    /// Retires every segment that no snapshot from `oldest_snapshot` on needs, after `purge` has
+    /// seen its entries in order (those flagged [`NO_PURGE`] excepted). During the call the entry's
+    /// own segment is still live. Entries that were rolled back, or overtaken by later changes, are
+    /// shown too: purge acts only if the row's cell still has this very address. Returns how many
+    /// retired.
     ///
     /// # Errors
     /// Those of `purge` and of reading the spill file: the segment at hand stays, and all of its

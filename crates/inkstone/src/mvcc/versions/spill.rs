@@ -1,7 +1,7 @@
 //! The spill file: where sealed segments go past the memory budget.
 //!
-//! A temporary file, never synced, worthless to any other process. Space is handed out in extents of
-//! whole blocks, first fit; free space at its end goes back to the file system.
+//! A temporary file, never synced, worthless to any other process. Space is handed out in extents
+//! of whole blocks, first fit; free space at its end goes back to the file system.
 
 use crate::{Error, Result};
 use inkstone_io::{Create, Directory, File, OpenOptions};

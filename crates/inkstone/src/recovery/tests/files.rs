@@ -155,8 +155,8 @@ const SMALL_BATCHES: How = How {
     budget: 1,
 };
 
-/// A dropped tablespace's dirty pages hold the checkpoint back no longer: it passes changes that the
-/// disk never got, and the later ones do not fit. A small batch meets them before the deletion.
+/// A dropped tablespace's dirty pages hold the checkpoint back no longer: it passes changes that
+/// the disk never got, and the later ones do not fit. A small batch meets them before the deletion.
 #[test]
 fn changes_that_do_not_fit_are_an_error_unless_their_tablespace_is_deleted_later() {
     let mut log = LogBuilder::new();

@@ -1,4 +1,5 @@
-//! How fast redo is, in memory: `cargo test --release -p inkstone redo_speed -- --ignored --nocapture`.
+//! How fast redo is, in memory:
+//! `cargo test --release -p inkstone redo_speed -- --ignored --nocapture`.
 
 use super::rig::{How, LogBuilder, MemoryDisk, PAGE, SPACE, leaf_init, page, pool, run};
 use inkstone_format::record::{Context, TrxRef, put_insert};

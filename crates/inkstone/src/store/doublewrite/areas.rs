@@ -1,6 +1,6 @@
-//! The areas of the doublewrite file: who writes in which, and which copies must stay. A writer takes
-//! an area for each batch, and waits if all are taken: whoever holds one is writing and waits for
-//! nobody.
+//! The areas of the doublewrite file: who writes in which, and which copies must stay. A writer
+//! takes an area for each batch, and waits if all are taken: whoever holds one is writing and waits
+//! for nobody.
 //!
 //! # The life of an area
 //!
@@ -13,22 +13,23 @@
 //! ```
 //!
 //! *Holding*: the area's copies may be all that is whole of some pages, because they are being
-//! overwritten in place. Dropped like that (a sync failed: the engine is poisoned) it is not used again.
+//! overwritten in place. Dropped like that (a sync failed: the engine is poisoned) it is not used
+//! again.
 //!
-//! *Kept*: the write in place of some of the pages failed. Their copies here are all that is whole of
-//! them, and stay until a later write in place of the same page is durable. They are what protects
-//! that write, too: recovery puts the copy in place and the log has what changed since. So a page
-//! with a kept copy gets no other ([`DoublewriteFile::keeps`]), however often it is tried.
+//! *Kept*: the write in place of some of the pages failed. Their copies here are all that is whole
+//! of them, and stay until a later write in place of the same page is durable. They are what
+//! protects that write, too: recovery puts the copy in place and the log has what changed since. So
+//! a page with a kept copy gets no other ([`DoublewriteFile::keeps`]), however often it is tried.
 //!
 //! # Why lasting failures of one file do not stop the others
 //!
-//! 1. Kept copies are gathered: those of two areas in a third ([`DoublewriteFile::gather`]). One area is
-//!    given to no batch, so that there is a third.
+//! 1. Kept copies are gathered: those of two areas in a third ([`DoublewriteFile::gather`]). One
+//!    area is given to no batch, so that there is a third.
 //! 2. A file with [`KEPT_OF_FILE_MAX`] kept copies gets no area for others of its pages
 //!    ([`DoublewriteFile::is_crowded_by`]): they wait until some of the kept ones were written.
 //!
-//! Where kept copies fill the file all the same, pages that need a copy stay dirty, with the error of
-//! the last write that failed.
+//! Where kept copies fill the file all the same, pages that need a copy stay dirty, with the error
+//! of the last write that failed.
 
 use super::DoublewriteFile;
 use crate::counters::Timed;
@@ -181,8 +182,8 @@ impl DoublewriteFile {
         state.why.clone().filter(|_| crowded)
     }
 
-    /// Copies of these pages need not be kept any more: they are durable in place, or nobody will read
-    /// them.
+    /// Copies of these pages need not be kept any more: they are durable in place, or nobody will
+    /// read them.
     pub(crate) fn give_up(&self, is_one: impl Fn(PageId) -> bool) {
         let mut state = self.areas.state.lock();
         let mut areas = BTreeSet::new();
@@ -274,7 +275,8 @@ impl DoublewriteFile {
             state.release(area, moment);
         }
         self.end_change(state);
-        // Dropped with nothing under the latch: it is given back if nothing is kept there after all.
+        // Dropped with nothing under the latch: it is given back if nothing is kept there after
+        // all.
         gathered.map(|mut area| area.holding = false)
     }
 }
@@ -332,8 +334,8 @@ impl Area {
         Ok(())
     }
 
-    /// The pages of the batch are durable in place, but for those that did not land: their copies are
-    /// kept.
+    /// The pages of the batch are durable in place, but for those that did not land: their copies
+    /// are kept.
     pub fn in_place_done(mut self, landed: impl Fn(usize) -> bool, why: Option<&Error>) {
         let area = self.number;
         let failed = self.pages.iter().enumerate().filter(|(n, _)| !landed(*n));

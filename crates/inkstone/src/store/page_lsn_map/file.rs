@@ -32,8 +32,8 @@ const GROWTH_BLOCKS_MAX: u64 = 256;
 pub(super) const WRITE_BLOCKS_MAX: usize = 64;
 /// As many at most are read at a time,
 const READ_BLOCKS_MAX: usize = 64;
-/// and the next one with them if it is no more blocks away than this: reading over what lies between costs
-/// less than another operation.
+/// and the next one with them if it is no more blocks away than this: reading over what lies
+/// between costs less than another operation.
 const READ_OVER_BLOCKS: usize = 4;
 
 /// A block to be written.
@@ -250,8 +250,8 @@ impl MapFile {
         self.slots.lock().is_released(space)
     }
 
-    /// Gives a slot to each run of these pages of a tablespace that has none; the file grows if need
-    /// be. When the disk is full nothing changes.
+    /// Gives a slot to each run of these pages of a tablespace that has none; the file grows if
+    /// need be. When the disk is full nothing changes.
     pub fn reserve(&self, space: SpaceId, pages: Range<u32>) -> Result<()> {
         if pages.is_empty() {
             return Ok(());
@@ -310,8 +310,8 @@ impl MapFile {
         self.slots.lock().retain(stays);
     }
 
-    /// The runs that have the slots from that of `run` on, as many as are worth a read now: one, or, if one
-    /// shortly before it was read last, up to `most`. None: it has no slot.
+    /// The runs that have the slots from that of `run` on, as many as are worth a read now: one,
+    /// or, if one shortly before it was read last, up to `most`. None: it has no slot.
     pub fn ahead(&self, run: Run, most: u32) -> Vec<(u32, Run)> {
         let slots = self.slots.lock();
         let Some(slot) = slots.slot(run) else {
@@ -330,8 +330,8 @@ impl MapFile {
         found
     }
 
-    /// Reads the page LSNs of runs, each with its slot, in order of the slots; those near each other in one
-    /// operation. What cannot be read is left out, and counted.
+    /// Reads the page LSNs of runs, each with its slot, in order of the slots; those near each
+    /// other in one operation. What cannot be read is left out, and counted.
     pub fn read(&self, wanted: &[(u32, Run)]) -> Vec<(Run, Lsns)> {
         let place = |slot| slot_offset(slot) as usize / BLOCK_LEN;
         let near = |a: &(u32, Run), b: &(u32, Run)| place(b.0) - place(a.0) <= READ_OVER_BLOCKS;

@@ -1,49 +1,54 @@
-//! The page LSN map: what each page's LSN on disk must be at least, kept apart from the pages. It finds
-//! an older version of a page in the page's own place, which has a sound checksum and the right
-//! number: a write that the disk acknowledged and lost, or a read that it answered with old bytes.
+//! The page LSN map: what each page's LSN on disk must be at least, kept apart from the pages. It
+//! finds an older version of a page in the page's own place, which has a sound checksum and the
+//! right number: a write that the disk acknowledged and lost, or a read that it answered with old
+//! bytes.
 //!
 //! # What it promises
 //!
-//! 1. It never says more than is true: an LSN is noted when the write in place that has it is durable,
-//!    and LSNs of pages only rise (but while redo builds a page anew, see below). So a block of it that is lost, torn, stale or damaged finds less, and
-//!    never a fault that is none.
+//! 1. It never says more than is true: an LSN is noted when the write in place that has it is
+//!    durable, and LSNs of pages only rise (but while redo builds a page anew, see below). So a
+//!    block of it that is lost, torn, stale or damaged finds less, and never a fault that is none.
 //! 2. A page that was written by this process, or read by redo, is known to the last write. Of the
-//!    writes of earlier ones the file knows, from the checkpoint that recovery begins at, the last one that brought
-//!    changes from below that checkpoint to the disk (see below). Exceptions are counted
-//!    (`page_lsn_map_failures`): blocks that could not be read or written.
+//!    writes of earlier ones the file knows, from the checkpoint that recovery begins at, the last
+//!    one that brought changes from below that checkpoint to the disk (see below). Exceptions are
+//!    counted (`page_lsn_map_failures`): blocks that could not be read or written.
 //! 3. Memory is bounded: at most [`share`] of the buffer pool for notes and for blocks.
-//! 4. It stops nobody: if its file cannot be had, read, written or grown, databases open, tables grow and
-//!    checkpoints go on without it, or without that part of it. Only a failed sync poisons, as everywhere.
+//! 4. It stops nobody: if its file cannot be had, read, written or grown, databases open, tables
+//!    grow and checkpoints go on without it, or without that part of it. Only a failed sync
+//!    poisons, as everywhere.
 //!
 //! # Notes, and what settles them
 //!
-//! A write in place leaves a *note* in memory: page, its LSN, and the start of the oldest change that
-//! the write brought. A checkpoint *settles* those whose oldest change lies below it: it writes them to
-//! their blocks and syncs, before the control file states it. The others stay notes. If the
-//! process ends now, recovery begins at this checkpoint, so it does all over again what they brought; but
-//! it needs all that lies below, and that is in the page exactly if its LSN is not below the settled
-//! one. So a lost write that redo can make up for is made up for, and one that it cannot is found.
+//! A write in place leaves a *note* in memory: page, its LSN, and the start of the oldest change
+//! that the write brought. A checkpoint *settles* those whose oldest change lies below it: it
+//! writes them to their blocks and syncs, before the control file states it. The others stay notes.
+//! If the process ends now, recovery begins at this checkpoint, so it does all over again what they
+//! brought; but it needs all that lies below, and that is in the page exactly if its LSN is not
+//! below the settled one. So a lost write that redo can make up for is made up for, and one that it
+//! cannot is found.
 //!
-//! While redo runs, a page whose LSN is at or above the checkpoint is believed whatever the file says:
-//! it has all that lies below the checkpoint, and redo has the rest. That it was read so is noted:
-//! redo may find that it has nothing to do for it, and later reads must not find it older. Unless redo
-//! itself writes it older, from an initialisation that a later part of the log has: then that write
-//! is the newest. It is not below the checkpoint, and redo brings the page forward again; but the next
-//! checkpoint may come before the page has reached the disk once more, so it settles the older LSN.
+//! While redo runs, a page whose LSN is at or above the checkpoint is believed whatever the file
+//! says: it has all that lies below the checkpoint, and redo has the rest. That it was read so is
+//! noted: redo may find that it has nothing to do for it, and later reads must not find it older.
+//! Unless redo itself writes it older, from an initialisation that a later part of the log has:
+//! then that write is the newest. It is not below the checkpoint, and redo brings the page forward
+//! again; but the next checkpoint may come before the page has reached the disk once more, so it
+//! settles the older LSN.
 //!
 //! # When the file is not believed
 //!
-//! It must be of the same history as the rest of the directory. Its header names the epoch that had it in
-//! use (the control file's, or the next one, where a crash came between) and the highest LSN in it, which
-//! the log must reach. A file that is missing, unreadable or of another history (the rest was restored from
-//! a backup) is begun anew, with nothing in it. [Decision 0015](../../../../docs/decisions/0015-a-map-of-page-lsns.md).
+//! It must be of the same history as the rest of the directory. Its header names the epoch that had
+//! it in use (the control file's, or the next one, where a crash came between) and the highest LSN
+//! in it, which the log must reach. A file that is missing, unreadable or of another history (the
+//! rest was restored from a backup) is begun anew, with nothing in it. [Decision
+//! 0015](../../../../docs/decisions/0015-a-map-of-page-lsns.md).
 //!
 //! # Latches
 //!
-//! `settling` (held across I/O; taken by checkpoints, and tried by a page writer when there are too many
-//! notes), then `MapFile::growing` (held across I/O while the file grows; taken when a tablespace file
-//! grows, under `SpaceFile::grow`), then one of `MapFile::slots`, a shard of the notes, a shard of
-//! the cache: never held across I/O.
+//! `settling` (held across I/O; taken by checkpoints, and tried by a page writer when there are too
+//! many notes), then `MapFile::growing` (held across I/O while the file grows; taken when a
+//! tablespace file grows, under `SpaceFile::grow`), then one of `MapFile::slots`, a shard of the
+//! notes, a shard of the cache: never held across I/O.
 
 mod cache;
 mod file;
@@ -77,8 +82,8 @@ const SHARE_BYTES_MIN: u64 = 256 << 10;
 const NOTE_BYTES: u64 = 96;
 /// Blocks that are settled together.
 const SETTLED_TOGETHER: usize = 4 * WRITE_BLOCKS_MAX;
-/// Blocks that are read ahead of those that are wanted one after the other, and the part of the cache that they may
-/// take.
+/// Blocks that are read ahead of those that are wanted one after the other, and the part of the
+/// cache that they may take.
 const AHEAD_MAX: u32 = 16;
 const AHEAD_PART: usize = 8;
 
@@ -90,8 +95,8 @@ fn share(buffer_pool_bytes: u64) -> u64 {
     (buffer_pool_bytes / SHARE).max(SHARE_BYTES_MIN)
 }
 
-/// The map of an open database. Until [`PageLsnMap::open`] or [`PageLsnMap::create`] it has no file, and
-/// knows only what is written meanwhile.
+/// The map of an open database. Until [`PageLsnMap::open`] or [`PageLsnMap::create`] it has no
+/// file, and knows only what is written meanwhile.
 pub struct PageLsnMap {
     context: Context,
     file: RwLock<Option<Arc<MapFile>>>,
@@ -153,9 +158,9 @@ impl PageLsnMap {
         }
     }
 
-    /// Creates the file of a new database, or of one that had none that can be believed. If that fails the
-    /// map goes without. An older file that cannot be removed is not believed later: its epoch is
-    /// past, or it says less than is true (promise 1).
+    /// Creates the file of a new database, or of one that had none that can be believed. If that
+    /// fails the map goes without. An older file that cannot be removed is not believed later: its
+    /// epoch is past, or it says less than is true (promise 1).
     pub fn create(&self, uuid: [u8; 16], epoch: u64) -> Result<()> {
         let header = MapHeader {
             uuid,
@@ -174,8 +179,8 @@ impl PageLsnMap {
 
     /// Opens the file for the incarnation after `epoch`, which the control file has; for redo from
     /// `checkpoint`. `log_end`: where the log ends, if that is known yet. To be called before the
-    /// control file names the new epoch. Returns why the file that was there could not be used, if it
-    /// could not be read or written: then it was begun anew, or the map goes without.
+    /// control file names the new epoch. Returns why the file that was there could not be used, if
+    /// it could not be read or written: then it was begun anew, or the map goes without.
     pub fn open(
         &self,
         uuid: [u8; 16],
@@ -215,7 +220,8 @@ impl PageLsnMap {
         Ok(true)
     }
 
-    /// Opens the file to look at it, of a database whose control file has `epoch`. Whether there is one.
+    /// Opens the file to look at it, of a database whose control file has `epoch`. Whether there is
+    /// one.
     pub fn open_to_look(&self, uuid: [u8; 16], epoch: u64) -> Result<bool> {
         match MapFile::open(&self.context, uuid, true) {
             Ok(Some((file, header))) if (epoch..=epoch + 1).contains(&header.epoch) => {
@@ -253,8 +259,8 @@ impl PageLsnMap {
         self.file.read().clone()
     }
 
-    /// The page LSN that the page was written with, if that is above the one that was `found` in place:
-    /// then what was read is an older version of it.
+    /// The page LSN that the page was written with, if that is above the one that was `found` in
+    /// place: then what was read is an older version of it.
     pub fn newer_than(&self, id: PageId, found: Lsn) -> Option<Lsn> {
         if mutants::on(Mutant::PageLsnMapUnchecked) {
             return None;
@@ -306,7 +312,8 @@ impl PageLsnMap {
         found
     }
 
-    /// Pages, in order, are about to be read: has their blocks at hand, as far as the cache takes them.
+    /// Pages, in order, are about to be read: has their blocks at hand, as far as the cache takes
+    /// them.
     pub(crate) fn fetch(&self, pages: impl Iterator<Item = PageId>) {
         let Some(file) = self.file() else { return };
         let mut runs: Vec<Run> = pages.map(|id| (id.space, run_of(id.page))).collect();
@@ -322,15 +329,15 @@ impl PageLsnMap {
         }
     }
 
-    /// A page was written in place, with this page LSN, and that is durable; `oldest` is the start of
-    /// the oldest change that the disk lacked before.
+    /// A page was written in place, with this page LSN, and that is durable; `oldest` is the start
+    /// of the oldest change that the disk lacked before.
     pub(crate) fn note(&self, id: PageId, oldest: Lsn, lsn: Lsn) {
         self.notes.add(id, Note { oldest, lsn });
     }
 
-    /// The page was read in place, and is no older version as far as is known. If redo reads it and it is
-    /// newer than the file of the map has to know, then the process before wrote it and died: from now
-    /// on it may not be older again.
+    /// The page was read in place, and is no older version as far as is known. If redo reads it and
+    /// it is newer than the file of the map has to know, then the process before wrote it and died:
+    /// from now on it may not be older again.
     pub(crate) fn note_read(&self, id: PageId, found: Lsn) {
         let redo_from = self.redo_from.load(Ordering::Acquire);
         if found.0 >= redo_from && self.notes.newest(id).is_none_or(|noted| noted < found) {
@@ -339,7 +346,8 @@ impl PageLsnMap {
         }
     }
 
-    /// To be called now and then after `note`, by whoever may do I/O: keeps the number of notes bounded.
+    /// To be called now and then after `note`, by whoever may do I/O: keeps the number of notes
+    /// bounded.
     pub(crate) fn bound_notes(&self) {
         if self.notes.count() <= self.notes_max {
             return;
@@ -347,8 +355,8 @@ impl PageLsnMap {
         let Some(mut settling) = self.settling.try_lock() else {
             return;
         };
-        // More than would have to be settled: redo will find fault with lost writes that it could make
-        // up for, which is a pity and no danger.
+        // More than would have to be settled: redo will find fault with lost writes that it could
+        // make up for, which is a pity and no danger.
         let settled = self.settle(&mut settling, Lsn(u64::MAX));
         if settled.is_err() || self.notes.count() > self.notes_max {
             self.failure();

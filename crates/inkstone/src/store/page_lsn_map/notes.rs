@@ -56,8 +56,8 @@ impl Notes {
         notes.last().map(|note| note.lsn)
     }
 
-    /// Of each page with a write that brought changes from below `checkpoint` to the disk, the page LSN
-    /// of the last such write; in order of the pages.
+    /// Of each page with a write that brought changes from below `checkpoint` to the disk, the page
+    /// LSN of the last such write; in order of the pages.
     pub fn due(&self, checkpoint: Lsn) -> Vec<(PageId, Lsn)> {
         let mut due = Vec::new();
         for shard in &self.shards {

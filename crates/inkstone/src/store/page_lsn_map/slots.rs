@@ -1,9 +1,9 @@
-//! Whose slots of the map's file are: tablespaces have them in *stretches*, runs side by side in slots side by side,
-//! and so are the free ones. A tablespace that grew by itself has one stretch; giving and taking slots costs
-//! no walk over others'.
+//! Whose slots of the map's file are: tablespaces have them in *stretches*, runs side by side in
+//! slots side by side, and so are the free ones. A tablespace that grew by itself has one stretch;
+//! giving and taking slots costs no walk over others'.
 //!
-//! Invariants, executed by `check` in tests: stretches overlap nowhere; neighbours that could be one are; every
-//! slot is of one stretch or free; `entries` says the same.
+//! Invariants, executed by `check` in tests: stretches overlap nowhere; neighbours that could be
+//! one are; every slot is of one stretch or free; `entries` says the same.
 
 #[cfg(test)]
 mod tests;

@@ -384,8 +384,9 @@ fn large() -> Rig {
     rig
 }
 
-/// Operations on the file that a checkpoint takes, which notes a page of each run; that reading all those pages takes
-/// after the next opening, in their order; and a checkpoint that notes them again.
+/// Operations on the file that a checkpoint takes, which notes a page of each run; that reading all
+/// those pages takes after the next opening, in their order; and a checkpoint that notes them
+/// again.
 fn operations(rig: &Rig, pages: &[PageId]) -> [u64; 4] {
     let calls = |rig: &Rig| {
         let calls = [Counter::PageLsnMapReadCalls, Counter::PageLsnMapWriteCalls];

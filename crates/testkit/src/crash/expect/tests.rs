@@ -90,7 +90,8 @@ fn what_survives_is_a_prefix() {
     let acks = [Ack::Committed(a), Ack::Committed(b), Ack::Committed(c)];
     let wrong = verdict(&lazy(&acks), &found(&[a, c]));
     assert!(wrong.len() == 1 && wrong[0].contains("a later commit is there"));
-    // Of another client: `other` was acknowledged before `b` began, at the latest when `a` was heard.
+    // Of another client: `other` was acknowledged before `b` began, at the latest when `a` was
+    // heard.
     let acks = [Ack::Committed(other), Ack::Committed(a), Ack::Committed(b)];
     let wrong = verdict(&lazy(&acks), &found(&[a, b]));
     assert!(
