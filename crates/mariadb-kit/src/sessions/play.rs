@@ -5,7 +5,7 @@ use super::compare::Difference;
 use super::held::Holders;
 use super::meant::{Beyond, Case, Reason};
 use super::script::{Script, Step};
-use super::stage::{Engine, Outcome, Stage, What};
+use super::stage::{Engine, Outcome, Stage, What, is_locked_out};
 use crate::client::Reply;
 use inkstone_testkit::build::Result;
 use std::path::Path;
@@ -135,10 +135,17 @@ impl Play<'_> {
         let Some(difference) = difference else {
             let mut noted = Beyond::new();
             for (&session, what) in &sides[0] {
-                if matches!(what, What::Waits(_))
-                    && let Some((wanted, Some(reason))) = case.wanted_beyond(session)?
-                {
-                    noted.insert(session, (wanted, reason));
+                if !matches!(what, What::Waits(_)) {
+                    continue;
+                }
+                match case.wanted_beyond(session) {
+                    Ok(Some((wanted, Some(reason)))) => {
+                        noted.insert(session, (wanted, reason));
+                    }
+                    // A table that is locked by its name is not looked at, and nothing is noted of
+                    // it.
+                    Err(error) if !is_locked_out(&error) => return Err(error),
+                    _ => {}
                 }
             }
             let waiting = self.stages[0].working();

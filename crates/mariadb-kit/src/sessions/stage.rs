@@ -82,6 +82,22 @@ impl Engine {
 const SERVER_WAITS: &str = "SELECT id, NULL FROM information_schema.processlist \
      WHERE state LIKE 'Waiting for %' OR info LIKE 'FLUSH TABLES%' AND time_ms > 1000";
 
+/// How the monitor's errors begin where a table's name is locked, or a session waits for its lock
+/// before the monitor.
+const LOCKED_OUT: &str = "the monitor does not get at a table";
+
+/// Whether an error of [`Stage::ask`] is that of a locked name.
+pub(super) fn is_locked_out(error: &str) -> bool {
+    error.starts_with(LOCKED_OUT)
+}
+
+/// Who waits for the name of a table.
+const NAME_WAITS: &str = "SELECT id FROM information_schema.processlist \
+     WHERE state = 'Waiting for table metadata lock'";
+
+/// A lock did not come within the session's time.
+const LOCK_WAIT_TIMEOUT: u16 = 1205;
+
 /// What a session has come to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
@@ -134,6 +150,8 @@ impl Stage {
         must(&mut monitor, &format!("DROP DATABASE IF EXISTS {database}"))?;
         must(&mut monitor, &format!("CREATE DATABASE {database}"))?;
         must(&mut monitor, &format!("USE {database}"))?;
+        // It looks at tables while DDL waits for their names, and would wait behind that.
+        must(&mut monitor, "SET lock_wait_timeout = 1")?;
         let holder = match script.purged {
             true => None,
             false => {
@@ -365,9 +383,36 @@ impl Stage {
                 rows: Vec::new(),
                 warnings: 0,
             }),
+            Ok(Reply::Refused(refusal)) if refusal.code == LOCK_WAIT_TIMEOUT => {
+                Err(format!("{LOCKED_OUT}: {statement}"))
+            }
             Ok(Reply::Refused(refusal)) => Err(format!("{statement}: {}", refusal.message)),
             Err(error) => Err(format!("{statement}: {error}")),
         }
+    }
+
+    /// Ends the statements that wait for the name of a table.
+    pub(super) fn end_waits_for_names(&mut self) -> Result<()> {
+        let rows = self.ask(NAME_WAITS)?;
+        let waiting = numbers(&rows).concat();
+        let mut ended = Vec::new();
+        for (at, session) in self.sessions.iter().enumerate() {
+            if session.working && waiting.contains(&Some(session.connection)) {
+                ended.push(at);
+            }
+        }
+        for at in ended {
+            let kill = format!("KILL QUERY {}", self.sessions[at].connection);
+            must(&mut self.monitor, &kill)?;
+            let begin = Instant::now();
+            while self.sessions[at].working {
+                if begin.elapsed() > PATIENCE {
+                    return Err(format!("session {} does not hear {kill}", at + 1));
+                }
+                self.collect(SOON, &mut Outcome::new())?;
+            }
+        }
+        Ok(())
     }
 
     /// Connections that wait, and for which.
