@@ -87,6 +87,7 @@ pub mod mtr;
 pub mod mutants;
 pub mod mvcc;
 pub mod options;
+mod paranoid;
 pub mod poison;
 pub mod recovery;
 pub mod rows;

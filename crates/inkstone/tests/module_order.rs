@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 const ORDER: &[&str] = &[
-    "mutants", "error", "poison", "options", "counters", "aside", "control", "log", "buffer",
-    "store", "storage", "mtr", "space", "btree", "mvcc", "locks", "txn", "rows", "catalog",
-    "recovery", "database", "typed",
+    "mutants", "error", "paranoid", "poison", "options", "counters", "aside", "control", "log",
+    "buffer", "store", "storage", "mtr", "space", "btree", "mvcc", "locks", "txn", "rows",
+    "catalog", "recovery", "database", "typed",
 ];
 
 fn files(directory: &Path, found: &mut Vec<PathBuf>) {

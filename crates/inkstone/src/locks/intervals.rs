@@ -3,6 +3,7 @@
 //! An interval lies between two *cuts*: places before or after a key. Half-open intervals of cuts
 //! express every pair of bounds, and two overlap iff each begins before the other ends.
 
+use crate::paranoid::paranoid;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
@@ -170,7 +171,17 @@ impl IntervalSet {
             low = low.min(l);
             high = high.max(h);
         }
+        paranoid!(
+            low < high && !self.touches(&low, &high),
+            "intervals overlap from {low:?} to {high:?}"
+        );
         self.bytes += low.bytes() + high.bytes();
         self.cuts.insert(low, high);
+    }
+
+    /// Whether an interval overlaps or touches one of these.
+    fn touches(&self, low: &Cut, high: &Cut) -> bool {
+        let last = self.cuts.range(..=high).next_back();
+        last.is_some_and(|(_, end)| end >= low)
     }
 }

@@ -73,9 +73,10 @@ use crate::mutants::{self, Mutant};
 use crate::mvcc::Interrupt;
 pub use crate::mvcc::system::TreeKey;
 use crate::mvcc::system::TrxState;
+use crate::paranoid::{Check, Checked, MANY, paranoid};
 use crate::poison::Poison;
 use crate::sync::atomic::{AtomicUsize, Ordering};
-use crate::sync::{HashMap, Instant, Mutex};
+use crate::sync::{HashMap, Instant};
 use crate::{Error, Result};
 use crossbeam_utils::CachePadded;
 use inkstone_format::TrxId;
@@ -236,7 +237,16 @@ pub enum LockTarget {
 struct Shard {
     /// Trees with locks or waiters; changed under its latch.
     in_use: AtomicUsize,
-    trees: Mutex<HashMap<TreeKey, TreeLocks>>,
+    trees: Checked<HashMap<TreeKey, TreeLocks>>,
+}
+
+impl Check for HashMap<TreeKey, TreeLocks> {
+    fn check(&self) {
+        for (tree, locks) in self.iter().take(MANY) {
+            paranoid!(!locks.is_empty(), "tree {tree:?} has no locks");
+            locks.check();
+        }
+    }
 }
 
 /// A place in a queue. [`LockTable::wait`] waits there; if it is dropped, the place is given up.

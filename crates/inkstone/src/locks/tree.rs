@@ -13,6 +13,7 @@ use super::request::{Request, Target};
 use super::{Access, Blocker, LockMode, TreeKey};
 use crate::mutants::{self, Mutant};
 use crate::mvcc::system::TrxState;
+use crate::paranoid::{Check, paranoid};
 use crate::sync::HashMap;
 use inkstone_format::TrxId;
 use std::collections::{BTreeMap, VecDeque};
@@ -221,6 +222,34 @@ pub(crate) struct TreeLocks {
     queues: BTreeMap<Box<[u8]>, Queue>,
     /// Who waits for an interval. They have no order.
     ranges_wanted: Vec<Arc<Request>>,
+}
+
+/// Owners and queues of a tree that a check looks at.
+const CHECKED: usize = 4;
+
+impl Check for TreeLocks {
+    fn check(&self) {
+        for (id, owner) in self.owners.iter().take(CHECKED) {
+            paranoid!(
+                owner.trx.id() == *id,
+                "locks of {id:?} under another's name"
+            );
+            // An owner may have nothing left: it goes when its transaction ends.
+            if let Some(handed) = &owner.handed {
+                paranoid!(
+                    self.filter.may_have(&handed.key),
+                    "row {:x?}, which was handed to {id:?}, looks free",
+                    handed.key
+                );
+            }
+        }
+        for (key, queue) in self.queues.iter().take(CHECKED) {
+            paranoid!(
+                !queue.waiting.is_empty(),
+                "the queue of row {key:x?} is empty"
+            );
+        }
+    }
 }
 
 impl TreeLocks {

@@ -29,6 +29,7 @@ use super::LogShared;
 use super::group::{Goal, Group};
 use crate::counters::{Counter, Timed};
 use crate::mutants::{self, Mutant};
+use crate::paranoid::{Check, paranoid};
 use crate::sync::atomic::Ordering;
 use crate::sync::{hint, thread};
 use crate::{Error, Result};
@@ -268,6 +269,61 @@ impl Pipeline {
         let syncs = self.syncs.iter().flat_map(|s| s.groups.iter().cloned());
         let rest = self.awaiting.iter().chain(std::iter::once(&self.next));
         flights.chain(syncs).chain(rest.cloned()).collect()
+    }
+}
+
+impl Check for Pipeline {
+    fn check(&self) {
+        paranoid!(
+            self.submitted_frames <= self.submitted && self.submitted <= self.next_frames,
+            "flights end at LSN {}, between {} and {}",
+            self.submitted,
+            self.submitted_frames,
+            self.next_frames
+        );
+        paranoid!(
+            self.durable_bytes <= self.written_bytes && self.written_bytes <= self.submitted,
+            "durable to LSN {}, written to {}, submitted to {}",
+            self.durable_bytes,
+            self.written_bytes,
+            self.submitted
+        );
+        // One that has landed before an earlier one has given its slot back.
+        let in_the_air = self.flights.iter().filter(|flight| !flight.done).count();
+        paranoid!(
+            in_the_air + self.slots.len() <= self.flights_max,
+            "{in_the_air} flights under way with {} slots left of {}",
+            self.slots.len(),
+            self.flights_max
+        );
+        let mut end = self.written_bytes;
+        for (at, flight) in self.flights.iter().enumerate() {
+            let is_last = at + 1 == self.flights.len();
+            paranoid!(
+                flight.start == end && flight.start < flight.end && flight.frames <= flight.end,
+                "a flight from LSN {} to {} behind {end}",
+                flight.start,
+                flight.end
+            );
+            // Invariant 1.
+            paranoid!(
+                is_last || flight.end.is_multiple_of(BLOCK),
+                "a flight begins in the block of another, at LSN {}",
+                flight.end
+            );
+            end = flight.end;
+        }
+        paranoid!(
+            end == self.submitted,
+            "flights end at LSN {end}, not at {}",
+            self.submitted
+        );
+        // Invariant 6.
+        paranoid!(
+            self.syncs_under_way() <= 1 || mutants::on(Mutant::LogSyncsApart),
+            "{} syncs of the log at a time",
+            self.syncs_under_way()
+        );
     }
 }
 

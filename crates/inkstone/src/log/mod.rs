@@ -43,6 +43,7 @@ pub use reader::{Frame, LogReader, ReadParams, SegmentInfo};
 use crate::aside::SetAside;
 use crate::counters::{Counter, Counters, Timed};
 use crate::options::LogWrite;
+use crate::paranoid::Checked;
 use crate::poison::Poison;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -122,7 +123,7 @@ struct LogShared {
     epoch: u64,
     write_through: bool,
     capacity_bytes: u64,
-    state: Mutex<Pipeline>,
+    state: Checked<Pipeline>,
     segments: Segments,
     background: Background,
     counters: Arc<Counters>,
@@ -194,7 +195,7 @@ impl Log {
             epoch: params.epoch,
             write_through: params.write_through,
             capacity_bytes: params.capacity_bytes,
-            state: Mutex::new(state),
+            state: Checked::new(state),
             segments,
             background: Background::default(),
             counters,

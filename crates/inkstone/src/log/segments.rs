@@ -26,6 +26,7 @@
 use crate::aside::{SetAside, set_aside};
 use crate::counters::{Counter, Counters};
 use crate::mutants::{self, Mutant};
+use crate::paranoid::{Check, Checked, MANY, paranoid};
 use crate::poison::Poison;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -73,7 +74,7 @@ pub(super) struct Segments {
     params: SegmentParams,
     counters: Arc<Counters>,
     poison: Poison,
-    table: Mutex<Table>,
+    table: Checked<Table>,
     upkeep: Mutex<()>,
     /// Every segment from the durable one up to this exists.
     last: AtomicU64,
@@ -101,6 +102,17 @@ struct Table {
     old: BTreeSet<u64>,
 }
 
+impl Check for Table {
+    fn check(&self) {
+        for number in self.old.iter().take(MANY) {
+            paranoid!(
+                !self.live.contains_key(number),
+                "segment {number:x} is live and old"
+            );
+        }
+    }
+}
+
 impl Segments {
     /// Takes over the segments of a log that ends at `start`, removes what a crash left behind,
     /// syncs what may be unsynced, and makes spare segments. `end_block`: the bytes of the block of
@@ -116,7 +128,7 @@ impl Segments {
         let segments = Self {
             counters,
             poison,
-            table: Mutex::default(),
+            table: Checked::default(),
             upkeep: Mutex::default(),
             last: AtomicU64::new(current),
             keep_from: AtomicU64::new(params.keep_from),

@@ -61,7 +61,7 @@ mod tests;
 pub use trx::{Details, TreeKey, TrxState, TrxStatus};
 
 use crate::counters::{STRIPES, thread_stripe};
-use crate::sync::Mutex;
+use crate::paranoid::{Check, Checked, MANY, paranoid};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
 use inkstone_format::{Lsn, TrxId};
@@ -87,13 +87,43 @@ struct ActiveShard {
     free: BinaryHeap<Reverse<u32>>,
 }
 
-/// Live snapshot numbers of one shard, ascending (as `next` never shrinks), with how many have it.
+impl Check for ActiveShard {
+    fn check(&self) {
+        if self.entries.len() <= MANY {
+            let empty = self.entries.iter().filter(|entry| entry.is_none()).count();
+            paranoid!(
+                empty == self.free.len(),
+                "{empty} empty slots of transactions, {} of them free",
+                self.free.len()
+            );
+        }
+    }
+}
+
+/// Live snapshot numbers, ascending (as `next` never shrinks), with how many have each.
 #[derive(Debug, Default)]
-struct SnapshotShard(Mutex<VecDeque<(u64, u32)>>);
+struct LiveSnapshots(VecDeque<(u64, u32)>);
+
+impl Check for LiveSnapshots {
+    fn check(&self) {
+        let mut before = None;
+        for &(seq, count) in self.0.iter().rev().take(MANY) {
+            paranoid!(
+                count > 0 && before.is_none_or(|before| seq < before),
+                "snapshot {seq} held {count} times, before {before:?}"
+            );
+            before = Some(seq);
+        }
+    }
+}
+
+/// The live snapshots of one shard.
+#[derive(Debug, Default)]
+struct SnapshotShard(Checked<LiveSnapshots>);
 
 impl SnapshotShard {
     fn enter(&self, next: &AtomicU64) -> u64 {
-        let mut live = self.0.lock();
+        let live = &mut self.0.lock().0;
         let seq = next.load(Ordering::SeqCst);
         preemption_point();
         match live.back_mut() {
@@ -104,7 +134,7 @@ impl SnapshotShard {
     }
 
     fn enter_again(&self, seq: u64) {
-        let mut live = self.0.lock();
+        let live = &mut self.0.lock().0;
         let at = live.binary_search_by_key(&seq, |&(seq, _)| seq);
         crate::invariant!(at.is_ok(), "snapshot {seq} is not registered");
         if let Ok(at) = at {
@@ -113,7 +143,7 @@ impl SnapshotShard {
     }
 
     fn leave(&self, seq: u64) {
-        let mut live = self.0.lock();
+        let live = &mut self.0.lock().0;
         let at = live.binary_search_by_key(&seq, |&(seq, _)| seq);
         crate::invariant!(at.is_ok(), "snapshot {seq} is not registered");
         if let Ok(at) = at {
@@ -166,7 +196,7 @@ pub struct TrxSystem {
     next_trx_id: CachePadded<AtomicU64>,
     /// The latest commit number that was given out.
     next: CachePadded<AtomicU64>,
-    active: Box<[CachePadded<Mutex<ActiveShard>>]>,
+    active: Box<[CachePadded<Checked<ActiveShard>>]>,
     /// Each shard in its own `Arc`, so that snapshots of different stripes count references on
     /// different cache lines.
     snapshots: Box<[Arc<CachePadded<SnapshotShard>>]>,
@@ -308,7 +338,7 @@ impl TrxSystem {
         let next = self.next.load(Ordering::SeqCst);
         let oldest_of = |shard: &SnapshotShard| {
             preemption_point();
-            shard.0.lock().front().map(|&(seq, _)| seq)
+            shard.0.lock().0.front().map(|&(seq, _)| seq)
         };
         let oldest = self.snapshots.iter().filter_map(|shard| oldest_of(shard));
         oldest.fold(next, u64::min)

@@ -2,6 +2,7 @@
 mod races;
 
 use super::*;
+use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicI64};
 use std::collections::HashSet;
 use std::thread;

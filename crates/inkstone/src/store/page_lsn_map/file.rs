@@ -3,6 +3,7 @@
 use super::cache::{Lsns, Run};
 use super::slots::{Slots, group_of};
 use crate::counters::{Counter, Counters};
+use crate::paranoid::Checked;
 use crate::poison::Poison;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU32, Ordering};
@@ -58,7 +59,7 @@ pub(super) struct MapFile {
     path: PathBuf,
     uuid: [u8; 16],
     context: Context,
-    slots: Mutex<Slots>,
+    slots: Checked<Slots>,
     /// The slot behind those that were read last because one was wanted.
     read_behind: AtomicU32,
     /// Held across I/O while the file grows.
@@ -168,7 +169,7 @@ impl MapFile {
             path: path.to_owned(),
             uuid,
             context: context.clone(),
-            slots: Mutex::default(),
+            slots: Checked::default(),
             read_behind: AtomicU32::new(u32::MAX),
             growing: Mutex::new(()),
         }

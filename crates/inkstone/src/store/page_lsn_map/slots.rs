@@ -2,17 +2,21 @@
 //! slots side by side, and so are the free ones. A tablespace that grew by itself has one stretch;
 //! giving and taking slots costs no walk over others'.
 //!
-//! Invariants, executed by `check` in tests: stretches overlap nowhere; neighbours that could be
-//! one are; every slot is of one stretch or free; `entries` says the same.
+//! Invariants, executed by `check`: stretches overlap nowhere; neighbours that could be one are;
+//! every slot is of one stretch or free; `entries` says the same.
 
 #[cfg(test)]
 mod tests;
 
 use super::cache::Run;
+use crate::paranoid::{Check, paranoid};
 use crate::sync::HashMap;
 use inkstone_format::SpaceId;
 use inkstone_format::page_lsn_map::{BLOCK_ENTRIES, index_entry, parse_index_entry};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// In a larger map the promises are not executed: they look at every slot.
+const ENTRIES_CHECKED: usize = 2 * BLOCK_ENTRIES;
 
 /// Slots side by side of runs side by side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,36 +194,57 @@ impl Slots {
     pub fn put_changed(&mut self, group: u32) {
         self.changed.insert(group);
     }
+}
 
-    /// Executes the invariants.
-    #[cfg(test)]
-    pub fn check(&self) {
+impl Check for Slots {
+    fn check(&self) {
+        if self.entries.len() > ENTRIES_CHECKED {
+            return;
+        }
         let mut owner = vec![None; self.entries.len()];
         for (&space, stretches) in &self.of_space {
             let mut before: Option<(u32, Stretch)> = None;
             for (&first, &stretch) in stretches {
                 for n in 0..stretch.len {
                     let place = &mut owner[(stretch.slot + n) as usize];
-                    assert_eq!(place.replace((space, first + n)), None);
+                    paranoid!(
+                        place.replace((space, first + n)).is_none(),
+                        "two runs in slot {}",
+                        stretch.slot + n
+                    );
                 }
                 if let Some((run, it)) = before {
-                    assert!(run + it.len <= first);
-                    assert!(run + it.len < first || it.slot + it.len != stretch.slot);
+                    let touches = run + it.len == first && it.slot + it.len == stretch.slot;
+                    paranoid!(
+                        run + it.len <= first && !touches,
+                        "runs {run} and {first} of {space:?} are not apart"
+                    );
                 }
                 before = Some((first, stretch));
             }
         }
         let (mut free, mut end) = (0, None);
         for (&first, &len) in &self.free {
-            assert!(len > 0 && end.is_none_or(|end| first > end));
-            (first..first + len).for_each(|slot| assert_eq!(owner[slot as usize], None));
+            let is_free = (first..first + len).all(|slot| owner[slot as usize].is_none());
+            paranoid!(
+                len > 0 && is_free && end.is_none_or(|end| first > end),
+                "{len} free slots from {first} on"
+            );
             free += len as usize;
             end = Some(first + len);
         }
         let owned = owner.iter().flatten().count();
-        assert_eq!((free, owned + free), (self.free_count, owner.len()));
+        paranoid!(
+            (free, owned + free) == (self.free_count, owner.len()),
+            "{free} free slots and {owned} others of {}, counted as {}",
+            owner.len(),
+            self.free_count
+        );
         for (slot, &owner) in owner.iter().enumerate() {
-            assert_eq!(parse_index_entry(self.entries[slot]), owner);
+            paranoid!(
+                parse_index_entry(self.entries[slot]) == owner,
+                "slot {slot} is another's"
+            );
         }
     }
 }
