@@ -12,7 +12,7 @@ extern void ignore_db_dirs_append(const char *name);
 /* Options of the engine, fixed when the server starts. One line each: type of variable, name, the
    engine's option, default, what it is. The values are checked by the engine. */
 #define STARTUP_NUMBERS(X)                                                                            \
-  X(page_size, "page_size", 16 << 10, 4 << 10, 64 << 10, "Bytes in a page, fixed when the database is created")\
+  X(page_size, "page_size", 16 << 10, 0, 64 << 10, "Bytes in a page, fixed when the database is created (0: as it was created)")\
   X(buffer_pool_size, "buffer_pool_size", 128 << 20, 256 << 10, ULONGLONG_MAX, "Bytes of pages kept in memory")\
   X(buffer_pool_instances, "buffer_pool_instances", 8, 1, 64, "Partitions of the buffer pool")       \
   X(log_file_size, "log_file_size", 512 << 20, 4 << 20, 1ULL << 44, "Bytes of log that are kept for recovery")\
@@ -152,8 +152,23 @@ static bool report_recovery(void *last, ink_slice text)
   return true;
 }
 
+/* A pool has at least 64 pages. As with InnoDB's, one that is too small is made larger, with a
+   warning, rather than refused. */
+static void raise_buffer_pool()
+{
+  static const ulonglong PAGES_MIN= 64, PAGE_SIZE_MAX= 64 << 10;
+  const ulonglong least= PAGES_MIN * (page_size ? page_size : PAGE_SIZE_MAX);
+  if (buffer_pool_size >= least)
+    return;
+  sql_print_warning("Inkstone: inkstone_buffer_pool_size is %llu bytes; adjusted to %llu, which are"
+                    " %llu pages",
+                    buffer_pool_size, least, PAGES_MIN);
+  buffer_pool_size= least;
+}
+
 int open_database(ink_database **database, ink_error *error)
 {
+  raise_buffer_pool();
   std::vector<std::pair<const char *, std::string>> values;
 #define NUMBER(name, option, ...) values.emplace_back(option, std::to_string(name));
 #define SWITCH(name, option, ...) values.emplace_back(option, name ? "on" : "off");
@@ -172,7 +187,8 @@ int open_database(ink_database **database, ink_error *error)
   std::string directory=
       data_home_dir && *data_home_dir ? data_home_dir : std::string(mysql_data_home) + "/inkstone";
   time_t reported= my_time(0);
-  if (ink_open_watched(directory.c_str(), options.data(), options.size(), report_recovery, &reported, database, error))
+  if (ink_open_watched(directory.c_str(), options.data(), options.size(), report_recovery,
+                       &reported, database, error))
     return 1;
   hide(directory);
   return 0;

@@ -75,9 +75,12 @@ fn run_files(tree: &Tree, plugin: &Plugin, files: &[Input]) -> Result<usize> {
     check_refusals(&server)?;
     import::check(&server)?;
     missing::check(&mut server)?;
-    // The data must survive a restart as they are.
+    // The data must survive a restart as they are, also under options that are out of bounds.
     server.stop()?;
+    server.set_option("loose-inkstone-buffer-pool-size", "300k");
+    server.set_option("loose-inkstone-page-size", "0");
     server.start()?;
+    check_adjusted(&server)?;
     check_tables(&server)?;
     server.stop()?;
     server.remove();
@@ -293,6 +296,20 @@ fn check_status(server: &Server) -> Result<()> {
         }
         Ok(())
     })
+}
+
+/// Checks that a pool of too few pages was made larger, and the administrator told.
+fn check_adjusted(server: &Server) -> Result<()> {
+    let bytes = server.sql("SELECT @@inkstone_buffer_pool_size")?;
+    let log = server.log();
+    let text = std::fs::read(&log).map_err(|error| format!("{}: {error}", log.display()))?;
+    let warned = String::from_utf8_lossy(&text).contains("inkstone_buffer_pool_size is 307200");
+    match bytes.trim() == (64_u32 * 65536).to_string() && warned {
+        true => Ok(()),
+        false => Err(format!(
+            "a pool of 300 KiB has become {bytes} bytes, with a warning: {warned}"
+        )),
+    }
 }
 
 /// Checks every table of Inkstone that is there.
