@@ -1,24 +1,28 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* The small tree that each table has for facts about it: key is a name, value the fact.
 
-     "a"                the next value of AUTO_INCREMENT, 8 bytes big-endian (a short name: single inserts
-                        log it)
-     "run"              of a run of the server, 8 bytes, the value that it would have given next, 8 bytes big-endian:
-                        values that were reserved and not used are lost as long as the server runs, not longer
-     "row_id"           hidden row ids below are in use, 8 bytes big-endian
-     "version"          the server's id of the definition that the last ALTER in place made
-     "plan"             what that ALTER has still to do to the trees (see alter.h)
-     "discarded"        there if the table waits for IMPORT TABLESPACE
-     "renamed"          of a partition: old and new name of its table when that was renamed last, with a zero byte
-                        between them (see partitions.cc)
-     "images"           which images of keys the indexes have (see IMAGE_VERSION), 8 bytes big-endian; none: 1
-     "kept"             of a partition: not empty if it must not be dropped should it have no definition
-     "statistics"       what ANALYZE found: rows, and for each index its name and columns, and how many different values its
-                        first 1, 2, ... parts have (statistics.cc; numbers are 8 bytes big-endian)
-     "order"            where rows have another order of columns than the table: the places of the stored columns in
-                        the table, 2 bytes big-endian each, in the order of rows; empty or none: the table's
-     "added"            columns that old rows lack: for each a byte (1: NULL), and if not NULL its length
-                        (4 bytes big-endian) and packed bytes
+     "a"           the next value of AUTO_INCREMENT, 8 bytes big-endian (a short name: single
+                   inserts log it)
+     "run"         of a run of the server, 8 bytes, the value that it would have given next, 8 bytes
+                   big-endian: values that were reserved and not used are lost as long as the server
+                   runs, not longer
+     "row_id"      hidden row ids below are in use, 8 bytes big-endian
+     "version"     the server's id of the definition that the last ALTER in place made
+     "plan"        what that ALTER has still to do to the trees (see alter.h)
+     "discarded"   there if the table waits for IMPORT TABLESPACE
+     "renamed"     of a partition: old and new name of its table when that was renamed last, with a
+                   zero byte between them (see partitions.cc)
+     "images"      which images of keys the indexes have (see IMAGE_VERSION), 8 bytes big-endian;
+                   none: 1
+     "kept"        of a partition: not empty if it must not be dropped should it have no definition
+     "statistics"  what ANALYZE found: rows, and for each index its name and columns, and how many
+                   different values its first 1, 2, ... parts have (statistics.cc; numbers are 8
+                   bytes big-endian)
+     "order"       where rows have another order of columns than the table: the places of the stored
+                   columns in the table, 2 bytes big-endian each, in the order of rows; empty or
+                   none: the table's
+     "added"       columns that old rows lack: for each a byte (1: NULL), and if not NULL its length
+                   (4 bytes big-endian) and packed bytes
 
    Counters are written in a transaction of their own before the rows that use them, without waiting
    for the disk: commits are durable in order. */
