@@ -20,13 +20,13 @@ pub trait LockWaitHooks: Send + Sync {
         true
     }
 
-    /// The transaction of `waiter`, in whose thread this runs, is about to wait until that of
-    /// `blocker` ends, or gives something back: called for each that is in its way, also for those
-    /// who wait for the same row and came before. Again when a wait was in vain and another
-    /// follows. Often enough the wait is over at once. Waits for statement locks are not told:
-    /// those end with a statement, before their holder waits for its turn.
+    /// The transaction of `waiter` is about to wait until that of `blocker` ends, or gives
+    /// something back. Called in the waiter's thread, for each transaction that is in its way, also
+    /// for earlier waiters for the same row. Called again when a wait was in vain and another
+    /// follows. Often the wait is over at once. Waits for statement locks are not told: those end
+    /// with a statement, before their holder waits for its turn.
     ///
-    /// No lock of the engine is held, so it may ask the database who else waits, or have the
+    /// No lock of the engine is held, so it may ask the database for the other waits, or have the
     /// blocker rolled back by its own thread. It must not wait for the end of a transaction. If it
     /// panics, the waiter's statement does.
     fn about_to_wait(&self, waiter: usize, blocker: usize);

@@ -49,7 +49,7 @@ impl LockTable {
             .map(|_| ())
     }
 
-    /// Gives it back. Who waits for it goes on.
+    /// Gives it back. The next waiter for it goes on.
     pub fn unlock_after_statement(&self, trx: &TrxState, space: SpaceId) {
         let lock = lock_of(space);
         self.change_used(lock.tree, |locks| {
@@ -66,7 +66,7 @@ impl LockTable {
         self.give_up(trx, lock_of(space).tree);
     }
 
-    /// Whether anybody has it, or waits for it.
+    /// Whether a transaction has it, or waits for it.
     pub fn is_locked_for_statement(&self, space: SpaceId) -> bool {
         let lock = lock_of(space);
         self.change_used(lock.tree, |locks| {
