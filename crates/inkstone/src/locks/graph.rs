@@ -162,7 +162,7 @@ impl WaitGraph {
         *self.hooks.write() = Some(hooks);
     }
 
-    /// Has trees named by `names`, in accounts for people.
+    /// Has trees named by `names`, in accounts of deadlocks and in errors.
     pub fn set_names(&self, names: Arc<dyn TreeNames>) {
         *self.names.write() = Some(names);
     }

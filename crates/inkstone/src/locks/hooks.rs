@@ -10,8 +10,8 @@ use std::cmp::Ordering;
 ///
 /// Transactions are named by their owners
 /// ([`Transaction::set_owner`](crate::Transaction::set_owner)), 0 for one that has none. An owner
-/// is *held* while a hook runs that is told of it: until then its transaction does not finish to
-/// end, nor is it given another owner. So an owner may be an address.
+/// is *held* while a hook runs that is told of it: until the hook returns, neither the end of its
+/// transaction nor a call that changes the owner returns. So an owner may be an address.
 pub trait LockWaitHooks: Send + Sync {
     /// Whether [`about_to_wait`](Self::about_to_wait) is to be called for the waits of this owner.
     /// Asked before each of them.

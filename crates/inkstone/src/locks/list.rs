@@ -1,4 +1,4 @@
-//! Lists of locks and waits, for people.
+//! Lists of locks and waits, for diagnosis.
 //!
 //! A list costs what it shows. A transaction may have locked millions of rows: they are copied in
 //! portions, and no latch is held while one is shown. What is given and taken meanwhile may be in

@@ -208,7 +208,7 @@ impl PartialEq for Blocker {
 }
 
 impl Blocker {
-    /// Whether it is worth while to look again.
+    /// Whether it has ended or given something back since: then a new look is worthwhile.
     fn is_over(&self) -> bool {
         self.trx.is_ended() || self.trx.releases() != self.releases
     }
@@ -298,7 +298,7 @@ impl LockTable {
         &self.shards[mixed % SHARDS]
     }
 
-    /// Whether nothing of the tree is locked or waited for, for sure. One atomic load.
+    /// Whether it is certain that nothing of the tree is locked or waited for. One atomic load.
     #[inline]
     pub fn is_idle(&self, tree: TreeKey) -> bool {
         self.shard(tree).in_use.load(Ordering::SeqCst) == 0
@@ -422,8 +422,8 @@ impl LockTable {
         })
     }
 
-    /// Whether `trx` may change a row, or put one there; or a place in the queue. Of a row of which
-    /// it has made the newest version others wait for it, and it for none of them.
+    /// Whether `trx` may change a row, or put one there; or a place in the queue. If it has made
+    /// the row's newest version, it waits for no other: the others wait for it.
     pub fn may_write(
         &self,
         trx: &Arc<TrxState>,

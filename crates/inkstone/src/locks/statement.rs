@@ -11,7 +11,7 @@ use inkstone_format::space::TREES_MAX;
 use inkstone_format::{SpaceId, TreeId, TrxId};
 use std::sync::Arc;
 
-/// Behind the trees that a table can have.
+/// A number beyond the trees that a table can have.
 const NO_TREE: TreeId = TreeId(TREES_MAX);
 
 fn lock_of(space: SpaceId) -> RowName<'static> {
@@ -27,7 +27,7 @@ pub(crate) fn is_statement_lock((_, tree): TreeKey) -> bool {
 }
 
 impl HeldLocks {
-    /// As [`note`](Self::note), of what does not count.
+    /// As [`note`](Self::note), without adding to the transaction's cost.
     fn note_statement_lock(&mut self, tree: TreeKey) {
         if !self.trees.contains(&tree) {
             self.trees.push(tree);

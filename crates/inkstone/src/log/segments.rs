@@ -63,7 +63,7 @@ pub(super) struct SegmentParams {
     pub keep_from: u64,
     /// Segments to have ready beyond the one that is being reserved in.
     pub ahead: u64,
-    /// They must be had: the log is begun.
+    /// The log is begun: it needs all of them.
     pub is_new: bool,
     /// Files to keep when there are recyclable ones.
     pub files_max: u64,
@@ -491,8 +491,8 @@ impl Segments {
         (done || mutants::on(Mutant::SegmentRecycledEarly)).then_some(first)
     }
 
-    /// Whether recovery no longer needs the lowest segment. It may still be live, though it is
-    /// durable: until `demote` runs again.
+    /// Whether recovery no longer needs the lowest segment. It may still be live although it is
+    /// durable, until `demote` runs again.
     fn is_any_done(&self) -> bool {
         let keep_from = self.keep_from.load(Ordering::Acquire);
         let table = self.table.lock();

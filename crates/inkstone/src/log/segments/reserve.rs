@@ -22,7 +22,8 @@ use inkstone_io::{Create, ErrorKind};
 
 const PREFIX: &str = "reserve.";
 
-/// The most that is there for what belongs to no transaction: checkpoints, a round of purge, DDL.
+/// The most space that is kept for what belongs to no transaction: checkpoints, a round of purge,
+/// DDL.
 const FLOOR_MAX: u64 = 4 << 20;
 /// Promises are made in units of so many bytes.
 pub(crate) const PROMISE_UNIT: u64 = 1 << 10;
@@ -72,7 +73,7 @@ pub(super) struct Reserve {
 }
 
 impl Segments {
-    /// Bytes that are there for what belongs to no transaction.
+    /// Bytes that are kept for what belongs to no transaction.
     fn floor(&self) -> u64 {
         self.params.segment_bytes.min(FLOOR_MAX)
     }

@@ -67,7 +67,7 @@ pub struct Details {
     pub begun: Option<Instant>,
     /// Its level.
     pub isolation: Isolation,
-    /// A number of its owner's.
+    /// A number that its owner has chosen.
     pub tag: u64,
     /// The owner that [`LockWaitHooks`](crate::LockWaitHooks) are told of; 0 for none.
     pub(crate) owner: usize,
@@ -88,7 +88,7 @@ struct ForOthers {
     details: Option<Box<Details>>,
 }
 
-/// Keeps a transaction's owner its owner, and the transaction from finishing to end.
+/// A held owner: while this lives, neither the transaction's end nor a change of its owner returns.
 pub(crate) struct HeldOwner<'t> {
     trx: &'t TrxState,
     owner: usize,
@@ -107,7 +107,7 @@ impl Drop for HeldOwner<'_> {
     }
 }
 
-/// How long at most a thread sleeps that waits until an owner is not held: two may wait, and one of
+/// The longest sleep of a thread that waits until an owner is not held: two may wait, and one of
 /// them is woken.
 const HELD_OWNER_CHECK: Duration = Duration::from_millis(100);
 
