@@ -67,7 +67,7 @@ pub struct Details {
     pub begun: Option<Instant>,
     /// Its level.
     pub isolation: Isolation,
-    /// A number that its owner has chosen.
+    /// What [`Transaction::set_tag`](crate::Transaction::set_tag) said.
     pub tag: u64,
     /// The owner that [`LockWaitHooks`](crate::LockWaitHooks) are told of; 0 for none.
     pub(crate) owner: usize,
