@@ -1,4 +1,4 @@
-//! The account of a deadlock: who waited for whom, for what, in which statement.
+//! The account of a deadlock: which transaction waited for which, for what, in which statement.
 //!
 //! It is noted while the latches are held under which the circle was found, and put into words
 //! later, when none is held: names of tables are the catalog's.
@@ -19,13 +19,13 @@ const KEY_BYTES_SHOWN: usize = 32;
 /// Names of a table and its tree.
 pub type Names = (String, String);
 
-/// Who knows the names of trees.
+/// A source of the names of trees.
 pub trait TreeNames: Send + Sync {
     /// Table and tree; `None` if it was dropped.
     fn names(&self, tree: TreeKey) -> Option<Names>;
 }
 
-/// One of those who waited for each other.
+/// One of the transactions that waited for each other.
 #[derive(Clone, Debug)]
 struct Member {
     trx: TrxId,

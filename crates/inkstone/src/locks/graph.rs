@@ -1,14 +1,14 @@
-//! Who waits for whom, and deadlocks.
+//! Which transaction waits for which, and deadlocks.
 //!
 //! Every waiter has edges to the transactions that it waits for. Of those that stand in a queue
-//! before it the last one that waits for all the others will do: whom they reach is the same. Edges
-//! are entered, changed and removed while the latch of the tree is held in which somebody waits, so
-//! that they are what the queues say.
+//! before it the last one that waits for all the others is enough: the transactions that can be
+//! reached are the same. Edges are entered, changed and removed under the latch of the tree in
+//! which the waiter waits, so that they are what the queues say.
 //!
 //! A circle is looked for when edges are entered or grow, from their beginning. Each circle has an
-//! edge that came last, so none is missed. And none is false: whoever is granted what it waits for
-//! loses its edges at once, and those of a doomed waiter, or to a transaction that has ended, are
-//! not followed.
+//! edge that came last, so none is missed. And none is false: a waiter that is granted what it
+//! waits for loses its edges at once, and those of a doomed waiter, or to a transaction that has
+//! ended, are not followed.
 
 use super::LockWaitHooks;
 use super::deadlock::{self, Deadlock, TreeNames};
@@ -66,9 +66,9 @@ impl State {
         true
     }
 
-    /// A waiter that closes a circle gets edges to everyone whom it waits for: there may be a
-    /// shorter circle, without those who stand before it in the queue. Queues are long, so it is
-    /// done for no other.
+    /// A waiter that closes a circle gets edges to every transaction that it waits for: there may
+    /// be a shorter circle, without the waiters before it in the queue. Queues are long, so this is
+    /// done for no other waiter.
     fn complete(&mut self, waiter: &TrxState, all: impl FnOnce() -> Vec<Arc<TrxState>>) {
         if !self.circle(waiter).is_empty() {
             self.replace_blockers(waiter, all());
@@ -76,10 +76,10 @@ impl State {
     }
 
     /// The waiters of the shortest circle that leads from `start` to itself; empty if there is
-    /// none. A longer one may go through somebody without whom the others still wait for each
+    /// none. A longer one may go through a waiter without which the others still wait for each
     /// other.
     fn circle(&self, start: &TrxState) -> Vec<&Edges> {
-        // Most of those who begin to wait keep nobody waiting.
+        // Most transactions that begin to wait keep no other waiting.
         if start.is_doomed() || !self.waited_for.contains_key(&start.id()) {
             return Vec::new();
         }
@@ -116,10 +116,10 @@ fn way_to<'s>(reached: &[(&'s Edges, usize)], place: usize) -> Vec<&'s Edges> {
     places.iter().rev().map(|&at| reached[at].0).collect()
 }
 
-/// A circle without those who only stand in a queue between two others. In a queue mostly just the
-/// next one is known to be waited for: whoever wants the same of the same row, and stands behind
-/// it, waits for all that it waits for. Were it the victim, the others would wait for each other
-/// still.
+/// A circle without the waiters that only stand in a queue between two others. In a queue, a waiter
+/// mostly has an edge only to the one before it: if both want the same of the same row, it waits
+/// for all that the one before it waits for. Were that one the victim, the others would still wait
+/// for each other.
 fn without_bystanders(mut circle: Vec<&Edges>) -> Vec<&Edges> {
     let mut at = 0;
     while at < circle.len() && circle.len() > 2 {
@@ -135,14 +135,14 @@ fn without_bystanders(mut circle: Vec<&Edges>) -> Vec<&Edges> {
     circle
 }
 
-/// Who waits for whom.
+/// Which transaction waits for which.
 pub struct WaitGraph {
     /// One mutex for all: a circle may run through any of them. It is taken when a wait begins and
     /// when it ends, inside the latch of a tree's locks; inside it, waiters' `woken` latches.
     state: Mutex<State>,
     /// What the embedder wants to know of it.
     hooks: RwLock<Option<Arc<dyn LockWaitHooks>>>,
-    /// Who knows what trees are called.
+    /// The source of the trees' names.
     names: RwLock<Option<Arc<dyn TreeNames>>>,
     counters: Arc<Counters>,
 }
@@ -162,7 +162,7 @@ impl WaitGraph {
         *self.hooks.write() = Some(hooks);
     }
 
-    /// Has trees named by `names`, in accounts for people.
+    /// Has trees named by `names`, in accounts of deadlocks and in errors.
     pub fn set_names(&self, names: Arc<dyn TreeNames>) {
         *self.names.write() = Some(names);
     }
@@ -171,10 +171,10 @@ impl WaitGraph {
         self.hooks.read().clone()
     }
 
-    /// A transaction begins to wait. If that closes a circle, a victim is doomed. Who has no
-    /// patience closes none: it is about to leave, and nobody must be rolled back for it. `all`:
-    /// everyone whom it waits for, of whom `blockers` are enough to find out whether there is a
-    /// circle.
+    /// A transaction begins to wait. If that closes a circle, a victim is doomed. One without
+    /// patience closes none: it is about to leave, and no transaction must be rolled back for it.
+    /// `all`: every transaction that it waits for; of these, `blockers` are enough to find out
+    /// whether there is a circle.
     pub(crate) fn enter(
         &self,
         request: &Arc<Request>,
@@ -196,7 +196,7 @@ impl WaitGraph {
         self.break_circles(&mut state, &request.trx);
     }
 
-    /// Whom a waiter waits for has changed. `all`: as in [`enter`](Self::enter).
+    /// The transactions that a waiter waits for have changed. `all`: as in [`enter`](Self::enter).
     pub(crate) fn set_blockers(
         &self,
         waiter: &Arc<TrxState>,
@@ -266,7 +266,7 @@ impl WaitGraph {
         deadlock.text(names.as_deref())
     }
 
-    /// For what somebody waits, in words.
+    /// What a request waits for, in words.
     pub(super) fn place_of(&self, request: &Request) -> String {
         let names = self.names.read().clone();
         deadlock::place_of(request, names.as_deref())

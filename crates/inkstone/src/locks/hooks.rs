@@ -10,8 +10,8 @@ use std::cmp::Ordering;
 ///
 /// Transactions are named by their owners
 /// ([`Transaction::set_owner`](crate::Transaction::set_owner)), 0 for one that has none. An owner
-/// is *held* while a hook runs that is told of it: until then its transaction does not finish to
-/// end, nor is it given another owner. So an owner may be an address.
+/// is *held* while a hook runs that is told of it: until the hook returns, neither the end of its
+/// transaction nor a call that changes the owner returns. So an owner may be an address.
 pub trait LockWaitHooks: Send + Sync {
     /// Whether [`about_to_wait`](Self::about_to_wait) is to be called for the waits of this owner.
     /// Asked before each of them.
@@ -20,13 +20,13 @@ pub trait LockWaitHooks: Send + Sync {
         true
     }
 
-    /// The transaction of `waiter`, in whose thread this runs, is about to wait until that of
-    /// `blocker` ends, or gives something back: called for each that is in its way, also for those
-    /// who wait for the same row and came before. Again when a wait was in vain and another
-    /// follows. Often enough the wait is over at once. Waits for statement locks are not told:
-    /// those end with a statement, before their holder waits for its turn.
+    /// The transaction of `waiter` is about to wait until that of `blocker` ends, or gives
+    /// something back. Called in the waiter's thread, for each transaction that is in its way, also
+    /// for earlier waiters for the same row. Called again when a wait was in vain and another
+    /// follows. Often the wait is over at once. Waits for statement locks are not told: those end
+    /// with a statement, before their holder waits for its turn.
     ///
-    /// No lock of the engine is held, so it may ask the database who else waits, or have the
+    /// No lock of the engine is held, so it may ask the database for the other waits, or have the
     /// blocker rolled back by its own thread. It must not wait for the end of a transaction. If it
     /// panics, the waiter's statement does.
     fn about_to_wait(&self, waiter: usize, blocker: usize);

@@ -7,10 +7,10 @@
 //! 1. What was locked stays locked, at least as strongly. More may be: the keys in between, and
 //!    rows that were locked shared beside ones that were locked exclusively.
 //! 2. Nothing is joined over a lock of another transaction that would conflict, nor over a place
-//!    where another waits: a join takes nothing from anybody and overtakes nobody.
+//!    where another waits: a join takes nothing from another transaction and overtakes no waiter.
 //!
 //! A row that another transaction has changed, and not locked here, is no obstacle: as with any
-//! range, who wants that row meets the change.
+//! range, an access to that row meets the change.
 
 use super::intervals::Interval;
 use super::tree::{Owner, RangeKind, TreeLocks};

@@ -1,4 +1,4 @@
-//! Lists of locks and waits, for people.
+//! Lists of locks and waits, for diagnosis.
 //!
 //! A list costs what it shows. A transaction may have locked millions of rows: they are copied in
 //! portions, and no latch is held while one is shown. What is given and taken meanwhile may be in
@@ -21,7 +21,7 @@ const PORTION: usize = 256;
 /// A lock, or the wish for one.
 #[derive(Clone, Debug)]
 pub struct LockInfo {
-    /// Whose it is.
+    /// The transaction that holds or wants it.
     pub transaction: Arc<TrxState>,
     /// Where.
     pub tree: TreeKey,
@@ -53,7 +53,8 @@ pub struct Wish {
     pub place: Option<usize>,
     /// Whether it is to put a new row there.
     pub inserts: bool,
-    /// For whom: of several before it in the queue the last that waits for the others, too.
+    /// The transactions that it waits for: of several before it in the queue the last that waits
+    /// for the others, too.
     pub blockers: Vec<TrxId>,
 }
 
@@ -75,7 +76,7 @@ impl LockTable {
             .collect()
     }
 
-    /// Everyone who waits, the longest first.
+    /// All waits, the longest first.
     pub fn waits(&self) -> Vec<LockInfo> {
         let mut all = Vec::new();
         for tree in self.trees_in_use() {
@@ -231,7 +232,7 @@ fn held_range(
     }
 }
 
-/// The queue behind a key: who has changed the row, and who waits for it.
+/// The next queue behind a key: the transaction that has changed the row, and its waiters.
 fn next_queue(
     locks: &TreeLocks,
     tree: TreeKey,

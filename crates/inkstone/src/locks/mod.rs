@@ -2,46 +2,47 @@
 //!
 //! # Words
 //!
-//! - *implicit lock*: a row's newest uncommitted version. It is found by whoever looks at the row
-//!   and is not in this table.
+//! - *implicit lock*: a row's newest uncommitted version. It is found by a look at the row and is
+//!   not in this table.
 //! - *explicit lock*: shared or exclusive, on a row or on all rows of a range, existing or not; or
 //!   a *gap lock*, which forbids others to insert rows in a range, and nothing else: gap locks
 //!   conflict neither with each other nor with changes of rows that are there. Held until the
 //!   transaction ends, but for rows that turn out not to be wanted at read committed.
 //! - *statement lock*: an exclusive lock of a table and of none of its rows; it is given back when
 //!   its holder's statement ends (`statement.rs`).
-//! - *queue*: who waits for a row, in the order in which they came.
+//! - *queue*: the waiters for a row, in the order in which they came.
 //! - *handed*: granted to a waiter whose statement has not looked again yet.
 //!
 //! # Promises
 //!
 //! 1. Of two transactions that have not ended, never do both hold conflicting explicit locks of the
 //!    same row; the same for overlapping ranges.
-//! 2. Who waits for a row is handed it in order, when nothing is in its way: nobody is woken who
-//!    cannot go on, and nobody who comes later overtakes. Three exceptions: who has the row in part
-//!    (shared), and wants it whole, does not wait behind those who wait for it; who gave it back by
-//!    rolling back to a savepoint may change its own rows; who waits for a range has no place in
-//!    any queue.
-//! 3. An ended transaction blocks nobody, even before `release_all` has removed its locks.
-//! 4. A lock that was asked for twice is given back by nobody before the transaction ends; nor is
-//!    one that was joined with others (`join.rs`).
+//! 2. The waiters for a row are handed it in order, each when nothing is in its way: none is woken
+//!    that cannot go on, and none is overtaken by a later one. Three exceptions: a transaction that
+//!    has the row shared, and wants it exclusively, does not wait behind the waiters for it; one
+//!    that gave it back by rolling back to a savepoint may change its own rows; a waiter for a
+//!    range has no place in any queue.
+//! 3. An ended transaction blocks no other, even before `release_all` has removed its locks.
+//! 4. A lock that was asked for twice is not given back before the transaction ends; nor is one
+//!    that was joined with others (`join.rs`).
 //! 5. A wait ends when what was waited for is handed over, the waiter was made a deadlock's victim
 //!    or was interrupted, time is up, or the engine is poisoned.
 //! 6. A set of transactions that wait for each other in a circle loses a member at once.
 //!
 //! # What the caller must do
 //!
-//! Checking for a lock and changing the row are made one by the latch of the row's leaf: whoever
-//! locks a row looks for an implicit lock, and calls [`LockTable::lock_row`], while it holds the
-//! leaf's latch (shared suffices); whoever changes a row calls [`LockTable::may_write`] while it
-//! holds the latch exclusively. Both are told of the implicit lock that the caller found, and enter
-//! the queue then and there. The caller drops the latch, waits ([`LockTable::wait`]), and looks
-//! again: what it was handed is free for it, but for an implicit lock of a transaction that gave
-//! back another change. A range is locked *before* its leaves are read, and for each row found in
-//! it the reader looks for an implicit lock. A gap is locked under the latch of the leaf that
+//! The latch of the row's leaf makes one step of checking for a lock and changing the row: a caller
+//! that locks a row looks for an implicit lock, and calls [`LockTable::lock_row`], while it holds
+//! the leaf's latch (shared suffices); one that changes a row calls [`LockTable::may_write`] while
+//! it holds the latch exclusively. Both are told of the implicit lock that the caller found, and
+//! enter the queue then and there. The caller drops the latch, waits ([`LockTable::wait`]), and
+//! looks again: what it was handed is free for it, but for an implicit lock of a transaction that
+//! gave back another change. A range is locked *before* its leaves are read, and for each row found
+//! in it the reader looks for an implicit lock. A gap is locked under the latch of the leaf that
 //! covers it, when the reader has seen what the leaf holds there.
 //!
-//! Who has waited to write calls [`LockTable::wrote`] or [`LockTable::give_up`] in the end.
+//! A caller that has waited to write calls [`LockTable::wrote`] or [`LockTable::give_up`] in the
+//! end.
 //!
 //! # Latches
 //!
@@ -108,7 +109,7 @@ impl LockMode {
     }
 }
 
-/// What somebody wants to do with a row.
+/// What a transaction wants to do with a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Lock or change it.
@@ -171,21 +172,21 @@ impl HeldLocks {
     }
 }
 
-/// A transaction that had changed a row when somebody looked.
+/// A transaction that had changed a row when the row was looked at.
 #[derive(Clone, Debug)]
 pub struct Blocker {
     trx: Arc<TrxState>,
     /// How often it had given something back by then. Read while the latch is held under which the
-    /// change was seen, and which is needed to take it back: who waits misses nothing since.
+    /// change was seen, and which is needed to take it back: a waiter misses nothing since.
     releases: u32,
 }
 
-/// How a row's newest version stands to who looks at it.
+/// How a row's newest version stands to the transaction that looks at it.
 #[derive(Clone, Debug)]
 pub enum Newest {
     /// It was committed, or there is none.
     Free,
-    /// It is its own: nobody else has the row.
+    /// It is the transaction's own: no other has the row.
     Own,
     /// An unfinished transaction has made it.
     Busy(Blocker),
@@ -207,7 +208,7 @@ impl PartialEq for Blocker {
 }
 
 impl Blocker {
-    /// Whether it is worth while to look again.
+    /// Whether it has ended or given something back since: then a new look is worthwhile.
     fn is_over(&self) -> bool {
         self.trx.is_ended() || self.trx.releases() != self.releases
     }
@@ -264,7 +265,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// All explicit locks of an open database, and who waits.
+/// All explicit locks of an open database, and their waiters.
 pub struct LockTable {
     shards: Box<[CachePadded<Shard>]>,
     graph: WaitGraph,
@@ -287,7 +288,7 @@ impl LockTable {
         }
     }
 
-    /// Who waits for whom.
+    /// Which transaction waits for which.
     pub fn graph(&self) -> &WaitGraph {
         &self.graph
     }
@@ -297,7 +298,7 @@ impl LockTable {
         &self.shards[mixed % SHARDS]
     }
 
-    /// Whether nothing of the tree is locked or waited for, for sure. One atomic load.
+    /// Whether it is certain that nothing of the tree is locked or waited for. One atomic load.
     #[inline]
     pub fn is_idle(&self, tree: TreeKey) -> bool {
         self.shard(tree).in_use.load(Ordering::SeqCst) == 0
@@ -421,8 +422,8 @@ impl LockTable {
         })
     }
 
-    /// Whether `trx` may change a row, or put one there; or a place in the queue. Of a row of which
-    /// it has made the newest version others wait for it, and it for none of them.
+    /// Whether `trx` may change a row, or put one there; or a place in the queue. If it has made
+    /// the row's newest version, it waits for no other: the others wait for it.
     pub fn may_write(
         &self,
         trx: &Arc<TrxState>,
@@ -439,8 +440,8 @@ impl LockTable {
             let me = trx.id();
             if busy.is_none() {
                 let exclusive = LockMode::Exclusive;
-                // Whoever has locked a range around it has not read the row: it waits for this
-                // transaction to end, and must not be waited for.
+                // A transaction that has locked a range around it has not read the row: it waits
+                // for this transaction to end, and must not be waited for.
                 let locked = || {
                     let point = locks.owner(me).and_then(|owner| owner.points.get(row.key));
                     access != Access::Insert && point.is_some_and(|point| point.mode == exclusive)
@@ -475,7 +476,7 @@ impl LockTable {
         if in_vain {
             locks.drop_handed(trx.id());
         } else {
-            // Before it waits: who waits for what it gives back does not wait for it any more.
+            // Before it waits: then the waiters for what it gives back do not wait for it any more.
             self.drop_handed(locks, trx.id());
         }
         locks.enqueue(&request, busy, in_vain, &self.graph);
@@ -514,14 +515,14 @@ impl LockTable {
         self.change_used(tree, |locks| self.drop_handed(locks, trx.id()));
     }
 
-    /// Whether something is in the way of a new row; who would put it there does not wait.
+    /// Whether something is in the way of a new row; the caller does not wait for it.
     pub fn blocks_insert(&self, trx: &TrxState, row: RowName<'_>) -> bool {
         self.change_used(row.tree, |locks| {
             !locks.is_free(trx.id(), row.key, Access::Insert)
         })
     }
 
-    /// Whether anybody has locked a row, or waits for it.
+    /// Whether a transaction has locked a row, or waits for it.
     pub fn is_locked(&self, row: RowName<'_>) -> bool {
         self.change_used(row.tree, |locks| {
             !locks.is_free(TrxId(0), row.key, Access::Row(LockMode::Exclusive))
@@ -529,7 +530,7 @@ impl LockTable {
     }
 
     /// Gives a row's lock back before the transaction ends, if it was asked for once; false if not,
-    /// or there is none. Who waits for it goes on.
+    /// or there is none. The waiters for it go on.
     pub fn unlock_row(&self, trx: &TrxState, row: RowName<'_>) -> bool {
         self.change_used(row.tree, |locks| {
             let unlocked = locks.unlock_point(trx.id(), row.key);
@@ -576,7 +577,7 @@ impl LockTable {
         })
     }
 
-    /// Locks a gap for `trx`. Nobody can be in the way: rows that are there are not its matter.
+    /// Locks a gap for `trx`. Nothing can be in the way: rows that are there do not concern it.
     pub fn lock_gap(
         &self,
         trx: &Arc<TrxState>,
@@ -606,7 +607,7 @@ impl LockTable {
         self.hand_off_watched(trx);
     }
 
-    /// `trx` has taken changes back, and goes on: who waits for a row that it had changed looks
+    /// `trx` has taken changes back, and goes on: the waiters for rows that it had changed look
     /// again.
     pub fn changes_taken_back(&self, trx: &TrxState) {
         trx.note_release();
@@ -628,7 +629,8 @@ impl LockTable {
     /// # Errors
     /// - [`Error::Deadlock`]: the waiter was chosen as the victim and must be rolled back. The
     ///   cheapest member of a circle is chosen (fewest rows changed and locks, as InnoDB counts
-    ///   them; then who closed it), or whom the hooks prefer.
+    ///   them; of equals the one that closed the circle, then the youngest), or the one that the
+    ///   hooks prefer.
     /// - [`Error::LockTimeout`]: `deadline` has passed; it says how long this one wait took.
     /// - [`Error::Interrupted`]: the transaction's interrupt was raised.
     /// - [`Error::Poisoned`].
@@ -646,8 +648,8 @@ impl LockTable {
         self.counters
             .record(Timed::RowLockWait, request.since.elapsed());
         let granted = request.is_granted() || !self.cancel(request);
-        // Only who has edges is doomed: from here on it cannot happen, and what happened before is
-        // reported by this very wait.
+        // Only a waiter with edges is doomed: from here on that cannot happen, and what happened
+        // before is reported by this very wait.
         let result = match woken {
             _ if me.is_doomed() => Err(Error::Deadlock),
             Err(Error::LockTimeout { .. }) if granted => Ok(()),

@@ -17,7 +17,7 @@ const BLOCK_BYTES: usize = 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Point {
     pub mode: LockMode,
-    /// It was asked for more than once: none of those who asked can give it back for the others.
+    /// It was asked for more than once: none of the requests can give it back for the others.
     pub kept: bool,
 }
 

@@ -47,7 +47,7 @@ impl Request {
         })
     }
 
-    /// Called with the tree's latch held, by whoever has made the waiter an owner.
+    /// Called with the tree's latch held, after the waiter was made an owner.
     pub fn grant(&self) {
         self.granted.store(true, Ordering::Release);
         self.trx.wake_up();

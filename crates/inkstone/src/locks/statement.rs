@@ -11,7 +11,7 @@ use inkstone_format::space::TREES_MAX;
 use inkstone_format::{SpaceId, TreeId, TrxId};
 use std::sync::Arc;
 
-/// Behind the trees that a table can have.
+/// A number beyond the trees that a table can have.
 const NO_TREE: TreeId = TreeId(TREES_MAX);
 
 fn lock_of(space: SpaceId) -> RowName<'static> {
@@ -27,7 +27,7 @@ pub(crate) fn is_statement_lock((_, tree): TreeKey) -> bool {
 }
 
 impl HeldLocks {
-    /// As [`note`](Self::note), of what does not count.
+    /// As [`note`](Self::note), without adding to the transaction's cost.
     fn note_statement_lock(&mut self, tree: TreeKey) {
         if !self.trees.contains(&tree) {
             self.trees.push(tree);
@@ -49,7 +49,7 @@ impl LockTable {
             .map(|_| ())
     }
 
-    /// Gives it back. Who waits for it goes on.
+    /// Gives it back. The next waiter for it goes on.
     pub fn unlock_after_statement(&self, trx: &TrxState, space: SpaceId) {
         let lock = lock_of(space);
         self.change_used(lock.tree, |locks| {
@@ -66,7 +66,7 @@ impl LockTable {
         self.give_up(trx, lock_of(space).tree);
     }
 
-    /// Whether anybody has it, or waits for it.
+    /// Whether a transaction has it, or waits for it.
     pub fn is_locked_for_statement(&self, space: SpaceId) -> bool {
         let lock = lock_of(space);
         self.change_used(lock.tree, |locks| {

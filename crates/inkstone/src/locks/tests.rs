@@ -54,14 +54,15 @@ impl Fixture {
         self.table.release_all(trx, held);
     }
 
-    /// Whether nothing is in the way of an access.
-    /// Whom the one waits for who has waited longest.
+    /// The blockers of the longest wait.
     fn first_blockers(&self) -> Vec<TrxId> {
         match &self.table.waits()[0].standing {
             Standing::Waits(wish) => wish.blockers.clone(),
             other => panic!("{other:?}"),
         }
     }
+
+    /// Whether nothing is in the way of an access.
     fn is_free(&self, trx: &Trx, key: &[u8], access: Access) -> bool {
         self.table
             .change(PLACE, |locks| locks.is_free(trx.0.id(), key, access))
@@ -155,7 +156,7 @@ fn record_locks_conflict_upgrade_and_are_reentrant() {
     let (mut a, mut b) = (f.begin(), f.begin());
     assert!(f.lock(&mut a, b"k", S) && f.lock(&mut b, b"k", S));
     assert!(f.lock(&mut a, b"k", S) && f.table.counts() == (2, 0));
-    assert!(!f.lock(&mut a, b"k", X), "someone else has it shared");
+    assert!(!f.lock(&mut a, b"k", X), "another has it shared");
     assert!(f.lock(&mut a, b"other", X));
     assert!(f.lock(&mut a, b"other", S) && f.table.counts() == (3, 0));
     assert!(!f.is_free(&b, b"other", Access::Row(S)));
@@ -187,7 +188,7 @@ fn same_key_of_other_trees_is_another_row() {
 }
 
 #[test]
-fn a_lock_is_given_back_by_who_took_it_alone() {
+fn a_lock_that_was_taken_twice_is_not_given_back_early() {
     let f = fixture();
     let mut a = f.begin();
     assert!(f.lock(&mut a, b"once", X) && f.lock(&mut a, b"twice", X));
@@ -214,14 +215,14 @@ fn rows_that_are_given_back_make_no_transaction_dearer() {
 }
 
 #[test]
-fn a_queue_is_served_in_order_and_nobody_overtakes() {
+fn a_queue_is_served_in_order_without_overtaking() {
     let f = fixture();
     let [mut a, mut b, mut c, mut d, mut e] = [(); 5].map(|()| f.begin());
     assert!(f.lock(&mut a, b"k", S));
     let writer = f.queue(&mut b, b"k", X);
     assert!(
         !f.lock(&mut c, b"k", S),
-        "a share lock does not pass a writer who waits"
+        "a shared lock does not pass a waiting writer"
     );
     let first_reader = f.queue(&mut c, b"k", S);
     let second_reader = f.queue(&mut d, b"k", S);
@@ -247,12 +248,12 @@ fn a_queue_is_served_in_order_and_nobody_overtakes() {
 }
 
 #[test]
-fn who_shares_a_row_gets_it_before_those_who_wait() {
+fn an_upgrade_of_a_shared_lock_goes_before_the_waiters() {
     let f = fixture();
     let [mut a, mut b, mut c] = [(); 3].map(|()| f.begin());
     assert!(f.lock(&mut a, b"k", S));
     let waits = f.queue(&mut b, b"k", X);
-    assert!(f.lock(&mut a, b"k", X), "no deadlock with who waits for it");
+    assert!(f.lock(&mut a, b"k", X), "no deadlock with the waiter");
     assert!(f.lock(&mut c, b"l", S) && f.lock(&mut a, b"l", S));
     let upgrade = f.queue(&mut c, b"l", X);
     f.end(&a.0, &mut a.1);
@@ -323,7 +324,7 @@ fn a_gap_may_come_before_the_insert_that_was_handed_its_place() {
 }
 
 #[test]
-fn a_new_gap_is_seen_by_who_waits_to_insert() {
+fn a_new_gap_is_seen_by_a_waiting_insert() {
     let f = fixture();
     let [mut a, mut b, mut c] = [(); 3].map(|()| f.begin());
     (0..9).for_each(|_| c.0.add_cost());
@@ -352,14 +353,15 @@ fn a_deadlock_through_any_blocker_is_found() {
     assert!(f.lock(&mut a, b"k", S) && f.lock(&mut b, b"k", S) && f.lock(&mut c, b"l", X));
     let first = f.queue(&mut c, b"k", X);
     let second = f.queue(&mut b, b"l", X);
-    assert!(b.0.is_doomed(), "of two, who changed less");
+    assert!(b.0.is_doomed(), "of two, the one that changed less");
     assert!(matches!(f.table.wait(second, soon()), Err(Error::Deadlock)));
     f.end(&b.0, &mut b.1);
     f.end(&a.0, &mut a.1);
     f.table.wait(first, soon()).unwrap();
 }
 
-/// Who stood in the queue between the two was found first, and was rolled back beside one of them.
+/// Once the waiter between the two in the queue was found first, and was rolled back beside one of
+/// them.
 #[test]
 fn of_a_deadlock_of_two_no_third_one_is_the_victim() {
     let f = fixture();
@@ -731,8 +733,8 @@ fn exclusive_locks_exclude() {
     assert_eq!(f.counters.get(Counter::Deadlocks), victims.into_inner());
 }
 
-/// Lets transactions with these weights wait in a circle, one after the other; returns who got the
-/// deadlock.
+/// Lets transactions with these weights wait in a circle, one after the other; returns which one
+/// was the victim.
 fn run_circle(weights: &[u64]) -> usize {
     let f = fixture();
     let n = weights.len();
@@ -760,7 +762,7 @@ fn run_circle(weights: &[u64]) -> usize {
 fn the_cheapest_of_a_circle_is_the_victim() {
     assert_eq!(run_circle(&[5, 3]), 1);
     assert_eq!(run_circle(&[1, 3]), 0);
-    assert_eq!(run_circle(&[4, 9, 4]), 2, "of equals who closed the circle");
+    assert_eq!(run_circle(&[4, 9, 4]), 2, "of equals the closing one");
     assert_eq!(run_circle(&[4, 4, 9]), 1, "or the youngest");
     assert_eq!(run_circle(&[4, 2, 7, 3]), 1);
     assert_eq!(run_circle(&[0, 0, 0, 0]), 3);
@@ -778,7 +780,7 @@ fn a_wait_times_out() {
         panic!("{result:?}");
     };
     assert!(waited_ms >= 50);
-    // Nobody here knows names.
+    // No names are set here.
     assert_eq!(place, "key 6b in tablespace 3, tree 0");
     assert!(begun.elapsed() >= patience);
     assert_eq!(f.counters.get(Counter::LockTimeouts), 1);

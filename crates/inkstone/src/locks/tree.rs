@@ -1,10 +1,10 @@
-//! The locks of one tree, and who waits for them.
+//! The locks of one tree, and the waiters for them.
 //!
 //! Each transaction that has locks in the tree is an *owner*: rows that it locked one by one, and
-//! intervals. A filter says at once of most keys that nobody has locked them as rows; intervals are
+//! intervals. A filter says at once of most keys that they are not locked as rows; intervals are
 //! few.
 //!
-//! A row that somebody waits for has a *queue*. It ends when nobody waits any more.
+//! A row with waiters has a *queue*. It is removed when no waiter is left.
 
 use super::graph::WaitGraph;
 use super::intervals::{Interval, IntervalSet};
@@ -163,7 +163,7 @@ impl PointFilter {
     const SLOTS: usize = 1024;
 
     fn slot(key: &[u8]) -> usize {
-        // FNV-1a. Whoever makes keys collide makes looking for locks slower, no more.
+        // FNV-1a. Keys chosen to collide make looking for locks slower, no more.
         let hash = key.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
@@ -186,16 +186,16 @@ impl PointFilter {
     }
 }
 
-/// Those who wait for one row, or place for a row.
+/// The waiters for one row, or for the place of one.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    /// Who has changed the row and not ended, when somebody looked last.
+    /// The transaction that had changed the row and not ended when the row was looked at last.
     holder: Option<Blocker>,
     waiting: VecDeque<Arc<Request>>,
 }
 
 impl Queue {
-    /// Those of whom nobody before them waits for all that they wait for.
+    /// The places of the waiters with no waiter before them that waits for all that they wait for.
     fn front(&self) -> impl Iterator<Item = usize> {
         let mut covered: [bool; 2] = [false; 2];
         let mut at = 0;
@@ -220,7 +220,7 @@ pub(crate) struct TreeLocks {
     owners: HashMap<TrxId, Owner>,
     pub(crate) filter: PointFilter,
     queues: BTreeMap<Box<[u8]>, Queue>,
-    /// Who waits for an interval. They have no order.
+    /// Waiters for an interval. They have no order.
     ranges_wanted: Vec<Arc<Request>>,
 }
 
@@ -272,13 +272,14 @@ impl TreeLocks {
         queues.next().map(|(key, _)| &**key)
     }
 
-    /// Who has changed a row that others wait for.
+    /// The transaction that has changed a row for which others wait.
     pub fn holder(&self, key: &[u8]) -> Option<&Arc<TrxState>> {
         let holder = self.queues.get(key)?.holder.as_ref()?;
         (!holder.is_over()).then_some(&holder.trx)
     }
 
-    /// Those who wait for a row, each with those whom it waits for.
+    /// The waiters for a row, each with the transactions that it waits for: of several before it in
+    /// the queue the last that waits for the others, too.
     pub fn waiting(&self, key: &[u8]) -> impl Iterator<Item = (&Arc<Request>, Vec<Arc<TrxState>>)> {
         let queue = self.queues.get(key).into_iter();
         queue.flat_map(|queue| {
@@ -299,7 +300,7 @@ impl TreeLocks {
         self.owners.insert(trx, owner);
     }
 
-    /// Whether anybody waits for something in an interval.
+    /// Whether a transaction waits for something in an interval.
     pub(crate) fn is_awaited(&self, interval: &Interval) -> bool {
         let (low, high) = (interval.low.as_low(), interval.high.as_high());
         let bounds = (
@@ -363,7 +364,7 @@ impl TreeLocks {
         })
     }
 
-    /// Whether an access to a row is free of locks, and of others who came before.
+    /// Whether an access to a row is free of locks, and of waiters that came before.
     pub fn is_free(&self, me: TrxId, key: &[u8], access: Access) -> bool {
         if self.in_the_way(me, key, access).next().is_some() {
             return false;
@@ -373,9 +374,9 @@ impl TreeLocks {
         };
         let earlier =
             |request: &Arc<Request>| request.trx.id() != me && request.access.conflicts(access);
-        // Who has the row already, or was handed it, does not wait behind those who wait for it.
-        // (Being handed a place for a new row is no more than that: gaps have no place in queues,
-        // and may have come since.)
+        // A transaction that has the row already, or was handed it, does not wait behind the
+        // waiters for it. (Being handed a place for a new row is no more than that: gaps have no
+        // place in queues, and may have come since.)
         !queue.waiting.iter().any(earlier)
             || self.has_part(me, key)
             || self
@@ -433,7 +434,7 @@ impl TreeLocks {
         (*handed.key == *key).then_some(handed.mode)
     }
 
-    /// Forgets what the transaction was handed; the key of it, whose queue may go on.
+    /// Forgets what the transaction was handed. Returns the key, as that row's queue may go on.
     pub fn drop_handed(&mut self, trx: TrxId) -> Option<Box<[u8]>> {
         let owner = self.owners.get_mut(&trx)?;
         let handed = owner.handed.take()?;
@@ -465,8 +466,8 @@ impl TreeLocks {
         }
     }
 
-    /// Notes who has changed a row for which others wait: its end, or what it gives back, sets the
-    /// queue in motion.
+    /// Notes which transaction has changed a row for which others wait: its end, or what it gives
+    /// back, lets the queue go on.
     pub fn set_holder(&mut self, tree: TreeKey, key: &[u8], holder: &Blocker) {
         let Some(queue) = self.queues.get_mut(key) else {
             return;
@@ -488,7 +489,7 @@ impl TreeLocks {
         let Target::Row(key) = &request.target else {
             return;
         };
-        // Who has the row in part is waited for by those who wait.
+        // A transaction that has the row in part goes first: the waiters wait for it.
         let first = first || self.has_part(request.trx.id(), key);
         let queue = self.queues.entry(key.clone()).or_default();
         match first {
@@ -522,8 +523,8 @@ impl TreeLocks {
         self.grant_ranges(graph);
     }
 
-    /// Whom the request at place `at` of a queue waits for. Unless `all` are wanted, only up to the
-    /// last one before it that waits for all the others itself.
+    /// The transactions that the request at place `at` of a queue waits for. Unless `all` are
+    /// wanted, only up to the last one before it that waits for all the others itself.
     fn blockers(&self, queue: &Queue, at: usize, all: bool) -> Vec<Arc<TrxState>> {
         let request = &queue.waiting[at];
         let Target::Row(key) = &request.target else {
@@ -551,7 +552,7 @@ impl TreeLocks {
         found
     }
 
-    /// Everyone whom a request waits for.
+    /// Every transaction that a request waits for.
     pub fn all_blockers(&self, request: &Request) -> Vec<Arc<TrxState>> {
         let me = request.trx.id();
         match &request.target {
@@ -583,8 +584,8 @@ impl TreeLocks {
         }
     }
 
-    /// As [`refresh`](Self::refresh), for those who wait for holders of the row and not only for
-    /// others in the queue.
+    /// As [`refresh`](Self::refresh), for the waiters that wait for holders of the row and not only
+    /// for others in the queue.
     fn refresh_front(&self, key: &[u8], graph: &WaitGraph) {
         let Some(queue) = self.queues.get(key) else {
             return;
@@ -596,14 +597,14 @@ impl TreeLocks {
         }
     }
 
-    /// There is a new lock of an interval: who waits there may wait for its owner, too.
+    /// There is a new lock of an interval: waiters there may wait for its owner, too.
     pub fn refresh_within(&self, interval: &Interval, graph: &WaitGraph) {
         for key in self.queues.keys().filter(|key| interval.has(key)) {
             self.refresh_front(key, graph);
         }
     }
 
-    /// There is a new lock. Who waits for a range stands in no queue: it may wait for the owner,
+    /// There is a new lock. A waiter for a range stands in no queue: it may wait for the owner,
     /// too.
     pub fn refresh_ranges(&self, graph: &WaitGraph) {
         for request in &self.ranges_wanted {
@@ -673,8 +674,8 @@ impl TreeLocks {
         }
     }
 
-    /// As [`hand_off`](Self::hand_off), for everyone whom something that was given back may have
-    /// kept.
+    /// As [`hand_off`](Self::hand_off), for every waiter that something that was given back may
+    /// have kept waiting.
     pub fn hand_off_all(&mut self, given_back: &Owner, graph: &WaitGraph) {
         let keys: Vec<Box<[u8]>> = (self.queues.keys())
             .filter(|key| given_back.touches(key))

@@ -1,5 +1,5 @@
-//! The thread `ink-log`: flushes about once a second what nobody waits for (settings 0 and 2),
-//! writes early when the ring fills, and keeps spare segments ready. No commit waits for it.
+//! The thread `ink-log`: flushes about once a second the log that no commit awaits (settings 0 and
+//! 2), writes early when the ring fills, and keeps spare segments ready. No commit waits for it.
 
 use super::LogShared;
 use super::group::Goal;
@@ -13,12 +13,12 @@ use std::time::Duration;
 
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
 
-/// How the thread is spoken to.
+/// Orders to the thread.
 #[derive(Debug, Default)]
 pub(super) struct Background {
     orders: Mutex<Orders>,
     changed: Condvar,
-    /// A nudge is pending: nobody needs to give another one.
+    /// A nudge is pending: no other one is needed.
     nudged: AtomicBool,
 }
 
@@ -30,7 +30,7 @@ struct Orders {
 }
 
 impl Background {
-    /// Something may be to do: segments, or a ring that fills.
+    /// There may be something to do: segments, or a ring that fills.
     #[inline]
     pub(super) fn nudge(&self) {
         if !self.nudged.load(Ordering::Relaxed) && !self.nudged.swap(true, Ordering::AcqRel) {
@@ -90,7 +90,7 @@ fn run(log: &LogShared) {
         }
         if !log.poison.is_set() {
             log.upkeep(tick);
-            // An error has poisoned the engine: everybody else will say so.
+            // An error has poisoned the engine: other threads will report it.
             let _ = log.background_flush(tick || orders.flush);
         }
     }
@@ -100,7 +100,7 @@ impl LogShared {
     fn upkeep(&self, tick: bool) {
         let reserved = self.reserved.load(Ordering::Acquire);
         if tick && self.segments.has_reserve_surplus(reserved) {
-            // A file that cannot be removed is in nobody's way.
+            // A file that cannot be removed does no harm.
             let _ = self.segments.trim(reserved);
         }
         // A shortage is tried again each second, as what it lacks is still wanted.
@@ -108,7 +108,7 @@ impl LogShared {
             return;
         }
         if self.segments.wants_upkeep(reserved) {
-            // Whoever needs what cannot be made finds out.
+            // A thread that needs what cannot be made gets the error.
             let _ = self.maintain(reserved);
         }
     }
@@ -124,7 +124,7 @@ impl LogShared {
     }
 
     /// Makes what the promises to rollbacks lack, or says why that cannot be. While the disk is
-    /// known to be full nobody but the background thread asks it again.
+    /// known to be full only the background thread asks it again.
     #[cold]
     pub(super) fn make_room(&self) -> Result<()> {
         loop {

@@ -1,9 +1,10 @@
 //! The way from the ring to the disk: group commit that clocks itself.
 //!
 //! # Words
-//! - A *flight* is one write under way, of everything published when it was sealed. Its *leader*
-//!   is the committer that does it; who comes meanwhile joins a [`Group`].
-//! - *next*: the group of those whose frames no flight covers yet. The next flight takes it over.
+//! - A *flight* is one write under way, of everything published when it was sealed. Its *leader* is
+//!   the committer that does it; committers that come meanwhile join a [`Group`].
+//! - *next*: the group of the committers with frames that no flight covers yet. The next flight
+//!   takes it over.
 //! - *awaiting*: groups whose frames are written and not yet durable. The next *sync* takes them
 //!   all, and wakes them all.
 //! - With `LogWrite::Async` a flight's write and sync go to the kernel together.
@@ -13,9 +14,9 @@
 //!    one until it is done.
 //! 2. `written` advances over flights in log order. `durable` advances only over what was written
 //!    before a successful sync began (or what the sync's own batch wrote before it).
-//! 3. Whenever a lead is free and somebody waits for it, a running thread is about to take it: a
-//!    finished flight or sync pokes one waiter, who leads or hands the poke on. Who may not lead a
-//!    write because a sync must go first leads that sync, also if it is not written itself.
+//! 3. Whenever a lead is free and awaited, a running thread is about to take it: a finished flight
+//!    or sync pokes one waiter, which leads or hands the poke on. A waiter that may not lead a
+//!    write because a sync must go first leads that sync, also if its own frame is not written.
 //! 4. `written` and `durable` are frame boundaries. A flight may end within a frame; then what it
 //!    wrote of that frame does not count. (If a claim could name a place within a frame, that
 //!    frame's lost rest would look like damage to recovery.)
@@ -49,8 +50,9 @@ const CUT_BYTES: u64 = 16 << 10;
 /// Syncs under way or awaited, from which on committers gather rather than write, if a flight
 /// brings its own sync: small writes that only wait for the sync before them are no use.
 const ASYNC_SYNCS_MAX: usize = 2;
-/// The same where a sync is a call of its own. Who leads the next one writes for all who came
-/// during this one: had the first of them written at once, it would be synced without the others.
+/// The same where a sync is a call of its own. The leader of the next one writes for all committers
+/// that came during this one: had the first of them written at once, it would be synced without the
+/// others.
 const SYNC_CALLS_MAX: usize = 1;
 /// Batches in flight with `LogWrite::Async`.
 const ASYNC_FLIGHTS: usize = 4;
@@ -218,7 +220,7 @@ impl Pipeline {
             }
     }
 
-    /// A group of which somebody waits for a sync that is not under way.
+    /// A group with a member that waits for a sync that is not under way.
     fn awaits_sync(&self) -> Option<&Arc<Group>> {
         self.awaiting.iter().find(|g| g.has(Goal::Durable))
     }
@@ -245,7 +247,7 @@ impl Pipeline {
         Turn::LeadSync { id, from, covers }
     }
 
-    /// Pokes somebody for each lead that is free (invariant 3); the caller wakes them when it has
+    /// Pokes a waiter for each lead that is free (invariant 3); the caller wakes them when it has
     /// let go of the latch.
     fn hand_on(&self, sync_too: bool) -> Poked {
         let mut poked = Poked::default();
@@ -327,10 +329,10 @@ impl Check for Pipeline {
     }
 }
 
-/// Members who were poked under the latch, and are woken after it: a wake-up is a system call, and
-/// whoever runs at once would wait for the latch.
+/// Members that were poked under the latch, and are woken after it: a wake-up is a system call, and
+/// a thread that runs at once would wait for the latch.
 #[derive(Default)]
-#[must_use = "who was poked sleeps until it is woken"]
+#[must_use = "a poked waiter sleeps until it is woken"]
 struct Poked(SmallVec<[(Arc<Group>, Goal); 2]>);
 
 impl Poked {
@@ -361,7 +363,7 @@ impl LogShared {
         reached.load(Ordering::Acquire) >= lsn
     }
 
-    /// Waits until the log is written or durable up to `lsn`, leading flights where nobody else
+    /// Waits until the log is written or durable up to `lsn`, leading flights where no other thread
     /// does.
     pub(super) fn wait(&self, lsn: u64, goal: Goal) -> Result<()> {
         if self.reached(lsn, goal) {
@@ -376,10 +378,11 @@ impl LogShared {
         self.leave(result, owes)
     }
 
-    /// What everybody does who waited, before anything else: others may count on it (invariant 3).
+    /// What every thread that waited does before anything else: others may count on it (invariant
+    /// 3).
     fn leave(&self, result: Result<()>, owes: bool) -> Result<()> {
         match result {
-            // Also if somebody else poisoned the engine, who knows nothing of the log.
+            // Also if the poison was set by a part of the engine that knows nothing of the log.
             Err(error) => Err(self.fail(error)),
             Ok(()) => {
                 if owes {
@@ -405,7 +408,7 @@ impl LogShared {
 
     fn turn(&self, lsn: u64, goal: Goal) -> Result<Turn> {
         let mut state = self.state.lock();
-        // Under the latch: who joins a group now is seen by `fail`.
+        // Under the latch: `fail` sees a thread that joins a group now.
         self.poison.check()?;
         if self.reached(lsn, goal) {
             return Ok(Turn::Reached);
@@ -421,12 +424,12 @@ impl LogShared {
                 return Ok(state.take_lead());
             }
             if state.may_sync() {
-                // Others wait for a sync first. Those of them who were poked may be no better off
+                // Others wait for a sync first. Those of them that were poked may be no better off
                 // than this thread: the last flight ended before their frames (invariant 3).
                 return Ok(self.begin_sync(&mut state));
             }
         }
-        // Or who was poked would ask again and again until the lead is free.
+        // Otherwise the poked waiter spins until the lead is free.
         state.next.take_back(goal);
         Ok(join(&state.next, goal))
     }
@@ -459,7 +462,7 @@ impl LogShared {
         join(&state.awaiting[0], Goal::Durable)
     }
 
-    /// Waits until the ring is released up to `lsn`, leading flights where nobody else does.
+    /// Waits until the ring is released up to `lsn`, leading flights where no other thread does.
     pub(super) fn wait_released(&self, lsn: u64) -> Result<()> {
         let mut owes = false;
         let result = self.wait_released_loop(lsn, &mut owes);
@@ -730,7 +733,7 @@ impl LogShared {
     }
 
     /// Advances `written`, and `durable` where the flight made it so, over the oldest flight.
-    /// Whether nobody in its group has to wait for a sync.
+    /// Returns whether no member of its group has to wait for a sync.
     fn advance(&self, state: &mut Pipeline, done: &Flight) -> bool {
         state.written_bytes = done.end;
         self.written.store(done.frames, Ordering::Release);
@@ -761,8 +764,8 @@ impl LogShared {
 
     /// Makes durable what was written when the sync began.
     fn lead_sync(&self, id: u64, from: u64, covers: Reach) -> Result<()> {
-        // Whoever poisoned the engine may know nothing of the log, so those who wait for it are
-        // woken here.
+        // The poison may be set by a part of the engine that knows nothing of the log, so the log's
+        // waiters are woken here.
         if let Err(error) = self.sync_segments(from, covers.bytes) {
             return Err(self.fail(error));
         }
@@ -798,8 +801,8 @@ impl LogShared {
         self.poison.check()
     }
 
-    /// Poisons the engine and wakes everybody, who then find out. Flights and syncs that failed
-    /// stay where they are: nothing passes them any more.
+    /// Poisons the engine and wakes all waiters, which then see the poison. Flights and syncs that
+    /// failed stay where they are: nothing passes them any more.
     pub(super) fn fail(&self, error: Error) -> Error {
         let error = match error {
             Error::Poisoned(_) => self.poison.check().err().unwrap_or(error),
@@ -816,7 +819,7 @@ impl LogShared {
 
 #[cfg(test)]
 impl LogShared {
-    /// How many wait until their frames are durable, but for those who lead.
+    /// How many threads wait until their frames are durable, without the leaders.
     pub(super) fn waiting(&self) -> u32 {
         let groups = self.state.lock().all_groups();
         groups.iter().map(|group| group.count(Goal::Durable)).sum()

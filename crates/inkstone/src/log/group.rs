@@ -1,9 +1,10 @@
-//! Groups of waiting committers: everybody in a group is woken by the same flush, with a lock-free
-//! check of the log's position afterwards. So 640 waiters cost one wake-up each, and no lock.
+//! Groups of waiting committers: all members of a group are woken by the same flush, and check the
+//! log's position without a lock. So 640 waiters cost one wake-up each, and no lock.
 //!
-//! A *poke* wakes a single member, who then looks whether it should lead. A poke is never lost: it
-//! is remembered in the group's word until somebody takes the lead ([`Group::settle`]); a thread
-//! that was poked and does not lead hands the poke on.
+//! A *poke* wakes a single member, which then looks whether it should lead. A poke is never lost:
+//! it is remembered in the group's word until a thread takes the lead ([`Group::settle`]), or finds
+//! that the lead is not free ([`Group::take_back`]); a thread that was poked and does not lead
+//! hands the poke on.
 
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::parking;
@@ -20,7 +21,7 @@ pub(super) enum Goal {
 const WAITING: u32 = 0;
 const POKED: u32 = 1;
 const DONE: u32 = 2;
-/// What the threads tell each other: nothing (who parks), see the word, you lead.
+/// What the threads tell each other: nothing (on parking), see the word, you lead.
 const MEMBER: usize = 0;
 const RELEASED: usize = 0;
 const POKE: usize = 1;
@@ -38,7 +39,7 @@ impl Group {
         self.members[goal as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether anybody joined for this goal.
+    /// Whether it has members for this goal.
     pub(super) fn has(&self, goal: Goal) -> bool {
         self.count(goal) > 0
     }
@@ -63,8 +64,8 @@ impl Group {
 
     fn sleep(&self, goal: Goal) -> bool {
         let word = &self.words[goal as usize];
-        // SAFETY: the key is an address within `self`, which outlives the call and is used as a
-        // key by nobody else; the callback neither panics nor parks.
+        // SAFETY: the key is an address within `self`, which outlives the call and is used as a key
+        // for nothing else; the callback neither panics nor parks.
         let result = unsafe {
             parking::park(self.key(goal), MEMBER, || {
                 word.load(Ordering::Acquire) == WAITING
@@ -72,12 +73,12 @@ impl Group {
         };
         match result {
             Some(token) => token == POKE,
-            // It was poked, though somebody may have taken that back meanwhile.
+            // It was poked, though that may have been taken back meanwhile.
             None => word.load(Ordering::Acquire) != DONE,
         }
     }
 
-    /// Pokes one member who waits for `goal`, if there is one: then the caller wakes it with
+    /// Pokes one member that waits for `goal`, if there is one: then the caller wakes it with
     /// [`wake_one`](Self::wake_one), and should hold no latch in doing so.
     #[must_use]
     pub(super) fn poke(&self, goal: Goal) -> bool {
@@ -89,27 +90,27 @@ impl Group {
         poked != Err(DONE)
     }
 
-    /// Wakes one parked member who waits for `goal`, if there is one. Without a poke before it that
-    /// is a hint, which is lost if nobody is parked yet.
+    /// Wakes one parked member that waits for `goal`, if there is one. Without a poke before it
+    /// that is a hint, which is lost if no member is parked yet.
     pub(super) fn wake_one(&self, goal: Goal) {
         // SAFETY: the key is ours (see `sleep`).
         unsafe { parking::unpark_one(self.key(goal), POKE) };
     }
 
-    /// Forgets a poke: somebody leads.
+    /// Forgets a poke: a thread leads.
     pub(super) fn settle(&self) {
         self.take_back(Goal::Written);
         self.take_back(Goal::Durable);
     }
 
-    /// Forgets a poke: the lead that it was about is not to be had now. Whoever makes it free pokes
+    /// Forgets a poke: the lead that it was about is not free now. The thread that frees it pokes
     /// again.
     pub(super) fn take_back(&self, goal: Goal) {
         let word = &self.words[goal as usize];
         let _ = word.compare_exchange(POKED, WAITING, Ordering::AcqRel, Ordering::Relaxed);
     }
 
-    /// Wakes everybody who waits for `goal`; nobody can sleep here again.
+    /// Wakes all threads that wait for `goal`; none can sleep here again.
     pub(super) fn release(&self, goal: Goal) {
         self.words[goal as usize].store(DONE, Ordering::Release);
         if self.has(goal) {

@@ -2,12 +2,12 @@
 //!
 //! # Promises
 //! 1. [`Log::append`] gives a mini-transaction its place in the log with one `fetch_add`, and
-//!    copies it there in parallel with others; nobody holds a lock for it. A reservation is never
-//!    given up or made anew (MDEV-34689): who has one and finds the ring full makes room.
+//!    copies it there in parallel with others; no lock is held for it. A reservation is never given
+//!    up or made anew (MDEV-34689): an appender that has one and finds the ring full makes room.
 //! 2. The frames below [`Log::ready_lsn`] are published, each after its `before_publish` ran.
 //! 3. [`Log::wait_durable`] returns `Ok` only when everything below that LSN survives power loss.
-//! 4. A failed write or sync poisons the engine: nobody is told "durable" any more, everybody who
-//!    waits gets the error, nothing is tried again.
+//! 4. A failed write or sync poisons the engine: no thread is told "durable" any more, every waiter
+//!    gets the error, nothing is tried again.
 //! 5. The end of the log is proven when it is read ([`reader`]): a torn or lost tail is an end, a
 //!    damaged middle is an error.
 //!
@@ -18,8 +18,8 @@
 //! news, and at least one in [`CLAIM_EVERY`] bytes. An *epoch* is one opening of the database.
 //!
 //! # Parts
-//! `ring` (memory), `flush` (group commit), `group` (who waits for whom), `segments` (files),
-//! `background` (thread `ink-log`), `reader`.
+//! `ring` (memory), `flush` (group commit), `group` (threads that wait for the same flush),
+//! `segments` (files), `background` (thread `ink-log`), `reader`.
 //!
 //! # Not promised
 //! Frames that were not awaited may be lost by a crash, and some later ones kept.
@@ -437,12 +437,12 @@ impl Log {
 
 impl Drop for Log {
     fn drop(&mut self) {
-        // The caller who wants to know calls `close`.
+        // A caller that wants the error calls `close`.
         let _ = self.close();
     }
 }
 
-/// Ends the process when `before_publish` panics: the hole in the log would stop everybody.
+/// Ends the process when `before_publish` panics: the hole in the log would stop all threads.
 struct Publish;
 
 impl Drop for Publish {
@@ -497,7 +497,7 @@ impl LogParams {
     }
 
     fn segments(&self) -> SegmentParams {
-        // Half a ring may be reserved in one burst, before anybody makes segments for it.
+        // Half a ring may be reserved in one burst, before segments are made for it.
         let ahead = 2 + self.buffer_bytes as u64 / 2 / self.segment_bytes;
         SegmentParams {
             directory: self.directory.clone(),
@@ -526,5 +526,6 @@ impl LogParams {
     }
 }
 
-// A frame and the block of its start always fit the smallest ring, so who waits for room gets it.
+// A frame and the block of its start always fit the smallest ring, so a thread that waits for room
+// gets it.
 const _: () = assert!(FRAME_MAX + 2 * LOG_BLOCK <= 2 * FRAME_PAYLOAD_MAX);

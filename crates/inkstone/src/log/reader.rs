@@ -5,8 +5,8 @@
 //! 2. An epoch switch is taken only where a frame of a newer epoch verifies right at the end of
 //!    the frames of the older one, and claims exactly that position, as the first frame of each
 //!    epoch does.
-//! 3. When no frame verifies at some LSN *P*, this is the end of the log unless somebody knows
-//!    better: the control file (`must_reach`), or any valid frame further on, of this epoch or a
+//! 3. When no frame verifies at some LSN *P*, this is the end of the log unless there is proof of
+//!    more: the control file (`must_reach`), or any valid frame further on, of this epoch or a
 //!    newer one, which claims that the log was durable beyond *P*. Then *P* is damaged, and the
 //!    error says where it is.
 //!

@@ -16,8 +16,8 @@
 //!    it publishes; by the flush that wrote its block, when it zeroes it, before it is released.
 //! 3. A published frame does not change until it is released.
 //!
-//! Latches: `walk` (leaf) guards the walk that advances `ready`, so that nobody reads a tag at a
-//! place that another walker has left behind.
+//! Latches: `walk` (leaf) guards the walk that advances `ready`, so that no walker reads a tag at a
+//! place that another one has left behind.
 
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -46,7 +46,7 @@ impl Ring {
             ready: CachePadded::new(AtomicU64::new(start)),
             walk: Mutex::new(()),
         };
-        // SAFETY: nobody else knows the ring yet.
+        // SAFETY: no other thread knows the ring yet.
         unsafe { ring.copy_in(start - prefix.len() as u64, prefix) };
         ring
     }

@@ -63,7 +63,7 @@ pub(super) struct SegmentParams {
     pub keep_from: u64,
     /// Segments to have ready beyond the one that is being reserved in.
     pub ahead: u64,
-    /// They must be had: the log is begun.
+    /// The log is begun: it needs all of them.
     pub is_new: bool,
     /// Files to keep when there are recyclable ones.
     pub files_max: u64,
@@ -319,7 +319,7 @@ impl Segments {
         self.poison.sync(directory.path(), || directory.sync())
     }
 
-    /// The file of a live segment; makes it if nobody has done so in time. The log is durable up to
+    /// The file of a live segment; makes it if that was not done in time. The log is durable up to
     /// `durable`.
     pub(super) fn file(&self, number: u64, durable: u64) -> Result<Arc<dyn File>> {
         if let Some(file) = self.table.lock().live.get(&number) {
@@ -491,8 +491,8 @@ impl Segments {
         (done || mutants::on(Mutant::SegmentRecycledEarly)).then_some(first)
     }
 
-    /// Whether recovery no longer needs the lowest segment. It may still be live: nobody has
-    /// noticed that it is durable, if no segment was made since.
+    /// Whether recovery no longer needs the lowest segment. It may still be live although it is
+    /// durable, until `demote` runs again.
     fn is_any_done(&self) -> bool {
         let keep_from = self.keep_from.load(Ordering::Acquire);
         let table = self.table.lock();
@@ -526,7 +526,7 @@ impl Segments {
         !self.params.archive && self.is_any_done()
     }
 
-    /// Makes spare segments and the reserve, archives or removes what nobody needs. An error is
+    /// Makes spare segments and the reserve, archives or removes what is not needed. An error is
     /// remembered as the shortage and is not fatal, unless the log is poisoned as well.
     pub(super) fn maintain(&self, durable: u64, reserved: u64) -> Result<()> {
         let _upkeep = self.upkeep.lock();

@@ -11,8 +11,8 @@ use std::sync::Arc;
 /// a scan, fails with [`Error::Interrupted`] as soon as it is raised, and until it is cleared.
 /// Clones are the same interrupt. Commits and rollbacks are not interrupted.
 ///
-/// No wakeup is lost: who is about to sleep enters itself first and looks at the flag afterwards;
-/// who raises sets the flag first and wakes afterwards.
+/// No wakeup is lost: a thread that is about to sleep enters itself first and looks at the flag
+/// afterwards; one that raises the interrupt sets the flag first and wakes afterwards.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<State>);
 

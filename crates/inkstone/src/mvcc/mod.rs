@@ -1,9 +1,9 @@
-//! Which version of a row a transaction sees: who is active and in which order they committed,
+//! Which version of a row a transaction sees: the active transactions, the order of commits,
 //! snapshots, and the store of old versions. Knows nothing of pages, log and trees.
 //!
 //! | module | subject |
 //! |---|---|
-//! | [`system`] | who is active, commit order, snapshots, slots |
+//! | [`system`] | active transactions, commit order, snapshots, slots |
 //! | [`versions`] | the store of before-images that rollback and snapshots read |
 //! | `isolation` | the levels, and what they ask for |
 //! | `interrupt` | interrupting a statement from another thread |

@@ -4,9 +4,9 @@ use super::*;
 use crate::sync::explore::{Seen, explore};
 use crate::sync::thread;
 
-/// Three transactions lock two of three rows each, in a circle: whoever waits is woken, and a
-/// circle loses a member. The time they have is longer than shuttle's clock ever shows, so that a
-/// lost wake-up is a deadlock of the model and not a time-out.
+/// Three transactions lock two of three rows each, in a circle: each waiter is woken, and a circle
+/// loses a member. The time they have is longer than shuttle's clock ever shows, so that a lost
+/// wake-up is a deadlock of the model and not a time-out.
 #[test]
 fn circles_lose_a_member_and_no_wakeup_is_lost() {
     static WAITED: Seen = Seen::never();
@@ -15,12 +15,12 @@ fn circles_lose_a_member_and_no_wakeup_is_lost() {
         let f = Arc::new(fixture());
         let inside: Arc<[AtomicU64; 3]> = Arc::default();
         let threads: Vec<_> = (0..3_usize)
-            .map(|who| {
+            .map(|first| {
                 let (f, inside) = (f.clone(), inside.clone());
                 let body = move || {
                     let (trx, mut held) = f.begin();
                     let mut entered = Vec::new();
-                    for row in [who, (who + 1) % 3] {
+                    for row in [first, (first + 1) % 3] {
                         let patience = Duration::from_secs(3600);
                         match f.lock_waiting(&trx, &mut held, &[row as u8], X, patience) {
                             Ok(()) => {

@@ -6,11 +6,11 @@
 //! call; its zeroes are written only if it becomes a segment.)
 //!
 //! # Promises
-//! 1. Whoever holds promised bytes finds them, whatever others do with the disk: transactions
-//!    begin to write only while what exists holds all that is promised, and [`floor`] on top, for
-//!    what belongs to no transaction (checkpoints, purge, DDL).
+//! 1. A holder of promised bytes finds them, whatever others do with the disk: transactions begin
+//!    to write only while what exists holds all that is promised, and [`floor`] on top, for what
+//!    belongs to no transaction (checkpoints, purge, DDL).
 //! 2. A promise that the disk cannot keep is refused before anything is logged on its strength.
-//! 3. What nobody is promised any more goes back to the file system, half of it each second.
+//! 3. Space that is not promised any more goes back to the file system, half of it each second.
 //!
 //! [`floor`]: Segments::floor
 
@@ -22,7 +22,8 @@ use inkstone_io::{Create, ErrorKind};
 
 const PREFIX: &str = "reserve.";
 
-/// The most that is there for nobody in particular: checkpoints, a round of purge, DDL.
+/// The most space that is kept for what belongs to no transaction: checkpoints, a round of purge,
+/// DDL.
 const FLOOR_MAX: u64 = 4 << 20;
 /// Promises are made in units of so many bytes.
 pub(crate) const PROMISE_UNIT: u64 = 1 << 10;
@@ -72,7 +73,7 @@ pub(super) struct Reserve {
 }
 
 impl Segments {
-    /// Bytes that are there for nobody in particular.
+    /// Bytes that are kept for what belongs to no transaction.
     fn floor(&self) -> u64 {
         self.params.segment_bytes.min(FLOOR_MAX)
     }
@@ -89,14 +90,14 @@ impl Segments {
         self.available(reserved) >= self.floor() + self.promised()
     }
 
-    /// Whether whoever rolls back may log one more step of up to `step` bytes, all the others who
-    /// hold a promise doing the same.
+    /// Whether a rollback may log one more step of up to `step` bytes, if all other holders of a
+    /// promise do the same.
     pub(in crate::log) fn has_room_for_step(&self, reserved: u64, step: u64) -> bool {
         let holders = self.reserve.promised.holders() + 1;
         self.available(reserved) >= self.floor() / 2 + holders * step
     }
 
-    /// Adds whole units to what is promised; whether it can be kept is for the caller to see.
+    /// Adds whole units to what is promised; the caller checks whether that can be kept.
     pub(in crate::log) fn add_promise(&self, bytes: u64, holders: u64) {
         self.reserve.promised.add(bytes, holders);
     }
@@ -114,8 +115,8 @@ impl Segments {
     }
 
     /// Files, spare segments or of the reserve, that the promises want beyond the segment of
-    /// `reserved`: one more than they need, so that nobody waits when that segment is full, or when
-    /// more is promised, until a file is made.
+    /// `reserved`: one more than they need, so that no thread waits for a file to be made when that
+    /// segment is full, or when more is promised.
     fn wanted(&self, reserved: u64) -> u64 {
         let needed = (self.floor() + self.promised()).div_ceil(self.params.segment_bytes);
         (needed + 1).saturating_sub(self.spares(reserved))
@@ -137,7 +138,7 @@ impl Segments {
         Ok(())
     }
 
-    /// Gives half of what nobody is promised any more back.
+    /// Gives back half of what is not promised any more.
     pub(super) fn trim_reserve(&self, reserved: u64) -> Result<()> {
         let files = self.reserve.files.load(Ordering::Acquire);
         let surplus = files.saturating_sub(self.wanted(reserved));

@@ -161,9 +161,10 @@ fn until(done: impl Fn() -> bool) {
 }
 
 /// The commits that come while a sync is under way are made durable by the next one, together: also
-/// where writes are slow, and who wrote at once could begin the next sync before the others wrote.
+/// where writes are slow, and a committer that wrote at once could begin the next sync before the
+/// others wrote.
 #[test]
-fn one_sync_takes_all_who_came_during_the_one_before() {
+fn one_sync_takes_all_commits_that_came_during_the_last() {
     let vfs = MemoryVfs::new();
     let (log, counters, _) = open(LogParams {
         write: LogWrite::Sync,
@@ -194,7 +195,7 @@ fn one_sync_takes_all_who_came_during_the_one_before() {
 /// A flight ends before frames of its own leader and of others, as a frame before those is not
 /// published: what it has written is synced, and all of them go on when the frame is there.
 #[test]
-fn a_flight_that_ends_before_all_who_wait_is_synced() {
+fn a_flight_that_ends_before_all_waiters_is_synced() {
     let vfs = MemoryVfs::new();
     let (log, ..) = open(params(&vfs));
     let faults = &vfs.faults;
@@ -244,7 +245,7 @@ fn nothing_is_lost_when_640_threads_wait() {
 }
 
 #[test]
-fn the_background_thread_flushes_what_nobody_waits_for() {
+fn the_background_thread_flushes_what_no_commit_awaits() {
     let vfs = MemoryVfs::new();
     let (log, ..) = open(params(&vfs));
     let (_, end) = append(&log, b"lazy");
@@ -322,7 +323,7 @@ fn archived_segments_are_kept_whole() {
 }
 
 #[test]
-fn a_failed_write_poisons_and_wakes_everybody() {
+fn a_failed_write_poisons_and_wakes_all_waiters() {
     for write in [LogWrite::Sync, LogWrite::Async] {
         let vfs = MemoryVfs::new();
         let (log, _, poison) = open(LogParams {
@@ -410,7 +411,7 @@ fn a_full_disk_stops_writers_but_not_rollbacks() {
     assert_eq!(log.stat().promised_bytes, 1 << 20);
     write_to(11 << 20).unwrap();
     assert!(full(log.prepare()) && !log.has_room());
-    // Who rolls back may use what is there, but never begin what does not fit.
+    // A rollback may use what is there, but never begins what does not fit.
     log.prepare_rollback_step(64 << 10).unwrap();
     write_to(14 << 20).unwrap();
     assert!(full(log.prepare_rollback_step(64 << 10)));
@@ -428,7 +429,7 @@ fn a_full_disk_stops_writers_but_not_rollbacks() {
 }
 
 /// Files for a large promise are made at once, become segments when nothing else is left, are taken
-/// over by the next run, and go when nobody is promised anything.
+/// over by the next run, and go when nothing is promised.
 #[test]
 fn reserve_files_come_and_go() {
     let vfs = MemoryVfs::new();

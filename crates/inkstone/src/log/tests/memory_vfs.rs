@@ -101,7 +101,7 @@ impl MemoryVfs {
         self.files.lock().insert(path.to_owned(), body);
     }
 
-    /// Changes a file behind everybody's back.
+    /// Changes a file from outside, past its open handles.
     pub fn edit(&self, path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
         let body = self.files.lock()[path].clone();
         let mut content = body.0.lock();

@@ -15,16 +15,16 @@ fn append_and_wait(change: impl Fn(&mut LogParams) + Clone + Send + Sync + 'stat
         change(&mut params);
         let (log, ..) = open(params);
         let threads: Vec<_> = (0..4u64)
-            .map(|who| {
+            .map(|nth| {
                 let (log, vfs) = (log.clone(), vfs.clone());
                 let body = move || {
                     let mut mine = Vec::new();
                     for i in 0..2 {
-                        let bytes = payload(who << 8 | i, [20, 5000][i as usize]);
+                        let bytes = payload(nth << 8 | i, [20, 5000][i as usize]);
                         let (start, end) = append(&log, &bytes);
-                        if who == 3 {
-                            // Whoever comes behind it waits for it.
-                        } else if who == 2 && i == 0 {
+                        if nth == 3 {
+                            // Threads behind it wait for its frames.
+                        } else if nth == 2 && i == 0 {
                             log.wait_written(end).unwrap();
                             assert!(log.written_lsn() >= end);
                         } else {
@@ -83,12 +83,12 @@ fn the_ring_wraps_and_fills_without_losing_a_frame() {
         // Each is a quarter of the ring: three threads fill it, and go round.
         let bytes = log.shared.ring.capacity() as usize / 4;
         let threads: Vec<_> = (0..3u64)
-            .map(|who| {
+            .map(|nth| {
                 let log = log.clone();
                 let body = move || {
                     (0..3)
                         .map(|i| {
-                            let bytes = payload(who << 8 | i, bytes);
+                            let bytes = payload(nth << 8 | i, bytes);
                             log.wait_for_space().unwrap();
                             (append(&log, &bytes).0.0, bytes)
                         })
@@ -120,11 +120,11 @@ fn append_until_poisoned(
     poisoned: &'static Seen,
     acknowledged: &Arc<AtomicU64>,
 ) -> Vec<thread::JoinHandle<()>> {
-    let appender = |who: u64| {
+    let appender = |nth: u64| {
         let (log, acknowledged) = (log.clone(), acknowledged.clone());
         let body = move || {
             for i in 0..times {
-                let Ok((_, end)) = log.append(&payload(who << 8 | i, 40), true, |_, _| {}) else {
+                let Ok((_, end)) = log.append(&payload(nth << 8 | i, 40), true, |_, _| {}) else {
                     return;
                 };
                 if log.wait_durable(end).is_err() {
@@ -140,7 +140,7 @@ fn append_until_poisoned(
 }
 
 #[test]
-fn a_failed_sync_poisons_everybody_and_acknowledges_nobody() {
+fn a_failed_sync_poisons_and_acknowledges_no_commit() {
     static POISONED: Seen = Seen::never();
     explore(|| {
         let vfs = MemoryVfs::new();
@@ -158,7 +158,7 @@ fn a_failed_sync_poisons_everybody_and_acknowledges_nobody() {
 }
 
 #[test]
-fn who_waits_hears_of_a_poison_that_knows_nothing_of_the_log() {
+fn waiters_hear_of_a_poison_from_outside_the_log() {
     static POISONED: Seen = Seen::never();
     explore(|| {
         let vfs = MemoryVfs::new();

@@ -190,7 +190,7 @@ fn random_power_losses() {
 fn a_torn_tail_is_an_end() {
     let (vfs, ends) = written(10, 3000);
     let last = ends[8];
-    // The last frame's middle is gone; nobody claimed it.
+    // The last frame's middle is gone; no claim covers it.
     let (path, at) = byte_at(last + 1500);
     vfs.edit(&path, |bytes| bytes[at..at + 512].fill(0));
     let (frames, end) = read(read_params(&vfs, 1)).unwrap();

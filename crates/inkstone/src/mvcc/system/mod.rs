@@ -1,4 +1,4 @@
-//! The state that transactions share: who is active, in which order they committed, which
+//! The state that transactions share: which are active, in which order they committed, which
 //! snapshots live, and the small slot numbers that stand for transactions in the log.
 //!
 //! # Words
@@ -37,12 +37,12 @@
 //!    the older version. (With no number the segment could retire at once, and the dead address
 //!    would say "visible to all".)
 //! 5. No queue of a row misses the end of the transaction that has changed the row: the status is
-//!    set first, then whoever ends the transaction takes the queues that watch it
-//!    (`TrxState::take_watches`), under whose latch a new watch checks the status. The same for
-//!    what it takes back before its end: a watch knows the number of such events when somebody
-//!    looked.
-//! 6. `finish_commit` and `finish_abort` return when nobody holds the transaction's owner, and
-//!    nobody can hold it afterwards: who holds it counts itself under the latch under which it has
+//!    set first, then the thread that ends the transaction takes the queues that watch it
+//!    (`TrxState::take_watches`), under the latch under which a new watch checks the status. The
+//!    same for what it takes back before its end: a watch knows the number of such events when the
+//!    row was looked at.
+//! 6. `finish_commit` and `finish_abort` return when no thread holds the transaction's owner, and
+//!    none can hold it afterwards: a holder counts itself under the latch under which it has
 //!    checked the status, and the count is looked at after the status was set.
 //!
 //! Not promised: that a transaction that is visible is durable; the caller decides when it calls
@@ -264,8 +264,8 @@ impl TrxSystem {
     }
 
     /// Enters a transaction that recovery found prepared, under the slot that its records in the
-    /// log carry: while those may be read again, nobody else may get the slot. `None` if the slot
-    /// is taken or not below [`SLOT_LIMIT`].
+    /// log carry: while those may be read again, no other transaction may get the slot. `None` if
+    /// the slot is taken or not below [`SLOT_LIMIT`].
     pub fn begin_recovered(&self, id: TrxId, slot: u32) -> Option<Arc<TrxState>> {
         if slot >= SLOT_LIMIT {
             return None;

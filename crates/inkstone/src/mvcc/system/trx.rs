@@ -16,7 +16,7 @@ pub enum TrxStatus {
     Active,
     /// Prepared (XA): as active, but only commit or rollback may follow.
     Prepared,
-    /// Taking its commit number: for a few instructions nobody can tell its place in the order.
+    /// Taking its commit number: for a few instructions its place in the order is unknown.
     Committing,
     /// Committed with this commit number.
     Committed(u64),
@@ -59,16 +59,17 @@ fn add(counter: &AtomicU32, n: u64) {
     counter.store(sum, Ordering::Relaxed);
 }
 
-/// What people may want to know of a transaction, and what waiting needs. Nobody decides by it.
+/// What lists show of a transaction, and what waiting needs: its owner for the hooks, and its
+/// interrupt. Nothing else is decided by it.
 #[derive(Clone, Debug, Default)]
 pub struct Details {
     /// When it began; `None` for one that recovery found.
     pub begun: Option<Instant>,
     /// Its level.
     pub isolation: Isolation,
-    /// A number of its owner's.
+    /// What [`Transaction::set_tag`](crate::Transaction::set_tag) said.
     pub tag: u64,
-    /// Whom [`LockWaitHooks`](crate::LockWaitHooks) are told of; 0 for nobody.
+    /// The owner that [`LockWaitHooks`](crate::LockWaitHooks) are told of; 0 for none.
     pub(crate) owner: usize,
     /// How many hold its owner.
     owner_holders: u32,
@@ -87,7 +88,7 @@ struct ForOthers {
     details: Option<Box<Details>>,
 }
 
-/// Keeps a transaction's owner its owner, and the transaction from finishing to end.
+/// A held owner: while this lives, neither the transaction's end nor a change of its owner returns.
 pub(crate) struct HeldOwner<'t> {
     trx: &'t TrxState,
     owner: usize,
@@ -106,7 +107,7 @@ impl Drop for HeldOwner<'_> {
     }
 }
 
-/// How long at most somebody sleeps who waits until an owner is not held: two may wait, and one of
+/// The longest sleep of a thread that waits until an owner is not held: two may wait, and one of
 /// them is woken.
 const HELD_OWNER_CHECK: Duration = Duration::from_millis(100);
 
@@ -116,7 +117,7 @@ pub struct TrxState {
     id: TrxId,
     slot: u32,
     doomed: AtomicBool,
-    /// Whether it waits for locks. Who does not fails where it would.
+    /// Whether it waits for locks. If not, it fails where it would wait.
     is_patient: AtomicBool,
     status: AtomicU64,
     /// Changes, and those of rows; four bytes each, as a few of these are kept for long. They stop
@@ -226,13 +227,13 @@ impl TrxState {
         }
     }
 
-    /// Whether its changes are visible to a snapshot of this number (taken by someone else; to
+    /// Whether its changes are visible to a snapshot of this number (taken by another one; to
     /// itself a transaction is always visible). See the module's proof.
     pub fn is_visible_at(&self, snapshot_seq: u64) -> bool {
         matches!(self.settled_status(), TrxStatus::Committed(seq) if seq <= snapshot_seq)
     }
 
-    /// Whether it has committed or has been rolled back; then it blocks nobody.
+    /// Whether it has committed or has been rolled back; then it blocks no other.
     pub fn is_ended(&self) -> bool {
         matches!(self.status(), TrxStatus::Committed(_) | TrxStatus::Aborted)
     }
@@ -257,7 +258,7 @@ impl TrxState {
         add(&self.rows, n);
     }
 
-    /// A row's change was undone. Called by who undoes it.
+    /// A row's change was undone. Called by the thread that undoes it.
     pub fn take_back_row(&self) {
         let rows = self.rows.load(Ordering::Relaxed);
         self.rows.store(rows.saturating_sub(1), Ordering::Relaxed);
@@ -330,20 +331,20 @@ impl TrxState {
         set(self.others.lock().details.get_or_insert_default());
     }
 
-    /// Who is named to [`LockWaitHooks`](crate::LockWaitHooks).
+    /// The owner that is named to [`LockWaitHooks`](crate::LockWaitHooks).
     pub(crate) fn owner(&self) -> usize {
         let others = self.others.lock();
         others.details.as_ref().map_or(0, |details| details.owner)
     }
 
-    /// Changes its owner; nobody holds the former one when this returns.
+    /// Changes its owner; no thread holds the former one when this returns.
     pub(crate) fn set_owner(&self, owner: usize) {
         self.set_details(|details| details.owner = owner);
         self.wait_until_owner_is_not_held();
     }
 
-    /// Holds its owner. `None` if it has ended: then nobody waits for it, and its owner may be
-    /// gone.
+    /// Holds its owner. `None` if it has ended: then no transaction waits for it, and its owner may
+    /// be gone.
     pub(crate) fn hold_owner(&self) -> Option<HeldOwner<'_>> {
         let mut others = self.others.lock();
         // Its end looks for holders after the status was set.
@@ -356,7 +357,7 @@ impl TrxState {
         Some(HeldOwner { trx: self, owner })
     }
 
-    /// To be called at its end, after the status was set: who holds its owner uses it.
+    /// To be called at its end, after the status was set: holders of its owner use it.
     pub(super) fn wait_until_owner_is_not_held(&self) {
         let is_held = || {
             let others = self.others.lock();
@@ -378,12 +379,12 @@ impl TrxState {
     }
 
     /// Notes that a row's queue goes on at this one's end, or when it takes changes back. False if
-    /// it has ended, or taken some back since somebody looked (who had seen `releases` then): the
-    /// queue can go on.
+    /// it has ended, or taken some back since the look at the row that saw `releases`: the queue
+    /// can go on.
     pub(crate) fn add_watch(&self, tree: TreeKey, key: &[u8], releases: u32) -> bool {
         let mut others = self.others.lock();
-        // `take_watches` empties the list after the status, or the number, was set: whoever comes
-        // to the list later sees it.
+        // `take_watches` empties the list after the status, or the number, was set: a thread that
+        // comes to the list later sees it.
         if self.is_ended() || self.releases() != releases {
             return false;
         }

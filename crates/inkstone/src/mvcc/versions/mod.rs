@@ -30,8 +30,8 @@
 //!    any order. Addresses of earlier epochs are dead: recovery has rolled back what was
 //!    unfinished.
 //! 3. While it is live an entry can be read and never changes, wherever its bytes are.
-//! 4. A full disk fails the appender (`DiskFull`), nobody else: a segment leaves memory only after
-//!    it was written.
+//! 4. A full disk fails the appender (`DiskFull`) and no other thread: a segment leaves memory only
+//!    after it was written.
 //! 5. When nothing is appended any more and no snapshot needs anything, memory and spill file
 //!    shrink to nothing: [`VersionStore::seal_idle`] and [`VersionStore::retire`] called now and
 //!    then.
@@ -132,8 +132,8 @@ pub struct VersionView<'a> {
     pub previous: VersionAddress,
     /// The entry that the same transaction made before this one; 0 if none.
     pub undo_previous: VersionAddress,
-    /// Who made the change. Of a transaction that ended long ago only id and status were kept, so
-    /// compare ids, not pointers.
+    /// The transaction that made the change. Of a transaction that ended long ago only id and
+    /// status were kept, so compare ids, not pointers.
     pub trx: &'a Arc<TrxState>,
 }
 
@@ -424,7 +424,7 @@ impl VersionStore {
         Ok(segment)
     }
 
-    /// The caller holds the segment's stripe, or nobody else appends to it.
+    /// The caller holds the segment's stripe, or no other thread appends to it.
     fn seal(&self, segment: &Arc<Segment>) {
         self.charge(segment.seal());
         let mut sealed = self.sealed.lock();
@@ -514,7 +514,8 @@ impl VersionStore {
         }
     }
 
-    /// Who made the change that the entry tells; `None` if the address is dead. Never does I/O.
+    /// The transaction that made the change that the entry describes; `None` if the address is
+    /// dead. Never does I/O.
     pub fn trx_of(&self, address: VersionAddress) -> Option<Arc<TrxState>> {
         let number = segment_of(address);
         if number < self.oldest_live.load(Ordering::Acquire) {
@@ -592,7 +593,7 @@ impl VersionStore {
             let oldest = first.unwrap_or(directory.next_number);
             self.oldest_live.store(oldest, Ordering::Release);
         }
-        // With the spill file latched nobody is in the middle of spilling it.
+        // With the spill file latched no thread is in the middle of spilling it.
         let mut file = self.spill.lock();
         {
             let mut sealed = self.sealed.lock();

@@ -168,7 +168,7 @@ impl Segment {
         Some(address)
     }
 
-    /// Ends appending; the caller holds the segment's stripe, or nobody else knows it.
+    /// Ends appending; the caller holds the segment's stripe, or no other thread knows it.
     pub fn seal(&self) -> MemoryChange {
         let mut storage = self.storage.write();
         let Storage::Open(bytes) = &mut *storage else {
@@ -214,7 +214,7 @@ impl Segment {
         writer.ok_or_else(|| Corrupt::at(12, format!("writer {index} of version {address:#x?}")))
     }
 
-    /// Who wrote the entry; `None` if retired or if no entry begins there. No I/O.
+    /// The transaction that wrote the entry; `None` if retired or if no entry begins there. No I/O.
     pub fn trx_of(&self, unit: usize) -> Option<Arc<TrxState>> {
         let address = address_of(self.number, unit);
         let storage = self.storage.read();
@@ -237,8 +237,8 @@ impl Segment {
     pub fn read(&self, unit: usize, path: &Path) -> Result<Option<VersionRef>> {
         let address = address_of(self.number, unit);
         let mut at = unit * UNIT;
-        // The latch is held while reading a spilled segment: retiring, which would give the extent
-        // to someone else, waits. Nobody else wants it exclusively for long.
+        // The latch is held while reading a spilled segment: retiring, which would free the extent
+        // for another segment, waits. No other thread wants it exclusively for long.
         let storage = self.storage.read();
         let corrupt = |c: Corrupt| Error::corrupt_file(path, address.0, c.detail);
         let bytes = match &*storage {

@@ -401,7 +401,7 @@ fn nothing_to_purge_is_not_read_back() {
     f.commit(trx);
     f.store.seal_idle();
     f.store.seal_idle();
-    // Unreadable: but nobody has to read it.
+    // Unreadable, but it need not be read.
     let file = f.vfs.file(SPILL_FILE).unwrap();
     file.bytes.write().clear();
     let oldest = f.system.oldest_snapshot();
@@ -550,7 +550,7 @@ impl Fixture {
         value
     }
 
-    /// Adds to a row if nobody else has an uncommitted change there.
+    /// Adds to a row if no other transaction has an uncommitted change there.
     fn add(&self, trx: &mut Trx, cells: &Cells, row: usize, amount: i64, padding: usize) -> bool {
         if self.store.make_room().is_err() {
             return false;

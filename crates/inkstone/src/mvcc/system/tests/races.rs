@@ -12,11 +12,11 @@ fn transfers_are_atomic_to_snapshots() {
         let system = Arc::new(TrxSystem::new(TrxId(1)));
         let rows = Arc::new(Rows((0..3).map(|_| Mutex::default()).collect()));
         let mut threads = Vec::new();
-        for who in 0..2 {
+        for nth in 0..2 {
             let (system, rows) = (system.clone(), rows.clone());
             let body = move || {
                 for round in 0..2 {
-                    let (from, to) = (who, 2 * round);
+                    let (from, to) = (nth, 2 * round);
                     let trx = system.begin(system.next_trx_id());
                     if rows.add(from, &trx, -1) && rows.add(to, &trx, 1) {
                         system.finish_commit(&trx);

@@ -16,12 +16,12 @@ fn snapshots_see_whole_transfers_while_segments_spill_and_retire() {
         let f = Arc::new(fixture(8 << 10));
         let cells: Arc<Cells> = Arc::new((0..3).map(|_| Mutex::new((100, NONE))).collect());
         let mut threads = Vec::new();
-        for who in 0..2 {
+        for nth in 0..2 {
             let (f, cells) = (f.clone(), cells.clone());
             let body = move || {
                 for round in 0..3 {
                     let mut trx = f.begin();
-                    let (from, to) = (who, (who + 1 + round % 2) % 3);
+                    let (from, to) = (nth, (nth + 1 + round % 2) % 3);
                     let done = f.add(&mut trx, &cells, from, -1, PADDING)
                         && f.add(&mut trx, &cells, to, 1, PADDING);
                     if done && round != 1 {
