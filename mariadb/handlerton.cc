@@ -13,6 +13,8 @@
 
 ink_database *database= nullptr;
 handlerton *inkstone_hton= nullptr;
+/* When the engine was started. */
+static time_t opened= 0;
 
 static handler *create_handler(handlerton *hton, TABLE_SHARE *table, MEM_ROOT *mem_root)
 {
@@ -189,6 +191,40 @@ static bool flush_logs(handlerton *)
   return true;
 }
 
+/* A time of day of the server's. */
+static std::string shown(time_t time)
+{
+  struct tm parts;
+  char text[32];
+  localtime_r(&time, &parts);
+  return std::string(text, strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts));
+}
+
+/* When the account was given, since when it counts, and when there was a deadlock: the library knows
+   no time of day. */
+static std::string status_head()
+{
+  const time_t now= my_time(0), deadlock= latest_deadlock_time();
+  std::string head= shown(now) + " INKSTONE STATUS\nCounters since " + shown(opened) + ", " +
+                    std::to_string(static_cast<long long>(now - opened)) + " seconds ago\n";
+  return deadlock ? head + "Latest deadlock at " + shown(deadlock) + "\n" : head;
+}
+
+static bool print_status(THD *thd, stat_print_fn *print, const ink_buffer &text)
+{
+  try
+  {
+    const std::string whole=
+        status_head() + std::string(reinterpret_cast<char *>(text.data), text.len);
+    return print(thd, STRING_WITH_LEN("INKSTONE"), "", 0, whole.data(), whole.size());
+  }
+  catch (const std::bad_alloc &)
+  {
+    my_error(ER_OUT_OF_RESOURCES, MYF(0));
+    return true;
+  }
+}
+
 static bool show_status(handlerton *, THD *thd, stat_print_fn *print, enum ha_stat_type kind)
 {
   if (kind != HA_ENGINE_STATUS)
@@ -199,8 +235,7 @@ static bool show_status(handlerton *, THD *thd, stat_print_fn *print, enum ha_st
   if (failed)
     my_error(ER_GET_ERRMSG, MYF(0), HA_ERR_INKSTONE, error.message, "INKSTONE");
   else
-    failed= print(thd, STRING_WITH_LEN("INKSTONE"), "", 0, reinterpret_cast<char *>(text.data),
-                  text.len);
+    failed= print_status(thd, print, text);
   ink_buffer_free(&text);
   return failed;
 }
@@ -240,6 +275,7 @@ static int initialise(void *plugin)
     database= nullptr;
     return 1;
   }
+  opened= my_time(0);
   report_opening();
   report_lock_waits();
   hton->db_type= DB_TYPE_AUTOASSIGN;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #include "waits.h"
 #include "variables.h"
+#include <atomic>
 
 /* Exported by the server for engines, and declared in none of its headers. */
 extern "C" int thd_need_wait_reports(const MYSQL_THD thd);
@@ -34,9 +35,17 @@ static size_t statement_of(void *owner, char *text, size_t room)
   return thd_query_safe(static_cast<THD *>(owner), text, room);
 }
 
+static std::atomic<time_t> latest_deadlock(0);
+
+time_t latest_deadlock_time()
+{
+  return latest_deadlock.load(std::memory_order_relaxed);
+}
+
 /* Line by line: the server cuts what it writes at a time. */
 static void deadlock_found(ink_slice account)
 {
+  latest_deadlock.store(my_time(0), std::memory_order_relaxed);
   if (!prints_all_deadlocks())
     return;
   const char *text= reinterpret_cast<const char *>(account.data), *const end= text + account.len;
@@ -51,5 +60,6 @@ static void deadlock_found(ink_slice account)
 
 void report_lock_waits()
 {
-  ink_set_lock_wait_hooks(database, wants_waits, about_to_wait, compare_victims, statement_of, deadlock_found);
+  ink_set_lock_wait_hooks(database, wants_waits, about_to_wait, compare_victims, statement_of,
+                          deadlock_found);
 }

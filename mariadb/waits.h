@@ -9,4 +9,7 @@
 /** Has the open database report its lock waits. Owners of transactions are THDs. */
 void report_lock_waits();
 
+/** When the latest deadlock was found; 0: none since the start. */
+time_t latest_deadlock_time();
+
 #endif

@@ -202,6 +202,8 @@ fn look_at_queue(
     let who = format!("connection {second}, waits for transaction");
     let place = "place 2 in the queue, to lock exclusive in tree primary of table watching/w";
     let parts = [
+        " INKSTONE STATUS",
+        "Counters since ",
         "LOCK WAITS",
         "3 that wait",
         &who,
@@ -257,6 +259,7 @@ fn check_deadlocks(server: &Server) -> Result<()> {
         )?;
         let status = server.sql("SHOW ENGINE INKSTONE STATUS")?;
         let parts = [
+            "Latest deadlock at ",
             "LATEST DEADLOCK",
             "tree primary of table watching/w",
             &statements[0],

@@ -81,7 +81,7 @@ impl Deadlock {
             // Writing to a string does not fail.
             let _ = writeln!(
                 text,
-                "  transaction {} (tag {}, {} changes) waits for transaction {} since {} ms, {} in {}, {}",
+                "  transaction {} (connection {}, {} changes) waits for transaction {} since {} ms, {} in {}, {}",
                 me.trx,
                 me.tag,
                 me.changes,

@@ -234,8 +234,8 @@ impl Transaction {
         }
     }
 
-    /// A number of the caller's, which [`Database::transactions`](crate::Database::transactions)
-    /// shows.
+    /// A number of the caller's, such as a connection's:
+    /// [`Database::transactions`](crate::Database::transactions) and accounts of deadlocks show it.
     pub fn set_tag(&self, tag: u64) {
         self.change_details(|details| details.tag = tag);
     }

@@ -93,7 +93,7 @@ impl Stage {
 }
 
 /// The members of the latest deadlock, each a line
-/// `  transaction 7 (tag 10, 1 changes) waits for ..`, where the tag is the connection.
+/// `  transaction 7 (connection 10, 1 changes) waits for ..`
 fn circle(status: &str) -> Vec<u64> {
     let Some((_, deadlock)) = status.split_once("\nLATEST DEADLOCK\n") else {
         return Vec::new();
@@ -103,7 +103,7 @@ fn circle(status: &str) -> Vec<u64> {
         .lines()
         .filter(|line| line.starts_with("  transaction "));
     members
-        .filter_map(|line| number_behind(line, "(tag "))
+        .filter_map(|line| number_behind(line, "(connection "))
         .collect()
 }
 
@@ -297,9 +297,9 @@ Record lock, heap no 2 PHYSICAL RECORD: n_fields 4; compact format; info bits 32
     #[test]
     fn who_was_in_a_deadlock_of_inkstone_is_read_from_its_status() {
         let status = "\nLATEST DEADLOCK\n---\ndeadlock of 2 transactions:\n  \
-            transaction 7 (tag 10, 1 changes) waits for transaction 8 since 3 ms, to insert in tree k of table t, key 80\n    \
-            INSERT INTO t VALUES (1, '(tag 99,')\n  \
-            transaction 8 (tag 11, 0 changes) waits for transaction 7 since 0 ms, to insert in tree k of table t, key 81\n\
+            transaction 7 (connection 10, 1 changes) waits for transaction 8 since 3 ms, to insert in tree k of table t, key 80\n    \
+            INSERT INTO t VALUES (1, '(connection 99,')\n  \
+            transaction 8 (connection 11, 0 changes) waits for transaction 7 since 0 ms, to insert in tree k of table t, key 81\n\
             transaction 8 was rolled back: it had the fewest changes and locks\n  transaction 9 (tag 12, 0 changes)";
         assert_eq!(circle(status), [10, 11]);
         assert!(circle("LATEST").is_empty());
