@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn failures_become_codes_and_panics_end_here() {
-        // SAFETY: a live object, or nobody wants the error.
+        // SAFETY: a live object, or the error is not wanted.
         unsafe {
             assert_eq!(guard(null_mut(), || Ok(())), 0);
             assert_eq!(guard(null_mut(), || Err(Failure::invalid("x"))), 16);

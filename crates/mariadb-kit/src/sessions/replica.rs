@@ -32,7 +32,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Nothing is killed, so nothing is synced; positions are kept in a table of each engine, as rows
-/// are. A replica waits for nobody: its one thread does what others have done one after the other.
+/// are. A replica never waits: its one thread does what others have done one after the other.
 const OF_REPLICA: [&str; 5] = [
     "--skip-log-bin",
     "--skip-log-slave-updates",

@@ -158,9 +158,9 @@ impl Versions {
         let elements: HashSet<u64> = values.flatten().copied().collect();
         let mut seen: HashMap<Key, Vec<(usize, &Value)>> = HashMap::new();
         let last = history.txns.len() + 1;
-        let mut see = |key: &Key, reader: usize, value| {
+        let mut see = |key: &Key, node: usize, value| {
             if let Key::List(_) = key {
-                seen.entry(*key).or_default().push((reader, value));
+                seen.entry(*key).or_default().push((node, value));
             }
         };
         for (key, value) in &history.initial {
