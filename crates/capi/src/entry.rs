@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// call fails because they are null. The rest is written as in a function of `Result<(), Failure>`,
 /// without the `Ok(())`.
 ///
-/// It is for functions that are `unsafe`: what their callers vouch for is what the body relies on.
+/// It is for functions that are `unsafe`: what their callers promise is what the body relies on.
 macro_rules! entry {
     ($error:ident, |$($handle:ident),+| $body:expr) => {
         $crate::entry::entry!($error, || {

@@ -117,7 +117,7 @@ impl Bench {
                 Operation::InsertRandom => {
                     let new = key(random * STEP + 1);
                     let inserted = counted_insert(&transaction, &self.table, &new, &value);
-                    // The dice may fall twice on one place.
+                    // The same place may be drawn twice.
                     if !matches!(inserted, Err(Error::DuplicateKey { .. })) {
                         inserted?;
                     }

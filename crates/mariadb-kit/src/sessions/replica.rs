@@ -325,7 +325,7 @@ pub fn with_format(mut script: Script, seed: u64) -> Script {
     if script.format.is_some() {
         return script;
     }
-    // Of its own dice, so that a case's statements are the same as ever.
+    // From random numbers of its own, so that a case's statements stay the same.
     let mut hash = std::hash::DefaultHasher::new();
     std::hash::Hash::hash(&(seed, &script.name), &mut hash);
     let mut random = Random(std::hash::Hasher::finish(&hash));

@@ -91,8 +91,8 @@ pub enum Decision {
     Leave,
 }
 
-/// What a run's transactions have in common. Features are switched off by the dice, so that
-/// what needs their absence is seen too.
+/// What a run's transactions have in common. Features are switched off at random, so that what
+/// needs their absence is seen too.
 #[derive(Clone, Debug)]
 pub struct Load {
     /// Seed of the run.
