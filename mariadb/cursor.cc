@@ -6,7 +6,7 @@
 
    An UPDATE at read committed reads semi-consistently, as with InnoDB: of a row that another
    session has locked it gets what was committed last, and no lock. If that is not wanted
-   (unlock_row), nobody has waited; else the server reads on, and gets the row again, newest and
+   (unlock_row), nothing has waited; else the server reads on, and gets the row again, newest and
    locked. */
 #include "ha_inkstone.h"
 
@@ -22,8 +22,8 @@ void ha_inkstone::close_cursor()
   long_keys.clear();
 }
 
-/* What lent the current key out will be used again: it is kept, should the scan turn round. True:
-   out of memory. */
+/* The memory that the current key lies in will be used again: a copy is kept, in case the scan
+   changes its direction. True: out of memory. */
 bool ha_inkstone::keep_current()
 {
   if (!current.data || current.data == saved_key.data())

@@ -236,8 +236,8 @@ static std::string difference(Exported &file, const TABLE *table)
   return difference("index", "indexes", file.keys, definition.keys);
 }
 
-/* A damaged file is not the table's: what the server says of damaged tables would send its owner
-   there. */
+/* A damaged file is not the table's: the server's message about damaged tables would point to the
+   wrong place. */
 static bool refused_file(const ink_error &error)
 {
   if (error.code != INK_CORRUPT && error.code != INK_NOT_A_DATABASE)
@@ -250,7 +250,8 @@ int ha_inkstone::import_table()
 {
   const std::string cfg= file_of(*share, ".cfg"), data= file_of(*share, ".ink");
   Exported exported;
-  /* The file's rows take the place of the table's: who has not thrown those away may want them. */
+  /* The file's rows take the place of the table's: they may still be wanted if they were not
+     discarded. */
   if (!share->is_discarded())
   {
     my_error(ER_TABLESPACE_EXISTS, MYF(0), table->s->table_name.str);

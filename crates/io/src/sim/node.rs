@@ -8,8 +8,8 @@
 //!   disk cannot keep a part of a sector.
 //! - *Certain*: a change that survives any crash (synced, or written through).
 //! - *Forsaken*: a write whose sync failed. As in Linux, it stays in the cache, where it counts as
-//!   clean: readers see it, and a later sync does not mend it. When the cache is given up, it shows
-//!   whether it ever reached the disk.
+//!   clean: readers see it, and a later sync does not repair it. When the cache is given up, it
+//!   shows whether it ever reached the disk.
 //!
 //! # Invariants
 //!
@@ -261,8 +261,8 @@ impl NodeState {
         }
     }
 
-    /// The bytes that are left after power loss, by the dice of `rng`. Writes are torn at multiples
-    /// of `untorn` bytes at least. What was lost is added to `losses`.
+    /// The bytes that are left after power loss, drawn from `rng`. Writes are torn at multiples of
+    /// `untorn` bytes at least. What was lost is added to `losses`.
     pub(super) fn after_crash(&self, rng: &mut Rng, untorn: u64, losses: &mut Losses) -> Content {
         let mut content = self.durable.clone();
         let mood = Mood::pick(rng, self.changes.len(), untorn);

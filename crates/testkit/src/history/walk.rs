@@ -27,7 +27,7 @@ pub(super) struct Written {
     pub read_before: Option<Value>,
 }
 
-/// A version of somebody else's that a transaction read.
+/// A version of another transaction's that a transaction read.
 #[derive(Clone, Debug)]
 pub(super) struct External {
     /// The place of the statement in the transaction.
@@ -62,7 +62,7 @@ struct Walk<'a> {
     out: Walked,
 }
 
-/// Takes a transaction apart. `keys`: all that there are, so that a scan reads those too that it
+/// Takes a transaction apart. `keys`: all that there are, so that a scan also reads those that it
 /// does not find.
 pub(super) fn walk(name: usize, txn: &Txn, keys: &BTreeSet<Key>) -> Walked {
     let mut walk = Walk {
