@@ -152,7 +152,7 @@ fn gaps_are_in_the_way_of_inserts_only() {
     });
 }
 
-/// As in InnoDB: both lock the same gap, and an insert waits for the other one.
+/// As in InnoDB: both lock the same gap, and an insert of one waits for the other.
 #[test]
 fn two_that_insert_into_a_gap_of_both_are_a_deadlock() {
     within(60, || {

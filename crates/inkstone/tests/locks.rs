@@ -133,7 +133,7 @@ fn timeouts_are_kept() {
 
 /// A bystander's attempt must not stop the row's writer from changing the row again.
 #[test]
-fn a_writer_goes_on_with_its_row_whoever_waits_for_it() {
+fn a_writer_goes_on_with_its_row_whatever_waits_for_it() {
     within(60, || {
         for level in LEVELS {
             for wait in [Wait::NoWait, Wait::SkipLocked, Wait::Timeout] {
