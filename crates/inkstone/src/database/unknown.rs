@@ -4,7 +4,7 @@
 //!
 //! 1. Removed is a file of which this database's own log says that it may go: its creation was read
 //!    and no table has it, or its deletion was read. No page of it is of a later time than the log.
-//!    And a file of nothing but zeroes, which a crash leaves before the log hears of it.
+//!    And a file of nothing but zeroes, which a crash leaves before the log names it.
 //! 2. Any other file is set aside, whole: a table of a later time than the catalog, a file of
 //!    another database. Recovery does not miss it: a checkpoint is behind all that the log says of
 //!    it.
