@@ -4,7 +4,7 @@
 //!
 //! 1. Removed is a file of which this database's own log says that it may go: its creation was read
 //!    and no table has it, or its deletion was read. No page of it is of a later time than the log.
-//!    And a file of nothing but zeroes, which a crash leaves before the log hears of it.
+//!    And a file of nothing but zeroes, which a crash leaves before the log names it.
 //! 2. Any other file is set aside, whole: a table of a later time than the catalog, a file of
 //!    another database. Recovery does not miss it: a checkpoint is behind all that the log says of
 //!    it.
@@ -68,7 +68,8 @@ pub(super) fn remove_unowned(
     Ok(found)
 }
 
-/// Whether a prepared transaction has changes in it: then it is not for us to say whose it is.
+/// Whether a prepared transaction has changes in it: then this does not decide to which table it
+/// belongs.
 fn is_prepared_in(redone: &RedoOutcome, space: SpaceId) -> bool {
     let mut undo = redone.prepared.iter().flat_map(|open| &open.undo);
     undo.any(|entry| entry.space == space)
@@ -115,12 +116,12 @@ fn is_zeroes(directory: &dyn Directory, space: SpaceId) -> Result<bool> {
 }
 
 impl Inner {
-    /// Sets tablespace files aside. Nobody else uses the database yet.
+    /// Sets tablespace files aside. No other thread uses the database yet.
     pub(super) fn set_aside(&self, unknown: &[SpaceId]) -> Result<Vec<SetAside>> {
         if unknown.is_empty() {
             return Ok(Vec::new());
         }
-        // What the log has for them goes into them; behind the checkpoint nobody asks for it again.
+        // What the log has for them goes into them; behind the checkpoint it is not needed again.
         self.core.storage.pool.flush_all()?;
         self.checkpoint(true, false)?;
         let aside = |&space: &SpaceId| {

@@ -8,10 +8,10 @@
 //!
 //! # Promises
 //!
-//! 1. A file with [`FileSyncs`] has one sync under way. Who wants one while it runs joins the next,
-//!    and all who joined share its result.
-//! 2. A failed sync has poisoned the engine before anybody is told of its end: who leads or joins
-//!    a sync of the same file afterwards, and who waits for it, gets the error.
+//! 1. A file with [`FileSyncs`] has one sync under way. A thread that wants one while it runs joins
+//!    the next, and all that joined share its result.
+//! 2. A failed sync has poisoned the engine before any thread is told of its end: a thread that
+//!    leads or joins a sync of the same file afterwards, or waits for it, gets the error.
 //! 3. [`Poison::settle_syncs`] returns `Ok` only if every sync that was under way at its moment
 //!    ended well. A checkpoint is stated, and copies in the doublewrite file are given up, only
 //!    then.
@@ -88,7 +88,7 @@ impl SyncUnderWay {
         Self { poison, number }
     }
 
-    /// Takes notice of the result, before anybody is told that the sync has ended.
+    /// Takes notice of the result, before any thread is told that the sync has ended.
     pub fn end(self, path: &Path, result: std::io::Result<()>) -> Result<()> {
         match result {
             Ok(()) if mutants::on(Mutant::PageSyncsApart) => Ok(()),
@@ -145,8 +145,8 @@ impl FileSyncs {
         WantedSync(self.state.lock().begun + 1)
     }
 
-    /// Whose turn it is. After a failed sync it is the next one's: the caller checks the poison
-    /// first.
+    /// Whether the wanted sync is done, must wait for another, or is the caller's to run. After a
+    /// failed sync it is the next caller's to run: callers check the poison first.
     pub fn turn(&self, wanted: WantedSync) -> SyncTurn<'_> {
         let mut state = self.state.lock();
         if mutants::on(Mutant::PageSyncsApart) {
@@ -177,7 +177,7 @@ impl FileSyncs {
         }
     }
 
-    /// Runs the wanted sync, or waits for whoever does.
+    /// Runs the wanted sync, or waits for the thread that does.
     pub fn sync(
         &self,
         poison: &Poison,
@@ -206,7 +206,7 @@ pub(crate) struct SyncLead<'f> {
 }
 
 impl SyncLead<'_> {
-    /// Tells those who wait. A failure has poisoned the engine by now ([`SyncUnderWay::end`]).
+    /// Tells the waiters. A failure has poisoned the engine by now ([`SyncUnderWay::end`]).
     pub fn end(self, result: Result<()>) -> Result<()> {
         if result.is_ok() {
             let mut state = self.syncs.state.lock();

@@ -1,4 +1,5 @@
-//! Redo: brings the pages to where the log ends, and finds out who has to be rolled back.
+//! Redo: brings the pages to where the log ends, and finds which transactions are to be rolled
+//! back.
 //!
 //! # What this module promises
 //!
