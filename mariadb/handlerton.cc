@@ -200,8 +200,8 @@ static std::string shown(time_t time)
   return std::string(text, strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts));
 }
 
-/* When the account was given, since when it counts, and when there was a deadlock: the library knows
-   no time of day. */
+/* When the account was given, since when it counts, and when there was a deadlock: the library
+   knows no time of day. */
 static std::string status_head()
 {
   const time_t now= my_time(0), deadlock= latest_deadlock_time();
