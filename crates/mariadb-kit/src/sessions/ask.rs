@@ -29,8 +29,14 @@ pub struct Ask {
     /// The range, and keys that are to be made.
     pub asked: String,
     pub kind: Kind,
+    /// Rows that it finds are locked exclusively.
+    pub exclusive: bool,
     /// Rows that others have locked are passed over.
     pub skips: bool,
+}
+
+fn verb_of(statement: &str) -> &str {
+    statement.split(' ').next().unwrap_or_default()
 }
 
 /// What can follow a condition.
@@ -41,7 +47,7 @@ pub const PATIENCE: [&str; 3] = [" NOWAIT", " SKIP LOCKED", " WAIT "];
 impl Ask {
     /// Nothing if the statement is none of those that read or write rows of one table.
     pub fn of(statement: &str, schema: &Schema) -> Option<Self> {
-        let verb = statement.split(' ').next()?;
+        let verb = verb_of(statement);
         match verb {
             "INSERT" | "REPLACE" => Self::of_insert(statement, schema),
             "SELECT" | "UPDATE" | "DELETE" => Self::of_read(statement, verb, schema),
@@ -97,6 +103,7 @@ impl Ask {
             range,
             asked,
             kind,
+            exclusive: matches!(kind, Kind::Exclusive | Kind::Change),
             skips: lock.ends_with("SKIP LOCKED"),
         })
     }
@@ -134,6 +141,8 @@ impl Ask {
             asked: range.clone(),
             range,
             kind: Kind::Insert,
+            // A duplicate that is not written is locked shared.
+            exclusive: verb_of(statement) == "REPLACE" || statement.contains(" ON DUPLICATE"),
             skips: false,
         })
     }

@@ -549,17 +549,26 @@ impl Case<'_> {
         if blockers.is_empty() || newest != committed && !own {
             return Ok(None);
         }
-        // Waiters hold what they wait for, too, to the sessions behind them in the queue.
+        // What they have changed is not as it is committed; and the new keys that a change has
+        // asked for could not be told from the changed rows any more.
         let mut asks = self.holders.asks(blockers);
+        for (held, _) in &mut asks {
+            if held.kind == Kind::Change {
+                held.asked.clone_from(&held.range);
+            }
+        }
+        // Waiters hold what they wait for, too, to the sessions behind them in the queue.
         for &blocker in blockers {
             if self.waits_for_locks(blocker) {
                 let ask = Ask::of(&self.innodb.statement(blocker), schema);
                 asks.extend(ask.map(|ask| (ask, self.holders.unlocks(blocker))));
             }
         }
+        let wish_is_exclusive = ask.exclusive;
         let mut reason = Reason::OfBlocker;
         for (mut ask, unlocks) in asks {
-            if ask.table != wanted.table || !self.is_in(&ask, &record)? {
+            let both_share = !ask.exclusive && !wish_is_exclusive;
+            if both_share || ask.table != wanted.table || !self.is_in(&ask, &record)? {
                 continue;
             }
             // InnoDB gives back what it has read through the clustered index, and not what through
