@@ -1,6 +1,6 @@
 //! `cargo xtask mutants`: switches each deliberate bug on, and shows that its machine notices it.
 
-use inkstone::mutants::{self, Description, Machine};
+use inkstone::internals::mutants::{self, Description, Machine};
 use inkstone_testkit::build::{Result, SIMULATED};
 use std::io::Read;
 use std::process::{Child, Command, ExitCode, Stdio};

@@ -3,9 +3,7 @@
 use crate::entry::{entry, guard_or, on_or};
 use crate::error::{Failure, ink_error};
 use crate::raw::{self, ink_buffer, ink_slice};
-use inkstone::options::{OptionKind, describe, kinds};
-use inkstone::recovery::Progress;
-use inkstone::{Database, Durability, OpenReport, Options};
+use inkstone::{Database, Durability, OpenReport, OptionKind, Options, Progress};
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void};
 
@@ -56,18 +54,18 @@ pub extern "C" fn ink_version() -> *const c_char {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ink_options(visit: VisitOption, context: *mut c_void) {
     guard_or((), || {
-        for ((name, default, help), (_, kind)) in describe().into_iter().zip(kinds()) {
-            let (kind, choices) = match kind {
+        for option in Options::describe() {
+            let (kind, choices) = match option.kind {
                 OptionKind::Bool => (0, String::new()),
                 OptionKind::Number => (1, String::new()),
                 OptionKind::Choice(words) => (2, words.join("|")),
             };
             let info = ink_option_info {
-                name: ink_slice::lend(name.as_bytes()),
+                name: ink_slice::lend(option.name.as_bytes()),
                 kind,
                 choices: ink_slice::lend(choices.as_bytes()),
-                default_value: ink_slice::lend(default.as_bytes()),
-                help: ink_slice::lend(help.as_bytes()),
+                default_value: ink_slice::lend(option.default.as_bytes()),
+                help: ink_slice::lend(option.help.as_bytes()),
             };
             // SAFETY: the caller's function, which the header asks to return normally.
             if !unsafe { visit(context, &raw const info) } {
@@ -135,7 +133,7 @@ unsafe fn wanted(options: *const ink_option, count: usize) -> Result<Options, Fa
     // A server is told of its deliberate bug by its environment.
     #[cfg(inkstone_mutants)]
     if let Ok(name) = std::env::var("INKSTONE_MUTANT") {
-        inkstone::mutants::switch_on(&name).expect("a mutant of this name");
+        inkstone::internals::mutants::switch_on(&name).expect("a mutant of this name");
     }
     let mut wanted = Options::default();
     // SAFETY: as this function asks.

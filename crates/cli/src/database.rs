@@ -3,8 +3,8 @@
 use crate::failure::{Failure, Result};
 use crate::progress::RecoveryBar;
 use clap::Args;
-use inkstone::control::ControlFile;
-use inkstone::options::IoBackend;
+use inkstone::internals::control::ControlFile;
+use inkstone::internals::options::IoBackend;
 use inkstone::{Database, Error, Options};
 use inkstone_io::{BackendChoice, Create, ErrorKind, Vfs, default_vfs};
 use std::path::{Path, PathBuf};
@@ -44,7 +44,8 @@ impl EngineArguments {
 
 /// A number of bytes or rows on the command line: `65536`, `64k`, `16m`, `2g`.
 pub fn parse_size(text: &str) -> Result<u64, String> {
-    <u64 as inkstone::options::OptionValue>::parse(text).map_err(|e| format!("expected {e}"))
+    <u64 as inkstone::internals::options::OptionValue>::parse(text)
+        .map_err(|e| format!("expected {e}"))
 }
 
 /// The file system that the options choose.

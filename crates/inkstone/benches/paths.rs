@@ -7,11 +7,13 @@
 )]
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use inkstone::buffer::{BufferPool, OneByOne, PageReader, PageStore, PageWriter, RedoLog};
-use inkstone::counters::Counters;
-use inkstone::log::{Log, LogParams};
-use inkstone::options::LogWrite;
-use inkstone::poison::Poison;
+use inkstone::internals::buffer::{
+    BufferPool, OneByOne, PageReader, PageStore, PageWriter, RedoLog,
+};
+use inkstone::internals::counters::Counters;
+use inkstone::internals::log::{Log, LogParams};
+use inkstone::internals::options::LogWrite;
+use inkstone::internals::poison::Poison;
 use inkstone::{Database, Durability, Isolation, Options, Result};
 use inkstone_format::header::{PageType, init_page};
 use inkstone_format::{Lsn, PageId, PageNo, SpaceId};
@@ -114,7 +116,7 @@ impl PageStore for Empty {
 }
 
 impl PageWriter for Empty {
-    fn write(&mut self, _: &mut [inkstone::buffer::PageImage<'_>]) -> Result<()> {
+    fn write(&mut self, _: &mut [inkstone::internals::buffer::PageImage<'_>]) -> Result<()> {
         Ok(())
     }
 }

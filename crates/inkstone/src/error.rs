@@ -202,6 +202,7 @@ impl Error {
     }
 
     /// Corruption found in a page.
+    #[doc(hidden)]
     pub fn corrupt_page(file: &Path, page: PageId, corrupt: Corrupt) -> Self {
         Self::Corrupt {
             file: file.to_owned(),
@@ -212,6 +213,7 @@ impl Error {
     }
 
     /// Corruption found in a file that has no pages.
+    #[doc(hidden)]
     pub fn corrupt_file(file: &Path, offset: u64, detail: impl Into<String>) -> Self {
         Self::Corrupt {
             file: file.to_owned(),
@@ -223,7 +225,6 @@ impl Error {
 }
 
 /// Ends the process because Inkstone itself is wrong (never because of bytes from disk).
-#[macro_export]
 macro_rules! invariant {
     ($condition:expr, $($message:tt)+) => {
         if !$condition {
@@ -231,6 +232,7 @@ macro_rules! invariant {
         }
     };
 }
+pub(crate) use invariant;
 
 /// Aborts with a message: see [`invariant!`].
 #[cold]

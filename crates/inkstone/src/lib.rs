@@ -63,9 +63,18 @@
 //!
 //! # Modules
 //!
-//! Programs need what is re-exported here, [`typed`], [`options`] and [`error`]. The other modules
-//! are public for the tools and tests of this repository, and change without notice.
-//! `ARCHITECTURE.md` walks through them, `docs/format.md` describes every byte on disk.
+//! Programs need what is listed here, and [`typed`]. The tools and tests of this repository see
+//! more of the engine, with the feature `internals`: that changes without notice. `ARCHITECTURE.md`
+//! walks through the modules, `docs/format.md` describes every byte on disk.
+
+#![cfg_attr(
+    not(feature = "internals"),
+    allow(
+        dead_code,
+        unused_imports,
+        reason = "what the tools and tests alone use"
+    )
+)]
 
 // The example of the README is compiled and run as well.
 #[cfg(doctest)]
@@ -73,32 +82,31 @@
 struct Readme;
 
 mod aside;
-pub mod btree;
-pub mod buffer;
-pub mod catalog;
-pub mod control;
-pub mod counters;
-pub mod database;
-pub mod error;
-pub mod locks;
-pub mod log;
-pub mod mtr;
-#[doc(hidden)]
-pub mod mutants;
-pub mod mvcc;
-pub mod options;
+mod btree;
+mod buffer;
+mod catalog;
+mod control;
+mod counters;
+mod database;
+mod error;
+mod locks;
+mod log;
+mod mtr;
+mod mutants;
+mod mvcc;
+mod options;
 mod paranoid;
-pub mod poison;
-pub mod recovery;
-pub mod rows;
-pub mod space;
-pub mod storage;
-pub mod store;
-pub mod txn;
+mod poison;
+mod recovery;
+mod rows;
+mod space;
+mod storage;
+mod store;
+mod txn;
 pub mod typed;
 
-#[doc(hidden)]
-pub use inkstone_sync as sync;
+use error::invariant;
+use inkstone_sync as sync;
 
 pub use aside::{ASIDE_SUFFIX, SetAside};
 pub use btree::{RangeEstimates, TreeReport};
@@ -108,8 +116,83 @@ pub use database::{
     TableStatistics, TableTree, TransactionView, TreeEstimates, TreeRef,
 };
 pub use error::{Error, Result};
+pub use inkstone_format::{Corrupt, Lsn, PageId, TrxId};
 pub use locks::{LockMode, LockTarget, LockWaitHooks};
 pub use mvcc::{Interrupt, Isolation};
-pub use options::{Durability, MemoryBound, Options};
-pub use rows::{Cursor, Locked, LockingCursor, LockingScan, Rows, Wait};
+pub use options::{
+    Doublewrite, Durability, FlushMethod, IoBackend, LogWrite, MemoryBound, OptionDescription,
+    OptionKind, Options,
+};
+pub use recovery::{Phase, Progress};
+pub use rows::{Cursor, Locked, LockingCursor, LockingScan, Rows, RowsIter, Wait};
 pub use txn::{Mark, PendingCommit, Prepared, Transaction};
+
+/// What the tools and tests of this repository see of the engine. It is no part of the library's
+/// face: nothing here is promised to stay as it is.
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod internals {
+    pub mod btree {
+        pub use crate::btree::*;
+    }
+    pub mod buffer {
+        pub use crate::buffer::*;
+    }
+    pub mod catalog {
+        pub use crate::catalog::*;
+    }
+    pub mod control {
+        pub use crate::control::*;
+    }
+    pub mod counters {
+        pub use crate::counters::*;
+    }
+    pub mod database {
+        pub use crate::database::*;
+    }
+    pub mod error {
+        pub use crate::error::*;
+    }
+    pub mod locks {
+        pub use crate::locks::*;
+    }
+    pub mod log {
+        pub use crate::log::*;
+    }
+    pub mod mtr {
+        pub use crate::mtr::*;
+    }
+    pub mod mutants {
+        pub use crate::mutants::*;
+    }
+    pub mod mvcc {
+        pub use crate::mvcc::*;
+    }
+    pub mod options {
+        pub use crate::options::*;
+    }
+    pub mod poison {
+        pub use crate::poison::*;
+    }
+    pub mod recovery {
+        pub use crate::recovery::*;
+    }
+    pub mod rows {
+        pub use crate::rows::*;
+    }
+    pub mod space {
+        pub use crate::space::*;
+    }
+    pub mod storage {
+        pub use crate::storage::*;
+    }
+    pub mod store {
+        pub use crate::store::*;
+    }
+    pub mod txn {
+        pub use crate::txn::*;
+    }
+    pub mod sync {
+        pub use inkstone_sync::*;
+    }
+}

@@ -14,6 +14,20 @@ pub trait OptionValue: Sized {
     const KIND: OptionKind;
 }
 
+/// One option, for a program that lists them: [`Options::describe`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OptionDescription {
+    /// Its name, as [`Options::set`] takes it.
+    pub name: &'static str,
+    /// What it accepts.
+    pub kind: OptionKind,
+    /// Its default, as text.
+    pub default: String,
+    /// What it does, with units.
+    pub help: &'static str,
+}
+
 /// What an option accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptionKind {
@@ -147,7 +161,7 @@ pub const OPEN_FILES_MIN: u64 = 10;
 
 macro_rules! options {
     ($($field:ident: $type:ty = $default:expr, $help:literal;)+) => {
-        /// Everything that can be set when a database is opened. [`describe`] lists the options
+        /// Everything that can be set when a database is opened. [`Options::describe`] lists the options
         /// with their defaults.
         ///
         /// ```
@@ -170,18 +184,18 @@ macro_rules! options {
             fn default() -> Self { Self { $($field: $default,)+ } }
         }
 
-        /// Name, default value and description of every option.
-        pub fn describe() -> Vec<(&'static str, String, &'static str)> {
-            let defaults = Options::default();
-            vec![$((stringify!($field), defaults.$field.show(), $help),)+]
-        }
-
-        /// Name of every option, and what it accepts, in the order of [`describe`].
-        pub fn kinds() -> Vec<(&'static str, OptionKind)> {
-            vec![$((stringify!($field), <$type as OptionValue>::KIND),)+]
-        }
-
         impl Options {
+            /// Every option: its name, what it accepts, its default and its description.
+            pub fn describe() -> Vec<OptionDescription> {
+                let defaults = Self::default();
+                vec![$(OptionDescription {
+                    name: stringify!($field),
+                    kind: <$type as OptionValue>::KIND,
+                    default: defaults.$field.show(),
+                    help: $help,
+                },)+]
+            }
+
             /// Sets one option by name from text, as in `set("doublewrite", "off")`.
             pub fn set(&mut self, name: &str, value: &str) -> Result<()> {
                 match name {

@@ -30,7 +30,7 @@ use crate::rows::Cursor;
 use crate::txn::Transaction;
 use crate::{Error, Result};
 use inkstone_format::Corrupt;
-use inkstone_format::codec::Reader;
+pub use inkstone_format::codec::Reader;
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;

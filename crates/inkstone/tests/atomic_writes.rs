@@ -3,7 +3,7 @@
 mod failure_support;
 
 use failure_support::*;
-use inkstone::options::{Doublewrite, FlushMethod};
+use inkstone::internals::options::{Doublewrite, FlushMethod};
 use inkstone::{Database, Error, Options};
 use inkstone_io::AtomicWriteLimits;
 use inkstone_io::sim::SimVfs;
@@ -90,7 +90,7 @@ fn survivors(options: &Options, seeds: u64) -> u64 {
         let _ = db.checkpoint();
         let copied = db
             .counters()
-            .get(inkstone::counters::Counter::DoublewritePages);
+            .get(inkstone::internals::counters::Counter::DoublewritePages);
         assert_eq!(copied, 0);
         drop((db, table));
         let vfs = vfs.crash(seed);
@@ -158,10 +158,10 @@ fn works_on_xfs() {
         db.checkpoint().unwrap();
         let counters = db.counters();
         assert_eq!(
-            counters.get(inkstone::counters::Counter::DoublewritePages),
+            counters.get(inkstone::internals::counters::Counter::DoublewritePages),
             0
         );
-        assert!(counters.get(inkstone::counters::Counter::PagesWritten) > 80);
+        assert!(counters.get(inkstone::internals::counters::Counter::PagesWritten) > 80);
         drop(table);
         drop(db);
         let db = Database::open(&directory, options).unwrap();

@@ -160,8 +160,8 @@ fn impossible_sizes_are_refused_before_anything_is_made() {
 fn options_that_do_not_go_together() {
     let dir = tempfile::tempdir().unwrap();
     let options = Options {
-        doublewrite: inkstone::options::Doublewrite::Atomic,
-        flush_method: inkstone::options::FlushMethod::Fsync,
+        doublewrite: inkstone::internals::options::Doublewrite::Atomic,
+        flush_method: inkstone::internals::options::FlushMethod::Fsync,
         ..small()
     };
     let made = made();

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{key, within};
-use inkstone::options::Durability;
+use inkstone::internals::options::Durability;
 use inkstone::{Database, Isolation, Options, Transaction};
 use inkstone_io::sim::{OpKind, SimVfs};
 use parking_lot::{Condvar, Mutex};

@@ -1,7 +1,7 @@
 //! The smallest workloads that once lost something in a crash, on the simulated disk. Found by
 //! `inkstone-testkit`.
 
-use inkstone::options::Durability;
+use inkstone::internals::options::Durability;
 use inkstone::{Database, Error, Isolation, LockMode, Options, Wait};
 use inkstone_io::sim::{Fault, FaultRule, OpKind, SimVfs};
 use std::path::Path;

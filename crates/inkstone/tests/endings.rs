@@ -111,7 +111,7 @@ fn a_poison_from_elsewhere_wakes_waiters_for_the_log() {
             let disk = SimVfs::new(round);
             let durable = Options {
                 flush_log_at_trx_commit: inkstone::Durability::Sync,
-                flush_method: inkstone::options::FlushMethod::Fsync,
+                flush_method: inkstone::internals::options::FlushMethod::Fsync,
                 ..small()
             };
             let db = on(&disk, durable);

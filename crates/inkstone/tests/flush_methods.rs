@@ -4,7 +4,7 @@
 mod failure_support;
 
 use failure_support::*;
-use inkstone::options::{Doublewrite, FlushMethod, IoBackend, LogWrite};
+use inkstone::internals::options::{Doublewrite, FlushMethod, IoBackend, LogWrite};
 use inkstone::{Database, Isolation, Options};
 use std::path::Path;
 

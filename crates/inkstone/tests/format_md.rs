@@ -5,7 +5,7 @@
 #[path = "../../format/tests/format_md/blocks.rs"]
 mod blocks;
 
-use inkstone::catalog::TableDefinition;
+use inkstone::internals::catalog::TableDefinition;
 use inkstone::{Database, Isolation, Options};
 use inkstone_format::control::{CONTROL_COPY_LEN, Control};
 use inkstone_format::doublewrite::Layout;

@@ -4,7 +4,7 @@
 //! (`doublewrite=off`) nothing else made such pages durable, and their changes were lost: seed
 //! 100198 of the simulation found it.
 
-use inkstone::options::{Doublewrite, FlushMethod};
+use inkstone::internals::options::{Doublewrite, FlushMethod};
 use inkstone::{Database, Isolation, Options};
 use inkstone_io::sim::SimVfs;
 use std::path::Path;

@@ -3,7 +3,7 @@
 mod common;
 
 use common::within;
-use inkstone::counters::{Counter, Counters};
+use inkstone::internals::counters::{Counter, Counters};
 use inkstone::{Database, Isolation, Options, Result};
 use inkstone_io::sim::{OpKind, SimVfs};
 use std::path::Path;

@@ -3,7 +3,7 @@
 mod failure_support;
 
 use failure_support::*;
-use inkstone::options::{Doublewrite, FlushMethod, IoBackend, LogWrite, describe};
+use inkstone::internals::options::{Doublewrite, FlushMethod, IoBackend, LogWrite};
 use inkstone::{Database, Durability, Error, Isolation, LockMode, Options, Table, Wait};
 use inkstone_io::sim::{OpKind, SimVfs};
 use std::collections::BTreeMap;
@@ -57,7 +57,10 @@ fn every_option_has_a_test_here() {
         "recovery_threads",             // recovery_in_parts_and_threads
         "recovery_memory",              // recovery_in_parts_and_threads
     ];
-    let all: Vec<_> = describe().into_iter().map(|(name, _, _)| name).collect();
+    let all: Vec<_> = Options::describe()
+        .into_iter()
+        .map(|option| option.name)
+        .collect();
     assert_eq!(all, tested);
     // What is shown can be set.
     let mut copy = Options::default();
@@ -471,7 +474,7 @@ fn recovery_in_parts_and_threads() {
         db.verify_table(&table).unwrap();
     }
     let threads = |recovery_threads| {
-        inkstone::recovery::threads(&Options {
+        inkstone::internals::recovery::threads(&Options {
             recovery_threads,
             ..small()
         })

@@ -1,7 +1,7 @@
 //! Older versions of pages in their own place, and what becomes of the page LSN map between
 //! openings.
 
-use inkstone::store::PAGE_LSN_MAP_FILE;
+use inkstone::internals::store::PAGE_LSN_MAP_FILE;
 use inkstone::{Database, Error, Isolation, Options, Result};
 use std::path::Path;
 

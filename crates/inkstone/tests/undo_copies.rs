@@ -1,8 +1,8 @@
 //! Transactions that outgrow the log: their undo is copied forward, more than once, and is all
 //! there after a crash; what the copies take stays in proportion.
 
-use inkstone::counters::Counter;
-use inkstone::options::Durability;
+use inkstone::internals::counters::Counter;
+use inkstone::internals::options::Durability;
 use inkstone::{Database, Isolation, Options, Table, Transaction, TreeRef};
 use inkstone_io::sim::SimVfs;
 use std::path::Path;

@@ -4,7 +4,7 @@
 mod failure_support;
 
 use failure_support::*;
-use inkstone::log::{LogReader, ReadParams};
+use inkstone::internals::log::{LogReader, ReadParams};
 use inkstone::{Database, Error, Isolation, Table};
 use inkstone_format::Lsn;
 use inkstone_format::control::{CONTROL_COPY_LEN, Control};

@@ -1,10 +1,10 @@
 //! What disk and log say of a page, for the report of a failure.
 
 use inkstone::Error;
-use inkstone::control::ControlFile;
-use inkstone::log::ReadParams;
-use inkstone::poison::Poison;
-use inkstone::recovery::{FrameSource, LogSource};
+use inkstone::internals::control::ControlFile;
+use inkstone::internals::log::ReadParams;
+use inkstone::internals::poison::Poison;
+use inkstone::internals::recovery::{FrameSource, LogSource};
 use inkstone_format::PageId;
 use inkstone_format::header::{check_page, page_lsn};
 use inkstone_format::record::Decoder;

@@ -23,7 +23,7 @@ pub fn under(
 ) -> (Marks, Result<(), String>) {
     #[cfg(inkstone_sim)]
     {
-        use inkstone::sync::{Config, simulate};
+        use inkstone::internals::sync::{Config, simulate};
         match simulate(&Config::of_seed(seed), f) {
             Ok((ran, _)) => ran,
             Err(text) => (Marks::default(), Err(text)),
@@ -43,10 +43,10 @@ pub(crate) fn attach(vfs: &SimVfs) {
         let path = path.as_os_str().as_encoded_bytes();
         let names = crc32c::crc32c_append(kind as u32, path);
         let digest = u64::from(crc32c::crc32c(bytes)) << 32 | u64::from(names);
-        inkstone::sync::disk_operation(digest);
+        inkstone::internals::sync::disk_operation(digest);
     });
     #[cfg(inkstone_sim)]
-    vfs.sleep_by(inkstone::sync::thread::sleep);
+    vfs.sleep_by(inkstone::internals::sync::thread::sleep);
     #[cfg(not(inkstone_sim))]
     let _ = vfs;
 }
@@ -55,7 +55,7 @@ pub(crate) fn attach(vfs: &SimVfs) {
 #[cfg(inkstone_sim)]
 pub mod scheduled {
     use super::{Marks, Plan, Run};
-    use inkstone::sync::{Config, Report, simulate};
+    use inkstone::internals::sync::{Config, Report, simulate};
 
     /// A run that has ended.
     #[derive(Clone, Debug)]

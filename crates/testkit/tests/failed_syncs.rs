@@ -1,7 +1,7 @@
 //! After a failed sync the next process must not trust the page cache. See
 //! docs/decisions/0012.
 
-use inkstone::options::FlushMethod;
+use inkstone::internals::options::FlushMethod;
 use inkstone_testkit::campaign::watched;
 use inkstone_testkit::driver::Marks;
 use inkstone_testkit::failed_sync::restart::{Case, run};

@@ -1,6 +1,6 @@
 //! The table of deliberate bugs and what the documents say of it.
 
-use inkstone::mutants::{self, Machine};
+use inkstone::internals::mutants::{self, Machine};
 use std::path::Path;
 
 #[test]

@@ -10,7 +10,7 @@ use crate::failure::Result;
 use crate::output::{Output, ratio, rounded};
 use crate::progress;
 use clap::Args;
-use inkstone::options::{LogWrite, OptionValue};
+use inkstone::internals::options::{LogWrite, OptionValue};
 use inkstone::{Database, Durability, Isolation, Options, Table};
 use std::path::Path;
 

@@ -10,7 +10,7 @@ use crate::failure::{Failure, Result};
 use crate::output::{Output, bytes, ratio, rounded};
 use crate::progress;
 use clap::Args;
-use inkstone::options::{FlushMethod, OptionValue};
+use inkstone::internals::options::{FlushMethod, OptionValue};
 use inkstone::{Database, Durability, Isolation, Options};
 use inkstone_format::control::CONTROL_COPY_LEN;
 use serde_json::json;

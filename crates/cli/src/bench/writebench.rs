@@ -11,7 +11,7 @@ use crate::progress;
 use crate::wide::{self, Fill, WIDE_VALUE_LEN, WideValues};
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
-use inkstone::options::Doublewrite;
+use inkstone::internals::options::Doublewrite;
 use inkstone::{Database, Isolation, Options, Table};
 use std::path::Path;
 use std::time::Instant;

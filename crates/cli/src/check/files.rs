@@ -6,7 +6,7 @@ use crate::inspect::read::{Directory, tablespace_path};
 use crate::progress;
 use indicatif::ProgressBar;
 use inkstone::Error;
-use inkstone::store::PageLsnMap;
+use inkstone::internals::store::PageLsnMap;
 use inkstone_format::apply::{bit, map_pages};
 use inkstone_format::header::{PageType, check_page, is_zero, page_lsn, page_type};
 use inkstone_format::space::more_maps;

@@ -9,7 +9,7 @@ use crate::failure::{Damage, Damages, Failure, Result};
 use crate::output::{Output, TextTable, bytes, count};
 use crate::progress;
 use clap::Args;
-use inkstone::options::Doublewrite;
+use inkstone::internals::options::Doublewrite;
 use inkstone::{Database, DurationSummary, Error, OpenReport, TableReport};
 use inkstone_io::overlay::OverlayVfs;
 use serde_json::{Value, json};
@@ -436,13 +436,16 @@ fn duration_json(duration: &DurationSummary) -> Value {
 
 /// `inkstone options`.
 pub fn options(output: &Output) {
-    let all = inkstone::options::describe();
-    for (name, default, help) in &all {
-        output.text(format!("{name} = {default}\n    {help}"));
+    let all = inkstone::Options::describe();
+    for option in &all {
+        output.text(format!(
+            "{} = {}\n    {}",
+            option.name, option.default, option.help
+        ));
     }
-    let all = all
-        .iter()
-        .map(|(name, default, help)| json!({ "name": name, "default": default, "help": help }));
+    let all = all.iter().map(
+        |option| json!({ "name": option.name, "default": option.default, "help": option.help }),
+    );
     output.json(&all.collect());
 }
 

@@ -7,7 +7,7 @@ use super::show;
 use crate::failure::{Failure, Result};
 use crate::output::Output;
 use clap::Args;
-use inkstone::log::{Frame, LogReader, ReadParams};
+use inkstone::internals::log::{Frame, LogReader, ReadParams};
 use inkstone_format::control::{CONTROL_COPY_LEN, Control};
 use inkstone_format::record::{DecodeError, Decoder, Record};
 use inkstone_format::{Lsn, PageId};

@@ -6,7 +6,7 @@ use inkstone_format::header::{PAGE_TYPE_AT, PageType};
 use inkstone_format::tree_page::TreePage;
 use inkstone_format::{PageId, PageNo};
 
-/// What [`Tree::verify`] found in a sound tree.
+/// What [`Database::verify_table`](crate::Database::verify_table) found in a sound tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TreeReport {
     /// Rows, without delete-marked ones.

@@ -267,6 +267,7 @@ impl Database {
     }
 
     /// What the catalog says of all tables.
+    #[doc(hidden)]
     pub fn definitions(&self) -> Result<Vec<TableDefinition>> {
         let transaction = self.begin(CATALOG_ISOLATION)?;
         Catalog::new(&self.inner.catalog, &transaction).all()

@@ -165,6 +165,7 @@ impl Database {
     }
 
     /// As [`Database::open`], over a file system of the caller's, told of recovery's progress.
+    #[doc(hidden)]
     pub fn open_on(
         vfs: Arc<dyn Vfs>,
         directory: impl AsRef<Path>,
@@ -252,6 +253,7 @@ impl Database {
     }
 
     /// The counters.
+    #[doc(hidden)]
     pub fn counters(&self) -> &Arc<Counters> {
         &self.inner.core.storage.counters
     }

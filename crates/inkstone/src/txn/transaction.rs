@@ -185,7 +185,7 @@ pub struct Transaction {
 
 impl Transaction {
     /// Begins.
-    pub fn begin(core: &Arc<Core>, isolation: Isolation) -> Result<Self> {
+    pub(crate) fn begin(core: &Arc<Core>, isolation: Isolation) -> Result<Self> {
         core.storage.poison.check()?;
         let state = core
             .trxs

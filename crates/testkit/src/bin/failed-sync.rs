@@ -54,7 +54,7 @@ fn main() -> ExitCode {
 
 fn serve(arguments: &Arguments) -> std::io::Result<()> {
     if let Some(name) = &arguments.mutant {
-        inkstone::mutants::switch_on(name).map_err(std::io::Error::other)?;
+        inkstone::internals::mutants::switch_on(name).map_err(std::io::Error::other)?;
     }
     workers::serve(|seed| {
         let case = Case::of_seed(seed);
@@ -68,7 +68,7 @@ fn serve(arguments: &Arguments) -> std::io::Result<()> {
 /// Runs the campaign and reports.
 fn lead(arguments: &Arguments) -> std::io::Result<ExitCode> {
     if let Some(name) = &arguments.mutant {
-        inkstone::mutants::find(name).map_err(std::io::Error::other)?;
+        inkstone::internals::mutants::find(name).map_err(std::io::Error::other)?;
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut given = Vec::new();

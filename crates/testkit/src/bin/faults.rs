@@ -118,7 +118,7 @@ fn main() -> ExitCode {
 /// Whether every promise was kept.
 fn run(arguments: &Arguments) -> Result<bool, String> {
     if let Some(name) = &arguments.mutant {
-        inkstone::mutants::switch_on(name)?;
+        inkstone::internals::mutants::switch_on(name)?;
     }
     let kinds = kinds(arguments.kind.as_deref())?;
     let starts = work::starts();

@@ -60,7 +60,7 @@ impl Arguments {
 fn main() -> Result<ExitCode, String> {
     let arguments = Arguments::parse();
     if let Some(name) = &arguments.mutant {
-        inkstone::mutants::switch_on(name)?;
+        inkstone::internals::mutants::switch_on(name)?;
     }
     let (begin, mut tally, mut runs, mut failed) =
         (Instant::now(), Tally::default(), 0, Vec::new());

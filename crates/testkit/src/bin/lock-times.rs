@@ -15,8 +15,8 @@ fn main() -> std::process::ExitCode {
 #[cfg(inkstone_lock_times)]
 mod times {
     use clap::{Parser, ValueEnum};
-    use inkstone::options::IoBackend;
-    use inkstone::sync::held::{BUCKETS, LockUse, take};
+    use inkstone::internals::options::IoBackend;
+    use inkstone::internals::sync::held::{BUCKETS, LockUse, take};
     use inkstone_testkit::operations::{Bench, Client, Operation};
     use std::cmp::Reverse;
     use std::collections::{BTreeMap, BTreeSet};
@@ -264,7 +264,7 @@ mod times {
     /// Nanoseconds that a lock seems to be held in which nothing is done.
     fn clock_itself() -> f64 {
         const TIMES: u32 = 100_000;
-        let lock = inkstone::sync::Mutex::new(());
+        let lock = inkstone::internals::sync::Mutex::new(());
         take();
         (0..TIMES).for_each(|_| drop(lock.lock()));
         take().iter().map(|used| used.nanos).sum::<u64>() as f64 / f64::from(TIMES)

@@ -1,7 +1,7 @@
 //! One operation of the engine, many times: what `cargo xtask counts` runs under valgrind.
 
 use clap::Parser;
-use inkstone::options::IoBackend;
+use inkstone::internals::options::IoBackend;
 use inkstone_testkit::operations::{Bench, Client, Operation};
 use std::process::ExitCode;
 

@@ -160,7 +160,7 @@ impl Arguments {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     if let Some(name) = &arguments.mutant
-        && let Err(error) = inkstone::mutants::switch_on(name)
+        && let Err(error) = inkstone::internals::mutants::switch_on(name)
     {
         eprintln!("sim: {error}");
         return ExitCode::from(2);

@@ -3,8 +3,8 @@
 use super::run::{Marks, Run, Setting, Violation, takes_direct};
 use crate::{Rng, fuse};
 use clap::ValueEnum;
-use inkstone::mutants;
-use inkstone::options::IoBackend;
+use inkstone::internals::mutants;
+use inkstone::internals::options::IoBackend;
 use inkstone_io::BackendChoice;
 use serde_json::json;
 use std::path::{Path, PathBuf};

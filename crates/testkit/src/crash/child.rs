@@ -3,7 +3,8 @@
 use super::plan::Load;
 use super::protocol::Line;
 use clap::ValueEnum;
-use inkstone::{Database, Options, Result, mutants};
+use inkstone::internals::mutants;
+use inkstone::{Database, Options, Result};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use std::path::PathBuf;
 use std::time::Duration;

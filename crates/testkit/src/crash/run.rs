@@ -10,7 +10,7 @@ use super::settings::{self, Place};
 use super::stage::Stage;
 use crate::Rng;
 use crate::fuse::Trigger;
-use inkstone::options::IoBackend;
+use inkstone::internals::options::IoBackend;
 use inkstone::{Durability, Options};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@
 
 use super::plan::filler;
 use crate::Rng;
-use inkstone::catalog::CLUSTERED;
+use inkstone::internals::catalog::CLUSTERED;
 use inkstone::{Database, Durability, Isolation, Result};
 use std::collections::BTreeMap;
 

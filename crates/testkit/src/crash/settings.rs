@@ -3,7 +3,7 @@
 use crate::Rng;
 use crate::fuse::Surface;
 use inkstone::Options;
-use inkstone::options::{Doublewrite, Durability, FlushMethod, IoBackend, LogWrite};
+use inkstone::internals::options::{Doublewrite, Durability, FlushMethod, IoBackend, LogWrite};
 
 /// Where a run takes place, as far as options depend on it.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,7 @@
 use super::generate::secondary_key;
 use super::{Outcome, Run, bug};
 use crate::model::{End, Found, show};
-use inkstone::store::parse_space_file_name;
+use inkstone::internals::store::parse_space_file_name;
 use inkstone::{Database, Error, Isolation, LockMode, Wait};
 use std::collections::BTreeMap;
 

@@ -4,7 +4,7 @@ use super::client::Client;
 use super::{Outcome, Run, Stop, bug};
 use crate::model::Event;
 use inkstone::Error;
-use inkstone::options::Durability;
+use inkstone::internals::options::Durability;
 use std::sync::Arc;
 
 impl Run {

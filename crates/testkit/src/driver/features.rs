@@ -3,7 +3,7 @@
 //! losers.
 
 use crate::Rng;
-use inkstone::options::{Doublewrite, Durability, FlushMethod, LogWrite};
+use inkstone::internals::options::{Doublewrite, Durability, FlushMethod, LogWrite};
 use inkstone::{Isolation, Options};
 use inkstone_io::AtomicWriteLimits;
 use inkstone_io::sim::SimVfs;

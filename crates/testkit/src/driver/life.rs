@@ -4,7 +4,7 @@ use super::wreck::{Wreck, control};
 use super::{DIRECTORY, Ending, Outcome, Run, Stop, is_fault};
 use crate::Rng;
 use crate::model::End;
-use inkstone::options::Doublewrite;
+use inkstone::internals::options::Doublewrite;
 use inkstone::{Database, Options};
 use inkstone_io::overlay::OverlayVfs;
 use inkstone_io::sim::{OpKind, SimVfs};

@@ -4,9 +4,9 @@
 //! frames, a split by the records of its mini-transaction. Nothing rests on what the engine says.
 
 use crate::marks::Marks;
-use inkstone::log::ReadParams;
-use inkstone::recovery::{FrameSource, LogSource};
-use inkstone::store::{DOUBLEWRITE_FILE, parse_space_file_name};
+use inkstone::internals::log::ReadParams;
+use inkstone::internals::recovery::{FrameSource, LogSource};
+use inkstone::internals::store::{DOUBLEWRITE_FILE, parse_space_file_name};
 use inkstone_format::control::{CONTROL_COPY_LEN, Control};
 use inkstone_format::doublewrite::{BLOCK_LEN, BatchHeader, Layout, image_crc};
 use inkstone_format::frame::{Parsed, find_claims, parse};

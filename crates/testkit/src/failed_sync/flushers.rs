@@ -14,9 +14,9 @@
 use crate::Rng;
 use crate::driver::{DIRECTORY, Marks};
 use crate::schedule;
-use inkstone::options::{Doublewrite, Durability, FlushMethod, LogWrite};
-use inkstone::store::space_file_name;
-use inkstone::sync::thread;
+use inkstone::internals::options::{Doublewrite, Durability, FlushMethod, LogWrite};
+use inkstone::internals::store::space_file_name;
+use inkstone::internals::sync::thread;
 use inkstone::{Database, Error, Isolation, Options, Table};
 use inkstone_format::SpaceId;
 use inkstone_io::sim::{Fault, FaultRule, OpKind, SimVfs};

@@ -11,7 +11,7 @@
 
 use crate::Rng;
 use crate::driver::{DIRECTORY, Marks};
-use inkstone::options::{Doublewrite, Durability, FlushMethod, LogWrite};
+use inkstone::internals::options::{Doublewrite, Durability, FlushMethod, LogWrite};
 use inkstone::{Database, Error, Isolation, Options, Table};
 use inkstone_io::sim::{Fault, FaultRule, OpKind, SimVfs};
 use std::path::Path;

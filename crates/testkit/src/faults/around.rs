@@ -15,7 +15,7 @@ use super::every::{Consequence, check_poisoned};
 use super::session::{DIRECTORY, Session, Stop, options};
 use super::work::{Life, Start};
 use crate::campaign::watched;
-use inkstone::control::CONTROL_FILE;
+use inkstone::internals::control::CONTROL_FILE;
 use inkstone::{Error, Options};
 use inkstone_io::sim::SimVfs;
 use inkstone_io::{Create, OpenOptions, Vfs};

@@ -14,7 +14,7 @@
 
 use super::session::DIRECTORY;
 use crate::campaign::watched;
-use inkstone::store::space_file_name;
+use inkstone::internals::store::space_file_name;
 use inkstone::{Database, Error, Isolation, Options, Table};
 use inkstone_format::apply::{map_pages, set_bits};
 use inkstone_format::header::{PageType, init_page, page_lsn, set_page_lsn, stamp_checksum};

@@ -12,7 +12,7 @@
 use super::figure::{Breach, Figure};
 use crate::campaign::{alive, watched};
 use clap::ValueEnum;
-use inkstone::options::FlushMethod;
+use inkstone::internals::options::FlushMethod;
 use inkstone::{Database, Error, Isolation, Options, Table};
 use inkstone_io::BackendChoice;
 use inkstone_io::overlay::OverlayVfs;

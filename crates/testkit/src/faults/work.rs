@@ -1,8 +1,8 @@
 //! The fixed piece of work in which operations fail: four lives of a process, one after the other.
 
 use super::session::{DIRECTORY, Finish, History, Outcome, Session, Stop, options};
-use inkstone::control::CONTROL_FILE;
-use inkstone::store::DOUBLEWRITE_FILE;
+use inkstone::internals::control::CONTROL_FILE;
+use inkstone::internals::store::DOUBLEWRITE_FILE;
 use inkstone_format::control::{CONTROL_COPY_LEN, Control};
 use inkstone_format::header::page_lsn;
 use inkstone_io::sim::SimVfs;

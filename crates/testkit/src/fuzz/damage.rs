@@ -10,7 +10,7 @@ use super::Target;
 use super::input::{Input, dice_seeds};
 use super::model::found;
 use crate::model::Found;
-use inkstone::log::{LogReader, ReadParams};
+use inkstone::internals::log::{LogReader, ReadParams};
 use inkstone::{Database, Error, Isolation, Options};
 use inkstone_format::control::Control;
 use inkstone_format::segment::{LOG_BLOCK, segment_file_name};

@@ -3,7 +3,7 @@
 use super::Target;
 use super::input::{Input, dice_seeds};
 use inkstone::Error;
-use inkstone::log::{LogReader, ReadParams};
+use inkstone::internals::log::{LogReader, ReadParams};
 use inkstone_format::Lsn;
 use inkstone_format::frame::{self, FRAME_MAX, Parsed};
 use inkstone_format::segment::{LOG_BLOCK, SegmentHeader, segment_file_name};

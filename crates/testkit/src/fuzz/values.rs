@@ -2,7 +2,7 @@
 
 use super::Target;
 use super::input::{Input, dice_seeds};
-use inkstone::catalog::TableDefinition;
+use inkstone::internals::catalog::TableDefinition;
 use inkstone_format::codec::{
     self, Reader, get_shared_key, is_successor, pack, put_shared_key, put_varint, unpack,
 };

@@ -4,7 +4,7 @@ use super::campaign::{Tally, level_name};
 use super::client::{Client, World, everything};
 use super::{Action, End, History, Key, Op, Outcome, State, Txn, check};
 use crate::Rng;
-use inkstone::options::{Doublewrite, FlushMethod, LogWrite};
+use inkstone::internals::options::{Doublewrite, FlushMethod, LogWrite};
 use inkstone::{Database, Durability, Isolation, Options, Table};
 use inkstone_io::sim::SimVfs;
 use std::path::Path;
