@@ -134,7 +134,11 @@ enum ink_code {
   /* The process was forked after the database was opened: it is the parent's. */
   INK_FORKED = 23,
   /* The table is newer than the transaction's snapshot, which would see too few rows. */
-  INK_TABLE_CHANGED = 24
+  INK_TABLE_CHANGED = 24,
+  /* The database is closed, or about to be. */
+  INK_CLOSED = 25,
+  /* Too many transactions are active; nothing was begun. */
+  INK_TOO_MANY_TRANSACTIONS = 26
 };
 
 /* The reason of a failure, for people. Filled when a function fails, otherwise not touched. */

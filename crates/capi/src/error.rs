@@ -34,6 +34,8 @@ pub enum Code {
     Panic = 22,
     Forked = 23,
     TableChanged = 24,
+    Closed = 25,
+    TooManyTransactions = 26,
 }
 
 /// `ink_error`.
@@ -109,6 +111,8 @@ impl From<Error> for Failure {
             Error::Interrupted => Code::Interrupted,
             Error::Forked => Code::Forked,
             Error::TableChanged { .. } => Code::TableChanged,
+            Error::Closed => Code::Closed,
+            Error::TooManyTransactions => Code::TooManyTransactions,
             // The enum may grow; the message says what it is.
             _ => Code::Unsupported,
         };

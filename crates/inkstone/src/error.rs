@@ -163,12 +163,99 @@ pub enum Error {
         /// What is missing or wrong.
         reason: String,
     },
+    /// The database is closed, or about to be.
+    #[error("the database is closed")]
+    Closed,
+    /// Too many transactions are active. Nothing was begun: end some, and begin again.
+    #[error("too many transactions are active (up to 2^24, dealt out over threads); end some")]
+    TooManyTransactions,
     /// The device, file system or database cannot do what was asked.
     #[error("{0}")]
     Unsupported(String),
 }
 
+/// What a caller can do about an [`Error`], for a program that handles errors in groups.
+///
+/// ```
+/// use inkstone::{Database, Error, ErrorKind, Isolation, Options, Result};
+///
+/// /// Moves one from a to b, as often as other transactions are in the way.
+/// fn transfer(db: &Database) -> Result<()> {
+///     let accounts = db.table("accounts")?;
+///     loop {
+///         let txn = db.begin(Isolation::RepeatableRead)?;
+///         let moved = txn
+///             .update(&accounts, b"a", b"9")
+///             .and_then(|()| txn.update(&accounts, b"b", b"1"))
+///             .and_then(|()| txn.commit());
+///         match moved {
+///             Err(error) if error.kind() == ErrorKind::Conflict => continue,
+///             other => return other,
+///         }
+///     }
+/// }
+/// # let directory = tempfile::tempdir()?;
+/// # let db = Database::open(directory.path().join("db"), Options::default())?;
+/// # let accounts = db.create_table("accounts", &[])?;
+/// # let txn = db.begin(Isolation::RepeatableRead)?;
+/// # txn.insert(&accounts, b"a", b"10")?;
+/// # txn.insert(&accounts, b"b", b"0")?;
+/// # txn.commit()?;
+/// # transfer(&db)?;
+/// # assert_eq!(Error::Closed.kind(), ErrorKind::Gone);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// Another transaction came first: roll this one back, if that was not done, and repeat it from
+    /// its beginning.
+    Conflict,
+    /// The statement had no effect, and the transaction goes on. Later, or when room was made, the
+    /// same statement may succeed.
+    Busy,
+    /// Keys, values or names that are there, are not there, or are too long. The statement had no
+    /// effect, and the transaction goes on.
+    Data,
+    /// The call is wrong for this database, device or transaction: repeated, it fails again.
+    Usage,
+    /// The operating system refuses something, or the directory is not a database that this program
+    /// can open now.
+    Environment,
+    /// Bytes on disk are damaged. What was found cannot be used, the rest can.
+    Corrupt,
+    /// The handle is of no use any more: close the database, and open it again.
+    Gone,
+}
+
 impl Error {
+    /// What a caller can do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Deadlock | Self::WriteConflict | Self::TableChanged { .. } => ErrorKind::Conflict,
+            Self::LockTimeout { .. }
+            | Self::LockNotAvailable
+            | Self::Interrupted
+            | Self::DiskFull { .. }
+            | Self::TooManyTransactions => ErrorKind::Busy,
+            Self::DuplicateKey { .. }
+            | Self::RowNotFound { .. }
+            | Self::KeyTooLong { .. }
+            | Self::ValueTooLong { .. }
+            | Self::NotFound(_)
+            | Self::AlreadyExists(_) => ErrorKind::Data,
+            Self::TransactionState(_) | Self::InvalidOption { .. } | Self::Unsupported(_) => {
+                ErrorKind::Usage
+            }
+            Self::Io { .. }
+            | Self::NewerFormat { .. }
+            | Self::InUse { .. }
+            | Self::NotADatabase { .. } => ErrorKind::Environment,
+            Self::Corrupt { .. } => ErrorKind::Corrupt,
+            Self::Poisoned(_) | Self::Closed | Self::Forked => ErrorKind::Gone,
+        }
+    }
+
     /// An I/O failure; a full disk becomes [`Error::DiskFull`], and a refusal says what is needed.
     pub fn io(action: impl Into<String>, path: &Path, source: std::io::Error) -> Self {
         if matches!(

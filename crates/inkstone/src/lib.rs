@@ -47,7 +47,8 @@
 //!
 //! # Errors
 //!
-//! Every call returns an [`Error`] that says what was asked, what was found and what to do.
+//! Every call returns an [`Error`] that says what was asked, what was found and what to do;
+//! [`Error::kind`] groups them by what a program can do.
 //!
 //! | error | what it means for the transaction |
 //! |---|---|
@@ -115,7 +116,7 @@ pub use database::{
     Database, Export, LockState, LockView, Metric, OpenReport, Recovered, Table, TableReport,
     TableStatistics, TableTree, TransactionView, TreeEstimates, TreeRef,
 };
-pub use error::{Error, Result};
+pub use error::{Error, ErrorKind, Result};
 pub use inkstone_format::{Corrupt, Lsn, PageId, TrxId};
 pub use locks::{LockMode, LockTarget, LockWaitHooks};
 pub use mvcc::{Interrupt, Isolation};

@@ -72,7 +72,7 @@ impl Inner {
     pub fn check(&self) -> Result<()> {
         self.poison.check()?;
         match self.closing.load(Ordering::Relaxed) {
-            true => Err(Error::Unsupported("the database is closed".to_owned())),
+            true => Err(Error::Closed),
             false => Ok(()),
         }
     }

@@ -190,12 +190,7 @@ impl Transaction {
         let state = core
             .trxs
             .try_begin(core.trxs.next_trx_id())
-            .ok_or_else(|| {
-                Error::Unsupported(
-                "too many transactions are active (up to 2^24, dealt out over threads); end some"
-                    .to_owned(),
-            )
-            })?;
+            .ok_or(Error::TooManyTransactions)?;
         state.set_patient(!core.lock_wait_timeout.is_zero());
         state.set_details(|details| {
             details.begun = Some(Instant::now());
