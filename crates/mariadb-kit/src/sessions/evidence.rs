@@ -24,6 +24,8 @@ pub struct Wanted {
 }
 
 const WAITED_FOR: &str = "FOR THIS LOCK TO BE GRANTED:";
+/// What InnoDB lists of all transactions as they are now begins here.
+const LIST: &str = "LIST OF TRANSACTIONS FOR EACH SESSION:";
 
 impl Stage {
     /// The lock that a session waits for; nothing if it is not a record's.
@@ -167,7 +169,9 @@ fn party(text: &str) -> Option<Party> {
 }
 
 fn of_connection(status: &str, connection: u64) -> Option<Wanted> {
-    let (_, rest) = status.split_once(&format!("MariaDB thread id {connection},"))?;
+    // Before the list the account of the latest deadlock may name the connection, too.
+    let (_, list) = status.split_once(LIST).unwrap_or(("", status));
+    let (_, rest) = list.split_once(&format!("MariaDB thread id {connection},"))?;
     let own = rest.split("---TRANSACTION").next()?;
     record_lock(own.split_once(WAITED_FOR)?.1)
 }
@@ -270,6 +274,9 @@ Record lock, heap no 2 PHYSICAL RECORD: n_fields 4; compact format; info bits 32
         assert!(wanted.is_marked && !wanted.is_intention && !wanted.is_supremum);
         assert_eq!(wanted.key, ["5"]);
         assert_eq!(of_connection(WAITS, 1), None, "another connection");
+        let earlier = WAITS.replace("`t`", "`earlier`");
+        let status = format!("LATEST DETECTED DEADLOCK\n{earlier}\n{LIST}\n{WAITS}");
+        assert_eq!(of_connection(&status, 10).unwrap().table, "t");
     }
 
     #[test]
