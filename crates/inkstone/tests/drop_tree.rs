@@ -7,7 +7,8 @@ use inkstone::Isolation::ReadCommitted;
 use inkstone::{Database, Error, Options, Table};
 use inkstone_io::sim::SimVfs;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const ROWS: u64 = 3000;
@@ -322,5 +323,52 @@ fn a_crash_replaces_all_tables_or_none() {
             }
         }
         assert!(old > 0 && new > 0, "{old} {new}");
+    });
+}
+
+/// Trees go, page by page, while others ask for estimates: those see a tree or none, never what its
+/// freed pages hold.
+#[test]
+fn estimates_do_not_see_the_pages_of_a_dropped_tree() {
+    const ROUNDS: u64 = 150;
+    within(120, || {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Database::open(dir.path().join("db"), small()).unwrap();
+        let table = db.create_table("t", &[]).unwrap();
+        commit(&db, |txn| txn.insert(&table, b"k", b"v").unwrap());
+        let done = AtomicBool::new(false);
+        let current = Mutex::new(db.table("t").unwrap());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    db.purge().unwrap();
+                }
+            });
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    let table = current.lock().unwrap().clone();
+                    db.statistics(&table).unwrap();
+                    for tree in table.trees() {
+                        match tree.estimates() {
+                            Ok(_) | Err(Error::NotFound(_)) => {}
+                            Err(error) => panic!("{}: {error}", tree.name()),
+                        }
+                    }
+                }
+            });
+            for round in 0..ROUNDS {
+                let table = db.create_tree("t", "extra").unwrap();
+                let extra = table.tree("extra").unwrap();
+                commit(&db, |txn| {
+                    for n in 0..round % 7 * 20 {
+                        txn.insert(extra, &key(n), &[7; 60]).unwrap();
+                    }
+                });
+                *current.lock().unwrap() = table;
+                db.drop_tree("t", "extra").unwrap();
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        until_free(&db, &table);
     });
 }

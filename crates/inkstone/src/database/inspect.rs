@@ -61,8 +61,8 @@ pub struct TreeEstimates {
 impl TableTree {
     /// Estimates about this tree.
     pub fn estimates(&self) -> Result<TreeEstimates> {
+        let _shape = self.tree.space.keep_shape();
         let tree = self.live()?;
-        let _shape = tree.space.keep_shape();
         Ok(TreeEstimates {
             rows: tree.estimate_rows()?,
             height: tree.height()?,
@@ -79,8 +79,8 @@ impl TableTree {
         leaves: usize,
         beginning_of: &mut dyn FnMut(&[u8]) -> Option<usize>,
     ) -> Result<u64> {
+        let _shape = self.tree.space.keep_shape();
         let tree = self.live()?;
-        let _shape = tree.space.keep_shape();
         tree.estimate_values(leaves, beginning_of)
     }
 
@@ -101,6 +101,7 @@ impl TableTree {
             Bound::Included(key) => Some(after(key)),
             Bound::Excluded(key) => Some(key.to_vec()),
         };
+        let _shape = self.tree.space.keep_shape();
         self.live()?.estimate_range(&low, high.as_deref())
     }
 }
@@ -108,13 +109,17 @@ impl TableTree {
 impl Database {
     /// Statistics of a table.
     pub fn statistics(&self, table: &Table) -> Result<TableStatistics> {
+        // Trees that are there now stay as long as this is held.
+        let _shape = table.inner.space.keep_shape();
         let tree = table.tree_ref().live()?;
-        let _shape = tree.space.keep_shape();
         let page_size = self.inner.options.page_size;
         let allocated = tree.space.allocated_pages()?;
         let regions = u64::from(tree.space.last_region()?) + 1;
         let mut secondary_pages = 0;
-        for other in &table.trees()[1..] {
+        for other in table.trees()[1..]
+            .iter()
+            .filter(|other| other.live().is_ok())
+        {
             secondary_pages += other.tree.pages_by_level()?.iter().sum::<u64>();
         }
         let pages_by_level = tree.pages_by_level()?;
@@ -145,7 +150,9 @@ impl Database {
         low: &[u8],
         high: Option<&[u8]>,
     ) -> Result<u64> {
-        Ok(tree.tree_ref().live()?.estimate_range(low, high)?.rows)
+        let tree = tree.tree_ref();
+        let _shape = tree.tree.space.keep_shape();
+        Ok(tree.live()?.estimate_range(low, high)?.rows)
     }
 
     /// Writes all changed pages of a table to its file, durably.

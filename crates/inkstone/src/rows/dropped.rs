@@ -91,6 +91,9 @@ impl Core {
             let Some(_tidy) = space.tidy() else {
                 return Ok(false);
             };
+            let Some(_free) = space.free_trees() else {
+                return Ok(false);
+            };
             if !tree.remove_last_page()? {
                 return Ok(true);
             }
