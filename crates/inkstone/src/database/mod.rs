@@ -2,10 +2,9 @@
 //!
 //! | file | subject |
 //! |---|---|
-//! | `open` | creating, opening (with recovery), closing |
+//! | `opening` | opening (with recovery), creating |
+//! | `close` | closing |
 //! | `pool_ends` | the log and the files as the buffer pool sees them |
-//! | `preflight` | what is checked before anything is changed |
-//! | `unknown` | files that no table has: removed or set aside |
 //! | `tables` | tables and their trees |
 //! | `rows` | rows through a transaction |
 //! | `ddl` | creating, dropping, renaming tables |
@@ -17,22 +16,20 @@
 
 mod background;
 mod checkpoint;
+mod close;
 mod ddl;
 mod inspect;
-mod open;
+mod opening;
 mod pool_ends;
-mod preflight;
 mod rows;
-mod settle;
 mod shrink;
 mod status;
 mod tables;
 mod transfer;
-mod unknown;
 mod watch;
 
 pub use inspect::{TableReport, TableStatistics, TreeEstimates};
-pub use open::{OpenReport, Recovered};
+pub use opening::{OpenReport, Recovered};
 pub use status::Metric;
 pub use tables::{Table, TableTree, TreeRef};
 pub use transfer::Export;
@@ -51,6 +48,7 @@ use crate::{Error, Result};
 use background::Background;
 use inkstone_format::tree_page::key_len_max;
 use inkstone_io::{Directory, Vfs};
+use opening::Locks;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -114,7 +112,7 @@ pub(crate) struct Inner {
     pub background: Mutex<Option<Background>>,
     pub report: OpenReport,
     /// Held until everything else is gone.
-    _lock: Box<dyn Send + Sync>,
+    _locks: Locks,
 }
 
 impl Database {
@@ -172,7 +170,7 @@ impl Database {
         options: Options,
         progress: &dyn Fn(crate::recovery::Progress),
     ) -> Result<Self> {
-        open::open(vfs, directory.as_ref(), options, progress)
+        opening::open(vfs, directory.as_ref(), options, progress)
     }
 
     /// Begins a transaction. Its snapshot, if the level has one, is taken by its first statement.

@@ -1,6 +1,6 @@
 //! What the buffer pool stands between: the log above it, and the files below.
 
-use super::preflight::check_lsn;
+use super::opening::check_lsn;
 use crate::buffer::{PageReader, PageStore, PageWriter, RedoLog};
 use crate::log::Log;
 use crate::store::{FilePageStore, SpaceFiles};

@@ -1,8 +1,14 @@
 //! Tables and their trees.
 
 use crate::btree::Tree;
+use crate::catalog::TableDefinition;
+use crate::mtr::Mtr;
 use crate::space::Space;
+use crate::txn::core::Core;
 use crate::{Error, Result};
+use inkstone_format::record::Record;
+use inkstone_format::space::PENDING_FREE_TREE;
+use inkstone_format::{SpaceId, TreeId};
 use std::sync::Arc;
 
 /// A table: a clustered tree and any number of secondary trees in one file. Cheap to clone.
@@ -131,5 +137,43 @@ impl TableTree {
             table: self.table.name.clone(),
             tree: self.name.to_string(),
         }
+    }
+}
+
+impl Core {
+    /// Has trees removed that a table's file has and its definition does not name: a crash came
+    /// between making the tree and naming it, or before all pages of a dropped tree were free; or
+    /// the file was imported without them.
+    pub(super) fn remove_unnamed_trees(
+        &self,
+        table: &TableDefinition,
+        space: &Space,
+    ) -> Result<()> {
+        let dropped = self.dropped_trees_of(table.space);
+        for tree in (0..PENDING_FREE_TREE.0).map(TreeId) {
+            let named = table.trees.iter().any(|(id, _)| *id == tree);
+            if !named && !dropped.contains(&tree) && space.root(tree)?.is_some() {
+                self.drop_tree(space, tree);
+            }
+        }
+        Ok(())
+    }
+
+    /// Says in the log, durably, that a tablespace's file is no longer needed.
+    pub(super) fn log_file_delete(&self, space: SpaceId) -> Result<()> {
+        let mut mtr = Mtr::new(&self.storage);
+        mtr.note(&Record::FileDelete { space });
+        let (_, end) = mtr.commit()?;
+        self.storage.log.wait_durable(end)
+    }
+
+    /// Forgets a tablespace and its pages: nobody finds it any more.
+    pub(super) fn forget_space(&self, space: SpaceId) {
+        let dropped = self.remove_space(space);
+        let pages = dropped.as_ref().map_or(u32::MAX, |it| it.file().pages());
+        if let Some(dropped) = dropped {
+            dropped.set_dropped();
+        }
+        self.storage.pool.drop_space(space, pages);
     }
 }

@@ -24,6 +24,7 @@ use inkstone_format::header::{PageType, page_lsn, page_type};
 use inkstone_format::tree_page::TreePage;
 use inkstone_format::{Corrupt, Lsn, PageId, apply};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// What was applied to a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,9 +134,9 @@ impl Tally {
 type Pages = Vec<(PageId, Vec<Change>)>;
 
 /// See the module.
-pub(super) struct Applier<'a> {
-    pool: &'a BufferPool,
-    files: &'a dyn TablespaceFiles,
+pub(super) struct Applier {
+    pool: Arc<BufferPool>,
+    files: Arc<dyn TablespaceFiles>,
     threads: usize,
     /// Pages set aside: why, and the start of the first change that could not be applied.
     set_aside: Mutex<BTreeMap<PageId, (Error, Lsn)>>,
@@ -150,8 +151,8 @@ struct Work {
     outcome: Mutex<(Tally, Option<Error>)>,
 }
 
-impl<'a> Applier<'a> {
-    pub fn new(pool: &'a BufferPool, files: &'a dyn TablespaceFiles, threads: usize) -> Self {
+impl Applier {
+    pub fn new(pool: Arc<BufferPool>, files: Arc<dyn TablespaceFiles>, threads: usize) -> Self {
         Self {
             pool,
             files,

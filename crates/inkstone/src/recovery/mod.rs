@@ -3,7 +3,7 @@
 //!
 //! # What this module promises
 //!
-//! 1. When [`redo`] returns, every page has, in the buffer pool or on disk, every change that the
+//! 1. When [`Gathered::redo`] returns, every page has, in the buffer pool or on disk, every change that the
 //!    log has for it, and no page holds a change that the log does not have.
 //! 2. Nothing but redo is written: pages get changes that are in the log, with the page LSNs that
 //!    they had before the crash. So it may be interrupted anywhere and begun again.
@@ -66,6 +66,7 @@ use crate::options::Options;
 use inkstone_format::{Lsn, SpaceId, TrxId};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// A mini-transaction as it stands in the log.
 #[derive(Clone, Copy, Debug)]
@@ -94,13 +95,13 @@ pub trait FrameSource {
     fn bytes_total(&self) -> Option<u64>;
 }
 
-/// What [`redo`] works on.
-#[derive(Clone, Copy)]
+/// What redo works on.
+#[derive(Clone)]
 pub struct RedoInputs<'a> {
     /// The pages.
-    pub pool: &'a BufferPool,
+    pub pool: Arc<BufferPool>,
     /// The tablespace files.
-    pub files: &'a dyn TablespaceFiles,
+    pub files: Arc<dyn TablespaceFiles>,
     /// Pages on disk have every change below this.
     pub checkpoint: Lsn,
     /// Threads that apply changes, with the calling one.
@@ -111,7 +112,7 @@ pub struct RedoInputs<'a> {
     pub progress: &'a dyn Fn(Progress),
 }
 
-/// What [`redo`] found.
+/// What redo found.
 #[derive(Clone, Debug)]
 pub struct RedoOutcome {
     /// End of the log: the next mini-transaction starts here.
@@ -134,25 +135,45 @@ pub struct RedoOutcome {
     pub report: RecoveryReport,
 }
 
-/// What is to be done before the first page is changed. It is told where the log was proven to end,
-/// if that is known by then.
-pub type BeforeChanges<'a> = &'a mut dyn FnMut(Option<Lsn>) -> Result<()>;
-
-/// Reads `log` to its end and applies it. See the [module](self).
-pub fn redo(log: &mut dyn FrameSource, inputs: RedoInputs<'_>) -> Result<RedoOutcome> {
-    redo_after(log, inputs, &mut |_| Ok(()))
+/// What the log says, read without changing anything: to its end if that fits `index_bytes_max`,
+/// else as far as it fits. A log that is damaged, or that does not fit the files, is refused by
+/// then if it was read to its end.
+pub struct Gathered<'a> {
+    scan: scan::Scan<'a>,
+    log_end: Option<Lsn>,
 }
 
-/// As [`redo`]; `before_changes` runs once, before the first page is changed. A log that fits
-/// `index_bytes_max` has been read to its proven end by then, so one that is damaged, or that
-/// does not fit the files, is refused before anything is changed; where that end is, it is told.
-pub fn redo_after(
-    log: &mut dyn FrameSource,
-    inputs: RedoInputs<'_>,
-    before_changes: BeforeChanges<'_>,
-) -> Result<RedoOutcome> {
-    let bytes_total = log.bytes_total();
-    scan::Scan::new(&inputs, bytes_total, before_changes).run(log)
+/// Reads `log` until its end, or until memory is used up. See the [module](self).
+pub fn gather<'a>(log: &mut dyn FrameSource, inputs: RedoInputs<'a>) -> Result<Gathered<'a>> {
+    let mut scan = scan::Scan::new(inputs, log);
+    let log_end = scan.read(log)?;
+    Ok(Gathered { scan, log_end })
+}
+
+impl Gathered<'_> {
+    /// Where the log was proven to end, if it was read so far.
+    pub fn log_end(&self) -> Option<Lsn> {
+        self.log_end
+    }
+
+    /// Applies what was read, and the rest of `log`, which is the one that was read so far.
+    pub fn redo(mut self, log: &mut dyn FrameSource) -> Result<RedoOutcome> {
+        let end = loop {
+            self.scan.apply_gathered()?;
+            if let Some(end) = self.log_end {
+                break end;
+            }
+            self.scan.report_progress();
+            self.log_end = self.scan.read(log)?;
+        };
+        self.scan.finish(log, end)
+    }
+}
+
+/// Reads `log` to its end and applies it.
+#[cfg(test)]
+fn redo(log: &mut dyn FrameSource, inputs: RedoInputs<'_>) -> Result<RedoOutcome> {
+    gather(log, inputs)?.redo(log)
 }
 
 /// Threads that the options ask for.

@@ -6,7 +6,7 @@ use super::index::{Change, PageIndex};
 use super::losers::TransactionTable;
 use super::progress::{Phase, Progress, RecoveryReport, Reporter};
 use super::spaces::Spaces;
-use super::{BeforeChanges, FrameSource, RedoInputs, RedoOutcome};
+use super::{FrameSource, RedoInputs, RedoOutcome};
 use crate::sync::Instant;
 use crate::{Error, Result, invariant};
 use inkstone_format::record::{DecodeError, Decoder, Record};
@@ -20,57 +20,53 @@ pub(super) struct Scan<'a> {
     index_bytes_max: usize,
     decoder: Decoder,
     table: TransactionTable,
-    spaces: Spaces<'a>,
+    spaces: Spaces,
     index: PageIndex,
-    applier: Applier<'a>,
+    applier: Applier,
     reporter: Reporter<'a>,
     report: RecoveryReport,
     bytes_total: Option<u64>,
     pages_done: u64,
     applying: Duration,
-    /// To be called before the first change; gone when it was.
-    before_changes: Option<BeforeChanges<'a>>,
+    begin: Instant,
+    /// Where reading began.
+    scan_start: Lsn,
 }
 
 impl<'a> Scan<'a> {
-    pub fn new(
-        inputs: &RedoInputs<'a>,
-        bytes_total: Option<u64>,
-        before_changes: BeforeChanges<'a>,
-    ) -> Self {
+    pub fn new(inputs: RedoInputs<'a>, log: &dyn FrameSource) -> Self {
         Self {
-            before_changes: Some(before_changes),
+            bytes_total: log.bytes_total(),
             checkpoint: inputs.checkpoint,
             index_bytes_max: inputs.index_bytes_max,
             decoder: Decoder::default(),
             table: TransactionTable::default(),
-            spaces: Spaces::new(inputs.files),
+            spaces: Spaces::new(inputs.files.clone()),
             index: PageIndex::default(),
             applier: Applier::new(inputs.pool, inputs.files, inputs.threads),
             reporter: Reporter::new(inputs.progress),
             report: RecoveryReport::default(),
-            bytes_total,
             pages_done: 0,
             applying: Duration::ZERO,
+            begin: Instant::now(),
+            scan_start: log.position(),
         }
     }
 
-    /// Reads everything, applying whenever the index is full, and at the end.
-    pub fn run(mut self, log: &mut dyn FrameSource) -> Result<RedoOutcome> {
-        let begin = Instant::now();
-        let scan_start = log.position();
+    /// Reads until the index is full, or to the end of the log: tells where that is. Changes
+    /// nothing.
+    pub fn read(&mut self, log: &mut dyn FrameSource) -> Result<Option<Lsn>> {
         while let Some(frame) = log.next()? {
             let (start, end) = (frame.start, frame.end);
             let decoded = self.decoder.decode(frame.payload);
             self.report.frames += 1;
-            self.report.bytes_scanned = end.0 - scan_start.0;
+            self.report.bytes_scanned = end.0 - self.scan_start.0;
             let noted = self.note_frame(start, end, decoded);
             noted.map_err(|problem| problem.at(log, start))?;
             if self.index.bytes() > self.index_bytes_max {
-                self.apply_gathered(None)?;
+                return Ok(None);
             }
-            let progress = || self.progress(Phase::Scan, self.pages_done, self.pages_done);
-            self.reporter.report(false, progress);
+            self.report_progress();
         }
         let end = log.position();
         if end < self.checkpoint {
@@ -81,14 +77,14 @@ impl<'a> Scan<'a> {
             return Err(Problem::Log(detail).at(log, end));
         }
         self.spaces.check_missing()?;
-        self.apply_gathered(Some(end))?;
-        let total = begin.elapsed();
-        self.report.apply_ms = self.applying.as_millis() as u64;
-        self.report.scan_ms = total.saturating_sub(self.applying).as_millis() as u64;
-        self.finish(log, end)
+        Ok(Some(end))
     }
 
-    fn finish(mut self, log: &mut dyn FrameSource, end: Lsn) -> Result<RedoOutcome> {
+    /// The whole log was read and applied: what it leaves to be done.
+    pub fn finish(mut self, log: &dyn FrameSource, end: Lsn) -> Result<RedoOutcome> {
+        let total = self.begin.elapsed();
+        self.report.apply_ms = self.applying.as_millis() as u64;
+        self.report.scan_ms = total.saturating_sub(self.applying).as_millis() as u64;
         let done = self.progress(Phase::Done, self.pages_done, self.pages_done);
         let deleted = |page: PageId| self.spaces.deleted.contains(&page.space);
         self.applier.finish(end, deleted)?;
@@ -182,10 +178,8 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    fn apply_gathered(&mut self, log_end: Option<Lsn>) -> Result<()> {
-        if let Some(before_changes) = self.before_changes.take() {
-            before_changes(log_end)?;
-        }
+    /// Applies what was read since the last call.
+    pub fn apply_gathered(&mut self) -> Result<()> {
         let begin = Instant::now();
         let mut pages = self.index.take();
         self.report.pages_dropped += self.spaces.prepare(&mut pages)?;
@@ -215,6 +209,11 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
+    pub fn report_progress(&self) {
+        let progress = || self.progress(Phase::Scan, self.pages_done, self.pages_done);
+        self.reporter.report(false, progress);
+    }
+
     fn progress(&self, phase: Phase, pages_done: u64, pages_total: u64) -> Progress {
         Progress {
             phase,
@@ -228,10 +227,7 @@ impl<'a> Scan<'a> {
 }
 
 /// Changes that a rollback passed over must be of tablespaces that are gone.
-fn check_skipped(
-    spaces: &Spaces<'_>,
-    skipped: &BTreeSet<SpaceId>,
-) -> std::result::Result<(), Problem> {
+fn check_skipped(spaces: &Spaces, skipped: &BTreeSet<SpaceId>) -> std::result::Result<(), Problem> {
     for &space in skipped.difference(&spaces.deleted) {
         if spaces.files.exists(space)? {
             return Err(Problem::Log(format!(

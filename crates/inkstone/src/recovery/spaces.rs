@@ -10,9 +10,10 @@ use crate::{Error, Result};
 use inkstone_format::{Lsn, PageId, PageNo, SpaceId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// What redo needs of the tablespace files.
-pub trait TablespaceFiles: Sync {
+pub trait TablespaceFiles: Send + Sync {
     /// Whether the file of a tablespace exists.
     fn exists(&self, space: SpaceId) -> Result<bool>;
     /// Creates the missing file of a tablespace with `pages` pages of zeroes, durably.
@@ -34,8 +35,8 @@ enum State {
 }
 
 /// See the module.
-pub(super) struct Spaces<'a> {
-    pub files: &'a dyn TablespaceFiles,
+pub(super) struct Spaces {
+    pub files: Arc<dyn TablespaceFiles>,
     known: BTreeMap<SpaceId, State>,
     pub created: BTreeSet<SpaceId>,
     pub deleted: BTreeSet<SpaceId>,
@@ -44,8 +45,8 @@ pub(super) struct Spaces<'a> {
     last: Option<(SpaceId, bool)>,
 }
 
-impl<'a> Spaces<'a> {
-    pub fn new(files: &'a dyn TablespaceFiles) -> Self {
+impl Spaces {
+    pub fn new(files: Arc<dyn TablespaceFiles>) -> Self {
         Self {
             files,
             known: BTreeMap::new(),

@@ -23,7 +23,7 @@
 //!
 //! Every step can be interrupted and repeated: the copies stay until a writer exists, and writers
 //! come after repair. Files in which nothing was repaired are not synced: what a killed process
-//! left is durable before this runs (`database/settle.rs`).
+//! left is durable before this runs (`database/opening/settled.rs`).
 
 use super::doublewrite::{DOUBLEWRITE_FILE, read_batch, read_layout};
 use super::space_file::SpaceFile;

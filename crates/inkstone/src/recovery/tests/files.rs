@@ -10,6 +10,7 @@ use inkstone_format::header::{PageType, init_page, page_lsn};
 use inkstone_format::record::{Record, Row};
 use inkstone_format::{Lsn, PageId, PageNo, SpaceId};
 use std::cell::RefCell;
+use std::sync::Arc;
 
 const START: Lsn = Lsn(5000);
 
@@ -380,8 +381,8 @@ fn progress_is_told_now_and_then() {
     let told = RefCell::new(Vec::new());
     let progress = |progress: Progress| told.borrow_mut().push(progress);
     let inputs = RedoInputs {
-        pool: &pool(&disk, 64),
-        files: &disk,
+        pool: pool(&disk, 64),
+        files: Arc::new(disk.clone()),
         checkpoint: START,
         threads: 2,
         index_bytes_max: 1 << 20,

@@ -206,8 +206,8 @@ fn a_database_is_whole_after_power_loss() {
             let again = open(&vfs);
             let mut log = source(&vfs, end);
             let inputs = RedoInputs {
-                pool: &again.pool,
-                files: &*again.files,
+                pool: again.pool.clone(),
+                files: again.files.clone(),
                 checkpoint: Lsn(SEGMENT),
                 threads: 2,
                 index_bytes_max: 4000,
@@ -250,8 +250,8 @@ fn places_in_the_log_are_files_and_offsets() {
     let checkpoint = source(&vfs, Lsn(0)).next().unwrap().unwrap().end;
     let mut log = source(&vfs, Lsn(0));
     let inputs = RedoInputs {
-        pool: &other.pool,
-        files: &*other.files,
+        pool: other.pool.clone(),
+        files: other.files.clone(),
         checkpoint,
         threads: 1,
         index_bytes_max: 1 << 20,

@@ -279,13 +279,13 @@ impl How {
 pub fn run(
     source: &mut dyn FrameSource,
     disk: &MemoryDisk,
-    pool: &BufferPool,
+    pool: &Arc<BufferPool>,
     how: How,
 ) -> Result<RedoOutcome> {
     let progress = |_: Progress| {};
     let inputs = RedoInputs {
-        pool,
-        files: disk,
+        pool: pool.clone(),
+        files: Arc::new(disk.clone()),
         checkpoint: how.checkpoint,
         threads: how.threads,
         index_bytes_max: how.budget,

@@ -1,4 +1,6 @@
-//! Before anything is read on whose strength something is written: the files of an earlier process
+//! What is in the files is what the disk has, and whatever can be refused has been.
+//!
+//! Before anything is read on whose strength something is written, the files of an earlier process
 //! are made what the disk has.
 //!
 //! A process that was killed leaves bytes that only the page cache holds. A sync makes them
@@ -17,17 +19,72 @@
 //! After an orderly close there is nothing to do: the control file says so only after everything
 //! else was synced, and it was settled itself when it was read.
 
-use super::open::LOG_DIRECTORY;
+use super::foundation::{LOG_DIRECTORY, log_directory};
+use super::locked::{Locked, Ownership, Site};
+use super::preflight::check_files;
+use super::report::OpenReport;
 use crate::catalog::CATALOG_SPACE;
-use crate::store::{DOUBLEWRITE_FILE, PAGE_LSN_MAP_FILE, parse_space_file_name};
+use crate::log::ReadParams;
+use crate::store::{
+    DOUBLEWRITE_FILE, DoublewriteFound, PAGE_LSN_MAP_FILE, SpaceFiles, is_direct,
+    parse_space_file_name,
+};
 use crate::{Error, Result};
+use inkstone_format::control::Control;
 use inkstone_format::segment::parse_segment_file_name;
 use inkstone_io::{Create, Directory, ErrorKind, OpenOptions};
+use std::sync::Arc;
+
+/// Stage 2. What is read of the database's files from here on survives power loss, and what can be
+/// refused without reading the log has been refused. No byte has been changed.
+pub(super) struct Settled {
+    /// Where the log is read.
+    pub log: ReadParams,
+    pub doublewrite: DoublewriteFound,
+    pub files: Arc<SpaceFiles>,
+    pub site: Site,
+    pub report: OpenReport,
+    pub ownership: Ownership,
+}
+
+impl Locked {
+    /// Makes the files what the disk has, and checks them.
+    pub fn settle(mut self) -> Result<Settled> {
+        let files = self.site.space_files()?;
+        let directory = &*self.site.directory;
+        let Ownership { old, new, .. } = &self.ownership;
+        if !old.clean_shutdown {
+            settle(directory, is_direct(self.site.options.flush_method))?;
+        }
+        let log = read_params(directory, new)?;
+        let doublewrite = check_files(directory, old, &files, &log)?;
+        Ok(Settled {
+            log,
+            doublewrite,
+            files,
+            site: self.site,
+            report: self.report,
+            ownership: self.ownership,
+        })
+    }
+}
+
+fn read_params(directory: &dyn Directory, control: &Control) -> Result<ReadParams> {
+    Ok(ReadParams {
+        directory: log_directory(directory, Create::Never)?,
+        uuid: control.uuid,
+        segment_bytes: control.log_segment_bytes,
+        from: control.scan_start_lsn,
+        epoch: control.scan_start_epoch,
+        newest_epoch: control.epoch,
+        must_reach: control.known_durable_lsn,
+    })
+}
 
 /// What can be read of log, tablespaces, doublewrite file and page LSN map from here on survives
 /// power loss, and so do their names. Changes no byte that was durable. `past_cache`: how the files
 /// of tables are read.
-pub(super) fn settle(directory: &dyn Directory, past_cache: bool) -> Result<()> {
+fn settle(directory: &dyn Directory, past_cache: bool) -> Result<()> {
     let tables = Tables {
         directory,
         are_synced: directory.sync_file_system().is_ok(),

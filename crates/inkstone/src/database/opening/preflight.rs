@@ -1,17 +1,15 @@
-//! What is checked before an existing database is changed, and before a new one is made: a
-//! refused call leaves every file as it was.
+//! What is checked before an existing database is changed: an open that is refused leaves every
+//! file as it was.
 //!
 //! An open that gets past these checks can still fail: a page that recovery needs may be damaged, a
 //! log that does not fit recovery's memory may be damaged behind what was applied by then. What was
 //! changed in that case is what recovery does anyway, and does again.
 
-use super::open::{LOG_DIRECTORY, log_directory};
+use super::foundation::log_directory;
 use crate::catalog::CATALOG_SPACE;
 use crate::log::{LogReader, ReadParams};
 use crate::space::{SYSTEM_PAGES, check_header};
-use crate::store::{
-    DoublewriteFound, SpaceFile, SpaceFiles, check_doublewrite, parse_space_file_name,
-};
+use crate::store::{DoublewriteFound, SpaceFile, SpaceFiles, check_doublewrite};
 use crate::{Error, Result};
 use inkstone_format::apply::{bit, map_pages};
 use inkstone_format::control::Control;
@@ -19,78 +17,6 @@ use inkstone_format::header::page_lsn;
 use inkstone_format::segment::parse_segment_file_name;
 use inkstone_format::{Corrupt, Lsn, PageId, PageNo};
 use inkstone_io::{AlignedBuffer, Create, Directory, ErrorKind, OpenOptions};
-
-/// Present while a database is being created: what is there without a control file is rubbish.
-pub(super) const CREATING: &str = "creating";
-pub(super) const LOCK: &str = "lock";
-
-/// Refuses a directory that holds anything but what an interrupted creation left.
-pub(super) fn check_creation(directory: &dyn Directory) -> Result<()> {
-    let names = directory.list();
-    let names = names.map_err(|e| Error::io("list", directory.path(), e))?;
-    if names.iter().any(|name| name == CREATING) {
-        // No creation comes so far: tables were put there since.
-        return match names.iter().find(|name| is_table(name)) {
-            None => Ok(()),
-            Some(table) => Err(Error::NotADatabase {
-                path: directory.path().to_owned(),
-                reason: format!(
-                    "its creation was interrupted (there is a file {CREATING}), and yet there is a \
-                     table, {table}; move it away, or put the control file that belongs to it there \
-                     and remove {CREATING}"
-                ),
-            }),
-        };
-    }
-    let log = directory.subdirectory(LOG_DIRECTORY, Create::Never);
-    let segments = match log.and_then(|log| log.list()) {
-        Ok(names) => names,
-        Err(e) if e.kind() == ErrorKind::NotFound => Vec::new(),
-        Err(e) => return Err(Error::io("list", &directory.path_of(LOG_DIRECTORY), e)),
-    };
-    let segments = segments
-        .iter()
-        .map(|name| format!("{LOG_DIRECTORY}/{name}"));
-    match names.into_iter().chain(segments).find(|name| name != LOCK) {
-        None => Ok(()),
-        Some(name) => Err(Error::NotADatabase {
-            path: directory.path().to_owned(),
-            reason: format!(
-                "there is a file {name} but no file named control; restore the control file if \
-                 this was a database, or give an empty directory for a new one"
-            ),
-        }),
-    }
-}
-
-fn is_table(name: &str) -> bool {
-    parse_space_file_name(name).is_some_and(|space| space != CATALOG_SPACE)
-}
-
-/// Removes what an interrupted creation left, but for the marker. The caller knows that there is no
-/// control file.
-pub(super) fn clear_creation(directory: &dyn Directory) -> Result<()> {
-    clear(directory, |name| name != CREATING && name != LOCK)?;
-    // Durably, before the marker is removed: power loss must not bring names back without it.
-    match directory.subdirectory(LOG_DIRECTORY, Create::Never) {
-        Ok(log) => clear(&*log, |_| true),
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
-        Err(e) => Err(Error::io("open", &directory.path_of(LOG_DIRECTORY), e)),
-    }
-}
-
-/// Removes files, durably.
-fn clear(directory: &dyn Directory, is_rubbish: impl Fn(&str) -> bool) -> Result<()> {
-    let names = directory.list();
-    let names = names.map_err(|e| Error::io("list", directory.path(), e))?;
-    for name in names.iter().filter(|name| is_rubbish(name)) {
-        directory
-            .remove(name)
-            .map_err(|e| Error::io("remove", &directory.path_of(name), e))?;
-    }
-    let synced = directory.sync();
-    synced.map_err(|e| Error::io("sync", directory.path(), e))
-}
 
 /// Log segments can be opened for writing: those that another user made (a run as root) are found
 /// before anything is changed. What else is wrong with them is for others to say.
@@ -172,7 +98,12 @@ fn check_pages(control: &Control, file: &SpaceFile, mut page: AlignedBuffer) -> 
 }
 
 /// Fails if a page was changed after the log had ended.
-pub(super) fn check_lsn(file: &SpaceFile, page: PageNo, bytes: &[u8], end: Lsn) -> Result<()> {
+pub(in crate::database) fn check_lsn(
+    file: &SpaceFile,
+    page: PageNo,
+    bytes: &[u8],
+    end: Lsn,
+) -> Result<()> {
     let lsn = page_lsn(bytes);
     if lsn <= end {
         return Ok(());

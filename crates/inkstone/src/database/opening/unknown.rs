@@ -14,10 +14,10 @@
 //! whatever checkpoints do, until the catalog says the same as the directory
 //! ([`Checkpoints::hold`]).
 //!
-//! [`Checkpoints::hold`]: super::checkpoint::Checkpoints::hold
+//! [`Checkpoints::hold`]: crate::database::checkpoint::Checkpoints::hold
 
-use super::Inner;
 use crate::aside::SetAside;
+use crate::database::Inner;
 use crate::recovery::RedoOutcome;
 use crate::store::{SpaceFile, SpaceFiles, space_file_name};
 use crate::txn::core::Core;

@@ -1,0 +1,208 @@
+//! Whether there is a database, and that no other process or handle has it.
+
+use super::report::OpenReport;
+use super::vacant::{LOCK, Vacant, check_new};
+use crate::control::{CONTROL_FILE, ControlFile};
+use crate::counters::Counters;
+use crate::options::Options;
+use crate::poison::Poison;
+use crate::store::SpaceFiles;
+use crate::{Error, Result};
+use inkstone_format::control::Control;
+use inkstone_io::{Create, Directory, ErrorKind, Vfs};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Where the database is, and how it is opened.
+pub(super) struct Site {
+    pub vfs: Arc<dyn Vfs>,
+    pub directory: Arc<dyn Directory>,
+    pub options: Options,
+    pub counters: Arc<Counters>,
+    pub poison: Poison,
+}
+
+impl Site {
+    /// The tablespace files, none of them open. From here on the directory closes one of them where
+    /// there are too few descriptors.
+    pub fn space_files(&mut self) -> Result<Arc<SpaceFiles>> {
+        let (counters, poison) = (self.counters.clone(), self.poison.clone());
+        let files = SpaceFiles::new(self.directory.clone(), &self.options, counters, poison)?;
+        self.directory = files.directory().clone();
+        Ok(Arc::new(files))
+    }
+}
+
+/// What keeps other processes out, and other handles in this one, until it is dropped: after
+/// everything else.
+pub(in crate::database) struct Locks {
+    /// Of the directory and the file `lock`.
+    pub first: Arc<dyn Send + Sync>,
+    /// Of the control file, as soon as there is one.
+    pub control: Option<Box<dyn Send + Sync>>,
+}
+
+impl Locks {
+    /// Locks what is there before the control file is, for those who create at the same time: the
+    /// directory itself, where the file system can, and the file `lock`, which older programs ask.
+    /// That file is empty, and may be taken for rubbish and removed.
+    fn take(directory: &dyn Directory) -> Result<Self> {
+        let itself = directory.lock_itself();
+        let itself = itself.map_err(|e| lock_error(directory, directory.path(), e))?;
+        Ok(Self {
+            first: Arc::new((itself, lock(directory, LOCK)?)),
+            control: None,
+        })
+    }
+
+    /// Locks the control file too. It is there as long as there is a database, and it is noticed
+    /// when it is replaced; a copy by hard links shares it, and is locked with it.
+    pub fn take_control(&mut self, directory: &dyn Directory) -> Result<()> {
+        self.control = Some(lock(directory, CONTROL_FILE)?);
+        Ok(())
+    }
+}
+
+/// The control file of a database that is locked.
+pub(super) struct Ownership {
+    pub file: ControlFile,
+    /// What it said.
+    pub old: Control,
+    /// What it will say before anything else is changed: the next epoch.
+    pub new: Control,
+    pub locks: Locks,
+}
+
+/// Stage 1. The directory and the control file are locked, so the database is ours until this is
+/// dropped; the control file has been read, and it fits the options. No byte has been changed, nor
+/// has any other file been looked at.
+pub(super) struct Locked {
+    pub site: Site,
+    pub report: OpenReport,
+    pub ownership: Ownership,
+}
+
+/// What there is in a directory.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one, and it is moved once"
+)]
+pub(super) enum Found {
+    Database(Locked),
+    Nothing(Vacant),
+}
+
+/// Locks the directory, which is made if it is missing. One that can have no database made in it,
+/// or not with these options, is refused before.
+pub(super) fn lock_directory(
+    vfs: Arc<dyn Vfs>,
+    path: &Path,
+    mut options: Options,
+) -> Result<Found> {
+    inkstone_io::limits::raise_open_files();
+    let found = find_directory(&*vfs, path)?;
+    let exists = match &found {
+        Some(directory) => ControlFile::exists(&**directory)?,
+        None => false,
+    };
+    if !exists {
+        check_new(&mut options, found.as_deref())?;
+    }
+    let directory = match found {
+        Some(directory) => directory,
+        None => vfs
+            .open_directory(path, Create::IfMissing)
+            .map_err(|e| Error::io("create", path, e))?,
+    };
+    let locks = Locks::take(&*directory)?;
+    let exists = ControlFile::exists(&*directory)?;
+    let site = Site {
+        vfs,
+        directory,
+        options,
+        counters: Arc::new(Counters::default()),
+        poison: Poison::default(),
+    };
+    match exists {
+        true => Locked::new(site, locks).map(Found::Database),
+        false => Ok(Found::Nothing(Vacant { site, locks })),
+    }
+}
+
+impl Locked {
+    fn new(mut site: Site, mut locks: Locks) -> Result<Self> {
+        locks.take_control(&*site.directory)?;
+        let file = ControlFile::open(&*site.directory, &site.poison)?;
+        let old = file.current().clone();
+        check_page_size(site.directory.path(), &mut site.options, &old)?;
+        let report = OpenReport {
+            clean: old.clean_shutdown,
+            memory_bound: site.options.fit_memory(site.vfs.memory_limit()),
+            ..OpenReport::default()
+        };
+        let new = Control {
+            epoch: old.epoch + 1,
+            version_epoch: old.version_epoch + 1,
+            clean_shutdown: false,
+            ..old.clone()
+        };
+        Ok(Self {
+            site,
+            report,
+            ownership: Ownership {
+                file,
+                old,
+                new,
+                locks,
+            },
+        })
+    }
+}
+
+/// The directory, if it is there.
+fn find_directory(vfs: &dyn Vfs, path: &Path) -> Result<Option<Arc<dyn Directory>>> {
+    match vfs.open_directory(path, Create::Never) {
+        Ok(directory) => Ok(Some(directory)),
+        Err(e) => match e.kind() {
+            ErrorKind::NotFound => Ok(None),
+            ErrorKind::NotADirectory => Err(Error::NotADatabase {
+                path: path.to_owned(),
+                reason: "it is, or lies below, a file: not a directory".to_owned(),
+            }),
+            _ => Err(Error::io("open", path, e)),
+        },
+    }
+}
+
+fn lock(directory: &dyn Directory, name: &str) -> Result<Box<dyn Send + Sync>> {
+    let locked = directory.lock(name);
+    locked.map_err(|e| lock_error(directory, &directory.path_of(name), e))
+}
+
+fn lock_error(directory: &dyn Directory, path: &Path, error: std::io::Error) -> Error {
+    match error.kind() {
+        ErrorKind::WouldBlock => Error::InUse {
+            path: directory.path().to_owned(),
+        },
+        _ => Error::io("lock", path, error),
+    }
+}
+
+fn check_page_size(directory: &Path, options: &mut Options, control: &Control) -> Result<()> {
+    let found = u64::from(control.page_size);
+    if options.page_size != 0 {
+        options.validate()?;
+    }
+    if options.page_size != 0 && options.page_size != found {
+        return Err(Error::InvalidOption {
+            name: "page_size".to_owned(),
+            value: options.page_size.to_string(),
+            reason: format!(
+                "{} was created with pages of {found} bytes; give that, or 0 for whatever the database has",
+                directory.display()
+            ),
+        });
+    }
+    options.page_size = found;
+    options.validate()
+}

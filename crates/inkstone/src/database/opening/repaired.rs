@@ -1,0 +1,53 @@
+//! The last step before pages are changed.
+
+use super::foundation::Foundation;
+use super::locked::Ownership;
+use super::report::OpenReport;
+use super::scanned::{Scanned, say_what_is_lost};
+use super::vacant::finish_creation;
+use crate::Result;
+use crate::recovery::{Gathered, LogSource};
+use crate::store::{RepairReport, repair};
+
+/// Stage 4. The new epoch is durable in the page LSN map and then in the control file, so log that
+/// this process writes is never taken for older log, nor the other way round. Torn pages that had
+/// a copy have been replaced by it; pages have not been changed otherwise.
+pub(super) struct Repaired<'a> {
+    pub gathered: Gathered<'a>,
+    pub log: LogSource,
+    pub torn_pages: u64,
+    pub report: OpenReport,
+    pub foundation: Foundation,
+    pub ownership: Ownership,
+}
+
+impl<'a> Scanned<'a> {
+    /// Makes the new epoch durable and repairs torn pages, before the areas of the doublewrite file
+    /// are used again.
+    pub fn repair(mut self) -> Result<Repaired<'a>> {
+        let repaired = self.write_epoch_and_repair();
+        let repaired = repaired.map_err(|error| say_what_is_lost(error, &self.report))?;
+        Ok(Repaired {
+            gathered: self.gathered,
+            log: self.log,
+            torn_pages: repaired.repaired.len() as u64,
+            report: self.report,
+            foundation: self.foundation,
+            ownership: self.ownership,
+        })
+    }
+
+    fn write_epoch_and_repair(&mut self) -> Result<RepairReport> {
+        let Ownership { file, old, new, .. } = &mut self.ownership;
+        let (site, files) = (&self.foundation.site, &self.foundation.files);
+        finish_creation(&*site.directory, &site.poison)?;
+        let (uuid, checkpoint) = (new.uuid, new.checkpoint_lsn);
+        let log_end = self.gathered.log_end();
+        let lost = files
+            .page_lsns()
+            .open(uuid, old.epoch, checkpoint, log_end)?;
+        self.report.page_lsn_map_lost = lost.map(|error| error.to_string());
+        file.write(new)?;
+        repair(&*site.directory, files, uuid, checkpoint)
+    }
+}

@@ -1,0 +1,71 @@
+//! What opening tells of itself.
+
+use crate::aside::SetAside;
+use crate::options::MemoryBound;
+use crate::recovery::RecoveryReport;
+use std::path::PathBuf;
+
+/// What opening found.
+#[derive(Clone, Debug, Default)]
+pub struct OpenReport {
+    /// The database was created by this call.
+    pub created: bool,
+    /// It had been closed in order.
+    pub clean: bool,
+    /// What recovery did, if the database had not been closed in order, or had unfinished or
+    /// prepared transactions when it was.
+    pub recovered: Option<Recovered>,
+    /// Tablespace files that were removed: the log says that their table was dropped, or was not
+    /// made to the end.
+    pub removed: Vec<PathBuf>,
+    /// Files that the database does not know, with the names that they have now.
+    pub set_aside: Vec<SetAside>,
+    /// The limit on memory into which the buffer pool and recovery had to be fitted, if they had.
+    pub memory_bound: Option<MemoryBound>,
+    /// Why the doublewrite file was made anew, if it was. If a crash came before, it could not mend
+    /// torn pages; recovery met none, or opening would have failed.
+    pub doublewrite_renewed: Option<String>,
+    /// Why the page LSN map could not be read or written, if so. It was begun anew, or will be by
+    /// the next opening that can: older versions of pages that were written before may pass for
+    /// new.
+    pub page_lsn_map_lost: Option<String>,
+    /// Milliseconds that opening took.
+    pub milliseconds: u64,
+}
+
+/// What recovery did.
+#[derive(Clone, Debug, Default)]
+pub struct Recovered {
+    /// Scan and redo.
+    pub redo: RecoveryReport,
+    /// Torn pages repaired from the doublewrite file.
+    pub torn_pages_repaired: u64,
+    /// Unfinished transactions rolled back.
+    pub losers: u64,
+    /// Row changes undone.
+    pub rows_undone: u64,
+    /// Row changes that could not be undone, as the disk is full: their rows are locked, readers
+    /// see what was there before, and purge undoes them when there is space.
+    pub rows_to_undo: u64,
+    /// Prepared transactions found.
+    pub prepared: u64,
+}
+
+impl Recovered {
+    /// Whether there were transactions that had neither committed nor been rolled back.
+    pub fn has_transactions(&self) -> bool {
+        self.losers > 0 || self.prepared > 0
+    }
+
+    /// What became of unfinished transactions, for people.
+    pub fn transactions_text(&self) -> String {
+        let later = match self.rows_to_undo {
+            0 => String::new(),
+            left => format!(", {left} to be undone when the disk has space"),
+        };
+        format!(
+            "{} unfinished transactions rolled back ({} row changes undone{later}), {} prepared transactions kept",
+            self.losers, self.rows_undone, self.prepared
+        )
+    }
+}

@@ -1,0 +1,125 @@
+//! Transactions are where they were left, or gone.
+
+use super::foundation::Foundation;
+use super::locked::Ownership;
+use super::redone::Redone;
+use super::report::{OpenReport, Recovered};
+use crate::btree::Tree;
+use crate::catalog::{CATALOG_SPACE, CATALOG_TREE};
+use crate::mtr::Mtr;
+use crate::mutants::{self, Mutant};
+use crate::recovery::RedoOutcome;
+use crate::sync::HashMap;
+use crate::txn::core::Core;
+use crate::{Error, Result};
+use inkstone_format::TrxId;
+use inkstone_format::record::Record;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Stage 6. The log goes on at its proven end, in the new epoch. Losers are rolled back, or left to
+/// purge where the disk has no page for that; prepared transactions have their versions, which are
+/// their locks, again. So the catalog can be read.
+pub(super) struct Undone {
+    pub catalog: Tree,
+    pub core: Arc<Core>,
+    pub outcome: RedoOutcome,
+    /// The highest tablespace number that was seen.
+    pub highest_space: u32,
+    pub report: OpenReport,
+    pub foundation: Foundation,
+    pub ownership: Ownership,
+}
+
+impl Redone {
+    /// Opens the log for writing, and finishes transactions.
+    pub fn undo(mut self) -> Result<Undone> {
+        let (outcome, foundation) = (&self.outcome, &self.foundation);
+        let control = &self.ownership.new;
+        let next_trx = TrxId(control.next_trx_id.0.max(outcome.trx_id_max.0 + 1));
+        let core = foundation.open_log(control, self.log_start, next_trx)?;
+        let mut epoch = Mtr::new(&core.storage);
+        epoch.note(&Record::Epoch {
+            epoch: control.epoch,
+            end_of_previous: outcome.end,
+        });
+        epoch.commit()?;
+        let (highest_space, removed) = remove_deleted(foundation, &core, outcome)?;
+        let space = core
+            .space(CATALOG_SPACE)?
+            .ok_or_else(|| Error::NotADatabase {
+                path: foundation.files.path(CATALOG_SPACE),
+                reason: "the file of the catalog is missing".to_owned(),
+            })?;
+        let catalog = Tree::open(space, CATALOG_TREE, core.storage.clone())?;
+        let recovered = finish_transactions(&core, outcome, self.torn_pages)?;
+        let is_news = !self.report.clean || recovered.has_transactions();
+        self.report.recovered = is_news.then_some(recovered);
+        self.report.removed = removed;
+        Ok(Undone {
+            catalog,
+            core,
+            outcome: self.outcome,
+            highest_space,
+            report: self.report,
+            foundation: self.foundation,
+            ownership: self.ownership,
+        })
+    }
+}
+
+/// Finishes removing the files of tablespaces that were dropped. Returns the highest tablespace
+/// number seen, and what was removed. No other file is opened here: tables are, when they are used.
+fn remove_deleted(
+    foundation: &Foundation,
+    core: &Core,
+    redone: &RedoOutcome,
+) -> Result<(u32, Vec<PathBuf>)> {
+    let files = &foundation.files;
+    let highest = files.highest()?.max(redone.space_id_max);
+    let mut removed = Vec::new();
+    for space in files.list()? {
+        if redone.files_deleted.contains(&space) {
+            core.forget_space(space);
+            files.remove(space)?;
+            removed.push(files.path(space));
+        }
+    }
+    Ok((highest.map_or(0, |space| space.0), removed))
+}
+
+/// Rolls back losers, newest first, and takes prepared transactions up again.
+fn finish_transactions(
+    core: &Arc<Core>,
+    redone: &RedoOutcome,
+    torn_pages_repaired: u64,
+) -> Result<Recovered> {
+    let mut recovered = Recovered {
+        redo: redone.report.clone(),
+        torn_pages_repaired,
+        losers: redone.losers.len() as u64,
+        prepared: redone.prepared.len() as u64,
+        ..Recovered::default()
+    };
+    let all = redone.prepared.iter().chain(&redone.losers);
+    let states: HashMap<TrxId, _> = all
+        .map(|open| {
+            Ok((
+                open.id,
+                core.recovered_state(open.id, open.slot, open.first_lsn)?,
+            ))
+        })
+        .collect::<Result<_>>()?;
+    for open in redone.losers.iter().rev() {
+        if mutants::on(Mutant::LoserForgotten) {
+            continue;
+        }
+        let left = core.roll_back_recovered(&states[&open.id], open)? as u64;
+        recovered.rows_undone += open.undo.len() as u64 - left;
+        recovered.rows_to_undo += left;
+    }
+    for open in &redone.prepared {
+        core.adopt_prepared(&states[&open.id], open)?;
+    }
+    Ok(recovered)
+}
