@@ -161,8 +161,8 @@ pub const OPEN_FILES_MIN: u64 = 10;
 
 macro_rules! options {
     ($($field:ident: $type:ty = $default:expr, $help:literal;)+) => {
-        /// Everything that can be set when a database is opened. [`Options::describe`] lists the options
-        /// with their defaults.
+        /// Everything that can be set when a database is opened. [`Options::describe`] lists the
+        /// options with their defaults.
         ///
         /// ```
         /// use inkstone::{Durability, Options};

@@ -167,7 +167,7 @@ impl Core {
         self.storage.log.wait_durable(end)
     }
 
-    /// Forgets a tablespace and its pages: nobody finds it any more.
+    /// Forgets a tablespace and its pages: it is not found any more.
     pub(super) fn forget_space(&self, space: SpaceId) {
         let dropped = self.remove_space(space);
         let pages = dropped.as_ref().map_or(u32::MAX, |it| it.file().pages());

@@ -3,8 +3,8 @@
 //!
 //! # What this module promises
 //!
-//! 1. When [`Gathered::redo`] returns, every page has, in the buffer pool or on disk, every change that the
-//!    log has for it, and no page holds a change that the log does not have.
+//! 1. When [`Gathered::redo`] returns, every page has, in the buffer pool or on disk, every change
+//!    that the log has for it, and no page holds a change that the log does not have.
 //! 2. Nothing but redo is written: pages get changes that are in the log, with the page LSNs that
 //!    they had before the crash. So it may be interrupted anywhere and begun again.
 //! 3. The pool's `oldest_lsn` of a page is the start of the first change that its copy on disk may

@@ -43,7 +43,7 @@ pub(in crate::database) struct Locks {
 }
 
 impl Locks {
-    /// Locks what is there before the control file is, for those who create at the same time: the
+    /// Locks what is there before the control file is, for creators at the same time: the
     /// directory itself, where the file system can, and the file `lock`, which older programs ask.
     /// That file is empty, and may be taken for rubbish and removed.
     fn take(directory: &dyn Directory) -> Result<Self> {

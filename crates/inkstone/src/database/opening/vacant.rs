@@ -144,7 +144,7 @@ fn check_creation(directory: &dyn Directory) -> Result<()> {
     let names = directory.list();
     let names = names.map_err(|e| Error::io("list", directory.path(), e))?;
     if names.iter().any(|name| name == CREATING) {
-        // No creation comes so far: someone has put tables there since.
+        // No creation comes so far: tables were put there since.
         return match names.iter().find(|name| is_table(name)) {
             None => Ok(()),
             Some(table) => Err(Error::NotADatabase {
