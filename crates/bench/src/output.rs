@@ -1,5 +1,6 @@
 //! Text and JSON on stdout.
 
+use clap::ValueEnum;
 use serde_json::Value;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -117,6 +118,12 @@ impl TextTable {
             output.text(line);
         }
     }
+}
+
+/// The name that a choice has on the command line.
+pub fn name_of(choice: impl ValueEnum) -> String {
+    let value = choice.to_possible_value();
+    value.map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 /// A number with a separator between thousands.

@@ -2,10 +2,11 @@
 
 use indicatif::{ProgressBar, ProgressStyle};
 use inkstone::recovery::{Phase, Progress};
+use std::borrow::Cow;
 use std::time::Duration;
 
 /// A bar for a known number of steps.
-pub fn bar(what: &'static str, steps: u64) -> ProgressBar {
+pub fn bar(what: impl Into<Cow<'static, str>>, steps: u64) -> ProgressBar {
     let bar = ProgressBar::new(steps);
     let template = "{msg:<28} [{bar:30}] {human_pos}/{human_len} {per_sec} {elapsed}";
     if let Ok(style) = ProgressStyle::with_template(template) {

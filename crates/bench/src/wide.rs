@@ -20,16 +20,6 @@ pub enum Fill {
     Random,
 }
 
-impl Fill {
-    /// `padding` or `random`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Padding => "padding",
-            Self::Random => "random",
-        }
-    }
-}
-
 /// Makes the values of rows one after the other.
 #[derive(Debug)]
 pub struct WideValues {

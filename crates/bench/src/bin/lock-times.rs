@@ -20,6 +20,7 @@ mod times {
     use inkstone_bench::Result;
     use inkstone_bench::database::WorkDirectory;
     use inkstone_bench::operations::{Bench, Client, Operation};
+    use inkstone_bench::output::name_of;
     use std::cmp::Reverse;
     use std::collections::{BTreeMap, BTreeSet};
     use std::process::ExitCode;
@@ -279,8 +280,7 @@ mod times {
             println!("a hold in which nothing is done: {:.0} ns", clock_itself());
         }
         for &operation in chosen {
-            let name = operation.to_possible_value();
-            let name = name.as_ref().map_or("?", |name| name.get_name());
+            let name = name_of(operation);
             let (time, used) = match measure(&arguments, operation) {
                 Ok(measured) => measured,
                 Err(error) => {
@@ -290,7 +290,7 @@ mod times {
             };
             let operations = (arguments.times * arguments.clients) as f64;
             if arguments.json {
-                print_json(name, operations, &kinds(&used));
+                print_json(&name, operations, &kinds(&used));
                 continue;
             }
             println!(

@@ -6,7 +6,7 @@ use crate::clients::cpu_seconds;
 use crate::counts::Counts;
 use crate::database::parse_size;
 use crate::failure::Result;
-use crate::output::{Output, rounded};
+use crate::output::{Output, name_of, rounded};
 use crate::progress;
 use crate::sink::Fields;
 use crate::wide::{self, Fill, WIDE_VALUE_LEN, WideValues};
@@ -66,15 +66,6 @@ enum Case {
 }
 
 impl Case {
-    fn name(self) -> &'static str {
-        match self {
-            Self::NarrowRowByRow => "narrow_row_by_row",
-            Self::NarrowBulk => "narrow_bulk",
-            Self::WideRowByRow => "wide_row_by_row",
-            Self::WideBulk => "wide_bulk",
-        }
-    }
-
     fn is_wide(self) -> bool {
         matches!(self, Self::WideRowByRow | Self::WideBulk)
     }
@@ -137,7 +128,7 @@ fn one(arguments: &Load, case: Case, probed: &Path, directory: &Path) -> Result<
     let tables = (0..arguments.clients).map(|n| db.create_table(&format!("t{n}"), &[]));
     let tables = tables.collect::<inkstone::Result<Vec<_>>>()?;
     let before = Counts::of(&db);
-    let bar = progress::bar(case.name(), rows);
+    let bar = progress::bar(name_of(case), rows);
     let (begin, cpu_begin) = (Instant::now(), cpu_seconds());
     insert_all(arguments, case, rows, &db, &tables, &bar)?;
     let insert_s = begin.elapsed().as_secs_f64();
@@ -158,8 +149,8 @@ fn one(arguments: &Load, case: Case, probed: &Path, directory: &Path) -> Result<
     let device = device_before.mean(probe()?);
     let share = |bytes: u64, of: f64| rounded(bytes as f64 / flushed_s / of, 3);
     let fields = Fields::of("load")
-        .with("case", case.name())
-        .with("fill", case.is_wide().then(|| arguments.fill.name()))
+        .with("case", name_of(case))
+        .with("fill", case.is_wide().then(|| name_of(arguments.fill)))
         .with("clients", arguments.clients)
         .with("rows", rows)
         .with("payload_bytes", payload)

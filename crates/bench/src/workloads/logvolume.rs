@@ -6,7 +6,7 @@ use crate::counts::Counts;
 use crate::database::parse_size;
 use crate::failure::Result;
 use crate::memory;
-use crate::output::{Output, ratio, rounded};
+use crate::output::{Output, name_of, ratio, rounded};
 use crate::progress;
 use crate::random::Random;
 use crate::sink::Fields;
@@ -56,17 +56,6 @@ enum Case {
     AutocommitUpdate,
 }
 
-impl Case {
-    fn name(self) -> &'static str {
-        match self {
-            Self::RowByRow => "row_by_row",
-            Self::Bulk => "bulk",
-            Self::AutocommitInsert => "autocommit_insert",
-            Self::AutocommitUpdate => "autocommit_update",
-        }
-    }
-}
-
 /// What the 8-byte values are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Values {
@@ -104,7 +93,7 @@ pub fn run(arguments: &Logvolume, output: &Output) -> Result<()> {
     let work = arguments.common.work("logvolume")?;
     let options = arguments.common.options()?;
     for case in &arguments.case {
-        let directory = work.path().join(case.name());
+        let directory = work.path().join(name_of(*case));
         let db = open(&directory, options.clone())?;
         let rows = arguments.rows.max(arguments.table_rows);
         memory::warm(&db, rows * 40)?;
@@ -132,7 +121,7 @@ fn one(arguments: &Logvolume, case: Case, db: &Database, table: &Table) -> Resul
         Case::RowByRow | Case::Bulk => arguments.rows,
         Case::AutocommitInsert | Case::AutocommitUpdate => arguments.transactions,
     };
-    let bar = progress::bar(case.name(), rows);
+    let bar = progress::bar(name_of(case), rows);
     let mut random = Random::new(7);
     let before = Counts::of(db);
     let begin = Instant::now();
@@ -184,7 +173,7 @@ fn one(arguments: &Logvolume, case: Case, db: &Database, table: &Table) -> Resul
     let log_bytes = Counts::of(db).since(&before).get("log_bytes");
     bar.finish_and_clear();
     Ok(Fields::of("logvolume")
-        .with("case", case.name())
+        .with("case", name_of(case))
         .with("rows", rows)
         .with("log_bytes", log_bytes)
         .with("log_bytes_per_row", rounded(ratio(log_bytes, rows), 2))

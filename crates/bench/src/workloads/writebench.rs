@@ -6,7 +6,7 @@ use crate::counts::Counts;
 use crate::database::parse_size;
 use crate::failure::Result;
 use crate::memory;
-use crate::output::{Output, ratio, rounded};
+use crate::output::{Output, name_of, ratio, rounded};
 use crate::progress;
 use crate::sink::Fields;
 use crate::wide::{self, Fill, WIDE_VALUE_LEN, WideValues};
@@ -156,7 +156,7 @@ fn one(
         Fields::of("writebench")
             .with("doublewrite", options.doublewrite.to_string())
             .with("skip_fresh", options.doublewrite_skip_fresh)
-            .with("fill", fill.name())
+            .with("fill", name_of(fill))
             .with("bulk", arguments.bulk)
             .with("page_size", page_size)
             .with("rows", rows)
