@@ -30,7 +30,7 @@ pub struct Arguments {
     json: bool,
 }
 
-/// Operations, and the function of `inkstone_testkit::operations` below which they are counted.
+/// Operations, and the function of `inkstone_bench::operations` below which they are counted.
 const OPERATIONS: [(&str, &str); 7] = [
     ("point_read", "counted_point_read"),
     ("read_transaction", "counted_read_transaction"),
@@ -85,7 +85,7 @@ fn build() -> Result<PathBuf> {
         "--quiet",
         "--release",
         "-p",
-        "inkstone-testkit",
+        "inkstone-bench",
         "--bin",
         "operations",
     ]);

@@ -20,5 +20,5 @@ pub struct Arguments {
 
 /// Runs the program `lock-times`.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
-    TIMED.run_testkit("lock-times", &arguments.rest)
+    TIMED.run("inkstone-bench", "lock-times", &arguments.rest)
 }

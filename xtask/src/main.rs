@@ -2,7 +2,7 @@
 //!
 //! The commands build the engine with switches that no ordinary build has (see
 //! [`inkstone_testkit::build`]), each set of switches in a folder of its own under `target/`, and
-//! run a program of `inkstone-testkit`.
+//! run a program of `inkstone-testkit` or `inkstone-bench`.
 
 mod counts;
 mod crash;

@@ -1,6 +1,7 @@
 //! Medians of the rounds as a table, with the ratio to the first store.
 
 use crate::workloads::{Measurement, Workload};
+use inkstone_bench::statistics::median_of;
 use std::collections::BTreeMap;
 
 /// Measurements of one workload.
@@ -27,24 +28,18 @@ impl Report {
         );
         for ((_, case), by_store) in &self.taken {
             let first = stores.first().and_then(|name| by_store.get(name));
-            let first = first.map_or(f64::NAN, |rounds| median(rounds, |m| m.rate));
+            let first = first.map_or(f64::NAN, |rounds| median_of(rounds, |m| m.rate));
             for (name, rounds) in stores.iter().filter_map(|s| Some((s, by_store.get(s)?))) {
-                let rate = median(rounds, |m| m.rate);
+                let rate = median_of(rounds, |m| m.rate);
                 println!(
                     "  {case:<14} {name:<10} {rate:>14.0} {:>9.2} {:>11.1} {:>11.1} {:>16.0}",
                     rate / first,
-                    median(rounds, |m| m.p50_us),
-                    median(rounds, |m| m.p99_us),
-                    median(rounds, |m| m.device_bytes_per_operation),
+                    median_of(rounds, |m| m.p50_us),
+                    median_of(rounds, |m| m.p99_us),
+                    median_of(rounds, |m| m.device_bytes_per_operation),
                 );
             }
         }
         println!();
     }
-}
-
-fn median(rounds: &[Measurement], of: impl Fn(&Measurement) -> f64) -> f64 {
-    let mut values: Vec<f64> = rounds.iter().map(of).collect();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }

@@ -2,12 +2,12 @@
 
 use crate::store::{Client, Key, Open, Result, Settings, Store};
 use clap::{Args, ValueEnum};
-use hdrhistogram::Histogram;
+use inkstone_bench::clients;
+use inkstone_bench::random::Random;
 use serde_json::{Value, json};
 use std::fmt;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// What is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -269,8 +269,8 @@ fn warm(store: &dyn Store, rows: u64) -> Result<()> {
 
 /// Rows with random text.
 fn generate(rows: std::ops::Range<u64>, bytes: usize) -> impl Iterator<Item = (Key, Vec<u8>)> {
-    let mut random = Random(rows.start + 1);
-    rows.map(move |n| (n.to_be_bytes(), random.text(bytes)))
+    let mut random = Random::new(rows.start + 1);
+    rows.map(move |n| (n.to_be_bytes(), text(&mut random, bytes)))
 }
 
 /// Something that a client does over and over; how often it did it.
@@ -279,7 +279,7 @@ type Operation = Box<dyn Fn(&mut dyn Client, &mut Random) -> Result<usize> + Syn
 fn updates(rows: u64) -> Operation {
     Box::new(move |client, random| {
         let key = random.below(rows).to_be_bytes();
-        client.update(key, &random.text(VALUE_BYTES))?;
+        client.update(key, &text(random, VALUE_BYTES))?;
         Ok(1)
     })
 }
@@ -316,49 +316,21 @@ struct Run {
 
 impl Run {
     fn measure(self, store: &dyn Store, operation: Operation) -> Result<Measurement> {
-        let stop = AtomicBool::new(false);
-        let (begin, written) = (Instant::now(), device_bytes());
-        let client = |n: usize| -> Result<Histogram<u64>> {
-            let mut latency = Histogram::<u64>::new_with_bounds(1, 600_000_000_000, 3)?;
-            let mut random = Random(0x5eed ^ (n as u64) << 32 ^ self.order as u64);
-            let mut client = store.client()?;
-            while !stop.load(Ordering::Relaxed) {
-                let begin = Instant::now();
-                let done = operation(&mut *client, &mut random)
-                    .inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
-                let each = begin.elapsed().as_nanos() as u64 / done as u64;
-                latency.record_n(each.max(1), done as u64)?;
-            }
-            Ok(latency)
-        };
-        let shares: Vec<Result<Histogram<u64>>> = std::thread::scope(|scope| {
-            let client = &client;
-            let threads: Vec<_> = (0..self.clients)
-                .map(|n| scope.spawn(move || client(n)))
-                .collect();
-            let until = Duration::from_secs_f64(self.seconds);
-            while begin.elapsed() < until && !stop.load(Ordering::Relaxed) {
-                std::thread::sleep(Duration::from_millis(20));
-            }
-            stop.store(true, Ordering::Relaxed);
-            let joined = threads.into_iter().map(|thread| thread.join());
-            joined
-                .map(|share| share.unwrap_or_else(|_| Err("a client panicked".into())))
-                .collect()
-        });
-        let (seconds, written) = (begin.elapsed().as_secs_f64(), device_bytes() - written);
-        let mut latency = Histogram::<u64>::new_with_bounds(1, 600_000_000_000, 3)?;
-        for share in shares {
-            latency.add(share?)?;
-        }
-        let operations = latency.len() as f64;
+        let written = device_bytes();
+        let run = clients::measure(
+            self.clients as u64,
+            self.seconds,
+            |random| -> Result<_> { Ok((store.client()?, random)) },
+            |(client, random)| -> Result<u64> { Ok(operation(&mut **client, random)? as u64) },
+        )?;
+        let written = device_bytes() - written;
         Ok(Measurement {
             order: self.order,
             case: self.case,
-            rate: operations / seconds,
-            p50_us: latency.value_at_quantile(0.5) as f64 / 1000.0,
-            p99_us: latency.value_at_quantile(0.99) as f64 / 1000.0,
-            device_bytes_per_operation: written / operations,
+            rate: run.per_second(),
+            p50_us: run.quantile_us(0.5),
+            p99_us: run.quantile_us(0.99),
+            device_bytes_per_operation: written / run.operations as f64,
         })
     }
 }
@@ -376,29 +348,8 @@ fn device_bytes() -> f64 {
     written.sum::<f64>() * 512.0
 }
 
-/// splitmix64 (Steele, Lea, Flood, OOPSLA 2014).
-struct Random(u64);
-
-impl Random {
-    fn number(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        ((u128::from(self.number()) * u128::from(limit)) >> 64) as u64
-    }
-
-    fn text(&mut self, bytes: usize) -> Vec<u8> {
-        let mut text = Vec::with_capacity(bytes + 8);
-        while text.len() < bytes {
-            let word = self.number().to_le_bytes();
-            text.extend(word.map(|byte| b' ' + byte % 95));
-        }
-        text.truncate(bytes);
-        text
-    }
+fn text(random: &mut Random, bytes: usize) -> Vec<u8> {
+    let mut text = vec![0; bytes];
+    random.fill_text(&mut text);
+    text
 }

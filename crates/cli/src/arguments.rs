@@ -1,7 +1,8 @@
 //! The command line.
 
-use crate::{bench, check, inspect, tour};
+use crate::{check, inspect, tour};
 use clap::{Parser, Subcommand};
+use inkstone_bench::workloads::{RecoveryChild, Workload};
 
 /// Said at the end of `--help`.
 const AFTER: &str = "\
@@ -41,11 +42,11 @@ pub enum Command {
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Bench {
         #[command(subcommand)]
-        workload: bench::Workload,
+        workload: Workload,
     },
     /// The part of `bench recovery` that is killed
     #[command(hide = true)]
-    BenchRecoveryChild(bench::recovery::child::RecoveryChild),
+    BenchRecoveryChild(RecoveryChild),
     /// Look inside the files of a database, without opening it and without changing them
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Inspect {

@@ -1,9 +1,9 @@
 //! What goes wrong, and the exit code that it becomes.
 
 use inkstone::Error;
+use inkstone_bench::output::Output;
 use serde_json::{Value, json};
 use std::path::Path;
-use std::sync::Arc;
 
 /// Why a command did not do what was asked.
 #[derive(Debug)]
@@ -84,14 +84,26 @@ impl From<Error> for Failure {
     }
 }
 
+impl From<inkstone_bench::Failure> for Failure {
+    fn from(failure: inkstone_bench::Failure) -> Self {
+        match failure {
+            inkstone_bench::Failure::Usage(message) => Self::Usage(message),
+            inkstone_bench::Failure::Check(message) => Self::Check(message),
+            inkstone_bench::Failure::Engine(error) => Self::Engine(error),
+        }
+    }
+}
+
 impl Failure {
     /// The operating system refused something that this program asked for itself.
     pub fn io(action: &str, path: &Path, source: std::io::Error) -> Self {
-        Self::Engine(Error::Io {
-            action: action.to_owned(),
-            path: path.to_owned(),
-            source: Arc::new(source),
-        })
+        inkstone_bench::Failure::io(action, path, source).into()
+    }
+
+    /// Prints it: to stderr, and with `--json` as an object to stdout.
+    pub fn print(&self, output: &Output) {
+        eprintln!("inkstone: {}", self.message());
+        output.json(&self.to_json());
     }
 
     /// As documented in `--help`.

@@ -4,34 +4,24 @@
 //! |---|---|
 //! | `arguments` | the command line |
 //! | [`tour`] | load, concurrent transactions, kill, recovery, proof |
-//! | [`bench`] | the workloads that have published figures |
 //! | [`inspect`] | pages, log, catalog, control file, read without opening the database |
 //! | `check` | `verify`, `recover`, `stat`, `options` |
-//! | `database` | opening databases with progress, engine options, temporary directories |
-//! | `counts`, `wide`, `random` | counters between two moments, the wide table, random numbers |
 //! | `failure` | what goes wrong, and the exit code that it becomes |
-//! | `output` | text and JSON on stdout |
-//! | `progress` | progress bars on stderr, if it is a terminal |
 //!
-//! Results go to stdout, everything else to stderr.
+//! `bench`, and what the other commands share with it (opening databases, output, progress, random
+//! rows), is `crates/bench`. Results go to stdout, everything else to stderr.
 
 mod arguments;
-mod bench;
 mod check;
-mod counts;
-mod database;
 mod failure;
 mod inspect;
-mod output;
-mod progress;
-mod random;
 mod tour;
-mod wide;
 
 use arguments::{Arguments, Command};
 use clap::Parser;
 use failure::Failure;
-use output::Output;
+use inkstone_bench::output::Output;
+use inkstone_bench::workloads;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -41,7 +31,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if !matches!(failure, Failure::Told(_)) {
-                output.failure(&failure);
+                failure.print(&output);
             }
             ExitCode::from(failure.exit_code())
         }
@@ -52,8 +42,8 @@ fn run(command: Command, output: &Output) -> Result<(), Failure> {
     match command {
         Command::Tour(tour) => tour::run(&tour, output),
         Command::TourChild(child) => tour::child::run(&child),
-        Command::Bench { workload } => bench::run(&workload, output),
-        Command::BenchRecoveryChild(child) => bench::recovery::child::run(&child),
+        Command::Bench { workload } => Ok(workloads::run(&workload, output)?),
+        Command::BenchRecoveryChild(child) => Ok(workloads::run_recovery_child(&child)?),
         Command::Inspect { what } => inspect::run(&what, output),
         Command::Verify(verify) => check::verify(&verify, output),
         Command::Recover(recover) => check::recover(&recover, output),

@@ -3,9 +3,10 @@
 use super::group_commit;
 use super::plugin::Plugin;
 use super::server::Server;
-use super::sysbench::{Measured, Sysbench, Tables, median};
+use super::sysbench::{Measured, Sysbench, Tables};
 use super::tpcc;
 use super::tree::Tree;
+use inkstone_bench::statistics::median_of;
 use inkstone_testkit::build::Result;
 use std::process::ExitCode;
 
@@ -60,21 +61,11 @@ struct Row {
 
 impl Row {
     fn rates(runs: &[Measured]) -> f64 {
-        median(
-            &runs
-                .iter()
-                .map(|run| run.transactions_per_second)
-                .collect::<Vec<_>>(),
-        )
+        median_of(runs, |run| run.transactions_per_second)
     }
 
     fn latency(runs: &[Measured]) -> f64 {
-        median(
-            &runs
-                .iter()
-                .map(|run| run.latency_p99_ms)
-                .collect::<Vec<_>>(),
-        )
+        median_of(runs, |run| run.latency_p99_ms)
     }
 
     fn ratio(&self) -> f64 {

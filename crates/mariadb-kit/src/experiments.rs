@@ -11,8 +11,9 @@ use super::counters::{self, Part};
 use super::inputs::{Input, inputs};
 use super::plugin::Plugin;
 use super::server::Server;
-use super::sysbench::{Sysbench, Tables, median};
+use super::sysbench::{Sysbench, Tables};
 use super::tree::Tree;
+use inkstone_bench::statistics::median;
 use inkstone_testkit::build::Result;
 use std::process::ExitCode;
 

@@ -10,8 +10,9 @@ use super::client::{Client, Reply};
 use super::pair::{Pair, Shape};
 use super::plugin::Plugin;
 use super::server::Server;
-use super::sysbench::{Sysbench, Tables, median};
+use super::sysbench::{Sysbench, Tables};
 use super::tree::Tree;
+use inkstone_bench::statistics::median_of;
 use inkstone_testkit::build::Result;
 use std::process::ExitCode;
 
@@ -59,10 +60,6 @@ struct Row {
     inkstone: Vec<Run>,
 }
 
-fn middle(runs: &[Run], value: impl Fn(&Run) -> f64) -> f64 {
-    median(&runs.iter().map(value).collect::<Vec<_>>())
-}
-
 /// Measures and prints it. Exit code 1: Inkstone syncs more often.
 pub fn run(tree: &Tree, plugin: &Plugin, effort: Effort, json: bool) -> Result<ExitCode> {
     let mut server = Server::temporary(tree, "group-commit")
@@ -102,7 +99,7 @@ pub fn run(tree: &Tree, plugin: &Plugin, effort: Effort, json: bool) -> Result<E
     let replica = measure_replica(tree, plugin)?;
     report(&rows, replica, json);
     let more = rows.iter().any(|row| {
-        let syncs = |runs| middle(runs, |run| run.engine_syncs);
+        let syncs = |runs: &[Run]| median_of(runs, |run| run.engine_syncs);
         syncs(&row.inkstone) > syncs(&row.innodb) * TOLERANCE
     });
     let more = more || replica[1] > replica[0] * TOLERANCE;
@@ -206,9 +203,9 @@ fn report(rows: &[Row], replica: [f64; 2], json: bool) {
         let rows = rows.iter().map(|row| {
             let values = |runs: &[Run]| {
                 serde_json::json!({
-                    "commits_per_second": middle(runs, |run| run.per_second),
-                    "engine_syncs_per_commit": middle(runs, |run| run.engine_syncs),
-                    "binlog_groups_per_commit": middle(runs, |run| run.binlog_groups),
+                    "commits_per_second": median_of(runs, |run| run.per_second),
+                    "engine_syncs_per_commit": median_of(runs, |run| run.engine_syncs),
+                    "binlog_groups_per_commit": median_of(runs, |run| run.binlog_groups),
                 })
             };
             serde_json::json!({
@@ -240,12 +237,12 @@ fn report(rows: &[Row], replica: [f64; 2], json: bool) {
         println!(
             "{:>8} {:>9.0} {:>9.0}   {:>14.3} {:>9.3}   {:>14.3} {:>9.3}",
             row.clients,
-            middle(innodb, |run| run.per_second),
-            middle(inkstone, |run| run.per_second),
-            middle(innodb, |run| run.engine_syncs),
-            middle(inkstone, |run| run.engine_syncs),
-            middle(innodb, |run| run.binlog_groups),
-            middle(inkstone, |run| run.binlog_groups),
+            median_of(innodb, |run| run.per_second),
+            median_of(inkstone, |run| run.per_second),
+            median_of(innodb, |run| run.engine_syncs),
+            median_of(inkstone, |run| run.engine_syncs),
+            median_of(innodb, |run| run.binlog_groups),
+            median_of(inkstone, |run| run.binlog_groups),
         );
     }
     println!(

@@ -99,13 +99,6 @@ fn parse(printed: &str) -> Option<Measured> {
     })
 }
 
-/// The middle one of some numbers.
-pub fn median(numbers: &[f64]) -> f64 {
-    let mut sorted = numbers.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len() / 2).copied().unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,10 +112,5 @@ mod tests {
         assert_eq!(measured.transactions_per_second, 2010.55);
         assert_eq!(measured.latency_p99_ms, 21.5);
         assert_eq!(measured.latency_max_ms, 92.3);
-    }
-
-    #[test]
-    fn the_median_is_the_middle() {
-        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
     }
 }

@@ -67,9 +67,14 @@ impl Build {
 
     /// Builds a program of `inkstone-testkit` and runs it; gives its exit code.
     pub fn run_testkit(&self, program: &str, arguments: &[String]) -> Result<ExitCode> {
+        self.run("inkstone-testkit", program, arguments)
+    }
+
+    /// Builds a program of a package and runs it; gives its exit code.
+    pub fn run(&self, package: &str, program: &str, arguments: &[String]) -> Result<ExitCode> {
         let mut command = self.cargo("run");
         command
-            .args(["-p", "inkstone-testkit", "--bin", program, "--"])
+            .args(["-p", package, "--bin", program, "--"])
             .args(arguments);
         status(&mut command)
     }

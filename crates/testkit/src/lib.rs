@@ -15,7 +15,6 @@
 //! | [`campaign`] | many seeds, counts, and the line that repeats a failing one |
 //! | [`history`] | histories of concurrent transactions, checked for what isolation levels forbid |
 //! | [`fixtures`] | databases of each format version, which later ones must open |
-//! | [`operations`] | single operations, whose instructions are counted |
 //! | [`fuzz`] | targets for fuzzers, and the campaign over them |
 //! | `rng` | randomness from a seed |
 //!
@@ -41,7 +40,6 @@ pub mod fuzz;
 pub mod history;
 pub mod marks;
 pub mod model;
-pub mod operations;
 mod rng;
 pub mod schedule;
 pub mod workers;

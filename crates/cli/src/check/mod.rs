@@ -4,13 +4,13 @@ mod files;
 
 pub use files::{FileReport, check_files};
 
-use crate::database::{EngineArguments, open_existing, open_on, require, vfs};
 use crate::failure::{Damage, Damages, Failure, Result};
-use crate::output::{Output, TextTable, bytes, count};
-use crate::progress;
 use clap::Args;
 use inkstone::internals::options::Doublewrite;
 use inkstone::{Database, DurationSummary, Error, OpenReport, TableReport};
+use inkstone_bench::database::{EngineArguments, open_existing, open_on, require, vfs};
+use inkstone_bench::output::{Output, TextTable, bytes, count};
+use inkstone_bench::progress;
 use inkstone_io::overlay::OverlayVfs;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};

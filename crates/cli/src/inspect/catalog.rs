@@ -2,10 +2,10 @@
 
 use super::read::{Directory, tablespace_path};
 use crate::failure::{Failure, Result};
-use crate::output::{Output, TextTable, bytes, count};
 use clap::Args;
 use inkstone::Error;
-use inkstone::internals::catalog::{CATALOG_SPACE, CATALOG_TREE, TableDefinition};
+use inkstone::catalog::{CATALOG_SPACE, CATALOG_TREE, TableDefinition};
+use inkstone_bench::output::{Output, TextTable, bytes, count};
 use inkstone_format::header::{PageType, check_page, page_type};
 use inkstone_format::space::root;
 use inkstone_format::tree_page::TreePage;

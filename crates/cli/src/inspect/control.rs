@@ -3,8 +3,8 @@
 use super::read::{control_bytes, control_failure};
 use super::show;
 use crate::failure::Result;
-use crate::output::{Output, TextTable};
 use clap::Args;
+use inkstone_bench::output::{Output, TextTable};
 use inkstone_format::control::{CONTROL_COPY_LEN, CONTROL_FILE_LEN, Control};
 use serde_json::{Value, json};
 use std::path::PathBuf;

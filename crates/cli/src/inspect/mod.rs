@@ -13,8 +13,8 @@ mod records;
 pub mod show;
 
 use crate::failure::Result;
-use crate::output::Output;
 use clap::Subcommand;
+use inkstone_bench::output::Output;
 
 /// What to look at.
 #[derive(Debug, Subcommand)]

@@ -3,8 +3,8 @@
 use super::read::{Directory, tablespace_path};
 use super::show;
 use crate::failure::Result;
-use crate::output::Output;
 use clap::Args;
+use inkstone_bench::output::Output;
 use inkstone_format::apply::{bit, map_pages};
 use inkstone_format::header::{
     PAGE_TYPE_AT, PageType, check_page, is_zero, page_id, page_lsn, page_type,

@@ -1,12 +1,12 @@
 //! Reading a database's files without opening it.
 
-use crate::database;
 use crate::failure::{Failure, Result};
 use inkstone::Error;
-use inkstone::internals::control::CONTROL_FILE;
-use inkstone::internals::counters::Counters;
-use inkstone::internals::poison::Poison;
-use inkstone::internals::store::{PageLsnMap, parse_space_file_name, space_file_name};
+use inkstone::control::CONTROL_FILE;
+use inkstone::counters::Counters;
+use inkstone::poison::Poison;
+use inkstone::store::{PageLsnMap, parse_space_file_name, space_file_name};
+use inkstone_bench::database;
 use inkstone_format::SpaceId;
 use inkstone_format::control::{
     CONTROL_COPY_LEN, CONTROL_FILE_LEN, Control, ControlError, FORMAT_VERSION,

@@ -10,13 +10,13 @@
 //! | `E text` | an error, the process ends |
 
 use super::plan::{Account, JUNK_PART, JUNK_ROW, Plan, QUEUE_LEN, balance_key, queue_key};
-use crate::counts::Counts;
-use crate::database::{EngineArguments, open_existing};
 use crate::failure::{Failure, Result};
-use crate::random::Random;
-use crate::wide;
 use clap::Args;
 use inkstone::{Database, Error, Isolation, LockMode, Table, Transaction, Wait};
+use inkstone_bench::counts::Counts;
+use inkstone_bench::database::{EngineArguments, open_existing};
+use inkstone_bench::random::Random;
+use inkstone_bench::wide;
 use std::collections::VecDeque;
 use std::io::Write;
 use std::path::PathBuf;

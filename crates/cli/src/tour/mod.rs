@@ -16,14 +16,16 @@ mod report;
 mod watch;
 
 use crate::check::{check_files, verify_tables};
-use crate::counts::Counts;
-use crate::database::{EngineArguments, WorkDirectory, open_existing, open_or_create, parse_size};
 use crate::failure::{Failure, Result};
-use crate::output::{Output, bytes, count};
-use crate::progress;
-use crate::wide::{self, Fill, WIDE_VALUE_LEN, WideValues};
 use clap::{Args, ValueEnum};
 use inkstone::{Database, Durability, Error, Isolation, Options};
+use inkstone_bench::counts::Counts;
+use inkstone_bench::database::{
+    EngineArguments, WorkDirectory, open_existing, open_or_create, parse_size,
+};
+use inkstone_bench::output::{Output, bytes, count};
+use inkstone_bench::progress;
+use inkstone_bench::wide::{self, Fill, WIDE_VALUE_LEN, WideValues};
 use inkstone_io::posix::PosixVfs;
 use plan::{Account, BALANCE, balance_key};
 use proof::Proof;

@@ -11,7 +11,7 @@
 //!   [`QUEUE_LEN`] are there, deletes its client's oldest.
 //! - `t1`: the wide table that the tour loads.
 
-use crate::random::Random;
+use inkstone_bench::random::Random;
 
 /// Balance of every account in the beginning.
 pub const BALANCE: i64 = 1_000;

@@ -4,10 +4,10 @@ use super::Tour;
 use super::plan::{Account, BALANCE, Plan, QUEUE_LEN, balance_key, parse_journal_key, queue_key};
 use super::watch::Heard;
 use crate::failure::Result;
-use crate::output::count;
-use crate::progress;
-use crate::wide::{self, Fill, WideValues};
 use inkstone::{Database, Isolation, Transaction};
+use inkstone_bench::output::count;
+use inkstone_bench::progress;
+use inkstone_bench::wide::{self, Fill, WideValues};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 

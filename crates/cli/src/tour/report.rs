@@ -3,10 +3,10 @@
 use super::proof::Proof;
 use super::watch::Heard;
 use crate::check::{FileReport, opening_json, shown, table_json};
-use crate::counts::Counts;
 use crate::failure::{Failure, Result};
-use crate::output::{Output, TextTable, bytes, count, ratio, rounded};
 use inkstone::{OpenReport, TableReport};
+use inkstone_bench::counts::Counts;
+use inkstone_bench::output::{Output, TextTable, bytes, count, ratio, rounded};
 use serde_json::{Value, json};
 use std::path::Path;
 

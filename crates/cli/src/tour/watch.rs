@@ -1,9 +1,9 @@
 //! Starts the child, listens to it, kills it.
 
 use super::Tour;
-use crate::counts::Counts;
 use crate::failure::{Failure, Result};
-use crate::progress;
+use inkstone_bench::counts::Counts;
+use inkstone_bench::progress;
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader};
 use std::path::Path;

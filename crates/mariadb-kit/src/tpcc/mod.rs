@@ -13,8 +13,8 @@ use super::client::Client;
 use super::plugin::Plugin;
 use super::random::Random;
 use super::server::Server;
-use super::sysbench::median;
 use super::tree::Tree;
+use inkstone_bench::statistics::{median_of, percentile};
 use inkstone_testkit::build::Result;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,7 +52,7 @@ struct Row {
 
 impl Row {
     fn middle(&self, engine: usize, value: impl Fn(&Run) -> f64) -> f64 {
-        median(&self.runs[engine].iter().map(value).collect::<Vec<_>>())
+        median_of(&self.runs[engine], value)
     }
 
     fn ratio(&self) -> f64 {
@@ -159,17 +159,17 @@ fn measure(
         .collect();
     latencies.sort_unstable();
     let repeated: u64 = works.iter().map(|work| work.repeated).sum();
-    let Some(longest) = latencies.last() else {
-        return Err(format!("{database}: nothing was committed"));
+    let at = |percent| {
+        let latency: Option<Duration> = percentile(&latencies, percent);
+        let latency = latency.ok_or_else(|| format!("{database}: nothing was committed"))?;
+        Ok::<_, String>(latency.as_secs_f64() * 1000.0)
     };
-    let milliseconds = |latency: Duration| latency.as_secs_f64() * 1000.0;
-    let at = |percent: usize| milliseconds(latencies[(latencies.len() - 1) * percent / 100]);
     Ok(Run {
         per_second: latencies.len() as f64 / took.as_secs_f64(),
         repeated_percent: 100.0 * repeated as f64 / latencies.len() as f64,
-        p50_ms: at(50),
-        p99_ms: at(99),
-        max_ms: milliseconds(*longest),
+        p50_ms: at(50)?,
+        p99_ms: at(99)?,
+        max_ms: at(100)?,
     })
 }
 
