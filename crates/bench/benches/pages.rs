@@ -1,5 +1,6 @@
 //! Hot paths of the format: checksums, search in a page, insertion into a leaf, the split of a full
-//! leaf, the head of a log frame, values packed for the log. `cargo bench -p inkstone-bench --bench pages`.
+//! leaf, the head of a log frame, values packed for the log.
+//! `cargo bench -p inkstone-bench --bench pages`.
 
 #![expect(
     missing_docs,

@@ -3,8 +3,8 @@
 use crate::failure::{Failure, Result};
 use crate::progress::RecoveryBar;
 use clap::Args;
-use inkstone::control::ControlFile;
-use inkstone::options::{IoBackend, OptionValue};
+use inkstone::internals::control::ControlFile;
+use inkstone::internals::options::{IoBackend, OptionValue};
 use inkstone::{Database, Error, Options};
 use inkstone_io::{BackendChoice, Create, ErrorKind, Vfs, default_vfs};
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@
 //! in a function of its own: valgrind counts what happens below these functions and nothing else.
 
 use crate::random::Random;
-use inkstone::options::IoBackend;
+use inkstone::internals::options::IoBackend;
 use inkstone::{Database, Durability, Error, Isolation, Options, Result, Table, Transaction};
 use std::hint::black_box;
 

@@ -1,7 +1,7 @@
 //! Progress on stderr. Bars show only on a terminal (indicatif sees to that).
 
 use indicatif::{ProgressBar, ProgressStyle};
-use inkstone::recovery::{Phase, Progress};
+use inkstone::internals::recovery::{Phase, Progress};
 use std::borrow::Cow;
 use std::time::Duration;
 

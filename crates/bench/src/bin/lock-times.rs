@@ -15,8 +15,8 @@ fn main() -> std::process::ExitCode {
 #[cfg(inkstone_lock_times)]
 mod times {
     use clap::{Parser, ValueEnum};
-    use inkstone::options::IoBackend;
-    use inkstone::sync::held::{BUCKETS, LockUse, take};
+    use inkstone::internals::options::IoBackend;
+    use inkstone::internals::sync::held::{BUCKETS, LockUse, take};
     use inkstone_bench::Result;
     use inkstone_bench::database::WorkDirectory;
     use inkstone_bench::operations::{Bench, Client, Operation};

@@ -1,7 +1,7 @@
 //! One operation of the engine, many times: what `cargo xtask counts` runs under valgrind.
 
 use clap::Parser;
-use inkstone::options::IoBackend;
+use inkstone::internals::options::IoBackend;
 use inkstone_bench::Result;
 use inkstone_bench::database::WorkDirectory;
 use inkstone_bench::operations::{Bench, Client, Operation};

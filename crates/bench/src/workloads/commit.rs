@@ -11,7 +11,7 @@ use crate::progress;
 use crate::sink::Fields;
 use crate::{clients, memory, probe};
 use clap::Args;
-use inkstone::options::LogWrite;
+use inkstone::internals::options::LogWrite;
 use inkstone::{Database, Durability, Isolation, Options, Table};
 use std::path::Path;
 

@@ -5,7 +5,7 @@ use crate::failure::{Damages, Failure, Result};
 use crate::inspect::read::{Directory, tablespace_path};
 use indicatif::ProgressBar;
 use inkstone::Error;
-use inkstone::store::PageLsnMap;
+use inkstone::internals::store::PageLsnMap;
 use inkstone_bench::progress;
 use inkstone_format::apply::{bit, map_pages};
 use inkstone_format::header::{PageType, check_page, is_zero, page_lsn, page_type};

@@ -4,7 +4,7 @@ use super::read::{Directory, tablespace_path};
 use crate::failure::{Failure, Result};
 use clap::Args;
 use inkstone::Error;
-use inkstone::catalog::{CATALOG_SPACE, CATALOG_TREE, TableDefinition};
+use inkstone::internals::catalog::{CATALOG_SPACE, CATALOG_TREE, TableDefinition};
 use inkstone_bench::output::{Output, TextTable, bytes, count};
 use inkstone_format::header::{PageType, check_page, page_type};
 use inkstone_format::space::root;

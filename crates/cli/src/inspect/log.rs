@@ -6,7 +6,7 @@ use super::records::{self, Show};
 use super::show;
 use crate::failure::{Failure, Result};
 use clap::Args;
-use inkstone::log::{Frame, LogReader, ReadParams};
+use inkstone::internals::log::{Frame, LogReader, ReadParams};
 use inkstone_bench::output::Output;
 use inkstone_format::control::{CONTROL_COPY_LEN, Control};
 use inkstone_format::record::{DecodeError, Decoder, Record};

@@ -2,10 +2,10 @@
 
 use crate::failure::{Failure, Result};
 use inkstone::Error;
-use inkstone::control::CONTROL_FILE;
-use inkstone::counters::Counters;
-use inkstone::poison::Poison;
-use inkstone::store::{PageLsnMap, parse_space_file_name, space_file_name};
+use inkstone::internals::control::CONTROL_FILE;
+use inkstone::internals::counters::Counters;
+use inkstone::internals::poison::Poison;
+use inkstone::internals::store::{PageLsnMap, parse_space_file_name, space_file_name};
 use inkstone_bench::database;
 use inkstone_format::SpaceId;
 use inkstone_format::control::{
