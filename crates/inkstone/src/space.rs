@@ -83,12 +83,12 @@ impl Space {
         }
     }
 
-    /// Whether nobody has looked yet for trees that no definition names.
+    /// Whether the search for trees that no definition names is still to be done.
     pub fn is_untidy(&self) -> bool {
         self.untidy.load(Ordering::Acquire)
     }
 
-    /// Notes that somebody has.
+    /// Notes that it was done.
     pub fn set_tidy(&self) {
         self.untidy.store(false, Ordering::Release);
     }
@@ -140,7 +140,7 @@ impl Space {
         mtr.commit().map(drop)
     }
 
-    /// Whether the table was dropped: nobody may use its trees any more.
+    /// Whether the table was dropped: its trees may not be used any more.
     pub fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::Acquire)
     }

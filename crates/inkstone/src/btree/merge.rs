@@ -77,7 +77,7 @@ impl Tree {
         if !same {
             return Ok(false);
         }
-        // From left to right, as everyone does who latches two neighbours.
+        // From left to right, as everywhere that two neighbours are latched.
         let left_guard = match child {
             Some(guard) => Some(guard),
             None => self.storage.pool.exclusive_if_resident(left),

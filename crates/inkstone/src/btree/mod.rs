@@ -115,7 +115,7 @@ impl Tree {
         Ok(Self::new(space, id, root, storage))
     }
 
-    /// Frees the tree's only page, if it is an empty leaf. For a tree that nobody uses.
+    /// Frees the tree's only page, if it is an empty leaf. For a tree that is not in use.
     pub fn remove_if_empty(self) -> Result<()> {
         let (storage, space) = (&self.storage, &self.space);
         let header_id = space.page_id(PageNo(0));

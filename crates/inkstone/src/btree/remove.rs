@@ -1,8 +1,8 @@
-//! Removing a whole tree that nobody uses any more, page by page from its end.
+//! Removing a whole tree that is no longer in use, page by page from its end.
 //!
-//! Nobody searches the tree while it goes, so its fences and levels need not stay right: only that
-//! every page that is left can be reached from the root, after each step, for who goes on after a
-//! crash.
+//! There are no searches in the tree while it goes, so its fences and levels need not stay right.
+//! But after each step every page that is left can be reached from the root, so that the removal
+//! can go on after a crash.
 
 use super::Tree;
 use crate::Result;

@@ -60,7 +60,7 @@ impl Tree {
                 Pair::Root(root) => {
                     let node = TreePage(&root);
                     if node.level() < level || node.free() >= wanted.need {
-                        // The tree shrank below that level, or someone else made room.
+                        // The tree shrank below that level, or another thread made room.
                         return Ok(());
                     }
                     let page = self.space.page_id(found[0].page);

@@ -33,7 +33,7 @@ use std::time::Duration;
 
 /// Time between two looks at the age while there is something to do.
 const TICK: Duration = Duration::from_millis(20);
-/// Time between batches when nobody writes.
+/// Time between batches when there are no writes.
 const PAUSE_IDLE: Duration = Duration::from_millis(100);
 /// Time between looks when nothing is dirty (a signal ends it).
 const PAUSE_CLEAN: Duration = Duration::from_millis(250);
@@ -328,7 +328,7 @@ impl Inner {
         });
         drop(timing);
         self.check()?;
-        // The log cannot be freed while a page cannot be written: who waits might wait for ever.
+        // The log cannot be freed while a page cannot be written: the wait might never end.
         match (delay(self.fill()), given_up) {
             (None, Some(error)) => Err(error),
             _ => Ok(()),

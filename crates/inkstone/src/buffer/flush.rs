@@ -5,8 +5,8 @@
 //! could overtake each other). Then, with no latch held, the log is made durable up to the newest
 //! page LSN, and the store writes the batch.
 //!
-//! A flusher that waits for a latch holds no latch, only flights; and nobody waits for a flight
-//! while holding a latch. So waiting here is safe.
+//! A flusher that waits for a latch holds no latch, only flights; and no thread waits for a flight
+//! while it holds a latch. So waiting here is safe.
 
 use super::PageImage;
 use super::PageWriter;
@@ -36,7 +36,7 @@ pub(crate) enum Join {
     Clean,
     /// Another flusher has it in flight.
     InFlight,
-    /// Somebody holds it exclusively, and waiting was not wanted.
+    /// It is latched exclusively, and waiting was not wanted.
     Latched,
 }
 

@@ -1,17 +1,17 @@
 //! Frames: the memory that pages live in, and a descriptor for each.
 //!
-//! # Who may change which field of a descriptor
+//! # Which thread may change which field of a descriptor
 //!
 //! | field         | changed by                                                                  |
 //! |---------------|-----------------------------------------------------------------------------|
 //! | `id`          | none -> page: the frame's owner, under the page table shard, when the bytes are complete; page -> none: an exclusive holder, under the shard |
 //! | `next`        | under the page table shard                                                  |
-//! | `pins`        | + 1: a shared holder; - 1: whoever added it                                 |
-//! | `referenced`  | anyone, a hint                                                              |
+//! | `pins`        | + 1: a shared holder; - 1: the thread that added it                         |
+//! | `referenced`  | any thread, a hint                                                          |
 //! | `heat`        | the clock, a hint                                                           |
-//! | `flushing`    | false -> true: a shared holder; true -> false: whoever set it, under the dirty set |
+//! | `flushing`    | false -> true: a shared holder; true -> false: the thread that set it, under the dirty set |
 //! | `fresh`       | set by an exclusive holder, cleared by the shared holder that set `flushing` |
-//! | `refused`     | set by who ends a flight, cleared by who begins one, or under the dirty set |
+//! | `refused`     | set at the end of a flight, cleared at the beginning of one, or under the dirty set |
 //! | `oldest`, `next_oldest` | under the dirty set (`dirty.rs`)                                  |
 //!
 //! The bytes of a frame are written by its exclusive holder, or, while `id` is none, by its owner.
@@ -181,7 +181,7 @@ impl Arena {
     /// The caller holds the frame's latch (shared or exclusive), or owns the frame, for `'a`.
     #[inline]
     pub unsafe fn bytes<'a>(&self, index: u32) -> &'a [u8] {
-        // SAFETY: the mapping outlives the pool's guards, and by the caller's promise nobody
+        // SAFETY: the mapping outlives the pool's guards, and by the caller's promise no thread
         // writes the page meanwhile.
         unsafe { std::slice::from_raw_parts(self.page_ptr(index), self.page_size()) }
     }
@@ -194,7 +194,7 @@ impl Arena {
     /// nothing until they have validated.)
     #[inline]
     pub unsafe fn bytes_mut<'a>(&self, index: u32) -> &'a mut [u8] {
-        // SAFETY: as for `bytes`, and by the caller's promise nobody else reads or writes.
+        // SAFETY: as for `bytes`, and by the caller's promise no other thread reads or writes.
         unsafe { std::slice::from_raw_parts_mut(self.page_ptr(index), self.page_size()) }
     }
 }

@@ -1,15 +1,15 @@
-//! Free frames, those who wait for them, and the budget of reservations.
+//! Free frames, the threads that wait for them, and the budget of reservations.
 //!
-//! # Why nobody deadlocks for frames
+//! # Why waiting for frames cannot deadlock
 //!
 //! 1. Reservations together hold at most a quarter of the frames ([`Budget`], first come, first
 //!    served), so three quarters circulate whatever the reservations' owners do, even if they load
 //!    pages.
 //! 2. A loader holds one frame that is in no table, and gives it to the table when its read ends:
 //!    it waits for nothing else.
-//! 3. A resident page stays only while it is latched, in flight or dirty. Who holds a latch waits
-//!    for no frame; flights end; the thread `ink-frames` writes dirty pages and needs no frame for
-//!    it.
+//! 3. A resident page stays only while it is latched, in flight or dirty. The holder of a latch
+//!    waits for no frame; flights end; the thread `ink-frames` writes dirty pages and needs no
+//!    frame for it.
 
 use super::frame::Frame;
 use crate::sync::atomic::{AtomicUsize, Ordering, fence};
@@ -18,7 +18,7 @@ use crate::{Error, Result};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// How long a waiter trusts that somebody will wake it (poison set elsewhere wakes nobody).
+/// The longest sleep of a waiter before it looks again (poison set elsewhere wakes no waiter).
 pub(crate) const WAIT_SLICE: Duration = Duration::from_millis(50);
 
 /// Lists of free frames, one for each partition, and a waiting room.
@@ -64,7 +64,7 @@ impl FreeFrames {
         })
     }
 
-    /// Gives a frame back, and wakes one who waits.
+    /// Gives a frame back, and wakes one waiter.
     pub fn push(&self, index: u32, frame: &Frame) {
         debug_assert!(frame.page_id().is_none() && !frame.is_dirty());
         self.lists[index as usize % self.lists.len()]
@@ -114,7 +114,7 @@ impl FreeFrames {
         outcome
     }
 
-    /// Lets everyone who waits look again.
+    /// Lets every waiter look again.
     pub fn announce(&self) {
         fence(Ordering::SeqCst);
         if self.waiting.load(Ordering::Relaxed) > 0 {
@@ -123,7 +123,7 @@ impl FreeFrames {
         }
     }
 
-    /// Lets everyone who finds no frame fail with `error`.
+    /// Lets every caller that finds no frame fail with `error`.
     pub fn set_error(&self, error: Error) {
         *self.room.lock() = Some(error);
         self.freed.notify_all();

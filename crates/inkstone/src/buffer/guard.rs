@@ -52,15 +52,15 @@ impl<'a> Optimistic<'a> {
         self.validate().then_some(self.id)
     }
 
-    /// Whether the frame still holds the page, and nobody has changed it, or is changing it, since
-    /// this guard was made: everything read so far is consistent.
+    /// Whether the frame still holds the page, and the page was not changed, and is not being
+    /// changed, since this guard was made: everything read so far is consistent.
     #[inline]
     #[must_use]
     pub fn validate(&self) -> bool {
         self.frame().latch.validate(self.version)
     }
 
-    /// Latches exclusively, if the page is unchanged and nobody holds its latch. Never waits.
+    /// Latches exclusively, if the page is unchanged and its latch is free. Never waits.
     #[inline]
     pub fn try_upgrade(self) -> Option<Exclusive<'a>> {
         let taken = self.frame().latch.try_upgrade(self.version);
@@ -70,7 +70,7 @@ impl<'a> Optimistic<'a> {
         })
     }
 
-    /// Latches shared, if the page is unchanged, not held exclusively, and nobody queues for it.
+    /// Latches shared, if the page is unchanged, not held exclusively, and no thread queues for it.
     /// Never waits; on `None` fall back to a call that does, rather than trying again.
     #[inline]
     pub fn try_shared(self) -> Option<Shared<'a>> {
@@ -95,7 +95,7 @@ impl<'a> Optimistic<'a> {
     }
 }
 
-/// A page that nobody changes while this lives.
+/// A page that does not change while this lives.
 pub struct Shared<'a> {
     pub(super) pool: &'a Inner,
     pub(super) index: u32,
@@ -129,7 +129,8 @@ impl Drop for Shared<'_> {
     }
 }
 
-/// A page that nobody else sees while this lives. The page's version changes when it is dropped.
+/// A page that no other thread sees while this lives. The page's version changes when this is
+/// dropped.
 pub struct Exclusive<'a> {
     pub(super) pool: &'a Inner,
     pub(super) index: u32,

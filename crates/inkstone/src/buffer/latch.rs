@@ -4,14 +4,14 @@
 //!
 //! 1. An exclusive holder is alone; shared holders exclude exclusive ones.
 //! 2. Every exclusive release changes the version. So if a reader saw version `v` with no exclusive
-//!    holder before it read, and sees the same afterwards ([`HybridLatch::validate`]), nobody wrote
-//!    in between. What it read before validating may be torn and must not be believed.
+//!    holder before it read, and sees the same afterwards ([`HybridLatch::validate`]), no thread
+//!    wrote in between. What it read before validating may be torn and must not be believed.
 //! 3. Optimistic readers write nothing.
-//! 4. Who waits says on which condition (that the frame still holds the page he came for), and
-//!    gives up when it no longer holds. Without this a thread could wait, with other latches in its
-//!    hands, for a latch that by now guards an unrelated page: a deadlock that no latch order
-//!    prevents. Whoever takes a page out of its frame wakes everybody (`unlock_exclusive_gone`).
-//! 5. Nobody starves for good: while a thread is parked, new shared requests do not join shared
+//! 4. A waiter states a condition (that the frame still holds the page it came for), and gives up
+//!    when it no longer holds. Without this a thread that holds other latches could wait for a
+//!    latch that by now guards an unrelated page: a deadlock that no latch order prevents. A thread
+//!    that takes a page out of its frame wakes all waiters (`unlock_exclusive_gone`).
+//! 5. No waiter starves for good: while a thread is parked, new shared requests do not join shared
 //!    holders, and now and then (parking_lot's fairness timer) a release hands the latch over to
 //!    the first in the queue instead of letting others barge in.
 //!
@@ -53,7 +53,7 @@ pub(crate) struct Version(u64);
 #[derive(Default)]
 pub(crate) struct HybridLatch(AtomicU64);
 
-/// Whether a shared request may be granted. Who was woken may join the others woken with it.
+/// Whether a shared request may be granted. A woken waiter may join the others woken with it.
 fn may_share(word: u64, woken: bool) -> bool {
     let shared = word & SHARED_MASK;
     word & EXCLUSIVE == 0 && shared != SHARED_MASK && (woken || word & PARKED == 0 || shared == 0)
@@ -86,7 +86,7 @@ impl HybridLatch {
         })
     }
 
-    /// Whether nobody wrote since `version` was taken, and nobody is writing.
+    /// Whether no thread wrote since `version` was taken, and none is writing.
     #[inline]
     pub fn validate(&self, version: Version) -> bool {
         // Orders the reads being judged before the load of the word (the reading half of a
@@ -95,7 +95,7 @@ impl HybridLatch {
         self.0.load(Ordering::Relaxed) & (VERSION_MASK | EXCLUSIVE) == version.0
     }
 
-    /// Takes the latch exclusively if nobody holds it and nobody wrote since `version`.
+    /// Takes the latch exclusively if it is free and no thread wrote since `version`.
     pub fn try_upgrade(&self, version: Version) -> bool {
         self.take_if(
             |word| word & (VERSION_MASK | HELD) == version.0,
@@ -103,7 +103,7 @@ impl HybridLatch {
         ) && self.entered_exclusively()
     }
 
-    /// Joins the shared holders if nobody wrote since `version` and no one is queueing.
+    /// Joins the shared holders if no thread wrote since `version` and none is queueing.
     pub fn try_shared_at(&self, version: Version) -> bool {
         self.take_if(
             |word| word & VERSION_MASK == version.0 && may_share(word, false),
@@ -155,8 +155,8 @@ impl HybridLatch {
         self.release_exclusive(false);
     }
 
-    /// As `unlock_exclusive`, after the frame's page has gone: everybody who waits for the latch
-    /// asks again whether he still wants it.
+    /// As `unlock_exclusive`, after the frame's page has gone: every waiter checks again whether it
+    /// still wants the latch.
     pub fn unlock_exclusive_gone(&self) {
         self.release_exclusive(true);
     }
@@ -172,12 +172,12 @@ impl HybridLatch {
                 .compare_exchange(word, released(word), Ordering::Release, Ordering::Relaxed)
                 .is_ok();
         if !alone {
-            // While EXCLUSIVE and PARKED are both set nobody else changes the word.
+            // While EXCLUSIVE and PARKED are both set, no other thread changes the word.
             self.wake(wake_all, released);
         }
     }
 
-    /// Whether somebody holds it exclusively (a hint).
+    /// Whether it is held exclusively (a hint).
     #[cfg(test)]
     pub fn is_exclusive(&self) -> bool {
         self.0.load(Ordering::Relaxed) & EXCLUSIVE != 0

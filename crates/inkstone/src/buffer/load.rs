@@ -1,8 +1,8 @@
 //! How a page comes into a frame: read from the store, or created.
 //!
 //! A page that is being read is in no frame that others can find; a slot in its page table shard
-//! stands for it, and those who want it wait there, with no latch held by the reader. The frame is
-//! published when its bytes are complete, already latched for the thread that read it, so that
+//! stands for it, and threads that want it wait there, with no latch held by the reader. The frame
+//! is published when its bytes are complete, already latched for the thread that read it, so that
 //! this thread makes progress even if the page would be evicted at once.
 
 use super::PageReader;
@@ -242,7 +242,7 @@ impl Inner {
             return if current { outcome.map(Some) } else { Ok(None) };
         };
         let frame = self.arena.frame(index);
-        // The frame is ours, so who holds its latch came too late for its former page, and goes.
+        // The frame is ours: a holder of its latch came too late for its former page, and lets go.
         want.latch(frame, || true);
         let mut shard = self.table.shard(&self.arena, id);
         if shard.end_load(slot) {
@@ -294,7 +294,7 @@ impl Inner {
         Ok(frames_left)
     }
 
-    /// The caller is to read the page, unless it is resident, or somebody reads it already.
+    /// The caller is to read the page, unless it is resident, or another thread reads it already.
     fn begin_load_of_absent(&self, id: PageId) -> Option<Arc<LoadSlot>> {
         let mut shard = self.table.shard(&self.arena, id);
         let absent = shard.find(id).is_none() && shard.load_of(id).is_none();
@@ -382,7 +382,7 @@ impl Inner {
             );
             let index = reserved.expect("checked");
             let frame = self.arena.frame(index);
-            // As in `read_and_publish`: nobody keeps the latch of a frame that is ours.
+            // As in `read_and_publish`: no thread keeps the latch of a frame that is ours.
             frame.latch.lock_exclusive(|| true);
             // SAFETY: the frame is reserved and not in the table: we own it.
             let bytes = unsafe { self.arena.bytes_mut(index) };

@@ -2,13 +2,13 @@
 //!
 //! # What this module promises
 //!
-//! 1. A page is in at most one frame, and whoever asks for it gets that frame.
+//! 1. A page is in at most one frame, and every request for it gets that frame.
 //! 2. A page is written in place only after the log is durable up to its page LSN.
 //! 3. A page's changes are on disk, or its `oldest_lsn` is in a dirty set: the smallest of those is
 //!    never above the START of a mini-transaction whose change a crash would lose. So a checkpoint
 //!    at `min(ready_lsn read first, oldest_dirty_lsn())` loses nothing.
-//! 4. No latch is held during I/O, and nobody who holds a latch waits for a frame: such a caller
-//!    brings a `Reservation`.
+//! 4. No latch is held during I/O, and no holder of a latch waits for a frame: such a caller brings
+//!    a `Reservation`.
 //! 5. A caller never writes a page to get a frame. It takes a free one, or evicts a clean cold
 //!    page, or waits for the thread `ink-frames`.
 //!
@@ -20,7 +20,7 @@
 //!   clean.
 //! - *in flight*: a copy of the page is on its way to disk (`flushing`). One at a time for a page.
 //! - *fresh*: initialised by a logged PAGE_INIT since its last copy was made.
-//! - *pinned*: stays resident, whoever wants a frame (`pin.rs`).
+//! - *pinned*: stays resident, however scarce frames are (`pin.rs`).
 //! - *refused*: dirty, and its last write failed. `ink-cleaner` tries it again (`refused.rs`).
 //!
 //! # Latches and locks, in the order in which they may be taken

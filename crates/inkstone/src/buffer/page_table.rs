@@ -1,6 +1,6 @@
 //! From page id to frame: a hash table whose chains run through the frames' descriptors.
 //!
-//! Looking up takes no lock and is a hint: a chain may change under the reader, who then finds
+//! Looking up takes no lock and is a hint: a chain may change under the reader, which then finds
 //! nothing (and asks again under the shard's mutex) but never a frame that does not hold the page,
 //! because the caller compares the frame's id under a version or a latch. Changing a chain, and
 //! looking up for certain, take the mutex of the bucket's shard.
@@ -24,7 +24,7 @@ const SHARDS: usize = 64;
 pub(crate) struct LoadSlot {
     outcome: Mutex<Option<Result<()>>>,
     finished: Condvar,
-    /// Somebody created or discarded the page meanwhile: what was read must not be used.
+    /// The page was created or discarded meanwhile: what was read must not be used.
     pub superseded: AtomicBool,
 }
 
@@ -40,7 +40,7 @@ impl LoadSlot {
         }
     }
 
-    /// Tells those who wait.
+    /// Tells the waiters.
     pub fn finish(&self, result: Result<()>) {
         *self.outcome.lock() = Some(result);
         self.finished.notify_all();

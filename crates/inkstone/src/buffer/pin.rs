@@ -1,9 +1,9 @@
-//! Pins: pages that stay resident while somebody gathers what it needs.
+//! Pins: pages that stay resident while a thread gathers the pages it needs.
 //!
-//! Who must latch several pages at once may not read a missing one under a latch. It lets go of
-//! all, reads the missing one and starts over. Without pins the page that was read last could push
-//! out the one before, round and round: where most frames hold pages that cannot be written, for
-//! ever. A pin (a fix, in the words of the literature) is no latch: others may read, change and
+//! A thread that must latch several pages at once may not read a missing one under a latch. It lets
+//! go of all, reads the missing one and starts over. Without pins the page that was read last could
+//! push out the one before, round and round: where most frames hold pages that cannot be written,
+//! for ever. A pin (a fix, in the words of the literature) is no latch: others may read, change and
 //! write the page.
 
 use super::pool::Inner;
@@ -45,7 +45,7 @@ impl<'a> Pins<'a> {
             pool.pinned.fetch_sub(1, Ordering::Relaxed);
             return Ok(());
         }
-        // Who evicts looks at it under the exclusive latch, so after this.
+        // Eviction looks at it under the exclusive latch, so after this.
         let pins = &pool.arena.frame(page.index).pins;
         pins.fetch_add(1, Ordering::Relaxed);
         self.frames.push(page.index);
@@ -68,7 +68,7 @@ impl Drop for Pins<'_> {
 }
 
 impl Inner {
-    /// How many pins there may be: those who hold them wait for frames.
+    /// How many pins there may be: their holders wait for frames.
     pub(crate) fn pins_max(&self) -> usize {
         self.arena.len() / 4
     }

@@ -294,7 +294,7 @@ impl BufferPool {
         self.inner.exclusive_if_resident(id)
     }
 
-    /// Latches the page exclusively if it is resident and nobody holds it. Never waits.
+    /// Latches the page exclusively if it is resident and its latch is free. Never waits.
     pub fn try_exclusive(&self, id: PageId) -> Option<Exclusive<'_>> {
         self.inner.try_exclusive(id)
     }
@@ -363,9 +363,9 @@ impl BufferPool {
     }
 
     /// Forgets the first `DROPPED_AT_ONCE` pages of a tablespace of so many, dirty or not; waits
-    /// for those in flight. The others leave as pages do that nobody uses, and are written nowhere:
-    /// the store skips them. So a drop costs little, however large pool and table are. Nobody may
-    /// be using the tablespace, whose number is not used again. The caller holds no latch.
+    /// for those in flight. The others leave as unused pages do, and are written nowhere: the store
+    /// skips them. So a drop costs little, however large pool and table are. The tablespace must
+    /// not be in use, and its number is not used again. The caller holds no latch.
     pub fn drop_space(&self, space: SpaceId, pages: u32) {
         let first = 0..pages.min(DROPPED_AT_ONCE);
         self.inner.forget_pages(space, first);

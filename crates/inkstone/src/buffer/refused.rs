@@ -4,10 +4,10 @@
 //! # Promises
 //!
 //! 1. While there is a refused page, [`Refusals::why`] says why the last write failed.
-//! 2. Whoever needs what only writing could give (a frame, room in the log) waits until a round of
-//!    tries that began later wrote nothing ([`Patience`]), and then gets that error: it is never
-//!    one of a time when things were worse. While others are being served, the wait goes on.
-//! 3. Tries are [`PAUSE_MIN`] apart while somebody waits for them. Else each pause is twice as long
+//! 2. A thread that needs what only writing could give (a frame, room in the log) waits until a
+//!    round of tries that began later wrote nothing ([`Patience`]), and then gets that error: it is
+//!    never one of a time when things were worse. While others are being served, the wait goes on.
+//! 3. Tries are [`PAUSE_MIN`] apart while a thread waits for them. Else each pause is twice as long
 //!    as the one before, up to [`PAUSE_MAX`]; a try that writes something is followed by another at
 //!    once.
 //! 4. A round tries a batch of them; each has its turn.
@@ -30,7 +30,7 @@ pub(crate) struct Refusals {
     ended: AtomicU64,
     /// Pages that they wrote.
     landed: AtomicU64,
-    /// Somebody waits for a round.
+    /// A thread waits for a round.
     wanted: AtomicBool,
 }
 
@@ -63,7 +63,7 @@ impl Retries {
         }
     }
 
-    /// Those whose turn it is.
+    /// Those that are next.
     pub fn turn<'f>(&mut self, refused: &'f [u32], room: usize) -> &'f [u32] {
         let rest = refused.get(self.passed..).filter(|rest| !rest.is_empty());
         let from = rest.map_or(0, |_| self.passed);
@@ -102,7 +102,7 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// `served`: a number that changes whenever anybody gets what is waited for.
+    /// `served`: a number that changes whenever a thread gets what is waited for.
     pub fn new(pool: &Inner, served: u64) -> Self {
         Self {
             begun: pool.refusals.begun.load(Ordering::Acquire),
@@ -140,7 +140,7 @@ impl Inner {
         let landed = landed as u64;
         self.refusals.landed.fetch_add(landed, Ordering::AcqRel);
         let mut why = self.refusals.why.lock();
-        // Under the latch: who marks pages notes the error after that.
+        // Under the latch: a thread that marks pages notes the error after that.
         if self.dirty.count_refused(&self.arena) == 0 {
             *why = None;
         }

@@ -11,7 +11,8 @@ use std::time::Duration;
 /// 1. A call is answered by a thread that looks at its work after the call: one that was asleep, or
 ///    one that was awake and does not fall asleep before. Calling again before it was answered
 ///    costs a fence and a load.
-/// 2. Behind [`Signal::end`] nobody sleeps: who would, and all who do, go on at once.
+/// 2. After [`Signal::end`] no thread sleeps: a sleeping one, and one that would sleep, goes on at
+///    once.
 #[derive(Default)]
 pub(crate) struct Signal {
     raised: AtomicBool,
@@ -22,7 +23,7 @@ pub(crate) struct Signal {
 impl Signal {
     /// Lets one thread's present or next wait end.
     pub fn raise(&self) {
-        // Either who takes the signal down sees why we call, or we see that it is down.
+        // Either the thread that takes the signal down sees why we call, or we see that it is down.
         fence(Ordering::SeqCst);
         if !self.raised.load(Ordering::Relaxed) && !self.raised.swap(true, Ordering::SeqCst) {
             drop(self.ended.lock());
@@ -56,7 +57,7 @@ pub(crate) struct News {
 }
 
 impl News {
-    /// Lets everyone who waits look again.
+    /// Lets every waiter look again.
     pub fn announce(&self) {
         // Either the waiter's last look sees what moved, or we see the waiter.
         fence(Ordering::SeqCst);

@@ -1,6 +1,6 @@
 //! The threads `ink-frames`: keep a stock of free frames ahead of demand.
 //!
-//! They serve nobody else: whatever the checkpoint needs, frames come from here, each thread with a
+//! They do nothing else: whatever the checkpoint needs, frames come from here, each thread with a
 //! page writer of its own (a frame supply that waited for checkpoint flushing is InnoDB's oldest
 //! stall). Clean cold pages are evicted at once. Dirty cold ones are gathered; they are written
 //! when they fill half a batch, or earlier when clean ones do not suffice.
@@ -67,8 +67,8 @@ impl<'a> Supplier<'a> {
         self.pool.free.count() >= self.demand(self.pool.stock_low)
     }
 
-    /// A level of stock, and a frame for everyone who waits; never more than a quarter of the
-    /// pool, or a waiter that is slow to wake would cost the pool its pages.
+    /// A level of stock, and a frame for each waiter; never more than a quarter of the pool, or a
+    /// waiter that is slow to wake would cost the pool its pages.
     fn demand(&self, stock: usize) -> usize {
         (stock + self.pool.free.waiting()).min(self.pool.arena.len() / 4)
     }

@@ -42,7 +42,7 @@ pub(crate) struct Batch {
     key: Vec<u8>,
     key_len: usize,
     prefix_len: usize,
-    /// Rows handed out that no one will ever see again.
+    /// Rows handed out that no reader will ever see again.
     pub dead: usize,
     /// The leaf behind this one.
     pub ahead: Ahead,

@@ -48,7 +48,8 @@ impl Transaction {
             let count = self.after_error(inner, result)?;
             *done += count;
             if count == 0 {
-                // Not a plain case: a long value, a full leaf, someone's lock, an existing key.
+                // Not a plain case: a long value, a full leaf, a lock of another transaction, an
+                // existing key.
                 let (key, value) = rows[*done];
                 let write = Write::Insert(value, LockMode::Shared);
                 if self.write(tree, key, write)? == Written::Exists {

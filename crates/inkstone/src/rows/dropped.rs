@@ -1,6 +1,6 @@
-//! Trees that were dropped: their pages are freed by purge, once nobody can have to undo a change
-//! in them. Until then such a tree lies in its file without a name; what a crash leaves of it is
-//! found by the next open, and goes on here.
+//! Trees that were dropped: their pages are freed by purge, once no transaction can have to undo a
+//! change in them. Until then such a tree lies in its file without a name; what a crash leaves of
+//! it is found by the next open, and goes on here.
 
 use crate::Result;
 use crate::btree::Tree;
@@ -19,7 +19,7 @@ impl Core {
     /// Has the pages of a tree freed, which the catalog does not name any more.
     pub fn drop_tree(&self, space: &Space, tree: TreeId) {
         space.note_tree_dropped(tree);
-        // After the note: who finds the tree still there has begun by now.
+        // After the note: a transaction that finds the tree still there has begun by now.
         let users = self.trxs.active().iter().map(|trx| trx.id()).collect();
         let space = space.id;
         self.dropped_trees

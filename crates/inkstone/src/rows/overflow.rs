@@ -8,7 +8,7 @@
 //! 1. A new chain is entered there by the mini-transaction that allocates its first pages, outside
 //!    of any transaction, and locked by the transaction that makes it. When the row refers to the
 //!    chain, that transaction deletes the entry. If it rolls back, or the process dies, the entry
-//!    is there (again) and nobody holds its lock: the chain is freed.
+//!    is there (again) and its lock is free: the chain is freed.
 //! 2. A transaction that gives up a reference (update, delete) inserts an entry for the chain. It
 //!    takes effect at commit, and the chain is freed when no snapshot can see the old row.
 //! 3. Freeing takes some pages from behind the first one in each mini-transaction, and at last the

@@ -3,7 +3,7 @@
 //! Version segments retire as a whole. Before one goes, its entries are looked through: rows that
 //! were delete-marked by them and still are, are removed physically; long values that lost their
 //! row are freed. Marks of earlier runs of the database, which no version tells of, are removed by
-//! whoever needs room in their leaf. Trees that were dropped are removed as well.
+//! a write that needs room in their leaf. Trees that were dropped are removed as well.
 
 use crate::Result;
 use crate::btree::{Target, Tree};
@@ -29,7 +29,7 @@ pub fn run(core: &Arc<Core>) -> Result<usize> {
     let oldest = core.trxs.oldest_snapshot();
     let retired = core.versions.retire(oldest, &mut |address, entry| {
         if core.is_stopping() {
-            // What is left is found by the next run, or by whoever needs the room.
+            // What is left is found by the next run, or by a write that needs the room.
             return Err(crate::Error::TransactionState(
                 "interrupted: the database is closing",
             ));
@@ -72,7 +72,7 @@ fn remove_marked(core: &Arc<Core>, tree: &Tree, address: VersionAddress, key: &[
     core.storage.log.prepare()?;
     core.storage.log.wait_for_space()?;
     let Some(_tidy) = tree.space.tidy() else {
-        // It is left for whoever needs the room, as after a restart.
+        // It is left for a write that needs the room, as after a restart.
         return Ok(());
     };
     let leaf = tree.leaf_exclusive(Target::Key(key))?;

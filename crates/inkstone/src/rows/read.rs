@@ -1,9 +1,9 @@
 //! Reading rows: what a snapshot sees, and what a locking read sees.
 //!
 //! A cell is the newest version of its row. If it carries a live version address, the entry there
-//! says who made it; a reader that may not see that one goes on to the before-image, and so on.
-//! The chain is walked after the leaf's latch is released: entries never change, and stay while the
-//! reader's snapshot lives.
+//! says which transaction made it; a reader that may not see that one goes on to the before-image,
+//! and so on. The chain is walked after the leaf's latch is released: entries never change, and
+//! stay while the reader's snapshot lives.
 
 use crate::btree::{Target, Tree};
 use crate::counters::Counter;
@@ -20,7 +20,7 @@ use inkstone_format::tree_page::{CELL_DELETED, CELL_OVERFLOW, Cell, TreePage};
 use inkstone_format::{TrxId, VersionAddress};
 use std::ops::Bound;
 
-/// What a locking read does about a row that someone else has locked.
+/// What a locking read does about a row that another transaction has locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// Wait, at most the transaction's lock wait timeout.
@@ -54,7 +54,7 @@ impl Locked {
 enum Look<'l> {
     Row(Locked),
     Missing,
-    /// Somebody has changed or locked the row.
+    /// Another transaction has changed or locked the row.
     Blocked(Option<Waiting<'l>>),
 }
 
@@ -118,8 +118,8 @@ impl Core {
     }
 }
 
-/// Whether a plain read takes a cell as it is, whoever made it. Not one with a long value: of one
-/// that is not committed the pages may be freed while they are read.
+/// Whether a plain read takes a cell as it is, whichever transaction made it. Not one with a long
+/// value: of one that is not committed the pages may be freed while they are read.
 pub(crate) fn sees_newest(isolation: Isolation, flags: u8) -> bool {
     isolation == Isolation::ReadUncommitted && flags & CELL_OVERFLOW == 0
 }
@@ -197,7 +197,7 @@ impl Transaction {
         self.after_error(inner, result)
     }
 
-    /// Locks a range of keys, so that nobody else changes or inserts a row in it.
+    /// Locks a range of keys, so that no other transaction changes or inserts a row in it.
     pub(crate) fn lock_range(
         &self,
         inner: &mut Inner,
@@ -230,10 +230,10 @@ impl Transaction {
         }
     }
 
-    /// The newest version of a row, waiting for whoever is changing it or has locked it. The row,
-    /// or its place as the isolation level has it, is locked then and there, under the leaf's
-    /// latch: while it waits, a transaction holds no lock on the row, so the one that it waits for
-    /// can go on with the row.
+    /// The newest version of a row, waiting for transactions that are changing it or have locked
+    /// it. The row, or its place as the isolation level has it, is locked then and there, under the
+    /// leaf's latch: while it waits, a transaction holds no lock on the row, so the one that it
+    /// waits for can go on with the row.
     pub(crate) fn newest_row(
         &self,
         inner: &mut Inner,

@@ -377,7 +377,7 @@ impl Cursor {
         }
     }
 
-    /// Whether there may be someone who sees another version of the row than the one in the leaf.
+    /// Whether some transaction may see another version of the row than the one in the leaf.
     fn is_live(&self, row: Row) -> bool {
         row.version
             .is_some_and(|address| self.core.is_live(address))
@@ -494,7 +494,7 @@ pub(crate) fn check_not_dropped(tree: &Tree) -> Result<()> {
 }
 
 /// Removes the dead rows of a leaf if they are the majority of those that were read: after a
-/// restart nobody else remembers them.
+/// restart nothing else remembers them.
 pub(crate) fn clean_leaf(
     core: &Core,
     tree: &Tree,

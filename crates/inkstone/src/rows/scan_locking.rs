@@ -1,21 +1,21 @@
 //! Cursors that lock the rows that they return.
 //!
 //! A row is looked at and locked under the latch of its leaf. Where gaps are locked, the gap up to
-//! the row is locked under the same latch, when it is known what the leaf holds there: nobody can
-//! put a row between what was seen and what is locked. A gap is locked only once its row is: who
-//! waits for a row does not keep others from inserting beside it. So what such a scan has passed is
-//! one interval.
+//! the row is locked under the same latch, when it is known what the leaf holds there: no
+//! transaction can put a row between what was seen and what is locked. A gap is locked only once
+//! its row is: a transaction that waits for a row does not keep others from inserting beside it. So
+//! what such a scan has passed is one interval.
 //!
-//! A row that is skipped, as somebody has locked it, is not passed, nor is the gap in front of it:
-//! what a cursor asks for is the gap with the row, as InnoDB's does. At SERIALIZABLE a cursor that
-//! skips claims the gaps, too.
+//! A row that is skipped, as another transaction has locked it, is not passed, nor is the gap in
+//! front of it: what a cursor asks for is the gap with the row, as InnoDB's does. At SERIALIZABLE a
+//! cursor that skips claims the gaps, too.
 //!
 //! Where gaps are not locked, a cursor that has waited for a row goes on with that row, as InnoDB's
 //! does: what came meanwhile in front of it came too late. Where they are, it looks at the gap
 //! again, and locks it.
 //!
-//! *Semi-consistent*: a row that somebody else has locked is shown as it was committed last,
-//! without a lock. Mostly it is not wanted, and nobody has waited; if it is, the cursor goes back
+//! *Semi-consistent*: a row that another transaction has locked is shown as it was committed last,
+//! without a lock. Mostly it is not wanted, and there was no wait; if it is, the cursor goes back
 //! to it, and waits.
 
 use crate::btree::Tree;
@@ -60,7 +60,7 @@ impl Iterator for LockingCursor<'_> {
     }
 }
 
-/// The state of a [`LockingCursor`], for those who keep it apart from its transaction.
+/// The state of a [`LockingCursor`], for callers that keep it apart from its transaction.
 pub struct LockingScan {
     tree: Tree,
     scope: Scope,
@@ -87,7 +87,7 @@ pub struct LockingScan {
 enum Visit<'l> {
     /// A row, locked: in `key` and `row`.
     Row,
-    /// Somebody has changed or locked the row in `key`.
+    /// Another transaction has changed or locked the row in `key`.
     Blocked(Option<Waiting<'l>>),
     /// The same, and its newest cell is in `row`.
     Unlocked,
@@ -351,8 +351,8 @@ impl Transaction {
         let mut inner = self.active()?;
         self.pin_snapshot(&mut inner);
         let serializable = self.isolation() == Isolation::Serializable;
-        // Who skips locked rows does not wait for ranges, and does not claim to have read them: the
-        // gaps between the rows that it gets are what it has read.
+        // A cursor that skips locked rows does not wait for ranges, and does not claim to have read
+        // them: the gaps between the rows that it gets are what it has read.
         let gaps = self.isolation().locks_gaps() || serializable && wait == Wait::SkipLocked;
         if serializable && !gaps {
             let result = self.lock_scan(&mut inner, tree, &bounds, mode, wait);
@@ -380,8 +380,8 @@ impl Transaction {
         })
     }
 
-    /// Locks a range, then waits for everyone who has changed a row in it and not ended: who
-    /// comes later finds the lock.
+    /// Locks a range, then waits for every transaction that has changed a row in it and not ended:
+    /// a later one finds the lock.
     pub(crate) fn lock_scan(
         &self,
         inner: &mut Inner,

@@ -1,10 +1,10 @@
 //! Writing rows: insert, update, upsert, delete, and locking them first.
 //!
-//! A writer latches the leaf, looks at the newest version of the row, and changes it if nobody else
-//! is in the way; otherwise it takes its place in the row's queue, lets go, waits, and looks again.
-//! Explicit locks are checked under the leaf's exclusive latch. Whoever locks a row does so under
-//! the leaf's shared latch, when nobody else is changing the row; whoever locks a range enters the
-//! lock table first and looks at the rows afterwards. So one of the two sees the other.
+//! A writer latches the leaf, looks at the newest version of the row, and changes it if no other
+//! transaction is in the way; otherwise it takes its place in the row's queue, lets go, waits, and
+//! looks again. Explicit locks are checked under the leaf's exclusive latch. A row is locked under
+//! the leaf's shared latch, when no other transaction is changing it; a lock on a range enters the
+//! lock table first, and the rows are looked at afterwards. So one of the two sees the other.
 //!
 //! An insert that finds a row of its key locks that: what it has told its caller stays true.
 
@@ -636,7 +636,7 @@ pub(crate) enum Room<'p> {
 }
 
 /// Looks for `need` bytes in a leaf: free, held by addresses that no longer matter, or held by
-/// delete-marked rows that nobody can see, which are then removed.
+/// delete-marked rows that no transaction can see, which are then removed.
 pub(crate) fn make_room<'p>(
     core: &Core,
     leaf: Exclusive<'p>,
@@ -654,8 +654,8 @@ pub(crate) fn make_room<'p>(
     }
 }
 
-/// Removes the delete-marked rows of a leaf whose version nobody can need, apart from the row of
-/// `except`. How many.
+/// Removes the delete-marked rows of a leaf whose version no transaction can need, apart from the
+/// row of `except`. How many.
 pub(crate) fn remove_dead_rows(
     core: &Core,
     leaf: Exclusive<'_>,

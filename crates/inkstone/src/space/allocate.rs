@@ -3,8 +3,8 @@
 //! # What it promises
 //! 1. The lowest region that is known to have room is taken, and in it the first free page; pages
 //!    that are filled one after the other lie side by side.
-//! 2. To find a page costs the same however large the file is: at most [`LOOKS_MAX`] maps are read
-//!    of regions that nobody knows yet, then the file grows. The background looks at the rest
+//! 2. To find a page costs the same however large the file is: at most [`LOOKS_MAX`] maps of
+//!    unknown regions are read, then the file grows. The background looks at the rest
 //!    ([`Space::look_around`]). Only where no page number is left behind the file's end are all
 //!    maps read, once.
 //! 3. A file grows, physically, before any page in the new part is allocated.
@@ -208,8 +208,7 @@ impl Space {
             self.create_region(last + 1, frames)?;
             return Ok(Some(last + 1));
         }
-        // No page number is left behind what is in use: whatever is free lies where nobody has
-        // looked.
+        // No page number is left behind what is in use: whatever is free lies in unknown regions.
         while let Some(unknown) = self.regions.lowest_unknown(self.last_region()?) {
             self.look_at(unknown)?;
             if let Some(region) = self.regions.lowest_with(count) {
@@ -233,13 +232,14 @@ impl Space {
         Ok(())
     }
 
-    /// One round of the background: learns of a few regions that somebody who wanted a page has
-    /// left unknown.
+    /// One round of the background: learns of a few regions that a search for a page has left
+    /// unknown.
     pub fn look_around(&self) -> Result<()> {
         if !self.regions.is_more_to_know() {
             return Ok(());
         }
-        // Who wants a page says so again; not this one, again and again, where a map is damaged.
+        // Where a map is damaged it stays false, so that this does not fail again and again. The
+        // next search for a page sets it again.
         self.regions.set_more_to_know(false);
         for _ in 0..BACKGROUND_LOOKS_MAX {
             let Some(unknown) = self.regions.lowest_unknown(self.last_region()?) else {

@@ -6,7 +6,7 @@
 //! an opening none is.
 //!
 //! # What must hold
-//! 1. While a map is latched exclusively by somebody who has changed nothing in it, a known
+//! 1. While a map is latched exclusively by a thread that has changed nothing in it, a known
 //!    region's number is that of the clear bits of its map (`Space::is_counted_right`).
 //! 2. A region that is gone is unknown.
 //!
@@ -22,7 +22,7 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 #[derive(Debug, Default)]
 pub(super) struct Regions {
     counts: Mutex<Counts>,
-    /// Whether somebody looked for a page and left regions unknown: the background looks at them.
+    /// Whether a search for a page left regions unknown: the background looks at them.
     more_to_know: AtomicBool,
 }
 
@@ -103,7 +103,7 @@ impl Regions {
         }
     }
 
-    /// Notes whether regions were left unknown by somebody who looked for a page.
+    /// Notes whether a search for a page left regions unknown.
     pub fn set_more_to_know(&self, more: bool) {
         self.more_to_know.store(more, Ordering::Relaxed);
     }
@@ -212,7 +212,7 @@ mod tests {
         regions.learn(0, 0);
         regions.learn(2, 7);
         assert_eq!(regions.lowest_unknown(2), Some(1));
-        // Who frees a page has the map at hand.
+        // A thread that frees a page has the map at hand.
         regions.note_freed(1, || 3);
         assert_eq!(regions.lowest_unknown(2), None);
         assert_eq!(regions.lowest_with(1), Some(1));

@@ -11,14 +11,14 @@
 //!    as free pages, and so have the maps that say so; recovery will apply no change to a tail page
 //!    that is not led by a new initialisation of it, and take no doublewrite copy of one.
 //! 3. [`Space::cut_tail`] cuts if no page of the tail was allocated since: under the latches of the
-//!    last map and the header, which whoever allocates needs, it says that the file is shorter.
-//!    With no latch held it forgets those pages, which are clean and in no flight, and cuts the
-//!    file. Whoever needs a page there meanwhile waits for `SpaceFile`'s latch of growth, and the
+//!    last map and the header, which every allocation needs, it says that the file is shorter. With
+//!    no latch held it forgets those pages, which are clean and in no flight, and cuts the file.
+//!    A thread that needs a page there meanwhile waits for `SpaceFile`'s latch of growth, and the
 //!    file grows again.
 //!
 //! So a file that a crash brings back longer than it was cut is as good as one that is shorter, and
-//! recovery never has to allocate space for pages that nobody uses: it may be gone.
-//! [Decision 0013](../../../docs/decisions/0013-files-are-cut-behind-a-checkpoint.md).
+//! recovery never has to allocate space for pages that are not in use: it may be gone. [Decision
+//! 0013](../../../docs/decisions/0013-files-are-cut-behind-a-checkpoint.md).
 //!
 //! A region whose pages are all free loses its map first: that is a logged change
 //! ([`Space::remove_empty_regions`]).
@@ -50,14 +50,14 @@ const WORTH_PARTS: u32 = 8;
 #[derive(Debug)]
 pub(super) struct Tails {
     /// The tail that was found last. Latched exclusively while regions or the file's end go, shared
-    /// by whoever walks over all maps. Nobody waits for the former.
+    /// by every walk over all maps. No thread waits for the exclusive latch: it is only tried.
     shape: RwLock<Option<Tail>>,
     /// The page behind the highest one that was allocated since the last look.
     marked: AtomicU32,
     /// Whether there is a tail in `shape`: it waits for a checkpoint.
     waiting: AtomicBool,
     /// Whether a look may find something new: a page was freed since the last one. So at first, as
-    /// nobody knows of earlier runs.
+    /// nothing is known of earlier runs.
     changed: AtomicBool,
 }
 
@@ -109,7 +109,7 @@ pub enum Worth {
 }
 
 impl Space {
-    /// Keeps regions and the end of the file where they are, for those who walk over the maps.
+    /// Keeps regions and the end of the file where they are, for a walk over the maps.
     #[must_use]
     pub fn keep_shape(&self) -> impl Sized + '_ {
         self.tails.shape.read()
@@ -131,8 +131,8 @@ impl Space {
         (pages / WORTH_PARTS).max(least as u32)
     }
 
-    /// Looks for a tail, and tells whether there is one that is worth it. Not if someone is just
-    /// walking over the maps.
+    /// Looks for a tail, and tells whether there is one that is worth it. Not while another thread
+    /// walks over the maps.
     pub fn find_tail(&self, worth: Worth) -> Result<bool> {
         let Some(_tidy) = self.tidy() else {
             return Ok(false);
@@ -147,8 +147,8 @@ impl Space {
         let region = self.last_region()?;
         let used = {
             let map = self.storage.pool.shared(self.map_id(region))?;
-            // Whoever allocates in this region comes before this or is noticed. So is the region
-            // after it: its maker holds the header, which is looked at once more.
+            // An allocation in this region comes before this or is noticed. So is the region after
+            // it: its maker holds the header, which is looked at once more.
             self.tails.marked.store(0, Ordering::Release);
             let last = (0..self.region_len(region)).rev().find(|&n| bit(&map, n));
             self.region_start(region) + last.unwrap_or(0) + 1
@@ -245,7 +245,7 @@ impl Space {
             pins.hold(map_id)?;
             let mut mtr = Mtr::new(&self.storage);
             let header = mtr.push(self.storage.pool.exclusive(header_id)?);
-            // Who holds the map may want the header, so this does not wait for it.
+            // The holder of the map may want the header, so this does not wait for the map.
             let Some(map) = self.storage.pool.try_exclusive(map_id) else {
                 return Ok(());
             };

@@ -11,7 +11,8 @@ pub(super) struct Upkeep {
     any_dropped: AtomicBool,
     /// How often a tree of each number was.
     drops: Mutex<HashMap<TreeId, u32>>,
-    /// Whether it is to be left as it is. Latched shared by who tidies it, before any page.
+    /// Whether it is to be left as it is. Latched shared by a thread that tidies it, before any
+    /// page.
     frozen: RwLock<bool>,
 }
 
@@ -25,7 +26,7 @@ impl Space {
         drops.get(&tree).copied().unwrap_or(0)
     }
 
-    /// Notes that a tree was dropped: whoever has it open may not use it any more.
+    /// Notes that a tree was dropped: open handles of it may not be used any more.
     pub fn note_tree_dropped(&self, tree: TreeId) {
         *self.upkeep.drops.lock().entry(tree).or_default() += 1;
         self.upkeep.any_dropped.store(true, Ordering::Release);
@@ -39,8 +40,8 @@ impl Space {
         (!*frozen).then_some(frozen)
     }
 
-    /// Has the tablespace left as it is, or not any more. Waits for whoever is tidying it. False if
-    /// it was so already.
+    /// Has the tablespace left as it is, or not any more. Waits for threads that are tidying it.
+    /// False if it was so already.
     pub fn freeze(&self, freeze: bool) -> bool {
         std::mem::replace(&mut *self.upkeep.frozen.write(), freeze) != freeze
     }

@@ -1,5 +1,5 @@
 //! The doublewrite file: each batch of pages has its copies in an area of its own (the bytes:
-//! [`inkstone_format::doublewrite`]). Who writes in which area, and which copies must stay:
+//! [`inkstone_format::doublewrite`]). Which batch goes to which area, and which copies must stay:
 //! `areas.rs`.
 //!
 //! The file is filled with zeroes before it gets its name, so that writing a batch changes no

@@ -34,9 +34,9 @@
 //! In this order: `SpaceFiles::ddl` (held across I/O, creating, opening and removing files only),
 //! `SpaceFile::grow` (held across I/O, changing a file's size only), those of the map
 //! (`page_lsn_map/mod.rs`; a settler holds none of the others), those of the cache of open files
-//! (`open_files.rs`; never held across I/O, but who waits for a handle waits for I/O of others), a
-//! shard of `SpaceFiles::shards` (never held across I/O), the state of `Areas` (never held across
-//! I/O; a writer waits there for an area while it holds nothing).
+//! (`open_files.rs`; never held across I/O, but a thread that waits for a handle waits for I/O of
+//! others), a shard of `SpaceFiles::shards` (never held across I/O), the state of `Areas` (never
+//! held across I/O; a writer waits there for an area while it holds nothing).
 
 mod doublewrite;
 mod open_files;

@@ -7,19 +7,19 @@
 //!    ([`with_descriptor`](OpenFiles::with_descriptor)): too few descriptors are an error only when
 //!    none of these files is open.
 //! 2. A file in use ([`FileInUse`]) stays open. The others are closed in the order of a clock:
-//!    those that nobody has used for longest first, about.
+//!    roughly, those that were unused for longest first.
 //! 3. A file is closed only after a sync has covered everything that was done to it since the last
 //!    one, as a kernel tells of a failed write-back to the handles that were open then, and perhaps
 //!    to no later one. So a sync of a file that was closed and opened again means what it always
 //!    means.
 //! 4. A removed file is not opened again.
 //!
-//! # Who waits for whom
+//! # Which thread waits for which
 //!
-//! Who waits for a handle ([`TableFile::acquire`]) has none in use, and holds no latch that someone
-//! needs who has: so those who have one go on, and let go of it. Who has one in use already takes
-//! more only if there is no wait ([`TableFile::try_acquire`]). Who runs a sync, or waits for that
-//! of another one, has the file in use.
+//! A thread that waits for a handle ([`TableFile::acquire`]) has none in use, and holds no latch
+//! that a thread with a handle needs: so threads with a handle go on, and let go of it. A thread
+//! with a handle in use takes more only if there is no wait ([`TableFile::try_acquire`]). A thread
+//! that runs a sync of a file, or waits for the sync of another thread, has the file in use.
 //!
 //! # Latches
 //!
@@ -46,7 +46,7 @@ pub(super) fn wants_descriptor(error: &std::io::Error) -> bool {
 pub(crate) struct OpenFiles {
     limit: usize,
     state: Mutex<State>,
-    /// Told when a file is let go of, or closed, and somebody waits.
+    /// Told when a file is let go of, or closed, and a thread waits.
     let_go: Condvar,
     waiting: AtomicUsize,
 }
@@ -118,7 +118,7 @@ impl OpenFiles {
     }
 
     pub(super) fn tell_waiters(&self) {
-        // Who waits has said so before it looked for a file that is not in use.
+        // A waiter has said so before it looked for a file that is not in use.
         if self.waiting.load(Ordering::SeqCst) > 0 {
             let _state = self.state.lock();
             self.let_go.notify_all();
@@ -180,7 +180,7 @@ impl OpenFiles {
         FileInUse::with(&mut slot, self, file)
     }
 
-    /// Takes a file out of the cache: at once if nobody uses it, else when the last user lets go.
+    /// Takes a file out of the cache: at once if it is not in use, else when the last user lets go.
     pub fn close(&self, file: &TableFile) {
         let mut state = self.state.lock();
         let mut slot = file.slot.lock();
@@ -199,7 +199,8 @@ impl OpenFiles {
 }
 
 impl State {
-    /// A file that nobody uses: one that needs no sync if there is any. `syncs`: else another one.
+    /// A file that is not in use: one that needs no sync if there is any. `syncs`: else another
+    /// one.
     fn find_victim(&mut self, syncs: bool) -> Option<Victim> {
         let mut dirty = None;
         // Each is met twice: the first time it may have been used since the last round.

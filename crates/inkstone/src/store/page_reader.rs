@@ -1,7 +1,7 @@
 //! Reading many pages at once: adjacent ones in one operation, and operations side by side.
 //!
-//! For whoever knows beforehand what will be wanted: the thread that warms the pool up. A page that
-//! does not come as it should is read once more by itself, as any page is ([`PageStore::read`]).
+//! For the thread that warms the pool up: it knows beforehand what will be wanted. A page that does
+//! not come as it should is read once more by itself, as any page is ([`PageStore::read`]).
 
 use super::page_store::FilePageStore;
 use crate::Result;

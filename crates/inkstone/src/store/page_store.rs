@@ -136,8 +136,8 @@ impl FilePageStore {
         Ok(())
     }
 
-    /// Puts the doublewrite file's copy of a page in place if it is new enough. Nobody else writes
-    /// the page: whoever is to be given it waits for this.
+    /// Puts the doublewrite file's copy of a page in place if it is new enough. No other thread
+    /// writes the page: a thread that wants it waits for this.
     fn take_copy(
         &self,
         file: &SpaceFile,

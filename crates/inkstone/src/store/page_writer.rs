@@ -66,7 +66,8 @@ type Extent<'x, 't> = (&'x FileInUse<'t>, Range<usize>);
 
 impl<'t, 'a> OpenTargets<'t, 'a> {
     /// Of these targets as many, from the first on, as files are to be had for without a wait: at
-    /// least those of one file. A file that was removed meanwhile is none: nobody will read it.
+    /// least those of one file. A file that was removed meanwhile is none: it will not be read
+    /// again.
     fn of(all: &'t [Target<'a>]) -> Result<Self> {
         let mut files: Vec<(FileInUse<'t>, Range<usize>)> = Vec::new();
         let mut end = 0;
@@ -138,8 +139,8 @@ impl FilePageWriter {
         Ok(())
     }
 
-    /// The pages in order of their place on disk, with their files. Pages of tablespaces that
-    /// were removed land nowhere: nobody will read them.
+    /// The pages in order of their place on disk, with their files. Pages of tablespaces that were
+    /// removed land nowhere: they will not be read again.
     fn targets<'a>(&mut self, pages: &'a [PageImage<'a>]) -> Result<Vec<Target<'a>>> {
         let mut sorted: Vec<_> = pages.iter().collect();
         sorted.sort_unstable_by_key(|page| page.id);
@@ -326,7 +327,7 @@ impl FilePageWriter {
         drop(extents);
         self.sync_files(open, &written)?;
         for (target, written) in targets.iter().zip(&mut written) {
-            // Nobody will read it.
+            // It will not be read again.
             *written |= target.file.is_removed();
         }
         self.land(targets, &written);
@@ -394,8 +395,8 @@ impl FilePageWriter {
         Ok(written)
     }
 
-    /// Each file that needs it, for what was written, is synced: by this writer, or by whoever is
-    /// before it.
+    /// Each file that needs it, for what was written, is synced: by this writer, or by one that
+    /// comes before it.
     fn sync_files(&mut self, open: &OpenTargets<'_, '_>, written: &[bool]) -> Result<()> {
         if mutants::on(Mutant::PagesUnsynced) {
             return Ok(());

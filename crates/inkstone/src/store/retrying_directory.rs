@@ -1,8 +1,8 @@
 //! A directory that closes an idle tablespace file where there are too few descriptors.
 //!
 //! Whatever the engine opens beside tablespace files (log segments, the control file, the list of a
-//! directory) it opens through this: see [`open_files`](super::open_files). Whoever opens something
-//! has no tablespace file in use.
+//! directory) it opens through this: see [`open_files`](super::open_files). A thread that opens
+//! something has no tablespace file in use.
 
 use super::open_files::OpenFiles;
 use inkstone_io::{Create, Directory, File, Identity, OpenOptions, Result};

@@ -1,7 +1,7 @@
 //! The file of one tablespace: its pages, and how it grows and is cut.
 //!
-//! The object lives as long as somebody knows the tablespace; the file behind it is opened when it
-//! is used, and may be closed in between ([`open_files`](super::open_files)). What [the files
+//! The object lives as long as anything refers to the tablespace; the file behind it is opened when
+//! it is used, and may be closed in between ([`open_files`](super::open_files)). What [the files
 //! together](super::space_files) promise, this does.
 
 use super::open_files::OpenFiles;
@@ -245,7 +245,7 @@ impl SpaceFile {
         self.file.is_unsynced()
     }
 
-    /// Whether its table was dropped: nobody will read it any more.
+    /// Whether its table was dropped: it will not be read again.
     pub(crate) fn is_removed(&self) -> bool {
         self.file.is_removed()
     }
@@ -262,7 +262,7 @@ impl SpaceFile {
         self.file.acquire(open_files, Create::Never)
     }
 
-    /// The open file, for whoever has others in use; `None` if that would mean to wait.
+    /// The open file, for a caller that has others in use; `None` if that would mean to wait.
     pub(crate) fn try_acquire(&self) -> Result<Option<FileInUse<'_>>> {
         self.file.try_acquire(&self.context.open_files)
     }
@@ -296,13 +296,14 @@ pub struct Cut<'f> {
     file: &'f SpaceFile,
     /// Pages before.
     before: u32,
-    /// Held until the end: whoever wants the file to grow waits.
+    /// Held until the end: a thread that wants the file to grow waits.
     _growing: MutexGuard<'f, ()>,
 }
 
 impl Cut<'_> {
-    /// From now on the file counts as having `pages` pages: nobody reads behind them, and who
-    /// allocates there finds that the file must grow first. It must have at least as many.
+    /// From now on the file counts as having `pages` pages: there are no reads behind them, and a
+    /// thread that allocates there finds that the file must grow first. It must have at least as
+    /// many.
     pub fn lower(&mut self, pages: u32) {
         invariant!(pages <= self.before, "a cut to {pages} pages lengthens");
         self.file.pages.store(pages, Ordering::Release);

@@ -7,12 +7,11 @@
 //!    ([`open_files`](super::open_files)).
 //! 2. A created file is durable, name and size, when [`SpaceFiles::create`] returned; a failed
 //!    creation leaves no file.
-//! 3. After [`SpaceFiles::remove`] the name is gone for good (ids are never reused); whoever is
-//!    using the file may go on writing to it, to no effect; who wants to use it later gets an
-//!    error.
+//! 3. After [`SpaceFiles::remove`] the name is gone for good (ids are never reused). A thread that
+//!    is using the file may go on writing to it, to no effect; later uses get an error.
 //! 4. A file grows before pages are written into its new part, and a full disk changes nothing.
-//! 5. A file is cut only in two steps ([`SpaceFile::begin_cut`]): nobody reads or writes behind the
-//!    new end while it is cut.
+//! 5. A file is cut only in two steps ([`SpaceFile::begin_cut`]): there are no reads or writes
+//!    behind the new end while it is cut.
 //! 6. Bytes and lengths found on disk lead to errors, never to panics.
 //!
 //! The number of pages is the physical size of the file: how many of them are in use is written in
@@ -306,8 +305,8 @@ impl SpaceFiles {
     }
 
     /// Makes everything durable that was done to any file and no sync has covered, for the end of
-    /// creation and for close. The number of syncs does not grow with files that nobody changed,
-    /// and they run side by side.
+    /// creation and for close. The number of syncs does not grow with unchanged files, and they run
+    /// side by side.
     pub fn sync_all(&self, vfs: &dyn Vfs) -> Result<()> {
         self.context.poison.check()?;
         let unsynced = |entry: &Entry| match entry {

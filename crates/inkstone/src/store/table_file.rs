@@ -1,7 +1,7 @@
 //! The file of a tablespace as a handle that comes and goes, and its syncs.
 //!
 //! A [`TableFile`] knows what was done to the file and not synced yet, whether it is open or not.
-//! Who reads, writes or syncs it takes a [`FileInUse`]; what holds for that stands in
+//! A thread that reads, writes or syncs it takes a [`FileInUse`]; what holds for that stands in
 //! [`open_files`](super::open_files).
 
 use super::open_files::{OpenFiles, wants_descriptor};
@@ -120,12 +120,12 @@ impl TableFile {
         self.used.swap(false, Ordering::Relaxed)
     }
 
-    /// Whether its name is gone: nobody will read it any more.
+    /// Whether its name is gone: it will not be read again.
     pub fn is_removed(&self) -> bool {
         self.slot.lock().removed
     }
 
-    /// Its name is gone: it is closed when nobody uses it any more, and never opened again.
+    /// Its name is gone: it is closed when its last user lets go, and never opened again.
     pub fn set_removed(&self, open_files: &OpenFiles) {
         self.slot.lock().removed = true;
         open_files.close(self);
@@ -201,15 +201,16 @@ impl TableFile {
     }
 }
 
-/// An open file that somebody uses.
+/// An open file in use.
 #[derive(Debug)]
 pub(crate) struct FileInUse<'f> {
-    // Let go of before the user is counted off: then whoever closes the file has the last handle.
+    // Let go of before the user is counted off: then the thread that closes the file has the last
+    // handle.
     handle: Arc<dyn File>,
     user: User<'f>,
 }
 
-/// One of those who use a file.
+/// One of the users of a file.
 #[derive(Debug)]
 struct User<'f> {
     open_files: &'f OpenFiles,
@@ -277,7 +278,7 @@ impl<'f> FileInUse<'f> {
         self.user.file.syncs.wait(wanted);
     }
 
-    /// Whose turn it is to run the wanted sync. The caller checks the poison first.
+    /// Whether it is the caller's turn to run the wanted sync. The caller checks the poison first.
     pub fn sync_turn(&self, wanted: WantedSync) -> Turn<'_> {
         let file = self.user.file;
         match file.syncs.turn(wanted) {
@@ -366,7 +367,7 @@ impl<'f> SyncOfFile<'f> {
     }
 }
 
-/// Has the wanted syncs run, or waits for whoever runs them.
+/// Runs the wanted syncs, or waits for the threads that run them.
 pub(crate) fn sync_side_by_side(
     queue: &mut dyn Batch,
     poison: &Poison,

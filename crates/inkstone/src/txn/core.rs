@@ -35,13 +35,13 @@ pub struct Core {
     pub versions: VersionStore,
     /// Active transactions, commit order, snapshots.
     pub trxs: TrxSystem,
-    /// Explicit locks, and who waits.
+    /// Explicit locks, and the transactions that wait for them.
     pub locks: LockTable,
     /// `flush_log_at_trx_commit`.
     pub durability: Durability,
     /// `lock_wait_timeout_ms`.
     pub lock_wait_timeout: Duration,
-    /// The tablespaces that somebody has asked for; `None`: dropped.
+    /// The tablespaces that were asked for; `None`: dropped.
     spaces: RwLock<HashMap<SpaceId, Option<Arc<Space>>>>,
     files: Arc<SpaceFiles>,
     uuid: [u8; 16],
@@ -69,7 +69,7 @@ pub struct Core {
     pub stopping: AtomicBool,
 }
 
-/// A tree that nobody can open any more.
+/// A tree that can no longer be opened.
 pub(crate) struct DroppedTree {
     /// Its tablespace.
     pub space: SpaceId,
@@ -149,7 +149,7 @@ impl Core {
         Ok(known.clone())
     }
 
-    /// The tablespaces that somebody has asked for.
+    /// The tablespaces that were asked for.
     pub fn known_spaces(&self) -> Vec<Arc<Space>> {
         self.spaces.read().values().flatten().cloned().collect()
     }
@@ -159,7 +159,7 @@ impl Core {
         self.spaces.write().insert(space.id, Some(space.clone()));
     }
 
-    /// A tablespace is gone: nobody finds it any more. Gives it back if it was known.
+    /// A tablespace is gone: it is not found any more. Gives it back if it was known.
     pub fn remove_space(&self, id: SpaceId) -> Option<Arc<Space>> {
         self.spaces.write().insert(id, None).flatten()
     }

@@ -30,8 +30,8 @@ impl Drop for Prepared {
 }
 
 impl Prepared {
-    /// Commits as [`Transaction::commit_deferred`] does. [`Error::NotFound`] if somebody else has
-    /// ended it by its XID.
+    /// Commits as [`Transaction::commit_deferred`] does. [`Error::NotFound`] if it has already been
+    /// ended by its XID.
     pub fn commit_deferred(self, durability: Durability) -> Result<PendingCommit> {
         self.core.commit_prepared(&self.xid, durability)
     }
@@ -70,8 +70,8 @@ impl Transaction {
         self.prepare_with(xid, Durability::Sync).map(drop)
     }
 
-    /// As [`prepare`](Self::prepare), waiting as `durability` says; and a handle for whoever goes
-    /// on with the transaction at once.
+    /// As [`prepare`](Self::prepare), waiting as `durability` says; and a handle for a caller that
+    /// goes on with the transaction at once.
     pub fn prepare_with(self, xid: &[u8], durability: Durability) -> Result<Prepared> {
         if xid.is_empty() || xid.len() > XID_LEN_MAX {
             return Err(Error::InvalidOption {
@@ -89,8 +89,8 @@ impl Transaction {
             self.roll_back(&mut inner)?;
             return Err(Error::Deadlock);
         }
-        // Entered at once, so that of two that come with one XID only one gets through. Who takes
-        // it from there waits for our latch.
+        // Entered at once, so that of two that come with one XID only one gets through. A thread
+        // that takes it from there waits for our latch.
         match self.core.prepared.lock().entry(xid.to_vec()) {
             Entry::Vacant(entry) => entry.insert(self.shared.clone()),
             Entry::Occupied(_) => {

@@ -7,8 +7,8 @@
 //!   filled the leaf meanwhile, the leaf is split, which logs about as much as the half that moves.
 //!
 //! Before a transaction begins an operation it holds a promise for all this, and for one more
-//! operation, done and undone. So a disk that is full, and stays so, is noticed by whoever wants to
-//! write more, and everybody can roll back.
+//! operation, done and undone. So a disk that is full, and stays so, is noticed by a transaction
+//! that wants to write more, and every transaction can roll back.
 //!
 //! The share for splits is an amortised bound: rows of one transaction that shrank by little each,
 //! on very many leaves, every one of which others have filled to the last byte, may need more. Then

@@ -176,7 +176,7 @@ fn undo_row(
             mtr.replay(index, &record);
             let thin = TreePage(mtr.page(index)).count() == 0;
             mtr.commit()?;
-            // An empty leaf is in nobody's way; the log may be short.
+            // An empty leaf does no harm; the log may be short.
             if thin && log.has_room() {
                 tree.merge_around(key, &live)?;
             }

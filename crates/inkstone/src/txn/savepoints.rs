@@ -110,7 +110,8 @@ impl Transaction {
     }
 
     /// Undoes everything since the savepoint, which stays; later ones are forgotten. Explicit locks
-    /// stay; rows whose change was undone are free for others, who are woken.
+    /// stay; rows whose change was undone are free for other transactions; those that wait for them
+    /// are woken.
     pub fn rollback_to_savepoint(&self, name: &str) -> Result<()> {
         let mut inner = self.active()?;
         let at = inner.savepoints.iter().position(|s| s.name == name);

@@ -12,8 +12,8 @@
 //! 4. Whatever ends a transaction releases its locks, its versions and its place in the log.
 //!
 //! Latch: `Shared::inner`, one for each transaction, taken before any page latch; its only other
-//! taker is the checkpoint that copies a long transaction's undo forward. Of a prepared transaction
-//! nobody holds it over I/O: the first part of its commit waits for no disk.
+//! taker is the checkpoint that copies a long transaction's undo forward. That of a prepared
+//! transaction is not held over I/O: the first part of its commit waits for no disk.
 
 use crate::counters::Counter;
 use crate::locks::HeldLocks;
@@ -227,7 +227,8 @@ impl Transaction {
         self.change_details(|details| details.interrupt = Some(interrupt));
     }
 
-    /// In a forked child nothing: who looks at the transaction in the parent may have its latch.
+    /// In a forked child nothing: a thread of the parent that looks at the transaction may have its
+    /// latch.
     fn change_details(&self, change: impl FnOnce(&mut Details)) {
         if !self.core.storage.poison.is_forked() {
             self.shared.state.set_details(change);
@@ -240,10 +241,10 @@ impl Transaction {
         self.change_details(|details| details.tag = tag);
     }
 
-    /// Whom [`LockWaitHooks`](crate::LockWaitHooks) are told of: a number of the caller's, or an
-    /// address; at first 0, for nobody. The former owner is in no hook's hands when this returns. A
-    /// transaction that goes on without its handle (prepared, or rolled back in the background) has
-    /// none.
+    /// The owner that [`LockWaitHooks`](crate::LockWaitHooks) are told of: a number of the
+    /// caller's, or an address; at first 0, for none. When this returns, no hook is using the
+    /// former owner. A transaction that goes on without its handle (prepared, or rolled back in the
+    /// background) has none.
     pub fn set_owner(&self, owner: usize) {
         if !self.core.storage.poison.is_forked() {
             self.shared.state.set_owner(owner);
@@ -483,7 +484,7 @@ pub(crate) fn rollback_all(core: &Arc<Core>, shared: &Shared, inner: &mut Inner)
         core.remove_writer(&shared.state);
     } else {
         // A first change that the log has not taken is on its page and cannot be undone: it must
-        // not pass for undone with those who looked at the poison before it was set.
+        // not pass for undone with threads that looked at the poison before it was set.
         core.storage.poison.check()?;
     }
     let seq = core.trxs.finish_abort(&shared.state);

@@ -127,7 +127,7 @@ fn a_full_disk_keeps_pages_dirty_and_can_be_retried() {
         Err(Error::DiskFull { .. })
     ));
     assert_eq!(bench.pool.oldest_dirty_lsn(), Some(start));
-    // Who needs a frame that only a write could free gets the error too.
+    // A thread that needs a frame which only a write could free gets the error too.
     for n in 0..64 {
         bench.touch(n);
     }
@@ -177,8 +177,8 @@ fn a_refused_page_that_is_discarded_is_forgotten() {
     bench.pool.check_invariants();
 }
 
-/// The log cannot be freed: who would wait for that gets the error, and when it can be again, goes
-/// on.
+/// The log cannot be freed: a thread that would wait for that gets the error. When the log can be
+/// freed again, the thread goes on.
 #[test]
 fn a_full_log_behind_a_refused_page_is_an_error_until_it_can_be_written() {
     let bench = Bench::new(64, 60, 4);
@@ -277,8 +277,8 @@ fn the_plan_follows_the_fill() {
     assert_eq!(delay(0.875), None);
 }
 
-/// All but a few frames hold pages that cannot be written. Whoever needs several pages at once gets
-/// them, or an error, and does not push its own pages out for ever.
+/// All but a few frames hold pages that cannot be written. A thread that needs several pages at
+/// once gets them, or an error, and does not push its own pages out for ever.
 #[test]
 fn pinned_pages_stay_while_most_frames_are_refused() {
     let bench = Bench::new(16, 100, 1);

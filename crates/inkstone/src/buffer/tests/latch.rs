@@ -184,7 +184,7 @@ fn everyone_who_waits_for_a_page_that_goes_gives_up() {
         std::thread::sleep(Duration::from_millis(50));
         wanted.store(false, Ordering::SeqCst);
         latch.unlock_exclusive_gone();
-        // Whoever comes too late to find the latch free must not wait for this holder.
+        // A thread that comes too late to find the latch free must not wait for this holder.
         latch.lock_exclusive(|| true);
         std::thread::sleep(Duration::from_millis(50));
         latch.unlock_exclusive();

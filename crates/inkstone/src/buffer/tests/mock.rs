@@ -43,7 +43,7 @@ impl MockLog {
     pub fn append(&self, bytes: u64, stamp: impl FnOnce(Lsn, Lsn)) -> (Lsn, Lsn) {
         let start = self.next.fetch_add(bytes, Ordering::Relaxed);
         let end = start + bytes;
-        // The ring: nobody runs far ahead of one who has not published.
+        // The ring: no thread runs far ahead of one that has not published.
         while start.saturating_sub(self.ready_lsn().0) > RING_BYTES {
             crate::sync::thread::sleep(Duration::from_micros(100));
         }

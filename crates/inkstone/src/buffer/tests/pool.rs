@@ -36,7 +36,7 @@ fn guards_turn_into_each_other_only_while_the_page_is_unchanged() {
     let bench = Bench::new(64, 10, 1);
     let optimistic = bench.pool.optimistic(page(1)).unwrap();
     let shared = optimistic.try_shared().unwrap();
-    assert!(optimistic.try_upgrade().is_none(), "somebody holds it");
+    assert!(optimistic.try_upgrade().is_none(), "it is held shared");
     assert!(bench.pool.try_exclusive(page(1)).is_none());
     drop(shared);
     let exclusive = optimistic.try_upgrade().unwrap();

@@ -9,8 +9,8 @@ use crate::sync::thread;
 use inkstone_format::Lsn;
 use std::sync::Arc;
 
-/// Two words that an exclusive holder changes together. They are atomics so that readers who look
-/// without a latch are well defined, and so that a switch can come between them.
+/// Two words that an exclusive holder changes together. They are atomics so that reads without a
+/// latch are well defined, and so that a switch can come between them.
 #[derive(Default)]
 struct Guarded {
     latch: HybridLatch,
@@ -51,11 +51,11 @@ fn latch_modes_exclude_and_no_wakeup_is_lost() {
     explore(|| {
         let guarded = Arc::new(Guarded::default());
         let mut bodies: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
-        for who in 0..4 {
+        for nth in 0..4 {
             let guarded = guarded.clone();
             bodies.push(Box::new(move || {
                 for round in 0..3 {
-                    if (who + round) % 2 == 0 {
+                    if (nth + round) % 2 == 0 {
                         assert!(guarded.latch.lock_exclusive(|| true));
                         guarded.write();
                         guarded.latch.unlock_exclusive();
@@ -93,7 +93,7 @@ fn optimistic_reads_that_validate_are_whole() {
                     if guarded.latch.validate(version) {
                         assert_eq!(a, b, "a torn read was validated");
                         VALIDATED.see();
-                        // What was read is still so for who gets in at that version.
+                        // What was read is still so for a thread that gets in at that version.
                         if guarded.latch.try_upgrade(version) {
                             assert_eq!(guarded.read(), [a, b]);
                             guarded.write();
@@ -127,16 +127,16 @@ fn everyone_who_waits_for_a_page_that_goes_gives_up() {
         let wanted = Arc::new(AtomicBool::new(true));
         assert!(latch.lock_exclusive(|| true));
         let mut bodies: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
-        for who in 0..3 {
+        for nth in 0..3 {
             let (latch, wanted) = (latch.clone(), wanted.clone());
             bodies.push(Box::new(move || {
                 let wanted = || wanted.load(Ordering::SeqCst);
-                let got = match who {
+                let got = match nth {
                     0 => latch.lock_exclusive(wanted),
                     1 => latch.lock_shared(wanted),
                     _ => latch.optimistic(wanted).is_some(),
                 };
-                match (got, who) {
+                match (got, nth) {
                     (false, _) => GAVE_UP.see(),
                     (true, 0) => latch.unlock_exclusive(),
                     (true, 1) => latch.unlock_shared(),
@@ -147,7 +147,7 @@ fn everyone_who_waits_for_a_page_that_goes_gives_up() {
         bodies.push(Box::new(move || {
             wanted.store(false, Ordering::SeqCst);
             latch.unlock_exclusive_gone();
-            // Who comes for the next page in the frame is not disturbed by those.
+            // A thread that comes for the next page in the frame is not disturbed by those.
             assert!(latch.lock_exclusive(|| true));
             latch.unlock_exclusive();
         }));

@@ -1,6 +1,6 @@
-//! The areas of the doublewrite file: who writes in which, and which copies must stay. A writer
-//! takes an area for each batch, and waits if all are taken: whoever holds one is writing and waits
-//! for nobody.
+//! The areas of the doublewrite file: which batch goes to which, and which copies must stay. A
+//! writer takes an area for each batch, and waits if all are taken: the holder of an area is
+//! writing, and never waits for another one.
 //!
 //! # The life of an area
 //!
@@ -100,7 +100,7 @@ impl Areas {
 }
 
 impl State {
-    /// Gives an area back that nobody has taken, if nothing is kept there.
+    /// Gives an area back that is not taken, if nothing is kept there.
     fn release(&mut self, area: u32, moment: SyncMoment) {
         let gathered = self.gathering.is_some_and(|areas| areas.contains(&area));
         if !gathered && self.kept.values().all(|place| place.area != area) {
@@ -152,7 +152,7 @@ impl DoublewriteFile {
         let mut area = Area {
             doublewrite: self.clone(),
             number,
-            // Until it is known that nobody needs its copies.
+            // Until it is known that its copies are not needed.
             holding: true,
             pages: Vec::new(),
             failed: Vec::new(),
@@ -182,8 +182,8 @@ impl DoublewriteFile {
         state.why.clone().filter(|_| crowded)
     }
 
-    /// Copies of these pages need not be kept any more: they are durable in place, or nobody will
-    /// read them.
+    /// Copies of these pages need not be kept any more: they are durable in place, or will not be
+    /// read again.
     pub(crate) fn give_up(&self, is_one: impl Fn(PageId) -> bool) {
         let mut state = self.areas.state.lock();
         let mut areas = BTreeSet::new();

@@ -1,5 +1,5 @@
 //! Map blocks in memory: a bounded number of those that were used last. What is here is what the
-//! file has; whoever changes a block in the file puts it here at once.
+//! file has; a thread that changes a block in the file puts it here at once.
 
 use crate::sync::{HashMap, Mutex};
 use inkstone_format::SpaceId;

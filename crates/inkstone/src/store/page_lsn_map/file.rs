@@ -1,4 +1,5 @@
-//! The file of the page LSN map: its header, which slot is whose, and reading and writing blocks.
+//! The file of the page LSN map: its header, which tablespace has which slot, and reading and
+//! writing blocks.
 
 use super::cache::{Lsns, Run};
 use super::slots::{Slots, group_of};
@@ -201,7 +202,7 @@ impl MapFile {
         self.slots.lock().make_room(capacity);
     }
 
-    /// Reads whose slots are.
+    /// Reads which run has which slot.
     fn read_index(&self, capacity: usize) -> Result<()> {
         let mut block = AlignedBuffer::zeroed(BLOCK_LEN);
         for first in (0..capacity).step_by(BLOCK_ENTRIES) {
@@ -221,7 +222,7 @@ impl MapFile {
         Ok(())
     }
 
-    /// Finds out whose slots are by what stands in them.
+    /// Finds out which run has which slot by what stands in the slots.
     fn ask_blocks(&self, first: usize, entries: &mut [u64], start: usize) -> Result<()> {
         let capacity = self.slots.lock().capacity();
         let mut block = AlignedBuffer::zeroed(BLOCK_LEN);

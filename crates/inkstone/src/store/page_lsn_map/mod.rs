@@ -13,7 +13,7 @@
 //!    one that brought changes from below that checkpoint to the disk (see below). Exceptions are
 //!    counted (`page_lsn_map_failures`): blocks that could not be read or written.
 //! 3. Memory is bounded: at most [`share`] of the buffer pool for notes and for blocks.
-//! 4. It stops nobody: if its file cannot be had, read, written or grown, databases open, tables
+//! 4. It stops nothing: if its file cannot be had, read, written or grown, databases open, tables
 //!    grow and checkpoints go on without it, or without that part of it. Only a failed sync
 //!    poisons, as everywhere.
 //!
@@ -109,7 +109,7 @@ pub struct PageLsnMap {
     redo_from: AtomicU64,
 }
 
-/// What whoever settles has in hand.
+/// The state of settling, for the one thread that settles.
 struct Settling {
     header: MapHeader,
     /// Something was written since the last sync.
@@ -346,8 +346,8 @@ impl PageLsnMap {
         }
     }
 
-    /// To be called now and then after `note`, by whoever may do I/O: keeps the number of notes
-    /// bounded.
+    /// To be called now and then after `note`, by a thread that may do I/O: keeps the number of
+    /// notes bounded.
     pub(crate) fn bound_notes(&self) {
         if self.notes.count() <= self.notes_max {
             return;
@@ -403,7 +403,7 @@ impl PageLsnMap {
         let mut placed: Vec<Due<'_>> = runs
             .filter_map(|due| Some((self.slot_for(&file, due[0].0)?, due)))
             .collect();
-        // Those side by side in the file together, whoever they are of.
+        // Those side by side in the file together, of whatever tablespace they are.
         placed.sort_unstable_by_key(|&(slot, _)| slot);
         for together in placed.chunks(SETTLED_TOGETHER) {
             self.settle_runs(&file, together)?;

@@ -1,6 +1,6 @@
-//! Whose slots of the map's file are: tablespaces have them in *stretches*, runs side by side in
-//! slots side by side, and so are the free ones. A tablespace that grew by itself has one stretch;
-//! giving and taking slots costs no walk over others'.
+//! Which tablespace has which slots of the map's file: tablespaces have them in *stretches*, runs
+//! side by side in slots side by side, and so are the free ones. A tablespace that grew by itself
+//! has one stretch; giving and taking slots costs no walk over others'.
 //!
 //! Invariants, executed by `check`: stretches overlap nowhere; neighbours that could be one are;
 //! every slot is of one stretch or free; `entries` says the same.
@@ -72,7 +72,7 @@ impl Slots {
         (run - first < stretch.len).then(|| stretch.slot + (run - first))
     }
 
-    /// Whose a slot is.
+    /// The run that has a slot.
     pub fn run(&self, slot: u32) -> Option<Run> {
         parse_index_entry(*self.entries.get(slot as usize)?)
     }
@@ -82,7 +82,7 @@ impl Slots {
         self.released.contains(&space)
     }
 
-    /// A free slot becomes whose the index entry on disk says, if that run has none yet.
+    /// Gives a free slot to the run that the index entry on disk names, if that run has none yet.
     pub fn assign(&mut self, slot: u32, entry: u64) {
         let Some(run) = parse_index_entry(entry) else {
             return;

@@ -211,7 +211,7 @@ fn a_map_of_another_history_is_begun_anew() {
     assert_eq!(known(1, 50), 50);
     // The log ends before what it says.
     assert_eq!(known(1, 49), 0);
-    // The control file is older, or somebody opened the database without it.
+    // The control file is older, or the database was opened without it.
     assert_eq!(known(0, 50), 50);
     assert_eq!(known(3, 50), 0);
 }

@@ -130,7 +130,7 @@ impl Disk {
         std::mem::take(&mut self.0.lock().events)
     }
 
-    /// Overwrites bytes behind everyone's back.
+    /// Overwrites bytes where the storage engine cannot see it.
     pub fn damage(&self, path: &Path, offset: usize, bytes: &[u8]) {
         let inode = self.0.lock().names[path].clone();
         let mut inode = inode.lock();
