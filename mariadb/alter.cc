@@ -9,9 +9,9 @@
    What a crash leaves is the old table or the new one. New trees are filled under names that no
    index has (BUILDING). Then one durable transaction notes the new definition's id, what added
    columns hold, and the plan: trees to drop and to rename. From there on the ALTER has happened:
-   the server's ddl log asks check_version, and who opens the table next carries out what is left of
-   the plan. What is left under a name of BUILDING then is of an ALTER that did not happen, and is
-   dropped (TableShare::drop_unfinished).
+   the server's ddl log asks check_version, and the next open of the table carries out what is left
+   of the plan. What is left under a name of BUILDING then is of an ALTER that did not happen, and
+   is dropped (TableShare::drop_unfinished).
 
    Partitions are altered by handlers of their own, and the first one commits for all, in one
    transaction. */
@@ -370,8 +370,8 @@ int ha_inkstone::fill_index(const KeyCodec &codec, KEY &key, const ink_tree *tre
   return failed;
 }
 
-/* Entries are inserted in transactions of their own: nobody knows the tree before the ALTER
-   commits. */
+/* Entries are inserted in transactions of their own: no other session sees the tree before the
+   ALTER commits. */
 int ha_inkstone::insert_sorted(const KeyCodec &codec, KEY &key, const ink_tree *tree, Batch &batch)
 {
   if (!batch.count())

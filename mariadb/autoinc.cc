@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* AUTO_INCREMENT, with the numbers that InnoDB gives (innodb_autoinc_lock_mode=1).
 
-   Who gives out numbers for an unknown number of rows has the table's statement lock until the
-   statement ends, so that its numbers follow each other; so does an UPDATE that raises the counter.
+   A statement that takes numbers for an unknown number of rows holds the table's statement lock
+   until it ends, so that its numbers follow each other; so does an UPDATE that raises the counter.
    The others only wait for it.
 
    A statement reserves as many values as the server asks for at first; explicit values raise the

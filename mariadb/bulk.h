@@ -2,11 +2,11 @@
 /* Inserts of one statement, held back and given to the engine many at a time, which it logs in
    runs.
 
-   Nobody sees the difference: rows are held back only where a duplicate fails the whole statement,
-   and where the statement does not read the table. The first row that cannot be inserted is the one
-   that is reported, for the first index that refuses it, as if rows had been inserted one by one: a
-   batch that is refused is undone and repeated so, and what the server said of later rows is taken
-   back. */
+   The difference cannot be seen: rows are held back only where a duplicate fails the whole
+   statement, and where the statement does not read the table. The first row that cannot be inserted
+   is the one that is reported, for the first index that refuses it, as if rows had been inserted
+   one by one: a batch that is refused is undone and repeated so, and what the server said of later
+   rows is taken back. */
 #ifndef INKSTONE_BULK_H
 #define INKSTONE_BULK_H
 

@@ -6,7 +6,7 @@
 
    An UPDATE at read committed reads semi-consistently, as with InnoDB: of a row that another
    session has locked it gets what was committed last, and no lock. If that is not wanted
-   (unlock_row), nobody has waited; else the server reads on, and gets the row again, newest and
+   (unlock_row), nothing has waited; else the server reads on, and gets the row again, newest and
    locked. */
 #include "ha_inkstone.h"
 

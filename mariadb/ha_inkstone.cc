@@ -325,7 +325,7 @@ int ha_inkstone::start_stmt(THD *thd, thr_lock_type lock_type)
   session->auto_increment_rows= 0;
   is_change_noted= false;
   /* Tables that LOCK TABLES locked for reading serve consistent reads of each statement; temporary
-     ones are locked by nobody. */
+     ones are never locked. */
   if (lock_type >= TL_FIRST_WRITE || table->s->tmp_table != NO_TMP_TABLE)
   {
     lock= INK_LOCK_EXCLUSIVE;
@@ -355,7 +355,8 @@ int ha_inkstone::begin_own()
                                                                                    : 0;
 }
 
-/* Commits a sequence's change. The log's order makes it durable before whoever uses its number. */
+/* Commits a sequence's change. The log's order makes it durable before any commit that uses its
+   number. */
 int ha_inkstone::end_own(int failed)
 {
   if (!own)

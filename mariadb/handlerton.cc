@@ -161,7 +161,7 @@ static int savepoint_rollback(handlerton *, THD *thd, void *memory)
              : 0;
 }
 
-/* A mark that nobody goes back to costs nothing. */
+/* A mark that is never rolled back to costs nothing. */
 static int savepoint_release(handlerton *, THD *, void *)
 {
   return 0;
@@ -329,7 +329,7 @@ maria_declare_plugin(inkstone)
 },
     INKSTONE_TABLE_PLUGIN("INKSTONE_TRX", "Transactions of Inkstone", initialise_trx_table),
     INKSTONE_TABLE_PLUGIN("INKSTONE_LOCKS", "Row and range locks of Inkstone, held and waited for", initialise_locks_table),
-    INKSTONE_TABLE_PLUGIN("INKSTONE_LOCK_WAITS", "Who waits for whose lock in Inkstone",
+    INKSTONE_TABLE_PLUGIN("INKSTONE_LOCK_WAITS", "Waiting transactions of Inkstone and their blockers",
                           initialise_lock_waits_table),
     INKSTONE_TABLE_PLUGIN("INKSTONE_DURATIONS", "How long I/O and waits of Inkstone took",
                           initialise_durations_table),

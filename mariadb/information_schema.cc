@@ -77,7 +77,7 @@ static int end_fill(const Filling &filling, int failed, const ink_error &error)
   return failed || filling.failed;
 }
 
-/* Other users' transactions are shown to those who may see their processes. */
+/* Other users' transactions are shown to users that may see their processes. */
 static bool may_look(THD *thd)
 {
   return !check_global_access(thd, PROCESS_ACL, true);

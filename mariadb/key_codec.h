@@ -20,8 +20,8 @@
    columns that cannot be had from the images (text, floating point), for covering reads.
 
    What is said here of an entry is its image and its value. An image that is too long for the
-   engine is cut in the tree (long_keys.h): put_entry makes rows of trees, and who reads them
-   restores the image first. */
+   engine is cut in the tree (long_keys.h): put_entry makes rows of trees, and their readers restore
+   the image first. */
 #ifndef INKSTONE_KEY_H
 #define INKSTONE_KEY_H
 

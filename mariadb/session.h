@@ -84,7 +84,8 @@ private:
 };
 
 /** Whether what the connection's statements have read is locked with the gaps between, so that they
-    can be replayed in the order of commits, and nobody writes where they have looked. */
+    can be replayed in the order of commits, and no other transaction writes where they have
+    looked. */
 bool locks_gaps(THD *thd);
 
 /** The connection's session, made on first use; nullptr: out of memory. */

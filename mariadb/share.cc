@@ -20,8 +20,8 @@ TableShare::~TableShare()
   ink_table_close(table);
 }
 
-/* Whoever opens the table next in this run goes on behind what was reserved, and beyond the
-   column's values. */
+/* The next open of the table in this run goes on behind what was reserved, and beyond the column's
+   values. */
 int TableShare::remember_auto_increment(THD *thd)
 {
   const bool is_read_again= !auto_increment_remembered && !is_beyond_column();
@@ -128,8 +128,8 @@ int TableShare::finish_alter(THD *thd)
   return open_engine_table(thd);
 }
 
-/* Trees of an ALTER that a crash ended before it had happened. Nobody else builds any: an ALTER
-   that runs keeps the table open. */
+/* Trees of an ALTER that a crash ended before it had happened. None is being built by another
+   statement: an ALTER that runs keeps the table open. */
 int TableShare::drop_unfinished(THD *thd)
 {
   ink_error error;
@@ -325,7 +325,7 @@ bool TableShare::lacks_auto_increment()
   return auto_increment_lacks;
 }
 
-/* Whoever found it first may have given numbers already. */
+/* Another session may have found it first, and given numbers already. */
 int TableShare::found_auto_increment(THD *thd, uint64 next)
 {
   std::lock_guard<std::mutex> latch(mutex);

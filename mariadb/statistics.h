@@ -3,7 +3,7 @@
 
    Table options, as in InnoDB: STATS_SAMPLE_PAGES leaves are looked at for each part of an index
    (default 20; 8 with STATS_PERSISTENT=0). ANALYZE keeps what it has found in the table's facts,
-   and who opens the table later begins with that; with STATS_PERSISTENT=0 each opening counts anew.
+   and later opens of the table begin with that; with STATS_PERSISTENT=0 each opening counts anew.
    When a tenth of the rows has changed the values are counted again, for the running server; not
    with STATS_AUTO_RECALC=0. */
 #ifndef INKSTONE_STATISTICS_H

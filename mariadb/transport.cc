@@ -250,7 +250,8 @@ int ha_inkstone::import_table()
 {
   const std::string cfg= file_of(*share, ".cfg"), data= file_of(*share, ".ink");
   Exported exported;
-  /* The file's rows take the place of the table's: who has not thrown those away may want them. */
+  /* The file's rows take the place of the table's: they may still be wanted if they were not
+     discarded. */
   if (!share->is_discarded())
   {
     my_error(ER_TABLESPACE_EXISTS, MYF(0), table->s->table_name.str);

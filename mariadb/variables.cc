@@ -125,7 +125,8 @@ bool prints_all_deadlocks()
 
 /* The engine's directory is no database of the server's: SHOW DATABASES and dumps of all databases
    pass over it, if it is in the data directory and the user has not made a database of that name.
-   The server's list may be changed only while nobody reads it, which is before it has started. */
+   The server's list may be changed only while it is not read, which is before the server has
+   started. */
 static void hide(const std::string &directory)
 {
   char parent[PATH_MAX], home[PATH_MAX];

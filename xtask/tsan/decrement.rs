@@ -1,7 +1,7 @@
 //! Tells ThreadSanitizer what the last owner of an `Arc` may rely on.
 //!
-//! An `Arc` is given up by a decrement with release ordering; who was last passes an acquire fence
-//! before it destroys the value. ThreadSanitizer knows no fences, and would report every
+//! An `Arc` is given up by a decrement with release ordering; the last owner passes an acquire
+//! fence before it destroys the value. ThreadSanitizer knows no fences, and would report every
 //! destructor. (The standard library avoids the fence when it is itself built for ThreadSanitizer;
 //! the one that comes with the toolchain is not.) So the linker sends 64-bit decrements here
 //! (`--wrap`), and a release becomes an acquire as well. What this hides: a decrement that should

@@ -62,7 +62,7 @@ extern "C" {
 
 /* ---- Bytes and errors -------------------------------------------------------------------------- */
 
-/* Bytes that somebody else owns. `data` may be NULL when `len` is 0. */
+/* Borrowed bytes. `data` may be NULL when `len` is 0. */
 typedef struct ink_slice {
   const uint8_t *data;
   size_t len;
@@ -322,8 +322,9 @@ typedef struct ink_lock_info {
   ink_slice high;
   uint32_t low_bound;
   uint32_t high_bound;
-  /* Of who waits, else 0: for whom, how long by now, the place in the row's queue (from 1; 0 for a
-   * range, which has none), whether to put a row there, and in which statement (as above). */
+  /* Of a waiter, else 0: the transaction that it waits for, how long by now, the place in the row's
+   * queue (from 1; 0 for a range, which has none), whether to put a row there, and in which
+   * statement (as above). */
   uint64_t waits_for;
   uint64_t waited_ms;
   uint64_t place;
@@ -332,15 +333,15 @@ typedef struct ink_lock_info {
 } ink_lock_info;
 
 typedef bool (*ink_visit_lock)(void *context, const ink_lock_info *lock);
-/* Visits all explicit locks, and the queues behind them: who waits is visited once for each that it
- * waits for. Of several before it in a queue that is the last that waits for the others, too. No
- * list is made: a visitor that has seen enough ends it early. */
+/* Visits all explicit locks, and the queues behind them: a waiter is visited once for each
+ * transaction that it waits for. Of several before it in a queue that is the last that waits for
+ * the others, too. No list is made: a visitor that has seen enough ends it early. */
 int ink_locks(const ink_database *database, ink_visit_lock visit, void *context, ink_error *error);
-/* Visits those who wait, the longest first. */
+/* Visits the waiters, the longest first. */
 int ink_waits(const ink_database *database, ink_visit_lock visit, void *context, ink_error *error);
 
 /* A readable account of the engine, for SHOW ENGINE STATUS: log, checkpoint, buffer pool, rows,
- * durations, versions, locks, who waits for whom, transactions, latest deadlock. */
+ * durations, versions, locks, which transaction waits for which, transactions, latest deadlock. */
 int ink_status_text(const ink_database *database, ink_buffer *text, ink_error *error);
 
 /* The latest deadlock in words; empty if there was none. */
@@ -537,9 +538,9 @@ void ink_transaction_free(ink_transaction *transaction);
 uint64_t ink_transaction_id(const ink_transaction *transaction);
 /* A number of the caller's that the lists show: the connection's. */
 void ink_transaction_set_tag(const ink_transaction *transaction, uint64_t tag);
-/* Whom the hooks on lock waits (below) are told of, NULL for nobody; at first nobody. The former
- * owner is in no hook's hands when this returns. It must live until the transaction has ended, or
- * its handle was given back. */
+/* The owner by which the hooks on lock waits (below) know the transaction; NULL, as at first, for
+ * none. No hook uses the former owner when this returns. The owner must live until the transaction
+ * has ended, or its handle was given back. */
 void ink_transaction_set_owner(const ink_transaction *transaction, void *owner);
 /* Whether it has changed anything. Without changes a commit needs no log. */
 bool ink_transaction_has_changes(const ink_transaction *transaction);
@@ -556,8 +557,8 @@ int ink_take_snapshot(const ink_transaction *transaction, ink_error *error);
  * Before each wait: whether the next hook is to be called for those in the way. */
 typedef bool (*ink_wants_waits)(void *waiter);
 /* `waiter`, in whose thread this runs, is about to wait until `blocker` ends or gives something
- * back: called for each that is in its way, also for those who wait for the same row and came
- * before; again when a wait was in vain and another follows. `blocker` does not finish to end
+ * back: called for each that is in its way, also for those that wait for the same row and came
+ * before; again when a wait was in vain and another follows. The end of `blocker` is not complete
  * before this returns. No lock of the library is held: the hook may call it, but must not wait for
  * a transaction's end. */
 typedef void (*ink_about_to_wait)(void *waiter, void *blocker);
@@ -634,7 +635,7 @@ int ink_rollback_by_xid(const ink_database *database, ink_slice xid, ink_error *
 /* How a read locks rows; the lock is held until the transaction ends. */
 enum ink_lock { INK_LOCK_NONE = 0, INK_LOCK_SHARED = 1, INK_LOCK_EXCLUSIVE = 2 };
 
-/* What it does about a row that somebody else has locked. */
+/* What it does about a row that another transaction has locked. */
 enum ink_wait {
   /* Waits, at most the lock wait timeout. */
   INK_WAIT = 0,
@@ -645,7 +646,8 @@ enum ink_wait {
 };
 
 /* Keys have at most 3072 bytes (768 in pages of 4 KiB, 1536 in 8 KiB), values at most 2^30. A write
- * waits for whoever has changed or locked the row. A call that fails has no effect. */
+ * waits for the transactions that have changed or locked the row. A call that fails has no
+ * effect. */
 
 /* Reads a row into `value` (its former content is gone). `*found` false: there is none. */
 int ink_get(const ink_transaction *transaction, const ink_tree *tree, ink_slice key,
@@ -660,23 +662,23 @@ int ink_get_locking(const ink_transaction *transaction, const ink_tree *tree, in
 
 /* Gives back a row lock that the latest read took, because the row is not wanted after all: only at
  * read committed and below, elsewhere nothing happens, and never for a row that the transaction has
- * changed, or has locked twice. Who waits for the row goes on. */
+ * changed, or has locked twice. The row's waiters go on. */
 int ink_unlock_row(const ink_transaction *transaction, const ink_tree *tree, ink_slice key,
                    ink_error *error);
 
-/* Takes the statement lock of a table: exclusive, and of none of its rows, for whoever gives out
- * numbers, say. It is waited for as a row's. It is given back by ink_statement_end,
+/* Takes the statement lock of a table: exclusive, and of none of its rows, for example to give out
+ * numbers. It is waited for as a row's. It is given back by ink_statement_end,
  * ink_statement_rollback, the next ink_statement_begin, or with the transaction. Does nothing if
  * the transaction has it. */
 int ink_lock_for_statement(const ink_transaction *transaction, const ink_table *table, ink_error *error);
-/* Whether anybody has it, or waits for it. */
+/* Whether it is held or waited for. */
 bool ink_is_locked_for_statement(const ink_table *table);
 
 /* INK_DUPLICATE_KEY if there is a row of the key, which is locked shared then. */
 int ink_insert(const ink_transaction *transaction, const ink_tree *tree, ink_slice key,
                ink_slice value, ink_error *error);
-/* The same; `duplicate` (enum ink_lock) is how the row is locked: exclusively by who is about to
-   change it. */
+/* The same; `duplicate` (enum ink_lock) is how the row is locked: exclusively if it is about to be
+   changed. */
 int ink_insert_or_lock(const ink_transaction *transaction, const ink_tree *tree, ink_slice key,
                        ink_slice value, uint32_t duplicate, ink_error *error);
 /* Inserts rows one after the other; those in key order are written and logged in runs, which is

@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// call fails because they are null. The rest is written as in a function of `Result<(), Failure>`,
 /// without the `Ok(())`.
 ///
-/// It is for functions that are `unsafe`: what their callers vouch for is what the body relies on.
+/// It is for functions that are `unsafe`: what their callers promise is what the body relies on.
 macro_rules! entry {
     ($error:ident, |$($handle:ident),+| $body:expr) => {
         $crate::entry::entry!($error, || {
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn failures_become_codes_and_panics_end_here() {
-        // SAFETY: a live object, or nobody wants the error.
+        // SAFETY: a live object, or the error is not wanted.
         unsafe {
             assert_eq!(guard(null_mut(), || Ok(())), 0);
             assert_eq!(guard(null_mut(), || Err(Failure::invalid("x"))), 16);

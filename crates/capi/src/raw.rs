@@ -118,7 +118,7 @@ pub unsafe extern "C" fn ink_buffer_free(buffer: *mut ink_buffer) {
 /// A handle, or another object that the caller lends.
 ///
 /// # Safety
-/// Null, or it points to a live object that nobody changes while the result is used.
+/// Null, or it points to a live object that does not change while the result is used.
 pub unsafe fn handle<'a, T>(pointer: *const T) -> Result<&'a T, Failure> {
     // SAFETY: what this function asks for.
     unsafe { pointer.as_ref() }.ok_or_else(|| Failure::invalid("a pointer is NULL"))
@@ -127,7 +127,7 @@ pub unsafe fn handle<'a, T>(pointer: *const T) -> Result<&'a T, Failure> {
 /// A place for a result.
 ///
 /// # Safety
-/// Null, or it points to an object of the type that nobody else uses while the result is used.
+/// Null, or it points to an object of the type that is not used otherwise while the result is used.
 pub unsafe fn place<'a, T>(pointer: *mut T) -> Result<&'a mut T, Failure> {
     // SAFETY: what this function asks for.
     unsafe { pointer.as_mut() }.ok_or_else(|| Failure::invalid("a pointer is NULL"))
@@ -163,7 +163,7 @@ pub unsafe fn fill(buffer: *mut ink_buffer, bytes: &[u8]) -> Result<(), Failure>
 /// An array.
 ///
 /// # Safety
-/// `pointer` points to `count` objects that nobody changes while the result is used, or `count` is
+/// `pointer` points to `count` objects that do not change while the result is used, or `count` is
 /// 0.
 pub unsafe fn array<'a, T>(pointer: *const T, count: usize) -> Result<&'a [T], Failure> {
     if count == 0 {

@@ -120,7 +120,7 @@ pub unsafe extern "C" fn ink_lock_for_statement(
     })
 }
 
-/// Whether anybody has a table's statement lock, or waits for it.
+/// Whether a table's statement lock is held or waited for.
 ///
 /// # Safety
 /// See the header.

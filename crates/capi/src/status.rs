@@ -139,7 +139,8 @@ fn put_lock_wait_histogram(text: &mut String, database: &Database) {
     }
 }
 
-/// Who waits how long for whom and what, and in which statement; the longest first.
+/// Which transaction waits how long for which other and for what, and in which statement; the
+/// longest first.
 fn put_lock_waits(text: &mut String, waits: &[LockView]) {
     let _ = writeln!(text, "{} that wait", waits.len());
     for wait in waits.iter().take(WAITS_SHOWN) {

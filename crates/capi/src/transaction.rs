@@ -21,8 +21,8 @@ enum State {
 }
 
 /// A transaction, as its handle and its cursors share it. The lock is never waited for while a
-/// transaction is used by one thread at a time, as the header asks: it keeps those who do otherwise
-/// from using what is gone.
+/// transaction is used by one thread at a time, as the header asks: it keeps callers that do
+/// otherwise from using what is gone.
 pub struct Cell {
     id: u64,
     state: RwLock<State>,
@@ -204,7 +204,7 @@ pub unsafe extern "C" fn ink_transaction_set_tag(transaction: *const ink_transac
     }
 }
 
-/// Sets whom the hooks on lock waits are told of.
+/// Sets the owner by which the hooks on lock waits know the transaction.
 ///
 /// # Safety
 /// See the header.

@@ -301,7 +301,7 @@ pub unsafe extern "C" fn ink_locks(
     })
 }
 
-/// Visits those who wait.
+/// Visits the waiters.
 ///
 /// # Safety
 /// See the header.

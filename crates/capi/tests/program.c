@@ -100,7 +100,7 @@ static size_t first_bytes(void *context, ink_slice key) {
   return key.len < bytes ? 0 : bytes;
 }
 
-/* Owners of transactions are places where the hooks note who was named. */
+/* Owners of transactions are places where the hooks note which owner was named. */
 struct owner {
   struct owner *waits_for;
 };

@@ -21,7 +21,7 @@ impl Output {
         self.json
     }
 
-    /// Whether nobody reads the results any more, so that a long listing may stop.
+    /// Whether the results are not read any more, so that a long listing may stop.
     pub fn is_closed(&self) -> bool {
         CLOSED.load(Ordering::Relaxed)
     }
@@ -47,11 +47,11 @@ impl Output {
     }
 }
 
-/// Whoever reads stdout has seen enough (`| head`).
+/// The reader of stdout has seen enough (`| head`).
 static CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// As `println!`, but when nobody reads any more the program goes on in silence: what it began must
-/// be ended and cleaned up, and its exit code still tells how it went.
+/// As `println!`, but when the output is not read any more the program goes on in silence: what it
+/// began must be ended and cleaned up, and its exit code still tells how it went.
 fn print_line(line: &str) {
     if CLOSED.load(Ordering::Relaxed) {
         return;

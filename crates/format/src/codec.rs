@@ -168,7 +168,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Takes note that so many bytes are made of what was read; fails when [`UNPACKED_MAX`] is
-    /// passed. Whoever makes bytes that do not stand in the input calls this before.
+    /// passed. Called before bytes are made that do not stand in the input.
     pub fn unpacks(&mut self, count: usize) -> Result<(), Corrupt> {
         let left = self.allowance.checked_sub(count);
         self.allowance =

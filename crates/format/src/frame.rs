@@ -116,7 +116,7 @@ impl FrameHead {
     }
 }
 
-/// CRC-32C of the one to three bytes of a length: no call is worth its while for them.
+/// CRC-32C of the one to three bytes of a length: they are too few for a call.
 #[inline]
 fn length_crc(bytes: &[u8]) -> u32 {
     let step = |crc: u32, &byte: &u8| CRC_OF_BYTE[(crc as u8 ^ byte) as usize] ^ (crc >> 8);

@@ -29,7 +29,7 @@
 //! | 4..8             | kind: 1 page LSNs, 2 index                                          |
 //! | 8..12            | tablespace (index: 0)                                               |
 //! | 12..16           | first page (index: first slot)                                      |
-//! | 16 + 8 i (i < 62)| page LSN of page first + i, 0: not known (index: whose slot first + i is: tablespace u32, run + 1 u32; 0: nobody's) |
+//! | 16 + 8 i (i < 62)| page LSN of page first + i, 0: not known (index: owner of slot first + i: tablespace u32, run + 1 u32; 0: free) |
 //!
 //! Integers are little-endian.
 
@@ -240,7 +240,7 @@ pub fn index_entry(space: SpaceId, run: u32) -> u64 {
     u64::from(space.0) | u64::from(run + 1) << 32
 }
 
-/// The inverse of [`index_entry`]; `None` for a slot that is nobody's.
+/// The inverse of [`index_entry`]; `None` for a free slot.
 pub fn parse_index_entry(entry: u64) -> Option<(SpaceId, u32)> {
     let run = ((entry >> 32) as u32).checked_sub(1)?;
     (run <= run_of(PageNo(u32::MAX))).then_some((SpaceId(entry as u32), run))

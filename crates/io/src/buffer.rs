@@ -4,10 +4,12 @@
 //!
 //! 1. An [`AlignedBuffer`] starts at a multiple of [`DIRECT_ALIGNMENT`], has exactly the length
 //!    asked for, reads as zeroes until written, and never moves.
-//! 2. Large ones (from [`MAPPED_BYTES_MIN`] on) are anonymous mappings: memory that nobody touched
-//!    costs none. Those of many [`HUGE_PAGE_BYTES`] ask the kernel for huge pages: a buffer pool is
-//!    read at random, and with small pages each read would miss the processor's address cache too.
-//! 3. A [`MemoryHandle`] keeps the memory of a buffer where it is, and gives nobody its bytes.
+//! 2. Large ones (from [`MAPPED_BYTES_MIN`] on) are anonymous mappings: memory that was never
+//!    touched costs none. Those of many [`HUGE_PAGE_BYTES`] ask the kernel for huge pages: a buffer
+//!    pool is read at random, and with small pages each read would miss the processor's address
+//!    cache too.
+//! 3. A [`MemoryHandle`] keeps the memory of a buffer where it is, and gives no access to its
+//!    bytes.
 //! 4. `check_transfer` is the one place that decides whether a transfer may go to an
 //!    unbuffered file; all backends, the simulated one too, ask it.
 
@@ -154,7 +156,7 @@ fn map(bytes: usize) -> Result<NonNull<u8>> {
     let before = mapped.addr().get().wrapping_neg() % HUGE_PAGE_BYTES;
     let after = HUGE_PAGE_BYTES - before;
     // SAFETY: `before` is less than HUGE_PAGE_BYTES, so all three are parts of the mapping above,
-    // of which nobody else knows yet. What is unmapped at both ends is used no more.
+    // which no other code knows yet. What is unmapped at both ends is used no more.
     unsafe {
         let start = mapped.add(before);
         unmap(mapped, before);
@@ -184,7 +186,7 @@ fn map_anywhere(bytes: usize) -> Result<NonNull<u8>> {
 ///
 /// # Safety
 ///
-/// The bytes are mapped by [`map_anywhere`], and nobody uses them any more.
+/// The bytes are mapped by [`map_anywhere`], and they are no longer used.
 unsafe fn unmap(start: NonNull<u8>, bytes: usize) {
     if bytes > 0 {
         // SAFETY: promised by the caller. Unmapping what is mapped cannot fail in a way that we

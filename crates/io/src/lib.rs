@@ -88,8 +88,8 @@ pub struct Identity(pub u64, pub u64);
 
 /// A file system, or a simulation of one.
 pub trait Vfs: Send + Sync + std::fmt::Debug {
-    /// Opens a directory. A relative path is resolved now and never again: whoever changes the
-    /// process's current directory later, or moves the directory itself, changes nothing for the
+    /// Opens a directory. A relative path is resolved now and never again: a later change of the
+    /// process's current directory, or a move of the directory itself, changes nothing for the
     /// handle. Parents that are missing are made too, unless `create` is [`Create::Never`]. New
     /// directories are durable on return, so that no caller has to sync directories above its own.
     fn open_directory(&self, path: &Path, create: Create) -> Result<Arc<dyn Directory>>;
@@ -101,7 +101,7 @@ pub trait Vfs: Send + Sync + std::fmt::Debug {
     /// Short name of the backend, for messages: `posix`, `io_uring`, `sim`.
     fn name(&self) -> &'static str;
     /// The most memory in bytes that the processes beside which this one runs may use together,
-    /// where the system sets a limit ([`limits::memory`]): who uses more is killed.
+    /// where the system sets a limit ([`limits::memory`]): a process that uses more is killed.
     fn memory_limit(&self) -> Option<u64> {
         None
     }
@@ -118,11 +118,11 @@ pub trait Directory: Send + Sync + std::fmt::Debug {
     fn remove(&self, name: &str) -> Result<()>;
     /// Renames a file, replacing the target.
     fn rename(&self, from: &str, to: &str) -> Result<()>;
-    /// Makes everything durable that was written to the file system of this directory, by whomever
-    /// (`syncfs`): one call where there are tens of thousands of files. Other than [`File::sync`]
-    /// it tells of failed writes only since the handle was opened (before Linux 5.8 of none), and
-    /// may leave the device's own cache as it is: a [`File::sync`] of any file of the file system
-    /// must follow. `Unsupported` where there is no such call.
+    /// Makes everything durable that was written to the file system of this directory, by any
+    /// process (`syncfs`): one call where there are tens of thousands of files. Other than
+    /// [`File::sync`] it tells of failed writes only since the handle was opened (before Linux 5.8
+    /// of none), and may leave the device's own cache as it is: a [`File::sync`] of any file of the
+    /// file system must follow. `Unsupported` where there is no such call.
     fn sync_file_system(&self) -> Result<()>;
     /// Whether [`Directory::sync_file_system`] reaches a file: not if its name leads to another
     /// file system.
@@ -140,20 +140,20 @@ pub trait Directory: Send + Sync + std::fmt::Debug {
     fn exists(&self, name: &str) -> Result<bool>;
     /// Opens a directory in this one. A new one is durable on return.
     fn subdirectory(&self, name: &str, create: Create) -> Result<Arc<dyn Directory>>;
-    /// Takes an exclusive lock, held until the returned guard is dropped. `WouldBlock` when
-    /// someone else holds it, in this process or another one. Creates the file if it is missing.
+    /// Takes an exclusive lock, held until the returned guard is dropped. `WouldBlock` when it is
+    /// held already, in this process or another one. Creates the file if it is missing.
     fn lock(&self, name: &str) -> Result<Box<dyn Send + Sync>>;
-    /// As [`Directory::lock`], beside others who take it so, and of a file that is there: nothing
-    /// is created or opened for writing.
+    /// As [`Directory::lock`], but shared with other shared locks, and of a file that is there:
+    /// nothing is created or opened for writing.
     fn lock_shared(&self, name: &str) -> Result<Box<dyn Send + Sync>> {
         self.lock(name)
     }
-    /// Locks the directory itself, as [`Directory::lock`] a file: there is no name that somebody
-    /// could remove. Does nothing where the file system cannot lock directories.
+    /// Locks the directory itself, as [`Directory::lock`] a file: there is no name that could be
+    /// removed. Does nothing where the file system cannot lock directories.
     fn lock_itself(&self) -> Result<Box<dyn Send + Sync>> {
         Ok(Box::new(()))
     }
-    /// Which file a name leads to now; `None` where nobody can tell. See [`File::identity`].
+    /// Which file a name leads to now; `None` where that cannot be told. See [`File::identity`].
     fn identity(&self, name: &str) -> Result<Option<Identity>> {
         let _ = name;
         Ok(None)
@@ -257,7 +257,7 @@ pub trait File: Send + Sync + std::fmt::Debug {
     fn allocate(&self, offset: u64, length: u64) -> Result<()>;
     /// What `write_atomic_at` can do here, if anything.
     fn atomic_write_limits(&self) -> Option<AtomicWriteLimits>;
-    /// Which file this is, whatever name it has by now; `None` where nobody can tell.
+    /// Which file this is, whatever name it has by now; `None` where that cannot be told.
     fn identity(&self) -> Result<Option<Identity>> {
         Ok(None)
     }
@@ -379,7 +379,8 @@ pub trait Batch: Send {
     /// `completed` was told of before the sync was submitted, and nothing else for certain,
     /// whatever stands before it in a list. Buffers are borrowed until this returns. Each operation
     /// is told of exactly once, also when the queue itself fails: then with an error, as is all
-    /// that is added later, so that who repeats what failed must do so a limited number of times.
+    /// that is added later, so that a caller that repeats what failed must do so a limited number
+    /// of times.
     ///
     /// If `completed` panics, this waits for what is under way before the panic goes on.
     ///

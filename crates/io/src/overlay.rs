@@ -5,7 +5,7 @@
 //!
 //! 1. Nothing below is written, created, renamed or removed, no length is changed, no sync is asked
 //!    for. Files below are opened for reading only, so a read-only mount will do.
-//! 2. What was written through this file system is read through it, by whomever; all else is as
+//! 2. What was written through this file system is read through it, by every reader; all else is as
 //!    below.
 //! 3. Locks are shared locks of the files below: several overlays beside each other, none beside a
 //!    process that has the file locked to change it.
@@ -243,8 +243,8 @@ impl Directory for Folder {
     }
 }
 
-/// A file: what lies below, and what was written over it. What lies below is open only while
-/// somebody has this file open.
+/// A file: what lies below, and what was written over it. What lies below is open only while this
+/// file is.
 #[derive(Debug, Default)]
 struct Node {
     below: Option<Below>,

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// How often this process or an ancestor was forked since the first [`Owner`] was made.
 static FORKS: AtomicU32 = AtomicU32::new(0);
-/// Whether the C library counts: it may lack the memory to note whom to call.
+/// Whether the C library counts: it may lack the memory to note the function to call.
 static COUNTED: AtomicBool = AtomicBool::new(false);
 static WATCH: Once = Once::new();
 

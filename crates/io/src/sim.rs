@@ -5,7 +5,7 @@
 //! - *Disk*: the files and names. *Process*: one life of a user of the disk; a [`SimVfs`] is the
 //!   view that a process has of its disk, and its clones are the same process.
 //! - *Crash*: power loss. Ends the process and leaves a new disk, made from what was durable and
-//!   from a part of what was not, by the dice of a seed.
+//!   from a part of what was not, drawn at random from a seed.
 //! - *Kill*: the end of a process alone (`kill -9`). The disk keeps everything written, and goes
 //!   on knowing what of it is durable.
 //! - *Mutation*: a write, sync, change of length, rename, removal, sync of a directory, or the
@@ -34,7 +34,8 @@
 //!
 //! # Latches
 //!
-//! Names, then a node, then the process's state or the disk's dice. One node at a time.
+//! Names, then a node, then the process's state or the disk's random numbers (`dice`). One node at
+//! a time.
 //!
 //! # Not simulated
 //!
@@ -221,8 +222,8 @@ fn not_found(path: &Path) -> Error {
 
 /// Making, ending and steering a simulation.
 impl SimVfs {
-    /// A process with an empty disk of [`CAPACITY_BYTES`]. The seed rolls the dice of batches and
-    /// short writes; crashes take their own.
+    /// A process with an empty disk of [`CAPACITY_BYTES`]. The seed decides the random choices of
+    /// batches and short writes; crashes take a seed of their own.
     pub fn new(seed: u64) -> Self {
         Self::of(Disk::new(seed))
     }
@@ -268,7 +269,7 @@ impl SimVfs {
 
     /// `kill -9`: the process dies, and a new one finds everything that was written. What was not
     /// synced can still be lost by a later crash. Of files whose sync failed some have been evicted
-    /// from the cache by then, by the dice: of these the new process finds what the disk has.
+    /// from the cache by then, chosen at random: of these the new process finds what the disk has.
     pub fn kill(&self) -> SimVfs {
         self.process.die();
         // Wait for operations that were let through before.

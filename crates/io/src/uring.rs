@@ -121,7 +121,7 @@ impl Vfs for UringVfs {
 struct UringBatch {
     ring: IoUring,
     depth: usize,
-    /// Nobody looks at single results: all completions are waited for with one call.
+    /// Single results are not looked at: all completions are waited for with one call.
     patient: bool,
     /// Submitting failed for good. The ring may hold entries that the kernel never took, with
     /// pointers to buffers long gone: it must not be submitted to again.
@@ -305,7 +305,8 @@ impl Flight<'_> {
 
 impl Drop for Flight<'_> {
     /// Reached with operations in flight only by a panic or when submitting failed for good. What
-    /// the kernel has not taken it never will, as nobody submits again; the rest is waited for.
+    /// the kernel has not taken it never will, as there is no further submit; the rest is waited
+    /// for.
     fn drop(&mut self) {
         if self.in_flight == 0 {
             return;

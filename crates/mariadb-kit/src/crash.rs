@@ -80,7 +80,7 @@ fn kill_loop(pair: &mut Pair, plan: Plan) -> Result<()> {
         pair.primary.start()?;
         work.settle(&pair.primary)?;
         check(pair, &work, &partitioned)?;
-        // Each few crashes also with the engine's own eyes.
+        // Every fifth crash the engine's own checks run, too.
         if crashes % 5 == 0 {
             check_files(&mut pair.primary)?;
         }

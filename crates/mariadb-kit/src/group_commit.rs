@@ -109,8 +109,8 @@ pub fn run(tree: &Tree, plugin: &Plugin, effort: Effort, json: bool) -> Result<E
     Ok(ExitCode::from(u8::from(more)))
 }
 
-/// Syncs of the engine for each transaction that a replica without a binary log applies: there
-/// nobody but the engine tells those whose turn to commit comes next.
+/// Syncs of the engine for each transaction that a replica without a binary log applies: there only
+/// the engine tells the workers whose turn to commit comes next.
 fn measure_replica(tree: &Tree, plugin: &Plugin) -> Result<[f64; 2]> {
     let shape = Shape {
         name: NAME,

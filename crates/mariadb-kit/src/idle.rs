@@ -23,7 +23,7 @@ const STATEMENTS: [&str; 4] = [
     "SELECT (SELECT id FROM kept)",
 ];
 
-/// Checks it on a server that nobody else uses.
+/// Checks it on a server without other clients.
 pub fn check(server: &Server) -> Result<()> {
     for statement in STATEMENTS {
         for (level, keeps) in [("READ COMMITTED", false), ("REPEATABLE READ", true)] {

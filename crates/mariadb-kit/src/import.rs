@@ -75,7 +75,7 @@ pub fn check(server: &Server) -> Result<()> {
     make_table(server, EXPORTED)?;
     copy(&folder, "kept", "i", |cfg| cfg)?;
     server.sql("ALTER TABLE smoke.i IMPORT TABLESPACE")?;
-    // It has rows now, which nobody has discarded.
+    // It has rows now, which were not discarded.
     copy(&folder, "kept", "i", |cfg| cfg)?;
     match server.sql("ALTER TABLE smoke.i IMPORT TABLESPACE") {
         Err(error) if error.contains("1813") => {}

@@ -121,8 +121,8 @@ struct Task {
     #[arg(long)]
     differential: bool,
     /// Run statements of two to four sessions in turns on InnoDB and on Inkstone, and compare what
-    /// each gives, and who waits: scripts, then random ones; or only the scripts whose name has
-    /// NAME in it
+    /// each gives, and which sessions wait: scripts, then random ones; or only the scripts whose
+    /// name has NAME in it
     #[arg(long, value_name = "NAME", num_args = 0..=1)]
     sessions: Option<Option<String>>,
     /// Record concurrent transactions in SQL, and check them for what their isolation level forbids

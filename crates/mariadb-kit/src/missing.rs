@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// What InnoDB's tables answer, too: `ER_NO_SUCH_TABLE_IN_ENGINE`.
 const ANSWER: &str = "ERROR 1932";
 
-/// Checks it on a server that nobody else uses.
+/// Checks it on a server without other clients.
 pub fn check(server: &mut Server) -> Result<()> {
     let directory = server.data().join("inkstone");
     let before = files(&directory)?;

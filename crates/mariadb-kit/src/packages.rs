@@ -27,7 +27,7 @@ const PACKAGES: [&str; 9] = [
     "mariadb-test-data",
 ];
 
-/// What of the packages nobody needs here: the embedded server, twice 24 MB and 47 MB, and papers.
+/// What of the packages is not needed here: the embedded server, twice 24 MB and 47 MB, and papers.
 const LEFT_OUT: [&str; 4] = [
     "*libmariadbd.a",
     "*-embedded",

@@ -36,7 +36,7 @@ pub struct Shape<'a> {
     pub parallel: u32,
     /// Of the primary's binary log.
     pub format: Format,
-    /// What is synced: everything, or nothing, where nobody is killed.
+    /// What is synced: everything, or nothing, where no server is killed.
     pub synced: bool,
     /// The replica follows what the primary does in these; in all if there are none.
     pub databases: &'static [&'static str],
@@ -206,7 +206,7 @@ impl Pair {
     }
 }
 
-/// A port that nobody listens on just now.
+/// A port that is free just now.
 fn free_port() -> Result<u16> {
     let listener = std::net::TcpListener::bind("127.0.0.1:0");
     let address = listener.and_then(|listener| listener.local_addr());

@@ -207,7 +207,7 @@ fn kill_replica(pair: &mut Pair, plan: Plan) -> Result<()> {
     )?;
     let work = Workload::new(plan.seed);
     let time = Duration::from_secs_f64(plan.minutes * 60.0);
-    // DDL while nobody is killed: the server writes DDL to its binary log first and notes its
+    // DDL while no server is killed: the server writes DDL to its binary log first and notes its
     // position then, so that a replica which is killed in between does it twice, with any engine.
     while_working(pair, &work, true, |_| {
         std::thread::sleep(time / 3);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(60);
 const DATABASE: &str = "watching";
 
-/// Checks it on a server that nobody else uses.
+/// Checks it on a server without other clients.
 pub fn check(server: &Server) -> Result<()> {
     server.sql(
         "CREATE OR REPLACE DATABASE watching; \
@@ -68,7 +68,7 @@ fn expect_in(what: &str, text: &str, parts: &[&str]) -> Result<()> {
 
 /// One gives out numbers of AUTO_INCREMENT in the middle of its rows, another waits for them, which
 /// the status says as it is: for the table, and none of its trees. A KILL QUERY ends the wait, and
-/// the next who waits gets the numbers.
+/// the next waiter gets the numbers.
 fn check_statement_lock(server: &Server) -> Result<()> {
     server.sql(
         "CREATE TABLE watching.numbers (id INT AUTO_INCREMENT PRIMARY KEY, v INT) ENGINE=Inkstone; \
@@ -107,19 +107,19 @@ fn check_statement_lock(server: &Server) -> Result<()> {
         say(&mut holder.0, "COMMIT;")?;
         for thread in [filling, next] {
             let printed = thread.join().map_err(|_| "a session panicked")??;
-            expect("who gives out numbers", &printed.concat(), "")?;
+            expect("the session with the numbers", &printed.concat(), "")?;
         }
-        let who = format!("connection {second_id}, waits for transaction");
+        let waiter = format!("connection {second_id}, waits for transaction");
         let place = "place 1 in the queue, to lock exclusive in table watching/numbers, in none of its trees";
         expect_in(
             "SHOW ENGINE INKSTONE STATUS",
             &status,
-            &["2 that wait", &who, place, wanted],
+            &["2 that wait", &waiter, place, wanted],
         )?;
         let expected = format!("{second_id}\t{first_id}\twatching/numbers\t\t1");
         expect("INKSTONE_LOCK_WAITS", &waits, &expected)?;
         // Also a KILL's error is this one where a number was asked for, as in InnoDB.
-        expect_in("who was killed", &killed.concat(), &["ERROR 1467"])
+        expect_in("the killed session", &killed.concat(), &["ERROR 1467"])
     })?;
     let rows = server.sql("SELECT * FROM watching.numbers ORDER BY id")?;
     // The first reserves 1, 2 and 3, 4 to 7, and uses three.
@@ -155,7 +155,7 @@ fn check_queue(server: &Server) -> Result<()> {
         for thread in threads {
             let printed = thread.join().map_err(|_| "a session panicked")??;
             if let Some(error) = printed.iter().find(|line| line.starts_with("ERROR")) {
-                return Err(format!("who waited got {error}"));
+                return Err(format!("a waiter got {error}"));
             }
         }
         looked
@@ -199,14 +199,14 @@ fn look_at_queue(
     );
     expect("INKSTONE_LOCK_WAITS", &waits, &expected)?;
     let status = server.sql("SHOW ENGINE INKSTONE STATUS")?;
-    let who = format!("connection {second}, waits for transaction");
+    let waiter = format!("connection {second}, waits for transaction");
     let place = "place 2 in the queue, to lock exclusive in tree primary of table watching/w";
     let parts = [
         " INKSTONE STATUS",
         "Counters since ",
         "LOCK WAITS",
         "3 that wait",
-        &who,
+        &waiter,
         place,
         statements[0],
         statements[2],

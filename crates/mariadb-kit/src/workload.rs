@@ -176,7 +176,7 @@ impl Workload {
     }
 }
 
-/// Locks; who panicked meanwhile is reported where it is joined.
+/// Locks; a thread that panicked meanwhile is reported where it is joined.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -7,10 +7,10 @@
 //! 1. In an ordinary build all of this is `parking_lot`, `crossbeam` and `std`, re-exported or
 //!    behind a call that the compiler removes.
 //! 2. Every operation by which a thread can wait for another, or see what another did, is one of
-//!    these. So who provides them decides what happens next, and can do so from a seed.
+//!    these. So their provider decides what happens next, and can do so from a seed.
 //!
-//! Counters that nobody decides by stay plain (`counters.rs`), as does `Arc`, and `OnceLock` but
-//! under ThreadSanitizer: nobody waits for these while others run. [Decision
+//! Counters that decide nothing stay plain (`counters.rs`), as does `Arc`, and `OnceLock` but under
+//! ThreadSanitizer: no thread waits for these while others run. [Decision
 //! 0011](../../docs/decisions/0011-a-seam-for-threads-locks-and-clocks.md).
 
 mod parked;

@@ -1,4 +1,4 @@
-//! What parking by address speaks of, whoever provides it.
+//! The terms of parking by address, the same for every provider.
 
 /// What [`unpark_filter`](super::parking::unpark_filter) does with a parked thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub enum Choice {
     Stop,
 }
 
-/// Whom [`unpark_filter`](super::parking::unpark_filter) wakes.
+/// The threads that [`unpark_filter`](super::parking::unpark_filter) wakes.
 #[derive(Clone, Copy, Debug)]
 pub struct Woken {
     /// Threads that are being woken.

@@ -1,7 +1,7 @@
-//! Atomics of backends that decide who runs: those of `std`, with a place before each operation at
-//! which another thread may go on.
+//! Atomics of backends that decide which thread runs: those of `std`, with a place before each
+//! operation at which another thread may go on.
 //!
-//! One thread runs at a time, and what it did is seen by who goes on, so that all of them are
+//! One thread runs at a time, and what it did is seen by the next one, so that all of them are
 //! sequentially consistent here, whatever their ordering says.
 
 use super::backend::atomic_point as point;
@@ -34,7 +34,7 @@ macro_rules! atomic {
                 self.0.into_inner()
             }
 
-            /// The value, which nobody else can reach.
+            /// The value, which no other thread can reach.
             pub fn get_mut(&mut self) -> &mut $value {
                 self.0.get_mut()
             }

@@ -11,7 +11,7 @@ use crossbeam_utils::sync::{ShardedLockReadGuard, ShardedLockWriteGuard};
 use std::hash::{BuildHasher, Hasher};
 use std::sync::PoisonError;
 
-/// Bits that nobody can foretell, from the operating system.
+/// Bits that cannot be foretold, from the operating system.
 pub fn random_bits() -> u64 {
     RandomState::new().build_hasher().finish()
 }
@@ -22,18 +22,18 @@ pub fn random_bits() -> u64 {
 pub struct ShardedLock<T>(crossbeam_utils::sync::ShardedLock<T>);
 
 impl<T> ShardedLock<T> {
-    /// A lock that nobody holds.
+    /// A lock that is free.
     pub fn new(value: T) -> Self {
         Self(crossbeam_utils::sync::ShardedLock::new(value))
     }
 
-    /// Waits until nobody writes.
+    /// Waits until there is no writer.
     #[inline]
     pub fn read(&self) -> ShardedLockReadGuard<'_, T> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until nobody reads or writes.
+    /// Waits until there is no reader or writer.
     #[inline]
     pub fn write(&self) -> ShardedLockWriteGuard<'_, T> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
@@ -105,12 +105,12 @@ pub mod parking {
     use parking_lot_core::{FilterOp, ParkResult, ParkToken, UnparkToken};
 
     /// Queues the calling thread at `key` and lets it sleep, if `validate` says so; the queue does
-    /// not move while it is asked. Others see `token`. The token of who woke it, or `None` if it
+    /// not move while it is asked. Others see `token`. Returns the waker's token, or `None` if it
     /// did not sleep.
     ///
     /// # Safety
     ///
-    /// `key` is the address of something of the caller's, at which nobody else parks. `validate`
+    /// `key` is the address of something of the caller's, at which no other code parks. `validate`
     /// neither panics nor uses a lock or this module.
     pub unsafe fn park(key: usize, token: usize, validate: impl FnOnce() -> bool) -> Option<usize> {
         // SAFETY: the caller's promises are those that are asked for here.
@@ -143,7 +143,7 @@ pub mod parking {
         unsafe { parking_lot_core::unpark_all(key, UnparkToken(token)) };
     }
 
-    /// Wakes whom `choose` picks by the parked threads' tokens, from the one that has been parked
+    /// Wakes the threads that `choose` picks by their tokens, from the one that has been parked
     /// longest. `settle` gives the token that they get; the queue has not moved since they were
     /// chosen.
     ///

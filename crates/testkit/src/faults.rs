@@ -3,10 +3,10 @@
 //!
 //! [`every`] is complete over a fixed piece of work, [`damage`] over the bytes that it leaves;
 //! [`huge`] has files of terabytes and page numbers near the end; in [`lasting`] whole files fail
-//! for as long as it lasts, in [`handles`] there are more tables than handles, in [`around`]
-//! somebody replaces the control file or limits memory, in [`processes`] real ones have budgets;
-//! the functions here let one operation of a random run fail. [`known`] are the bugs that wait for
-//! a mend.
+//! for as long as it lasts, in [`handles`] there are more tables than handles, in [`around`] the
+//! control file is replaced or memory is limited from outside, in [`processes`] real ones have
+//! budgets; the functions here let one operation of a random run fail. [`known`] are the bugs that
+//! wait for a mend.
 
 mod after;
 pub mod around;

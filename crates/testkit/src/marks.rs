@@ -53,7 +53,7 @@ pub const SOMETIMES: &[(&str, &str)] = &[
     ),
     (
         "commits lost legally",
-        "commits that nobody was promised were gone",
+        "commits that were not acknowledged as durable were gone",
     ),
     (
         "more than one batch",

@@ -95,7 +95,7 @@ impl Bench {
         transaction.get(&self.table, &key(0))?;
         transaction.insert(&self.table, &self.key_behind(0, client), &value)?;
         if operation.has_transactions_of_its_own() {
-            // They have nobody else's snapshot in their way.
+            // They have no other snapshot in their way.
             transaction.commit()?;
             transaction = self.db.begin(Isolation::RepeatableRead)?;
         }
@@ -117,7 +117,7 @@ impl Bench {
                 Operation::InsertRandom => {
                     let new = key(random * STEP + 1);
                     let inserted = counted_insert(&transaction, &self.table, &new, &value);
-                    // The dice may fall twice on one place.
+                    // The same place may be drawn twice.
                     if !matches!(inserted, Err(Error::DuplicateKey { .. })) {
                         inserted?;
                     }

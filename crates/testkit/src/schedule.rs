@@ -1,6 +1,6 @@
-//! Who runs when: in a build with `--cfg inkstone_sim` a run's threads, locks and clocks follow
-//! from its seed, too, and each operation of the disk is a place at which another thread may go on.
-//! In other builds the operating system decides.
+//! Which thread runs when: in a build with `--cfg inkstone_sim` a run's threads, locks and clocks
+//! follow from its seed, too, and each operation of the disk is a place at which another thread may
+//! go on. In other builds the operating system decides.
 
 use crate::driver::{Marks, Plan, Run};
 use inkstone_io::sim::SimVfs;

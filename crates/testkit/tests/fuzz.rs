@@ -37,7 +37,7 @@ fn kept_inputs_do_not_fail() {
     }
 }
 
-/// Bytes of dice alone, and seeds with some bytes changed.
+/// Random bytes alone, and seeds with some bytes changed.
 #[test]
 fn random_bytes_do_not_fail() {
     for target in TARGETS {

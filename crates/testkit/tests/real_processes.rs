@@ -96,7 +96,7 @@ fn an_interrupted_campaign_leaves_nothing() {
 fn a_killed_campaign_leaves_no_processes_and_no_mounts() {
     let place = TempDir::new().unwrap();
     interrupt(place.path(), rustix::process::Signal::KILL);
-    // Files are left: nobody was there to remove them.
+    // Files are left: no process was there to remove them.
     let begin = Instant::now();
     while !nothing_runs(place.path()) {
         assert!(begin.elapsed() < Duration::from_secs(20), "still there");

@@ -102,7 +102,7 @@ impl Object {
         let own = |(_, at): &&(&str, &str)| {
             let at = at.strip_prefix(&root).unwrap_or(at);
             at.trim_start_matches('/').starts_with("crates/")
-                // The seam's own lines say nothing of who called.
+                // The seam's own lines say nothing of the caller.
                 && !at.contains("/crates/sync/src/")
         };
         match frames.iter().find(own).or(frames.first()) {

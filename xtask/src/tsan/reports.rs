@@ -27,7 +27,7 @@ impl Reports {
                 "suppressions={}",
                 root().join("xtask/tsan/suppressions.txt").display()
             ),
-            // The files decide, not the exit code of whoever wrote them.
+            // The files decide, not the exit code of the process that wrote them.
             "exitcode=0".to_owned(),
             // Most of what may be remembered: a report whose older half is lost cannot be told from
             // those that are expected.

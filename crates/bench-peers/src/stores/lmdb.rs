@@ -27,7 +27,7 @@ pub fn open(directory: &Path, settings: Settings) -> Result<Box<dyn Store>> {
         // SAFETY: without syncs a crash of the machine may damage the file; it is thrown away.
         unsafe { options.flags(EnvFlags::NO_SYNC | EnvFlags::WRITE_MAP) };
     }
-    // SAFETY: the directory is ours alone, and nobody else maps the file.
+    // SAFETY: the directory is ours alone, and no other process maps the file.
     let env = unsafe { options.open(directory)? };
     let mut transaction = env.write_txn()?;
     let table = env.create_database(&mut transaction, None)?;

@@ -38,7 +38,7 @@ const FONT: (&str, u32) = ("sans-serif", 15);
 /// About the width of a character of this font.
 const CHARACTER: usize = 8;
 
-/// Colours that can be told apart, also by those who see few: Okabe and Ito's.
+/// Colours that can be told apart, also with colour blindness: Okabe and Ito's.
 const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),

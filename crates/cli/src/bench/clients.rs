@@ -65,7 +65,7 @@ pub fn run<S>(
     let client = |n: u64, mut share: Share| -> Result<Share> {
         let mut state = state(Random::new(run_number << 32 | n))?;
         let mut last = begin.elapsed();
-        // Everyone does something, however short the run and slow the device.
+        // Every client does something, however short the run and slow the device.
         loop {
             let done =
                 operation(&mut state).inspect_err(|_| stop.store(true, Ordering::Relaxed))?;

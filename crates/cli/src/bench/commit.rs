@@ -25,7 +25,7 @@ device_syncs_per_s is what one thread gets by appending 4 KiB and syncing over a
 file system, opened as these options open the log, right before and right after each run. \
 commits_per_device_sync is commits_per_s over it. worst_second and median_second are commits; they are given \
 for runs of 2 s and more. memory_ratio is peak resident memory over buffer pool + log buffer + version store. \
-device_bytes_written is what the kernel counted for the device, whoever wrote it.")]
+device_bytes_written is what the kernel counted for the device, of all processes.")]
 pub struct Commit {
     /// 1: commit waits for the sync; 2: for the write; 0: for neither
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,2,0", value_parser = durability)]

@@ -81,7 +81,7 @@ pub fn verify(arguments: &Verify, output: &Output) -> Result<()> {
 
 fn verify_all(arguments: &Verify, output: &Output) -> Result<()> {
     let mut options = arguments.engine.for_existing()?;
-    // What is written goes to memory: it needs no copies, and nobody starts warm from it.
+    // What is written goes to memory: it needs no copies, and no start is warmed from it.
     options.doublewrite = Doublewrite::Off;
     options.buffer_pool_dump_at_shutdown = false;
     let overlay = Arc::new(OverlayVfs::new(vfs(&options)?));

@@ -42,7 +42,8 @@ pub struct Child {
 /// An orphan ends by itself.
 const LIFETIME: Duration = Duration::from_secs(300);
 
-/// Writes a line in one call. Whoever does not listen any more has died: so does this.
+/// Writes a line in one call. If it is not read any more the parent has died: then this process
+/// ends too.
 fn say(line: &str) {
     let line = format!("{line}\n");
     let mut out = std::io::stdout().lock();

@@ -1,5 +1,5 @@
-//! What the tour's transactions do: a function of seed, client and sequence number, so that whoever
-//! reads the database later knows each byte that a transaction must have written.
+//! What the tour's transactions do: a function of seed, client and sequence number, so that a later
+//! reader of the database knows each byte that a transaction must have written.
 //!
 //! # Tables
 //!

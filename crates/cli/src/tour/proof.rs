@@ -110,7 +110,7 @@ impl Prover<'_> {
         while let Some((key, value)) = rows.next_row()? {
             let known = parse_journal_key(key).filter(|(client, ..)| *client < self.tour.clients);
             let Some((client, sequence, part)) = known else {
-                whole.check(false, || "a journal row with a key of nobody".to_owned());
+                whole.check(false, || "a journal row with a key of no client".to_owned());
                 continue;
             };
             if !matches!(&current, Some((p, _)) if (p.client, p.sequence) == (client, sequence)) {

@@ -156,8 +156,8 @@ impl Decoder {
         Ok(records)
     }
 
-    /// As [`Decoder::decode`] for whoever shows a log: each record with its kind byte, up to the
-    /// first one that cannot be decoded, and why not.
+    /// As [`Decoder::decode`], to show a log: each record with its kind byte, up to the first one
+    /// that cannot be decoded, and why not.
     pub fn decode_prefix(&mut self, payload: &[u8]) -> (Vec<(u8, Record)>, Option<DecodeError>) {
         let mut r = Reader::new(payload);
         let mut records = Vec::new();

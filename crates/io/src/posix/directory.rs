@@ -58,7 +58,7 @@ fn make(parent: &OwnedFd, name: &Path, create: Create) -> Result<OwnedFd> {
     let mode = Mode::RWXU | Mode::RWXG | Mode::RWXO;
     match rustix::fs::mkdirat(parent, name, mode) {
         Ok(()) => rustix::fs::fsync(parent)?,
-        // Whoever made it in the meantime may not have synced it yet.
+        // Its maker, in the meantime, may not have synced it yet.
         Err(Errno::EXIST) if create == Create::IfMissing => rustix::fs::fsync(parent)?,
         Err(error) => return Err(error.into()),
     }

@@ -291,13 +291,13 @@ impl SimVfs {
         self.hold(&path)
     }
 
-    /// A lock that nobody else of this process has.
+    /// A lock that is held only once in this process.
     fn hold(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
         let path = path.to_owned();
         if !self.process.locks.lock().insert(path.clone()) {
             return Err(Error::new(
                 ErrorKind::WouldBlock,
-                "the lock is held by someone else",
+                "the lock is held already",
             ));
         }
         let process = Arc::clone(&self.process);

@@ -65,7 +65,7 @@ impl SimFile {
             .admit_bytes(kind, &self.path, mutates, Some(bytes))
     }
 
-    /// An operation begins: no lock is held. Whether somebody looks on.
+    /// An operation begins: no lock is held. Whether there is an observer.
     fn begin(&self, kind: OpKind, bytes: &[u8]) -> bool {
         self.disk.observer.see(kind, &self.path, bytes)
     }
@@ -248,7 +248,7 @@ impl File for SimFile {
                 }
             }
         };
-        // Others may write now, which this sync does not cover, or sync: who has lost what, they
+        // Others may write now, which this sync does not cover, or sync: of what was lost they
         // learn no sooner than the caller.
         self.pass_sync_time();
         let mark = covered?;

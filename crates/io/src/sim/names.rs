@@ -130,7 +130,7 @@ impl Names {
         self.changes = left;
     }
 
-    /// The names that are left after power loss, by the dice of `rng`. What was lost is added to
+    /// The names that are left after power loss, drawn from `rng`. What was lost is added to
     /// `losses`.
     pub(super) fn after_crash(&self, rng: &mut Rng, losses: &mut Losses) -> Files {
         let mut files = self.durable.clone();

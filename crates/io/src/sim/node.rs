@@ -261,8 +261,8 @@ impl NodeState {
         }
     }
 
-    /// The bytes that are left after power loss, by the dice of `rng`. Writes are torn at multiples
-    /// of `untorn` bytes at least. What was lost is added to `losses`.
+    /// The bytes that are left after power loss, drawn from `rng`. Writes are torn at multiples of
+    /// `untorn` bytes at least. What was lost is added to `losses`.
     pub(super) fn after_crash(&self, rng: &mut Rng, untorn: u64, losses: &mut Losses) -> Content {
         let mut content = self.durable.clone();
         let mood = Mood::pick(rng, self.changes.len(), untorn);

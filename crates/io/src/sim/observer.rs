@@ -1,4 +1,4 @@
-//! Somebody who looks on, and may let others go first; and who lets time pass.
+//! An observer, which may let other threads go first; and a clock, which lets time pass.
 
 use super::faults::OpKind;
 use parking_lot::Mutex;

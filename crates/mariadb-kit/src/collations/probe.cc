@@ -248,7 +248,7 @@ public:
     Text value= text.substr(0, position(text, characters));
     if (kind != CHAR)
       return value;
-    /* Of an ill-formed text nobody can say how many characters it has, and the server puts none
+    /* Of an ill-formed text it cannot be said how many characters it has, and the server puts none
        into a column. */
     const char *begin= reinterpret_cast<const char *>(value.data());
     const size_t length= Well_formed_prefix(charset, begin, value.size(), characters).length();

@@ -25,7 +25,7 @@ impl Maker {
         Statement::exact(sql)
     }
 
-    /// INSERT of some rows, and its kin.
+    /// INSERT of some rows, and similar statements.
     pub fn insert(&self, random: &mut Random, table: &Table) -> Sql {
         let (verb, updates) = self.verb(random);
         let columns = self.some_columns(random, table);

@@ -155,8 +155,8 @@ impl Maker {
         let name = &column.name;
         let event = random.word(&["INSERT", "INSERT", "UPDATE", "DELETE"]);
         let row = if event == "DELETE" { "OLD" } else { "NEW" };
-        // The server does not compute again what is over a column that a trigger sets; who copies a
-        // table does.
+        // The server does not compute again what is over a column that a trigger sets; a copy of
+        // the table does.
         let is_base = on.columns.iter().any(|other| other.is_over(name));
         let (time, body) = match random.below(6) {
             0 | 1 if is_base => {

@@ -331,8 +331,8 @@ impl Maker {
         let name = &base.name;
         let (kind, expression) = match &base.kind {
             Kind::Integer(..) => match random.below(3) {
-                // Nothing that can be out of range: who copies a table computes it, who changes it
-                // in place does not.
+                // Nothing that can be out of range: a copy of the table computes it, a change in
+                // place does not.
                 0 => (Kind::Integer(8, false, false), format!("{name} DIV 2")),
                 1 => (Kind::Integer(4, false, false), format!("{name} MOD 5")),
                 _ => (Kind::Varchar(30, None), format!("CONCAT('n', {name})")),

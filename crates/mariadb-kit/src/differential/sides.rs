@@ -153,7 +153,7 @@ impl Sides {
             let mut client = self.connection()?;
             // Of before a kill.
             let _ = client.run(&end.replace(ENGINE, engine));
-            // A table that cannot be dropped is somebody else's difference.
+            // A table that cannot be dropped is a difference that is reported elsewhere.
             let _ = client.run(&format!("DROP DATABASE IF EXISTS {database}"));
             must(&mut client, &format!("CREATE DATABASE {database}"))?;
         }

@@ -21,8 +21,8 @@ const ROW_RANGES: u64 = 3;
 const ROWS: usize = 8;
 /// Of a hundred transactions, how many are XA transactions.
 const XA: u64 = 12;
-/// `inkstone_lock_wait_timeout` of those who wait long, in seconds: longer than any wait lasts
-/// while no hand-off is lost and each deadlock is found.
+/// `inkstone_lock_wait_timeout` of connections that wait long, in seconds: longer than any wait
+/// lasts while no hand-off is lost and each deadlock is found.
 const PATIENCE_S: u64 = 30;
 /// `ER_LOCK_WAIT_TIMEOUT`, also of NOWAIT.
 const TIMEOUT: u16 = 1205;
@@ -416,7 +416,7 @@ impl Client<'_> {
                 self.run_done(&upsert)?;
             }
             (false, _) => self.run_done(&insert)?,
-            // Nobody else may see it gone.
+            // No other transaction may see it gone.
             (true, 3) => {
                 let delete = format!("DELETE FROM {} WHERE id = {}", table(key), id(key));
                 if self.changed(&delete)? == 0 {
@@ -613,7 +613,7 @@ impl Client<'_> {
         Ok(())
     }
 
-    /// Deletes a row that a scan found. If somebody else has done so, that is something read.
+    /// Deletes a row that a scan found. If another transaction has done so, that is something read.
     fn delete(&mut self, running: &mut Running) -> Done {
         if running.rows.is_empty() {
             return Ok(());

@@ -176,7 +176,7 @@ impl Campaign {
         Ok(())
     }
 
-    /// Ends what was prepared when the server was killed, the one way or the other: nobody was
+    /// Ends what was prepared when the server was killed, the one way or the other: no client was
     /// told.
     fn settle(&mut self, random: &mut Random) -> Result<()> {
         for line in self.server.sql("XA RECOVER")?.lines() {

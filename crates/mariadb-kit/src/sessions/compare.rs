@@ -26,13 +26,13 @@ impl Difference {
                 .get(&session)
                 .map_or("says nothing".to_owned(), What::kind)
         };
-        let who = match step.session == session {
+        let prefix = match step.session == session {
             false => "another session, at ",
             true => "",
         };
         Some(Self {
             what: format!(
-                "{who}{}: InnoDB {}, Inkstone {}",
+                "{prefix}{}: InnoDB {}, Inkstone {}",
                 class(&step.statement),
                 kind(sides[0]),
                 kind(sides[1])
@@ -106,8 +106,8 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_compared_and_for_whom_is_not() {
-        let waits = |whom: usize| What::Waits(vec![whom]);
+    fn waiters_are_compared_and_blockers_are_not() {
+        let waits = |blocker: usize| What::Waits(vec![blocker]);
         assert!(between(waits(2), waits(3)).is_none());
         let refused = |code| {
             let message = String::new();

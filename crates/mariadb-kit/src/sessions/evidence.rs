@@ -107,7 +107,7 @@ fn circle(status: &str) -> Vec<u64> {
         .collect()
 }
 
-/// One of those who wait for each other.
+/// One of the transactions that wait for each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Party {
     pub connection: u64,
@@ -122,7 +122,7 @@ pub struct Party {
 }
 
 impl Party {
-    /// Whether it has the record that it wants, nobody else of the circle has it, and the other one
+    /// Whether it has the record that it wants, no other of the circle has it, and the other one
     /// waits for it: so it waits behind that one's place in the queue only.
     pub fn is_upgrade(&self, parties: &[Self]) -> bool {
         let [one, other] = parties else {
@@ -273,7 +273,7 @@ Record lock, heap no 2 PHYSICAL RECORD: n_fields 4; compact format; info bits 32
     }
 
     #[test]
-    fn who_waits_behind_its_own_queue_is_told_from_who_waits_for_another() {
+    fn a_wait_behind_its_own_queue_is_told_from_a_wait_for_another() {
         let of = |trx: u64, holders: &[u64]| {
             let lock = "RECORD LOCKS space id 5 page no 3 n bits 8 index PRIMARY of table `s_inno`.`t` trx id";
             let record = "Record lock, heap no 2\n 0: len 4; hex 80000005; asc     ;;\n\n";
@@ -295,7 +295,7 @@ Record lock, heap no 2 PHYSICAL RECORD: n_fields 4; compact format; info bits 32
     }
 
     #[test]
-    fn who_was_in_a_deadlock_of_inkstone_is_read_from_its_status() {
+    fn the_members_of_a_deadlock_of_inkstone_are_read_from_its_status() {
         let status = "\nLATEST DEADLOCK\n---\ndeadlock of 2 transactions:\n  \
             transaction 7 (connection 10, 1 changes) waits for transaction 8 since 3 ms, to insert in tree k of table t, key 80\n    \
             INSERT INTO t VALUES (1, '(connection 99,')\n  \

@@ -44,7 +44,7 @@ pub fn case(seed: u64, number: u64) -> Script {
         Topic::Tables,
         Topic::Xa,
     ][topic];
-    // Of its own dice, so that the other cases are what they were.
+    // From random numbers of its own, so that the other cases are what they were.
     let mut of_numbers =
         Random(seed.wrapping_mul(0xc2b2_ae35) ^ number.wrapping_mul(0x27d4_eb2f_1656));
     let topic = match topic {

@@ -1,6 +1,6 @@
-//! What must hold of an engine alone: rows that a transaction has locked are changed by nobody
-//! else, and ranges that it has locked get no new rows. Asked after every statement, with what
-//! reads without locks see of the newest versions; and in the end by taking the locks again.
+//! What must hold of an engine alone: rows that a transaction has locked are changed by no other,
+//! and ranges that it has locked get no new rows. Asked after every statement, with what reads
+//! without locks see of the newest versions; and in the end by taking the locks again.
 //!
 //! *Held*: what a transaction has asked for with locks. At REPEATABLE READ and SERIALIZABLE that is
 //! a whole range, below only the rows that it found, and those that it inserted.
@@ -19,7 +19,7 @@ struct Held {
     ask: Ask,
     /// What is read and not wanted is given back.
     unlocks: bool,
-    /// Nobody else inserts into the range, either.
+    /// No other transaction inserts into the range, either.
     whole: bool,
     rows: Rows,
 }
@@ -49,9 +49,9 @@ enum Level {
 pub struct Holders {
     schema: Schema,
     sessions: Vec<Holder>,
-    /// A DDL statement has waited: it kept even who only looks away from its table, so what was
-    /// locked meanwhile is not known. Or FLUSH TABLES WITH READ LOCK keeps whoever wants to lock
-    /// rows again.
+    /// A DDL statement has waited: it kept even sessions that only look away from its table, so
+    /// what was locked meanwhile is not known. Or FLUSH TABLES WITH READ LOCK keeps sessions that
+    /// want to lock rows again.
     blind: bool,
 }
 
@@ -102,7 +102,7 @@ impl Holders {
     pub fn after(
         &mut self,
         stage: &mut Stage,
-        who: usize,
+        acting: usize,
         before: &[usize],
         outcome: &Outcome,
     ) -> Result<Option<String>> {
@@ -122,7 +122,7 @@ impl Holders {
         if ended.iter().any(|(_, statement, _)| is_ddl(statement)) {
             self.schema = Schema::read(stage)?;
         }
-        let acted: Vec<usize> = [who]
+        let acted: Vec<usize> = [acting]
             .iter()
             .chain(before)
             .chain(outcome.keys())
@@ -217,7 +217,7 @@ impl Holders {
         }
         let whole = locks_ranges && !ask.skips && ask.kind != Kind::Insert;
         let mut rows = newest(stage, &ask.select(whole))?;
-        // Others whom the same step has let go on may have made rows since.
+        // Others that the same step has let go on may have made rows since.
         if !whole
             && statement.starts_with("SELECT * ")
             && let Reply::Rows(given) = reply
@@ -258,7 +258,7 @@ impl Holders {
         Ok(None)
     }
 
-    /// Takes all locks again, which nobody else can have: whoever holds them gets them at once, and
+    /// Takes all locks again, which no other session can have: their holder gets them at once, and
     /// the same rows.
     pub fn again(&self, stage: &mut Stage) -> Result<Option<String>> {
         if self.blind {
@@ -324,8 +324,8 @@ pub(super) fn is_open(stage: &mut Stage, session: usize) -> Result<bool> {
     Ok(rows.rows == [[Some(b"1".to_vec())]])
 }
 
-/// Whether a statement wants a table for itself, so that whoever waits with it keeps all others
-/// away.
+/// Whether a statement wants a table for itself, so that a session that waits with it keeps all
+/// others away.
 fn is_ddl(statement: &str) -> bool {
     let verbs = [
         "ALTER ",

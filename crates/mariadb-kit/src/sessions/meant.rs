@@ -37,9 +37,7 @@ impl Reason {
     /// In words.
     pub fn text(self) -> &'static str {
         match self {
-            Self::Gap => {
-                "InnoDB waits to insert into a gap that reaches further than anybody asked"
-            }
+            Self::Gap => "InnoDB waits to insert into a gap that reaches further than was asked",
             Self::Mark => "InnoDB waits for the mark of a row that is deleted and committed",
             Self::Neighbour => "InnoDB waits for a record beside the range of the statement",
             Self::OfBlocker => {
@@ -51,10 +49,10 @@ impl Reason {
             Self::LateDeadlock => "InnoDB has not found a deadlock: its sessions wait in a circle",
             Self::GapDeadlock => "InnoDB has a deadlock over one of these locks",
             Self::Upgrade => {
-                "InnoDB has a deadlock as who has a row shared, and wants it alone, waits behind its queue"
+                "InnoDB has a deadlock because a shared holder of a row that wants it exclusively waits behind its queue"
             }
             Self::Order => {
-                "those who waited go on at once, and one of them is then in another's way"
+                "sessions that waited go on at once, and one of them is then in another's way"
             }
             Self::Snapshot => {
                 "InnoDB's snapshot is older than the table, of which only the newest rows are wanted"
@@ -65,7 +63,7 @@ impl Reason {
 }
 
 /// Sessions that wait in both engines, in InnoDB for a lock that was beyond what was asked when the
-/// wait began: by now somebody may have changed the row, and it could not be told any more.
+/// wait began: by now another session may have changed the row, and it could not be told any more.
 pub type Beyond = BTreeMap<usize, (Wanted, Reason)>;
 
 /// The sides of a case, what its sessions hold, and what the two sides have come to.
@@ -73,9 +71,9 @@ pub struct Case<'a> {
     pub innodb: &'a mut Stage,
     pub inkstone: &'a mut Stage,
     pub holders: &'a Holders,
-    /// Whose step it is.
-    pub who: usize,
-    /// Who waited before this step.
+    /// The session of this step.
+    pub acting: usize,
+    /// Sessions that waited before this step.
     pub before: &'a [usize],
     pub beyond: &'a Beyond,
     pub sides: [&'a Outcome; 2],
@@ -137,10 +135,10 @@ impl Case<'_> {
             None => {}
         }
         let mut reasons = Vec::new();
-        // Those who are held back in InnoDB, and those who wait there for one of them.
+        // Sessions that are held back in InnoDB, and sessions that wait there for one of them.
         let (mut held_back, mut behind) = (Vec::new(), Vec::new());
-        // Those whom another waits for in one engine, and not in the other; and those who ended
-        // otherwise.
+        // Sessions that another waits for in one engine, and not in the other; and sessions that
+        // ended otherwise.
         let (mut first, mut changed) = (Vec::new(), Vec::new());
         let sessions: BTreeSet<usize> =
             sides.iter().flat_map(|side| side.keys().copied()).collect();
@@ -206,8 +204,9 @@ impl Case<'_> {
                 return Ok(None);
             }
         }
-        // Who went first in one engine, and second in the other, has not seen there what the other
-        // has done. Who is held back in InnoDB has done nothing there.
+        // A session that went first in one engine, and second in the other, differs: going first it
+        // has not seen what the other has done. A session that is held back in InnoDB has done
+        // nothing there.
         let waited = |session| !held_back.is_empty() && self.before.contains(session);
         let is_explained = |session| first.contains(session) || waited(session);
         if changed.iter().all(is_explained) {
@@ -317,23 +316,23 @@ impl Case<'_> {
         Ok(true)
     }
 
-    /// Those who waited before this step, and were let go on by it in both engines, in no certain
-    /// order: each has ended, or waits for such who have. This step's session is one of them if it
-    /// has closed a deadlock and the same other one was rolled back for it.
+    /// Sessions that waited before this step, and were let go on by it in both engines, in no
+    /// certain order: each has ended, or waits for others of them that have. This step's session is
+    /// one of them if it has closed a deadlock and the same other one was rolled back for it.
     fn let_go(&mut self) -> Result<Vec<usize>> {
         let mut waited = self.before.to_vec();
         let [victims, others] = self.sides.map(victims);
         let closes = victims.iter().any(|one| others.contains(one));
-        if closes && !victims.contains(&self.who) && !others.contains(&self.who) {
-            waited.push(self.who);
+        if closes && !victims.contains(&self.acting) && !others.contains(&self.acting) {
+            waited.push(self.acting);
         }
         let [innodb, inkstone] = [self.went_on(0, &waited)?, self.went_on(1, &waited)?];
         waited.retain(|session| innodb.contains(session) && inkstone.contains(session));
         Ok(waited)
     }
 
-    /// Of those who waited such as have ended in an engine, or wait there for nobody but such who
-    /// have gone on.
+    /// Of the sessions that waited those that have ended in an engine, or wait there only for
+    /// others of them that have gone on.
     fn went_on(&mut self, side: usize, waited: &[usize]) -> Result<Vec<usize>> {
         let has_ended =
             |session: &&usize| matches!(self.sides[side].get(session), Some(What::Ended(_)));
@@ -347,8 +346,8 @@ impl Case<'_> {
             }
         }
         loop {
-            // Of a lock of the server's it is not told who has it: one of those who waited with
-            // this one.
+            // Of a lock of the server's the holder is not told: one of the sessions that waited
+            // with this one.
             let next = left
                 .iter()
                 .position(|(_, blockers)| match blockers.is_empty() {
@@ -367,7 +366,7 @@ impl Case<'_> {
     fn further_on(&mut self, victim: usize) -> Result<Option<Reason>> {
         let connections = self.inkstone.latest_circle()?;
         let circle = self.inkstone.numbered(&connections);
-        let both = [self.who, victim];
+        let both = [self.acting, victim];
         let sessions = self.sides.iter().flat_map(|side| side.keys());
         let mut differ = sessions.filter(|session| {
             let [one, other] = self.sides.map(|side| side.get(session));
@@ -375,12 +374,12 @@ impl Case<'_> {
         });
         let is_of_both = differ.all(|session| both.contains(session));
         match is_of_both && both.iter().all(|session| circle.contains(session)) {
-            true => self.waits(self.who),
+            true => self.waits(self.acting),
             false => Ok(None),
         }
     }
 
-    /// For whom a session waits in InnoDB, and in Inkstone. One that is not of the case is session
+    /// The blockers of a session in InnoDB, and in Inkstone. One that is not of the case is session
     /// 0.
     fn blockers(&mut self, session: usize) -> Result<[Vec<usize>; 2]> {
         let of = |stage: &mut Stage| -> Result<Vec<usize>> {
@@ -393,8 +392,8 @@ impl Case<'_> {
         Ok([of(self.innodb)?, of(self.inkstone)?])
     }
 
-    /// For whom a session waits in an engine. Of a lock of the server's it is not told: one of
-    /// those who were let go on with it, and have ended.
+    /// The blockers of a session in an engine. Of a lock of the server's the holder is not told: it
+    /// is one of the sessions that were let go on with this one, and have ended.
     fn in_the_way(&mut self, session: usize, side: usize, let_go: &[usize]) -> Result<Vec<usize>> {
         let blockers = std::mem::take(&mut self.blockers(session)?[side]);
         if !blockers.is_empty() {
@@ -405,13 +404,13 @@ impl Case<'_> {
         Ok(let_go.iter().filter(has_ended).copied().collect())
     }
 
-    /// Of a session that waits in InnoDB for others who were let go on with it: in Inkstone it was
+    /// Of a session that waits in InnoDB for others that were let go on with it: in Inkstone it was
     /// before them, and not beside them. So one of them waits for it there, or its transaction has
     /// ended.
     fn has_gone_first(&mut self, session: usize) -> Result<bool> {
         let [blockers, _] = self.blockers(session)?;
         if blockers.is_empty() {
-            // For a lock of the server's: then who has it in InnoDB waits for one in Inkstone.
+            // For a lock of the server's: then its holder in InnoDB waits for one in Inkstone.
             let [innodb, inkstone] = [self.innodb.waits()?, self.inkstone.waits()?];
             let number = |stage: &Stage, session: usize| stage.sessions[session - 1].connection;
             let waits = |map: &BTreeMap<u64, Vec<u64>>, connection| {
@@ -541,7 +540,7 @@ impl Case<'_> {
                 return Ok(Some(Reason::Neighbour));
             }
         }
-        // Who changes the row itself has it alone.
+        // A session that changes the row itself has it alone.
         let own = matches!(ask.kind, Kind::Change | Kind::Insert) && {
             let Ask { condition, .. } = &ask;
             let own = format!("{row} AND ({condition})");
@@ -550,7 +549,7 @@ impl Case<'_> {
         if blockers.is_empty() || newest != committed && !own {
             return Ok(None);
         }
-        // Those who wait hold what they wait for, too, to those who stand behind them.
+        // Waiters hold what they wait for, too, to the sessions behind them in the queue.
         let mut asks = self.holders.asks(blockers);
         for &blocker in blockers {
             if self.waits_for_locks(blocker) {
@@ -622,7 +621,7 @@ impl Case<'_> {
         let outcome = self.innodb.step(session, &patient)?;
         match outcome.get(&session) {
             Some(What::Waits(_)) => self.waits(session),
-            // One of those for whom it waits then waits for it already.
+            // One of its blockers then waits for it already.
             _ if !victims(&outcome).is_empty() => self.in_deadlock(&[session]),
             _ => Ok(None),
         }
@@ -656,7 +655,7 @@ impl Case<'_> {
         let outcome = self.inkstone.step(session, &patient)?;
         let blockers = match outcome.get(&session) {
             Some(What::Waits(_)) => std::mem::take(&mut self.blockers(session)?[1]),
-            // One of those for whom it waits then waits for it already.
+            // One of its blockers then waits for it already.
             _ if !victims(&outcome).is_empty() => {
                 let circle = self.inkstone.latest_circle()?;
                 let mut circle = self.inkstone.numbered(&circle);
@@ -729,7 +728,7 @@ impl Case<'_> {
     /// InnoDB has found a deadlock, and Inkstone has none, or has not that one: one of the locks is
     /// beyond what was asked, or is one that Inkstone gives before the queue. `shared`: victims in
     /// both. Of several at once InnoDB reports the last one. All are of the one wait that has
-    /// closed them, which is the wait of somebody who goes on: it is that wait's lock, then.
+    /// closed them, which is the wait of a session that goes on: it is that wait's lock, then.
     fn gap_deadlock(&mut self, victims: &[usize], shared: &[usize]) -> Result<Option<Reason>> {
         let parties = self.innodb.latest_deadlock()?;
         let connections: Vec<u64> = parties.iter().map(|party| party.connection).collect();
@@ -749,7 +748,7 @@ impl Case<'_> {
     }
 
     /// Why a lock that one of these sessions wanted in InnoDB's latest deadlock is beyond what was
-    /// asked, or is one for which it waits behind others who wait for what it has.
+    /// asked, or is one for which it waits behind others that wait for what it has.
     fn in_deadlock(&mut self, sessions: &[usize]) -> Result<Option<Reason>> {
         let parties = self.innodb.latest_deadlock()?;
         let connections: Vec<u64> = parties.iter().map(|party| party.connection).collect();

@@ -1,13 +1,13 @@
 //! `--sessions`: two to four sessions, statement by statement in an order that a seed chooses, on
 //! InnoDB and on Inkstone. What each statement comes to must be equal: rows, count, error, or that
-//! it waits; and who goes on when another has ended.
+//! it waits; and which sessions go on when another has ended.
 //!
-//! *Script*: what is there first, and who says what; see [`script`]. Those of `scripts/` run first,
-//! random ones ([`generate`]) until the time is up. Both engines run a script ([`play`]) at the
-//! same time, each on a [`stage`]; what each step comes to is compared ([`compare`]). What is meant
-//! is on a list ([`meant`]) and ends the script; a script that differs otherwise is shrunk to the
-//! fewest statements. Beside that Inkstone is asked whether what one session has locked is left
-//! alone by the others ([`held`]).
+//! *Script*: what is there first, and what each session says; see [`script`]. Those of `scripts/`
+//! run first, random ones ([`generate`]) until the time is up. Both engines run a script ([`play`])
+//! at the same time, each on a [`stage`]; what each step comes to is compared ([`compare`]). What
+//! is meant is on a list ([`meant`]) and ends the script; a script that differs otherwise is shrunk
+//! to the fewest statements. Beside that Inkstone is asked whether what one session has locked is
+//! left alone by the others ([`held`]).
 
 mod ask;
 mod compare;
@@ -35,7 +35,7 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Nobody waits in vain: a wait ends with what it waits for, or is a difference.
+/// No session waits in vain: a wait ends with what it waits for, or is a difference.
 const OPTIONS: [&str; 8] = [
     "--innodb-flush-log-at-trx-commit=2",
     "--inkstone-flush-log-at-trx-commit=2",

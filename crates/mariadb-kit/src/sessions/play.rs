@@ -59,8 +59,7 @@ impl Play<'_> {
             }
         }
         let end = self.script.steps.len();
-        // Inkstone alone would have more locks then, and who waits could go on later than in
-        // InnoDB.
+        // Inkstone alone would have more locks then, and waiters could go on later than in InnoDB.
         let waits = self.stages.iter().any(|stage| !stage.working().is_empty());
         if !waits && !self.lock_again(end)? {
             return Ok(());
@@ -74,7 +73,7 @@ impl Play<'_> {
                 }
             }
         }
-        if self.nobody_waits(end) {
+        if self.no_session_waits(end) {
             self.compare_contents(end)?;
         }
         Ok(())
@@ -127,7 +126,7 @@ impl Play<'_> {
             innodb,
             inkstone,
             holders: &self.holders,
-            who: step.session,
+            acting: step.session,
             before: &before,
             beyond: &self.beyond,
             sides: [&sides[0], &sides[1]],
@@ -171,14 +170,14 @@ impl Play<'_> {
         false
     }
 
-    /// Behind a difference that is meant: Inkstone's locks are there, its waiters wait for
-    /// somebody, its trees are whole.
+    /// Behind a difference that is meant: Inkstone's locks are there, its waiters wait for a
+    /// session, its trees are whole.
     fn part(&mut self, at: usize) -> Result<()> {
         if !self.lock_again(at)? {
             return Ok(());
         }
         self.go_on(at)?;
-        if !self.nobody_waits(at) {
+        if !self.no_session_waits(at) {
             return Ok(());
         }
         for (statement, outcome) in self.stages[1].contents()? {
@@ -205,14 +204,14 @@ impl Play<'_> {
         }
     }
 
-    /// Whether everybody has gone on when all others have ended their transactions.
-    fn nobody_waits(&mut self, at: usize) -> bool {
+    /// Whether every session has gone on when all others have ended their transactions.
+    fn no_session_waits(&mut self, at: usize) -> bool {
         let waiting = self.stages[1].working();
         waiting.is_empty()
             || self.is_wrong(
                 at,
                 &end_of("the end"),
-                &format!("{waiting:?} wait for nobody"),
+                &format!("{waiting:?} wait without a blocker"),
             )
     }
 

@@ -32,7 +32,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Nothing is killed, so nothing is synced; positions are kept in a table of each engine, as rows
-/// are. A replica waits for nobody: its one thread does what others have done one after the other.
+/// are. A replica never waits: its one thread does what others have done one after the other.
 const OF_REPLICA: [&str; 5] = [
     "--skip-log-bin",
     "--skip-log-slave-updates",
@@ -325,7 +325,7 @@ pub fn with_format(mut script: Script, seed: u64) -> Script {
     if script.format.is_some() {
         return script;
     }
-    // Of its own dice, so that a case's statements are the same as ever.
+    // From random numbers of its own, so that a case's statements stay the same.
     let mut hash = std::hash::DefaultHasher::new();
     std::hash::Hash::hash(&(seed, &script.name), &mut hash);
     let mut random = Random(std::hash::Hasher::finish(&hash));

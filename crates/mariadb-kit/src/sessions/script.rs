@@ -135,12 +135,12 @@ pub fn parse(text: &str) -> Result<Vec<Script>> {
             script.format = Some(format.ok_or_else(wrong)?);
             continue;
         }
-        let (who, statement) = line.split_once(": ").ok_or_else(wrong)?;
+        let (speaker, statement) = line.split_once(": ").ok_or_else(wrong)?;
         let statement = statement.to_owned();
-        match who {
+        match speaker {
             "setup" => script.setup.push(statement),
             _ => {
-                let session = who.parse().ok().filter(|number| *number > 0);
+                let session = speaker.parse().ok().filter(|number| *number > 0);
                 let session = session.ok_or_else(wrong)?;
                 script.steps.push(Step { session, statement });
             }

@@ -1,9 +1,9 @@
 //! One engine's side of a case: sessions that run statements beside each other.
 //!
 //! After each statement the stage is *settled*: each session is idle, or known to wait for another.
-//! Who waits is asked of the engine's own tables of transactions and of the server's list of
-//! processes. Nothing depends on how fast the machine is: a session that neither answers nor waits
-//! is asked about again.
+//! Which sessions wait is asked of the engine's own tables of transactions and of the server's list
+//! of processes. Nothing depends on how fast the machine is: a session that neither answers nor
+//! waits is asked about again.
 
 use super::script::{self, ENGINE, Script};
 use crate::client::{Cell, Client, Reply, Rows};
@@ -16,9 +16,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A statement that waits for nobody has mostly ended after this time.
+/// A statement that does not wait has mostly ended after this time.
 const SOON: Duration = Duration::from_millis(15);
-/// InnoDB tells the same for 100 ms to whoever asks sooner.
+/// InnoDB gives the same answer for 100 ms to queries that come sooner.
 pub(super) const ASK_AGAIN: Duration = Duration::from_millis(110);
 /// How long purge is waited for.
 const PURGE_TIME_MAX: Duration = Duration::from_secs(5);
@@ -57,7 +57,7 @@ impl Engine {
         }
     }
 
-    /// Who waits for a row, and for whom, by numbers of connections.
+    /// Which connection waits for a row, and for which others, by their numbers.
     fn waits(self) -> &'static str {
         match self {
             Self::InnoDb => {
@@ -77,8 +77,8 @@ impl Engine {
     }
 }
 
-/// Who waits for what the server itself locks: tables, names. FLUSH TABLES looks again and again,
-/// and says in between that it does nothing.
+/// Waiters for what the server itself locks: tables, names. FLUSH TABLES looks again and again, and
+/// says in between that it does nothing.
 const SERVER_WAITS: &str = "SELECT id, NULL FROM information_schema.processlist \
      WHERE state LIKE 'Waiting for %' OR info LIKE 'FLUSH TABLES%' AND time_ms > 1000";
 
@@ -91,7 +91,7 @@ pub(super) fn is_locked_out(error: &str) -> bool {
     error.starts_with(LOCKED_OUT)
 }
 
-/// Who waits for the name of a table.
+/// Waiters for the name of a table.
 const NAME_WAITS: &str = "SELECT id FROM information_schema.processlist \
      WHERE state = 'Waiting for table metadata lock'";
 
@@ -226,7 +226,7 @@ impl Stage {
         self.log_bytes = std::fs::metadata(self.log()).map_or(0, |log| log.len());
         self.say(session, statement)?;
         let mut outcome = self.settle()?;
-        // Those who waited before, and wait still, are no news.
+        // Sessions that waited before, and wait still, are no news.
         outcome.retain(|&other, what| other == session || !matches!(what, What::Waits(_)));
         Ok(outcome)
     }

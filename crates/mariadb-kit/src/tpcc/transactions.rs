@@ -1,7 +1,7 @@
 //! The schema, and the five transactions.
 //!
 //! Like TPC-C's, not its: the same tables, the same rows in the same order, columns that decide
-//! nothing left out, and nobody thinks between two transactions. So its numbers are not to be
+//! nothing left out, and no think time between two transactions. So its numbers are not to be
 //! compared with published ones.
 
 use crate::client::{Cell, Client, Reply};

@@ -17,7 +17,7 @@ fn number(name: &str) -> Option<u64> {
 }
 
 /// Runs `test` under schedules drawn step by step, then under schedules of a few preemptions. A
-/// schedule under which it panics, or in which everybody waits, is printed with what repeats it:
+/// schedule under which it panics, or in which all threads wait, is printed with what repeats it:
 /// `INKSTONE_RACES_SEED`, the test's name, and shuttle's own encoding.
 pub fn explore(test: impl Fn() + Clone + Send + Sync + 'static) {
     let schedules = number("INKSTONE_RACES_SCHEDULES").map_or(SCHEDULES, |n| n as usize);

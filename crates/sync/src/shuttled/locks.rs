@@ -19,12 +19,12 @@ pub struct MutexGuard<'a, T> {
 }
 
 impl<T> Mutex<T> {
-    /// A lock that nobody holds.
+    /// A lock that is free.
     pub const fn new(value: T) -> Self {
         Self(model::Mutex::new(value))
     }
 
-    /// Waits until nobody holds it.
+    /// Waits until it is free.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         MutexGuard {
@@ -33,7 +33,7 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// Takes it if nobody holds it.
+    /// Takes it if it is free.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         let held = self.0.try_lock().ok()?;
         Some(MutexGuard {
@@ -42,7 +42,7 @@ impl<T> Mutex<T> {
         })
     }
 
-    /// The value of a lock that nobody else knows.
+    /// The value of a lock that no other thread knows.
     #[allow(dead_code, reason = "part of the seam")]
     pub fn into_inner(self) -> T {
         self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
@@ -80,12 +80,12 @@ impl WaitTimeoutResult {
 pub struct Condvar(model::Condvar);
 
 impl Condvar {
-    /// Nobody waits.
+    /// A condition variable without waiters.
     pub const fn new() -> Self {
         Self(model::Condvar::new())
     }
 
-    /// Lets the lock go until somebody notifies.
+    /// Lets the lock go until there is a notification.
     pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
         let held = guard.held.take().expect("held outside of a wait");
         let held = self.0.wait(held).unwrap_or_else(PoisonError::into_inner);
@@ -136,22 +136,22 @@ impl Condvar {
 pub struct RwLock<T>(model::RwLock<T>);
 
 impl<T> RwLock<T> {
-    /// A lock that nobody holds.
+    /// A lock that is free.
     pub const fn new(value: T) -> Self {
         Self(model::RwLock::new(value))
     }
 
-    /// Waits until nobody writes.
+    /// Waits until there is no writer.
     pub fn read(&self) -> model::RwLockReadGuard<'_, T> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes it for writing if nobody reads or writes.
+    /// Takes it for writing if there is no reader or writer.
     pub fn try_write(&self) -> Option<model::RwLockWriteGuard<'_, T>> {
         self.0.try_write().ok()
     }
 
-    /// Waits until nobody reads or writes.
+    /// Waits until there is no reader or writer.
     pub fn write(&self) -> model::RwLockWriteGuard<'_, T> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }

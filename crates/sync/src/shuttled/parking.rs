@@ -54,7 +54,7 @@ impl SpinWait {
 }
 
 /// Queues the calling thread at `key` and lets it sleep, if `validate` says so; the queue does not
-/// move while it is asked. Others see `token`. The token of who woke it, or `None` if it did not
+/// move while it is asked. Others see `token`. Returns the waker's token, or `None` if it did not
 /// sleep.
 ///
 /// # Safety
@@ -105,7 +105,7 @@ pub unsafe fn unpark_all(key: usize, token: usize) {
     wake(woken, token);
 }
 
-/// Wakes whom `choose` picks by the parked threads' tokens, from the one that has been parked
+/// Wakes the threads that `choose` picks by their tokens, from the one that has been parked
 /// longest. `settle` gives the token that they get; the queue has not moved since they were chosen.
 ///
 /// # Safety

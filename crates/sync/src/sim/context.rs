@@ -90,7 +90,7 @@ fn turn_is_over(at: Place) {
     }
 }
 
-/// Runs `f`, in which no other thread may go on: it sees a state that nobody else may see.
+/// Runs `f`, in which no other thread may go on: it sees a state that no other thread may see.
 pub(super) fn undisturbed<T>(f: impl FnOnce() -> T) -> T {
     struct Restore;
     impl Drop for Restore {

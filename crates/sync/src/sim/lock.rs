@@ -1,9 +1,9 @@
 //! Mutex, reader-writer lock and condition variable under the scheduler.
 //!
 //! Each holds the real thing, which scheduled threads only ever try: as one of them runs at a time,
-//! it tells who holds it, and the scheduler keeps who waits. Threads that are not scheduled use the
-//! real thing as it is. The two kinds cannot wait for each other: they must not share a lock at the
-//! same time.
+//! it tells which thread holds it, and the scheduler keeps the waiters. Threads that are not
+//! scheduled use the real thing as it is. The two kinds cannot wait for each other: they must not
+//! share a lock at the same time.
 
 use super::clock::Instant;
 use super::context::{Context, cost, current, is_scheduled, point};
@@ -17,7 +17,7 @@ fn address<T: ?Sized>(of: &T) -> usize {
     std::ptr::from_ref(of).addr()
 }
 
-/// Takes a lock by `attempt`, or waits until somebody has let go of it.
+/// Takes a lock by `attempt`, or waits until it was released.
 #[track_caller]
 fn take<G>(me: &Context, key: usize, attempt: impl Fn() -> Option<G>) -> G {
     loop {
@@ -34,7 +34,7 @@ fn take<G>(me: &Context, key: usize, attempt: impl Fn() -> Option<G>) -> G {
     }
 }
 
-/// Lets everybody try again who waits for the lock at `key`, which is free.
+/// Lets all waiters for the lock at `key`, which is free, try again.
 fn let_go(key: usize) {
     if let Some(me) = current() {
         me.scheduler.state().wake_all(Key::Lock(key), 0);
@@ -55,7 +55,7 @@ pub struct MutexGuard<'a, T: ?Sized> {
 }
 
 impl<T> Mutex<T> {
-    /// A mutex that nobody holds.
+    /// A mutex that is free.
     pub const fn new(value: T) -> Self {
         Self {
             inner: parking_lot::Mutex::new(value),
@@ -80,7 +80,7 @@ impl<T: ?Sized> Mutex<T> {
         address(&self.inner)
     }
 
-    /// Waits until nobody holds it.
+    /// Waits until it is free.
     #[track_caller]
     pub fn lock(&self) -> MutexGuard<'_, T> {
         point(cost::LOCK);
@@ -90,14 +90,14 @@ impl<T: ?Sized> Mutex<T> {
         }
     }
 
-    /// Takes it if nobody holds it.
+    /// Takes it if it is free.
     #[track_caller]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         point(cost::LOCK);
         self.inner.try_lock().map(|inner| self.guard(inner))
     }
 
-    /// The value, which nobody else can reach.
+    /// The value, which no other thread can reach.
     pub fn get_mut(&mut self) -> &mut T {
         self.inner.get_mut()
     }
@@ -158,14 +158,14 @@ pub type RwLockReadGuard<'a, T> = Held<parking_lot::RwLockReadGuard<'a, T>>;
 pub type RwLockWriteGuard<'a, T> = Held<parking_lot::RwLockWriteGuard<'a, T>>;
 
 impl<T> RwLock<T> {
-    /// A lock that nobody holds.
+    /// A lock that is free.
     pub const fn new(value: T) -> Self {
         Self {
             inner: parking_lot::RwLock::new(value),
         }
     }
 
-    /// Waits until nobody writes.
+    /// Waits until there is no writer.
     #[track_caller]
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
         point(cost::LOCK);
@@ -180,7 +180,7 @@ impl<T> RwLock<T> {
         }
     }
 
-    /// Takes it for reading if nobody writes.
+    /// Takes it for reading if there is no writer.
     #[track_caller]
     pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
         point(cost::LOCK);
@@ -189,7 +189,7 @@ impl<T> RwLock<T> {
         Some(Held { key, inner })
     }
 
-    /// Takes it for writing if nobody reads or writes.
+    /// Takes it for writing if there is no reader or writer.
     #[track_caller]
     pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
         point(cost::LOCK);
@@ -198,7 +198,7 @@ impl<T> RwLock<T> {
         Some(Held { key, inner })
     }
 
-    /// Waits until nobody reads or writes.
+    /// Waits until there is no reader or writer.
     #[track_caller]
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         point(cost::LOCK);
@@ -258,14 +258,14 @@ impl WaitTimeoutResult {
     }
 }
 
-/// `parking_lot::Condvar`, scheduled; `notify_one` wakes any one of those who wait.
+/// `parking_lot::Condvar`, scheduled; `notify_one` wakes any one waiter.
 #[derive(Debug, Default)]
 pub struct Condvar {
     inner: parking_lot::Condvar,
 }
 
 impl Condvar {
-    /// A condition variable for which nobody waits.
+    /// A condition variable without waiters.
     pub const fn new() -> Self {
         Self {
             inner: parking_lot::Condvar::new(),
@@ -283,7 +283,7 @@ impl Condvar {
         guard: &mut MutexGuard<'_, T>,
         deadline: Option<u64>,
     ) -> WaitTimeoutResult {
-        // Nobody runs between letting go and waiting.
+        // No other thread runs between letting go and waiting.
         guard.inner = None;
         let_go(guard.lock.key());
         let wait = Wait {
@@ -355,7 +355,7 @@ impl Condvar {
         }
     }
 
-    /// Wakes one of those who wait.
+    /// Wakes one waiter.
     #[track_caller]
     pub fn notify_one(&self) {
         self.inner.notify_one();
@@ -365,7 +365,7 @@ impl Condvar {
         }
     }
 
-    /// Wakes all who wait.
+    /// Wakes all waiters.
     #[track_caller]
     pub fn notify_all(&self) {
         self.inner.notify_all();

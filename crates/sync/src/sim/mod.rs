@@ -4,11 +4,12 @@
 //!
 //! [`simulate`] runs a closure, and every thread that it starts, on threads of the operating system
 //! of which one at a time has the token. Operations of the seam cost units of the thread's turn;
-//! when the turn is over, or the thread waits, gives way or ends, the scheduler picks who goes on,
-//! by its seed. Who waits is kept by the scheduler, so that it sees a deadlock the moment it is
-//! one.
+//! when the turn is over, or the thread waits, gives way or ends, the scheduler picks the thread
+//! that goes on, by its seed. The scheduler keeps the waiters, so that it sees a deadlock the
+//! moment it is one.
 //!
-//! Time is virtual: it passes with the units, and jumps to the next deadline when nobody can run.
+//! Time is virtual: it passes with the units, and jumps to the next deadline when no thread can
+//! run.
 //!
 //! Threads that are in no run get the real things, so that ordinary tests pass in such a build too.
 //!

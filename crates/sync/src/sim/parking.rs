@@ -7,7 +7,7 @@ pub use crate::parked::{Choice, Woken};
 use crate::real::parking as real;
 use std::panic::Location;
 
-/// How often, in percent, what is released is handed over to who is woken.
+/// How often, in percent, what is released is handed over to the woken thread.
 const FAIR_PERCENT: u64 = 10;
 
 /// See the ordinary backend's function of this name.

@@ -39,7 +39,7 @@ impl Dice {
 /// not found by short ones, nor the other way round.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Policy {
-    /// Mean number of units (see `cost`) that a thread runs before somebody else may.
+    /// Mean number of units (see `cost`) that a thread runs before another may.
     turn_units: u64,
     /// The thread of highest priority runs; a thread whose turn is over draws a new priority.
     /// Otherwise any thread that can run is as likely as the others.

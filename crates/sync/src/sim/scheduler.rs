@@ -1,10 +1,11 @@
-//! The scheduler of one run: which of its threads runs, what time it is, who waits for what.
+//! The scheduler of one run: which of its threads runs, what time it is, what each thread waits
+//! for.
 //!
 //! # Invariants
 //!
 //! 1. At most one thread of the run has the token, and only that one touches the state. The others
 //!    wait for their batons. (The mutex around the state is there for the compiler and is never
-//!    contended, but by who waits for the run's end.)
+//!    contended, but by the thread that waits for the run's end.)
 //! 2. Whatever is decided depends on the seed and on what the threads did before, and on nothing
 //!    else: neither on addresses nor on the operating system.
 //! 3. A thread that is in a queue is blocked, and waits for that queue's key.
@@ -19,8 +20,8 @@ use std::thread::Thread;
 /// How often, in percent of the turns that were cut short, all threads draw new priorities.
 const REDRAW_PERCENT: u64 = 10;
 
-/// What a thread can wait for. An address stands for what lies there, and only until somebody
-/// wakes.
+/// What a thread can wait for. An address stands for what lies there, and only until the waiter is
+/// woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Key {
     Lock(usize),
@@ -36,7 +37,7 @@ pub(super) struct Wait {
     pub key: Key,
     /// Virtual nanoseconds at which it ends by itself.
     pub deadline: Option<u64>,
-    /// What those who choose whom to wake see of it.
+    /// What the choice of the threads to wake sees of it.
     pub token: usize,
     pub at: Place,
 }
@@ -72,7 +73,7 @@ pub(super) struct State {
     pub threads: Vec<Scheduled>,
     /// Numbers of the threads that have not ended, in their order.
     live: Vec<usize>,
-    /// Who waits for what, longest first. Never iterated over, as keys are addresses.
+    /// Waiters by what they wait for, longest first. Never iterated over, as keys are addresses.
     queues: HashMap<Key, VecDeque<usize>>,
     /// Virtual nanoseconds since the run began.
     pub now: u64,
@@ -95,10 +96,10 @@ pub(super) struct Scheduler {
     over: Condvar,
 }
 
-/// Who runs next.
+/// Which thread runs next.
 enum Next {
     Thread(usize),
-    Nobody,
+    None,
     Failed(String),
 }
 
@@ -244,7 +245,7 @@ impl Scheduler {
         let mut state = self.state();
         let spent = me.spent();
         state.account(spent);
-        // Who only gives way gets nowhere either.
+        // A thread that only gives way gets nowhere either.
         state.report.steps += cost::LOCK as u64;
         let next = match state.report.steps > state.units_max {
             false => state.next(me.number, turn),
@@ -260,7 +261,7 @@ impl Scheduler {
                 state.report.switches += 1;
                 state.hand_over(next);
             }
-            Next::Nobody => {
+            Next::None => {
                 state.over = true;
                 self.over.notify_all();
             }
@@ -271,7 +272,7 @@ impl Scheduler {
             }
         }
         drop(state);
-        // In a run that failed nobody hands the token on any more: its threads stay where they
+        // In a run that failed the token is not handed on any more: its threads stay where they
         // are, as what they would do from here on means nothing.
         if !matches!(turn, Turn::Ended) {
             me.await_turn();
@@ -346,22 +347,22 @@ impl State {
                 return Next::Thread(next);
             }
             if turn == Turn::GaveWay {
-                // Nobody else can: it waits for something that time brings about.
+                // No other thread can: it waits for something that time brings about.
                 self.now += 50_000;
                 self.expire();
                 return Next::Thread(self.choose(me, turn).unwrap_or(me));
             }
             if !self.jump() {
                 return match self.live.is_empty() {
-                    true => Next::Nobody,
-                    false => Next::Failed("a deadlock: nobody can run".to_owned()),
+                    true => Next::None,
+                    false => Next::Failed("a deadlock: no thread can run".to_owned()),
                 };
             }
         }
     }
 
-    /// A new priority for `me`, and now and then for all: who waits for a thread without sleeping
-    /// must not keep it from running for good.
+    /// A new priority for `me`, and now and then for all: a thread that waits for another without
+    /// sleeping must not keep it from running for good.
     fn draw_priorities(&mut self, me: usize) {
         let all = self.dice.chance(REDRAW_PERCENT);
         for index in 0..self.live.len() {
@@ -429,7 +430,7 @@ impl State {
         self.threads[number].woken = woken;
     }
 
-    /// Those who wait for `key`, longest first, with their tokens.
+    /// The waiters for `key`, longest first, with their tokens.
     pub fn waiting(&self, key: Key) -> Vec<(usize, usize)> {
         let queue = self.queues.get(&key).into_iter().flatten();
         let token = |&number: &usize| match self.threads[number].status {
@@ -444,14 +445,14 @@ impl State {
         self.make_ready(number, key, Woken::By(token));
     }
 
-    /// Wakes all who wait for `key`.
+    /// Wakes all waiters for `key`.
     pub fn wake_all(&mut self, key: Key, token: usize) {
         for number in self.queues.remove(&key).unwrap_or_default() {
             self.make_ready(number, key, Woken::By(token));
         }
     }
 
-    /// Wakes any one of those who wait for `key`.
+    /// Wakes any one of the waiters for `key`.
     pub fn wake_any(&mut self, key: Key, token: usize) {
         let waiting = self.queues.get(&key).map_or(0, VecDeque::len) as u64;
         if waiting > 0 {

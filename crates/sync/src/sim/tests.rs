@@ -84,7 +84,7 @@ fn locks_exclude() {
 }
 
 #[test]
-fn a_deadlock_is_told_with_who_waits_where() {
+fn a_deadlock_is_told_with_what_each_thread_waits_for() {
     let found = (0..200).find_map(|seed| {
         let lock = || Arc::new(Mutex::new(()));
         let (a, b) = (lock(), lock());
@@ -162,7 +162,7 @@ fn time_is_virtual() {
 }
 
 #[test]
-fn parked_threads_get_the_token_of_who_woke_them() {
+fn parked_threads_get_the_token_of_their_waker() {
     for seed in 0..50 {
         run(seed, || {
             let word = AtomicU64::new(0);
@@ -170,8 +170,8 @@ fn parked_threads_get_the_token_of_who_woke_them() {
             scope(|scope| {
                 let wait = || {
                     let wanted = || word.load(Ordering::SeqCst) == 0;
-                    // SAFETY: nobody else parks at the word; the callback does neither panic nor
-                    // park.
+                    // SAFETY: no other code parks at the word; the callback neither panics nor
+                    // parks.
                     let token = unsafe { parking::park(key, 7, wanted) };
                     assert!(token.is_none_or(|token| token == 9));
                     assert_eq!(word.load(Ordering::SeqCst), 1);

@@ -1,4 +1,4 @@
-//! What is known of locks that were held: a table for each thread, merged by who asks.
+//! What is known of locks that were held: a table for each thread, merged by the reader.
 
 use parking_lot::Mutex;
 use std::cell::RefCell;
@@ -22,13 +22,13 @@ pub struct LockUse {
     pub what: &'static str,
     /// Where it was taken.
     pub at: &'static Location<'static>,
-    /// Whether nobody else could hold it at the same time.
+    /// Whether no other thread could hold it at the same time.
     pub exclusive: bool,
     /// Whether other threads used the lock, too, since it was made.
     pub shared: bool,
     /// How often it was taken.
     pub count: u64,
-    /// How often somebody else held it, so that the thread waited.
+    /// How often another thread held it, so that this one waited.
     pub waited: u64,
     /// Nanoseconds for which it was held, together.
     pub nanos: u64,
@@ -72,7 +72,7 @@ pub(super) struct Hold {
     since: Instant,
 }
 
-/// Who used a lock: nobody (0), one thread (its number and 1), or several.
+/// The users of a lock: none (0), one thread (its number and 1), or several.
 #[derive(Debug, Default)]
 pub(super) struct Users(AtomicUsize);
 

@@ -8,7 +8,7 @@ use std::ops::{Deref, DerefMut};
 use std::time::{Duration, Instant};
 
 /// What a hold excludes.
-const EVERYBODY: bool = true;
+const ALL: bool = true;
 const WRITERS: bool = false;
 
 /// Holds a lock in one of its modes.
@@ -70,7 +70,7 @@ pub struct Mutex<T> {
 pub type MutexGuard<'a, T> = Held<parking_lot::MutexGuard<'a, T>>;
 
 impl<T> Mutex<T> {
-    /// A mutex that nobody holds.
+    /// A mutex that is free.
     pub const fn new(value: T) -> Self {
         Self {
             users: Users::none(),
@@ -83,19 +83,19 @@ impl<T> Mutex<T> {
         self.inner.into_inner()
     }
 
-    /// Waits until nobody holds it.
+    /// Waits until it is free.
     #[track_caller]
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        Held::take::<T>(&self.users, EVERYBODY, self.inner.try_lock(), || {
+        Held::take::<T>(&self.users, ALL, self.inner.try_lock(), || {
             self.inner.lock()
         })
     }
 
-    /// Takes it if nobody holds it.
+    /// Takes it if it is free.
     #[track_caller]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         let inner = self.inner.try_lock()?;
-        Some(Held::take::<T>(&self.users, EVERYBODY, Some(inner), || {
+        Some(Held::take::<T>(&self.users, ALL, Some(inner), || {
             self.inner.lock()
         }))
     }
@@ -115,7 +115,7 @@ pub struct RwLock<T> {
 }
 
 impl<T> RwLock<T> {
-    /// A lock that nobody holds.
+    /// A lock that is free.
     pub const fn new(value: T) -> Self {
         Self {
             users: Users::none(),
@@ -123,7 +123,7 @@ impl<T> RwLock<T> {
         }
     }
 
-    /// Waits until nobody writes.
+    /// Waits until there is no writer.
     #[track_caller]
     pub fn read(&self) -> Held<RwLockReadGuard<'_, T>> {
         Held::take::<T>(&self.users, WRITERS, self.inner.try_read(), || {
@@ -131,7 +131,7 @@ impl<T> RwLock<T> {
         })
     }
 
-    /// Takes it for reading if nobody writes.
+    /// Takes it for reading if there is no writer.
     #[track_caller]
     pub fn try_read(&self) -> Option<Held<RwLockReadGuard<'_, T>>> {
         let inner = self.inner.try_read()?;
@@ -140,19 +140,19 @@ impl<T> RwLock<T> {
         }))
     }
 
-    /// Waits until nobody reads or writes.
+    /// Waits until there is no reader or writer.
     #[track_caller]
     pub fn write(&self) -> Held<RwLockWriteGuard<'_, T>> {
-        Held::take::<T>(&self.users, EVERYBODY, self.inner.try_write(), || {
+        Held::take::<T>(&self.users, ALL, self.inner.try_write(), || {
             self.inner.write()
         })
     }
 
-    /// Takes it for writing if nobody reads or writes.
+    /// Takes it for writing if there is no reader or writer.
     #[track_caller]
     pub fn try_write(&self) -> Option<Held<RwLockWriteGuard<'_, T>>> {
         let inner = self.inner.try_write()?;
-        Some(Held::take::<T>(&self.users, EVERYBODY, Some(inner), || {
+        Some(Held::take::<T>(&self.users, ALL, Some(inner), || {
             self.inner.write()
         }))
     }
@@ -172,7 +172,7 @@ pub type ShardedLock<T> = RwLock<T>;
 pub struct Condvar(parking_lot::Condvar);
 
 impl Condvar {
-    /// A condition variable for which nobody waits.
+    /// A condition variable without waiters.
     pub const fn new() -> Self {
         Self(parking_lot::Condvar::new())
     }
@@ -222,12 +222,12 @@ impl Condvar {
         }
     }
 
-    /// Wakes one of those who wait.
+    /// Wakes one waiter.
     pub fn notify_one(&self) {
         self.0.notify_one();
     }
 
-    /// Wakes all who wait.
+    /// Wakes all waiters.
     pub fn notify_all(&self) {
         self.0.notify_all();
     }

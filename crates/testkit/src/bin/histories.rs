@@ -25,7 +25,7 @@ struct Arguments {
     /// read-committed, repeatable-read, serializable or mixed; else all in turn.
     #[arg(long, value_parser = |name: &str| level_of(name).map(|_| name.to_owned()))]
     level: Option<String>,
-    /// Clients at a time; else by the dice.
+    /// Clients at a time; otherwise drawn at random.
     #[arg(long)]
     clients: Option<u32>,
     /// Goes on after a violation.

@@ -15,7 +15,7 @@ const SAID_MAX: usize = 12;
 /// How long purge is waited for that had a page in hand while a table was verified.
 const VERIFY_WAIT: Duration = Duration::from_secs(3);
 
-/// Reads an open database that nobody works on, and decides what is prepared.
+/// Reads an open database that has no clients, and decides what is prepared.
 pub fn check(db: &Database, load: &Load) -> Result<()> {
     say_what_recovery_did(db);
     verify(db)?;
@@ -301,7 +301,7 @@ impl Checker<'_> {
         for (key, value) in self.rows(&table, 0)? {
             let right = key == u64::to_be_bytes(count) && value == self.load.wide_row(count);
             self.must(right, || {
-                format!("wide: row {count} is {key:02x?}, changed by nobody who committed")
+                format!("wide: row {count} is {key:02x?}, changed by no transaction that committed")
             });
             count += 1;
         }

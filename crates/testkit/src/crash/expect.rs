@@ -62,7 +62,7 @@ pub struct Checked {
     pub commits: u64,
     /// Acknowledged commits that were lost as their durability allows.
     pub lost_legally: u64,
-    /// Commits that are there though nobody heard of them.
+    /// Commits that are there though they were not acknowledged.
     pub unheard: u64,
 }
 
@@ -170,7 +170,7 @@ impl Expectation {
         next.is_some_and(|&next| id.sequence >= next)
     }
 
-    /// Nothing is there that nobody committed.
+    /// Nothing is there that no transaction committed.
     fn nothing_uncalled_for(&self, heard: &Heard, found: &Observed, wrong: &mut Vec<String>) {
         for &id in &found.present {
             let ending = self.load.plan(id).ending;

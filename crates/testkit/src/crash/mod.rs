@@ -21,8 +21,8 @@
 //!    history has no gap (no update was lost), prepared transactions keep their locks and are
 //!    decided as the coordinator wants.
 //! 4. A child that ends by itself (a panic, an abort, an error that the disk does not explain) or
-//!    says nothing for two minutes is a violation. The parent believes no child: it compares what
-//!    the checker found with what it heard through the pipe. It never opens the database itself.
+//!    says nothing for two minutes is a violation. The parent trusts no child: it compares what the
+//!    checker found with what it heard through the pipe. It never opens the database itself.
 //!
 //! | module | subject |
 //! |---|---|

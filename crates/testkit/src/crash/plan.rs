@@ -1,6 +1,6 @@
-//! What the transactions do: a function of the run's seed, client and sequence number, so that
-//! whoever reads the database later knows each byte that a transaction must have written. Only
-//! the order in which transactions met at an account is not known beforehand; it is in the rows.
+//! What the transactions do: a function of the run's seed, client and sequence number, so that a
+//! later reader of the database knows each byte that a transaction must have written. Only the
+//! order in which transactions met at an account is not known beforehand; it is in the rows.
 //!
 //! # Tables
 //!
@@ -91,8 +91,8 @@ pub enum Decision {
     Leave,
 }
 
-/// What a run's transactions have in common. Features are switched off by the dice, so that
-/// what needs their absence is seen too.
+/// What a run's transactions have in common. Features are switched off at random, so that what
+/// needs their absence is seen too.
 #[derive(Clone, Debug)]
 pub struct Load {
     /// Seed of the run.
@@ -339,7 +339,7 @@ pub struct Account {
     pub balance: i64,
     /// How often it was changed.
     pub version: u64,
-    /// Who changed it last.
+    /// The transaction that changed it last.
     pub writer: Option<TxnId>,
 }
 

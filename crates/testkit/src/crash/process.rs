@@ -22,7 +22,7 @@ pub struct Child {
 /// How a child ended.
 #[derive(Debug)]
 pub struct Ended {
-    /// Lines that nobody had listened to.
+    /// Lines that had not been read yet.
     pub lines: Vec<Line>,
     /// How it ended.
     pub status: ExitStatus,
@@ -31,7 +31,7 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// Whether it was killed, by us or by whoever may.
+    /// Whether it was killed, by us or by another process.
     pub fn was_killed(&self) -> bool {
         self.status.signal() == Some(rustix::process::Signal::KILL.as_raw())
     }

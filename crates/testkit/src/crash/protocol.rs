@@ -49,7 +49,7 @@ pub enum Ack {
 }
 
 impl Line {
-    /// Writes the line. Who does not listen any more has died: so does this.
+    /// Writes the line. If it is not read any more the parent has died: then this process ends too.
     pub fn say(&self) {
         let text = self.to_text();
         let mut out = std::io::stdout().lock();

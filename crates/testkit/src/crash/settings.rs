@@ -16,7 +16,7 @@ pub struct Place {
     pub backend: IoBackend,
 }
 
-/// The surface of a disk for a page size, by the dice.
+/// The surface of a disk for a page size, drawn at random.
 pub fn surface(rng: &mut Rng, page_size: u64) -> Surface {
     match rng.below(10) {
         0..=6 => Surface::Plain,
@@ -25,7 +25,7 @@ pub fn surface(rng: &mut Rng, page_size: u64) -> Surface {
     }
 }
 
-/// A page size, by the dice: mostly small, for many pages.
+/// A page size, drawn at random: mostly small, for many pages.
 pub fn page_size(rng: &mut Rng) -> u64 {
     rng.pick(&[4, 4, 4, 8, 8, 16, 16, 16, 32, 64]) << 10
 }

@@ -38,7 +38,9 @@ impl Run {
         let removed = report.removed.len() as u64;
         self.marks.add("orphans removed", removed);
         if let Some(aside) = report.set_aside.first() {
-            return bug(format!("a crash left a file that nobody knows: {aside}"));
+            return bug(format!(
+                "a crash left a file that belongs to nothing: {aside}"
+            ));
         }
         self.wreck = None;
         self.trace(|| format!("opened: {report:?}"));
@@ -88,7 +90,7 @@ impl Run {
         }
     }
 
-    /// What the engine says of itself, while nobody has a transaction. Purge, which frees long
+    /// What the engine says of itself, while no client has a transaction. Purge, which frees long
     /// values in transactions of its own, may have one under way: what it shows must pass.
     fn check_status(&self, db: &Database) -> Outcome {
         const LOOKS: usize = 20;
@@ -201,7 +203,7 @@ impl Run {
                     Err(error) => return self.judge("locking a prepared row", &error),
                     Ok(value) => {
                         let key = show(key);
-                        // A row that it inserted and deleted again is nobody's.
+                        // A row that it inserted and deleted again does not exist.
                         if value.is_some() || self.model.now.get(&change.row).is_some() {
                             let xid = String::from_utf8_lossy(xid);
                             return bug(format!("row {key} of prepared {xid} is not locked"));

@@ -127,8 +127,8 @@ impl Run {
             }
         }
         if self.failing {
-            // The pages that it needs find no frame, or cannot change. Who can't wait ends the
-            // process.
+            // The pages that it needs find no frame, or cannot change. Instead of a wait the
+            // process is ended.
             self.marks.add("rollbacks given up", 1);
             self.model.happened(Event::RollbackPrepared(xid));
             return Err(Stop::Dead);

@@ -1,4 +1,4 @@
-//! Keys and values by the dice.
+//! Random keys and values.
 
 use super::Features;
 use crate::Rng;
@@ -77,12 +77,12 @@ impl Shape {
         }
     }
 
-    /// A key by the dice; often near to the last one.
+    /// A random key; often near to the last one.
     pub fn random_key(&self, rng: &mut Rng, page_size: u64) -> Key {
         self.key(rng.below(self.domain), page_size)
     }
 
-    /// A value by the dice, for a row that had another one before or not.
+    /// A random value, for a row that had another one before or not.
     pub fn value(&self, rng: &mut Rng, old: Option<&Value>, page_size: u64) -> Value {
         if let Some(old) = old.filter(|old| !old.is_empty())
             && rng.chance(40)

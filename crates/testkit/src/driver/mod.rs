@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `features` | what a run does and leaves out, and its options |
 //! | `life` | opening, working, ending, again and again |
-//! | `steps` | one step by the dice |
+//! | `steps` | one random step |
 //! | `client`, `expect` | what a client's transaction may see and meet |
 //! | `rows`, `bulk`, `reads`, `ends`, `tables` | what clients do |
 //! | `generate` | keys and values |

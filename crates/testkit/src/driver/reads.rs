@@ -144,7 +144,7 @@ impl Run {
 }
 
 impl Run {
-    /// Gives a row's lock back now and then: only who took it alone can.
+    /// Gives a row's lock back now and then: only its sole holder can.
     fn unlock(&mut self, client: &mut Client, table: &Table, row: RowName) -> Outcome {
         let again = !client.locked.insert(row.clone()) || {
             let twice = self.rng.chance(30);

@@ -1,4 +1,4 @@
-//! One step by the dice, and the small ones: begin, savepoints, upkeep.
+//! One random step, and the small ones: begin, savepoints, upkeep.
 
 use super::client::Client;
 use super::generate::Shape;
@@ -8,7 +8,7 @@ use inkstone::{Isolation, Table};
 use std::time::Duration;
 
 impl Run {
-    /// One step by the dice.
+    /// One random step.
     pub(super) fn one_step(&mut self) -> Outcome {
         if self.tables.is_empty() {
             return self.create();

@@ -2,9 +2,9 @@
 //! power is lost.
 //!
 //! A kernel reports a failed sync once. Pages that were written before it are lost, though a later
-//! sync of the same file succeeds: whoever began that one, or waited for it, must not take its
-//! pages for durable. One who looked at the failure only when all files of its batch were synced
-//! left the others time to do that, and to state a checkpoint behind it.
+//! sync of the same file succeeds: the flusher that began that one, or waited for it, must not take
+//! its pages for durable. A flusher that looked at the failure only when all files of its batch
+//! were synced left the others time to do that, and to state a checkpoint behind it.
 //!
 //! # What must hold
 //!
@@ -110,7 +110,7 @@ impl Case {
             seed,
             tables,
             sync_time: Duration::from_millis(sync_millis),
-            // In rounds nobody is to wait for the log.
+            // In rounds no flusher is to wait for the log.
             slow: match style {
                 Style::Rounds { .. } => rng.pick(&["", ".ink", ".ink", ".ink"]),
                 _ => rng.pick(&["", ".ink"]),

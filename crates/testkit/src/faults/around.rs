@@ -134,10 +134,10 @@ impl Case {
         if !there.map_err(|error| error.to_string())? {
             return Ok(Consequence::NoSuchOperation);
         }
-        // The work may have ended before anybody had to look.
+        // The work may have ended before the engine had to look.
         let error = stopped.or_else(|| session.db().checkpoint().err());
         let Some(error) = error else {
-            return Err("a checkpoint is stated in a file that nobody will find".to_owned());
+            return Err("a checkpoint is stated in a file that will not be found".to_owned());
         };
         let is_clear = error.to_string().contains("control") && matches!(error, Error::Poisoned(_));
         if !is_clear {
@@ -152,7 +152,7 @@ impl Case {
         Ok(Consequence::Poisoned)
     }
 
-    /// What somebody else does.
+    /// What is done from outside.
     fn take_away(&self, vfs: &SimVfs) -> std::io::Result<()> {
         let directory = vfs.open_directory(Path::new(DIRECTORY), Create::Never)?;
         let bytes = vfs.read_raw(&Path::new(DIRECTORY).join(CONTROL_FILE))?;

@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn a_known_breach_may_neither_grow_nor_stay_when_it_is_mended() {
         let breach = Some(Breach {
-            until: "somebody mends it",
+            until: "it is mended",
             limit: 20.0,
         });
         assert!(judged(10.0, None) && !judged(10.1, None));

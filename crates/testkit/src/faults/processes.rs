@@ -275,7 +275,7 @@ fn say(line: impl fmt::Display) {
     let mut stdout = std::io::stdout().lock();
     let written = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
     if written.is_err() {
-        // Nobody listens any more.
+        // The output is not read any more.
         std::process::abort();
     }
 }

@@ -419,7 +419,7 @@ impl Session {
             }
             let result = this.db.rollback_prepared(xid.as_bytes());
             match result {
-                // Nobody is promised that a rollback is durable.
+                // A rollback is not promised to be durable.
                 Ok(()) | Err(Error::Poisoned(_)) => this.history.may_have_happened(&event),
                 Err(_) => drop(this.history.half_rolled_back.insert(xid.into())),
             }

@@ -36,7 +36,7 @@ pub(super) struct End {
     pub relieved: bool,
     /// It is killed, not closed.
     pub killed: bool,
-    /// Power fails when it has ended, by the dice of this seed.
+    /// Power fails when it has ended, with outcomes drawn from this seed.
     pub power_loss: Option<u64>,
 }
 

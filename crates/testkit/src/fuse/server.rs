@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
-/// Nobody but the kernel changes the disk while it is mounted: it may cache what it knows.
+/// Only the kernel changes the disk while it is mounted: it may cache what it knows.
 const TTL: Duration = Duration::from_secs(3600);
 const BLOCK_BYTES: u32 = 4096;
 
@@ -151,7 +151,7 @@ impl Server {
             let left = file.plain.len()?.saturating_sub(offset);
             let mut bytes = vec![0; left.min(u64::from(size)) as usize];
             match file.plain.read_at(&mut bytes, offset) {
-                // Someone has cut the file in between.
+                // The file was cut in between.
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => {}
                 read => return read.map(|()| bytes),
             }

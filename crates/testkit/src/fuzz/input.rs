@@ -77,7 +77,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Seeds for targets whose bytes are choices: so many inputs of dice, of growing length.
+/// Seeds for targets whose bytes are choices: so many random inputs, of growing length.
 pub fn dice_seeds(count: usize, length: usize) -> Vec<(String, Vec<u8>)> {
     let seeds = 1..=count;
     seeds

@@ -194,7 +194,10 @@ fn log(data: &[u8]) {
         assert!(matches!(error, Error::Corrupt { .. }), "{error}");
     }
     if certain {
-        assert!(log.frames.starts_with(&read), "frames that nobody wrote");
+        assert!(
+            log.frames.starts_with(&read),
+            "frames that were never written"
+        );
         let all = read.len() == log.frames.len();
         assert!(
             result.is_err() || must_reach == 0 || all,

@@ -2,7 +2,7 @@
 //!
 //! Each target lives here, in the library, so that three users share it: libFuzzer (`fuzz/`, built
 //! by `cargo xtask fuzz` with coverage and AddressSanitizer), the tests of every change (all seeds,
-//! all inputs that ever failed, and random bytes), and whoever repeats one input by hand.
+//! all inputs that ever failed, and random bytes), and the repetition of one input by hand.
 //!
 //! | module | target | what the bytes are |
 //! |---|---|---|

@@ -83,7 +83,7 @@ fn apply(data: &[u8]) {
             .into_iter()
             .filter(|(_, record)| record.page().is_some())
         {
-            // After an error nobody looks at the page.
+            // After an error the page is not looked at.
             if replay(&mut page, ID, &record).is_err() {
                 return;
             }

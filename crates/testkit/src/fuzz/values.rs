@@ -159,7 +159,7 @@ fn codec(data: &[u8]) {
         assert_eq!(diff.apply(reference).as_deref(), Ok(value));
         assert_eq!(diff.reversed().apply(value).as_deref(), Ok(reference));
     }
-    // And bytes that nobody packed.
+    // And bytes that were never packed.
     let length = usize::from(number as u16);
     let mut any = Vec::new();
     if unpack(&mut Reader::new(rest), length, &a, &mut any).is_ok() {

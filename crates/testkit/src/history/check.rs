@@ -42,7 +42,7 @@ const BELOW_SERIALIZABLE: &[Isolation] = &[Isolation::ReadCommitted, Isolation::
 
 classes! {
     Internal "internal" "A transaction does not see what it wrote or locked" NEVER;
-    Unwritten "unwritten" "A read of what nobody has written" NEVER;
+    Unwritten "unwritten" "A read of what no transaction has written" NEVER;
     Duplicate "duplicate" "A write that is there twice" NEVER;
     IncompatibleOrder "incompatible order" "Two reads of a list of which neither can have become the other: an element was lost" NEVER;
     LostCommit "lost commit" "An acknowledged commit is not there at the end" NEVER;

@@ -129,7 +129,8 @@ impl Client<'_> {
             Err(_) if self.vfs.is_dead() => return Ok(None),
             Err(error) => return Err(format!("begin: {error}")),
         };
-        // Who has patience gets its lock, or is part of a deadlock: it never waits in vain.
+        // A transaction with patience gets its lock, or is part of a deadlock: it never waits in
+        // vain.
         let patience = match self.rng.chance(40) {
             true => PATIENCE,
             false => Duration::from_millis(self.rng.from_to(5, 300)),
@@ -313,7 +314,7 @@ impl Client<'_> {
             }
             (_, 0..3) => drop(txn.upsert(table, &key_bytes, &bytes)?),
             (false, _) => txn.insert(table, &key_bytes, &bytes)?,
-            // Nobody else may see it gone.
+            // No other transaction may see it gone.
             (true, 3) => {
                 if !txn.delete(table, &key_bytes)? {
                     return Err(Stop::Wrong(format!("{key} is gone: it cannot be deleted")));
@@ -482,7 +483,7 @@ impl Client<'_> {
         Ok(())
     }
 
-    /// Deletes a row that a scan found. If somebody else has done so, that is something read.
+    /// Deletes a row that a scan found. If another transaction has done so, that is something read.
     fn delete(&mut self, running: &mut Running) -> Done {
         if running.rows.is_empty() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Who must come before whom: Adya's dependencies, and the order in time.
+//! Which transaction must come before which: Adya's dependencies, and the order in time.
 
 use super::check::{Anomaly, Class};
 use super::versions::{INITIAL, NOTHING, Version, Versions, show};
@@ -54,7 +54,7 @@ pub(super) enum Node {
     /// A transaction that committed (number in the history).
     Txn(usize),
     /// What a transaction read as of one moment: by one statement, or by all. It need not have
-    /// committed: nobody is to see half of something.
+    /// committed: no transaction is to see half of another.
     View(usize, Option<usize>),
     /// What was found after the end.
     Last,
@@ -169,13 +169,13 @@ impl Builder<'_> {
                 let writer = self.versions.writer(read.key, element);
                 let newest = at + 1 == read.value.len();
                 if let Some((class, what)) = self.fault(writer, newest) {
-                    let who: Vec<usize> = std::iter::once(reader)
+                    let nodes: Vec<usize> = std::iter::once(reader)
                         .chain(writer.map(|(writer, _)| writer))
                         .collect();
                     let text = format!("{element} of {} was read: {what}", read.key);
                     complaints
-                        .entry((class, who.clone()))
-                        .or_insert_with(|| Anomaly::of(class, who, text));
+                        .entry((class, nodes.clone()))
+                        .or_insert_with(|| Anomaly::of(class, nodes, text));
                 }
             }
         }
@@ -185,7 +185,7 @@ impl Builder<'_> {
     /// Why a version may not be seen by others.
     fn fault(&self, writer: Option<(usize, Fate)>, newest: bool) -> Option<(Class, &'static str)> {
         let Some((writer, fate)) = writer else {
-            return Some((Class::Unwritten, "nobody has written it"));
+            return Some((Class::Unwritten, "no transaction has written it"));
         };
         if writer == INITIAL {
             return None;
@@ -328,7 +328,7 @@ impl Builder<'_> {
             }
         }
         events.sort_unstable();
-        // Nodes that are over, and that nobody who is over began after.
+        // Nodes that are over, and behind whose end no node began that is over too.
         let mut frontier: Vec<(Time, usize)> = Vec::new();
         for (time, is_end, node) in events {
             if is_end {
@@ -406,8 +406,8 @@ pub(super) fn lost_updates(
                     written.key,
                     show(version)
                 );
-                let who = vec![Graph::of_txn(other), Graph::of_txn(at)];
-                out.push(Anomaly::of(Class::LostUpdate, who, text));
+                let nodes = vec![Graph::of_txn(other), Graph::of_txn(at)];
+                out.push(Anomaly::of(Class::LostUpdate, nodes, text));
             }
         }
     }

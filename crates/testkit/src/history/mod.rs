@@ -10,19 +10,19 @@
 //! | `life` | a database's life from seed: clients on threads, power losses, what is left |
 //! | `campaign` | many lives, counts, the line that repeats a failing one |
 //! | `walk` | one transaction alone: what it read of others, whether it agrees with itself |
-//! | `versions` | in which order the versions of each key were written, and by whom |
-//! | `graph` | who must come before whom |
+//! | `versions` | in which order the versions of each key were written, and by which transaction |
+//! | `graph` | which transaction must come before which |
 //! | `cycles` | circles among them, by class |
 //! | `check` | all of it, and what each level promises |
 //! | `report` | anomalies as text |
 //!
 //! # Words
 //!
-//! - *Version*: a state of one key. Each is written once, so that who reads it names its writer.
+//! - *Version*: a state of one key. Each is written once, so that a read of it names its writer.
 //! - *Life*: from an opening of the database to its orderly end, kill or power loss. A history is
 //!   one life: what was there at first, what clients did, what was found afterwards. So a
-//!   transaction that a power loss takes has existed for those who saw it, and the next life begins
-//!   without it.
+//!   transaction that a power loss takes has existed for those that saw it, and the next life
+//!   begins without it.
 //! - *Time*: a number that a clock common to all clients gives out. If one event was over before
 //!   another began, its number is smaller.
 

@@ -1,8 +1,8 @@
-//! Which versions each key had, who wrote them, and in which order.
+//! Which versions each key had, their writers, and their order.
 //!
 //! A version has the number of the element that was new in it. The order of a list's versions is
-//! the longest one that anybody saw; each other must be a beginning of it. A row is born and dies.
-//! Of a register it is known that what a transaction read precedes what the same one then wrote.
+//! the longest one that was seen; each other must be a beginning of it. A row is born and dies. Of
+//! a register it is known that what a transaction read precedes what the same one then wrote.
 
 use super::check::{Anomaly, Class};
 use super::walk::{Fate, Walked};
@@ -18,7 +18,7 @@ pub(super) const NOTHING: Version = 0;
 /// Set in the version of a row that is deleted.
 const DEAD: Version = 1 << 63;
 
-/// Who is not a transaction: wrote what was there at first.
+/// Not a transaction: the writer of what was there at first.
 pub(super) const INITIAL: usize = 0;
 
 /// A writer and what became of the version.
@@ -108,7 +108,7 @@ impl Versions {
         self.deleted.insert(key);
     }
 
-    /// Who wrote a version. Nothing, and what was there at first, is [`INITIAL`]'s.
+    /// The writer of a version. Nothing, and what was there at first, is [`INITIAL`]'s.
     pub fn writer(&self, key: Key, version: Version) -> Option<Writer> {
         if version == NOTHING {
             return Some((INITIAL, Fate::Last));
@@ -158,9 +158,9 @@ impl Versions {
         let elements: HashSet<u64> = values.flatten().copied().collect();
         let mut seen: HashMap<Key, Vec<(usize, &Value)>> = HashMap::new();
         let last = history.txns.len() + 1;
-        let mut see = |key: &Key, who: usize, value| {
+        let mut see = |key: &Key, node: usize, value| {
             if let Key::List(_) = key {
-                seen.entry(*key).or_default().push((who, value));
+                seen.entry(*key).or_default().push((node, value));
             }
         };
         for (key, value) in &history.initial {
@@ -177,7 +177,7 @@ impl Versions {
             let stands = match history.txns[at].outcome {
                 Outcome::Committed { .. } => true,
                 Outcome::Aborted(_) => false,
-                // It has committed if anybody has seen anything of it.
+                // It has committed if anything of it was seen.
                 Outcome::Unknown => made.any(|element| elements.contains(element)),
             };
             for written in txn
@@ -197,8 +197,8 @@ impl Versions {
                     "{key} was {longest:?}, and also {:?}: neither can have become the other",
                     other.1
                 );
-                let who = vec![longest_by, other.0];
-                out.push(Anomaly::of(Class::IncompatibleOrder, who, text));
+                let nodes = vec![longest_by, other.0];
+                out.push(Anomaly::of(Class::IncompatibleOrder, nodes, text));
             }
             let mut elements = HashSet::new();
             if let Some(twice) = longest.iter().find(|e| !elements.insert(**e)) {

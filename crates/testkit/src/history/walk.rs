@@ -27,7 +27,7 @@ pub(super) struct Written {
     pub read_before: Option<Value>,
 }
 
-/// A version of somebody else's that a transaction read.
+/// A version of another transaction's that a transaction read.
 #[derive(Clone, Debug)]
 pub(super) struct External {
     /// The place of the statement in the transaction.

@@ -38,7 +38,7 @@ pub struct RecoveryChild {
 const LIFETIME_S: f64 = 3600.0;
 const REPORT_EVERY: Duration = Duration::from_millis(20);
 
-/// Writes a line in one call; false when nobody listens any more.
+/// Writes a line in one call; false when the output is not read any more.
 fn say(line: &str) -> bool {
     let mut out = std::io::stdout().lock();
     let said = out.write_all(format!("{line}\n").as_bytes());

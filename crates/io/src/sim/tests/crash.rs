@@ -258,7 +258,7 @@ proptest! {
         for round in 0..4 {
             model.check_crashed(&bytes(&handles.vfs.crash(seed.wrapping_add(round)), "file"));
         }
-        // The same dice give the same disk.
+        // The same seed gives the same disk.
         let twice = [(); 2].map(|()| bytes(&handles.vfs.crash(seed), "file"));
         prop_assert!(twice[0] == twice[1]);
     }

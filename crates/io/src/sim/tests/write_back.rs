@@ -1,4 +1,4 @@
-//! Write-backs that fail, and who is told.
+//! Write-backs that fail, and which handles are told.
 
 use super::*;
 

@@ -122,7 +122,7 @@ fn memory_outlives_its_buffer_while_a_ring_knows_it() {
     batch.register(std::slice::from_ref(&handle));
     let start = handle.start();
     drop((buffer, handle));
-    // Nobody else gets this memory as long as the batch is there.
+    // This memory is not given out again as long as the batch is there.
     let others: Vec<_> = (0..8).map(|_| AlignedBuffer::zeroed(1 << 20)).collect();
     assert!(others.iter().all(|other| other.raw() != start));
     drop(batch);

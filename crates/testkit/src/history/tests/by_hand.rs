@@ -110,7 +110,7 @@ fn g_single_read_skew() {
             vec![writes(), txn(vec![read(X, &[1]), read(Y, &[2])])],
         );
     }
-    // Through a register, whose order is known from who read it first.
+    // Through a register, whose order is known because the writer had read it first.
     case(
         Class::GSingle,
         vec![
@@ -137,7 +137,7 @@ fn torn_statement_or_snapshot() {
         vec![writes(), txn(vec![scan_lists(&[1], &[2])])],
     );
     assert!(violations(&good).is_empty());
-    // Who is rolled back in the end was promised its snapshot too.
+    // A transaction that is rolled back in the end was promised its snapshot too.
     let reads = |y: &[u64]| aborted(vec![read(X, &[1]), read(Y, y)]);
     let bad = history(RepeatableRead, vec![writes(), reads(&[])]);
     assert!(violations(&bad)[0].starts_with("torn snapshot:"));
@@ -299,7 +299,7 @@ fn what_is_found_after_the_end() {
     }
 }
 
-/// Who survives a power loss has everybody behind it whose work it has seen.
+/// If a transaction survives a power loss, so do all those whose work it has seen.
 #[test]
 fn what_survives_is_a_prefix() {
     let txns = vec![

@@ -1,4 +1,4 @@
-//! Serial histories by the dice show nothing; with something put in, it is found.
+//! Random serial histories show nothing; with something put in, it is found.
 
 use super::*;
 use crate::Rng;
