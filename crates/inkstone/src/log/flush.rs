@@ -9,20 +9,28 @@
 //!   all, and wakes them all.
 //! - With `LogWrite::Async` a flight's write and sync go to the kernel together.
 //!
-//! # Invariants
+//! # Promises
 //! 1. Two flights under way never share a block: a flight that ends within a block is the last
-//!    one until it is done.
+//!    one until it is done. Checked by `Pipeline::check`.
 //! 2. `written` advances over flights in log order. `durable` advances only over what was written
-//!    before a successful sync began (or what the sync's own batch wrote before it).
+//!    before a successful sync began (or what the sync's own batch wrote before it). Checked by
+//!    `Pipeline::check`. Tested by `durable_is_never_claimed_early`.
 //! 3. Whenever a lead is free and awaited, a running thread is about to take it: a finished flight
 //!    or sync pokes one waiter, which leads or hands the poke on. A waiter that may not lead a
 //!    write because a sync must go first leads that sync, also if its own frame is not written.
+//!    Tested by `nothing_is_lost_when_640_threads_wait`,
+//!    `a_flight_that_ends_before_all_waiters_is_synced`.
 //! 4. `written` and `durable` are frame boundaries. A flight may end within a frame; then what it
 //!    wrote of that frame does not count. (If a claim could name a place within a frame, that
-//!    frame's lost rest would look like damage to recovery.)
-//! 5. After a failed write or sync (the poison is set) neither LSN advances.
+//!    frame's lost rest would look like damage to recovery.) Tested by
+//!    `durable_is_never_claimed_early`, `random_power_losses`.
+//! 5. After a failed write or sync (the poison is set) neither LSN advances. Tested by
+//!    `a_failed_write_poisons_and_wakes_all_waiters`,
+//!    `a_failed_sync_poisons_and_nothing_becomes_durable_after_it`. Tested by the simulator
+//!    (`failed-sync-ignored`).
 //! 6. One sync is under way. A kernel or device may report a failure to one sync only: a second one
-//!    would succeed wrongly, and be told before the first one's thread has set the poison.
+//!    would succeed wrongly, and be told before the first one's thread has set the poison. Checked
+//!    by `Pipeline::check`. Tested by the simulator (`log-syncs-apart`).
 //!
 //! Latches: `state` (short, never held over I/O) before the ring's `walk`.
 
