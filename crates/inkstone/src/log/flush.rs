@@ -207,7 +207,7 @@ impl Pipeline {
         self.syncs.len() + with_flights.count()
     }
 
-    /// Whether a sync may begin (invariant 6).
+    /// Whether a sync may begin (promise 6).
     fn may_sync(&self) -> bool {
         self.syncs_under_way()
             < if mutants::on(Mutant::LogSyncsApart) {
@@ -255,7 +255,7 @@ impl Pipeline {
         Turn::LeadSync { id, from, covers }
     }
 
-    /// Pokes a waiter for each lead that is free (invariant 3); the caller wakes them when it has
+    /// Pokes a waiter for each lead that is free (promise 3); the caller wakes them when it has
     /// let go of the latch.
     fn hand_on(&self, sync_too: bool) -> Poked {
         let mut poked = Poked::default();
@@ -315,7 +315,7 @@ impl Check for Pipeline {
                 flight.start,
                 flight.end
             );
-            // Invariant 1.
+            // Promise 1.
             paranoid!(
                 is_last || flight.end.is_multiple_of(BLOCK),
                 "a flight begins in the block of another, at LSN {}",
@@ -328,7 +328,7 @@ impl Check for Pipeline {
             "flights end at LSN {end}, not at {}",
             self.submitted
         );
-        // Invariant 6.
+        // Promise 6.
         paranoid!(
             self.syncs_under_way() <= 1 || mutants::on(Mutant::LogSyncsApart),
             "{} syncs of the log at a time",
@@ -386,7 +386,7 @@ impl LogShared {
         self.leave(result, owes)
     }
 
-    /// What every thread that waited does before anything else: others may count on it (invariant
+    /// What every thread that waited does before anything else: others may count on it (promise
     /// 3).
     fn leave(&self, result: Result<()>, owes: bool) -> Result<()> {
         match result {
@@ -433,7 +433,7 @@ impl LogShared {
             }
             if state.may_sync() {
                 // Others wait for a sync first. Those of them that were poked may be no better off
-                // than this thread: the last flight ended before their frames (invariant 3).
+                // than this thread: the last flight ended before their frames (promise 3).
                 return Ok(self.begin_sync(&mut state));
             }
         }
@@ -703,7 +703,7 @@ impl LogShared {
     fn land(&self, flight: &Flight, slot: Slot, want: u64, goal: Goal) -> Result<()> {
         let (from, whole) = (block_floor(flight.start), block_floor(flight.end));
         if whole > from {
-            // SAFETY: these blocks are written, and this flight alone covers them (invariant 1).
+            // SAFETY: these blocks are written, and this flight alone covers them (promise 1).
             unsafe { self.ring.zero(from, whole) };
         }
         let mut landed = Vec::new();

@@ -4,7 +4,7 @@
 //! # Words
 //!
 //! - *commit number* (seq): the place of a commit in the order of all commits, from 1 on. Numbers
-//!   are taken by rollbacks too, see invariant 4.
+//!   are taken by rollbacks too, see promise 4.
 //! - *snapshot*: one number S; it sees exactly the transactions that committed with a number of
 //!   at most S.
 //! - *slot*: a small number that belongs to one transaction while it is active.
@@ -22,7 +22,8 @@
 //!      seen), `Committed(seq)` (compared: not seen) or `Committing` (waits, then as before): not
 //!      seen.
 //!
-//!    The answer depends on seq and S alone, thus is the same for all rows that T changed.
+//!    The answer depends on seq and S alone, thus is the same for all rows that T changed. Tested
+//!    by `transfers_are_atomic_to_snapshots`.
 //! 2. **[`TrxSystem::oldest_snapshot`] is a lower bound** of all snapshots that live when it
 //!    returns or will be taken later. It reads `next` first (N), then scans the shards, each under
 //!    its latch; its answer is at most N. A snapshot reads `next` and enters itself under its
@@ -291,7 +292,7 @@ impl TrxSystem {
     }
 
     /// Makes a transaction's changes visible and returns its commit number. To be called after its
-    /// commit record was appended to the log (invariant 3).
+    /// commit record was appended to the log (promise 3).
     pub fn finish_commit(&self, trx: &TrxState) -> u64 {
         crate::invariant!(!trx.is_ended(), "second end of {trx:?}");
         trx.set_status(TrxStatus::Committing);
@@ -304,7 +305,7 @@ impl TrxSystem {
     }
 
     /// Ends a transaction whose changes have been taken back, and returns the number up to which
-    /// its version segments must be kept (invariant 4): pass it to `VersionStore::finish`.
+    /// its version segments must be kept (promise 4): pass it to `VersionStore::finish`.
     pub fn finish_abort(&self, trx: &TrxState) -> u64 {
         crate::invariant!(!trx.is_ended(), "second end of {trx:?}");
         trx.set_status(TrxStatus::Aborted);
@@ -336,7 +337,7 @@ impl TrxSystem {
         }
     }
 
-    /// A lower bound of all snapshots, living or to be taken (invariant 2); the latest commit
+    /// A lower bound of all snapshots, living or to be taken (promise 2); the latest commit
     /// number when there are none.
     pub fn oldest_snapshot(&self) -> u64 {
         let next = self.next.load(Ordering::SeqCst);
