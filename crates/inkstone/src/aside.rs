@@ -1,7 +1,8 @@
 //! Files that the database does not know are set aside: they keep their bytes under another name.
 //!
-//! Nothing in the engine reads, changes or removes a file of such a name. Whoever put it there (a
-//! restored copy, a file of another database, a control file older than the tables) decides.
+//! Nothing in the engine reads, changes or removes a file of such a name. What becomes of it is the
+//! operator's decision (it may come from a restored copy, another database, or a control file older
+//! than the tables).
 
 use crate::{Error, Result};
 use inkstone_io::Directory;
@@ -34,7 +35,8 @@ impl fmt::Display for SetAside {
     }
 }
 
-/// Gives a file a name that is free and that nobody reads. The caller syncs the directory.
+/// Gives a file a name that is free and that the engine never reads. The caller syncs the
+/// directory.
 pub(crate) fn set_aside(
     directory: &dyn Directory,
     name: &str,

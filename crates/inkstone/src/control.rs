@@ -11,20 +11,21 @@
 //!    (`control-copy-overwritten`).
 //! 3. The file appears under its name only when both copies are durable: a crash in
 //!    [`ControlFile::create`] leaves no control file. Tested by
+//!    `power_loss_never_takes_the_last_finished_write`. Tested by
 //!    `power_loss_never_takes_the_last_finished_write`.
 //! 4. What [`ControlFile::open`] read is durable: a process killed between write and sync, or one
 //!    whose sync failed, leaves a copy that only the page cache holds, and the other copy must not
 //!    be given up for it. Tested by `the_durable_copy_is_not_given_up_for_one_whose_sync_failed`.
-//! 5. Somebody who removes, renames or replaces the file while it is open is noticed
+//! 5. That the file is removed, renamed or replaced while it is open is noticed
 //!    ([`ControlPlace::check`]): it is the lock that keeps other processes out. Tested by
 //!    `a_replaced_control_file_stops_the_engine`. Tested by the simulator
 //!    (`control-replaced-unseen`).
-//! 6. A write that the device acknowledged and did not keep is noticed before anybody relies on it:
-//!    what was written is read back past the page cache. Otherwise a process could log a whole life
-//!    under an epoch that the file does not know, and the next one would begin the same epoch
+//! 6. A write that the device acknowledged and did not keep is noticed before anything relies on
+//!    it: what was written is read back past the page cache. Otherwise a process could log a whole
+//!    life under an epoch that the file does not know, and the next one would begin the same epoch
 //!    again. Tested by `a_write_that_the_device_loses_is_noticed`.
 //!
-//! No latches: whoever writes owns the file (`&mut self`).
+//! No latches: the writer owns the file (`&mut self`).
 
 use crate::mutants::{self, Mutant};
 use crate::poison::Poison;
@@ -149,7 +150,7 @@ impl ControlFile {
         &self.current
     }
 
-    /// The file and its place, for who looks whether they still belong together.
+    /// The file and its place, for the check that they still belong together.
     pub fn place(&self) -> ControlPlace {
         ControlPlace {
             file: self.file.clone(),
@@ -192,7 +193,8 @@ pub struct ControlPlace {
 
 impl ControlPlace {
     /// Poisons the engine if the file of this name in the database's directory is not the one that
-    /// is open: then its lock keeps nobody out any more, and nobody finds what is written to it.
+    /// is open: then its lock keeps no other process out any more, and what is written to it is not
+    /// found again.
     pub fn check(&self, directory: &dyn Directory) -> Result<()> {
         if mutants::on(Mutant::ControlReplacedUnseen) {
             return Ok(());

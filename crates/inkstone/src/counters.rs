@@ -121,7 +121,7 @@ impl Counters {
     pub fn add(&self, counter: Counter, n: u64) {
         let thread = crate::sync::thread::number();
         if thread < OWNERS {
-            // Nobody else adds to it.
+            // No other thread adds to it.
             let own = &self.stripes[thread][counter as usize];
             own.store(own.load(Ordering::Relaxed) + n, Ordering::Relaxed);
         } else {
@@ -143,7 +143,7 @@ impl Counters {
         self.durations.begin(timed)
     }
 
-    /// As [`Counters::time`], for who has read the clock.
+    /// As [`Counters::time`], for a caller that has read the clock.
     pub fn record(&self, timed: Timed, took: Duration) {
         self.durations.record(timed, took);
     }

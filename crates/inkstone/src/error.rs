@@ -184,7 +184,7 @@ impl Error {
                 source.kind(),
                 format!(
                     "{source}; the user of this process must be allowed to read and write the database's \
-                     directory and its files: see who owns them (ls -l; after a run as root: chown -R)"
+                     directory and its files: check their owner (ls -l; after a run as root: chown -R)"
                 ),
             ),
             _ => source,

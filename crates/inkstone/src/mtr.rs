@@ -112,8 +112,8 @@ impl<'p> Mtr<'p> {
         self.commit_with(false, |_, _| {})
     }
 
-    /// As `commit`; `before_publish` runs when the LSNs are known and before anyone can see that
-    /// the frame exists. `want_claim`: let the frame say how far the log is durable.
+    /// As `commit`; `before_publish` runs when the LSNs are known and before any other thread can
+    /// see that the frame exists. `want_claim`: let the frame say how far the log is durable.
     pub fn commit_with(
         mut self,
         want_claim: bool,

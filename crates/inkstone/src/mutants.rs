@@ -45,7 +45,7 @@ pub struct Description {
     pub name: &'static str,
     /// The bug.
     pub bug: &'static str,
-    /// Who must notice it.
+    /// Which machine must notice it.
     pub machine: Machine,
     /// Within how many seconds.
     pub seconds_max: u64,
@@ -114,7 +114,7 @@ mutants! {
     VersionRetiredEarly, "version-retired-early", Sim, 60,
         "versions are retired while a snapshot still needs them";
     MarkedRowRemovedEarly, "marked-row-removed-early", Sim, 60,
-        "a delete-marked row is removed while someone may still need it";
+        "a delete-marked row is removed while a transaction may still need it";
     RowLockUnseen, "row-lock-unseen", Sim, 60,
         "a writer passes another's change that is not committed";
     LostUpdate, "lost-update", Sim, 60,
@@ -122,9 +122,9 @@ mutants! {
     RangeLockSkipped, "range-lock-skipped", Histories, 60,
         "serializable reads do not lock the range that they read";
     HandOffLost, "hand-off-lost", Histories, 60,
-        "whoever waits for a row is not handed it when the transaction ends that has changed it";
+        "a waiter for a row is not handed it when the transaction ends that has changed it";
     LockTokenIgnored, "lock-token-ignored", Sim, 60,
-        "a row that was locked twice is given back by the second who asked for it";
+        "a row that was locked twice is given back by the second that asked for it";
     GapUnseen, "gap-unseen", Histories, 60,
         "rows are inserted where others have locked the range or the gap";
     VictimSpared, "victim-spared", Histories, 60,
@@ -140,11 +140,11 @@ mutants! {
     ShortFileAccepted, "short-file-accepted", Faults("damage"), 120,
         "a tablespace file that was cut short is opened";
     ControlReplacedUnseen, "control-replaced-unseen", Faults("around"), 120,
-        "nobody looks whether the control file is still the one that is locked";
+        "it is not checked whether the control file is still the one that is locked";
     NewerTableRead, "newer-table-read", Sim, 60,
         "a snapshot reads a table that was made or filled after it";
     StatementLockSkipped, "statement-lock-skipped", Sessions("AUTO_INCREMENT"), 300,
-        "who gives out numbers for unknown rows does not take the table's statement lock";
+        "numbers for unknown rows are given out without the table's statement lock";
 }
 
 /// The description of the mutant of a name; or, for people, which names there are.

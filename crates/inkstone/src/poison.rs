@@ -2,7 +2,7 @@
 //! so every later call gets the same error until the database is opened again and recovered.
 //!
 //! All syncs of an open database go past here ([`Poison::sync`], `Poison::begin_sync`), so that a
-//! failed one sets the switch before anybody is told of a success that it belies (`syncs`).
+//! failed one sets the switch before any thread is told of a success that it belies (`syncs`).
 //!
 //! In a forked child every call that asks here gets [`Error::Forked`]: the database is its
 //! parent's.

@@ -638,11 +638,11 @@ fn keys_and_values_too_long() {
             &[&format!("{}", limit + 1), &format!("limit of {limit}")],
         );
     }
-    // Reading one finds nothing, or says so; it harms nobody.
+    // Reading one finds nothing, or says so; it does no harm.
     let _ = txn.get(&table, &long);
     assert_eq!(txn.range(&table, &long[..]..).unwrap().count(), 0);
     txn.commit().unwrap();
-    // Zeroed memory that nobody touches costs no memory.
+    // Zeroed memory that is not touched costs no memory.
     let value = vec![0u8; (1 << 30) + 1];
     let txn = db.begin(Isolation::ReadCommitted).unwrap();
     for result in [

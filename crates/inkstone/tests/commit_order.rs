@@ -1,5 +1,5 @@
-//! The first part of a commit takes its place in the log and waits for nobody: programs call it
-//! under a latch that orders the commits of all.
+//! The first part of a commit takes its place in the log and waits for no other thread: programs
+//! call it under a latch that orders all commits.
 
 mod common;
 

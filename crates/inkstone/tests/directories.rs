@@ -116,10 +116,10 @@ fn is_refused(directory: &Path) -> bool {
     matches!(opened, Err(inkstone::Error::InUse { .. }))
 }
 
-/// The lock was an empty file: whoever removed it let a second process in, which destroyed the
-/// database. A copy by hard links without it got in as well.
+/// The lock was an empty file: removing it let a second process in, which destroyed the database. A
+/// copy by hard links without it got in as well.
 #[test]
-fn a_removed_lock_lets_nobody_in() {
+fn a_removed_lock_lets_no_process_in() {
     let place = tempfile::tempdir().unwrap();
     let (path, copy) = (place.path().join("db"), place.path().join("copy"));
     for created in [true, false] {
@@ -145,7 +145,7 @@ fn a_removed_lock_lets_nobody_in() {
     assert_eq!(db.tables().unwrap().len(), 2);
 }
 
-/// Somebody puts another control file in place, or takes it away: with it goes the lock. Before,
+/// Another control file is put in place, or the file is taken away: with it goes the lock. Before,
 /// this process went on beside the next one.
 #[test]
 fn a_replaced_control_file_stops_the_engine() {
@@ -197,7 +197,7 @@ fn check_rows(directory: &Path, rows: u64) {
     db.close().unwrap();
 }
 
-/// Two who create a database at once were kept apart by an empty file.
+/// Two creators of a database at once were kept apart by an empty file.
 #[test]
 fn a_removed_lock_lets_no_second_creator_in() {
     let place = tempfile::tempdir().unwrap();
@@ -257,15 +257,15 @@ fn what_the_user_must_not_touch_is_named_before_anything_is_changed() {
 
 /// Why a child that is not root does not open the database in `place`, whose files it is given.
 fn refusal(place: &Path, all: &[PathBuf]) -> String {
-    const NOBODY: u32 = 65534;
+    const UNPRIVILEGED: u32 = 65534;
     let test = place.join("test");
     std::fs::copy(std::env::current_exe().unwrap(), &test).unwrap();
     let mut child = std::process::Command::new(&test);
     if place.metadata().unwrap().uid() == 0 || test.metadata().unwrap().uid() == 0 {
         for entry in all.iter().map(PathBuf::as_path).chain([place]) {
-            chown(entry, Some(NOBODY), None).unwrap();
+            chown(entry, Some(UNPRIVILEGED), None).unwrap();
         }
-        child.uid(NOBODY);
+        child.uid(UNPRIVILEGED);
     }
     let name = "what_the_user_must_not_touch_is_named_before_anything_is_changed";
     let output = child

@@ -461,8 +461,8 @@ fn a_rollback_of_many_small_inserts_on_a_disk_that_stays_full() {
     lives(&vfs, db, table, &expected);
 }
 
-/// The disk becomes full, for everybody, only when a large transaction is about to be rolled back:
-/// by itself, or by recovery after a crash.
+/// The disk becomes full, for every process, only when a large transaction is about to be rolled
+/// back: by itself, or by recovery after a crash.
 #[test]
 fn what_a_rollback_needs_is_there_before_the_disk_is_full() {
     for crash in [false, true] {
@@ -490,7 +490,7 @@ fn what_a_rollback_needs_is_there_before_the_disk_is_full() {
             txn.rollback().unwrap();
             let begin = Instant::now();
             while reserve(&vfs) > 0 {
-                // Nobody is promised anything any more.
+                // Until no transaction holds a promise any more.
                 assert!(begin.elapsed() < Duration::from_secs(20));
                 std::thread::sleep(Duration::from_millis(50));
             }
@@ -541,7 +541,7 @@ fn a_savepoint_on_a_full_disk() {
 }
 
 /// Several transactions reach the end of the log at once, each with much to undo, while the disk
-/// stays full for everybody.
+/// stays full for all of them.
 #[test]
 fn many_rollbacks_at_once_on_a_full_disk() {
     let (vfs, db, table) = with_large_table();

@@ -80,7 +80,7 @@ fn the_pages_of_a_dropped_tree_are_free_and_its_number_is() {
             ] {
                 assert!(matches!(error, Err(Error::NotFound(_))), "{error:?}");
             }
-            // Reading goes on below nobody's feet: the pages wait for the transactions that were
+            // Pages are not freed while they are read: they wait for the transactions that were
             // there.
             db.purge().unwrap();
             assert!(db.verify_table(&left).unwrap().allocated_pages > 10);

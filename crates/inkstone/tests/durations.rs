@@ -66,7 +66,7 @@ fn slow_statements_are_explained_by_waits_for_pages() {
     while waits().iter().all(|wait| wait.count == 0) {
         insert(&db, &table, n..n + 100, &[7; 500]).unwrap();
         n += 100;
-        assert!(n < 1_000_000, "nobody waits");
+        assert!(n < 1_000_000, "no thread waits");
     }
     vfs.set_sync_delay_of(".ink", Duration::ZERO);
     let sync = duration(&db, "page_sync");

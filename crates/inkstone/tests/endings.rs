@@ -105,7 +105,7 @@ fn undo_larger_than_the_log_is_not_copied_for_ever() {
 /// A failed sync of a data file poisons the engine while committers wait for the log: a leader
 /// whose own sync succeeded left all others asleep.
 #[test]
-fn a_poison_from_elsewhere_wakes_who_waits_for_the_log() {
+fn a_poison_from_elsewhere_wakes_waiters_for_the_log() {
     within(120, || {
         for round in 0..20 {
             let disk = SimVfs::new(round);

@@ -131,7 +131,7 @@ fn gaps_are_in_the_way_of_inserts_only() {
         let range = || &low[..]..&high[..];
         assert_eq!(locked(&txn, &case.table, range(), Exclusive, 9), []);
         other.set_lock_wait_timeout(Duration::from_millis(5));
-        // No row is there to be changed: that waits for nobody.
+        // No row is there to be changed: that needs no wait.
         assert!(!other.delete(&case.table, &key(30)).unwrap());
         let missing = other.update(&case.table, &key(25), b"");
         assert!(matches!(missing, Err(Error::RowNotFound { .. })));
@@ -145,14 +145,14 @@ fn gaps_are_in_the_way_of_inserts_only() {
         ] {
             assert!(matches!(refused, Err(Error::LockTimeout { .. })));
         }
-        // Its own gaps are in nobody's way.
+        // Its own gaps are not in its way.
         txn.insert(&case.table, &key(25), b"1").unwrap();
         txn.commit().unwrap();
         other.insert(&case.table, &key(26), b"1").unwrap();
     });
 }
 
-/// As in InnoDB: both lock the same gap, and whoever inserts waits for the other.
+/// As in InnoDB: both lock the same gap, and an insert of one waits for the other.
 #[test]
 fn two_that_insert_into_a_gap_of_both_are_a_deadlock() {
     within(60, || {
@@ -251,7 +251,7 @@ fn the_gap_in_front_of_a_skipped_row_is_not_locked() {
         assert_eq!(skip(&txn, 15, 30), [20]);
         assert_eq!(case.free([17, 25, 35]), [25, 35]);
         other.rollback().unwrap();
-        // Who serializes has seen that nothing is there.
+        // A serializable transaction has seen that nothing is there.
         let other = case.begin();
         locked(
             &other,

@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::scope;
 
-/// Notes who waits for whom; stops there while its gate is shut.
+/// Notes which transaction waits for which; stops there while its gate is shut.
 #[derive(Default)]
 struct Notes {
     waits: Mutex<Vec<(usize, usize)>>,
@@ -67,7 +67,7 @@ struct Case {
 }
 
 impl Case {
-    /// Rows 0 to 3, and notes of who waits.
+    /// Rows 0 to 3, and notes of the waits.
     fn new(notes: Notes) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let db = open(&dir);
@@ -113,7 +113,11 @@ fn each_blocker_is_named() {
         case.update(&c, 1).unwrap();
         let refused = c.get_locking(&case.table, &key(0), Exclusive, Wait::NoWait);
         assert!(matches!(refused, Err(Error::LockNotAvailable)));
-        assert_eq!(case.notes.waits(), [], "who does not wait is not named");
+        assert_eq!(
+            case.notes.waits(),
+            [],
+            "a transaction that does not wait is not named"
+        );
         scope(|s| {
             let waiting = blocked(s, || case.update(&c, 0));
             case.notes.until(2);
@@ -123,9 +127,9 @@ fn each_blocker_is_named() {
             a.commit().unwrap();
             b.rollback().unwrap();
             waiting.join().unwrap().unwrap();
-            assert_eq!(case.notes.waits().len(), 2, "nobody is woken in vain");
+            assert_eq!(case.notes.waits().len(), 2, "no waiter is woken in vain");
         });
-        // A row that somebody has changed, and one without an owner.
+        // A row that was changed, by a transaction without an owner.
         let (d, e) = (case.begin(0), case.begin(5));
         case.update(&d, 2).unwrap();
         scope(|s| {
@@ -201,7 +205,7 @@ fn an_owner_is_let_go_before_it_is_changed() {
             case.notes.open();
             let a = changing.join().unwrap();
             s.spawn(|| case.change(3, 0));
-            // Who stands in the queue before it is in its way, too.
+            // A transaction that stands in the queue before it is in its way, too.
             case.notes.until(3);
             assert_eq!(case.notes.waits(), [(2, 1), (3, 2), (3, 9)]);
             // Prepared it goes on without a handle, thus without its owner.
@@ -291,7 +295,7 @@ fn the_embedder_chooses_the_victim_of_a_deadlock() {
 }
 
 #[test]
-fn a_hook_that_panics_harms_nobody_else() {
+fn a_hook_that_panics_harms_no_other_transaction() {
     within(30, || {
         let case = Case::new(Notes {
             panics: true,

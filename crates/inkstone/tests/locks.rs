@@ -133,7 +133,7 @@ fn timeouts_are_kept() {
 
 /// A bystander's attempt must not stop the row's writer from changing the row again.
 #[test]
-fn a_writer_goes_on_with_its_row_whoever_waits_for_it() {
+fn a_writer_goes_on_with_its_row_whatever_waits_for_it() {
     within(60, || {
         for level in LEVELS {
             for wait in [Wait::NoWait, Wait::SkipLocked, Wait::Timeout] {
@@ -370,10 +370,10 @@ fn the_victim_of_a_deadlock_is_rolled_back_and_the_other_goes_on() {
     });
 }
 
-/// Whoever did not wait closed the circle all the same, and one of its members, mostly the other,
-/// was rolled back.
+/// A transaction that did not wait closed the circle all the same, and one of its members, mostly
+/// the other, was rolled back.
 #[test]
-fn who_does_not_wait_is_in_no_deadlock() {
+fn a_transaction_that_does_not_wait_is_in_no_deadlock() {
     within(30, || {
         for level in LEVELS {
             let case = Case::new(3);
@@ -401,7 +401,7 @@ fn who_does_not_wait_is_in_no_deadlock() {
 /// The one in between was rolled back as well, and first: whether the one behind it closes the
 /// circle, and whatever that one wants, or the one before it.
 #[test]
-fn who_stands_in_a_queue_between_two_of_a_deadlock_is_spared() {
+fn a_waiter_in_a_queue_between_two_of_a_deadlock_is_spared() {
     for (mode, last_closes) in [(Exclusive, false), (Exclusive, true), (Shared, true)] {
         within(30, move || {
             let case = Case::new(10);
@@ -514,7 +514,8 @@ fn status(db: &Database, name: &str) -> u64 {
     all.iter().find(|(n, _)| *n == name).unwrap().1
 }
 
-/// A list is shown in portions: nothing is missing, nothing twice, and who has seen enough ends it.
+/// A list is shown in portions: nothing is missing, nothing twice, and a reader that has seen
+/// enough ends it.
 #[test]
 fn a_list_of_locks_shows_each_once_and_ends_when_told() {
     within(60, || {
@@ -544,7 +545,7 @@ fn a_list_of_locks_shows_each_once_and_ends_when_told() {
     });
 }
 
-/// Of a queue one sees who has the row, who waits in which place, and for whom.
+/// A queue shows which transaction has the row, which one waits in which place, and for which.
 #[test]
 fn a_queue_is_listed_in_its_order() {
     within(60, || {
@@ -580,7 +581,7 @@ fn a_queue_is_listed_in_its_order() {
                 };
                 assert_eq!((*place, &blockers[..]), (Some(at), &ids[at - 1..at]));
             }
-            // Who has waited longest comes first.
+            // The longest wait comes first.
             let waits = case.db.lock_waits().unwrap();
             assert_eq!(
                 waits

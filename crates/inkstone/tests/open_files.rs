@@ -120,7 +120,7 @@ fn syncs(disk: &SimVfs) -> u64 {
 }
 
 #[test]
-fn tables_that_nobody_changed_cost_no_sync() {
+fn unchanged_tables_cost_no_sync() {
     within(240, || {
         const MANY: u64 = 1000;
         let many = Options {

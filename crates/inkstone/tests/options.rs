@@ -132,7 +132,7 @@ fn a_warm_start() {
 }
 
 #[test]
-fn rubbish_in_the_dump_harms_nobody() {
+fn rubbish_in_the_dump_does_no_harm() {
     let options = Options {
         buffer_pool_dump_at_shutdown: true,
         ..small()
@@ -228,7 +228,7 @@ fn the_ring_bounds_what_is_unwritten() {
         let mut most = 0;
         let mut rounds = 0;
         // The thread that writes early begins at an eighth of the ring. On a busy machine it can be
-        // through before anybody looks, so this looks until it was not.
+        // through before this looks, so this looks until it was not.
         while rounds < 60 || most <= log_buffer_size / 16 {
             write_log(&db, &table, 100 << 10);
             let now = status(&db);

@@ -192,7 +192,7 @@ fn one_page_size(page_size: u64) {
         db.purge().unwrap();
     }
     let report = db.verify_table(&table).unwrap();
-    // Marked rows of earlier runs stay in their leaves until somebody needs the room.
+    // Marked rows of earlier runs stay in their leaves until a write needs the room.
     assert_eq!((report.trees[0].1.rows, report.overflow_pages), (0, 0));
 }
 

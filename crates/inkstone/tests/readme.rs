@@ -160,7 +160,7 @@ fn isolation_levels_see_what_the_readme_says() {
     }
     let writer = db.begin(Isolation::ReadCommitted).unwrap();
     writer.update(&table, b"k", b"new").unwrap();
-    // Reads wait for nobody.
+    // Reads do not wait for writers.
     assert_eq!(committed.get(&table, b"k").unwrap().unwrap(), b"old");
     writer.commit().unwrap();
     assert_eq!(committed.get(&table, b"k").unwrap().unwrap(), b"new");

@@ -1,5 +1,5 @@
 //! What SQL needs of statements: their snapshot, marks, unlocking rows, interrupts, and looking at
-//! who is in whose way.
+//! which transaction is in the way of which.
 
 mod common;
 
@@ -111,7 +111,7 @@ fn statements_and_marks_are_undone() {
 }
 
 #[test]
-fn who_waits_is_woken_when_a_row_is_given_back() {
+fn a_waiter_is_woken_when_a_row_is_given_back() {
     within(60, || {
         let (_dir, db, table) = with_rows();
         let holder = db.begin(ReadCommitted).unwrap();
@@ -121,7 +121,7 @@ fn who_waits_is_woken_when_a_row_is_given_back() {
         assert_eq!(lock(3).unwrap().1, Locked::Before);
         assert!(
             !holder.unlock_row(&table, &key(3)).unwrap(),
-            "who asked first keeps it"
+            "the first request keeps it"
         );
         let begun = Instant::now();
         scope(|s| {
@@ -222,7 +222,7 @@ fn interrupts_end_waits_and_scans() {
 }
 
 #[test]
-fn lists_show_who_is_in_the_way() {
+fn lists_show_which_transaction_is_in_the_way() {
     within(60, || {
         let (_dir, db, table) = with_rows();
         let holder = db.begin(LockingRepeatableRead).unwrap();
@@ -315,7 +315,7 @@ fn a_statement_lock_is_given_back_when_the_statement_ends() {
 }
 
 #[test]
-fn who_waits_for_a_statement_lock_gets_it_or_hears_why_not() {
+fn a_waiter_for_a_statement_lock_gets_it_or_hears_why_not() {
     within(60, || {
         let (_dir, db, table) = with_rows();
         let begin = |level| db.begin(level).unwrap();
@@ -341,8 +341,8 @@ fn who_waits_for_a_statement_lock_gets_it_or_hears_why_not() {
             assert!(matches!(waiting.join().unwrap(), Err(Error::Interrupted)));
         });
 
-        // A deadlock over it and a row: who has done less is rolled back, and gives the lock back
-        // with it.
+        // A deadlock over it and a row: the transaction that has done less is rolled back, and
+        // gives the lock back with it.
         for n in 0..4 {
             second.update(&table, &key(n), &val(7)).unwrap();
         }

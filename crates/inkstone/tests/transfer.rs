@@ -192,7 +192,7 @@ fn what_cannot_be_imported_leaves_nothing() {
 }
 
 #[test]
-fn an_export_wants_a_table_that_nobody_changes() {
+fn an_export_wants_a_table_that_does_not_change() {
     within(60, || {
         let dir = tempfile::tempdir().unwrap();
         let db = open(&dir);

@@ -31,7 +31,7 @@ fn a_table_of_too_many_trees_is_refused() {
 }
 
 /// `create_tree` makes the tree in one mini-transaction and names it in the catalog in a
-/// transaction after that. A crash between leaves a tree that nobody names: its page is lost, its
+/// transaction after that. A crash between leaves a tree without a name: its page is lost, its
 /// number too, and `verify_table` calls it damage.
 #[test]
 fn a_crash_while_a_tree_is_created_leaves_no_lost_page() {

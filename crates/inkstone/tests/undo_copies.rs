@@ -204,9 +204,9 @@ fn copies_take_at_most_half_of_the_rest_of_the_log() {
     }
 }
 
-/// The log that an open transaction keeps slows nobody down: pauses would not end it.
+/// The log that an open transaction keeps slows no other transaction down: pauses would not end it.
 #[test]
-fn an_open_transaction_larger_than_the_log_slows_nobody_down() {
+fn an_open_transaction_larger_than_the_log_slows_no_other_down() {
     let vfs = SimVfs::new(7);
     let db = open(&vfs);
     let (large, small) = (

@@ -39,8 +39,8 @@ fn is_table(path: &Path) -> bool {
     path.extension().is_some_and(|e| e == "ink") && !path.ends_with("catalog.ink")
 }
 
-/// Control file, catalog and log are put back from a copy, as one does who has lost them: tables
-/// that were made since are not in that catalog, and must not be lost for that.
+/// Control file, catalog and log are put back from a copy, as after their loss: tables that were
+/// made since are not in that catalog, and must not be lost for that.
 #[test]
 fn an_older_catalog_destroys_no_newer_table() {
     let (dir, older) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -215,7 +215,7 @@ fn tables_beside_an_interrupted_creation_are_not_removed() {
 }
 
 /// A recycled segment gets a new header in place. Power is lost at each step of that: no file with
-/// a torn header is left under a segment's name, to be taken for someone else's.
+/// a torn header is left under a segment's name, to be taken for that of another database.
 #[test]
 fn a_recycled_segment_is_never_taken_for_a_strange_file() {
     let vfs = SimVfs::new(1);

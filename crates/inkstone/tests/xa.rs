@@ -185,7 +185,7 @@ fn check_outcome(db: &Database, table: &Table, commits: bool) {
         db.purge().unwrap();
         report = db.verify_table(table).unwrap();
     }
-    // The long values that nobody refers to are freed without another restart.
+    // The long values that nothing refers to are freed without another restart.
     let long = expected.values().filter(|v| v.len() > 5000).count() as u64;
     assert_eq!(report.overflow_pages, long * 6);
     assert!(report.allocated_pages < long * 6 + 24, "{report:?}");

@@ -104,7 +104,7 @@ impl Checkpoints {
         Hold { held }
     }
 
-    /// To be read after the log's ready LSN: whoever holds the log later logs behind that.
+    /// To be read after the log's ready LSN: a later holder of the log logs behind that.
     fn held(&self) -> Option<Lsn> {
         let held = self.held.load(Ordering::SeqCst);
         (held != NOT_HELD).then_some(Lsn(held))
@@ -173,7 +173,8 @@ impl Inner {
             .map_or(ready, |dirty| dirty.min(ready))
             .max(old.checkpoint_lsn);
         let oldest_transaction = core.trxs.oldest_first_lsn();
-        // Nothing was logged since `ready` was read, by whoever was active then or is now.
+        // Nothing was logged since `ready` was read, by transactions that were active then or are
+        // now.
         let held = self.checkpoints.held();
         let quiet =
             oldest_transaction.is_none() && held.is_none() && log.current_lsn() == checkpoint;
@@ -203,7 +204,7 @@ impl Inner {
             next_trx_id: core.trxs.peek_next_trx_id(),
             next_space_id: SpaceId(self.next_space.load(Ordering::SeqCst)),
             version_epoch: old.version_epoch.max(core.versions.highest_epoch()),
-            // Someone who went on working while the database was being closed made it unclean.
+            // Work that went on while the database was being closed made it unclean.
             clean_shutdown: clean_shutdown && checkpoint == end,
             ..old
         };
@@ -263,7 +264,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Notes in the log that a checkpoint was written (for people who read it).
+    /// Notes in the log that a checkpoint was written (for human readers).
     pub(super) fn log_checkpoint(&self) -> Result<(), Error> {
         let control = self.checkpoints.control();
         let mut mtr = Mtr::new(&self.core.storage);

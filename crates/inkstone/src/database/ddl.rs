@@ -23,7 +23,7 @@ use std::time::Duration;
 
 /// Pages that a new tablespace file has.
 const FIRST_PAGES: u32 = 16;
-/// How often somebody looks who waits for prepared transactions.
+/// How often a thread that waits for prepared transactions looks again.
 const PREPARED_LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
 impl Database {
@@ -118,17 +118,17 @@ impl Database {
 
     /// Says that a table, or a tree, is whole only now: snapshots from before get
     /// [`Error::TableChanged`] from it, and not some of its rows. Tables and trees are so when they
-    /// are made; whoever fills one while others begin transactions, as `ALTER TABLE` does, says it
-    /// again when it is filled. Nothing of it is durable: no snapshot outlives the database's
-    /// closing.
+    /// are made; a caller that fills one while others begin transactions, as `ALTER TABLE` does,
+    /// says it again when it is filled. Nothing of it is durable: no snapshot outlives the
+    /// database's closing.
     pub fn complete_tree(&self, tree: &impl TreeRef) -> Result<()> {
         let tree = tree.tree_ref().live()?;
         self.inner.complete_tree(&tree.space, tree.id);
         Ok(())
     }
 
-    /// Waits until no prepared transaction has changed rows of a table. Whoever makes a tree of the
-    /// rows that are there calls it first: what is prepared has left its other trees as they were,
+    /// Waits until no prepared transaction has changed rows of a table. To be called before a tree
+    /// is made of the rows that are there: what is prepared has left its other trees as they were,
     /// and may yet be rolled back, or commit without an entry in the new one.
     /// [`Error::LockTimeout`] after `patience`, [`Error::Interrupted`] when `interrupt` is raised.
     ///
@@ -166,7 +166,8 @@ impl Database {
                 let place = format!("prepared transactions that have changed table {name}");
                 return Err(Error::LockTimeout { waited_ms, place });
             }
-            // Nobody tells who waits for the end of a transaction of another process's coordinator.
+            // No signal tells a waiter that a transaction of another process's coordinator has
+            // ended.
             thread::sleep(PREPARED_LOOK_INTERVAL.min(patience - waited));
         }
         Ok(())

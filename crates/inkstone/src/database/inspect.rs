@@ -224,20 +224,20 @@ impl Database {
 struct Check<'d> {
     inner: &'d Inner,
     table: &'d Table,
-    /// Who uses each page.
+    /// What uses each page.
     users: BTreeMap<PageNo, User>,
     /// Trees whose pages are among them.
     walked: BTreeSet<TreeId>,
 }
 
-/// Who uses a page.
+/// What uses a page.
 #[derive(Clone, Debug)]
 enum User {
     /// A node of the tree of this name.
     Tree(String),
     /// A long value of the tree of this name.
     LongValue(String),
-    /// A long value that nobody needs any more, or that nobody needs yet.
+    /// A long value that is no longer needed, or not needed yet.
     ToBeFreed,
 }
 

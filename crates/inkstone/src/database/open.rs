@@ -197,9 +197,9 @@ fn find_directory(vfs: &dyn Vfs, path: &Path) -> Result<Option<Arc<dyn Directory
     }
 }
 
-/// Locks what is there before the control file is, for those who create at the same time: the
-/// directory itself, where the file system can, and the file `lock`, which older programs ask. That
-/// file is empty, and may be taken for rubbish and removed.
+/// Locks what is there before the control file is, for creators at the same time: the directory
+/// itself, where the file system can, and the file `lock`, which older programs ask. That file is
+/// empty, and may be taken for rubbish and removed.
 fn lock_first(directory: &dyn Directory) -> Result<Box<dyn Send + Sync>> {
     let itself = directory.lock_itself();
     let itself = itself.map_err(|e| lock_error(directory, directory.path(), e))?;
@@ -819,7 +819,7 @@ impl Core {
         self.storage.log.wait_durable(end)
     }
 
-    /// Forgets a tablespace and its pages: nobody finds it any more.
+    /// Forgets a tablespace and its pages: it is not found any more.
     pub(super) fn forget_space(&self, space: SpaceId) {
         let dropped = self.remove_space(space);
         let pages = dropped.as_ref().map_or(u32::MAX, |it| it.file().pages());

@@ -1,5 +1,5 @@
-//! What is checked before an existing database is changed, and before a new one is made: whoever
-//! is refused leaves every file as it was.
+//! What is checked before an existing database is changed, and before a new one is made: a
+//! refused call leaves every file as it was.
 //!
 //! An open that gets past these checks can still fail: a page that recovery needs may be damaged, a
 //! log that does not fit recovery's memory may be damaged behind what was applied by then. What was
@@ -29,7 +29,7 @@ pub(super) fn check_creation(directory: &dyn Directory) -> Result<()> {
     let names = directory.list();
     let names = names.map_err(|e| Error::io("list", directory.path(), e))?;
     if names.iter().any(|name| name == CREATING) {
-        // No creation comes so far: someone has put tables there since.
+        // No creation comes so far: tables were put there since.
         return match names.iter().find(|name| is_table(name)) {
             None => Ok(()),
             Some(table) => Err(Error::NotADatabase {

@@ -27,9 +27,9 @@ fn bounds<'k>(range: impl RangeBounds<&'k [u8]>) -> (Bound<Vec<u8>>, Bound<Vec<u
 /// Rows of a tree. Each call is a statement: if it fails it has no effect, and the transaction goes
 /// on (after [`Error::Deadlock`] it is rolled back).
 impl Transaction {
-    /// The value of a key, as the statement's snapshot sees it. Takes no lock and waits for nobody,
-    /// but at [`Isolation::Serializable`](crate::Isolation::Serializable), where it locks the key
-    /// shared.
+    /// The value of a key, as the statement's snapshot sees it. Takes no lock and waits for no
+    /// other transaction, but at [`Isolation::Serializable`](crate::Isolation::Serializable), where
+    /// it locks the key shared.
     ///
     /// ```
     /// # use inkstone::{Database, Isolation, Options};
@@ -68,7 +68,7 @@ impl Transaction {
     }
 
     /// As [`insert`](Self::insert). The row that is there already is locked as `duplicate` says:
-    /// exclusively by who is about to change it.
+    /// exclusively for a caller that is about to change it.
     pub fn insert_or_lock(
         &self,
         tree: &impl TreeRef,
@@ -86,7 +86,7 @@ impl Transaction {
 
     /// Changes a row's value; [`Error::RowNotFound`] if there is none of this key. Waits as
     /// [`insert`](Self::insert) does. At repeatable read [`Error::WriteConflict`] if the row was
-    /// changed by someone who committed after this transaction's snapshot.
+    /// changed by a transaction that committed after this one's snapshot.
     ///
     /// ```
     /// # use inkstone::{Database, Error, Isolation, Options};
@@ -279,14 +279,14 @@ impl Transaction {
     }
 
     /// Gives the lock of a row back that a locking read has taken, because the row is not wanted
-    /// after all; those who wait for it go on. Only at read committed and below: at other levels
-    /// the lock stays, and this returns false. A row that the transaction has changed stays locked.
+    /// after all; its waiters go on. Only at read committed and below: at other levels the lock
+    /// stays, and this returns false. A row that the transaction has changed stays locked.
     pub fn unlock_row(&self, tree: &impl TreeRef, key: &[u8]) -> Result<bool> {
         self.release_row(tree.tree_ref().live()?, key)
     }
 
     /// Takes the *statement lock* of a table, and waits for it as for a row's: an exclusive lock
-    /// that has nothing to do with its rows, for whoever gives out numbers, say. It is given back
+    /// that has nothing to do with its rows, for code that gives out numbers, say. It is given back
     /// when the statement ends ([`end_statement`](Self::end_statement),
     /// [`rollback_statement`](Self::rollback_statement), the next
     /// [`begin_statement`](Self::begin_statement)), or with the transaction. Having it already,

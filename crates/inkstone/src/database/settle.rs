@@ -39,7 +39,7 @@ pub(super) fn settle(directory: &dyn Directory, past_cache: bool) -> Result<()> 
         Some(_) => tables.needs_sync(name),
     })?;
     match directory.subdirectory(LOG_DIRECTORY, Create::Never) {
-        // Those who read the files say what is missing.
+        // The readers of the files say what is missing.
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
         Err(e) => Err(Error::io("open", &directory.path_of(LOG_DIRECTORY), e)),
         Ok(log) => settle_in(&*log, |name| Ok(parse_segment_file_name(name).is_some())),
@@ -88,7 +88,7 @@ fn settle_in(
             continue;
         }
         let file = match directory.open(name, READ_ONLY) {
-            // Who cannot open it does without.
+            // A database that cannot open it does without.
             Err(_) if name == PAGE_LSN_MAP_FILE => continue,
             opened => opened,
         };

@@ -1,4 +1,4 @@
-//! Giving the free ends of tablespace files back to the file system: who does it, and when. How it
+//! Giving the free ends of tablespace files back to the file system: what does it, and when. How it
 //! is done without losing a page: `space/tail.rs`.
 
 use super::tables::{Table, TreeRef};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 const LOOKS_MAX: usize = 8;
 
 impl Inner {
-    /// One round, once a second: looks at space maps that nobody has looked at yet, where pages are
+    /// One round, once a second: looks at space maps that are still unknown, where pages are
     /// wanted; cuts tails that were found before a checkpoint that is durable by now, and looks for
     /// new ones. `round`: its number.
     pub(super) fn look_after_space(&self, round: u64) -> Result<()> {

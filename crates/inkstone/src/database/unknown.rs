@@ -4,15 +4,16 @@
 //!
 //! 1. Removed is a file of which this database's own log says that it may go: its creation was read
 //!    and no table has it, or its deletion was read. No page of it is of a later time than the log.
-//!    And a file of nothing but zeroes, which a crash leaves before the log hears of it. Tested by
+//!    And a file of nothing but zeroes, which a crash leaves before the log names it. Tested by
 //!    `a_log_that_was_cut_removes_no_table_of_a_later_time`,
-//!    `nothing_acknowledged_is_lost_in_a_crash`.
+//!    `what_an_interrupted_creation_left_is_removed_and_named`.
 //! 2. Any other file is set aside, whole: a table of a later time than the catalog, a file of
-//!    another database. Recovery does not miss it: a checkpoint is behind all that the log says of
+//!    another database. (But one that a prepared transaction has changed stays.) Recovery does not miss it: a checkpoint is behind all that the log says of
 //!    it. Tested by `an_older_catalog_destroys_no_newer_table`,
 //!    `a_file_of_another_database_is_not_removed`.
 //! 3. Both are named in the report of opening. Tested by
-//!    `an_older_catalog_destroys_no_newer_table`.
+//!    `an_older_catalog_destroys_no_newer_table`,
+//!    `what_an_interrupted_creation_left_is_removed_and_named`.
 //!
 //! So that a crash leaves only what may be removed, the log of a creation or a drop is kept,
 //! whatever checkpoints do, until the catalog says the same as the directory
@@ -72,7 +73,8 @@ pub(super) fn remove_unowned(
     Ok(found)
 }
 
-/// Whether a prepared transaction has changes in it: then it is not for us to say whose it is.
+/// Whether a prepared transaction has changes in it: then this does not decide to which table it
+/// belongs.
 fn is_prepared_in(redone: &RedoOutcome, space: SpaceId) -> bool {
     let mut undo = redone.prepared.iter().flat_map(|open| &open.undo);
     undo.any(|entry| entry.space == space)
@@ -119,12 +121,12 @@ fn is_zeroes(directory: &dyn Directory, space: SpaceId) -> Result<bool> {
 }
 
 impl Inner {
-    /// Sets tablespace files aside. Nobody else uses the database yet.
+    /// Sets tablespace files aside. No other thread uses the database yet.
     pub(super) fn set_aside(&self, unknown: &[SpaceId]) -> Result<Vec<SetAside>> {
         if unknown.is_empty() {
             return Ok(Vec::new());
         }
-        // What the log has for them goes into them; behind the checkpoint nobody asks for it again.
+        // What the log has for them goes into them; behind the checkpoint it is not needed again.
         self.core.storage.pool.flush_all()?;
         self.checkpoint(true, false)?;
         let aside = |&space: &SpaceId| {

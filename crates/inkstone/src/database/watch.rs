@@ -1,5 +1,5 @@
-//! Transactions, locks and waits of an open database, for people who look for the one that is in
-//! the way. Each list is one look; two lists need not fit together.
+//! Transactions, locks and waits of an open database, to find the one that is in the way. Each list
+//! is one look; two lists need not fit together.
 
 use super::{Database, Inner, Table};
 use crate::locks::{
@@ -36,7 +36,7 @@ pub struct TransactionView {
     pub row_locks: u64,
     /// Ranges and gaps that it has locked.
     pub range_locks: u64,
-    /// Whose end it waits for, and how long by now.
+    /// The transaction that it waits for, and how long by now.
     pub waits: Option<(u64, Duration)>,
     /// The statement that it is in, if the program says so ([`LockWaitHooks::statement`]).
     pub statement: Option<String>,
@@ -57,7 +57,8 @@ pub enum LockState {
         place: Option<usize>,
         /// Whether it is to put a new row there.
         inserts: bool,
-        /// For whom. Of several before it in the queue: the last that waits for the others, too.
+        /// The transactions that it waits for. Of several before it in the queue: the last that
+        /// waits for the others, too.
         blockers: Vec<u64>,
         /// In which statement, if the program says so ([`LockWaitHooks::statement`]).
         statement: Option<String>,
@@ -67,7 +68,7 @@ pub enum LockState {
 /// A lock that is held or waited for.
 #[derive(Clone, Debug)]
 pub struct LockView {
-    /// Whose.
+    /// The transaction that has it or waits for it.
     pub transaction: u64,
     /// What [`Transaction::set_tag`](crate::Transaction::set_tag) said.
     pub tag: u64,
@@ -142,8 +143,8 @@ impl TreeNames for OpenNames {
 }
 
 impl Database {
-    /// Whether this is a forked child of the process that opened the database. Who takes latches
-    /// asks first: threads may hold them that the child does not have.
+    /// Whether this is a forked child of the process that opened the database. Code that takes
+    /// latches asks first: threads that the child does not have may hold them.
     pub(super) fn is_forked(&self) -> bool {
         self.inner.core.storage.poison.is_forked()
     }
@@ -195,7 +196,7 @@ impl Database {
         all
     }
 
-    /// Whether anybody has the statement lock of a table
+    /// Whether a transaction has the statement lock of a table
     /// ([`Transaction::lock_for_statement`](crate::Transaction::lock_for_statement)), or waits for
     /// it. False in a forked child.
     pub fn is_locked_for_statement(&self, table: &Table) -> bool {
@@ -203,8 +204,8 @@ impl Database {
         !self.is_forked() && self.inner.core.locks.is_locked_for_statement(space)
     }
 
-    /// Shows all explicit locks, and the queues of those who wait, until `show` says false. What is
-    /// shown costs as much as it is: no list is made, and no latch is held meanwhile.
+    /// Shows all explicit locks, and the queues of waiters, until `show` says false. What is shown
+    /// costs as much as it is: no list is made, and no latch is held meanwhile.
     pub fn visit_locks(&self, mut show: impl FnMut(&LockView) -> bool) -> Result<()> {
         if self.is_forked() {
             return Err(Error::Forked);
@@ -222,7 +223,7 @@ impl Database {
         failed.map_or(Ok(()), Err)
     }
 
-    /// All explicit locks, and the queues of those who wait.
+    /// All explicit locks, and the queues of waiters.
     pub fn locks(&self) -> Result<Vec<LockView>> {
         let mut all = Vec::new();
         self.visit_locks(|lock| {
@@ -232,7 +233,7 @@ impl Database {
         Ok(all)
     }
 
-    /// Everyone who waits for somebody, the longest first: each [`LockState::Waits`].
+    /// Every transaction that waits for a lock, the longest wait first: each [`LockState::Waits`].
     pub fn lock_waits(&self) -> Result<Vec<LockView>> {
         if self.is_forked() {
             return Err(Error::Forked);

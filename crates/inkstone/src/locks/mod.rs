@@ -34,8 +34,11 @@
 //! 5. A wait ends when what was waited for is handed over, the waiter was made a deadlock's victim
 //!    or was interrupted, time is up, or the engine is poisoned. Tested by
 //!    `a_deadlock_through_any_blocker_is_found`, `interrupts_end_waits_and_scans`,
+//!    `a_wait_times_out`, `a_wait_ends_when_the_engine_is_poisoned`. Tested by
+//!    `a_deadlock_through_any_blocker_is_found`, `interrupts_end_waits_and_scans`,
 //!    `a_wait_times_out`, `a_wait_ends_when_the_engine_is_poisoned`.
 //! 6. A set of transactions that wait for each other in a circle loses a member at once. Tested by
+//!    `the_cheapest_of_a_circle_is_the_victim`, `a_new_gap_is_seen_by_a_waiting_insert`. Tested by
 //!    `the_cheapest_of_a_circle_is_the_victim`, `a_new_gap_is_seen_by_a_waiting_insert`.
 //!
 //! # What the caller must do

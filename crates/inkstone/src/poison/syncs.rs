@@ -8,13 +8,13 @@
 //!
 //! # Promises
 //!
-//! 1. A file with [`FileSyncs`] has one sync under way. Who wants one while it runs joins the next,
-//!    and all who joined share its result. Tested by
+//! 1. A file with [`FileSyncs`] has one sync under way. A thread that wants one while it runs joins
+//!    the next, and all that joined share its result. Tested by
 //!    `who_wants_a_sync_while_one_runs_joins_the_next`,
 //!    `a_sync_covers_only_what_was_written_before_it_began`. Tested by the simulator
 //!    (`page-syncs-apart`).
-//! 2. A failed sync has poisoned the engine before anybody is told of its end: who leads or joins
-//!    a sync of the same file afterwards, and who waits for it, gets the error. Tested by
+//! 2. A failed sync has poisoned the engine before any thread is told of its end: a thread that
+//!    leads or joins a sync of the same file afterwards, or waits for it, gets the error. Tested by
 //!    `a_failed_sync_poisons_before_anybody_is_told`. Tested by the simulator (`page-syncs-apart`).
 //! 3. [`Poison::settle_syncs`] returns `Ok` only if every sync that was under way at its moment
 //!    ended well. A checkpoint is stated, and copies in the doublewrite file are given up, only
@@ -92,7 +92,7 @@ impl SyncUnderWay {
         Self { poison, number }
     }
 
-    /// Takes notice of the result, before anybody is told that the sync has ended.
+    /// Takes notice of the result, before any thread is told that the sync has ended.
     pub fn end(self, path: &Path, result: std::io::Result<()>) -> Result<()> {
         match result {
             Ok(()) if mutants::on(Mutant::PageSyncsApart) => Ok(()),
@@ -149,8 +149,8 @@ impl FileSyncs {
         WantedSync(self.state.lock().begun + 1)
     }
 
-    /// Whose turn it is. After a failed sync it is the next one's: the caller checks the poison
-    /// first.
+    /// Whether the wanted sync is done, must wait for another, or is the caller's to run. After a
+    /// failed sync it is the next caller's to run: callers check the poison first.
     pub fn turn(&self, wanted: WantedSync) -> SyncTurn<'_> {
         let mut state = self.state.lock();
         if mutants::on(Mutant::PageSyncsApart) {
@@ -181,7 +181,7 @@ impl FileSyncs {
         }
     }
 
-    /// Runs the wanted sync, or waits for whoever does.
+    /// Runs the wanted sync, or waits for the thread that does.
     pub fn sync(
         &self,
         poison: &Poison,
@@ -210,7 +210,7 @@ pub(crate) struct SyncLead<'f> {
 }
 
 impl SyncLead<'_> {
-    /// Tells those who wait. A failure has poisoned the engine by now ([`SyncUnderWay::end`]).
+    /// Tells the waiters. A failure has poisoned the engine by now ([`SyncUnderWay::end`]).
     pub fn end(self, result: Result<()>) -> Result<()> {
         if result.is_ok() {
             let mut state = self.syncs.state.lock();

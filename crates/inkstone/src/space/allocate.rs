@@ -244,8 +244,8 @@ impl Space {
         if !self.regions.is_more_to_know() {
             return Ok(());
         }
-        // Where a map is damaged it stays false, so that this does not fail again and again. The
-        // next search for a page sets it again.
+        // If a map is damaged the flag stays false, so that this does not fail again and again. The
+        // next search for a page that leaves regions unknown sets it again.
         self.regions.set_more_to_know(false);
         for _ in 0..BACKGROUND_LOOKS_MAX {
             let Some(unknown) = self.regions.lowest_unknown(self.last_region()?) else {

@@ -157,7 +157,7 @@ fn a_writer_gets_in_between_readers_that_overlap() {
 
 /// Without `wanted`, a thread could wait for ever for a latch that by then guards another page.
 #[test]
-fn everyone_who_waits_for_a_page_that_goes_gives_up() {
+fn every_waiter_for_a_page_that_goes_gives_up() {
     let latch = HybridLatch::default();
     let wanted = AtomicBool::new(true);
     let gave_up = AtomicUsize::new(0);

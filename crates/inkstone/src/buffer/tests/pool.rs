@@ -122,7 +122,7 @@ fn many_threads_that_want_one_page_read_it_once() {
 }
 
 #[test]
-fn a_read_error_reaches_everyone_who_waits_and_is_not_remembered() {
+fn a_read_error_reaches_every_waiter_and_is_not_remembered() {
     let bench = Bench::new(64, 10, 4);
     bench.store.hold_reads.store(true, Ordering::SeqCst);
     bench.store.fail_reads.store(true, Ordering::SeqCst);
@@ -248,7 +248,7 @@ fn drop_space_waits_for_pages_in_flight() {
 }
 
 #[test]
-fn poison_wakes_those_who_wait_for_frames() {
+fn poison_wakes_waiters_for_frames() {
     let bench = Bench::new(64, 200, 4);
     bench.store.hold_writes.store(true, Ordering::SeqCst);
     for n in 0..64 {

@@ -120,7 +120,7 @@ fn optimistic_reads_that_validate_are_whole() {
 }
 
 #[test]
-fn everyone_who_waits_for_a_page_that_goes_gives_up() {
+fn every_waiter_for_a_page_that_goes_gives_up() {
     static GAVE_UP: Seen = Seen::never();
     explore(|| {
         let latch = Arc::new(HybridLatch::default());

@@ -1,4 +1,4 @@
-//! Who waits for which sync, and what they are told.
+//! Which thread waits for which sync, and what it is told.
 
 use super::*;
 use crate::sync::thread;
@@ -16,7 +16,7 @@ fn a_while() {
 }
 
 #[test]
-fn who_wants_a_sync_while_one_runs_joins_the_next() {
+fn a_sync_wanted_while_one_runs_joins_the_next() {
     let (syncs, poison) = (FileSyncs::default(), Poison::default());
     let (running, most, runs) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     let run = || {
@@ -33,7 +33,8 @@ fn who_wants_a_sync_while_one_runs_joins_the_next() {
         }
     });
     assert_eq!(most.into_inner(), 1, "two syncs of a file overlapped");
-    // The first one's, and the next for all who came meanwhile; a late thread may need a third.
+    // The first one's, and the next for all threads that came meanwhile; a late thread may need a
+    // third.
     assert!((2..=4).contains(&runs.into_inner()));
 }
 
@@ -42,7 +43,7 @@ fn a_sync_covers_only_what_was_written_before_it_began() {
     let (syncs, poison) = (FileSyncs::default(), Poison::default());
     let early = syncs.want();
     let SyncTurn::Lead(lead) = syncs.turn(early) else {
-        panic!("nobody is before it");
+        panic!("no sync is before it");
     };
     let late = syncs.want();
     assert!(matches!(syncs.turn(late), SyncTurn::Busy));
@@ -55,7 +56,7 @@ fn a_sync_covers_only_what_was_written_before_it_began() {
 /// The failure of one's sync is known before another one of the file can begin, and its success
 /// is worth nothing then.
 #[test]
-fn a_failed_sync_poisons_before_anybody_is_told() {
+fn a_failed_sync_poisons_before_any_thread_is_told() {
     let (syncs, poison) = (FileSyncs::default(), Poison::default());
     let began = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -102,7 +103,7 @@ fn a_moment_is_settled_when_the_syncs_before_it_have_ended_well() {
 }
 
 #[test]
-fn a_sync_that_nobody_ended_counts_as_failed() {
+fn a_sync_that_was_not_ended_counts_as_failed() {
     let syncs = FileSyncs::default();
     let wanted = syncs.want();
     drop(syncs.turn(wanted));

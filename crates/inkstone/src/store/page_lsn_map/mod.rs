@@ -355,8 +355,8 @@ impl PageLsnMap {
         let Some(mut settling) = self.settling.try_lock() else {
             return;
         };
-        // More than would have to be settled: redo will find fault with lost writes that it could
-        // make up for, which is a pity and no danger.
+        // This settles more than it must: redo will report lost writes that it could make up for.
+        // Such an error is needless, but no danger.
         let settled = self.settle(&mut settling, Lsn(u64::MAX));
         if settled.is_err() || self.notes.count() > self.notes_max {
             self.failure();

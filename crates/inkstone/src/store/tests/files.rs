@@ -151,7 +151,7 @@ fn a_full_disk_changes_nothing() {
 }
 
 #[test]
-fn a_file_that_is_used_by_someone_outlives_its_name() {
+fn a_file_in_use_outlives_its_name() {
     let rig = rig();
     let file = rig.spaces.create(SpaceId(1), 8).unwrap();
     rig.spaces.create(SpaceId(2), 8).unwrap();
