@@ -251,7 +251,7 @@ int ha_inkstone::find_added(TABLE *altered, Alter_inplace_info *info,
       continue;
     if (field->default_value)
     {
-      /* What it warns of was said when the ALTER was looked at. */
+      /* Its warnings were given when the ALTER was checked. */
       Dummy_error_handler silence;
       thd()->push_internal_handler(&silence);
       MY_BITMAP *saved= dbug_tmp_use_all_columns(altered, &altered->write_set);
@@ -467,7 +467,7 @@ int ha_inkstone::commit_altered(const std::vector<AlterContext *> &contexts, TAB
 }
 
 /* Of a partitioned table the server gives the name of the whole. Its partitions are altered
-   together: any of them tells. */
+   together: any of them has the answer. */
 int check_version(handlerton *, const char *path, const LEX_CUSTRING *version, ulonglong)
 {
   TableName name(path);

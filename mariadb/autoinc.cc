@@ -78,7 +78,7 @@ void ha_inkstone::get_auto_increment(ulonglong offset, ulonglong increment, ulon
       if (aligned < max)
         value= aligned;
     }
-    /* The server's first word on how many rows there will be is the one to trust. */
+    /* The server's first statement of how many rows there will be is the one that counts. */
     const bool goes_on= session->auto_increment_rows != 0;
     if (!goes_on)
       session->auto_increment_rows= desired ? desired : 1;

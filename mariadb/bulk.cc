@@ -207,8 +207,8 @@ int ha_inkstone::end_bulk_insert()
   int failed= thd()->transaction_rollback_request ? 0 : bulk->flush();
   delete bulk;
   bulk= nullptr;
-  /* The server has found fault with a later row than the one that is refused: it would not have
-     come to that. */
+  /* The server has reported an error of a later row than the one that is refused: row by row it
+     would not have come to that. */
   if (failed && thd()->is_error())
   {
     thd()->clear_error();

@@ -22,8 +22,8 @@ void ha_inkstone::close_cursor()
   long_keys.clear();
 }
 
-/* What lent the current key out will be used again: it is kept, should the scan turn round. True:
-   out of memory. */
+/* The memory that the current key lies in will be used again: a copy is kept, in case the scan
+   changes its direction. True: out of memory. */
 bool ha_inkstone::keep_current()
 {
   if (!current.data || current.data == saved_key.data())

@@ -202,7 +202,7 @@ static int wait_before_move(THD *thd, const TableName &name)
 }
 
 /* Also the server's ddl log calls it, again after a crash: a table that is not there is no
-   surprise. */
+   error. */
 int drop_table(const char *path)
 {
   ink_error error;

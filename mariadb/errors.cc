@@ -24,7 +24,7 @@ static int file_error(THD *thd, const ink_error &error, int number)
   return number;
 }
 
-/* The engine has stopped: each statement fails so from then on, and the error log is told once. */
+/* The engine has stopped: each statement fails so from then on, and the error log gets it once. */
 static void tell_once(const ink_error &error)
 {
   static std::atomic<bool> told(false);

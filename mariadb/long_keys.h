@@ -7,7 +7,7 @@
 
    - Only cut keys have more than `whole` bytes: a key that is whole is never taken for one that is
      cut.
-   - Two tree keys are equal exactly where the images are: points and duplicates are found as ever.
+   - Two tree keys are equal exactly where the images are: points and duplicates are found as usual.
    - Tree keys sort as their images but for cut ones of the same head, which stand side by side (no
      image is the beginning of another): a scan that meets one gathers all of its head and sorts
      them by the rest.

@@ -362,7 +362,7 @@ bool Survey::look_at(const std::string &folder)
   MY_DIR *files= my_dir(in_data_home(folder).c_str(), MYF(MY_DONT_SORT));
   if (!files)
   {
-    /* Such as lost+found: that is no matter if none of our tables is there. */
+    /* Such as lost+found: that does not matter if no table of this engine is there. */
     const std::string prefix= folder + "/";
     const auto first= tables.lower_bound(prefix);
     return first == tables.end() || first->compare(0, prefix.size(), prefix);

@@ -43,8 +43,8 @@ static uint32_t isolation_of(THD *thd)
   case ISO_READ_COMMITTED:
     return INK_READ_COMMITTED;
   case ISO_SERIALIZABLE:
-    /* Repeatable read with all reads locking, as InnoDB does it. Of transactions that lock whatever
-       they read none is in the way of snapshot isolation's errors. */
+    /* Repeatable read with all reads locking, as InnoDB does it. Transactions that lock whatever
+       they read need none of snapshot isolation's errors. */
     return INK_REPEATABLE_READ;
   default:
     return snapshot_isolation(thd) ? INK_SNAPSHOT : INK_REPEATABLE_READ;

@@ -216,7 +216,8 @@ int TableShare::rows_per_value(THD *thd, TABLE *table, const std::vector<KeyCode
         return failed;
     for (uint part= 0; part < key.ext_key_parts; part++)
     {
-      /* As InnoDB does it: the optimizer likes table scans too well, so indexes are praised. */
+      /* As InnoDB does it: the optimizer prefers table scans too much, so half of the rows for each
+         value is told. */
       const uint64 found= part < counted ? MY_MAX(values.of_index[i][part], 1) : rows;
       const double count= found ? static_cast<double>(rows) / found / 2 : 0;
       key.rec_per_key[part]= count < 1 ? 1 : static_cast<ulong>(count);

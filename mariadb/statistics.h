@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* How many different values the indexes of a table have, and for how long that is believed.
+/* How many different values the indexes of a table have, and for how long that is used.
 
    Table options, as in InnoDB: STATS_SAMPLE_PAGES leaves are looked at for each part of an index
    (default 20; 8 with STATS_PERSISTENT=0). ANALYZE keeps what it has found in the table's facts,

@@ -236,8 +236,8 @@ static std::string difference(Exported &file, const TABLE *table)
   return difference("index", "indexes", file.keys, definition.keys);
 }
 
-/* A damaged file is not the table's: what the server says of damaged tables would send its owner
-   there. */
+/* A damaged file is not the table's: the server's message about damaged tables would point to the
+   wrong place. */
 static bool refused_file(const ink_error &error)
 {
   if (error.code != INK_CORRUPT && error.code != INK_NOT_A_DATABASE)

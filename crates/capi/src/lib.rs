@@ -6,7 +6,7 @@
 //! - Every entry point runs its work in a frame of [`entry`]: a failure becomes a code and a
 //!   message, a panic becomes `INK_PANIC`. None crosses into the caller's frames.
 //! - Handles are boxes. What C passes in is turned into references and slices at the top of an
-//!   entry point, by the functions of [`raw`], which say what the caller vouches for.
+//!   entry point, by the functions of [`raw`], which say what the caller promises.
 //! - No state is kept by thread, and none outside of handles.
 //! - A cursor does not point to its transaction: both hold the same [`transaction`] cell, so a
 //!   cursor that outlives its transaction gets an error.

@@ -190,7 +190,7 @@ fn map_anywhere(bytes: usize) -> Result<NonNull<u8>> {
 unsafe fn unmap(start: NonNull<u8>, bytes: usize) {
     if bytes > 0 {
         // SAFETY: promised by the caller. Unmapping what is mapped cannot fail in a way that we
-        // could mend.
+        // could repair.
         let _ = unsafe { munmap(start.as_ptr().cast(), bytes) };
     }
 }

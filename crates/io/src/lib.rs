@@ -231,7 +231,7 @@ pub trait File: Send + Sync + std::fmt::Debug {
     /// As [`File::sync`], and then lets go of what is cached of the file, so that later reads see
     /// what the disk has. For a file of an earlier process: if a sync of that one failed, the
     /// kernel has taken its writes for clean, shows them to readers, and will never write them;
-    /// another sync succeeds and changes nothing about it. Letting go is an advice, which a file
+    /// another sync succeeds and changes nothing about it. Letting go is advice, which a file
     /// system may ignore; unbuffered reads need none. (A backend without a cache has nothing to let
     /// go of.)
     fn sync_and_forget(&self) -> Result<()> {

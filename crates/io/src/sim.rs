@@ -438,7 +438,7 @@ impl SimVfs {
     }
 
     /// Makes [`File::sync_and_forget`] keep what is cached, as a file system may: letting go of it
-    /// is an advice. Unbuffered reads still see what the disk has.
+    /// is advice. Unbuffered reads still see what the disk has.
     pub fn set_keeps_cache(&self, keeps: bool) {
         self.disk.keeps_cache.store(keeps, Ordering::Relaxed);
     }

@@ -41,7 +41,7 @@ pub fn check_running(server: &Server, database: &str) -> Result<()> {
     Ok(())
 }
 
-/// How often the engine had something to mend when the server started, by its error log.
+/// How often the engine had something to repair when the server started, by its error log.
 pub fn mended(server: &Server) -> String {
     let text = std::fs::read(server.log()).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);

@@ -238,7 +238,7 @@ pub fn compiler(tree: &Tree, sanitized: bool) -> Command {
     if sanitized {
         command.args(sanitizer::COMPILE);
     }
-    // Warnings of the server's own headers are not ours to mend.
+    // Warnings of the server's own headers cannot be fixed here.
     for folder in tree.include_folders() {
         command.arg("-isystem").arg(folder);
     }

@@ -301,7 +301,7 @@ impl Server {
         self.child().as_mut()?.try_wait().ok().flatten()
     }
 
-    /// Ends it as a power button would not: SIGKILL, by its id.
+    /// Kills it: SIGKILL, by its id.
     pub fn kill(&self) {
         if let Some(mut child) = self.child().take() {
             let _ = child.kill();

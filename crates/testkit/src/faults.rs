@@ -5,8 +5,8 @@
 //! [`huge`] has files of terabytes and page numbers near the end; in [`lasting`] whole files fail
 //! for as long as it lasts, in [`handles`] there are more tables than handles, in [`around`] the
 //! control file is replaced or memory is limited from outside, in [`processes`] real ones have
-//! budgets; the functions here let one operation of a random run fail. [`known`] are the bugs that
-//! wait for a mend.
+//! budgets; the functions here let one operation of a random run fail. [`known`] are the known bugs
+//! that are not fixed yet.
 
 mod after;
 pub mod around;

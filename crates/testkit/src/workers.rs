@@ -1,5 +1,5 @@
-//! A campaign on all cores. Runs happen in worker processes: one that hangs, aborts or runs out of
-//! its senses costs its seed, and the campaign goes on and can say which seed it was.
+//! A campaign on all cores. Runs happen in worker processes: one that hangs, aborts or misbehaves
+//! costs its seed, and the campaign goes on and can say which seed it was.
 //!
 //! A worker is the same program with `--worker`. It reads seeds from its input, one a line, and
 //! answers each with a line of JSON: `{"seed": 7, "marks": {"crashes": 3}, "error": null}`.

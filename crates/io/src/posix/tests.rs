@@ -70,7 +70,7 @@ fn is_cached(file: &PosixFile) -> Option<bool> {
     }
 }
 
-/// The advice is taken on the file systems of which that is known; what others do is theirs.
+/// The advice is taken on the file systems of which that is known; others may ignore it.
 #[test]
 fn a_file_system_lets_go_of_what_it_cached() {
     const EXT: u64 = 0xef53;

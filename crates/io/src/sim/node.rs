@@ -8,8 +8,8 @@
 //!   disk cannot keep a part of a sector.
 //! - *Certain*: a change that survives any crash (synced, or written through).
 //! - *Forsaken*: a write whose sync failed. As in Linux, it stays in the cache, where it counts as
-//!   clean: readers see it, and a later sync does not mend it. When the cache is given up, it shows
-//!   whether it ever reached the disk.
+//!   clean: readers see it, and a later sync does not repair it. When the cache is given up, it
+//!   shows whether it ever reached the disk.
 //!
 //! # Invariants
 //!

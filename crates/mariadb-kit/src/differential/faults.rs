@@ -202,7 +202,7 @@ fn old_name<'t>(alter: &'t str, new: &str) -> Option<&'t str> {
 
 /// A fault in words that ALTER and INSERT have in common: without the number of the row, and
 /// without the table. That a value does not fit its column, or is NULL, has four names; of a
-/// duplicate the server may say what it is afraid of.
+/// duplicate the server may say what may have caused it.
 fn fault(code: &str, message: &str, table: &str) -> String {
     let column = || Some(message.split_once("olumn '")?.1.split_once('\'')?.0);
     match (code, column()) {
@@ -283,7 +283,7 @@ mod tests {
         );
         let duplicate = of("1062", "Duplicate entry 'a' for key 'k1'");
         assert_ne!(duplicate, of("1062", "Duplicate entry 'b' for key 'k1'"));
-        let afraid = "ALTER TABLE causes auto_increment resequencing, resulting in duplicate entry 'a' for key 'k1'";
-        assert_eq!(duplicate, of("1062", afraid));
+        let resequenced = "ALTER TABLE causes auto_increment resequencing, resulting in duplicate entry 'a' for key 'k1'";
+        assert_eq!(duplicate, of("1062", resequenced));
     }
 }

@@ -12,8 +12,8 @@ use crate::random::Random;
 use std::collections::VecDeque;
 
 /// SQL modes that a session may have; nothing is the server's own. None has NO_ZERO_DATE: an ALTER
-/// that copies stumbles over dates that are there, one in place does not, and which way is taken is
-/// each engine's own (item S9).
+/// that copies fails at dates that are there, one in place does not, and which way is taken is each
+/// engine's own (item S9).
 const MODES: [&str; 7] = [
     "",
     "",

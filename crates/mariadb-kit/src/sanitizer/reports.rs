@@ -75,7 +75,7 @@ fn read(file: &Path) -> Result<String> {
 /// Reports by their summaries: how many, and the first one.
 type Kinds = BTreeMap<String, (u64, String)>;
 
-/// Adds the reports of a file to `kinds`. Text that is no report that we know is one, too: nothing
+/// Adds the reports of a file to `kinds`. Text that is no known report counts as one, too: nothing
 /// that a sanitizer says may be lost.
 fn collect(text: &str, kinds: &mut Kinds) {
     let mut reports: Vec<String> = Vec::new();

@@ -339,7 +339,7 @@ impl Report {
 }
 
 /// The command that makes the same run again: the same contents, options and moments; what threads
-/// do in between is up to them.
+/// do in between is not repeated.
 fn repeat_line(setting: &Setting) -> String {
     let on = if setting.fuse { "fuse" } else { "disk" };
     let backend = match setting.backend {

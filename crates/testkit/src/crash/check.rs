@@ -1,5 +1,5 @@
-//! The checker: reads everything, says what is there, and finds fault with whatever contradicts
-//! itself. What should be there of the commits it does not know; the parent does.
+//! The checker: reads everything, says what is there, and reports every contradiction. What should
+//! be there of the commits it does not know; the parent does.
 
 use super::plan::{Account, BALANCE, Effect, Ending, Load, Plan, QUEUE_LEN, TxnId, balance_key};
 use super::protocol::Line;

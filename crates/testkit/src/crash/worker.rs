@@ -83,7 +83,7 @@ enum Outcome {
     Prepared(Decision),
 }
 
-/// Conflicts are for the client to live with; everything else is an error.
+/// Conflicts are expected and roll back; everything else is an error.
 fn rolled_back_by(error: Error) -> Result<Outcome> {
     match error {
         Error::Deadlock | Error::LockTimeout { .. } | Error::WriteConflict => {

@@ -143,7 +143,7 @@ impl Run {
     }
 
     /// Power will be lost within so many mutations, or at one of the next of the control file:
-    /// there are few of those, and all that is on the disk hangs on each.
+    /// there are few of those, and all that is on the disk depends on each.
     fn aim(&mut self, within: &[u64]) {
         if self.rng.chance(10) {
             let nth = 1 + self.rng.below(3);
@@ -230,7 +230,7 @@ impl Run {
         self.db = None;
     }
 
-    /// Ends the process without ceremony: a wrecked engine may not be able to close.
+    /// Ends the process without a close: a wrecked engine may not be able to do that.
     pub(super) fn abandon(&mut self) {
         self.vfs.kill();
         self.forget_process();

@@ -1,7 +1,7 @@
 //! What a power loss left: looks at the disk before it is repaired.
 //!
 //! Everything here is told from the bytes: pages and copies by their checksums, the log by its
-//! frames, a split by the records of its mini-transaction. Nothing is taken from the engine's word.
+//! frames, a split by the records of its mini-transaction. Nothing rests on what the engine says.
 
 use crate::marks::Marks;
 use inkstone::log::ReadParams;

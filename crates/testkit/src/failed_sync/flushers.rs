@@ -57,7 +57,7 @@ pub struct Case {
     pub flush_method: FlushMethod,
     /// Transactions of each writer.
     pub commits: u64,
-    /// Whether there are copies of pages that are being written, from which recovery mends much.
+    /// Whether there are copies of pages that are being written, from which recovery repairs much.
     /// (If not, the disk tears no page.)
     pub copies: bool,
     /// What the threads do.

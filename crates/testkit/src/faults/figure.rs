@@ -1,4 +1,4 @@
-//! A measured figure, its bound, and what is known to break it until it is mended.
+//! A measured figure, its bound, and what is known to break it until that is fixed.
 
 use std::fmt;
 
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn a_known_breach_may_neither_grow_nor_stay_when_it_is_mended() {
         let breach = Some(Breach {
-            until: "it is mended",
+            until: "it is fixed",
             limit: 20.0,
         });
         assert!(judged(10.0, None) && !judged(10.1, None));

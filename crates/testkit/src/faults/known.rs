@@ -1,6 +1,5 @@
-//! Broken promises that are known, and wait for their mend. Each row excuses the cases that it
-//! describes and counts them; a complete campaign that needs a row no more fails until it is
-//! deleted.
+//! Broken promises that are known and not fixed yet. Each row excuses the cases that it describes
+//! and counts them; a complete campaign that needs a row no more fails until it is deleted.
 
 /// A row.
 #[derive(Debug, PartialEq, Eq)]

@@ -209,7 +209,7 @@ impl Report {
         for row in KNOWN.iter().filter(|row| row.kind == kind) {
             if !self.excused.contains_key(row.bug) {
                 self.broken(format!(
-                    "\"{}\" is mended: delete its row in faults/known.rs",
+                    "\"{}\" is fixed: delete its row in faults/known.rs",
                     row.bug
                 ));
             }

@@ -37,7 +37,7 @@ pub fn level_of(name: &str) -> Result<Option<Isolation>, String> {
     found.ok_or_else(|| format!("there is no level {name}; there are {}", names()))
 }
 
-/// What a level lets through, and a campaign that is worth something must have seen.
+/// What a level lets through, and a useful campaign must have seen.
 const SOMETIMES: &[(&str, Class)] = &[
     ("read-committed", Class::FuzzyRead),
     ("read-committed", Class::LostUpdate),

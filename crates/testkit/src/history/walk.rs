@@ -62,7 +62,7 @@ struct Walk<'a> {
     out: Walked,
 }
 
-/// Takes a transaction apart. `keys`: all that there are, so that a scan reads those too that it
+/// Takes a transaction apart. `keys`: all that there are, so that a scan also reads those that it
 /// does not find.
 pub(super) fn walk(name: usize, txn: &Txn, keys: &BTreeSet<Key>) -> Walked {
     let mut walk = Walk {
