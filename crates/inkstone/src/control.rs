@@ -11,7 +11,6 @@
 //!    (`control-copy-overwritten`).
 //! 3. The file appears under its name only when both copies are durable: a crash in
 //!    [`ControlFile::create`] leaves no control file. Tested by
-//!    `power_loss_never_takes_the_last_finished_write`. Tested by
 //!    `power_loss_never_takes_the_last_finished_write`.
 //! 4. What [`ControlFile::open`] read is durable: a process killed between write and sync, or one
 //!    whose sync failed, leaves a copy that only the page cache holds, and the other copy must not

@@ -80,6 +80,8 @@ fn items(source: &str) -> Vec<Item> {
                 text: rest.trim().to_owned(),
             });
             is_open = true;
+        } else if text.is_empty() {
+            // An indented paragraph may follow.
         } else if !text.starts_with(' ') {
             is_open = false;
         } else if let Some(item) = items.last_mut().filter(|_| is_open) {
@@ -204,7 +206,9 @@ impl Known {
             }
             let indent = line.len() - line.trim_start().len();
             let end = format!("{}}}", &line[..indent]);
-            let body = lines[at..].iter().take_while(|line| **line != end);
+            let is_one_line = line.trim_end().ends_with('}');
+            let rest = &lines[at..if is_one_line { at + 1 } else { lines.len() }];
+            let body = rest.iter().take_while(|line| **line != end);
             let words = ["invariant!", "paranoid!", "assert", "Err(", "Error::"];
             if body
                 .map(|line| line.split("//").next().unwrap_or_default())
@@ -306,12 +310,15 @@ const EXAMPLE: &str = r#"
 //!
 //! 1. It checks. Checked by `Type::check`.
 //! 2. It tests, in words that take more than
-//!    one line. Checked by `check`. Tested by `a_test`,
+//!    one line. Checked by `example::check`, `errs`. Tested by `a_test`,
 //!    `a_case`.
-//! 3. Each machine tests it. Tested by the simulator (`a-mutant`).
+//! 3. Each machine tests it:
+//!    - it does.
+//!
+//!    It is said here. Tested by the simulator (`a-mutant`).
 //! 4. It says nothing.
 //! 5. Tested by `a_test`, which it says too early.
-//! 6. It names others. Checked by `Type::other`. Tested by `no_test`, `check`.
+//! 6. It names others. Checked by `Type::other`, `empty`. Tested by `no_test`, `check`.
 //! 7. It means another type. Checked by `Other::check`.
 //! 8. It means another machine. Tested by the simulator (`no-mutant`).
 //!
@@ -326,6 +333,12 @@ impl Check for Type {
 
     fn other(&self) {
         // paranoid!(self.is_right(), "wrong");
+    }
+
+    fn empty(&self) {}
+
+    fn errs(&self) -> Result<()> {
+        Err(Error::Closed)
     }
 }
 
@@ -344,13 +357,14 @@ fn what_is_missing_is_found() {
     known.mutants = mutants("    Bad, \"a-mutant\", Sim, 60,\n        \"it is bad\";");
     let wrong = known.judge("example.rs", EXAMPLE);
     let expected = [
-        "example.rs:11: promise 4 names no check and no test at its end",
-        "example.rs:12: promise 5 names no check and no test at its end",
-        "example.rs:13: promise 6: there is no check `Type::other`",
-        "example.rs:13: promise 6: there is no test `no_test`",
-        "example.rs:13: promise 6: there is no test `check`",
-        "example.rs:14: promise 7: there is no check `Other::check`",
-        "example.rs:15: promise 8: there is no mutant `no-mutant`",
+        "example.rs:14: promise 4 names no check and no test at its end",
+        "example.rs:15: promise 5 names no check and no test at its end",
+        "example.rs:16: promise 6: there is no check `Type::other`",
+        "example.rs:16: promise 6: there is no check `empty`",
+        "example.rs:16: promise 6: there is no test `no_test`",
+        "example.rs:16: promise 6: there is no test `check`",
+        "example.rs:17: promise 7: there is no check `Other::check`",
+        "example.rs:18: promise 8: there is no mutant `no-mutant`",
     ];
     assert_eq!(wrong, expected);
 }

@@ -8,9 +8,9 @@
 //!    `a_log_that_was_cut_removes_no_table_of_a_later_time`,
 //!    `what_an_interrupted_creation_left_is_removed_and_named`.
 //! 2. Any other file is set aside, whole: a table of a later time than the catalog, a file of
-//!    another database. (But one that a prepared transaction has changed stays.) Recovery does not miss it: a checkpoint is behind all that the log says of
-//!    it. Tested by `an_older_catalog_destroys_no_newer_table`,
-//!    `a_file_of_another_database_is_not_removed`.
+//!    another database. (But one that a prepared transaction has changed stays.) Recovery does not
+//!    miss it: a checkpoint is behind all that the log says of it. Tested by
+//!    `an_older_catalog_destroys_no_newer_table`, `a_file_of_another_database_is_not_removed`.
 //! 3. Both are named in the report of opening. Tested by
 //!    `an_older_catalog_destroys_no_newer_table`,
 //!    `what_an_interrupted_creation_left_is_removed_and_named`.

@@ -24,7 +24,7 @@
 //!    that gave it back by rolling back to a savepoint may change its own rows; a waiter for a
 //!    range has no place in any queue. Tested by `a_queue_is_served_in_order_without_overtaking`,
 //!    `an_upgrade_of_a_shared_lock_goes_before_the_waiters`,
-//!    `a_writer_goes_on_with_its_row_whoever_waits_for_it`.
+//!    `a_writer_goes_on_with_its_row_whatever_waits_for_it`.
 //! 3. An ended transaction blocks no other, even before `release_all` has removed its locks. Tested
 //!    by `record_locks_conflict_upgrade_and_are_reentrant`.
 //! 4. A lock that was asked for twice is not given back before the transaction ends; nor is one
@@ -34,11 +34,8 @@
 //! 5. A wait ends when what was waited for is handed over, the waiter was made a deadlock's victim
 //!    or was interrupted, time is up, or the engine is poisoned. Tested by
 //!    `a_deadlock_through_any_blocker_is_found`, `interrupts_end_waits_and_scans`,
-//!    `a_wait_times_out`, `a_wait_ends_when_the_engine_is_poisoned`. Tested by
-//!    `a_deadlock_through_any_blocker_is_found`, `interrupts_end_waits_and_scans`,
 //!    `a_wait_times_out`, `a_wait_ends_when_the_engine_is_poisoned`.
 //! 6. A set of transactions that wait for each other in a circle loses a member at once. Tested by
-//!    `the_cheapest_of_a_circle_is_the_victim`, `a_new_gap_is_seen_by_a_waiting_insert`. Tested by
 //!    `the_cheapest_of_a_circle_is_the_victim`, `a_new_gap_is_seen_by_a_waiting_insert`.
 //!
 //! # What the caller must do

@@ -23,7 +23,6 @@
 //! 4. `written` and `durable` are frame boundaries. A flight may end within a frame; then what it
 //!    wrote of that frame does not count. (If a claim could name a place within a frame, that
 //!    frame's lost rest would look like damage to recovery.) Tested by
-//!    `durable_is_never_claimed_early`, `random_power_losses`. Tested by
 //!    `durable_is_never_claimed_early`, `random_power_losses`.
 //! 5. After a failed write or sync (the poison is set) neither LSN advances. Tested by
 //!    `a_failed_write_poisons_and_wakes_all_waiters`,

@@ -12,8 +12,6 @@
 //! 4. A failed write or sync poisons the engine: no thread is told "durable" any more, every waiter
 //!    gets the error, nothing is tried again. Tested by
 //!    `a_failed_write_poisons_and_wakes_all_waiters`,
-//!    `a_failed_sync_poisons_and_nothing_becomes_durable_after_it`. Tested by
-//!    `a_failed_write_poisons_and_wakes_all_waiters`,
 //!    `a_failed_sync_poisons_and_nothing_becomes_durable_after_it`.
 //! 5. The end of the log is proven when it is read ([`reader`]): a torn or lost tail is an end, a
 //!    damaged middle is an error. Tested by `a_torn_tail_is_an_end`,

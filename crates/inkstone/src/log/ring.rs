@@ -12,13 +12,12 @@
 //! # Promises
 //! 1. The bytes of `[ready, released + capacity)` are zero wherever no appender has copied: a tag
 //!    byte there that is not zero was stored by a publication. Tested by
-//!    `many_threads_wrap_a_small_ring`. Tested by `many_threads_wrap_a_small_ring`.
+//!    `many_threads_wrap_a_small_ring`.
 //! 2. A byte is written by exactly one thread at a time: by the appender that reserved it, until
 //!    it publishes; by the flush that wrote its block, when it zeroes it, before it is released.
 //!    Tested by `many_threads_wrap_a_small_ring`,
 //!    `the_ring_wraps_and_fills_without_losing_a_frame`.
 //! 3. A published frame does not change until it is released. Tested by
-//!    `many_threads_asynchronously`, `the_ring_wraps_and_fills_without_losing_a_frame`. Tested by
 //!    `many_threads_asynchronously`, `the_ring_wraps_and_fills_without_losing_a_frame`.
 //!
 //! Latches: `walk` (leaf) guards the walk that advances `ready`, so that no walker reads a tag at a

@@ -7,8 +7,6 @@
 //! 2. Making and recycling go through the name `prepare.tmp`, so a crash leaves either the old
 //!    segment, the new one, or a file that the next open removes. Tested by
 //!    `a_recycled_segment_is_never_taken_for_a_strange_file`,
-//!    `creation_interrupted_anywhere_can_be_repeated`. Tested by
-//!    `a_recycled_segment_is_never_taken_for_a_strange_file`,
 //!    `creation_interrupted_anywhere_can_be_repeated`.
 //! 3. A segment is recycled, archived or removed only when it lies wholly below both `keep_from`
 //!    and the durable LSN. Tested by `segments_are_recycled_and_their_stale_bytes_never_pass`,
@@ -16,7 +14,6 @@
 //! 4. A full disk is remembered ([`Segments::shortage`]) and tried again; nothing that exists is
 //!    harmed by it. Tested by `a_full_disk_stops_writers_but_not_rollbacks`.
 //! 5. What is promised to rollbacks is there: `reserve`. Tested by
-//!    `a_full_disk_stops_writers_but_not_rollbacks`. Tested by
 //!    `a_full_disk_stops_writers_but_not_rollbacks`.
 //! 6. A log that goes on opens with the spare segments that are there, if the disk is too full for
 //!    more: what recovery has to roll back was promised its room (5). One that is begun needs them

@@ -8,11 +8,9 @@
 //!    `redo_gives_the_model`. Tested by the simulator (`page-lsn-unchecked`).
 //! 2. Nothing but redo is written: pages get changes that are in the log, with the page LSNs that
 //!    they had before the crash. So it may be interrupted anywhere and begun again. Tested by
-//!    `redo_may_be_interrupted_anywhere`. Tested by `redo_may_be_interrupted_anywhere`.
+//!    `redo_may_be_interrupted_anywhere`.
 //! 3. The pool's `oldest_lsn` of a page is the start of the first change that its copy on disk may
 //!    lack, so checkpoints are right once redo is done. Tested by
-//!    `changes_that_a_page_has_are_not_applied_again`,
-//!    `an_initialised_page_is_dirty_since_the_first_change_that_was_dropped`. Tested by
 //!    `changes_that_a_page_has_are_not_applied_again`,
 //!    `an_initialised_page_is_dirty_since_the_first_change_that_was_dropped`.
 //! 4. Whatever does not fit together is an error that names file and place: a page LSN beyond the

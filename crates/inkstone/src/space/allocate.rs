@@ -156,7 +156,7 @@ impl Space {
         }
     }
 
-    /// What `space/regions.rs` promises first, of a region whose map is latched exclusively.
+    /// Promise 1 of `space/regions.rs`, of a region whose map is latched exclusively.
     fn is_counted_right(&self, region: u32, map: &[u8]) -> bool {
         let known = self.regions.free_pages(region);
         known.is_none_or(|free| free == self.free_pages_in(region, map))

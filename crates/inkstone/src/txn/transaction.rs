@@ -10,8 +10,6 @@
 //!    has its commit record behind that one's: what survives a crash is a prefix. Tested by
 //!    `lazy_leaves_a_prefix`,
 //!    `write_survives_a_killed_process_and_leaves_a_prefix_after_power_loss`. Tested by the
-//!    simulator (`log-unsynced`). Tested by `lazy_leaves_a_prefix`,
-//!    `write_survives_a_killed_process_and_leaves_a_prefix_after_power_loss`. Tested by the
 //!    simulator (`log-unsynced`).
 //! 3. Rollback undoes the changes in reverse order, each with a compensation record, so that a
 //!    crash in the middle of it goes on where it was. Tested by `savepoints_against_a_model`,

@@ -29,7 +29,6 @@
 //!    its latch; its answer is at most N. A snapshot reads `next` and enters itself under its
 //!    shard's latch. If it had the latch before the scan, the scan found it; if after, its read of
 //!    `next` comes after ours, so its number is at least N. Tested by
-//!    `oldest_snapshot_never_passes_a_live_one`. Tested by
 //!    `oldest_snapshot_never_passes_a_live_one`.
 //! 3. A slot belongs to at most one active transaction. It is free again once `finish_commit` or
 //!    `finish_abort` ran; these come after the commit or rollback record was appended, so in the
@@ -45,12 +44,11 @@
 //!    (`TrxState::take_watches`), under the latch under which a new watch checks the status. The
 //!    same for what it takes back before its end: a watch knows the number of such events when the
 //!    row was looked at. Tested by `no_wakeup_is_lost`,
-//!    `who_waits_is_woken_when_a_row_is_given_back`. Tested by the simulator (`hand-off-lost`).
+//!    `a_waiter_is_woken_when_a_row_is_given_back`. Tested by the simulator (`hand-off-lost`).
 //! 6. `finish_commit` and `finish_abort` return when no thread holds the transaction's owner, and
 //!    none can hold it afterwards: a holder counts itself under the latch under which it has
 //!    checked the status, and the count is looked at after the status was set. Tested by
-//!    `a_blocker_does_not_end_while_it_is_named`, `an_owner_is_let_go_before_it_is_changed`. Tested
-//!    by `a_blocker_does_not_end_while_it_is_named`, `an_owner_is_let_go_before_it_is_changed`.
+//!    `a_blocker_does_not_end_while_it_is_named`, `an_owner_is_let_go_before_it_is_changed`.
 //!
 //! Not promised: that a transaction that is visible is durable; the caller decides when it calls
 //! `finish_commit`.

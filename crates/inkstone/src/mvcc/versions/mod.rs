@@ -31,7 +31,6 @@
 //!    unfinished. Tested by `retiring_waits_for_snapshots_and_writers`,
 //!    `the_store_matches_a_model`. Tested by the simulator (`version-retired-early`).
 //! 3. While it is live an entry can be read and never changes, wherever its bytes are. Tested by
-//!    `the_store_matches_a_model`, `rollback_walks_back_through_spilled_segments`. Tested by
 //!    `the_store_matches_a_model`, `rollback_walks_back_through_spilled_segments`.
 //! 4. A full disk fails the appender (`DiskFull`) and no other thread: a segment leaves memory only
 //!    after it was written. Tested by `a_full_disk_fails_appenders_only`.
