@@ -276,7 +276,9 @@ fn known() -> Known {
     for (path, source) in sources(&ENGINE) {
         known.learn(&path, &source);
     }
-    for (path, source) in sources(&tests) {
+    // All but this file, whose example has a test.
+    let others = sources(&tests).into_iter();
+    for (path, source) in others.filter(|(path, _)| !path.ends_with("/promises.rs")) {
         let mut only_tests = Known::default();
         only_tests.learn(&path, &source);
         known.tests.append(&mut only_tests.tests);

@@ -29,8 +29,8 @@
 //!    by `record_locks_conflict_upgrade_and_are_reentrant`.
 //! 4. A lock that was asked for twice is not given back before the transaction ends; nor is one
 //!    that was joined with others (`join.rs`). Tested by
-//!    `a_lock_that_was_taken_twice_is_not_given_back_early`. Tested by the simulator
-//!    (`lock-token-ignored`).
+//!    `a_lock_that_was_taken_twice_is_not_given_back_early`,
+//!    `locks_beyond_their_memory_are_joined`. Tested by the simulator (`lock-token-ignored`).
 //! 5. A wait ends when what was waited for is handed over, the waiter was made a deadlock's victim
 //!    or was interrupted, time is up, or the engine is poisoned. Tested by
 //!    `a_deadlock_through_any_blocker_is_found`, `interrupts_end_waits_and_scans`,

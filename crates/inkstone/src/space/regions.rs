@@ -9,7 +9,8 @@
 //! 1. While a map is latched exclusively by a thread that has changed nothing in it, a known
 //!    region's number is that of the clear bits of its map (`Space::is_counted_right`). Checked by
 //!    `Space::find_free`.
-//! 2. A region that is gone is unknown. Tested by `regions_are_known_once_they_were_looked_at`.
+//! 2. A region that is gone is unknown. Tested by `regions_are_known_once_they_were_looked_at`,
+//!    `regions_at_the_end_go_and_come_back`.
 //!
 //! Memory: eight to sixteen bytes for each region, which is a gigabyte or two.
 //!

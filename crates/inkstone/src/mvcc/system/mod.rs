@@ -33,7 +33,8 @@
 //! 3. A slot belongs to at most one active transaction. It is free again once `finish_commit` or
 //!    `finish_abort` ran; these come after the commit or rollback record was appended, so in the
 //!    log too the slot's next owner comes after the record that ended the former one. Checked by
-//!    `TrxSystem::leave`. Tested by `slots_are_small_and_unique`.
+//!    `TrxSystem::leave`. Tested by `slots_are_small_and_unique`,
+//!    `nothing_acknowledged_is_lost_in_a_crash`.
 //! 4. **Rollbacks take a number too**: a reader may hold a copy of a row with the version address
 //!    of a transaction that is rolled back meanwhile. Its snapshot is older than the number of the
 //!    rollback, so the version segment stays readable for it, and `Aborted` tells it to go on to

@@ -23,7 +23,8 @@
 //! 1. An address never repeats, also across restarts: it is `segment number << 14 | offset / 16`,
 //!    and numbers ascend from `version_epoch << 26`. (If one run needs more than 2^26 segments, 16
 //!    TiB, it goes on in the range of the next epochs; see [`VersionStore::highest_epoch`].) 0 is
-//!    no address. Tested by `epochs_do_not_share_addresses`, `the_store_matches_a_model`.
+//!    no address. Tested by `epochs_do_not_share_addresses`, `addresses_that_were_never_given_out`,
+//!    `the_store_matches_a_model`.
 //! 2. A segment retires only when it is sealed, all its writers have finished, and the largest of
 //!    their numbers is at most the oldest snapshot. So a **dead address means: the content that it
 //!    hangs on is visible to every snapshot, and its transaction has ended.** Segments retire in
