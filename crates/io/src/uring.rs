@@ -142,7 +142,7 @@ impl Batch for UringBatch {
 
     fn drive<'a>(&mut self, first: Vec<Submission<'a>>, completed: &mut Completed<'a, '_>) {
         let mut waiting = VecDeque::from(first);
-        // Dropped after the flight that points to what is in it (promise 1; a job stays in its slot).
+        // Dropped after the flight that points to what is in it (promise 1).
         let mut slots = Slots::new(self.depth);
         let Err(error) = self.fly(&mut slots, &mut waiting, completed) else {
             return;
@@ -234,7 +234,7 @@ impl UringBatch {
                 let entry = slots.job(slot)?.entry(&self.registered);
                 // SAFETY: the buffers are borrowed by the job, the slices owned by it; both stay
                 // in place, in its slot, until `flight` has seen the completion, also when this
-                // function is left early (promise 1; a job stays in its slot).
+                // function is left early (promise 1).
                 unsafe { flight.push(entry.user_data(slot as u64))? };
             }
             if flight.in_flight == 0 {
