@@ -3,20 +3,26 @@
 //! # Promises
 //!
 //! 1. After [`ControlFile::write`] returned, every later open of the database sees what was
-//!    written, or something newer.
+//!    written, or something newer. Tested by `power_loss_never_takes_the_last_finished_write`.
 //! 2. A write that fails or is torn by power loss leaves the value before it: the copy that holds
-//!    the current value is never written over.
+//!    the current value is never written over. Tested by
+//!    `power_loss_never_takes_the_last_finished_write`,
+//!    `failed_writes_leave_the_old_contents_and_failed_syncs_poison`. Tested by the simulator
+//!    (`control-copy-overwritten`).
 //! 3. The file appears under its name only when both copies are durable: a crash in
-//!    [`ControlFile::create`] leaves no control file.
+//!    [`ControlFile::create`] leaves no control file. Tested by
+//!    `power_loss_never_takes_the_last_finished_write`.
 //! 4. What [`ControlFile::open`] read is durable: a process killed between write and sync, or one
 //!    whose sync failed, leaves a copy that only the page cache holds, and the other copy must not
-//!    be given up for it.
+//!    be given up for it. Tested by `the_durable_copy_is_not_given_up_for_one_whose_sync_failed`.
 //! 5. That the file is removed, renamed or replaced while it is open is noticed
-//!    ([`ControlPlace::check`]): it is the lock that keeps other processes out.
+//!    ([`ControlPlace::check`]): it is the lock that keeps other processes out. Tested by
+//!    `a_replaced_control_file_stops_the_engine`. Tested by the simulator
+//!    (`control-replaced-unseen`).
 //! 6. A write that the device acknowledged and did not keep is noticed before anything relies on
 //!    it: what was written is read back past the page cache. Otherwise a process could log a whole
 //!    life under an epoch that the file does not know, and the next one would begin the same epoch
-//!    again.
+//!    again. Tested by `a_write_that_the_device_loses_is_noticed`.
 //!
 //! No latches: the writer owns the file (`&mut self`).
 

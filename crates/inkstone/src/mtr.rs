@@ -5,12 +5,17 @@
 //! pages are stamped with its end LSN and linked into the dirty sets, and only then is the frame
 //! published and are the latches released.
 //!
-//! Invariants:
-//! 1. Whatever can fail (room, reads, reservations) fails before the first change. A
-//!    mini-transaction that is dropped after a change and before its commit poisons the engine,
-//!    as memory and log would differ.
-//! 2. No latch is held while waiting for I/O: pages are made resident before the first latch.
-//! 3. Latches are taken in the order: space map page, then tree pages from the top down.
+//! # Promises
+//!
+//! 1. A mini-transaction that is dropped after a change and before its commit poisons the engine,
+//!    as memory and log would differ. Tested by
+//!    `a_mini_transaction_that_is_dropped_after_a_change_poisons`.
+//!
+//! # What its users must do
+//!
+//! Whatever can fail (room, reads, reservations) is done before the first change. Pages are made
+//! resident before the first latch, so that no latch is held while waiting for I/O. Latches are
+//! taken in the order: space map page, then tree pages from the top down.
 
 use crate::buffer::Exclusive;
 use crate::storage::Storage;

@@ -214,6 +214,43 @@ fn tables_beside_an_interrupted_creation_are_not_removed() {
     assert_eq!(contents(dir.path()), before);
 }
 
+/// The process ends at each step of a creation, by a kill or a power loss. Of what is left, opening
+/// removes what is no table's, and names it.
+#[test]
+fn what_an_interrupted_creation_left_is_removed_and_named() {
+    let mut removed = 0;
+    for at in 1.. {
+        let vfs = SimVfs::new(at);
+        vfs.open_directory(sim_dir(), Create::IfMissing).unwrap();
+        let db = open_sim(&vfs, small()).unwrap();
+        vfs.crash_at(at);
+        let created = db.create_table("a", &[]).is_ok();
+        let disk = match at % 2 {
+            0 => vfs.kill(),
+            _ => vfs.crash(at),
+        };
+        drop(db);
+        let tables = |disk: &SimVfs| {
+            let files = disk.files().into_iter().filter(|path| is_table(path));
+            files.collect::<Vec<_>>()
+        };
+        let before = tables(&disk);
+        let db = open_sim(&disk, small()).unwrap();
+        assert_eq!(db.open_report().set_aside.len(), 0, "mutation {at}");
+        let (after, names) = (tables(&disk), db.tables().unwrap());
+        assert_eq!(after.len(), names.len(), "mutation {at}: {after:?}");
+        let gone: Vec<_> = before.iter().filter(|path| !after.contains(path)).collect();
+        let named: Vec<_> = db.open_report().removed.iter().collect();
+        assert_eq!(named, gone, "mutation {at}");
+        removed += gone.len();
+        if created {
+            assert_eq!(names, ["a"]);
+            break;
+        }
+    }
+    assert!(removed > 0, "no crash left a file");
+}
+
 /// A recycled segment gets a new header in place. Power is lost at each step of that: no file with
 /// a torn header is left under a segment's name, to be taken for that of another database.
 #[test]

@@ -1,17 +1,20 @@
 //! Memory for unbuffered I/O.
 //!
-//! # What this module promises
+//! # Promises
 //!
 //! 1. An [`AlignedBuffer`] starts at a multiple of [`DIRECT_ALIGNMENT`], has exactly the length
-//!    asked for, reads as zeroes until written, and never moves.
+//!    asked for, reads as zeroes until written, and never moves. Tested by
+//!    `buffers_are_zeroed_aligned_and_of_the_length_asked_for`.
 //! 2. Large ones (from [`MAPPED_BYTES_MIN`] on) are anonymous mappings: memory that was never
 //!    touched costs none. Those of many [`HUGE_PAGE_BYTES`] ask the kernel for huge pages: a buffer
 //!    pool is read at random, and with small pages each read would miss the processor's address
-//!    cache too.
+//!    cache too. Tested by `untouched_large_buffers_cost_nothing`,
+//!    `what_is_worth_huge_pages_begins_at_one`.
 //! 3. A [`MemoryHandle`] keeps the memory of a buffer where it is, and gives no access to its
-//!    bytes.
+//!    bytes. Tested by `memory_outlives_its_buffer_while_a_ring_knows_it`.
 //! 4. `check_transfer` is the one place that decides whether a transfer may go to an
-//!    unbuffered file; all backends, the simulated one too, ask it.
+//!    unbuffered file; all backends, the simulated one too, ask it. Tested by
+//!    `transfers_are_checked`, `unbuffered_files_want_alignment`.
 
 use crate::{DIRECT_ALIGNMENT, Error, ErrorKind, Result};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};

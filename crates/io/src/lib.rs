@@ -1,22 +1,26 @@
 //! Bytes in, bytes out: the seam between the engine and whatever keeps its bytes.
 //!
-//! # What this crate promises
+//! # Promises
 //!
 //! 1. A [`Vfs`] opens directories; a [`Directory`] opens files and changes names; a [`File`] reads,
 //!    writes and syncs at absolute offsets; a [`Batch`] runs many operations at once. A directory
-//!    and a file are handles: what becomes of their paths is nothing to them.
+//!    and a file are handles: what becomes of their paths is nothing to them. Tested by
+//!    `a_moved_directory_stays_the_same`, `names_change`, `batches_mix_operations`.
 //! 2. `write_at` returning `Ok` means that later reads through the same `Vfs` see the bytes. It
-//!    promises nothing about power loss.
+//!    promises nothing about power loss. Tested by `reads_see_writes`.
 //! 3. [`File::sync`] returning `Ok` means that every write to that file that had returned before
 //!    the call began survives power loss. A failed sync promises nothing, and must never be retried
 //!    (the kernel may have dropped the pages): the caller poisons itself. What is read past the
 //!    cache ([`OpenOptions::direct`]) after a sync returned `Ok` survives power loss, whatever
 //!    failed before; so does what is read after [`File::sync_and_forget`], where the file system
-//!    takes the advice.
+//!    takes the advice. Tested by `sectors_are_as_durable_or_as_written_later`,
+//!    `giving_up_the_cache_shows_what_a_failed_sync_lost`, `power_loss_loses_nothing_promised`.
 //! 4. Creating, renaming or removing a name survives power loss only after [`Directory::sync`] of
-//!    its directory returned.
+//!    its directory returned. Tested by `a_synced_file_may_lose_its_name`,
+//!    `removals_are_durable_when_synced`, `names_are_as_before_or_as_after`.
 //! 5. No short reads or writes: an operation does all of its bytes or fails. Reading past the end
-//!    of a file is `UnexpectedEof`.
+//!    of a file is `UnexpectedEof`. Tested by `reading_past_the_end_fails`,
+//!    `short_writes_go_on_where_they_stopped`, `short_reads_are_continued_until_the_stream_ends`.
 //!
 //! [`overlay`] keeps what is written in memory. Three backends keep these promises: [`posix`]
 //! (pread, pwrite, fdatasync), [`uring`] (batches through io_uring), and [`sim`] (a disk in memory

@@ -1,14 +1,17 @@
 //! A file system laid over another one: what is written stays in memory, and what lies below is
 //! only read.
 //!
-//! # What this module promises
+//! # Promises
 //!
 //! 1. Nothing below is written, created, renamed or removed, no length is changed, no sync is asked
-//!    for. Files below are opened for reading only, so a read-only mount will do.
+//!    for. Files below are opened for reading only, so a read-only mount will do. Tested by
+//!    `a_file_reads_as_it_was_written`, `names_change_above_only`.
 //! 2. What was written through this file system is read through it, by every reader; all else is as
-//!    below.
+//!    below. Tested by `a_file_reads_as_it_was_written`, `names_change_above_only`,
+//!    `files_that_are_closed_hold_nothing_below`.
 //! 3. Locks are shared locks of the files below: several overlays beside each other, none beside a
-//!    process that has the file locked to change it.
+//!    process that has the file locked to change it. Tested by
+//!    `a_running_database_and_an_overlay_exclude_each_other`.
 //!
 //! Memory holds each block of 4 KiB that was written, but for zeroes behind the end of what lies
 //! below. Nothing survives the process. Operations of a [`Batch`] run one after the other.

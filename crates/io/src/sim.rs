@@ -11,26 +11,34 @@
 //! - *Mutation*: a write, sync, change of length, rename, removal, sync of a directory, or the
 //!   creation of a file. [`SimVfs::crash_at`] counts them.
 //!
-//! # What this module promises
+//! # Promises
 //!
 //! 1. Without faults it behaves as the other backends (one suite tests all), including the
-//!    alignment that unbuffered files demand. Directories are durable when created.
+//!    alignment that unbuffered files demand. Directories are durable when created. Tested by
+//!    `reads_see_writes`, `unbuffered_files_want_alignment`, `names_change`.
 //! 2. After a crash, everything that a finished [`File::sync`] or
 //!    [`Directory::sync`] covered, and every finished write to a `dsync` file, is there (and what
 //!    [`SimVfs::set_volatile_cache`] says of a disk without a cache). A sync
-//!    covers what had been written when it began, not what was written meanwhile.
+//!    covers what had been written when it began, not what was written meanwhile. Tested by
+//!    `sectors_are_as_durable_or_as_written_later`,
+//!    `a_sync_covers_only_what_was_written_before_it_began`,
+//!    `a_disk_without_a_cache_keeps_replaced_bytes_and_promises_no_more`.
 //! 3. After a crash, each write that was not durable is there, or not, or torn at a multiple of
 //!    512 or 4096 bytes (the first units survive, or any subset), independently of other
 //!    writes. Atomic writes are not torn. Changes of length survive in order up to some point.
 //!    A name changed without [`Directory::sync`] is as before or as after, even if the file was
 //!    synced; renames are all or nothing.
 //!    What a failed sync should have made durable stays readable, and no later sync makes it so;
-//!    [`File::sync_and_forget`] and unbuffered reads show what of it the disk has.
+//!    [`File::sync_and_forget`] and unbuffered reads show what of it the disk has. Tested by
+//!    `sectors_are_as_durable_or_as_written_later`, `crashes_find_every_combination`,
+//!    `atomic_writes_are_not_torn`, `lengths_survive_in_order`, `names_are_as_before_or_as_after`,
+//!    `a_sync_does_not_mend_an_earlier_one_that_failed`,
+//!    `giving_up_the_cache_shows_what_a_failed_sync_lost`.
 //! 4. After the end of a process all of its operations fail with [`is_dead_error`], and its locks
 //!    are free. No operation of it changes a disk after [`SimVfs::crash`] or [`SimVfs::kill`]
-//!    returned.
+//!    returned. Tested by `a_dead_process_can_do_nothing`.
 //! 5. A single thread sees the same for the same seeds. Several threads see what their order of
-//!    operations gives.
+//!    operations gives. Tested by `sectors_are_as_durable_or_as_written_later`.
 //!
 //! # Latches
 //!

@@ -6,17 +6,19 @@
 //! - *Slot*: the place of a job that was begun and is not over.
 //! - *In flight*: put into the submission queue and not yet seen completed.
 //!
-//! # What this module promises
+//! # Promises
 //!
 //! 1. [`Batch::run`] and [`Batch::drive`] return, normally or by panic, only when nothing is in
 //!    flight: the kernel holds no pointer into the caller's buffers any more (`Flight` sees to
-//!    that).
-//! 2. A job is in flight at most once at a time and stays in its slot, so its buffers and its
-//!    vector of slices are neither touched nor moved by us while the kernel may use them.
-//! 3. A sync of [`Batch::run`] is submitted only after all jobs before it have finished, short
-//!    writes continued to their end.
+//!    that). Tested by `leaving_early_waits_for_what_is_in_flight`,
+//!    `a_panic_waits_for_what_is_under_way`.
+//! 2. A sync of [`Batch::run`] is submitted only after all jobs before it have finished, short
+//!    writes continued to their end. Tested by `syncs_are_phases_of_their_own`.
+//! 3. Registered memory is kept alive until the ring that knows it is gone. Tested by
+//!    `memory_outlives_its_buffer_while_a_ring_knows_it`.
 //!
-//! 4. Registered memory is kept alive until the ring that knows it is gone.
+//! A job is in flight at most once at a time and stays in its slot, so its buffers and its vector
+//! of slices are neither touched nor moved by us while the kernel may use them.
 //!
 //! # Why syncs wait here and not in the kernel
 //!
@@ -126,7 +128,7 @@ struct UringBatch {
     /// Submitting failed for good. The ring may hold entries that the kernel never took, with
     /// pointers to buffers long gone: it must not be submitted to again.
     broken: bool,
-    /// Below `ring`, so that the ring is dropped first (promise 4).
+    /// Below `ring`, so that the ring is dropped first (promise 3).
     registered: Registered,
 }
 
@@ -140,7 +142,7 @@ impl Batch for UringBatch {
 
     fn drive<'a>(&mut self, first: Vec<Submission<'a>>, completed: &mut Completed<'a, '_>) {
         let mut waiting = VecDeque::from(first);
-        // Dropped after the flight that points to what is in it (promises 1 and 2).
+        // Dropped after the flight that points to what is in it (promise 1).
         let mut slots = Slots::new(self.depth);
         let Err(error) = self.fly(&mut slots, &mut waiting, completed) else {
             return;
@@ -232,7 +234,7 @@ impl UringBatch {
                 let entry = slots.job(slot)?.entry(&self.registered);
                 // SAFETY: the buffers are borrowed by the job, the slices owned by it; both stay
                 // in place, in its slot, until `flight` has seen the completion, also when this
-                // function is left early (promises 1 and 2).
+                // function is left early (promise 1).
                 unsafe { flight.push(entry.user_data(slot as u64))? };
             }
             if flight.in_flight == 0 {

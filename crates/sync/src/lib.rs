@@ -2,12 +2,14 @@
 //! parking by address, atomics, clocks, and the randomness of hash tables. The engine takes them
 //! from here and from nowhere else (`crates/inkstone/tests/sync_seam.rs` checks it).
 //!
-//! # What it promises
+//! # Promises
 //!
-//! 1. In an ordinary build all of this is `parking_lot`, `crossbeam` and `std`, re-exported or
-//!    behind a call that the compiler removes.
-//! 2. Every operation by which a thread can wait for another, or see what another did, is one of
-//!    these. So their provider decides what happens next, and can do so from a seed.
+//! 1. Every operation by which a thread can wait for another, or see what another did, is one of
+//!    these. So their provider decides what happens next, and can do so from a seed. Tested by
+//!    `only_the_seam_names_threads_locks_and_clocks`, `a_seed_repeats_and_seeds_differ`.
+//!
+//! In an ordinary build all of this is `parking_lot`, `crossbeam` and `std`, re-exported or behind
+//! a call that the compiler removes.
 //!
 //! Counters that decide nothing stay plain (`counters.rs`), as does `Arc`, and `OnceLock` but under
 //! ThreadSanitizer: no thread waits for these while others run. [Decision

@@ -2,13 +2,16 @@
 //!
 //! # Promises
 //!
-//! 1. A leaf found for a key is latched and covers the key.
+//! 1. A leaf found for a key is latched and covers the key. Tested by
+//!    `scans_while_leaves_split_and_merge`, `every_page_size_against_a_model`.
 //! 2. Changes of the structure (splits, merges, growing the root) are mini-transactions of their
-//!    own, never undone, and leave a tree in which everything is found, at every moment.
-//! 3. There is no latch on a tree. Inner nodes are read optimistically (version-checked, in
-//!    `racy`); a structure change latches the space map, then a parent, then its children.
-//! 4. No latch is held over I/O: a structure change that misses a page lets go of everything,
-//!    reads the page, and begins again.
+//!    own, never undone, and leave a tree in which everything is found, at every moment. Tested by
+//!    `scans_while_leaves_split_and_merge`, `nothing_acknowledged_is_lost_in_a_crash`.
+//!
+//! There is no latch on a tree. Inner nodes are read optimistically (version-checked, in `racy`);
+//! a structure change latches the space map, then a parent, then its children. No latch is held
+//! over I/O: a structure change that misses a page lets go of everything, reads the page, and
+//! begins again.
 //!
 //! Leaves are not linked. A page knows its fences, so the next leaf is the one that covers the
 //! high fence, the one before is found as the last one below the low fence.

@@ -1,15 +1,19 @@
 //! The dirty sets: which frames hold changes that the disk lacks, ordered by the oldest of them.
 //!
-//! # What they promise
+//! # Promises
 //!
 //! 1. A dirty frame is in its partition's set exactly once, as (`oldest`, frame); a clean one is
-//!    not. `oldest` and `next_oldest` change only under the set's mutex.
+//!    not. `oldest` and `next_oldest` change only under the set's mutex. Checked by
+//!    `DirtySets::check_invariants`. Tested by `few_threads_small_log`, `one_partition`.
 //! 2. `oldest` is the START of the first mini-transaction that changed the page after the copy that
 //!    the disk has. While a copy is in flight the disk may or may not get it, so `oldest` stays as
 //!    it was when the copy was made, and `next_oldest` notes the first change after the copy. A
 //!    finished write turns `next_oldest` into `oldest` in one step: the minimum that others see
-//!    never jumps over a change.
-//! 3. [`DirtySets::oldest_lsn`] reads one atomic a partition and takes no lock.
+//!    never jumps over a change. Tested by `oldest_lsn_is_the_start_of_the_first_change`,
+//!    `a_change_during_the_flight_becomes_the_oldest`,
+//!    `flights_writers_and_checkpoints_agree_on_what_is_clean`.
+//!
+//! [`DirtySets::oldest_lsn`] reads one atomic a partition and takes no lock.
 //!
 //! Why a checkpoint at min(`ready_lsn` read first, `oldest_lsn`) is right: a mini-transaction below
 //! `ready_lsn` linked its pages before it was published, so the minimum that is read afterwards

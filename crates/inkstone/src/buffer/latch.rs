@@ -1,19 +1,24 @@
 //! The hybrid latch: one word that serves optimistic, shared and exclusive access to a frame.
 //!
-//! # What it promises
+//! # Promises
 //!
-//! 1. An exclusive holder is alone; shared holders exclude exclusive ones.
+//! 1. An exclusive holder is alone; shared holders exclude exclusive ones. Tested by
+//!    `modes_exclude_each_other`, `many_threads_mix_modes_and_none_is_left_parked`.
 //! 2. Every exclusive release changes the version. So if a reader saw version `v` with no exclusive
 //!    holder before it read, and sees the same afterwards ([`HybridLatch::validate`]), no thread
-//!    wrote in between. What it read before validating may be torn and must not be believed.
-//! 3. Optimistic readers write nothing.
-//! 4. A waiter states a condition (that the frame still holds the page it came for), and gives up
+//!    wrote in between. What it read before validating may be torn and must not be believed. Tested
+//!    by `modes_exclude_each_other`, `optimistic_readers_never_validate_a_torn_read`.
+//! 3. A waiter states a condition (that the frame still holds the page it came for), and gives up
 //!    when it no longer holds. Without this a thread that holds other latches could wait for a
 //!    latch that by now guards an unrelated page: a deadlock that no latch order prevents. A thread
-//!    that takes a page out of its frame wakes all waiters (`unlock_exclusive_gone`).
-//! 5. No waiter starves for good: while a thread is parked, new shared requests do not join shared
+//!    that takes a page out of its frame wakes all waiters (`unlock_exclusive_gone`). Tested by
+//!    `every_waiter_for_a_page_that_goes_gives_up`.
+//! 4. No waiter starves for good: while a thread is parked, new shared requests do not join shared
 //!    holders, and now and then (parking_lot's fairness timer) a release hands the latch over to
-//!    the first in the queue instead of letting others barge in.
+//!    the first in the queue instead of letting others barge in. Tested by
+//!    `a_writer_gets_in_between_readers_that_overlap`.
+//!
+//! Optimistic readers write nothing.
 //!
 //! # The word
 //!

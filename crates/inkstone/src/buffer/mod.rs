@@ -1,16 +1,22 @@
 //! The buffer pool: pages in memory, and the promise that they reach the disk in the right order.
 //!
-//! # What this module promises
+//! # Promises
 //!
-//! 1. A page is in at most one frame, and every request for it gets that frame.
-//! 2. A page is written in place only after the log is durable up to its page LSN.
+//! 1. A page is in at most one frame, and every request for it gets that frame. Tested by
+//!    `many_threads_that_want_one_page_read_it_once`, `create_overtakes_a_read_of_the_same_page`.
+//! 2. A page is written in place only after the log is durable up to its page LSN. Tested by
+//!    `few_threads_small_log`. Tested by the simulator (`page-before-log`).
 //! 3. A page's changes are on disk, or its `oldest_lsn` is in a dirty set: the smallest of those is
 //!    never above the START of a mini-transaction whose change a crash would lose. So a checkpoint
-//!    at `min(ready_lsn read first, oldest_dirty_lsn())` loses nothing.
+//!    at `min(ready_lsn read first, oldest_dirty_lsn())` loses nothing. Tested by
+//!    `few_threads_small_log`, `flights_writers_and_checkpoints_agree_on_what_is_clean`. Tested by
+//!    the simulator (`dirty-page-evicted`, `checkpoint-too-high`).
 //! 4. No latch is held during I/O, and no holder of a latch waits for a frame: such a caller brings
-//!    a `Reservation`.
+//!    a `Reservation`. Tested by `a_change_during_the_flight_becomes_the_oldest`,
+//!    `create_overtakes_a_read_of_the_same_page`, `hundreds_of_threads_on_64_frames`.
 //! 5. A caller never writes a page to get a frame. It takes a free one, or evicts a clean cold
-//!    page, or waits for the thread `ink-frames`.
+//!    page, or waits for the thread `ink-frames`. Tested by
+//!    `a_caller_that_needs_a_frame_writes_no_page`, `clean_pages_are_evicted_by_callers_alone`.
 //!
 //! # Words
 //!

@@ -3,14 +3,17 @@
 //!
 //! # Promises
 //!
-//! 1. While there is a refused page, [`Refusals::why`] says why the last write failed.
+//! 1. While there is a refused page, [`Refusals::why`] says why the last write failed. Tested by
+//!    `a_page_that_cannot_be_written_stays_and_the_others_land`.
 //! 2. A thread that needs what only writing could give (a frame, room in the log) waits until a
 //!    round of tries that began later wrote nothing ([`Patience`]), and then gets that error: it is
 //!    never one of a time when things were worse. While others are being served, the wait goes on.
+//!    Tested by `a_full_log_behind_a_refused_page_is_an_error_until_it_can_be_written`,
+//!    `a_full_disk_keeps_pages_dirty_and_can_be_retried`.
 //! 3. Tries are [`PAUSE_MIN`] apart while a thread waits for them. Else each pause is twice as long
 //!    as the one before, up to [`PAUSE_MAX`]; a try that writes something is followed by another at
-//!    once.
-//! 4. A round tries a batch of them; each has its turn.
+//!    once. Tested by `pauses_double_until_a_page_lands_and_are_short_for_a_waiter`.
+//! 4. A round tries a batch of them; each has its turn. Tested by `each_refused_page_has_its_turn`.
 
 use super::pool::Inner;
 use crate::Error;
@@ -148,5 +151,40 @@ impl Inner {
         self.refusals.ended.fetch_add(1, Ordering::AcqRel);
         self.flights.announce();
         self.free.announce();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_until_a_page_lands_and_are_short_for_a_waiter() {
+        let (mut retries, refusals) = (Retries::new(), Refusals::default());
+        for milliseconds in [40, 80, 160, 320, 500, 500] {
+            retries.tried(0);
+            let pause = Duration::from_millis(milliseconds);
+            assert_eq!(retries.pause, pause);
+            assert!(retries.due_in(&refusals) <= pause);
+        }
+        refusals.wanted.store(true, Ordering::Relaxed);
+        assert!(retries.due_in(&refusals) <= PAUSE_MIN);
+        retries.tried(1);
+        assert_eq!(retries.due_in(&refusals), Duration::ZERO);
+    }
+
+    #[test]
+    fn each_refused_page_has_its_turn() {
+        let (mut retries, refused) = (Retries::new(), [1, 2, 3, 4, 5]);
+        let mut turns = || {
+            let turn = retries.turn(&refused, 2).to_vec();
+            retries.tried(0);
+            turn
+        };
+        for expected in [&[1, 2][..], &[3, 4], &[5], &[1, 2]] {
+            assert_eq!(turns(), expected);
+        }
+        retries.tried(1);
+        assert_eq!(retries.turn(&refused, 9), refused);
     }
 }

@@ -2,10 +2,13 @@
 //!
 //! # Promises
 //!
-//! 1. Recording takes no lock: relaxed additions to one bucket and the sum, and a maximum. The
-//!    clock is read where a thread does I/O or waits in any case, nowhere else.
-//! 2. A percentile is at most an eighth too long, and never shorter than what it stands for. Count,
-//!    sum and maximum are exact once the threads that record are quiet.
+//! 1. A percentile is at most an eighth too long, and never shorter than what it stands for. Tested
+//!    by `percentiles_are_those_of_the_sorted_list_rounded_up`.
+//! 2. Count, sum and maximum are exact once the threads that record are quiet. Tested by
+//!    `percentiles_are_those_of_the_sorted_list_rounded_up`.
+//!
+//! Recording takes no lock: relaxed additions to one bucket and the sum, and a maximum. The clock
+//! is read where a thread does I/O or waits in any case, nowhere else.
 //!
 //! Each power of two of nanoseconds has [`STEPS`] buckets. What takes longer than [`LONGEST_NS`]
 //! counts in the last one; then only the maximum tells how long it was.

@@ -5,9 +5,11 @@
 //! # Promises
 //!
 //! 1. What was locked stays locked, at least as strongly. More may be: the keys in between, and
-//!    rows that were locked shared beside ones that were locked exclusively.
+//!    rows that were locked shared beside ones that were locked exclusively. Tested by
+//!    `joined_locks_cover_no_less`.
 //! 2. Nothing is joined over a lock of another transaction that would conflict, nor over a place
 //!    where another waits: a join takes nothing from another transaction and overtakes no waiter.
+//!    Tested by `joined_locks_cover_no_less`, `locks_beyond_their_memory_are_joined`.
 //!
 //! A row that another transaction has changed, and not locked here, is no obstacle: as with any
 //! range, an access to that row meets the change.

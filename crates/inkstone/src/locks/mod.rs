@@ -16,18 +16,27 @@
 //! # Promises
 //!
 //! 1. Of two transactions that have not ended, never do both hold conflicting explicit locks of the
-//!    same row; the same for overlapping ranges.
+//!    same row; the same for overlapping ranges. Tested by `exclusive_locks_exclude`,
+//!    `ranges_match_a_model`.
 //! 2. The waiters for a row are handed it in order, each when nothing is in its way: none is woken
 //!    that cannot go on, and none is overtaken by a later one. Three exceptions: a transaction that
 //!    has the row shared, and wants it exclusively, does not wait behind the waiters for it; one
 //!    that gave it back by rolling back to a savepoint may change its own rows; a waiter for a
-//!    range has no place in any queue.
-//! 3. An ended transaction blocks no other, even before `release_all` has removed its locks.
+//!    range has no place in any queue. Tested by `a_queue_is_served_in_order_without_overtaking`,
+//!    `an_upgrade_of_a_shared_lock_goes_before_the_waiters`,
+//!    `a_writer_goes_on_with_its_row_whatever_waits_for_it`.
+//! 3. An ended transaction blocks no other, even before `release_all` has removed its locks. Tested
+//!    by `record_locks_conflict_upgrade_and_are_reentrant`.
 //! 4. A lock that was asked for twice is not given back before the transaction ends; nor is one
-//!    that was joined with others (`join.rs`).
+//!    that was joined with others (`join.rs`). Tested by
+//!    `a_lock_that_was_taken_twice_is_not_given_back_early`,
+//!    `locks_beyond_their_memory_are_joined`. Tested by the simulator (`lock-token-ignored`).
 //! 5. A wait ends when what was waited for is handed over, the waiter was made a deadlock's victim
-//!    or was interrupted, time is up, or the engine is poisoned.
-//! 6. A set of transactions that wait for each other in a circle loses a member at once.
+//!    or was interrupted, time is up, or the engine is poisoned. Tested by
+//!    `a_deadlock_through_any_blocker_is_found`, `interrupts_end_waits_and_scans`,
+//!    `a_wait_times_out`, `a_wait_ends_when_the_engine_is_poisoned`.
+//! 6. A set of transactions that wait for each other in a circle loses a member at once. Tested by
+//!    `the_cheapest_of_a_circle_is_the_victim`, `a_new_gap_is_seen_by_a_waiting_insert`.
 //!
 //! # What the caller must do
 //!

@@ -432,6 +432,16 @@ fn locks_beyond_their_memory_are_joined() {
             "{n} was given back"
         );
     }
+    // What was joined is not given back before the end.
+    let is_point = |n: u64| {
+        f.table.change(PLACE, |locks| {
+            let owner = locks.owner(a.0.id()).unwrap();
+            owner.points.get(&key(n)).is_some()
+        })
+    };
+    let joined = key(*keys.iter().find(|&&n| !is_point(n)).unwrap());
+    assert!(!f.table.unlock_row(&a.0, row(&joined)));
+    assert!(!f.is_free(&b, &joined, Access::Row(X)));
     // The locks of others, and what they wait for, are as before.
     assert!(f.is_free(&b, &other, Access::Row(S)));
     f.end(&c.0, &mut c.1);

@@ -9,20 +9,28 @@
 //!   all, and wakes them all.
 //! - With `LogWrite::Async` a flight's write and sync go to the kernel together.
 //!
-//! # Invariants
+//! # Promises
 //! 1. Two flights under way never share a block: a flight that ends within a block is the last
-//!    one until it is done.
+//!    one until it is done. Checked by `Pipeline::check`.
 //! 2. `written` advances over flights in log order. `durable` advances only over what was written
-//!    before a successful sync began (or what the sync's own batch wrote before it).
+//!    before a successful sync began (or what the sync's own batch wrote before it). Checked by
+//!    `Pipeline::check`. Tested by `durable_is_never_claimed_early`.
 //! 3. Whenever a lead is free and awaited, a running thread is about to take it: a finished flight
 //!    or sync pokes one waiter, which leads or hands the poke on. A waiter that may not lead a
 //!    write because a sync must go first leads that sync, also if its own frame is not written.
+//!    Tested by `nothing_is_lost_when_640_threads_wait`,
+//!    `a_flight_that_ends_before_all_waiters_is_synced`.
 //! 4. `written` and `durable` are frame boundaries. A flight may end within a frame; then what it
 //!    wrote of that frame does not count. (If a claim could name a place within a frame, that
-//!    frame's lost rest would look like damage to recovery.)
-//! 5. After a failed write or sync (the poison is set) neither LSN advances.
+//!    frame's lost rest would look like damage to recovery.) Tested by
+//!    `durable_is_never_claimed_early`, `random_power_losses`.
+//! 5. After a failed write or sync (the poison is set) neither LSN advances. Tested by
+//!    `a_failed_write_poisons_and_wakes_all_waiters`,
+//!    `a_failed_sync_poisons_and_nothing_becomes_durable_after_it`. Tested by the simulator
+//!    (`failed-sync-ignored`).
 //! 6. One sync is under way. A kernel or device may report a failure to one sync only: a second one
-//!    would succeed wrongly, and be told before the first one's thread has set the poison.
+//!    would succeed wrongly, and be told before the first one's thread has set the poison. Checked
+//!    by `Pipeline::check`. Tested by the simulator (`log-syncs-apart`).
 //!
 //! Latches: `state` (short, never held over I/O) before the ring's `walk`.
 
@@ -199,7 +207,7 @@ impl Pipeline {
         self.syncs.len() + with_flights.count()
     }
 
-    /// Whether a sync may begin (invariant 6).
+    /// Whether a sync may begin (promise 6).
     fn may_sync(&self) -> bool {
         self.syncs_under_way()
             < if mutants::on(Mutant::LogSyncsApart) {
@@ -247,7 +255,7 @@ impl Pipeline {
         Turn::LeadSync { id, from, covers }
     }
 
-    /// Pokes a waiter for each lead that is free (invariant 3); the caller wakes them when it has
+    /// Pokes a waiter for each lead that is free (promise 3); the caller wakes them when it has
     /// let go of the latch.
     fn hand_on(&self, sync_too: bool) -> Poked {
         let mut poked = Poked::default();
@@ -307,7 +315,7 @@ impl Check for Pipeline {
                 flight.start,
                 flight.end
             );
-            // Invariant 1.
+            // Promise 1.
             paranoid!(
                 is_last || flight.end.is_multiple_of(BLOCK),
                 "a flight begins in the block of another, at LSN {}",
@@ -320,7 +328,7 @@ impl Check for Pipeline {
             "flights end at LSN {end}, not at {}",
             self.submitted
         );
-        // Invariant 6.
+        // Promise 6.
         paranoid!(
             self.syncs_under_way() <= 1 || mutants::on(Mutant::LogSyncsApart),
             "{} syncs of the log at a time",
@@ -378,7 +386,7 @@ impl LogShared {
         self.leave(result, owes)
     }
 
-    /// What every thread that waited does before anything else: others may count on it (invariant
+    /// What every thread that waited does before anything else: others may count on it (promise
     /// 3).
     fn leave(&self, result: Result<()>, owes: bool) -> Result<()> {
         match result {
@@ -425,7 +433,7 @@ impl LogShared {
             }
             if state.may_sync() {
                 // Others wait for a sync first. Those of them that were poked may be no better off
-                // than this thread: the last flight ended before their frames (invariant 3).
+                // than this thread: the last flight ended before their frames (promise 3).
                 return Ok(self.begin_sync(&mut state));
             }
         }
@@ -695,7 +703,7 @@ impl LogShared {
     fn land(&self, flight: &Flight, slot: Slot, want: u64, goal: Goal) -> Result<()> {
         let (from, whole) = (block_floor(flight.start), block_floor(flight.end));
         if whole > from {
-            // SAFETY: these blocks are written, and this flight alone covers them (invariant 1).
+            // SAFETY: these blocks are written, and this flight alone covers them (promise 1).
             unsafe { self.ring.zero(from, whole) };
         }
         let mut landed = Vec::new();

@@ -4,12 +4,18 @@
 //! 1. [`Log::append`] gives a mini-transaction its place in the log with one `fetch_add`, and
 //!    copies it there in parallel with others; no lock is held for it. A reservation is never given
 //!    up or made anew (MDEV-34689): an appender that has one and finds the ring full makes room.
+//!    Checked by `Publish::drop`. Tested by `many_threads_wrap_a_small_ring`.
 //! 2. The frames below [`Log::ready_lsn`] are published, each after its `before_publish` ran.
+//!    Tested by `many_threads_wrap_a_small_ring`.
 //! 3. [`Log::wait_durable`] returns `Ok` only when everything below that LSN survives power loss.
+//!    Tested by `durable_is_never_claimed_early`. Tested by the simulator (`log-unsynced`).
 //! 4. A failed write or sync poisons the engine: no thread is told "durable" any more, every waiter
-//!    gets the error, nothing is tried again.
+//!    gets the error, nothing is tried again. Tested by
+//!    `a_failed_write_poisons_and_wakes_all_waiters`,
+//!    `a_failed_sync_poisons_and_nothing_becomes_durable_after_it`.
 //! 5. The end of the log is proven when it is read ([`reader`]): a torn or lost tail is an end, a
-//!    damaged middle is an error.
+//!    damaged middle is an error. Tested by `a_torn_tail_is_an_end`,
+//!    `a_flipped_bit_in_the_middle_is_damage_not_an_end`.
 //!
 //! # Words
 //! `durable <= written <= ready <= reserved`, all of them LSNs. A *claim* is the durable LSN as it

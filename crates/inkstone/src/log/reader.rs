@@ -2,13 +2,16 @@
 //!
 //! # Promises
 //! 1. [`LogReader::next`] returns the frames in order, each verified against its LSN and epoch.
+//!    Tested by `random_power_losses`, `a_flipped_bit_in_the_middle_is_damage_not_an_end`.
 //! 2. An epoch switch is taken only where a frame of a newer epoch verifies right at the end of
 //!    the frames of the older one, and claims exactly that position, as the first frame of each
-//!    epoch does.
+//!    epoch does. Tested by `a_restart_in_the_middle_of_a_block_goes_on_with_a_new_epoch`,
+//!    `random_power_losses`.
 //! 3. When no frame verifies at some LSN *P*, this is the end of the log unless there is proof of
 //!    more: the control file (`must_reach`), or any valid frame further on, of this epoch or a
 //!    newer one, which claims that the log was durable beyond *P*. Then *P* is damaged, and the
-//!    error says where it is.
+//!    error says where it is. Tested by `a_torn_tail_is_an_end`, `damage_is_found_across_epochs`,
+//!    `leftovers_of_a_lost_write_are_a_legal_end`.
 //!
 //! # Why that is right
 //! A claim is made only after a sync that covers it, so what it covers cannot be missing after a

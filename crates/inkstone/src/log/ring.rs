@@ -9,12 +9,16 @@
 //! `released <= written <= ready <= reserved`, and an appender copies only once
 //! `end <= released + capacity`.
 //!
-//! # Invariants
+//! # Promises
 //! 1. The bytes of `[ready, released + capacity)` are zero wherever no appender has copied: a tag
-//!    byte there that is not zero was stored by a publication.
+//!    byte there that is not zero was stored by a publication. Tested by
+//!    `many_threads_wrap_a_small_ring`.
 //! 2. A byte is written by exactly one thread at a time: by the appender that reserved it, until
 //!    it publishes; by the flush that wrote its block, when it zeroes it, before it is released.
-//! 3. A published frame does not change until it is released.
+//!    Tested by `many_threads_wrap_a_small_ring`,
+//!    `the_ring_wraps_and_fills_without_losing_a_frame`.
+//! 3. A published frame does not change until it is released. Tested by
+//!    `many_threads_asynchronously`, `the_ring_wraps_and_fills_without_losing_a_frame`.
 //!
 //! Latches: `walk` (leaf) guards the walk that advances `ready`, so that no walker reads a tag at a
 //! place that another one has left behind.
@@ -74,7 +78,7 @@ impl Ring {
     ///
     /// # Safety
     /// `[lsn, lsn + bytes.len())` is reserved by the caller, not published, and within
-    /// `released + capacity` (invariant 2).
+    /// `released + capacity` (promise 2).
     #[inline]
     pub(super) unsafe fn copy_in(&self, lsn: u64, bytes: &[u8]) {
         let room = (self.capacity() - (lsn & self.mask)) as usize;
@@ -95,7 +99,7 @@ impl Ring {
 
     fn tag(&self, lsn: u64) -> &AtomicU8 {
         // SAFETY: a valid byte within the allocation; tag bytes are written through this atomic
-        // only, except while they are zeroed, when no walker is near (invariant 2).
+        // only, except while they are zeroed, when no walker is near (promise 2).
         unsafe { AtomicU8::from_ptr(self.at(lsn)) }
     }
 
@@ -178,7 +182,7 @@ impl Ring {
     /// The bytes `[from, to)`, in one or two parts (the second may be empty).
     ///
     /// # Safety
-    /// The range is published and is not released while the slices live (invariant 3).
+    /// The range is published and is not released while the slices live (promise 3).
     pub(super) unsafe fn parts(&self, from: u64, to: u64) -> [&[u8]; 2] {
         let len = (to - from) as usize;
         let first = len.min((self.capacity() - (from & self.mask)) as usize);

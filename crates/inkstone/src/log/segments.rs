@@ -2,19 +2,26 @@
 //!
 //! # Promises
 //! 1. A file of a segment's final name that the writer may use has a whole, synced header, its
-//!    full length in written blocks, and a synced name: writing to it changes no metadata.
+//!    full length in written blocks, and a synced name: writing to it changes no metadata. Tested
+//!    by `nothing_acknowledged_is_lost_in_a_crash`, `written_through`.
 //! 2. Making and recycling go through the name `prepare.tmp`, so a crash leaves either the old
-//!    segment, the new one, or a file that the next open removes.
+//!    segment, the new one, or a file that the next open removes. Tested by
+//!    `a_recycled_segment_is_never_taken_for_a_strange_file`,
+//!    `creation_interrupted_anywhere_can_be_repeated`.
 //! 3. A segment is recycled, archived or removed only when it lies wholly below both `keep_from`
-//!    and the durable LSN.
+//!    and the durable LSN. Tested by `segments_are_recycled_and_their_stale_bytes_never_pass`,
+//!    `archived_segments_are_kept_whole`. Tested by the simulator (`segment-recycled-early`).
 //! 4. A full disk is remembered ([`Segments::shortage`]) and tried again; nothing that exists is
-//!    harmed by it.
-//! 5. What is promised to rollbacks is there: `reserve`.
+//!    harmed by it. Tested by `a_full_disk_stops_writers_but_not_rollbacks`.
+//! 5. What is promised to rollbacks is there: `reserve`. Tested by
+//!    `a_full_disk_stops_writers_but_not_rollbacks`.
 //! 6. A log that goes on opens with the spare segments that are there, if the disk is too full for
 //!    more: what recovery has to roll back was promised its room (5). One that is begun needs them
-//!    all.
+//!    all. Tested by `a_database_killed_on_a_full_disk_opens_on_it`,
+//!    `a_new_database_on_a_full_disk_is_refused_and_leaves_nothing`.
 //! 7. A file of a segment's name without this log's header for it is never removed or written to:
-//!    it is set aside, or opening fails.
+//!    it is set aside, or opening fails. Tested by `what_is_no_segment_of_the_log_keeps_its_bytes`,
+//!    `opening_a_log_refuses_segments_of_others`.
 //!
 //! # Words
 //! *live*: open for writing, from the durable LSN's segment on; *spare*: live, and wholly above

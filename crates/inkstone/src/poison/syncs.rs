@@ -9,12 +9,17 @@
 //! # Promises
 //!
 //! 1. A file with [`FileSyncs`] has one sync under way. A thread that wants one while it runs joins
-//!    the next, and all that joined share its result.
+//!    the next, and all that joined share its result. Tested by
+//!    `a_sync_wanted_while_one_runs_joins_the_next`,
+//!    `a_sync_covers_only_what_was_written_before_it_began`. Tested by the simulator
+//!    (`page-syncs-apart`).
 //! 2. A failed sync has poisoned the engine before any thread is told of its end: a thread that
-//!    leads or joins a sync of the same file afterwards, or waits for it, gets the error.
+//!    leads or joins a sync of the same file afterwards, or waits for it, gets the error. Tested by
+//!    `a_failed_sync_poisons_before_any_thread_is_told`. Tested by the simulator
+//!    (`page-syncs-apart`).
 //! 3. [`Poison::settle_syncs`] returns `Ok` only if every sync that was under way at its moment
 //!    ended well. A checkpoint is stated, and copies in the doublewrite file are given up, only
-//!    then.
+//!    then. Tested by `a_moment_is_settled_when_the_syncs_before_it_have_ended_well`.
 //!
 //! # Latches
 //!

@@ -3,12 +3,16 @@
 //! # Promises
 //!
 //! 1. After the last frame the table holds exactly the transactions that have no end in the log,
-//!    each with what undoes it, oldest first.
+//!    each with what undoes it, oldest first. Tested by `each_change_is_undone_by_its_inverse`,
+//!    `ends_compensation_and_preparation_count`.
 //! 2. Nothing that has to be rolled back is forgotten silently: a transaction that is open at the
 //!    end, and whose beginning was not read although it wrote at or after the checkpoint, is an
-//!    error.
+//!    error. Tested by `an_open_transaction_of_unknown_beginning_is_an_error`. Tested by the
+//!    simulator (`loser-forgotten`).
 //! 3. A copy of an undo stack counts only when its last part was read, and nothing of the
 //!    transaction stands between its parts; until then the stack from before the copy counts.
+//!    Tested by `a_whole_copy_replaces_the_stack_and_a_part_does_not`,
+//!    `a_copy_that_was_given_up_is_ignored`.
 //!
 //! Rollback skips changes of tablespaces that were dropped, without a compensation record. So what
 //! stands on a stack above a change that is compensated, and is of another tablespace, was skipped;

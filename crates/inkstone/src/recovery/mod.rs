@@ -1,19 +1,27 @@
 //! Redo: brings the pages to where the log ends, and finds which transactions are to be rolled
 //! back.
 //!
-//! # What this module promises
+//! # Promises
 //!
 //! 1. When [`Gathered::redo`] returns, every page has, in the buffer pool or on disk, every change
-//!    that the log has for it, and no page holds a change that the log does not have.
+//!    that the log has for it, and no page holds a change that the log does not have. Tested by
+//!    `redo_gives_the_model`. Tested by the simulator (`page-lsn-unchecked`).
 //! 2. Nothing but redo is written: pages get changes that are in the log, with the page LSNs that
-//!    they had before the crash. So it may be interrupted anywhere and begun again.
+//!    they had before the crash. So it may be interrupted anywhere and begun again. Tested by
+//!    `redo_may_be_interrupted_anywhere`.
 //! 3. The pool's `oldest_lsn` of a page is the start of the first change that its copy on disk may
-//!    lack, so checkpoints are right once redo is done.
+//!    lack, so checkpoints are right once redo is done. Tested by
+//!    `changes_that_a_page_has_are_not_applied_again`,
+//!    `an_initialised_page_is_dirty_since_the_first_change_that_was_dropped`.
 //! 4. Whatever does not fit together is an error that names file and place: a page LSN beyond the
 //!    proven end of the log, a change that does not fit its page, a missing file, a page that
 //!    cannot be read, an open transaction whose beginning is not in the log. What the log itself
 //!    makes up for later (it initialises the page, or deletes its file) is no error, whatever
-//!    the size of the batches.
+//!    the size of the batches. Tested by `a_page_from_the_future_is_corrupt`,
+//!    `changes_that_do_not_fit_leave_the_page_and_name_it`,
+//!    `changes_of_a_missing_file_need_its_deletion`,
+//!    `a_page_that_cannot_be_read_is_an_error_unless_it_is_initialised_later`,
+//!    `an_open_transaction_of_unknown_beginning_is_an_error`.
 //!
 //! # Words
 //!

@@ -1,14 +1,20 @@
 //! Finding, marking and freeing pages.
 //!
-//! # What it promises
-//! 1. The lowest region that is known to have room is taken, and in it the first free page; pages
-//!    that are filled one after the other lie side by side.
+//! # Promises
+//! 1. The lowest region that is known to have room is taken. Tested by
+//!    `regions_are_known_once_they_were_looked_at`, `the_first_number_that_is_large_enough_is_found`.
 //! 2. To find a page costs the same however large the file is: at most [`LOOKS_MAX`] maps of
 //!    unknown regions are read, then the file grows. The background looks at the rest
 //!    ([`Space::look_around`]). Only where no page number is left behind the file's end are all
-//!    maps read, once.
-//! 3. A file grows, physically, before any page in the new part is allocated.
-//! 4. Where every page number is in use, an error says so.
+//!    maps read, once. Tested by `a_page_is_found_in_a_full_terabyte`,
+//!    `the_last_free_pages_are_found_wherever_they_lie`.
+//! 3. A file grows, physically, before any page in the new part is allocated. Tested by
+//!    `dirty_pages_have_their_place`.
+//! 4. Where every page number is in use, an error says so. Tested by
+//!    `page_numbers_come_to_an_end`.
+//!
+//! In the region the free pages behind the one that was allocated last are taken, or else its first
+//! ones: pages that are filled one after the other lie side by side.
 
 use super::{MAP_ATTEMPTS, SYSTEM_PAGES, Space};
 use crate::buffer::{Exclusive, Reservation, Shared};
@@ -150,7 +156,7 @@ impl Space {
         }
     }
 
-    /// What `space/regions.rs` says must hold, of a region whose map is latched exclusively.
+    /// Promise 1 of `space/regions.rs`, of a region whose map is latched exclusively.
     fn is_counted_right(&self, region: u32, map: &[u8]) -> bool {
         let known = self.regions.free_pages(region);
         known.is_none_or(|free| free == self.free_pages_in(region, map))

@@ -5,10 +5,12 @@
 //! A *region* is what one space map has bits for. It is *known* once its map was looked at; after
 //! an opening none is.
 //!
-//! # What must hold
+//! # Promises
 //! 1. While a map is latched exclusively by a thread that has changed nothing in it, a known
-//!    region's number is that of the clear bits of its map (`Space::is_counted_right`).
-//! 2. A region that is gone is unknown.
+//!    region's number is that of the clear bits of its map (`Space::is_counted_right`). Checked by
+//!    `Space::find_free`.
+//! 2. A region that is gone is unknown. Tested by `regions_are_known_once_they_were_looked_at`,
+//!    `regions_at_the_end_go_and_come_back`.
 //!
 //! Memory: eight to sixteen bytes for each region, which is a gigabyte or two.
 //!

@@ -13,21 +13,35 @@
 //! *Batch*: the pages of one [`PageWriter::write`](crate::buffer::PageWriter::write), or as many
 //! of them as an area of the doublewrite file holds.
 //!
-//! # Invariants
+//! # Promises
 //!
-//! 1. When a write of pages returned `Ok`, power loss neither loses nor tears them.
+//! 1. When a write of pages returned `Ok`, power loss neither loses nor tears them. Tested by
+//!    `no_page_is_torn_but_fresh_ones`, `flush_methods_sync_when_they_must`. Tested by the
+//!    simulator (`pages-unsynced`).
 //! 2. `doublewrite=on`: before a page that is not fresh is overwritten in place, its new bytes are
 //!    durable in the doublewrite file, and they stay there until the bytes in place are durable.
-//! 3. `doublewrite=atomic`: each page goes to disk in a write that the file never tears.
-//! 4. A page reaches the disk only with a checksum that fits its bytes.
+//!    Tested by `copies_are_durable_before_pages_are_overwritten`,
+//!    `a_page_whose_write_failed_is_whole_after_power_loss`. Tested by the simulator
+//!    (`doublewrite-skipped`, `doublewrite-unsynced`).
+//! 3. `doublewrite=atomic`: each page goes to disk in a write that the file never tears. Tested by
+//!    `untorn_writes_need_no_copies`, `untorn_writes_are_aligned_powers_of_two`.
+//! 4. A page reaches the disk only with a checksum that fits its bytes. Tested by
+//!    `copies_are_durable_before_pages_are_overwritten`.
 //! 5. A failed sync poisons the engine, before another sync of the same file begins and before any
 //!    page that it was to make durable counts as clean (`poison/syncs.rs`). Nothing else here does:
 //!    a page that could not be written stays dirty, and its copy in the doublewrite file stays
-//!    until it is durable in place (`doublewrite/areas.rs`).
+//!    until it is durable in place (`doublewrite/areas.rs`). Tested by `a_failed_sync_poisons`,
+//!    `a_failed_write_costs_its_own_pages_only`,
+//!    `a_page_whose_write_failed_is_whole_after_power_loss`. Tested by the simulator
+//!    (`page-syncs-apart`).
 //! 6. An older version of a page in the page's own place is never taken for the page
-//!    ([`PageLsnMap`] says how far that goes): what reads find is the newest, or an error.
+//!    ([`PageLsnMap`] says how far that goes): what reads find is the newest, or an error. Tested
+//!    by `an_older_version_is_an_error_that_names_everything`,
+//!    `each_page_that_goes_back_in_time_is_found`. Tested by the simulator
+//!    (`page-lsn-map-unchecked`).
 //! 7. The caller writes a page only when the log is durable up to its page LSN, and no page is
-//!    in two writes at once.
+//!    in two writes at once. Checked by `FilePageWriter::targets`. Tested by
+//!    `few_threads_small_log`. Tested by the simulator (`page-before-log`).
 //!
 //! # Latches
 //!

@@ -5,14 +5,17 @@
 //! 1. At most `limit` of these files are open at once. Where the process is given fewer
 //!    descriptors, one file is closed for another one, of whatever kind
 //!    ([`with_descriptor`](OpenFiles::with_descriptor)): too few descriptors are an error only when
-//!    none of these files is open.
+//!    none of these files is open. Tested by `no_more_files_are_open_than_the_limit_says`,
+//!    `too_few_descriptors_close_an_idle_file`.
 //! 2. A file in use ([`FileInUse`]) stays open. The others are closed in the order of a clock:
-//!    roughly, those that were unused for longest first.
+//!    roughly, those that were unused for longest first. Tested by
+//!    `a_file_in_use_stays_open_and_others_wait_for_it`, `files_that_are_used_often_stay_open`.
 //! 3. A file is closed only after a sync has covered everything that was done to it since the last
 //!    one, as a kernel tells of a failed write-back to the handles that were open then, and perhaps
 //!    to no later one. So a sync of a file that was closed and opened again means what it always
-//!    means.
-//! 4. A removed file is not opened again.
+//!    means. Tested by `a_file_is_synced_before_it_is_closed`,
+//!    `a_failed_write_back_is_told_of_a_file_that_was_closed`.
+//! 4. A removed file is not opened again. Tested by `a_removed_file_is_closed_by_its_last_user`.
 //!
 //! # Which thread waits for which
 //!

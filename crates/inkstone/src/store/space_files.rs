@@ -2,17 +2,25 @@
 //!
 //! # Promises
 //!
-//! 1. [`SpaceFiles::get`] costs a hash look-up under a shared latch of one of 16 shards. Files are
-//!    opened when they are first asked for; how many are open at once is limited
-//!    ([`open_files`](super::open_files)).
+//! 1. Files are opened when they are first asked for; how many are open at once is limited
+//!    ([`open_files`](super::open_files)). Tested by `files_are_opened_when_first_asked_for`,
+//!    `no_more_tables_than_the_option_says_are_open`.
 //! 2. A created file is durable, name and size, when [`SpaceFiles::create`] returned; a failed
-//!    creation leaves no file.
+//!    creation leaves no file. Tested by
+//!    `a_crash_while_files_are_created_leaves_nothing_half_made`, `a_full_disk_changes_nothing`.
+//!    Tested by the simulator (`directory-unsynced`).
 //! 3. After [`SpaceFiles::remove`] the name is gone for good (ids are never reused). A thread that
-//!    is using the file may go on writing to it, to no effect; later uses get an error.
+//!    is using the file may go on writing to it, to no effect; later uses get an error. Tested by
+//!    `files_are_created_grown_in_steps_and_removed`, `a_file_in_use_outlives_its_name`.
 //! 4. A file grows before pages are written into its new part, and a full disk changes nothing.
+//!    Tested by `a_full_disk_changes_nothing`, `dirty_pages_have_their_place`.
 //! 5. A file is cut only in two steps ([`SpaceFile::begin_cut`]): there are no reads or writes
-//!    behind the new end while it is cut.
-//! 6. Bytes and lengths found on disk lead to errors, never to panics.
+//!    behind the new end while it is cut. Tested by `cuts_under_load`,
+//!    `a_crash_at_every_step_around_a_cut`.
+//! 6. Bytes and lengths found on disk lead to errors, never to panics. Tested by
+//!    `missing_short_and_damaged_files_are_told_apart`, `a_page_of_another_place_is_not_taken`.
+//!
+//! [`SpaceFiles::get`] costs a hash look-up under a shared latch of one of 16 shards.
 //!
 //! The number of pages is the physical size of the file: how many of them are in use is written in
 //! the tablespace's own pages.

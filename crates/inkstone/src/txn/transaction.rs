@@ -3,13 +3,20 @@
 //! # Promises
 //!
 //! 1. Every change is made by one mini-transaction that changes the row and says how to undo it.
-//!    Its version entry exists before the row points to it.
+//!    Its version entry exists before the row points to it. Tested by `transfers_keep_the_sum`,
+//!    `nothing_acknowledged_is_lost_in_a_crash`.
 //! 2. Commit: the commit record is appended, then the transaction becomes visible, then (by
 //!    durability) the log is written and synced. A transaction that has seen another one's changes
-//!    has its commit record behind that one's: what survives a crash is a prefix.
+//!    has its commit record behind that one's: what survives a crash is a prefix. Tested by
+//!    `lazy_leaves_a_prefix`,
+//!    `write_survives_a_killed_process_and_leaves_a_prefix_after_power_loss`. Tested by the
+//!    simulator (`log-unsynced`).
 //! 3. Rollback undoes the changes in reverse order, each with a compensation record, so that a
-//!    crash in the middle of it goes on where it was.
-//! 4. Whatever ends a transaction releases its locks, its versions and its place in the log.
+//!    crash in the middle of it goes on where it was. Tested by `savepoints_against_a_model`,
+//!    `a_crash_in_the_middle_of_a_large_transaction`. Tested by the simulator (`undo-skips-first`).
+//! 4. Whatever ends a transaction releases its locks, its versions and its place in the log. Tested
+//!    by `transfers_keep_the_sum`, `oldest_first_lsn_counts_writers_only`,
+//!    `versions_beyond_their_memory_go_to_a_file_and_come_back`.
 //!
 //! Latch: `Shared::inner`, one for each transaction, taken before any page latch; its only other
 //! taker is the checkpoint that copies a long transaction's undo forward. That of a prepared

@@ -1,12 +1,14 @@
 //! Directories as file descriptors.
 //!
-//! # What this module promises
+//! # Promises
 //!
 //! 1. A path is resolved once, when a directory is opened. After that every name is resolved from
 //!    the open descriptor: two directories never mix, whatever the process's current directory is
-//!    and however the directories are renamed.
-//! 2. [`Directory::sync`] is one `fsync` of the descriptor that is open already.
-//! 3. A new directory is durable when it is open: its parent was synced.
+//!    and however the directories are renamed. Tested by `a_moved_directory_stays_the_same`,
+//!    `a_relative_path_is_resolved_once`.
+//!
+//! [`Directory::sync`] is one `fsync` of the descriptor that is open already. A new directory is
+//! durable when it is open: its parent was synced.
 
 use super::{PosixFile, file_mode, identity_of};
 use crate::process::Owner;

@@ -1,12 +1,16 @@
 //! Operations in flight without io_uring: a few threads that wait for the device.
 //!
-//! # What this module promises
+//! # Promises
 //!
 //! 1. [`Batch::drive`] returns, normally or by panic, only when no thread works any more: the
-//!    threads live in a scope of its call (so the borrow checker proves it).
+//!    threads live in a scope of its call (so the borrow checker proves it). Tested by
+//!    `a_panic_waits_for_what_is_under_way`.
 //! 2. At most [`THREADS_MAX`] threads, and none that is not needed: one starts when an operation
 //!    would wait for another otherwise. An operation that is alone, and one that is only a copy
-//!    into the page cache, runs in the calling thread. Where no thread can be started, all do.
+//!    into the page cache, runs in the calling thread. Tested by
+//!    `as_many_are_under_way_as_the_depth_says`, `what_is_alone_runs_where_it_was_asked_for`.
+//!
+//! Where no thread can be started, all run in the calling thread.
 //!
 //! Latch: `state`, held for a moment, never during an operation.
 

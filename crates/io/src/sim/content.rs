@@ -1,11 +1,13 @@
 //! The bytes of a simulated file: a sparse map of shared 4 KiB blocks.
 //!
-//! # Invariants
+//! # Promises
 //!
-//! 1. Bytes beyond `length` are zero, so that a file that grows again shows zeroes.
-//! 2. A block that is present takes disk space, also when it holds zeroes.
+//! 1. Bytes beyond `length` are zero, so that a file that grows again shows zeroes. Tested by
+//!    `lengths_change`, `lengths_survive_in_order`.
+//! 2. A block that is present takes disk space, also when it holds zeroes. Tested by
+//!    `a_full_disk_refuses_and_changes_nothing`.
 //! 3. A block is unwritten if its space was taken and nothing was written to it since. It is
-//!    present.
+//!    present. Tested by `a_disk_without_a_cache_keeps_replaced_bytes_and_promises_no_more`.
 //!
 //! Cloning copies the map, not the blocks; a block is copied when one of its owners writes to it.
 

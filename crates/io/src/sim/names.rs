@@ -1,11 +1,13 @@
 //! The names of a simulated disk: which are seen, which are durable, and the changes in between.
 //!
-//! # What this module promises
+//! # Promises
 //!
 //! 1. A crash keeps or drops each change of a name that `Names::sync` did not make durable. A
 //!    change is all or nothing: after a rename there is the old state of both names, or the new.
+//!    Tested by `a_rename_is_old_or_new`, `names_are_as_before_or_as_after`.
 //! 2. Changes of the same name survive in order: where one is lost, so are later ones of the
-//!    names that it touched. Changes of different names survive independently.
+//!    names that it touched. Changes of different names survive independently. Tested by
+//!    `recycled_names_do_not_lose_their_files`, `independent_names_survive_independently`.
 
 use super::losses::Losses;
 use super::node::Node;

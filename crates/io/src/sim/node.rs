@@ -11,12 +11,17 @@
 //!   clean: readers see it, and a later sync does not repair it. When the cache is given up, it
 //!   shows whether it ever reached the disk.
 //!
-//! # Invariants
+//! # Promises
 //!
-//! 1. `current` = `durable` with all changes applied in order.
+//! 1. `current` = `durable` with all changes applied in order. Checked by
+//!    `NodeState::check_invariants`. Tested by `sectors_are_as_durable_or_as_written_later`.
 //! 2. The first change is not certain (certain ones at the front are applied to `durable` at once).
+//!    Checked by `NodeState::check_invariants`. Tested by
+//!    `sectors_are_as_durable_or_as_written_later`.
 //! 3. No certain change follows a change of length that is not certain: changes of length
-//!    become durable in order, as in a journalling file system.
+//!    become durable in order, as in a journalling file system. Checked by
+//!    `NodeState::check_invariants`. Tested by
+//!    `a_write_through_takes_along_the_length_that_it_rests_on`.
 
 use super::content::Content;
 use super::losses::Losses;
@@ -229,7 +234,7 @@ impl NodeState {
         }
     }
 
-    /// Applies certain changes at the front to `durable` (invariant 2).
+    /// Applies certain changes at the front to `durable` (promise 2).
     fn settle(&mut self) {
         if self.changes.iter().all(|change| change.certain) {
             return self.settle_all();
@@ -242,7 +247,7 @@ impl NodeState {
         }
     }
 
-    /// By invariant 1 the result is `current`, whose blocks can be shared.
+    /// By promise 1 the result is `current`, whose blocks can be shared.
     fn settle_all(&mut self) {
         for change in std::mem::take(&mut self.changes) {
             match change.kind {
@@ -314,7 +319,7 @@ impl NodeState {
         }
     }
 
-    /// Invariants 1 to 3 of the module.
+    /// Promises 1 to 3 of the module.
     #[cfg(test)]
     pub(super) fn check_invariants(&self) {
         let mut replayed = self.durable.clone();
@@ -322,17 +327,17 @@ impl NodeState {
         for change in &self.changes {
             change.kind.apply(&mut replayed);
             length_open |= !change.kind.is_write() && !change.certain;
-            assert!(!(length_open && change.certain), "invariant 3");
+            assert!(!(length_open && change.certain), "promise 3");
         }
         let bytes = |content: &Content| {
             let mut bytes = vec![0; content.length() as usize];
             content.read(&mut bytes, 0);
             bytes
         };
-        assert!(bytes(&replayed) == bytes(&self.current), "invariant 1");
+        assert!(bytes(&replayed) == bytes(&self.current), "promise 1");
         assert!(
             !self.changes.front().is_some_and(|change| change.certain),
-            "invariant 2"
+            "promise 2"
         );
     }
 }

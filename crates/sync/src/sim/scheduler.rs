@@ -1,14 +1,17 @@
 //! The scheduler of one run: which of its threads runs, what time it is, what each thread waits
 //! for.
 //!
-//! # Invariants
+//! # Promises
 //!
 //! 1. At most one thread of the run has the token, and only that one touches the state. The others
 //!    wait for their batons. (The mutex around the state is there for the compiler and is never
-//!    contended, but by the thread that waits for the run's end.)
+//!    contended, but by the thread that waits for the run's end.) Tested by
+//!    `a_seed_repeats_and_seeds_differ`.
 //! 2. Whatever is decided depends on the seed and on what the threads did before, and on nothing
-//!    else: neither on addresses nor on the operating system.
-//! 3. A thread that is in a queue is blocked, and waits for that queue's key.
+//!    else: neither on addresses nor on the operating system. Tested by
+//!    `a_seed_repeats_and_seeds_differ`.
+//! 3. A thread that is in a queue is blocked, and waits for that queue's key. Tested by
+//!    `parked_threads_get_the_token_of_their_waker`, `a_lost_wake_up_is_a_deadlock`.
 
 use super::context::{Baton, Context, Place, cost};
 use super::policy::{Dice, Policy, mix};

@@ -149,6 +149,7 @@ fn a_page_that_cannot_be_written_stays_and_the_others_land() {
     let (_, end) = bench.touch(2);
     bench.store.refuse.lock().insert(page(1));
     assert!(matches!(bench.pool.flush_all(), Err(Error::Io { .. })));
+    assert!(matches!(bench.pool.inner_refusal(), Some(Error::Io { .. })));
     assert!(!bench.poison.is_set());
     assert_eq!(bench.checkpoint(), start);
     assert_eq!(bench.stored_lsn(2), end);

@@ -276,6 +276,25 @@ fn poison_wakes_waiters_for_frames() {
     assert!(matches!(bench.pool.throttle(), Err(Error::Poisoned(_))));
 }
 
+/// All frames are dirty, and the thread that writes pages to free frames is not there yet.
+#[test]
+fn a_caller_that_needs_a_frame_writes_no_page() {
+    let bench = Bench::new(64, 200, 4);
+    for n in 0..64 {
+        bench.touch(n);
+    }
+    crate::sync::test_scope(|scope| {
+        let waiting = scope.spawn(|| bench.pool.shared(page(100)).map(drop));
+        eventually("it waits", || {
+            bench.counters.get(Counter::BufferFrameWaits) > 0
+        });
+        assert_eq!(bench.store.batches.load(Ordering::Relaxed), 0);
+        bench.pool.start_cleaners().unwrap();
+        waiting.join().unwrap().unwrap();
+    });
+    assert!(bench.store.batches.load(Ordering::Relaxed) > 0);
+}
+
 #[test]
 fn a_closed_pool_says_so() {
     let bench = Bench::new(64, 200, 4);

@@ -1,14 +1,19 @@
 //! Tablespace files that no table has, when the database is opened.
 //!
-//! # What this module promises
+//! # Promises
 //!
 //! 1. Removed is a file of which this database's own log says that it may go: its creation was read
 //!    and no table has it, or its deletion was read. No page of it is of a later time than the log.
-//!    And a file of nothing but zeroes, which a crash leaves before the log names it.
+//!    And a file of nothing but zeroes, which a crash leaves before the log names it. Tested by
+//!    `a_log_that_was_cut_removes_no_table_of_a_later_time`,
+//!    `what_an_interrupted_creation_left_is_removed_and_named`.
 //! 2. Any other file is set aside, whole: a table of a later time than the catalog, a file of
-//!    another database. Recovery does not miss it: a checkpoint is behind all that the log says of
-//!    it.
-//! 3. Both are named in the report of opening.
+//!    another database. (But one that a prepared transaction has changed stays.) Recovery does not
+//!    miss it: a checkpoint is behind all that the log says of it. Tested by
+//!    `an_older_catalog_destroys_no_newer_table`, `a_file_of_another_database_is_not_removed`.
+//! 3. Both are named in the report of opening. Tested by
+//!    `an_older_catalog_destroys_no_newer_table`,
+//!    `what_an_interrupted_creation_left_is_removed_and_named`.
 //!
 //! So that a crash leaves only what may be removed, the log of a creation or a drop is kept,
 //! whatever checkpoints do, until the catalog says the same as the directory

@@ -8,9 +8,12 @@
 //! # Promises
 //! 1. A holder of promised bytes finds them, whatever others do with the disk: transactions begin
 //!    to write only while what exists holds all that is promised, and [`floor`] on top, for what
-//!    belongs to no transaction (checkpoints, purge, DDL).
+//!    belongs to no transaction (checkpoints, purge, DDL). Tested by
+//!    `a_full_disk_stops_writers_but_not_rollbacks`, `many_rollbacks_at_once_on_a_full_disk`.
 //! 2. A promise that the disk cannot keep is refused before anything is logged on its strength.
+//!    Tested by `a_full_disk_stops_writers_but_not_rollbacks`.
 //! 3. Space that is not promised any more goes back to the file system, half of it each second.
+//!    Tested by `reserve_files_come_and_go`.
 //!
 //! [`floor`]: Segments::floor
 

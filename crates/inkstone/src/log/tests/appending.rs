@@ -335,6 +335,10 @@ fn a_failed_write_poisons_and_wakes_all_waiters() {
         vfs.faults.write_in.store(20, Ordering::SeqCst);
         vfs.faults.sync_micros.store(100, Ordering::SeqCst);
         fail_under_load(&log, &poison);
+        // The process sees all that was written, and nothing of the write that failed.
+        let written = log.written_lsn();
+        let (_, reached) = read(read_params(&vfs.crash(|_, _| true), 1)).unwrap();
+        assert!(reached >= written, "{reached} < {written}");
     }
 }
 

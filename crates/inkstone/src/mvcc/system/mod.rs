@@ -4,7 +4,7 @@
 //! # Words
 //!
 //! - *commit number* (seq): the place of a commit in the order of all commits, from 1 on. Numbers
-//!   are taken by rollbacks too, see invariant 4.
+//!   are taken by rollbacks too, see promise 4.
 //! - *snapshot*: one number S; it sees exactly the transactions that committed with a number of
 //!   at most S.
 //! - *slot*: a small number that belongs to one transaction while it is active.
@@ -22,28 +22,34 @@
 //!      seen), `Committed(seq)` (compared: not seen) or `Committing` (waits, then as before): not
 //!      seen.
 //!
-//!    The answer depends on seq and S alone, thus is the same for all rows that T changed.
+//!    The answer depends on seq and S alone, thus is the same for all rows that T changed. Tested
+//!    by `transfers_are_atomic_to_snapshots`.
 //! 2. **[`TrxSystem::oldest_snapshot`] is a lower bound** of all snapshots that live when it
 //!    returns or will be taken later. It reads `next` first (N), then scans the shards, each under
 //!    its latch; its answer is at most N. A snapshot reads `next` and enters itself under its
 //!    shard's latch. If it had the latch before the scan, the scan found it; if after, its read of
-//!    `next` comes after ours, so its number is at least N.
+//!    `next` comes after ours, so its number is at least N. Tested by
+//!    `oldest_snapshot_never_passes_a_live_one`.
 //! 3. A slot belongs to at most one active transaction. It is free again once `finish_commit` or
 //!    `finish_abort` ran; these come after the commit or rollback record was appended, so in the
-//!    log too the slot's next owner comes after the record that ended the former one.
+//!    log too the slot's next owner comes after the record that ended the former one. Checked by
+//!    `TrxSystem::leave`. Tested by `slots_are_small_and_unique`,
+//!    `nothing_acknowledged_is_lost_in_a_crash`.
 //! 4. **Rollbacks take a number too**: a reader may hold a copy of a row with the version address
 //!    of a transaction that is rolled back meanwhile. Its snapshot is older than the number of the
 //!    rollback, so the version segment stays readable for it, and `Aborted` tells it to go on to
 //!    the older version. (With no number the segment could retire at once, and the dead address
-//!    would say "visible to all".)
+//!    would say "visible to all".) Tested by `retiring_waits_for_snapshots_and_writers`.
 //! 5. No queue of a row misses the end of the transaction that has changed the row: the status is
 //!    set first, then the thread that ends the transaction takes the queues that watch it
 //!    (`TrxState::take_watches`), under the latch under which a new watch checks the status. The
 //!    same for what it takes back before its end: a watch knows the number of such events when the
-//!    row was looked at.
+//!    row was looked at. Tested by `no_wakeup_is_lost`,
+//!    `a_waiter_is_woken_when_a_row_is_given_back`. Tested by the simulator (`hand-off-lost`).
 //! 6. `finish_commit` and `finish_abort` return when no thread holds the transaction's owner, and
 //!    none can hold it afterwards: a holder counts itself under the latch under which it has
-//!    checked the status, and the count is looked at after the status was set.
+//!    checked the status, and the count is looked at after the status was set. Tested by
+//!    `a_blocker_does_not_end_while_it_is_named`, `an_owner_is_let_go_before_it_is_changed`.
 //!
 //! Not promised: that a transaction that is visible is durable; the caller decides when it calls
 //! `finish_commit`.
@@ -287,7 +293,7 @@ impl TrxSystem {
     }
 
     /// Makes a transaction's changes visible and returns its commit number. To be called after its
-    /// commit record was appended to the log (invariant 3).
+    /// commit record was appended to the log (promise 3).
     pub fn finish_commit(&self, trx: &TrxState) -> u64 {
         crate::invariant!(!trx.is_ended(), "second end of {trx:?}");
         trx.set_status(TrxStatus::Committing);
@@ -300,7 +306,7 @@ impl TrxSystem {
     }
 
     /// Ends a transaction whose changes have been taken back, and returns the number up to which
-    /// its version segments must be kept (invariant 4): pass it to `VersionStore::finish`.
+    /// its version segments must be kept (promise 4): pass it to `VersionStore::finish`.
     pub fn finish_abort(&self, trx: &TrxState) -> u64 {
         crate::invariant!(!trx.is_ended(), "second end of {trx:?}");
         trx.set_status(TrxStatus::Aborted);
@@ -332,7 +338,7 @@ impl TrxSystem {
         }
     }
 
-    /// A lower bound of all snapshots, living or to be taken (invariant 2); the latest commit
+    /// A lower bound of all snapshots, living or to be taken (promise 2); the latest commit
     /// number when there are none.
     pub fn oldest_snapshot(&self) -> u64 {
         let next = self.next.load(Ordering::SeqCst);

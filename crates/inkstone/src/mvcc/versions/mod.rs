@@ -23,18 +23,21 @@
 //! 1. An address never repeats, also across restarts: it is `segment number << 14 | offset / 16`,
 //!    and numbers ascend from `version_epoch << 26`. (If one run needs more than 2^26 segments, 16
 //!    TiB, it goes on in the range of the next epochs; see [`VersionStore::highest_epoch`].) 0 is
-//!    no address.
+//!    no address. Tested by `epochs_do_not_share_addresses`, `addresses_that_were_never_given_out`,
+//!    `the_store_matches_a_model`.
 //! 2. A segment retires only when it is sealed, all its writers have finished, and the largest of
 //!    their numbers is at most the oldest snapshot. So a **dead address means: the content that it
 //!    hangs on is visible to every snapshot, and its transaction has ended.** Segments retire in
 //!    any order. Addresses of earlier epochs are dead: recovery has rolled back what was
-//!    unfinished.
-//! 3. While it is live an entry can be read and never changes, wherever its bytes are.
+//!    unfinished. Tested by `retiring_waits_for_snapshots_and_writers`,
+//!    `the_store_matches_a_model`. Tested by the simulator (`version-retired-early`).
+//! 3. While it is live an entry can be read and never changes, wherever its bytes are. Tested by
+//!    `the_store_matches_a_model`, `rollback_walks_back_through_spilled_segments`.
 //! 4. A full disk fails the appender (`DiskFull`) and no other thread: a segment leaves memory only
-//!    after it was written.
+//!    after it was written. Tested by `a_full_disk_fails_appenders_only`.
 //! 5. When nothing is appended any more and no snapshot needs anything, memory and spill file
 //!    shrink to nothing: [`VersionStore::seal_idle`] and [`VersionStore::retire`] called now and
-//!    then.
+//!    then. Tested by `rollback_walks_back_through_spilled_segments`, `the_store_matches_a_model`.
 //!
 //! A reader without a registered snapshot (a writer that looks at the newest version) must resolve
 //! the address before it lets go of the leaf's latch; one with a snapshot may do it later, from a

@@ -191,6 +191,27 @@ fn source(vfs: &SimVfs, must_reach: Lsn) -> LogSource {
 }
 
 #[test]
+fn a_mini_transaction_that_is_dropped_after_a_change_poisons() {
+    let vfs = SimVfs::new(1);
+    let opened = open(&vfs);
+    opened.files.create(SPACE, 60).unwrap();
+    let storage = opened.storage(&vfs);
+    work(&storage);
+    let begin = || {
+        let mut mtr = Mtr::new(&storage);
+        mtr.push(storage.pool.exclusive(page(3)).unwrap());
+        mtr
+    };
+    drop(begin());
+    assert!(!storage.poison.is_set(), "nothing was changed");
+    let mut changed = begin();
+    changed.change(0, |page, _| page[200] = 1);
+    drop(changed);
+    let error = storage.poison.check().unwrap_err().to_string();
+    assert!(error.contains("not in the log"), "{error}");
+}
+
+#[test]
 fn a_database_is_whole_after_power_loss() {
     for seed in 0..12 {
         let first = SimVfs::new(seed);

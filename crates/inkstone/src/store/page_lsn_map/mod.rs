@@ -3,19 +3,24 @@
 //! right number: a write that the disk acknowledged and lost, or a read that it answered with old
 //! bytes.
 //!
-//! # What it promises
+//! # Promises
 //!
 //! 1. It never says more than is true: an LSN is noted when the write in place that has it is
 //!    durable, and LSNs of pages only rise (but while redo builds a page anew, see below). So a
 //!    block of it that is lost, torn, stale or damaged finds less, and never a fault that is none.
+//!    Tested by `damage_finds_less_and_never_more`, `a_map_of_another_history_is_begun_anew`.
 //! 2. A page that was written by this process, or read by redo, is known to the last write. Of the
 //!    writes of earlier ones the file knows, from the checkpoint that recovery begins at, the last
 //!    one that brought changes from below that checkpoint to the disk (see below). Exceptions are
-//!    counted (`page_lsn_map_failures`): blocks that could not be read or written.
-//! 3. Memory is bounded: at most [`share`] of the buffer pool for notes and for blocks.
+//!    counted (`page_lsn_map_failures`): blocks that could not be read or written. Tested by
+//!    `redo_believes_what_it_makes_up_for_and_only_that`,
+//!    `each_page_that_goes_back_in_time_is_found`.
+//! 3. Memory is bounded: at most [`share`] of the buffer pool for notes and for blocks. Tested by
+//!    `notes_are_bounded`, `many_pages_take_many_groups`.
 //! 4. It stops nothing: if its file cannot be had, read, written or grown, databases open, tables
 //!    grow and checkpoints go on without it, or without that part of it. Only a failed sync
-//!    poisons, as everywhere.
+//!    poisons, as everywhere. Tested by `a_full_disk_stops_growth_and_nothing_else`,
+//!    `a_map_that_cannot_be_written_stops_nothing_and_is_written_later`.
 //!
 //! # Notes, and what settles them
 //!
