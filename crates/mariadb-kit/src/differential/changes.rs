@@ -110,12 +110,20 @@ pub fn leaves_out(sides: &mut Sides, text: &str, rows: u64) -> bool {
 /// Whether InnoDB, given the rows that Inkstone has left, would leave so many of them out by an
 /// index, too.
 pub fn would_leave_out(sides: &mut Sides, text: &str, rows: u64) -> bool {
-    let Some(changed) = Changed::of(text).filter(|changed| changed.before.is_empty()) else {
+    let itself = |changed: &Changed<'_>| format!("{} x JOIN ", changed.table);
+    let is_of_one =
+        |changed: &Changed<'_>| changed.before.is_empty() || changed.before == itself(changed);
+    let Some(changed) = Changed::of(text).filter(is_of_one) else {
         return false;
     };
     sides.copy_to_innodb(changed.table).is_some_and(|copy| {
+        let before = match changed.before {
+            "" => String::new(),
+            _ => format!("{copy} x JOIN "),
+        };
         let of_copy = Changed {
             table: &copy,
+            before: &before,
             ..changed
         };
         of_copy.leaves_out(sides, rows)
