@@ -7,9 +7,11 @@
 )]
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use inkstone::buffer::{BufferPool, OneByOne, PageReader, PageStore, PageWriter, RedoLog};
+use inkstone::buffer::{
+    BufferPool, OneByOne, PageReader, PageStore, PageWriter, PoolOptions, RedoLog,
+};
 use inkstone::counters::Counters;
-use inkstone::log::{Log, LogParams};
+use inkstone::log::{Log, LogOptions, LogParams};
 use inkstone::options::LogWrite;
 use inkstone::poison::Poison;
 use inkstone::{Database, Durability, Isolation, Options, Result};
@@ -46,12 +48,14 @@ fn log_append(criterion: &mut Criterion) {
         epoch: 1,
         start_lsn: Lsn(SEGMENT),
         end_block: Vec::new(),
-        capacity_bytes: 16 * SEGMENT,
-        buffer_bytes: 64 << 20,
-        buffering: true,
-        write: LogWrite::Sync,
-        write_through: false,
-        archive: false,
+        options: LogOptions {
+            capacity_bytes: 16 * SEGMENT,
+            buffer_bytes: 64 << 20,
+            buffering: true,
+            write: LogWrite::Sync,
+            write_through: false,
+            archive: false,
+        },
         keep_from: Lsn(0),
         is_new: true,
     };
@@ -124,9 +128,11 @@ const FRAMES: u64 = 8192;
 
 fn page_lookup(criterion: &mut Criterion) {
     let pool = BufferPool::new(
-        4096,
-        FRAMES as usize * 4096,
-        8,
+        PoolOptions {
+            page_size: 4096,
+            bytes: FRAMES as usize * 4096,
+            instances: 8,
+        },
         Arc::new(Empty),
         Arc::new(NoLog),
         Arc::new(Counters::default()),

@@ -110,7 +110,7 @@ impl Database {
     pub fn statistics(&self, table: &Table) -> Result<TableStatistics> {
         let tree = table.tree_ref().live()?;
         let _shape = tree.space.keep_shape();
-        let page_size = self.inner.options.page_size;
+        let page_size = self.inner.core.storage.page_size as u64;
         let allocated = tree.space.allocated_pages()?;
         let regions = u64::from(tree.space.last_region()?) + 1;
         let mut secondary_pages = 0;
@@ -339,7 +339,7 @@ impl Check<'_> {
     /// and within the file, and nothing else is allocated. Returns how many are.
     fn allocation(&self) -> Result<u64> {
         let space = &self.table.inner.space;
-        let covered = map_pages(self.inner.options.page_size as usize);
+        let covered = map_pages(self.inner.core.storage.page_size);
         let mut allocated = 0;
         let mut unused = None;
         for region in 0..=space.last_region()? {
