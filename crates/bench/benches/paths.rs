@@ -8,10 +8,10 @@
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use inkstone::internals::buffer::{
-    BufferPool, OneByOne, PageReader, PageStore, PageWriter, RedoLog,
+    BufferPool, OneByOne, PageReader, PageStore, PageWriter, PoolOptions, RedoLog,
 };
 use inkstone::internals::counters::Counters;
-use inkstone::internals::log::{Log, LogParams};
+use inkstone::internals::log::{Log, LogOptions, LogParams};
 use inkstone::internals::options::LogWrite;
 use inkstone::internals::poison::Poison;
 use inkstone::{Database, Durability, Isolation, Options, Result};
@@ -48,12 +48,14 @@ fn log_append(criterion: &mut Criterion) {
         epoch: 1,
         start_lsn: Lsn(SEGMENT),
         end_block: Vec::new(),
-        capacity_bytes: 16 * SEGMENT,
-        buffer_bytes: 64 << 20,
-        buffering: true,
-        write: LogWrite::Sync,
-        write_through: false,
-        archive: false,
+        options: LogOptions {
+            capacity_bytes: 16 * SEGMENT,
+            buffer_bytes: 64 << 20,
+            buffering: true,
+            write: LogWrite::Sync,
+            write_through: false,
+            archive: false,
+        },
         keep_from: Lsn(0),
         is_new: true,
     };
@@ -126,9 +128,11 @@ const FRAMES: u64 = 8192;
 
 fn page_lookup(criterion: &mut Criterion) {
     let pool = BufferPool::new(
-        4096,
-        FRAMES as usize * 4096,
-        8,
+        PoolOptions {
+            page_size: 4096,
+            bytes: FRAMES as usize * 4096,
+            instances: 8,
+        },
         Arc::new(Empty),
         Arc::new(NoLog),
         Arc::new(Counters::default()),

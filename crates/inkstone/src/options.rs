@@ -156,6 +156,13 @@ choice! {
     }
 }
 
+impl FlushMethod {
+    /// Whether files with pages in them are read and written past the page cache.
+    pub(crate) fn is_direct(self) -> bool {
+        matches!(self, Self::ODirect | Self::ODirectNoFsync)
+    }
+}
+
 /// Files of tables that the database may have open at once at least.
 pub const OPEN_FILES_MIN: u64 = 10;
 
@@ -286,6 +293,14 @@ impl Options {
         match self.recovery_memory {
             0 => (self.buffer_pool_size / 2).max(RECOVERY_MEMORY_MIN),
             bytes => bytes,
+        }
+    }
+
+    /// Threads that apply the log during recovery.
+    pub fn recovery_thread_count(&self) -> usize {
+        match self.recovery_threads {
+            0 => crate::sync::thread::available_parallelism().map_or(1, usize::from),
+            count => count as usize,
         }
     }
 

@@ -474,10 +474,11 @@ fn recovery_in_parts_and_threads() {
         db.verify_table(&table).unwrap();
     }
     let threads = |recovery_threads| {
-        inkstone::internals::recovery::threads(&Options {
+        let options = Options {
             recovery_threads,
             ..small()
-        })
+        };
+        options.recovery_thread_count()
     };
     assert_eq!((threads(1), threads(7)), (1, 7));
     assert!(threads(0) >= 1);

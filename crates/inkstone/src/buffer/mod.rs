@@ -65,7 +65,7 @@ mod tests;
 
 pub use guard::{Exclusive, Optimistic, Reservation, Shared};
 pub use pin::Pins;
-pub use pool::{BufferPool, BufferStatus};
+pub use pool::{BufferPool, BufferStatus, PoolOptions};
 pub use prefetch::Ahead;
 
 use crate::Result;

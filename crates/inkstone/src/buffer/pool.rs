@@ -94,6 +94,18 @@ impl Drop for PoisonOnPanic<'_> {
     }
 }
 
+/// The options of the pool: `bytes / page_size` frames (at least 16) in `instances` partitions (1
+/// to 64).
+#[derive(Clone, Copy, Debug)]
+pub struct PoolOptions {
+    /// Bytes in a page.
+    pub page_size: usize,
+    /// `buffer_pool_size`.
+    pub bytes: usize,
+    /// `buffer_pool_instances`.
+    pub instances: usize,
+}
+
 /// How full the pool is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferStatus {
@@ -116,11 +128,9 @@ pub struct BufferPool {
 }
 
 impl BufferPool {
-    /// A pool of `bytes / page_size` frames (at least 16) in `instances` partitions (1 to 64).
+    /// A pool that is empty.
     pub fn new(
-        page_size: usize,
-        bytes: usize,
-        instances: usize,
+        options: PoolOptions,
         store: Arc<dyn PageStore>,
         log: Arc<dyn RedoLog>,
         counters: Arc<Counters>,
@@ -131,6 +141,11 @@ impl BufferPool {
             value: value.to_string(),
             reason: reason.to_owned(),
         };
+        let PoolOptions {
+            page_size,
+            bytes,
+            instances,
+        } = options;
         if !page_size_is_valid(page_size) {
             return Err(invalid("page_size", page_size, "is no page size"));
         }

@@ -39,6 +39,15 @@ impl Stop {
     }
 }
 
+/// The options of the background threads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UpkeepOptions {
+    /// Bytes of log that recovery should have to read at most.
+    pub log_file_size: u64,
+    /// `buffer_pool_dump_at_shutdown`.
+    pub stays_warm: bool,
+}
+
 /// The running threads.
 pub(crate) struct Background {
     stop: Arc<Stop>,
@@ -58,7 +67,7 @@ impl Background {
                 checkpoint_round,
             )?,
         ];
-        if inner.options.buffer_pool_dump_at_shutdown {
+        if inner.upkeep.stays_warm {
             threads.push(warm_up(inner, &stop)?);
         }
         Ok(Self { stop, threads })
@@ -113,9 +122,9 @@ fn purge_round(inner: &Inner, _: u64) -> Result<bool> {
 fn checkpoint_round(inner: &Inner, count: u64) -> Result<bool> {
     inner.core.storage.poison.check()?;
     inner.note_boundary();
-    let limit = inner.options.log_file_size / 2;
+    let limit = inner.upkeep.log_file_size / 2;
     let copied = inner.copy_long_undo(limit);
-    let (kept, capacity) = (inner.kept_log(), inner.options.log_file_size);
+    let (kept, capacity) = (inner.kept_log(), inner.upkeep.log_file_size);
     let second = count.is_multiple_of(10);
     if second || kept > capacity / CHECKPOINT_DISTANCE_PARTS {
         inner.checkpoint(false, false)?;
@@ -146,7 +155,7 @@ fn warm_up(inner: &Arc<Inner>, stop: &Arc<Stop>) -> Result<JoinHandle<()>> {
 impl Inner {
     /// Writes the resident page numbers, eight bytes each.
     pub(super) fn dump_buffer_pool(&self) -> Result<()> {
-        if !self.options.buffer_pool_dump_at_shutdown {
+        if !self.upkeep.stays_warm {
             return Ok(());
         }
         let path = self.directory.path_of(DUMP);

@@ -112,7 +112,7 @@ impl Database {
         // Trees that are there now stay as long as this is held.
         let _shape = table.inner.space.keep_shape();
         let tree = table.tree_ref().live()?;
-        let page_size = self.inner.options.page_size;
+        let page_size = self.inner.core.storage.page_size as u64;
         let allocated = tree.space.allocated_pages()?;
         let regions = u64::from(tree.space.last_region()?) + 1;
         let mut secondary_pages = 0;
@@ -346,7 +346,7 @@ impl Check<'_> {
     /// and within the file, and nothing else is allocated. Returns how many are.
     fn allocation(&self) -> Result<u64> {
         let space = &self.table.inner.space;
-        let covered = map_pages(self.inner.options.page_size as usize);
+        let covered = map_pages(self.inner.core.storage.page_size);
         let mut allocated = 0;
         let mut unused = None;
         for region in 0..=space.last_region()? {

@@ -45,7 +45,7 @@ use crate::sync::{HashMap, Mutex, MutexGuard};
 use crate::txn::Transaction;
 use crate::txn::core::Core;
 use crate::{Error, Result};
-use background::Background;
+use background::{Background, UpkeepOptions};
 use inkstone_format::tree_page::key_len_max;
 use inkstone_io::{Directory, Vfs};
 use opening::Locks;
@@ -98,7 +98,9 @@ pub(crate) struct Inner {
     pub core: Arc<Core>,
     pub vfs: Arc<dyn Vfs>,
     pub directory: Arc<dyn Directory>,
+    /// As they are shown to the program: each part has its own.
     pub options: Options,
+    pub upkeep: UpkeepOptions,
     pub uuid: [u8; 16],
     pub files: Arc<SpaceFiles>,
     pub catalog: Tree,
@@ -242,7 +244,7 @@ impl Database {
 
     /// The longest key that a tree takes: 3072 bytes; 1536 in pages of 8 KiB, 768 in 4 KiB.
     pub fn key_len_max(&self) -> usize {
-        key_len_max(self.inner.options.page_size as usize)
+        key_len_max(self.inner.core.storage.page_size)
     }
 
     /// The directory, absolute, where it was when the database was opened.

@@ -68,6 +68,6 @@ impl Database {
         self.checkpoint()?;
         let checkpoint = self.inner.checkpoints.control().checkpoint_lsn;
         let pages = space.cut_tail(checkpoint)?;
-        Ok(u64::from(pages) * self.inner.options.page_size)
+        Ok(u64::from(pages) * self.inner.core.storage.page_size as u64)
     }
 }

@@ -170,7 +170,7 @@ struct Source<'a> {
 
 impl<'a> Source<'a> {
     fn open(inner: &Inner, path: &'a Path) -> Result<Self> {
-        let page_size = inner.options.page_size as usize;
+        let page_size = inner.core.storage.page_size;
         let options = OpenOptions {
             create: Create::Never,
             read_only: true,

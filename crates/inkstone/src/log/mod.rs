@@ -74,6 +74,23 @@ const NEVER: u64 = u64::MAX;
 /// Operations in flight in one batch with `LogWrite::Async`.
 const BATCH_DEPTH: usize = 16;
 
+/// The options of the log.
+#[derive(Clone, Copy, Debug)]
+pub struct LogOptions {
+    /// Bytes of log that recovery should have to read at most (`log_file_size`).
+    pub capacity_bytes: u64,
+    /// Bytes of the ring (`log_buffer_size`), a power of two, at least 2 MiB.
+    pub buffer_bytes: usize,
+    /// Through the page cache (off: `O_DIRECT`).
+    pub buffering: bool,
+    /// How writes are submitted.
+    pub write: LogWrite,
+    /// `O_DSYNC`: each write is durable.
+    pub write_through: bool,
+    /// Move segments to `archive/` instead of recycling them.
+    pub archive: bool,
+}
+
 /// What [`Log::open`] needs to know.
 #[derive(Clone, Debug)]
 pub struct LogParams {
@@ -93,18 +110,8 @@ pub struct LogParams {
     /// ([`LogReader::end_block`]): they are written again with what follows, so they must not be
     /// read again unverified.
     pub end_block: Vec<u8>,
-    /// Bytes of log that recovery should have to read at most (`log_file_size`).
-    pub capacity_bytes: u64,
-    /// Bytes of the ring (`log_buffer_size`), a power of two, at least 2 MiB.
-    pub buffer_bytes: usize,
-    /// Through the page cache (off: `O_DIRECT`).
-    pub buffering: bool,
-    /// How writes are submitted.
-    pub write: LogWrite,
-    /// `O_DSYNC`: each write is durable.
-    pub write_through: bool,
-    /// Move segments to `archive/` instead of recycling them.
-    pub archive: bool,
+    /// How it is written.
+    pub options: LogOptions,
     /// Recovery needs nothing below, as the durable control file says.
     pub keep_from: Lsn,
     /// The log is begun. One that goes on opens on a full disk, too.
@@ -190,7 +197,7 @@ impl Log {
         let state = Pipeline::new(start, params.batches()?);
         let position = || CachePadded::new(AtomicU64::new(start));
         let shared = Arc::new(LogShared {
-            ring: Ring::new(params.buffer_bytes, start, &params.end_block),
+            ring: Ring::new(params.options.buffer_bytes, start, &params.end_block),
             reserved: position(),
             written: position(),
             durable: position(),
@@ -199,8 +206,8 @@ impl Log {
                 at: AtomicU64::new(NEVER),
             }),
             epoch: params.epoch,
-            write_through: params.write_through,
-            capacity_bytes: params.capacity_bytes,
+            write_through: params.options.write_through,
+            capacity_bytes: params.options.capacity_bytes,
             state: Checked::new(state),
             segments,
             background: Background::default(),
@@ -492,9 +499,10 @@ impl LogParams {
             let reason = "must be a power of two from 4096 to 64m";
             return invalid("segment_bytes", self.segment_bytes.to_string(), reason);
         }
-        if !self.buffer_bytes.is_power_of_two() || self.buffer_bytes < 2 * FRAME_PAYLOAD_MAX {
+        let buffer = self.options.buffer_bytes;
+        if !buffer.is_power_of_two() || buffer < 2 * FRAME_PAYLOAD_MAX {
             let reason = "must be a power of two, at least 2m";
-            return invalid("log_buffer_size", self.buffer_bytes.to_string(), reason);
+            return invalid("log_buffer_size", buffer.to_string(), reason);
         }
         if self.start_lsn.0 == 0 {
             return invalid("start_lsn", "0".to_owned(), "must not be zero");
@@ -504,26 +512,26 @@ impl LogParams {
 
     fn segments(&self) -> SegmentParams {
         // Half a ring may be reserved in one burst, before segments are made for it.
-        let ahead = 2 + self.buffer_bytes as u64 / 2 / self.segment_bytes;
+        let ahead = 2 + self.options.buffer_bytes as u64 / 2 / self.segment_bytes;
         SegmentParams {
             directory: self.directory.clone(),
             uuid: self.uuid,
             segment_bytes: self.segment_bytes,
-            direct: !self.buffering,
-            dsync: self.write_through,
-            archive: self.archive,
+            direct: !self.options.buffering,
+            dsync: self.options.write_through,
+            archive: self.options.archive,
             keep_from: self.keep_from.0,
             ahead,
             is_new: self.is_new,
-            files_max: self.capacity_bytes / self.segment_bytes + ahead + 1,
+            files_max: self.options.capacity_bytes / self.segment_bytes + ahead + 1,
         }
     }
 
     fn batches(&self) -> Result<Option<Vec<Box<dyn inkstone_io::Batch>>>> {
-        if self.write == LogWrite::Sync {
+        if self.options.write == LogWrite::Sync {
             return Ok(None);
         }
-        let wanted = Pipeline::batches_wanted(self.buffering);
+        let wanted = Pipeline::batches_wanted(self.options.buffering);
         let batches: std::io::Result<Vec<_>> =
             (0..wanted).map(|_| self.vfs.batch(BATCH_DEPTH)).collect();
         let batches =

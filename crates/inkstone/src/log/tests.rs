@@ -25,15 +25,23 @@ fn params(vfs: &MemoryVfs) -> LogParams {
         epoch: 1,
         start_lsn: Lsn(SEGMENT),
         end_block: Vec::new(),
-        capacity_bytes: 16 * SEGMENT,
-        buffer_bytes: 2 << 20,
-        buffering: false,
-        write: LogWrite::Sync,
-        write_through: false,
-        archive: false,
+        options: LogOptions {
+            capacity_bytes: 16 * SEGMENT,
+            buffer_bytes: 2 << 20,
+            buffering: false,
+            write: LogWrite::Sync,
+            write_through: false,
+            archive: false,
+        },
         keep_from: Lsn(0),
         is_new: true,
     }
+}
+
+fn params_with(vfs: &MemoryVfs, change: impl FnOnce(&mut LogOptions)) -> LogParams {
+    let mut params = params(vfs);
+    change(&mut params.options);
+    params
 }
 
 /// The bytes before `start` in its block, as they are on disk.

@@ -70,7 +70,6 @@ pub use spaces::TablespaceFiles;
 
 use crate::Result;
 use crate::buffer::BufferPool;
-use crate::options::Options;
 use inkstone_format::{Lsn, SpaceId, TrxId};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -103,6 +102,15 @@ pub trait FrameSource {
     fn bytes_total(&self) -> Option<u64>;
 }
 
+/// The options of redo.
+#[derive(Clone, Copy, Debug)]
+pub struct RedoOptions {
+    /// Threads that apply changes, with the calling one.
+    pub threads: usize,
+    /// Bytes of changes that are gathered before they are applied.
+    pub index_bytes_max: usize,
+}
+
 /// What redo works on.
 #[derive(Clone)]
 pub struct RedoInputs<'a> {
@@ -112,10 +120,8 @@ pub struct RedoInputs<'a> {
     pub files: Arc<dyn TablespaceFiles>,
     /// Pages on disk have every change below this.
     pub checkpoint: Lsn,
-    /// Threads that apply changes, with the calling one.
-    pub threads: usize,
-    /// Bytes of changes that are gathered before they are applied.
-    pub index_bytes_max: usize,
+    /// How much it may use.
+    pub options: RedoOptions,
     /// Told from time to time (at most about ten times a second) how far redo is.
     pub progress: &'a dyn Fn(Progress),
 }
@@ -182,17 +188,4 @@ impl Gathered<'_> {
 #[cfg(test)]
 fn redo(log: &mut dyn FrameSource, inputs: RedoInputs<'_>) -> Result<RedoOutcome> {
     gather(log, inputs)?.redo(log)
-}
-
-/// Threads that the options ask for.
-pub fn threads(options: &Options) -> usize {
-    match options.recovery_threads {
-        0 => crate::sync::thread::available_parallelism().map_or(1, usize::from),
-        count => count as usize,
-    }
-}
-
-/// Bytes for gathered changes that the options allow.
-pub fn index_bytes_max(options: &Options) -> usize {
-    options.recovery_memory_bytes() as usize
 }

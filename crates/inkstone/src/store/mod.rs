@@ -71,8 +71,26 @@ pub use page_lsn_map::{PAGE_LSN_MAP_FILE, PageLsnMap};
 pub use page_store::FilePageStore;
 pub use repair::{RepairReport, repair};
 pub use space_file::SpaceFile;
-pub(crate) use space_files::is_direct;
 pub use space_files::{SpaceFiles, parse_space_file_name, space_file_name};
+
+use crate::options::{Doublewrite, FlushMethod};
+
+/// The options of the store.
+#[derive(Clone, Copy, Debug)]
+pub struct StoreOptions {
+    /// Bytes in a page.
+    pub page_size: u32,
+    /// How pages are protected from torn writes.
+    pub doublewrite: Doublewrite,
+    /// Freshly initialised pages are written without a copy.
+    pub doublewrite_skip_fresh: bool,
+    /// How files with pages in them are opened and made durable.
+    pub flush_method: FlushMethod,
+    /// Files of tables that are open at once at most; 0: as many as the process's limit suggests.
+    pub open_files: u64,
+    /// `buffer_pool_size`: what is known of pages' LSNs is kept in memory in proportion to it.
+    pub pool_bytes: u64,
+}
 
 #[cfg(test)]
 pub(crate) use tests::disk as test_disk;

@@ -1,5 +1,6 @@
 //! [`FilePageStore`]: pages in tablespace files, protected as the option `doublewrite` says.
 
+use super::StoreOptions;
 use super::doublewrite::DoublewriteFile;
 use super::page_reader::{FilePageReader, PAGES_MAX};
 use super::page_writer::FilePageWriter;
@@ -7,7 +8,7 @@ use super::space_file::SpaceFile;
 use super::space_files::SpaceFiles;
 use crate::buffer::{PageReader, PageStore, PageWriter};
 use crate::counters::{Counter, Counters};
-use crate::options::{Doublewrite, Options};
+use crate::options::Doublewrite;
 use crate::poison::Poison;
 use crate::{Error, Result};
 use inkstone_format::header::page_lsn;
@@ -46,7 +47,7 @@ impl FilePageStore {
         vfs: Arc<dyn Vfs>,
         directory: &dyn Directory,
         uuid: [u8; 16],
-        options: &Options,
+        options: StoreOptions,
         spaces: Arc<SpaceFiles>,
         counters: Arc<Counters>,
         poison: Poison,
@@ -58,7 +59,7 @@ impl FilePageStore {
                 file: DoublewriteFile::open(
                     directory,
                     uuid,
-                    options.page_size as u32,
+                    options.page_size,
                     options.flush_method,
                     counters.clone(),
                     poison.clone(),

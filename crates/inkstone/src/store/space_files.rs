@@ -25,6 +25,7 @@
 //! The number of pages is the physical size of the file: how many of them are in use is written in
 //! the tablespace's own pages.
 
+use super::StoreOptions;
 use super::open_files::OpenFiles;
 use super::page_lsn_map::PageLsnMap;
 use super::retrying_directory::RetryingDirectory;
@@ -33,7 +34,7 @@ use super::table_file::{TableFile, sync_side_by_side};
 use crate::aside::{ASIDE_SUFFIX, SetAside, set_aside};
 use crate::counters::Counters;
 use crate::mutants::{self, Mutant};
-use crate::options::{Doublewrite, FlushMethod, OPEN_FILES_MIN, Options};
+use crate::options::{Doublewrite, FlushMethod, OPEN_FILES_MIN};
 use crate::poison::Poison;
 use crate::sync::{HashMap, Mutex, RwLock};
 use crate::{Error, Result};
@@ -86,15 +87,15 @@ pub struct SpaceFiles {
 }
 
 impl SpaceFiles {
-    /// Prepares to open files of the database in `directory`; `options.page_size` is resolved.
+    /// Prepares to open files of the database in `directory`.
     pub fn new(
         directory: Arc<dyn Directory>,
-        options: &Options,
+        options: StoreOptions,
         counters: Arc<Counters>,
         poison: Poison,
     ) -> Result<Self> {
         let atomic = options.doublewrite == Doublewrite::Atomic;
-        let direct = is_direct(options.flush_method);
+        let direct = options.flush_method.is_direct();
         if atomic && !direct {
             return Err(Error::InvalidOption {
                 name: "doublewrite".to_owned(),
@@ -113,13 +114,13 @@ impl SpaceFiles {
         let page_lsns = PageLsnMap::new(
             directory.clone(),
             direct,
-            options.buffer_pool_size,
+            options.pool_bytes,
             counters.clone(),
             poison.clone(),
         );
         let context = Arc::new(Context {
             page_lsns,
-            page_size: options.page_size as u32,
+            page_size: options.page_size,
             flush_method: options.flush_method,
             atomic,
             counters,
@@ -406,12 +407,7 @@ pub(crate) fn open_options(method: FlushMethod, create: Create) -> OpenOptions {
     OpenOptions {
         create,
         read_only: false,
-        direct: is_direct(method),
+        direct: method.is_direct(),
         dsync: method == FlushMethod::ODsync,
     }
-}
-
-/// Whether files with pages in them are read and written past the page cache.
-pub(crate) fn is_direct(method: FlushMethod) -> bool {
-    matches!(method, FlushMethod::ODirect | FlushMethod::ODirectNoFsync)
 }

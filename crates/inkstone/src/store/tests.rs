@@ -11,7 +11,7 @@ mod writing;
 use super::*;
 use crate::buffer::{PageImage, PageStore};
 use crate::counters::{Counter, Counters};
-use crate::options::{Doublewrite, FlushMethod, Options};
+use crate::options::{Doublewrite, FlushMethod};
 use crate::poison::Poison;
 use crate::{Error, Result};
 use disk::{Disk, Event, Fault, Random};
@@ -34,23 +34,25 @@ pub struct Rig {
     pub poison: Poison,
 }
 
-pub fn options(doublewrite: Doublewrite, flush_method: FlushMethod) -> Options {
-    Options {
-        page_size: PAGE as u64,
+pub fn options(doublewrite: Doublewrite, flush_method: FlushMethod) -> StoreOptions {
+    StoreOptions {
+        page_size: PAGE as u32,
         doublewrite,
+        doublewrite_skip_fresh: true,
         flush_method,
-        ..Options::default()
+        open_files: 0,
+        pool_bytes: 128 << 20,
     }
 }
 
-pub fn space_files(disk: &Disk, options: &Options, poison: &Poison) -> Result<Arc<SpaceFiles>> {
+pub fn space_files(disk: &Disk, options: StoreOptions, poison: &Poison) -> Result<Arc<SpaceFiles>> {
     let counters = Arc::new(Counters::default());
     let directory = disk.directory(DIRECTORY);
     SpaceFiles::new(directory, options, counters, poison.clone()).map(Arc::new)
 }
 
 impl Rig {
-    pub fn open(disk: &Disk, options: &Options) -> Result<Self> {
+    pub fn open(disk: &Disk, options: StoreOptions) -> Result<Self> {
         let (counters, poison) = (Arc::new(Counters::default()), Poison::default());
         let (vfs, directory) = (Arc::new(disk.clone()), disk.directory(DIRECTORY));
         let spaces = SpaceFiles::new(directory.clone(), options, counters.clone(), poison.clone())?;
@@ -74,7 +76,7 @@ impl Rig {
     }
 
     pub fn new(doublewrite: Doublewrite, flush_method: FlushMethod) -> Self {
-        Self::open(&Disk::new(), &options(doublewrite, flush_method)).unwrap()
+        Self::open(&Disk::new(), options(doublewrite, flush_method)).unwrap()
     }
 
     pub fn count(&self, counter: Counter) -> u64 {

@@ -27,6 +27,17 @@ pub const CONTEXT_REACH: u64 = 1 << 20;
 /// Transactions that have written, of one stripe.
 type WriterStripe = Mutex<HashMap<TrxId, Arc<Shared>>>;
 
+/// The options of transactions.
+#[derive(Clone, Copy, Debug)]
+pub struct TransactionOptions {
+    /// `flush_log_at_trx_commit`.
+    pub durability: Durability,
+    /// `lock_wait_timeout_ms`.
+    pub lock_wait_timeout: Duration,
+    /// `lock_memory_max`.
+    pub lock_memory_max: u64,
+}
+
 /// The parts of an open database that transactions use. Shared by Arc.
 pub struct Core {
     /// Pages and log.
@@ -37,10 +48,8 @@ pub struct Core {
     pub trxs: TrxSystem,
     /// Explicit locks, and the transactions that wait for them.
     pub locks: LockTable,
-    /// `flush_log_at_trx_commit`.
-    pub durability: Durability,
-    /// `lock_wait_timeout_ms`.
-    pub lock_wait_timeout: Duration,
+    /// What transactions begin with.
+    pub options: TransactionOptions,
     /// The tablespaces that were asked for; `None`: dropped.
     spaces: RwLock<HashMap<SpaceId, Option<Arc<Space>>>>,
     files: Arc<SpaceFiles>,
@@ -85,12 +94,11 @@ impl Core {
         storage: Storage,
         versions: VersionStore,
         trxs: TrxSystem,
-        durability: Durability,
-        (lock_wait_timeout, lock_memory_max): (Duration, u64),
+        options: TransactionOptions,
         (files, uuid): (Arc<SpaceFiles>, [u8; 16]),
     ) -> Self {
         let locks = LockTable::new(
-            lock_memory_max,
+            options.lock_memory_max,
             storage.counters.clone(),
             storage.poison.clone(),
         );
@@ -99,8 +107,7 @@ impl Core {
             versions,
             trxs,
             locks,
-            durability,
-            lock_wait_timeout,
+            options,
             spaces: RwLock::default(),
             files,
             uuid,

@@ -198,7 +198,7 @@ impl Transaction {
             .trxs
             .try_begin(core.trxs.next_trx_id())
             .ok_or(Error::TooManyTransactions)?;
-        state.set_patient(!core.lock_wait_timeout.is_zero());
+        state.set_patient(!core.options.lock_wait_timeout.is_zero());
         state.set_details(|details| {
             details.begun = Some(Instant::now());
             details.isolation = isolation;
@@ -208,7 +208,7 @@ impl Transaction {
             shared: Shared::new(state),
             isolation,
             interrupt: None,
-            lock_wait_timeout: Mutex::new(core.lock_wait_timeout),
+            lock_wait_timeout: Mutex::new(core.options.lock_wait_timeout),
         })
     }
 
@@ -365,7 +365,7 @@ impl Transaction {
 
     /// Commits with the database's durability.
     pub fn commit(self) -> Result<()> {
-        let durability = self.core.durability;
+        let durability = self.core.options.durability;
         self.commit_with(durability)
     }
 

@@ -1,7 +1,8 @@
 //! A log and a store in memory that check what the pool promises them.
 
 use crate::buffer::{
-    BufferPool, Exclusive, OneByOne, PageImage, PageReader, PageStore, PageWriter, RedoLog,
+    BufferPool, Exclusive, OneByOne, PageImage, PageReader, PageStore, PageWriter, PoolOptions,
+    RedoLog,
 };
 use crate::counters::Counters;
 use crate::poison::Poison;
@@ -238,9 +239,11 @@ impl Bench {
             log: log.clone(),
         };
         let pool = BufferPool::new(
-            PAGE_SIZE,
-            frames * PAGE_SIZE,
-            instances,
+            PoolOptions {
+                page_size: PAGE_SIZE,
+                bytes: frames * PAGE_SIZE,
+                instances,
+            },
             Arc::new(store),
             log.clone(),
             counters.clone(),

@@ -15,7 +15,6 @@ use inkstone_format::control::Control;
 use inkstone_format::{Lsn, TrxId};
 use inkstone_io::{Create, Directory, ErrorKind};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Directory of the log segments.
 pub(super) const LOG_DIRECTORY: &str = "log";
@@ -53,7 +52,7 @@ impl Foundation {
             site.vfs.clone(),
             &*site.directory,
             control.uuid,
-            options,
+            options.store,
             files.clone(),
             counters.clone(),
             poison.clone(),
@@ -61,7 +60,7 @@ impl Foundation {
         let pool_log = Arc::new(PoolLog {
             log: OnceLock::new(),
             checkpoint: control.checkpoint_lsn,
-            capacity: options.log_file_size,
+            capacity: options.log.capacity_bytes,
         });
         let store = Arc::new(CheckedStore {
             store,
@@ -69,9 +68,7 @@ impl Foundation {
             log: pool_log.clone(),
         });
         let pool = BufferPool::new(
-            options.page_size as usize,
-            options.buffer_pool_size as usize,
-            options.buffer_pool_instances as usize,
+            options.pool,
             store,
             pool_log.clone(),
             counters.clone(),
@@ -102,12 +99,7 @@ impl Foundation {
             epoch: control.epoch,
             start_lsn: start.lsn,
             end_block: start.end_block,
-            capacity_bytes: options.log_file_size,
-            buffer_bytes: options.log_buffer_size as usize,
-            buffering: options.log_file_buffering,
-            write: options.log_write,
-            write_through: options.log_write_through,
-            archive: options.log_archive,
+            options: options.log,
             keep_from: control.scan_start_lsn,
             is_new: start.is_new,
         };
@@ -124,22 +116,20 @@ impl Foundation {
             log,
             counters: self.site.counters.clone(),
             poison: self.site.poison.clone(),
-            page_size: options.page_size as usize,
+            page_size: options.pool.page_size,
         };
         let versions = VersionStore::open(
             self.site.directory.clone(),
-            options.version_store_memory,
+            options.version_memory,
             control.version_epoch,
             self.site.counters.clone(),
         )?;
         let trxs = TrxSystem::new(next_trx);
-        let timeout = Duration::from_millis(options.lock_wait_timeout_ms);
         Ok(Arc::new(Core::new(
             storage,
             versions,
             trxs,
-            options.flush_log_at_trx_commit,
-            (timeout, options.lock_memory_max),
+            options.transactions,
             (self.files.clone(), control.uuid),
         )))
     }

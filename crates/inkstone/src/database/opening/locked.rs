@@ -1,5 +1,6 @@
 //! Whether there is a database, and that no other process or handle has it.
 
+use super::parts::Parts;
 use super::report::OpenReport;
 use super::vacant::{LOCK, Vacant, check_new};
 use crate::control::{CONTROL_FILE, ControlFile};
@@ -17,17 +18,35 @@ use std::sync::Arc;
 pub(super) struct Site {
     pub vfs: Arc<dyn Vfs>,
     pub directory: Arc<dyn Directory>,
-    pub options: Options,
+    pub options: Parts,
     pub counters: Arc<Counters>,
     pub poison: Poison,
 }
 
 impl Site {
+    /// Splits `options`, which were checked against the database that there is, or will be.
+    pub fn new(
+        vfs: Arc<dyn Vfs>,
+        directory: Arc<dyn Directory>,
+        options: Options,
+        poison: Poison,
+    ) -> Self {
+        let options = Parts::split(options, vfs.memory_limit());
+        Self {
+            vfs,
+            directory,
+            options,
+            counters: Arc::new(Counters::default()),
+            poison,
+        }
+    }
+
     /// The tablespace files, none of them open. From here on the directory closes one of them where
     /// there are too few descriptors.
     pub fn space_files(&mut self) -> Result<Arc<SpaceFiles>> {
         let (counters, poison) = (self.counters.clone(), self.poison.clone());
-        let files = SpaceFiles::new(self.directory.clone(), &self.options, counters, poison)?;
+        let directory = self.directory.clone();
+        let files = SpaceFiles::new(directory, self.options.store, counters, poison)?;
         self.directory = files.directory().clone();
         Ok(Arc::new(files))
     }
@@ -115,29 +134,33 @@ pub(super) fn lock_directory(
             .map_err(|e| Error::io("create", path, e))?,
     };
     let locks = Locks::take(&*directory)?;
-    let exists = ControlFile::exists(&*directory)?;
-    let site = Site {
+    if ControlFile::exists(&*directory)? {
+        return Locked::new(vfs, directory, options, locks).map(Found::Database);
+    }
+    Ok(Found::Nothing(Vacant {
         vfs,
         directory,
         options,
-        counters: Arc::new(Counters::default()),
-        poison: Poison::default(),
-    };
-    match exists {
-        true => Locked::new(site, locks).map(Found::Database),
-        false => Ok(Found::Nothing(Vacant { site, locks })),
-    }
+        locks,
+    }))
 }
 
 impl Locked {
-    fn new(mut site: Site, mut locks: Locks) -> Result<Self> {
-        locks.take_control(&*site.directory)?;
-        let file = ControlFile::open(&*site.directory, &site.poison)?;
+    fn new(
+        vfs: Arc<dyn Vfs>,
+        directory: Arc<dyn Directory>,
+        mut options: Options,
+        mut locks: Locks,
+    ) -> Result<Self> {
+        locks.take_control(&*directory)?;
+        let poison = Poison::default();
+        let file = ControlFile::open(&*directory, &poison)?;
         let old = file.current().clone();
-        check_page_size(site.directory.path(), &mut site.options, &old)?;
+        check_page_size(directory.path(), &mut options, &old)?;
+        let site = Site::new(vfs, directory, options, poison);
         let report = OpenReport {
             clean: old.clean_shutdown,
-            memory_bound: site.options.fit_memory(site.vfs.memory_limit()),
+            memory_bound: site.options.memory_bound,
             ..OpenReport::default()
         };
         let new = Control {

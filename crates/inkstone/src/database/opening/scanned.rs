@@ -5,9 +5,9 @@ use super::locked::Ownership;
 use super::report::OpenReport;
 use super::settled::Settled;
 use crate::aside::{SetAside, set_aside};
-use crate::options::{Doublewrite, Options};
+use crate::options::Doublewrite;
 use crate::recovery::{self, Gathered, LogSource, Progress, RedoInputs};
-use crate::store::{DOUBLEWRITE_FILE, DoublewriteFound};
+use crate::store::{DOUBLEWRITE_FILE, DoublewriteFound, StoreOptions};
 use crate::{Error, Result};
 use inkstone_io::Directory;
 
@@ -25,7 +25,7 @@ pub(super) struct Scanned<'a> {
 impl Settled {
     /// Makes the buffer pool, and reads the log.
     pub fn scan(mut self, progress: &dyn Fn(Progress)) -> Result<Scanned<'_>> {
-        let (directory, options) = (&*self.site.directory, &self.site.options);
+        let (directory, options) = (&*self.site.directory, &self.site.options.store);
         let (renewed, aside) = renew_doublewrite(directory, self.doublewrite, options)?;
         self.report.doublewrite_renewed = renewed;
         self.report.set_aside.extend(aside);
@@ -37,8 +37,7 @@ impl Settled {
             pool: foundation.pool.clone(),
             files: foundation.files.clone(),
             checkpoint: control.checkpoint_lsn,
-            threads: recovery::threads(&foundation.site.options),
-            index_bytes_max: recovery::index_bytes_max(&foundation.site.options),
+            options: foundation.site.options.redo,
             progress,
         };
         let gathered = recovery::gather(&mut log, inputs);
@@ -56,7 +55,7 @@ impl Settled {
 fn renew_doublewrite(
     directory: &dyn Directory,
     found: DoublewriteFound,
-    options: &Options,
+    options: &StoreOptions,
 ) -> Result<(Option<String>, Option<SetAside>)> {
     let wanted = options.doublewrite == Doublewrite::On;
     let why = match found {

@@ -26,8 +26,7 @@ use super::report::OpenReport;
 use crate::catalog::CATALOG_SPACE;
 use crate::log::ReadParams;
 use crate::store::{
-    DOUBLEWRITE_FILE, DoublewriteFound, PAGE_LSN_MAP_FILE, SpaceFiles, is_direct,
-    parse_space_file_name,
+    DOUBLEWRITE_FILE, DoublewriteFound, PAGE_LSN_MAP_FILE, SpaceFiles, parse_space_file_name,
 };
 use crate::{Error, Result};
 use inkstone_format::control::Control;
@@ -52,9 +51,10 @@ impl Locked {
     pub fn settle(mut self) -> Result<Settled> {
         let files = self.site.space_files()?;
         let directory = &*self.site.directory;
+        let store = &self.site.options.store;
         let Ownership { old, new, .. } = &self.ownership;
         if !old.clean_shutdown {
-            settle(directory, is_direct(self.site.options.flush_method))?;
+            settle(directory, store.flush_method.is_direct())?;
         }
         let log = read_params(directory, new)?;
         let doublewrite = check_files(directory, old, &files, &log)?;

@@ -3,6 +3,7 @@
 use super::complete::{Complete, Joined};
 use super::foundation::{Foundation, LOG_DIRECTORY, LogStart, log_directory};
 use super::locked::{Locks, Site};
+use super::parts::Parts;
 use super::report::OpenReport;
 use crate::btree::Tree;
 use crate::catalog::{CATALOG_SPACE, CATALOG_TREE};
@@ -16,7 +17,7 @@ use crate::{Error, Result};
 use inkstone_format::control::Control;
 use inkstone_format::segment::segment_bytes_for;
 use inkstone_format::{Lsn, SpaceId, TrxId};
-use inkstone_io::{Create, Directory, ErrorKind, OpenOptions};
+use inkstone_io::{Create, Directory, ErrorKind, OpenOptions, Vfs};
 use std::sync::Arc;
 
 /// Present while a database is being created: what is there without a control file is rubbish.
@@ -26,7 +27,9 @@ pub(super) const LOCK: &str = "lock";
 /// Instead of stage 1. The directory is locked, and has no control file. It may hold what an
 /// interrupted creation left.
 pub(super) struct Vacant {
-    pub site: Site,
+    pub vfs: Arc<dyn Vfs>,
+    pub directory: Arc<dyn Directory>,
+    pub options: Options,
     pub locks: Locks,
 }
 
@@ -34,8 +37,8 @@ impl Vacant {
     /// Creates a database; after a failure what was made is removed again. The control file comes
     /// last: without it what is there is rubbish.
     pub fn create(mut self) -> Result<Complete> {
-        let directory = self.site.directory.clone();
-        check_new(&mut self.site.options, Some(&*directory))?;
+        let directory = self.directory.clone();
+        check_new(&mut self.options, Some(&*directory))?;
         // Held until what a failure leaves is removed.
         let lock = self.locks.first.clone();
         let created = self.create_files();
@@ -48,21 +51,22 @@ impl Vacant {
     }
 
     fn create_files(mut self) -> Result<Complete> {
-        let directory = self.site.directory.clone();
+        let directory = self.directory.clone();
         clear_creation(&*directory)?;
         mark_creation(&*directory)?;
         log_directory(&*directory, Create::IfMissing)?;
         directory
             .sync()
             .map_err(|e| Error::io("sync", directory.path(), e))?;
+        let mut site = Site::new(self.vfs, self.directory, self.options, Poison::default());
         let report = OpenReport {
             created: true,
-            memory_bound: self.site.options.fit_memory(self.site.vfs.memory_limit()),
+            memory_bound: site.options.memory_bound,
             ..OpenReport::default()
         };
-        let control = first_control(&self.site.options);
-        let files = self.site.space_files()?;
-        let foundation = Foundation::new(self.site, files, &control)?;
+        let control = first_control(&site.options);
+        let files = site.space_files()?;
+        let foundation = Foundation::new(site, files, &control)?;
         foundation
             .files
             .page_lsns()
@@ -101,11 +105,11 @@ impl Vacant {
 }
 
 /// What the control file of a new database says.
-fn first_control(options: &Options) -> Control {
-    let log_segment_bytes = segment_bytes_for(options.log_file_size);
+fn first_control(options: &Parts) -> Control {
+    let log_segment_bytes = segment_bytes_for(options.log.capacity_bytes);
     let start = Lsn(log_segment_bytes);
     Control {
-        page_size: options.page_size as u32,
+        page_size: options.store.page_size,
         uuid: random_uuid(),
         sequence: 1,
         epoch: 1,

@@ -2,11 +2,9 @@ use super::*;
 use crate::sync::atomic::AtomicBool;
 
 /// Eight threads, a small ring that wraps many times, all frames come back in order.
-fn many_threads(change: impl FnOnce(&mut LogParams)) {
+fn many_threads(change: impl FnOnce(&mut LogOptions)) {
     let vfs = MemoryVfs::new();
-    let mut params = params(&vfs);
-    change(&mut params);
-    let (log, counters, _) = open(params);
+    let (log, counters, _) = open(params_with(&vfs, change));
     let starts = crate::sync::test_scope(|scope| {
         let threads: Vec<_> = (0..8u64)
             .map(|t| {
@@ -93,11 +91,10 @@ fn durable_is_never_claimed_early() {
         (LogWrite::Async, true),
     ] {
         let vfs = MemoryVfs::new();
-        let (log, ..) = open(LogParams {
-            write,
-            buffering,
-            ..params(&vfs)
-        });
+        let (log, ..) = open(params_with(&vfs, |options| {
+            options.write = write;
+            options.buffering = buffering;
+        }));
         vfs.faults.sync_micros.store(200, Ordering::SeqCst);
         crate::sync::test_scope(|scope| {
             for t in 0..6u64 {
@@ -129,10 +126,7 @@ fn durable_is_never_claimed_early() {
 fn commits_share_syncs() {
     for write in [LogWrite::Sync, LogWrite::Async] {
         let vfs = MemoryVfs::new();
-        let (log, counters, _) = open(LogParams {
-            write,
-            ..params(&vfs)
-        });
+        let (log, counters, _) = open(params_with(&vfs, |options| options.write = write));
         vfs.faults.sync_micros.store(1000, Ordering::SeqCst);
         crate::sync::test_scope(|scope| {
             for t in 0..64u64 {
@@ -166,10 +160,7 @@ fn until(done: impl Fn() -> bool) {
 #[test]
 fn one_sync_takes_all_commits_that_came_during_the_last() {
     let vfs = MemoryVfs::new();
-    let (log, counters, _) = open(LogParams {
-        write: LogWrite::Sync,
-        ..params(&vfs)
-    });
+    let (log, counters, _) = open(params(&vfs));
     vfs.faults.write_micros.store(10_000, Ordering::SeqCst);
     for round in 0..3 {
         let before = counters.get(Counter::LogSyncs);
@@ -267,10 +258,9 @@ fn the_background_thread_flushes_what_no_commit_awaits() {
 #[test]
 fn segments_are_recycled_and_their_stale_bytes_never_pass() {
     let vfs = MemoryVfs::new();
-    let (log, counters, _) = open(LogParams {
-        capacity_bytes: 4 * SEGMENT,
-        ..params(&vfs)
-    });
+    let (log, counters, _) = open(params_with(&vfs, |options| {
+        options.capacity_bytes = 4 * SEGMENT
+    }));
     let mut from = Lsn(0);
     for i in 0..6020u64 {
         // All frames alike, so that stale ones stand exactly where new ones would.
@@ -306,10 +296,7 @@ fn segments_are_recycled_and_their_stale_bytes_never_pass() {
 #[test]
 fn archived_segments_are_kept_whole() {
     let vfs = MemoryVfs::new();
-    let (log, ..) = open(LogParams {
-        archive: true,
-        ..params(&vfs)
-    });
+    let (log, ..) = open(params_with(&vfs, |options| options.archive = true));
     let mut end = Lsn(0);
     for i in 0..400u64 {
         end = append(&log, &payload(i, 1000)).1;
@@ -326,10 +313,7 @@ fn archived_segments_are_kept_whole() {
 fn a_failed_write_poisons_and_wakes_all_waiters() {
     for write in [LogWrite::Sync, LogWrite::Async] {
         let vfs = MemoryVfs::new();
-        let (log, _, poison) = open(LogParams {
-            write,
-            ..params(&vfs)
-        });
+        let (log, _, poison) = open(params_with(&vfs, |options| options.write = write));
         let (_, end) = append(&log, b"safe");
         log.wait_durable(end).unwrap();
         vfs.faults.write_in.store(20, Ordering::SeqCst);
@@ -346,10 +330,7 @@ fn a_failed_write_poisons_and_wakes_all_waiters() {
 fn a_failed_sync_poisons_and_nothing_becomes_durable_after_it() {
     for write in [LogWrite::Sync, LogWrite::Async] {
         let vfs = MemoryVfs::new();
-        let (log, _, poison) = open(LogParams {
-            write,
-            ..params(&vfs)
-        });
+        let (log, _, poison) = open(params_with(&vfs, |options| options.write = write));
         vfs.faults.sync_in.store(15, Ordering::SeqCst);
         vfs.faults.sync_micros.store(100, Ordering::SeqCst);
         fail_under_load(&log, &poison);

@@ -8,12 +8,10 @@ use crate::sync::thread;
 /// Several threads append, wait for durability, and lose power at that very moment; then all comes
 /// back in order. One waits for nothing: while it copies, flights end before frames that others
 /// wait for.
-fn append_and_wait(change: impl Fn(&mut LogParams) + Clone + Send + Sync + 'static) {
+fn append_and_wait(change: impl Fn(&mut LogOptions) + Clone + Send + Sync + 'static) {
     explore(move || {
         let vfs = MemoryVfs::new();
-        let mut params = params(&vfs);
-        change(&mut params);
-        let (log, ..) = open(params);
+        let (log, ..) = open(params_with(&vfs, &change));
         let threads: Vec<_> = (0..4u64)
             .map(|nth| {
                 let (log, vfs) = (log.clone(), vfs.clone());
@@ -61,17 +59,17 @@ fn group_commit_unbuffered() {
 
 #[test]
 fn group_commit_buffered() {
-    append_and_wait(|params| params.buffering = true);
+    append_and_wait(|options| options.buffering = true);
 }
 
 #[test]
 fn group_commit_with_several_flights() {
-    append_and_wait(|params| params.write = LogWrite::Async);
+    append_and_wait(|options| options.write = LogWrite::Async);
 }
 
 #[test]
 fn group_commit_written_through() {
-    append_and_wait(|params| params.write_through = true);
+    append_and_wait(|options| options.write_through = true);
 }
 
 #[test]

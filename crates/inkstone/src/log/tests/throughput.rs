@@ -8,9 +8,10 @@ fn appends_a_second(threads: u64, appends: u64) -> f64 {
     let (log, ..) = open(LogParams {
         segment_bytes: 64 << 20,
         start_lsn: Lsn(64 << 20),
-        buffer_bytes: 16 << 20,
-        write_through: true,
-        ..params(&vfs)
+        ..params_with(&vfs, |options| {
+            options.buffer_bytes = 16 << 20;
+            options.write_through = true;
+        })
     });
     let began = Instant::now();
     crate::sync::test_scope(|scope| {

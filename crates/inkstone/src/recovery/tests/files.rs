@@ -4,7 +4,7 @@ use super::rig::{
     How, LogBuilder, MemoryDisk, PAGE, SPACE, leaf_init, page, pool, pool_with, redo_from, run,
 };
 use crate::poison::Poison;
-use crate::recovery::{FrameSource, Phase, Progress, RedoInputs, redo};
+use crate::recovery::{FrameSource, Phase, Progress, RedoInputs, RedoOptions, redo};
 use crate::{Error, Result};
 use inkstone_format::header::{PageType, init_page, page_lsn};
 use inkstone_format::record::{Record, Row};
@@ -384,8 +384,10 @@ fn progress_is_told_now_and_then() {
         pool: pool(&disk, 64),
         files: Arc::new(disk.clone()),
         checkpoint: START,
-        threads: 2,
-        index_bytes_max: 1 << 20,
+        options: RedoOptions {
+            threads: 2,
+            index_bytes_max: 1 << 20,
+        },
         progress: &progress,
     };
     redo(&mut Slow(log.from(START)), inputs).unwrap();

@@ -1,15 +1,15 @@
 //! Once over everything real: log, pool, page store and files on a simulated disk that loses power.
 
 use super::rig::{Durable, PAGE};
-use crate::buffer::{BufferPool, RedoLog};
+use crate::buffer::{BufferPool, PoolOptions, RedoLog};
 use crate::counters::Counters;
-use crate::log::{Log, LogParams, ReadParams};
+use crate::log::{Log, LogOptions, LogParams, ReadParams};
 use crate::mtr::Mtr;
-use crate::options::{LogWrite, Options};
+use crate::options::{Doublewrite, FlushMethod, LogWrite};
 use crate::poison::Poison;
-use crate::recovery::{FrameSource, LogSource, RedoInputs, redo};
+use crate::recovery::{FrameSource, LogSource, RedoInputs, RedoOptions, redo};
 use crate::storage::Storage;
-use crate::store::{FilePageStore, SpaceFiles, repair};
+use crate::store::{FilePageStore, SpaceFiles, StoreOptions, repair};
 use crate::{Error, Result};
 use inkstone_format::header::{PageType, page_lsn};
 use inkstone_format::record::Record;
@@ -54,9 +54,13 @@ impl RedoLog for LateLog {
 }
 
 fn open(vfs: &SimVfs) -> Open {
-    let options = Options {
-        page_size: PAGE as u64,
-        ..Options::default()
+    let options = StoreOptions {
+        page_size: PAGE as u32,
+        doublewrite: Doublewrite::On,
+        doublewrite_skip_fresh: true,
+        flush_method: FlushMethod::ODirect,
+        open_files: 0,
+        pool_bytes: 128 << 20,
     };
     let directory = Path::new("/db");
     vfs.create_dir_all(&directory.join("log")).unwrap();
@@ -64,27 +68,24 @@ fn open(vfs: &SimVfs) -> Open {
     let vfs: Arc<dyn Vfs> = Arc::new(vfs.clone());
     let (counters, poison) = (Arc::new(Counters::default()), Poison::default());
     let late = Arc::new(LateLog::default());
-    let files = SpaceFiles::new(
-        directory.clone(),
-        &options,
-        counters.clone(),
-        poison.clone(),
-    );
+    let files = SpaceFiles::new(directory.clone(), options, counters.clone(), poison.clone());
     let files = Arc::new(files.unwrap());
     repair(&*directory, &files, UUID, Lsn(SEGMENT)).unwrap();
     let store = FilePageStore::new(
         vfs,
         &*directory,
         UUID,
-        &options,
+        options,
         files.clone(),
         counters.clone(),
         poison.clone(),
     );
     let pool = BufferPool::new(
-        PAGE,
-        32 * PAGE,
-        2,
+        PoolOptions {
+            page_size: PAGE,
+            bytes: 32 * PAGE,
+            instances: 2,
+        },
         Arc::new(store.unwrap()),
         late.clone(),
         counters.clone(),
@@ -111,12 +112,14 @@ impl Open {
             epoch: 1,
             start_lsn: Lsn(SEGMENT),
             end_block: Vec::new(),
-            capacity_bytes: 8 << 20,
-            buffer_bytes: 2 << 20,
-            buffering: false,
-            write: LogWrite::Sync,
-            write_through: false,
-            archive: false,
+            options: LogOptions {
+                capacity_bytes: 8 << 20,
+                buffer_bytes: 2 << 20,
+                buffering: false,
+                write: LogWrite::Sync,
+                write_through: false,
+                archive: false,
+            },
             keep_from: Lsn(0),
             is_new: true,
         };
@@ -230,8 +233,10 @@ fn a_database_is_whole_after_power_loss() {
                 pool: again.pool.clone(),
                 files: again.files.clone(),
                 checkpoint: Lsn(SEGMENT),
-                threads: 2,
-                index_bytes_max: 4000,
+                options: RedoOptions {
+                    threads: 2,
+                    index_bytes_max: 4000,
+                },
                 progress: &|_| {},
             };
             let outcome = redo(&mut log, inputs);
@@ -274,8 +279,10 @@ fn places_in_the_log_are_files_and_offsets() {
         pool: other.pool.clone(),
         files: other.files.clone(),
         checkpoint,
-        threads: 1,
-        index_bytes_max: 1 << 20,
+        options: RedoOptions {
+            threads: 1,
+            index_bytes_max: 1 << 20,
+        },
         progress: &|_| {},
     };
     let error = redo(&mut log, inputs).unwrap_err();

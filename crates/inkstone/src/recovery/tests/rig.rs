@@ -1,10 +1,12 @@
 //! A log in memory, and a store in memory that tells how often it was read.
 
-use crate::buffer::{BufferPool, OneByOne, PageImage, PageReader, PageStore, PageWriter, RedoLog};
+use crate::buffer::{
+    BufferPool, OneByOne, PageImage, PageReader, PageStore, PageWriter, PoolOptions, RedoLog,
+};
 use crate::counters::Counters;
 use crate::poison::Poison;
 use crate::recovery::{
-    FrameSource, FrameView, Progress, RedoInputs, RedoOutcome, TablespaceFiles, redo,
+    FrameSource, FrameView, Progress, RedoInputs, RedoOptions, RedoOutcome, TablespaceFiles, redo,
 };
 use crate::sync::Mutex;
 use crate::{Error, Result};
@@ -254,7 +256,12 @@ pub fn pool(disk: &MemoryDisk, frames: usize) -> Arc<BufferPool> {
 pub fn pool_with(disk: &MemoryDisk, frames: usize, poison: Poison) -> Arc<BufferPool> {
     let (store, counters) = (Arc::new(disk.clone()), Arc::new(Counters::default()));
     let log = Arc::new(Durable);
-    let pool = BufferPool::new(PAGE, frames * PAGE, 2, store, log, counters, poison).unwrap();
+    let options = PoolOptions {
+        page_size: PAGE,
+        bytes: frames * PAGE,
+        instances: 2,
+    };
+    let pool = BufferPool::new(options, store, log, counters, poison).unwrap();
     pool.start_cleaners().unwrap();
     pool
 }
@@ -287,8 +294,10 @@ pub fn run(
         pool: pool.clone(),
         files: Arc::new(disk.clone()),
         checkpoint: how.checkpoint,
-        threads: how.threads,
-        index_bytes_max: how.budget,
+        options: RedoOptions {
+            threads: how.threads,
+            index_bytes_max: how.budget,
+        },
         progress: &progress,
     };
     redo(source, inputs)

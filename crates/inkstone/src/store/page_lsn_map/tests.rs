@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::buffer::PageStore;
-use crate::options::{Doublewrite, FlushMethod, Options};
-use crate::store::tests::{DIRECTORY, PAGE, UUID, id, is_page, page, write};
-use crate::store::{FilePageStore, SpaceFiles};
+use crate::options::{Doublewrite, FlushMethod};
+use crate::store::tests::{DIRECTORY, PAGE, UUID, id, is_page, options, page, write};
+use crate::store::{FilePageStore, SpaceFiles, StoreOptions};
 use inkstone_format::header::stamp_checksum;
 use inkstone_format::page_lsn_map::{SECTOR_LEN, index_entry};
 use inkstone_io::AlignedBuffer;
@@ -30,29 +30,20 @@ fn disk() -> SimVfs {
 impl Rig {
     /// Without a file of the map.
     fn bare(vfs: &SimVfs, doublewrite: Doublewrite) -> Self {
-        let options = Options {
-            page_size: PAGE as u64,
-            doublewrite,
-            flush_method: FlushMethod::ODirect,
-            buffer_pool_size: 64 * PAGE as u64,
-            ..Options::default()
+        let options = StoreOptions {
+            pool_bytes: 64 * PAGE as u64,
+            ..options(doublewrite, FlushMethod::ODirect)
         };
         let (counters, poison) = (Arc::new(Counters::default()), Poison::default());
         let (shared, directory) = (Arc::new(vfs.clone()), vfs.directory(DIRECTORY));
         let spaces = Arc::new(
-            SpaceFiles::new(
-                directory.clone(),
-                &options,
-                counters.clone(),
-                poison.clone(),
-            )
-            .unwrap(),
+            SpaceFiles::new(directory.clone(), options, counters.clone(), poison.clone()).unwrap(),
         );
         let store = FilePageStore::new(
             shared,
             &*directory,
             UUID,
-            &options,
+            options,
             spaces.clone(),
             counters.clone(),
             poison,

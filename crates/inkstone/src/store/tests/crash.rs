@@ -16,7 +16,7 @@ type Model = BTreeMap<PageId, Expected>;
 
 const PAGES: u32 = 12;
 
-fn setup(disk: &Disk, options: &Options) -> (Rig, Model) {
+fn setup(disk: &Disk, options: StoreOptions) -> (Rig, Model) {
     let rig = Rig::open(disk, options).unwrap();
     let mut writer = rig.store.writer().unwrap();
     let mut model = Model::new();
@@ -74,14 +74,14 @@ fn work(rig: &Rig, model: &mut Model, random: &mut Random) -> u64 {
     7
 }
 
-fn recover(disk: &Disk, options: &Options, checkpoint: u64) -> Result<RepairReport> {
+fn recover(disk: &Disk, options: StoreOptions, checkpoint: u64) -> Result<RepairReport> {
     let spaces = space_files(disk, options, &Poison::default())?;
     let directory = disk.directory(DIRECTORY);
     repair(&*directory, &spaces, UUID, Lsn(checkpoint))
 }
 
 /// Checks every page; pages in flight that were written without a copy may be torn.
-fn check(disk: &Disk, options: &Options, model: &Model, torn_allowed: impl Fn(bool) -> bool) {
+fn check(disk: &Disk, options: StoreOptions, model: &Model, torn_allowed: impl Fn(bool) -> bool) {
     let spaces = space_files(disk, options, &Poison::default()).unwrap();
     let mut bytes = AlignedBuffer::zeroed(PAGE);
     for (&id, expected) in model {
@@ -114,7 +114,7 @@ fn check(disk: &Disk, options: &Options, model: &Model, torn_allowed: impl Fn(bo
 
 /// Runs the workload, with a power failure at each step in turn, and in repair as well.
 fn crash_everywhere(
-    options: &Options,
+    options: StoreOptions,
     prepare: impl Fn(&Disk),
     torn_allowed: impl Fn(bool) -> bool,
 ) {
@@ -167,36 +167,36 @@ fn crash_everywhere(
 #[test]
 fn no_page_is_torn_but_fresh_ones() {
     for method in [FlushMethod::ODirect, FlushMethod::Fsync] {
-        crash_everywhere(&options(Doublewrite::On, method), |_| {}, |fresh| fresh);
+        crash_everywhere(options(Doublewrite::On, method), |_| {}, |fresh| fresh);
     }
 }
 
 #[test]
 fn no_page_is_torn_when_each_write_is_durable() {
     let options = options(Doublewrite::On, FlushMethod::ODsync);
-    crash_everywhere(&options, |_| {}, |fresh| fresh);
+    crash_everywhere(options, |_| {}, |fresh| fresh);
 }
 
 #[test]
 fn no_page_at_all_is_torn_without_the_skip() {
-    let options = Options {
+    let options = StoreOptions {
         doublewrite_skip_fresh: false,
         ..options(Doublewrite::On, FlushMethod::ODirect)
     };
-    crash_everywhere(&options, |_| {}, |_| false);
+    crash_everywhere(options, |_| {}, |_| false);
 }
 
 #[test]
 fn untorn_writes_need_no_copies() {
     let options = options(Doublewrite::Atomic, FlushMethod::ODirect);
-    crash_everywhere(&options, |disk| disk.set_limits(4096, 16384, 0), |_| false);
+    crash_everywhere(options, |disk| disk.set_limits(4096, 16384, 0), |_| false);
 }
 
 #[test]
 #[should_panic(expected = "page 1:")]
 fn without_protection_this_test_finds_torn_pages() {
     crash_everywhere(
-        &options(Doublewrite::Off, FlushMethod::ODirect),
+        options(Doublewrite::Off, FlushMethod::ODirect),
         |_| {},
         |_| false,
     );
@@ -208,11 +208,11 @@ fn a_crash_while_files_are_created_leaves_nothing_half_made() {
     for at in 0.. {
         let disk = Disk::new();
         disk.set_fault(Fault::PowerAt(at));
-        let opened = Rig::open(&disk, &options);
+        let opened = Rig::open(&disk, options);
         let created = opened.and_then(|rig| rig.spaces.create(SpaceId(1), 3));
         let mut random = Random(at + 1);
         disk.power_loss(&mut random);
-        let rig = Rig::open(&disk, &options).unwrap();
+        let rig = Rig::open(&disk, options).unwrap();
         for space in rig.spaces.list().unwrap() {
             assert!(rig.spaces.open(space).unwrap().pages() <= 3);
         }
@@ -224,9 +224,9 @@ fn a_crash_while_files_are_created_leaves_nothing_half_made() {
 }
 
 /// A page with a copy of LSN 5 that is then damaged in place.
-fn damaged() -> (Rig, Options) {
+fn damaged() -> (Rig, StoreOptions) {
     let options = options(Doublewrite::On, FlushMethod::ODirect);
-    let rig = Rig::open(&Disk::new(), &options).unwrap();
+    let rig = Rig::open(&Disk::new(), options).unwrap();
     let file = rig.spaces.create(SpaceId(1), 4).unwrap();
     let mut writer = rig.store.writer().unwrap();
     write(&mut *writer, &[(id(1, 2), 5, false)]).unwrap();
@@ -238,10 +238,10 @@ fn damaged() -> (Rig, Options) {
 #[test]
 fn a_copy_older_than_the_checkpoint_is_never_used() {
     let (rig, options) = damaged();
-    let report = recover(&rig.disk, &options, 5).unwrap();
+    let report = recover(&rig.disk, options, 5).unwrap();
     assert_eq!((report.repaired, report.stale), (vec![], vec![id(1, 2)]));
     assert!(rig.read(id(1, 2)).is_err());
-    let report = recover(&rig.disk, &options, 4).unwrap();
+    let report = recover(&rig.disk, options, 4).unwrap();
     assert_eq!((report.repaired, report.stale), (vec![id(1, 2)], vec![]));
     assert!(is_page(&rig.read(id(1, 2)).unwrap(), id(1, 2), 5));
 }
@@ -254,7 +254,7 @@ fn the_newest_copy_is_used_and_a_whole_page_is_left_alone() {
     write(&mut *writer, &[(id(1, 2), 9, false)]).unwrap();
     let file = rig.spaces.open(SpaceId(1)).unwrap();
     rig.disk.damage(file.path(), 2 * PAGE, &[0; PAGE]);
-    let report = recover(&rig.disk, &options, 1).unwrap();
+    let report = recover(&rig.disk, options, 1).unwrap();
     assert_eq!((report.batches, report.pages_examined), (2, 1));
     assert_eq!(report.repaired, [id(1, 2)]);
     assert!(is_page(&rig.read(id(1, 2)).unwrap(), id(1, 2), 9));
@@ -262,8 +262,8 @@ fn the_newest_copy_is_used_and_a_whole_page_is_left_alone() {
     let mut old = page(id(1, 2), 3);
     inkstone_format::header::stamp_checksum(&mut old);
     rig.disk.damage(file.path(), 2 * PAGE, &old);
-    assert_eq!(recover(&rig.disk, &options, 1).unwrap().repaired, []);
-    let again = Rig::open(&rig.disk, &options).unwrap();
+    assert_eq!(recover(&rig.disk, options, 1).unwrap().repaired, []);
+    let again = Rig::open(&rig.disk, options).unwrap();
     assert!(is_page(&again.read(id(1, 2)).unwrap(), id(1, 2), 3));
     // But not to the process that wrote the newer one: it takes the copy.
     assert!(is_page(&rig.read(id(1, 2)).unwrap(), id(1, 2), 9));
@@ -275,13 +275,13 @@ fn dropped_tablespaces_are_skipped_and_short_files_extended() {
     let (rig, options) = damaged();
     let path = rig.spaces.path(SpaceId(1));
     rig.disk.cut(&path, PAGE + 5);
-    assert_eq!(recover(&rig.disk, &options, 5).unwrap().stale, []);
-    let report = recover(&rig.disk, &options, 4).unwrap();
+    assert_eq!(recover(&rig.disk, options, 5).unwrap().stale, []);
+    let report = recover(&rig.disk, options, 4).unwrap();
     assert_eq!(report.repaired, [id(1, 2)]);
-    let again = Rig::open(&rig.disk, &options).unwrap();
+    let again = Rig::open(&rig.disk, options).unwrap();
     assert!(is_page(&again.read(id(1, 2)).unwrap(), id(1, 2), 5));
     rig.spaces.remove(SpaceId(1)).unwrap();
-    let report = recover(&rig.disk, &options, 4).unwrap();
+    let report = recover(&rig.disk, options, 4).unwrap();
     assert_eq!((report.without_file, report.pages_examined), (1, 0));
 }
 
@@ -292,42 +292,42 @@ fn torn_headers_and_copies_are_counted_and_not_used() {
     let copy = 4096 + 4096;
     let whole = rig.disk.bytes(&path);
     rig.disk.damage(&path, copy + 999, &[0, 0]);
-    let report = recover(&rig.disk, &options, 4).unwrap();
+    let report = recover(&rig.disk, options, 4).unwrap();
     assert_eq!(
         (report.batches, report.torn_copies, report.pages_examined),
         (1, 1, 0)
     );
     rig.disk.damage(&path, 0, &whole);
     rig.disk.damage(&path, 4096 + 600, &[1]);
-    let report = recover(&rig.disk, &options, 4).unwrap();
+    let report = recover(&rig.disk, options, 4).unwrap();
     assert_eq!((report.batches, report.torn_batches), (0, 1));
     assert!(rig.read(id(1, 2)).is_err());
     // The sequence goes on although a header cannot be read.
-    Rig::open(&rig.disk, &options).unwrap();
+    Rig::open(&rig.disk, options).unwrap();
 }
 
 #[test]
 fn repair_needs_no_doublewrite_file_and_syncs_what_it_repaired() {
     let none = options(Doublewrite::Off, FlushMethod::Fsync);
-    let report = recover(&Disk::new(), &none, 0).unwrap();
+    let report = recover(&Disk::new(), none, 0).unwrap();
     assert_eq!(report, RepairReport::default());
     let (rig, _) = damaged();
     rig.disk.take_events();
-    recover(&rig.disk, &none, 4).unwrap();
+    recover(&rig.disk, none, 4).unwrap();
     let synced = Event::Sync {
         name: space_file_name(SpaceId(1)),
     };
     assert_eq!(rig.disk.take_events().last(), Some(&synced));
-    assert_eq!(recover(&rig.disk, &none, 4).unwrap().pages_examined, 1);
+    assert_eq!(recover(&rig.disk, none, 4).unwrap().pages_examined, 1);
     assert_eq!(rig.disk.take_events(), []);
     // A failing sync, read or write is an error, and repeating it later succeeds.
     let file = rig.spaces.open(SpaceId(1)).unwrap();
     for step in 0..2 {
         rig.disk.damage(file.path(), 2 * PAGE + 700, &[1, 2, 3]);
         rig.disk.set_fault(Fault::FailAt(step));
-        assert!(recover(&rig.disk, &none, 4).is_err(), "step {step}");
+        assert!(recover(&rig.disk, none, 4).is_err(), "step {step}");
     }
     rig.disk.set_fault(Fault::None);
-    recover(&rig.disk, &none, 4).unwrap();
+    recover(&rig.disk, none, 4).unwrap();
     assert!(is_page(&rig.read(id(1, 2)).unwrap(), id(1, 2), 5));
 }

@@ -73,7 +73,7 @@ fn files_are_created_grown_in_steps_and_removed() {
 fn files_are_opened_when_first_asked_for() {
     let rig = rig();
     rig.spaces.create(SpaceId(7), 4).unwrap();
-    let again = Rig::open(&rig.disk, &options(Doublewrite::Off, FlushMethod::Fsync)).unwrap();
+    let again = Rig::open(&rig.disk, options(Doublewrite::Off, FlushMethod::Fsync)).unwrap();
     assert!(again.spaces.get(SpaceId(7)).is_none());
     assert_eq!(again.spaces.open(SpaceId(7)).unwrap().pages(), 4);
     assert!(again.spaces.get(SpaceId(7)).is_some());
@@ -111,7 +111,7 @@ fn missing_short_and_damaged_files_are_told_apart() {
     rig.disk.cut(file.path(), 2 * PAGE + 17);
     let error = detail(rig.read(id(1, 3)).err().unwrap());
     assert!(error.contains("beyond the end"), "{error}");
-    let again = Rig::open(&rig.disk, &options(Doublewrite::Off, FlushMethod::Fsync)).unwrap();
+    let again = Rig::open(&rig.disk, options(Doublewrite::Off, FlushMethod::Fsync)).unwrap();
     assert_eq!(again.spaces.open(SpaceId(1)).unwrap().pages(), 2);
 }
 
@@ -172,11 +172,11 @@ fn a_file_in_use_outlives_its_name() {
 
 #[test]
 fn a_batch_of_more_files_than_may_be_open_is_written() {
-    let few = Options {
+    let few = StoreOptions {
         open_files: 10,
         ..options(Doublewrite::On, FlushMethod::Fsync)
     };
-    let rig = Rig::open(&Disk::new(), &few).unwrap();
+    let rig = Rig::open(&Disk::new(), few).unwrap();
     for space in 1..=30 {
         rig.spaces.create(SpaceId(space), 4).unwrap();
     }

@@ -34,7 +34,7 @@ fn areas(events: &[Event]) -> Vec<u64> {
 fn recover(rig: &Rig, random: &mut Random) -> Arc<SpaceFiles> {
     rig.disk.power_loss(random);
     let options = options(Doublewrite::On, FlushMethod::ODirect);
-    let spaces = space_files(&rig.disk, &options, &Poison::default()).unwrap();
+    let spaces = space_files(&rig.disk, options, &Poison::default()).unwrap();
     let directory = rig.disk.directory(DIRECTORY);
     repair(&*directory, &spaces, UUID, Lsn(1)).unwrap();
     spaces

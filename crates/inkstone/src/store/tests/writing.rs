@@ -92,7 +92,7 @@ fn fresh_pages_alone_leave_the_doublewrite_file_alone() {
 fn without_the_skip_fresh_pages_are_copied_too() {
     let mut options = options(Doublewrite::On, FlushMethod::Fsync);
     options.doublewrite_skip_fresh = false;
-    let rig = Rig::open(&Disk::new(), &options).unwrap();
+    let rig = Rig::open(&Disk::new(), options).unwrap();
     rig.spaces.create(SpaceId(1), 8).unwrap();
     let mut writer = rig.store.writer().unwrap();
     write(&mut *writer, &pages(0, 5, 7, true)).unwrap();
@@ -210,7 +210,7 @@ fn untorn_writes_are_refused_with_a_reason() {
         if let Some((min, max)) = limits {
             disk.set_limits(min, max, 0);
         }
-        let rig = Rig::open(&disk, &options(Doublewrite::Atomic, method));
+        let rig = Rig::open(&disk, options(Doublewrite::Atomic, method));
         let created = rig.and_then(|rig| rig.spaces.create(SpaceId(1), 4));
         assert!(created.is_err() && disk.events_are_no_atomic_writes());
         created.unwrap_err().to_string()
@@ -237,7 +237,7 @@ fn untorn_writes_are_aligned_powers_of_two() {
         let disk = Disk::new();
         disk.set_limits(4096, unit_max, unit_max_opt);
         let options = options(Doublewrite::Atomic, FlushMethod::ODirect);
-        let rig = Rig::open(&disk, &options).unwrap();
+        let rig = Rig::open(&disk, options).unwrap();
         rig.spaces.create(SpaceId(1), 64).unwrap();
         disk.take_events();
         let mut writer = rig.store.writer().unwrap();
@@ -306,27 +306,27 @@ fn an_existing_doublewrite_file_is_checked() {
         whole.len(),
         4096 + AREAS as usize * (4096 + BATCH_PAGES as usize * PAGE)
     );
-    Rig::open(&rig.disk, &options).unwrap();
+    Rig::open(&rig.disk, options).unwrap();
     for (at, bytes) in [(0, vec![0; 8]), (40, vec![1]), (20, vec![0])] {
         rig.disk.damage(&path, at, &bytes);
-        let error = Rig::open(&rig.disk, &options).err().unwrap();
+        let error = Rig::open(&rig.disk, options).err().unwrap();
         assert!(
             matches!(error, Error::Corrupt { .. }),
             "byte {at}: {error:?}"
         );
         rig.disk.damage(&path, 0, &whole);
     }
-    let larger = Options {
+    let larger = StoreOptions {
         page_size: 8192,
-        ..options.clone()
+        ..options
     };
     assert!(matches!(
-        Rig::open(&rig.disk, &larger),
+        Rig::open(&rig.disk, larger),
         Err(Error::Corrupt { .. })
     ));
     for length in [0, 100, 4096, whole.len() - 1] {
         rig.disk.cut(&path, length);
-        let error = Rig::open(&rig.disk, &options).err().unwrap();
+        let error = Rig::open(&rig.disk, options).err().unwrap();
         assert!(
             matches!(error, Error::Corrupt { .. }),
             "{length} bytes: {error:?}"
