@@ -23,8 +23,9 @@
 //! | `vacant` | there is no database: creating one |
 //!
 //! `foundation` is what lies below the engine: files, buffer pool, log. `parts` are the options,
-//! split into what each part needs. `preflight` is what is checked before anything is changed. Each step can be interrupted and done again. A stage that is
-//! dropped releases what it holds, the locks last. See docs/decisions/0030.
+//! split into what each part needs. `preflight` is what is checked before anything is changed. Each
+//! step can be interrupted and done again. A stage that is dropped releases what it holds, the
+//! locks last. See docs/decisions/0030.
 
 mod complete;
 mod foundation;
