@@ -301,10 +301,7 @@ fn a_closed_pool_says_so() {
     bench.pool.start_cleaners().unwrap();
     bench.pool.close();
     bench.pool.close();
-    assert!(matches!(
-        bench.pool.shared(page(1)),
-        Err(Error::Unsupported(_))
-    ));
+    assert!(matches!(bench.pool.shared(page(1)), Err(Error::Closed)));
 }
 
 #[test]
