@@ -44,6 +44,12 @@ impl<T: Check> Checked<T> {
     pub fn lock(&self) -> CheckedGuard<'_, T> {
         CheckedGuard(self.0.lock())
     }
+
+    #[inline]
+    #[track_caller]
+    pub fn try_lock(&self) -> Option<CheckedGuard<'_, T>> {
+        self.0.try_lock().map(CheckedGuard)
+    }
 }
 
 /// The latch of a [`Checked`], held.

@@ -26,6 +26,7 @@ use super::pool::Inner;
 use super::refused::{Patience, Retries};
 use crate::Result;
 use crate::counters::{Counter, Timed};
+use crate::paranoid::paranoid;
 use crate::sync::atomic::Ordering;
 use crate::sync::{Instant, thread};
 use inkstone_format::{Lsn, PageId, PageNo};
@@ -75,6 +76,10 @@ pub(crate) fn plan(ready: Lsn, oldest: Option<Lsn>, capacity: u64, grown: f64) -
     let Some(oldest) = oldest else {
         return Plan::Rest(PAUSE_CLEAN);
     };
+    paranoid!(
+        capacity > 0 && grown >= 0.0,
+        "the log of {capacity} bytes grew by {grown}"
+    );
     let fill = ready.0.saturating_sub(oldest.0) as f64 / capacity as f64;
     let x = (fill - 0.125) / (0.75 - 0.125);
     if x >= 1.0 {
@@ -237,7 +242,13 @@ impl<'a> Cleaner<'a> {
         for (id, index) in latched {
             self.flusher.join(pool, index, id, true);
         }
+        let room = self.flusher.capacity();
         let written = self.flusher.write(pool)?;
+        paranoid!(
+            written.pages <= room,
+            "{} pages of a batch of {room} landed",
+            written.pages
+        );
         pool.refresh_age();
         Ok(written.pages)
     }

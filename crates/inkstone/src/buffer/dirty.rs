@@ -24,7 +24,7 @@
 //! set (then it notes itself).
 
 use super::frame::{Arena, Frame, NO_LSN};
-use crate::sync::Mutex;
+use crate::paranoid::{Check, Checked, paranoid};
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crossbeam_utils::CachePadded;
 use inkstone_format::Lsn;
@@ -34,11 +34,37 @@ use std::collections::BTreeSet;
 const LISTED_AT_ONCE: usize = 1024;
 
 struct DirtySet {
-    frames: Mutex<BTreeSet<(u64, u32)>>,
+    frames: Checked<BTreeSet<(u64, u32)>>,
     /// Copy of the first key's LSN, or [`NO_LSN`].
     oldest: AtomicU64,
     /// Copy of the length.
     count: AtomicUsize,
+}
+
+/// Frames of a set that a check looks at.
+const CHECKED: usize = 8;
+
+impl Check for BTreeSet<(u64, u32)> {
+    /// Promise 1: a frame is listed once.
+    fn check(&self) {
+        let mut seen = [None; CHECKED];
+        for (at, &(lsn, index)) in self.iter().take(CHECKED).enumerate() {
+            paranoid!(
+                lsn != NO_LSN,
+                "frame {index} is clean, and in its dirty set"
+            );
+            paranoid!(
+                !seen.contains(&Some(index)),
+                "frame {index} is in its dirty set twice"
+            );
+            seen[at] = Some(index);
+        }
+        let last = self.last();
+        paranoid!(
+            last.is_none_or(|&(lsn, _)| lsn != NO_LSN),
+            "a clean frame is in its dirty set: {last:?}"
+        );
+    }
 }
 
 impl DirtySet {
@@ -56,7 +82,7 @@ impl DirtySets {
     /// Empty sets.
     pub fn new(partitions: usize) -> Self {
         let set = || DirtySet {
-            frames: Mutex::default(),
+            frames: Checked::default(),
             oldest: AtomicU64::new(NO_LSN),
             count: AtomicUsize::new(0),
         };
@@ -70,6 +96,7 @@ impl DirtySets {
     /// Notes a change by the mini-transaction that starts at `start`. The caller holds the frame's
     /// latch exclusively.
     pub fn note_change(&self, frame: &Frame, index: u32, start: Lsn) {
+        paranoid!(start.0 != NO_LSN, "frame {index} was changed at no LSN");
         // In this order: with nothing in flight, and none to begin under the exclusive latch,
         // `oldest` stands still.
         let flying = frame.flushing.load(Ordering::Acquire);
@@ -84,7 +111,8 @@ impl DirtySets {
             }
         } else if !frame.is_dirty() {
             frame.oldest.store(start.0, Ordering::Release);
-            frames.insert((start.0, index));
+            let is_new = frames.insert((start.0, index));
+            paranoid!(is_new, "frame {index} was clean, and in its dirty set");
             set.publish(&frames);
         }
     }
@@ -102,7 +130,12 @@ impl DirtySets {
                 "frame {index} was in flight and not in its dirty set"
             );
             if next != NO_LSN {
-                frames.insert((next, index));
+                paranoid!(
+                    next > oldest,
+                    "frame {index} was changed at LSN {next} after its copy, at {oldest} before"
+                );
+                let is_new = frames.insert((next, index));
+                paranoid!(is_new, "frame {index} is in its dirty set twice");
             }
             frame.oldest.store(next, Ordering::Release);
             set.publish(&frames);
@@ -118,7 +151,11 @@ impl DirtySets {
         let oldest = frame.oldest.swap(NO_LSN, Ordering::Release);
         frame.refused.store(false, Ordering::Relaxed);
         if oldest != NO_LSN {
-            frames.remove(&(oldest, index));
+            let was_there = frames.remove(&(oldest, index));
+            paranoid!(
+                was_there,
+                "frame {index} was dirty and not in its dirty set"
+            );
             set.publish(&frames);
         }
     }
@@ -186,6 +223,11 @@ impl DirtySets {
         }
         found.sort_unstable();
         found.truncate(max);
+        paranoid!(
+            found.last().is_none_or(|(lsn, _)| *lsn < limit.0),
+            "a frame that is no older than LSN {limit}: {:?}",
+            found.last()
+        );
         found.into_iter().map(|(_, index)| index).collect()
     }
 

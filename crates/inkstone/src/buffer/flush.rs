@@ -13,6 +13,7 @@ use super::PageWriter;
 use super::frame::Frame;
 use super::pool::Inner;
 use crate::mutants::{self, Mutant};
+use crate::paranoid::paranoid;
 use crate::sync::atomic::Ordering;
 use crate::sync::{Mutex, thread};
 use crate::{Error, Result};
@@ -91,6 +92,10 @@ pub(crate) struct Flusher {
 impl Flusher {
     /// A flusher for batches of `pages`.
     pub fn new(pool: &Inner, pages: usize) -> Result<Self> {
+        paranoid!(
+            (1..=BATCH_PAGES_MAX).contains(&pages),
+            "a batch of {pages} pages"
+        );
         let bytes = pages * pool.arena.page_size();
         let room = AlignedBuffer::try_zeroed(bytes).map_err(|error| Error::InvalidOption {
             name: "buffer_pool_size".to_owned(),
@@ -163,6 +168,11 @@ impl Flusher {
 
     /// The caller holds the latch shared and has set `flushing`.
     fn copy(&mut self, pool: &Inner, index: u32, id: PageId) {
+        paranoid!(
+            self.copied.len() < self.capacity,
+            "page {id} does not fit a batch of {}",
+            self.capacity
+        );
         let size = pool.arena.page_size();
         let at = self.copied.len() * size;
         let target = &mut self.room[at..at + size];
@@ -174,6 +184,10 @@ impl Flusher {
         let refused = frame.refused.swap(false, Ordering::Relaxed);
         // It is dirty, and stays as it is while it is in flight.
         let oldest = frame.oldest_lsn().unwrap_or(lsn);
+        paranoid!(
+            oldest <= lsn,
+            "page {id} is dirty from LSN {oldest} on, and of LSN {lsn}"
+        );
         self.copied.push(Copied {
             index,
             id,

@@ -17,6 +17,7 @@
 //! The bytes of a frame are written by its exclusive holder, or, while `id` is none, by its owner.
 
 use super::latch::HybridLatch;
+use crate::paranoid::paranoid;
 use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use crate::{Error, Result};
 use inkstone_format::{Lsn, PageId};
@@ -118,6 +119,10 @@ pub(crate) struct Arena {
 impl Arena {
     /// Maps `count` frames.
     pub fn new(page_size: usize, count: usize) -> Result<Self> {
+        paranoid!(
+            page_size.is_power_of_two() && count > 0,
+            "{count} frames of {page_size} bytes"
+        );
         let bytes = page_size * count;
         let memory = AlignedBuffer::try_zeroed(bytes).map_err(|error| Error::InvalidOption {
             name: "buffer_pool_size".to_owned(),

@@ -12,6 +12,7 @@
 //!    frame for it.
 
 use super::frame::Frame;
+use crate::paranoid::{Check, Checked, ON, paranoid};
 use crate::sync::atomic::{AtomicUsize, Ordering, fence};
 use crate::sync::{Condvar, Mutex};
 use crate::{Error, Result};
@@ -21,9 +22,28 @@ use std::time::Duration;
 /// The longest sleep of a waiter before it looks again (poison set elsewhere wakes no waiter).
 pub(crate) const WAIT_SLICE: Duration = Duration::from_millis(50);
 
+/// The free frames of a partition.
+struct FreeList(Vec<u32>);
+
+/// Frames of a list that a check looks at.
+const CHECKED: usize = 16;
+
+impl Check for FreeList {
+    /// What was given back last was not free.
+    fn check(&self) {
+        if let Some((last, others)) = self.0.split_last() {
+            let mut others = others.iter().rev().take(CHECKED);
+            paranoid!(
+                others.all(|other| other != last),
+                "frame {last} is free twice"
+            );
+        }
+    }
+}
+
 /// Lists of free frames, one for each partition, and a waiting room.
 pub(crate) struct FreeFrames {
-    lists: Box<[Mutex<Vec<u32>>]>,
+    lists: Box<[Checked<FreeList>]>,
     count: AtomicUsize,
     waiting: AtomicUsize,
     /// Frames that were given back.
@@ -39,7 +59,7 @@ impl FreeFrames {
             // Low indices on top: memory is touched from the start on.
             let mut own: Vec<u32> = (p as u32..frames).step_by(partitions).collect();
             own.reverse();
-            Mutex::new(own)
+            Checked::new(FreeList(own))
         };
         Self {
             lists: (0..partitions).map(list).collect(),
@@ -58,7 +78,12 @@ impl FreeFrames {
         }
         let partitions = self.lists.len();
         (0..partitions).find_map(|step| {
-            let index = self.lists[(home + step) % partitions].lock().pop()?;
+            let number = (home + step) % partitions;
+            let index = self.lists[number].lock().0.pop()?;
+            paranoid!(
+                index as usize % partitions == number,
+                "frame {index} was free in partition {number} of {partitions}"
+            );
             self.count.fetch_sub(1, Ordering::Relaxed);
             Some(index)
         })
@@ -69,6 +94,7 @@ impl FreeFrames {
         debug_assert!(frame.page_id().is_none() && !frame.is_dirty());
         self.lists[index as usize % self.lists.len()]
             .lock()
+            .0
             .push(index);
         self.count.fetch_add(1, Ordering::Relaxed);
         self.given.fetch_add(1, Ordering::Relaxed);
@@ -144,6 +170,22 @@ struct BudgetState {
     queue: VecDeque<u64>,
 }
 
+impl BudgetState {
+    fn check(&self, limit: usize) {
+        paranoid!(
+            self.taken <= limit,
+            "{} frames reserved, of {limit}",
+            self.taken
+        );
+        let (first, last) = (self.queue.front(), self.queue.back());
+        paranoid!(
+            first <= last && last.is_none_or(|last| *last < self.next_ticket),
+            "tickets {first:?} to {last:?} wait, the next is {}",
+            self.next_ticket
+        );
+    }
+}
+
 impl Budget {
     /// At most `limit` frames.
     pub fn new(limit: usize) -> Self {
@@ -161,6 +203,11 @@ impl Budget {
 
     /// Takes `frames` of the budget, in turn; `check` may end the wait with an error.
     pub fn take(&self, frames: usize, check: impl Fn() -> Result<()>) -> Result<()> {
+        paranoid!(
+            frames > 0 && frames <= self.limit,
+            "{frames} frames of a budget of {}",
+            self.limit
+        );
         let mut state = self.state.lock();
         if state.queue.is_empty() && state.taken + frames <= self.limit {
             state.taken += frames;
@@ -181,6 +228,9 @@ impl Budget {
             self.changed.wait_for(&mut state, WAIT_SLICE);
         };
         state.queue.retain(|&other| other != ticket);
+        if ON {
+            state.check(self.limit);
+        }
         drop(state);
         self.changed.notify_all();
         outcome
@@ -189,6 +239,11 @@ impl Budget {
     /// Gives `frames` back.
     pub fn give_back(&self, frames: usize) {
         let mut state = self.state.lock();
+        paranoid!(
+            state.taken >= frames,
+            "{frames} frames given back, of {}",
+            state.taken
+        );
         state.taken -= frames;
         let queued = !state.queue.is_empty();
         drop(state);

@@ -7,6 +7,7 @@ use super::frame::Frame;
 use super::latch::Version;
 use super::pool::Inner;
 use crate::mutants::{self, Mutant};
+use crate::paranoid::paranoid;
 use crate::sync::atomic::Ordering;
 use inkstone_format::{Lsn, PageId, header};
 use std::ops::{Deref, DerefMut};
@@ -162,6 +163,7 @@ impl Exclusive<'_> {
             }
             self.frame().latch.lock_exclusive(|| true);
         }
+        paranoid!(start < end, "a mini-transaction from LSN {start} to {end}");
         header::set_page_lsn(self, end);
         let frame = self.pool.arena.frame(self.index);
         self.pool.dirty.note_change(frame, self.index, start);
@@ -236,6 +238,12 @@ impl Reservation<'_> {
 
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
+        paranoid!(
+            self.frames.len() <= self.budget,
+            "{} frames left of a reservation of {}",
+            self.frames.len(),
+            self.budget
+        );
         for index in self.frames.drain(..) {
             self.pool.free.push(index, self.pool.arena.frame(index));
         }

@@ -29,6 +29,7 @@
 //! | 2..18  | number of shared holders                         |
 //! | 18..64 | version                                          |
 
+use crate::paranoid::paranoid;
 use crate::sync::atomic::{AtomicU64, Ordering, fence};
 use crate::sync::held;
 use crate::sync::parking::{Choice, SpinWait, Woken, park, unpark_filter};
@@ -149,6 +150,10 @@ impl HybridLatch {
     #[inline]
     pub fn unlock_shared(&self) {
         let before = self.0.fetch_sub(SHARED_ONE, Ordering::Release);
+        paranoid!(
+            before & SHARED_MASK != 0 && before & EXCLUSIVE == 0,
+            "a latch that is not held shared was released: {before:x}"
+        );
         if before & (SHARED_MASK | PARKED) == SHARED_ONE | PARKED {
             self.wake(false, |word| word);
         }
@@ -171,6 +176,10 @@ impl HybridLatch {
         held::ended(self.key());
         let released = |word: u64| (word & !EXCLUSIVE).wrapping_add(VERSION_ONE);
         let word = self.0.load(Ordering::Relaxed);
+        paranoid!(
+            word & HELD == EXCLUSIVE,
+            "a latch that is not held exclusively was released: {word:x}"
+        );
         let alone = word & PARKED == 0
             && self
                 .0

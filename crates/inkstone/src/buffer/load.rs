@@ -13,6 +13,7 @@ use super::pool::Inner;
 use super::prefetch::{self, Ahead};
 use super::refused::Patience;
 use crate::counters::{Counter, Timed, thread_stripe};
+use crate::paranoid::paranoid;
 use crate::{Error, Result};
 use inkstone_format::{PageId, header};
 use std::sync::Arc;
@@ -359,7 +360,12 @@ impl Inner {
             budget: frames,
         };
         for _ in 0..frames {
-            reservation.frames.push(self.take_frame()?);
+            let index = self.take_frame()?;
+            paranoid!(
+                !reservation.frames.contains(&index),
+                "frame {index} was taken twice"
+            );
+            reservation.frames.push(index);
         }
         Ok(reservation)
     }

@@ -10,8 +10,9 @@
 
 use super::frame::{Arena, NO_PAGE};
 use crate::Result;
+use crate::paranoid::{Check, Checked, CheckedGuard, MANY, paranoid};
 use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use crate::sync::{Condvar, Mutex, MutexGuard};
+use crate::sync::{Condvar, Mutex};
 use inkstone_format::PageId;
 use std::sync::Arc;
 
@@ -50,20 +51,33 @@ impl LoadSlot {
 /// Pages being read, by [`PageId::to_u64`].
 type Loads = Vec<(u64, Arc<LoadSlot>)>;
 
+impl Check for Loads {
+    /// A page is read once at a time.
+    fn check(&self) {
+        if let Some(((last, _), others)) = self.split_last() {
+            let mut others = others.iter().rev().take(MANY);
+            paranoid!(
+                others.all(|(other, _)| other != last),
+                "page {last:x} is being read twice"
+            );
+        }
+    }
+}
+
 /// See the module's comment.
 pub(crate) struct PageTable {
     /// Index of the first frame plus 1, or 0.
     buckets: Box<[AtomicU32]>,
     /// 64 minus the number of bits in a bucket number.
     shift: u32,
-    shards: Box<[Mutex<Loads>]>,
+    shards: Box<[Checked<Loads>]>,
 }
 
 /// A shard, locked: chains of its buckets stand still.
 pub(crate) struct Shard<'a> {
     table: &'a PageTable,
     arena: &'a Arena,
-    loads: MutexGuard<'a, Loads>,
+    loads: CheckedGuard<'a, Loads>,
 }
 
 impl PageTable {
@@ -73,7 +87,7 @@ impl PageTable {
         Self {
             buckets: (0..buckets).map(|_| AtomicU32::new(0)).collect(),
             shift: 64 - buckets.trailing_zeros(),
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            shards: (0..SHARDS).map(|_| Checked::default()).collect(),
         }
     }
 
@@ -153,9 +167,12 @@ impl Shard<'_> {
     pub fn insert(&self, id: PageId, index: u32) {
         let bucket = self.bucket(id);
         let frame = self.arena.frame(index);
-        frame
-            .next
-            .store(bucket.load(Ordering::Relaxed), Ordering::Relaxed);
+        let first = bucket.load(Ordering::Relaxed);
+        paranoid!(
+            id.to_u64() != NO_PAGE && first != index + 1,
+            "page {id} enters a chain that begins with its frame {index}"
+        );
+        frame.next.store(first, Ordering::Relaxed);
         frame.id.store(id.to_u64(), Ordering::Release);
         bucket.store(index + 1, Ordering::Release);
     }

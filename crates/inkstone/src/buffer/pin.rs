@@ -8,6 +8,7 @@
 
 use super::pool::Inner;
 use crate::Result;
+use crate::paranoid::paranoid;
 use crate::sync::atomic::Ordering;
 use inkstone_format::PageId;
 
@@ -49,13 +50,22 @@ impl<'a> Pins<'a> {
         let pins = &pool.arena.frame(page.index).pins;
         pins.fetch_add(1, Ordering::Relaxed);
         self.frames.push(page.index);
+        paranoid!(
+            self.frames.len() <= PINS_MAX,
+            "{} pins of one caller",
+            self.frames.len()
+        );
         Ok(())
     }
 
     fn unpin(&self, index: u32) {
         let pins = &self.pool.arena.frame(index).pins;
-        pins.fetch_sub(1, Ordering::Release);
-        self.pool.pinned.fetch_sub(1, Ordering::Relaxed);
+        let of_frame = pins.fetch_sub(1, Ordering::Release);
+        let of_pool = self.pool.pinned.fetch_sub(1, Ordering::Relaxed);
+        paranoid!(
+            of_frame > 0 && of_pool > 0,
+            "frame {index} was pinned {of_frame} times, all of them {of_pool}"
+        );
     }
 }
 

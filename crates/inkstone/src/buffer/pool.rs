@@ -16,6 +16,7 @@ use super::signal::{News, Signal};
 use super::supplier::{self, Supplier};
 use super::{PageStore, RedoLog};
 use crate::counters::{Counter, Counters};
+use crate::paranoid::paranoid;
 use crate::poison::Poison;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -159,6 +160,10 @@ impl BufferPool {
         }
         let partitions = instances.clamp(1, 64);
         let stock_full = (frames / 32).clamp(8, 2048).min(frames / 4);
+        paranoid!(
+            stock_full >= 2 && stock_full <= frames / 4,
+            "a stock of {stock_full} free frames, of {frames}"
+        );
         let inner = Inner {
             arena: Arena::new(page_size, frames)?,
             table: PageTable::new(frames),

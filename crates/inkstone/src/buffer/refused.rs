@@ -17,6 +17,7 @@
 
 use super::pool::Inner;
 use crate::Error;
+use crate::paranoid::paranoid;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Instant, Mutex};
 use std::time::Duration;
@@ -72,6 +73,13 @@ impl Retries {
         let from = rest.map_or(0, |_| self.passed);
         let turn = &refused[from..refused.len().min(from + room)];
         self.passed = from + turn.len();
+        paranoid!(
+            turn.len() <= room && self.passed <= refused.len(),
+            "{} refused pages have their turn, {} of {} had it",
+            turn.len(),
+            self.passed,
+            refused.len()
+        );
         turn
     }
 

@@ -7,6 +7,7 @@ use super::request::Request;
 use super::statement::is_statement_lock;
 use super::{Access, LockMode, LockTarget, TreeKey};
 use crate::mvcc::system::TrxState;
+use crate::paranoid::paranoid;
 use inkstone_format::TrxId;
 use inkstone_format::space::CLUSTERED_TREE;
 use std::fmt::Write;
@@ -54,6 +55,12 @@ impl Deadlock {
         victim: &TrxState,
         statement: impl Fn(usize) -> Option<String>,
     ) -> Self {
+        let is_victim = |request: &&Arc<Request>| request.trx.id() == victim.id();
+        paranoid!(
+            circle.iter().any(is_victim),
+            "victim {:?} is no part of its deadlock",
+            victim.id()
+        );
         let fewest = circle.iter().map(|request| request.trx.cost()).min();
         let member = |request: &&Arc<Request>| Member {
             trx: request.trx.id(),

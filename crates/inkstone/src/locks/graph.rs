@@ -16,7 +16,8 @@ use super::request::Request;
 use crate::counters::{Counter, Counters};
 use crate::mutants::{self, Mutant};
 use crate::mvcc::system::TrxState;
-use crate::sync::{HashMap, HashSet, Mutex, RwLock};
+use crate::paranoid::{Check, Checked, paranoid};
+use crate::sync::{HashMap, HashSet, RwLock};
 use inkstone_format::TrxId;
 use std::cmp::{Ordering, Reverse};
 use std::sync::Arc;
@@ -37,6 +38,38 @@ struct State {
     accounts: HashMap<TrxId, Arc<Deadlock>>,
 }
 
+/// Waiters that a check looks at.
+const CHECKED: usize = 8;
+
+impl Check for State {
+    fn check(&self) {
+        let mut waits = 0;
+        for (id, edges) in self.edges.iter().take(CHECKED) {
+            paranoid!(
+                edges.request.trx.id() == *id,
+                "the wait of {:?} under the name {id:?}",
+                edges.request.trx.id()
+            );
+            for blocker in edges.blockers.iter().take(CHECKED) {
+                let count = self.waited_for.get(&blocker.id());
+                paranoid!(
+                    blocker.id() != *id && count.is_some_and(|&count| count > 0),
+                    "{id:?} waits for {:?}, for which {count:?} wait",
+                    blocker.id()
+                );
+            }
+            waits += edges.blockers.len();
+        }
+        if self.edges.len() <= CHECKED && self.waited_for.len() <= CHECKED {
+            let counted: u32 = self.waited_for.values().sum();
+            paranoid!(
+                counted as usize == waits,
+                "{waits} waits for transactions, {counted} counted"
+            );
+        }
+    }
+}
+
 impl State {
     fn add_blockers(&mut self, blockers: &[Arc<TrxState>]) {
         for blocker in blockers {
@@ -46,7 +79,9 @@ impl State {
 
     fn remove_blockers(&mut self, blockers: &[Arc<TrxState>]) {
         for blocker in blockers {
-            if let Some(count) = self.waited_for.get_mut(&blocker.id()) {
+            let count = self.waited_for.get_mut(&blocker.id());
+            paranoid!(count.is_some(), "nothing waited for {:?}", blocker.id());
+            if let Some(count) = count {
                 *count -= 1;
                 if *count == 0 {
                     self.waited_for.remove(&blocker.id());
@@ -90,6 +125,11 @@ impl State {
         let mut next = 0;
         while let Some(&(edges, _)) = reached.get(next) {
             for blocker in &edges.blockers {
+                paranoid!(
+                    blocker.id() != edges.request.trx.id(),
+                    "{:?} waits for itself",
+                    blocker.id()
+                );
                 if blocker.id() == start.id() {
                     return way_to(&reached, next);
                 }
@@ -113,6 +153,10 @@ fn way_to<'s>(reached: &[(&'s Edges, usize)], place: usize) -> Vec<&'s Edges> {
     while let Some(&at) = places.last().filter(|&&at| at > 0) {
         places.push(reached[at].1);
     }
+    paranoid!(
+        places.last() == Some(&0) && places.is_sorted_by(|a, b| a > b),
+        "a way to place {place} by {places:?}"
+    );
     places.iter().rev().map(|&at| reached[at].0).collect()
 }
 
@@ -121,6 +165,10 @@ fn way_to<'s>(reached: &[(&'s Edges, usize)], place: usize) -> Vec<&'s Edges> {
 /// for all that the one before it waits for. Were that one the victim, the others would still wait
 /// for each other.
 fn without_bystanders(mut circle: Vec<&Edges>) -> Vec<&Edges> {
+    paranoid!(
+        circle.len() != 1,
+        "a transaction waits for itself: {circle:?}"
+    );
     let mut at = 0;
     while at < circle.len() && circle.len() > 2 {
         let next = (at + 1) % circle.len();
@@ -139,7 +187,7 @@ fn without_bystanders(mut circle: Vec<&Edges>) -> Vec<&Edges> {
 pub struct WaitGraph {
     /// One mutex for all: a circle may run through any of them. It is taken when a wait begins and
     /// when it ends, inside the latch of a tree's locks; inside it, waiters' `woken` latches.
-    state: Mutex<State>,
+    state: Checked<State>,
     /// What the embedder wants to know of it.
     hooks: RwLock<Option<Arc<dyn LockWaitHooks>>>,
     /// The source of the trees' names.
@@ -150,7 +198,7 @@ pub struct WaitGraph {
 impl WaitGraph {
     pub(crate) fn new(counters: Arc<Counters>) -> Self {
         Self {
-            state: Mutex::default(),
+            state: Checked::default(),
             hooks: RwLock::default(),
             names: RwLock::default(),
             counters,
@@ -245,6 +293,11 @@ impl WaitGraph {
                 owner => hooks.as_ref()?.statement(owner),
             };
             let deadlock = Arc::new(Deadlock::of(&requests, &victim, statement));
+            paranoid!(
+                circle.len() >= 2,
+                "a deadlock of {} transactions",
+                circle.len()
+            );
             state.accounts.insert(victim.id(), deadlock.clone());
             state.latest_deadlock = Some(deadlock);
             self.counters.add(Counter::Deadlocks, 1);

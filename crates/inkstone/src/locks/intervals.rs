@@ -3,7 +3,7 @@
 //! An interval lies between two *cuts*: places before or after a key. Half-open intervals of cuts
 //! express every pair of bounds, and two overlap iff each begins before the other ends.
 
-use crate::paranoid::paranoid;
+use crate::paranoid::{Check, paranoid};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
@@ -114,6 +114,35 @@ impl Interval {
     }
 }
 
+/// Intervals of a set that a check looks at.
+const CHECKED: usize = 8;
+
+impl Check for IntervalSet {
+    fn check(&self) {
+        let mut before: Option<&Cut> = None;
+        let mut bytes = 0;
+        for (low, high) in self.cuts.iter().take(CHECKED) {
+            paranoid!(
+                low < high && before.is_none_or(|before| before < low),
+                "an interval from {low:?} to {high:?}, behind one to {before:?}"
+            );
+            before = Some(high);
+            bytes += low.bytes() + high.bytes();
+        }
+        let is_all = self.cuts.len() <= CHECKED;
+        paranoid!(
+            if is_all {
+                bytes == self.bytes
+            } else {
+                bytes < self.bytes
+            },
+            "{} intervals take {} bytes, the first ones {bytes}",
+            self.cuts.len(),
+            self.bytes
+        );
+    }
+}
+
 /// Disjoint, not touching, not empty intervals: low cut -> high cut.
 #[derive(Debug, Default)]
 pub(crate) struct IntervalSet {
@@ -145,6 +174,7 @@ impl IntervalSet {
     pub fn two_after(&self, after: Option<&Cut>) -> Option<Interval> {
         let mut intervals = self.iter_after(after);
         let ((low, _), (_, high)) = (intervals.next()?, intervals.next()?);
+        paranoid!(low < high, "two intervals from {low:?} to {high:?}");
         let (low, high) = (low.clone(), high.clone());
         Some(Interval { low, high })
     }
@@ -176,7 +206,11 @@ impl IntervalSet {
             "intervals overlap from {low:?} to {high:?}"
         );
         self.bytes += low.bytes() + high.bytes();
-        self.cuts.insert(low, high);
+        let other = self.cuts.insert(low, high);
+        paranoid!(
+            other.is_none(),
+            "two intervals begin at one place, one to {other:?}"
+        );
     }
 
     /// Whether an interval overlaps or touches one of these.

@@ -16,6 +16,7 @@
 
 use super::intervals::Interval;
 use super::tree::{Owner, RangeKind, TreeLocks};
+use crate::paranoid::paranoid;
 use inkstone_format::TrxId;
 
 impl TreeLocks {
@@ -45,6 +46,11 @@ impl TreeLocks {
             }
         }
         owner.bytes_after_join = owner.bytes();
+        paranoid!(
+            owner.count() <= before && (before == 0 || owner.count() > 0),
+            "{before} locks of {trx:?} were joined to {}",
+            owner.count()
+        );
         self.put_owner(trx, owner);
         before - count
     }
@@ -59,6 +65,10 @@ impl TreeLocks {
             if self.may_join(me, &rows.interval, kind) {
                 owner.points.take(&rows, |key| self.filter.remove(key));
                 owner.range_mut(kind).insert(rows.interval);
+                paranoid!(
+                    !owner.range(kind).is_empty(),
+                    "rows of {me:?} were joined and no range is locked"
+                );
             }
             from = next;
         }

@@ -83,7 +83,7 @@ use crate::mutants::{self, Mutant};
 use crate::mvcc::Interrupt;
 pub use crate::mvcc::system::TreeKey;
 use crate::mvcc::system::TrxState;
-use crate::paranoid::{Check, Checked, MANY, paranoid};
+use crate::paranoid::{Check, Checked, MANY, ON, paranoid};
 use crate::poison::Poison;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{HashMap, Instant};
@@ -177,6 +177,18 @@ impl HeldLocks {
         if !self.trees.iter().rev().any(|&held| held == tree) {
             self.trees.push(tree);
             trx.add_cost();
+        }
+    }
+}
+
+impl Check for HeldLocks {
+    fn check(&self) {
+        if let Some((last, others)) = self.trees.split_last() {
+            let mut others = others.iter().rev().take(MANY);
+            paranoid!(
+                others.all(|tree| tree != last),
+                "locks in tree {last:?} were noted twice"
+            );
         }
     }
 }
@@ -323,7 +335,12 @@ impl LockTable {
         let result = change(locks);
         if locks.is_empty() {
             trees.remove(&tree);
-            shard.in_use.fetch_sub(1, Ordering::SeqCst);
+            let before = shard.in_use.fetch_sub(1, Ordering::SeqCst);
+            paranoid!(
+                before == trees.len() + 1,
+                "{before} trees had locks, {} are left",
+                trees.len()
+            );
         }
         result
     }
@@ -345,7 +362,12 @@ impl LockTable {
         let result = change(locks);
         if locks.is_empty() {
             trees.remove(&tree);
-            shard.in_use.fetch_sub(1, Ordering::SeqCst);
+            let before = shard.in_use.fetch_sub(1, Ordering::SeqCst);
+            paranoid!(
+                before == trees.len() + 1,
+                "{before} trees had locks, {} are left",
+                trees.len()
+            );
         }
         result
     }
@@ -421,6 +443,12 @@ impl LockTable {
             if may {
                 held.note(trx, row.tree);
                 let new = lock(locks);
+                paranoid!(
+                    is_mine(locks),
+                    "{me:?} has locked row {:x?} of {:?} and does not have it",
+                    row.key,
+                    row.tree
+                );
                 self.join_if_large(locks, me);
                 self.drop_handed(locks, me);
                 locks.refresh_ranges(&self.graph);
@@ -488,6 +516,12 @@ impl LockTable {
             // Before it waits: then the waiters for what it gives back do not wait for it any more.
             self.drop_handed(locks, trx.id());
         }
+        paranoid!(
+            locks.was_handed(trx.id(), row.key).is_none(),
+            "{:?} waits for row {:x?}, which it was handed",
+            trx.id(),
+            row.key
+        );
         locks.enqueue(&request, busy, in_vain, &self.graph);
         Waiting {
             table: self,
@@ -497,6 +531,10 @@ impl LockTable {
 
     fn join_if_large(&self, locks: &mut TreeLocks, trx: TrxId) {
         let joined = locks.join_if_large(trx, self.memory_max);
+        paranoid!(
+            joined == 0 || locks.owner(trx).is_some_and(|owner| owner.count() > 0),
+            "{joined} locks of {trx:?} were joined, and it has none"
+        );
         if joined > 0 {
             self.counters.add(Counter::LocksJoined, joined as u64);
         }
@@ -569,6 +607,11 @@ impl LockTable {
             if locks.is_range_free(trx.id(), &interval, mode) {
                 held.note(trx, tree);
                 locks.lock_interval(trx, interval.clone(), RangeKind::All(mode));
+                paranoid!(
+                    locks.owner(trx.id()).is_some(),
+                    "{:?} has locked {interval:?} and owns nothing",
+                    trx.id()
+                );
                 self.join_if_large(locks, trx.id());
                 locks.refresh_within(&interval, &self.graph);
                 locks.refresh_ranges(&self.graph);
@@ -606,6 +649,9 @@ impl LockTable {
 
     /// Gives back everything that `trx` holds. Called at its end, after its status was set.
     pub fn release_all(&self, trx: &TrxState, held: &mut HeldLocks) {
+        if ON {
+            held.check();
+        }
         for tree in std::mem::take(&mut held.trees) {
             self.change(tree, |locks| {
                 if let Some(owner) = locks.remove_owner(trx.id()) {

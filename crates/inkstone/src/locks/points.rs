@@ -6,6 +6,7 @@
 
 use super::LockMode;
 use super::intervals::{Cut, Interval};
+use crate::paranoid::{Check, paranoid};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -76,6 +77,12 @@ impl Block {
     }
 
     fn insert(&mut self, at: usize, key: &[u8], point: Point) {
+        paranoid!(
+            key.len() <= usize::from(u16::MAX) && at <= self.0.len(),
+            "a key of {} bytes at byte {at} of {}",
+            key.len(),
+            self.0.len()
+        );
         let len = (key.len() as u16).to_le_bytes();
         let head = [len[0], len[1], point.encode()];
         let entry = head.iter().chain(key).copied();
@@ -91,6 +98,11 @@ impl Block {
         let half = self.0.len() / 2;
         let middle = self.entries().skip(1).find(|(at, ..)| at.begin >= half);
         let (begin, key) = middle.map(|(at, _, key)| (at.begin, Box::from(key)))?;
+        paranoid!(
+            begin > 0 && begin < self.0.len(),
+            "a block of {} bytes is split at {begin}",
+            self.0.len()
+        );
         Some((key, Block(self.0.split_off(begin))))
     }
 }
@@ -116,6 +128,52 @@ pub(crate) struct PointSet {
     blocks: BTreeMap<Box<[u8]>, Block>,
     len: usize,
     bytes: usize,
+}
+
+/// Rows of a set that a check looks at.
+const CHECKED: usize = 8;
+
+impl Check for PointSet {
+    fn check(&self) {
+        let mut before: Option<&[u8]> = None;
+        let mut found = 0;
+        for (key, _) in self.iter().take(CHECKED) {
+            paranoid!(
+                before.is_none_or(|before| before < key),
+                "row {key:x?} is locked behind {before:x?}"
+            );
+            before = Some(key);
+            found += 1;
+        }
+        paranoid!(
+            found == self.len.min(CHECKED),
+            "{found} of {} locked rows were found",
+            self.len
+        );
+        let first = self.blocks.first_key_value();
+        paranoid!(
+            first.is_none_or(|(bound, _)| bound.is_empty()),
+            "no block has the rows below {first:x?}"
+        );
+        let mut bytes = 0;
+        for (bound, block) in self.blocks.iter().take(CHECKED) {
+            paranoid!(
+                bound.is_empty()
+                    || block
+                        .entries()
+                        .next()
+                        .is_some_and(|(_, _, key)| key >= bound),
+                "the block from row {bound:x?} on begins before it, or is empty"
+            );
+            bytes += bytes_of_block(bound) + block.0.capacity();
+        }
+        paranoid!(
+            self.blocks.len() > CHECKED || bytes == self.bytes,
+            "{} blocks of rows take {bytes} bytes, not {}",
+            self.blocks.len(),
+            self.bytes
+        );
+    }
 }
 
 /// What a block takes beside its entries.
@@ -215,7 +273,11 @@ impl PointSet {
 
     fn add_block(&mut self, bound: Box<[u8]>, block: Block) {
         self.bytes += bytes_of_block(&bound) + block.0.capacity();
-        self.blocks.insert(bound, block);
+        let other = self.blocks.insert(bound, block);
+        paranoid!(
+            other.is_none(),
+            "two blocks of rows have one bound: {other:x?}"
+        );
     }
 
     fn block(&self, key: &[u8]) -> Option<&Block> {
@@ -230,6 +292,7 @@ impl PointSet {
 
     /// Whether a row in the interval is locked so that `mode` conflicts.
     pub fn conflicts_in(&self, interval: &Interval, mode: LockMode) -> bool {
+        paranoid!(interval.low < interval.high, "rows in {interval:?}");
         let low = match interval.low.as_low() {
             Bound::Included(key) | Bound::Excluded(key) => key,
             Bound::Unbounded => Vec::new(),
@@ -283,6 +346,10 @@ impl PointSet {
             }
         }
         self.len += 1;
+        paranoid!(
+            self.get(key) == Some(point),
+            "row {key:x?} is locked and not found"
+        );
         true
     }
 
@@ -302,6 +369,7 @@ impl PointSet {
             self.blocks.remove(&bound);
         }
         self.len -= 1;
+        paranoid!(self.get(key).is_none(), "row {key:x?} is still locked");
         true
     }
 }

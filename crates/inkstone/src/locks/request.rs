@@ -3,6 +3,7 @@
 use super::intervals::Interval;
 use super::{Access, LockTarget, TreeKey};
 use crate::mvcc::system::TrxState;
+use crate::paranoid::paranoid;
 use crate::sync::Instant;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -37,6 +38,12 @@ pub(crate) struct Request {
 
 impl Request {
     pub fn new(trx: &Arc<TrxState>, tree: TreeKey, target: Target, access: Access) -> Arc<Self> {
+        if let Target::Range(interval) = &target {
+            paranoid!(
+                interval.low < interval.high && access != Access::Insert,
+                "a wish for {interval:?}: {access:?}"
+            );
+        }
         Arc::new(Self {
             trx: trx.clone(),
             tree,

@@ -7,6 +7,7 @@
 
 use super::{Access, HeldLocks, LockMode, LockTable, Newest, RowName, TreeKey, Waiting};
 use crate::mvcc::system::TrxState;
+use crate::paranoid::paranoid;
 use inkstone_format::space::TREES_MAX;
 use inkstone_format::{SpaceId, TreeId, TrxId};
 use std::sync::Arc;
@@ -53,6 +54,11 @@ impl LockTable {
     pub fn unlock_after_statement(&self, trx: &TrxState, space: SpaceId) {
         let lock = lock_of(space);
         self.change_used(lock.tree, |locks| {
+            paranoid!(
+                locks.owner(trx.id()).is_none_or(|owner| owner.count() <= 1),
+                "{:?} has the statement lock of {space:?} and other locks there",
+                trx.id()
+            );
             if locks.unlock_point(trx.id(), lock.key) {
                 locks.forget_if_idle(trx.id());
                 trx.take_back_cost();

@@ -170,6 +170,12 @@ impl PointFilter {
         (hash >> 32) as usize % Self::SLOTS
     }
 
+    /// The first of a set's rows.
+    fn may_have_first(&self, points: &PointSet) -> bool {
+        let mut first = points.iter().take(CHECKED);
+        first.all(|(key, _)| self.may_have(key))
+    }
+
     fn add(&mut self, key: &[u8]) {
         if self.0.is_empty() {
             self.0.resize(Self::SLOTS, 0);
@@ -178,6 +184,7 @@ impl PointFilter {
     }
 
     pub(crate) fn remove(&mut self, key: &[u8]) {
+        paranoid!(self.may_have(key), "row {key:x?} was not locked");
         self.0[Self::slot(key)] -= 1;
     }
 
@@ -227,12 +234,48 @@ pub(crate) struct TreeLocks {
 /// Owners and queues of a tree that a check looks at.
 const CHECKED: usize = 4;
 
+impl Check for Owner {
+    fn check(&self) {
+        self.points.check();
+        for (_, set) in self.ranges() {
+            set.check();
+        }
+        paranoid!(
+            self.counts_rows || self.points.is_empty(),
+            "{} rows of {:?} were not counted",
+            self.points.len(),
+            self.trx.id()
+        );
+    }
+}
+
+impl Check for Queue {
+    /// A transaction waits once at a time.
+    fn check(&self) {
+        let mut before: [Option<TrxId>; CHECKED] = [None; CHECKED];
+        for (at, request) in self.waiting.iter().take(CHECKED).enumerate() {
+            let id = Some(request.trx.id());
+            paranoid!(
+                !before.contains(&id),
+                "{id:?} stands in the queue of {:?} twice",
+                request.target
+            );
+            before[at] = id;
+        }
+    }
+}
+
 impl Check for TreeLocks {
     fn check(&self) {
         for (id, owner) in self.owners.iter().take(CHECKED) {
             paranoid!(
                 owner.trx.id() == *id,
                 "locks of {id:?} under another's name"
+            );
+            owner.check();
+            paranoid!(
+                self.filter.may_have_first(&owner.points),
+                "a row that {id:?} has locked looks free"
             );
             // An owner may have nothing left: it goes when its transaction ends.
             if let Some(handed) = &owner.handed {
@@ -247,6 +290,18 @@ impl Check for TreeLocks {
             paranoid!(
                 !queue.waiting.is_empty(),
                 "the queue of row {key:x?} is empty"
+            );
+            queue.check();
+            let strays =
+                queue.waiting.iter().take(CHECKED).find(
+                    |request| !matches!(&request.target, Target::Row(wanted) if wanted == key),
+                );
+            paranoid!(strays.is_none(), "in the queue of row {key:x?}: {strays:?}");
+        }
+        for request in self.ranges_wanted.iter().take(CHECKED) {
+            paranoid!(
+                matches!(request.target, Target::Range(_)),
+                "among the wishes for ranges: {request:?}"
             );
         }
     }
@@ -297,7 +352,13 @@ impl TreeLocks {
     }
 
     pub(crate) fn put_owner(&mut self, trx: TrxId, owner: Owner) {
-        self.owners.insert(trx, owner);
+        paranoid!(
+            owner.trx.id() == trx,
+            "locks of {:?} under the name {trx:?}",
+            owner.trx.id()
+        );
+        let other = self.owners.insert(trx, owner);
+        paranoid!(other.is_none(), "two owners {trx:?}: {other:?}");
     }
 
     /// Whether a transaction waits for something in an interval.
@@ -454,7 +515,8 @@ impl TreeLocks {
         if owner.points.get(key).is_none_or(stays) {
             return false;
         }
-        owner.points.remove(key);
+        let was_there = owner.points.remove(key);
+        paranoid!(was_there, "row {key:x?} of {trx:?} was not locked");
         self.filter.remove(key);
         true
     }
@@ -526,6 +588,11 @@ impl TreeLocks {
     /// The transactions that the request at place `at` of a queue waits for. Unless `all` are
     /// wanted, only up to the last one before it that waits for all the others itself.
     fn blockers(&self, queue: &Queue, at: usize, all: bool) -> Vec<Arc<TrxState>> {
+        paranoid!(
+            at < queue.waiting.len(),
+            "place {at} in a queue of {}",
+            queue.waiting.len()
+        );
         let request = &queue.waiting[at];
         let Target::Row(key) = &request.target else {
             return Vec::new();
@@ -664,10 +731,16 @@ impl TreeLocks {
                 queue.waiting.pop_front();
             }
             self.filter.add(key);
-            self.owner_mut(&front.trx).handed = Some(Handed {
+            let handed = Handed {
                 key: key.into(),
                 mode: front.access.mode(),
-            });
+            };
+            let former = self.owner_mut(&front.trx).handed.replace(handed);
+            paranoid!(
+                former.is_none(),
+                "{:?} was handed row {key:x?} while it had {former:?}",
+                front.trx.id()
+            );
             graph.leave(&front.trx);
             front.grant();
             self.refresh_ranges(graph);

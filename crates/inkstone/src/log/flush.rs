@@ -38,7 +38,7 @@ use super::LogShared;
 use super::group::{Goal, Group};
 use crate::counters::{Counter, Timed};
 use crate::mutants::{self, Mutant};
-use crate::paranoid::{Check, paranoid};
+use crate::paranoid::{Check, MANY, paranoid};
 use crate::sync::atomic::Ordering;
 use crate::sync::{hint, thread};
 use crate::{Error, Result};
@@ -156,6 +156,10 @@ impl Pipeline {
     /// The pipeline of a log that ends at `start`; without batches flights are written by calls.
     pub(super) fn new(start: u64, batches: Option<Vec<Box<dyn Batch>>>) -> Self {
         let asynchronous = batches.is_some();
+        paranoid!(
+            batches.as_ref().is_none_or(|batches| !batches.is_empty()),
+            "a pipeline without a batch cannot write"
+        );
         let batches: Vec<Option<Box<dyn Batch>>> = match batches {
             Some(batches) => batches.into_iter().map(Some).collect(),
             None => vec![None],
@@ -234,6 +238,11 @@ impl Pipeline {
     }
 
     fn take_lead(&mut self) -> Turn {
+        paranoid!(
+            !self.leading && !self.slots.is_empty(),
+            "a lead taken of {self:?}, with {} slots",
+            self.slots.len()
+        );
         self.leading = true;
         self.next.settle();
         Turn::LeadWrite
@@ -251,6 +260,12 @@ impl Pipeline {
         if groups.is_empty() {
             groups.push(Arc::default());
         }
+        paranoid!(
+            from <= covers.frames && covers.frames <= covers.bytes,
+            "a sync from LSN {from} to {} in {}",
+            covers.frames,
+            covers.bytes
+        );
         self.syncs.push(SyncUnderWay { id, covers, groups });
         Turn::LeadSync { id, from, covers }
     }
@@ -328,12 +343,70 @@ impl Check for Pipeline {
             "flights end at LSN {end}, not at {}",
             self.submitted
         );
+        self.check_order();
         // Promise 6.
         paranoid!(
             self.syncs_under_way() <= 1 || mutants::on(Mutant::LogSyncsApart),
             "{} syncs of the log at a time",
             self.syncs_under_way()
         );
+    }
+}
+
+impl Pipeline {
+    /// What is numbered, and what stands in a row.
+    fn check_order(&self) {
+        let mut last = 0;
+        for flight in self.flights.iter().take(MANY) {
+            paranoid!(
+                last < flight.id && flight.id <= self.last_id,
+                "flight {} behind flight {last}, the latest id is {}",
+                flight.id,
+                self.last_id
+            );
+            last = flight.id;
+            let before = &flight.before;
+            paranoid!(
+                before.frames <= before.bytes && before.bytes <= flight.start,
+                "before flight {} LSN {} was written, frames to {}",
+                flight.id,
+                before.bytes,
+                before.frames
+            );
+            paranoid!(
+                flight.durable_before <= before.frames,
+                "flight {} began when LSN {} was durable and {} written",
+                flight.id,
+                flight.durable_before,
+                before.frames
+            );
+            paranoid!(
+                !flight.syncs || self.asynchronous,
+                "flight {} brings a sync without a batch",
+                flight.id
+            );
+        }
+        // Else `advance` would have taken it in.
+        paranoid!(
+            self.flights.front().is_none_or(|flight| !flight.done),
+            "the first flight has landed and was not taken in"
+        );
+        for sync in self.syncs.iter().take(MANY) {
+            paranoid!(
+                sync.id <= self.last_id && !sync.groups.is_empty(),
+                "sync {} of {} groups, the latest id is {}",
+                sync.id,
+                sync.groups.len(),
+                self.last_id
+            );
+            paranoid!(
+                sync.covers.bytes <= self.written_bytes && sync.covers.frames <= sync.covers.bytes,
+                "sync {} covers LSN {}, written to {}",
+                sync.id,
+                sync.covers.bytes,
+                self.written_bytes
+            );
+        }
     }
 }
 
@@ -533,10 +606,18 @@ impl LogShared {
         state.leading = false;
         let start = state.submitted;
         let end = flight_end(&state, ready);
+        paranoid!(
+            end <= ready.max(start),
+            "a flight to LSN {end}, published up to {ready}"
+        );
         if end <= start {
             return None;
         }
         let (frames, next_frames) = self.frames_of(&state, end, ready);
+        paranoid!(
+            frames <= end && end <= next_frames && next_frames <= ready,
+            "frames end at LSN {frames} and {next_frames} around {end}, published to {ready}"
+        );
         let Some(slot) = state.slots.pop() else {
             crate::error::broken_invariant(format_args!("no slot for a flight"), file!(), line!())
         };
@@ -585,6 +666,10 @@ impl LogShared {
         let whole = block_floor(flight.end);
         let small = to - from <= SCRATCH_BYTES as u64;
         let staged_from = if small { from } else { whole };
+        paranoid!(
+            staged_from <= flight.end && to - staged_from <= SCRATCH_BYTES as u64,
+            "bytes from LSN {staged_from} to {to} do not fit the scratch memory"
+        );
         let Slot { scratch, batch } = slot;
         self.stage(scratch, staged_from, flight.end);
         let [first, second] = if small {
@@ -606,6 +691,11 @@ impl LogShared {
     /// copying there.
     fn stage(&self, scratch: &mut [u8], from: u64, end: u64) {
         let len = (end - from) as usize;
+        paranoid!(
+            from.is_multiple_of(BLOCK) && len <= scratch.len(),
+            "{len} bytes from LSN {from} are staged in {}",
+            scratch.len()
+        );
         // SAFETY: below `ready`; released not before this flight lands.
         let [first, second] = unsafe { self.ring.parts(from, end) };
         scratch[..first.len()].copy_from_slice(first);
@@ -618,6 +708,11 @@ impl LogShared {
         let mut pieces: Vec<Piece<'a>> = Vec::with_capacity(2);
         let mut at = from;
         for mut buffer in buffers {
+            paranoid!(
+                at.is_multiple_of(BLOCK) && buffer.len().is_multiple_of(LOG_BLOCK),
+                "{} bytes from LSN {at} are written, a part of a block",
+                buffer.len()
+            );
             while !buffer.is_empty() {
                 let number = self.segments.number(at);
                 let room = self.segments.segment_bytes() - at % self.segments.segment_bytes();
@@ -743,6 +838,12 @@ impl LogShared {
     /// Advances `written`, and `durable` where the flight made it so, over the oldest flight.
     /// Returns whether no member of its group has to wait for a sync.
     fn advance(&self, state: &mut Pipeline, done: &Flight) -> bool {
+        paranoid!(
+            done.done && done.start == state.written_bytes,
+            "a flight from LSN {} lands where {} is written",
+            done.start,
+            state.written_bytes
+        );
         state.written_bytes = done.end;
         self.written.store(done.frames, Ordering::Release);
         self.ring.release(block_floor(done.end));
@@ -767,7 +868,13 @@ impl LogShared {
 
     fn set_durable(&self, state: &mut Pipeline, reach: Reach) {
         state.durable_bytes = state.durable_bytes.max(reach.bytes);
-        self.durable.fetch_max(reach.frames, Ordering::AcqRel);
+        let before = self.durable.fetch_max(reach.frames, Ordering::AcqRel);
+        paranoid!(
+            before.max(reach.frames) <= state.durable_bytes,
+            "frames durable to LSN {before} or {}, bytes to {}",
+            reach.frames,
+            state.durable_bytes
+        );
     }
 
     /// Makes durable what was written when the sync began.
@@ -781,6 +888,7 @@ impl LogShared {
             let mut state = self.state.lock();
             self.set_durable(&mut state, covers);
             let at = state.syncs.iter().position(|s| s.id == id);
+            paranoid!(at.is_some(), "sync {id} is not under way at its end");
             let groups = at.map(|at| state.syncs.swap_remove(at).groups);
             (groups.unwrap_or_default(), state.hand_on(true))
         };
@@ -792,6 +900,7 @@ impl LogShared {
     }
 
     fn sync_segments(&self, from: u64, to: u64) -> Result<()> {
+        paranoid!(from <= to, "a sync from LSN {from} to {to}");
         for file in self.segments.live(from, to) {
             self.counters.add(Counter::LogSyncs, 1);
             if mutants::on(Mutant::LogUnsynced) {

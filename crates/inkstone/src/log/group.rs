@@ -6,6 +6,7 @@
 //! that the lead is not free ([`Group::take_back`]); a thread that was poked and does not lead
 //! hands the poke on.
 
+use crate::paranoid::paranoid;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::parking;
 
@@ -57,7 +58,8 @@ impl Group {
     pub(super) fn park(&self, goal: Goal) -> bool {
         let poked = self.sleep(goal);
         if poked {
-            self.members[goal as usize].fetch_sub(1, Ordering::Relaxed);
+            let before = self.members[goal as usize].fetch_sub(1, Ordering::Relaxed);
+            paranoid!(before > 0, "a thread left a group that nothing joined");
         }
         poked
     }
@@ -72,7 +74,13 @@ impl Group {
             })
         };
         match result {
-            Some(token) => token == POKE,
+            Some(token) => {
+                paranoid!(
+                    token == POKE || token == RELEASED,
+                    "woken in a group with token {token}"
+                );
+                token == POKE
+            }
             // It was poked, though that may have been taken back meanwhile.
             None => word.load(Ordering::Acquire) != DONE,
         }
@@ -87,6 +95,12 @@ impl Group {
         }
         let word = &self.words[goal as usize];
         let poked = word.compare_exchange(WAITING, POKED, Ordering::AcqRel, Ordering::Relaxed);
+        if let Err(found) = poked {
+            paranoid!(
+                found == POKED || found == DONE,
+                "a group's word holds {found}"
+            );
+        }
         poked != Err(DONE)
     }
 
@@ -107,7 +121,13 @@ impl Group {
     /// again.
     pub(super) fn take_back(&self, goal: Goal) {
         let word = &self.words[goal as usize];
-        let _ = word.compare_exchange(POKED, WAITING, Ordering::AcqRel, Ordering::Relaxed);
+        let found = word.compare_exchange(POKED, WAITING, Ordering::AcqRel, Ordering::Relaxed);
+        if let Err(found) = found {
+            paranoid!(
+                found == WAITING || found == DONE,
+                "a group's word holds {found}"
+            );
+        }
     }
 
     /// Wakes all threads that wait for `goal`; none can sleep here again.

@@ -49,7 +49,7 @@ pub use reader::{Frame, LogReader, ReadParams, SegmentInfo};
 use crate::aside::SetAside;
 use crate::counters::{Counter, Counters, Timed};
 use crate::options::LogWrite;
-use crate::paranoid::Checked;
+use crate::paranoid::{Check, Checked, ON, paranoid};
 use crate::poison::Poison;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -244,9 +244,18 @@ impl Log {
         let claim = log.claim(want_claim);
         let mut head = FrameHead::new(payload, claim);
         let len = head.frame_len() as u64;
+        paranoid!(
+            len as usize <= FRAME_MAX && len > payload.len() as u64,
+            "a frame of {len} bytes for {} of payload",
+            payload.len()
+        );
         let start = log.reserved.fetch_add(len, Ordering::AcqRel);
         let end = start + len;
         if let Some(claim) = claim {
+            paranoid!(
+                claim.0 <= start,
+                "durable to LSN {claim}, claimed at {start}"
+            );
             log.claims.claimed.store(claim.0, Ordering::Relaxed);
             log.claims.at.store(start, Ordering::Release);
         }
@@ -254,6 +263,11 @@ impl Log {
             log.wait_for_room(end)?;
         }
         let head = head.seal(Lsn(start), log.epoch);
+        paranoid!(
+            head.len() as u64 + payload.len() as u64 == len,
+            "a head of {} bytes in a frame of {len}",
+            head.len()
+        );
         // SAFETY: `[start, end)` was reserved by this thread just now, is not published, and there
         // is room for it.
         unsafe {
@@ -275,7 +289,12 @@ impl Log {
     pub fn wait_for_space(&self) -> Result<()> {
         let log = &*self.shared;
         let reserved = log.reserved.load(Ordering::Relaxed);
-        let used = reserved.saturating_sub(log.ring.released());
+        let released = log.ring.released();
+        let used = reserved.saturating_sub(released);
+        paranoid!(
+            released.is_multiple_of(LOG_BLOCK as u64),
+            "the ring is released up to LSN {released}, within a block"
+        );
         if used <= log.ring.capacity() / 4 {
             return Ok(());
         }
@@ -370,6 +389,7 @@ impl Log {
     #[inline]
     pub fn prepare_rollback_step(&self, step: u64) -> Result<()> {
         let log = &*self.shared;
+        paranoid!(step > 0, "a step of a rollback that logs nothing");
         let has_room = || {
             let reserved = log.reserved.load(Ordering::Relaxed);
             log.segments.has_room_for_step(reserved, step)
@@ -387,6 +407,7 @@ impl Log {
     /// `first`: it holds no promise yet. No latch may be held. Fails when the disk is full.
     pub fn promise(&self, bytes: u64, first: bool) -> Result<()> {
         let log = &*self.shared;
+        paranoid!(bytes > 0, "a promise of nothing");
         self.promise_regardless(bytes, first);
         if log
             .segments
@@ -420,7 +441,8 @@ impl Log {
     /// Where the log stands.
     pub fn stat(&self) -> LogStat {
         let log = &*self.shared;
-        LogStat {
+        // Fields are read in the order in which they stand: each is at least the one before.
+        let stat = LogStat {
             durable: self.durable_lsn(),
             written: self.written_lsn(),
             ready: self.ready_lsn(),
@@ -431,7 +453,11 @@ impl Log {
             promised_bytes: log.segments.promised(),
             reserve_files: log.segments.reserve_files(),
             unwritten_bytes: self.unwritten_bytes(),
+        };
+        if ON {
+            stat.check();
         }
+        stat
     }
 
     /// Makes everything durable and stops the background thread. Nothing may be appended at the
@@ -445,6 +471,21 @@ impl Log {
         }
         self.shared.poison.check()?;
         self.wait_durable(self.current_lsn())
+    }
+}
+
+impl Check for LogStat {
+    fn check(&self) {
+        paranoid!(
+            self.durable <= self.written
+                && self.written <= self.ready
+                && self.ready <= self.current,
+            "positions of the log out of order: {self:?}"
+        );
+        paranoid!(
+            self.promised_bytes.is_multiple_of(PROMISE_UNIT),
+            "a part of a unit is promised: {self:?}"
+        );
     }
 }
 
@@ -482,6 +523,10 @@ impl LogShared {
         self.counters.add(Counter::LogWaits, 1);
         let _timing = self.counters.time(Timed::LogBufferWait);
         let over = end.saturating_sub(self.ring.capacity());
+        paranoid!(
+            over > 0,
+            "waiting for room up to LSN {end}, which the ring has"
+        );
         self.wait_released(over)
     }
 }
@@ -512,7 +557,12 @@ impl LogParams {
 
     fn segments(&self) -> SegmentParams {
         // Half a ring may be reserved in one burst, before segments are made for it.
-        let ahead = 2 + self.options.buffer_bytes as u64 / 2 / self.segment_bytes;
+        let ring_bytes = self.options.buffer_bytes as u64;
+        let ahead = 2 + ring_bytes / 2 / self.segment_bytes;
+        paranoid!(
+            ahead * self.segment_bytes > ring_bytes / 2,
+            "{ahead} segments ahead of a ring of {ring_bytes} bytes"
+        );
         SegmentParams {
             directory: self.directory.clone(),
             uuid: self.uuid,

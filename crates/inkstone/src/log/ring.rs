@@ -23,9 +23,11 @@
 //! Latches: `walk` (leaf) guards the walk that advances `ready`, so that no walker reads a tag at a
 //! place that another one has left behind.
 
+use crate::paranoid::paranoid;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use inkstone_format::frame;
+use inkstone_format::segment::LOG_BLOCK;
 use inkstone_io::AlignedBuffer;
 
 use crossbeam_utils::CachePadded;
@@ -43,6 +45,11 @@ impl Ring {
     /// A ring that begins at `start`, whose block's earlier bytes are `prefix`.
     pub(super) fn new(capacity: usize, start: u64, prefix: &[u8]) -> Self {
         crate::invariant!(capacity.is_power_of_two(), "ring of {capacity} bytes");
+        paranoid!(
+            prefix.len() as u64 <= start && prefix.len() < capacity,
+            "{} bytes before LSN {start} in a ring of {capacity}",
+            prefix.len()
+        );
         let ring = Self {
             memory: AlignedBuffer::zeroed(capacity),
             mask: capacity as u64 - 1,
@@ -83,6 +90,12 @@ impl Ring {
     pub(super) unsafe fn copy_in(&self, lsn: u64, bytes: &[u8]) {
         let room = (self.capacity() - (lsn & self.mask)) as usize;
         let first = room.min(bytes.len());
+        paranoid!(
+            bytes.len() as u64 <= self.capacity(),
+            "{} bytes at LSN {lsn} in a ring of {}",
+            bytes.len(),
+            self.capacity()
+        );
         // SAFETY: the caller owns the range; `first` bytes fit before the end of the memory, and
         // the rest starts over at its beginning.
         unsafe {
@@ -106,6 +119,8 @@ impl Ring {
     /// Publishes the frame at `lsn`, whose other bytes were copied.
     #[inline]
     pub(super) fn publish(&self, lsn: u64, tag: u8) {
+        // It would not be seen.
+        paranoid!(tag != 0, "the frame at LSN {lsn} has no tag");
         self.tag(lsn).store(tag, Ordering::Release);
     }
 
@@ -130,6 +145,10 @@ impl Ring {
             // SAFETY: published (Acquire above), and not released as it is above `written`.
             at += unsafe { self.frame_len(at, tag) };
         }
+        paranoid!(
+            at <= limit,
+            "frames published up to LSN {at}, beyond the ring's end at {limit}"
+        );
         if at != before {
             self.ready.store(at, Ordering::Release);
         }
@@ -166,6 +185,7 @@ impl Ring {
     /// `from <= limit` is a frame boundary; the frames from there to above `limit` are published
     /// and not released during the call.
     pub(super) unsafe fn boundaries_around(&self, from: u64, limit: u64) -> (u64, u64) {
+        paranoid!(from <= limit, "frames from LSN {from} to {limit}");
         let mut at = from;
         while at < limit {
             let tag = self.tag(at).load(Ordering::Acquire);
@@ -179,11 +199,21 @@ impl Ring {
         (at, at)
     }
 
+    /// The ring holds a whole turn at most.
+    fn check_range(&self, from: u64, to: u64) {
+        paranoid!(
+            from <= to && to - from <= self.capacity(),
+            "bytes from LSN {from} to {to} in a ring of {}",
+            self.capacity()
+        );
+    }
+
     /// The bytes `[from, to)`, in one or two parts (the second may be empty).
     ///
     /// # Safety
     /// The range is published and is not released while the slices live (promise 3).
     pub(super) unsafe fn parts(&self, from: u64, to: u64) -> [&[u8]; 2] {
+        self.check_range(from, to);
         let len = (to - from) as usize;
         let first = len.min((self.capacity() - (from & self.mask)) as usize);
         // SAFETY: both parts are within the allocation (`len <= capacity`), and stable as the
@@ -201,6 +231,7 @@ impl Ring {
     /// # Safety
     /// The range is written, not released, and no other thread reads or zeroes it.
     pub(super) unsafe fn zero(&self, from: u64, to: u64) {
+        self.check_range(from, to);
         let len = (to - from) as usize;
         let first = len.min((self.capacity() - (from & self.mask)) as usize);
         // SAFETY: as in `parts`; the caller has the range for itself.
@@ -212,6 +243,10 @@ impl Ring {
 
     /// Gives the space below `lsn` to appenders; it was zeroed before.
     pub(super) fn release(&self, lsn: u64) {
+        paranoid!(
+            lsn.is_multiple_of(LOG_BLOCK as u64),
+            "the ring is released up to LSN {lsn}, within a block"
+        );
         self.released.store(lsn, Ordering::Release);
     }
 }

@@ -111,6 +111,12 @@ struct Table {
 
 impl Check for Table {
     fn check(&self) {
+        let last_old = self.old.last();
+        paranoid!(
+            last_old < self.live.first_key_value().map(|(number, _)| number)
+                || self.live.is_empty(),
+            "segment {last_old:x?} is old, above live ones"
+        );
         for number in self.old.iter().take(MANY) {
             paranoid!(
                 !self.live.contains_key(number),
@@ -132,6 +138,12 @@ impl Segments {
         poison: Poison,
     ) -> Result<Self> {
         let current = start / params.segment_bytes;
+        paranoid!(
+            params.ahead > 0 && params.files_max > params.ahead,
+            "{} segments ahead of at most {}",
+            params.ahead,
+            params.files_max
+        );
         let segments = Self {
             counters,
             poison,
@@ -250,6 +262,11 @@ impl Segments {
     /// back.
     fn seal_end(&self, start: u64, prefix: &[u8]) -> Result<()> {
         let number = start / self.params.segment_bytes;
+        paranoid!(
+            prefix.len() < LOG_BLOCK && (prefix.len() as u64) <= start,
+            "{} bytes before LSN {start} in its block",
+            prefix.len()
+        );
         let mut block = AlignedBuffer::zeroed(LOG_BLOCK);
         block[..prefix.len()].copy_from_slice(prefix);
         let file = self.file(number, 0)?;
@@ -350,6 +367,7 @@ impl Segments {
     /// The files that hold `[from, to)`, without those that were closed since because they are
     /// wholly durable.
     pub(super) fn live(&self, from: u64, to: u64) -> Vec<Arc<dyn File>> {
+        paranoid!(from <= to, "segments from LSN {from} to {to}");
         let range = self.number(from)..=self.number(to.saturating_sub(1).max(from));
         let table = self.table.lock();
         table.live.range(range).map(|(_, f)| f.clone()).collect()
@@ -415,7 +433,8 @@ impl Segments {
     fn make_from(&self, source: Source, number: u64) -> Result<()> {
         let old = match source {
             Source::Recycled(old) => {
-                self.table.lock().old.remove(&old);
+                let was_there = self.table.lock().old.remove(&old);
+                paranoid!(was_there, "segment {old:x} was recycled and not old");
                 Some(segment_file_name(old))
             }
             Source::Reserve => self.take_reserve_file(),
@@ -434,7 +453,8 @@ impl Segments {
         self.rename(PREPARE, &segment_file_name(number))?;
         self.sync_directory(&*self.params.directory)?;
         let file = self.open_file(number, self.params.dsync)?;
-        self.table.lock().live.insert(number, file);
+        let before = self.table.lock().live.insert(number, file);
+        paranoid!(before.is_none(), "segment {number:x} was made twice");
         self.counters.add(
             match source {
                 Source::Recycled(_) => Counter::LogSegmentsRecycled,
@@ -561,7 +581,8 @@ impl Segments {
                 break;
             };
             self.remove(&segment_file_name(number))?;
-            self.table.lock().old.remove(&number);
+            let was_there = self.table.lock().old.remove(&number);
+            paranoid!(was_there, "segment {number:x} was removed and not old");
             removed = true;
         }
         if removed {
@@ -588,7 +609,8 @@ impl Segments {
         self.rename(&from, &format!("{ARCHIVE}/{from}"))?;
         self.sync_directory(&*archive)?;
         self.sync_directory(directory)?;
-        self.table.lock().old.remove(&number);
+        let was_there = self.table.lock().old.remove(&number);
+        paranoid!(was_there, "segment {number:x} was archived and not old");
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Interrupting what a transaction does from another thread.
 
 use crate::mvcc::system::TrxState;
-use crate::sync::Mutex;
+use crate::paranoid::{Check, Checked, MANY, paranoid};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::{Error, Result};
 use std::sync::Arc;
@@ -20,7 +20,21 @@ pub struct Interrupt(Arc<State>);
 struct State {
     raised: AtomicBool,
     /// Those of its transactions that wait. Latch; innermost.
-    sleepers: Mutex<Vec<Arc<TrxState>>>,
+    sleepers: Checked<Vec<Arc<TrxState>>>,
+}
+
+impl Check for Vec<Arc<TrxState>> {
+    /// A transaction sleeps once at a time.
+    fn check(&self) {
+        if let Some((last, others)) = self.split_last() {
+            let again = others.iter().rev().take(MANY);
+            paranoid!(
+                again.filter(|other| Arc::ptr_eq(other, last)).count() == 0,
+                "transaction {:?} sleeps twice",
+                last.id()
+            );
+        }
+    }
 }
 
 impl Interrupt {
@@ -72,6 +86,13 @@ pub(crate) struct Watch<'i> {
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
         let mut sleepers = self.interrupt.0.sleepers.lock();
+        let before = sleepers.len();
         sleepers.retain(|sleeper| !Arc::ptr_eq(sleeper, self.trx));
+        paranoid!(
+            sleepers.len() + 1 == before,
+            "transaction {:?} was among the sleepers {} times",
+            self.trx.id(),
+            before - sleepers.len()
+        );
     }
 }

@@ -7,6 +7,7 @@ use crate::locks::LockTable;
 use crate::mvcc::system::{TrxState, TrxSystem};
 use crate::mvcc::versions::VersionStore;
 use crate::options::Durability;
+use crate::paranoid::{MANY, paranoid};
 use crate::space::Space;
 use crate::storage::Storage;
 use crate::store::SpaceFiles;
@@ -202,6 +203,10 @@ impl Core {
     }
 
     pub(crate) fn note_context(&self, start: Lsn, restart: Lsn) {
+        paranoid!(
+            restart <= start,
+            "an insert at LSN {start} coded against a later one at {restart}"
+        );
         if start.0 - restart.0 > CONTEXT_REACH {
             self.far_contexts.lock().push((start, restart));
         }
@@ -212,6 +217,11 @@ impl Core {
     pub fn far_context_floor(&self, checkpoint: Lsn) -> Option<Lsn> {
         let mut far = self.far_contexts.lock();
         far.retain(|&(start, _)| start >= checkpoint);
+        let mut last = far.iter().rev().take(MANY);
+        paranoid!(
+            last.all(|(start, restart)| start.0 - restart.0 > CONTEXT_REACH),
+            "contexts that are near are noted as far: {far:?}"
+        );
         far.iter().map(|&(_, restart)| restart).min()
     }
 

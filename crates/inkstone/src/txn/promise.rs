@@ -17,6 +17,7 @@
 //! locked. Merging emptied leaves is left out while space is short.
 
 use crate::log::PROMISE_UNIT;
+use crate::paranoid::{Check, paranoid};
 use crate::txn::core::Core;
 use crate::{Error, Result};
 
@@ -49,6 +50,16 @@ pub(crate) struct LogPromise {
     promised: u64,
 }
 
+impl Check for LogPromise {
+    fn check(&self) {
+        paranoid!(
+            self.promised.is_multiple_of(PROMISE_UNIT),
+            "{} bytes of log promised, no whole units",
+            self.promised
+        );
+    }
+}
+
 impl LogPromise {
     /// What rolling back may need now.
     pub fn need(&self) -> u64 {
@@ -57,6 +68,7 @@ impl LogPromise {
 
     /// A change was made.
     pub fn add(&mut self, bytes: u64) {
+        paranoid!(bytes > 0, "a change that takes no log to undo");
         self.need += bytes;
     }
 
@@ -72,6 +84,11 @@ impl LogPromise {
 
     #[cold]
     fn raise(&mut self, core: &Core, wanted: u64) -> Result<()> {
+        paranoid!(
+            wanted > self.promised,
+            "{wanted} bytes wanted, {} promised",
+            self.promised
+        );
         let (log, first) = (&core.storage.log, self.promised == 0);
         let least = (wanted - self.promised).next_multiple_of(PROMISE_UNIT);
         let more = (least + AHEAD_BYTES + self.need / 4).next_multiple_of(PROMISE_UNIT);
@@ -84,11 +101,21 @@ impl LogPromise {
             Err(error) => return Err(error),
         };
         self.promised += got;
+        paranoid!(
+            self.promised >= wanted,
+            "{} bytes promised of {wanted}",
+            self.promised
+        );
         Ok(())
     }
 
     /// For a transaction that recovery found.
     pub fn cover_recovered(&mut self, core: &Core, need: u64) {
+        paranoid!(
+            self.promised == 0,
+            "{} bytes were promised before recovery did",
+            self.promised
+        );
         self.need = need;
         let promised = need + OPERATION_PAGES * core.storage.page_size as u64;
         self.promised = promised.next_multiple_of(PROMISE_UNIT);

@@ -8,6 +8,7 @@ use crate::btree::{SplitFor, Target, Tree};
 use crate::mtr::Mtr;
 use crate::mutants::{self, Mutant};
 use crate::mvcc::versions::{VersionKind, VersionView};
+use crate::paranoid::paranoid;
 use crate::txn::core::Core;
 use crate::txn::promise::rollback_step_bytes;
 use crate::txn::transaction::{Inner, Shared};
@@ -36,6 +37,16 @@ pub(crate) fn undo_until(
                 .set(format!("version {address} of an open transaction is gone")));
         };
         let view = entry.view();
+        paranoid!(
+            view.trx.id() == shared.state.id(),
+            "{:?} would undo version {address} of {:?}",
+            shared.state.id(),
+            view.trx.id()
+        );
+        paranoid!(
+            view.undo_previous != address,
+            "version {address} was made before itself"
+        );
         let first = view.undo_previous == VersionAddress(0);
         if first && mutants::on(Mutant::UndoSkipsFirst) {
             break;

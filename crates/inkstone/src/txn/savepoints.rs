@@ -41,6 +41,12 @@ pub(crate) struct Savepoint {
     place: Place,
 }
 
+impl Savepoint {
+    pub fn has_name_of(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
 /// How far a transaction has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {

@@ -30,7 +30,8 @@ use crate::mvcc::isolation::Isolation;
 use crate::mvcc::system::{Details, Snapshot, TrxState};
 use crate::mvcc::versions::{NewVersion, TouchedSegments, VersionKind};
 use crate::options::Durability;
-use crate::sync::{Instant, Mutex, MutexGuard};
+use crate::paranoid::{Check, Checked, CheckedGuard, MANY, paranoid};
+use crate::sync::{Instant, Mutex};
 use crate::txn::core::{CONTEXT_REACH, Core};
 use crate::txn::promise::LogPromise;
 use crate::txn::savepoints::{Place, Savepoint};
@@ -56,7 +57,7 @@ pub(crate) enum Phase {
 pub struct Shared {
     /// What other transactions see.
     pub state: Arc<TrxState>,
-    pub(crate) inner: Mutex<Inner>,
+    pub(crate) inner: Checked<Inner>,
 }
 
 /// A transaction's own state.
@@ -124,7 +125,76 @@ impl Inner {
     }
 }
 
+impl Check for Inner {
+    fn check(&self) {
+        match self.phase {
+            Phase::Active => self.check_active(),
+            Phase::Prepared => paranoid!(
+                self.logged && self.snapshot.is_none() && self.statement.is_none(),
+                "prepared, logged: {}, and reads still",
+                self.logged
+            ),
+            // It gives back what it has step by step, and may not have come to an end.
+            Phase::RollingBack => {}
+            Phase::Ended => {
+                paranoid!(
+                    self.held.is_empty() && self.touched.is_empty(),
+                    "over, with locks or versions"
+                );
+                paranoid!(
+                    self.snapshot.is_none() && self.promise.need() == 0,
+                    "over, with a snapshot or a promise of {} bytes",
+                    self.promise.need()
+                );
+            }
+        }
+        self.promise.check();
+        paranoid!(
+            self.context_chain <= CONTEXT_CHAIN_MAX,
+            "{} inserts coded against each other",
+            self.context_chain
+        );
+        paranoid!(
+            self.xid.is_none() || matches!(self.phase, Phase::Prepared | Phase::Ended),
+            "an XID in phase {:?}",
+            self.phase
+        );
+    }
+}
+
 impl Inner {
+    fn check_active(&self) {
+        paranoid!(
+            self.undo_count == 0 || self.undo_last != VersionAddress(0),
+            "{} changes to undo, and no version",
+            self.undo_count
+        );
+        paranoid!(
+            self.undo_last == VersionAddress(0) || !self.touched.is_empty(),
+            "version {} in no segment",
+            self.undo_last
+        );
+        paranoid!(
+            self.statement_locks.is_empty() || !self.held.is_empty(),
+            "{} statement locks are noted nowhere",
+            self.statement_locks.len()
+        );
+        if let Some((last, others)) = self.statement_locks.split_last() {
+            let mut others = others.iter().rev().take(MANY);
+            paranoid!(
+                others.all(|other| other != last),
+                "two statement locks of {last:?}"
+            );
+        }
+        if let Some((last, others)) = self.savepoints.split_last() {
+            let mut others = others.iter().rev().take(MANY);
+            paranoid!(
+                others.all(|other| !other.has_name_of(last)),
+                "two savepoints of one name: {last:?}"
+            );
+        }
+    }
+
     /// While this is the same, nothing was changed or undone.
     pub fn standing(&self) -> (Phase, VersionAddress, u64) {
         (self.phase, self.undo_last, self.undo_count)
@@ -136,7 +206,7 @@ impl Shared {
     pub(crate) fn new(state: Arc<TrxState>) -> Arc<Self> {
         Arc::new(Self {
             state,
-            inner: Mutex::new(Inner::new()),
+            inner: Checked::new(Inner::new()),
         })
     }
 
@@ -280,7 +350,7 @@ impl Transaction {
     }
 
     /// The inner state of a transaction that may still work.
-    pub(crate) fn active(&self) -> Result<MutexGuard<'_, Inner>> {
+    pub(crate) fn active(&self) -> Result<CheckedGuard<'_, Inner>> {
         self.core.storage.poison.check()?;
         let inner = self.shared.inner.lock();
         match inner.phase {
@@ -330,7 +400,7 @@ impl Transaction {
     /// After a failed statement: a deadlock's victim is rolled back at once.
     pub(crate) fn after_error<T>(
         &self,
-        mut inner: MutexGuard<'_, Inner>,
+        mut inner: CheckedGuard<'_, Inner>,
         result: Result<T>,
     ) -> Result<T> {
         if matches!(result, Err(Error::Deadlock)) {
@@ -442,6 +512,12 @@ pub(crate) fn finish_commit(
     inner: &mut Inner,
     durability: Durability,
 ) -> Result<Lsn> {
+    paranoid!(
+        matches!(inner.phase, Phase::Active | Phase::Prepared),
+        "commit of {:?} in phase {:?}",
+        shared.state.id(),
+        inner.phase
+    );
     let mut lsn = Lsn(0);
     if inner.logged {
         let mut mtr = Mtr::new(&core.storage);
@@ -466,6 +542,11 @@ pub(crate) fn finish_commit(
 }
 
 fn end(core: &Core, shared: &Shared, inner: &mut Inner, seq: u64) {
+    paranoid!(
+        inner.phase != Phase::Ended && seq > 0,
+        "{:?} ends again, with number {seq}",
+        shared.state.id()
+    );
     inner.phase = Phase::Ended;
     inner.promise.end(core);
     core.locks.release_all(&shared.state, &mut inner.held);
@@ -587,6 +668,10 @@ impl Change<'_> {
             shared,
             inner,
         } = self;
+        paranoid!(
+            address != VersionAddress(0) && changes > 0,
+            "{changes} changes, the last one's version {address}"
+        );
         let first = !inner.logged;
         if first {
             core.add_writer(shared);

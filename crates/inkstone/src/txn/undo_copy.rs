@@ -16,7 +16,7 @@ use crate::Result;
 use crate::counters::Counter;
 use crate::mtr::Mtr;
 use crate::mvcc::versions::{VersionKind, VersionView};
-use crate::sync::MutexGuard;
+use crate::paranoid::{CheckedGuard, paranoid};
 use crate::txn::core::Core;
 use crate::txn::transaction::{Inner, Phase, Shared};
 use inkstone_format::record::{Record, Undo, UndoEntry};
@@ -95,7 +95,7 @@ impl Core {
     fn copy_parts(
         &self,
         shared: &Arc<Shared>,
-        inner: MutexGuard<'_, Inner>,
+        inner: CheckedGuard<'_, Inner>,
         grown: u64,
     ) -> Result<()> {
         let standing = inner.standing();
@@ -131,6 +131,15 @@ impl Core {
             counters.add(Counter::UndoCopyBytes, end.0 - start.0);
             let from = *from.get_or_insert(start);
             let bytes = end.0 - from.0;
+            paranoid!(
+                from <= start && start < end && bytes >= end.0 - start.0,
+                "a part of a copy from LSN {start} to {end}, begun at {from}"
+            );
+            paranoid!(
+                changes <= inner.undo_count,
+                "{changes} changes copied, of {}",
+                inner.undo_count
+            );
             inner.undo_copied = Some(UndoCopied {
                 end,
                 bytes,
@@ -170,6 +179,10 @@ impl Core {
         {
             if let Some(version) = self.versions.read(address)? {
                 let view = version.view();
+                paranoid!(
+                    view.undo_previous != address,
+                    "version {address} was made before itself"
+                );
                 bytes += view.key.len() + view.old_value.len() + 8;
                 entries.push(undo_entry(&view));
             }

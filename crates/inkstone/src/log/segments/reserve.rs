@@ -18,6 +18,7 @@
 //! [`floor`]: Segments::floor
 
 use super::Segments;
+use crate::paranoid::paranoid;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::{Error, Result};
 use crossbeam_utils::CachePadded;
@@ -33,6 +34,7 @@ pub(crate) const PROMISE_UNIT: u64 = 1 << 10;
 /// Low bits of [`Promised`]: there are at most 2^24 transactions, and 2^39 units are left, which
 /// are more than a file system holds.
 const HOLDER_BITS: u32 = 25;
+const HOLDERS: u64 = (1 << HOLDER_BITS) - 1;
 
 /// Bytes that are promised, in units, and in the low bits the number of transactions that hold
 /// some. In one word, as every transaction that writes changes both.
@@ -49,13 +51,32 @@ impl Promised {
     }
 
     fn add(&self, bytes: u64, holders: u64) {
-        self.0
-            .fetch_add(Self::word(bytes, holders), Ordering::AcqRel);
+        let word = Self::word(bytes, holders);
+        let before = self.0.fetch_add(word, Ordering::AcqRel);
+        paranoid!(
+            before.checked_add(word).is_some(),
+            "{bytes} more bytes promised than can be counted"
+        );
+        paranoid!(
+            (before & HOLDERS) + holders <= HOLDERS,
+            "too many transactions hold a promise"
+        );
     }
 
     fn take_back(&self, bytes: u64, holders: u64) {
-        self.0
+        let before = self
+            .0
             .fetch_sub(Self::word(bytes, holders), Ordering::AcqRel);
+        paranoid!(
+            before >> HOLDER_BITS >= bytes / PROMISE_UNIT,
+            "{bytes} bytes of a promise taken back, of {} units",
+            before >> HOLDER_BITS
+        );
+        paranoid!(
+            before & HOLDERS >= holders,
+            "{holders} holders of a promise gone, of {}",
+            before & HOLDERS
+        );
     }
 
     fn bytes(&self) -> u64 {
@@ -63,7 +84,7 @@ impl Promised {
     }
 
     fn holders(&self) -> u64 {
-        self.0.load(Ordering::Acquire) & ((1 << HOLDER_BITS) - 1)
+        self.0.load(Ordering::Acquire) & HOLDERS
     }
 }
 

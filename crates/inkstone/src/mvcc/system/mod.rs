@@ -95,6 +95,28 @@ struct ActiveShard {
 
 impl Check for ActiveShard {
     fn check(&self) {
+        for (index, trx) in self.entries.iter().enumerate().take(MANY) {
+            let Some(trx) = trx else { continue };
+            paranoid!(
+                trx.slot() as usize / STRIPES == index,
+                "{:?} with slot {} stands at place {index}",
+                trx.id(),
+                trx.slot()
+            );
+        }
+        for &Reverse(index) in self.free.iter().take(MANY) {
+            let entry = self.entries.get(index as usize);
+            paranoid!(
+                entry.is_some_and(Option::is_none),
+                "place {index} of {} is free and taken",
+                self.entries.len()
+            );
+        }
+        paranoid!(
+            self.entries.len() <= SLOT_LIMIT as usize / STRIPES,
+            "{} slots of transactions in a shard",
+            self.entries.len()
+        );
         if self.entries.len() <= MANY {
             let empty = self.entries.iter().filter(|entry| entry.is_none()).count();
             paranoid!(
@@ -132,6 +154,11 @@ impl SnapshotShard {
         let live = &mut self.0.lock().0;
         let seq = next.load(Ordering::SeqCst);
         preemption_point();
+        paranoid!(
+            live.back().is_none_or(|&(last, _)| last <= seq),
+            "snapshot {seq} after {:?}",
+            live.back()
+        );
         match live.back_mut() {
             Some((last, count)) if *last == seq => *count += 1,
             _ => live.push_back((seq, 1)),
@@ -153,6 +180,7 @@ impl SnapshotShard {
         let at = live.binary_search_by_key(&seq, |&(seq, _)| seq);
         crate::invariant!(at.is_ok(), "snapshot {seq} is not registered");
         if let Ok(at) = at {
+            paranoid!(live[at].1 > 0, "snapshot {seq} is left once too often");
             live[at].1 -= 1;
             if live[at].1 == 0 {
                 live.remove(at);
@@ -264,6 +292,7 @@ impl TrxSystem {
             }
         };
         let slot = index * STRIPES as u32 + shard_number as u32;
+        paranoid!(slot < SLOT_LIMIT, "slot {slot} was given to {id:?}");
         let trx = Arc::new(TrxState::new(id, slot));
         shard.entries[index as usize] = Some(trx.clone());
         Some(trx)
@@ -286,7 +315,13 @@ impl TrxSystem {
         if shard.entries[index as usize].is_some() {
             return None;
         }
+        let before = shard.free.len();
         shard.free.retain(|free| free.0 != index);
+        paranoid!(
+            shard.free.len() + 1 == before,
+            "slot {slot} was free {} times",
+            before - shard.free.len()
+        );
         let trx = Arc::new(TrxState::new(id, slot));
         shard.entries[index as usize] = Some(trx.clone());
         Some(trx)
@@ -316,6 +351,11 @@ impl TrxSystem {
     }
 
     fn leave(&self, trx: &TrxState) {
+        paranoid!(
+            trx.slot() < SLOT_LIMIT,
+            "{:?} ends without a slot",
+            trx.id()
+        );
         let index = trx.slot() / STRIPES as u32;
         let mut shard = self.active[trx.slot() as usize % STRIPES].lock();
         let entry = shard.entries[index as usize].take();

@@ -2,6 +2,7 @@
 
 use crate::mvcc::interrupt::Interrupt;
 use crate::mvcc::isolation::Isolation;
+use crate::paranoid::paranoid;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Condvar, Instant, Mutex, hint, thread};
 use inkstone_format::{Lsn, SpaceId, TreeId, TrxId};
@@ -38,7 +39,13 @@ fn encode(status: TrxStatus) -> u64 {
         TrxStatus::Prepared => PREPARED,
         TrxStatus::Committing => COMMITTING,
         TrxStatus::Aborted => ABORTED,
-        TrxStatus::Committed(seq) => seq << TAG_BITS | COMMITTED,
+        TrxStatus::Committed(seq) => {
+            paranoid!(
+                seq > 0 && seq >> (u64::BITS - TAG_BITS) == 0,
+                "commit number {seq} does not fit the status word"
+            );
+            seq << TAG_BITS | COMMITTED
+        }
     }
 }
 
@@ -48,7 +55,10 @@ fn decode(word: u64) -> TrxStatus {
         PREPARED => TrxStatus::Prepared,
         COMMITTING => TrxStatus::Committing,
         ABORTED => TrxStatus::Aborted,
-        _ => TrxStatus::Committed(word >> TAG_BITS),
+        tag => {
+            paranoid!(tag == COMMITTED, "status word {word:x} of a transaction");
+            TrxStatus::Committed(word >> TAG_BITS)
+        }
     }
 }
 
@@ -102,7 +112,14 @@ impl HeldOwner<'_> {
 
 impl Drop for HeldOwner<'_> {
     fn drop(&mut self) {
-        self.trx.set_details(|details| details.owner_holders -= 1);
+        self.trx.set_details(|details| {
+            paranoid!(
+                details.owner_holders > 0,
+                "owner {} is let go of, and was not held",
+                self.owner
+            );
+            details.owner_holders -= 1;
+        });
         self.trx.wake_up();
     }
 }
@@ -156,6 +173,10 @@ impl TrxState {
     }
 
     fn with_status(id: TrxId, slot: u32, status: TrxStatus) -> Self {
+        paranoid!(
+            slot < super::SLOT_LIMIT || slot == u32::MAX,
+            "transaction {id:?} in slot {slot}"
+        );
         Self {
             id,
             slot,
@@ -276,7 +297,12 @@ impl TrxState {
 
     /// It has given back something that had counted.
     pub(crate) fn take_back_cost(&self) {
-        self.cost.fetch_sub(1, Ordering::Relaxed);
+        let before = self.cost.fetch_sub(1, Ordering::Relaxed);
+        paranoid!(
+            before > 0,
+            "a cost of nothing is taken back of {:?}",
+            self.id
+        );
     }
 
     /// Whether it was chosen as the victim of a deadlock: it must be rolled back.
@@ -310,6 +336,11 @@ impl TrxState {
     /// before the frame that holds the record is published (inside the closure of the log's
     /// append), see [`super::TrxSystem::oldest_first_lsn`].
     pub fn note_first_lsn(&self, lsn: Lsn) {
+        paranoid!(
+            lsn.0 > 0,
+            "{:?} wrote at LSN 0, which stands for none",
+            self.id
+        );
         if self.first_lsn.load(Ordering::Relaxed) == 0 {
             self.first_lsn.store(lsn.0, Ordering::Release);
         }
@@ -318,6 +349,7 @@ impl TrxState {
     /// Moves the pin forward, after everything needed to roll it back was logged again from
     /// `lsn` on.
     pub fn move_first_lsn(&self, lsn: Lsn) {
+        paranoid!(lsn.0 > 0, "the log of {:?} is kept from LSN 0", self.id);
         self.first_lsn.store(lsn.0, Ordering::Release);
     }
 

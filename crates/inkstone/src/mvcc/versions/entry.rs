@@ -12,6 +12,7 @@
 //! ```
 
 use super::VersionKind;
+use crate::paranoid::paranoid;
 use inkstone_format::{Corrupt, SpaceId, TreeId, VersionAddress};
 use std::ops::Range;
 
@@ -54,6 +55,15 @@ impl NewVersion<'_> {
     /// Appends the entry to a segment's bytes.
     pub(super) fn encode(&self, out: &mut Vec<u8>, address: VersionAddress, writer: u32) {
         let start = out.len();
+        paranoid!(
+            start.is_multiple_of(UNIT) && self.key.len() <= u32::MAX as usize,
+            "version {address:#x?} with a key of {} bytes begins at byte {start}",
+            self.key.len()
+        );
+        paranoid!(
+            address.0 != 0 && self.previous != address && self.undo_previous != address,
+            "version {address:#x?} leads to itself: {self:?}"
+        );
         let mut header = [0; HEADER_BYTES];
         header[0..4].copy_from_slice(&(self.key.len() as u32).to_le_bytes());
         header[4..8].copy_from_slice(&(self.old_value.len() as u32).to_le_bytes());
@@ -67,6 +77,12 @@ impl NewVersion<'_> {
         out.extend_from_slice(&header);
         out.extend_from_slice(self.key);
         out.extend_from_slice(self.old_value);
+        paranoid!(
+            out.len() <= start + self.encoded_bytes(),
+            "version {address:#x?} takes {} bytes, not {}",
+            out.len() - start,
+            self.encoded_bytes()
+        );
         out.resize(start + self.encoded_bytes(), 0);
     }
 }

@@ -65,6 +65,7 @@ pub use entry::NewVersion;
 
 use crate::counters::{Counter, Counters, STRIPES, thread_stripe};
 use crate::mvcc::system::TrxState;
+use crate::paranoid::{Check, Checked, MANY, paranoid};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, ShardedLock};
 use crate::{Error, Result};
@@ -185,6 +186,16 @@ impl TouchedSegments {
         self.0.is_empty()
     }
 
+    /// Whether a segment is among the latest.
+    fn touches(&self, number: u64) -> bool {
+        let latest = self.0.iter().rev();
+        let few = self.0.len() <= MANY;
+        latest
+            .take(MANY)
+            .any(|(segment, _)| segment.number == number)
+            || !few
+    }
+
     fn writer_in(&self, segment: &Arc<Segment>) -> Option<u32> {
         // Nearly always the last one; else one of the few last, and once for each new segment none.
         let mut touched = self.0.iter().rev();
@@ -221,6 +232,40 @@ struct Sealed {
     in_memory: BTreeMap<u64, Arc<Segment>>,
 }
 
+impl Check for Stripe {
+    fn check(&self) {
+        let open = self.open.as_ref().map(|open| open.number);
+        paranoid!(
+            open.is_none_or(|open| open >= self.seen),
+            "segment {open:?} is open, and a later one was: {}",
+            self.seen
+        );
+    }
+}
+
+impl Check for Sealed {
+    fn check(&self) {
+        paranoid!(
+            self.in_memory.len() <= self.all.len(),
+            "{} sealed segments, {} of them in memory",
+            self.all.len(),
+            self.in_memory.len()
+        );
+        for (number, segment) in self.in_memory.iter().take(MANY) {
+            paranoid!(
+                segment.number == *number,
+                "segment {} is listed as {number}",
+                segment.number
+            );
+            let listed = self.all.get(number);
+            paranoid!(
+                listed.is_some_and(|other| Arc::ptr_eq(other, segment)),
+                "segment {number} is in memory and not sealed"
+            );
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Directory {
     live: BTreeMap<u64, Arc<Segment>>,
@@ -230,13 +275,13 @@ struct Directory {
 /// The old versions of one open database. See the module's text.
 #[derive(Debug)]
 pub struct VersionStore {
-    stripes: Box<[CachePadded<Mutex<Stripe>>]>,
+    stripes: Box<[CachePadded<Checked<Stripe>>]>,
     directory: ShardedLock<Directory>,
     /// No segment below this number is live. Changed with the directory latched.
     oldest_live: CachePadded<AtomicU64>,
     memory: CachePadded<AtomicU64>,
-    sealed: Mutex<Sealed>,
-    spill: Mutex<SpillFile>,
+    sealed: Checked<Sealed>,
+    spill: Checked<SpillFile>,
     retiring: Mutex<()>,
     spill_path: PathBuf,
     segment_bytes: usize,
@@ -245,6 +290,10 @@ pub struct VersionStore {
 }
 
 fn address_of(segment: u64, unit: usize) -> VersionAddress {
+    paranoid!(
+        unit >> UNIT_BITS == 0 && segment >> (u64::BITS - UNIT_BITS) == 0,
+        "no address for unit {unit} of segment {segment}"
+    );
     VersionAddress(segment << UNIT_BITS | unit as u64)
 }
 
@@ -287,9 +336,9 @@ impl VersionStore {
             }),
             oldest_live: CachePadded::new(AtomicU64::new(next_number)),
             memory: CachePadded::default(),
-            sealed: Mutex::default(),
+            sealed: Checked::default(),
             spill_path: spill.path().to_owned(),
-            spill: Mutex::new(spill),
+            spill: Checked::new(spill),
             retiring: Mutex::default(),
             segment_bytes: segment_bytes as usize / UNIT * UNIT,
             budget: memory_budget,
@@ -324,12 +373,22 @@ impl VersionStore {
             });
         }
         let bytes = version.encoded_bytes();
+        paranoid!(
+            bytes.is_multiple_of(UNIT) && bytes > length,
+            "a version of {bytes} bytes with a value of {length}"
+        );
         let address = if bytes > self.segment_bytes / 4 {
             self.backstop()?;
             self.append_alone(trx, touched, &version, bytes)?
         } else {
             self.append_to_stripe(trx, touched, &version, bytes)?
         };
+        // So that its rollback and its end find the entry.
+        paranoid!(
+            touched.touches(segment_of(address)),
+            "version {address:#x?} in a segment that {:?} has not touched",
+            trx.id()
+        );
         self.counters.add(Counter::VersionBytes, bytes as u64);
         Ok(address)
     }
@@ -408,7 +467,11 @@ impl VersionStore {
     }
 
     fn charge(&self, change: MemoryChange) {
-        self.memory.fetch_add(change as u64, Ordering::Relaxed);
+        let before = self.memory.fetch_add(change as u64, Ordering::Relaxed);
+        paranoid!(
+            before.checked_add_signed(change).is_some(),
+            "{before} bytes of versions, changed by {change}"
+        );
     }
 
     fn create(&self, capacity: usize) -> Result<Arc<Segment>> {
@@ -421,7 +484,8 @@ impl VersionStore {
         }
         directory.next_number += 1;
         let segment = Arc::new(Segment::new(number, capacity));
-        directory.live.insert(number, segment.clone());
+        let other = directory.live.insert(number, segment.clone());
+        paranoid!(other.is_none(), "segment {number} was made twice");
         drop(directory);
         self.charge(capacity as i64);
         Ok(segment)
@@ -431,7 +495,12 @@ impl VersionStore {
     fn seal(&self, segment: &Arc<Segment>) {
         self.charge(segment.seal());
         let mut sealed = self.sealed.lock();
-        sealed.all.insert(segment.number, segment.clone());
+        let other = sealed.all.insert(segment.number, segment.clone());
+        paranoid!(
+            other.is_none(),
+            "segment {} was sealed before",
+            segment.number
+        );
         sealed.in_memory.insert(segment.number, segment.clone());
     }
 
@@ -591,16 +660,23 @@ impl VersionStore {
         let number = segment.number;
         {
             let mut directory = self.directory.write();
-            directory.live.remove(&number);
+            let was_live = directory.live.remove(&number).is_some();
+            paranoid!(was_live, "segment {number} retired and was not live");
             let first = directory.live.first_key_value().map(|(&number, _)| number);
             let oldest = first.unwrap_or(directory.next_number);
+            paranoid!(
+                oldest <= directory.next_number,
+                "segment {oldest} is live, the next is {}",
+                directory.next_number
+            );
             self.oldest_live.store(oldest, Ordering::Release);
         }
         // With the spill file latched no thread is in the middle of spilling it.
         let mut file = self.spill.lock();
         {
             let mut sealed = self.sealed.lock();
-            sealed.all.remove(&number);
+            let was_sealed = sealed.all.remove(&number).is_some();
+            paranoid!(was_sealed, "segment {number} retired and was not sealed");
             sealed.in_memory.remove(&number);
         }
         if let Some(extent) = segment.retire() {
@@ -670,6 +746,10 @@ impl Iterator for UndoEntries<'_> {
         );
         let entry = entry?;
         self.next = entry.view().undo_previous;
+        paranoid!(
+            self.next != address,
+            "version {address:#x?} was made before itself"
+        );
         Some(Ok((address, entry)))
     }
 }

@@ -5,6 +5,7 @@ use super::spill::{Extent, SpillFile};
 use super::{NO_PURGE, VersionRef, VersionView, address_of};
 use crate::mutants::{self, Mutant};
 use crate::mvcc::system::{TrxState, TrxStatus};
+use crate::paranoid::{MANY, paranoid};
 use crate::sync::RwLock;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::{Error, Result};
@@ -111,6 +112,10 @@ pub(super) type MemoryChange = i64;
 
 impl Segment {
     pub fn new(number: u64, capacity: usize) -> Self {
+        paranoid!(
+            number > 0 && capacity > 0 && capacity.is_multiple_of(UNIT),
+            "segment {number} of {capacity} bytes"
+        );
         Self {
             number,
             capacity,
@@ -133,6 +138,14 @@ impl Segment {
         self.open_writers.fetch_add(1, Ordering::Relaxed);
         self.memory.fetch_add(WRITER_BYTES, Ordering::Relaxed);
         let mut writers = self.writers.write();
+        let is_it =
+            |writer: &Writer| matches!(writer, Writer::State(other) if Arc::ptr_eq(other, trx));
+        paranoid!(
+            !writers.iter().rev().take(MANY).any(is_it),
+            "{:?} entered segment {} twice",
+            trx.id(),
+            self.number
+        );
         writers.push(Writer::State(trx.clone()));
         ((writers.len() - 1) as u32, WRITER_BYTES as i64)
     }
@@ -160,8 +173,16 @@ impl Segment {
         let Storage::Open(bytes) = &mut *storage else {
             return None;
         };
-        let address = address_of(self.number, bytes.len() / UNIT);
+        let before = bytes.len();
+        let address = address_of(self.number, before / UNIT);
         version.encode(bytes, address, writer);
+        paranoid!(
+            bytes.len() == before + len && bytes.len() <= self.capacity,
+            "a version of {len} bytes brought segment {} from {before} to {} bytes of {}",
+            self.number,
+            bytes.len(),
+            self.capacity
+        );
         if version.flags & NO_PURGE == 0 {
             self.purge_wanted.store(true, Ordering::Relaxed);
         }
@@ -180,6 +201,13 @@ impl Segment {
         if bytes.len() < before / 4 * 3 {
             bytes.shrink_to_fit();
         }
+        paranoid!(
+            bytes.capacity() <= before && bytes.len() <= self.capacity,
+            "segment {} of {} bytes was sealed with {}",
+            self.number,
+            self.capacity,
+            bytes.len()
+        );
         let saved = (before - bytes.capacity()) as u64;
         *storage = Storage::Sealed(Arc::new(bytes));
         self.memory.fetch_sub(saved, Ordering::Relaxed);
@@ -328,6 +356,13 @@ impl Segment {
         };
         let (image, index) = self.spill_image(&bytes);
         let (handle, extent) = file.write(&image)?;
+        paranoid!(
+            image.len() == bytes.len() && extent.length >= bytes.len() as u64,
+            "segment {} of {} bytes in an extent of {}",
+            self.number,
+            bytes.len(),
+            extent.length
+        );
         let mut storage = self.storage.write();
         if !matches!(&*storage, Storage::Sealed(_)) {
             drop(storage);
@@ -360,6 +395,12 @@ impl Segment {
             };
             let end = at + header.encoded_bytes();
             entry::seal_checksum(&mut image[at..end], address);
+            paranoid!(
+                end <= bytes.len() && u16::try_from(at / UNIT).is_ok(),
+                "a version of segment {} from {at} to {end}, of {} bytes",
+                self.number,
+                bytes.len()
+            );
             index.push(((at / UNIT) as u16, header.writer));
             at = end;
         }
@@ -387,6 +428,11 @@ impl Segment {
     /// Drops the bytes. Returns the extent that is free now.
     pub fn retire(&self) -> Option<Extent> {
         let old = std::mem::replace(&mut *self.storage.write(), Storage::Retired);
+        paranoid!(
+            matches!(old, Storage::Sealed(_) | Storage::Spilled(_)),
+            "segment {} retired when it was open, or again",
+            self.number
+        );
         match old {
             Storage::Spilled(spilled) => Some(spilled.extent),
             _ => None,

@@ -3,6 +3,7 @@
 //! A temporary file, never synced, worthless to any other process. Space is handed out in extents
 //! of whole blocks, first fit; free space at its end goes back to the file system.
 
+use crate::paranoid::{Check, MANY, paranoid};
 use crate::{Error, Result};
 use inkstone_io::{Create, Directory, File, OpenOptions};
 use std::collections::BTreeMap;
@@ -99,6 +100,7 @@ impl SpillFile {
 
     fn allocate(&mut self, bytes: u64) -> Extent {
         let length = bytes.next_multiple_of(BLOCK);
+        paranoid!(length > 0, "an empty extent of the spill file");
         let fitting = self.free.iter().find(|&(_, &free)| free >= length);
         let Some((&offset, &free)) = fitting else {
             let offset = self.end;
@@ -118,6 +120,15 @@ impl SpillFile {
             mut offset,
             mut length,
         } = extent;
+        paranoid!(
+            length > 0 && offset + length <= self.end,
+            "an extent of {length} bytes at {offset} given back, of {}",
+            self.end
+        );
+        paranoid!(
+            self.free.range(offset..offset + length).next().is_none(),
+            "the extent at {offset} is given back twice"
+        );
         if let Some((&before, &free)) = self.free.range(..offset).next_back()
             && before + free == offset
         {
@@ -147,6 +158,35 @@ impl SpillFile {
             last = Some(offset + length);
         }
         assert!(last.is_none_or(|end| end < self.end));
+    }
+}
+
+impl Check for SpillFile {
+    /// Free extents are disjoint, do not touch, and lie below the end.
+    fn check(&self) {
+        let mut last = None;
+        for (&offset, &length) in self.free.iter().take(MANY) {
+            paranoid!(
+                length > 0 && last.is_none_or(|end| end < offset),
+                "{length} bytes of the spill file are free at {offset}, others to {last:?}"
+            );
+            paranoid!(
+                offset.is_multiple_of(BLOCK) && length.is_multiple_of(BLOCK),
+                "{length} bytes of the spill file are free at {offset}, no whole blocks"
+            );
+            last = Some(offset + length);
+        }
+        let last = self.free.last_key_value();
+        paranoid!(
+            last.is_none_or(|(offset, length)| offset + length < self.end),
+            "the spill file ends at {}, and is free at its end: {last:?}",
+            self.end
+        );
+        paranoid!(
+            self.end == 0 || self.file.is_some(),
+            "{} bytes of a spill file that was not made",
+            self.end
+        );
     }
 }
 
