@@ -86,9 +86,11 @@ fn faults(
     let before = columns_of(sides, table)?;
     let (mut to, mut from) = (Vec::new(), Vec::new());
     let left_out = points_outside_keys(sides, ALTERED)?;
+    let left_out_before = points_outside_keys(sides, table)?;
     for name in columns_of(sides, ALTERED)? {
         let old = old_name(alter, &name).unwrap_or(&name);
-        if before.iter().any(|other| other == old) && !left_out.contains(&name) {
+        let is_left_out = left_out.contains(&name) || left_out_before.iter().any(|it| it == old);
+        if before.iter().any(|other| other == old) && !is_left_out {
             from.push(format!("`{old}`"));
             to.push(format!("`{name}`"));
         }
