@@ -19,6 +19,20 @@ fn run(target: &Target, name: &str, bytes: &[u8]) {
 }
 
 #[test]
+fn each_target_is_in_the_table_of_programs() {
+    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/Cargo.toml");
+    let manifest = std::fs::read_to_string(manifest).unwrap();
+    let rows = manifest.split("[[bin]]").skip(1);
+    let mut listed: Vec<&str> = rows
+        .map(|row| row.split('"').nth(1).expect("a name in quotation marks"))
+        .collect();
+    let mut targets: Vec<&str> = TARGETS.iter().map(|target| target.name).collect();
+    listed.sort_unstable();
+    targets.sort_unstable();
+    assert_eq!(listed, targets);
+}
+
+#[test]
 fn kept_inputs_do_not_fail() {
     for target in TARGETS {
         let inputs = kept_inputs(target).unwrap();

@@ -32,7 +32,7 @@ pub mod values;
 /// A function for fuzzers, and what its runs may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// Its name, also of its program in `fuzz/fuzz_targets`.
+    /// Its name, also of its program (the table in `fuzz/Cargo.toml`).
     pub name: &'static str,
     /// What the bytes mean and what is checked, in a line.
     pub about: &'static str,
