@@ -7,6 +7,7 @@
 #include "create_options.h"
 #include "partitions.h"
 #include "variables.h"
+#include <chrono>
 #include <memory>
 
 /* What the engine cannot do is refused before anything is made. */
@@ -139,7 +140,14 @@ int ha_inkstone::create(const char *path, TABLE *form, HA_CREATE_INFO *info)
 
 int ha_inkstone::delete_table(const char *path)
 {
-  return ::drop_table(path);
+  try
+  {
+    return ::drop_table(path);
+  }
+  catch (const std::bad_alloc &)
+  {
+    return HA_ERR_OUT_OF_MEM;
+  }
 }
 
 /* A table that the server named for a statement of its own: the copy that an ALTER makes, or a
@@ -157,14 +165,23 @@ int wait_for_prepared(THD *thd, const std::vector<std::string> &tables)
   Session *session= session_of(thd);
   if (!session)
     return HA_ERR_OUT_OF_MEM;
+  session->forget_old_kill();
+  typedef std::chrono::steady_clock Clock;
+  const std::chrono::milliseconds patience(lock_wait_timeout_ms(thd));
+  const Clock::time_point began= Clock::now();
   const char *state= thd_proc_info(thd, "Waiting for prepared transactions");
   int failed= 0;
   for (size_t i= 0; i < tables.size() && !failed; i++)
   {
     ink_error error;
     ink_table *opened= nullptr;
-    if (ink_table_open(database, slice_of(tables[i]), &opened, &error) ||
-        ink_wait_for_prepared(database, ink_table_tree(opened, 0), lock_wait_timeout_ms(thd), session->interrupt,
+    /* One whose file is missing or damaged can be dropped. */
+    if (ink_table_open(database, slice_of(tables[i]), &opened, &error))
+      continue;
+    /* All together wait no longer than one. */
+    const auto waited= std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - began);
+    const uint64_t left= waited < patience ? (patience - waited).count() : 0;
+    if (ink_wait_for_prepared(database, ink_table_tree(opened, 0), left, session->interrupt,
                               &error))
       failed= error.code == INK_NOT_FOUND ? 0 : handler_error(thd, error);
     ink_table_close(opened);
@@ -179,11 +196,12 @@ static bool note_that_there_is_one(void *there_is_one, ink_slice)
   return false;
 }
 
-/* Waits before a table is dropped or renamed, or the first of its partitions: a timeout at the
-   second would leave half of them. What the server drops at the end of an ALTER has been waited for
-   at its beginning, and its ddl log, after a crash, cannot wait for a coordinator that comes
-   later. */
-static int wait_before_move(THD *thd, const TableName &name)
+/* Waits before a table is dropped or renamed. `whole`: also for all partitions before the first
+   one, as a timeout at the second would leave half of them. An ALTER that drops a partition behind
+   its work waits for that one alone, as InnoDB's does: it fails for no other's sake. Copies that
+   the server drops at the end of an ALTER have been waited for at its beginning, and its ddl log,
+   after a crash, cannot wait for a coordinator that comes later. */
+static int wait_before_move(THD *thd, const TableName &name, bool whole)
 {
   bool there_is_one= false;
   ink_error error;
@@ -195,7 +213,7 @@ static int wait_before_move(THD *thd, const TableName &name)
     return 0;
   std::vector<std::string> tables= {std::string(name.start, name.length)};
   const PartitionPath path(tables[0]);
-  if (path.is_partition())
+  if (whole && path.is_partition())
     if (int failed= partitions_of(thd, path.table, &tables))
       return failed;
   return wait_for_prepared(thd, tables);
@@ -215,7 +233,8 @@ int drop_table(const char *path)
     if (const Session *session= session_of(thd))
       if (session->altered.query == thd->query_id)
         thd->count_cuted_fields= CHECK_FIELD_IGNORE;
-  if (int failed= wait_before_move(thd, name))
+  const bool whole= thd && thd_sql_command(thd) != SQLCOM_ALTER_TABLE;
+  if (int failed= wait_before_move(thd, name, whole))
     return failed;
   if (!ink_drop_table(database, name.slice(), &error))
   {
@@ -245,7 +264,7 @@ int ha_inkstone::rename_table(const char *from, const char *to)
   TableName from_name(from), to_name(to);
   try
   {
-    if (int failed= wait_before_move(ha_thd(), from_name))
+    if (int failed= wait_before_move(ha_thd(), from_name, true))
       return failed;
     if (int failed= note_rename(ha_thd(), from, to))
       return failed;

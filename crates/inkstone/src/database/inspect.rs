@@ -61,8 +61,9 @@ pub struct TreeEstimates {
 impl TableTree {
     /// Estimates about this tree.
     pub fn estimates(&self) -> Result<TreeEstimates> {
-        let _shape = self.tree.space.keep_shape();
+        let _trees = self.tree.space.keep_trees();
         let tree = self.live()?;
+        let _shape = tree.space.keep_shape();
         Ok(TreeEstimates {
             rows: tree.estimate_rows()?,
             height: tree.height()?,
@@ -79,8 +80,9 @@ impl TableTree {
         leaves: usize,
         beginning_of: &mut dyn FnMut(&[u8]) -> Option<usize>,
     ) -> Result<u64> {
-        let _shape = self.tree.space.keep_shape();
+        let _trees = self.tree.space.keep_trees();
         let tree = self.live()?;
+        let _shape = tree.space.keep_shape();
         tree.estimate_values(leaves, beginning_of)
     }
 
@@ -101,7 +103,7 @@ impl TableTree {
             Bound::Included(key) => Some(after(key)),
             Bound::Excluded(key) => Some(key.to_vec()),
         };
-        let _shape = self.tree.space.keep_shape();
+        let _trees = self.tree.space.keep_trees();
         self.live()?.estimate_range(&low, high.as_deref())
     }
 }
@@ -110,8 +112,9 @@ impl Database {
     /// Statistics of a table.
     pub fn statistics(&self, table: &Table) -> Result<TableStatistics> {
         // Trees that are there now stay as long as this is held.
-        let _shape = table.inner.space.keep_shape();
+        let _trees = table.inner.space.keep_trees();
         let tree = table.tree_ref().live()?;
+        let _shape = tree.space.keep_shape();
         let page_size = self.inner.core.storage.page_size as u64;
         let allocated = tree.space.allocated_pages()?;
         let regions = u64::from(tree.space.last_region()?) + 1;
@@ -151,7 +154,7 @@ impl Database {
         high: Option<&[u8]>,
     ) -> Result<u64> {
         let tree = tree.tree_ref();
-        let _shape = tree.tree.space.keep_shape();
+        let _trees = tree.tree.space.keep_trees();
         Ok(tree.live()?.estimate_range(low, high)?.rows)
     }
 

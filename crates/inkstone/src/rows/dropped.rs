@@ -91,9 +91,7 @@ impl Core {
             let Some(_tidy) = space.tidy() else {
                 return Ok(false);
             };
-            let Some(_free) = space.free_trees() else {
-                return Ok(false);
-            };
+            let _free = space.free_trees();
             if !tree.remove_last_page()? {
                 return Ok(true);
             }

@@ -109,18 +109,10 @@ pub enum Worth {
 }
 
 impl Space {
-    /// Keeps regions, the end of the file and dropped trees where they are, for walks over the maps
-    /// and for estimates, which no transaction protects.
+    /// Keeps regions and the end of the file where they are, for a walk over the maps.
     #[must_use]
     pub fn keep_shape(&self) -> impl Sized + '_ {
         self.tails.shape.read()
-    }
-
-    /// What must be held while pages of a dropped tree are freed. `None`: a walk goes on, come back
-    /// later.
-    #[must_use]
-    pub fn free_trees(&self) -> Option<impl Sized + '_> {
-        self.tails.shape.try_write()
     }
 
     /// Whether a look may find a tail that is worth a cut. Not while one waits for a checkpoint:

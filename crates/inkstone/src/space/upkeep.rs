@@ -11,6 +11,9 @@ pub(super) struct Upkeep {
     any_dropped: AtomicBool,
     /// How often a tree of each number was.
     drops: Mutex<HashMap<TreeId, u32>>,
+    /// Shared: dropped trees stay. Exclusive: a page of one is freed. After `frozen`, before any
+    /// page.
+    trees: RwLock<()>,
     /// Whether it is to be left as it is. Latched shared by a thread that tidies it, before any
     /// page.
     frozen: RwLock<bool>,
@@ -30,6 +33,19 @@ impl Space {
     pub fn note_tree_dropped(&self, tree: TreeId) {
         *self.upkeep.drops.lock().entry(tree).or_default() += 1;
         self.upkeep.any_dropped.store(true, Ordering::Release);
+    }
+
+    /// Has dropped trees stay as long as this is held: for estimates, which no transaction
+    /// protects. Not to be taken twice by one thread.
+    #[must_use]
+    pub fn keep_trees(&self) -> impl Sized + '_ {
+        self.upkeep.trees.read()
+    }
+
+    /// What must be held while a page of a dropped tree is freed. Waits for estimates.
+    #[must_use]
+    pub fn free_trees(&self) -> impl Sized + '_ {
+        self.upkeep.trees.write()
     }
 
     /// What must be held while pages are changed that no statement changes: purge, removing dead
