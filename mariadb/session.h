@@ -39,6 +39,8 @@ struct Session
   int end_statement();
   int rollback_statement();
   int prepare(const XID &xid);
+  /** The kill of an earlier statement does not end this one's waits. */
+  void forget_old_kill();
   /** Takes the snapshot now, at repeatable read. */
   int take_snapshot();
   /** The transaction has changed rows of this table. */
@@ -78,7 +80,6 @@ private:
   std::set<std::string> changed;
   time_t begun;
 
-  void forget_old_kill();
   int begin();
   void end();
 };

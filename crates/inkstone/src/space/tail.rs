@@ -23,7 +23,8 @@
 //! A region whose pages are all free loses its map first: that is a logged change
 //! ([`Space::remove_empty_regions`]).
 //!
-//! Latch order: `tidy`, `shape`, the file's latch of growth, then the map and page 0.
+//! Latch order: `tidy`, `trees` (`upkeep.rs`), `shape`, the file's latch of growth, then the map
+//! and page 0.
 
 use super::{SYSTEM_PAGES, Space};
 use crate::Result;
