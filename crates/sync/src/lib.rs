@@ -13,7 +13,7 @@
 //!
 //! Counters that decide nothing stay plain (`counters.rs`), as does `Arc`, and `OnceLock` but under
 //! ThreadSanitizer: no thread waits for these while others run. [Decision
-//! 0011](../../docs/decisions/0011-a-seam-for-threads-locks-and-clocks.md).
+//! 0011](../../../docs/decisions/0011-a-seam-for-threads-locks-and-clocks.md).
 
 mod parked;
 #[cfg(any(inkstone_sim, inkstone_shuttle))]

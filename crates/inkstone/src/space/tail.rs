@@ -18,7 +18,7 @@
 //!
 //! So a file that a crash brings back longer than it was cut is as good as one that is shorter, and
 //! recovery never has to allocate space for pages that are not in use: it may be gone.
-//! [Decision 0013](../../../docs/decisions/0013-files-are-cut-behind-a-checkpoint.md).
+//! [Decision 0013](../../../../docs/decisions/0013-files-are-cut-behind-a-checkpoint.md).
 //!
 //! A region whose pages are all free loses its map first: that is a logged change
 //! ([`Space::remove_empty_regions`]).

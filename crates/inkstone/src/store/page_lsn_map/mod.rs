@@ -46,7 +46,7 @@
 //! it in use (the control file's, or the next one, where a crash came between) and the highest LSN
 //! in it, which the log must reach. A file that is missing, unreadable or of another history (the
 //! rest was restored from a backup) is begun anew, with nothing in it. [Decision
-//! 0015](../../../../docs/decisions/0015-a-map-of-page-lsns.md).
+//! 0015](../../../../../docs/decisions/0015-a-map-of-page-lsns.md).
 //!
 //! # Latches
 //!
