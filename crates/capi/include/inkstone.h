@@ -135,7 +135,7 @@ enum ink_code {
   INK_FORKED = 23,
   /* The table is newer than the transaction's snapshot, which would see too few rows. */
   INK_TABLE_CHANGED = 24,
-  /* The database is closed, or about to be. */
+  /* The database is being closed; a call that comes later may get INK_POISONED instead. */
   INK_CLOSED = 25,
   /* Too many transactions are active; nothing was begun. */
   INK_TOO_MANY_TRANSACTIONS = 26

@@ -7,8 +7,8 @@ use std::sync::Arc;
 /// Result of an engine call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Any failure of an engine call. After every variant but [`Error::Poisoned`] and
-/// [`Error::Corrupt`] the database goes on working.
+/// Any failure of an engine call. The database goes on working, except after [`Error::Corrupt`] and
+/// errors of [`ErrorKind::Gone`].
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -163,7 +163,8 @@ pub enum Error {
         /// What is missing or wrong.
         reason: String,
     },
-    /// The database is closed, or about to be.
+    /// The database is being closed. A call that comes later may get [`Error::Poisoned`] instead,
+    /// whose reason is that it was closed.
     #[error("the database is closed")]
     Closed,
     /// Too many transactions are active. Nothing was begun: end some, and begin again.

@@ -184,8 +184,8 @@ impl Flusher {
         let refused = frame.refused.swap(false, Ordering::Relaxed);
         // It is dirty, and stays as it is while it is in flight.
         let oldest = frame.oldest_lsn().unwrap_or(lsn);
-        // Recovery may leave a page that is empty, without an LSN, and counts as dirty (simulation,
-        // seed 178).
+        // Seen in one recovery, and not explained yet: a page that is empty, without an LSN, and
+        // counts as dirty (commit 6a6a07d, simulation of seed 178).
         paranoid!(
             oldest <= lsn || lsn == Lsn(0),
             "page {id} is dirty from LSN {oldest} on, and of LSN {lsn}"
