@@ -2,12 +2,12 @@
 //! while they run and by recovery.
 
 use crate::header::{PAGE_HEADER_LEN, PAGE_TYPE_AT, PageType, init_page, page_type};
-use crate::record::{Record, Undo};
+use crate::record::{Diff, Record, Undo};
 use crate::tree_page::{
-    CELL_DELETED, CELL_FLAGS_KNOWN, LEVEL_MAX, NOTHING_LIVE, SLOTS_AT, TreePage, TreePageInit,
-    TreePageMut, key_len_max,
+    CELL_DELETED, CELL_FLAGS_KNOWN, CELL_VERSIONED, LEVEL_MAX, LOGGED_LIVE, SLOTS_AT, TreePage,
+    TreePageInit, TreePageMut, key_len_max,
 };
-use crate::{Corrupt, PageId};
+use crate::{Corrupt, PageId, VersionAddress};
 
 /// Offset of the first bit in a space map page.
 pub const MAP_BITS_AT: usize = 32;
@@ -163,11 +163,12 @@ fn replay_tree(page: &mut [u8], record: &Record) -> Result<(), Corrupt> {
     let count = tree.read().count();
     match record {
         Record::LeafCells { slot, rows, .. } | Record::RowsInsert { slot, rows, .. } => {
+            let version = version_of(record);
             for (n, row) in rows.iter().enumerate() {
                 let slot = usize::from(*slot) + n;
                 check_insert(tree.read(), slot, &row.key, 0)?;
                 check_flags(row.flags)?;
-                tree.insert(slot, row.flags, None, &row.key, &row.value, NOTHING_LIVE)
+                tree.insert(slot, row.flags, version, &row.key, &row.value, LOGGED_LIVE)
                     .map_err(|_| no_room(tree.read(), slot))?;
             }
             Ok(())
@@ -209,7 +210,7 @@ fn replay_tree(page: &mut [u8], record: &Record) -> Result<(), Corrupt> {
             {
                 return Err(Corrupt::at(0, "the high fence is below a key that is kept"));
             }
-            tree.set_high(keep, high.as_deref(), NOTHING_LIVE)
+            tree.set_high(keep, high.as_deref(), LOGGED_LIVE)
                 .map_err(|_| no_room(tree.read(), keep))
         }
         _ => replay_row(&mut tree, record),
@@ -221,7 +222,10 @@ fn replay_row(tree: &mut TreePageMut<'_>, record: &Record) -> Result<(), Corrupt
         Record::RowUpdate { slot, key, .. }
         | Record::RowMark { slot, key, .. }
         | Record::RowRevive { slot, key, .. } => (usize::from(*slot), Some(key)),
-        Record::RowUndo { slot, .. } => (usize::from(*slot), None),
+        Record::RowUndo { slot, .. } | Record::RowRestore { slot, .. } => {
+            (usize::from(*slot), None)
+        }
+        Record::SetVersions { versions, .. } => return set_versions(tree, versions),
         _ => return Err(Corrupt::at(0, format!("{} changes no page", record.name()))),
     };
     let count = tree.read().count();
@@ -235,39 +239,75 @@ fn replay_row(tree: &mut TreePageMut<'_>, record: &Record) -> Result<(), Corrupt
         ));
     }
     let cell = tree.read().cell(slot);
-    let cell_flags = cell.flags;
-    let (flags, value) = match record {
-        Record::RowUpdate { flags, diff, .. }
-        | Record::RowUndo {
-            undo: Undo::Update { flags, diff },
-            ..
-        } => (*flags, diff.apply(cell.value)?),
-        Record::RowRevive { flags, value, .. }
-        | Record::RowUndo {
-            undo: Undo::Restore { flags, value },
-            ..
-        } => (*flags, value.clone()),
-        Record::RowMark { .. }
-        | Record::RowUndo {
-            undo: Undo::Revive, ..
-        } => {
-            tree.set_flags(slot, cell_flags | CELL_DELETED);
-            return Ok(());
-        }
-        Record::RowUndo {
-            undo: Undo::Mark, ..
-        } => {
-            tree.set_flags(slot, cell_flags & !CELL_DELETED);
-            return Ok(());
-        }
-        _ => {
+    let kept = cell.flags & !(CELL_DELETED | CELL_VERSIONED);
+    let (flags, value) = match row_change(record) {
+        RowChange::Remove => {
             tree.remove(slot, 1);
             return Ok(());
         }
+        RowChange::Replace(flags, value) => (flags, value.to_vec()),
+        RowChange::Change(flags, diff) => (flags, diff.apply(cell.value)?),
+        RowChange::Mark => (kept | CELL_DELETED, cell.value.to_vec()),
+        RowChange::Unmark => (kept, cell.value.to_vec()),
     };
     check_flags(flags)?;
-    tree.replace(slot, flags, None, &value, NOTHING_LIVE)
+    tree.replace(slot, flags, version_of(record), &value, LOGGED_LIVE)
         .map_err(|_| no_room(tree.read(), slot))
+}
+
+/// What becomes of a row.
+enum RowChange<'r> {
+    Remove,
+    Replace(u8, &'r [u8]),
+    Change(u8, &'r Diff),
+    Mark,
+    Unmark,
+}
+
+fn row_change(record: &Record) -> RowChange<'_> {
+    match record {
+        Record::RowUpdate { flags, diff, .. } => RowChange::Change(*flags, diff),
+        Record::RowRevive { flags, value, .. } => RowChange::Replace(*flags, value),
+        Record::RowMark { .. } => RowChange::Mark,
+        Record::RowUndo { undo, .. } | Record::RowRestore { undo, .. } => match undo {
+            Undo::Insert => RowChange::Remove,
+            Undo::Update { flags, diff } => RowChange::Change(*flags, diff),
+            Undo::Restore { flags, value } => RowChange::Replace(*flags, value),
+            Undo::Mark => RowChange::Unmark,
+            Undo::Revive => RowChange::Mark,
+        },
+        _ => RowChange::Remove,
+    }
+}
+
+/// The logged version that a record gives to its rows. Other addresses mean nothing to a later run.
+fn version_of(record: &Record) -> Option<VersionAddress> {
+    match record {
+        Record::RowsInsert { trx, .. }
+        | Record::RowUpdate { trx, .. }
+        | Record::RowMark { trx, .. }
+        | Record::RowRevive { trx, .. } => trx.version.map(|version| version.address),
+        Record::RowRestore { version, .. } => *version,
+        _ => None,
+    }
+}
+
+fn set_versions(
+    tree: &mut TreePageMut<'_>,
+    versions: &[(u16, Option<VersionAddress>)],
+) -> Result<(), Corrupt> {
+    let count = tree.read().count();
+    for &(slot, version) in versions {
+        let slot = usize::from(slot);
+        if slot >= count || !tree.read().is_leaf() {
+            return Err(missing_slot(slot, count));
+        }
+        let cell = tree.read().cell(slot);
+        let (flags, value) = (cell.flags, cell.value.to_vec());
+        tree.replace(slot, flags, version, &value, LOGGED_LIVE)
+            .map_err(|_| no_room(tree.read(), slot))?;
+    }
+    Ok(())
 }
 
 fn check_insert(page: TreePage<'_>, slot: usize, key: &[u8], first: usize) -> Result<(), Corrupt> {

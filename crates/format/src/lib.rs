@@ -20,6 +20,7 @@ pub mod record;
 pub mod segment;
 pub mod space;
 pub mod tree_page;
+pub mod version;
 
 pub use ids::*;
 

@@ -33,7 +33,8 @@ pub use decode::{DecodeError, Decoder};
 pub use encode::{put_insert, put_leaf_cells, put_rows_insert};
 
 use crate::tree_page::TreePageInit;
-use crate::{Corrupt, Lsn, PageId, PageNo, SpaceId, TreeId, TrxId};
+use crate::version::{VERSION_UNIT, VERSION_UNIT_BITS, version_bytes};
+use crate::{Corrupt, Lsn, PageId, PageNo, SpaceId, TreeId, TrxId, VersionAddress};
 
 /// The transaction of a row record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +43,18 @@ pub struct TrxRef {
     pub slot: u32,
     /// Its id, in its first record.
     pub first: Option<TrxId>,
+    /// Where the rows' version is, if the transaction's undo is kept apart from the log
+    /// ([`Record::UndoMoved`]): the cells carry its address.
+    pub version: Option<LoggedVersion>,
+}
+
+/// The version that a row record makes, and that a later run finds again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoggedVersion {
+    /// Its address.
+    pub address: VersionAddress,
+    /// The row's older version, if that has a logged address; else 0.
+    pub previous: VersionAddress,
 }
 
 /// How one value became another: what is between the bytes that both begin and end with.
@@ -155,6 +168,17 @@ pub struct UndoEntry {
     pub undo: Undo,
 }
 
+/// Where in the undo file the list of a transaction's saved segments is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UndoList {
+    /// Byte offset in the file.
+    pub offset: u64,
+    /// Its bytes.
+    pub bytes: u32,
+    /// CRC-32C of them.
+    pub checksum: u32,
+}
+
 /// A redo record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(
@@ -238,6 +262,18 @@ pub enum Record {
         key: Vec<u8>,
         value: Vec<u8>,
     },
+    /// Give the versions of cells these addresses, or none.
+    SetVersions {
+        page: PageId,
+        versions: Vec<(u16, Option<VersionAddress>)>,
+    },
+    /// As [`Record::RowUndo`], where the row's version tells whether its change is undone.
+    RowRestore {
+        page: PageId,
+        slot: u16,
+        version: Option<VersionAddress>,
+        undo: Undo,
+    },
     /// Compensation: undo the transaction's last change that is not undone yet.
     RowUndo {
         page: PageId,
@@ -260,6 +296,22 @@ pub enum Record {
         last: bool,
         xid: Option<Vec<u8>>,
         entries: Vec<UndoEntry>,
+    },
+    /// The transaction's changes so far have logged versions, at these addresses, oldest first,
+    /// each of so many rows; its later row records name theirs.
+    UndoMoved {
+        trx_slot: u32,
+        addresses: Vec<(VersionAddress, u32)>,
+    },
+    /// Segments of the transaction's versions are in the undo file, as the list says that lies
+    /// there: those that it had at the LSN `since`; the log from there on has the rest.
+    UndoSaved {
+        trx_slot: u32,
+        trx: TrxId,
+        since: Lsn,
+        changes: u64,
+        xid: Option<Vec<u8>>,
+        list: UndoList,
     },
     /// A tablespace file exists from here on.
     FileCreate { space: SpaceId },
@@ -296,6 +348,11 @@ pub const KINDS: &[(u8, &str, &str)] = &[
         "SET_HIGH",
         "page, keep, high fence (0, or 1 and bytes)",
     ),
+    (
+        0x0a,
+        "SET_VERSIONS",
+        "page, count, (slot, logged address or 0)",
+    ),
     (0x10, "ROWS_INSERT", "trx, page, tree, slot, count, rows"),
     (
         0x11,
@@ -308,7 +365,28 @@ pub const KINDS: &[(u8, &str, &str)] = &[
         "ROW_REVIVE",
         "trx, page, tree, slot, flags u8, key, length, packed value",
     ),
+    (
+        0x14,
+        "ROWS_INSERT",
+        "version, and what follows a ROWS_INSERT without one",
+    ),
+    (
+        0x15,
+        "ROW_UPDATE",
+        "version, and what follows a ROW_UPDATE without one",
+    ),
+    (
+        0x16,
+        "ROW_MARK",
+        "version, and what follows a ROW_MARK without one",
+    ),
+    (
+        0x17,
+        "ROW_REVIVE",
+        "version, and what follows a ROW_REVIVE without one",
+    ),
     (0x18, "ROW_UNDO", "page, trx slot, slot, undo"),
+    (0x19, "ROW_RESTORE", "page, slot, logged address or 0, undo"),
     (0x20, "COMMIT", "trx slot"),
     (0x21, "ROLLBACK_END", "trx slot"),
     (0x22, "PREPARE", "trx slot, xid"),
@@ -321,6 +399,16 @@ pub const KINDS: &[(u8, &str, &str)] = &[
         0x24,
         "UNDO_COPY",
         "trx slot, trx id, flags u8 (1 first, 2 last, 4 xid follows), count, entries",
+    ),
+    (
+        0x25,
+        "UNDO_MOVED",
+        "trx slot, count, (difference to the logged address before, rows)",
+    ),
+    (
+        0x26,
+        "UNDO_SAVED",
+        "trx slot, trx id, LSN, changes, 0 or 1 and xid, list (offset, bytes, checksum u32)",
     ),
     (0x28, "FILE_CREATE", "space"),
     (0x29, "FILE_DELETE", "space"),
@@ -347,6 +435,9 @@ const VALUE_RAW: u8 = 2;
 const VALUE_SAME: u8 = 3;
 const OVERFLOW: u8 = 32;
 
+/// Added to the kind of a row record that names its version.
+const WITH_VERSION: u8 = 4;
+
 /// In the flags byte of a row of several: its key is the one before it plus one.
 const ROW_NEXT_KEY: u8 = 0x80;
 
@@ -365,12 +456,15 @@ pub struct Context {
     key: Vec<u8>,
     value: Vec<u8>,
     known: bool,
+    /// The version that the next insert must have to be coded against this.
+    next_version: Option<VersionAddress>,
 }
 
 impl Context {
     /// Forgets everything: the next insert is written in full.
     pub fn clear(&mut self) {
         self.known = false;
+        self.next_version = None;
         self.key.clear();
         self.value.clear();
     }
@@ -378,6 +472,21 @@ impl Context {
     /// Whether the next insert may be coded against this.
     pub fn is_known(&self) -> bool {
         self.known
+    }
+
+    /// The version that the next insert of one row must have to be coded against this; `None`: no
+    /// logged one.
+    pub fn next_version(&self) -> Option<VersionAddress> {
+        self.next_version
+    }
+
+    /// The last insert, of one row, had this version: the next one's is expected behind it.
+    fn set_version(&mut self, version: Option<LoggedVersion>) {
+        self.next_version = version.and_then(|v| {
+            let units = version_bytes(self.key.len(), 0) / VERSION_UNIT;
+            let unit = v.address.unit() + units;
+            (unit >> VERSION_UNIT_BITS == 0).then(|| VersionAddress::of(v.address.segment(), unit))
+        });
     }
 
     fn set(&mut self, page: PageId, tree: TreeId, slot: u16, key: &[u8], value: &[u8]) {
@@ -411,6 +520,8 @@ impl Record {
             | Self::RowUpdate { page, .. }
             | Self::RowMark { page, .. }
             | Self::RowRevive { page, .. }
+            | Self::SetVersions { page, .. }
+            | Self::RowRestore { page, .. }
             | Self::RowUndo { page, .. } => Some(*page),
             _ => None,
         }
@@ -441,11 +552,15 @@ impl Record {
             Self::RowUpdate { .. } => "ROW_UPDATE",
             Self::RowMark { .. } => "ROW_MARK",
             Self::RowRevive { .. } => "ROW_REVIVE",
+            Self::SetVersions { .. } => "SET_VERSIONS",
+            Self::RowRestore { .. } => "ROW_RESTORE",
             Self::RowUndo { .. } => "ROW_UNDO",
             Self::Commit { .. } => "COMMIT",
             Self::RollbackEnd { .. } => "ROLLBACK_END",
             Self::Prepare { .. } => "PREPARE",
             Self::UndoCopy { .. } => "UNDO_COPY",
+            Self::UndoMoved { .. } => "UNDO_MOVED",
+            Self::UndoSaved { .. } => "UNDO_SAVED",
             Self::FileCreate { .. } => "FILE_CREATE",
             Self::FileDelete { .. } => "FILE_DELETE",
             Self::Epoch { .. } => "EPOCH",

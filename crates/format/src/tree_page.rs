@@ -447,3 +447,6 @@ pub type IsLive<'a> = &'a dyn Fn(VersionAddress) -> bool;
 
 /// For recovery: no address of an earlier run matters.
 pub const NOTHING_LIVE: IsLive<'static> = &|_| false;
+
+/// Logged addresses alone matter: for replay, which knows no others.
+pub const LOGGED_LIVE: IsLive<'static> = &|address| address.is_logged();

@@ -223,6 +223,22 @@ impl Show {
                 undo,
                 ..
             } => format!("slot {slot} {} (trx slot {trx_slot})", self.undo(undo)),
+            Record::RowRestore {
+                slot,
+                version,
+                undo,
+                ..
+            } => {
+                let version = version.map_or_else(String::new, |v| format!(", version {v}"));
+                format!("slot {slot} {}{version}", self.undo(undo))
+            }
+            Record::SetVersions { versions, .. } => {
+                let set = versions
+                    .iter()
+                    .filter(|(_, version)| version.is_some())
+                    .count();
+                format!("{set} set, {} cleared", versions.len() - set)
+            }
             _ => String::new(),
         }
     }
@@ -234,6 +250,30 @@ impl Show {
             }
             Record::Prepare { trx_slot, xid } => {
                 format!("trx slot {trx_slot} xid {}", self.bytes(xid))
+            }
+            Record::UndoMoved {
+                trx_slot,
+                addresses,
+            } => {
+                let rows: u64 = addresses.iter().map(|&(_, rows)| u64::from(rows)).sum();
+                format!("trx slot {trx_slot}: {rows} changes have versions of their own")
+            }
+            Record::UndoSaved {
+                trx_slot,
+                trx,
+                since,
+                changes,
+                xid,
+                list,
+            } => {
+                let xid = xid.as_ref().map(|x| format!(" xid {}", self.bytes(x)));
+                format!(
+                    "trx {trx} slot {trx_slot}{}, about {changes} changes up to LSN {since}; list of \
+                     {} bytes at {} of the undo file",
+                    xid.unwrap_or_default(),
+                    list.bytes,
+                    list.offset
+                )
             }
             Record::UndoCopy {
                 trx_slot,

@@ -105,6 +105,7 @@ fn cells_have_known_flags() {
         trx: TrxRef {
             slot: 0,
             first: None,
+            version: None,
         },
         tree: TreeId(1),
         slot: 0,

@@ -99,7 +99,28 @@ struct RowHead {
     slot: u16,
 }
 
-fn get_row_head(r: &mut Reader<'_>) -> Result<RowHead, Corrupt> {
+fn get_logged(r: &mut Reader<'_>) -> Result<VersionAddress, Corrupt> {
+    Ok(VersionAddress::from_log(
+        r.varint_max(u64::MAX >> 1, "version address")?,
+    ))
+}
+
+fn get_version(r: &mut Reader<'_>) -> Result<LoggedVersion, Corrupt> {
+    let version = LoggedVersion {
+        address: get_logged(r)?,
+        previous: get_logged(r)?,
+    };
+    match version.address.is_logged() {
+        true => Ok(version),
+        false => Err(r.corrupt("a version without an address")),
+    }
+}
+
+fn get_row_head(r: &mut Reader<'_>, kind: u8) -> Result<RowHead, Corrupt> {
+    let version = match kind & WITH_VERSION {
+        0 => None,
+        _ => Some(get_version(r)?),
+    };
     let word = r.varint_max(u64::from(u32::MAX) * 2 + 1, "transaction slot")?;
     let first = if word & 1 != 0 {
         Some(TrxId(r.varint()?))
@@ -109,6 +130,7 @@ fn get_row_head(r: &mut Reader<'_>) -> Result<RowHead, Corrupt> {
     let trx = TrxRef {
         slot: (word >> 1) as u32,
         first,
+        version,
     };
     let page = get_page(r)?;
     let tree = TreeId(get_u32v(r, "tree")?);
@@ -175,13 +197,13 @@ impl Decoder {
         let kind = r.u8()?;
         match kind {
             0x40..0x80 => self.contextual_insert(kind, r),
-            0x10 => {
+            0x10 | 0x14 => {
                 let RowHead {
                     trx,
                     page,
                     tree,
                     slot,
-                } = get_row_head(r)?;
+                } = get_row_head(r, kind)?;
                 let rows = get_rows(r)?;
                 let last = rows
                     .last()
@@ -189,6 +211,7 @@ impl Decoder {
                 let context = self.contexts.entry(trx.slot).or_default();
                 let last_slot = slot.wrapping_add(rows.len() as u16).wrapping_sub(1);
                 context.set(page, tree, last_slot, &last.key, &last.value);
+                context.set_version(trx.version.filter(|_| rows.len() == 1));
                 Ok(Record::RowsInsert {
                     page,
                     trx,
@@ -247,10 +270,16 @@ impl Decoder {
         } else {
             0
         };
+        let version = context.next_version.map(|address| LoggedVersion {
+            address,
+            previous: VersionAddress(0),
+        });
         context.set(page, tree, slot, &key, &value);
+        context.set_version(version);
         let trx = TrxRef {
             slot: trx_slot,
             first: None,
+            version,
         };
         Ok(Record::RowsInsert {
             page,
@@ -345,13 +374,13 @@ fn get_plain(kind: u8, r: &mut Reader<'_>) -> Result<Record, Corrupt> {
             keep: get_u16v(r, "keep")?,
             high: get_high(r)?,
         },
-        0x11 => {
+        0x11 | 0x15 => {
             let RowHead {
                 trx,
                 page,
                 tree,
                 slot,
-            } = get_row_head(r)?;
+            } = get_row_head(r, kind)?;
             let key = r.bytes()?.to_vec();
             let (old_flags, flags) = (r.u8()?, r.u8()?);
             Record::RowUpdate {
@@ -365,13 +394,13 @@ fn get_plain(kind: u8, r: &mut Reader<'_>) -> Result<Record, Corrupt> {
                 diff: get_diff(r)?,
             }
         }
-        0x12 => {
+        0x12 | 0x16 => {
             let RowHead {
                 trx,
                 page,
                 tree,
                 slot,
-            } = get_row_head(r)?;
+            } = get_row_head(r, kind)?;
             Record::RowMark {
                 page,
                 trx,
@@ -380,13 +409,13 @@ fn get_plain(kind: u8, r: &mut Reader<'_>) -> Result<Record, Corrupt> {
                 key: r.bytes()?.to_vec(),
             }
         }
-        0x13 => {
+        0x13 | 0x17 => {
             let RowHead {
                 trx,
                 page,
                 tree,
                 slot,
-            } = get_row_head(r)?;
+            } = get_row_head(r, kind)?;
             let flags = r.u8()?;
             let key = r.bytes()?.to_vec();
             Record::RowRevive {
@@ -397,6 +426,29 @@ fn get_plain(kind: u8, r: &mut Reader<'_>) -> Result<Record, Corrupt> {
                 flags,
                 key,
                 value: get_packed(r, &[])?,
+            }
+        }
+        0x0a => {
+            let page = get_page(r)?;
+            let count = r.varint_max(1 << 16, "number of cells")?;
+            let version = |r: &mut Reader<'_>| {
+                let slot = get_u16v(r, "slot")?;
+                Ok((slot, Some(get_logged(r)?).filter(|v| v.is_logged())))
+            };
+            let versions = (0..count)
+                .map(|_| version(r))
+                .collect::<Result<_, Corrupt>>()?;
+            Record::SetVersions { page, versions }
+        }
+        0x19 => {
+            let (page, slot) = (get_page(r)?, get_u16v(r, "slot")?);
+            let version = Some(get_logged(r)?).filter(|v| v.is_logged());
+            let kind = r.u8()?;
+            Record::RowRestore {
+                page,
+                slot,
+                version,
+                undo: get_undo(r, kind, &[])?,
             }
         }
         0x18 => {
@@ -449,6 +501,32 @@ fn get_without_page(kind: u8, r: &mut Reader<'_>) -> Result<Record, Corrupt> {
                 entries,
             }
         }
+        0x25 => {
+            let trx_slot = get_u32v(r, "transaction slot")?;
+            let count = r.varint_max(1 << 20, "number of versions")?;
+            let (mut addresses, mut last) = (Vec::new(), 0u64);
+            for _ in 0..count {
+                last = last.wrapping_add(r.varint()?);
+                let address = VersionAddress(last & !(1 << 63) | 1 << 63);
+                addresses.push((address, get_u32v(r, "number of rows")?));
+            }
+            Record::UndoMoved {
+                trx_slot,
+                addresses,
+            }
+        }
+        0x26 => Record::UndoSaved {
+            trx_slot: get_u32v(r, "transaction slot")?,
+            trx: TrxId(r.varint()?),
+            since: Lsn(r.varint()?),
+            changes: r.varint()?,
+            xid: get_high(r)?,
+            list: UndoList {
+                offset: r.varint()?,
+                bytes: get_u32v(r, "bytes of a list")?,
+                checksum: u32::from_le_bytes(r.take(4)?.try_into().expect("four bytes")),
+            },
+        },
         0x28 => Record::FileCreate {
             space: SpaceId(get_u32v(r, "tablespace")?),
         },

@@ -111,14 +111,12 @@ pub fn put_insert(
     key: &[u8],
     value: &[u8],
 ) {
-    if !context.known || trx.first.is_some() {
-        out.push(0x10);
-        put_trx(out, trx);
-        put_page(out, page);
-        put_varint(out, u64::from(tree.0));
-        put_varint(out, u64::from(slot));
+    let expected = trx.version.map(|version| version.address) == context.next_version;
+    if !context.known || trx.first.is_some() || !expected {
+        put_row_head(out, 0x10, page, trx, tree, slot);
         put_rows(out, 1, std::iter::once((flags, key, value)));
         context.set(page, tree, slot, key, value);
+        context.set_version(trx.version);
         return;
     }
     let same_page = context.page == page && context.tree == tree;
@@ -154,6 +152,7 @@ pub fn put_insert(
             0
         };
     context.set(page, tree, slot, key, value);
+    context.set_version(trx.version);
 }
 
 fn put_context_value(out: &mut Vec<u8>, value: &[u8], reference: &[u8]) -> u8 {
@@ -300,6 +299,28 @@ impl Record {
                 put_bytes(out, key);
                 put_packed(out, value, &[]);
             }
+            Self::SetVersions { page, versions } => {
+                out.push(0x0a);
+                put_page(out, *page);
+                put_varint(out, versions.len() as u64);
+                for (slot, version) in versions {
+                    put_varint(out, u64::from(*slot));
+                    put_varint(out, version.unwrap_or_default().to_log());
+                }
+            }
+            Self::RowRestore {
+                page,
+                slot,
+                version,
+                undo,
+            } => {
+                out.push(0x19);
+                put_page(out, *page);
+                put_varint(out, u64::from(*slot));
+                put_varint(out, version.unwrap_or_default().to_log());
+                out.push(undo_kind(undo));
+                put_undo_body(out, undo, &[]);
+            }
             Self::RowUndo {
                 page,
                 trx_slot,
@@ -348,6 +369,38 @@ impl Record {
                     put_bytes(out, xid);
                 }
                 undo_copy::put_entries(out, entries);
+            }
+            Self::UndoMoved {
+                trx_slot,
+                addresses,
+            } => {
+                out.push(0x25);
+                put_varint(out, u64::from(*trx_slot));
+                put_varint(out, addresses.len() as u64);
+                let mut last = 0;
+                for (address, rows) in addresses {
+                    put_varint(out, address.to_log().wrapping_sub(last));
+                    put_varint(out, u64::from(*rows));
+                    last = address.to_log();
+                }
+            }
+            Self::UndoSaved {
+                trx_slot,
+                trx,
+                since,
+                changes,
+                xid,
+                list,
+            } => {
+                out.push(0x26);
+                put_varint(out, u64::from(*trx_slot));
+                put_varint(out, trx.0);
+                put_varint(out, since.0);
+                put_varint(out, *changes);
+                put_high(out, xid.as_deref());
+                put_varint(out, list.offset);
+                put_varint(out, u64::from(list.bytes));
+                out.extend_from_slice(&list.checksum.to_le_bytes());
             }
             Self::FileCreate { space } => {
                 out.push(0x28);
@@ -416,10 +469,15 @@ pub fn put_rows_insert<'a>(
     let (key, value) = put_rows(out, count, rows);
     let last = slot.wrapping_add(count as u16).wrapping_sub(1);
     context.set(page, tree, last, key, value);
+    context.set_version(trx.version.filter(|_| count == 1));
 }
 
 fn put_row_head(out: &mut Vec<u8>, kind: u8, page: PageId, trx: TrxRef, tree: TreeId, slot: u16) {
-    out.push(kind);
+    out.push(kind | trx.version.map_or(0, |_| WITH_VERSION));
+    if let Some(version) = trx.version {
+        put_varint(out, version.address.to_log());
+        put_varint(out, version.previous.to_log());
+    }
     put_trx(out, trx);
     put_page(out, page);
     put_varint(out, u64::from(tree.0));

@@ -11,7 +11,11 @@ fn insert(out: &mut Vec<u8>, context: &mut Context, slot: u16, key: &[u8], value
     put_insert(
         out,
         context,
-        TrxRef { slot: 0, first },
+        TrxRef {
+            slot: 0,
+            first,
+            version: None,
+        },
         PAGE,
         TreeId(0),
         slot,
@@ -179,10 +183,23 @@ fn row() -> impl Strategy<Value = Row> {
 }
 
 fn trx() -> impl Strategy<Value = TrxRef> {
-    (0u32..3, proptest::option::of(any::<u64>())).prop_map(|(slot, first)| TrxRef {
+    let version =
+        (logged(), proptest::option::of(logged())).prop_map(|(address, previous)| LoggedVersion {
+            address,
+            previous: previous.unwrap_or_default(),
+        });
+    let version = proptest::option::weighted(0.3, version);
+    let first = proptest::option::of(any::<u64>());
+    (0u32..3, first, version).prop_map(|(slot, first, version)| TrxRef {
         slot,
         first: first.map(TrxId),
+        version,
     })
+}
+
+fn logged() -> impl Strategy<Value = VersionAddress> {
+    (1u64..1 << 40, 0usize..1 << 14)
+        .prop_map(|(n, unit)| VersionAddress::of(VersionAddress::logged_segment(n), unit))
 }
 
 fn undo() -> impl Strategy<Value = Undo> {
@@ -378,7 +395,7 @@ proptest! {
         for (n, (mut row, other, same, step)) in rows.into_iter().enumerate() {
             row.flags &= CELL_OVERFLOW;
             if !same { page = other; slot = step; } else { slot = slot.wrapping_add(step); }
-            let trx = TrxRef { slot: 3, first: (n == 0).then_some(TrxId(9)) };
+            let trx = TrxRef { slot: 3, first: (n == 0).then_some(TrxId(9)), version: None };
             put_insert(&mut out, &mut context, trx, page, TreeId(1), slot, row.flags, &row.key, &row.value);
             expected.push(Record::RowsInsert { page, trx, tree: TreeId(1), slot, rows: vec![row] });
         }

@@ -7,7 +7,7 @@ use inkstone_format::doublewrite::{BatchEntry, BatchHeader, Layout, image_crc};
 use inkstone_format::header::{PageType, init_page, set_page_lsn, stamp_checksum};
 use inkstone_format::page_lsn_map::{MapHeader, SECTOR_ENTRIES, Sector, Subject, index_entry};
 use inkstone_format::record::{Context, Decoder, Diff, Record, Row, TrxRef, Undo, UndoEntry};
-use inkstone_format::record::{put_insert, put_rows_insert};
+use inkstone_format::record::{LoggedVersion, UndoList, put_insert, put_rows_insert};
 use inkstone_format::segment::SegmentHeader;
 use inkstone_format::tree_page::{CELL_DELETED, CELL_OVERFLOW, NOTHING_LIVE};
 use inkstone_format::tree_page::{TreePageInit, TreePageMut};
@@ -155,10 +155,12 @@ fn structure_records() {
 const FIRST: TrxRef = TrxRef {
     slot: 1,
     first: Some(TrxId(77)),
+    version: None,
 };
 const LATER: TrxRef = TrxRef {
     slot: 1,
     first: None,
+    version: None,
 };
 
 fn row_update(trx: TrxRef) -> Record {
@@ -172,6 +174,70 @@ fn row_update(trx: TrxRef) -> Record {
         flags: 0,
         diff: Diff::between(b"age 42 Rome", b"age 43 Rome"),
     }
+}
+
+/// Records of a transaction whose undo has moved.
+fn moved_records() {
+    let segment = VersionAddress::logged_segment(2 << 26 | 5);
+    let address = |unit| VersionAddress::of(segment, unit);
+    let with = |unit, previous| TrxRef {
+        version: Some(LoggedVersion {
+            address: address(unit),
+            previous,
+        }),
+        ..LATER
+    };
+    let none = VersionAddress(0);
+    records(&[Record::UndoMoved {
+        trx_slot: 1,
+        addresses: vec![(address(0), 3), (address(5), 1)],
+    }]);
+    records(&[Record::SetVersions {
+        page: page(13),
+        versions: vec![(0, Some(address(0))), (1, None)],
+    }]);
+    records(&[Record::RowsInsert {
+        page: page(13),
+        trx: with(9, none),
+        tree: TreeId(0),
+        slot: 40,
+        rows: vec![row(b"k1", b"one"), row(b"k2", b"two")],
+    }]);
+    records(&[row_update(with(13, address(5)))]);
+    records(&[Record::RowMark {
+        page: page(13),
+        trx: with(18, none),
+        tree: TreeId(0),
+        slot: 1,
+        key: b"user:bert".to_vec(),
+    }]);
+    records(&[Record::RowRevive {
+        page: page(13),
+        trx: with(22, none),
+        tree: TreeId(0),
+        slot: 1,
+        flags: 0,
+        key: b"user:bert".to_vec(),
+        value: b"18".to_vec(),
+    }]);
+    records(&[Record::RowRestore {
+        page: page(13),
+        slot: 0,
+        version: Some(address(5)),
+        undo: Undo::Mark,
+    }]);
+    records(&[Record::UndoSaved {
+        trx_slot: 1,
+        trx: TrxId(77),
+        since: Lsn(0x10_2000),
+        changes: 4,
+        xid: None,
+        list: UndoList {
+            offset: 8192,
+            bytes: 24,
+            checksum: 0x0102_0304,
+        },
+    }]);
 }
 
 fn row_records() {
@@ -201,6 +267,7 @@ fn row_records() {
         key: b"user:bert".to_vec(),
         value: b"18".to_vec(),
     }]);
+    moved_records();
     let undo = |slot, undo| Record::RowUndo {
         page: page(13),
         trx_slot: 1,
@@ -408,6 +475,7 @@ fn lifecycle() {
     let second = TrxRef {
         slot: 1,
         first: Some(TrxId(78)),
+        version: None,
     };
     put(None, &one(&mark(second, 1, b"k2")));
     put(

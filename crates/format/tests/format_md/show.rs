@@ -8,7 +8,7 @@ use inkstone_format::page_lsn_map::{MapHeader, Sector, Subject, parse_index_entr
 use inkstone_format::record::{Diff, KINDS, Record, Row, TrxRef, Undo, UndoEntry};
 use inkstone_format::segment::SegmentHeader;
 use inkstone_format::tree_page::{CELL_DELETED, CELL_OVERFLOW, CELL_VERSIONED, TreePage};
-use inkstone_format::{PageNo, TreeId, space};
+use inkstone_format::{PageNo, TreeId, VersionAddress, space};
 
 /// Bytes: text where it can be read as such, else hex, and runs as such.
 pub fn bytes(bytes: &[u8]) -> String {
@@ -51,10 +51,26 @@ fn flags(flags: u8) -> String {
 }
 
 fn trx(trx: TrxRef) -> String {
-    match trx.first {
+    let begins = match trx.first {
         Some(id) => format!("slot {} begins transaction {id}", trx.slot),
         None => format!("slot {}", trx.slot),
-    }
+    };
+    let Some(version) = trx.version else {
+        return begins;
+    };
+    let previous = match version.previous.0 {
+        0 => String::new(),
+        _ => format!(" after {}", address(version.previous)),
+    };
+    format!("{begins} version {}{previous}", address(version.address))
+}
+
+fn address(address: VersionAddress) -> String {
+    format!("{:#x}+{}", address.segment(), address.unit())
+}
+
+fn version(version: Option<VersionAddress>) -> String {
+    version.map_or("none".to_owned(), address)
 }
 
 fn rows(rows: &[Row]) -> String {
@@ -219,6 +235,44 @@ pub fn record(kind: u8, record: &Record) -> String {
             slot,
             undo: u,
         } => format!("slot {trx_slot} page {page} slot {slot}: {}", undo(u)),
+        Record::SetVersions { page, versions } => {
+            let set = |(slot, v): &(u16, _)| format!("{slot}: {}", version(*v));
+            let all: Vec<String> = versions.iter().map(set).collect();
+            format!("page {page} slots {}", all.join(", "))
+        }
+        Record::RowRestore {
+            page,
+            slot,
+            version: v,
+            undo: u,
+        } => format!(
+            "page {page} slot {slot} version {}: {}",
+            version(*v),
+            undo(u)
+        ),
+        Record::UndoMoved {
+            trx_slot,
+            addresses,
+        } => {
+            let moved = |(at, rows): &(_, u32)| format!("{rows} at {}", address(*at));
+            let all: Vec<String> = addresses.iter().map(moved).collect();
+            format!("slot {trx_slot} rows {}", all.join(", "))
+        }
+        Record::UndoSaved {
+            trx_slot,
+            trx,
+            since,
+            changes,
+            xid,
+            list,
+        } => format!(
+            "slot {trx_slot} transaction {trx} since {since} changes {changes} xid {} list {} bytes \
+             at {} checksum {:08x}",
+            fence(xid.as_ref()),
+            list.bytes,
+            list.offset,
+            list.checksum
+        ),
         Record::Commit { trx_slot } | Record::RollbackEnd { trx_slot } => {
             format!("slot {trx_slot}")
         }

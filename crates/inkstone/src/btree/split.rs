@@ -239,7 +239,7 @@ impl Tree {
 }
 
 /// Appends the cells of `from` from slot `first` on to the page `to`, with their version
-/// addresses (which are not logged: no address outlives a restart).
+/// addresses. In the log are those that outlive a restart.
 pub(super) fn append_cells(mtr: &mut Mtr<'_>, to: usize, from: TreePage<'_>, first: usize) {
     let count = from.count() - first;
     if count == 0 {
@@ -267,6 +267,14 @@ pub(super) fn append_cells(mtr: &mut Mtr<'_>, to: usize, from: TreePage<'_>, fir
             (cell.flags & !CELL_VERSIONED, &key[..], cell.value)
         });
         put_leaf_cells(payload, page, at as u16, count, rows);
+        let logged = |n| {
+            let version = from.version(first + n).filter(|v| v.is_logged());
+            version.map(|version| ((at + n) as u16, Some(version)))
+        };
+        let versions: Vec<_> = (0..count).filter_map(logged).collect();
+        if !versions.is_empty() {
+            Record::SetVersions { page, versions }.put(payload);
+        }
         let placed = place_cells(bytes, at, from, first, &keys);
         crate::invariant!(placed.is_ok(), "moved cells do not fit page {page}");
     });

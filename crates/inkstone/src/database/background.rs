@@ -1,4 +1,5 @@
-//! Background threads of an open database: `ink-purge`, `ink-checkpoint`, `ink-warm`. (The log has
+//! Background threads of an open database: `ink-purge`, `ink-undo` (rolls back what an earlier run
+//! has left of large transactions), `ink-checkpoint`, `ink-warm`. (The log has
 //! `ink-log`, the buffer pool `ink-frames` and `ink-cleaner`.)
 //!
 //! They hold the database weakly: it closes when its last handle goes.
@@ -7,6 +8,7 @@ use super::Inner;
 use crate::rows::purge;
 use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Condvar, Mutex};
+use crate::txn::undo_place::saved_every;
 use crate::{Error, Result};
 use inkstone_format::{PageId, pool_dump};
 use inkstone_io::{Create, OpenOptions};
@@ -59,6 +61,7 @@ impl Background {
         let stop = Arc::<Stop>::default();
         let mut threads = vec![
             spawn("ink-purge", inner, &stop, PURGE_INTERVAL, purge_round)?,
+            spawn("ink-undo", inner, &stop, PURGE_INTERVAL, undo_round)?,
             spawn(
                 "ink-checkpoint",
                 inner,
@@ -119,11 +122,17 @@ fn purge_round(inner: &Inner, _: u64) -> Result<bool> {
     Ok(purge::run(&inner.core)? > 0)
 }
 
+fn undo_round(inner: &Inner, _: u64) -> Result<bool> {
+    inner.core.storage.poison.check()?;
+    inner.core.finish_recovered()?;
+    Ok(false)
+}
+
 fn checkpoint_round(inner: &Inner, count: u64) -> Result<bool> {
     inner.core.storage.poison.check()?;
     inner.note_boundary();
     let limit = inner.upkeep.log_file_size / 2;
-    let copied = inner.copy_long_undo(limit);
+    let saved = inner.save_long_undo(saved_every(inner.upkeep.log_file_size));
     let (kept, capacity) = (inner.kept_log(), inner.upkeep.log_file_size);
     let second = count.is_multiple_of(10);
     if second || kept > capacity / CHECKPOINT_DISTANCE_PARTS {
@@ -132,7 +141,7 @@ fn checkpoint_round(inner: &Inner, count: u64) -> Result<bool> {
     if second {
         inner.look_after_space(count / 10)?;
     }
-    copied?;
+    saved?;
     // Where the log grows by a good part of its size in one interval the next checkpoint is due at
     // once.
     let moved = kept.saturating_sub(inner.kept_log());

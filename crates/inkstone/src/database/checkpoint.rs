@@ -18,9 +18,9 @@
 //!
 //! Then the page LSN map learns what recovery will need of the pages.
 //!
-//! A transaction that would keep too much of the log has its undo copied forward: then only what
-//! comes after the copy is needed. Writers are held back a little while more log is kept than
-//! `log_file_size` (`Core::before_write`).
+//! A transaction that would keep too much of the log has its undo saved in the undo file
+//! (`txn/undo_place.rs`): then only what comes after that is needed. Writers are held back a little
+//! while more log is kept than `log_file_size` (`Core::before_write`).
 //!
 //! The log of a file that is being made or dropped is kept until the catalog says the same
 //! ([`Checkpoints::hold`]).
@@ -252,16 +252,15 @@ impl Inner {
         wanted.max(old.scan_start_lsn)
     }
 
-    /// Copies the undo of transactions forward that keep more than `limit` bytes of the log.
-    pub(super) fn copy_long_undo(&self, limit: u64) -> Result<()> {
-        let end = self.core.storage.log.current_lsn();
+    /// Saves the undo of transactions that keep more than `limit` bytes of the log.
+    pub(super) fn save_long_undo(&self, limit: u64) -> Result<()> {
+        let mut failed = None;
         for writer in self.core.writers() {
-            let first = writer.state.first_lsn().unwrap_or(end);
-            if end.0.saturating_sub(first.0) > limit {
-                self.core.copy_undo_forward(&writer, limit)?;
+            if let Err(error) = self.core.save_undo(&writer, limit) {
+                failed.get_or_insert(error);
             }
         }
-        Ok(())
+        failed.map_or(Ok(()), Err)
     }
 
     /// Notes in the log that a checkpoint was written (for human readers).

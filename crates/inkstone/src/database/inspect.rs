@@ -177,13 +177,24 @@ impl Database {
     }
 
     /// Runs now one round of what the background does about checkpoints: the undo of transactions
-    /// that keep more than `undo_bytes_max` of the log is copied forward, and a checkpoint is
-    /// written of how far the cleaners have come.
+    /// that keep more than `undo_bytes_max` of the log is saved in the undo file, and a checkpoint
+    /// is written of how far the cleaners have come.
     pub fn maintain(&self, undo_bytes_max: u64) -> Result<()> {
         self.inner.core.storage.poison.check()?;
         self.inner.note_boundary();
-        self.inner.copy_long_undo(undo_bytes_max)?;
+        self.inner.save_long_undo(undo_bytes_max)?;
         self.inner.checkpoint(false, false)
+    }
+
+    /// Waits until what an earlier run has left of large transactions is rolled back, which happens
+    /// in the background. Until then their rows are invisible, and locked.
+    ///
+    /// # Errors
+    /// A page that cannot be read or written, or a full disk: it is tried again in the background.
+    pub fn finish_rollbacks(&self) -> Result<()> {
+        self.inner.core.storage.poison.check()?;
+        self.inner.core.finish_recovered()?;
+        self.inner.core.finish_rollbacks()
     }
 
     /// Runs one round of purge now, instead of waiting for the background thread.

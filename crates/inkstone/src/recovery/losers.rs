@@ -23,12 +23,15 @@
 //! A transaction that began before the scan and ended before the checkpoint leaves records of an
 //! unknown slot: they are redo only.
 //!
-//! The undo stacks stay in memory, also those of huge transactions, until they are rolled back.
+//! The undo of a large transaction has moved (`txn/undo_place.rs`): of it the table keeps what was
+//! logged since the undo file got the rest, as segments of versions.
 
+use super::moved::Row;
 use crate::mutants::{self, Mutant};
+use crate::mvcc::versions::RebuiltSegments;
 use crate::sync::HashMap;
-use inkstone_format::record::{Record, TrxRef, Undo, UndoEntry};
-use inkstone_format::{Lsn, SpaceId, TreeId, TrxId};
+use inkstone_format::record::{Record, TrxRef, Undo, UndoEntry, UndoList};
+use inkstone_format::{Lsn, SpaceId, TreeId, TrxId, VersionAddress};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A transaction without an end in the log.
@@ -46,6 +49,34 @@ pub struct OpenTransaction {
     pub undo: Vec<UndoEntry>,
     /// The XID, once it is prepared.
     pub xid: Option<Vec<u8>>,
+    /// Its undo, if that is not in the log.
+    pub moved: Option<MovedUndo>,
+}
+
+impl OpenTransaction {
+    /// How many changes it made that are to be undone, about.
+    pub fn changes(&self) -> u64 {
+        let moved = self.moved.as_ref().map_or(0, |moved| moved.changes);
+        self.undo.len() as u64 + moved
+    }
+
+    /// What the undo file has of its undo.
+    pub fn list(&self) -> UndoList {
+        self.moved
+            .as_ref()
+            .map_or_else(UndoList::default, |moved| moved.list)
+    }
+}
+
+/// The undo of a transaction whose versions have logged addresses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MovedUndo {
+    /// What the undo file has.
+    pub list: UndoList,
+    /// What was made anew of the log.
+    pub(crate) rebuilt: RebuiltSegments,
+    /// Changes that it made, about.
+    pub changes: u64,
 }
 
 /// Parts of an [`Record::UndoCopy`] that wait for the last one.
@@ -64,6 +95,8 @@ type Reason = String;
 pub(super) struct TransactionTable {
     open: HashMap<u32, OpenTransaction>,
     copies: HashMap<u32, UndoCopy>,
+    /// Moved undo of slots without a known beginning.
+    unknown_moved: HashMap<u32, MovedUndo>,
     /// Slots that wrote at or after the checkpoint without a known beginning, and where first.
     unknown: BTreeMap<u32, Lsn>,
     skipped: BTreeSet<SpaceId>,
@@ -88,6 +121,9 @@ impl TransactionTable {
     /// Takes notice of a record of the frame that starts at `start`; `tail`: the frame is at or
     /// after the checkpoint.
     pub fn note(&mut self, record: &Record, start: Lsn, tail: bool) -> Result<(), Reason> {
+        if let Some(row) = Row::of(record) {
+            return self.note_moved(&row, start, tail);
+        }
         match record {
             Record::RowsInsert {
                 page,
@@ -151,14 +187,28 @@ impl TransactionTable {
                 if let Some(open) = self.active(*trx_slot, start, tail)
                     && !mutants::on(Mutant::PreparedForgotten)
                 {
-                    open.xid = Some(xid.clone());
+                    // Without an XID: it is being rolled back.
+                    open.xid = Some(xid.clone()).filter(|xid| !xid.is_empty());
                 }
             }
             Record::Commit { trx_slot } | Record::RollbackEnd { trx_slot } => {
                 self.open.remove(trx_slot);
+                self.unknown_moved.remove(trx_slot);
                 self.copies.remove(trx_slot);
                 self.unknown.remove(trx_slot);
             }
+            Record::UndoMoved {
+                trx_slot,
+                addresses,
+            } => self.undo_moved(*trx_slot, addresses, start, tail)?,
+            Record::UndoSaved {
+                trx_slot,
+                trx,
+                since,
+                changes,
+                xid,
+                list,
+            } => self.undo_saved(*trx_slot, *trx, (*since, *changes), xid, *list)?,
             Record::UndoCopy {
                 trx_slot,
                 trx,
@@ -209,8 +259,86 @@ impl TransactionTable {
             first_lsn: start,
             undo: Vec::new(),
             xid: None,
+            moved: None,
         };
         self.open.insert(slot, open);
+        Ok(())
+    }
+
+    /// A row record of a transaction whose undo has moved.
+    fn note_moved(&mut self, row: &Row<'_>, start: Lsn, tail: bool) -> Result<(), Reason> {
+        if let Some(id) = row.trx.first {
+            return Err(format!("transaction {id} begins with moved undo"));
+        }
+        let moved = self.moved(row.trx.slot, start, tail);
+        moved.changes += row.rows;
+        row.rebuild(&mut moved.rebuilt, start)
+    }
+
+    /// The moved undo of a transaction whose beginning may be unknown.
+    fn moved(&mut self, slot: u32, start: Lsn, tail: bool) -> &mut MovedUndo {
+        if !self.open.contains_key(&slot) {
+            if tail {
+                self.unknown.entry(slot).or_insert(start);
+            }
+            return self.unknown_moved.entry(slot).or_default();
+        }
+        let open = self.open.entry(slot);
+        let open = open.or_insert_with(|| unreachable!("checked above"));
+        open.moved.get_or_insert_default()
+    }
+
+    fn undo_moved(
+        &mut self,
+        slot: u32,
+        addresses: &[(VersionAddress, u32)],
+        start: Lsn,
+        tail: bool,
+    ) -> Result<(), Reason> {
+        let undo = self
+            .open
+            .get_mut(&slot)
+            .map(|open| std::mem::take(&mut open.undo));
+        let moved = self.moved(slot, start, tail);
+        // Of one that began before the scan a list tells, or it has ended before the checkpoint.
+        let Some(undo) = undo else { return Ok(()) };
+        moved.changes = undo.len() as u64;
+        super::moved::rebuild_moved(&mut moved.rebuilt, &undo, addresses, start)
+    }
+
+    fn undo_saved(
+        &mut self,
+        slot: u32,
+        id: TrxId,
+        (since, changes): (Lsn, u64),
+        xid: &Option<Vec<u8>>,
+        list: UndoList,
+    ) -> Result<(), Reason> {
+        self.id_max = self.id_max.max(id);
+        self.unknown.remove(&slot);
+        let found = self.unknown_moved.remove(&slot);
+        let open = self.open.entry(slot).or_insert_with(|| OpenTransaction {
+            slot,
+            id,
+            first_lsn: since,
+            undo: Vec::new(),
+            xid: None,
+            moved: found,
+        });
+        if open.id != id || !open.undo.is_empty() {
+            return Err(format!(
+                "the undo of transaction {id} is saved in slot {slot}, where transaction {} is \
+                 open with {} changes in the log",
+                open.id,
+                open.undo.len()
+            ));
+        }
+        open.first_lsn = since;
+        open.xid.clone_from(xid);
+        let moved = open.moved.get_or_insert_default();
+        moved.rebuilt.forget_before(since);
+        moved.list = list;
+        moved.changes = changes;
         Ok(())
     }
 
@@ -289,6 +417,7 @@ impl TransactionTable {
             first_lsn: copy.first_lsn,
             undo: copy.entries,
             xid,
+            moved: None,
         };
         self.open.insert(slot, open);
     }

@@ -54,6 +54,7 @@ mod apply;
 mod index;
 mod log_source;
 mod losers;
+mod moved;
 mod progress;
 mod scan;
 mod spaces;
@@ -64,7 +65,7 @@ pub(crate) mod undo;
 pub use apply::{Applied, apply_changes};
 pub use index::Change;
 pub use log_source::LogSource;
-pub use losers::OpenTransaction;
+pub use losers::{MovedUndo, OpenTransaction};
 pub use progress::{Phase, Progress, RecoveryReport};
 pub use spaces::TablespaceFiles;
 

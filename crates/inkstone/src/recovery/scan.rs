@@ -92,7 +92,7 @@ impl<'a> Scan<'a> {
         let unfinished = self.table.finish();
         let unfinished = unfinished.map_err(|reason| Problem::Log(reason).at(log, end))?;
         check_skipped(&self.spaces, &unfinished.skipped).map_err(|problem| problem.at(log, end))?;
-        let changes = |open: &super::OpenTransaction| open.undo.len() as u64;
+        let changes = super::OpenTransaction::changes;
         self.report.losers = unfinished.losers.len() as u64;
         self.report.loser_changes = unfinished.losers.iter().map(changes).sum();
         self.report.prepared = unfinished.prepared.len() as u64;

@@ -13,8 +13,9 @@ use crate::recovery::OpenTransaction;
 use crate::sync::HashMap;
 use crate::txn::core::Core;
 use crate::txn::promise::undo_log_bytes;
-use crate::txn::rollback::undo_logged;
-use crate::txn::transaction::{Phase, Shared};
+use crate::txn::rollback::{undo_logged, undo_recovered_version};
+use crate::txn::transaction::{Inner, Phase, Shared};
+use crate::txn::undo_place::UndoPlace;
 use crate::{Error, Result};
 use inkstone_format::record::{Record, Undo, UndoEntry};
 use inkstone_format::space::{CLUSTERED_TREE, PENDING_FREE_TREE};
@@ -88,6 +89,78 @@ impl Core {
             *left -= 1;
         }
         Ok(())
+    }
+
+    /// Takes over the transactions whose undo has moved: their rows carry the addresses of their
+    /// versions, so they are locked and invisible without a look at them. Losers are rolled back
+    /// behind the opening.
+    pub(crate) fn adopt_moved(
+        self: &Arc<Self>,
+        states: &HashMap<TrxId, Arc<TrxState>>,
+        open: &[&OpenTransaction],
+    ) -> Result<()> {
+        let lists: Vec<_> = open.iter().map(|open| open.list()).collect();
+        let saved = self.versions.adopt_saved(&lists)?;
+        for (open, saved) in open.iter().zip(saved) {
+            let (state, Some(moved)) = (&states[&open.id], &open.moved) else {
+                continue;
+            };
+            let shared = Shared::new(state.clone());
+            let mut inner = shared.inner.lock();
+            inner.touched = self.versions.adopt(state, &saved, moved.rebuilt.clone())?;
+            inner.undo_place = UndoPlace::recovered(moved.list);
+            inner.undo_count = moved.changes;
+            inner.logged = true;
+            inner.orphans = true;
+            inner.promise.cover_recovered(self, 0);
+            inner.promise.moved(self);
+            state.add_weight(moved.changes);
+            state.set_owner(0);
+            self.add_writer(&shared);
+            match &open.xid {
+                Some(xid) => {
+                    state.set_prepared();
+                    inner.phase = Phase::Prepared;
+                    inner.xid = Some(xid.clone());
+                    self.prepared.lock().insert(xid.clone(), shared.clone());
+                }
+                None => {
+                    inner.phase = Phase::RollingBack;
+                    self.recovered.lock().push(shared.clone());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Undoes what an earlier run has left of a transaction whose undo had moved: version by
+    /// version, the newest first, in the memory of one segment.
+    pub(crate) fn undo_moved(self: &Arc<Self>, shared: &Shared, inner: &mut Inner) -> Result<()> {
+        inner.orphans = true;
+        loop {
+            let (mut rows, undone) = (0, inner.undo_place.undone);
+            let more =
+                self.versions
+                    .last_logged(&inner.touched, undone, &mut |address, view| {
+                        if self.is_stopping() {
+                            return Err(Error::TransactionState(
+                                "interrupted: the database is closing",
+                            ));
+                        }
+                        if let Some(tree) = self.tree(view.space, view.tree)? {
+                            rows += undo_recovered_version(self, &tree, address, view)?;
+                        }
+                        Ok(())
+                    })?;
+            inner.undo_count = inner.undo_count.saturating_sub(rows);
+            if !more {
+                return Ok(());
+            }
+            inner.undo_place.undone += 1;
+            // Threads that wait for its rows look at them again.
+            self.locks.changes_taken_back(&shared.state);
+            self.save_own_undo(shared, inner)?;
+        }
     }
 
     /// Takes a prepared transaction up again.
@@ -254,7 +327,7 @@ impl Core {
         let Some(tree) = self.tree(space, tree)? else {
             return Ok(());
         };
-        let live = |address| self.is_live(address);
+        let live = |address| self.keeps(address);
         loop {
             self.storage.log.prepare()?;
             self.storage.log.wait_for_space()?;

@@ -7,12 +7,13 @@ use crate::buffer::Exclusive;
 use crate::counters::Counter;
 use crate::locks::LockMode;
 use crate::mtr::Mtr;
-use crate::mvcc::versions::{NO_PURGE, VersionKind};
+use crate::mvcc::versions::{NO_PURGE, RUN, VersionKind, run_of};
 use crate::rows::read::row_name;
 use crate::rows::write::{Room, Write, Written, make_room};
 use crate::txn::promise::undo_log_bytes;
 use crate::txn::transaction::{Change, Inner, Transaction};
 use inkstone_format::record::put_rows_insert;
+use inkstone_format::space::CLUSTERED_TREE;
 use inkstone_format::tree_page::{
     SLOT_LEN, TreePage, TreePageMut, cell_len, is_inline, key_len_max,
 };
@@ -43,7 +44,7 @@ impl Transaction {
         while *done < rows.len() {
             self.core.before_write()?;
             let mut inner = self.active()?;
-            inner.promise.cover_operation(&self.core)?;
+            self.ready_undo(&mut inner)?;
             let result = self.insert_leaf_run(&mut inner, tree, &rows[*done..]);
             let count = self.after_error(inner, result)?;
             *done += count;
@@ -149,52 +150,38 @@ impl Transaction {
     ) -> Result<()> {
         let (core, page) = (&self.core, leaf.id());
         let live = core.liveness();
-        let before = inner.undo_last;
         let mut change = Change {
             core,
             shared: &self.shared,
             inner,
         };
-        let mut addresses = Vec::with_capacity(rows.len());
-        for (key, _) in rows {
-            let made = change.version(
-                VersionKind::Insert,
-                NO_PURGE,
-                page,
-                tree.id,
-                key,
-                0,
-                &[],
-                None,
-            );
-            match made {
-                Ok(address) => addresses.push(address),
-                Err(error) => {
-                    // Entries that no row points to: the chain of undo goes past them.
-                    change.inner.undo_last = before;
-                    return Err(error);
-                }
-            }
-            change.inner.undo_last = addresses[addresses.len() - 1];
+        let (flags, others) = match rows {
+            [_] => (NO_PURGE, Vec::new()),
+            _ => (NO_PURGE | RUN, run_of(rows.iter().map(|&(key, _)| key))),
+        };
+        let kind = VersionKind::Insert;
+        let first = rows[0].0;
+        let address = change.version(kind, flags, page, tree.id, first, 0, &others, None)?;
+        if tree.id == CLUSTERED_TREE {
+            (1..rows.len()).for_each(|_| self.shared.state.add_cost());
         }
-        let trx = change.shared.trx_ref(change.inner);
+        let trx = change.shared.trx_ref(change.inner, address, None);
         let mut mtr = Mtr::new(&core.storage);
         let index = mtr.push(leaf);
         let context = &mut change.inner.context;
         mtr.change(index, |bytes, payload| {
             let mut target = TreePageMut(bytes);
             for (n, (key, value)) in rows.iter().enumerate() {
-                let placed = target.insert(slot + n, 0, Some(addresses[n]), key, value, &live);
+                let placed = target.insert(slot + n, 0, Some(address), key, value, &live);
                 crate::invariant!(placed.is_ok(), "rows do not fit page {page} after all");
             }
             let (slot, count) = (slot as u16, rows.len());
             let rows = rows.iter().map(|&(key, value)| (0, key, value));
             put_rows_insert(payload, context, trx, page, tree.id, slot, count, rows);
         });
-        let last = addresses[addresses.len() - 1];
         let undo_bytes = rows.len() as u64 * undo_log_bytes(0, 0);
         let changes = rows.len() as u64;
-        change.commit(mtr, last, Some(true), tree.id, changes, undo_bytes)?;
+        change.commit(mtr, address, Some(true), tree.id, changes, undo_bytes)?;
         inner.last_insert = Some((
             page.space,
             tree.id,

@@ -327,7 +327,7 @@ fn first_page(key: &[u8]) -> PageNo {
 /// Inserts an entry, outside of any transaction, into a latched leaf that has room for it. Other
 /// entries keep their version addresses, which replaying the record would not do.
 fn insert_entry(core: &Core, mtr: &mut Mtr<'_>, leaf: usize, key: &[u8]) {
-    let (id, live) = (mtr.id(leaf), |address| core.is_live(address));
+    let (id, live) = (mtr.id(leaf), |address| core.keeps(address));
     if let Ok(slot) = TreePage(mtr.page(leaf)).search(key) {
         // A deleted entry of the same page, which purge has not removed yet.
         let record = Record::Remove {
@@ -380,7 +380,7 @@ impl Transaction {
         let (mut first, mut last) = (None, None);
         for part in value.chunks(per_page * BATCH_PAGES) {
             core.before_write()?;
-            inner.promise.cover_operation(core)?;
+            self.ready_undo(inner)?;
             let (head, tail) = match last {
                 None => self.store_first(&mut inner.held, &pending, part, per_page)?,
                 Some(last) => self.store_more(&pending, part, per_page, last)?,
@@ -419,7 +419,7 @@ impl Transaction {
             if TreePage(&leaf).free() < need {
                 drop((mtr, frames));
                 if remove_dead_rows(core, leaf, None)? == 0 {
-                    let live = |address| core.is_live(address);
+                    let live = |address| core.keeps(address);
                     pending.split_leaf(
                         SplitFor {
                             key: &key,

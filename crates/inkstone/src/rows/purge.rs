@@ -26,16 +26,21 @@ pub fn run(core: &Arc<Core>) -> Result<usize> {
     // On a full disk what is left of the log is for rollbacks: here, and at each row.
     core.storage.log.prepare()?;
     core.versions.seal_idle();
+    core.versions.reclaim(core.storage.log.durable_lsn());
     let oldest = core.trxs.oldest_snapshot();
-    let retired = core.versions.retire(oldest, &mut |address, entry| {
-        if core.is_stopping() {
-            // What is left is found by the next run, or by a write that needs the room.
-            return Err(crate::Error::TransactionState(
-                "interrupted: the database is closing",
-            ));
-        }
-        purge_entry(core, address, entry)
-    });
+    let retired = core.versions.retire(
+        oldest,
+        core.storage.log.current_lsn(),
+        &mut |address, entry| {
+            if core.is_stopping() {
+                // What is left is found by the next run, or by a write that needs the room.
+                return Err(crate::Error::TransactionState(
+                    "interrupted: the database is closing",
+                ));
+            }
+            purge_entry(core, address, entry)
+        },
+    );
     let waiting = std::mem::take(&mut *core.pending_free.lock());
     let mut failed = None;
     for space in waiting {
@@ -101,7 +106,7 @@ fn remove_marked(core: &Arc<Core>, tree: &Tree, address: VersionAddress, key: &[
     mtr.commit()?;
     core.storage.counters.add(Counter::RowsPurged, 1);
     if thin {
-        tree.merge_around(key, &|address| core.is_live(address))?;
+        tree.merge_around(key, &|address| core.keeps(address))?;
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use crate::locks::{LockMode, Newest, RowName, Waiting};
 use crate::mutants::{self, Mutant};
 use crate::mvcc::isolation::{Isolation, MissingRow};
 use crate::mvcc::system::Snapshot;
-use crate::mvcc::versions::VersionKind;
+use crate::mvcc::versions::{MARK_ONLY, VersionKind};
 use crate::sync::Instant;
 use crate::txn::core::Core;
 use crate::txn::transaction::{Inner, Transaction};
@@ -97,11 +97,17 @@ impl Core {
             }
             match entry.kind {
                 VersionKind::Insert => return Ok(false),
-                VersionKind::DeleteMark => seen.flags = entry.old_flags,
+                VersionKind::DeleteMark => seen.flags &= !CELL_DELETED,
+                VersionKind::Unmark if entry.flags & MARK_ONLY != 0 => {
+                    seen.flags |= CELL_DELETED;
+                }
                 VersionKind::Update | VersionKind::Unmark => {
                     seen.flags = entry.old_flags;
+                    let old = entry.old_value(&seen.value);
+                    let old = old.map_err(|c| self.versions.corrupt(address, c))?;
+                    let old = old.into_owned();
                     seen.value.clear();
-                    seen.value.extend_from_slice(entry.old_value);
+                    seen.value.extend_from_slice(&old);
                 }
             }
             seen.version = (entry.previous != VersionAddress(0)).then_some(entry.previous);

@@ -514,7 +514,7 @@ pub(crate) fn clean_leaf(
     let latched = tree.leaf_exclusive(leaf.target())?;
     let key = TreePage(&latched).low().to_vec();
     remove_dead_rows(core, latched, None)?;
-    tree.merge_around(&key, &|address| core.is_live(address))
+    tree.merge_around(&key, &|address| core.keeps(address))
 }
 
 impl Drop for Cursor {

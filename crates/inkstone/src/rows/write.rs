@@ -15,7 +15,7 @@ use crate::locks::{Access, Blocker, LockMode, Newest, Waiting};
 use crate::mtr::Mtr;
 use crate::mutants::{self, Mutant};
 use crate::mvcc::system::TrxStatus;
-use crate::mvcc::versions::{NO_PURGE, VersionKind};
+use crate::mvcc::versions::{NO_PURGE, SPLICED, VersionKind, spliced};
 use crate::rows::read::row_name;
 use crate::txn::core::Core;
 use crate::txn::promise::undo_log_bytes;
@@ -27,6 +27,7 @@ use inkstone_format::tree_page::{
     CELL_DELETED, CELL_OVERFLOW, CELL_VERSIONED, SLOT_LEN, TreePage, TreePageMut, cell_len,
     is_inline, key_len_max,
 };
+use std::borrow::Cow;
 use std::ops::Bound;
 
 /// What to do with a row.
@@ -87,7 +88,7 @@ impl Transaction {
         }
         self.core.before_write()?;
         let mut inner = self.active()?;
-        inner.promise.cover_operation(&self.core)?;
+        self.ready_undo(&mut inner)?;
         let place = inner.place();
         let result = self.write_locked(&mut inner, tree, key, write);
         if result.is_err() && !matches!(result, Err(Error::Deadlock)) {
@@ -378,7 +379,7 @@ impl Transaction {
         };
         let address =
             change.version(VersionKind::Insert, flags, page, tree.id, key, 0, &[], None)?;
-        let trx = change.shared.trx_ref(change.inner);
+        let trx = change.shared.trx_ref(change.inner, address, None);
         let mut mtr = Mtr::new(&core.storage);
         let index = mtr.push(leaf);
         let context = &mut change.inner.context;
@@ -422,7 +423,7 @@ impl Transaction {
         } else {
             NO_PURGE
         };
-        let kind = VersionKind::Update;
+        let kept = KeptValue::of(inner, &old, Some(&diff), purge);
         let (old_flags, flags) = (old.flags, value.flags);
         let record = |page, trx, slot| Record::RowUpdate {
             page,
@@ -442,7 +443,8 @@ impl Transaction {
             key,
             value,
             &old,
-            (kind, purge),
+            VersionKind::Update,
+            kept,
             record,
         )?;
         if matches!(done, Attempt::Done(_)) {
@@ -467,6 +469,12 @@ impl Transaction {
         // revival's record does not hold.
         let own = self.is_own(old.version);
         let diff = own.then(|| Diff::between(&old.value, value.bytes));
+        let purge = if tree.id == inkstone_format::space::PENDING_FREE_TREE {
+            0
+        } else {
+            NO_PURGE
+        };
+        let kept = KeptValue::of(inner, &old, diff.as_ref(), purge);
         let record = |page, trx, slot| match diff {
             Some(diff) => Record::RowUpdate {
                 page,
@@ -488,13 +496,18 @@ impl Transaction {
                 value: value.bytes.to_vec(),
             },
         };
-        let purge = if tree.id == inkstone_format::space::PENDING_FREE_TREE {
-            0
-        } else {
-            NO_PURGE
-        };
-        let kind = (VersionKind::Unmark, purge);
-        let done = self.replace_row(inner, tree, leaf, slot, key, value, &old, kind, record)?;
+        let done = self.replace_row(
+            inner,
+            tree,
+            leaf,
+            slot,
+            key,
+            value,
+            &old,
+            VersionKind::Unmark,
+            kept,
+            record,
+        )?;
         if let Attempt::Done(_) = done {
             self.core.storage.counters.add(Counter::RowsInserted, 1);
             return Ok(Attempt::Done(Written::Inserted));
@@ -523,8 +536,22 @@ impl Transaction {
             slot,
             key: key.to_vec(),
         };
-        let kind = (VersionKind::DeleteMark, 0);
-        let done = self.replace_row(inner, tree, leaf, slot, key, value, &old, kind, record)?;
+        let none = KeptValue {
+            bytes: Cow::Borrowed(&[]),
+            flags: 0,
+        };
+        let done = self.replace_row(
+            inner,
+            tree,
+            leaf,
+            slot,
+            key,
+            value,
+            &old,
+            VersionKind::DeleteMark,
+            none,
+            record,
+        )?;
         if matches!(done, Attempt::Done(_)) {
             self.core.storage.counters.add(Counter::RowsDeleted, 1);
             self.drop_long_value(inner, tree, &old)?;
@@ -545,7 +572,8 @@ impl Transaction {
         key: &[u8],
         value: CellValue<'_>,
         old: &OldCell,
-        (kind, purge): (VersionKind, u8),
+        kind: VersionKind,
+        kept: KeptValue<'_>,
         record: impl FnOnce(inkstone_format::PageId, inkstone_format::record::TrxRef, u16) -> Record,
     ) -> Result<Attempt<'_>> {
         let (core, page) = (&self.core, leaf.id());
@@ -553,7 +581,7 @@ impl Transaction {
         let suffix = key.len() - TreePage(&leaf).prefix_len();
         let len = cell_len(suffix, value.bytes.len(), true);
         // An address that no longer matters is part of the old cell's length already.
-        let own_dead = if old.version.is_some_and(|v| !core.is_live(v)) {
+        let own_dead = if old.version.is_some_and(|v| !core.keeps(v)) {
             8
         } else {
             0
@@ -574,16 +602,16 @@ impl Transaction {
             }
         };
         let mut change = self.change(inner);
-        let old_value = if kind == VersionKind::DeleteMark {
-            &[][..]
-        } else {
-            &old.value
-        };
         let previous = old.version.filter(|&address| core.is_live(address));
+        let KeptValue {
+            bytes: old_value,
+            flags: kept,
+        } = kept;
         let address = change.version(
-            kind, purge, page, tree.id, key, old.flags, old_value, previous,
+            kind, kept, page, tree.id, key, old.flags, &old_value, previous,
         )?;
-        let record = record(page, change.shared.trx_ref(change.inner), slot as u16);
+        let trx = change.shared.trx_ref(change.inner, address, previous);
+        let record = record(page, trx, slot as u16);
         let put_back = match &record {
             Record::RowMark { .. } => 0,
             Record::RowUpdate { diff, .. } if kind == VersionKind::Update => {
@@ -625,6 +653,29 @@ impl OldCell {
     }
 }
 
+/// What a version keeps of its row's old value.
+struct KeptValue<'o> {
+    bytes: Cow<'o, [u8]>,
+    flags: u8,
+}
+
+impl<'o> KeptValue<'o> {
+    /// The whole value, or for a transaction whose versions are made anew of the log what the
+    /// record has of it. Without a difference the record has none: then it is for this run only.
+    fn of(inner: &Inner, old: &'o OldCell, diff: Option<&Diff>, flags: u8) -> Self {
+        match diff.filter(|_| inner.undo_place.is_moved()) {
+            Some(diff) => Self {
+                bytes: Cow::Owned(spliced(diff.prefix, diff.suffix, &diff.old)),
+                flags: flags | SPLICED,
+            },
+            None => Self {
+                bytes: Cow::Borrowed(&old.value),
+                flags,
+            },
+        }
+    }
+}
+
 /// Whether a leaf has room.
 pub(crate) enum Room<'p> {
     /// As it is, or by compaction.
@@ -655,27 +706,46 @@ pub(crate) fn make_room<'p>(
 }
 
 /// Removes the delete-marked rows of a leaf whose version no transaction can need, apart from the
-/// row of `except`. How many.
+/// row of `except`, and logged addresses that no longer matter. How many of both.
 pub(crate) fn remove_dead_rows(
     core: &Core,
     leaf: Exclusive<'_>,
     except: Option<&[u8]>,
 ) -> Result<u64> {
-    let (page, live) = (TreePage(&leaf), core.liveness());
+    let page = TreePage(&leaf);
+    let is_dead = |slot: &usize| {
+        page.version(*slot)
+            .is_some_and(|v| v.is_logged() && !core.is_live(v))
+    };
     let dead: Vec<usize> = (0..page.count())
         .filter(|&slot| page.is_deleted(slot))
         .filter(|&slot| {
-            let dead = page.version(slot).is_none_or(|address| !live(address));
+            let dead = page
+                .version(slot)
+                .is_none_or(|address| !core.is_live(address));
             dead || mutants::on(Mutant::MarkedRowRemovedEarly)
         })
         .filter(|&slot| except.is_none_or(|key| page.key(slot) != key))
         .collect();
-    if dead.is_empty() {
+    let addresses: Vec<_> = (0..page.count())
+        .filter(is_dead)
+        .filter(|slot| dead.binary_search(slot).is_err())
+        .map(|slot| (slot as u16, None))
+        .collect();
+    if dead.is_empty() && addresses.is_empty() {
         return Ok(0);
     }
     let id = leaf.id();
+    let freed = (dead.len() + addresses.len()) as u64;
     let mut mtr = Mtr::new(&core.storage);
     let index = mtr.push(leaf);
+    if !addresses.is_empty() {
+        let record = Record::SetVersions {
+            page: id,
+            versions: addresses,
+        };
+        mtr.replay(index, &record);
+    }
     for &slot in dead.iter().rev() {
         mtr.replay(
             index,
@@ -690,7 +760,7 @@ pub(crate) fn remove_dead_rows(
     core.storage
         .counters
         .add(Counter::RowsPurged, dead.len() as u64);
-    Ok(dead.len() as u64)
+    Ok(freed)
 }
 
 impl Transaction {

@@ -66,6 +66,8 @@ pub struct Core {
     pub purging: Mutex<()>,
     /// Transactions whose rollback failed and is to be tried again.
     pub(crate) unfinished: Mutex<Vec<Arc<Shared>>>,
+    /// Transactions of an earlier run, with undo of their own, that are being rolled back.
+    pub(crate) recovered: Mutex<Vec<Arc<Shared>>>,
     /// Transactions that have written and not ended, by stripe of their slot.
     writers: Box<[CachePadded<WriterStripe>]>,
     /// Prepared transactions by XID.
@@ -115,6 +117,7 @@ impl Core {
             pending_free: Mutex::default(),
             making_pending_free: Mutex::default(),
             unfinished: Mutex::default(),
+            recovered: Mutex::default(),
             dropped_trees: Mutex::default(),
             purging: Mutex::default(),
             writers: (0..STRIPES).map(|_| CachePadded::default()).collect(),
@@ -131,11 +134,18 @@ impl Core {
         self.versions.is_live(address)
     }
 
-    /// Whether version addresses still matter: for the cells of a page that stays latched
-    /// meanwhile.
+    /// Whether a page keeps a version address: one that matters, and any logged one, for a later run
+    /// replays what the log says of it. Those are taken out by a record (`clean_leaf`).
+    #[inline]
+    pub fn keeps(&self, address: VersionAddress) -> bool {
+        address.is_logged() || self.versions.is_live(address)
+    }
+
+    /// As [`Core::keeps`], for the cells of a page that stays latched meanwhile.
     #[inline]
     pub fn liveness(&self) -> impl Fn(VersionAddress) -> bool + '_ {
-        self.versions.liveness()
+        let live = self.versions.liveness();
+        move |address| address.is_logged() || live(address)
     }
 
     /// A tablespace, opened if need be; `None` if its table was dropped, or there is no file.

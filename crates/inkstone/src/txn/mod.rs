@@ -9,7 +9,7 @@
 //! | `prepare` | the first phase of a commit in two, and XIDs |
 //! | `rollback` | undoing changes |
 //! | `promise` | the log space that is there for a rollback, also on a full disk |
-//! | `undo_copy` | copying the undo of long transactions forward |
+//! | `undo_place` | where undo is: in the log, or, of large and old transactions, in the undo file |
 
 pub mod core;
 mod prepare;
@@ -18,7 +18,7 @@ pub(crate) mod rollback;
 mod savepoints;
 mod statement_locks;
 pub mod transaction;
-mod undo_copy;
+pub(crate) mod undo_place;
 
 pub use prepare::Prepared;
 pub use savepoints::Mark;

@@ -148,6 +148,10 @@ fn show_xid(xid: &[u8]) -> String {
 impl Core {
     /// Whether a prepared transaction has changed rows of a tablespace.
     pub(crate) fn prepared_has_changed(&self, space: SpaceId) -> Result<bool> {
+        // What is rolled back since an earlier run may be of any table.
+        if !self.recovered.lock().is_empty() {
+            return Ok(true);
+        }
         let all: Vec<_> = self.prepared.lock().values().cloned().collect();
         for shared in all {
             // In the middle of a call: it is being committed, or rolled back, and will have ended
@@ -185,6 +189,19 @@ impl Core {
         Ok(PendingCommit { core, lsn })
     }
 
+    /// Of a transaction whose undo has moved no record of its rollback tells that it began.
+    fn log_unprepared(&self, shared: &Shared, inner: &Inner) -> Result<()> {
+        if !inner.undo_place.is_moved() {
+            return Ok(());
+        }
+        let mut mtr = Mtr::new(&self.storage);
+        mtr.note(&Record::Prepare {
+            trx_slot: shared.state.slot(),
+            xid: Vec::new(),
+        });
+        mtr.commit().map(drop)
+    }
+
     /// Rolls a prepared transaction back. If that fails in the middle it can only be called again:
     /// the transaction can no longer be committed, here or after a restart.
     pub fn rollback_prepared(self: &Arc<Self>, xid: &[u8]) -> Result<()> {
@@ -192,7 +209,9 @@ impl Core {
         let shared = self.take_prepared(xid)?;
         let mut inner = shared.inner.lock();
         inner.xid = None;
-        let result = rollback_all(self, &shared, &mut inner);
+        let result = self
+            .log_unprepared(&shared, &inner)
+            .and_then(|()| rollback_all(self, &shared, &mut inner));
         if result.is_err() {
             drop(inner);
             self.prepared.lock().insert(xid.to_vec(), shared);

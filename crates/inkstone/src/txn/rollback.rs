@@ -7,7 +7,7 @@
 use crate::btree::{SplitFor, Target, Tree};
 use crate::mtr::Mtr;
 use crate::mutants::{self, Mutant};
-use crate::mvcc::versions::{VersionKind, VersionView};
+use crate::mvcc::versions::{MARK_ONLY, RUN, VersionKind, VersionView};
 use crate::paranoid::paranoid;
 use crate::txn::core::Core;
 use crate::txn::promise::rollback_step_bytes;
@@ -15,9 +15,14 @@ use crate::txn::transaction::{Inner, Shared};
 use crate::{Error, Result};
 use inkstone_format::record::{Diff, Record, Undo};
 use inkstone_format::space::CLUSTERED_TREE;
-use inkstone_format::tree_page::{CELL_DELETED, CELL_VERSIONED, TreePage, TreePageMut, cell_len};
-use inkstone_format::{PageId, VersionAddress};
+use inkstone_format::tree_page::{
+    CELL_DELETED, CELL_VERSIONED, Cell, TreePage, TreePageMut, cell_len,
+};
+use inkstone_format::{Corrupt, PageId, VersionAddress};
 use std::sync::Arc;
+
+/// After so many changes a rollback looks whether the transaction keeps too much of the log.
+const STEPS_BETWEEN_SAVES: u64 = 256;
 
 /// Undoes the transaction's changes made after version entry `until` (0: all).
 pub(crate) fn undo_until(
@@ -27,6 +32,7 @@ pub(crate) fn undo_until(
     until: VersionAddress,
 ) -> Result<()> {
     inner.orphans = true;
+    let mut steps = 0u64;
     while inner.undo_last != until && inner.undo_last != VersionAddress(0) {
         let address = inner.undo_last;
         let entry = core.versions.read(address)?;
@@ -51,63 +57,156 @@ pub(crate) fn undo_until(
         if first && mutants::on(Mutant::UndoSkipsFirst) {
             break;
         }
-        if let Some(tree) = core.tree(view.space, view.tree)? {
-            undo_entry(core, shared.state.slot(), &tree, address, &view)?;
+        let undone = match core.tree(view.space, view.tree)? {
+            Some(tree) => undo_version(core, shared, inner, &tree, address, &view)?,
+            None => view.keys().map_or(1, |keys| keys.len()) as u64,
+        };
+        steps += 1;
+        if steps % STEPS_BETWEEN_SAVES == 0 {
+            core.save_own_undo(shared, inner)?;
         }
         inner.undo_last = view.undo_previous;
-        inner.undo_count = inner.undo_count.saturating_sub(1);
+        inner.undo_count = inner.undo_count.saturating_sub(undone);
         if view.tree == CLUSTERED_TREE {
-            shared.state.take_back_row();
+            shared.state.take_back_rows(undone);
         }
     }
     Ok(())
 }
 
-/// Undoes one change that this run has made.
-fn undo_entry(
+/// Undoes one change that this run has made, of a row or of several. How many rows.
+fn undo_version(
     core: &Arc<Core>,
-    trx_slot: u32,
+    shared: &Shared,
+    inner: &Inner,
     tree: &Tree,
     address: VersionAddress,
     entry: &VersionView<'_>,
-) -> Result<()> {
-    undo_row(
-        core,
-        trx_slot,
-        tree,
-        entry.key,
-        |cell_version, cell_value| {
-            if cell_version != Some(address) {
-                return Err(format!(
-                    "the row's version is {cell_version:?}, not {address}"
-                ));
+) -> Result<u64> {
+    let place = &inner.undo_place;
+    let log_as = match place.is_moved() {
+        true => LogAs::Restore,
+        false => LogAs::Undo(shared.state.slot()),
+    };
+    let keys = entry
+        .keys()
+        .map_err(|c| core.versions.corrupt(address, c))?;
+    for key in keys.iter().rev() {
+        undo_row(core, log_as, tree, key, |found| {
+            // Of several rows some may have been undone before a failure.
+            let is_its = found.is_some_and(|cell| place.is_version(cell.version, address));
+            match (found, is_its) {
+                (Some(cell), true) => {
+                    restored(core, entry, cell.value).map_err(|corrupt| corrupt.detail)
+                }
+                _ if entry.flags & RUN != 0 => Ok(After::AsItIs),
+                (None, _) => Err("the row is missing".to_owned()),
+                (Some(cell), _) => {
+                    let version = cell.version;
+                    Err(format!("the row's version is {version:?}, not {address}"))
+                }
             }
-            let previous =
-                Some(entry.previous).filter(|&p| p != VersionAddress(0) && core.is_live(p));
-            let value = match entry.kind {
-                VersionKind::Insert => return Ok(None),
-                VersionKind::DeleteMark => cell_value.to_vec(),
-                VersionKind::Update | VersionKind::Unmark => entry.old_value.to_vec(),
-            };
-            let undo = match entry.kind {
-                VersionKind::DeleteMark => Undo::Mark,
-                VersionKind::Update => Undo::Update {
-                    flags: entry.old_flags,
-                    diff: Diff::between(cell_value, &value),
-                },
-                _ => Undo::Restore {
-                    flags: entry.old_flags,
-                    value: value.clone(),
-                },
-            };
-            Ok(Some(Restored {
-                flags: entry.old_flags,
-                version: previous,
-                value,
+        })?;
+    }
+    Ok(keys.len() as u64)
+}
+
+/// What undoing a version makes of its row, which has the value that the change gave it.
+fn restored(
+    core: &Core,
+    entry: &VersionView<'_>,
+    value: &[u8],
+) -> std::result::Result<After, Corrupt> {
+    let previous = Some(entry.previous).filter(|&p| p != VersionAddress(0) && core.is_live(p));
+    let (flags, value, undo) = match entry.kind {
+        VersionKind::Insert => return Ok(After::Gone),
+        VersionKind::DeleteMark => (KEEP_FLAGS, value.to_vec(), Undo::Mark),
+        VersionKind::Unmark if entry.flags & MARK_ONLY != 0 => {
+            (KEEP_FLAGS | CELL_DELETED, value.to_vec(), Undo::Revive)
+        }
+        VersionKind::Update => {
+            let (flags, old) = (entry.old_flags, entry.old_value(value)?.into_owned());
+            let diff = Diff::between(value, &old);
+            (flags, old, Undo::Update { flags, diff })
+        }
+        VersionKind::Unmark => {
+            let (flags, old) = (entry.old_flags, entry.old_value(value)?.into_owned());
+            let value = old.clone();
+            (flags, old, Undo::Restore { flags, value })
+        }
+    };
+    Ok(After::Restored(Restored {
+        flags,
+        version: previous,
+        value,
+        undo,
+    }))
+}
+
+/// Undoes one version that an earlier run has made, of the rows that still have it. How many.
+pub(crate) fn undo_recovered_version(
+    core: &Arc<Core>,
+    tree: &Tree,
+    address: VersionAddress,
+    entry: &VersionView<'_>,
+) -> Result<u64> {
+    let mut undone = 0;
+    let keys = entry
+        .keys()
+        .map_err(|c| core.versions.corrupt(address, c))?;
+    for key in keys.iter().rev() {
+        undo_row(core, LogAs::Restore, tree, key, |found| match found {
+            Some(cell) if cell.version == Some(address) => {
+                undone += 1;
+                restored(core, entry, cell.value).map_err(|corrupt| corrupt.detail)
+            }
+            _ => Ok(After::AsItIs),
+        })?;
+    }
+    Ok(undone)
+}
+
+/// What a row becomes.
+enum After {
+    Restored(Restored),
+    Gone,
+    /// It was undone before.
+    AsItIs,
+}
+
+/// How a change back is logged.
+#[derive(Clone, Copy)]
+enum LogAs {
+    /// For a transaction in this slot, whose undo is in the log.
+    Undo(u32),
+    /// The row's version tells that it is undone.
+    Restore,
+}
+
+impl LogAs {
+    fn record(
+        self,
+        page: PageId,
+        slot: usize,
+        version: Option<VersionAddress>,
+        undo: Undo,
+    ) -> Record {
+        let slot = slot as u16;
+        match self {
+            Self::Undo(trx_slot) => Record::RowUndo {
+                page,
+                trx_slot,
+                slot,
                 undo,
-            }))
-        },
-    )
+            },
+            Self::Restore => Record::RowRestore {
+                page,
+                slot,
+                version: version.filter(|version| version.is_logged()),
+                undo,
+            },
+        }
+    }
 }
 
 /// What a row becomes when a change is undone.
@@ -126,9 +225,10 @@ pub(crate) fn undo_logged(
     key: &[u8],
     undo: &Undo,
 ) -> Result<()> {
-    undo_row(core, trx_slot, tree, key, |_, cell_value| {
+    undo_row(core, LogAs::Undo(trx_slot), tree, key, |found| {
+        let cell_value = found.ok_or("the row is missing")?.value;
         let (flags, value) = match undo {
-            Undo::Insert => return Ok(None),
+            Undo::Insert => return Ok(After::Gone),
             Undo::Update { flags, diff } => (
                 *flags,
                 diff.apply(cell_value)
@@ -139,7 +239,7 @@ pub(crate) fn undo_logged(
             Undo::Mark => (KEEP_FLAGS, cell_value.to_vec()),
             Undo::Revive => (KEEP_FLAGS | CELL_DELETED, cell_value.to_vec()),
         };
-        Ok(Some(Restored {
+        Ok(After::Restored(Restored {
             flags,
             version: None,
             value,
@@ -151,16 +251,16 @@ pub(crate) fn undo_logged(
 /// Says that only the delete mark of a cell's flags is meant.
 const KEEP_FLAGS: u8 = 0x80;
 
-/// Finds a row and changes it back. `restore` looks at version and value of the cell and says what
-/// they become; `None`: the row is removed; an error: the row is not what it should be.
+/// Finds a row and changes it back. `restore` looks at the cell and says what becomes of it; an
+/// error: the row is not what it should be.
 fn undo_row(
     core: &Arc<Core>,
-    trx_slot: u32,
+    log_as: LogAs,
     tree: &Tree,
     key: &[u8],
-    restore: impl Fn(Option<VersionAddress>, &[u8]) -> std::result::Result<Option<Restored>, String>,
+    mut restore: impl FnMut(Option<Cell<'_>>) -> std::result::Result<After, String>,
 ) -> Result<()> {
-    let live = |address| core.is_live(address);
+    let live = |address| core.keeps(address);
     loop {
         core.storage.poison.check()?;
         let log = &core.storage.log;
@@ -169,22 +269,17 @@ fn undo_row(
         let leaf = tree.leaf_exclusive(Target::Key(key))?;
         let page = TreePage(&leaf);
         let id = leaf.id();
-        let Ok(slot) = page.search(key) else {
-            return Err(broken(core, tree, id, "the row is missing"));
+        let found = page.search(key);
+        let restored = restore(found.ok().map(|slot| page.cell(slot)))
+            .map_err(|why| broken(core, tree, id, &why))?;
+        let (Ok(slot), false) = (found, matches!(restored, After::AsItIs)) else {
+            return Ok(());
         };
         let cell = page.cell(slot);
-        let restored =
-            restore(cell.version, cell.value).map_err(|why| broken(core, tree, id, &why))?;
-        let Some(mut restored) = restored else {
+        let After::Restored(mut restored) = restored else {
             let mut mtr = Mtr::new(&core.storage);
             let index = mtr.push(leaf);
-            let record = Record::RowUndo {
-                page: id,
-                trx_slot,
-                slot: slot as u16,
-                undo: Undo::Insert,
-            };
-            mtr.replay(index, &record);
+            mtr.replay(index, &log_as.record(id, slot, None, Undo::Insert));
             let thin = TreePage(mtr.page(index)).count() == 0;
             mtr.commit()?;
             // An empty leaf does no harm; the log may be short.
@@ -227,12 +322,7 @@ fn undo_row(
             value,
             undo,
         } = restored;
-        let record = Record::RowUndo {
-            page: id,
-            trx_slot,
-            slot: slot as u16,
-            undo,
-        };
+        let record = log_as.record(id, slot, version, undo);
         mtr.change(index, |bytes, payload| {
             let mut target = TreePageMut(bytes);
             let placed = target.replace(slot, flags, version, &value, &live);

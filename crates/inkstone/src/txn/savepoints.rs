@@ -38,7 +38,7 @@ impl Mark {
 #[derive(Clone, Debug)]
 pub(crate) struct Savepoint {
     name: String,
-    place: Place,
+    pub place: Place,
 }
 
 impl Savepoint {
@@ -76,8 +76,12 @@ impl Transaction {
         if inner.undo_count <= place.undo_count {
             return Ok(());
         }
-        let undone =
-            crate::txn::rollback::undo_until(&self.core, &self.shared, inner, place.undo_last);
+        let undone = crate::txn::rollback::undo_until(
+            &self.core,
+            &self.shared,
+            inner,
+            inner.undo_place.now(place.undo_last),
+        );
         match undone {
             Ok(()) => {
                 inner.promise.undone_to(&self.core, place.undo_log_bytes);

@@ -19,8 +19,8 @@
 //!    `versions_beyond_their_memory_go_to_a_file_and_come_back`.
 //!
 //! Latch: `Shared::inner`, one for each transaction, taken before any page latch; its only other
-//! taker is the checkpoint that copies a long transaction's undo forward. That of a prepared
-//! transaction is not held over I/O: the first part of its commit waits for no disk.
+//! taker is the checkpoint that moves, or saves, the undo of a transaction (`undo_place`). What is
+//! saved is written without it.
 
 use crate::counters::Counter;
 use crate::locks::HeldLocks;
@@ -34,11 +34,13 @@ use crate::paranoid::{Check, Checked, CheckedGuard, MANY, paranoid};
 use crate::sync::{Instant, Mutex};
 use crate::txn::core::{CONTEXT_REACH, Core};
 use crate::txn::promise::LogPromise;
+use crate::txn::rollback::undo_until;
 use crate::txn::savepoints::{Place, Savepoint};
-use crate::txn::undo_copy::UndoCopied;
+use crate::txn::undo_place::UndoPlace;
 use crate::{Error, Result};
-use inkstone_format::record::{CONTEXT_CHAIN_MAX, Context, Record, TrxRef};
+use inkstone_format::record::{CONTEXT_CHAIN_MAX, Context, LoggedVersion, Record, TrxRef};
 use inkstone_format::space::CLUSTERED_TREE;
+use inkstone_format::version::version_bytes;
 use inkstone_format::{Lsn, PageId, PageNo, SpaceId, TreeId, VersionAddress};
 use std::sync::Arc;
 use std::time::Duration;
@@ -85,10 +87,8 @@ pub(crate) struct Inner {
     /// Where the last insert went: the next one often goes beside it.
     pub last_insert: Option<(SpaceId, TreeId, PageNo, u16)>,
     pub xid: Option<Vec<u8>>,
-    /// The last copy of its undo in the log.
-    pub undo_copied: Option<UndoCopied>,
-    /// One copy at a time.
-    pub undo_is_being_copied: bool,
+    /// Where its undo is.
+    pub undo_place: UndoPlace,
     /// Tablespaces whose long values are to be looked through if something was undone.
     pub long_values: Vec<SpaceId>,
     /// Whether there may be long values that no row refers to: a statement failed or was undone.
@@ -116,8 +116,7 @@ impl Inner {
             statement_locks: Vec::new(),
             last_insert: None,
             xid: None,
-            undo_copied: None,
-            undo_is_being_copied: false,
+            undo_place: UndoPlace::default(),
             long_values: Vec::new(),
             orphans: false,
             files_deleted: Vec::new(),
@@ -194,11 +193,6 @@ impl Inner {
             );
         }
     }
-
-    /// While this is the same, nothing was changed or undone.
-    pub fn standing(&self) -> (Phase, VersionAddress, u64) {
-        (self.phase, self.undo_last, self.undo_count)
-    }
 }
 
 impl Shared {
@@ -215,6 +209,13 @@ impl Shared {
         let Some(inner) = self.inner.try_lock() else {
             return Ok(None);
         };
+        if inner.undo_place.is_recovered {
+            let undone = inner.undo_place.undone;
+            return core
+                .versions
+                .any_logged(&inner.touched, undone, space)
+                .map(Some);
+        }
         for entry in core
             .versions
             .undo_entries(inner.undo_last, VersionAddress(0))
@@ -226,10 +227,22 @@ impl Shared {
         Ok(Some(false))
     }
 
-    pub(crate) fn trx_ref(&self, inner: &Inner) -> TrxRef {
+    /// What a row record says of the transaction, and of the version that it makes.
+    pub(crate) fn trx_ref(
+        &self,
+        inner: &Inner,
+        address: VersionAddress,
+        previous: Option<VersionAddress>,
+    ) -> TrxRef {
+        let previous = previous.filter(|previous| previous.is_logged());
+        let version = LoggedVersion {
+            address,
+            previous: previous.unwrap_or_default(),
+        };
         TrxRef {
             slot: self.state.slot(),
             first: (!inner.logged).then(|| self.state.id()),
+            version: inner.undo_place.is_moved().then_some(version),
         }
     }
 }
@@ -363,6 +376,13 @@ impl Transaction {
             )),
             Phase::Ended => Err(Error::TransactionState("over; begin a new one")),
         }
+    }
+
+    /// Before an operation that writes, with no page latched: its undo has a place, and the log has
+    /// room for it.
+    pub(crate) fn ready_undo(&self, inner: &mut Inner) -> Result<()> {
+        self.core.move_large_undo(&self.shared, inner)?;
+        inner.promise.cover_operation(&self.core)
     }
 
     /// The snapshot that the transaction, or its statement, reads with: taken now if it has none
@@ -549,6 +569,7 @@ fn end(core: &Core, shared: &Shared, inner: &mut Inner, seq: u64) {
     );
     inner.phase = Phase::Ended;
     inner.promise.end(core);
+    core.forget_saved(inner);
     core.locks.release_all(&shared.state, &mut inner.held);
     core.versions
         .finish(std::mem::take(&mut inner.touched), seq);
@@ -558,7 +579,10 @@ fn end(core: &Core, shared: &Shared, inner: &mut Inner, seq: u64) {
 /// Rolls the whole transaction back and ends it.
 pub(crate) fn rollback_all(core: &Arc<Core>, shared: &Shared, inner: &mut Inner) -> Result<()> {
     if inner.logged {
-        crate::txn::rollback::undo_until(core, shared, inner, VersionAddress(0))?;
+        match inner.undo_place.is_recovered {
+            true => core.undo_moved(shared, inner)?,
+            false => undo_until(core, shared, inner, VersionAddress(0))?,
+        }
         let mut mtr = Mtr::new(&core.storage);
         mtr.note(&Record::RollbackEnd {
             trx_slot: shared.state.slot(),
@@ -580,14 +604,35 @@ pub(crate) fn rollback_all(core: &Arc<Core>, shared: &Shared, inner: &mut Inner)
 impl Core {
     /// Tries again to roll back transactions whose rollback failed.
     pub(crate) fn finish_rollbacks(self: &Arc<Self>) -> Result<()> {
-        let waiting = std::mem::take(&mut *self.unfinished.lock());
+        self.roll_back_each(&self.unfinished)
+    }
+
+    /// Rolls back the transactions of an earlier run that have undo of their own.
+    pub(crate) fn finish_recovered(self: &Arc<Self>) -> Result<()> {
+        self.roll_back_each(&self.recovered)
+    }
+
+    /// Changes of those that are still to be undone, about.
+    pub(crate) fn changes_to_undo(&self) -> u64 {
+        let all = self.recovered.lock();
+        all.iter().map(|shared| shared.state.weight()).sum()
+    }
+
+    fn roll_back_each(self: &Arc<Self>, waiting: &Mutex<Vec<Arc<Shared>>>) -> Result<()> {
+        // The newest first: an older one may wait for its pages.
+        let all = waiting.lock().clone();
         let mut failed = None;
-        for shared in waiting {
+        for shared in all.iter().rev() {
             let mut inner = shared.inner.lock();
-            if let Err(error) = rollback_all(self, &shared, &mut inner) {
-                drop(inner);
-                self.unfinished.lock().push(shared);
-                failed.get_or_insert(error);
+            // Two threads may be at it.
+            let result = match inner.phase {
+                Phase::Ended => Ok(()),
+                _ => rollback_all(self, shared, &mut inner),
+            };
+            drop(inner);
+            match result {
+                Ok(()) => waiting.lock().retain(|other| !Arc::ptr_eq(other, shared)),
+                Err(error) => drop(failed.get_or_insert(error)),
             }
         }
         failed.map_or(Ok(()), Err)
@@ -619,6 +664,7 @@ impl Change<'_> {
         if tree == TreeId(0) {
             self.shared.state.add_cost();
         }
+        self.inner.undo_place.bytes += version_bytes(key.len(), old_value.len()) as u64;
         self.core.versions.append(
             &self.shared.state,
             &mut self.inner.touched,

@@ -311,8 +311,8 @@ impl Run {
             "lock_timeouts",
             "checkpoint_waits",
             "log_bytes",
-            "undo_copies",
-            "undo_copies_given_up",
+            "undo_moves",
+            "undo_saves",
             "page_write_failures",
         ];
         for (name, count) in db.counters().snapshot() {

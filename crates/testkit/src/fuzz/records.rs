@@ -4,9 +4,11 @@ use super::Target;
 use super::input::Input;
 use super::page::{ID, is_sound_tree_page, sample_pages, sparse_input, sparse_page};
 use inkstone_format::apply::replay;
-use inkstone_format::record::{Decoder, Diff, KINDS, Record, Row, TrxRef, Undo, UndoEntry};
+use inkstone_format::record::{
+    Decoder, Diff, KINDS, LoggedVersion, Record, Row, TrxRef, Undo, UndoEntry, UndoList,
+};
 use inkstone_format::tree_page::{TreePage, TreePageInit, TreePageMut};
-use inkstone_format::{Lsn, PageId, PageNo, SpaceId, TreeId, TrxId};
+use inkstone_format::{Lsn, PageId, PageNo, SpaceId, TreeId, TrxId, VersionAddress};
 
 /// `records`: payloads of frames.
 pub const RECORDS: Target = Target {
@@ -104,12 +106,17 @@ fn is_tree_page(page: &[u8]) -> bool {
     matches!(page_type(page), Some(PageType::Leaf | PageType::Inner))
 }
 
+fn logged(unit: usize) -> VersionAddress {
+    VersionAddress::of(VersionAddress::logged_segment(77), unit)
+}
+
 /// A record of each kind, for the page [`ID`], with small contents.
 fn samples() -> Vec<Record> {
     let (page, tree, slot) = (ID, TreeId(1), 0);
     let trx = TrxRef {
         slot: 4,
         first: Some(TrxId(900)),
+        version: None,
     };
     let row = |n: u8| Row {
         flags: 0,
@@ -257,6 +264,45 @@ fn samples() -> Vec<Record> {
             xid: Some(b"xid".to_vec()),
             entries: entries.collect(),
         },
+        Record::RowMark {
+            page,
+            trx: TrxRef {
+                version: Some(LoggedVersion {
+                    address: logged(3),
+                    previous: logged(1),
+                }),
+                ..trx
+            },
+            tree,
+            slot,
+            key: b"user1000".to_vec(),
+        },
+        Record::SetVersions {
+            page,
+            versions: vec![(slot, Some(logged(9))), (slot + 1, None)],
+        },
+        Record::RowRestore {
+            page,
+            slot,
+            version: Some(logged(4)),
+            undo: Undo::Mark,
+        },
+        Record::UndoMoved {
+            trx_slot: 4,
+            addresses: vec![(logged(0), 3), (logged(7), 1)],
+        },
+        Record::UndoSaved {
+            trx_slot: 4,
+            trx: TrxId(900),
+            since: Lsn(4096),
+            changes: 4,
+            xid: Some(b"xid".to_vec()),
+            list: UndoList {
+                offset: 4096,
+                bytes: 48,
+                checksum: 7,
+            },
+        },
         Record::FileCreate { space: SpaceId(3) },
         Record::FileDelete { space: SpaceId(3) },
         Record::Epoch {
@@ -288,6 +334,7 @@ fn contextual() -> Vec<u8> {
         let trx = TrxRef {
             slot: 2,
             first: (n == 0).then_some(TrxId(31)),
+            version: None,
         };
         let page = PageId::new(SpaceId(3), PageNo(77 + (n / 5) as u32));
         let (key, value) = (

@@ -25,6 +25,7 @@ use super::preflight::check_files;
 use super::report::OpenReport;
 use crate::catalog::CATALOG_SPACE;
 use crate::log::ReadParams;
+use crate::mvcc::versions::UNDO_FILE;
 use crate::store::{
     DOUBLEWRITE_FILE, DoublewriteFound, PAGE_LSN_MAP_FILE, SpaceFiles, parse_space_file_name,
 };
@@ -91,7 +92,7 @@ fn settle(directory: &dyn Directory, past_cache: bool) -> Result<()> {
         past_cache,
     };
     settle_in(directory, |name| match parse_space_file_name(name) {
-        None => Ok([DOUBLEWRITE_FILE, PAGE_LSN_MAP_FILE].contains(&name)),
+        None => Ok([DOUBLEWRITE_FILE, PAGE_LSN_MAP_FILE, UNDO_FILE].contains(&name)),
         Some(CATALOG_SPACE) => Ok(true),
         Some(_) => tables.needs_sync(name),
     })?;

@@ -110,15 +110,22 @@ fn finish_transactions(
             ))
         })
         .collect::<Result<_>>()?;
+    let all = redone.prepared.iter().chain(&redone.losers);
+    let moved: Vec<_> = all.filter(|open| open.moved.is_some()).collect();
+    core.adopt_moved(&states, &moved)?;
     for open in redone.losers.iter().rev() {
         if mutants::on(Mutant::LoserForgotten) {
+            continue;
+        }
+        if open.moved.is_some() {
+            recovered.rows_to_undo += open.changes();
             continue;
         }
         let left = core.roll_back_recovered(&states[&open.id], open)? as u64;
         recovered.rows_undone += open.undo.len() as u64 - left;
         recovered.rows_to_undo += left;
     }
-    for open in &redone.prepared {
+    for open in redone.prepared.iter().filter(|open| open.moved.is_none()) {
         core.adopt_prepared(&states[&open.id], open)?;
     }
     Ok(recovered)

@@ -279,10 +279,12 @@ impl TrxState {
         add(&self.rows, n);
     }
 
-    /// A row's change was undone. Called by the thread that undoes it.
-    pub fn take_back_row(&self) {
-        let rows = self.rows.load(Ordering::Relaxed);
-        self.rows.store(rows.saturating_sub(1), Ordering::Relaxed);
+    /// Changes of so many rows were undone. Called by the thread that undoes them.
+    pub fn take_back_rows(&self, undone: u64) {
+        let rows = u64::from(self.rows.load(Ordering::Relaxed));
+        let left = rows.saturating_sub(undone);
+        self.rows
+            .store(left.try_into().unwrap_or(u32::MAX), Ordering::Relaxed);
     }
 
     /// By what a deadlock's victim is chosen: the least.

@@ -13,13 +13,15 @@
 
 use super::VersionKind;
 use crate::paranoid::paranoid;
+use inkstone_format::version::version_bytes;
 use inkstone_format::{Corrupt, SpaceId, TreeId, VersionAddress};
 use std::ops::Range;
 
-/// Entries begin at multiples of this many bytes.
-pub(super) const UNIT: usize = 16;
-/// Bytes before the key.
-pub(super) const HEADER_BYTES: usize = 48;
+pub(super) use inkstone_format::version::{
+    VERSION_HEADER_BYTES as HEADER_BYTES, VERSION_UNIT as UNIT,
+};
+
+const KIND: usize = 8;
 const MARKER: usize = 40;
 const CHECKSUM: Range<usize> = 44..48;
 
@@ -49,7 +51,7 @@ pub struct NewVersion<'a> {
 impl NewVersion<'_> {
     /// Bytes that it takes in a segment.
     pub(super) fn encoded_bytes(&self) -> usize {
-        (HEADER_BYTES + self.key.len() + self.old_value.len()).next_multiple_of(UNIT)
+        version_bytes(self.key.len(), self.old_value.len())
     }
 
     /// Appends the entry to a segment's bytes.
@@ -145,7 +147,7 @@ impl Header {
 
     /// Bytes of the whole entry.
     pub fn encoded_bytes(&self) -> usize {
-        (HEADER_BYTES + self.key_bytes + self.old_value_bytes).next_multiple_of(UNIT)
+        version_bytes(self.key_bytes, self.old_value_bytes)
     }
 
     /// The key of the entry at `at`.
@@ -157,6 +159,31 @@ impl Header {
     pub fn old_value<'a>(&self, bytes: &'a [u8], at: usize) -> &'a [u8] {
         &bytes[at + HEADER_BYTES + self.key_bytes..][..self.old_value_bytes]
     }
+}
+
+/// The entries of a segment's bytes, in order, and where each begins. In a segment that was made
+/// anew of the log an entry may end before the next begins: zeroes are between them.
+pub(super) fn entries(
+    bytes: &[u8],
+    segment: u64,
+) -> impl Iterator<Item = Result<(usize, Header), Corrupt>> + '_ {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        while bytes.get(at + KIND) == Some(&0) {
+            at += UNIT;
+        }
+        if at + HEADER_BYTES > bytes.len() {
+            return None;
+        }
+        let start = at;
+        let address = VersionAddress::of(segment, start / UNIT);
+        let header = Header::parse(bytes, start, address);
+        // After an error there is no way on.
+        at = header
+            .as_ref()
+            .map_or(bytes.len(), |h| start + h.encoded_bytes());
+        Some(header.map(|header| (start, header)))
+    })
 }
 
 fn checksum(entry: &[u8], address: VersionAddress) -> u32 {

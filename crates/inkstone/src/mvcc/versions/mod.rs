@@ -53,6 +53,7 @@
 //! [`VersionStore::make_room`] before latching a page.
 
 mod entry;
+mod saved;
 mod segment;
 mod spill;
 
@@ -62,6 +63,7 @@ mod test_vfs;
 mod tests;
 
 pub use entry::NewVersion;
+pub(crate) use saved::{RebuiltSegments, ToSave, UNDO_FILE};
 
 use crate::counters::{Counter, Counters, STRIPES, thread_stripe};
 use crate::mvcc::system::TrxState;
@@ -71,20 +73,22 @@ use crate::sync::{Mutex, ShardedLock};
 use crate::{Error, Result};
 use crossbeam_utils::CachePadded;
 use entry::{Header, UNIT};
-use inkstone_format::{SpaceId, TreeId, VersionAddress};
+use inkstone_format::codec::{Reader, get_shared_key, put_shared_key};
+use inkstone_format::version::VERSION_UNIT_BITS as UNIT_BITS;
+use inkstone_format::{Corrupt, Lsn, SpaceId, TreeId, VersionAddress};
+use saved::Saving;
 use segment::{MemoryChange, Segment};
-use spill::SpillFile;
+use spill::{Lifetime, SPILL_FILE, SpillFile};
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Bits of an address below the segment number: the offset in units of 16 bytes.
-const UNIT_BITS: u32 = 14;
 /// Bits of a segment number below the epoch.
 const SEGMENT_BITS: u32 = 26;
 /// Epochs are below this.
-pub const EPOCH_LIMIT: u32 = 1 << (64 - UNIT_BITS - SEGMENT_BITS);
+pub const EPOCH_LIMIT: u32 = 1 << (63 - UNIT_BITS - SEGMENT_BITS);
 /// Bytes in a segment, at most (but a large entry has one of its own).
 const SEGMENT_BYTES_MAX: usize = UNIT << UNIT_BITS;
 const SEGMENT_BYTES_MIN: usize = 8 << 10;
@@ -92,6 +96,58 @@ const SEGMENT_BYTES_MIN: usize = 8 << 10;
 /// Flag of an entry: purge has nothing to do for it and is not called. An insert, or an update that
 /// replaced a value without overflow pages, is such an entry.
 pub const NO_PURGE: u8 = 1;
+
+/// Flag of an entry: of the old value only what differed is kept; see [`spliced`].
+pub const SPLICED: u8 = 2;
+/// Flag of an [`VersionKind::Unmark`] entry: the old value is not known, it was delete-marked.
+pub const MARK_ONLY: u8 = 4;
+
+/// Flag of an [`VersionKind::Insert`] entry: several rows are new, which were inserted side by side;
+/// see [`run_of`].
+pub const RUN: u8 = 8;
+
+/// What a [`RUN`] entry keeps beside its first key: the other keys, each coded against the one
+/// before.
+pub fn run_of<'k>(keys: impl IntoIterator<Item = &'k [u8]>) -> Vec<u8> {
+    let (mut out, mut last): (_, Option<&[u8]>) = (Vec::new(), None);
+    for key in keys {
+        if let Some(last) = last {
+            put_shared_key(&mut out, key, last);
+        }
+        last = Some(key);
+    }
+    out
+}
+
+/// The old value of a [`SPLICED`] entry: how many bytes at its beginning and at its end it shares
+/// with the newer one, four bytes each, and what stood between them.
+pub fn spliced(prefix: usize, suffix: usize, middle: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(8 + middle.len());
+    out.extend_from_slice(&(prefix as u32).to_le_bytes());
+    out.extend_from_slice(&(suffix as u32).to_le_bytes());
+    out.extend_from_slice(middle);
+    out
+}
+
+fn splice(old: &[u8], newer: &[u8]) -> std::result::Result<Vec<u8>, Corrupt> {
+    let part = |at: usize| -> Option<usize> {
+        let bytes = old.get(at..at + 4)?.try_into().ok()?;
+        Some(u32::from_le_bytes(bytes) as usize)
+    };
+    let put = || {
+        let (prefix, suffix) = (part(0)?, part(4)?);
+        let mut out = newer.get(..prefix)?.to_vec();
+        out.extend_from_slice(&old[8..]);
+        out.extend_from_slice(&newer[prefix.max(newer.len().checked_sub(suffix)?)..]);
+        Some(out)
+    };
+    put().ok_or_else(|| {
+        Corrupt::at(
+            0,
+            "an old value does not fit the row that it was changed to",
+        )
+    })
+}
 
 /// What a change did to its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -130,8 +186,8 @@ pub struct VersionView<'a> {
     pub key: &'a [u8],
     /// Flags of the cell before the change.
     pub old_flags: u8,
-    /// Value of the cell before the change.
-    pub old_value: &'a [u8],
+    /// Value of the cell before the change, as it is kept: see [`VersionView::old_value`].
+    kept_value: &'a [u8],
     /// The version that the cell had before the change; 0 if none.
     pub previous: VersionAddress,
     /// The entry that the same transaction made before this one; 0 if none.
@@ -150,10 +206,53 @@ impl<'a> VersionView<'a> {
             tree: header.tree,
             key: header.key(bytes, at),
             old_flags: header.old_flags,
-            old_value: header.old_value(bytes, at),
+            kept_value: header.old_value(bytes, at),
             previous: header.previous,
             undo_previous: header.undo_previous,
             trx,
+        }
+    }
+}
+
+impl VersionView<'_> {
+    /// Value of the cell before the change; `newer`: its value after it.
+    pub fn old_value(&self, newer: &[u8]) -> std::result::Result<Cow<'_, [u8]>, Corrupt> {
+        match self.flags & SPLICED {
+            0 => Ok(Cow::Borrowed(self.kept_value)),
+            _ => splice(self.kept_value, newer).map(Cow::Owned),
+        }
+    }
+
+    /// The keys of the rows that the change concerns.
+    pub fn keys(&self) -> std::result::Result<Vec<Vec<u8>>, Corrupt> {
+        let mut keys = vec![self.key.to_vec()];
+        if self.flags & RUN != 0 {
+            let (mut rest, mut key) = (Reader::new(self.kept_value), self.key.to_vec());
+            while !rest.is_empty() {
+                get_shared_key(&mut rest, &mut key)?;
+                keys.push(key.clone());
+            }
+        }
+        Ok(keys)
+    }
+
+    /// Bytes that are kept of the value.
+    pub fn kept_bytes(&self) -> usize {
+        self.kept_value.len()
+    }
+
+    /// The entry as a new one of the same content, but for the entry made before it.
+    pub fn again(&self, undo_previous: VersionAddress) -> NewVersion<'_> {
+        NewVersion {
+            kind: self.kind,
+            flags: self.flags,
+            space: self.space,
+            tree: self.tree,
+            key: self.key,
+            old_flags: self.old_flags,
+            old_value: self.kept_value,
+            previous: self.previous,
+            undo_previous,
         }
     }
 }
@@ -178,18 +277,22 @@ impl VersionRef {
 /// [`VersionStore::finish`] at its end: without that, the segments never retire.
 #[derive(Debug, Default)]
 #[must_use = "pass it to VersionStore::finish"]
-pub struct TouchedSegments(Vec<(Arc<Segment>, u32)>);
+pub struct TouchedSegments {
+    segments: Vec<(Arc<Segment>, u32)>,
+    /// New versions get logged addresses.
+    logged: bool,
+}
 
 impl TouchedSegments {
     /// Whether the transaction has written no versions.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.segments.is_empty()
     }
 
     /// Whether a segment is among the latest.
     fn touches(&self, number: u64) -> bool {
-        let latest = self.0.iter().rev();
-        let few = self.0.len() <= MANY;
+        let latest = self.segments.iter().rev();
+        let few = self.segments.len() <= MANY;
         latest
             .take(MANY)
             .any(|(segment, _)| segment.number == number)
@@ -198,7 +301,7 @@ impl TouchedSegments {
 
     fn writer_in(&self, segment: &Arc<Segment>) -> Option<u32> {
         // Nearly always the last one; else one of the few last, and once for each new segment none.
-        let mut touched = self.0.iter().rev();
+        let mut touched = self.segments.iter().rev();
         let found = touched.find(|(s, _)| Arc::ptr_eq(s, segment));
         found.map(|&(_, writer)| writer)
     }
@@ -282,8 +385,13 @@ pub struct VersionStore {
     memory: CachePadded<AtomicU64>,
     sealed: Checked<Sealed>,
     spill: Checked<SpillFile>,
+    /// Latched after `spill`, never both.
+    undo: Checked<SpillFile>,
+    saving: Saving,
+    directory_handle: Arc<dyn inkstone_io::Directory>,
     retiring: Mutex<()>,
     spill_path: PathBuf,
+    undo_path: PathBuf,
     segment_bytes: usize,
     budget: u64,
     counters: Arc<Counters>,
@@ -323,7 +431,8 @@ impl VersionStore {
                 EPOCH_LIMIT - 1
             )));
         }
-        let spill = SpillFile::open(directory)?;
+        let spill = SpillFile::open(directory.clone(), SPILL_FILE, Lifetime::Temporary)?;
+        let undo = SpillFile::open(directory.clone(), UNDO_FILE, Lifetime::Kept)?;
         let next_number = u64::from(version_epoch) << SEGMENT_BITS;
         // So that the open segments of all stripes are a quarter of the budget.
         let segment_bytes = (memory_budget / (4 * STRIPES as u64))
@@ -338,7 +447,11 @@ impl VersionStore {
             memory: CachePadded::default(),
             sealed: Checked::default(),
             spill_path: spill.path().to_owned(),
+            undo_path: undo.path().to_owned(),
             spill: Checked::new(spill),
+            undo: Checked::new(undo),
+            saving: Saving::default(),
+            directory_handle: directory,
             retiring: Mutex::default(),
             segment_bytes: segment_bytes as usize / UNIT * UNIT,
             budget: memory_budget,
@@ -377,7 +490,9 @@ impl VersionStore {
             bytes.is_multiple_of(UNIT) && bytes > length,
             "a version of {bytes} bytes with a value of {length}"
         );
-        let address = if bytes > self.segment_bytes / 4 {
+        let address = if touched.logged {
+            self.append_logged(trx, touched, &version, bytes)?
+        } else if bytes > self.segment_bytes / 4 {
             self.backstop()?;
             self.append_alone(trx, touched, &version, bytes)?
         } else {
@@ -402,7 +517,8 @@ impl VersionStore {
     ) -> Result<VersionAddress> {
         // Where the transaction has written last it goes on without a look at the stripe: as long
         // as it has not finished, the segment does not retire.
-        if let Some((segment, writer)) = touched.0.last()
+        if let Some((segment, writer)) = touched.segments.last()
+            && !segment.is_logged()
             && let Some(address) = segment.append(*writer, version, bytes)
         {
             return Ok(address);
@@ -423,13 +539,42 @@ impl VersionStore {
                 self.seal(&full);
             }
             if room_made {
-                stripe.open = Some(self.create(self.segment_bytes)?);
+                stripe.open = Some(self.create(self.segment_bytes, false)?);
             } else {
                 drop(stripe);
                 self.backstop()?;
                 room_made = true;
             }
         }
+    }
+
+    /// Stores a version in a segment that is the transaction's alone.
+    fn append_logged(
+        &self,
+        trx: &Arc<TrxState>,
+        touched: &mut TouchedSegments,
+        version: &NewVersion<'_>,
+        bytes: usize,
+    ) -> Result<VersionAddress> {
+        if let Some((segment, writer)) = touched.segments.last()
+            && segment.is_logged()
+        {
+            if let Some(address) = segment.append(*writer, version, bytes) {
+                return Ok(address);
+            }
+            if !segment.is_sealed() {
+                self.seal(segment);
+            }
+        }
+        self.backstop()?;
+        let segment = self.create(self.segment_bytes.max(bytes), true)?;
+        let writer = self.writer(&segment, trx, touched);
+        let address = segment.append(writer, version, bytes);
+        crate::invariant!(
+            address.is_some(),
+            "a version of {bytes} bytes does not fit a new segment"
+        );
+        Ok(address.unwrap_or_default())
     }
 
     /// Stores a large version in a segment of its own.
@@ -440,7 +585,7 @@ impl VersionStore {
         version: &NewVersion<'_>,
         bytes: usize,
     ) -> Result<VersionAddress> {
-        let segment = self.create(bytes)?;
+        let segment = self.create(bytes, false)?;
         let writer = self.writer(&segment, trx, touched);
         let address = segment.append(writer, version, bytes);
         self.seal(&segment);
@@ -462,7 +607,7 @@ impl VersionStore {
         }
         let (writer, change) = segment.add_writer(trx);
         self.charge(change);
-        touched.0.push((segment.clone(), writer));
+        touched.segments.push((segment.clone(), writer));
         writer
     }
 
@@ -474,15 +619,19 @@ impl VersionStore {
         );
     }
 
-    fn create(&self, capacity: usize) -> Result<Arc<Segment>> {
+    fn create(&self, capacity: usize, logged: bool) -> Result<Arc<Segment>> {
         let mut directory = self.directory.write();
         let number = directory.next_number;
-        if number >> (64 - UNIT_BITS) != 0 {
+        if number >> (63 - UNIT_BITS) != 0 {
             return Err(Error::Unsupported(
                 "all version addresses are used up".to_owned(),
             ));
         }
         directory.next_number += 1;
+        let number = match logged {
+            true => VersionAddress::logged_segment(number),
+            false => number,
+        };
         let segment = Arc::new(Segment::new(number, capacity));
         let other = directory.live.insert(number, segment.clone());
         paranoid!(other.is_none(), "segment {number} was made twice");
@@ -514,7 +663,6 @@ impl VersionStore {
         if self.memory.load(Ordering::Relaxed) <= self.budget {
             return Ok(());
         }
-        let mut file = self.spill.lock();
         while self.memory.load(Ordering::Relaxed) > self.budget {
             let first = self
                 .sealed
@@ -525,12 +673,10 @@ impl VersionStore {
             let Some(segment) = first else {
                 break;
             };
-            let before = file.written_bytes();
-            self.charge(segment.spill(&mut file)?);
-            let written = file.written_bytes() - before;
-            self.counters.add(Counter::VersionBytesSpilled, written);
-            self.sealed.lock().in_memory.remove(&segment.number);
-            self.counters.add(Counter::VersionSegmentsSpilled, 1);
+            match segment.is_logged() {
+                true => self.spill_segment(&segment, &mut self.undo.lock())?,
+                false => self.spill_segment(&segment, &mut self.spill.lock())?,
+            }
         }
         Ok(())
     }
@@ -554,8 +700,25 @@ impl VersionStore {
         }
         let segment = self.directory.read().live.get(&number).cloned();
         match segment {
-            Some(segment) => segment.read(unit_of(address), &self.spill_path),
+            Some(segment) => segment.read(unit_of(address), self.path_of(&segment)),
             None => Ok(None),
+        }
+    }
+
+    /// An entry that does not fit its row, or cannot be understood.
+    pub(crate) fn corrupt(&self, address: VersionAddress, corrupt: Corrupt) -> Error {
+        let path = match address.is_logged() {
+            true => &self.undo_path,
+            false => &self.spill_path,
+        };
+        Error::corrupt_file(path, address.0, corrupt.detail)
+    }
+
+    /// The path of the file that a segment goes to.
+    fn path_of(&self, segment: &Segment) -> &std::path::Path {
+        match segment.is_logged() {
+            true => &self.undo_path,
+            false => &self.spill_path,
         }
     }
 
@@ -609,7 +772,13 @@ impl VersionStore {
 
     /// A transaction has ended with this number: of its commit, or what `finish_abort` returned.
     pub fn finish(&self, touched: TouchedSegments, seq: u64) {
-        for (segment, _) in touched.0 {
+        if let Some((last, _)) = touched.segments.last()
+            && last.is_logged()
+            && !last.is_sealed()
+        {
+            self.seal(last);
+        }
+        for (segment, _) in touched.segments {
             segment.finish_writer(seq);
         }
     }
@@ -617,8 +786,8 @@ impl VersionStore {
     /// Retires every segment that no snapshot from `oldest_snapshot` on needs, after `purge` has
     /// seen its entries in order (those flagged [`NO_PURGE`] excepted). During the call the entry's
     /// own segment is still live. Entries that were rolled back, or overtaken by later changes, are
-    /// shown too: purge acts only if the row's cell still has this very address. Returns how many
-    /// retired.
+    /// shown too: purge acts only if the row's cell still has this very address. `log_end`: where
+    /// the log stands. Returns how many retired.
     ///
     /// # Errors
     /// Those of `purge` and of reading the spill file: the segment at hand stays, and all of its
@@ -626,6 +795,7 @@ impl VersionStore {
     pub fn retire(
         &self,
         oldest_snapshot: u64,
+        log_end: Lsn,
         purge: &mut dyn FnMut(VersionAddress, &VersionView<'_>) -> Result<()>,
     ) -> Result<usize> {
         let _one_at_a_time = self.retiring.lock();
@@ -642,13 +812,13 @@ impl VersionStore {
             // One page that cannot be read must not keep all later segments.
             match segment
                 .wants_purge()
-                .then(|| segment.purge(&self.spill_path, purge))
+                .then(|| segment.purge(self.path_of(segment), purge))
             {
                 Some(Err(error)) => {
                     failed.get_or_insert(error);
                 }
                 _ => {
-                    self.drop_segment(segment);
+                    self.drop_segment(segment, log_end);
                     retired += 1;
                 }
             }
@@ -656,14 +826,33 @@ impl VersionStore {
         failed.map_or(Ok(retired), Err)
     }
 
-    fn drop_segment(&self, segment: &Segment) {
+    /// Enters a segment that an earlier run has left.
+    fn enter_adopted(&self, segment: &Arc<Segment>) {
+        let other = self
+            .directory
+            .write()
+            .live
+            .insert(segment.number, segment.clone());
+        crate::invariant!(other.is_none(), "segment {} was left twice", segment.number);
+        let mut sealed = self.sealed.lock();
+        sealed.all.insert(segment.number, segment.clone());
+        if segment.extent().is_none() {
+            sealed.in_memory.insert(segment.number, segment.clone());
+        }
+        drop(sealed);
+        self.charge(segment.memory() as i64);
+    }
+
+    /// `log_end`: where the log stands; what tells that the segment is needless is before it.
+    fn drop_segment(&self, segment: &Segment, log_end: Lsn) {
         let number = segment.number;
         {
             let mut directory = self.directory.write();
             let was_live = directory.live.remove(&number).is_some();
             paranoid!(was_live, "segment {number} retired and was not live");
+            // Numbers of logged versions are above all others.
             let first = directory.live.first_key_value().map(|(&number, _)| number);
-            let oldest = first.unwrap_or(directory.next_number);
+            let oldest = first.map_or(directory.next_number, |n| n.min(directory.next_number));
             paranoid!(
                 oldest <= directory.next_number,
                 "segment {oldest} is live, the next is {}",
@@ -671,18 +860,26 @@ impl VersionStore {
             );
             self.oldest_live.store(oldest, Ordering::Release);
         }
-        // With the spill file latched no thread is in the middle of spilling it.
-        let mut file = self.spill.lock();
+        // With its file latched no thread is in the middle of spilling it.
+        let mut file = match segment.is_logged() {
+            true => self.undo.lock(),
+            false => self.spill.lock(),
+        };
         {
             let mut sealed = self.sealed.lock();
             let was_sealed = sealed.all.remove(&number).is_some();
             paranoid!(was_sealed, "segment {number} retired and was not sealed");
             sealed.in_memory.remove(&number);
         }
-        if let Some(extent) = segment.retire() {
-            file.release(extent);
+        match segment.retire() {
+            // An earlier place in the log may name it.
+            Some(extent) if segment.is_logged() => {
+                drop(file);
+                self.give_up_extent(extent, log_end);
+            }
+            Some(extent) => file.release(extent),
+            None => {}
         }
-        drop(file);
         self.charge(-(segment.memory() as i64));
         self.counters.add(Counter::VersionSegmentsRetired, 1);
     }

@@ -1,6 +1,6 @@
 //! A segment: some entries, and the transactions that wrote them.
 
-use super::entry::{self, HEADER_BYTES, Header, NewVersion, UNIT};
+use super::entry::{self, Header, NewVersion, UNIT};
 use super::spill::{Extent, SpillFile};
 use super::{NO_PURGE, VersionRef, VersionView, address_of};
 use crate::mutants::{self, Mutant};
@@ -129,6 +129,57 @@ impl Segment {
         }
     }
 
+    /// A sealed segment of one transaction, which an earlier run has saved.
+    pub fn saved(
+        number: u64,
+        trx: &Arc<TrxState>,
+        file: Arc<dyn File>,
+        extent: Extent,
+        bytes: usize,
+    ) -> Self {
+        let segment = Self::new(number, UNIT);
+        *segment.storage.write() = Storage::Spilled(Spilled {
+            file,
+            extent,
+            bytes,
+            index: Box::default(),
+        });
+        segment.adopted(trx)
+    }
+
+    /// A sealed segment of one transaction, of bytes that were made anew of the log.
+    pub fn rebuilt(number: u64, trx: &Arc<TrxState>, bytes: Vec<u8>) -> Self {
+        let segment = Self::new(number, UNIT);
+        segment.memory.store(bytes.len() as u64, Ordering::Relaxed);
+        *segment.storage.write() = Storage::Sealed(Arc::new(bytes));
+        segment.adopted(trx)
+    }
+
+    fn adopted(self, trx: &Arc<TrxState>) -> Self {
+        self.add_writer(trx);
+        self.sealed.store(true, Ordering::Release);
+        // What it holds is looked through when it retires.
+        self.purge_wanted.store(true, Ordering::Relaxed);
+        self
+    }
+
+    /// Whether its addresses are logged: its entries are all of one transaction.
+    pub fn is_logged(&self) -> bool {
+        VersionAddress::of(self.number, 0).is_logged()
+    }
+
+    pub fn is_sealed(&self) -> bool {
+        self.sealed.load(Ordering::Acquire)
+    }
+
+    /// Where its bytes are in a file: extent and length.
+    pub fn extent(&self) -> Option<(Extent, usize)> {
+        match &*self.storage.read() {
+            Storage::Spilled(spilled) => Some((spilled.extent, spilled.bytes)),
+            _ => None,
+        }
+    }
+
     pub fn memory(&self) -> u64 {
         self.memory.load(Ordering::Relaxed)
     }
@@ -251,6 +302,7 @@ impl Segment {
         let writer = match &*storage {
             Storage::Open(bytes) => in_memory(bytes)?,
             Storage::Sealed(bytes) => in_memory(bytes)?,
+            Storage::Spilled(_) if self.is_logged() => 0,
             Storage::Spilled(spilled) => {
                 let key = |&(unit, _): &(u16, u32)| usize::from(unit);
                 let at = spilled.index.binary_search_by_key(&unit, key).ok()?;
@@ -302,13 +354,12 @@ impl Segment {
             Storage::Sealed(bytes) => Ok(Some(bytes.clone())),
             Storage::Spilled(spilled) => {
                 let bytes = spilled.read(path, 0, spilled.bytes)?;
-                for &(unit, _) in &spilled.index {
-                    let at = usize::from(unit) * UNIT;
-                    let address = address_of(self.number, unit.into());
-                    let corrupt = |c| spilled.corrupt(path, at, c);
-                    let header = Header::parse(&bytes, at, address).map_err(corrupt)?;
+                for entry in entry::entries(&bytes, self.number) {
+                    let (at, header) = entry.map_err(|c| spilled.corrupt(path, 0, c))?;
+                    let address = address_of(self.number, at / UNIT);
                     let entry = &bytes[at..at + header.encoded_bytes()];
-                    entry::verify_checksum(entry, address).map_err(corrupt)?;
+                    entry::verify_checksum(entry, address)
+                        .map_err(|c| spilled.corrupt(path, at, c))?;
                 }
                 Ok(Some(Arc::new(bytes)))
             }
@@ -329,21 +380,39 @@ impl Segment {
         let Some(bytes) = self.sealed_bytes(path)? else {
             return Ok(());
         };
-        let mut at = 0;
         let mut last: Option<(u32, Arc<TrxState>)> = None;
-        while at + HEADER_BYTES <= bytes.len() {
-            let address = address_of(self.number, at / UNIT);
-            let corrupt = |c: Corrupt| Error::corrupt_file(path, address.0, c.detail);
-            let header = Header::parse(&bytes, at, address).map_err(corrupt)?;
-            if header.flags & NO_PURGE == 0 {
-                let trx = match last.take() {
-                    Some((writer, trx)) if writer == header.writer => trx,
-                    _ => self.writer(header.writer, address).map_err(corrupt)?,
-                };
-                purge(address, &VersionView::new(&header, &bytes, at, &trx))?;
-                last = Some((header.writer, trx));
+        for entry in entry::entries(&bytes, self.number) {
+            let corrupt = |c: Corrupt| Error::corrupt_file(path, c.offset as u64, c.detail);
+            let (at, header) = entry.map_err(corrupt)?;
+            if header.flags & NO_PURGE != 0 {
+                continue;
             }
-            at += header.encoded_bytes();
+            let address = address_of(self.number, at / UNIT);
+            let trx = match last.take() {
+                Some((writer, trx)) if writer == header.writer => trx,
+                _ => self.writer(header.writer, address).map_err(corrupt)?,
+            };
+            purge(address, &VersionView::new(&header, &bytes, at, &trx))?;
+            last = Some((header.writer, trx));
+        }
+        Ok(())
+    }
+
+    /// Shows every entry of a sealed segment, the newest first. No latch is held meanwhile.
+    pub fn backward(
+        &self,
+        path: &Path,
+        show: &mut dyn FnMut(VersionAddress, &VersionView<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let Some(bytes) = self.sealed_bytes(path)? else {
+            return Ok(());
+        };
+        let corrupt = |c: Corrupt| Error::corrupt_file(path, c.offset as u64, c.detail);
+        let all: Result<Vec<_>, _> = entry::entries(&bytes, self.number).collect();
+        for (at, header) in all.map_err(corrupt)?.into_iter().rev() {
+            let address = address_of(self.number, at / UNIT);
+            let trx = self.writer(header.writer, address).map_err(corrupt)?;
+            show(address, &VersionView::new(&header, &bytes, at, &trx))?;
         }
         Ok(())
     }
@@ -386,14 +455,13 @@ impl Segment {
     fn spill_image(&self, bytes: &[u8]) -> (Vec<u8>, Box<[(u16, u32)]>) {
         let mut image = bytes.to_vec();
         let mut index = Vec::new();
-        let mut at = 0;
-        while at < bytes.len() {
-            let address = address_of(self.number, at / UNIT);
-            let Ok(header) = Header::parse(bytes, at, address) else {
-                crate::invariant!(false, "segment {} is broken at {at}", self.number);
+        for entry in entry::entries(bytes, self.number) {
+            let Ok((at, header)) = entry else {
+                crate::invariant!(false, "segment {} is broken", self.number);
                 break;
             };
             let end = at + header.encoded_bytes();
+            let address = address_of(self.number, at / UNIT);
             entry::seal_checksum(&mut image[at..end], address);
             paranoid!(
                 end <= bytes.len() && u16::try_from(at / UNIT).is_ok(),
@@ -401,8 +469,10 @@ impl Segment {
                 self.number,
                 bytes.len()
             );
-            index.push(((at / UNIT) as u16, header.writer));
-            at = end;
+            // All entries of a logged segment are of its one writer.
+            if !self.is_logged() {
+                index.push(((at / UNIT) as u16, header.writer));
+            }
         }
         (image, index.into_boxed_slice())
     }

@@ -1,10 +1,12 @@
-//! The spill file: where sealed segments go past the memory budget.
+//! The files of sealed segments: the spill file, where they go past the memory budget, and the undo
+//! file, where those of large and old transactions go ([`super::saved`]).
 //!
-//! A temporary file, never synced, worthless to any other process. Space is handed out in extents
-//! of whole blocks, first fit; free space at its end goes back to the file system.
+//! The spill file is temporary, never synced, worthless to any other process. Space is handed out
+//! in extents of whole blocks, first fit; free space at its end goes back to the file system.
 
 use crate::paranoid::{Check, MANY, paranoid};
 use crate::{Error, Result};
+use inkstone_format::Corrupt;
 use inkstone_io::{Create, Directory, File, OpenOptions};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,6 +14,15 @@ use std::sync::Arc;
 
 /// Name of the file in the database's directory.
 pub(super) const SPILL_FILE: &str = "versions.tmp";
+
+/// How long such a file lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lifetime {
+    /// As long as the process.
+    Temporary,
+    /// As long as the database.
+    Kept,
+}
 /// Extents are multiples of this many bytes.
 const BLOCK: u64 = 4096;
 
@@ -22,9 +33,21 @@ pub(super) struct Extent {
     pub length: u64,
 }
 
+impl Extent {
+    /// With the rest of its last block, as it was handed out.
+    pub fn whole_blocks(self) -> Self {
+        Self {
+            length: self.length.next_multiple_of(BLOCK),
+            ..self
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct SpillFile {
     directory: Arc<dyn Directory>,
+    name: &'static str,
+    lifetime: Lifetime,
     path: PathBuf,
     /// Created when it is first needed.
     file: Option<Arc<dyn File>>,
@@ -36,18 +59,24 @@ pub(super) struct SpillFile {
 }
 
 impl SpillFile {
-    /// Removes what an earlier process left.
-    pub fn open(directory: Arc<dyn Directory>) -> Result<Self> {
-        let path = directory.path_of(SPILL_FILE);
+    /// A file of which nothing is in use. Removes what an earlier process left of a temporary one.
+    pub fn open(
+        directory: Arc<dyn Directory>,
+        name: &'static str,
+        lifetime: Lifetime,
+    ) -> Result<Self> {
+        let path = directory.path_of(name);
         let remove = || {
-            if directory.exists(SPILL_FILE)? {
-                directory.remove(SPILL_FILE)?;
+            if lifetime == Lifetime::Temporary && directory.exists(name)? {
+                directory.remove(name)?;
             }
             Ok(())
         };
         remove().map_err(|e| Error::io("remove", &path, e))?;
         Ok(Self {
             directory,
+            name,
+            lifetime,
             path,
             file: None,
             free: BTreeMap::new(),
@@ -82,7 +111,27 @@ impl SpillFile {
         Ok((file, extent))
     }
 
-    fn file(&mut self) -> Result<Arc<dyn File>> {
+    /// Takes over extents that an earlier process has left in use. They do not overlap.
+    pub fn adopt(&mut self, extents: &[Extent]) -> Result<Arc<dyn File>> {
+        let file = self.file()?;
+        let mut used: Vec<_> = extents.iter().map(|e| (e.offset, e.length)).collect();
+        used.sort_unstable();
+        for (offset, length) in used {
+            let length = length.next_multiple_of(BLOCK);
+            if offset < self.end || !offset.is_multiple_of(BLOCK) {
+                let twice = Corrupt::at(0, "two extents of versions overlap");
+                return Err(Error::corrupt_file(&self.path, offset, twice.detail));
+            }
+            if offset > self.end {
+                self.free.insert(self.end, offset - self.end);
+            }
+            self.end = offset + length;
+        }
+        Ok(file)
+    }
+
+    /// The file, made if there is none yet.
+    pub fn file(&mut self) -> Result<Arc<dyn File>> {
         if let Some(file) = &self.file {
             return Ok(file.clone());
         }
@@ -92,7 +141,7 @@ impl SpillFile {
             direct: false,
             dsync: false,
         };
-        let opened = self.directory.open(SPILL_FILE, options);
+        let opened = self.directory.open(self.name, options);
         let file = opened.map_err(|e| Error::io("create", &self.path, e))?;
         self.file = Some(file.clone());
         Ok(file)
@@ -192,9 +241,9 @@ impl Check for SpillFile {
 
 impl Drop for SpillFile {
     fn drop(&mut self) {
-        if self.file.take().is_some() {
+        if self.file.take().is_some() && self.lifetime == Lifetime::Temporary {
             // The next open removes it if this does not.
-            let _ = self.directory.remove(SPILL_FILE);
+            let _ = self.directory.remove(self.name);
         }
     }
 }

@@ -86,7 +86,9 @@ impl Fixture {
 
     fn retire(&self) -> usize {
         let oldest = self.system.oldest_snapshot();
-        self.store.retire(oldest, &mut |_, _| Ok(())).unwrap()
+        self.store
+            .retire(oldest, Lsn(0), &mut |_, _| Ok(()))
+            .unwrap()
     }
 
     fn spill_length(&self) -> Option<usize> {
@@ -245,7 +247,7 @@ fn retiring_waits_for_snapshots_and_writers() {
     let mut seen = Vec::new();
     let result = f
         .store
-        .retire(f.system.oldest_snapshot(), &mut |address, view| {
+        .retire(f.system.oldest_snapshot(), Lsn(0), &mut |address, view| {
             assert!(f.store.is_live(address));
             assert_eq!(f.store.read(address)?.unwrap().view().key, view.key);
             seen.push((view.key.to_vec(), view.trx.status()));
@@ -256,7 +258,7 @@ fn retiring_waits_for_snapshots_and_writers() {
         "purge will be asked again"
     );
     f.store
-        .retire(f.system.oldest_snapshot(), &mut |_, view| {
+        .retire(f.system.oldest_snapshot(), Lsn(0), &mut |_, view| {
             seen.push((view.key.to_vec(), view.trx.status()));
             Ok(())
         })
@@ -370,7 +372,7 @@ fn damage_in_the_spill_file_is_found() {
     file.bytes.write()[1 << 20] ^= 1;
     f.commit(trx);
     let oldest = f.system.oldest_snapshot();
-    let result = f.store.retire(oldest, &mut |_, _| Ok(()));
+    let result = f.store.retire(oldest, Lsn(0), &mut |_, _| Ok(()));
     assert!(matches!(result, Err(Error::Corrupt { .. })));
     file.bytes.write()[1 << 20] ^= 1;
     f.expect_empty();
@@ -405,7 +407,7 @@ fn nothing_to_purge_is_not_read_back() {
     let file = f.vfs.file(SPILL_FILE).unwrap();
     file.bytes.write().clear();
     let oldest = f.system.oldest_snapshot();
-    let retired = f.store.retire(oldest, &mut |_, _| panic!("asked"));
+    let retired = f.store.retire(oldest, Lsn(0), &mut |_, _| panic!("asked"));
     assert!(retired.unwrap() > 10);
     f.expect_empty();
 }

@@ -155,7 +155,11 @@ impl Model {
 
     fn trx_ref(&self, slot: u32) -> TrxRef {
         let first = (!self.open.contains_key(&slot)).then_some(TrxId(self.next_id));
-        TrxRef { slot, first }
+        TrxRef {
+            slot,
+            first,
+            version: None,
+        }
     }
 
     /// Appends the record, and does to the model of its transaction what it says.

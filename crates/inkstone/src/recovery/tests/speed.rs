@@ -16,7 +16,11 @@ fn redo_speed() {
         for slot in 0..ROWS {
             let row = u64::from(number) << 16 | u64::from(slot);
             let first = (row == 0).then_some(TrxId(1));
-            let trx = TrxRef { slot: 0, first };
+            let trx = TrxRef {
+                slot: 0,
+                first,
+                version: None,
+            };
             let (key, value) = (row.to_be_bytes(), row.wrapping_mul(77).to_le_bytes());
             let mut payload = Vec::new();
             let value = [value; 4].concat();

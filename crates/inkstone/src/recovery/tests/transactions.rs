@@ -10,12 +10,20 @@ use inkstone_format::{Lsn, SpaceId, TreeId, TrxId};
 const TREE: TreeId = TreeId(0);
 
 fn slot(slot: u32) -> TrxRef {
-    TrxRef { slot, first: None }
+    TrxRef {
+        slot,
+        first: None,
+        version: None,
+    }
 }
 
 fn first(slot: u32, id: u64) -> TrxRef {
     let first = Some(TrxId(id));
-    TrxRef { slot, first }
+    TrxRef {
+        slot,
+        first,
+        version: None,
+    }
 }
 
 fn row(key: &[u8]) -> Row {
@@ -264,7 +272,11 @@ fn contextual(end: bool) -> (LogBuilder, Lsn, Lsn) {
     let mut put = |log: &mut LogBuilder, at: u16, key: &[u8]| {
         let mut payload = Vec::new();
         let first = (at == 0).then_some(TrxId(9));
-        let trx = TrxRef { slot: 0, first };
+        let trx = TrxRef {
+            slot: 0,
+            first,
+            version: None,
+        };
         put_insert(
             &mut payload,
             &mut context,

@@ -1,0 +1,376 @@
+//! The undo file: the versions of transactions that are large or old, so that the log before them
+//! need not be kept, and a later run finds them again.
+//!
+//! Such a transaction has *logged* versions: they lie in segments of their own, and its row records
+//! name their addresses. When a segment is saved, its bytes stand in the undo file as they lay in
+//! memory, and a list of the transaction's segments stands there too, which a record in the log
+//! names (UNDO_SAVED). The segments that the list lacks are made anew of the row records.
+//!
+//! # Promises
+//!
+//! 1. What a record in the log may name stays: an extent is given back when the log that makes it
+//!    needless is durable. Tested by `an_extent_is_kept_until_the_log_is_durable`.
+//! 2. [`VersionStore::save`] returns a list when it and all segments that it names survive power
+//!    loss. A failed sync has poisoned the engine. Tested by `a_saved_segment_is_read_by_a_later_store`.
+//!
+//! ```text
+//! list: for each segment
+//! bytes  0..8   number              16..20  bytes in use
+//!        8..16  offset in the file  20..24  0
+//! ```
+
+use super::entry::NewVersion;
+use super::segment::Segment;
+use super::spill::{Extent, SpillFile};
+use super::{TouchedSegments, UNIT, VersionStore, VersionView};
+use crate::counters::Counter;
+use crate::mutants::{self, Mutant};
+use crate::mvcc::system::TrxState;
+use crate::paranoid::paranoid;
+use crate::poison::Poison;
+use crate::sync::Mutex;
+use crate::{Error, Result};
+use inkstone_format::record::UndoList;
+use inkstone_format::{Lsn, SpaceId, VersionAddress};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Name of the file in the database's directory.
+pub(crate) const UNDO_FILE: &str = "undo";
+/// Bytes of the list for each segment.
+const LISTED_BYTES: usize = 24;
+
+/// Saving, and what waits to be given back.
+#[derive(Debug, Default)]
+pub(super) struct Saving {
+    /// One at a time. Whether the file's name is durable.
+    one_at_a_time: Mutex<bool>,
+    /// Extents that the log may name until it is durable up to an LSN.
+    given_up: Mutex<Vec<(Lsn, Extent)>>,
+}
+
+/// A segment that a list names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SavedSegment {
+    number: u64,
+    offset: u64,
+    bytes: u32,
+}
+
+impl SavedSegment {
+    fn extent(&self) -> Extent {
+        Extent {
+            offset: self.offset,
+            length: u64::from(self.bytes),
+        }
+    }
+}
+
+fn encode(segments: &[SavedSegment]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(segments.len() * LISTED_BYTES);
+    for segment in segments {
+        bytes.extend_from_slice(&segment.number.to_le_bytes());
+        bytes.extend_from_slice(&segment.offset.to_le_bytes());
+        bytes.extend_from_slice(&segment.bytes.to_le_bytes());
+        bytes.extend_from_slice(&[0; 4]);
+    }
+    bytes
+}
+
+fn decode(bytes: &[u8]) -> Vec<SavedSegment> {
+    let u64_at = |b: &[u8], at: usize| u64::from_le_bytes(b[at..at + 8].try_into().expect("eight"));
+    bytes
+        .chunks_exact(LISTED_BYTES)
+        .map(|b| SavedSegment {
+            number: u64_at(b, 0),
+            offset: u64_at(b, 8),
+            bytes: u64_at(b, 16) as u32,
+        })
+        .collect()
+}
+
+/// The segments of a transaction that are to be saved: sealed, and never changed again.
+#[derive(Debug)]
+pub(crate) struct ToSave(Vec<Arc<Segment>>);
+
+impl TouchedSegments {
+    /// Whether the transaction's versions are logged ones from now on.
+    pub(crate) fn log_versions(&mut self, logged: bool) {
+        self.logged = logged;
+    }
+
+    /// Whether new versions of the transaction are logged ones.
+    pub(crate) fn is_logged(&self) -> bool {
+        self.logged
+    }
+
+    /// The segments of logged versions, but for the `undone` newest, of which nothing is left to
+    /// undo.
+    pub(super) fn logged(&self, undone: usize) -> Vec<Arc<Segment>> {
+        let all = self.segments.iter().map(|(segment, _)| segment);
+        let mut logged: Vec<_> = all.filter(|s| s.is_logged()).cloned().collect();
+        logged.truncate(logged.len().saturating_sub(undone));
+        logged
+    }
+}
+
+impl VersionStore {
+    /// Seals the segment of logged versions that the transaction appends to, if there is one, and
+    /// names all of them, but for the `undone` newest. The caller has the transaction's latch.
+    pub(crate) fn seal_logged(&self, touched: &TouchedSegments, undone: usize) -> ToSave {
+        if let Some((last, _)) = touched.segments.last()
+            && last.is_logged()
+            && !last.is_sealed()
+        {
+            self.seal(last);
+        }
+        ToSave(touched.logged(undone))
+    }
+
+    /// Makes segments, and a list of them, durable in the undo file.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`], [`Error::Io`]: nothing was saved; the segments stay where they are. A
+    /// failed sync poisons.
+    pub(crate) fn save(&self, wanted: &ToSave, poison: &Poison) -> Result<UndoList> {
+        let mut name_is_durable = self.saving.one_at_a_time.lock();
+        let mut listed = Vec::with_capacity(wanted.0.len());
+        for segment in &wanted.0 {
+            let (extent, bytes) = self.move_to_undo_file(segment)?;
+            listed.push(SavedSegment {
+                number: segment.number,
+                offset: extent.offset,
+                bytes: bytes as u32,
+            });
+        }
+        let bytes = encode(&listed);
+        let (file, extent) = self.undo.lock().write(&bytes)?;
+        self.counters.add(Counter::UndoBytesSaved, extent.length);
+        let path = file.path().to_owned();
+        let synced = match mutants::on(Mutant::UndoSavedUnsynced) {
+            true => Ok(()),
+            false => poison.begin_sync().end(&path, file.sync()),
+        };
+        if synced.is_ok() && !*name_is_durable {
+            let named = self.directory_handle.sync();
+            poison
+                .begin_sync()
+                .end(self.directory_handle.path(), named)?;
+            *name_is_durable = true;
+        }
+        synced?;
+        Ok(UndoList {
+            offset: extent.offset,
+            bytes: bytes.len() as u32,
+            checksum: crc32c::crc32c(&bytes),
+        })
+    }
+
+    /// Where a sealed segment lies in the undo file, once it does.
+    fn move_to_undo_file(&self, segment: &Arc<Segment>) -> Result<(Extent, usize)> {
+        let mut file = self.undo.lock();
+        if segment.extent().is_none() {
+            self.spill_segment(segment, &mut file)?;
+        }
+        let placed = segment.extent();
+        crate::invariant!(
+            placed.is_some(),
+            "segment {} of an open transaction is gone",
+            segment.number
+        );
+        Ok(placed.expect("checked"))
+    }
+
+    /// A list is not needed once the log is durable up to `lsn`.
+    pub(crate) fn give_up_list(&self, list: UndoList, lsn: Lsn) {
+        let extent = Extent {
+            offset: list.offset,
+            length: u64::from(list.bytes),
+        };
+        if list.bytes > 0 {
+            self.give_up_extent(extent, lsn);
+        }
+    }
+
+    pub(super) fn give_up_extent(&self, extent: Extent, lsn: Lsn) {
+        self.saving.given_up.lock().push((lsn, extent));
+    }
+
+    /// Gives back what only log named that is durable now, or has ended before it.
+    pub(crate) fn reclaim(&self, durable: Lsn) {
+        let mut given_up = self.saving.given_up.lock();
+        if given_up.is_empty() {
+            return;
+        }
+        let mut file = self.undo.lock();
+        given_up.retain(|&(lsn, extent)| {
+            if lsn <= durable {
+                file.release(extent.whole_blocks());
+            }
+            lsn > durable
+        });
+    }
+
+    /// Bytes in use in the undo file.
+    pub fn undo_file_bytes(&self) -> u64 {
+        self.undo.lock().used_bytes()
+    }
+
+    /// Takes over what an earlier run has saved: the lists, and the segments that they name.
+    pub(crate) fn adopt_saved(&self, lists: &[UndoList]) -> Result<Vec<Vec<SavedSegment>>> {
+        let mut all = vec![Vec::new(); lists.len()];
+        if lists.iter().all(|list| list.bytes == 0) {
+            return Ok(all);
+        }
+        let file = self.undo.lock().file()?;
+        let mut extents = Vec::new();
+        for (list, all) in lists.iter().zip(&mut all) {
+            if list.bytes == 0 {
+                continue;
+            }
+            let mut bytes = vec![0; list.bytes as usize];
+            file.read_at(&mut bytes, list.offset)
+                .map_err(|e| Error::io("read", file.path(), e))?;
+            if crc32c::crc32c(&bytes) != list.checksum {
+                let detail = "the list of a transaction's versions does not match its checksum";
+                return Err(Error::corrupt_file(
+                    file.path(),
+                    list.offset,
+                    detail.to_owned(),
+                ));
+            }
+            let segments = decode(&bytes);
+            extents.push(Extent {
+                offset: list.offset,
+                length: u64::from(list.bytes),
+            });
+            extents.extend(segments.iter().map(SavedSegment::extent));
+            *all = segments;
+        }
+        self.undo.lock().adopt(&extents)?;
+        Ok(all)
+    }
+
+    /// Takes over the logged versions of a transaction that an earlier run has left: those that it
+    /// has saved, and by segment the bytes of those that were made anew of the log.
+    pub(crate) fn adopt(
+        &self,
+        trx: &Arc<TrxState>,
+        saved: &[SavedSegment],
+        rebuilt: RebuiltSegments,
+    ) -> Result<TouchedSegments> {
+        let mut segments = BTreeMap::new();
+        if !saved.is_empty() {
+            let file = self.undo.lock().file()?;
+            for place in saved {
+                let (extent, bytes) = (place.extent().whole_blocks(), place.bytes as usize);
+                let segment = Segment::saved(place.number, trx, file.clone(), extent, bytes);
+                segments.insert(place.number, Arc::new(segment));
+            }
+        }
+        for (number, rebuilt) in rebuilt.0 {
+            let segment = Arc::new(Segment::rebuilt(number, trx, rebuilt.bytes));
+            paranoid!(segment.is_logged(), "segment {number} was not logged");
+            segments.insert(number, segment);
+        }
+        for segment in segments.values() {
+            self.enter_adopted(segment);
+        }
+        Ok(TouchedSegments {
+            segments: segments.into_values().map(|segment| (segment, 0)).collect(),
+            logged: true,
+        })
+    }
+
+    /// Shows the versions, the newest first, of the newest segment of logged versions, but for the
+    /// `undone` newest. False: there is none.
+    pub(crate) fn last_logged(
+        &self,
+        touched: &TouchedSegments,
+        undone: usize,
+        show: &mut dyn FnMut(VersionAddress, &VersionView<'_>) -> Result<()>,
+    ) -> Result<bool> {
+        let Some(segment) = touched.logged(undone).pop() else {
+            return Ok(false);
+        };
+        segment.backward(&self.undo_path, show)?;
+        Ok(true)
+    }
+}
+
+impl VersionStore {
+    /// Whether any logged version, but for those of the `undone` newest segments, is of a row in a
+    /// tablespace.
+    pub(crate) fn any_logged(
+        &self,
+        touched: &TouchedSegments,
+        undone: usize,
+        space: SpaceId,
+    ) -> Result<bool> {
+        let mut any = false;
+        for segment in touched.logged(undone) {
+            segment.backward(&self.undo_path, &mut |_, view| {
+                any |= view.space == space;
+                Ok(())
+            })?;
+            if any {
+                break;
+            }
+        }
+        Ok(any)
+    }
+}
+
+/// Segments of one transaction that are made anew of the log, by number.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RebuiltSegments(BTreeMap<u64, Rebuilt>);
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Rebuilt {
+    bytes: Vec<u8>,
+    /// The start of the frame with its last record.
+    last: Lsn,
+}
+
+impl RebuiltSegments {
+    /// Puts a version where the log says that it was. Versions come in the order of their
+    /// addresses.
+    pub(crate) fn add(
+        &mut self,
+        address: VersionAddress,
+        version: &NewVersion<'_>,
+        lsn: Lsn,
+    ) -> std::result::Result<(), String> {
+        let rebuilt = self.0.entry(address.segment()).or_default();
+        let at = address.unit() * UNIT;
+        if at < rebuilt.bytes.len() {
+            return Err(format!("two versions have address {address:#x?}"));
+        }
+        rebuilt.bytes.resize(at, 0);
+        version.encode(&mut rebuilt.bytes, address, 0);
+        rebuilt.last = lsn;
+        Ok(())
+    }
+
+    /// Forgets the segments that were sealed at an LSN: the undo file has them.
+    pub(crate) fn forget_before(&mut self, lsn: Lsn) {
+        self.0.retain(|_, rebuilt| rebuilt.last >= lsn);
+    }
+}
+
+impl VersionStore {
+    /// Writes a sealed segment to the file that it belongs in, which the caller has latched.
+    pub(super) fn spill_segment(&self, segment: &Segment, file: &mut SpillFile) -> Result<()> {
+        let before = file.written_bytes();
+        self.charge(segment.spill(file)?);
+        let written = file.written_bytes() - before;
+        let bytes = match segment.is_logged() {
+            true => Counter::UndoBytesSaved,
+            false => Counter::VersionBytesSpilled,
+        };
+        self.counters.add(bytes, written);
+        self.sealed.lock().in_memory.remove(&segment.number);
+        self.counters.add(Counter::VersionSegmentsSpilled, 1);
+        Ok(())
+    }
+}

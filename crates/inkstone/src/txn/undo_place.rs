@@ -1,0 +1,393 @@
+//! Where the undo of a transaction is.
+//!
+//! # Words
+//!
+//! - *short*: before-images are in the log with the row's change, and in memory. The log from the
+//!   transaction's first record on must be kept.
+//! - *moved*: before-images have logged versions (`mvcc/versions/saved.rs`), and row records name
+//!   their addresses. A row that carries the address of a transaction without an end is invisible
+//!   and locked, in this run and after a crash, before any of its undo has been read.
+//! - *saved*: the segments of logged versions are in the undo file, with a list of them; the log
+//!   from the moment of saving on has the rest.
+//!
+//! ```text
+//!         large, or keeps too much log              keeps too much log
+//! short ------------------------------> moved ----------------------> saved, and again
+//!        versions copied, rows renamed          segments and list synced,
+//!        UNDO_MOVED logged                      UNDO_SAVED logged
+//! ```
+//!
+//! # Promises
+//!
+//! 1. A transaction's place changes at one record. Before UNDO_MOVED it is rolled back from the
+//!    log, by what its records say; from then on by its versions: a change is undone if the row
+//!    still carries its address, so undoing again does no harm. Tested by
+//!    `a_large_transaction_is_undone_after_a_crash`. Tested by the simulator
+//!    (`moved-rows-forgotten`).
+//! 2. The log from [`TrxState::first_lsn`](crate::mvcc::system::TrxState::first_lsn) on has all
+//!    that recovery needs beside the list that it names: that LSN moves behind an UNDO_SAVED
+//!    record, to the moment at which its segments were sealed. Tested by
+//!    `an_idle_transaction_does_not_keep_the_log`. Tested by the simulator
+//!    (`undo-saved-unsynced`).
+//! 3. What is saved is written once, outside of the transaction's latch. Tested by
+//!    `an_idle_transaction_does_not_keep_the_log`.
+
+use crate::btree::Target;
+use crate::counters::Counter;
+use crate::mtr::Mtr;
+use crate::mutants::{self, Mutant};
+use crate::mvcc::versions::{SPLICED, ToSave, VersionKind, VersionRef, spliced};
+use crate::paranoid::paranoid;
+use crate::sync::HashMap;
+use crate::txn::core::Core;
+use crate::txn::transaction::{Inner, Phase, Shared};
+use crate::{Error, Result};
+use inkstone_format::record::{Record, UndoList};
+use inkstone_format::tree_page::{CELL_VERSIONED, TreePage, TreePageMut};
+use inkstone_format::{Lsn, SpaceId, TreeId, VersionAddress};
+
+/// Bytes of versions of which a transaction counts as large.
+const LARGE_BYTES: u64 = 128 << 10;
+/// Changes of which it does: each row is visited when its undo moves.
+const LARGE_CHANGES: u64 = 4096;
+/// Undo is saved when a transaction keeps this part of the log, or [`SAVED_EVERY_MAX`].
+const SAVED_PARTS: u64 = 8;
+const SAVED_EVERY_MAX: u64 = 16 << 20;
+
+/// Where a transaction's undo is, and what is known of it there.
+#[derive(Debug, Default)]
+pub(crate) struct UndoPlace {
+    stage: Stage,
+    /// Bytes of versions made so far.
+    pub bytes: u64,
+    /// For each version that was moved, where it is now.
+    moved: HashMap<VersionAddress, VersionAddress>,
+    /// The list of what is saved.
+    list: UndoList,
+    /// Segments, the newest first, of which nothing is left to undo.
+    pub undone: usize,
+    /// It was taken over from an earlier run: there is no chain of versions.
+    pub is_recovered: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    #[default]
+    Short,
+    /// Versions were copied; rows may carry the old addresses or the new ones.
+    Moving,
+    Moved,
+}
+
+impl UndoPlace {
+    /// For a transaction that an earlier run has moved.
+    pub fn recovered(list: UndoList) -> Self {
+        Self {
+            stage: Stage::Moved,
+            list,
+            is_recovered: true,
+            ..Self::default()
+        }
+    }
+
+    /// Whether records name the versions.
+    pub fn is_moved(&self) -> bool {
+        self.stage == Stage::Moved
+    }
+
+    /// Where a version is now.
+    pub fn now(&self, address: VersionAddress) -> VersionAddress {
+        self.moved.get(&address).copied().unwrap_or(address)
+    }
+
+    /// Whether a row with version `found` has the change of version `address` as its newest.
+    pub fn is_version(&self, found: Option<VersionAddress>, address: VersionAddress) -> bool {
+        found.is_some_and(|found| found == address || self.now(found) == address)
+    }
+}
+
+/// Bytes of log that a transaction may keep before its undo is saved.
+pub(crate) fn saved_every(log_file_size: u64) -> u64 {
+    (log_file_size / SAVED_PARTS).min(SAVED_EVERY_MAX)
+}
+
+/// A row of which the newest version is moved.
+type Row = (SpaceId, TreeId, Vec<u8>);
+
+impl Core {
+    /// Before an operation, with no page latched: moves the undo of a transaction that has become
+    /// large.
+    #[inline]
+    pub(crate) fn move_large_undo(&self, shared: &Shared, inner: &mut Inner) -> Result<()> {
+        let place = &inner.undo_place;
+        let is_large = place.bytes > LARGE_BYTES || inner.undo_count > LARGE_CHANGES;
+        match place.stage {
+            Stage::Short if is_large => self.move_undo(shared, inner),
+            Stage::Moving => self.move_undo(shared, inner),
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives the transaction's changes logged versions. After an error it is the same transaction,
+    /// which must not write before this is called again.
+    #[cold]
+    fn move_undo(&self, shared: &Shared, inner: &mut Inner) -> Result<()> {
+        if inner.undo_place.stage == Stage::Short {
+            self.copy_versions(shared, inner)?;
+        }
+        let chain = self.chain(inner)?;
+        self.rename_rows(inner, &chain)?;
+        let addresses = chain.iter().map(|(address, entry)| {
+            let keys = entry.view().keys().map_or(1, |keys| keys.len());
+            (*address, keys as u32)
+        });
+        let mut mtr = Mtr::new(&self.storage);
+        mtr.note(&Record::UndoMoved {
+            trx_slot: shared.state.slot(),
+            addresses: addresses.collect(),
+        });
+        mtr.commit()?;
+        inner.undo_place.stage = Stage::Moved;
+        // The next insert names its version.
+        inner.context.clear();
+        inner.promise.moved(self);
+        self.storage.counters.add(Counter::UndoMoves, 1);
+        Ok(())
+    }
+
+    /// The transaction's versions, the oldest first.
+    fn chain(&self, inner: &Inner) -> Result<Vec<(VersionAddress, VersionRef)>> {
+        let entries = (self.versions).undo_entries(inner.undo_last, VersionAddress(0));
+        let mut chain = entries.collect::<Result<Vec<_>>>()?;
+        chain.reverse();
+        Ok(chain)
+    }
+
+    fn copy_versions(&self, shared: &Shared, inner: &mut Inner) -> Result<()> {
+        let chain = self.chain(inner)?;
+        let mut moved = HashMap::default();
+        let mut last = VersionAddress(0);
+        inner.touched.log_versions(true);
+        for (old, entry) in &chain {
+            let view = entry.view();
+            let previous = moved.get(&view.previous).copied();
+            let whole;
+            let mut version = view.again(last);
+            version.previous = previous.unwrap_or(view.previous);
+            // As recovery makes it anew of the log, which has no more than the difference: what it
+            // makes has room here.
+            if view.kind == VersionKind::Update || view.kind == VersionKind::Unmark {
+                whole = spliced(0, 0, version.old_value);
+                version.old_value = &whole;
+                version.flags |= SPLICED;
+            }
+            let made = (self.versions).append(&shared.state, &mut inner.touched, version);
+            let Ok(address) = made else {
+                // What was copied is part of no chain, and goes with the transaction.
+                inner.touched.log_versions(false);
+                return made.map(drop);
+            };
+            moved.insert(*old, address);
+            last = address;
+        }
+        inner.undo_place.moved = moved;
+        let place = &inner.undo_place;
+        inner.undo_last = place.now(inner.undo_last);
+        for savepoint in &mut inner.savepoints {
+            savepoint.place.undo_last = place.now(savepoint.place.undo_last);
+        }
+        if let Some(statement) = &mut inner.statement {
+            statement.undo_last = place.now(statement.undo_last);
+        }
+        inner.undo_place.stage = Stage::Moving;
+        Ok(())
+    }
+
+    /// Puts the new addresses into the rows.
+    fn rename_rows(&self, inner: &Inner, chain: &[(VersionAddress, VersionRef)]) -> Result<()> {
+        let mut newest: HashMap<Row, VersionAddress> = HashMap::default();
+        for (address, entry) in chain {
+            let view = entry.view();
+            let keys = view
+                .keys()
+                .map_err(|c| self.versions.corrupt(*address, c))?;
+            for key in keys {
+                newest.insert((view.space, view.tree, key), *address);
+            }
+        }
+        let mut rows: Vec<_> = newest.into_iter().collect();
+        rows.sort_unstable();
+        if mutants::on(Mutant::MovedRowsForgotten) {
+            rows.pop();
+        }
+        for ((space, tree, key), address) in rows {
+            self.rename_row(inner, (space, tree, &key), address)?;
+        }
+        Ok(())
+    }
+
+    fn rename_row(
+        &self,
+        inner: &Inner,
+        (space, tree, key): (SpaceId, TreeId, &[u8]),
+        address: VersionAddress,
+    ) -> Result<()> {
+        let Some(tree) = self.tree(space, tree)? else {
+            return Ok(());
+        };
+        self.storage.log.wait_for_space()?;
+        let leaf = tree.leaf_exclusive(Target::Key(key))?;
+        let Ok(slot) = TreePage(&leaf).search(key) else {
+            return Err(self.unnamed(address, "the row is missing"));
+        };
+        let cell = TreePage(&leaf).cell(slot);
+        if cell.version == Some(address) {
+            return Ok(());
+        }
+        if !inner.undo_place.is_version(cell.version, address) {
+            return Err(self.unnamed(address, "the row has another version"));
+        }
+        let (flags, value) = (cell.flags & !CELL_VERSIONED, cell.value.to_vec());
+        let record = Record::SetVersions {
+            page: leaf.id(),
+            versions: vec![(slot as u16, Some(address))],
+        };
+        let live = self.liveness();
+        let mut mtr = Mtr::new(&self.storage);
+        let index = mtr.push(leaf);
+        mtr.change(index, |bytes, payload| {
+            let placed = TreePageMut(bytes).replace(slot, flags, Some(address), &value, &live);
+            crate::invariant!(placed.is_ok(), "an address takes more room than another");
+            record.put(payload);
+        });
+        mtr.commit().map(drop)
+    }
+
+    fn unnamed(&self, address: VersionAddress, why: &str) -> Error {
+        self.storage
+            .poison
+            .set(format!("version {address} of an open transaction: {why}"))
+    }
+
+    /// Saves a transaction's undo if it keeps more than `limit` bytes of the log. Does nothing
+    /// while the transaction is in the middle of an operation: it is tried again.
+    pub(crate) fn save_undo(&self, shared: &Shared, limit: u64) -> Result<()> {
+        if !self.keeps_more_log(shared, limit) {
+            return Ok(());
+        }
+        let Some(mut inner) = shared.inner.try_lock() else {
+            return Ok(());
+        };
+        if inner.phase == Phase::Ended || !inner.logged {
+            return Ok(());
+        }
+        let Some(sealed) = self.seal_undo(shared, &mut inner)? else {
+            return Ok(());
+        };
+        drop(inner);
+        let saved = self.write_undo(&sealed);
+        let mut inner = shared.inner.lock();
+        self.name_undo(shared, &mut inner, sealed, saved)
+    }
+
+    /// As [`Core::save_undo`], for a thread that rolls the transaction back, with its latch.
+    pub(crate) fn save_own_undo(&self, shared: &Shared, inner: &mut Inner) -> Result<()> {
+        let limit = saved_every(self.storage.log.capacity_bytes());
+        if !inner.undo_place.is_moved() || !self.keeps_more_log(shared, limit) {
+            return Ok(());
+        }
+        let Some(sealed) = self.seal_undo(shared, inner)? else {
+            return Ok(());
+        };
+        let saved = self.write_undo(&sealed);
+        self.name_undo(shared, inner, sealed, saved)
+    }
+
+    fn keeps_more_log(&self, shared: &Shared, limit: u64) -> bool {
+        let end = self.storage.log.current_lsn();
+        let first = shared.state.first_lsn().unwrap_or(end);
+        end.0.saturating_sub(first.0) > limit
+    }
+
+    /// The first part: what is to be saved, and up to where in the log. The transaction is latched.
+    fn seal_undo(&self, shared: &Shared, inner: &mut Inner) -> Result<Option<Sealed>> {
+        if !inner.undo_place.is_moved() {
+            if inner.phase == Phase::RollingBack {
+                return Ok(None);
+            }
+            self.move_undo(shared, inner)?;
+        }
+        let (touched, undone) = (&inner.touched, inner.undo_place.undone);
+        let segments = self.versions.seal_logged(touched, undone);
+        // With the latch no record of the transaction is under way: all before this are of
+        // versions in these segments, all behind it of later ones.
+        let since = self.storage.log.current_lsn();
+        Ok(Some(Sealed {
+            segments,
+            since,
+            changes: inner.undo_count,
+        }))
+    }
+
+    /// The second part, without the latch.
+    fn write_undo(&self, sealed: &Sealed) -> Result<UndoList> {
+        self.versions.save(&sealed.segments, &self.storage.poison)
+    }
+
+    /// The third part: the log names what was saved.
+    fn name_undo(
+        &self,
+        shared: &Shared,
+        inner: &mut Inner,
+        sealed: Sealed,
+        saved: Result<UndoList>,
+    ) -> Result<()> {
+        let list = saved?;
+        let log = &self.storage.log;
+        if inner.phase == Phase::Ended {
+            self.versions.give_up_list(list, log.current_lsn());
+            return Ok(());
+        }
+        paranoid!(
+            sealed.since <= log.current_lsn(),
+            "saved up to LSN {}, the log ends at {}",
+            sealed.since,
+            log.current_lsn()
+        );
+        let mut mtr = Mtr::new(&self.storage);
+        mtr.note(&Record::UndoSaved {
+            trx_slot: shared.state.slot(),
+            trx: shared.state.id(),
+            since: sealed.since,
+            changes: inner.undo_count.max(sealed.changes),
+            xid: inner.xid.clone(),
+            list,
+        });
+        let (start, end) = mtr.commit()?;
+        let before = std::mem::replace(&mut inner.undo_place.list, list);
+        self.versions.give_up_list(before, end);
+        let keep_from = match mutants::on(Mutant::UndoSavedTooLate) {
+            true => start,
+            false => sealed.since,
+        };
+        shared.state.move_first_lsn(keep_from);
+        self.storage.counters.add(Counter::UndoSaves, 1);
+        Ok(())
+    }
+
+    /// The transaction has ended: what it has saved is needed until the log that says so is
+    /// durable.
+    pub(crate) fn forget_saved(&self, inner: &mut Inner) {
+        let list = std::mem::take(&mut inner.undo_place.list);
+        let end = self.storage.log.current_lsn();
+        self.versions.give_up_list(list, end);
+        inner.undo_place.moved = HashMap::default();
+    }
+}
+
+/// What is about to be saved.
+struct Sealed {
+    segments: ToSave,
+    since: Lsn,
+    changes: u64,
+}

@@ -1,0 +1,288 @@
+//! Large and old transactions: their undo gets a place of its own, is saved as they go on, and is all
+//! there after a crash, when their rows are invisible and locked until each is undone.
+
+use inkstone::internals::counters::Counter;
+use inkstone::internals::options::Durability;
+use inkstone::{Database, Error, Isolation, Options, Table, Transaction, TreeRef};
+use inkstone_io::sim::SimVfs;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Of the log, before undo is saved.
+const SHARE: u64 = 256 << 10;
+
+type Rows = Vec<(Vec<u8>, Vec<u8>)>;
+
+fn open(vfs: &SimVfs) -> Database {
+    let options = Options {
+        page_size: 4096,
+        buffer_pool_size: 1 << 20,
+        log_file_size: 4 << 20,
+        ..Options::default()
+    };
+    Database::open_on(Arc::new(vfs.clone()), Path::new("db"), options, &|_| {}).unwrap()
+}
+
+fn rows_of(db: &Database, table: &impl TreeRef) -> Rows {
+    let txn = db.begin(Isolation::ReadCommitted).unwrap();
+    let all = txn.range(table, ..).unwrap();
+    all.map(|row| row.unwrap()).collect()
+}
+
+fn gauge(db: &Database, name: &str) -> u64 {
+    let metrics = db.metrics();
+    metrics.iter().find(|m| m.name == name).unwrap().value
+}
+
+/// Bytes that no log can shorten, the same for the same number.
+fn noise(n: u64, len: usize) -> Vec<u8> {
+    let mut state = n;
+    let mut next = || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        (mixed >> 56) as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+/// Changes a row for each number, with a round of maintenance now and then.
+fn change_many(db: &Database, (count, share): (u64, u64), mut change: impl FnMut(u64)) {
+    for n in 0..count {
+        change(n);
+        if n % 200 == 199 {
+            db.maintain(share).unwrap();
+        }
+    }
+}
+
+/// Rows of three tables; updates, deletes, revivals and inserts by one transaction, over several
+/// times the share that it has of the log.
+#[test]
+fn a_large_transaction_is_undone_after_a_crash() {
+    for seed in 0..6 {
+        let vfs = SimVfs::new(seed);
+        let db = open(&vfs);
+        let tables: Vec<Table> = ["a", "b", "c"]
+            .iter()
+            .map(|name| db.create_table(name, &["second"]).unwrap())
+            .collect();
+        for table in &tables {
+            let txn = db.begin(Isolation::ReadCommitted).unwrap();
+            for n in 0..300u64 {
+                let value = format!("old value of {n}");
+                txn.insert(table, &n.to_be_bytes(), value.as_bytes())
+                    .unwrap();
+            }
+            txn.commit_with(Durability::Sync).unwrap();
+        }
+        let before: Vec<Rows> = tables.iter().map(|table| rows_of(&db, table)).collect();
+        let loser = db.begin(Isolation::ReadCommitted).unwrap();
+        change_many(&db, (6_000, SHARE), |n| change_one(&loser, &tables, n));
+        loser.savepoint("middle").unwrap();
+        change_many(&db, (6_000, SHARE), |n| {
+            change_one(&loser, &tables, 6_000 + n)
+        });
+        let counted = |counter| db.counters().get(counter);
+        assert_eq!(counted(Counter::UndoMoves), 1);
+        assert!(
+            counted(Counter::UndoSaves) >= 3,
+            "{}",
+            counted(Counter::UndoSaves)
+        );
+        if seed >= 4 {
+            loser.rollback_to_savepoint("middle").unwrap();
+        }
+        db.flush_log().unwrap();
+        let vfs = if seed % 2 == 0 {
+            vfs.kill()
+        } else {
+            vfs.crash(seed)
+        };
+        drop((loser, tables, db));
+        let db = open(&vfs);
+        let recovered = db.open_report().recovered.clone().unwrap();
+        assert_eq!((recovered.losers, recovered.rows_undone), (1, 0));
+        for (name, before) in ["a", "b", "c"].iter().zip(&before) {
+            let table = db.table(name).unwrap();
+            // Whether it is undone yet or not.
+            assert_eq!(&rows_of(&db, &table), before);
+            assert_eq!(rows_of(&db, table.tree("second").unwrap()), []);
+        }
+        db.finish_rollbacks().unwrap();
+        for (name, before) in ["a", "b", "c"].iter().zip(&before) {
+            let table = db.table(name).unwrap();
+            assert_eq!(&rows_of(&db, &table), before);
+            assert_eq!(rows_of(&db, table.tree("second").unwrap()), []);
+            db.verify_table(&table).unwrap();
+            let txn = db.begin(Isolation::ReadCommitted).unwrap();
+            for (key, _) in before {
+                txn.update(&table, key, b"new").unwrap();
+            }
+            txn.commit().unwrap();
+        }
+    }
+}
+
+fn change_one(txn: &Transaction, tables: &[Table], n: u64) {
+    let table = &tables[(n % 3) as usize];
+    let old = (n * 7 % 300).to_be_bytes();
+    match n % 8 {
+        0 => drop(txn.upsert(table, &old, &n.to_be_bytes()).unwrap()),
+        // It may be gone already.
+        1 => drop(txn.delete(table, &old)),
+        2 => drop(txn.upsert(table, &old, &noise(n, 300)).unwrap()),
+        _ => {
+            let key = (1000 + n).to_be_bytes();
+            txn.insert(table, &key, &noise(n, 300)).unwrap();
+            let hashed = noise(n, 8);
+            let second = table.tree("second").unwrap();
+            txn.insert(second, &hashed, &key).unwrap();
+        }
+    }
+}
+
+/// What a loser has changed is locked and invisible before any of it is undone.
+#[test]
+fn rows_of_a_loser_are_locked_until_they_are_undone() {
+    let vfs = SimVfs::new(3);
+    let db = open(&vfs);
+    let table = db.create_table("t", &[]).unwrap();
+    let txn = db.begin(Isolation::ReadCommitted).unwrap();
+    for n in 0..100u64 {
+        txn.insert(&table, &n.to_be_bytes(), b"old").unwrap();
+    }
+    txn.prepare(b"x").unwrap();
+    db.commit_prepared(b"x").unwrap();
+    let loser = db.begin(Isolation::ReadCommitted).unwrap();
+    for n in 50..150u64 {
+        loser.upsert(&table, &n.to_be_bytes(), b"new").unwrap();
+    }
+    loser.prepare(b"y").unwrap();
+    db.maintain(0).unwrap();
+    assert_eq!(db.counters().get(Counter::UndoSaves), 1);
+    let vfs = vfs.crash(3);
+    drop((table, db));
+    let db = open(&vfs);
+    let table = db.table("t").unwrap();
+    let rows = rows_of(&db, &table);
+    assert_eq!(rows.len(), 100);
+    assert!(rows.iter().all(|(_, value)| value == b"old"));
+    let txn = db.begin(Isolation::ReadCommitted).unwrap();
+    txn.set_lock_wait_timeout(std::time::Duration::ZERO);
+    txn.update(&table, &49u64.to_be_bytes(), b"mine").unwrap();
+    for n in [50u64, 99, 149] {
+        let refused = txn.upsert(&table, &n.to_be_bytes(), b"mine");
+        assert!(
+            matches!(refused, Err(Error::LockTimeout { .. })),
+            "{n}: {refused:?}"
+        );
+    }
+    txn.commit().unwrap();
+    db.rollback_prepared(b"y").unwrap();
+    let rows = rows_of(&db, &table);
+    assert_eq!(rows.len(), 100);
+    let mine = |(key, value): &(Vec<u8>, Vec<u8>)| (key[7] == 49) == (value == b"mine");
+    assert!(rows.iter().all(mine));
+    db.verify_table(&table).unwrap();
+}
+
+/// The log that a transaction keeps is bounded, however long it stays open.
+#[test]
+fn an_idle_transaction_does_not_keep_the_log() {
+    let vfs = SimVfs::new(5);
+    let db = open(&vfs);
+    let table = db.create_table("t", &[]).unwrap();
+    let idle = db.begin(Isolation::ReadCommitted).unwrap();
+    for n in 0..10u64 {
+        idle.insert(&table, &(1 << 32 | n).to_be_bytes(), b"idle")
+            .unwrap();
+    }
+    let mut longest = 0;
+    for n in 0..20_000_u64 {
+        let txn = db.begin(Isolation::ReadCommitted).unwrap();
+        txn.upsert(&table, &(n % 500).to_be_bytes(), &noise(n, 600))
+            .unwrap();
+        txn.commit().unwrap();
+        if n % 500 == 0 {
+            db.checkpoint().unwrap();
+            db.maintain(SHARE).unwrap();
+            longest = longest.max(gauge(&db, "log_kept_bytes"));
+        }
+    }
+    assert!(longest < 3 << 20, "{longest} bytes of log were kept");
+    let saves = db.counters().get(Counter::UndoSaves);
+    assert!((3..200).contains(&saves), "{saves} times saved");
+    // Of ten rows: a block for their versions, and for each save one for the list.
+    let saved = db.counters().get(Counter::UndoBytesSaved);
+    assert!(saved <= 4096 * (saves + 1), "{saved} bytes, {saves} saves");
+    idle.rollback().unwrap();
+    assert_eq!(rows_of(&db, &table).len(), 500);
+    db.close().unwrap();
+}
+
+/// A savepoint from before the move is a place to go back to after it.
+#[test]
+fn savepoints_outlive_the_move() {
+    let vfs = SimVfs::new(6);
+    let db = open(&vfs);
+    let table = db.create_table("t", &[]).unwrap();
+    let txn = db.begin(Isolation::ReadCommitted).unwrap();
+    txn.insert(&table, b"first", b"1").unwrap();
+    let mark = txn.mark().unwrap();
+    txn.insert(&table, b"second", b"2").unwrap();
+    txn.savepoint("s").unwrap();
+    txn.update(&table, b"first", b"3").unwrap();
+    db.maintain(0).unwrap();
+    txn.update(&table, b"first", b"4").unwrap();
+    txn.rollback_to_savepoint("s").unwrap();
+    assert_eq!(txn.get(&table, b"first").unwrap().unwrap(), b"1");
+    txn.insert(&table, b"third", b"5").unwrap();
+    txn.rollback_to_mark(mark).unwrap();
+    txn.insert(&table, b"fourth", b"6").unwrap();
+    db.maintain(0).unwrap();
+    txn.commit().unwrap();
+    let rows = rows_of(&db, &table);
+    let keys: Vec<_> = rows.iter().map(|(key, _)| &key[..]).collect();
+    assert_eq!(keys, [&b"first"[..], b"fourth"]);
+}
+
+/// The log that an open transaction keeps slows no other transaction down: pauses would not end it.
+#[test]
+fn an_open_transaction_larger_than_the_log_slows_no_other_down() {
+    let vfs = SimVfs::new(7);
+    let db = open(&vfs);
+    let (large, small) = (
+        db.create_table("large", &[]).unwrap(),
+        db.create_table("small", &[]).unwrap(),
+    );
+    let write = |txn: &Transaction, changed: usize| {
+        for n in 0..40_000_u64 {
+            let mut value = noise(n, 300);
+            value[..changed].fill(7);
+            txn.upsert(&large, &n.to_be_bytes(), &value).unwrap();
+        }
+    };
+    let first = db.begin(Isolation::ReadCommitted).unwrap();
+    write(&first, 0);
+    first.commit().unwrap();
+    let giant = db.begin(Isolation::ReadCommitted).unwrap();
+    // Half of each value: a copy of the undo would take about as much log as the changes have.
+    write(&giant, 150);
+    db.checkpoint().unwrap();
+    let waits = || db.counters().get(Counter::CheckpointWaits);
+    let before = waits();
+    for n in 0..2_000_u64 {
+        let txn = db.begin(Isolation::ReadCommitted).unwrap();
+        txn.upsert(&small, &(n % 500).to_be_bytes(), &noise(n, 100))
+            .unwrap();
+        txn.commit().unwrap();
+        if n % 200 == 0 {
+            // No page is old.
+            db.checkpoint().unwrap();
+        }
+    }
+    assert_eq!(waits(), before);
+    giant.rollback().unwrap();
+    assert!(rows_of(&db, &large)[7].1 == noise(7, 300));
+    assert_eq!(rows_of(&db, &small).len(), 500);
+}
