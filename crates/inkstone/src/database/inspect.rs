@@ -217,6 +217,7 @@ impl Database {
         self.inner.core.storage.poison.check()?;
         table.tree_ref().live()?;
         let _no_purge = self.inner.core.purging.lock();
+        let _no_undo = self.inner.core.undoing.lock();
         let _shape = table.inner.space.keep_shape();
         let mut check = Check {
             inner: &self.inner,

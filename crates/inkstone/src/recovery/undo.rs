@@ -138,6 +138,7 @@ impl Core {
     pub(crate) fn undo_moved(self: &Arc<Self>, shared: &Shared, inner: &mut Inner) -> Result<()> {
         inner.orphans = true;
         loop {
+            let _whole_trees = self.undoing.lock();
             let (mut rows, undone) = (0, inner.undo_place.undone);
             let more =
                 self.versions
@@ -196,6 +197,7 @@ impl Core {
                 undo.push(entry.clone());
             }
         }
+        inner.undo_place.passed_over = undo.len() < changes.len();
         let befores = self.befores(&undo)?;
         let mut newest: HashMap<RowName<'_>, VersionAddress> = HashMap::default();
         for (entry, before) in undo.iter().zip(&befores) {

@@ -68,6 +68,8 @@ pub struct Core {
     pub(crate) unfinished: Mutex<Vec<Arc<Shared>>>,
     /// Transactions of an earlier run, with undo of their own, that are being rolled back.
     pub(crate) recovered: Mutex<Vec<Arc<Shared>>>,
+    /// Held while a segment of those is undone; a thread that looks at whole trees holds it, too.
+    pub(crate) undoing: Mutex<()>,
     /// Transactions that have written and not ended, by stripe of their slot.
     writers: Box<[CachePadded<WriterStripe>]>,
     /// Prepared transactions by XID.
@@ -118,6 +120,7 @@ impl Core {
             making_pending_free: Mutex::default(),
             unfinished: Mutex::default(),
             recovered: Mutex::default(),
+            undoing: Mutex::default(),
             dropped_trees: Mutex::default(),
             purging: Mutex::default(),
             writers: (0..STRIPES).map(|_| CachePadded::default()).collect(),

@@ -59,7 +59,10 @@ pub(crate) fn undo_until(
         }
         let undone = match core.tree(view.space, view.tree)? {
             Some(tree) => undo_version(core, shared, inner, &tree, address, &view)?,
-            None => view.keys().map_or(1, |keys| keys.len()) as u64,
+            None => {
+                inner.undo_place.passed_over = true;
+                view.keys().map_or(1, |keys| keys.len()) as u64
+            }
         };
         steps += 1;
         if steps % STEPS_BETWEEN_SAVES == 0 {

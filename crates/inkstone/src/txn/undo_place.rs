@@ -42,7 +42,7 @@ use crate::sync::HashMap;
 use crate::txn::core::Core;
 use crate::txn::transaction::{Inner, Phase, Shared};
 use crate::{Error, Result};
-use inkstone_format::record::{Record, UndoList};
+use inkstone_format::record::{Record, Undo, UndoEntry, UndoList};
 use inkstone_format::tree_page::{CELL_VERSIONED, TreePage, TreePageMut};
 use inkstone_format::{Lsn, SpaceId, TreeId, VersionAddress};
 
@@ -66,6 +66,8 @@ pub(crate) struct UndoPlace {
     list: UndoList,
     /// Segments, the newest first, of which nothing is left to undo.
     pub undone: usize,
+    /// A rollback has passed over rows of a dropped table: what the log has of them is still there.
+    pub passed_over: bool,
     /// It was taken over from an earlier run: there is no chain of versions.
     pub is_recovered: bool,
 }
@@ -142,6 +144,9 @@ impl Core {
             (*address, keys as u32)
         });
         let mut mtr = Mtr::new(&self.storage);
+        if inner.undo_place.passed_over {
+            mtr.note(&self.whole_undo(shared, inner, &chain)?);
+        }
         mtr.note(&Record::UndoMoved {
             trx_slot: shared.state.slot(),
             addresses: addresses.collect(),
@@ -161,6 +166,44 @@ impl Core {
         let mut chain = entries.collect::<Result<Vec<_>>>()?;
         chain.reverse();
         Ok(chain)
+    }
+
+    /// All that would undo the transaction, in place of what the log has.
+    fn whole_undo(
+        &self,
+        shared: &Shared,
+        inner: &Inner,
+        chain: &[(VersionAddress, VersionRef)],
+    ) -> Result<Record> {
+        let mut entries = Vec::new();
+        for (address, entry) in chain {
+            let view = entry.view();
+            let corrupt = |c| self.versions.corrupt(*address, c);
+            let undo = match view.kind {
+                VersionKind::Insert => Undo::Insert,
+                VersionKind::DeleteMark => Undo::Mark,
+                VersionKind::Update | VersionKind::Unmark => Undo::Restore {
+                    flags: view.old_flags,
+                    value: view.old_value(&[]).map_err(corrupt)?.into_owned(),
+                },
+            };
+            for key in view.keys().map_err(corrupt)? {
+                entries.push(UndoEntry {
+                    space: view.space,
+                    tree: view.tree,
+                    key,
+                    undo: undo.clone(),
+                });
+            }
+        }
+        Ok(Record::UndoCopy {
+            trx_slot: shared.state.slot(),
+            trx: shared.state.id(),
+            first: true,
+            last: true,
+            xid: inner.xid.clone(),
+            entries,
+        })
     }
 
     fn copy_versions(&self, shared: &Shared, inner: &mut Inner) -> Result<()> {

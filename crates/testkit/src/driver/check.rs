@@ -108,6 +108,10 @@ impl Run {
     }
 
     fn look_at_status(&self, db: &Database) -> Outcome {
+        match db.finish_rollbacks() {
+            Ok(()) => {}
+            Err(error) => self.judge_io(&error)?,
+        }
         let status: BTreeMap<_, _> = db.status().into_iter().collect();
         let prepared = self.model.now.prepared.len() as u64;
         let ordered = |names: [&str; 3]| names.map(|name| status[name]).is_sorted();

@@ -143,6 +143,10 @@ impl VersionStore {
                 bytes: bytes as u32,
             });
         }
+        if listed.is_empty() {
+            // Nothing of it is left to undo.
+            return Ok(UndoList::default());
+        }
         let bytes = encode(&listed);
         let (file, extent) = self.undo.lock().write(&bytes)?;
         self.counters.add(Counter::UndoBytesSaved, extent.length);
