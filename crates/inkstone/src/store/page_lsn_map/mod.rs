@@ -374,7 +374,7 @@ impl PageLsnMap {
     pub(crate) fn settle_before(&self, checkpoint: Lsn) -> Result<()> {
         let mut settling = self.settling.lock();
         match self.settle(&mut settling, checkpoint) {
-            Err(error @ Error::Poisoned(_)) => return Err(error),
+            Err(error) if error.is_final() => return Err(error),
             // The next checkpoint tries again.
             Err(_) => self.failure(),
             Ok(()) => {}
