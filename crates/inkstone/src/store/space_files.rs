@@ -35,6 +35,7 @@ use crate::aside::{ASIDE_SUFFIX, SetAside, set_aside};
 use crate::counters::Counters;
 use crate::mutants::{self, Mutant};
 use crate::options::{Doublewrite, FlushMethod, OPEN_FILES_MIN};
+use crate::paranoid::paranoid;
 use crate::poison::Poison;
 use crate::sync::{HashMap, Mutex, RwLock};
 use crate::{Error, Result};
@@ -334,6 +335,11 @@ impl SpaceFiles {
         let mut rest = &files[..];
         while !rest.is_empty() {
             let taken = self.sync_some(rest, &mut *queue)?;
+            paranoid!(
+                taken > 0,
+                "{} files are left, and none is synced",
+                rest.len()
+            );
             rest = &rest[taken..];
         }
         Ok(())
@@ -362,7 +368,12 @@ impl SpaceFiles {
     }
 
     fn insert(&self, space: SpaceId, entry: Entry) {
-        self.shard(space).write().insert(space, entry);
+        let is_new = matches!(entry, Entry::Known(_));
+        let before = self.shard(space).write().insert(space, entry);
+        paranoid!(
+            !is_new || before.is_none(),
+            "tablespace {space} has a file, or had one"
+        );
     }
 
     fn initialise(&self, file: &SpaceFile, pages: u32) -> Result<()> {
