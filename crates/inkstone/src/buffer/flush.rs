@@ -21,7 +21,7 @@ use super::PageWriter;
 use super::frame::Frame;
 use super::pool::Inner;
 use crate::mutants::{self, Mutant};
-use crate::paranoid::paranoid;
+use crate::paranoid::{MANY, paranoid};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Mutex, thread};
 use crate::{Error, Result};
@@ -181,6 +181,11 @@ impl Flusher {
             "page {id} does not fit a batch of {}",
             self.capacity
         );
+        let mut last = self.copied.iter().rev().take(MANY);
+        paranoid!(
+            last.all(|copied| copied.index != index && copied.id != id),
+            "page {id} is in a batch twice"
+        );
         let size = pool.arena.page_size();
         let at = self.copied.len() * size;
         let target = &mut self.room[at..at + size];
@@ -269,6 +274,10 @@ impl Flusher {
         if !mutants::on(Mutant::PageSyncsApart) {
             pool.poison.check()?;
         }
+        paranoid!(
+            written.is_err() || images.iter().all(|image| image.landed.get()),
+            "a batch was written whole, and a page of it did not land"
+        );
         let landed = images.iter().filter(|image| image.landed.get());
         let landed: Vec<PageId> = landed.map(|image| image.id).collect();
         for copied in &mut self.copied {

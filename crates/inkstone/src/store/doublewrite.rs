@@ -128,6 +128,10 @@ impl DoublewriteFile {
                 }
             }
         }
+        paranoid!(
+            newest.is_none_or(|newest| newest == page_lsn(page) && newest >= least),
+            "a copy of page {id} of LSN {newest:?} is taken for one of {least}"
+        );
         Ok(newest.is_some())
     }
 

@@ -366,6 +366,12 @@ impl FilePageWriter {
     fn gather(&mut self, targets: &[Target<'_>], extents: &[Extent<'_, '_>]) {
         let page_size = self.spaces.page_size();
         let of_several = extents.iter().filter(|(_, extent)| extent.len() > 1);
+        paranoid!(
+            targets.len() * page_size as usize <= self.gather.len(),
+            "{} pages do not fit {} bytes",
+            targets.len(),
+            self.gather.len()
+        );
         for index in of_several.flat_map(|(_, extent)| extent.clone()) {
             self.gather[byte_range(&(index..index + 1), page_size)]
                 .copy_from_slice(targets[index].image.bytes);

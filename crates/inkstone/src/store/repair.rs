@@ -134,6 +134,12 @@ impl Repair<'_> {
             for (id, copy) in of_space {
                 self.examine(&file, *id, copy)?;
             }
+            paranoid!(
+                self.report.repaired.len() - before <= of_space.len(),
+                "{} pages were repaired of {}",
+                self.report.repaired.len() - before,
+                of_space.len()
+            );
             if self.report.repaired.len() > before {
                 file.sync()?;
             }

@@ -295,6 +295,10 @@ impl SpaceFiles {
             .filter_map(|name| parse_space_file_name(name))
             .collect();
         spaces.sort_unstable();
+        paranoid!(
+            spaces.is_sorted_by(|a, b| a < b),
+            "a tablespace has two files"
+        );
         Ok(spaces)
     }
 
@@ -391,6 +395,10 @@ impl SpaceFiles {
     }
 
     fn open_file(&self, space: SpaceId, create: Create) -> Result<Arc<SpaceFile>> {
+        paranoid!(
+            parse_space_file_name(&space_file_name(space)) == Some(space),
+            "the file of tablespace {space} is not found again"
+        );
         let file = TableFile::new(
             self.tables.clone(),
             space_file_name(space),

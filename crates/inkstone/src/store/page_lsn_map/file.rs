@@ -343,6 +343,11 @@ impl MapFile {
     /// Reads the page LSNs of runs, each with its slot, in order of the slots; those near each
     /// other in one operation. What cannot be read is left out, and counted.
     pub fn read(&self, wanted: &[(u32, Run)]) -> Vec<(Run, Lsns)> {
+        paranoid!(
+            wanted.is_sorted_by(|a, b| a.0 < b.0),
+            "{} blocks to be read are not in order",
+            wanted.len()
+        );
         let place = |slot| slot_offset(slot) as usize / BLOCK_LEN;
         let near = |a: &(u32, Run), b: &(u32, Run)| place(b.0) - place(a.0) <= READ_OVER_BLOCKS;
         let mut found = Vec::with_capacity(wanted.len());
