@@ -151,7 +151,7 @@ pub(crate) fn one() {
     paranoid!(true, \"\");
     // paranoid!(false)
 }
-const unsafe extern \"C\" fn two() {}
+const extern \"C\" fn two() {}
     fn three() { crate::invariant!(true); my_assert!(x) }
     let f: fn() = one;
 #[cfg(test)]

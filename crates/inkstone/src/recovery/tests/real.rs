@@ -1,6 +1,6 @@
 //! Once over everything real: log, pool, page store and files on a simulated disk that loses power.
 
-use super::rig::{Durable, PAGE};
+use super::rig::PAGE;
 use crate::buffer::{BufferPool, PoolOptions, RedoLog};
 use crate::counters::Counters;
 use crate::log::{Log, LogOptions, LogParams, ReadParams};
@@ -41,9 +41,8 @@ struct LateLog(OnceLock<Arc<Log>>);
 
 impl RedoLog for LateLog {
     fn ready_lsn(&self) -> Lsn {
-        self.0
-            .get()
-            .map_or(Durable.ready_lsn(), |log| log.ready_lsn())
+        // As in an open database: until the log is there, the checkpoint.
+        self.0.get().map_or(Lsn(SEGMENT), |log| log.ready_lsn())
     }
     fn make_durable(&self, lsn: Lsn) -> Result<()> {
         self.0.get().map_or(Ok(()), |log| log.wait_durable(lsn))
