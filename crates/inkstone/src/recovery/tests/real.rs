@@ -207,7 +207,15 @@ fn a_mini_transaction_that_is_dropped_after_a_change_poisons() {
     drop(begin());
     assert!(!storage.poison.is_set(), "nothing was changed");
     let mut changed = begin();
-    changed.change(0, |page, _| page[200] = 1);
+    let (page, offset, bytes) = (page(3), 200, vec![1]);
+    changed.replay(
+        0,
+        &Record::Bytes {
+            page,
+            offset,
+            bytes,
+        },
+    );
     drop(changed);
     let error = storage.poison.check().unwrap_err().to_string();
     assert!(error.contains("not in the log"), "{error}");
