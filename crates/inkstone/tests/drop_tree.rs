@@ -123,7 +123,7 @@ fn each_page_of_a_dropped_tree_is_read_once() {
         let table = db.create_table("t", &["a"]).unwrap();
         fill(&db, &table, "a", 6000);
         db.checkpoint().unwrap();
-        let pages = u64::from(db.verify_table(&table).unwrap().allocated_pages);
+        let pages = db.verify_table(&table).unwrap().allocated_pages;
         let before = counter(&db, "pages_read");
         let left = db.drop_tree("t", "a").unwrap();
         until_free(&db, &left);
@@ -146,10 +146,7 @@ fn a_dropped_tree_that_has_to_wait_is_left_alone() {
         let before = counter(&db, "buffer_read_requests");
         (0..10).for_each(|_| db.purge().unwrap());
         let requests = counter(&db, "buffer_read_requests") - before;
-        assert!(
-            requests < u64::from(pages),
-            "{requests} requests, {pages} pages"
-        );
+        assert!(requests < pages, "{requests} requests, {pages} pages");
         drop(export);
         until_free(&db, &left);
     });
