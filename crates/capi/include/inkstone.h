@@ -135,7 +135,7 @@ enum ink_code {
   INK_FORKED = 23,
   /* The table is newer than the transaction's snapshot, which would see too few rows. */
   INK_TABLE_CHANGED = 24,
-  /* The database is being closed; a call that comes later may get INK_POISONED instead. */
+  /* The database is being closed, or was. */
   INK_CLOSED = 25,
   /* Too many transactions are active; nothing was begun. */
   INK_TOO_MANY_TRANSACTIONS = 26
@@ -182,7 +182,7 @@ typedef struct ink_option_info {
   ink_slice help;
 } ink_option_info;
 
-/* Visitors are called once for each item; false ends the visit early. */
+/* Visitors are called once for each item; false ends the visit early. NULL visits nothing. */
 typedef bool (*ink_visit_option)(void *context, const ink_option_info *option);
 /* Lists every option. Needs no database. */
 void ink_options(ink_visit_option visit, void *context);
@@ -195,7 +195,7 @@ int ink_open(const char *directory, const ink_option *options, size_t option_cou
 
 /* As ink_open. `visit` hears how far recovery is ("1073741824 bytes of log read, 812 of 4096 pages
  * changed, 12 s"), at most ten times a second, called by this thread; when it says false no
- * more. */
+ * more. NULL: nothing is told. */
 typedef bool (*ink_visit_progress)(void *context, ink_slice text);
 int ink_open_watched(const char *directory, const ink_option *options, size_t option_count,
                      ink_visit_progress visit, void *context, ink_database **database,

@@ -21,7 +21,7 @@ pub struct ink_table {
 #[repr(transparent)]
 pub struct ink_tree(pub TableTree);
 
-pub type VisitName = unsafe extern "C" fn(*mut c_void, ink_slice) -> bool;
+pub type VisitName = Option<unsafe extern "C" fn(*mut c_void, ink_slice) -> bool>;
 
 fn lend_tree(tree: Option<&TableTree>) -> *const ink_tree {
     // `ink_tree` is transparent over `TableTree`.
@@ -220,14 +220,14 @@ pub unsafe extern "C" fn ink_tables(
 /// Calls a visitor of names.
 ///
 /// # Safety
-/// `visit` may be called with `context`.
+/// `visit` is null, or may be called with `context`.
 pub unsafe fn visit_names<'n>(
     mut names: impl Iterator<Item = &'n [u8]>,
     visit: VisitName,
     context: *mut c_void,
 ) {
     // SAFETY: what this function asks for.
-    names.all(|name| unsafe { visit(context, ink_slice::lend(name)) });
+    names.all(|name| visit.is_some_and(|visit| unsafe { visit(context, ink_slice::lend(name)) }));
 }
 
 /// Opens a table.

@@ -27,9 +27,9 @@ pub struct ink_option_info {
     help: ink_slice,
 }
 
-pub type VisitOption = unsafe extern "C" fn(*mut c_void, *const ink_option_info) -> bool;
-pub type VisitProgress = unsafe extern "C" fn(*mut c_void, ink_slice) -> bool;
-pub type VisitText = unsafe extern "C" fn(*mut c_void, ink_slice, ink_slice) -> bool;
+pub type VisitOption = Option<unsafe extern "C" fn(*mut c_void, *const ink_option_info) -> bool>;
+pub type VisitProgress = Option<unsafe extern "C" fn(*mut c_void, ink_slice) -> bool>;
+pub type VisitText = Option<unsafe extern "C" fn(*mut c_void, ink_slice, ink_slice) -> bool>;
 
 /// `enum ink_durability`.
 pub fn durability(number: u32) -> Result<Durability, Failure> {
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn ink_options(visit: VisitOption, context: *mut c_void) {
                 help: ink_slice::lend(option.help.as_bytes()),
             };
             // SAFETY: the caller's function, which the header asks to return normally.
-            if !unsafe { visit(context, &raw const info) } {
+            if !visit.is_some_and(|visit| unsafe { visit(context, &raw const info) }) {
                 return;
             }
         }
@@ -117,7 +117,8 @@ pub unsafe extern "C" fn ink_open_watched(
             if listens.get() {
                 let text = progress.to_string();
                 // The caller's function, which the header asks to return normally.
-                listens.set(visit(context, ink_slice::lend(text.as_bytes())));
+                let text = ink_slice::lend(text.as_bytes());
+                listens.set(visit.is_some_and(|visit| visit(context, text)));
             }
         };
         let opened = Database::open_watched(raw::path(directory)?, options, &progress)?;
@@ -260,7 +261,7 @@ pub unsafe extern "C" fn ink_option_values(
                     ink_slice::lend(name.as_bytes()),
                     ink_slice::lend(value.as_bytes()),
                 );
-                if !visit(context, name, value) {
+                if !visit.is_some_and(|visit| visit(context, name, value)) {
                     break;
                 }
             }

@@ -2,7 +2,7 @@
 
 use crate::catalog::{ink_table, ink_tree};
 use crate::entry::entry;
-use crate::error::ink_error;
+use crate::error::{Failure, ink_error};
 use crate::raw::{self, ink_buffer, ink_slice};
 use std::ffi::{c_int, c_void};
 use std::fmt::Write;
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn ink_estimate_tree(
     })
 }
 
-pub type VisitBeginning = unsafe extern "C" fn(*mut c_void, ink_slice) -> usize;
+pub type VisitBeginning = Option<unsafe extern "C" fn(*mut c_void, ink_slice) -> usize>;
 
 /// Estimates the different values of a tree's keys.
 ///
@@ -101,6 +101,7 @@ pub unsafe extern "C" fn ink_estimate_values(
     error: *mut ink_error,
 ) -> c_int {
     entry!(error, |tree| {
+        let beginning_of = beginning_of.ok_or_else(|| Failure::invalid("a function is NULL"))?;
         let mut bytes = |key: &[u8]| match beginning_of(context, ink_slice::lend(key)) {
             0 => None,
             bytes => Some(bytes.min(key.len())),

@@ -80,11 +80,13 @@ pub struct ink_lock_info {
     statement: ink_slice,
 }
 
-pub type VisitMetric = unsafe extern "C" fn(*mut c_void, *const ink_metric) -> bool;
-pub type VisitDuration = unsafe extern "C" fn(*mut c_void, *const ink_duration) -> bool;
-pub type VisitTransaction = unsafe extern "C" fn(*mut c_void, *const ink_transaction_info) -> bool;
-pub type VisitLock = unsafe extern "C" fn(*mut c_void, *const ink_lock_info) -> bool;
-pub type VisitBucket = unsafe extern "C" fn(*mut c_void, *const ink_duration_bucket) -> bool;
+pub type VisitMetric = Option<unsafe extern "C" fn(*mut c_void, *const ink_metric) -> bool>;
+pub type VisitDuration = Option<unsafe extern "C" fn(*mut c_void, *const ink_duration) -> bool>;
+pub type VisitTransaction =
+    Option<unsafe extern "C" fn(*mut c_void, *const ink_transaction_info) -> bool>;
+pub type VisitLock = Option<unsafe extern "C" fn(*mut c_void, *const ink_lock_info) -> bool>;
+pub type VisitBucket =
+    Option<unsafe extern "C" fn(*mut c_void, *const ink_duration_bucket) -> bool>;
 
 fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
@@ -126,7 +128,7 @@ pub unsafe extern "C" fn ink_metrics(
                     value: metric.value,
                     is_gauge: metric.is_gauge,
                 };
-                if !visit(context, &raw const metric) {
+                if !visit.is_some_and(|visit| visit(context, &raw const metric)) {
                     break;
                 }
             }
@@ -159,7 +161,7 @@ pub unsafe extern "C" fn ink_durations(
                     p999_ns: nanoseconds(duration.p999),
                     max_ns: nanoseconds(duration.max),
                 };
-                if !visit(context, &raw const duration) {
+                if !visit.is_some_and(|visit| visit(context, &raw const duration)) {
                     break;
                 }
             }
@@ -195,7 +197,7 @@ pub unsafe extern "C" fn ink_transactions(
                 waited_ms: milliseconds(waited),
                 statement: text(&trx.statement),
             };
-            if !visit(context, &raw const info) {
+            if !visit.is_some_and(|visit| visit(context, &raw const info)) {
                 break;
             }
         }
@@ -221,7 +223,7 @@ pub unsafe extern "C" fn ink_duration_buckets(
                     longest_ns: bucket.longest.map_or(u64::MAX, nanoseconds),
                     count: bucket.count,
                 };
-                if !visit(context, &raw const bucket) {
+                if !visit.is_some_and(|visit| visit(context, &raw const bucket)) {
                     break;
                 }
             }
@@ -295,9 +297,8 @@ pub unsafe extern "C" fn ink_locks(
     error: *mut ink_error,
 ) -> c_int {
     entry!(error, |database| {
-        database
-            .0
-            .visit_locks(|lock| show_lock(lock, |info| visit(context, &raw const *info)))?;
+        let show = |info: &ink_lock_info| visit.is_some_and(|visit| visit(context, info));
+        database.0.visit_locks(|lock| show_lock(lock, show))?;
     })
 }
 
@@ -313,8 +314,9 @@ pub unsafe extern "C" fn ink_waits(
     error: *mut ink_error,
 ) -> c_int {
     entry!(error, |database| {
+        let show = |info: &ink_lock_info| visit.is_some_and(|visit| visit(context, info));
         for wait in database.0.lock_waits()? {
-            if !show_lock(&wait, |info| visit(context, &raw const *info)) {
+            if !show_lock(&wait, show) {
                 break;
             }
         }

@@ -192,8 +192,10 @@ fn visitors() {
             let name = part.split_once(" =").unwrap().0;
             let parameters = parts(enclosed(part, '(', ')'), ',');
             let end = part.split_once(';').unwrap().0;
-            assert!(end.contains("unsafe extern \"C\" fn"));
-            let result = end.rsplit_once("-> ").unwrap().1.to_owned();
+            // C may pass NULL.
+            assert!(end.contains("Option<unsafe extern \"C\" fn"), "{name}");
+            let result = end.rsplit_once("-> ").unwrap().1;
+            let result = result.trim_end_matches(['>', ',', '\n']).to_owned();
             rust.insert(format!("Visit{name}"), (parameters, result));
         }
     }

@@ -473,6 +473,25 @@ static void tables(ink_database *db, const char *directory) {
   ink_buffer_free(&report);
 }
 
+/* A visitor that is missing is noticed before it is called. */
+static void without_visitors(ink_database *db, const ink_tree *tree) {
+  uint64_t values;
+  ink_options(NULL, NULL);
+  ink_option_values(db, NULL, NULL);
+  ink_metrics(db, NULL, NULL);
+  ink_durations(db, NULL, NULL);
+  ink_duration_buckets(db, NULL, NULL);
+  OK(ink_tables(db, NULL, NULL, &error));
+  OK(ink_transactions(db, NULL, NULL, &error));
+  OK(ink_prepared(db, NULL, NULL, &error));
+  OK(ink_waits(db, NULL, NULL, &error));
+  ink_transaction *txn = begin(db, INK_READ_COMMITTED, NULL);
+  OK(ink_update(txn, tree, INK_STR("two"), INK_STR("2"), &error));
+  OK(ink_locks(db, NULL, NULL, &error));
+  ink_transaction_free(txn);
+  FAILS(INK_INVALID, ink_estimate_values(tree, 1, NULL, NULL, &values, &error));
+}
+
 int main(int argc, char **argv) {
   CHECK(argc == 2);
   options_and_errors(argv[1]);
@@ -490,6 +509,7 @@ int main(int argc, char **argv) {
   lock_wait_hooks(db, ink_table_tree(table, 0));
   commit_in_two(db, ink_table_tree(table, 0));
   tables(db, argv[1]);
+  without_visitors(db, ink_table_tree(table, 0));
   uint64_t commits = 0;
   ink_metrics(db, find_commits, &commits);
   CHECK(commits > 5);
@@ -499,7 +519,8 @@ int main(int argc, char **argv) {
   ink_table_close(table);
   OK(ink_close(db, &error));
 
-  db = open_database(argv[1]);
+  /* What is prepared makes it a recovery, of which nothing is told. */
+  OK(ink_open_watched(argv[1], NULL, 0, NULL, NULL, &db, &error));
   ink_buffer report = {0};
   OK(ink_open_report(db, &report, &error));
   CHECK(strstr((char *)report.data, "2 prepared transactions kept") != NULL);

@@ -4,6 +4,7 @@
 use crate::btree::Tree;
 use crate::locks::LockMode;
 use crate::mvcc::Isolation;
+use crate::paranoid::paranoid;
 use crate::rows::Cursor;
 use crate::txn::Transaction;
 use crate::{Error, Result};
@@ -67,8 +68,19 @@ impl<'t> Catalog<'t> {
         Ok(tables)
     }
 
+    /// Nothing is written that could not be read again.
+    fn check_written(table: &TableDefinition) {
+        let read = TableDefinition::decode(table.name.as_bytes(), &table.encode());
+        paranoid!(
+            read.as_ref().is_ok_and(|read| read == table),
+            "table {} would be read as {read:?}",
+            table.name
+        );
+    }
+
     /// Adds a table; fails if there is one of its name.
     pub fn add(&self, table: &TableDefinition) -> Result<()> {
+        Self::check_written(table);
         if self.transaction.put_new(
             self.tree,
             table.name.as_bytes(),
@@ -83,6 +95,7 @@ impl<'t> Catalog<'t> {
 
     /// Changes a table's definition.
     pub fn replace(&self, table: &TableDefinition) -> Result<()> {
+        Self::check_written(table);
         self.transaction
             .put(self.tree, table.name.as_bytes(), &table.encode())
     }

@@ -27,6 +27,7 @@
 //! No latches: the writer owns the file (`&mut self`).
 
 use crate::mutants::{self, Mutant};
+use crate::paranoid::paranoid;
 use crate::poison::Poison;
 use crate::{Error, Result};
 use inkstone_format::control::{
@@ -170,6 +171,19 @@ impl ControlFile {
             true => self.copy,
             false => 1 - self.copy,
         };
+        paranoid!(
+            copy != self.copy || mutants::on(Mutant::ControlCopyOverwritten),
+            "the copy that is in force would be overwritten"
+        );
+        let now = &self.current;
+        paranoid!(
+            next.epoch >= now.epoch && next.checkpoint_lsn >= now.checkpoint_lsn,
+            "epoch {} with a checkpoint at LSN {}, after epoch {} and {}",
+            next.epoch,
+            next.checkpoint_lsn,
+            now.epoch,
+            now.checkpoint_lsn
+        );
         let (block, offset) = (next.encode(), (copy * CONTROL_COPY_LEN) as u64);
         self.file
             .write_at(&block, offset)

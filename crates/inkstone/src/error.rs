@@ -163,8 +163,7 @@ pub enum Error {
         /// What is missing or wrong.
         reason: String,
     },
-    /// The database is being closed. A call that comes later may get [`Error::Poisoned`] instead,
-    /// whose reason is that it was closed.
+    /// The database is being closed, or was.
     #[error("the database is closed")]
     Closed,
     /// Too many transactions are active. Nothing was begun: end some, and begin again.
@@ -286,7 +285,7 @@ impl Error {
 
     /// Whether nothing that is tried later can succeed: this handle is of no use any more.
     pub(crate) fn is_final(&self) -> bool {
-        matches!(self, Self::Poisoned(_) | Self::Forked)
+        matches!(self, Self::Poisoned(_) | Self::Closed | Self::Forked)
     }
 
     /// Corruption found in a page.

@@ -7,7 +7,8 @@
 //!
 //! # Promises
 //!
-//! 1. A mini-transaction that is dropped after a change and before its commit poisons the engine,
+//! 1. No page is changed without a record. Checked by `Mtr::change`.
+//! 2. A mini-transaction that is dropped after a change and before its commit poisons the engine,
 //!    as memory and log would differ. Tested by
 //!    `a_mini_transaction_that_is_dropped_after_a_change_poisons`.
 //!
@@ -18,6 +19,7 @@
 //! taken in the order: space map page, then tree pages from the top down.
 
 use crate::buffer::Exclusive;
+use crate::paranoid::paranoid;
 use crate::storage::Storage;
 use crate::{Result, invariant};
 use inkstone_format::record::Record;
@@ -59,6 +61,12 @@ impl<'p> Mtr<'p> {
 
     /// Takes over a latched page, and tells by which number it is known here.
     pub fn push(&mut self, guard: Exclusive<'p>) -> usize {
+        let mut others = self.pages.iter().map(|page| page.guard.frame_index());
+        paranoid!(
+            others.all(|frame| frame != guard.frame_index()),
+            "frame {} is latched twice",
+            guard.frame_index()
+        );
         self.pages.push(Latched {
             guard,
             changed: false,
@@ -80,7 +88,14 @@ impl<'p> Mtr<'p> {
     pub fn change<T>(&mut self, index: usize, f: impl FnOnce(&mut [u8], &mut Vec<u8>) -> T) -> T {
         let page = &mut self.pages[index];
         page.changed = true;
-        f(&mut page.guard, &mut self.payload)
+        let before = self.payload.len();
+        let done = f(&mut page.guard, &mut self.payload);
+        paranoid!(
+            self.payload.len() > before,
+            "a page was changed in frame {}, and nothing noted",
+            page.guard.frame_index()
+        );
+        done
     }
 
     /// Changes a page by replaying `record` on it, and notes the record.

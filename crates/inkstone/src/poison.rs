@@ -1,5 +1,6 @@
 //! The engine's one-way switch: after a failed log write or a failed sync nothing can be promised,
-//! so every later call gets the same error until the database is opened again and recovered.
+//! so every later call gets the same error until the database is opened again and recovered. A
+//! database that was closed in order has the same switch thrown: what outlives it does no harm.
 //!
 //! All syncs of an open database go past here ([`Poison::sync`], `Poison::begin_sync`), so that a
 //! failed one sets the switch before any thread is told of a success that it belies (`syncs`).
@@ -25,33 +26,56 @@ pub struct Poison {
 
 #[derive(Debug, Default)]
 struct Shared {
-    reason: OnceLock<Arc<str>>,
+    end: OnceLock<End>,
     syncs: Syncs,
 }
 
+/// Why nothing goes on.
+#[derive(Debug)]
+enum End {
+    /// Something failed.
+    Poisoned(Arc<str>),
+    /// The database was closed, and nothing had failed.
+    Closed,
+}
+
+impl End {
+    fn error(&self) -> Error {
+        match self {
+            Self::Poisoned(reason) => Error::Poisoned(reason.clone()),
+            Self::Closed => Error::Closed,
+        }
+    }
+}
+
 impl Poison {
-    /// `Err(Error::Poisoned)` once the engine is poisoned, `Err(Error::Forked)` in a child of the
-    /// process that opened the database.
+    /// `Err(Error::Poisoned)` once the engine is poisoned, `Err(Error::Closed)` once it was closed,
+    /// `Err(Error::Forked)` in a child of the process that opened the database.
     #[inline]
     pub fn check(&self) -> Result<()> {
         if self.is_forked() {
             return Err(Error::Forked);
         }
-        match self.shared.reason.get() {
+        match self.shared.end.get() {
             None => Ok(()),
-            Some(reason) => Err(Error::Poisoned(reason.clone())),
+            Some(end) => Err(end.error()),
         }
     }
 
     /// Poisons the engine (the first reason stays) and returns the error that callers get.
     pub fn set(&self, reason: impl std::fmt::Display) -> Error {
-        let reason = self.shared.reason.get_or_init(|| reason.to_string().into());
-        Error::Poisoned(reason.clone())
+        let poisoned = || End::Poisoned(reason.to_string().into());
+        self.shared.end.get_or_init(poisoned).error()
     }
 
-    /// Whether the engine is poisoned.
+    /// The database was closed: later calls get [`Error::Closed`], or the poison if there is one.
+    pub fn close(&self) {
+        self.shared.end.get_or_init(|| End::Closed);
+    }
+
+    /// Whether the engine is poisoned, or closed.
     pub fn is_set(&self) -> bool {
-        self.shared.reason.get().is_some()
+        self.shared.end.get().is_some()
     }
 
     /// Whether this is a forked child of the process that opened the database.

@@ -8,6 +8,7 @@
 //! Latch order: a space map page is latched before any tree page.
 
 use crate::mtr::Mtr;
+use crate::paranoid::paranoid;
 use crate::storage::Storage;
 use crate::store::SpaceFile;
 use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -137,6 +138,16 @@ impl Space {
                 set: true,
             },
         );
+        paranoid!(
+            format::check_header(mtr.page(header), uuid).is_ok(),
+            "the header of a new tablespace {} is not one",
+            self.id
+        );
+        let free = count_clear_bits(mtr.page(map), self.region_len(0));
+        paranoid!(
+            free == self.region_len(0) - SYSTEM_PAGES,
+            "{free} pages are free in a new tablespace"
+        );
         mtr.commit().map(drop)
     }
 
@@ -195,6 +206,11 @@ impl Space {
                 offset,
                 bytes: root.0.to_le_bytes().to_vec(),
             },
+        );
+        let noted = format::root(mtr.page(header), tree);
+        paranoid!(
+            noted == (root != PageNo(0)).then_some(root),
+            "the root of tree {tree} is {root}, and noted as {noted:?}"
         );
     }
 

@@ -54,10 +54,10 @@ fn a_transaction_that_outlives_its_database_is_over() {
             assert_eq!(rows(&db, &again), [(1, 1)]);
             commit(&db, |txn| txn.insert(&again, &key(3), &val(3)).unwrap());
             drop(dropped);
-            assert!(matches!(committed.commit(), Err(Error::Poisoned(_))));
+            assert!(matches!(committed.commit(), Err(Error::Closed)));
             assert!(matches!(
                 kept.update(&table, &key(1), &val(7)),
-                Err(Error::Poisoned(_))
+                Err(Error::Closed)
             ));
             drop((kept, table));
             commit(&db, |txn| txn.insert(&again, &key(4), &val(4)).unwrap());

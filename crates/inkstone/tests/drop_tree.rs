@@ -104,6 +104,54 @@ fn the_pages_of_a_dropped_tree_are_free_and_its_number_is() {
     });
 }
 
+fn counter(db: &Database, name: &str) -> u64 {
+    let all = db.status();
+    all.iter().find(|(n, _)| *n == name).unwrap().1
+}
+
+/// A tree larger than the pool, with long values, is read once while it goes.
+#[test]
+fn each_page_of_a_dropped_tree_is_read_once() {
+    within(60, || {
+        let dir = tempfile::tempdir().unwrap();
+        let few_frames = Options {
+            buffer_pool_size: 96 * 4096,
+            buffer_pool_instances: 1,
+            ..small()
+        };
+        let db = Database::open(dir.path(), few_frames).unwrap();
+        let table = db.create_table("t", &["a"]).unwrap();
+        fill(&db, &table, "a", 6000);
+        db.checkpoint().unwrap();
+        let pages = db.verify_table(&table).unwrap().allocated_pages;
+        let before = counter(&db, "pages_read");
+        let left = db.drop_tree("t", "a").unwrap();
+        until_free(&db, &left);
+        let read = counter(&db, "pages_read") - before;
+        assert!(read < pages * 3 / 2, "{read} pages read of {pages}");
+    });
+}
+
+/// What has to wait costs nothing meanwhile, however large it is.
+#[test]
+fn a_dropped_tree_that_has_to_wait_is_left_alone() {
+    within(60, || {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Database::open(dir.path(), small()).unwrap();
+        let table = db.create_table("t", &["a"]).unwrap();
+        fill(&db, &table, "a", ROWS);
+        let left = db.drop_tree("t", "a").unwrap();
+        let export = db.export_table(&left).unwrap();
+        let pages = db.verify_table(&left).unwrap().allocated_pages;
+        let before = counter(&db, "buffer_read_requests");
+        (0..10).for_each(|_| db.purge().unwrap());
+        let requests = counter(&db, "buffer_read_requests") - before;
+        assert!(requests < pages, "{requests} requests, {pages} pages");
+        drop(export);
+        until_free(&db, &left);
+    });
+}
+
 #[test]
 fn a_transaction_can_undo_its_changes_in_a_dropped_tree() {
     within(60, || {

@@ -6,6 +6,7 @@ use crate::Result;
 use crate::buffer::Exclusive;
 use crate::counters::Counter;
 use crate::mtr::Mtr;
+use crate::paranoid::paranoid;
 use inkstone_format::PageId;
 use inkstone_format::record::Record;
 use inkstone_format::tree_page::{IsLive, TreePage, TreePageInit, TreePageMut};
@@ -132,7 +133,15 @@ impl Tree {
         right: Exclusive<'p>,
         live: IsLive<'_>,
     ) -> Result<bool> {
+        paranoid!(
+            left.id() != right.id() && parent.id() != left.id() && parent.id() != right.id(),
+            "pages {} and {} are merged under {}",
+            left.id(),
+            right.id(),
+            parent.id()
+        );
         let (l, r) = (TreePage(&left), TreePage(&right));
+        let all = l.count() + r.count();
         let (kept, high) = (l.count(), r.high().map(<[u8]>::to_vec));
         let too_much = l.used() + r.used() > l.capacity().min(r.capacity()) * 3 / 4;
         if too_much && l.count() > 0 && r.count() > 0 {
@@ -157,6 +166,17 @@ impl Tree {
         let content = mtr.page(right).to_vec();
         append_cells(&mut mtr, left, TreePage(&content), 0);
         let slot = left_slot as u16 + 1;
+        let both = TreePage(mtr.page(left));
+        paranoid!(
+            both.count() == all && both.high() == TreePage(&content).high(),
+            "{} cells after a merge of {all}",
+            both.count()
+        );
+        let children = TreePage(mtr.page(parent)).count();
+        paranoid!(
+            usize::from(slot) < children,
+            "child {slot} of {children} is merged into the one before"
+        );
         mtr.replay(
             parent,
             &Record::Remove {
@@ -217,6 +237,13 @@ impl Tree {
                 },
             );
             append_cells(&mut mtr, root, TreePage(&content), 0);
+            let shrunk = TreePage(mtr.page(root));
+            paranoid!(
+                (shrunk.count(), shrunk.level()) == (TreePage(&content).count(), level),
+                "{} cells of level {} moved into the root",
+                TreePage(&content).count(),
+                level
+            );
             self.space.free(&mut mtr, map, child);
             mtr.commit()?;
         }

@@ -37,6 +37,7 @@ pub use verify::TreeReport;
 use crate::buffer::{Exclusive, Optimistic, Pins, Shared};
 use crate::mtr::Mtr;
 use crate::mutants::{self, Mutant};
+use crate::paranoid::paranoid;
 use crate::space::Space;
 use crate::storage::Storage;
 use crate::{Error, Result};
@@ -111,6 +112,10 @@ impl Tree {
                 high: None,
             };
             mtr.replay(leaf, &Record::TreeInit { page, init });
+            paranoid!(
+                TreePage(mtr.page(leaf)).is_leaf() && TreePage(mtr.page(leaf)).count() == 0,
+                "tree {id} begins with a page that is no empty leaf"
+            );
             space.set_root(&mut mtr, header, id, root);
             mtr.commit()?;
             root

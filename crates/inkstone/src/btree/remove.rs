@@ -1,15 +1,17 @@
 //! Removing a whole tree that is no longer in use, page by page from its end.
 //!
-//! There are no searches in the tree while it goes, so its fences and levels need not stay right.
-//! But after each step every page that is left can be reached from the root, so that the removal
-//! can go on after a crash.
+//! There are no searches in the tree while it goes, but for rows of the leaf that is the last one
+//! (a row with a long value is deleted before its leaf goes). So fences and levels need not stay
+//! right where pages are gone. But after each step every page that is left can be reached from the
+//! root, so that the removal can go on after a crash.
 
 use super::Tree;
 use crate::Result;
 use crate::mtr::Mtr;
+use crate::paranoid::paranoid;
 use inkstone_format::PageId;
 use inkstone_format::record::Record;
-use inkstone_format::tree_page::{TreePage, TreePageInit};
+use inkstone_format::tree_page::{Cell, TreePage, TreePageInit};
 
 /// Shows a page of a tree.
 pub type Visit<'v> = &'v mut dyn FnMut(PageId, TreePage<'_>) -> Result<()>;
@@ -28,6 +30,15 @@ impl Tree {
             visit(id, page)?;
         }
         Ok(())
+    }
+
+    /// The keys of those rows of the last leaf that `which` selects.
+    pub fn last_leaf_keys(&self, which: impl Fn(&Cell<'_>) -> bool) -> Result<Vec<Vec<u8>>> {
+        let leaf = self.last_leaf()?.map_or(self.root, |(_, leaf)| leaf);
+        let guard = self.storage.pool.shared(leaf)?;
+        let page = self.check_node(leaf, &guard)?;
+        let slots = (0..page.count()).filter(|&slot| which(&page.cell(slot)));
+        Ok(slots.map(|slot| page.key(slot)).collect())
     }
 
     /// Frees one page of the tree, the root last. False when there is none left, and the tree's
@@ -65,6 +76,13 @@ impl Tree {
             },
         };
         mtr.replay(parent, &record);
+        let left = TreePage(mtr.page(parent));
+        paranoid!(
+            left.count() == last && left.is_leaf() == (last == 0),
+            "{} children are left of {}",
+            left.count(),
+            last + 1
+        );
         self.space.free(&mut mtr, map, child);
         mtr.commit()?;
         Ok(true)
@@ -92,6 +110,10 @@ impl Tree {
             let (page, slot) = (root.id(), 0);
             let root = mtr.push(root);
             mtr.replay(root, &Record::Remove { page, slot, count });
+            paranoid!(
+                TreePage(mtr.page(root)).count() == 0,
+                "rows are left in the root of a tree that is removed"
+            );
             mtr.commit()?;
             return Ok(true);
         }

@@ -5,6 +5,7 @@ use crate::Result;
 use crate::buffer::{Exclusive, Pins};
 use crate::counters::Counter;
 use crate::mtr::Mtr;
+use crate::paranoid::paranoid;
 use crate::space::FreePage;
 use inkstone_format::PageId;
 use inkstone_format::codec::common_prefix;
@@ -111,6 +112,12 @@ impl Tree {
                 }
                 record.put(payload);
             });
+            paranoid!(
+                is_cut(TreePage(mtr.page(child)), TreePage(mtr.page(new)), &plan),
+                "page {} was not cut at slot {} into itself and {page}",
+                mtr.id(child),
+                plan.at
+            );
             let children = vec![(plan.separator, page.page)];
             let slot = slot as u16 + 1;
             mtr.replay(
@@ -120,6 +127,10 @@ impl Tree {
                     slot,
                     children,
                 },
+            );
+            paranoid!(
+                TreePage(mtr.page(parent)).child(usize::from(slot)) == page.page,
+                "the new page {page} does not stand behind the one that was split"
             );
             mtr.commit()?;
             let counter = if level == 0 {
@@ -178,6 +189,12 @@ impl Tree {
         new: Exclusive<'p>,
         free: FreePage,
     ) -> Result<()> {
+        paranoid!(
+            root.id() == self.root && new.id().page == free.page,
+            "page {} grows as the root over page {}",
+            root.id(),
+            new.id()
+        );
         let (root, new) = (mtr.push(root), mtr.push(new));
         self.space.mark(&mut mtr, free);
         let content = mtr.page(root).to_vec();
@@ -212,6 +229,13 @@ impl Tree {
                 children,
             },
         );
+        let (above, below) = (TreePage(mtr.page(root)), TreePage(mtr.page(new)));
+        paranoid!(
+            (above.count(), above.level()) == (1, level + 1)
+                && (below.count(), below.level()) == (TreePage(&content).count(), level),
+            "the root grew to {} children of level {level}",
+            above.count()
+        );
         mtr.commit().map(drop)
     }
 
@@ -241,6 +265,12 @@ impl Tree {
 /// Appends the cells of `from` from slot `first` on to the page `to`, with their version
 /// addresses. In the log are those that outlive a restart.
 pub(super) fn append_cells(mtr: &mut Mtr<'_>, to: usize, from: TreePage<'_>, first: usize) {
+    paranoid!(
+        first <= from.count() && from.level() == TreePage(mtr.page(to)).level(),
+        "cells of level {} from slot {first} on go to page {}",
+        from.level(),
+        mtr.id(to)
+    );
     let count = from.count() - first;
     if count == 0 {
         return;
@@ -277,6 +307,11 @@ pub(super) fn append_cells(mtr: &mut Mtr<'_>, to: usize, from: TreePage<'_>, fir
         }
         let placed = place_cells(bytes, at, from, first, &keys);
         crate::invariant!(placed.is_ok(), "moved cells do not fit page {page}");
+        paranoid!(
+            TreePage(bytes).count() == at + count,
+            "{} cells where {count} were put behind {at}",
+            TreePage(bytes).count()
+        );
     });
 }
 
@@ -297,6 +332,14 @@ pub(super) fn place_cells(
     Ok(())
 }
 
+/// Whether the cells of a node and its fences are now those of two.
+fn is_cut(left: TreePage<'_>, right: TreePage<'_>, plan: &Plan) -> bool {
+    left.count() == plan.at
+        && left.level() == right.level()
+        && left.high() == Some(&plan.separator[..])
+        && right.low() == plan.separator
+}
+
 /// How a node will be split.
 struct Plan {
     /// The first slot that moves to the right.
@@ -311,8 +354,17 @@ struct Plan {
 fn plan_split(bytes: &[u8], wanted: SplitFor<'_>, live: IsLive<'_>) -> Option<Plan> {
     let page = TreePage(bytes);
     let mut at = first_choice(page, wanted);
+    paranoid!(
+        at <= page.count(),
+        "a split at slot {at} of {}",
+        page.count()
+    );
     loop {
         let separator = separator(page, at, wanted.key)?;
+        paranoid!(
+            page.low() < &separator[..] && page.high().is_none_or(|high| &separator[..] < high),
+            "a separator that is not between the fences"
+        );
         let left = if at == page.count() && page.takes_high_in_place(&separator) {
             Ok(None)
         } else {
@@ -384,5 +436,9 @@ fn separator(page: TreePage<'_>, at: usize, wanted: &[u8]) -> Option<Vec<u8>> {
         return None;
     }
     let length = common_prefix(&left, &right) + 1;
+    paranoid!(
+        left[..] < right[..length],
+        "a separator of {length} bytes is not above the key to the left"
+    );
     Some(right[..length].to_vec())
 }

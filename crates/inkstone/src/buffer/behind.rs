@@ -13,6 +13,7 @@
 use super::flush::Flusher;
 use super::pool::Inner;
 use crate::Result;
+use crate::paranoid::paranoid;
 use crate::sync::atomic::Ordering;
 use inkstone_format::{Lsn, PageId};
 use std::time::Duration;
@@ -65,6 +66,12 @@ impl<'a> WriteBehind<'a> {
             self.judged = self.judged.max(limit);
             return Ok(if grows { PAUSE } else { PAUSE_IDLE });
         };
+        paranoid!(
+            self.judged <= last && last < limit && due.len() <= room,
+            "{} pages to LSN {last} are judged, behind {} and before {limit}",
+            due.len(),
+            self.judged
+        );
         self.judged = Lsn(last.0 + 1);
         let new = due
             .iter()

@@ -99,7 +99,12 @@ pub(crate) fn delay(fill: f64) -> Option<Duration> {
     if x >= 1.0 {
         return None;
     }
-    Some(DELAY_MAX.mul_f64(x.max(0.0).powi(2)))
+    let delay = DELAY_MAX.mul_f64(x.max(0.0).powi(2));
+    paranoid!(
+        delay <= DELAY_MAX,
+        "a delay of {delay:?} at a fill of {fill}"
+    );
+    Some(delay)
 }
 
 pub(crate) struct Cleaner<'a> {
@@ -194,6 +199,11 @@ impl<'a> Cleaner<'a> {
         if elapsed < TICK / 2 {
             return;
         }
+        paranoid!(
+            ready >= self.last_ready,
+            "the log was published to LSN {}, and is to {ready}",
+            self.last_ready
+        );
         let ticks = elapsed.as_secs_f64() / TICK.as_secs_f64();
         let now = ready.0.saturating_sub(self.last_ready.0) as f64 / ticks;
         self.grown = if ready == self.last_ready {
@@ -207,6 +217,11 @@ impl<'a> Cleaner<'a> {
             };
             self.grown + (now - self.grown) * weight
         };
+        paranoid!(
+            self.grown.is_finite() && self.grown >= 0.0,
+            "the log grows by {} bytes in a tick",
+            self.grown
+        );
         self.last_ready = ready;
         self.last_look = Instant::now();
     }
@@ -219,6 +234,12 @@ impl<'a> Cleaner<'a> {
         let due = pool.dirty.oldest_frames(&pool.arena, limit, half, false);
         let mut batch = self.pages_of(&due);
         self.add_neighbours(&mut batch);
+        paranoid!(
+            batch.len() <= self.flusher.capacity(),
+            "{} pages are to go into a batch of {}",
+            batch.len(),
+            self.flusher.capacity()
+        );
         self.write_batch(batch)
     }
 

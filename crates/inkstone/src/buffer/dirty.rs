@@ -24,7 +24,7 @@
 //! set (then it notes itself).
 
 use super::frame::{Arena, Frame, NO_LSN};
-use crate::paranoid::{Check, Checked, paranoid};
+use crate::paranoid::{Check, Checked, MANY, paranoid};
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crossbeam_utils::CachePadded;
 use inkstone_format::Lsn;
@@ -256,6 +256,13 @@ impl DirtySets {
         }
         found.sort_unstable();
         found.truncate(max);
+        paranoid!(
+            found
+                .iter()
+                .take(MANY)
+                .all(|(lsn, _)| (from..limit).contains(lsn)),
+            "frames that began to be dirty before LSN {from}, or from {limit} on"
+        );
         found
     }
 

@@ -19,6 +19,7 @@ use super::frame::Frame;
 use super::pool::Inner;
 use crate::counters::Counter;
 use crate::mutants::{self, Mutant};
+use crate::paranoid::paranoid;
 use crate::sync::atomic::Ordering;
 use inkstone_format::PageId;
 
@@ -106,6 +107,7 @@ impl Inner {
 /// Applies the table in the module's comment.
 fn is_cold(frame: &Frame) -> bool {
     let heat = frame.heat.load(Ordering::Relaxed);
+    paranoid!(heat <= HEAT_MAX, "a page has heat {heat}");
     if frame.referenced.load(Ordering::Relaxed) {
         frame.referenced.store(false, Ordering::Relaxed);
         frame

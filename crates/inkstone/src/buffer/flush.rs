@@ -7,13 +7,21 @@
 //!
 //! A flusher that waits for a latch holds no latch, only flights; and no thread waits for a flight
 //! while it holds a latch. So waiting here is safe.
+//!
+//! # Promises
+//!
+//! 1. What a mini-transaction has changed in memory and not in the log goes nowhere: it has set the
+//!    poison before it let go of its pages, and a batch is written only if there is no poison after
+//!    its pages were copied. The log would not object: such a page has its former LSN, or none.
+//!    Checked by `FilePageWriter::targets`. Tested by
+//!    `a_page_that_the_log_does_not_know_is_not_written`.
 
 use super::PageImage;
 use super::PageWriter;
 use super::frame::Frame;
 use super::pool::Inner;
 use crate::mutants::{self, Mutant};
-use crate::paranoid::paranoid;
+use crate::paranoid::{MANY, paranoid};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Mutex, thread};
 use crate::{Error, Result};
@@ -173,6 +181,11 @@ impl Flusher {
             "page {id} does not fit a batch of {}",
             self.capacity
         );
+        let mut last = self.copied.iter().rev().take(MANY);
+        paranoid!(
+            last.all(|copied| copied.index != index && copied.id != id),
+            "page {id} is in a batch twice"
+        );
         let size = pool.arena.page_size();
         let at = self.copied.len() * size;
         let target = &mut self.room[at..at + size];
@@ -184,10 +197,10 @@ impl Flusher {
         let refused = frame.refused.swap(false, Ordering::Relaxed);
         // It is dirty, and stays as it is while it is in flight.
         let oldest = frame.oldest_lsn().unwrap_or(lsn);
-        // Seen in one recovery, and not explained yet: a page that is empty, without an LSN, and
-        // counts as dirty (commit 6a6a07d, simulation of seed 178).
+        // A mini-transaction that could not commit leaves its pages as it changed them (one that
+        // it freed has no LSN), and has set the poison.
         paranoid!(
-            oldest <= lsn || lsn == Lsn(0),
+            oldest <= lsn || pool.poison.is_set(),
             "page {id} is dirty from LSN {oldest} on, and of LSN {lsn}"
         );
         self.copied.push(Copied {
@@ -237,6 +250,7 @@ impl Flusher {
     }
 
     fn write_copies(&mut self, pool: &Inner) -> Result<()> {
+        // Behind the copies (promise 1).
         pool.poison.check()?;
         let newest = self.copied.iter().map(|c| c.lsn).max().expect("not empty");
         if !mutants::on(Mutant::PageBeforeLog) {
@@ -260,6 +274,10 @@ impl Flusher {
         if !mutants::on(Mutant::PageSyncsApart) {
             pool.poison.check()?;
         }
+        paranoid!(
+            written.is_err() || images.iter().all(|image| image.landed.get()),
+            "a batch was written whole, and a page of it did not land"
+        );
         let landed = images.iter().filter(|image| image.landed.get());
         let landed: Vec<PageId> = landed.map(|image| image.id).collect();
         for copied in &mut self.copied {

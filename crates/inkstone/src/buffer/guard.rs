@@ -164,6 +164,11 @@ impl Exclusive<'_> {
             self.frame().latch.lock_exclusive(|| true);
         }
         paranoid!(start < end, "a mini-transaction from LSN {start} to {end}");
+        paranoid!(
+            header::page_lsn(self) < end || mutants::on(Mutant::PageLsnUnchecked),
+            "a page of LSN {} is changed at LSN {start}",
+            header::page_lsn(self)
+        );
         header::set_page_lsn(self, end);
         let frame = self.pool.arena.frame(self.index);
         self.pool.dirty.note_change(frame, self.index, start);

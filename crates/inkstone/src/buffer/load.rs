@@ -259,6 +259,11 @@ impl Inner {
     /// Makes pages resident, in the order of their ids, as far as there are free frames: false if
     /// there are none left. A page that cannot be read is left out.
     pub(crate) fn load_many(&self, reader: &mut dyn PageReader, ids: &[PageId]) -> Result<bool> {
+        paranoid!(
+            ids.is_sorted_by(|a, b| a < b),
+            "{} pages to be loaded are not in order",
+            ids.len()
+        );
         self.check()?;
         let mut loads = Vec::with_capacity(ids.len());
         let mut frames_left = true;

@@ -124,7 +124,7 @@ pub struct BufferStatus {
 
 /// The buffer pool. See the [module](super) for what it promises.
 pub struct BufferPool {
-    inner: Arc<Inner>,
+    pub(super) inner: Arc<Inner>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 

@@ -1,6 +1,7 @@
 //! Two small ways to wait: a signal for background threads, and news for many.
 
 use super::free::WAIT_SLICE;
+use crate::paranoid::paranoid;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use crate::sync::{Condvar, Mutex};
 use std::time::Duration;
@@ -78,6 +79,7 @@ impl News {
             }
             self.wake.wait_for(&mut lock, WAIT_SLICE);
         }
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        let waiting = self.waiting.fetch_sub(1, Ordering::Relaxed);
+        paranoid!(waiting > 0, "a waiter was not counted");
     }
 }

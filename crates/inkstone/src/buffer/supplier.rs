@@ -9,6 +9,7 @@ use super::evict::Visit;
 use super::flush::{BATCH_PAGES_MAX, Flusher, Join};
 use super::pool::Inner;
 use crate::Result;
+use crate::paranoid::paranoid;
 use inkstone_format::PageId;
 use std::time::Duration;
 
@@ -105,6 +106,12 @@ impl<'a> Supplier<'a> {
                 }
             }
         }
+        paranoid!(
+            self.cold_dirty.len() <= self.flusher.capacity(),
+            "{} cold pages were gathered for a batch of {}",
+            self.cold_dirty.len(),
+            self.flusher.capacity()
+        );
         freed
     }
 

@@ -211,7 +211,10 @@ impl Inner {
             file.read_at(&mut bytes, 0)?;
             Ok::<_, std::io::Error>(bytes)
         };
-        // A hint only: without it the pool is cold.
-        pool_dump::decode(&read().unwrap_or_default())
+        // A hint only: without it the pool is cold. Nothing says that it is not damaged.
+        let mut pages = pool_dump::decode(&read().unwrap_or_default());
+        pages.sort_unstable();
+        pages.dedup();
+        pages
     }
 }

@@ -33,6 +33,7 @@ use crate::control::{ControlFile, ControlPlace};
 use crate::counters::Counter;
 use crate::mtr::Mtr;
 use crate::mutants::{self, Mutant};
+use crate::paranoid::{MANY, paranoid};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::txn::core::CONTEXT_REACH;
@@ -65,13 +66,18 @@ pub(crate) struct Hold<'a> {
 impl Hold<'_> {
     /// From now on what is logged later is enough.
     pub fn renew(&self, ready: Lsn) {
-        self.held.store(ready.0, Ordering::SeqCst);
+        let before = self.held.swap(ready.0, Ordering::SeqCst);
+        paranoid!(
+            before <= ready.0,
+            "the log is held from LSN {before} on, and then from {ready}"
+        );
     }
 }
 
 impl Drop for Hold<'_> {
     fn drop(&mut self) {
-        self.held.store(NOT_HELD, Ordering::SeqCst);
+        let before = self.held.swap(NOT_HELD, Ordering::SeqCst);
+        paranoid!(before != NOT_HELD, "a hold of the log ended before its end");
     }
 }
 
@@ -79,6 +85,27 @@ struct State {
     control: ControlFile,
     /// Frame boundaries in ascending order: where a scan may begin.
     boundaries: Vec<Lsn>,
+}
+
+impl State {
+    /// Where a scan may begin stands in order, and not before the present scan start of this run.
+    fn check(&self) {
+        let first = self.boundaries.len().saturating_sub(MANY);
+        paranoid!(
+            self.boundaries[first..].is_sorted_by(|a, b| a < b),
+            "frame boundaries are not in order: {:?}",
+            &self.boundaries[first..]
+        );
+        let control = self.control.current();
+        paranoid!(
+            control.scan_start_lsn <= control.checkpoint_lsn
+                && control.checkpoint_lsn <= control.known_durable_lsn,
+            "the control file has a scan from LSN {} for a checkpoint at {}, durable to {}",
+            control.scan_start_lsn,
+            control.checkpoint_lsn,
+            control.known_durable_lsn
+        );
+    }
 }
 
 impl Checkpoints {
@@ -100,7 +127,11 @@ impl Checkpoints {
     /// the caller holds the latch of DDL.
     pub fn hold(&self, ready: Lsn) -> Hold<'_> {
         let held = &self.held;
-        held.store(ready.0, Ordering::SeqCst);
+        let before = held.swap(ready.0, Ordering::SeqCst);
+        paranoid!(
+            before == NOT_HELD,
+            "the log is held from LSN {before} on, and from {ready}"
+        );
         Hold { held }
     }
 
@@ -124,6 +155,7 @@ impl Inner {
         let last = state.boundaries.last().copied().unwrap_or_default();
         if ready.0 >= last.0 + BOUNDARY_DISTANCE {
             state.boundaries.push(ready);
+            state.check();
         }
     }
 
@@ -172,6 +204,12 @@ impl Inner {
             .filter(|_| !mutants::on(Mutant::CheckpointTooHigh))
             .map_or(ready, |dirty| dirty.min(ready))
             .max(old.checkpoint_lsn);
+        paranoid!(
+            dirty.is_none_or(|dirty| dirty >= old.checkpoint_lsn)
+                || mutants::on(Mutant::CheckpointTooHigh),
+            "the disk lacks a change of LSN {dirty:?}, below the checkpoint at {}",
+            old.checkpoint_lsn
+        );
         let oldest_transaction = core.trxs.oldest_first_lsn();
         // Nothing was logged since `ready` was read, by transactions that were active then or are
         // now.
@@ -183,8 +221,18 @@ impl Inner {
             checkpoint
         } else {
             let needed = oldest_transaction.into_iter().chain(held).min();
-            self.scan_start(&mut state, &old, checkpoint, needed)
+            let scan_start = self.scan_start(&mut state, &old, checkpoint, needed);
+            paranoid!(
+                needed.is_none_or(|needed| scan_start <= needed),
+                "the scan starts at LSN {scan_start}, and {needed:?} is needed"
+            );
+            scan_start
         };
+        paranoid!(
+            scan_start <= checkpoint && scan_start >= old.scan_start_lsn,
+            "the scan starts at LSN {scan_start}, before at {}, for a checkpoint at {checkpoint}",
+            old.scan_start_lsn
+        );
         if checkpoint == old.checkpoint_lsn && scan_start == old.scan_start_lsn && !force {
             return Ok(());
         }
@@ -208,10 +256,20 @@ impl Inner {
             clean_shutdown: clean_shutdown && checkpoint == end,
             ..old
         };
+        let grows = |now: &Control, before: &Control| {
+            now.next_trx_id >= before.next_trx_id
+                && now.next_space_id >= before.next_space_id
+                && now.known_durable_lsn >= before.known_durable_lsn
+        };
+        paranoid!(
+            grows(&control, state.control.current()),
+            "a checkpoint gives numbers out again: {control:?}"
+        );
         let poison = &core.storage.poison;
         poison.settle_syncs(poison.sync_moment())?;
         self.files.page_lsns().settle_before(checkpoint)?;
         state.control.write(&control)?;
+        state.check();
         core.storage.counters.add(Counter::Checkpoints, 1);
         log.set_keep_from(scan_start);
         core.checkpoint_lsn.store(checkpoint.0, Ordering::Relaxed);

@@ -1,6 +1,7 @@
 //! Closing a database.
 
 use super::Inner;
+use crate::paranoid::paranoid;
 use crate::sync::atomic::Ordering;
 use crate::{Error, Result};
 
@@ -20,7 +21,7 @@ impl Inner {
         let closed = self.core.storage.log.close();
         // A transaction that outlives the database must not touch files that the next opener owns.
         let was = self.core.storage.poison.check();
-        self.core.storage.poison.set("it was closed");
+        self.core.storage.poison.close();
         was.and(result).and(closed)
     }
 
@@ -32,6 +33,13 @@ impl Inner {
         log.wait_durable(log.current_lsn())?;
         self.core.storage.pool.flush_all()?;
         self.files.sync_all(&*self.vfs)?;
-        self.checkpoint(true, true)
+        self.checkpoint(true, true)?;
+        let control = self.checkpoints.control();
+        paranoid!(
+            !control.clean_shutdown || control.checkpoint_lsn == control.known_durable_lsn,
+            "an orderly close leaves log behind the checkpoint at LSN {}",
+            control.checkpoint_lsn
+        );
+        Ok(())
     }
 }

@@ -7,9 +7,12 @@ use super::checkpoint::Hold;
 use super::tables::{Table, TableInner, TableTree, TreeRef};
 use super::{Database, Inner};
 use crate::btree::Tree;
-use crate::catalog::{CATALOG_ISOLATION, CLUSTERED, Catalog, TableDefinition, check_name};
+use crate::catalog::{
+    CATALOG_ISOLATION, CATALOG_SPACE, CLUSTERED, Catalog, TableDefinition, check_name,
+};
 use crate::mvcc::Interrupt;
 use crate::options::Durability;
+use crate::paranoid::paranoid;
 use crate::space::{SYSTEM_PAGES, Space};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Instant, thread};
@@ -51,6 +54,10 @@ impl Database {
             return Err(Error::AlreadyExists(format!("table {name}")));
         }
         let space = SpaceId(inner.next_space.fetch_add(1, Ordering::SeqCst));
+        paranoid!(
+            space > CATALOG_SPACE,
+            "table {name} would be the catalog, {space}"
+        );
         let hold = inner.hold_log();
         let made = inner.make_table(name, space, secondary);
         if made.is_err() {
@@ -235,6 +242,10 @@ impl Database {
             transaction.delete_file(old.space)?;
             replaced.push(old.space);
         }
+        paranoid!(
+            replaced.len() == pairs.len() && !replaced.contains(&CATALOG_SPACE),
+            "tables {names:?} take the places of {replaced:?}"
+        );
         transaction.commit_with(Durability::Sync)?;
         inner
             .tables
@@ -301,6 +312,12 @@ impl Database {
         }
         let definition = self.known_definition(name)?;
         let table = self.inner.open_table(&definition)?;
+        paranoid!(
+            table.trees().len() == definition.trees.len() && table.name() == name,
+            "table {name} was opened as {} with {} trees",
+            table.name(),
+            table.trees().len()
+        );
         Ok(self
             .inner
             .tables
@@ -378,6 +395,7 @@ impl Inner {
 
     /// Removes a tablespace of which the log says, durably, that its file is no longer needed.
     fn remove_space(&self, space: SpaceId) -> Result<()> {
+        paranoid!(space != CATALOG_SPACE, "the catalog is to be removed");
         self.core.forget_space(space);
         self.files.remove(space)
     }

@@ -3,6 +3,7 @@
 use super::tables::{Table, TableTree, TreeRef};
 use super::{Database, Inner};
 use crate::btree::{RangeEstimates, Tree, TreeReport};
+use crate::paranoid::paranoid;
 use crate::space::SYSTEM_PAGES;
 use crate::{Error, Result};
 use inkstone_format::apply::map_pages;
@@ -238,6 +239,14 @@ impl Database {
         check.dropped()?;
         report.allocated_pages = check.allocation()?;
         report.file_pages = u64::from(table.inner.space.file().pages());
+        paranoid!(
+            report.allocated_pages >= check.users.len() as u64
+                && report.allocated_pages <= report.file_pages,
+            "{} pages are in use, {} allocated, of {}",
+            check.users.len(),
+            report.allocated_pages,
+            report.file_pages
+        );
         Ok(report)
     }
 }

@@ -2,6 +2,7 @@
 
 use super::tables::{Table, TreeRef};
 use crate::locks::LockMode;
+use crate::paranoid::paranoid;
 use crate::rows::{
     Cursor, GATHERED_BYTES, GATHERED_ROWS, Locked, LockingCursor, LockingScan, RowRef, Wait,
 };
@@ -161,6 +162,11 @@ impl Transaction {
                     .collect();
                 let (done, result) = transaction.insert_run(tree.live()?, &batch);
                 result?;
+                paranoid!(
+                    done <= batch.len(),
+                    "{done} rows of {} were inserted",
+                    batch.len()
+                );
                 if done < batch.len() {
                     return Err(tree.duplicate());
                 }
@@ -182,6 +188,11 @@ impl Transaction {
             Ok(live) => self.insert_run(live, rows),
             Err(error) => (0, Err(error)),
         };
+        paranoid!(
+            done <= rows.len(),
+            "{done} rows of {} were inserted",
+            rows.len()
+        );
         let duplicate = result.is_ok() && done < rows.len();
         (
             done,

@@ -1,8 +1,9 @@
 //! Tables and their trees.
 
 use crate::btree::Tree;
-use crate::catalog::TableDefinition;
+use crate::catalog::{CATALOG_SPACE, TableDefinition};
 use crate::mtr::Mtr;
+use crate::paranoid::paranoid;
 use crate::space::Space;
 use crate::txn::core::Core;
 use crate::{Error, Result};
@@ -161,6 +162,7 @@ impl Core {
 
     /// Says in the log, durably, that a tablespace's file is no longer needed.
     pub(super) fn log_file_delete(&self, space: SpaceId) -> Result<()> {
+        paranoid!(space != CATALOG_SPACE, "the catalog's file is to go");
         let mut mtr = Mtr::new(&self.storage);
         mtr.note(&Record::FileDelete { space });
         let (_, end) = mtr.commit()?;

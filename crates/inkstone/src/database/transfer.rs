@@ -18,6 +18,7 @@ use super::tables::{Table, TreeRef};
 use super::{Database, Inner};
 use crate::catalog::{TableDefinition, check_name};
 use crate::mtr::Mtr;
+use crate::paranoid::paranoid;
 use crate::space::Space;
 use crate::sync::atomic::Ordering;
 use crate::sync::{Instant, thread};
@@ -326,6 +327,11 @@ impl<'a> Source<'a> {
                 }
             }
         }
+        paranoid!(
+            copied >= crate::space::SYSTEM_PAGES && copied <= self.pages,
+            "{copied} pages were copied of {}",
+            self.pages
+        );
         target.sync()
     }
 }
@@ -347,4 +353,8 @@ fn adopt(page: &mut [u8], id: PageId, lsn: Lsn, uuid: &[u8; 16]) {
     set_page_id(page, id);
     set_page_lsn(page, lsn);
     stamp_checksum(page);
+    paranoid!(
+        check_page(page, id).is_ok(),
+        "page {id} is not one after it was imported"
+    );
 }

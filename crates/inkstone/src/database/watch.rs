@@ -7,6 +7,7 @@ use crate::locks::{
 };
 use crate::mvcc::Isolation;
 use crate::mvcc::system::{TrxState, TrxStatus};
+use crate::paranoid::paranoid;
 use crate::sync::HashMap;
 use crate::{Error, Result, catalog::TableDefinition};
 use inkstone_format::{SpaceId, TreeId, TrxId};
@@ -193,6 +194,10 @@ impl Database {
         };
         let mut all: Vec<TransactionView> = core.trxs.active().iter().map(view).collect();
         all.sort_by_key(|trx| trx.id);
+        paranoid!(
+            all.is_sorted_by(|a, b| a.id < b.id),
+            "two transactions have one number"
+        );
         all
     }
 

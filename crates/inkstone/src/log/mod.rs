@@ -24,8 +24,9 @@
 //! news, and at least one in [`CLAIM_EVERY`] bytes. An *epoch* is one opening of the database.
 //!
 //! # Parts
-//! `ring` (memory), `flush` (group commit), `group` (threads that wait for the same flush),
-//! `segments` (files), `background` (thread `ink-log`), `reader`.
+//! `ring` (memory), `flush` (group commit), `pipeline` (the state that its threads share), `group`
+//! (threads that wait for the same flush), `flight` (a write on the disk), `segments` (files),
+//! `background` (thread `ink-log`), `reader`.
 //!
 //! # Not promised
 //! Frames that were not awaited may be lost by a crash, and some later ones kept.
@@ -33,8 +34,10 @@
 //! Latches, in order: `upkeep` (segments; file operations), `state` (flush; short), `walk` (ring).
 
 mod background;
+mod flight;
 mod flush;
 mod group;
+mod pipeline;
 pub mod reader;
 mod ring;
 mod segments;
@@ -57,12 +60,12 @@ use crate::sync::thread::JoinHandle;
 use crate::{Error, Result};
 use background::Background;
 use crossbeam_utils::CachePadded;
-use flush::Pipeline;
 use group::Goal;
 use inkstone_format::Lsn;
 use inkstone_format::frame::{FRAME_MAX, FRAME_PAYLOAD_MAX, FrameHead};
 use inkstone_format::segment::{LOG_BLOCK, segment_bytes_is_valid};
 use inkstone_io::{Directory, Vfs};
+use pipeline::Pipeline;
 use ring::Ring;
 use segments::{SegmentParams, Segments};
 use std::sync::Arc;

@@ -29,6 +29,7 @@
 use super::Poison;
 use crate::Result;
 use crate::mutants::{self, Mutant};
+use crate::paranoid::paranoid;
 use crate::sync::{Condvar, Mutex};
 use smallvec::SmallVec;
 use std::path::Path;
@@ -75,7 +76,14 @@ impl Syncs {
     }
 
     fn end(&self, number: u64) {
-        self.state.lock().numbers.retain(|n| *n != number);
+        let mut state = self.state.lock();
+        let before = state.numbers.len();
+        state.numbers.retain(|n| *n != number);
+        paranoid!(
+            state.numbers.len() + 1 == before && number < state.next,
+            "sync {number} ended, and was not under way"
+        );
+        drop(state);
         self.ended.notify_all();
     }
 }
@@ -160,6 +168,13 @@ impl FileSyncs {
                 number: state.begun,
             });
         }
+        paranoid!(
+            state.succeeded <= state.begun && wanted.0 <= state.begun + 1,
+            "sync {} is wanted, {} have begun, {} ended well",
+            wanted.0,
+            state.begun,
+            state.succeeded
+        );
         if state.succeeded >= wanted.0 {
             SyncTurn::Done
         } else if state.under_way {
@@ -215,6 +230,12 @@ impl SyncLead<'_> {
     pub fn end(self, result: Result<()>) -> Result<()> {
         if result.is_ok() {
             let mut state = self.syncs.state.lock();
+            paranoid!(
+                self.number <= state.begun,
+                "sync {} ended, {} have begun",
+                self.number,
+                state.begun
+            );
             state.succeeded = state.succeeded.max(self.number);
         }
         result
@@ -223,7 +244,12 @@ impl SyncLead<'_> {
 
 impl Drop for SyncLead<'_> {
     fn drop(&mut self) {
-        self.syncs.state.lock().under_way = false;
+        let under_way = std::mem::take(&mut self.syncs.state.lock().under_way);
+        paranoid!(
+            under_way || mutants::on(Mutant::PageSyncsApart),
+            "sync {} of a file ended, and was not under way",
+            self.number
+        );
         self.syncs.ended.notify_all();
     }
 }

@@ -17,6 +17,7 @@ use super::index::Change;
 use super::spaces::TablespaceFiles;
 use crate::buffer::{BufferPool, Exclusive};
 use crate::mutants::{self, Mutant};
+use crate::paranoid::paranoid;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, thread};
 use crate::{Error, Result};
@@ -51,6 +52,10 @@ pub fn apply_changes(
         true => Lsn(0),
         false => page_lsn(page),
     };
+    paranoid!(
+        changes.is_sorted_by_key(|change| change.end),
+        "the changes of page {id} are not in order"
+    );
     let due = &changes[changes.partition_point(|change| change.end <= has)..];
     let initialisation = due
         .iter()
@@ -65,6 +70,12 @@ pub fn apply_changes(
         page.copy_from_slice(scratch);
         return Err(corrupt);
     }
+    paranoid!(
+        first.start < last.end && has < last.end,
+        "page {id} of LSN {has} got the changes from LSN {} to {}",
+        first.start,
+        last.end
+    );
     Ok(Some(Applied {
         start: first.start,
         end: last.end,
@@ -181,6 +192,18 @@ impl Applier {
             self.take_part(&work, tick);
         });
         let (tally, error) = work.outcome.into_inner();
+        let left = work.queue.into_inner().len();
+        paranoid!(
+            error.is_some() || left == 0,
+            "{left} pages of a batch were left out"
+        );
+        paranoid!(
+            tally.initialised <= tally.pages && tally.pages <= tally.records,
+            "{} records of {} pages, {} initialised",
+            tally.records,
+            tally.pages,
+            tally.initialised
+        );
         self.highest = self.highest.max(tally.highest);
         error.map_or(Ok(tally), Err)
     }
@@ -235,6 +258,12 @@ impl Applier {
             page.mark_fresh();
             tally.initialised += 1;
         }
+        paranoid!(
+            page.id() == id && since.is_none_or(|since| since <= applied.start),
+            "page {} was set aside at LSN {since:?}, changed at {}",
+            page.id(),
+            applied.start
+        );
         page.mark_dirty(since.unwrap_or(applied.start), applied.end);
         tally.pages += 1;
         tally.records += applied.records;
@@ -250,7 +279,8 @@ impl Applier {
     fn put_aside(&self, id: PageId, error: Error, since: Option<Lsn>, changes: &[Change]) {
         let first = changes.first().map_or(Lsn(0), |change| change.start);
         let start = since.unwrap_or(first);
-        self.set_aside.lock().insert(id, (error, start));
+        let before = self.set_aside.lock().insert(id, (error, start));
+        paranoid!(before.is_none(), "page {id} is set aside twice");
     }
 
     /// The page as it is; `None` if it is set aside.

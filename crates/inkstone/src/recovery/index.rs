@@ -3,6 +3,7 @@
 //! Nothing here depends on the order of pages; the changes of one page are in LSN order. What
 //! stands before an initialisation of the page is dropped at once.
 
+use crate::paranoid::{MANY, paranoid};
 use crate::sync::HashMap;
 use inkstone_format::record::{Record, Undo, UndoEntry};
 use inkstone_format::{Lsn, PageId};
@@ -38,6 +39,18 @@ impl PageIndex {
             self.bytes += PAGE_BYTES;
             Vec::new()
         });
+        paranoid!(
+            change.record.page() == Some(page) && change.start < change.end,
+            "a change from LSN {} to {} of page {page}: {}",
+            change.start,
+            change.end,
+            change.record.name()
+        );
+        paranoid!(
+            changes.last().is_none_or(|last| last.end <= change.end),
+            "a change of page {page} to LSN {} behind a later one",
+            change.end
+        );
         if change.record.initialises_page() {
             self.bytes -= changes.iter().map(change_bytes).sum::<usize>();
             // The disk lacks what is dropped, too: until it has the page, the checkpoint must stay
@@ -46,6 +59,11 @@ impl PageIndex {
             changes.clear();
         }
         changes.push(change);
+        let mut later = changes.iter().skip(1).rev().take(MANY);
+        paranoid!(
+            later.all(|change| !change.record.initialises_page()),
+            "changes of page {page} stand before its initialisation"
+        );
     }
 
     /// Bytes of memory that it takes, about.
@@ -58,6 +76,10 @@ impl PageIndex {
         self.bytes = 0;
         let mut pages: Vec<_> = std::mem::take(&mut self.pages).into_iter().collect();
         pages.sort_unstable_by_key(|(page, _)| *page);
+        paranoid!(
+            pages.iter().all(|(_, changes)| !changes.is_empty()),
+            "a page without changes is in the index"
+        );
         pages
     }
 }

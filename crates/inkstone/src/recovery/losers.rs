@@ -29,6 +29,7 @@
 use super::moved::Row;
 use crate::mutants::{self, Mutant};
 use crate::mvcc::versions::RebuiltSegments;
+use crate::paranoid::paranoid;
 use crate::sync::HashMap;
 use inkstone_format::record::{Record, TrxRef, Undo, UndoEntry, UndoList};
 use inkstone_format::{Lsn, SpaceId, TreeId, TrxId, VersionAddress};
@@ -261,7 +262,8 @@ impl TransactionTable {
             xid: None,
             moved: None,
         };
-        self.open.insert(slot, open);
+        let before = self.open.insert(slot, open);
+        paranoid!(before.is_none(), "slot {slot} has two transactions");
         Ok(())
     }
 
@@ -348,6 +350,11 @@ impl TransactionTable {
             self.copies.remove(&slot);
         }
         let open = self.open.get_mut(&slot);
+        paranoid!(
+            open.as_ref()
+                .is_none_or(|open| open.slot == slot && open.first_lsn <= start),
+            "the transaction of slot {slot} begins behind LSN {start}"
+        );
         if open.is_none() && tail {
             self.unknown.entry(slot).or_insert(start);
         }
@@ -411,6 +418,12 @@ impl TransactionTable {
         let before = self.open.remove(&slot);
         let xid = copy.xid.or(before.and_then(|open| open.xid));
         self.unknown.remove(&slot);
+        paranoid!(
+            copy.id <= self.id_max,
+            "transaction {} is above the highest one, {}",
+            copy.id,
+            self.id_max
+        );
         let open = OpenTransaction {
             slot,
             id: copy.id,

@@ -7,6 +7,7 @@ use super::losers::TransactionTable;
 use super::progress::{Phase, Progress, RecoveryReport, Reporter};
 use super::spaces::Spaces;
 use super::{FrameSource, RedoInputs, RedoOutcome};
+use crate::paranoid::paranoid;
 use crate::sync::Instant;
 use crate::{Error, Result, invariant};
 use inkstone_format::record::{DecodeError, Decoder, Record};
@@ -56,8 +57,14 @@ impl<'a> Scan<'a> {
     /// Reads until the index is full, or to the end of the log: tells where that is. Changes
     /// nothing.
     pub fn read(&mut self, log: &mut dyn FrameSource) -> Result<Option<Lsn>> {
+        let mut read_to = log.position();
         while let Some(frame) = log.next()? {
             let (start, end) = (frame.start, frame.end);
+            paranoid!(
+                start == read_to,
+                "a frame at LSN {start} behind one that ends at {read_to}"
+            );
+            read_to = end;
             let decoded = self.decoder.decode(frame.payload);
             self.report.frames += 1;
             self.report.bytes_scanned = end.0 - self.scan_start.0;
@@ -199,6 +206,12 @@ impl<'a> Scan<'a> {
                 seconds: 0,
             });
         })?;
+        paranoid!(
+            tally.pages <= count && tally.read <= count,
+            "{} pages of {count} were changed, {} read",
+            tally.pages,
+            tally.read
+        );
         self.pages_done += count;
         self.report.batches += 1;
         self.report.records_applied += tally.records;

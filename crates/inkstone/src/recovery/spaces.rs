@@ -6,6 +6,7 @@
 //! pages are applied, unless its deletion has been read by then. Nothing is removed here.
 
 use super::index::Change;
+use crate::paranoid::paranoid;
 use crate::{Error, Result};
 use inkstone_format::{Lsn, PageId, PageNo, SpaceId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -88,6 +89,11 @@ impl Spaces {
         {
             return Ok(accepted);
         }
+        paranoid!(
+            self.id_max >= Some(space),
+            "tablespace {space} was not mentioned, up to {:?}",
+            self.id_max
+        );
         let accepted = !self.deleted.contains(&space) && self.is_there(space, lsn)?;
         self.last = Some((space, accepted));
         Ok(accepted)
@@ -111,6 +117,11 @@ impl Spaces {
     /// Drops the pages of deleted tablespaces from a batch, which is in order, and makes the files
     /// of the others long enough. Tells how many pages were dropped.
     pub fn prepare(&mut self, batch: &mut Vec<(PageId, Vec<Change>)>) -> Result<u64> {
+        paranoid!(
+            batch.is_sorted_by(|(a, _), (b, _)| a < b),
+            "a batch of {} pages is not in order",
+            batch.len()
+        );
         let before = batch.len();
         batch.retain(|(page, _)| !self.deleted.contains(&page.space));
         let mut last_pages = BTreeMap::new();
@@ -132,6 +143,11 @@ impl Spaces {
                 self.files.ensure_pages(space, pages)?;
             }
         }
+        let is_there = |space| matches!(self.known.get(space), Some(State::Present));
+        paranoid!(
+            batch.iter().all(|(page, _)| is_there(&page.space)),
+            "changes of a tablespace without a file are applied"
+        );
         Ok((before - batch.len()) as u64)
     }
 

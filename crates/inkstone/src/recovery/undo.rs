@@ -9,6 +9,7 @@ use crate::btree::{SplitFor, Target};
 use crate::mtr::Mtr;
 use crate::mvcc::system::TrxState;
 use crate::mvcc::versions::{NO_PURGE, NewVersion, VersionKind};
+use crate::paranoid::paranoid;
 use crate::recovery::OpenTransaction;
 use crate::sync::HashMap;
 use crate::txn::core::Core;
@@ -70,6 +71,11 @@ impl Core {
             }
             undone => undone?,
         }
+        paranoid!(
+            left == 0,
+            "{left} changes of transaction {} are left behind its rollback",
+            open.id
+        );
         let mut mtr = Mtr::new(&self.storage);
         mtr.note(&Record::RollbackEnd {
             trx_slot: open.slot,
@@ -170,6 +176,11 @@ impl Core {
         state: &Arc<TrxState>,
         open: &OpenTransaction,
     ) -> Result<()> {
+        paranoid!(
+            open.xid.is_some(),
+            "transaction {} is taken up as prepared, and has no XID",
+            open.id
+        );
         let shared = self.take_up(state, &open.undo)?;
         state.set_prepared();
         let mut inner = shared.inner.lock();
@@ -178,7 +189,12 @@ impl Core {
         drop(inner);
         self.add_writer(&shared);
         let xid = open.xid.clone().unwrap_or_default();
-        self.prepared.lock().insert(xid, shared);
+        let before = self.prepared.lock().insert(xid, shared);
+        paranoid!(
+            before.is_none(),
+            "transaction {} has another one's XID",
+            open.id
+        );
         Ok(())
     }
 
@@ -292,6 +308,12 @@ impl Core {
                 value,
             });
         }
+        paranoid!(
+            befores.len() == undo.len(),
+            "{} versions of {} changes",
+            befores.len(),
+            undo.len()
+        );
         befores.reverse();
         Ok(befores)
     }

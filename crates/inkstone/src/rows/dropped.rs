@@ -78,9 +78,6 @@ impl Core {
             return Ok(true);
         };
         let tree = Tree::new(space.clone(), tree, root, self.storage.clone());
-        if !self.give_up_long_values(&tree)? {
-            return Ok(false);
-        }
         loop {
             if self.is_stopping() {
                 return Ok(false);
@@ -91,6 +88,7 @@ impl Core {
             let Some(_tidy) = space.tidy() else {
                 return Ok(false);
             };
+            self.give_up_long_values(&tree)?;
             let _free = space.free_trees();
             if !tree.remove_last_page()? {
                 return Ok(true);
@@ -98,30 +96,17 @@ impl Core {
         }
     }
 
-    /// Deletes the rows that have long values, so that these are freed as they always are. Once
-    /// pages of the tree have gone, there are none. False if it has to wait.
-    fn give_up_long_values(self: &Arc<Self>, tree: &Tree) -> Result<bool> {
-        let mut keys = Vec::new();
-        tree.visit_pages(&mut |_, page| {
-            let slots = if page.is_leaf() { page.count() } else { 0 };
-            for slot in 0..slots {
-                let cell = page.cell(slot);
-                if cell.is_overflow() && !cell.is_deleted() {
-                    keys.push(page.key(slot));
-                }
-            }
-            Ok(())
-        })?;
+    /// Deletes the rows of the last leaf that have long values, so that these are freed as they
+    /// always are.
+    fn give_up_long_values(self: &Arc<Self>, tree: &Tree) -> Result<()> {
+        let keys = tree.last_leaf_keys(|cell| cell.is_overflow() && !cell.is_deleted())?;
         for batch in keys.chunks(BATCH_ROWS) {
-            let Some(_tidy) = tree.space.tidy().filter(|_| !self.is_stopping()) else {
-                return Ok(false);
-            };
             let transaction = Transaction::begin(self, Isolation::ReadCommitted)?;
             for key in batch {
                 transaction.remove(tree, key)?;
             }
             transaction.commit_with(Durability::Lazy)?;
         }
-        Ok(true)
+        Ok(())
     }
 }

@@ -20,9 +20,10 @@ use super::{MAP_ATTEMPTS, SYSTEM_PAGES, Space};
 use crate::buffer::{Exclusive, Reservation, Shared};
 use crate::mtr::Mtr;
 use crate::mutants::{self, Mutant};
+use crate::paranoid::paranoid;
 use crate::sync::atomic::Ordering;
 use crate::{Error, Result};
-use inkstone_format::apply::{count_clear_bits, map_pages, next_clear_bit};
+use inkstone_format::apply::{bit, count_clear_bits, map_pages, next_clear_bit};
 use inkstone_format::header::{PAGE_TYPE_AT, PageType, page_type};
 use inkstone_format::record::Record;
 use inkstone_format::space::{self as format, PAGES_MAX};
@@ -137,14 +138,25 @@ impl Space {
             let Some(map_index) = self.latch_map_if_any(&mut mtr, PageNo(start))? else {
                 continue;
             };
-            debug_assert!(self.is_counted_right(region, mtr.page(map_index)));
+            paranoid!(
+                self.is_counted_right(region, mtr.page(map_index)),
+                "region {region} has another number of free pages than its map"
+            );
             let found = self.free_in(region, mtr.page(map_index), count);
+            paranoid!(
+                found.iter().all(|&page| self.region_of(page) == region),
+                "free pages of region {region}: {found:?}"
+            );
             if found.len() < count {
                 // Others were quicker.
                 let free = self.free_pages_in(region, mtr.page(map_index));
                 self.regions.learn(region, free);
                 continue;
             }
+            paranoid!(
+                found.len() == count && found.is_sorted_by(|a, b| a < b),
+                "{count} free pages were to be found: {found:?}"
+            );
             let pages = found[count - 1].0 + 1;
             if self.file.pages() < pages {
                 drop(mtr);
@@ -270,6 +282,10 @@ impl Space {
         if format::more_maps(mtr.page(header)) + 1 != region || self.file.pages() < pages {
             return Ok(());
         }
+        paranoid!(
+            region > 0 && region <= format::region_max(self.storage.page_size),
+            "region {region} is made"
+        );
         self.tails.note_marked(id.page);
         let map = mtr.push(self.storage.pool.create(id, frames)?);
         mtr.replay(
@@ -298,6 +314,15 @@ impl Space {
                 bytes,
             },
         );
+        paranoid!(
+            self.free_pages_in(region, mtr.page(map)) == len - SYSTEM_PAGES,
+            "a new map has {} free pages of {len}",
+            self.free_pages_in(region, mtr.page(map))
+        );
+        paranoid!(
+            format::more_maps(mtr.page(header)) == region,
+            "region {region} was made, and is not the last one"
+        );
         self.regions.learn(region, len - SYSTEM_PAGES);
         mtr.commit().map(drop)
     }
@@ -316,6 +341,16 @@ impl Space {
         let page = mtr.id(free.map_index);
         let region = self.region_of(free.page);
         let first = free.page.0 - self.region_start(region);
+        paranoid!(
+            page == self.map_id(region),
+            "page {} is marked in the map {page}",
+            free.page
+        );
+        paranoid!(
+            !bit(mtr.page(free.map_index), first),
+            "page {} is given out twice",
+            free.page
+        );
         mtr.replay(
             free.map_index,
             &Record::Bits {
@@ -335,6 +370,10 @@ impl Space {
         let (map, page) = (mtr.id(map_index), mtr.id(page_index));
         let region = self.region_of(page.page);
         let first = page.page.0 - self.region_start(region);
+        paranoid!(
+            map == self.map_id(region) && page.space == self.id,
+            "page {page} is freed in the map {map}"
+        );
         mtr.replay(page_index, &Record::PageFree { page });
         mtr.replay(
             map_index,
@@ -344,6 +383,10 @@ impl Space {
                 count: 1,
                 set: mutants::on(Mutant::PageLeaked),
             },
+        );
+        paranoid!(
+            bit(mtr.page(map_index), first) == mutants::on(Mutant::PageLeaked),
+            "page {page} was freed, and is allocated"
         );
         let count = || self.free_pages_in(region, mtr.page(map_index));
         self.regions.note_freed(region, count);

@@ -6,6 +6,7 @@
 //! snapshot is older than that.
 
 use super::Space;
+use crate::paranoid::paranoid;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{HashMap, Mutex};
 use inkstone_format::TreeId;
@@ -20,7 +21,11 @@ pub(super) struct Completeness {
 impl Space {
     /// Notes that snapshots below this number cannot read the tree.
     pub fn set_complete_from(&self, tree: TreeId, number: u64) {
-        self.completeness.trees.lock().insert(tree, number);
+        let before = self.completeness.trees.lock().insert(tree, number);
+        paranoid!(
+            before.is_none_or(|before| before <= number),
+            "tree {tree} is complete from {number} on, and was from {before:?}"
+        );
         let newest = &self.completeness.newest;
         newest.fetch_max(number, Ordering::AcqRel);
     }

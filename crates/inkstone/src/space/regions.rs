@@ -9,7 +9,9 @@
 //! 1. While a map is latched exclusively by a thread that has changed nothing in it, a known
 //!    region's number is that of the clear bits of its map (`Space::is_counted_right`). Checked by
 //!    `Space::find_free`.
-//! 2. A region that is gone is unknown. Tested by `regions_are_known_once_they_were_looked_at`,
+//! 2. What is not known counts as full; a number in the tree is the greatest one below it. Checked
+//!    by `Counts::check`. Tested by `the_first_number_that_is_large_enough_is_found`.
+//! 3. A region that is gone is unknown. Tested by `regions_are_known_once_they_were_looked_at`,
 //!    `regions_at_the_end_go_and_come_back`.
 //!
 //! Memory: eight to sixteen bytes for each region, which is a gigabyte or two.
@@ -17,13 +19,14 @@
 //! Latches: the mutex is held for a few steps, under the latch of a map; nothing is latched under
 //! it.
 
-use crate::sync::Mutex;
+use crate::mutants::{self, Mutant};
+use crate::paranoid::{Check, Checked, MANY, paranoid};
 use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Regions {
-    counts: Mutex<Counts>,
+    counts: Checked<Counts>,
     /// Whether a search for a page left regions unknown: the background looks at them.
     more_to_know: AtomicBool,
 }
@@ -40,7 +43,12 @@ struct Counts {
 impl Regions {
     /// The lowest region that is known to have so many free pages.
     pub fn lowest_with(&self, pages: u32) -> Option<u32> {
-        let found = self.counts.lock().free.first_with(pages);
+        let counts = self.counts.lock();
+        let found = counts.free.first_with(pages);
+        paranoid!(
+            found.is_none_or(|region| counts.is_known(region) && counts.free.get(region) >= pages),
+            "region {found:?} is not known to have {pages} free pages"
+        );
         found.map(|region| region as u32)
     }
 
@@ -78,8 +86,12 @@ impl Regions {
     pub fn note_taken(&self, region: u32) {
         let (mut counts, region) = (self.counts.lock(), region as usize);
         if counts.is_known(region) {
-            let free = counts.free.get(region).saturating_sub(1);
-            counts.free.set(region, free);
+            let free = counts.free.get(region);
+            paranoid!(
+                free > 0 || mutants::on(Mutant::PageLeaked),
+                "a page was taken in region {region}, which has none"
+            );
+            counts.free.set(region, free.saturating_sub(1));
         }
     }
 
@@ -113,6 +125,49 @@ impl Regions {
     /// Whether they were.
     pub fn is_more_to_know(&self) -> bool {
         self.more_to_know.load(Ordering::Relaxed)
+    }
+}
+
+impl Check for Counts {
+    /// What is not known counts as full, and each number of the tree is the greater one below it.
+    fn check(&self) {
+        paranoid!(
+            self.known_below <= self.known.len(),
+            "regions below {} are known, of {}",
+            self.known_below,
+            self.known.len()
+        );
+        let below = self.known.iter().take(self.known_below).rev().take(MANY);
+        paranoid!(
+            below.copied().all(|known| known),
+            "a region below {} is not known",
+            self.known_below
+        );
+        let unknown = (0..self.known.len().min(MANY)).filter(|&region| !self.known[region]);
+        for region in unknown {
+            paranoid!(
+                self.free.get(region) == 0,
+                "region {region} is not known, and has free pages"
+            );
+        }
+        self.free.check();
+    }
+}
+
+impl Check for MaxTree {
+    fn check(&self) {
+        let nodes = &self.nodes;
+        paranoid!(
+            nodes.is_empty() || nodes.len().is_power_of_two(),
+            "a tree of {} nodes",
+            nodes.len()
+        );
+        for at in 1..self.capacity().min(MANY) {
+            paranoid!(
+                nodes[at] == nodes[2 * at].max(nodes[2 * at + 1]),
+                "node {at} is not the greater one of its children"
+            );
+        }
     }
 }
 
@@ -176,6 +231,11 @@ impl MaxTree {
                 at += 1;
             }
         }
+        paranoid!(
+            self.nodes[at] >= least,
+            "the number found is {}, not {least}",
+            self.nodes[at]
+        );
         Some(at - self.capacity())
     }
 }

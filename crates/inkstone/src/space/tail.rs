@@ -30,6 +30,7 @@ use super::{SYSTEM_PAGES, Space};
 use crate::Result;
 use crate::counters::Counter;
 use crate::mtr::Mtr;
+use crate::paranoid::paranoid;
 use crate::sync::RwLock;
 use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use inkstone_format::apply::{bit, count_clear_bits};
@@ -174,6 +175,10 @@ impl Space {
             lsn,
             pages,
         };
+        paranoid!(
+            least > 0 && used <= first.0 && used > self.region_start(region),
+            "a tail from page {first} on, where {used} are in use"
+        );
         *found = (pages.saturating_sub(first.0) >= least).then_some(tail);
         self.tails.waiting.store(found.is_some(), Ordering::Relaxed);
         Ok(found.is_some())
@@ -191,6 +196,13 @@ impl Space {
         let Some(tail) = found.take_if(|tail| tail.lsn <= checkpoint) else {
             return Ok(0);
         };
+        paranoid!(
+            tail.lsn <= checkpoint && tail.first.0 < tail.pages,
+            "a tail from page {} to {}, found at LSN {}, is cut at LSN {checkpoint}",
+            tail.first,
+            tail.pages,
+            tail.lsn
+        );
         self.tails.waiting.store(false, Ordering::Relaxed);
         // If it comes to nothing, another look is due.
         self.tails.changed.store(true, Ordering::Release);
@@ -263,6 +275,11 @@ impl Space {
                     offset: format::MORE_MAPS_AT as u32,
                     bytes: (region - 1).to_le_bytes().to_vec(),
                 },
+            );
+            paranoid!(
+                format::more_maps(mtr.page(header)) == region - 1,
+                "region {region} is gone, and the last one is {}",
+                format::more_maps(mtr.page(header))
             );
             mtr.replay(map, &Record::PageFree { page: map_id });
             self.regions.forget(region);

@@ -13,6 +13,7 @@ use super::space_files::open_options;
 use crate::counters::{Counter, Counters, Timed};
 use crate::mutants::{self, Mutant};
 use crate::options::FlushMethod;
+use crate::paranoid::paranoid;
 use crate::poison::Poison;
 use crate::poison::syncs::FileSyncs;
 use crate::sync::atomic::AtomicU64;
@@ -127,6 +128,10 @@ impl DoublewriteFile {
                 }
             }
         }
+        paranoid!(
+            newest.is_none_or(|newest| newest == page_lsn(page) && newest >= least),
+            "a copy of page {id} of LSN {newest:?} is taken for one of {least}"
+        );
         Ok(newest.is_some())
     }
 
@@ -174,6 +179,10 @@ fn fill(file: &dyn File, layout: &Layout) -> std::io::Result<()> {
     file.write_at(&block, 0)?;
     let zeroes = AlignedBuffer::zeroed(FILL_BYTES);
     let (mut at, end) = (BLOCK_LEN as u64, layout.file_len());
+    paranoid!(
+        Layout::parse(&block).is_ok_and(|parsed| parsed == *layout),
+        "the header of a new doublewrite file is not one"
+    );
     while at < end {
         let n = (end - at).min(FILL_BYTES as u64);
         file.write_at(&zeroes[..n as usize], at)?;

@@ -29,6 +29,7 @@
 //! `OpenFiles::state`, then a `TableFile::slot`. Never held across I/O.
 
 use super::table_file::{FileInUse, TableFile};
+use crate::paranoid::{MANY, paranoid};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Condvar, Mutex};
 use inkstone_io::File;
@@ -106,6 +107,7 @@ impl OpenFiles {
             let mut state = self.state.lock();
             if state.count < self.limit {
                 state.count += 1;
+                state.check(self.limit);
                 return true;
             }
             drop(state);
@@ -116,7 +118,12 @@ impl OpenFiles {
     }
 
     pub(super) fn give_place_back(&self) {
-        self.state.lock().count -= 1;
+        {
+            let mut state = self.state.lock();
+            paranoid!(state.count > 0, "a place was given back that was not taken");
+            state.count -= 1;
+            state.check(self.limit);
+        }
         self.tell_waiters();
     }
 
@@ -179,7 +186,9 @@ impl OpenFiles {
         slot.handle = Some(handle);
         slot.place = state.next;
         state.next += 1;
-        state.round.insert(slot.place, file.clone());
+        let other = state.round.insert(slot.place, file.clone());
+        paranoid!(other.is_none(), "two files have place {}", slot.place);
+        state.check(self.limit);
         FileInUse::with(&mut slot, self, file)
     }
 
@@ -194,6 +203,11 @@ impl OpenFiles {
             return;
         };
         let entry = state.round.remove(&slot.place);
+        paranoid!(
+            entry.is_some(),
+            "an open file is not in the round, at place {}",
+            slot.place
+        );
         drop(slot);
         drop(state);
         drop((handle, entry));
@@ -202,6 +216,22 @@ impl OpenFiles {
 }
 
 impl State {
+    /// An open file has a place, and those that have one are in front of the next.
+    fn check(&self, limit: usize) {
+        paranoid!(
+            self.round.len() <= self.count && self.count <= limit,
+            "{} files are open, with {} places of {limit}",
+            self.round.len(),
+            self.count
+        );
+        let mut last = self.round.keys().rev().take(MANY);
+        paranoid!(
+            last.all(|&place| place < self.next),
+            "a file is behind place {}",
+            self.next
+        );
+    }
+
     /// A file that is not in use: one that needs no sync if there is any. `syncs`: else another
     /// one.
     fn find_victim(&mut self, syncs: bool) -> Option<Victim> {

@@ -7,6 +7,7 @@ use super::page_store::FilePageStore;
 use crate::Result;
 use crate::buffer::{PageReader, PageStore};
 use crate::counters::Counter;
+use crate::paranoid::paranoid;
 use inkstone_format::header::{check_page, page_lsn};
 use inkstone_format::{PageId, PageNo};
 use inkstone_io::{AlignedBuffer, Batch, Op};
@@ -35,6 +36,11 @@ impl<'s> FilePageReader<'s> {
 
     /// Reads pages of one file; tells which of them have come.
     fn read_of_file(&mut self, ids: &[PageId]) -> Result<Vec<bool>> {
+        paranoid!(
+            ids.len() <= PAGES_MAX && ids.is_sorted_by(|a, b| a < b),
+            "{} pages to be read are too many, or in no order",
+            ids.len()
+        );
         let page_size = self.store.spaces().page_size() as usize;
         let file = self.store.spaces().open(ids[0].space)?;
         let inside = ids.partition_point(|id| id.page.0 < file.pages());
@@ -53,6 +59,12 @@ impl<'s> FilePageReader<'s> {
         }
         let results = self.queue.run(&mut operations);
         drop(operations);
+        paranoid!(
+            results.len() == runs.len(),
+            "{} results of {} reads",
+            results.len(),
+            runs.len()
+        );
         let counters = self.store.counters();
         counters.add(Counter::DataReadCalls, runs.len() as u64);
         counters.add(Counter::PagesRead, inside as u64);

@@ -9,6 +9,7 @@ use super::space_files::SpaceFiles;
 use crate::buffer::{PageReader, PageStore, PageWriter};
 use crate::counters::{Counter, Counters};
 use crate::options::Doublewrite;
+use crate::paranoid::paranoid;
 use crate::poison::Poison;
 use crate::{Error, Result};
 use inkstone_format::header::page_lsn;
@@ -116,6 +117,11 @@ impl FilePageStore {
         newest: Lsn,
         buffer: &mut [u8],
     ) -> Result<()> {
+        paranoid!(
+            page_lsn(buffer) < newest,
+            "page {id} of LSN {} passes for older than {newest}",
+            page_lsn(buffer)
+        );
         self.counters.add(Counter::StalePagesFound, 1);
         file.read_page(id.page, buffer)?;
         let found = page_lsn(buffer);

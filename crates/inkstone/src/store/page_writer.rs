@@ -18,6 +18,7 @@ use super::table_file::{FileInUse, sync_side_by_side};
 use crate::buffer::{PageImage, PageWriter};
 use crate::counters::{Counter, Counters, Timed};
 use crate::mutants::{self, Mutant};
+use crate::paranoid::paranoid;
 use crate::poison::Poison;
 use crate::{Error, Result, invariant};
 use inkstone_format::header::{page_id, page_lsn, stamp_checksum};
@@ -150,6 +151,15 @@ impl FilePageWriter {
             "page {} stands twice in a batch",
             twice.map(|pair| pair[0].id).unwrap_or_default()
         );
+        for page in &sorted {
+            let lsn = page_lsn(page.bytes);
+            paranoid!(
+                page.oldest <= lsn,
+                "page {} is written with LSN {lsn}, and was changed at LSN {}",
+                page.id,
+                page.oldest
+            );
+        }
         let mut targets = Vec::with_capacity(sorted.len());
         for of_space in sorted.chunk_by(|a, b| a.id.space == b.id.space) {
             let file = match self.spaces.find(of_space[0].id.space) {
@@ -341,6 +351,7 @@ impl FilePageWriter {
         let mut ids = Vec::with_capacity(targets.len());
         let page_lsns = self.spaces.page_lsns();
         for (Target { image, .. }, _) in landed {
+            paranoid!(!image.landed.get(), "page {} landed twice", image.id);
             page_lsns.note(image.id, image.oldest, page_lsn(image.bytes));
             image.landed.set(true);
             ids.push(image.id);
@@ -355,6 +366,12 @@ impl FilePageWriter {
     fn gather(&mut self, targets: &[Target<'_>], extents: &[Extent<'_, '_>]) {
         let page_size = self.spaces.page_size();
         let of_several = extents.iter().filter(|(_, extent)| extent.len() > 1);
+        paranoid!(
+            targets.len() * page_size as usize <= self.gather.len(),
+            "{} pages do not fit {} bytes",
+            targets.len(),
+            self.gather.len()
+        );
         for index in of_several.flat_map(|(_, extent)| extent.clone()) {
             self.gather[byte_range(&(index..index + 1), page_size)]
                 .copy_from_slice(targets[index].image.bytes);
@@ -437,6 +454,11 @@ impl PageWriter for FilePageWriter {
         let mut rest = &targets[..];
         while !rest.is_empty() {
             let (batch, later) = rest.split_at(self.batch_len(rest));
+            paranoid!(
+                !batch.is_empty(),
+                "{} pages are left, and none goes",
+                later.len()
+            );
             self.write_batch(batch)?;
             rest = later;
         }
@@ -461,6 +483,11 @@ fn extents(targets: &[Target<'_>], of_file: Range<usize>, page_size: u32) -> Vec
         let end = at + run.len();
         while at < end {
             let pages = extent_len(&targets[at], end - at, page_size);
+            paranoid!(
+                pages > 0 && at + pages <= end,
+                "{pages} pages of {} go into one write",
+                end - at
+            );
             extents.push(at..at + pages);
             at += pages;
         }
@@ -479,6 +506,10 @@ fn extent_len(first: &Target<'_>, run: usize, page_size: u32) -> usize {
         false => limits.unit_max,
     };
     let pages_max = run.min((bytes_max.min(WRITE_BYTES_MAX) / page_size) as usize);
+    paranoid!(
+        pages_max > 0,
+        "an untorn write of {bytes_max} bytes takes no page of {page_size}"
+    );
     // An untorn write is a power of two long and begins at a multiple of its length.
     let mut pages = 1;
     while pages * 2 <= pages_max && (first.image.id.page.0 as usize).is_multiple_of(pages * 2) {

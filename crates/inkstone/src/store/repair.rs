@@ -29,6 +29,7 @@ use super::doublewrite::{DOUBLEWRITE_FILE, read_batch, read_layout};
 use super::space_file::SpaceFile;
 use super::space_files::SpaceFiles;
 use crate::mutants::{self, Mutant};
+use crate::paranoid::paranoid;
 use crate::{Error, Result};
 use inkstone_format::doublewrite::{BatchHeader, Layout, image_crc};
 use inkstone_format::header::{check_page, page_lsn};
@@ -133,6 +134,12 @@ impl Repair<'_> {
             for (id, copy) in of_space {
                 self.examine(&file, *id, copy)?;
             }
+            paranoid!(
+                self.report.repaired.len() - before <= of_space.len(),
+                "{} pages were repaired of {}",
+                self.report.repaired.len() - before,
+                of_space.len()
+            );
             if self.report.repaired.len() > before {
                 file.sync()?;
             }
@@ -217,6 +224,12 @@ impl Repair<'_> {
             }
             return Ok(());
         }
+        paranoid!(
+            !whole || copy.lsn > page_lsn(&self.in_place),
+            "page {id} of LSN {} is taken back to LSN {}",
+            page_lsn(&self.in_place),
+            copy.lsn
+        );
         self.copies.read(copy.offset, &mut self.image)?;
         file.ensure_pages(id.page.0.saturating_add(1))?;
         file.write_raw_page(id.page, &self.image)?;

@@ -10,6 +10,7 @@ use super::table_file::{FileInUse, TableFile};
 use crate::counters::{Counter, Counters, Timed};
 use crate::mutants::{self, Mutant};
 use crate::options::FlushMethod;
+use crate::paranoid::paranoid;
 use crate::poison::Poison;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{Mutex, MutexGuard};
@@ -155,6 +156,7 @@ impl SpaceFile {
 
     /// The caller holds `grow`.
     fn extend(&self, from: u32, to: u32) -> Result<()> {
+        paranoid!(from < to, "a file of {from} pages grows to {to}");
         self.context.poison.check()?;
         // First, while there may be space for it.
         self.context.page_lsns.reserve(self.space, from..to);
@@ -229,6 +231,11 @@ impl SpaceFile {
 
     /// Writes a page past pool and log: checksum and all are as they are to be.
     pub fn write_raw_page(&self, page: PageNo, bytes: &[u8]) -> Result<()> {
+        paranoid!(
+            bytes.len() == self.context.page_size as usize,
+            "{} bytes are written as page {page}",
+            bytes.len()
+        );
         let in_use = self.acquire()?;
         let written = in_use.begin_write().write_at(bytes, self.offset(page));
         let id = PageId::new(self.space, page);
@@ -314,6 +321,11 @@ impl Cut<'_> {
         let file = self.file;
         file.context.poison.check()?;
         let pages = file.pages();
+        paranoid!(
+            pages <= self.before,
+            "a file of {} pages is cut to {pages}",
+            self.before
+        );
         let length = file.offset(PageNo(pages));
         let in_use = file.acquire()?;
         let cut = in_use.change_size(|file| file.set_len(length));

@@ -35,6 +35,7 @@ use crate::aside::{ASIDE_SUFFIX, SetAside, set_aside};
 use crate::counters::Counters;
 use crate::mutants::{self, Mutant};
 use crate::options::{Doublewrite, FlushMethod, OPEN_FILES_MIN};
+use crate::paranoid::paranoid;
 use crate::poison::Poison;
 use crate::sync::{HashMap, Mutex, RwLock};
 use crate::{Error, Result};
@@ -294,6 +295,10 @@ impl SpaceFiles {
             .filter_map(|name| parse_space_file_name(name))
             .collect();
         spaces.sort_unstable();
+        paranoid!(
+            spaces.is_sorted_by(|a, b| a < b),
+            "a tablespace has two files"
+        );
         Ok(spaces)
     }
 
@@ -334,6 +339,11 @@ impl SpaceFiles {
         let mut rest = &files[..];
         while !rest.is_empty() {
             let taken = self.sync_some(rest, &mut *queue)?;
+            paranoid!(
+                taken > 0,
+                "{} files are left, and none is synced",
+                rest.len()
+            );
             rest = &rest[taken..];
         }
         Ok(())
@@ -362,7 +372,12 @@ impl SpaceFiles {
     }
 
     fn insert(&self, space: SpaceId, entry: Entry) {
-        self.shard(space).write().insert(space, entry);
+        let is_new = matches!(entry, Entry::Known(_));
+        let before = self.shard(space).write().insert(space, entry);
+        paranoid!(
+            !is_new || before.is_none(),
+            "tablespace {space} has a file, or had one"
+        );
     }
 
     fn initialise(&self, file: &SpaceFile, pages: u32) -> Result<()> {
@@ -380,6 +395,10 @@ impl SpaceFiles {
     }
 
     fn open_file(&self, space: SpaceId, create: Create) -> Result<Arc<SpaceFile>> {
+        paranoid!(
+            parse_space_file_name(&space_file_name(space)) == Some(space),
+            "the file of tablespace {space} is not found again"
+        );
         let file = TableFile::new(
             self.tables.clone(),
             space_file_name(space),

@@ -9,6 +9,7 @@ use super::space_files::open_options;
 use crate::counters::{Counter, Counters, Timed, Timing};
 use crate::mutants::{self, Mutant};
 use crate::options::FlushMethod;
+use crate::paranoid::paranoid;
 use crate::poison::Poison;
 use crate::poison::syncs::{FileSyncs, SyncLead, SyncTurn, SyncUnderWay, WantedSync};
 use crate::sync::Mutex;
@@ -316,6 +317,12 @@ impl<'f> FileInUse<'f> {
 impl Drop for User<'_> {
     fn drop(&mut self) {
         let mut slot = self.file.slot.lock();
+        paranoid!(
+            slot.users > 0 && slot.handle.is_some(),
+            "{} users of {}, which is not open",
+            slot.users,
+            self.file.path.display()
+        );
         slot.users -= 1;
         let (idle, removed) = (slot.users == 0, slot.removed);
         drop(slot);
@@ -406,6 +413,10 @@ fn run_syncs(queue: &mut dyn Batch, led: Vec<SyncOfFile<'_>>) -> Result<()> {
     let mut led: Vec<_> = led.into_iter().map(Some).collect();
     let mut outcome = Ok(());
     let mut notice = |(number, result): (u64, _)| {
+        paranoid!(
+            led[number as usize].is_some(),
+            "sync {number} has two results"
+        );
         if let Some(sync) = led[number as usize].take() {
             let ended = sync.end(result);
             if outcome.is_ok() {
@@ -419,5 +430,6 @@ fn run_syncs(queue: &mut dyn Batch, led: Vec<SyncOfFile<'_>>) -> Result<()> {
         false => notice((number, result)),
     });
     unnoticed.into_iter().for_each(notice);
+    paranoid!(led.iter().all(Option::is_none), "a sync has no result");
     outcome
 }

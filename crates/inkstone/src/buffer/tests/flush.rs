@@ -2,9 +2,11 @@ use super::mock::{Bench, eventually, page};
 use crate::Error;
 use crate::buffer::RedoLog;
 use crate::buffer::cleaner::{Plan, delay, plan};
+use crate::buffer::flush::{Flusher, Join};
 use crate::counters::Counter;
 use crate::sync::Instant;
 use crate::sync::atomic::Ordering;
+use inkstone_format::header::{self, PageType};
 use inkstone_format::{Lsn, SpaceId};
 use std::time::Duration;
 
@@ -307,4 +309,24 @@ fn pinned_pages_stay_while_most_frames_are_refused() {
     bench.store.refuse.lock().clear();
     bench.pool.flush_all().unwrap();
     bench.pool.check_invariants();
+}
+
+/// A mini-transaction that the log refuses has changed its pages already: one that it freed has no
+/// LSN, so that no rule of the log keeps it from the disk.
+#[test]
+fn a_page_that_the_log_does_not_know_is_not_written() {
+    let bench = Bench::new(64, 10, 1);
+    let (_, known) = bench.touch(3);
+    bench.pool.flush_all().unwrap();
+    bench.touch(3);
+    let mut refused = bench.pool.exclusive(page(3)).unwrap();
+    header::init_page(&mut refused, page(3), PageType::Free);
+    bench.poison.set("the log refused it");
+    let frame = refused.frame_index();
+    drop(refused);
+    let pool = &bench.pool.inner;
+    let mut flusher = Flusher::new(pool, 4).unwrap();
+    assert_eq!(flusher.join(pool, frame, page(3), true), Join::Taken);
+    assert!(matches!(flusher.write(pool), Err(Error::Poisoned(_))));
+    assert_eq!(bench.stored_lsn(3), known);
 }

@@ -12,6 +12,7 @@ use crate::control::ControlFile;
 use crate::database::background::Background;
 use crate::database::checkpoint::Checkpoints;
 use crate::database::{Database, Inner};
+use crate::paranoid::paranoid;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{HashMap, Instant, Mutex};
 use crate::txn::Transaction;
@@ -85,6 +86,12 @@ impl Complete {
         let site = parts.foundation.site;
         let control = parts.control.current();
         let (uuid, checkpoint) = (control.uuid, control.checkpoint_lsn);
+        paranoid!(
+            parts.run_start >= checkpoint && parts.next_space >= control.next_space_id.0,
+            "the run begins at LSN {} with tablespace {}, after a checkpoint at {checkpoint}",
+            parts.run_start,
+            parts.next_space
+        );
         parts
             .core
             .checkpoint_lsn
@@ -114,7 +121,8 @@ impl Complete {
         self.inner.report.milliseconds = begin.elapsed().as_millis() as u64;
         let inner = Arc::new(self.inner);
         inner.core.storage.pool.start_cleaners()?;
-        *inner.background.lock() = Some(Background::start(&inner)?);
+        let before = inner.background.lock().replace(Background::start(&inner)?);
+        paranoid!(before.is_none(), "two threads purge one database");
         Ok(Database::new(inner))
     }
 }

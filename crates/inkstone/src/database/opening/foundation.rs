@@ -6,12 +6,14 @@ use crate::database::pool_ends::{CheckedStore, PoolLog};
 use crate::log::{Log, LogParams};
 use crate::mvcc::system::TrxSystem;
 use crate::mvcc::versions::VersionStore;
+use crate::paranoid::paranoid;
 use crate::storage::Storage;
 use crate::store::{FilePageStore, SpaceFiles};
 use crate::sync::OnceLock;
 use crate::txn::core::Core;
 use crate::{Error, Result};
 use inkstone_format::control::Control;
+use inkstone_format::segment::LOG_BLOCK;
 use inkstone_format::{Lsn, TrxId};
 use inkstone_io::{Create, Directory, ErrorKind};
 use std::sync::Arc;
@@ -90,6 +92,13 @@ impl Foundation {
         start: LogStart,
         next_trx: TrxId,
     ) -> Result<Arc<Core>> {
+        paranoid!(
+            start.lsn >= control.checkpoint_lsn
+                && start.end_block.len() as u64 == start.lsn.0 % LOG_BLOCK as u64,
+            "the log goes on at LSN {} with {} bytes of its block",
+            start.lsn,
+            start.end_block.len()
+        );
         let options = &self.site.options;
         let params = LogParams {
             vfs: self.site.vfs.clone(),

@@ -4,6 +4,7 @@ use crate::buffer::PoolOptions;
 use crate::database::background::UpkeepOptions;
 use crate::log::LogOptions;
 use crate::options::{MemoryBound, Options};
+use crate::paranoid::paranoid;
 use crate::recovery::RedoOptions;
 use crate::store::StoreOptions;
 use crate::txn::core::TransactionOptions;
@@ -30,6 +31,10 @@ impl Parts {
     /// Splits options that were checked. `page_size` must be resolved.
     pub fn split(mut all: Options, memory_limit: Option<u64>) -> Self {
         let memory_bound = all.fit_memory(memory_limit);
+        paranoid!(
+            all.validate().is_ok() && all.recovery_thread_count() > 0,
+            "options that were checked are refused when they are split"
+        );
         Self {
             log: LogOptions {
                 capacity_bytes: all.log_file_size,

@@ -6,6 +6,7 @@ use super::repaired::Repaired;
 use super::report::OpenReport;
 use super::scanned::say_what_is_lost;
 use crate::Result;
+use crate::paranoid::paranoid;
 use crate::recovery::RedoOutcome;
 
 /// Stage 5. The end of the log is proven, and every page has, in the buffer pool or on disk, every
@@ -24,6 +25,15 @@ impl Repaired<'_> {
     pub fn redo(mut self) -> Result<Redone> {
         let outcome = self.gathered.redo(&mut self.log);
         let outcome = outcome.map_err(|error| say_what_is_lost(error, &self.report))?;
+        let control = &self.ownership.new;
+        paranoid!(
+            outcome.end >= control.checkpoint_lsn && outcome.epoch < control.epoch,
+            "the log of epoch {} ends at LSN {}, for a checkpoint at {} of epoch {}",
+            outcome.epoch,
+            outcome.end,
+            control.checkpoint_lsn,
+            control.epoch
+        );
         self.foundation.files.page_lsns().redo_done(outcome.end)?;
         Ok(Redone {
             log_start: LogStart {

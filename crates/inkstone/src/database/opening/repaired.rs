@@ -6,6 +6,7 @@ use super::report::OpenReport;
 use super::scanned::{Scanned, say_what_is_lost};
 use super::vacant::finish_creation;
 use crate::Result;
+use crate::paranoid::paranoid;
 use crate::recovery::{Gathered, LogSource};
 use crate::store::{RepairReport, repair};
 
@@ -47,6 +48,12 @@ impl<'a> Scanned<'a> {
             .page_lsns()
             .open(uuid, old.epoch, checkpoint, log_end)?;
         self.report.page_lsn_map_lost = lost.map(|error| error.to_string());
+        paranoid!(
+            new.epoch > old.epoch && new.version_epoch > old.version_epoch,
+            "the epoch after {} is {}",
+            old.epoch,
+            new.epoch
+        );
         file.write(new)?;
         repair(&*site.directory, files, uuid, checkpoint)
     }

@@ -8,6 +8,7 @@ use crate::btree::Tree;
 use crate::catalog::{CATALOG_SPACE, CATALOG_TREE};
 use crate::mtr::Mtr;
 use crate::mutants::{self, Mutant};
+use crate::paranoid::paranoid;
 use crate::recovery::RedoOutcome;
 use crate::sync::HashMap;
 use crate::txn::core::Core;
@@ -37,7 +38,18 @@ impl Redone {
         let (outcome, foundation) = (&self.outcome, &self.foundation);
         let control = &self.ownership.new;
         let next_trx = TrxId(control.next_trx_id.0.max(outcome.trx_id_max.0 + 1));
+        let mut open = outcome.losers.iter().chain(&outcome.prepared);
+        paranoid!(
+            open.all(|open| open.id < next_trx),
+            "a transaction of the log gets its number again: {next_trx} is the next"
+        );
         let core = foundation.open_log(control, self.log_start, next_trx)?;
+        paranoid!(
+            core.storage.log.current_lsn() == outcome.end,
+            "the log goes on at LSN {}, and ended at {}",
+            core.storage.log.current_lsn(),
+            outcome.end
+        );
         let mut epoch = Mtr::new(&core.storage);
         epoch.note(&Record::Epoch {
             epoch: control.epoch,
@@ -113,6 +125,14 @@ fn finish_transactions(
     let all = redone.prepared.iter().chain(&redone.losers);
     let moved: Vec<_> = all.filter(|open| open.moved.is_some()).collect();
     core.adopt_moved(&states, &moved)?;
+    paranoid!(
+        states.len() == redone.losers.len() + redone.prepared.len(),
+        "two unfinished transactions have one number"
+    );
+    paranoid!(
+        redone.losers.is_sorted_by(|a, b| a.id < b.id),
+        "losers are not in order, and are rolled back newest first"
+    );
     for open in redone.losers.iter().rev() {
         if mutants::on(Mutant::LoserForgotten) {
             continue;
@@ -125,6 +145,14 @@ fn finish_transactions(
         recovered.rows_undone += open.undo.len() as u64 - left;
         recovered.rows_to_undo += left;
     }
+    let undo = crate::recovery::OpenTransaction::changes;
+    paranoid!(
+        recovered.rows_undone + recovered.rows_to_undo == redone.losers.iter().map(undo).sum()
+            || mutants::on(Mutant::LoserForgotten),
+        "{} changes were undone, {} are left",
+        recovered.rows_undone,
+        recovered.rows_to_undo
+    );
     for open in redone.prepared.iter().filter(|open| open.moved.is_none()) {
         core.adopt_prepared(&states[&open.id], open)?;
     }

@@ -23,6 +23,7 @@
 
 use crate::aside::SetAside;
 use crate::database::Inner;
+use crate::paranoid::paranoid;
 use crate::recovery::RedoOutcome;
 use crate::store::{SpaceFile, SpaceFiles, space_file_name};
 use crate::txn::core::Core;
@@ -70,6 +71,11 @@ pub(super) fn remove_unowned(
             found.unknown.push(space);
         }
     }
+    paranoid!(
+        found.unknown.iter().all(|space| !known.contains(space)),
+        "the file of a table is to be set aside: {:?}",
+        found.unknown
+    );
     Ok(found)
 }
 
@@ -117,6 +123,7 @@ fn is_zeroes(directory: &dyn Directory, space: SpaceId) -> Result<bool> {
         }
         at += part.len() as u64;
     }
+    paranoid!(at == length, "{at} bytes were looked at of {length}");
     Ok(true)
 }
 

@@ -1,6 +1,6 @@
 //! Once over everything real: log, pool, page store and files on a simulated disk that loses power.
 
-use super::rig::{Durable, PAGE};
+use super::rig::PAGE;
 use crate::buffer::{BufferPool, PoolOptions, RedoLog};
 use crate::counters::Counters;
 use crate::log::{Log, LogOptions, LogParams, ReadParams};
@@ -41,9 +41,8 @@ struct LateLog(OnceLock<Arc<Log>>);
 
 impl RedoLog for LateLog {
     fn ready_lsn(&self) -> Lsn {
-        self.0
-            .get()
-            .map_or(Durable.ready_lsn(), |log| log.ready_lsn())
+        // As in an open database: until the log is there, the checkpoint.
+        self.0.get().map_or(Lsn(SEGMENT), |log| log.ready_lsn())
     }
     fn make_durable(&self, lsn: Lsn) -> Result<()> {
         self.0.get().map_or(Ok(()), |log| log.wait_durable(lsn))
@@ -208,7 +207,15 @@ fn a_mini_transaction_that_is_dropped_after_a_change_poisons() {
     drop(begin());
     assert!(!storage.poison.is_set(), "nothing was changed");
     let mut changed = begin();
-    changed.change(0, |page, _| page[200] = 1);
+    let (page, offset, bytes) = (page(3), 200, vec![1]);
+    changed.replay(
+        0,
+        &Record::Bytes {
+            page,
+            offset,
+            bytes,
+        },
+    );
     drop(changed);
     let error = storage.poison.check().unwrap_err().to_string();
     assert!(error.contains("not in the log"), "{error}");

@@ -206,6 +206,7 @@ impl PageWriter for MemoryDisk {
         for image in pages {
             assert!((image.id.page.0 as usize) < self.state().files[&image.id.space].len());
             self.put(image.id, image.bytes);
+            image.landed.set(true);
             self.state().writes += 1;
         }
         Ok(())

@@ -33,6 +33,7 @@
 
 use super::DoublewriteFile;
 use crate::counters::Timed;
+use crate::paranoid::{MANY, paranoid};
 use crate::poison::syncs::SyncMoment;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard};
@@ -100,6 +101,38 @@ impl Areas {
 }
 
 impl State {
+    /// An area is free, or taken, or has kept copies, or is none of these for good; a copy that is
+    /// kept is where no batch is written.
+    fn check(&self, areas: u32, batch_pages: u32) {
+        let free = self.free.len() as u32;
+        paranoid!(
+            free + self.taken <= areas,
+            "{free} areas are free and {} taken, of {areas}",
+            self.taken
+        );
+        let mut seen = BTreeSet::new();
+        paranoid!(
+            self.free
+                .iter()
+                .take(MANY)
+                .all(|(area, _)| seen.insert(*area)),
+            "an area is free twice"
+        );
+        for (id, place) in self.kept.iter().take(MANY) {
+            paranoid!(
+                place.area < areas && place.image < batch_pages,
+                "the copy of page {id} is kept in area {} at {}",
+                place.area,
+                place.image
+            );
+            paranoid!(
+                !seen.contains(&place.area),
+                "the copy of page {id} is kept in area {}, which is free",
+                place.area
+            );
+        }
+    }
+
     /// Gives an area back that is not taken, if nothing is kept there.
     fn release(&mut self, area: u32, moment: SyncMoment) {
         let gathered = self.gathering.is_some_and(|areas| areas.contains(&area));
@@ -202,6 +235,7 @@ impl DoublewriteFile {
     }
 
     fn end_change(&self, state: MutexGuard<'_, State>) {
+        state.check(self.layout.areas, self.layout.batch_pages);
         let kept = state.kept.len();
         self.areas.kept.store(kept, Ordering::Release);
         drop(state);
@@ -260,6 +294,11 @@ impl DoublewriteFile {
         gathered: Result<Area>,
     ) -> Result<()> {
         let mut state = self.areas.state.lock();
+        paranoid!(
+            state.gathering == Some(from),
+            "areas {from:?} were gathered, or {:?}",
+            state.gathering
+        );
         state.gathering = None;
         if let Ok(area) = &gathered {
             for (image, (id, was)) in (0..).zip(pages) {
@@ -344,6 +383,11 @@ impl Area {
             image: n as u32,
         };
         self.failed = failed.map(|(n, &id)| (id, image(n))).collect();
+        paranoid!(
+            self.holding && (self.failed.is_empty() || why.is_some()),
+            "{} pages of area {area} did not land, for no reason",
+            self.failed.len()
+        );
         self.why = why.cloned();
         self.holding = false;
     }
@@ -353,6 +397,7 @@ impl Drop for Area {
     fn drop(&mut self) {
         let areas = &self.doublewrite.areas;
         let mut state = areas.state.lock();
+        paranoid!(state.taken > 0, "area {} is not taken", self.number);
         state.taken -= 1;
         if !self.holding {
             if !self.failed.is_empty() {

@@ -1,7 +1,8 @@
 //! Map blocks in memory: a bounded number of those that were used last. What is here is what the
 //! file has; a thread that changes a block in the file puts it here at once.
 
-use crate::sync::{HashMap, Mutex};
+use crate::paranoid::{Check, Checked, paranoid};
+use crate::sync::HashMap;
 use inkstone_format::SpaceId;
 use inkstone_format::page_lsn_map::BLOCK_ENTRIES;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ struct Shard {
 
 /// See the module.
 pub(super) struct BlockCache {
-    shards: [Mutex<Shard>; SHARDS],
+    shards: [Checked<Shard>; SHARDS],
     shard_blocks_max: usize,
 }
 
@@ -42,7 +43,7 @@ impl BlockCache {
         }
     }
 
-    fn shard(&self, (space, run): Run) -> &Mutex<Shard> {
+    fn shard(&self, (space, run): Run) -> &Checked<Shard> {
         &self.shards[(space.0.wrapping_mul(5).wrapping_add(run)) as usize % SHARDS]
     }
 
@@ -97,6 +98,12 @@ impl BlockCache {
         }
         shard.blocks.entry(space).or_default().insert(run, cached);
         shard.count += 1;
+        paranoid!(
+            shard.count <= self.shard_blocks_max,
+            "{} blocks in a shard for {}",
+            shard.count,
+            self.shard_blocks_max
+        );
     }
 
     /// Forgets the blocks of a tablespace.
@@ -117,6 +124,18 @@ impl BlockCache {
             shard.blocks.retain(|&space, _| stays(space));
             shard.count = shard.blocks.values().map(HashMap::len).sum();
         }
+    }
+}
+
+impl Check for Shard {
+    /// A tablespace without blocks takes no memory.
+    fn check(&self) {
+        paranoid!(
+            self.blocks.len() <= self.count,
+            "{} blocks of {} tablespaces",
+            self.count,
+            self.blocks.len()
+        );
     }
 }
 

@@ -4,7 +4,7 @@
 use super::cache::{Lsns, Run};
 use super::slots::{Slots, group_of};
 use crate::counters::{Counter, Counters};
-use crate::paranoid::Checked;
+use crate::paranoid::{Checked, paranoid};
 use crate::poison::Poison;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU32, Ordering};
@@ -285,6 +285,10 @@ impl MapFile {
         let length = self.file.len();
         let length = length.map_err(|e| Error::io("measure", &self.path, e))?;
         let block = BLOCK_LEN as u64;
+        paranoid!(
+            capacity(length) < wanted,
+            "a map of {length} bytes grows to {wanted} slots"
+        );
         let least = slot_offset(wanted as u32 - 1) + block - length;
         let stepped = least.max(length.min(GROWTH_BLOCKS_MAX * block)) / block * block;
         let grown = match self.file.allocate(length, stepped) {
@@ -298,6 +302,10 @@ impl MapFile {
                 error => return Err(error),
             },
         };
+        paranoid!(
+            capacity(grown) >= wanted,
+            "a map of {grown} bytes has no room for {wanted} slots"
+        );
         self.make_room(capacity(grown));
         Ok(())
     }
@@ -335,6 +343,11 @@ impl MapFile {
     /// Reads the page LSNs of runs, each with its slot, in order of the slots; those near each
     /// other in one operation. What cannot be read is left out, and counted.
     pub fn read(&self, wanted: &[(u32, Run)]) -> Vec<(Run, Lsns)> {
+        paranoid!(
+            wanted.is_sorted_by(|a, b| a.0 < b.0),
+            "{} blocks to be read are not in order",
+            wanted.len()
+        );
         let place = |slot| slot_offset(slot) as usize / BLOCK_LEN;
         let near = |a: &(u32, Run), b: &(u32, Run)| place(b.0) - place(a.0) <= READ_OVER_BLOCKS;
         let mut found = Vec::with_capacity(wanted.len());
@@ -376,6 +389,11 @@ impl MapFile {
     /// Writes blocks; they are durable after a sync.
     pub fn write(&self, blocks: &mut [Block]) -> Result<()> {
         blocks.sort_unstable_by_key(|block| block.slot);
+        paranoid!(
+            blocks.is_sorted_by(|a, b| a.slot < b.slot),
+            "two of {} blocks go to one slot",
+            blocks.len()
+        );
         let mut room = AlignedBuffer::zeroed(blocks.len().min(WRITE_BLOCKS_MAX) * BLOCK_LEN);
         let adjacent =
             |a: &Block, b: &Block| slot_offset(a.slot) + BLOCK_LEN as u64 == slot_offset(b.slot);

@@ -66,6 +66,7 @@ pub use file::PAGE_LSN_MAP_FILE;
 
 use crate::counters::{Counter, Counters};
 use crate::mutants::{self, Mutant};
+use crate::paranoid::paranoid;
 use crate::poison::Poison;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{HashMap, Mutex, RwLock};
@@ -374,7 +375,7 @@ impl PageLsnMap {
     pub(crate) fn settle_before(&self, checkpoint: Lsn) -> Result<()> {
         let mut settling = self.settling.lock();
         match self.settle(&mut settling, checkpoint) {
-            Err(error @ Error::Poisoned(_)) => return Err(error),
+            Err(error) if error.is_final() => return Err(error),
             // The next checkpoint tries again.
             Err(_) => self.failure(),
             Ok(()) => {}
@@ -410,6 +411,11 @@ impl PageLsnMap {
             .collect();
         // Those side by side in the file together, of whatever tablespace they are.
         placed.sort_unstable_by_key(|&(slot, _)| slot);
+        paranoid!(
+            newest <= settling.header.newest,
+            "an LSN of {newest} is settled in a map up to {}",
+            settling.header.newest
+        );
         for together in placed.chunks(SETTLED_TOGETHER) {
             self.settle_runs(&file, together)?;
         }
@@ -442,6 +448,10 @@ impl PageLsnMap {
         let mut blocks = Vec::with_capacity(placed.len());
         for &(slot, due) in placed {
             let run = run_of_due(due);
+            paranoid!(
+                due.iter().all(|(id, _)| (id.space, run_of(id.page)) == run),
+                "pages of several runs are settled in slot {slot}"
+            );
             let found = known.remove(&run);
             let mut lsns = found.unwrap_or_else(|| [0; BLOCK_ENTRIES].into());
             let entries = Arc::make_mut(&mut lsns);

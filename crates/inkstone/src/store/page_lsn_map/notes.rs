@@ -1,5 +1,6 @@
 //! Writes in place that are durable and not yet in the file of the map.
 
+use crate::paranoid::{MANY, paranoid};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{HashMap, Mutex};
 use inkstone_format::{Lsn, PageId, PageNo, SpaceId};
@@ -46,6 +47,17 @@ impl Notes {
         self.count
             .fetch_sub(before - notes.len(), Ordering::Relaxed);
         notes.push(note);
+        paranoid!(
+            note.oldest <= note.lsn,
+            "page {id} of LSN {} was changed at LSN {} before",
+            note.lsn,
+            note.oldest
+        );
+        let first = notes.len().saturating_sub(MANY);
+        paranoid!(
+            notes[first..].is_sorted_by(|a, b| a.lsn < b.lsn),
+            "the notes of page {id} are not in order"
+        );
         self.count.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -69,6 +81,10 @@ impl Notes {
             }
         }
         due.sort_unstable();
+        paranoid!(
+            due.is_sorted_by(|(a, _), (b, _)| a < b),
+            "a page is to be settled twice"
+        );
         due
     }
 

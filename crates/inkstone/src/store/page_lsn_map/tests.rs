@@ -320,8 +320,8 @@ fn notes_are_bounded() {
     let rig = Rig::new(Doublewrite::Off);
     let map = rig.map();
     for n in 0..3 * map.notes_max as u32 {
-        let page = id(1, n % 19_000);
-        map.note(page, Lsn(1_000_000), Lsn(u64::from(2000 + n)));
+        let (page, lsn) = (id(1, n % 19_000), u64::from(2000 + n));
+        map.note(page, Lsn(lsn - 1), Lsn(lsn));
         map.bound_notes();
         assert!(map.notes.count() <= map.notes_max);
     }
