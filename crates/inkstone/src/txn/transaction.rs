@@ -215,6 +215,10 @@ impl Shared {
         let Some(inner) = self.inner.try_lock() else {
             return Ok(None);
         };
+        // Its versions are no longer its own, and may be gone.
+        if inner.phase == Phase::Ended {
+            return Ok(Some(false));
+        }
         for entry in core
             .versions
             .undo_entries(inner.undo_last, VersionAddress(0))
