@@ -9,6 +9,7 @@ use super::ask::{self, Ask, Kind};
 use super::evidence::{Wanted, is_record};
 use super::held::{Holders, is_open};
 use super::stage::{Outcome, Stage, What, is_locked_out};
+use super::without::Without;
 use crate::client::{Reply, Rows};
 use inkstone_testkit::build::Result;
 use std::collections::{BTreeMap, BTreeSet};
@@ -77,6 +78,8 @@ pub struct Case<'a> {
     pub before: &'a [usize],
     pub beyond: &'a Beyond,
     pub sides: [&'a Outcome; 2],
+    /// Set where the reason holds only if this does.
+    pub without: Option<Without>,
 }
 
 impl Case<'_> {
@@ -199,17 +202,25 @@ impl Case<'_> {
                 None => return Ok(None),
             }
         }
-        for session in behind {
+        for &session in &behind {
             if !self.is_behind(session, &held_back)? {
                 return Ok(None);
             }
         }
         // A session that went first in one engine, and second in the other, differs: going first it
-        // has not seen what the other has done. A session that is held back in InnoDB has done
-        // nothing there.
-        let waited = |session| !held_back.is_empty() && self.before.contains(session);
-        let is_explained = |session| first.contains(session) || waited(session);
-        if changed.iter().all(is_explained) {
+        // has not seen what the other has done.
+        changed.retain(|session| !first.contains(session));
+        if changed.is_empty() {
+            return Ok(reasons.first().copied());
+        }
+        // A session that is held back in InnoDB has done nothing there.
+        let waited = |session: &usize| self.before.contains(session);
+        if !held_back.is_empty() && changed.iter().all(waited) {
+            let found = |session: &usize| Some((*session, sides[0].get(session)?.clone()));
+            self.without = Some(Without {
+                sessions: [held_back, behind].concat(),
+                found: changed.iter().filter_map(found).collect(),
+            });
             return Ok(reasons.first().copied());
         }
         // All have gone on at once, and none is in another's way now: the one that was second has
