@@ -36,6 +36,20 @@ impl Prepared {
         self.core.commit_prepared(&self.xid, durability)
     }
 
+    /// Gives back rows and ranges that it has locked shared, and its gaps: others can write them
+    /// now. It reads no more, so that such transactions are as serializable as before; one that
+    /// commits meanwhile may have overwritten what this one has read, and commit first.
+    pub fn release_shared_locks(&self) {
+        let shared = self.core.prepared.lock().get(&self.xid).cloned();
+        let Some(shared) = shared else {
+            return;
+        };
+        let inner = shared.inner.lock();
+        if inner.phase == Phase::Prepared && shared.state.id() == self.state.id() {
+            self.core.locks.release_shared(&shared.state, &inner.held);
+        }
+    }
+
     /// Rolls it back.
     pub fn rollback(self) -> Result<()> {
         self.core.rollback_prepared(&self.xid)
