@@ -207,6 +207,11 @@ int Session::prepare(const XID &xid)
   if (ink_prepare(transaction, bytes.slice(), flush_log_at_commit(), &error))
     return handler_error(thd, error);
   prepared= true;
+  /* As with InnoDB: nothing is read any more. Where the server prepares by itself it commits soon,
+     and what was read must not be overwritten by what the binary log has before that. */
+  if (thd_sql_command(thd) == SQLCOM_XA_PREPARE && thd_tx_isolation(thd) != ISO_SERIALIZABLE &&
+      ink_release_shared_locks(transaction, &error))
+    return handler_error(thd, error);
   return 0;
 }
 

@@ -629,6 +629,10 @@ int ink_rollback(ink_transaction *transaction, ink_error *error);
  * (INK_ALREADY_EXISTS: another prepared transaction has the XID). */
 int ink_prepare(ink_transaction *transaction, ink_slice xid, uint32_t durability, ink_error *error);
 
+/* Of a transaction that was prepared with this handle: rows and ranges that it has locked shared,
+ * and its gaps, are free for others. What it has changed or locked exclusively stays locked. */
+int ink_release_shared_locks(ink_transaction *transaction, ink_error *error);
+
 /* Visits the XIDs of all prepared transactions, after a restart those that it found. */
 int ink_prepared(const ink_database *database, ink_visit_name visit, void *context, ink_error *error);
 int ink_commit_by_xid(const ink_database *database, ink_slice xid, ink_error *error);

@@ -369,6 +369,29 @@ pub unsafe extern "C" fn ink_prepare(
     })
 }
 
+/// Gives back the shared locks of a prepared transaction.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_release_shared_locks(
+    transaction: *mut ink_transaction,
+    error: *mut ink_error,
+) -> c_int {
+    entry!(error, |transaction| {
+        match transaction.0.take() {
+            State::Prepared(prepared) => {
+                prepared.release_shared_locks();
+                transaction.0.put(State::Prepared(prepared));
+            }
+            other => {
+                transaction.0.put(other);
+                return Err(state("not prepared"));
+            }
+        }
+    })
+}
+
 /// Visits the XIDs of prepared transactions.
 ///
 /// # Safety

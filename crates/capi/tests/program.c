@@ -371,6 +371,7 @@ static void commit_in_two(ink_database *db, const ink_tree *tree) {
   txn = begin(db, INK_SERIALIZABLE, NULL);
   OK(ink_insert(txn, tree, INK_STR("three"), INK_STR(""), &error));
   OK(ink_prepare(txn, INK_STR("undone"), INK_SYNC, &error));
+  OK(ink_release_shared_locks(txn, &error));
   OK(ink_rollback(txn, &error));
   ink_transaction_free(txn);
   txn = begin(db, INK_SERIALIZABLE, NULL);

@@ -4,8 +4,8 @@
 mod common;
 
 use common::{all, commit, key, num, number, open, options, rows, val, within};
-use inkstone::Isolation::{ReadCommitted, RepeatableRead};
-use inkstone::{Database, Error, LockMode, Table, Transaction, Wait};
+use inkstone::Isolation::{LockingRepeatableRead, ReadCommitted, RepeatableRead};
+use inkstone::{Database, Durability, Error, LockMode, Table, Transaction, Wait};
 use inkstone_io::sim::SimVfs;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -452,5 +452,49 @@ fn a_prepared_transaction_without_changes_is_kept() {
         let table = db.table("t").unwrap();
         assert_eq!(rows(&db, &table), []);
         db.verify_table(&table).unwrap();
+    });
+}
+
+/// What is only read is free for others once nothing more is read: a transaction that waits for it
+/// goes on, and the prepared one can still commit.
+#[test]
+fn shared_locks_of_a_prepared_transaction_can_be_given_back() {
+    within(60, || {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Database::open(dir.path(), options()).unwrap();
+        let table = db.create_table("t", &[]).unwrap();
+        commit(&db, |txn| {
+            for k in [10, 20, 30, 40] {
+                txn.insert(&table, &key(k), &val(0)).unwrap();
+            }
+        });
+        let txn = db.begin(LockingRepeatableRead).unwrap();
+        let lock = |k, mode| {
+            txn.get_locking(&table, &key(k), mode, Wait::Timeout)
+                .unwrap()
+        };
+        txn.update(&table, &key(10), &val(1)).unwrap();
+        assert!(lock(20, LockMode::Shared).is_some());
+        assert!(lock(30, LockMode::Exclusive).is_some());
+        assert!(lock(35, LockMode::Shared).is_none());
+        let prepared = txn.prepare_with(b"x", Durability::Sync).unwrap();
+        std::thread::scope(|scope| {
+            let waits = common::blocked(scope, || {
+                commit(&db, |txn| txn.update(&table, &key(20), &val(2)).unwrap());
+            });
+            prepared.release_shared_locks();
+            waits.join().unwrap();
+        });
+        commit(&db, |txn| txn.insert(&table, &key(35), &val(2)).unwrap());
+        let other = db.begin(ReadCommitted).unwrap();
+        for k in [10, 30] {
+            let got = other.get_locking(&table, &key(k), LockMode::Shared, Wait::NoWait);
+            assert!(got.is_err(), "row {k} is not locked");
+        }
+        drop(other);
+        prepared.commit_deferred(Durability::Sync).unwrap();
+        let expected = [(10, 1), (20, 2), (30, 0), (35, 2), (40, 0)];
+        assert_eq!(all(&db.begin(ReadCommitted).unwrap(), &table), expected);
+        commit(&db, |txn| txn.update(&table, &key(30), &val(3)).unwrap());
     });
 }

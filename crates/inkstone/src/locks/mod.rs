@@ -662,6 +662,17 @@ impl LockTable {
         self.hand_off_watched(trx);
     }
 
+    /// Gives back what `trx` has locked shared, and its gaps. It must lock nothing any more.
+    pub fn release_shared(&self, trx: &TrxState, held: &HeldLocks) {
+        for &tree in &held.trees {
+            self.change_used(tree, |locks| {
+                if let Some(given_back) = locks.take_shared(trx.id()) {
+                    locks.hand_off_all(&given_back, &self.graph);
+                }
+            });
+        }
+    }
+
     /// `trx` has taken changes back, and goes on: the waiters for rows that it had changed look
     /// again.
     pub fn changes_taken_back(&self, trx: &TrxState) {

@@ -777,6 +777,25 @@ impl TreeLocks {
         self.refresh_ranges(graph);
     }
 
+    /// Takes out what a transaction has locked shared, and its gaps; the other rows stay.
+    pub fn take_shared(&mut self, trx: TrxId) -> Option<Owner> {
+        let mut given_back = self.remove_owner(trx)?;
+        let mut kept = Owner::new(&given_back.trx);
+        kept.counts_rows = given_back.counts_rows;
+        for (key, point) in given_back.points.iter() {
+            if point.mode == LockMode::Exclusive {
+                kept.points.set(key, point);
+                self.filter.add(key);
+            }
+        }
+        let exclusive = RangeKind::All(LockMode::Exclusive);
+        *kept.range_mut(exclusive) = std::mem::take(given_back.range_mut(exclusive));
+        if !kept.is_empty() {
+            self.put_owner(trx, kept);
+        }
+        Some(given_back)
+    }
+
     /// What a transaction gives back at its end.
     pub fn remove_owner(&mut self, trx: TrxId) -> Option<Owner> {
         let owner = self.owners.remove(&trx)?;

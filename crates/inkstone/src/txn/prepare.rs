@@ -36,6 +36,20 @@ impl Prepared {
         self.core.commit_prepared(&self.xid, durability)
     }
 
+    /// Gives back rows and ranges that it has locked shared, and its gaps: others can write them
+    /// now. It reads no more, so that such transactions are as serializable as before; one that
+    /// commits meanwhile may have overwritten what this one has read, and commit first.
+    pub fn release_shared_locks(&self) {
+        let shared = self.core.prepared.lock().get(&self.xid).cloned();
+        let Some(shared) = shared else {
+            return;
+        };
+        let inner = shared.inner.lock();
+        if inner.phase == Phase::Prepared && shared.state.id() == self.state.id() {
+            self.core.locks.release_shared(&shared.state, &inner.held);
+        }
+    }
+
     /// Rolls it back.
     pub fn rollback(self) -> Result<()> {
         self.core.rollback_prepared(&self.xid)
@@ -90,7 +104,7 @@ impl Transaction {
             return Err(Error::Deadlock);
         }
         // Entered at once, so that of two that come with one XID only one gets through. A thread
-        // that takes it from there waits for our latch.
+        // that finds it there waits for our latch.
         match self.core.prepared.lock().entry(xid.to_vec()) {
             Entry::Vacant(entry) => entry.insert(self.shared.clone()),
             Entry::Occupied(_) => {
@@ -154,8 +168,8 @@ impl Core {
         }
         let all: Vec<_> = self.prepared.lock().values().cloned().collect();
         for shared in all {
-            // In the middle of a call: it is being committed, or rolled back, and will have ended
-            // at the next look.
+            // In the middle of a call: it is being prepared, committed, or rolled back. Its entry
+            // stays until it has ended, so that the next look sees how it goes on.
             if shared.has_changed(self, space)?.unwrap_or(true) {
                 return Ok(true);
             }
@@ -163,11 +177,10 @@ impl Core {
         Ok(false)
     }
 
-    fn take_prepared(&self, xid: &[u8]) -> Result<Arc<Shared>> {
-        self.prepared
-            .lock()
-            .remove(xid)
-            .ok_or_else(|| Error::NotFound(format!("prepared transaction {}", show_xid(xid))))
+    /// It stays entered until it has ended, and `prepared_has_changed` sees it to its end.
+    fn find_prepared(&self, xid: &[u8]) -> Result<Arc<Shared>> {
+        let shared = self.prepared.lock().get(xid).cloned();
+        shared.ok_or_else(|| unknown_xid(xid))
     }
 
     /// Commits a prepared transaction without waiting: see [`Transaction::commit_deferred`].
@@ -177,14 +190,19 @@ impl Core {
         durability: Durability,
     ) -> Result<PendingCommit> {
         self.storage.poison.check()?;
-        let shared = self.take_prepared(xid)?;
-        if shared.inner.lock().xid.is_none() {
-            self.prepared.lock().insert(xid.to_vec(), shared);
+        let shared = self.find_prepared(xid)?;
+        let mut inner = shared.inner.lock();
+        // Another thread has ended it while we came: its entry may be another transaction's now.
+        if inner.phase != Phase::Prepared {
+            return Err(unknown_xid(xid));
+        }
+        if inner.xid.is_none() {
             return Err(Error::TransactionState(
                 "being rolled back; roll it back again",
             ));
         }
-        let lsn = finish_commit(self, &shared, &mut shared.inner.lock(), durability)?;
+        let lsn = finish_commit(self, &shared, &mut inner, durability)?;
+        self.prepared.lock().remove(xid);
         let core = self.clone();
         Ok(PendingCommit { core, lsn })
     }
@@ -206,16 +224,19 @@ impl Core {
     /// the transaction can no longer be committed, here or after a restart.
     pub fn rollback_prepared(self: &Arc<Self>, xid: &[u8]) -> Result<()> {
         self.storage.poison.check()?;
-        let shared = self.take_prepared(xid)?;
+        let shared = self.find_prepared(xid)?;
         let mut inner = shared.inner.lock();
-        inner.xid = None;
-        let result = self
-            .log_unprepared(&shared, &inner)
-            .and_then(|()| rollback_all(self, &shared, &mut inner));
-        if result.is_err() {
-            drop(inner);
-            self.prepared.lock().insert(xid.to_vec(), shared);
+        if inner.phase != Phase::Prepared {
+            return Err(unknown_xid(xid));
         }
-        result
+        inner.xid = None;
+        self.log_unprepared(&shared, &inner)?;
+        rollback_all(self, &shared, &mut inner)?;
+        self.prepared.lock().remove(xid);
+        Ok(())
     }
+}
+
+fn unknown_xid(xid: &[u8]) -> Error {
+    Error::NotFound(format!("prepared transaction {}", show_xid(xid)))
 }

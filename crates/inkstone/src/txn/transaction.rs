@@ -209,6 +209,10 @@ impl Shared {
         let Some(inner) = self.inner.try_lock() else {
             return Ok(None);
         };
+        // Its versions are no longer its own, and may be gone.
+        if inner.phase == Phase::Ended {
+            return Ok(Some(false));
+        }
         if inner.undo_place.is_recovered {
             let undone = inner.undo_place.undone;
             return core

@@ -66,7 +66,7 @@ fn class(statement: &str) -> String {
     class
 }
 
-fn same(innodb: Option<&What>, inkstone: Option<&What>) -> bool {
+pub(super) fn same(innodb: Option<&What>, inkstone: Option<&What>) -> bool {
     match (innodb, inkstone) {
         (Some(What::Ended(one)), Some(What::Ended(other))) => same_reply(one, other),
         // Which of several blockers is named is not compared: InnoDB names those in its queue, too.

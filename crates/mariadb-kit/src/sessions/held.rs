@@ -29,6 +29,9 @@ struct Held {
 struct Holder {
     level: Level,
     held: Vec<Held>,
+    /// What its XA transaction has asked for, and whether it gives rows back, once it can be asked
+    /// nothing more.
+    past: Vec<(Ask, bool)>,
     /// Its transaction has said something of a table.
     began: bool,
     /// The savepoint is older than that: the server ends the engine's transaction instead of going
@@ -87,10 +90,13 @@ impl Holders {
     /// What these sessions have asked for in their transactions, and whether rows that were read
     /// and not wanted are to be given back.
     pub fn asks(&self, sessions: &[usize]) -> Vec<(Ask, bool)> {
-        let held = sessions
-            .iter()
-            .flat_map(|&session| &self.sessions[session - 1].held);
-        held.map(|held| (held.ask.clone(), held.unlocks)).collect()
+        let of_session = |&session: &usize| {
+            let holder: &Holder = &self.sessions[session - 1];
+            let held = holder.held.iter();
+            let held = held.map(|held| (held.ask.clone(), held.unlocks));
+            held.chain(holder.past.iter().cloned())
+        };
+        sessions.iter().flat_map(of_session).collect()
     }
 
     /// Whether a statement of this session gives back rows that it has read and does not want.
@@ -173,8 +179,20 @@ impl Holders {
                 .retain(|held| matches!(held.ask.kind, Kind::Shared | Kind::Exclusive));
             return Ok(());
         }
+        if ["XA END", "XA PREPARE"]
+            .iter()
+            .any(|verb| statement.starts_with(verb))
+        {
+            let asked = holder.held.drain(..);
+            holder
+                .past
+                .extend(asked.map(|held| (held.ask, held.unlocks)));
+            holder.began = false;
+            return Ok(());
+        }
         if ENDS.iter().any(|verb| statement.starts_with(verb)) {
             holder.held.clear();
+            holder.past.clear();
             holder.began = statement.starts_with("START ");
             return Ok(());
         }

@@ -9,6 +9,7 @@ use super::ask::{self, Ask, Kind};
 use super::evidence::{Wanted, is_record};
 use super::held::{Holders, is_open};
 use super::stage::{Outcome, Stage, What, is_locked_out};
+use super::without::Without;
 use crate::client::{Reply, Rows};
 use inkstone_testkit::build::Result;
 use std::collections::{BTreeMap, BTreeSet};
@@ -77,6 +78,8 @@ pub struct Case<'a> {
     pub before: &'a [usize],
     pub beyond: &'a Beyond,
     pub sides: [&'a Outcome; 2],
+    /// Set where the reason holds only if this does.
+    pub without: Option<Without>,
 }
 
 impl Case<'_> {
@@ -199,17 +202,25 @@ impl Case<'_> {
                 None => return Ok(None),
             }
         }
-        for session in behind {
+        for &session in &behind {
             if !self.is_behind(session, &held_back)? {
                 return Ok(None);
             }
         }
         // A session that went first in one engine, and second in the other, differs: going first it
-        // has not seen what the other has done. A session that is held back in InnoDB has done
-        // nothing there.
-        let waited = |session| !held_back.is_empty() && self.before.contains(session);
-        let is_explained = |session| first.contains(session) || waited(session);
-        if changed.iter().all(is_explained) {
+        // has not seen what the other has done.
+        changed.retain(|session| !first.contains(session));
+        if changed.is_empty() {
+            return Ok(reasons.first().copied());
+        }
+        // A session that is held back in InnoDB has done nothing there.
+        let waited = |session: &usize| self.before.contains(session);
+        if !held_back.is_empty() && changed.iter().all(waited) {
+            let found = |session: &usize| Some((*session, sides[0].get(session)?.clone()));
+            self.without = Some(Without {
+                sessions: [held_back, behind].concat(),
+                found: changed.iter().filter_map(found).collect(),
+            });
             return Ok(reasons.first().copied());
         }
         // All have gone on at once, and none is in another's way now: the one that was second has
@@ -564,6 +575,14 @@ impl Case<'_> {
                 asks.extend(ask.map(|ask| (ask, self.holders.unlocks(blocker))));
             }
         }
+        // In Inkstone the session may have changed the row meanwhile, to one that they would have
+        // wanted. Without a victim InnoDB has the row as they have read it.
+        let gone_on = matches!(
+            self.sides[1].get(&session),
+            Some(What::Ended(Reply::Done(_)))
+        );
+        let changed_by_itself =
+            ask.kind == Kind::Change && gone_on && victims(self.sides[0]).is_empty();
         let wish_is_exclusive = ask.exclusive;
         let mut reason = Reason::OfBlocker;
         for (mut ask, unlocks) in asks {
@@ -577,7 +596,11 @@ impl Case<'_> {
                 true => ask.condition.clone(),
                 false => return Ok(None),
             };
-            if self.is_in(&ask, &record)? {
+            let is_wanted = match changed_by_itself {
+                true => self.is_in_innodb(&ask, &record)?,
+                false => self.is_in(&ask, &record)?,
+            };
+            if is_wanted {
                 return Ok(None);
             }
             reason = Reason::Unwanted;
@@ -593,11 +616,15 @@ impl Case<'_> {
     /// Whether a record is one that is asked for: as it is now, or as it is committed. Inkstone has
     /// the row of a victim of InnoDB's still as it was.
     fn is_in(&mut self, ask: &Ask, record: &str) -> Result<bool> {
-        let Ask { table, asked, .. } = ask;
-        let select = format!("SELECT 1 FROM {table} WHERE ({asked}) AND {record}");
-        let [innodb, inkstone] = [self.seen(&select)?, seen(self.inkstone, &select)?];
-        let mut both = innodb.iter().chain(&inkstone);
-        Ok(both.any(|rows| !rows.rows.is_empty()))
+        let inkstone = seen(self.inkstone, &one_of(ask, record))?;
+        let in_inkstone = inkstone.iter().any(|rows| !rows.rows.is_empty());
+        Ok(self.is_in_innodb(ask, record)? || in_inkstone)
+    }
+
+    /// The same of InnoDB's rows alone.
+    fn is_in_innodb(&mut self, ask: &Ask, record: &str) -> Result<bool> {
+        let innodb = self.seen(&one_of(ask, record))?;
+        Ok(innodb.iter().any(|rows| !rows.rows.is_empty()))
     }
 
     /// What a SELECT sees in InnoDB.
@@ -737,7 +764,8 @@ impl Case<'_> {
     /// InnoDB has found a deadlock, and Inkstone has none, or has not that one: one of the locks is
     /// beyond what was asked, or is one that Inkstone gives before the queue. `shared`: victims in
     /// both. Of several at once InnoDB reports the last one. All are of the one wait that has
-    /// closed them, which is the wait of a session that goes on: it is that wait's lock, then.
+    /// closed them: that of a session that goes on, or of this step's, the last victim then. It is
+    /// that wait's lock.
     fn gap_deadlock(&mut self, victims: &[usize], shared: &[usize]) -> Result<Option<Reason>> {
         let parties = self.innodb.latest_deadlock()?;
         let connections: Vec<u64> = parties.iter().map(|party| party.connection).collect();
@@ -747,7 +775,7 @@ impl Case<'_> {
         }
         let mut sessions: Vec<usize> = (1..=self.innodb.sessions.len()).collect();
         if victims.len() > 1 {
-            sessions.retain(|session| !victims.contains(session));
+            sessions.retain(|session| !victims.contains(session) || *session == self.acting);
         }
         let reason = self.in_deadlock(&sessions)?;
         Ok(reason.map(|reason| match reason {
@@ -801,6 +829,12 @@ impl Case<'_> {
         };
         Ok(inkstone.iter().all(is_meant).then_some(Reason::Victim))
     }
+}
+
+/// Finds a record if it is one that is asked for.
+fn one_of(ask: &Ask, record: &str) -> String {
+    let Ask { table, asked, .. } = ask;
+    format!("SELECT 1 FROM {table} WHERE ({asked}) AND {record}")
 }
 
 /// What a SELECT sees of newest versions, and of committed ones.

@@ -20,6 +20,7 @@ mod replica;
 mod schema;
 mod script;
 mod stage;
+mod without;
 
 use super::crash::Plan;
 use super::pair::Format;
@@ -59,6 +60,8 @@ struct Campaign {
     /// Random scripts, and how many of them ended at a difference that is meant.
     random: u64,
     random_meant: u64,
+    /// Of these, with a proof that took another run.
+    run_again: u64,
     /// Scripts that ended at a difference that is meant, by its reason.
     meant: BTreeMap<Reason, u64>,
     /// Scripts that differ, shrunk, by what differs; how often, too.
@@ -141,14 +144,17 @@ impl Campaign {
                     waits,
                     meant,
                     differs,
+                    ..
                 },
             of_replica,
+            ran_again,
         } = try_once(replica, &script)?;
         self.scripts += 1;
         self.statements += script.steps.len() as u64;
         self.waits += waits;
         let is_random = script.name.starts_with(generate::NAME);
         self.random += u64::from(is_random);
+        self.run_again += u64::from(ran_again);
         if let Some(reason) = meant {
             self.random_meant += u64::from(is_random);
             *self.meant.entry(reason).or_default() += 1;
@@ -214,6 +220,7 @@ impl Campaign {
                 "replica": replica.json(),
                 "random": self.random,
                 "random_meant": self.random_meant,
+                "run_again": self.run_again,
                 "differences": found.collect::<Vec<_>>(),
             });
             println!("{result:#}");
@@ -223,8 +230,8 @@ impl Campaign {
             println!("meant, {times} times: {}", reason.text());
         }
         println!(
-            "{} of {} random scripts ended there",
-            self.random_meant, self.random
+            "{} of {} random scripts ended there, {} proved by another run without a session",
+            self.random_meant, self.random, self.run_again
         );
         replica.print();
         for (what, (script, _, times)) in &self.found {
@@ -238,16 +245,27 @@ impl Campaign {
 struct Tried {
     played: Played,
     of_replica: Option<Difference>,
+    ran_again: bool,
 }
 
 /// Runs a script, and has the replica run what it has logged.
 fn try_once(replica: &mut Replica, script: &Script) -> Result<Tried> {
     replica.log_in(script.format.unwrap_or(Format::Row))?;
-    let played = play(replica.socket(), script)?;
-    let of_replica = replica.compare(script);
+    let mut played = play(replica.socket(), script)?;
+    let in_script = |error| format!("{error}\n{}", script.render());
+    let of_replica = replica.compare(script).map_err(in_script)?;
+    let claim = played.claim.take();
+    let ran_again = claim.is_some();
+    if let Some(claim) = claim
+        && !claim.holds(replica.socket(), script).map_err(in_script)?
+    {
+        played.meant = None;
+        played.differs.get_or_insert(claim.difference);
+    }
     Ok(Tried {
         played,
-        of_replica: of_replica.map_err(|error| format!("{error}\n{}", script.render()))?,
+        of_replica,
+        ran_again,
     })
 }
 

@@ -6,8 +6,10 @@ use super::held::Holders;
 use super::meant::{Beyond, Case, Reason};
 use super::script::{Script, Step};
 use super::stage::{Engine, Outcome, Stage, What, is_locked_out};
+use super::without::Claim;
 use crate::client::Reply;
 use inkstone_testkit::build::Result;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// What a script came to.
@@ -18,6 +20,8 @@ pub struct Played {
     /// It ended at a difference that is meant.
     pub meant: Option<Reason>,
     pub differs: Option<Difference>,
+    /// It is meant only if this holds.
+    pub claim: Option<Claim>,
 }
 
 /// Both sides of a script under way.
@@ -27,6 +31,8 @@ struct Play<'a> {
     stages: [Stage; 2],
     holders: Holders,
     beyond: Beyond,
+    /// At which step each session began what it does, or has done last.
+    said: BTreeMap<usize, usize>,
     played: Played,
 }
 
@@ -45,6 +51,7 @@ pub fn play(socket: &Path, script: &Script) -> Result<Played> {
         stages,
         holders,
         beyond: Beyond::new(),
+        said: BTreeMap::new(),
         played: Played::default(),
     };
     play.run().map_err(in_script)?;
@@ -102,6 +109,9 @@ impl Play<'_> {
     /// Says something on both sides; false if the script ends here.
     fn step(&mut self, at: usize, step: &Step) -> Result<bool> {
         let before = self.stages[1].working();
+        if !before.contains(&step.session) {
+            self.said.insert(step.session, at);
+        }
         let [innodb, inkstone] = std::thread::scope(|scope| {
             let threads = self
                 .stages
@@ -130,6 +140,7 @@ impl Play<'_> {
             before: &before,
             beyond: &self.beyond,
             sides: [&sides[0], &sides[1]],
+            without: None,
         };
         let Some(difference) = difference else {
             let mut noted = Beyond::new();
@@ -159,6 +170,11 @@ impl Play<'_> {
             }
             Some(reason) => {
                 self.played.meant = Some(reason);
+                self.played.claim = case.without.take().map(|without| Claim {
+                    without,
+                    difference,
+                    said: self.said.clone(),
+                });
                 self.part(at)?;
             }
         }
@@ -244,7 +260,7 @@ fn go_on_alone(stage: &mut Stage, script: &Script, rest: &[Step]) -> Result<()> 
     end_all(stage, script, "COMMIT")
 }
 
-fn end_all(stage: &mut Stage, script: &Script, end: &'static str) -> Result<()> {
+pub(super) fn end_all(stage: &mut Stage, script: &Script, end: &'static str) -> Result<()> {
     let mut left: Vec<usize> = (1..=script.sessions()).collect();
     while let Some(session) = next_idle(stage, &mut left) {
         for words in script.last_words(end) {
