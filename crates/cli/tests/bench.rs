@@ -305,16 +305,28 @@ fn reads_and_loads_run() {
 #[test]
 fn recovery_reads_what_a_killed_process_wrote() {
     let lines = bench(
-        "recovery --redo 4m --rows 2000 --clients 2 --rounds 2",
-        "workload round rows clients log_bytes seconds mib_per_s scan_s apply_s batches records \
-         records_applied pages_applied pages_read torn_pages_repaired losers rows_undone \
-         peak_resident_bytes memory_budget_bytes memory_ratio",
-        6,
+        "recovery --redo-size 4m --rows 2000 --loser-rows 300 --clients 2 --rounds 2 --seconds 0.2 \
+         --case updates,narrow,inserts,wide",
+        "workload case round rows loser_rows clients normal_rate open_ms first_read_ms \
+         first_commit_ms redo_done_ms rollback_done_ms peak_memory rate_after_10_s log_bytes \
+         seconds mib_per_s scan_s scan_mb_per_s apply_s batches records records_applied \
+         pages_applied pages_read torn_pages_repaired losers rows_undone peak_resident_bytes \
+         memory_budget_bytes memory_ratio",
+        24,
     );
-    assert_eq!(lines.len(), 2);
+    assert_eq!(lines.len(), 8);
     for line in &lines {
+        assert!(number(line, "losers") >= 1.0, "{line}");
+        assert!(number(line, "rows_undone") >= 300.0, "{line}");
+        assert!(number(line, "first_read_ms") >= number(line, "open_ms"));
+        assert!(number(line, "first_commit_ms") >= number(line, "first_read_ms"));
+        assert!(number(line, "normal_rate") > 0.0 && number(line, "rate_after_10_s") > 0.0);
         assert!(number(line, "log_bytes") >= f64::from(4 << 20), "{line}");
-        assert!(number(line, "records") > 10_000.0, "{line}");
+        let records = match line["case"].as_str() {
+            Some("wide") => 2000.0,
+            _ => 10_000.0,
+        };
+        assert!(number(line, "records") > records, "{line}");
         assert!(number(line, "seconds") > 0.0);
     }
 }

@@ -3,23 +3,23 @@
 //!
 //! | line | meaning |
 //! |---|---|
-//! | `A bytes` | what recovery would have to read now |
+//! | `A bytes rows us` | what recovery would have to read now; rows changed, in so many microseconds |
 //! | `E text` | an error, the process ends |
 
-use super::{Recovery, TABLE, VALUE};
-use crate::clients;
+use super::case::Case;
+use super::{LOSER_TABLE, Recovery};
 use crate::database::{EngineArguments, open_existing};
 use crate::failure::{Failure, Result};
-use crate::output::bytes;
+use crate::output::{bytes, name_of};
 use crate::progress;
 use clap::Args;
-use inkstone::{Database, Durability, Isolation, Options};
+use inkstone::{Database, Isolation, Options};
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// Arguments of the hidden `bench-recovery-child`.
 #[derive(Args, Clone, Debug)]
@@ -27,7 +27,11 @@ pub struct RecoveryChild {
     #[arg(value_name = "DIR")]
     directory: PathBuf,
     #[arg(long)]
+    case: Case,
+    #[arg(long)]
     rows: u64,
+    #[arg(long)]
+    loser_rows: u64,
     #[arg(long)]
     clients: u64,
     #[command(flatten)]
@@ -56,31 +60,28 @@ pub fn run(arguments: &RecoveryChild) -> Result<()> {
 
 fn work(arguments: &RecoveryChild) -> Result<()> {
     let db = open_existing(&arguments.directory, arguments.engine.for_existing()?)?;
-    let table = db.table(TABLE)?;
-    let ended = AtomicBool::new(false);
+    let loser = db.begin(Isolation::ReadCommitted)?;
+    let loser_table = db.table(LOSER_TABLE)?;
+    for n in 0..arguments.loser_rows {
+        loser.insert(&loser_table, &n.to_be_bytes(), &[b'l'; 16])?;
+    }
+    let (ended, done, begin) = (AtomicBool::new(false), AtomicU64::new(0), Instant::now());
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !ended.load(Ordering::Relaxed) {
-                if !say(&format!("A {}", redo_bytes(&db))) {
+                let (redo, done) = (redo_bytes(&db), done.load(Ordering::Relaxed));
+                let elapsed = begin.elapsed().as_micros();
+                if !say(&format!("A {redo} {done} {elapsed}")) {
                     std::process::exit(3);
                 }
                 std::thread::sleep(REPORT_EVERY);
             }
         });
-        let run = clients::run(
-            arguments.clients,
-            LIFETIME_S,
-            "updating".to_owned(),
-            |random| Ok((random, [0; VALUE])),
-            |(random, value)| {
-                let key = random.below(arguments.rows).to_be_bytes();
-                random.fill_text(value);
-                let transaction = db.begin(Isolation::ReadCommitted)?;
-                transaction.update(&table, &key, &value[..])?;
-                transaction.commit_with(Durability::Lazy)?;
-                Ok(1)
-            },
-        );
+        let count = |rows| {
+            done.fetch_add(rows, Ordering::Relaxed);
+        };
+        let RecoveryChild { rows, clients, .. } = *arguments;
+        let run = arguments.case.work(&db, rows, clients, LIFETIME_S, &count);
         ended.store(true, Ordering::Relaxed);
         run.map(drop)
     })
@@ -104,12 +105,27 @@ impl Drop for Killed {
     }
 }
 
+/// What the child had done.
+pub struct KilledChild {
+    /// Rows changed a second.
+    pub rate: f64,
+}
+
 /// Lets the child work until recovery would have enough to do, and kills it.
-pub fn run_and_kill(arguments: &Recovery, options: &Options, directory: &Path) -> Result<()> {
+pub fn run_and_kill(
+    arguments: &Recovery,
+    case: Case,
+    options: &Options,
+    directory: &Path,
+) -> Result<KilledChild> {
     let program = std::env::current_exe().map_err(|e| Failure::io("find", directory, e))?;
     let mut command = Command::new(&program);
     command.arg("bench-recovery-child").arg(directory);
+    command.arg("--case").arg(name_of(case));
     command.arg("--rows").arg(arguments.rows.to_string());
+    command
+        .arg("--loser-rows")
+        .arg(arguments.loser_rows.to_string());
     command.arg("--clients").arg(arguments.clients.to_string());
     for (name, value) in options.show() {
         command.arg("--set").arg(format!("{name}={value}"));
@@ -124,14 +140,17 @@ pub fn run_and_kill(arguments: &Recovery, options: &Options, directory: &Path) -
         .map_while(std::io::Result::ok)
     {
         match line.split_once(' ') {
-            Some(("A", age)) => {
-                let age: u64 = age.parse().unwrap_or(0);
+            Some(("A", said)) => {
+                let mut said = said.split(' ').map(|word| word.parse().unwrap_or(0));
+                let mut next = || said.next().unwrap_or(0_u64);
+                let (age, rows, us) = (next(), next(), next());
                 bar.set_position(age.min(arguments.redo));
                 if age >= arguments.redo {
                     // `kill` is SIGKILL: no handler runs, nothing is flushed.
                     drop(child);
                     bar.finish_and_clear();
-                    return Ok(());
+                    let rate = rows as f64 * 1e6 / us.max(1) as f64;
+                    return Ok(KilledChild { rate });
                 }
             }
             Some(("E", why)) => return Err(Failure::Check(format!("the child failed: {why}"))),
