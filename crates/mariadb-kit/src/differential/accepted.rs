@@ -249,6 +249,9 @@ pub const ONE_OF_THE_DUPLICATES: &str = "which of several duplicates an ALTER na
 /// Why another error is accepted: where InnoDB finds both faults in this way.
 pub const ONE_OF_THE_FAULTS: &str = "an ALTER that two faults refuse names the one that its way of doing it meets first; the rows have both";
 
+/// Why another duplicate is accepted: where InnoDB names Inkstone's when it copies row by row.
+pub const INNODB_COPIES_IN_BULK: &str = "an ALTER that copies sorts InnoDB's rows, and names the last one that it has read for the duplicate; row by row (innodb_alter_copy_bulk=OFF) it names Inkstone's";
+
 /// Why both errors of an ALTER may be right, if both are of rows and the rows have both faults.
 pub fn of_several_faults(
     statement: &str,
