@@ -145,6 +145,10 @@ mutants! {
         "an older version of a page in its own place is believed";
     ShortFileAccepted, "short-file-accepted", Faults("damage"), 120,
         "a tablespace file that was cut short is opened";
+    AllMapsRead, "all-maps-read", Faults("huge"), 60,
+        "the search for a free page reads the space maps of the whole file";
+    PageNumbersUnending, "page-numbers-unending", Faults("huge"), 180,
+        "where no page number is left the search for a free page begins again";
     ControlReplacedUnseen, "control-replaced-unseen", Faults("around"), 120,
         "it is not checked whether the control file is still the one that is locked";
     NewerTableRead, "newer-table-read", Sim, 60,

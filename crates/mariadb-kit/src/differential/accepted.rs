@@ -59,6 +59,7 @@ const RULES: [Rule; 8] = [
             is_alter(statement)
                 && aspect == Aspect::Warnings
                 && [refused(innodb), refused(inkstone)] == [1062; 2]
+                && one_begins_the_other(&innodb.warnings, &inkstone.warnings)
         },
     },
     Rule {
@@ -142,6 +143,20 @@ fn unnumbered(outcome: &Outcome) -> Vec<(String, String)> {
     // How often a row is come to depends on the plan.
     warnings.dedup();
     warnings
+}
+
+/// Whether two ALTERs that a duplicate refuses have warned of the same rows, one of them of more.
+/// The duplicate itself, and what an ALTER in place says behind it, is compared elsewhere.
+fn one_begins_the_other(a: &[Warning], b: &[Warning]) -> bool {
+    let [a, b] = [a, b].map(|warnings| -> Vec<(&str, String)> {
+        let of_rows = warnings
+            .iter()
+            .filter(|it| !matches!(&*it.code, "1062" | "1138" | "1030"));
+        of_rows
+            .map(|it| (&*it.code, unnumbered_message(&it.message)))
+            .collect()
+    });
+    a.starts_with(&b) || b.starts_with(&a)
 }
 
 /// A message without the number of its row, and without the table of a column.
@@ -233,6 +248,9 @@ pub const ONE_OF_THE_DUPLICATES: &str = "which of several duplicates an ALTER na
 
 /// Why another error is accepted: where InnoDB finds both faults in this way.
 pub const ONE_OF_THE_FAULTS: &str = "an ALTER that two faults refuse names the one that its way of doing it meets first; the rows have both";
+
+/// Why another duplicate is accepted: where InnoDB names Inkstone's when it copies row by row.
+pub const INNODB_COPIES_IN_BULK: &str = "an ALTER that copies sorts InnoDB's rows, and names the last one that it has read for the duplicate; row by row (innodb_alter_copy_bulk=OFF) it names Inkstone's";
 
 /// Why both errors of an ALTER may be right, if both are of rows and the rows have both faults.
 pub fn of_several_faults(
@@ -355,7 +373,31 @@ pub fn accept(
 
 #[cfg(test)]
 mod tests {
-    use super::without_table;
+    use super::{Warning, one_begins_the_other, without_table};
+
+    #[test]
+    fn fewer_rows_are_the_first_of_all() {
+        let warnings = |texts: &[(&str, &str)]| -> Vec<Warning> {
+            let warning = |&(code, message): &(&str, &str)| Warning {
+                level: "Warning".to_owned(),
+                code: code.to_owned(),
+                message: message.to_owned(),
+            };
+            texts.iter().map(warning).collect()
+        };
+        let cut = ("1265", "Data truncated for column 'c1' at row 1");
+        let cut_too = ("1265", "Data truncated for column 'c2' at row 2");
+        let duplicate = ("1062", "Duplicate entry '1' for key 'k1'");
+        let all = warnings(&[cut, cut_too, duplicate]);
+        assert!(one_begins_the_other(&all, &warnings(&[cut, duplicate])));
+        assert!(one_begins_the_other(&warnings(&[duplicate]), &all));
+        assert!(!one_begins_the_other(
+            &all,
+            &warnings(&[cut_too, duplicate])
+        ));
+        let other = ("1264", "Out of range value for column 'c1' at row 1");
+        assert!(!one_begins_the_other(&warnings(&[other, duplicate]), &all));
+    }
 
     #[test]
     fn warnings_without_their_table() {

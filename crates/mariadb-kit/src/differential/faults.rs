@@ -1,5 +1,5 @@
 //! Faults of rows that an ALTER is refused for, all of them: what InnoDB says when the table's rows
-//! come one by one into an empty table that was altered in the same way.
+//! come one by one into an empty table that was altered in the same way, or when it copies so.
 
 use super::accepted;
 use super::compare::rows_of;
@@ -9,9 +9,24 @@ use crate::client::Reply;
 /// A table of InnoDB's that is as the ALTER would have made it, without rows.
 const ALTERED: &str = "altered";
 
+/// Why two errors of an ALTER, which may both be right for this reason, are.
+pub fn proved(
+    sides: &mut Sides,
+    text: &str,
+    reason: &'static str,
+    [innodb, inkstone]: &[Outcome; 2],
+) -> Option<&'static str> {
+    if are_both_there(sides, text, innodb, inkstone) {
+        return Some(reason);
+    }
+    let is_so =
+        reason == accepted::ONE_OF_THE_DUPLICATES && names_so_row_by_row(sides, text, inkstone);
+    is_so.then_some(accepted::INNODB_COPIES_IN_BULK)
+}
+
 /// Whether InnoDB finds both faults in its rows: the one that it names, and the one that Inkstone
 /// names. Of its own duplicate the key counts: in place it shows a part of a long text as empty.
-pub fn are_both_there(sides: &mut Sides, text: &str, innodb: &Outcome, inkstone: &Outcome) -> bool {
+fn are_both_there(sides: &mut Sides, text: &str, innodb: &Outcome, inkstone: &Outcome) -> bool {
     let Some((table, alter)) = of_another_table(text) else {
         return false;
     };
@@ -29,6 +44,20 @@ pub fn are_both_there(sides: &mut Sides, text: &str, innodb: &Outcome, inkstone:
     let _ = sides.ask(&format!("DROP TABLE IF EXISTS {ALTERED}"));
     let _ = sides.ask("SET max_error_count = DEFAULT");
     found == [true; 2]
+}
+
+/// Whether InnoDB refuses the ALTER for the duplicate that Inkstone names when it copies the table
+/// row by row.
+fn names_so_row_by_row(sides: &mut Sides, text: &str, inkstone: &Outcome) -> bool {
+    let _ = sides.ask("SET GLOBAL innodb_alter_copy_bulk = OFF");
+    let again = sides.ask(&text.replace(super::sql::ENGINE, "InnoDB"));
+    let _ = sides.ask("SET GLOBAL innodb_alter_copy_bulk = DEFAULT");
+    match (again, &inkstone.reply) {
+        (Some(Reply::Refused(a)), Reply::Refused(b)) => {
+            (a.code, b.code) == (1062, 1062) && neutral(&a.message) == neutral(&b.message)
+        }
+        _ => false,
+    }
 }
 
 /// The table, and the statement for [`ALTERED`].
