@@ -1,9 +1,10 @@
-//! `ha_inkstone.so`: every `mariadb/*.cc`, and the engine as a static library.
+//! `ha_inkstone.so`: every `.cc` in `mariadb/` and its folders, and the engine as a static library.
 
 use super::sanitizer::{self, Sanitizer};
 use super::symbols;
 use super::tree::{Tree, home};
 use inkstone_testkit::build::{PLUGIN_WITH_MUTANTS, Result, root};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
@@ -36,7 +37,7 @@ pub struct Plugin {
     /// Environment of the server.
     pub environment: Vec<(&'static str, String)>,
     sanitized: bool,
-    /// Where the objects of the handler's files are.
+    /// Where the objects of the handler's files are, in the folders of the files.
     objects: PathBuf,
 }
 
@@ -69,7 +70,7 @@ impl Plugin {
             .args(["-include", COMMON]);
         command.arg("-shared").arg("-o").arg(&library).arg(source);
         command.args(objects).arg(tree.services());
-        compile(vec![(&source.to_owned(), command)])
+        compile(vec![(source.to_owned(), command)])
     }
 
     /// Where servers find it.
@@ -102,10 +103,7 @@ pub fn build(tree: &Tree, sanitizer: Option<&Sanitizer>, mutant: Option<&str>) -
         None => of_handler,
         Some(_) => home().join("plugin-mutants"),
     };
-    std::fs::create_dir_all(&folder)
-        .map_err(|error| format!("{} cannot be made: {error}", folder.display()))?;
-    std::fs::create_dir_all(&objects)
-        .map_err(|error| format!("{} cannot be made: {error}", objects.display()))?;
+    make_folder(&folder)?;
     let mut inputs = compile_handler(tree, sanitized, &handler, &objects)?;
     let library = folder.join("ha_inkstone.so");
     let exports = handler.join("exports.map");
@@ -143,19 +141,22 @@ fn compile_handler(
     objects: &Path,
 ) -> Result<Vec<PathBuf>> {
     let sources = sources(handler)?;
+    for folder in folders_of(&sources) {
+        make_folder(&objects.join(folder))?;
+    }
     precompile(compiler(tree, sanitized), &handler.join(COMMON), objects)?;
     let mut made = Vec::new();
     let mut compiling = Vec::new();
     for source in &sources {
-        let name = source.file_stem().unwrap_or_default();
-        let object = objects.join(name).with_extension("o");
+        let object = objects.join(source).with_extension("o");
+        let source = &handler.join(source);
         if is_stale(&object, &dependencies(&object)) {
             let mut command = compiler(tree, sanitized);
             // The precompiled header stands there under the header's name.
             command.arg("-I").arg(objects).args(["-include", COMMON]);
             command.arg("-MMD").arg("-c").arg(source);
             command.arg("-o").arg(&object);
-            compiling.push((source, command));
+            compiling.push((source.clone(), command));
         }
         made.push(object);
     }
@@ -180,7 +181,7 @@ fn precompile(mut compiler: Command, header: &Path, objects: &Path) -> Result<()
     compiler.args(["-x", "c++-header", "-MMD", "-MF"]);
     compiler.arg(precompiled.with_extension("d"));
     compiler.arg(header).arg("-o").arg(&precompiled);
-    compile(vec![(&header.to_owned(), compiler)])
+    compile(vec![(header.to_owned(), compiler)])
 }
 
 fn build_engine() -> Result<PathBuf> {
@@ -213,17 +214,40 @@ fn build_engine_with_mutants() -> Result<PathBuf> {
     }
 }
 
+/// The sources of the handler, in its folder and the folders in it.
 fn sources(handler: &Path) -> Result<Vec<PathBuf>> {
-    let entries = std::fs::read_dir(handler)
-        .map_err(|error| format!("{} cannot be read: {error}", handler.display()))?;
-    let paths = entries.flatten().map(|entry| entry.path());
-    let is_source = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "cc");
-    let mut sources: Vec<PathBuf> = paths.filter(is_source).collect();
+    let mut sources = Vec::new();
+    let mut folders = vec![PathBuf::new()];
+    while let Some(folder) = folders.pop() {
+        let path = handler.join(&folder);
+        let entries = std::fs::read_dir(&path)
+            .map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
+        for entry in entries.flatten() {
+            let name = folder.join(entry.file_name());
+            if entry.path().is_dir() {
+                folders.push(name);
+            } else if name.extension().is_some_and(|extension| extension == "cc") {
+                sources.push(name);
+            }
+        }
+    }
     sources.sort();
     match sources.is_empty() {
         true => Err(format!("there is no .cc file in {}", handler.display())),
         false => Ok(sources),
     }
+}
+
+fn folders_of(sources: &[PathBuf]) -> BTreeSet<&Path> {
+    sources
+        .iter()
+        .filter_map(|source| source.parent())
+        .collect()
+}
+
+fn make_folder(folder: &Path) -> Result<()> {
+    std::fs::create_dir_all(folder)
+        .map_err(|error| format!("{} cannot be made: {error}", folder.display()))
 }
 
 /// The C++ compiler.
@@ -251,7 +275,7 @@ pub fn compiler(tree: &Tree, sanitized: bool) -> Command {
 }
 
 /// Compiles, as many files at a time as there are processors.
-fn compile(commands: Vec<(&PathBuf, Command)>) -> Result<()> {
+fn compile(commands: Vec<(PathBuf, Command)>) -> Result<()> {
     let at_once = std::thread::available_parallelism().map_or(1, usize::from);
     let mut running = Vec::new();
     for (source, mut command) in commands {
@@ -262,7 +286,7 @@ fn compile(commands: Vec<(&PathBuf, Command)>) -> Result<()> {
         let child = command.spawn().map_err(|error| {
             format!("the C++ compiler cannot be started: {error} (CXX names it)")
         })?;
-        running.push((source.clone(), child));
+        running.push((source, child));
     }
     running.into_iter().try_for_each(wait)
 }

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#include "server/session.h"
+#include "server/change_times.h"
+#include "server/variables.h"
+#include "server/xid.h"
+#include <new>
+
+Session::Session(THD *connection)
+    : thd(connection), interrupt(ink_interrupt_new()), transaction(nullptr),
+      begun_at(INK_REPEATABLE_READ), tables_in_use(0),
+      statement_running(false), auto_increment_rows(0), altered{0, {}},
+      updates_duplicates(false),
+      replaces_duplicates(false), duplicate_index(MAX_KEY), ordered(false), prepared(false), begun(0)
+{
+  message[0]= 0;
+}
+
+Session::~Session()
+{
+  ink_transaction_free(transaction);
+  ink_interrupt_free(interrupt);
+}
+
+Session *session_of(THD *thd)
+{
+  Session *session= static_cast<Session *>(thd_get_ha_data(thd, inkstone_hton));
+  if (!session)
+  {
+    session= new (std::nothrow) Session(thd);
+    if (session)
+      thd_set_ha_data(thd, inkstone_hton, session);
+  }
+  return session;
+}
+
+/* The level that the server asks for. */
+static uint32_t isolation_of(THD *thd)
+{
+  switch (thd_tx_isolation(thd))
+  {
+  case ISO_READ_UNCOMMITTED:
+    return INK_READ_UNCOMMITTED;
+  case ISO_READ_COMMITTED:
+    return INK_READ_COMMITTED;
+  case ISO_SERIALIZABLE:
+    /* Repeatable read with all reads locking, as InnoDB does it. Transactions that lock whatever
+       they read need none of snapshot isolation's errors. */
+    return INK_REPEATABLE_READ;
+  default:
+    return snapshot_isolation(thd) ? INK_SNAPSHOT : INK_REPEATABLE_READ;
+  }
+}
+
+/* A transaction keeps the level at which it began, also when a variable changes. */
+bool locks_gaps(THD *thd)
+{
+  const Session *session= static_cast<Session *>(thd_get_ha_data(thd, inkstone_hton));
+  const bool begun= session && session->transaction;
+  return (begun ? session->begun_at : isolation_of(thd)) == INK_REPEATABLE_READ;
+}
+
+/* A kill of an earlier statement is over; one of this statement may have come already. */
+void Session::forget_old_kill()
+{
+  ink_interrupt_clear(interrupt);
+  if (thd_kill_level(thd) != THD_IS_NOT_KILLED)
+    ink_interrupt_raise(interrupt);
+}
+
+int Session::begin()
+{
+  ink_error error;
+  begun_at= isolation_of(thd);
+  if (ink_begin(database, begun_at, interrupt, &transaction, &error))
+    return handler_error(thd, error);
+  ink_transaction_set_tag(transaction, thd_get_thread_id(thd));
+  ink_transaction_set_owner(transaction, thd);
+  begun= my_time(0);
+  ordered= prepared= false;
+  return 0;
+}
+
+int Session::begin_statement()
+{
+  ink_error error;
+  if (!transaction)
+  {
+    if (int failed= begin())
+      return failed;
+  }
+  if (!statement_running)
+  {
+    forget_old_kill();
+    if (ink_set_lock_wait_timeout(transaction, lock_wait_timeout_ms(thd), &error) ||
+        ink_statement_begin(transaction, &error))
+      return handler_error(thd, error);
+    statement_running= true;
+  }
+  trans_register_ha(thd, false, inkstone_hton, 0);
+  if (thd_test_options(thd, OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN))
+    trans_register_ha(thd, true, inkstone_hton, 0);
+  return 0;
+}
+
+/* The server's statement goes on if there is no memory for it: a time in a list is not worth an
+   error. */
+void Session::note_change(const std::string &table)
+{
+  try
+  {
+    changed.insert(table);
+  }
+  catch (const std::bad_alloc &)
+  {
+  }
+}
+
+void Session::end()
+{
+  changed.clear();
+  ink_transaction_free(transaction);
+  transaction= nullptr;
+  statement_running= false;
+  auto_increment_rows= 0;
+  ordered= prepared= false;
+}
+
+/* Called one after the other for all commits, with the binary log's latch held: takes the commit's
+   place in the log, and waits for no disk, nor for another transaction. */
+void Session::commit_ordered()
+{
+  if (!transaction)
+    return;
+  ordered_error.code= INK_OK;
+  ink_commit_ordered(transaction, flush_log_at_commit(), &ordered_error);
+  ordered= true;
+}
+
+int Session::commit()
+{
+  if (!transaction)
+    return 0;
+  ink_error error;
+  int failed= 0;
+  const bool by_server= ordered;
+  /* What the binary log orders is found by it after a crash, if it is prepared durably. */
+  const uint32_t wait_for= by_server && prepared ? static_cast<uint32_t>(INK_LAZY) : flush_log_at_commit();
+  if (!by_server)
+    commit_ordered();
+  if (ordered_error.code != INK_OK)
+    failed= handler_error(thd, ordered_error);
+  else
+  {
+    /* Its place is taken: on a replica without a binary log those whose turn comes next go on, and
+       share the sync. Where the server orders commits it has told them itself. */
+    if (!by_server)
+      thd_wakeup_subsequent_commits(thd, 0);
+    if (ink_commit_wait(transaction, wait_for, &error))
+      failed= handler_error(thd, error);
+    else if (!changed.empty())
+      change_times::note(changed, begun);
+  }
+  end();
+  return failed;
+}
+
+int Session::rollback()
+{
+  if (!transaction)
+    return 0;
+  ink_error error;
+  int failed= ink_rollback(transaction, &error) ? handler_error(thd, error) : 0;
+  end();
+  return failed;
+}
+
+int Session::end_statement()
+{
+  if (!transaction || !statement_running)
+    return 0;
+  ink_error error;
+  statement_running= false;
+  auto_increment_rows= 0;
+  return ink_statement_end(transaction, &error) ? handler_error(thd, error) : 0;
+}
+
+int Session::rollback_statement()
+{
+  if (!transaction || !statement_running)
+    return 0;
+  ink_error error;
+  statement_running= false;
+  auto_increment_rows= 0;
+  /* It ends then: an idle session keeps no snapshot of it. */
+  if (!ink_statement_rollback(transaction, &error) && !ink_statement_end(transaction, &error))
+    return 0;
+  /* After a deadlock the whole transaction is gone, and the server is told so. */
+  return error.code == INK_TRANSACTION_STATE ? 0 : handler_error(thd, error);
+}
+
+int Session::prepare(const XID &xid)
+{
+  if (!transaction)
+    return 0;
+  ink_error error;
+  XidBytes bytes(xid);
+  if (ink_prepare(transaction, bytes.slice(), flush_log_at_commit(), &error))
+    return handler_error(thd, error);
+  prepared= true;
+  return 0;
+}
+
+int Session::take_snapshot()
+{
+  ink_error error;
+  if (!transaction)
+  {
+    if (int failed= begin())
+      return failed;
+  }
+  return ink_take_snapshot(transaction, &error) ? handler_error(thd, error) : 0;
+}
