@@ -2,7 +2,7 @@
 /* What the server calls for the engine as a whole: transactions, two-phase commit, start and
    stop. */
 #include "ddl/alter.h"
-#include "ddl/ddl.h"
+#include "ddl/tables.h"
 #include "handler/ha_inkstone.h"
 #include "server/information_schema.h"
 #include "ddl/partitions.h"
@@ -36,16 +36,15 @@ static int close_connection(handlerton *, THD *thd)
 {
   /* In this order: a kill of this connection looks for its session under the server's latch, which
      setting takes. */
-  Session *session= existing_session(thd);
+  const std::unique_ptr<Session> session(existing_session(thd));
   thd_set_ha_data(thd, inkstone_hton, nullptr);
-  delete session;
   return 0;
 }
 
 static void kill_query(handlerton *, THD *thd, enum thd_kill_levels)
 {
   if (Session *session= existing_session(thd))
-    ink_interrupt_raise(session->interrupt);
+    ink_interrupt_raise(session->interrupt.get());
 }
 
 static int commit(handlerton *, THD *thd, bool all)
@@ -147,7 +146,7 @@ static int savepoint_set(handlerton *, THD *thd, void *memory)
 {
   ink_error error;
   Session *session= existing_session(thd);
-  return ink_mark_set(session->transaction, static_cast<ink_mark *>(memory), &error)
+  return ink_mark_set(session->transaction.get(), static_cast<ink_mark *>(memory), &error)
              ? handler_error(thd, error)
              : 0;
 }
@@ -156,7 +155,7 @@ static int savepoint_rollback(handlerton *, THD *thd, void *memory)
 {
   ink_error error;
   Session *session= existing_session(thd);
-  return ink_mark_rollback(session->transaction, static_cast<ink_mark *>(memory), &error)
+  return ink_mark_rollback(session->transaction.get(), static_cast<ink_mark *>(memory), &error)
              ? handler_error(thd, error)
              : 0;
 }
@@ -210,12 +209,11 @@ static std::string status_head()
   return deadlock ? head + "Latest deadlock at " + shown(deadlock) + "\n" : head;
 }
 
-static bool print_status(THD *thd, stat_print_fn *print, const ink_buffer &text)
+static bool print_status(THD *thd, stat_print_fn *print, ink_slice text)
 {
   try
   {
-    const std::string whole=
-        status_head() + std::string(reinterpret_cast<char *>(text.data), text.len);
+    const std::string whole= status_head() + text_of(text);
     return print(thd, STRING_WITH_LEN("INKSTONE"), "", 0, whole.data(), whole.size());
   }
   catch (const std::bad_alloc &)
@@ -230,14 +228,11 @@ static bool show_status(handlerton *, THD *thd, stat_print_fn *print, enum ha_st
   if (kind != HA_ENGINE_STATUS)
     return false;
   ink_error error;
-  ink_buffer text= {nullptr, 0, 0};
-  bool failed= ink_status_text(database, &text, &error);
-  if (failed)
-    my_error(ER_GET_ERRMSG, MYF(0), HA_ERR_INKSTONE, error.message, "INKSTONE");
-  else
-    failed= print_status(thd, print, text);
-  ink_buffer_free(&text);
-  return failed;
+  OwnedBytes text;
+  if (!ink_status_text(database, text.to_fill(), &error))
+    return print_status(thd, print, text.slice());
+  my_error(ER_GET_ERRMSG, MYF(0), HA_ERR_INKSTONE, error.message, "INKSTONE");
+  return true;
 }
 
 static int drop_table_of(handlerton *, const char *path)
@@ -257,11 +252,10 @@ static int drop_table_of(handlerton *, const char *path)
 static void report_opening()
 {
   ink_error error;
-  ink_buffer text= {nullptr, 0, 0};
-  if (!ink_open_report(database, &text, &error))
-    sql_print_information("Inkstone: %.*s", static_cast<int>(text.len),
-                          reinterpret_cast<char *>(text.data));
-  ink_buffer_free(&text);
+  OwnedBytes text;
+  if (!ink_open_report(database, text.to_fill(), &error))
+    sql_print_information("Inkstone: %.*s", static_cast<int>(text.slice().len),
+                          reinterpret_cast<const char *>(text.slice().data));
 }
 
 static int initialise(void *plugin)

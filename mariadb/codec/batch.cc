@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
+/* Rows one behind the other in memory (codec/batch.h). */
 #include "codec/batch.h"
 #include <algorithm>
 
@@ -30,8 +31,7 @@ ink_row *Batch::sorted_rows()
   ink_row *first= rows();
   if (first)
     std::sort(first, first + count(), [](const ink_row &one, const ink_row &other) {
-      int order= memcmp(one.key.data, other.key.data, std::min(one.key.len, other.key.len));
-      return order < 0 || (order == 0 && one.key.len < other.key.len);
+      return compare_bytes(one.key, other.key) < 0;
     });
   return first;
 }

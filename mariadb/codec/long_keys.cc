@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
+/* Cutting keys, and scans of cut ones (codec/long_keys.h). */
 #include "codec/long_keys.h"
 #include <mysql/service_sha2.h>
 
 static const size_t LENGTH_BYTES= 4;
-
-static int compare(ink_slice one, ink_slice other)
-{
-  const size_t shared= MY_MIN(one.len, other.len);
-  const int order= shared ? memcmp(one.data, other.data, shared) : 0;
-  return order ? order : one.len < other.len ? -1 : one.len > other.len;
-}
 
 bool next_prefix(Buffer &image)
 {
@@ -139,13 +133,13 @@ bool LongKeyScan::has(ink_slice key) const
 {
   if (low_bound != INK_UNBOUNDED)
   {
-    const int order= compare(key, slice(low));
+    const int order= compare_bytes(key, slice(low));
     if (order < 0 || (!order && low_bound == INK_EXCLUDED))
       return false;
   }
   if (high_bound == INK_UNBOUNDED)
     return true;
-  const int order= compare(key, slice(high));
+  const int order= compare_bytes(key, slice(high));
   return order < 0 || (!order && high_bound == INK_INCLUDED);
 }
 

@@ -17,11 +17,10 @@
    transaction. */
 #include "ddl/alter.h"
 #include "codec/batch.h"
-#include "ddl/ddl.h"
+#include "ddl/tables.h"
 #include "handler/ha_inkstone.h"
 #include "ddl/partitions.h"
 #include <algorithm>
-#include <memory>
 
 /* The old column behind each of the new ones; nullptr: it is added. */
 static std::vector<Field *> old_columns(Alter_inplace_info *info)
@@ -199,7 +198,7 @@ bool ha_inkstone::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info
   info->handler_ctx= context;
   if (!context)
     return report(thd(), this, HA_ERR_OUT_OF_MEM);
-  if (int failed= wait_for_prepared(thd(), {share->name}))
+  if (int failed= wait_for_prepared(thd(), {access.share->name}))
     return report(thd(), this, failed);
   for (uint i= 0; i < info->index_drop_count; i++)
     context->plan.drop(info->index_drop_buffer[i]->name.str);
@@ -229,7 +228,7 @@ std::vector<uint16> ha_inkstone::altered_order(const TABLE *altered, Alter_inpla
       places[old->field_index]= static_cast<uint16>(i);
   for (size_t i= 0; i < stored.size(); i++)
   {
-    const size_t at= share->column_order().empty() ? i : share->column_order()[i];
+    const size_t at= access.share->column_order().empty() ? i : access.share->column_order()[i];
     order.push_back(places[stored[at]->field_index]);
   }
   for (size_t i= 0; i < new_stored.size(); i++)
@@ -301,8 +300,8 @@ int ha_inkstone::build_index(const KEY &altered_key, const std::vector<Field *> 
     computed= computed || !part.field->stored_in_db();
   }
   key.key_part= parts.data();
-  KeyCodec codec;
-  codec.init(key, &clustered, &share->key_room());
+  KeyCodec of_index;
+  of_index.init(key, &codec.clustered, codec.room);
   /* A message about a duplicate shows values of the row as it still is: its NULLs are where they
      were. */
   for (KEY_PART_INFO &part : parts)
@@ -312,105 +311,101 @@ int ha_inkstone::build_index(const KEY &altered_key, const std::vector<Field *> 
   }
 
   ink_error error;
-  std::string tree_name= std::string(BUILDING) + key.name.str;
-  ink_slice table_name= slice_of(share->name), name= slice_of(tree_name);
+  OwnedTable opened;
+  const std::string tree_name= std::string(BUILDING) + key.name.str;
+  const ink_slice table_name= slice_of(access.share->name), name= slice_of(tree_name);
   ink_drop_tree(database, table_name, name, nullptr);
-  ink_table *opened= nullptr;
-  if (ink_create_tree(database, table_name, name, &error) ||
-      ink_table_open(database, table_name, &opened, &error))
+  if (ink_create_tree(database, table_name, name, &error) || open_table(table_name, &opened, &error))
     return failure(error);
-  std::unique_ptr<ink_table, void (*)(ink_table *)> guard(opened, ink_table_close);
-  const ink_tree *tree= ink_table_find_tree(opened, name);
-  if (int failed= fill_index(codec, key, tree, computed))
+  const ink_tree *tree= ink_table_find_tree(opened.get(), name);
+  if (int failed= fill_index(of_index, key, tree, computed))
     return failed;
   /* A transaction may have begun meanwhile, and its snapshot would find few of the entries. */
   return ink_complete_tree(database, tree, &error) ? failure(error) : 0;
 }
 
-int ha_inkstone::fill_index(const KeyCodec &codec, KEY &key, const ink_tree *tree, bool computed)
+int ha_inkstone::fill_index(const KeyCodec &of_index, KEY &key, const ink_tree *tree, bool computed)
 {
   ink_error error;
-  ink_transaction *reading;
-  if (ink_begin(database, INK_READ_COMMITTED, session->interrupt, &reading, &error))
+  OwnedTransaction reading;
+  OwnedCursor cursor;
+  if (begin(INK_READ_COMMITTED, access.session->interrupt.get(), &reading, &error) ||
+      open_cursor(reading.get(), access.share->clustered(), ink_range(), ink_scan(), &cursor, &error))
     return failure(error);
-  std::unique_ptr<ink_transaction, void (*)(ink_transaction *)> guard(reading,
-                                                                      ink_transaction_free);
-  const ink_range everything= {};
-  const ink_scan forward= {};
-  ink_cursor *scan;
-  if (ink_cursor_open(reading, share->clustered(), &everything, &forward, &scan, &error))
-    return failure(error);
-  std::unique_ptr<ink_cursor, void (*)(ink_cursor *)> scan_guard(scan, ink_cursor_close);
-
   Batch batch;
+  ink_row rows[Scan::BATCH];
   MY_BITMAP *saved= table->read_set;
   table->column_bitmaps_set_no_signal(&table->s->all_set, table->write_set);
   int failed= 0;
   for (size_t count= 1; count && !failed;)
   {
-    if (ink_cursor_fetch(scan, rows, BATCH, &count, &error))
+    if (ink_cursor_fetch(cursor.get(), rows, Scan::BATCH, &count, &error))
       failed= failure(error);
     for (size_t i= 0; i < count && !failed; i++)
-    {
-      bool is_unique;
-      if (!share->key_room().restore(&rows[i], cut_key))
-        failed= HA_ERR_CRASHED;
-      else if (!(failed= fill(rows[i].key, rows[i].value, table->record[0])) && computed)
-        table->update_virtual_fields(this, VCOL_UPDATE_FOR_READ);
-      if (!failed && (row_key.assign(rows[i].key.data, rows[i].key.len) ||
-                      codec.put_entry(entry_key, entry_extra, table->record[0], row_key,
-                                      &is_unique) ||
-                      batch.add(slice(entry_key), slice(entry_extra))))
-        failed= HA_ERR_OUT_OF_MEM;
-    }
+      failed= add_entry(of_index, rows[i], computed, batch);
     if (!failed && (batch.length() > SORTED_BYTES_MAX || !count))
-      failed= insert_sorted(codec, key, tree, batch);
+      failed= insert_sorted(of_index, key, tree, batch);
   }
   table->column_bitmaps_set_no_signal(saved, table->write_set);
   return failed;
 }
 
+/* Adds the entry of a row to those that are to be sorted. */
+int ha_inkstone::add_entry(const KeyCodec &of_index, ink_row row, bool computed, Batch &batch)
+{
+  if (!codec.room->restore(&row, cut_key))
+    return HA_ERR_CRASHED;
+  if (int failed= fill(row.key, row.value, table->record[0]))
+    return failed;
+  if (computed)
+    table->update_virtual_fields(this, VCOL_UPDATE_FOR_READ);
+  EntryImage &entry= buffers.entry;
+  return buffers.row.take_key(row.key) || entry.put(of_index, table->record[0], buffers.row) ||
+                 batch.add(slice(entry.key), slice(entry.value))
+             ? HA_ERR_OUT_OF_MEM
+             : 0;
+}
+
 /* Entries are inserted in transactions of their own: no other session sees the tree before the
    ALTER commits. */
-int ha_inkstone::insert_sorted(const KeyCodec &codec, KEY &key, const ink_tree *tree, Batch &batch)
+int ha_inkstone::insert_sorted(const KeyCodec &of_index, KEY &key, const ink_tree *tree, Batch &batch)
 {
   if (!batch.count())
     return 0;
   ink_error error;
-  ink_transaction *writing;
+  OwnedTransaction writing;
   ink_row *entries= batch.sorted_rows();
   if (!entries)
     return HA_ERR_OUT_OF_MEM;
-  if (ink_begin(database, INK_READ_COMMITTED, session->interrupt, &writing, &error))
+  if (begin(INK_READ_COMMITTED, access.session->interrupt.get(), &writing, &error))
     return failure(error);
-  std::unique_ptr<ink_transaction, void (*)(ink_transaction *)> guard(writing,
-                                                                      ink_transaction_free);
   size_t done;
-  if (ink_insert_many(writing, tree, entries, batch.count(), &done, &error))
+  if (ink_insert_many(writing.get(), tree, entries, batch.count(), &done, &error))
   {
     if (error.code != INK_DUPLICATE_KEY)
       return failure(error);
-    return show_duplicate(codec, key, entries[done]);
+    return show_duplicate(of_index, key, entries[done]);
   }
-  if (ink_commit(writing, INK_LAZY, &error))
+  if (ink_commit(writing.get(), INK_LAZY, &error))
     return failure(error);
   batch.clear();
   return 0;
 }
 
 /* Reports a row that a new unique index refuses. */
-int ha_inkstone::show_duplicate(const KeyCodec &codec, KEY &key, ink_row entry)
+int ha_inkstone::show_duplicate(const KeyCodec &of_index, KEY &key, ink_row entry)
 {
   ink_slice of_row, row;
   size_t extras_at;
   bool found= false;
-  if (!share->key_room().restore(&entry, cut_key) ||
-      !codec.row_key(entry.key, entry.value, scratch, &of_row, &extras_at) || row_key.assign(of_row.data, of_row.len))
+  RowImage &row_image= buffers.row;
+  if (!codec.room->restore(&entry, cut_key) ||
+      !of_index.row_key(entry.key, entry.value, scratch, &of_row, &extras_at) || row_image.take_key(of_row))
     return HA_ERR_CRASHED;
-  if (int failed= get(share->clustered(), slice(row_key), &value, &row, &found))
+  if (int failed= get(access.share->clustered(), slice(row_image.key), &row_value, &row, &found))
     return failed;
   if (found)
-    if (int failed= show_row(slice(row_key), row))
+    if (int failed= show_row(slice(row_image.key), row))
       return failed;
   print_keydup_error(table, &key, MYF(0));
   return HA_ERR_FOUND_DUPP_KEY;
@@ -426,7 +421,7 @@ bool ha_inkstone::commit_inplace_alter_table(TABLE *altered, Alter_inplace_info 
     for (const std::string &name : context->built)
     {
       const std::string tree= BUILDING + name;
-      ink_drop_tree(database, slice_of(share->name), slice_of(tree), nullptr);
+      ink_drop_tree(database, slice_of(access.share->name), slice_of(tree), nullptr);
     }
     return false;
   }
@@ -457,10 +452,10 @@ int ha_inkstone::commit_altered(const std::vector<AlterContext *> &contexts, TAB
   for (AlterContext *context : contexts)
   {
     ha_inkstone *handler= context->handler;
-    handler->close_cursor();
+    handler->scan.close();
     if (!failed && table->found_next_number_field)
       failed= handler->alter_counter(altered, info);
-    changes.push_back({handler->share, &context->plan, &context->added, &context->order});
+    changes.push_back({handler->access.share, &context->plan, &context->added, &context->order});
   }
   return failed ? failed
                 : TableShare::alter(thd(), changes, altered->s->tabledef_version, altered->s);
@@ -471,7 +466,7 @@ int ha_inkstone::commit_altered(const std::vector<AlterContext *> &contexts, TAB
 int check_version(handlerton *, const char *path, const LEX_CUSTRING *version, ulonglong)
 {
   TableName name(path);
-  const std::string table(name.start, name.length);
+  const std::string table= name.text();
   std::vector<std::string> names;
   if (partitions_of(nullptr, table, &names))
     return 1;
@@ -479,8 +474,7 @@ int check_version(handlerton *, const char *path, const LEX_CUSTRING *version, u
   for (const std::string &each : names)
   {
     std::vector<uchar> found;
-    if (!read_version(slice_of(each), &found) && found.size() == version->length &&
-        !memcmp(found.data(), version->str, version->length))
+    if (!read_version(slice_of(each), &found) && same_bytes(slice_of(found), {version->str, version->length}))
       return 0;
   }
   return 1;

@@ -5,6 +5,7 @@
    copies notes the one in memory. */
 #include "ddl/alter.h"
 #include "handler/ha_inkstone.h"
+#include "server/partition_path.h"
 #include <algorithm>
 
 /* For these InnoDB makes a table anew in place. */
@@ -74,14 +75,14 @@ int ha_inkstone::greatest_auto_increment(ulonglong *greatest)
 int ha_inkstone::lower_auto_increment(ulonglong wanted)
 {
   ulonglong next= wanted ? wanted : 1, greatest= 0;
-  if (next < share->auto_increment_next())
+  if (next < counter().next())
     if (int failed= greatest_auto_increment(&greatest))
       return failed;
   if (next > greatest)
-    return share->set_auto_increment(thd(), next);
-  if (int failed= share->set_auto_increment(thd(), behind(greatest)))
+    return counter().set(thd(), next);
+  if (int failed= counter().set(thd(), behind(greatest)))
     return failed;
-  share->raise_auto_increment(next_free(greatest));
+  counter().raise(auto_increment.next_free(greatest));
   return 0;
 }
 
@@ -91,12 +92,11 @@ int ha_inkstone::greatest_uncommitted(ulonglong *greatest)
   ink_error error;
   if (int failed= use_session(ha_thd()))
     return failed;
-  if (ink_begin(database, INK_READ_UNCOMMITTED, session->interrupt, &own, &error))
+  if (begin(INK_READ_UNCOMMITTED, access.session->interrupt.get(), &access.own, &error))
     return failure(error);
   const int failed= greatest_auto_increment(greatest);
-  close_cursor();
-  ink_transaction_free(own);
-  own= nullptr;
+  scan.close();
+  access.own.reset();
   return failed;
 }
 
@@ -104,10 +104,10 @@ int ha_inkstone::greatest_uncommitted(ulonglong *greatest)
    they cannot be read the table opens all the same: CHECK TABLE is to say why. */
 int ha_inkstone::find_auto_increment()
 {
-  if (!share->lacks_auto_increment() || is_outdated() || share->is_discarded())
+  if (!counter().lacks() || is_outdated() || access.share->is_discarded())
     return 0;
   ulonglong greatest;
-  return greatest_uncommitted(&greatest) ? 0 : share->found_auto_increment(thd(), behind(greatest));
+  return greatest_uncommitted(&greatest) ? 0 : counter().found(thd(), behind(greatest));
 }
 
 /* The virtual columns that stay come first, in the order that they had. */
@@ -215,13 +215,6 @@ ha_inkstone::Reserved ha_inkstone::reserved_after(alter_table_operations wanted,
              : KEPT;
 }
 
-/* The partition that a table's name has, as the server writes it; empty: none. */
-static std::string partition_of(const std::string &table)
-{
-  const size_t at= table.find("#P#");
-  return at == std::string::npos ? std::string() : table.substr(at);
-}
-
 /* For a copy that is made. */
 void ha_inkstone::note_counter(alter_table_operations wanted, const TABLE *altered)
 {
@@ -234,18 +227,18 @@ void ha_inkstone::note_counter(alter_table_operations wanted, const TABLE *alter
   noting->altered.query= ha_thd()->query_id;
   if (!table->found_next_number_field)
     return;
-  AlteredCounters::Counter counter= {partition_of(share->name), 0, 0, false};
-  share->auto_increments(&counter.next, &counter.noted);
+  AlteredCounters::Counter old= {PartitionPath(access.share->name).partition, 0, 0, false};
+  counter().both(&old.next, &old.noted);
   if (reserved == FORGOTTEN)
   {
     /* As behind a restart. */
     ulonglong greatest;
-    if (counter.noted - 1 > table->found_next_number_field->get_max_int_value() && !own &&
+    if (old.noted - 1 > table->found_next_number_field->get_max_int_value() && !access.own &&
         !greatest_uncommitted(&greatest))
-      counter.noted= behind(greatest);
-    counter.next= counter.noted;
+      old.noted= behind(greatest);
+    old.next= old.noted;
   }
-  noting->altered.counters.push_back(counter);
+  noting->altered.counters.push_back(old);
 }
 
 /* Of a table that is made: not only what the statement says. An ALTER that copies hands the old
@@ -256,7 +249,7 @@ int ha_inkstone::set_first_auto_increment(const char *path, const TABLE *form, c
   Session *session= session_of(ha_thd());
   if (session && session->altered.query == ha_thd()->query_id && !(info->used_fields & HA_CREATE_USED_AUTO))
     for (AlteredCounters::Counter &old : session->altered.counters)
-      if (old.partition == partition_of(path))
+      if (old.partition == PartitionPath(path).partition)
       {
         old.handed_over= true;
         first= old;
@@ -266,21 +259,8 @@ int ha_inkstone::set_first_auto_increment(const char *path, const TABLE *form, c
   TableShare made;
   if (int failed= made.open(ha_thd(), path, form->s))
     return failed;
-  made.raise_auto_increment(first.next);
-  return made.note_auto_increment(ha_thd(), first.noted);
-}
-
-/* Whether rows of this table are copies whose table has its counter already. (One that a row was
-   moved into from another partition may be less than that row's value.) */
-bool ha_inkstone::has_counter_of_altered() const
-{
-  const AlteredCounters &altered= session->altered;
-  if (altered.query != thd()->query_id)
-    return false;
-  for (const AlteredCounters::Counter &old : altered.counters)
-    if (old.handed_over && old.partition == partition_of(share->name))
-      return true;
-  return false;
+  made.auto_increment().raise(first.next);
+  return made.auto_increment().note(ha_thd(), first.noted);
 }
 
 int ha_inkstone::alter_counter(const TABLE *altered, const Alter_inplace_info *info)
@@ -293,9 +273,9 @@ int ha_inkstone::alter_counter(const TABLE *altered, const Alter_inplace_info *i
   case NOTED:
     /* A copy gets the table's counter, each of its partitions: that may be more than what the
        partition has counted. It is less where the table's has run over. */
-    if (table->part_info && info->create_info->auto_increment_value < share->auto_increment_next())
+    if (table->part_info && info->create_info->auto_increment_value < counter().next())
       return lower_auto_increment(info->create_info->auto_increment_value);
-    return share->set_auto_increment(thd(), std::max<uint64>(share->auto_increment_next(),
+    return counter().set(thd(), std::max<uint64>(counter().next(),
                                                              info->create_info->auto_increment_value));
   case FORGOTTEN:
     return forget_reserved();
@@ -309,8 +289,22 @@ int ha_inkstone::alter_counter(const TABLE *altered, const Alter_inplace_info *i
 int ha_inkstone::forget_reserved()
 {
   ulonglong greatest;
-  if (share->forget_reserved() - 1 <= table->found_next_number_field->get_max_int_value())
+  if (counter().forget_reserved() - 1 <= table->found_next_number_field->get_max_int_value())
     return 0;
   int failed= greatest_auto_increment(&greatest);
-  return failed ? failed : share->set_auto_increment(thd(), behind(greatest));
+  return failed ? failed : counter().set(thd(), behind(greatest));
+}
+
+int ha_inkstone::reset_auto_increment(ulonglong value)
+{
+  return counter().set(thd(), value);
+}
+
+void ha_inkstone::update_create_info(HA_CREATE_INFO *info)
+{
+  if (!(info->used_fields & HA_CREATE_USED_AUTO))
+  {
+    this->info(HA_STATUS_AUTO);
+    info->auto_increment_value= stats.auto_increment_value;
+  }
 }

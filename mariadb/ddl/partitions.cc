@@ -55,7 +55,7 @@
 #include <my_dir.h>
 #include <set>
 
-static const char PAR_END[]= ".par", FRM_END[]= ".frm", MARK[]= "#P#";
+static const char PAR_END[]= ".par", FRM_END[]= ".frm";
 
 /** The ddl log of a server that crashed is being executed, or will be. */
 static bool ddl_recovery= false;
@@ -66,15 +66,6 @@ static bool known_before= false;
     ones. */
 static std::string ddl_log;
 
-PartitionPath::PartitionPath(const std::string &path) : table(path)
-{
-  size_t name= path.rfind(FN_LIBCHAR), at= path.find(MARK, name == std::string::npos ? 0 : name);
-  if (at == std::string::npos)
-    return;
-  table= path.substr(0, at);
-  partition= path.substr(at);
-}
-
 static bool exists(const std::string &path)
 {
   return !access(path.c_str(), F_OK);
@@ -82,8 +73,7 @@ static bool exists(const std::string &path)
 
 static bool add_name(void *context, ink_slice name)
 {
-  static_cast<std::vector<std::string> *>(context)->emplace_back(
-      reinterpret_cast<const char *>(name.data), name.len);
+  static_cast<std::vector<std::string> *>(context)->push_back(text_of(name));
   return true;
 }
 
@@ -183,26 +173,20 @@ int drop_whole(THD *thd, const char *path)
 /* ---- Tables that were on their way ------------------------------------------------------------- */
 
 /* The tree of facts of a table that is not in use; the table is given back when `table` goes. */
-typedef std::unique_ptr<ink_table, void (*)(ink_table *)> OpenTable;
-static const ink_tree *facts_of(const std::string &name, OpenTable *table)
+static const ink_tree *facts_of(const std::string &name, OwnedTable *table)
 {
   ink_error error;
-  ink_table *opened;
-  if (ink_table_open(database, slice_of(name), &opened, &error))
-    return nullptr;
-  table->reset(opened);
-  return ink_table_find_tree(opened, INK_STR(META_TREE));
+  return open_table(slice_of(name), table, &error) ? nullptr : ink_table_find_tree(table->get(), INK_STR(META_TREE));
 }
 
 int note_rename(THD *thd, const char *from, const char *to)
 {
-  const TableName from_name(from), to_name(to);
-  const std::string name(from_name.start, from_name.length);
-  const PartitionPath old_path(name), new_path(std::string(to_name.start, to_name.length));
+  const std::string name= TableName(from).text();
+  const PartitionPath old_path(name), new_path(TableName(to).text());
   if (!old_path.is_partition() || old_path.partition != new_path.partition ||
       old_path.table == new_path.table)
     return 0;
-  OpenTable opened(nullptr, ink_table_close);
+  OwnedTable opened;
   const ink_tree *facts= facts_of(name, &opened);
   if (!facts)
     return 0; /* Then the renaming fails and says why. */
@@ -214,7 +198,7 @@ int note_rename(THD *thd, const char *from, const char *to)
 /* The other name that a partition's table had or was to get; empty if none is noted. */
 static std::string other_name(const std::string &partition)
 {
-  OpenTable opened(nullptr, ink_table_close);
+  OwnedTable opened;
   std::vector<uchar> bytes;
   const ink_tree *facts= facts_of(partition, &opened);
   if (!facts || meta_get(nullptr, facts, INK_STR("renamed"), &bytes))
@@ -252,7 +236,7 @@ static Parts listed_parts(const std::string &table)
   if (read_file(in_data_home(table) + PAR_END, &bytes) && list.parse(bytes) &&
       std::all_of(list.engines.begin(), list.engines.end(), may_be_ours))
     for (const std::string &name : list.names)
-      parts.insert(MARK + name);
+      parts.insert(PARTITION_MARK + name);
   return parts;
 }
 
@@ -416,7 +400,7 @@ void Survey::note_definition(const std::string &table)
   }
   for (size_t i= 0; i < list.names.size(); i++)
   {
-    const std::string partition= table + MARK + list.names[i];
+    const std::string partition= table + PARTITION_MARK + list.names[i];
     named.insert(partition);
     if (may_be_ours(list.engines[i]) && !tables.count(partition))
       missing.push_back(partition);
@@ -434,7 +418,7 @@ void Survey::note_stray_list(const std::string &table)
 
 static bool is_kept(const std::string &partition)
 {
-  OpenTable opened(nullptr, ink_table_close);
+  OwnedTable opened;
   std::vector<uchar> bytes;
   const ink_tree *facts= facts_of(partition, &opened);
   return !facts || meta_get(nullptr, facts, INK_STR("kept"), &bytes) || !bytes.empty();
@@ -444,11 +428,11 @@ static bool is_kept(const std::string &partition)
    durable. */
 static bool note_kept(const std::set<std::string> &partitions, bool kept)
 {
-  std::vector<OpenTable> opened;
+  std::vector<OwnedTable> opened;
   std::vector<MetaFacts> tables;
   for (const std::string &partition : partitions)
   {
-    OpenTable table(nullptr, ink_table_close);
+    OwnedTable table;
     const ink_tree *facts= facts_of(partition, &table);
     if (!facts)
       continue; /* Of another engine. */
@@ -481,7 +465,7 @@ static bool log_names(const std::string &table)
   for (size_t at= ddl_log.find(name); at != std::string::npos; at= ddl_log.find(name, at + 1))
   {
     const char before= at ? ddl_log[at - 1] : 0, behind= ddl_log.c_str()[at + name.size()];
-    if ((!before || before == FN_LIBCHAR) && (!behind || behind == MARK[0]))
+    if ((!before || before == FN_LIBCHAR) && (!behind || behind == PARTITION_MARK[0]))
       return true;
   }
   return false;

@@ -5,16 +5,9 @@
 #define INKSTONE_PARTITIONS_H
 
 #include "server/engine.h"
+#include "server/partition_path.h"
 #include <string>
 #include <vector>
-
-/** A partition's path, "./db/t#P#p0", in two: the table's path, and what follows it. */
-struct PartitionPath
-{
-  explicit PartitionPath(const std::string &path);
-  bool is_partition() const { return !partition.empty(); }
-  std::string table, partition;
-};
 
 /** Engine names of a table's partitions; `table` is "db/t". */
 int partitions_of(THD *thd, const std::string &table, std::vector<std::string> *names);

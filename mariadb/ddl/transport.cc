@@ -7,7 +7,7 @@
    the other server's directory of the database, after DISCARD and before IMPORT; IMPORT takes them
    away. A file whose rows or indexes are not what the table's definition says is refused: nothing
    in the file itself tells an INT from a CHAR. */
-#include "ddl/ddl.h"
+#include "ddl/tables.h"
 #include "handler/ha_inkstone.h"
 #include <algorithm>
 #include <fstream>
@@ -114,38 +114,40 @@ static std::string file_of(const TableShare &share, const char *extension)
 int ha_inkstone::begin_export(THD *thd)
 {
   ink_error error;
-  ink_buffer path= {nullptr, 0, 0};
   if (exporting)
     return 0;
-  if (int failed= wait_for_prepared(thd, {share->name}))
+  if (int failed= wait_for_prepared(thd, {access.share->name}))
     return failed;
-  share->count_exports(1);
-  if (ink_export_begin(share->engine_table(), &exporting, &error))
+  access.share->count_exports(1);
+  if (::begin_export(access.share->engine_table(), &exporting, &error))
   {
-    share->count_exports(-1);
+    access.share->count_exports(-1);
     return handler_error(thd, error);
   }
-  if (ink_table_path(share->engine_table(), &path, &error))
-  {
+  int failed= write_export(thd);
+  if (failed)
     end_export();
-    ink_buffer_free(&path);
+  return failed;
+}
+
+/* Puts both files beside the table's definition. */
+int ha_inkstone::write_export(THD *thd)
+{
+  ink_error error;
+  OwnedBytes path;
+  const ink_table *engine_table= access.share->engine_table();
+  if (ink_table_path(engine_table, path.to_fill(), &error))
     return handler_error(thd, error);
-  }
-  const std::string target(reinterpret_cast<char *>(path.data), path.len);
-  ink_buffer_free(&path);
   char absolute[FN_REFLEN];
-  my_realpath(absolute, target.c_str(), MYF(0));
-  const std::string link= file_of(*share, ".ink");
-  std::ofstream cfg(file_of(*share, ".cfg"));
+  my_realpath(absolute, text_of(path.slice()).c_str(), MYF(0));
+  const std::string link= file_of(*access.share, ".ink");
+  std::ofstream cfg(file_of(*access.share, ".cfg"));
   cfg << CFG_HEADER << '\n';
-  Exported exported= definition_of(table, share->image_version());
-  const ink_table *engine_table= share->engine_table();
+  Exported exported= definition_of(table, access.share->image_version());
   for (size_t i= 0; i < ink_table_tree_count(engine_table); i++)
   {
     const ink_tree *tree= ink_table_tree(engine_table, i);
-    const ink_slice name= ink_tree_name(tree);
-    exported.trees.emplace_back(std::string(reinterpret_cast<const char *>(name.data), name.len),
-                                std::to_string(ink_tree_number(tree)));
+    exported.trees.emplace_back(text_of(ink_tree_name(tree)), std::to_string(ink_tree_number(tree)));
   }
   write_list(cfg, "images", exported.images);
   write_list(cfg, "column", exported.columns);
@@ -156,7 +158,6 @@ int ha_inkstone::begin_export(THD *thd)
   if (!cfg.fail() && !symlink(absolute, link.c_str()))
     return 0;
   my_error(ER_CANT_CREATE_FILE, MYF(0), link.c_str(), errno);
-  end_export();
   return HA_ERR_INKSTONE;
 }
 
@@ -164,11 +165,10 @@ void ha_inkstone::end_export()
 {
   if (!exporting)
     return;
-  unlink(file_of(*share, ".ink").c_str());
-  unlink(file_of(*share, ".cfg").c_str());
-  ink_export_end(exporting);
-  exporting= nullptr;
-  share->count_exports(-1);
+  unlink(file_of(*access.share, ".ink").c_str());
+  unlink(file_of(*access.share, ".cfg").c_str());
+  exporting.reset();
+  access.share->count_exports(-1);
 }
 
 int ha_inkstone::discard_or_import_tablespace(my_bool discard)
@@ -186,7 +186,7 @@ int ha_inkstone::discard_or_import_tablespace(my_bool discard)
 int ha_inkstone::discard_table()
 {
   int failed= truncate();
-  return failed ? failed : share->set_discarded(thd());
+  return failed ? failed : access.share->set_discarded(thd());
 }
 
 /* False: the file is no t.cfg of this version. */
@@ -248,16 +248,16 @@ static bool refused_file(const ink_error &error)
 
 int ha_inkstone::import_table()
 {
-  const std::string cfg= file_of(*share, ".cfg"), data= file_of(*share, ".ink");
+  const std::string cfg= file_of(*access.share, ".cfg"), data= file_of(*access.share, ".ink");
   Exported exported;
   /* The file's rows take the place of the table's: they may still be wanted if they were not
      discarded. */
-  if (!share->is_discarded())
+  if (!access.share->is_discarded())
   {
     my_error(ER_TABLESPACE_EXISTS, MYF(0), table->s->table_name.str);
     return HA_ERR_INKSTONE;
   }
-  if (access(cfg.c_str(), R_OK))
+  if (::access(cfg.c_str(), R_OK))
   {
     my_error(ER_FILE_NOT_FOUND, MYF(0), cfg.c_str(), errno);
     return HA_ERR_INKSTONE;
@@ -273,13 +273,13 @@ int ha_inkstone::import_table()
   for (const std::pair<std::string, std::string> &tree : exported.trees)
     trees.push_back({static_cast<uint32_t>(strtoul(tree.second.c_str(), nullptr, 10)), slice_of(tree.first)});
   ink_error error;
-  const std::string imported= share->name + REPLACEMENT;
+  const std::string imported= access.share->name + REPLACEMENT;
   if (ink_import_table(database, slice_of(imported), data.c_str(), trees.data(), trees.size(), &error))
     return refused_file(error) ? HA_ERR_INKSTONE : failure(error);
-  if (ink_replace_table(database, slice_of(imported), slice_of(share->name), &error))
+  if (ink_replace_table(database, slice_of(imported), slice_of(access.share->name), &error))
     return failure(error);
-  close_cursor();
-  if (int failed= share->reopen(thd(), table->s))
+  scan.close();
+  if (int failed= access.share->reopen(thd(), table->s))
     return failed;
   unlink(data.c_str());
   unlink(cfg.c_str());

@@ -1,15 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* AUTO_INCREMENT, with the numbers that InnoDB gives (innodb_autoinc_lock_mode=1).
-
-   A statement that takes numbers for an unknown number of rows holds the table's statement lock
-   until it ends, so that its numbers follow each other; so does an UPDATE that raises the counter.
-   The others only wait for it.
-
-   A statement reserves as many values as the server asks for at first; explicit values raise the
-   counter when their row is inserted. What is reserved and not used is lost, but for a restart:
-   then the counter goes on behind the greatest value that a row was given. */
-#include "handler/bulk.h"
-#include "handler/ha_inkstone.h"
+/* What statements do to the counter of AUTO_INCREMENT. */
+#include "handler/autoinc.h"
 #include <algorithm>
 
 /* The least value above `current` that increment and offset allow, and `count - 1` steps
@@ -49,57 +40,58 @@ static bool has_known_rows(THD *thd)
 
 /* Calls `change` with the counter, under its latch, when it is the statement's turn; what it
    returns is the new counter. */
-template <class Change> int ha_inkstone::change_auto_increment(Change change)
+template <class Change> int AutoIncrement::change(Change change) const
 {
   ink_error error;
-  if (has_known_rows(thd()) && share->change_auto_increment_unlocked(change))
+  const ink_table *table= access.share->engine_table();
+  if (has_known_rows(access.thd()) && counter().change_unlocked(table, change))
     return 0;
-  if (ink_lock_for_statement(transaction(), share->engine_table(), &error))
-    return failure(error);
-  share->change_auto_increment(change);
+  if (ink_lock_for_statement(access.transaction(), table, &error))
+    return access.failure(error);
+  counter().change(change);
   return 0;
 }
 
-int ha_inkstone::raise_auto_increment(uint64 next)
+int AutoIncrement::raise(uint64 next) const
 {
-  return change_auto_increment([next](uint64 current) { return std::max(current, next); });
+  return change([next](uint64 current) { return std::max(current, next); });
 }
 
-void ha_inkstone::get_auto_increment(ulonglong offset, ulonglong increment, ulonglong desired,
-                                     ulonglong *first, ulonglong *reserved)
+void AutoIncrement::reserve(ulonglong new_offset, ulonglong increment, ulonglong desired,
+                            ulonglong *first, ulonglong *reserved)
 {
-  const ulonglong max= table->next_number_field->get_max_int_value();
-  const int failed= change_auto_increment([&](uint64 current) -> uint64 {
+  const ulonglong max= access.table->next_number_field->get_max_int_value();
+  const int failed= change([&](uint64 current) -> uint64 {
     ulonglong value= current;
     if (increment > 1 && increment <= ~value && value < max &&
-        thd_sql_command(thd()) != SQLCOM_ALTER_TABLE)
+        thd_sql_command(access.thd()) != SQLCOM_ALTER_TABLE)
     {
-      ulonglong aligned= (value - 1 + increment - offset) / increment * increment + offset;
+      ulonglong aligned= (value - 1 + increment - new_offset) / increment * increment + new_offset;
       if (aligned < max)
         value= aligned;
     }
     /* The server's first statement of how many rows there will be is the one that counts. */
-    const bool goes_on= session->auto_increment_rows != 0;
+    const bool goes_on= access.session->auto_increment_rows != 0;
     if (!goes_on)
-      session->auto_increment_rows= desired ? desired : 1;
-    if (!goes_on || !auto_increment_last)
+      access.session->auto_increment_rows= desired ? desired : 1;
+    if (!goes_on || !last)
       set_if_bigger(*first, value);
     if (*first > max)
     {
       /* handler::update_auto_increment says that the value is too large. */
-      auto_increment_last= *reserved= 0;
+      last= *reserved= 0;
       return current;
     }
-    *reserved= session->auto_increment_rows;
-    auto_increment_last= next_value(*first, *reserved, increment, offset, max);
-    auto_increment_step= increment;
-    auto_increment_offset= offset;
-    if (auto_increment_last < *first)
+    *reserved= access.session->auto_increment_rows;
+    last= next_value(*first, *reserved, increment, new_offset, max);
+    step= increment;
+    offset= new_offset;
+    if (last < *first)
     {
       *first= ~0ULL;
       return current;
     }
-    return std::max<uint64>(current, auto_increment_last);
+    return std::max<uint64>(current, last);
   });
   /* Then the statement's error is 1467, as in InnoDB, whatever was wrong: a deadlock, a KILL, or
      time that was up. */
@@ -110,48 +102,37 @@ void ha_inkstone::get_auto_increment(ulonglong offset, ulonglong increment, ulon
   }
 }
 
-/* What the values of rows that are held back ask for counts before more are reserved. */
-int ha_inkstone::insert_before_reserving()
-{
-  if (!bulk || next_insert_id < auto_inc_interval_for_cur_row.maximum() ||
-      table->next_number_field->val_int())
-    return 0;
-  return bulk->flush();
-}
-
 /* Whether a value is none that is negative or beyond its column. */
-bool ha_inkstone::can_be_counted(ulonglong value)
+bool AutoIncrement::can_be_counted(ulonglong value) const
 {
-  Field *field= table->found_next_number_field;
+  Field *field= access.table->found_next_number_field;
   const bool negative= !(field->flags & UNSIGNED_FLAG) && static_cast<longlong>(value) < 0;
   return !negative && value <= field->get_max_int_value();
 }
 
-/* The counter that a value asks for; 0: none. */
-uint64 ha_inkstone::next_after_value(ulonglong value)
+uint64 AutoIncrement::next_after(ulonglong value) const
 {
   if (!can_be_counted(value))
     return 0;
   return value == ~0ULL ? value : value + 1;
 }
 
-/* What a row has in the column; 0 if that is negative. */
-ulonglong ha_inkstone::auto_increment_of(const uchar *record)
+ulonglong AutoIncrement::value_of(const uchar *record) const
 {
-  Field *field= table->found_next_number_field;
-  const my_ptrdiff_t moved= record - table->record[0];
+  Field *field= access.table->found_next_number_field;
+  const my_ptrdiff_t moved= record - access.table->record[0];
   field->move_field_offset(moved);
   const ulonglong value= field->val_uint();
   field->move_field_offset(-moved);
   return value;
 }
 
-int ha_inkstone::note_auto_increment(const uchar *record)
+int AutoIncrement::note(const uchar *record) const
 {
-  if (!table->found_next_number_field)
+  if (!access.table->found_next_number_field)
     return 0;
-  const uint64 next= next_after_value(auto_increment_of(record));
-  return next > 1 ? share->note_auto_increment(thd(), next) : 0;
+  const uint64 next= next_after(value_of(record));
+  return next > 1 ? counter().note(access.thd(), next) : 0;
 }
 
 /* Whether a value that a duplicate refused raises the counter, too: in the statements that go on
@@ -171,62 +152,45 @@ static bool counts_duplicates(THD *thd, const Session *session)
   }
 }
 
-/* A row was tried; one row less is to come. */
-void ha_inkstone::count_auto_increment_row()
+void AutoIncrement::count_row() const
 {
-  if (table->next_number_field && session->auto_increment_rows)
-    session->auto_increment_rows--;
+  if (access.table->next_number_field && access.session->auto_increment_rows)
+    access.session->auto_increment_rows--;
 }
 
-/* The value of a row that was inserted, or that a duplicate refused, raises the counter, if it was
-   not reserved. As in InnoDB a negative one counts as 0, which skips a value by the steps of the
+/* As in InnoDB a negative one counts as 0, which skips a value by the steps of the
    handler. */
-int ha_inkstone::count_auto_increment(ulonglong value, bool inserted)
+int AutoIncrement::count(ulonglong value, bool inserted) const
 {
-  if (inserted ? value < auto_increment_last : !counts_duplicates(thd(), session))
+  if (inserted ? value < last : !counts_duplicates(access.thd(), access.session))
     return 0;
   /* Negative values are above that. (A replica has forgotten the field that it numbers by the end
      of a bulk insert.) */
-  const ulonglong max= table->found_next_number_field->get_max_int_value();
-  if (value > max || has_counter_of_altered())
+  const ulonglong max= access.table->found_next_number_field->get_max_int_value();
+  if (value > max || access.session->altered.has_handed_over(access.thd(), access.share->name))
     return 0;
-  return raise_auto_increment(next_free(value));
+  return raise(next_free(value));
 }
 
-/* An UPDATE that changes the column raises the counter, too. */
-int ha_inkstone::update_auto_increment_of(const uchar *old_record, const uchar *new_record)
+int AutoIncrement::count_update(const uchar *old_record, const uchar *new_record) const
 {
-  Field *field= table->found_next_number_field;
-  if (!field || !bitmap_is_set(table->write_set, field->field_index) ||
+  Field *field= access.table->found_next_number_field;
+  if (!field || !bitmap_is_set(access.table->write_set, field->field_index) ||
       !field->cmp_binary(field->ptr_in_record(old_record), field->ptr_in_record(new_record)))
     return 0;
-  const ulonglong value= auto_increment_of(new_record);
+  const ulonglong value= value_of(new_record);
   if (!value || !can_be_counted(value))
     return 0;
   const uint64 raised= next_free(value);
-  if (int failed= raise_auto_increment(raised))
+  if (int failed= raise(raised))
     return failed;
   /* InnoDB notes the next value as one in use: behind a restart it is skipped. */
-  return share->note_auto_increment(thd(), raised == ~0ULL ? raised : raised + 1);
+  return counter().note(access.thd(), raised == ~0ULL ? raised : raised + 1);
 }
 
-/* The value behind one that is in use, in the steps that the handler knows. */
-ulonglong ha_inkstone::next_free(ulonglong used)
+ulonglong AutoIncrement::next_free(ulonglong used) const
 {
-  return next_value(used, 1, auto_increment_step, auto_increment_offset,
-                    table->found_next_number_field->get_max_int_value());
+  return next_value(used, 1, step, offset,
+                    access.table->found_next_number_field->get_max_int_value());
 }
 
-int ha_inkstone::reset_auto_increment(ulonglong value)
-{
-  return share->set_auto_increment(thd(), value);
-}
-
-void ha_inkstone::update_create_info(HA_CREATE_INFO *info)
-{
-  if (!(info->used_fields & HA_CREATE_USED_AUTO))
-  {
-    this->info(HA_STATUS_AUTO);
-    info->auto_increment_value= stats.auto_increment_value;
-  }
-}

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
+/* Holding rows back, and inserting them as if one by one (handler/bulk.h). */
 #include "handler/bulk.h"
 #include <algorithm>
 #include <new>
@@ -8,7 +9,7 @@
 static const size_t HELD_BYTES_MAX= 512 * 1024, HELD_ROWS_MAX= 4096;
 
 BulkInsert::BulkInsert(ha_inkstone &handler)
-    : table(handler), entries(new (std::nothrow) Batch[handler.indexes.size() + 1]), count(0), tried(0),
+    : table(handler), entries(new (std::nothrow) Batch[handler.codec.indexes.size() + 1]), count(0), tried(0),
       first_generated(SIZE_MAX), counts_rows(false)
 {
 }
@@ -19,26 +20,26 @@ int BulkInsert::add(const uchar *record)
   if (!count)
     clear();
   ink_slice key;
-  if (t.put_row(record) || t.share->key_room().tree_key(slice(t.row_key), t.cut_key, &key) ||
-      clustered.add(key, slice(t.row_value)))
+  RowBuffers &made= t.buffers;
+  if (made.row.put(t.codec, record, made.row_id) || made.row.tree_key(t.codec, &key) ||
+      clustered.add(key, slice(made.row.value)))
     return HA_ERR_OUT_OF_MEM;
   size_t held= clustered.length();
-  for (uint i= 0; i < t.indexes.size(); i++)
+  for (uint i= 0; i < t.codec.indexes.size(); i++)
   {
-    bool is_unique;
-    if (t.is_clustered(i))
+    if (t.codec.is_clustered(i))
       continue;
-    if (t.indexes[i].put_entry(t.entry_key, t.entry_extra, record, t.row_key, &is_unique) ||
-        entries[i].add(slice(t.entry_key), slice(t.entry_extra)))
+    if (made.entry.put(t.codec.indexes[i], record, made.row) ||
+        entries[i].add(slice(made.entry.key), slice(made.entry.value)))
       return HA_ERR_OUT_OF_MEM;
     held+= entries[i].length();
   }
   if (t.table->found_next_number_field)
-    auto_increments.push_back(t.auto_increment_of(record));
+    auto_increments.push_back(t.auto_increment.value_of(record));
   /* A partition's rows have got their values by the server. */
   counts_rows= t.table->next_number_field != nullptr;
   if (counts_rows)
-    t.count_auto_increment_row();
+    t.auto_increment.count_row();
   conditions.push_back(t.thd()->get_stmt_da()->cond_count());
   if (t.insert_id_for_cur_row && !t.thd()->first_successful_insert_id_in_cur_stmt)
     first_generated= count;
@@ -82,31 +83,31 @@ int BulkInsert::count_auto_increments(bool duplicate)
   for (size_t i= 0; i < tried && i < auto_increments.size(); i++)
   {
     if (counts_rows && !failed)
-      failed= table.count_auto_increment(auto_increments[i], !duplicate || i + 1 < tried);
-    set_if_bigger(next, table.next_after_value(auto_increments[i]));
+      failed= table.auto_increment.count(auto_increments[i], !duplicate || i + 1 < tried);
+    set_if_bigger(next, table.auto_increment.next_after(auto_increments[i]));
   }
   auto_increments.clear();
   if (failed)
     return failed;
-  return next ? table.share->note_auto_increment(table.thd(), next) : 0;
+  return next ? table.counter().note(table.thd(), next) : 0;
 }
 
 void BulkInsert::clear()
 {
   clustered.clear();
-  for (uint i= 0; i < table.indexes.size(); i++)
+  for (uint i= 0; i < table.codec.indexes.size(); i++)
     entries[i].clear();
 }
 
 int BulkInsert::insert_batches()
 {
-  if (int failed= insert_batch(table.share->clustered(), clustered, false))
+  if (int failed= insert_batch(table.access.share->clustered(), clustered, false))
     return failed;
-  for (uint i= 0; i < table.indexes.size(); i++)
+  for (uint i= 0; i < table.codec.indexes.size(); i++)
   {
-    if (table.is_clustered(i))
+    if (table.codec.is_clustered(i))
       continue;
-    if (int failed= insert_batch(table.share->index_tree(i), entries[i], true))
+    if (int failed= insert_batch(table.access.share->index_tree(i), entries[i], true))
       return failed;
   }
   return 0;
@@ -131,12 +132,12 @@ int BulkInsert::insert_one_by_one()
   {
     const ink_row &first= clustered.rows()[row];
     tried= row + 1;
-    if (ink_insert(table.transaction(), table.share->clustered(), first.key, first.value, &error))
+    if (ink_insert(table.transaction(), table.access.share->clustered(), first.key, first.value, &error))
       return refused(row, table.table->s->primary_key, error);
-    for (uint i : table.share->indexes_by_age())
+    for (uint i : table.access.share->indexes_by_age())
     {
       const ink_row &entry= entries[i].rows()[row];
-      if (ink_insert(table.transaction(), table.share->index_tree(i), entry.key, entry.value, &error))
+      if (ink_insert(table.transaction(), table.access.share->index_tree(i), entry.key, entry.value, &error))
         return refused(row, i, error);
     }
   }
@@ -149,12 +150,13 @@ int BulkInsert::refused(size_t row, uint index, const ink_error &error)
 {
   ha_inkstone &t= table;
   ink_row first= clustered.rows()[row];
-  t.session->duplicate_index= index;
-  if (!t.share->key_room().restore(&first, t.cut_key))
+  t.access.session->duplicate_index= index;
+  if (!t.codec.room->restore(&first, t.cut_key))
     return HA_ERR_CRASHED;
-  if (t.row_key.assign(first.key.data, first.key.len) || t.row_value.assign(first.value.data, first.value.len))
+  RowImage &row_image= t.buffers.row;
+  if (row_image.take_key(first.key) || row_image.value.assign(first.value.data, first.value.len))
     return HA_ERR_OUT_OF_MEM;
-  if (int failed= t.show_row(slice(t.row_key), slice(t.row_value)))
+  if (int failed= t.show_row(slice(row_image.key), slice(row_image.value)))
     return failed;
   return t.failure(error);
 }
@@ -189,14 +191,11 @@ void ha_inkstone::start_bulk_insert(ha_rows rows, uint)
   /* The server looks for duplicates itself where it keeps hashes or periods unique. Partitions hold
      back each for itself: which row of the statement was refused first would be lost. */
   if (rows == 1 || bulk || table->s->long_unique_table || table->s->period.unique_keys ||
-      own || (table->part_info && has_unique_key()))
+      access.own || (table->part_info && has_unique_key()))
     return;
-  bulk= new (std::nothrow) BulkInsert(*this);
+  bulk.reset(new (std::nothrow) BulkInsert(*this));
   if (bulk && !bulk->is_ready())
-  {
-    delete bulk;
-    bulk= nullptr;
-  }
+    bulk.reset();
 }
 
 int ha_inkstone::end_bulk_insert()
@@ -205,8 +204,7 @@ int ha_inkstone::end_bulk_insert()
     return 0;
   /* Of a deadlock's victim nothing is left that a row could be added to. */
   int failed= thd()->transaction_rollback_request ? 0 : bulk->flush();
-  delete bulk;
-  bulk= nullptr;
+  bulk.reset();
   /* The server has reported an error of a later row than the one that is refused: row by row it
      would not have come to that. */
   if (failed && thd()->is_error())

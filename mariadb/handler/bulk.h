@@ -18,8 +18,6 @@ class BulkInsert
 {
 public:
   explicit BulkInsert(ha_inkstone &handler);
-  ~BulkInsert() { delete[] entries; }
-
   /** False: out of memory. */
   bool is_ready() const { return entries != nullptr; }
   bool takes_rows() const { return !table.ignores_duplicates; }
@@ -40,7 +38,7 @@ private:
   ha_inkstone &table;
   Batch clustered;
   /** By index; that of the clustered key is not used. */
-  Batch *entries;
+  const std::unique_ptr<Batch[]> entries;
   size_t count;
   /** Of each row; empty if the table has no such column. */
   std::vector<ulonglong> auto_increments;

@@ -41,13 +41,13 @@ static time_t created(const TABLE *table)
 int ha_inkstone::info(uint flag)
 {
   if (flag & HA_STATUS_TIME)
-    stats.update_time= change_times::of(share->name);
+    stats.update_time= change_times::of(access.share->name);
   if (flag & HA_STATUS_CONST)
     stats.create_time= created(table);
   if (flag & (HA_STATUS_VARIABLE | HA_STATUS_CONST))
   {
     ink_table_estimates found;
-    if (int failed= share->statistics(ha_thd(), &found))
+    if (int failed= access.share->statistics(ha_thd(), &found))
       return failed;
     stats.records= found.rows;
     /* The optimizer takes 0 and 1 for exact. */
@@ -64,13 +64,13 @@ int ha_inkstone::info(uint flag)
     rows_upper_bound= 2 * found.clustered_pages * found.page_bytes / shortest_row_bytes(table);
     stats.mrr_length_per_rec= ref_length + sizeof(void *);
     if ((flag & HA_STATUS_CONST) && !is_outdated())
-      if (int failed= share->rows_per_value(ha_thd(), table, indexes))
+      if (int failed= access.share->rows_per_value(ha_thd(), table, codec.indexes))
         return failed;
   }
-  if ((flag & HA_STATUS_ERRKEY) && session)
-    errkey= session->duplicate_index;
+  if ((flag & HA_STATUS_ERRKEY) && access.session)
+    errkey= access.session->duplicate_index;
   if ((flag & HA_STATUS_AUTO) && table->found_next_number_field)
-    stats.auto_increment_value= share->auto_increment_next();
+    stats.auto_increment_value= counter().next();
   return 0;
 }
 
@@ -84,31 +84,17 @@ ha_rows ha_inkstone::estimate_rows_upper_bound()
 ha_rows ha_inkstone::records_in_range(uint index, const key_range *min, const key_range *max,
                                       page_range *pages)
 {
-  const KeyCodec &codec= indexes[index];
-  Buffer low, high, tree_high;
-  ink_range range= {{nullptr, 0}, {nullptr, 0}, INK_UNBOUNDED, INK_UNBOUNDED};
-  if ((min && codec.put_key(low, min->key, min->keypart_map)) ||
-      (max && codec.put_key(high, max->key, max->keypart_map)))
-    return HA_POS_ERROR;
-  if (min)
-  {
-    if (min->flag == HA_READ_AFTER_KEY && !next_prefix(low))
-      return 1;
-    range.low= slice(low);
-    range.low_bound= INK_INCLUDED;
-  }
-  if (max && (max->flag == HA_READ_BEFORE_KEY || next_prefix(high)))
-  {
-    range.high= slice(high);
-    range.high_bound= INK_EXCLUDED;
-  }
-  const ink_tree *tree= is_clustered(index) ? share->clustered() : share->index_tree(index);
+  Search search;
+  Buffer tree_high;
   ink_error error;
   ink_range_estimates found;
   ink_range in_tree;
-  if (share->key_room().tree_range(range, tree_high, &in_tree))
+  bool no_memory;
+  if (!search.between(codec.indexes[index], min, max, &no_memory))
+    return no_memory ? HA_POS_ERROR : 1;
+  if (access.share->key_room().tree_range(search.range, tree_high, &in_tree))
     return HA_POS_ERROR;
-  if (ink_records_in_range(tree, &in_tree, &found, &error))
+  if (ink_records_in_range(tree_of(index), &in_tree, &found, &error))
   {
     handler_error(thd(), error);
     return HA_POS_ERROR;
@@ -127,7 +113,7 @@ double ha_inkstone::scan_time()
 
 double ha_inkstone::read_time(uint index, uint ranges, ha_rows rows)
 {
-  if (!is_clustered(index))
+  if (!codec.is_clustered(index))
     return handler::read_time(index, ranges, rows);
   double whole= scan_time();
   double total= static_cast<double>(rows_upper_bound);

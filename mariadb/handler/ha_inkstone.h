@@ -2,27 +2,25 @@
 /* The handler: what the server does with one open table. It translates rows, keys, conditions and
    errors; everything else is the engine's.
 
-   | file          | subject                                             |
-   |---------------|-----------------------------------------------------|
-   | ha_inkstone.cc| open, lock, position, flags                         |
-   | scan.cc       | reading rows, by index and without                  |
-   | cursor.cc     | the cursor of a scan, and what it fetches           |
-   | write.cc      | insert, update, delete                              |
-   | bulk.cc       | many inserts of one statement                       |
-   | autoinc.cc    | AUTO_INCREMENT                                      |
-   | estimate.cc   | what the optimizer asks                             |
-   | statistics.cc | how many values indexes have, kept by ANALYZE       |
-   | ddl.cc        | create, drop, rename, truncate                      |
-   | alter.cc      | ALTER TABLE in place                                |
-   | alter_counters.cc | what ALTER makes of AUTO_INCREMENT's counter    |
-   | upkeep.cc     | CHECK, ANALYZE, OPTIMIZE                            |
-   | transport.cc  | export and import                                   |
-   | partitions.cc | partitioned tables over a crash                     | */
+   | file               | subject                                             |
+   |--------------------|-----------------------------------------------------|
+   | ha_inkstone.cc     | open, lock, position, flags                         |
+   | access.h           | the session, transaction and locks that it works in |
+   | read.cc            | reading rows, by index and without                  |
+   | search.cc, scan.cc | where a search begins and ends; the cursor in it    |
+   | write.cc           | insert, update, delete                              |
+   | bulk.cc            | many inserts of one statement                       |
+   | autoinc.cc         | AUTO_INCREMENT                                      |
+   | estimate.cc        | what the optimizer asks                             |
+
+   What changes or looks at tables as a whole is in ddl/. */
 #ifndef HA_INKSTONE_H
 #define HA_INKSTONE_H
 
-#include "server/session.h"
-#include "table/share.h"
+#include "codec/row_buffers.h"
+#include "handler/access.h"
+#include "handler/autoinc.h"
+#include "handler/scan.h"
 
 class Batch;
 struct AlterContext;
@@ -57,11 +55,11 @@ public:
   bool get_error_message(int error, String *text) override;
   void print_error(int error, myf flags) override;
   void unlock_row() override;
-  bool was_semi_consistent_read() override { return shown_unlocked; }
-  void try_semi_consistent_read(bool yes) override { semi_consistent= yes; }
+  bool was_semi_consistent_read() override { return scan.shows_unlocked(); }
+  void try_semi_consistent_read(bool yes) override { scan.want_semi_consistent(yes); }
   uint8 table_cache_type() override { return HA_CACHE_TBL_NOCACHE; }
 
-  /* scan.cc */
+  /* read.cc */
   int rnd_init(bool scan) override;
   int rnd_end() override;
   int rnd_next(uchar *record) override;
@@ -82,6 +80,11 @@ public:
   bool rowid_filter_push(Rowid_filter *filter) override;
 
   /* write.cc */
+  void get_auto_increment(ulonglong offset, ulonglong increment, ulonglong desired,
+                          ulonglong *first, ulonglong *reserved) override
+  {
+    auto_increment.reserve(offset, increment, desired, first, reserved);
+  }
   int write_row(const uchar *record) override;
   int update_row(const uchar *old_record, const uchar *new_record) override;
   int delete_row(const uchar *record) override;
@@ -89,12 +92,6 @@ public:
   /* bulk.cc */
   void start_bulk_insert(ha_rows rows, uint flags) override;
   int end_bulk_insert() override;
-
-  /* autoinc.cc */
-  void get_auto_increment(ulonglong offset, ulonglong increment, ulonglong desired,
-                          ulonglong *first, ulonglong *reserved) override;
-  int reset_auto_increment(ulonglong value) override;
-  void update_create_info(HA_CREATE_INFO *info) override;
 
   /* estimate.cc */
   int info(uint flag) override;
@@ -106,13 +103,13 @@ public:
   /* Every index may serve ORDER BY and GROUP BY without LIMIT, the clustered one above all. */
   const key_map *keys_to_use_for_scanning() override { return &key_map_full; }
 
-  /* ddl.cc */
+  /* ddl/tables.cc */
   int create(const char *name, TABLE *form, HA_CREATE_INFO *info) override;
   int rename_table(const char *from, const char *to) override;
   int delete_table(const char *name) override;
   int truncate() override;
 
-  /* alter.cc */
+  /* ddl/alter.cc */
   enum_alter_inplace_result check_if_supported_inplace_alter(TABLE *altered,
                                                              Alter_inplace_info *info) override;
   bool check_if_incompatible_data(HA_CREATE_INFO *info, uint table_changes) override;
@@ -120,7 +117,11 @@ public:
   bool inplace_alter_table(TABLE *altered, Alter_inplace_info *info) override;
   bool commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *info, bool commit) override;
 
-  /* upkeep.cc */
+  /* ddl/alter_counters.cc */
+  int reset_auto_increment(ulonglong value) override;
+  void update_create_info(HA_CREATE_INFO *info) override;
+
+  /* ddl/upkeep.cc */
   int analyze(THD *thd, HA_CHECK_OPT *options) override;
   int optimize(THD *thd, HA_CHECK_OPT *options) override;
   int check(THD *thd, HA_CHECK_OPT *options) override;
@@ -128,7 +129,7 @@ public:
   int repair(THD *, HA_CHECK_OPT *) override { return is_outdated() ? HA_ADMIN_TRY_ALTER : HA_ADMIN_NOT_IMPLEMENTED; }
   int check_for_upgrade(HA_CHECK_OPT *) override { return is_outdated() ? HA_ADMIN_NEEDS_ALTER : HA_ADMIN_OK; }
 
-  /* transport.cc */
+  /* ddl/transport.cc */
   int discard_or_import_tablespace(my_bool discard) override;
 
   /* Of one column, in pages of any size. */
@@ -137,21 +138,21 @@ public:
 private:
   friend class BulkInsert;
 
-  /* alter.cc */
+  /* ddl/alter.cc */
   int find_added(TABLE *altered, Alter_inplace_info *info, std::vector<AddedColumn> *added);
   std::vector<uint16> altered_order(const TABLE *altered, Alter_inplace_info *info) const;
   int build_index(const KEY &altered_key, const std::vector<Field *> &columns);
-  int fill_index(const KeyCodec &codec, KEY &key, const ink_tree *tree, bool computed);
-  int insert_sorted(const KeyCodec &codec, KEY &key, const ink_tree *tree, Batch &batch);
-  int show_duplicate(const KeyCodec &codec, KEY &key, ink_row entry);
+  int fill_index(const KeyCodec &of_index, KEY &key, const ink_tree *tree, bool computed);
+  int add_entry(const KeyCodec &of_index, ink_row row, bool computed, Batch &batch);
+  int insert_sorted(const KeyCodec &of_index, KEY &key, const ink_tree *tree, Batch &batch);
+  int show_duplicate(const KeyCodec &of_index, KEY &key, ink_row entry);
   int commit_altered(const std::vector<AlterContext *> &contexts, TABLE *altered, Alter_inplace_info *info);
 
-  /* alter_counters.cc */
+  /* ddl/alter_counters.cc */
   enum Reserved { KEPT, FORGOTTEN, NOTED };
   Reserved reserved_after(alter_table_operations wanted, const TABLE *altered) const;
   void note_counter(alter_table_operations wanted, const TABLE *altered);
   int alter_counter(const TABLE *altered, const Alter_inplace_info *info);
-  bool has_counter_of_altered() const;
   int set_first_auto_increment(const char *path, const TABLE *form, const HA_CREATE_INFO *info);
   int greatest_auto_increment(ulonglong *next);
   int greatest_uncommitted(ulonglong *greatest);
@@ -159,18 +160,19 @@ private:
   int lower_auto_increment(ulonglong wanted);
   int forget_reserved();
 
-  /* upkeep.cc */
+  /* ddl/upkeep.cc */
   bool has_unknown_tree(THD *thd);
   int check_entries(THD *thd);
   int check_entries_of_row(THD *thd);
-  /* Pages that a scan of the table reads, but for long values. */
+  /** Pages that a scan of the table reads, but for long values. */
   uint64 clustered_pages= 0;
   /** More rows than fit into them, as InnoDB counts. */
   ha_rows rows_upper_bound= 0;
   int count_entries(uint index, uint64 *count);
 
-  /* transport.cc */
+  /* ddl/transport.cc */
   int begin_export(THD *thd);
+  int write_export(THD *thd);
   void end_export();
   int discard_table();
   int import_table();
@@ -178,144 +180,82 @@ private:
   /* ha_inkstone.cc */
   TableShare *get_share();
   int use_session(THD *thd);
-  void use_column_order();
+  void begin_statement();
+  int refuse_lock(THD *thd, int lock_type);
   void hide_outdated_indexes();
+  int unlock(THD *thd);
+  THD *thd() const { return access.session ? access.session->thd : ha_thd(); }
   int failure(const ink_error &error) { return handler_error(thd(), error); }
-  THD *thd() const { return session ? session->thd : ha_thd(); }
-  bool hidden_row_id() const { return clustered.parts().empty(); }
+  ink_transaction *transaction() const { return access.transaction(); }
+  Counter &counter() const { return access.share->auto_increment(); }
   /* Whether the indexes were made by a version that sorted the table's texts otherwise: they are
      not used. */
-  bool is_outdated() const { return share->image_version() < texts_since; }
-  bool is_clustered(uint index) const { return index == table->s->primary_key; }
-  /* Whether a row has entries in other trees than the clustered one. */
+  bool is_outdated() const { return access.share->image_version() < codec.images_since(); }
   bool has_unique_key() const;
-  bool has_entries() const { return indexes.size() > (hidden_row_id() ? 0 : 1); }
-  ink_transaction *transaction() const { return own ? own : session->transaction; }
   int begin_own();
   int end_own(int failed);
-  bool put_row_key(Buffer &out, const uchar *record);
-  int compute_behind_triggers();
-  bool put_row(const uchar *record);
 
-  /* cursor.cc */
-  bool keep_edge(const ink_range &range, bool backward);
-  int seek(const ink_range &range, bool backward);
-  int next(uchar *record, bool beyond_bound);
-  int fetch(ink_row **row);
-  int fetch_from_tree(ink_row **row);
-  int gather_long_keys(const ink_row &first);
-  void unlock_fetched();
-  bool keep_current();
-  void close_cursor();
-  void suspend();
-
-  /* scan.cc */
+  /* read.cc */
   enum { SKIPPED= -1 };
+  int next(uchar *record, bool beyond_bound);
+  int next_found(uchar *record, bool stops);
   int deliver(ink_row row, uchar *record);
   int deliver_entry(ink_row row, uchar *record);
+  int deliver_row_of(ink_slice row_key, uchar *record, bool filters);
   bool wants_unread_key() const;
   check_result_t check_condition();
   int get_row(ink_slice row_key, uchar *record, bool *found);
-  int get(const ink_tree *tree, ink_slice image, ink_buffer *buffer, ink_slice *found_value, bool *found);
+  int get(const ink_tree *tree, ink_slice image, OwnedBytes *bytes, ink_slice *found_value, bool *found);
   int read_point(uchar *record);
   int fill(ink_slice key, ink_slice value, uchar *record);
+  int show_row(ink_slice key, ink_slice value);
   void note_row_id(ink_slice key);
+  const ink_tree *tree_of(uint index) const;
   const ink_tree *active_tree() const;
-  const KeyCodec &active_codec() const { return indexes[active_index]; }
+  const KeyCodec &active_codec() const { return codec.indexes[active_index]; }
   bool covering() { return keyread_enabled() && keyread == active_index; }
   int complete_apart(uchar *record);
   void compute_virtual();
   bool keep_blobs(uchar *record);
-  int upper_bound(Buffer &out, const key_range *end, uint32_t *bound);
+  bool reads_all_columns() const { return access.lock != INK_LOCK_NONE && access.writes; }
 
   /* write.cc */
-  int show_row(ink_slice key, ink_slice value);
+  int compute_behind_triggers();
+  int insert_before_reserving();
   int insert_row(const uchar *record);
   int insert_entries(const uchar *record);
   bool empties_geometry(const uchar *old_record, const uchar *new_record) const;
   int update_entries(const uchar *old_record, const uchar *new_record, bool moved);
+  int update_entry(uint index, const uchar *old_record, const uchar *new_record);
   int change_row(const uchar *old_record, const uchar *new_record);
   int remove_row(const uchar *record);
   int remove_entry(uint index, const Buffer &key);
   int insert(const ink_tree *tree, ink_slice key, ink_slice value);
   int undo_to(const ink_mark &mark, int failed);
   void count_change();
-  bool reads_all_columns() const { return lock != INK_LOCK_NONE && lock_type_is_write; }
 
-  /* autoinc.cc */
-  int note_auto_increment(const uchar *record);
-  int insert_before_reserving();
-  void count_auto_increment_row();
-  int count_auto_increment(ulonglong value, bool inserted);
-  template <class Change> int change_auto_increment(Change change);
-  int raise_auto_increment(uint64 next);
-  bool can_be_counted(ulonglong value);
-  uint64 next_after_value(ulonglong value);
-  ulonglong next_free(ulonglong used);
-  ulonglong auto_increment_of(const uchar *record);
-  int update_auto_increment_of(const uchar *old_record, const uchar *new_record);
-
-  TableShare *share;
-  Session *session;
-  /** Of a sequence, whose numbers no rollback takes back: a transaction for each change. Else
-      nullptr. */
-  ink_transaction *own;
+  Access access;
+  TableCodec codec;
+  Scan scan;
+  RowBuffers buffers;
+  AutoIncrement auto_increment;
+  std::unique_ptr<BulkInsert> bulk;
+  bool ignores_duplicates;
   /** Whether the session knows that its transaction changes the table. */
   bool is_change_noted;
-  KeyCodec clustered;
-  std::vector<KeyCodec> indexes;
-  RowCodec row_codec;
-  /** Which opening of the share row_codec was made for. */
-  uint codec_of;
-  /** The version of images (meta.h) since which those of all its indexes are as they are now. */
-  uint64 texts_since;
-
-  /** How rows are locked: enum ink_lock, enum ink_wait. */
-  uint32_t lock, wait;
-  bool lock_type_is_write;
-
-  ink_cursor *cursor;
-  /** The tree that the cursor is in. */
-  const ink_tree *cursor_tree;
-  static const size_t BATCH= 64;
-  ink_row rows[BATCH];
-  size_t row_at, row_count, fetch_next;
-  LongKeyScan long_keys;
-  /** Whether the cursor runs, and which way. */
-  bool scanning, scan_backward;
-  /** An UPDATE at read committed does not wait for rows that it may not want; whether the current
-      one is such a row. */
-  bool semi_consistent, shown_unlocked;
-  /** Whether the range has an upper end at which index_next is not to stop. */
-  bool scan_is_bounded, stop_at_bound, use_end_range;
-  /** HANDLER .. READ: the end of the range of the scan, and whether the scan has come to it. */
-  Buffer edge;
-  uint32_t edge_bound;
-  bool at_edge;
-  /** The image of the current row's key in the scanned tree; lent out by the cursor or by
-      long_keys, or in saved_key. */
-  ink_slice current;
-  /** Of a row in a place of its own (complete_apart). */
-  Buffer kept_blobs;
-  Buffer saved_key, low_key, high_key, scratch, cut_key;
+  /** Whether the server says where the range ends that it reads. */
+  bool use_end_range;
+  /** The place of a row, and another one that it is compared with. */
+  Buffer place, other_place;
+  /** Of an entry, the row's key; a key as its tree has it; long values of a row in a place of its
+      own (complete_apart). */
+  Buffer scratch, cut_key, kept_blobs;
   /** The current row's key in the clustered tree, if it was looked up and thereby locked; else
       empty. */
   Buffer locked_key;
-  /** Long-lived memory for what the engine copies out. */
-  ink_buffer value, entry_value;
-  /** Of a table with hidden row ids: the current row's. */
-  uchar row_id[ROW_ID_BYTES];
-
-  /** Images of clustered keys, the value of the row in its tree; entries as their trees have
-      them. */
-  Buffer row_key, row_value, entry_key, entry_extra, other_key, other_value, old_row_key, old_cut_key;
-  bool ignores_duplicates;
-  BulkInsert *bulk;
-
-  /** Of the statement: the values reserved last, as in handler::auto_inc_interval. */
-  ulonglong auto_increment_last, auto_increment_step, auto_increment_offset;
-  /** FLUSH TABLES ... FOR EXPORT holds the table still; else nullptr. */
-  ink_export *exporting;
+  OwnedBytes row_value, entry_value;
+  /** FLUSH TABLES ... FOR EXPORT holds the table still. */
+  OwnedExport exporting;
 };
 
 #endif

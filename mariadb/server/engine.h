@@ -6,6 +6,7 @@
 
 #include "common.h"
 #include <string>
+#include <vector>
 
 /** The open database; nullptr before the plugin is initialised and after it is shut down. */
 extern ink_database *database;
@@ -23,6 +24,7 @@ struct TableName
 {
   explicit TableName(const char *path);
   ink_slice slice() const { return ink_slice{reinterpret_cast<const uint8_t *>(start), length}; }
+  std::string text() const { return std::string(start, length); }
   const char *start;
   size_t length;
 };
@@ -30,6 +32,21 @@ struct TableName
 inline ink_slice slice_of(const LEX_CSTRING &name)
 {
   return ink_slice{reinterpret_cast<const uint8_t *>(name.str), name.length};
+}
+
+inline std::string text_of(ink_slice bytes)
+{
+  return std::string(reinterpret_cast<const char *>(bytes.data), bytes.len);
+}
+
+inline bool same_bytes(ink_slice one, ink_slice other)
+{
+  return one.len == other.len && (!one.len || !memcmp(one.data, other.data, one.len));
+}
+
+inline ink_slice slice_of(const std::vector<uchar> &bytes)
+{
+  return ink_slice{bytes.data(), bytes.size()};
 }
 
 inline ink_slice slice_of(const std::string &name)

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
+/* What the server does with a connection's transaction. */
 #include "server/session.h"
 #include "server/change_times.h"
+#include "server/partition_path.h"
 #include "server/variables.h"
 #include "server/xid.h"
 #include <new>
 
 Session::Session(THD *connection)
-    : thd(connection), interrupt(ink_interrupt_new()), transaction(nullptr),
+    : thd(connection), interrupt(ink_interrupt_new()),
       begun_at(INK_REPEATABLE_READ), tables_in_use(0),
       statement_running(false), auto_increment_rows(0), altered{0, {}},
       updates_duplicates(false),
@@ -15,22 +17,26 @@ Session::Session(THD *connection)
   message[0]= 0;
 }
 
-Session::~Session()
-{
-  ink_transaction_free(transaction);
-  ink_interrupt_free(interrupt);
-}
-
 Session *session_of(THD *thd)
 {
   Session *session= static_cast<Session *>(thd_get_ha_data(thd, inkstone_hton));
-  if (!session)
-  {
-    session= new (std::nothrow) Session(thd);
-    if (session)
-      thd_set_ha_data(thd, inkstone_hton, session);
-  }
-  return session;
+  if (session)
+    return session;
+  std::unique_ptr<Session> made(new (std::nothrow) Session(thd));
+  if (made)
+    thd_set_ha_data(thd, inkstone_hton, made.get());
+  /* close_connection (plugin.cc) takes it back. */
+  return made.release();
+}
+
+bool AlteredCounters::has_handed_over(THD *thd, const std::string &table) const
+{
+  if (query != thd->query_id)
+    return false;
+  for (const Counter &old : counters)
+    if (old.handed_over && old.partition == PartitionPath(table).partition)
+      return true;
+  return false;
 }
 
 /* The level that the server asks for. */
@@ -62,19 +68,19 @@ bool locks_gaps(THD *thd)
 /* A kill of an earlier statement is over; one of this statement may have come already. */
 void Session::forget_old_kill()
 {
-  ink_interrupt_clear(interrupt);
+  ink_interrupt_clear(interrupt.get());
   if (thd_kill_level(thd) != THD_IS_NOT_KILLED)
-    ink_interrupt_raise(interrupt);
+    ink_interrupt_raise(interrupt.get());
 }
 
 int Session::begin()
 {
   ink_error error;
   begun_at= isolation_of(thd);
-  if (ink_begin(database, begun_at, interrupt, &transaction, &error))
+  if (::begin(begun_at, interrupt.get(), &transaction, &error))
     return handler_error(thd, error);
-  ink_transaction_set_tag(transaction, thd_get_thread_id(thd));
-  ink_transaction_set_owner(transaction, thd);
+  ink_transaction_set_tag(transaction.get(), thd_get_thread_id(thd));
+  ink_transaction_set_owner(transaction.get(), thd);
   begun= my_time(0);
   ordered= prepared= false;
   return 0;
@@ -91,8 +97,8 @@ int Session::begin_statement()
   if (!statement_running)
   {
     forget_old_kill();
-    if (ink_set_lock_wait_timeout(transaction, lock_wait_timeout_ms(thd), &error) ||
-        ink_statement_begin(transaction, &error))
+    if (ink_set_lock_wait_timeout(transaction.get(), lock_wait_timeout_ms(thd), &error) ||
+        ink_statement_begin(transaction.get(), &error))
       return handler_error(thd, error);
     statement_running= true;
   }
@@ -118,8 +124,7 @@ void Session::note_change(const std::string &table)
 void Session::end()
 {
   changed.clear();
-  ink_transaction_free(transaction);
-  transaction= nullptr;
+  transaction.reset();
   statement_running= false;
   auto_increment_rows= 0;
   ordered= prepared= false;
@@ -132,7 +137,7 @@ void Session::commit_ordered()
   if (!transaction)
     return;
   ordered_error.code= INK_OK;
-  ink_commit_ordered(transaction, flush_log_at_commit(), &ordered_error);
+  ink_commit_ordered(transaction.get(), flush_log_at_commit(), &ordered_error);
   ordered= true;
 }
 
@@ -155,7 +160,7 @@ int Session::commit()
        share the sync. Where the server orders commits it has told them itself. */
     if (!by_server)
       thd_wakeup_subsequent_commits(thd, 0);
-    if (ink_commit_wait(transaction, wait_for, &error))
+    if (ink_commit_wait(transaction.get(), wait_for, &error))
       failed= handler_error(thd, error);
     else if (!changed.empty())
       change_times::note(changed, begun);
@@ -169,7 +174,7 @@ int Session::rollback()
   if (!transaction)
     return 0;
   ink_error error;
-  int failed= ink_rollback(transaction, &error) ? handler_error(thd, error) : 0;
+  int failed= ink_rollback(transaction.get(), &error) ? handler_error(thd, error) : 0;
   end();
   return failed;
 }
@@ -181,7 +186,7 @@ int Session::end_statement()
   ink_error error;
   statement_running= false;
   auto_increment_rows= 0;
-  return ink_statement_end(transaction, &error) ? handler_error(thd, error) : 0;
+  return ink_statement_end(transaction.get(), &error) ? handler_error(thd, error) : 0;
 }
 
 int Session::rollback_statement()
@@ -192,7 +197,7 @@ int Session::rollback_statement()
   statement_running= false;
   auto_increment_rows= 0;
   /* It ends then: an idle session keeps no snapshot of it. */
-  if (!ink_statement_rollback(transaction, &error) && !ink_statement_end(transaction, &error))
+  if (!ink_statement_rollback(transaction.get(), &error) && !ink_statement_end(transaction.get(), &error))
     return 0;
   /* After a deadlock the whole transaction is gone, and the server is told so. */
   return error.code == INK_TRANSACTION_STATE ? 0 : handler_error(thd, error);
@@ -204,7 +209,7 @@ int Session::prepare(const XID &xid)
     return 0;
   ink_error error;
   XidBytes bytes(xid);
-  if (ink_prepare(transaction, bytes.slice(), flush_log_at_commit(), &error))
+  if (ink_prepare(transaction.get(), bytes.slice(), flush_log_at_commit(), &error))
     return handler_error(thd, error);
   prepared= true;
   return 0;
@@ -218,5 +223,5 @@ int Session::take_snapshot()
     if (int failed= begin())
       return failed;
   }
-  return ink_take_snapshot(transaction, &error) ? handler_error(thd, error) : 0;
+  return ink_take_snapshot(transaction.get(), &error) ? handler_error(thd, error) : 0;
 }

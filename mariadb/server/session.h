@@ -4,7 +4,7 @@
 #ifndef INKSTONE_SESSION_H
 #define INKSTONE_SESSION_H
 
-#include "server/engine.h"
+#include "server/owned.h"
 #include <set>
 #include <string>
 #include <vector>
@@ -22,12 +22,15 @@ struct AlteredCounters
   };
   query_id_t query;
   std::vector<Counter> counters;
+
+  /** Whether rows of this table are copies whose table has its counter already. (One that a row was
+      moved into from another partition may be less than that row's value.) */
+  bool has_handed_over(THD *thd, const std::string &table) const;
 };
 
 struct Session
 {
   explicit Session(THD *thd);
-  ~Session();
 
   /** Begins the transaction if there is none, and the statement if none runs; registers both with
       the server. */
@@ -47,9 +50,9 @@ struct Session
   void note_change(const std::string &table);
 
   THD *thd;
-  ink_interrupt *interrupt;
-  /** nullptr between transactions. */
-  ink_transaction *transaction;
+  const OwnedInterrupt interrupt;
+  /** None between transactions. */
+  OwnedTransaction transaction;
   /** The level at which it was begun, as one of enum ink_isolation. */
   uint32_t begun_at;
   /** Tables that the current statement has locked. */

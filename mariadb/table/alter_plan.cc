@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-#include "ddl/alter.h"
+/* The steps of an ALTER, done one by one and noted. */
+#include "table/alter_plan.h"
 #include "table/meta.h"
 
 int AlterPlan::do_first(ink_slice table, ink_error *error)
@@ -50,11 +51,9 @@ AlterPlan AlterPlan::decode(const std::vector<uchar> &bytes)
 int read_version(ink_slice table, std::vector<uchar> *version)
 {
   ink_error error;
-  ink_table *opened;
-  if (ink_table_open(database, table, &opened, &error))
+  OwnedTable opened;
+  if (open_table(table, &opened, &error))
     return handler_error(nullptr, error);
-  const ink_tree *meta= ink_table_find_tree(opened, INK_STR(META_TREE));
-  int failed= meta ? meta_get(nullptr, meta, INK_STR("version"), version) : HA_ERR_CRASHED;
-  ink_table_close(opened);
-  return failed;
+  const ink_tree *meta= ink_table_find_tree(opened.get(), INK_STR(META_TREE));
+  return meta ? meta_get(nullptr, meta, INK_STR("version"), version) : HA_ERR_CRASHED;
 }

@@ -4,15 +4,14 @@
 int meta_put_all(THD *thd, const std::vector<MetaFacts> &tables, uint32_t durability)
 {
   ink_error error;
-  ink_transaction *transaction;
-  if (ink_begin(database, INK_READ_COMMITTED, nullptr, &transaction, &error))
+  OwnedTransaction writing;
+  if (begin(INK_READ_COMMITTED, nullptr, &writing, &error))
     return handler_error(nullptr, error);
   int failed= 0;
   for (const MetaFacts &table : tables)
     for (const ink_row &fact : table.facts)
-      failed= failed || ink_upsert(transaction, table.meta, fact.key, fact.value, nullptr, &error);
-  failed= failed || ink_commit(transaction, durability, &error);
-  ink_transaction_free(transaction);
+      failed= failed || ink_upsert(writing.get(), table.meta, fact.key, fact.value, nullptr, &error);
+  failed= failed || ink_commit(writing.get(), durability, &error);
   return failed ? handler_error(thd, error) : 0;
 }
 
@@ -25,18 +24,17 @@ int meta_put(THD *thd, const ink_tree *meta, std::initializer_list<ink_row> fact
 int meta_get(THD *thd, const ink_tree *meta, ink_slice name, std::vector<uchar> *fact)
 {
   ink_error error;
-  ink_transaction *transaction;
-  if (ink_begin(database, INK_READ_COMMITTED, nullptr, &transaction, &error))
+  OwnedTransaction reading;
+  if (begin(INK_READ_COMMITTED, nullptr, &reading, &error))
     return handler_error(nullptr, error);
-  ink_buffer value= {nullptr, 0, 0};
+  OwnedBytes value;
   bool found= false;
-  int failed= ink_get(transaction, meta, name, &value, &found, &error);
-  ink_transaction_free(transaction);
   fact->clear();
-  if (!failed && found)
-    fact->assign(value.data, value.data + value.len);
-  ink_buffer_free(&value);
-  return failed ? handler_error(thd, error) : 0;
+  if (ink_get(reading.get(), meta, name, value.to_fill(), &found, &error))
+    return handler_error(thd, error);
+  if (found)
+    fact->assign(value.slice().data, value.slice().data + value.slice().len);
+  return 0;
 }
 
 int meta_put_number(THD *thd, const ink_tree *meta, ink_slice name, uint64 number)

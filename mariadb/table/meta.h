@@ -29,7 +29,7 @@
 #ifndef INKSTONE_META_H
 #define INKSTONE_META_H
 
-#include "server/engine.h"
+#include "server/owned.h"
 #include "codec/row_codec.h"
 #include <initializer_list>
 

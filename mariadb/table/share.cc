@@ -1,37 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
+/* Opening a table of the engine, what its facts say, and what an ALTER in place changes of them. */
 #include "table/share.h"
 #include <algorithm>
 
 /** Hidden row ids that are noted as used at a time, so that few inserts write a note. */
 static const uint64 ROW_IDS_AHEAD= 1 << 16;
 
-/** Tells one run of the server from another. */
-static ulonglong this_run()
-{
-  static const ulonglong began= my_hrtime().val;
-  return began;
-}
-
 /* The counter of a table that was changed or dropped meanwhile is no loss. */
 TableShare::~TableShare()
 {
   if (table)
-    remember_auto_increment(nullptr);
-  ink_table_close(table);
-}
-
-/* The next open of the table in this run goes on behind what was reserved, and beyond the column's
-   values. */
-int TableShare::remember_auto_increment(THD *thd)
-{
-  const bool is_read_again= !auto_increment_remembered && !is_beyond_column();
-  if (auto_increment == (is_read_again ? auto_increment_noted : auto_increment_remembered))
-    return 0;
-  uchar bytes[16];
-  mi_int8store(bytes, this_run());
-  mi_int8store(bytes + 8, auto_increment);
-  auto_increment_remembered= auto_increment;
-  return meta_put(thd, meta, {{INK_STR("run"), {bytes, sizeof bytes}}}, INK_LAZY);
+    counter.remember(nullptr);
 }
 
 int TableShare::read_image_version(THD *thd)
@@ -48,30 +27,12 @@ int TableShare::read_image_version(THD *thd)
   return HA_ERR_UNSUPPORTED;
 }
 
-int TableShare::read_auto_increment(THD *thd, const TABLE_SHARE *definition)
-{
-  std::vector<uchar> bytes;
-  int failed= meta_get_number(thd, meta, INK_STR("a"), &auto_increment);
-  set_if_bigger(auto_increment, 1);
-  auto_increment_noted= auto_increment;
-  auto_increment_remembered= 0;
-  Field **field= definition->found_next_number_field;
-  auto_increment_max= field ? (*field)->get_max_int_value() : ~0ULL;
-  if (!failed)
-    failed= meta_get(thd, meta, INK_STR("run"), &bytes);
-  if (!failed && bytes.size() == 16 && mi_uint8korr(bytes.data()) == this_run())
-    auto_increment= auto_increment_remembered= mi_uint8korr(bytes.data() + 8);
-  auto_increment_lacks= !auto_increment_remembered && is_beyond_column();
-  return failed;
-}
-
 int TableShare::open(THD *thd, const char *path, const TABLE_SHARE *definition)
 {
   std::lock_guard<std::mutex> latch(mutex);
   if (table)
     return 0;
-  TableName table_name(path);
-  name.assign(table_name.start, table_name.length);
+  name= TableName(path).text();
   int failed= open_engine_table(thd);
   if (!failed)
     failed= finish_alter(thd);
@@ -83,24 +44,17 @@ int TableShare::open(THD *thd, const char *path, const TABLE_SHARE *definition)
     failed= read_meta(thd, definition);
   times_opened++;
   if (failed)
-  {
-    ink_table_close(table);
-    table= nullptr;
-  }
+    table.reset();
   return failed;
 }
 
 int TableShare::open_engine_table(THD *thd)
 {
   ink_error error;
-  ink_table_close(table);
-  table= nullptr;
-  if (ink_table_open(database, slice_of(name), &table, &error))
-  {
-    table= nullptr;
+  table.reset();
+  if (open_table(slice_of(name), &table, &error))
     return handler_error(thd, error);
-  }
-  if ((meta= ink_table_find_tree(table, INK_STR(META_TREE))))
+  if ((meta= ink_table_find_tree(table.get(), INK_STR(META_TREE))))
     return 0;
   sql_print_error("Inkstone: table %s lacks its tree of facts", name.c_str());
   return HA_ERR_CRASHED;
@@ -122,7 +76,7 @@ int TableShare::finish_alter(THD *thd)
       return handler_error(thd, error);
     /* The handle does not see the step; the facts' tree is as it was. */
     bytes= plan.encode();
-    if (int failed= meta_put(thd, meta, {{INK_STR("plan"), {bytes.data(), bytes.size()}}}, INK_SYNC))
+    if (int failed= meta_put(thd, meta, {{INK_STR("plan"), slice_of(bytes)}}, INK_SYNC))
       return failed;
   }
   return open_engine_table(thd);
@@ -134,10 +88,9 @@ int TableShare::drop_unfinished(THD *thd)
 {
   ink_error error;
   std::vector<std::string> unfinished;
-  for (size_t i= 0; i < ink_table_tree_count(table); i++)
+  for (size_t i= 0; i < ink_table_tree_count(table.get()); i++)
   {
-    const ink_slice tree= ink_tree_name(ink_table_tree(table, i));
-    const std::string text(reinterpret_cast<const char *>(tree.data), tree.len);
+    const std::string text= text_of(ink_tree_name(ink_table_tree(table.get(), i)));
     if (text.compare(0, sizeof BUILDING - 1, BUILDING) == 0)
       unfinished.push_back(text);
   }
@@ -167,13 +120,13 @@ int TableShare::alter(THD *thd, const std::vector<Change> &changes, const LEX_CU
     const std::vector<uchar> &order= values.back();
     tables.push_back({change.share->meta,
                       {{INK_STR("version"), {version.str, version.length}},
-                       {INK_STR("added"), {columns.data(), columns.size()}},
-                       {INK_STR("order"), {order.data(), order.size()}},
-                       {INK_STR("plan"), {steps.data(), steps.size()}}}});
+                       {INK_STR("added"), slice_of(columns)},
+                       {INK_STR("order"), slice_of(order)},
+                       {INK_STR("plan"), slice_of(steps)}}});
   }
   int failed= meta_put_all(thd, tables, INK_SYNC);
   for (const Change &change : changes)
-    failed= failed ? failed : change.share->remember_auto_increment(thd);
+    failed= failed ? failed : change.share->counter.remember(thd);
   for (const Change &change : changes)
     failed= failed ? failed : change.share->reopen(thd, definition);
   return failed;
@@ -186,7 +139,7 @@ int TableShare::find_trees(THD *thd, const TABLE_SHARE *definition)
   {
     if (i == definition->primary_key)
       continue;
-    trees[i]= ink_table_find_tree(table, slice_of(definition->key_info[i].name));
+    trees[i]= ink_table_find_tree(table.get(), slice_of(definition->key_info[i].name));
     if (!trees[i])
     {
       sql_print_error("Inkstone: table %s lacks its index %s", name.c_str(),
@@ -195,9 +148,9 @@ int TableShare::find_trees(THD *thd, const TABLE_SHARE *definition)
     }
   }
   by_age.clear();
-  for (size_t at= 0; at < ink_table_tree_count(table); at++)
+  for (size_t at= 0; at < ink_table_tree_count(table.get()); at++)
   {
-    const auto found= std::find(trees.begin(), trees.end(), ink_table_tree(table, at));
+    const auto found= std::find(trees.begin(), trees.end(), ink_table_tree(table.get(), at));
     if (found != trees.end())
       by_age.push_back(static_cast<uint>(found - trees.begin()));
   }
@@ -231,7 +184,7 @@ int TableShare::read_meta(THD *thd, const TABLE_SHARE *definition)
   if (!failed)
     failed= read_image_version(thd);
   if (!failed)
-    failed= read_auto_increment(thd, definition);
+    failed= counter.read(thd, meta, definition);
   if (!failed)
     failed= read_columns(thd, definition);
   if (!failed)
@@ -267,78 +220,12 @@ int TableShare::take_row_ids(THD *thd, uint64 count, uint64 *first)
   return 0;
 }
 
-uint64 TableShare::auto_increment_next()
-{
-  std::lock_guard<std::mutex> latch(mutex);
-  return auto_increment;
-}
-
-void TableShare::auto_increments(uint64 *next, uint64 *noted)
-{
-  std::lock_guard<std::mutex> latch(mutex);
-  *next= auto_increment;
-  *noted= auto_increment_noted;
-}
-
-void TableShare::raise_auto_increment(uint64 next)
-{
-  std::lock_guard<std::mutex> latch(mutex);
-  set_if_bigger(auto_increment, next);
-}
-
-uint64 TableShare::forget_reserved()
-{
-  std::lock_guard<std::mutex> latch(mutex);
-  return auto_increment= auto_increment_noted;
-}
-
-int TableShare::note_auto_increment(THD *thd, uint64 next)
-{
-  std::lock_guard<std::mutex> latch(mutex);
-  if (next <= auto_increment_noted)
-    return 0;
-  if (int failed= meta_put_number(thd, meta, INK_STR("a"), next))
-    return failed;
-  auto_increment_noted= next;
-  return 0;
-}
-
-int TableShare::put_auto_increment(THD *thd, uint64 next)
-{
-  set_if_bigger(next, 1);
-  if (int failed= meta_put_number(thd, meta, INK_STR("a"), next))
-    return failed;
-  auto_increment= auto_increment_noted= next;
-  auto_increment_lacks= false;
-  return 0;
-}
-
-int TableShare::set_auto_increment(THD *thd, uint64 next)
-{
-  std::lock_guard<std::mutex> latch(mutex);
-  return put_auto_increment(thd, next);
-}
-
-bool TableShare::lacks_auto_increment()
-{
-  std::lock_guard<std::mutex> latch(mutex);
-  return auto_increment_lacks;
-}
-
-/* Another session may have found it first, and given numbers already. */
-int TableShare::found_auto_increment(THD *thd, uint64 next)
-{
-  std::lock_guard<std::mutex> latch(mutex);
-  return auto_increment_lacks ? put_auto_increment(thd, next) : 0;
-}
-
 int TableShare::reopen(THD *thd, const TABLE_SHARE *definition)
 {
   std::string path= name;
   {
     std::lock_guard<std::mutex> latch(mutex);
-    ink_table_close(table);
-    table= nullptr;
+    table.reset();
     has_statistics= false;
     values.clear();
   }

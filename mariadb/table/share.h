@@ -4,10 +4,10 @@
 #ifndef INKSTONE_SHARE_H
 #define INKSTONE_SHARE_H
 
-#include "server/engine.h"
-#include "ddl/alter.h"
-#include "table/meta.h"
 #include "codec/row_codec.h"
+#include "table/alter_plan.h"
+#include "table/counter.h"
+#include "table/meta.h"
 #include "table/statistics.h"
 #include <atomic>
 #include <mutex>
@@ -15,10 +15,11 @@
 class TableShare : public Handler_share
 {
 public:
-  TableShare() : table(nullptr), meta(nullptr), images(1), times_opened(0), next_row_id(1), row_ids_noted(0), auto_increment(0),
-                 auto_increment_noted(0), auto_increment_remembered(0),
-                 auto_increment_max(0), auto_increment_lacks(false), changes(0), changes_since_sample(0),
-                 exports(0), has_statistics(false), discarded(false) {}
+  TableShare()
+      : meta(nullptr), images(1), times_opened(0), next_row_id(1), row_ids_noted(0), changes(0),
+        changes_since_sample(0), exports(0), has_statistics(false), discarded(false)
+  {
+  }
   ~TableShare();
 
   /** Opens the engine's table, once. */
@@ -46,8 +47,8 @@ public:
   uint64 image_version() const { return images; }
   const KeyRoom &key_room() const { return room; }
 
-  ink_table *engine_table() const { return table; }
-  const ink_tree *clustered() const { return ink_table_tree(table, 0); }
+  ink_table *engine_table() const { return table.get(); }
+  const ink_tree *clustered() const { return ink_table_tree(table.get(), 0); }
   /** The tree of an index; nullptr for the clustered one's key number. */
   const ink_tree *index_tree(uint index) const { return trees[index]; }
   /** All indexes but the clustered one, in the order in which they were made. In that order a new
@@ -63,37 +64,7 @@ public:
   /** The next `count` hidden row ids; the first of them. */
   int take_row_ids(THD *thd, uint64 count, uint64 *first);
 
-  /** The value that AUTO_INCREMENT gives next. */
-  uint64 auto_increment_next();
-  /** The value that is given next, and the one that is noted. */
-  void auto_increments(uint64 *next, uint64 *noted);
-  /** Calls `change` with the counter under the latch; it returns the new one. */
-  template <class Change> void change_auto_increment(Change change)
-  {
-    std::lock_guard<std::mutex> latch(mutex);
-    auto_increment= change(auto_increment);
-  }
-  /** The same, unless a statement has locked the counter, or waits for it: then false. */
-  template <class Change> bool change_auto_increment_unlocked(Change change)
-  {
-    std::lock_guard<std::mutex> latch(mutex);
-    if (ink_is_locked_for_statement(table))
-      return false;
-    auto_increment= change(auto_increment);
-    return true;
-  }
-  void raise_auto_increment(uint64 next);
-  /** What was reserved and not used is given again; the counter then. */
-  uint64 forget_reserved();
-  /** Notes that values below `next` are in use, so that it is known after a restart. */
-  int note_auto_increment(THD *thd, uint64 next);
-  /** Sets the counter, also to less. */
-  int set_auto_increment(THD *thd, uint64 next);
-  /** Whether the counter that was noted is one that no row can have, and is to be found from the
-      rows. */
-  bool lacks_auto_increment();
-  /** Sets the counter that was found, unless another opening has found it. */
-  int found_auto_increment(THD *thd, uint64 next);
+  Counter &auto_increment() { return counter; }
 
   /** Sizes and number of rows; looked up again when a sixteenth of the rows has changed. */
   int statistics(THD *thd, ink_table_estimates *found);
@@ -126,12 +97,7 @@ private:
   int read_meta(THD *thd, const TABLE_SHARE *definition);
   int read_columns(THD *thd, const TABLE_SHARE *definition);
   int read_image_version(THD *thd);
-  int read_auto_increment(THD *thd, const TABLE_SHARE *definition);
-  bool is_beyond_column() const { return auto_increment_noted - 1 > auto_increment_max; }
-  int put_auto_increment(THD *thd, uint64 next);
-  int remember_auto_increment(THD *thd);
-
-  ink_table *table;
+  OwnedTable table;
   const ink_tree *meta;
   std::vector<const ink_tree *> trees;
   std::vector<uint> by_age;
@@ -141,11 +107,7 @@ private:
   std::vector<uint16> order;
   uint times_opened;
   uint64 next_row_id, row_ids_noted;
-  /** The counter; what of it a restart keeps; what is remembered for this run, 0: nothing. */
-  uint64 auto_increment, auto_increment_noted, auto_increment_remembered;
-  /** The greatest value of its column. */
-  uint64 auto_increment_max;
-  bool auto_increment_lacks;
+  Counter counter;
   int read_values(THD *thd, const TABLE_SHARE *definition);
   int find_values(THD *thd, TABLE *table, uint index, const KeyCodec &codec);
 

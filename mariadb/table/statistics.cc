@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
+/* Counting the values of indexes, and keeping what was found (table/statistics.h). */
 #include "table/share.h"
 
 /** InnoDB's innodb_stats_persistent_sample_pages and innodb_stats_transient_sample_pages. */
@@ -125,7 +126,7 @@ int TableShare::keep_statistics(THD *thd, const TABLE *table)
     return 0;
   }
   const std::vector<uchar> bytes= values.encode(table->s);
-  return meta_put(thd, meta, {{INK_STR("statistics"), {bytes.data(), bytes.size()}}}, INK_SYNC);
+  return meta_put(thd, meta, {{INK_STR("statistics"), slice_of(bytes)}}, INK_SYNC);
 }
 
 int TableShare::statistics(THD *thd, ink_table_estimates *found)
@@ -135,7 +136,7 @@ int TableShare::statistics(THD *thd, ink_table_estimates *found)
   {
     ink_error error;
     changes.store(0, std::memory_order_relaxed);
-    if (ink_estimate_table(table, &found_statistics, &error))
+    if (ink_estimate_table(this->table.get(), &found_statistics, &error))
       return handler_error(thd, error);
     has_statistics= true;
   }

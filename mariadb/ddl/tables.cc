@@ -2,13 +2,12 @@
 /* Creating, dropping, renaming and emptying tables. Each is one durable, atomic step of the engine;
    what takes two is finished when the server starts (see finish_interrupted_ddl). */
 #include "handler/ha_inkstone.h"
-#include "ddl/ddl.h"
+#include "ddl/tables.h"
 #include "server/change_times.h"
 #include "create_options.h"
 #include "ddl/partitions.h"
 #include "server/variables.h"
 #include <chrono>
-#include <memory>
 
 /* What the engine cannot do is refused before anything is made. */
 static int refuse(const TABLE *form)
@@ -88,15 +87,13 @@ const char *refused_option(THD *thd, const HA_CREATE_INFO *info)
 static int note_images(THD *thd, ink_slice name)
 {
   ink_error error;
-  ink_table *opened;
-  if (ink_table_open(database, name, &opened, &error))
+  OwnedTable opened;
+  if (open_table(name, &opened, &error))
     return handler_error(thd, error);
-  const ink_tree *meta= ink_table_find_tree(opened, INK_STR(META_TREE));
+  const ink_tree *meta= ink_table_find_tree(opened.get(), INK_STR(META_TREE));
   uchar version[8];
   mi_int8store(version, IMAGE_VERSION);
-  int failed= meta ? meta_put(thd, meta, {{INK_STR("images"), {version, sizeof version}}}, INK_SYNC) : HA_ERR_CRASHED;
-  ink_table_close(opened);
-  return failed;
+  return meta ? meta_put(thd, meta, {{INK_STR("images"), {version, sizeof version}}}, INK_SYNC) : HA_ERR_CRASHED;
 }
 
 /* Makes an empty table; nothing is left of it if that fails. */
@@ -154,7 +151,7 @@ int ha_inkstone::delete_table(const char *path)
    partition's. */
 static bool is_copy(const TableName &name)
 {
-  const std::string text(name.start, name.length);
+  const std::string text= name.text();
   return !text.compare(text.find(FN_LIBCHAR) + 1, strlen(tmp_file_prefix), tmp_file_prefix) ||
          text.find("#TMP#") != std::string::npos;
 }
@@ -174,17 +171,16 @@ int wait_for_prepared(THD *thd, const std::vector<std::string> &tables)
   for (size_t i= 0; i < tables.size() && !failed; i++)
   {
     ink_error error;
-    ink_table *opened= nullptr;
+    OwnedTable opened;
     /* One whose file is missing or damaged can be dropped. */
-    if (ink_table_open(database, slice_of(tables[i]), &opened, &error))
+    if (open_table(slice_of(tables[i]), &opened, &error))
       continue;
     /* All together wait no longer than one. */
     const auto waited= std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - began);
     const uint64_t left= waited < patience ? (patience - waited).count() : 0;
-    if (ink_wait_for_prepared(database, ink_table_tree(opened, 0), left, session->interrupt,
+    if (ink_wait_for_prepared(database, ink_table_tree(opened.get(), 0), left, session->interrupt.get(),
                               &error))
       failed= error.code == INK_NOT_FOUND ? 0 : handler_error(thd, error);
-    ink_table_close(opened);
   }
   thd_proc_info(thd, state);
   return failed;
@@ -211,7 +207,7 @@ static int wait_before_move(THD *thd, const TableName &name, bool whole)
     return handler_error(thd, error);
   if (!there_is_one)
     return 0;
-  std::vector<std::string> tables= {std::string(name.start, name.length)};
+  std::vector<std::string> tables= {name.text()};
   const PartitionPath path(tables[0]);
   if (whole && path.is_partition())
     if (int failed= partitions_of(thd, path.table, &tables))
@@ -238,7 +234,7 @@ int drop_table(const char *path)
     return failed;
   if (!ink_drop_table(database, name.slice(), &error))
   {
-    change_times::forget(std::string(name.start, name.length));
+    change_times::forget(name.text());
     return 0;
   }
   return error.code == INK_NOT_FOUND ? ENOENT : handler_error(thd, error);
@@ -248,12 +244,11 @@ int drop_table(const char *path)
 static int complete(const TableName &name)
 {
   ink_error error;
-  ink_table *opened;
-  if (ink_table_open(database, name.slice(), &opened, &error))
+  OwnedTable opened;
+  if (open_table(name.slice(), &opened, &error))
     return handler_error(current_thd, error);
-  std::unique_ptr<ink_table, void (*)(ink_table *)> guard(opened, ink_table_close);
-  for (size_t i= 0; i < ink_table_tree_count(opened); i++)
-    if (ink_complete_tree(database, ink_table_tree(opened, i), &error))
+  for (size_t i= 0; i < ink_table_tree_count(opened.get()); i++)
+    if (ink_complete_tree(database, ink_table_tree(opened.get(), i), &error))
       return handler_error(current_thd, error);
   return 0;
 }
@@ -272,7 +267,7 @@ int ha_inkstone::rename_table(const char *from, const char *to)
       return failed == HA_ERR_NO_SUCH_TABLE ? rename_whole(ha_thd(), from, to) : failed;
     if (!ink_rename_table(database, from_name.slice(), to_name.slice(), &error))
     {
-      const std::string old(from_name.start, from_name.length), now(to_name.start, to_name.length);
+      const std::string old= from_name.text(), now= to_name.text();
       if (is_copy(from_name))
         change_times::forget(old);
       else
@@ -293,14 +288,13 @@ int ha_inkstone::rename_table(const char *from, const char *to)
 static int create_replacement(THD *thd, const std::string &name)
 {
   ink_error error;
-  ink_table *opened;
-  if (ink_table_open(database, slice_of(name), &opened, &error))
+  OwnedTable opened;
+  if (open_table(slice_of(name), &opened, &error))
     return handler_error(thd, error);
-  std::unique_ptr<ink_table, void (*)(ink_table *)> guard(opened, ink_table_close);
   const std::string replacement= name + REPLACEMENT;
   std::vector<ink_slice> trees;
-  for (size_t i= 1; i < ink_table_tree_count(opened); i++)
-    trees.push_back(ink_tree_name(ink_table_tree(opened, i)));
+  for (size_t i= 1; i < ink_table_tree_count(opened.get()); i++)
+    trees.push_back(ink_tree_name(ink_table_tree(opened.get(), i)));
   return create_table(thd, slice_of(replacement), trees);
 }
 
@@ -329,16 +323,10 @@ static int truncate_all(THD *thd, const std::vector<std::string> &names)
 /* Whether the table of this name is no longer the one that is open. */
 static bool is_replaced(const std::string &name, const ink_table *open)
 {
-  ink_table *now;
-  ink_buffer path= {nullptr, 0, 0}, open_path= {nullptr, 0, 0};
-  if (ink_table_open(database, slice_of(name), &now, nullptr))
-    return false;
-  bool replaced= !ink_table_path(now, &path, nullptr) && !ink_table_path(open, &open_path, nullptr) &&
-                 (path.len != open_path.len || memcmp(path.data, open_path.data, path.len));
-  ink_buffer_free(&path);
-  ink_buffer_free(&open_path);
-  ink_table_close(now);
-  return replaced;
+  OwnedTable now;
+  OwnedBytes path, open_path;
+  return !open_table(slice_of(name), &now, nullptr) && !ink_table_path(now.get(), path.to_fill(), nullptr) &&
+         !ink_table_path(open, open_path.to_fill(), nullptr) && !same_bytes(path.slice(), open_path.slice());
 }
 
 /* The server truncates a partitioned table one partition after the other, and nothing finishes that
@@ -347,12 +335,12 @@ int ha_inkstone::truncate()
 {
   try
   {
-    const PartitionPath path(share->name);
+    const PartitionPath path(access.share->name);
     const bool whole= table->part_info && path.is_partition() &&
                       thd()->lex->sql_command == SQLCOM_TRUNCATE;
-    std::vector<std::string> names= {share->name};
+    std::vector<std::string> names= {access.share->name};
     int failed= 0;
-    if (whole && is_replaced(share->name, share->engine_table()))
+    if (whole && is_replaced(access.share->name, access.share->engine_table()))
       names.clear();
     else if (whole)
       failed= partitions_of(thd(), path.table, &names);
@@ -367,8 +355,8 @@ int ha_inkstone::truncate()
   {
     return HA_ERR_OUT_OF_MEM;
   }
-  close_cursor();
-  return share->reopen(thd(), table->s);
+  scan.close();
+  return access.share->reopen(thd(), table->s);
 }
 
 struct NameList
@@ -387,7 +375,7 @@ static bool starts_with(const std::string &text, const std::string &beginning)
 static bool add_leftover(void *context, ink_slice name)
 {
   NameList *list= static_cast<NameList *>(context);
-  std::string text(reinterpret_cast<const char *>(name.data), name.len);
+  const std::string text= text_of(name);
   size_t ending= sizeof REPLACEMENT - 1;
   if (text.find("/" tmp_file_prefix "-temptable-") != std::string::npos ||
       (text.size() > ending && !text.compare(text.size() - ending, ending, REPLACEMENT)))
@@ -398,7 +386,7 @@ static bool add_leftover(void *context, ink_slice name)
 static bool add_of_database(void *context, ink_slice name)
 {
   NameList *list= static_cast<NameList *>(context);
-  std::string text(reinterpret_cast<const char *>(name.data), name.len);
+  const std::string text= text_of(name);
   if (starts_with(text, list->prefix))
     list->names.push_back(text);
   return true;

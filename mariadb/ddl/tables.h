@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-#ifndef INKSTONE_DDL_H
-#define INKSTONE_DDL_H
+#ifndef INKSTONE_TABLES_H
+#define INKSTONE_TABLES_H
 
 #include "server/engine.h"
 #include <string>
