@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
+/* Images of the parts of keys, by type of column (codec/key_codec.h). */
 #include "codec/key_codec.h"
 #include "codec/row_codec.h"
 #include <new>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
+/* Values of rows, made and taken apart (codec/row_codec.h). */
 #include "codec/row_codec.h"
 
 bool put_packed(Buffer &out, Field *field, const uchar *record)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
+/* Images of texts: weights, padding, levels (codec/text_order.h). */
 #include "codec/text_order.h"
 #include <algorithm>
 #include <memory>

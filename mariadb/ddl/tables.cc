@@ -7,7 +7,6 @@
 #include "create_options.h"
 #include "ddl/partitions.h"
 #include "server/variables.h"
-#include <chrono>
 
 /* What the engine cannot do is refused before anything is made. */
 static int refuse(const TABLE *form)
@@ -163,27 +162,15 @@ int wait_for_prepared(THD *thd, const std::vector<std::string> &tables)
   if (!session)
     return HA_ERR_OUT_OF_MEM;
   session->forget_old_kill();
-  typedef std::chrono::steady_clock Clock;
-  const std::chrono::milliseconds patience(lock_wait_timeout_ms(thd));
-  const Clock::time_point began= Clock::now();
+  ink_error error;
+  std::vector<ink_slice> names;
+  for (const std::string &table : tables)
+    names.push_back(slice_of(table));
   const char *state= thd_proc_info(thd, "Waiting for prepared transactions");
-  int failed= 0;
-  for (size_t i= 0; i < tables.size() && !failed; i++)
-  {
-    ink_error error;
-    OwnedTable opened;
-    /* One whose file is missing or damaged can be dropped. */
-    if (open_table(slice_of(tables[i]), &opened, &error))
-      continue;
-    /* All together wait no longer than one. */
-    const auto waited= std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - began);
-    const uint64_t left= waited < patience ? (patience - waited).count() : 0;
-    if (ink_wait_for_prepared(database, ink_table_tree(opened.get(), 0), left, session->interrupt.get(),
-                              &error))
-      failed= error.code == INK_NOT_FOUND ? 0 : handler_error(thd, error);
-  }
+  const int failed= ink_wait_for_prepared(database, names.data(), names.size(), lock_wait_timeout_ms(thd),
+                                          session->interrupt.get(), &error);
   thd_proc_info(thd, state);
-  return failed;
+  return failed ? handler_error(thd, error) : 0;
 }
 
 static bool note_that_there_is_one(void *there_is_one, ink_slice)
@@ -320,15 +307,6 @@ static int truncate_all(THD *thd, const std::vector<std::string> &names)
   return failed;
 }
 
-/* Whether the table of this name is no longer the one that is open. */
-static bool is_replaced(const std::string &name, const ink_table *open)
-{
-  OwnedTable now;
-  OwnedBytes path, open_path;
-  return !open_table(slice_of(name), &now, nullptr) && !ink_table_path(now.get(), path.to_fill(), nullptr) &&
-         !ink_table_path(open, open_path.to_fill(), nullptr) && !same_bytes(path.slice(), open_path.slice());
-}
-
 /* The server truncates a partitioned table one partition after the other, and nothing finishes that
    after a crash: the first one empties them all, the others find it done. */
 int ha_inkstone::truncate()
@@ -340,7 +318,7 @@ int ha_inkstone::truncate()
                       thd()->lex->sql_command == SQLCOM_TRUNCATE;
     std::vector<std::string> names= {access.share->name};
     int failed= 0;
-    if (whole && is_replaced(access.share->name, access.share->engine_table()))
+    if (whole && ink_table_is_replaced(access.share->engine_table(), slice_of(access.share->name)))
       names.clear();
     else if (whole)
       failed= partitions_of(thd(), path.table, &names);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
+/* Tables that are made, dropped and renamed: what other files need of it. */
 #ifndef INKSTONE_TABLES_H
 #define INKSTONE_TABLES_H
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
+/* When tables were changed last (server/change_times.h). */
 #include "server/change_times.h"
 #include <mutex>
 #include <new>

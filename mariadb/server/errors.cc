@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
+/* How errors of the engine become errors of the server. */
 #include "server/engine.h"
 #include "server/session.h"
 #include <atomic>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
+/* Tables of INFORMATION_SCHEMA, from the lists of the engine. */
 #include "server/information_schema.h"
 #include "sql_acl.h"
 #include "sql_i_s.h"
@@ -14,6 +15,13 @@ struct Filling
   THD *thd;
   TABLE *table;
   bool failed;
+
+  /* The fields of a row that has its defaults yet. */
+  Field **begin_row()
+  {
+    restore_record(table, s->default_values);
+    return table->field;
+  }
 };
 
 static void store_text(Field *field, const char *text, size_t length)
@@ -65,22 +73,32 @@ static bool store_row(Filling *filling)
   return !filling->failed;
 }
 
-static Filling begin_fill(THD *thd, TABLE_LIST *tables)
+/* Fills a table with what the engine's list `visit_all` calls `visit` for. Other users' transactions
+   are shown to users that may see their processes. */
+template <class Info>
+static int fill(THD *thd, TABLE_LIST *tables, bool (*visit)(void *, const Info *),
+                int (*visit_all)(const ink_database *, bool (*)(void *, const Info *), void *, ink_error *))
 {
-  return Filling{thd, tables->table, false};
-}
-
-static int end_fill(const Filling &filling, int failed, const ink_error &error)
-{
+  if (check_global_access(thd, PROCESS_ACL, true) || !database)
+    return 0;
+  ink_error error;
+  Filling filling= {thd, tables->table, false};
+  const int failed= visit_all(database, visit, &filling, &error);
   if (failed)
     my_error(ER_GET_ERRMSG, MYF(0), HA_ERR_INKSTONE, error.message, "INKSTONE");
   return failed || filling.failed;
 }
 
-/* Other users' transactions are shown to users that may see their processes. */
-static bool may_look(THD *thd)
+/* The same of a list that cannot fail. */
+template <class Info>
+static int fill(THD *thd, TABLE_LIST *tables, bool (*visit)(void *, const Info *),
+                void (*visit_all)(const ink_database *, bool (*)(void *, const Info *), void *))
 {
-  return !check_global_access(thd, PROCESS_ACL, true);
+  if (check_global_access(thd, PROCESS_ACL, true) || !database)
+    return 0;
+  Filling filling= {thd, tables->table, false};
+  visit_all(database, visit, &filling);
+  return filling.failed;
 }
 
 static const char *const STATES[]= {"ACTIVE", "PREPARED"};
@@ -111,8 +129,7 @@ static ST_FIELD_INFO trx_fields[]= {
 static bool fill_trx(void *context, const ink_transaction_info *info)
 {
   Filling *filling= static_cast<Filling *>(context);
-  Field **field= filling->table->field;
-  restore_record(filling->table, s->default_values);
+  Field **field= filling->begin_row();
   field[0]->store(info->id, true);
   store_name(field[1], word(STATES, info->state));
   field[2]->store(info->tag, true);
@@ -129,11 +146,7 @@ static bool fill_trx(void *context, const ink_transaction_info *info)
 
 static int fill_trx_table(THD *thd, TABLE_LIST *tables, Item *)
 {
-  if (!may_look(thd) || !database)
-    return 0;
-  ink_error error;
-  Filling filling= begin_fill(thd, tables);
-  return end_fill(filling, ink_transactions(database, fill_trx, &filling, &error), error);
+  return fill(thd, tables, fill_trx, ink_transactions);
 }
 
 static ST_FIELD_INFO locks_fields[]= {
@@ -161,8 +174,7 @@ static const char *kind_of(const ink_lock_info *lock)
 static bool fill_lock(void *context, const ink_lock_info *lock)
 {
   Filling *filling= static_cast<Filling *>(context);
-  Field **field= filling->table->field;
-  restore_record(filling->table, s->default_values);
+  Field **field= filling->begin_row();
   field[0]->store(lock->transaction, true);
   field[1]->store(lock->tag, true);
   store_name(field[2], word(LOCK_STATES, lock->state));
@@ -187,11 +199,7 @@ static bool fill_lock(void *context, const ink_lock_info *lock)
 
 static int fill_locks_table(THD *thd, TABLE_LIST *tables, Item *)
 {
-  if (!may_look(thd) || !database)
-    return 0;
-  ink_error error;
-  Filling filling= begin_fill(thd, tables);
-  return end_fill(filling, ink_locks(database, fill_lock, &filling, &error), error);
+  return fill(thd, tables, fill_lock, ink_locks);
 }
 
 static ST_FIELD_INFO lock_waits_fields[]= {
@@ -211,8 +219,7 @@ static ST_FIELD_INFO lock_waits_fields[]= {
 static bool fill_wait(void *context, const ink_lock_info *wait)
 {
   Filling *filling= static_cast<Filling *>(context);
-  Field **field= filling->table->field;
-  restore_record(filling->table, s->default_values);
+  Field **field= filling->begin_row();
   field[0]->store(wait->transaction, true);
   field[1]->store(wait->tag, true);
   field[2]->store(wait->waits_for, true);
@@ -230,11 +237,7 @@ static bool fill_wait(void *context, const ink_lock_info *wait)
 
 static int fill_lock_waits_table(THD *thd, TABLE_LIST *tables, Item *)
 {
-  if (!may_look(thd) || !database)
-    return 0;
-  ink_error error;
-  Filling filling= begin_fill(thd, tables);
-  return end_fill(filling, ink_waits(database, fill_wait, &filling, &error), error);
+  return fill(thd, tables, fill_wait, ink_waits);
 }
 
 static ST_FIELD_INFO durations_fields[]= {
@@ -252,8 +255,7 @@ static ST_FIELD_INFO durations_fields[]= {
 static bool fill_duration(void *context, const ink_duration *duration)
 {
   Filling *filling= static_cast<Filling *>(context);
-  Field **field= filling->table->field;
-  restore_record(filling->table, s->default_values);
+  Field **field= filling->begin_row();
   store_slice(field[0], duration->name);
   field[1]->store(duration->count, true);
   const ulonglong nanoseconds[]= {duration->sum_ns, duration->p50_ns, duration->p90_ns,
@@ -266,11 +268,7 @@ static bool fill_duration(void *context, const ink_duration *duration)
 
 static int fill_durations_table(THD *thd, TABLE_LIST *tables, Item *)
 {
-  if (!may_look(thd) || !database)
-    return 0;
-  Filling filling= begin_fill(thd, tables);
-  ink_durations(database, fill_duration, &filling);
-  return filling.failed;
+  return fill(thd, tables, fill_duration, ink_durations);
 }
 
 static ST_FIELD_INFO histogram_fields[]= {
@@ -282,8 +280,7 @@ static ST_FIELD_INFO histogram_fields[]= {
 static bool fill_bucket(void *context, const ink_duration_bucket *bucket)
 {
   Filling *filling= static_cast<Filling *>(context);
-  Field **field= filling->table->field;
-  restore_record(filling->table, s->default_values);
+  Field **field= filling->begin_row();
   store_slice(field[0], bucket->name);
   if (bucket->longest_ns != ULONGLONG_MAX)
     store_number(field[1], bucket->longest_ns);
@@ -293,11 +290,7 @@ static bool fill_bucket(void *context, const ink_duration_bucket *bucket)
 
 static int fill_histogram_table(THD *thd, TABLE_LIST *tables, Item *)
 {
-  if (!may_look(thd) || !database)
-    return 0;
-  Filling filling= begin_fill(thd, tables);
-  ink_duration_buckets(database, fill_bucket, &filling);
-  return filling.failed;
+  return fill(thd, tables, fill_bucket, ink_duration_buckets);
 }
 
 static int initialise_table(void *plugin, ST_FIELD_INFO *fields,

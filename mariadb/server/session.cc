@@ -73,9 +73,11 @@ void Session::forget_old_kill()
     ink_interrupt_raise(interrupt.get());
 }
 
-int Session::begin()
+int Session::begin_if_none()
 {
   ink_error error;
+  if (transaction)
+    return 0;
   begun_at= isolation_of(thd);
   if (::begin(begun_at, interrupt.get(), &transaction, &error))
     return handler_error(thd, error);
@@ -89,11 +91,8 @@ int Session::begin()
 int Session::begin_statement()
 {
   ink_error error;
-  if (!transaction)
-  {
-    if (int failed= begin())
-      return failed;
-  }
+  if (int failed= begin_if_none())
+    return failed;
   if (!statement_running)
   {
     forget_old_kill();
@@ -179,23 +178,31 @@ int Session::rollback()
   return failed;
 }
 
+/* False: none runs. */
+bool Session::leave_statement()
+{
+  const bool runs= transaction && statement_running;
+  if (runs)
+  {
+    statement_running= false;
+    auto_increment_rows= 0;
+  }
+  return runs;
+}
+
 int Session::end_statement()
 {
-  if (!transaction || !statement_running)
-    return 0;
   ink_error error;
-  statement_running= false;
-  auto_increment_rows= 0;
+  if (!leave_statement())
+    return 0;
   return ink_statement_end(transaction.get(), &error) ? handler_error(thd, error) : 0;
 }
 
 int Session::rollback_statement()
 {
-  if (!transaction || !statement_running)
-    return 0;
   ink_error error;
-  statement_running= false;
-  auto_increment_rows= 0;
+  if (!leave_statement())
+    return 0;
   /* It ends then: an idle session keeps no snapshot of it. */
   if (!ink_statement_rollback(transaction.get(), &error) && !ink_statement_end(transaction.get(), &error))
     return 0;
@@ -218,10 +225,7 @@ int Session::prepare(const XID &xid)
 int Session::take_snapshot()
 {
   ink_error error;
-  if (!transaction)
-  {
-    if (int failed= begin())
-      return failed;
-  }
+  if (int failed= begin_if_none())
+    return failed;
   return ink_take_snapshot(transaction.get(), &error) ? handler_error(thd, error) : 0;
 }

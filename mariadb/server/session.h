@@ -83,7 +83,8 @@ private:
   std::set<std::string> changed;
   time_t begun;
 
-  int begin();
+  int begin_if_none();
+  bool leave_statement();
   void end();
 };
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
+/* SHOW STATUS: the metrics of the engine, and those that InnoDB has under its names. */
 #include "server/status.h"
 #include <vector>
 

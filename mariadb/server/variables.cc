@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
+/* The variables inkstone_*, and opening the database with them. */
 #include "server/variables.h"
 #include <limits.h>
 #include <stdlib.h>

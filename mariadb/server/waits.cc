@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
+/* Lock waits and deadlocks, told to the server (server/waits.h). */
 #include "server/waits.h"
 #include "server/variables.h"
 #include <atomic>

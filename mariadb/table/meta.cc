@@ -1,18 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
+/* Reading and writing facts, and what some of them look like (table/meta.h). */
 #include "table/meta.h"
 
 int meta_put_all(THD *thd, const std::vector<MetaFacts> &tables, uint32_t durability)
 {
   ink_error error;
-  OwnedTransaction writing;
-  if (begin(INK_READ_COMMITTED, nullptr, &writing, &error))
-    return handler_error(nullptr, error);
-  int failed= 0;
+  std::vector<ink_tree_row> rows;
   for (const MetaFacts &table : tables)
     for (const ink_row &fact : table.facts)
-      failed= failed || ink_upsert(writing.get(), table.meta, fact.key, fact.value, nullptr, &error);
-  failed= failed || ink_commit(writing.get(), durability, &error);
-  return failed ? handler_error(thd, error) : 0;
+      rows.push_back({table.meta, fact.key, fact.value});
+  return ink_write_rows(database, rows.data(), rows.size(), durability, &error) ? handler_error(thd, error) : 0;
 }
 
 int meta_put(THD *thd, const ink_tree *meta, std::initializer_list<ink_row> facts,
@@ -24,16 +21,12 @@ int meta_put(THD *thd, const ink_tree *meta, std::initializer_list<ink_row> fact
 int meta_get(THD *thd, const ink_tree *meta, ink_slice name, std::vector<uchar> *fact)
 {
   ink_error error;
-  OwnedTransaction reading;
-  if (begin(INK_READ_COMMITTED, nullptr, &reading, &error))
-    return handler_error(nullptr, error);
   OwnedBytes value;
-  bool found= false;
+  bool found;
   fact->clear();
-  if (ink_get(reading.get(), meta, name, value.to_fill(), &found, &error))
+  if (ink_read_row(database, meta, name, value.to_fill(), &found, &error))
     return handler_error(thd, error);
-  if (found)
-    fact->assign(value.slice().data, value.slice().data + value.slice().len);
+  fact->assign(value.slice().data, value.slice().data + value.slice().len);
   return 0;
 }
 

@@ -214,9 +214,9 @@ fn build_engine_with_mutants() -> Result<PathBuf> {
     }
 }
 
-/// The sources of the handler, in its folder and the folders in it.
-fn sources(handler: &Path) -> Result<Vec<PathBuf>> {
-    let mut sources = Vec::new();
+/// The files below the handler's folder with such endings.
+fn files(handler: &Path, endings: &[&str]) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
     let mut folders = vec![PathBuf::new()];
     while let Some(folder) = folders.pop() {
         let path = handler.join(&folder);
@@ -224,14 +224,20 @@ fn sources(handler: &Path) -> Result<Vec<PathBuf>> {
             .map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
         for entry in entries.flatten() {
             let name = folder.join(entry.file_name());
+            let ending = name.extension().unwrap_or_default();
             if entry.path().is_dir() {
                 folders.push(name);
-            } else if name.extension().is_some_and(|extension| extension == "cc") {
-                sources.push(name);
+            } else if endings.iter().any(|wanted| ending == *wanted) {
+                files.push(name);
             }
         }
     }
-    sources.sort();
+    files.sort();
+    Ok(files)
+}
+
+fn sources(handler: &Path) -> Result<Vec<PathBuf>> {
+    let sources = files(handler, &["cc"])?;
     match sources.is_empty() {
         true => Err(format!("there is no .cc file in {}", handler.display())),
         false => Ok(sources),
@@ -346,4 +352,44 @@ fn modified(path: &Path) -> Option<SystemTime> {
     std::fs::metadata(path)
         .and_then(|metadata| metadata.modified())
         .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Folders of the handler, each of which may use those before it.
+    const ORDER: [&str; 6] = ["common.h", "codec", "server", "table", "handler", "ddl"];
+
+    /// Where a name among the handler's files stands in the order; `None`: a header of the server.
+    fn place(name: &str) -> Option<usize> {
+        let first = name.split('/').next()?;
+        ORDER.iter().position(|folder| *folder == first)
+    }
+
+    #[test]
+    fn folders_use_only_those_before_them() {
+        let handler = root().join("mariadb");
+        let mut checked = 0;
+        for source in files(&handler, &["cc", "h"]).unwrap() {
+            let name = source.to_str().unwrap();
+            let text = std::fs::read_to_string(handler.join(&source)).unwrap();
+            for line in text.lines() {
+                let Some(included) = line.strip_prefix("#include \"") else {
+                    continue;
+                };
+                let Some(used) = place(included.trim_end_matches('"')) else {
+                    continue;
+                };
+                // What puts the folders together may use them all.
+                let here = place(name).unwrap_or(ORDER.len());
+                assert!(
+                    used <= here,
+                    "{name} includes {included}, of a later folder"
+                );
+                checked += 1;
+            }
+        }
+        assert!(checked > 50, "{checked} includes are no handler's");
+    }
 }
