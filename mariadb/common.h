@@ -17,4 +17,12 @@
 
 #include "inkstone.h"
 
+/** Less than, equal to or greater than 0, as of strings of bytes. */
+inline int compare_bytes(ink_slice one, ink_slice other)
+{
+  const size_t shared= MY_MIN(one.len, other.len);
+  const int order= shared ? memcmp(one.data, other.data, shared) : 0;
+  return order ? order : one.len < other.len ? -1 : one.len > other.len;
+}
+
 #endif

@@ -412,11 +412,12 @@ int ink_create_tree(const ink_database *database, ink_slice table, ink_slice tre
  * INK_TABLE_CHANGED from it, and not some of its rows. A new tree is so already; say it again when
  * it was filled while others began transactions. */
 int ink_complete_tree(const ink_database *database, const ink_tree *tree, ink_error *error);
-/* Waits until no prepared transaction has changed rows of a tree's table: before a tree is filled
- * from the rows, for what is prepared commits without an entry in it. INK_LOCK_TIMEOUT after so
- * many milliseconds; `interrupt` may be NULL. */
-int ink_wait_for_prepared(const ink_database *database, const ink_tree *tree, uint64_t milliseconds,
-                          const ink_interrupt *interrupt, ink_error *error);
+/* Waits until no prepared transaction has changed rows of these tables: before a table is dropped or
+ * renamed, or a tree is filled from the rows, for what is prepared commits without an entry in it.
+ * INK_LOCK_TIMEOUT if that takes more than so many milliseconds for all of them; `interrupt` may be
+ * NULL. A table that is not there or cannot be opened is passed over. */
+int ink_wait_for_prepared(const ink_database *database, const ink_slice *tables, size_t table_count,
+                          uint64_t milliseconds, const ink_interrupt *interrupt, ink_error *error);
 /* Drops a secondary tree. Its pages are freed in the background, when the transactions have ended
  * that were there. Handles of the tree get INK_NOT_FOUND from then on. */
 int ink_drop_tree(const ink_database *database, ink_slice table, ink_slice tree, ink_error *error);
@@ -442,6 +443,9 @@ ink_slice ink_tree_name(const ink_tree *tree);
 uint32_t ink_tree_number(const ink_tree *tree);
 /* The table's file in the file system. */
 int ink_table_path(const ink_table *table, ink_buffer *path, ink_error *error);
+/* Whether another table has this name now, which was the open one's: that one was dropped or
+ * replaced. */
+bool ink_table_is_replaced(const ink_table *table, ink_slice name);
 
 /* ---- Export and import ------------------------------------------------------------------------- */
 
@@ -703,6 +707,22 @@ int ink_upsert(const ink_transaction *transaction, const ink_tree *tree, ink_sli
 /* `*deleted` (may be NULL) false: there was no row. */
 int ink_delete(const ink_transaction *transaction, const ink_tree *tree, ink_slice key,
                bool *deleted, ink_error *error);
+
+/* Rows without a transaction of the caller's. */
+
+/* A row of a tree. */
+typedef struct ink_tree_row {
+  const ink_tree *tree;
+  ink_slice key;
+  ink_slice value;
+} ink_tree_row;
+
+/* Inserts or updates rows, of several trees perhaps, in a transaction of its own: all or none. */
+int ink_write_rows(const ink_database *database, const ink_tree_row *rows, size_t count,
+                   uint32_t durability, ink_error *error);
+/* Reads what was committed last of a row, without a lock. */
+int ink_read_row(const ink_database *database, const ink_tree *tree, ink_slice key,
+                 ink_buffer *value, bool *found, ink_error *error);
 
 /* ---- Ranges ------------------------------------------------------------------------------------ */
 

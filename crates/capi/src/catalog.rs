@@ -5,11 +5,11 @@ use crate::entry::{entry, free, on_or};
 use crate::error::{Failure, ink_error};
 use crate::raw::{self, ink_buffer, ink_slice};
 use crate::transaction::ink_interrupt;
-use inkstone::{Database, Table, TableTree};
+use inkstone::{Database, Error, Table, TableTree};
 use std::ffi::{c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::ptr::null;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// `ink_table`.
 pub struct ink_table {
@@ -116,15 +116,28 @@ pub unsafe extern "C" fn ink_complete_tree(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ink_wait_for_prepared(
     database: *const ink_database,
-    tree: *const ink_tree,
+    tables: *const ink_slice,
+    table_count: usize,
     milliseconds: u64,
     interrupt: *const ink_interrupt,
     error: *mut ink_error,
 ) -> c_int {
-    entry!(error, |database, tree| {
+    entry!(error, |database| {
         let interrupt = interrupt.as_ref().map(|interrupt| &interrupt.0);
-        let patience = Duration::from_millis(milliseconds);
-        database.0.wait_for_prepared(&tree.0, patience, interrupt)?;
+        let (began, patience) = (Instant::now(), Duration::from_millis(milliseconds));
+        for name in raw::array(tables, table_count)? {
+            // Of what cannot be opened no row can be waited for.
+            let Ok(table) = database.0.table(name.text()?) else {
+                continue;
+            };
+            // All together wait no longer than one.
+            let left = patience.saturating_sub(began.elapsed());
+            match database.0.wait_for_prepared(&table, left, interrupt) {
+                // Dropped meanwhile.
+                Err(Error::NotFound(_)) => {}
+                waited => waited?,
+            }
+        }
     })
 }
 
@@ -337,4 +350,20 @@ pub unsafe extern "C" fn ink_table_path(
     entry!(error, |table| {
         raw::fill(path, table.table.path().as_os_str().as_bytes())?;
     })
+}
+
+/// Whether the name of an open table is another table's now.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_table_is_replaced(table: *const ink_table, name: ink_slice) -> bool {
+    // SAFETY: the caller's pointers are as the header asks.
+    unsafe {
+        on_or(table, false, |open| {
+            let Ok(name) = name.text() else { return false };
+            let now = open.database.table(name);
+            now.is_ok_and(|now| now.path() != open.table.path())
+        })
+    }
 }

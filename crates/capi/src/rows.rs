@@ -1,11 +1,12 @@
 //! Single rows, and many that are inserted.
 
 use crate::catalog::{ink_table, ink_tree};
+use crate::database::{durability, ink_database};
 use crate::entry::{entry, on_or};
 use crate::error::{Failure, ink_error};
 use crate::raw::{self, ink_buffer, ink_row, ink_slice};
 use crate::transaction::ink_transaction;
-use inkstone::{LockMode, Locked, Wait};
+use inkstone::{Isolation, LockMode, Locked, Wait};
 use std::ffi::c_int;
 
 /// `enum ink_lock`, where one is asked for.
@@ -253,5 +254,57 @@ pub unsafe extern "C" fn ink_delete(
         let transaction = transaction.0.active()?;
         let gone = transaction.delete(&tree.0, key.bytes())?;
         raw::put(deleted, gone);
+    })
+}
+
+/// `ink_tree_row`.
+#[repr(C)]
+pub struct ink_tree_row {
+    tree: *const ink_tree,
+    key: ink_slice,
+    value: ink_slice,
+}
+
+/// Writes rows in a transaction of their own.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_write_rows(
+    database: *const ink_database,
+    rows: *const ink_tree_row,
+    count: usize,
+    how: u32,
+    error: *mut ink_error,
+) -> c_int {
+    entry!(error, |database| {
+        let how = durability(how)?;
+        let transaction = database.0.begin(Isolation::ReadCommitted)?;
+        for row in raw::array(rows, count)? {
+            let tree = raw::handle(row.tree)?;
+            transaction.upsert(&tree.0, row.key.bytes(), row.value.bytes())?;
+        }
+        transaction.commit_with(how)?;
+    })
+}
+
+/// Reads what was committed last of a row.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_read_row(
+    database: *const ink_database,
+    tree: *const ink_tree,
+    key: ink_slice,
+    value: *mut ink_buffer,
+    found: *mut bool,
+    error: *mut ink_error,
+) -> c_int {
+    entry!(error, |database, tree| {
+        let transaction = database.0.begin(Isolation::ReadCommitted)?;
+        let row = transaction.get(&tree.0, key.bytes())?;
+        raw::fill(value, row.as_deref().unwrap_or_default())?;
+        raw::put(found, row.is_some());
     })
 }

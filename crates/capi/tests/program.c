@@ -355,6 +355,29 @@ static void lock_wait_hooks(ink_database *db, const ink_tree *tree) {
   CHECK(waits >= 2);
 }
 
+static void rows_without_transactions(ink_database *db, const ink_tree *tree) {
+  const ink_tree_row rows[] = {{tree, INK_STR("one"), INK_STR("1")}, {tree, INK_STR("more"), INK_STR("2")}};
+  const ink_tree_row none = {NULL, INK_STR("one"), INK_STR("3")};
+  ink_buffer value = {0};
+  bool found;
+  OK(ink_write_rows(db, rows, 2, INK_LAZY, &error));
+  OK(ink_read_row(db, tree, INK_STR("one"), &value, &found, &error));
+  CHECK(found && value.len == 1 && value.data[0] == '1');
+  OK(ink_read_row(db, tree, INK_STR("other"), &value, &found, &error));
+  CHECK(!found && value.len == 0);
+  /* All or none. */
+  const ink_tree_row half[] = {{tree, INK_STR("more"), INK_STR("3")}, none};
+  FAILS(INK_INVALID, ink_write_rows(db, half, 2, INK_LAZY, &error));
+  OK(ink_read_row(db, tree, INK_STR("more"), &value, &found, &error));
+  CHECK(found && value.data[0] == '2');
+  ink_buffer_free(&value);
+  ink_transaction *txn = begin(db, INK_READ_COMMITTED, NULL);
+  OK(ink_delete(txn, tree, INK_STR("one"), NULL, &error));
+  OK(ink_delete(txn, tree, INK_STR("more"), NULL, &error));
+  OK(ink_commit(txn, INK_LAZY, &error));
+  ink_transaction_free(txn);
+}
+
 static void commit_in_two(ink_database *db, const ink_tree *tree) {
   ink_transaction *txn = begin(db, INK_SNAPSHOT, NULL);
   CHECK(ink_transaction_id(txn) > 0);
@@ -364,6 +387,9 @@ static void commit_in_two(ink_database *db, const ink_tree *tree) {
   int xids = 0;
   OK(ink_prepared(db, count_names, &xids, &error));
   CHECK(xids == 1);
+  const ink_slice tables[] = {INK_STR("none"), INK_STR("t")};
+  FAILS(INK_LOCK_TIMEOUT, ink_wait_for_prepared(db, tables, 2, 20, NULL, &error));
+  OK(ink_wait_for_prepared(db, tables, 1, 20, NULL, &error));
   OK(ink_commit_ordered(txn, INK_LAZY, &error));
   OK(ink_commit_wait(txn, INK_SYNC, &error));
   ink_transaction_free(txn);
@@ -458,8 +484,11 @@ static void tables(ink_database *db, const char *directory) {
   ink_import_tree trees[] = {{0, INK_STR("primary")}, {2, INK_STR("index")}};
   OK(ink_import_table(db, INK_STR("imported"), copy, trees, 2, &error));
   FAILS(INK_INVALID, ink_import_table(db, INK_STR("again"), copy, trees + 1, 1, &error));
-  ink_table_close(table);
+  CHECK(!ink_table_is_replaced(table, INK_STR("moved")));
   OK(ink_replace_table(db, INK_STR("imported"), INK_STR("moved"), &error));
+  CHECK(ink_table_is_replaced(table, INK_STR("moved")));
+  CHECK(!ink_table_is_replaced(table, INK_STR("none")));
+  ink_table_close(table);
   OK(ink_create_table(db, INK_STR("empty"), NULL, 0, &error));
   ink_slice empty[] = {INK_STR("empty")}, full[] = {INK_STR("moved")};
   OK(ink_replace_tables(db, empty, full, 1, &error));
@@ -508,6 +537,7 @@ int main(int argc, char **argv) {
   rows_and_cursors(db, table);
   locks_and_interrupts(db, ink_table_tree(table, 0));
   lock_wait_hooks(db, ink_table_tree(table, 0));
+  rows_without_transactions(db, ink_table_tree(table, 0));
   commit_in_two(db, ink_table_tree(table, 0));
   tables(db, argv[1]);
   without_visitors(db, ink_table_tree(table, 0));

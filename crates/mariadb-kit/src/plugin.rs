@@ -1,9 +1,10 @@
-//! `ha_inkstone.so`: every `mariadb/*.cc`, and the engine as a static library.
+//! `ha_inkstone.so`: every `.cc` in `mariadb/` and its folders, and the engine as a static library.
 
 use super::sanitizer::{self, Sanitizer};
 use super::symbols;
 use super::tree::{Tree, home};
 use inkstone_testkit::build::{PLUGIN_WITH_MUTANTS, Result, root};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
@@ -36,7 +37,7 @@ pub struct Plugin {
     /// Environment of the server.
     pub environment: Vec<(&'static str, String)>,
     sanitized: bool,
-    /// Where the objects of the handler's files are.
+    /// Where the objects of the handler's files are, in the folders of the files.
     objects: PathBuf,
 }
 
@@ -69,7 +70,7 @@ impl Plugin {
             .args(["-include", COMMON]);
         command.arg("-shared").arg("-o").arg(&library).arg(source);
         command.args(objects).arg(tree.services());
-        compile(vec![(&source.to_owned(), command)])
+        compile(vec![(source.to_owned(), command)])
     }
 
     /// Where servers find it.
@@ -102,10 +103,7 @@ pub fn build(tree: &Tree, sanitizer: Option<&Sanitizer>, mutant: Option<&str>) -
         None => of_handler,
         Some(_) => home().join("plugin-mutants"),
     };
-    std::fs::create_dir_all(&folder)
-        .map_err(|error| format!("{} cannot be made: {error}", folder.display()))?;
-    std::fs::create_dir_all(&objects)
-        .map_err(|error| format!("{} cannot be made: {error}", objects.display()))?;
+    make_folder(&folder)?;
     let mut inputs = compile_handler(tree, sanitized, &handler, &objects)?;
     let library = folder.join("ha_inkstone.so");
     let exports = handler.join("exports.map");
@@ -143,19 +141,22 @@ fn compile_handler(
     objects: &Path,
 ) -> Result<Vec<PathBuf>> {
     let sources = sources(handler)?;
+    for folder in folders_of(&sources) {
+        make_folder(&objects.join(folder))?;
+    }
     precompile(compiler(tree, sanitized), &handler.join(COMMON), objects)?;
     let mut made = Vec::new();
     let mut compiling = Vec::new();
     for source in &sources {
-        let name = source.file_stem().unwrap_or_default();
-        let object = objects.join(name).with_extension("o");
+        let object = objects.join(source).with_extension("o");
+        let source = &handler.join(source);
         if is_stale(&object, &dependencies(&object)) {
             let mut command = compiler(tree, sanitized);
             // The precompiled header stands there under the header's name.
             command.arg("-I").arg(objects).args(["-include", COMMON]);
             command.arg("-MMD").arg("-c").arg(source);
             command.arg("-o").arg(&object);
-            compiling.push((source, command));
+            compiling.push((source.clone(), command));
         }
         made.push(object);
     }
@@ -180,7 +181,7 @@ fn precompile(mut compiler: Command, header: &Path, objects: &Path) -> Result<()
     compiler.args(["-x", "c++-header", "-MMD", "-MF"]);
     compiler.arg(precompiled.with_extension("d"));
     compiler.arg(header).arg("-o").arg(&precompiled);
-    compile(vec![(&header.to_owned(), compiler)])
+    compile(vec![(header.to_owned(), compiler)])
 }
 
 fn build_engine() -> Result<PathBuf> {
@@ -213,17 +214,46 @@ fn build_engine_with_mutants() -> Result<PathBuf> {
     }
 }
 
+/// The files below the handler's folder with such endings.
+fn files(handler: &Path, endings: &[&str]) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    let mut folders = vec![PathBuf::new()];
+    while let Some(folder) = folders.pop() {
+        let path = handler.join(&folder);
+        let entries = std::fs::read_dir(&path)
+            .map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
+        for entry in entries.flatten() {
+            let name = folder.join(entry.file_name());
+            let ending = name.extension().unwrap_or_default();
+            if entry.path().is_dir() {
+                folders.push(name);
+            } else if endings.iter().any(|wanted| ending == *wanted) {
+                files.push(name);
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
 fn sources(handler: &Path) -> Result<Vec<PathBuf>> {
-    let entries = std::fs::read_dir(handler)
-        .map_err(|error| format!("{} cannot be read: {error}", handler.display()))?;
-    let paths = entries.flatten().map(|entry| entry.path());
-    let is_source = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "cc");
-    let mut sources: Vec<PathBuf> = paths.filter(is_source).collect();
-    sources.sort();
+    let sources = files(handler, &["cc"])?;
     match sources.is_empty() {
         true => Err(format!("there is no .cc file in {}", handler.display())),
         false => Ok(sources),
     }
+}
+
+fn folders_of(sources: &[PathBuf]) -> BTreeSet<&Path> {
+    sources
+        .iter()
+        .filter_map(|source| source.parent())
+        .collect()
+}
+
+fn make_folder(folder: &Path) -> Result<()> {
+    std::fs::create_dir_all(folder)
+        .map_err(|error| format!("{} cannot be made: {error}", folder.display()))
 }
 
 /// The C++ compiler.
@@ -251,7 +281,7 @@ pub fn compiler(tree: &Tree, sanitized: bool) -> Command {
 }
 
 /// Compiles, as many files at a time as there are processors.
-fn compile(commands: Vec<(&PathBuf, Command)>) -> Result<()> {
+fn compile(commands: Vec<(PathBuf, Command)>) -> Result<()> {
     let at_once = std::thread::available_parallelism().map_or(1, usize::from);
     let mut running = Vec::new();
     for (source, mut command) in commands {
@@ -262,7 +292,7 @@ fn compile(commands: Vec<(&PathBuf, Command)>) -> Result<()> {
         let child = command.spawn().map_err(|error| {
             format!("the C++ compiler cannot be started: {error} (CXX names it)")
         })?;
-        running.push((source.clone(), child));
+        running.push((source, child));
     }
     running.into_iter().try_for_each(wait)
 }
@@ -322,4 +352,44 @@ fn modified(path: &Path) -> Option<SystemTime> {
     std::fs::metadata(path)
         .and_then(|metadata| metadata.modified())
         .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Folders of the handler, each of which may use those before it.
+    const ORDER: [&str; 6] = ["common.h", "codec", "server", "table", "handler", "ddl"];
+
+    /// Where a name among the handler's files stands in the order; `None`: a header of the server.
+    fn place(name: &str) -> Option<usize> {
+        let first = name.split('/').next()?;
+        ORDER.iter().position(|folder| *folder == first)
+    }
+
+    #[test]
+    fn folders_use_only_those_before_them() {
+        let handler = root().join("mariadb");
+        let mut checked = 0;
+        for source in files(&handler, &["cc", "h"]).unwrap() {
+            let name = source.to_str().unwrap();
+            let text = std::fs::read_to_string(handler.join(&source)).unwrap();
+            for line in text.lines() {
+                let Some(included) = line.strip_prefix("#include \"") else {
+                    continue;
+                };
+                let Some(used) = place(included.trim_end_matches('"')) else {
+                    continue;
+                };
+                // What puts the folders together may use them all.
+                let here = place(name).unwrap_or(ORDER.len());
+                assert!(
+                    used <= here,
+                    "{name} includes {included}, of a later folder"
+                );
+                checked += 1;
+            }
+        }
+        assert!(checked > 50, "{checked} includes are no handler's");
+    }
 }

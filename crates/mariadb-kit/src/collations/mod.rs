@@ -26,7 +26,13 @@ pub fn run(tree: &Tree, plugin: &Plugin, filter: Option<&str>, plan: Plan) -> Re
     plugin.build_probe(
         tree,
         &source,
-        &["key_part", "text_order", "text_ranks", "long_keys", "batch"],
+        &[
+            "codec/key_part",
+            "codec/text_order",
+            "codec/text_ranks",
+            "codec/long_keys",
+            "codec/batch",
+        ],
         "collations.so",
     )?;
     let mut server = Server::temporary(tree, "collations").with_plugin(plugin);

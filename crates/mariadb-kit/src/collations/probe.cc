@@ -4,7 +4,7 @@
 
    inkstone_collation(name, seed, texts) gives '' or the first difference: the shape of the key,
    both texts in hex, what the server says and what the images say. */
-#include "key_codec.h"
+#include "codec/key_codec.h"
 #include <my_sys.h>
 #include <mysql/service_sha2.h>
 #include <algorithm>

@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Creating, dropping, renaming and emptying tables. Each is one durable, atomic step of the engine;
+   what takes two is finished when the server starts (see finish_interrupted_ddl). */
+#include "handler/ha_inkstone.h"
+#include "ddl/tables.h"
+#include "server/change_times.h"
+#include "create_options.h"
+#include "ddl/partitions.h"
+#include "server/variables.h"
+
+/* What the engine cannot do is refused before anything is made. */
+static int refuse(const TABLE *form)
+{
+  for (uint i= 0; i < form->s->keys; i++)
+  {
+    const KEY &key= form->key_info[i];
+    if (key.algorithm == HA_KEY_ALG_FULLTEXT || (key.flags & HA_FULLTEXT) ||
+        (key.flags & HA_SPATIAL))
+    {
+      my_error(ER_TABLE_CANT_HANDLE_FT, MYF(0), "INKSTONE");
+      return HA_ERR_UNSUPPORTED;
+    }
+    if (!my_strcasecmp(system_charset_info, key.name.str, META_TREE))
+    {
+      my_error(ER_WRONG_NAME_FOR_INDEX, MYF(0), key.name.str);
+      return HA_ERR_UNSUPPORTED;
+    }
+  }
+  return 0;
+}
+
+static bool has_foreign_key(THD *thd)
+{
+  List_iterator_fast<Key> keys(thd->lex->alter_info.key_list);
+  while (Key *key= keys++)
+    if (key->type == Key::FOREIGN_KEY)
+      return true;
+  return false;
+}
+
+/* An option of another engine's that is switched on. */
+static const char *foreign_option(const HA_CREATE_INFO *info)
+{
+  static const char *const off[]= {"0", "NO", "N", "OFF", "FALSE", "DEFAULT"};
+  for (const engine_option_value *option= info->option_list; option; option= option->next)
+  {
+    bool is_on= option->value.str != nullptr;
+    for (const char *word : off)
+      is_on= is_on && my_strcasecmp(system_charset_info, option->value.str, word);
+    if (is_on)
+      return option->name.str;
+  }
+  return nullptr;
+}
+
+/* What is asked for and cannot be given; nullptr: nothing. An ALTER that does not mention what the
+   table has had for long, without effect, goes on. ROW_FORMAT=DYNAMIC, COMPACT and REDUNDANT ask
+   for nothing that is seen. */
+const char *refused_option(THD *thd, const HA_CREATE_INFO *info)
+{
+  const bool altering= thd_sql_command(thd) == SQLCOM_ALTER_TABLE ||
+                       thd_sql_command(thd) == SQLCOM_CREATE_INDEX ||
+                       thd_sql_command(thd) == SQLCOM_DROP_INDEX || thd_sql_command(thd) == SQLCOM_OPTIMIZE;
+  const auto says= [&](ulonglong option) {
+    return !altering || (info->used_fields & (option | HA_CREATE_USED_ENGINE));
+  };
+  const row_type format= info->row_type;
+  if (format == ROW_TYPE_FIXED || format == ROW_TYPE_PAGE)
+    return "ROW_TYPE";
+  if (format == ROW_TYPE_COMPRESSED && says(HA_CREATE_USED_ROW_FORMAT))
+    return "ROW_FORMAT=COMPRESSED";
+  if (info->key_block_size && says(HA_CREATE_USED_KEY_BLOCK_SIZE))
+    return "KEY_BLOCK_SIZE";
+  if (info->data_file_name && *info->data_file_name)
+    return "DATA DIRECTORY";
+  if (info->index_file_name && *info->index_file_name)
+    return "INDEX DIRECTORY";
+  if (says(0) && !(thd->variables.sql_mode & MODE_IGNORE_BAD_TABLE_OPTIONS))
+    if (const char *option= foreign_option(info))
+      return option;
+  return has_foreign_key(thd) ? "FOREIGN KEY" : nullptr;
+}
+
+/* Notes which images a new table's indexes will have. Durably: a table without that is taken for an
+   old one. */
+static int note_images(THD *thd, ink_slice name)
+{
+  ink_error error;
+  OwnedTable opened;
+  if (open_table(name, &opened, &error))
+    return handler_error(thd, error);
+  const ink_tree *meta= ink_table_find_tree(opened.get(), INK_STR(META_TREE));
+  uchar version[8];
+  mi_int8store(version, IMAGE_VERSION);
+  return meta ? meta_put(thd, meta, {{INK_STR("images"), {version, sizeof version}}}, INK_SYNC) : HA_ERR_CRASHED;
+}
+
+/* Makes an empty table; nothing is left of it if that fails. */
+static int create_table(THD *thd, ink_slice name, const std::vector<ink_slice> &trees)
+{
+  ink_error error;
+  if (ink_create_table(database, name, trees.data(), trees.size(), &error))
+    return handler_error(thd, error);
+  int failed= note_images(thd, name);
+  if (failed)
+    ink_drop_table(database, name, nullptr);
+  return failed;
+}
+
+int ha_inkstone::create(const char *path, TABLE *form, HA_CREATE_INFO *info)
+{
+  if (int failed= refuse(form))
+    return failed;
+  if (const char *option= refused_option(ha_thd(), info))
+  {
+    my_error(ER_ILLEGAL_HA_CREATE_OPTION, MYF(0), "INKSTONE", option);
+    return HA_WRONG_CREATE_OPTION;
+  }
+  std::vector<ink_slice> trees;
+  try
+  {
+    for (uint i= 0; i < form->s->keys; i++)
+      if (i != form->s->primary_key)
+        trees.push_back(slice_of(form->key_info[i].name));
+    trees.push_back(INK_STR(META_TREE));
+  }
+  catch (const std::bad_alloc &)
+  {
+    return HA_ERR_OUT_OF_MEM;
+  }
+  TableName name(path);
+  if (int failed= create_table(ha_thd(), name.slice(), trees))
+    return failed;
+  return form->found_next_number_field ? set_first_auto_increment(path, form, info) : 0;
+}
+
+int ha_inkstone::delete_table(const char *path)
+{
+  try
+  {
+    return ::drop_table(path);
+  }
+  catch (const std::bad_alloc &)
+  {
+    return HA_ERR_OUT_OF_MEM;
+  }
+}
+
+/* A table that the server named for a statement of its own: the copy that an ALTER makes, or a
+   partition's. */
+static bool is_copy(const TableName &name)
+{
+  const std::string text= name.text();
+  return !text.compare(text.find(FN_LIBCHAR) + 1, strlen(tmp_file_prefix), tmp_file_prefix) ||
+         text.find("#TMP#") != std::string::npos;
+}
+
+/* Detached transactions that are prepared hold no lock of the server's. */
+int wait_for_prepared(THD *thd, const std::vector<std::string> &tables)
+{
+  Session *session= session_of(thd);
+  if (!session)
+    return HA_ERR_OUT_OF_MEM;
+  session->forget_old_kill();
+  ink_error error;
+  std::vector<ink_slice> names;
+  for (const std::string &table : tables)
+    names.push_back(slice_of(table));
+  const char *state= thd_proc_info(thd, "Waiting for prepared transactions");
+  const int failed= ink_wait_for_prepared(database, names.data(), names.size(), lock_wait_timeout_ms(thd),
+                                          session->interrupt.get(), &error);
+  thd_proc_info(thd, state);
+  return failed ? handler_error(thd, error) : 0;
+}
+
+static bool note_that_there_is_one(void *there_is_one, ink_slice)
+{
+  *static_cast<bool *>(there_is_one)= true;
+  return false;
+}
+
+/* Waits before a table is dropped or renamed. `whole`: also for all partitions before the first
+   one, as a timeout at the second would leave half of them. An ALTER that drops a partition behind
+   its work waits for that one alone, as InnoDB's does: it fails for no other's sake. Copies that
+   the server drops at the end of an ALTER have been waited for at its beginning, and its ddl log,
+   after a crash, cannot wait for a coordinator that comes later. */
+static int wait_before_move(THD *thd, const TableName &name, bool whole)
+{
+  bool there_is_one= false;
+  ink_error error;
+  if (!thd || !mysqld_server_started || is_copy(name))
+    return 0;
+  if (ink_prepared(database, note_that_there_is_one, &there_is_one, &error))
+    return handler_error(thd, error);
+  if (!there_is_one)
+    return 0;
+  std::vector<std::string> tables= {name.text()};
+  const PartitionPath path(tables[0]);
+  if (whole && path.is_partition())
+    if (int failed= partitions_of(thd, path.table, &tables))
+      return failed;
+  return wait_for_prepared(thd, tables);
+}
+
+/* Also the server's ddl log calls it, again after a crash: a table that is not there is no
+   error. */
+int drop_table(const char *path)
+{
+  ink_error error;
+  TableName name(path);
+  THD *thd= current_thd;
+  /* Where an ALTER fails that copies, the server goes on counting values that are cut in the
+     session's next statements: a SELECT would warn that does not where InnoDB's ALTER fails in
+     place. */
+  if (thd && thd->is_error() && is_copy(name))
+    if (const Session *session= session_of(thd))
+      if (session->altered.query == thd->query_id)
+        thd->count_cuted_fields= CHECK_FIELD_IGNORE;
+  const bool whole= thd && thd_sql_command(thd) != SQLCOM_ALTER_TABLE;
+  if (int failed= wait_before_move(thd, name, whole))
+    return failed;
+  if (!ink_drop_table(database, name.slice(), &error))
+  {
+    change_times::forget(name.text());
+    return 0;
+  }
+  return error.code == INK_NOT_FOUND ? ENOENT : handler_error(thd, error);
+}
+
+/* A copy was filled while others began transactions: their snapshots would find few of its rows. */
+static int complete(const TableName &name)
+{
+  ink_error error;
+  OwnedTable opened;
+  if (open_table(name.slice(), &opened, &error))
+    return handler_error(current_thd, error);
+  for (size_t i= 0; i < ink_table_tree_count(opened.get()); i++)
+    if (ink_complete_tree(database, ink_table_tree(opened.get(), i), &error))
+      return handler_error(current_thd, error);
+  return 0;
+}
+
+int ha_inkstone::rename_table(const char *from, const char *to)
+{
+  ink_error error;
+  TableName from_name(from), to_name(to);
+  try
+  {
+    if (int failed= wait_before_move(ha_thd(), from_name, true))
+      return failed;
+    if (int failed= note_rename(ha_thd(), from, to))
+      return failed;
+    if (int failed= is_copy(from_name) ? complete(from_name) : 0)
+      return failed == HA_ERR_NO_SUCH_TABLE ? rename_whole(ha_thd(), from, to) : failed;
+    if (!ink_rename_table(database, from_name.slice(), to_name.slice(), &error))
+    {
+      const std::string old= from_name.text(), now= to_name.text();
+      if (is_copy(from_name))
+        change_times::forget(old);
+      else
+        change_times::rename(old, now);
+      return 0;
+    }
+    if (error.code == INK_NOT_FOUND)
+      return rename_whole(ha_thd(), from, to);
+  }
+  catch (const std::bad_alloc &)
+  {
+    return HA_ERR_OUT_OF_MEM;
+  }
+  return handler_error(ha_thd(), error);
+}
+
+/* Makes an empty table like another, to take its place. */
+static int create_replacement(THD *thd, const std::string &name)
+{
+  ink_error error;
+  OwnedTable opened;
+  if (open_table(slice_of(name), &opened, &error))
+    return handler_error(thd, error);
+  const std::string replacement= name + REPLACEMENT;
+  std::vector<ink_slice> trees;
+  for (size_t i= 1; i < ink_table_tree_count(opened.get()); i++)
+    trees.push_back(ink_tree_name(ink_table_tree(opened.get(), i)));
+  return create_table(thd, slice_of(replacement), trees);
+}
+
+/* Empties all of these tables in one step. */
+static int truncate_all(THD *thd, const std::vector<std::string> &names)
+{
+  std::vector<std::string> replacements;
+  int failed= 0;
+  for (const std::string &name : names)
+    if (!failed && !(failed= create_replacement(thd, name)))
+      replacements.push_back(name + REPLACEMENT);
+  std::vector<ink_slice> from, to;
+  for (size_t i= 0; i < replacements.size(); i++)
+  {
+    from.push_back(slice_of(replacements[i]));
+    to.push_back(slice_of(names[i]));
+  }
+  ink_error error;
+  if (!failed && ink_replace_tables(database, from.data(), to.data(), from.size(), &error))
+    failed= handler_error(thd, error);
+  for (size_t i= 0; failed && i < from.size(); i++)
+    ink_drop_table(database, from[i], nullptr);
+  return failed;
+}
+
+/* The server truncates a partitioned table one partition after the other, and nothing finishes that
+   after a crash: the first one empties them all, the others find it done. */
+int ha_inkstone::truncate()
+{
+  try
+  {
+    const PartitionPath path(access.share->name);
+    const bool whole= table->part_info && path.is_partition() &&
+                      thd()->lex->sql_command == SQLCOM_TRUNCATE;
+    std::vector<std::string> names= {access.share->name};
+    int failed= 0;
+    if (whole && ink_table_is_replaced(access.share->engine_table(), slice_of(access.share->name)))
+      names.clear();
+    else if (whole)
+      failed= partitions_of(thd(), path.table, &names);
+    if (!failed)
+      failed= wait_for_prepared(thd(), names);
+    if (!failed && !names.empty())
+      failed= truncate_all(thd(), names);
+    if (failed)
+      return failed;
+  }
+  catch (const std::bad_alloc &)
+  {
+    return HA_ERR_OUT_OF_MEM;
+  }
+  scan.close();
+  return access.share->reopen(thd(), table->s);
+}
+
+struct NameList
+{
+  std::vector<std::string> names;
+  std::string prefix;
+};
+
+static bool starts_with(const std::string &text, const std::string &beginning)
+{
+  return text.compare(0, beginning.size(), beginning) == 0;
+}
+
+/* Tables that only a crash leaves: the server's temporary ones, and replacements that were not put
+   in place. */
+static bool add_leftover(void *context, ink_slice name)
+{
+  NameList *list= static_cast<NameList *>(context);
+  const std::string text= text_of(name);
+  size_t ending= sizeof REPLACEMENT - 1;
+  if (text.find("/" tmp_file_prefix "-temptable-") != std::string::npos ||
+      (text.size() > ending && !text.compare(text.size() - ending, ending, REPLACEMENT)))
+    list->names.push_back(text);
+  return true;
+}
+
+static bool add_of_database(void *context, ink_slice name)
+{
+  NameList *list= static_cast<NameList *>(context);
+  const std::string text= text_of(name);
+  if (starts_with(text, list->prefix))
+    list->names.push_back(text);
+  return true;
+}
+
+static int drop_all(NameList &list, ink_visit_name which)
+{
+  ink_error error;
+  if (ink_tables(database, which, &list, &error))
+    return handler_error(nullptr, error);
+  int failed= 0;
+  for (const std::string &name : list.names)
+    if (ink_drop_table(database, slice_of(name), &error))
+      failed= handler_error(nullptr, error);
+    else
+      change_times::forget(name);
+  return failed;
+}
+
+int finish_interrupted_ddl()
+{
+  NameList list;
+  return drop_all(list, add_leftover);
+}
+
+/* The server drops a database's tables one by one; this is for those that it does not know. */
+void drop_database(handlerton *, char *path)
+{
+  std::string name(path);
+  while (!name.empty() && name.back() == FN_LIBCHAR)
+    name.pop_back();
+  NameList list;
+  list.prefix= name.substr(name.rfind(FN_LIBCHAR) + 1) + "/";
+  if (drop_all(list, add_of_database))
+    sql_print_error("Inkstone: tables of %s are left", list.prefix.c_str());
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Tables that are made, dropped and renamed: what other files need of it. */
+#ifndef INKSTONE_TABLES_H
+#define INKSTONE_TABLES_H
+
+#include "server/engine.h"
+#include <string>
+#include <vector>
+
+/** Ends the name of a table under construction that is to take another's place. */
+#define REPLACEMENT "#replacement"
+
+/** What the statement asks for and the engine refuses; nullptr: nothing. */
+const char *refused_option(THD *thd, const HA_CREATE_INFO *info);
+/** Waits until no prepared transaction has changed rows of these tables, as long as a lock is
+    waited for. */
+int wait_for_prepared(THD *thd, const std::vector<std::string> &tables);
+/** Drops a table; ENOENT if there is none. */
+int drop_table(const char *path);
+/** Drops what is left of a database's tables. */
+void drop_database(handlerton *, char *path);
+/** Finishes what a crash interrupted: temporary tables go. */
+int finish_interrupted_ddl();
+
+#endif

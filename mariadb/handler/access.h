@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* How a handler gets at its table now: as which session, in which transaction, with which locks.
+   The parts of a handler (Scan, AutoIncrement) have it in common. */
+#ifndef INKSTONE_ACCESS_H
+#define INKSTONE_ACCESS_H
+
+#include "server/session.h"
+#include "table/share.h"
+
+struct Access
+{
+  /** `table` is the handler's, which the server sets when it opens it. */
+  explicit Access(TABLE *const &table)
+      : table(table), share(nullptr), session(nullptr), lock(INK_LOCK_NONE), wait(INK_WAIT),
+        writes(false)
+  {
+  }
+
+  ink_transaction *transaction() const { return own ? own.get() : session->transaction.get(); }
+  THD *thd() const { return session->thd; }
+  int failure(const ink_error &error) const { return handler_error(thd(), error); }
+
+  TABLE *const &table;
+  TableShare *share;
+  Session *session;
+  /** Of a sequence, whose numbers no rollback takes back: a transaction for each change. */
+  OwnedTransaction own;
+  /** How rows are locked: enum ink_lock, enum ink_wait. */
+  uint32_t lock, wait;
+  /** Whether the statement has locked the table to change it. */
+  bool writes;
+};
+
+#endif

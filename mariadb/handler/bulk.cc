@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Holding rows back, and inserting them as if one by one (handler/bulk.h). */
+#include "handler/bulk.h"
+#include <algorithm>
+#include <new>
+
+/** As much as is held back: enough for long runs, little enough to stay in the processor's
+    cache. */
+static const size_t HELD_BYTES_MAX= 512 * 1024, HELD_ROWS_MAX= 4096;
+
+BulkInsert::BulkInsert(ha_inkstone &handler)
+    : table(handler), entries(new (std::nothrow) Batch[handler.codec.indexes.size() + 1]), count(0), tried(0),
+      first_generated(SIZE_MAX), counts_rows(false)
+{
+}
+
+int BulkInsert::add(const uchar *record)
+{
+  ha_inkstone &t= table;
+  if (!count)
+    clear();
+  ink_slice key;
+  RowBuffers &made= t.buffers;
+  if (made.row.put(t.codec, record, made.row_id) || made.row.tree_key(t.codec, &key) ||
+      clustered.add(key, slice(made.row.value)))
+    return HA_ERR_OUT_OF_MEM;
+  size_t held= clustered.length();
+  for (uint i= 0; i < t.codec.indexes.size(); i++)
+  {
+    if (t.codec.is_clustered(i))
+      continue;
+    if (made.entry.put(t.codec.indexes[i], record, made.row) ||
+        entries[i].add(slice(made.entry.key), slice(made.entry.value)))
+      return HA_ERR_OUT_OF_MEM;
+    held+= entries[i].length();
+  }
+  if (t.table->found_next_number_field)
+    auto_increments.push_back(t.auto_increment.value_of(record));
+  /* A partition's rows have got their values by the server. */
+  counts_rows= t.table->next_number_field != nullptr;
+  if (counts_rows)
+    t.auto_increment.count_row();
+  conditions.push_back(t.thd()->get_stmt_da()->cond_count());
+  if (t.insert_id_for_cur_row && !t.thd()->first_successful_insert_id_in_cur_stmt)
+    first_generated= count;
+  count++;
+  return held >= HELD_BYTES_MAX || count >= HELD_ROWS_MAX ? flush() : 0;
+}
+
+int BulkInsert::flush()
+{
+  if (!count)
+    return 0;
+  ha_inkstone &t= table;
+  ink_error error;
+  ink_mark mark;
+  tried= count;
+  int failed= ink_mark_set(t.transaction(), &mark, &error) ? t.failure(error) : insert_batches();
+  if (failed == HA_ERR_FOUND_DUPP_KEY)
+    failed= ink_mark_rollback(t.transaction(), &mark, &error) ? t.failure(error) : insert_one_by_one();
+  if (int not_noted= count_auto_increments(failed == HA_ERR_FOUND_DUPP_KEY))
+    failed= failed ? failed : not_noted;
+  for (size_t i= 0; !failed && i < count; i++)
+    t.count_change();
+  /* LAST_INSERT_ID() is of a row that was inserted. */
+  if (failed && first_generated != SIZE_MAX && first_generated + 1 >= tried)
+    t.thd()->first_successful_insert_id_in_cur_stmt= 0;
+  first_generated= SIZE_MAX;
+  if (failed)
+    keep_conditions(conditions[tried - 1]);
+  conditions.clear();
+  /* What a message about a duplicate shows lies in the batches: they are cleared with the next
+     row. */
+  count= 0;
+  return failed;
+}
+
+/* As if rows were inserted one by one: those behind the one that was refused do not count. */
+int BulkInsert::count_auto_increments(bool duplicate)
+{
+  ulonglong next= 0;
+  int failed= 0;
+  for (size_t i= 0; i < tried && i < auto_increments.size(); i++)
+  {
+    if (counts_rows && !failed)
+      failed= table.auto_increment.count(auto_increments[i], !duplicate || i + 1 < tried);
+    set_if_bigger(next, table.auto_increment.next_after(auto_increments[i]));
+  }
+  auto_increments.clear();
+  if (failed)
+    return failed;
+  return next ? table.counter().note(table.thd(), next) : 0;
+}
+
+void BulkInsert::clear()
+{
+  clustered.clear();
+  for (uint i= 0; i < table.codec.indexes.size(); i++)
+    entries[i].clear();
+}
+
+int BulkInsert::insert_batches()
+{
+  if (int failed= insert_batch(table.access.share->clustered(), clustered, false))
+    return failed;
+  for (uint i= 0; i < table.codec.indexes.size(); i++)
+  {
+    if (table.codec.is_clustered(i))
+      continue;
+    if (int failed= insert_batch(table.access.share->index_tree(i), entries[i], true))
+      return failed;
+  }
+  return 0;
+}
+
+int BulkInsert::insert_batch(const ink_tree *tree, Batch &batch, bool sort)
+{
+  ink_error error;
+  ink_row *rows= sort ? batch.sorted_rows() : batch.rows();
+  if (!rows)
+    return HA_ERR_OUT_OF_MEM;
+  size_t done;
+  return ink_insert_many(table.transaction(), tree, rows, count, &done, &error)
+             ? table.failure(error)
+             : 0;
+}
+
+int BulkInsert::insert_one_by_one()
+{
+  ink_error error;
+  for (size_t row= 0; row < count; row++)
+  {
+    const ink_row &first= clustered.rows()[row];
+    tried= row + 1;
+    if (ink_insert(table.transaction(), table.access.share->clustered(), first.key, first.value, &error))
+      return refused(row, table.table->s->primary_key, error);
+    for (uint i : table.access.share->indexes_by_age())
+    {
+      const ink_row &entry= entries[i].rows()[row];
+      if (ink_insert(table.transaction(), table.access.share->index_tree(i), entry.key, entry.value, &error))
+        return refused(row, i, error);
+    }
+  }
+  return 0;
+}
+
+/* The server shows the record in its message, when the batches are gone: it gets the refused row,
+   from the handler's own memory. */
+int BulkInsert::refused(size_t row, uint index, const ink_error &error)
+{
+  ha_inkstone &t= table;
+  ink_row first= clustered.rows()[row];
+  t.access.session->duplicate_index= index;
+  if (!t.codec.room->restore(&first, t.cut_key))
+    return HA_ERR_CRASHED;
+  RowImage &row_image= t.buffers.row;
+  if (row_image.take_key(first.key) || row_image.value.assign(first.value.data, first.value.len))
+    return HA_ERR_OUT_OF_MEM;
+  if (int failed= t.show_row(slice(row_image.key), slice(row_image.value)))
+    return failed;
+  return t.failure(error);
+}
+
+/* Takes back what the server said behind the first `kept` conditions, of rows that it would not
+   have come to. */
+void BulkInsert::keep_conditions(size_t kept)
+{
+  THD *thd= table.thd();
+  Diagnostics_area *all= thd->get_stmt_da();
+  if (all->cond_count() <= kept)
+    return;
+  Diagnostics_area first(thd->query_id, false, true);
+  Diagnostics_area::Sql_condition_iterator before= all->sql_conditions();
+  while (first.cond_count() < kept)
+    first.push_warning(thd, before++);
+  all->clear_warning_info(thd->query_id);
+  Diagnostics_area::Sql_condition_iterator again= first.sql_conditions();
+  while (const Sql_condition *condition= again++)
+    all->push_warning(thd, condition);
+}
+
+bool ha_inkstone::has_unique_key() const
+{
+  const KEY *first= table->key_info;
+  return std::any_of(first, first + table->s->keys,
+                     [](const KEY &key) { return (key.flags & HA_NOSAME) != 0; });
+}
+
+void ha_inkstone::start_bulk_insert(ha_rows rows, uint)
+{
+  /* The server looks for duplicates itself where it keeps hashes or periods unique. Partitions hold
+     back each for itself: which row of the statement was refused first would be lost. */
+  if (rows == 1 || bulk || table->s->long_unique_table || table->s->period.unique_keys ||
+      access.own || (table->part_info && has_unique_key()))
+    return;
+  bulk.reset(new (std::nothrow) BulkInsert(*this));
+  if (bulk && !bulk->is_ready())
+    bulk.reset();
+}
+
+int ha_inkstone::end_bulk_insert()
+{
+  if (!bulk)
+    return 0;
+  /* Of a deadlock's victim nothing is left that a row could be added to. */
+  int failed= thd()->transaction_rollback_request ? 0 : bulk->flush();
+  bulk.reset();
+  /* The server has reported an error of a later row than the one that is refused: row by row it
+     would not have come to that. */
+  if (failed && thd()->is_error())
+  {
+    thd()->clear_error();
+    print_error(failed, MYF(0));
+  }
+  /* The server takes the reason from there. */
+  if (failed)
+    my_errno= failed;
+  return failed;
+}

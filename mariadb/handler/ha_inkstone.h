@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The handler: what the server does with one open table. It translates rows, keys, conditions and
+   errors; everything else is the engine's.
+
+   | file               | subject                                             |
+   |--------------------|-----------------------------------------------------|
+   | ha_inkstone.cc     | open, lock, position, flags                         |
+   | access.h           | the session, transaction and locks that it works in |
+   | read.cc            | reading rows, by index and without                  |
+   | search.cc, scan.cc | where a search begins and ends; the cursor in it    |
+   | write.cc           | insert, update, delete                              |
+   | bulk.cc            | many inserts of one statement                       |
+   | autoinc.cc         | AUTO_INCREMENT                                      |
+   | estimate.cc        | what the optimizer asks                             |
+
+   What changes or looks at tables as a whole is in ddl/. */
+#ifndef HA_INKSTONE_H
+#define HA_INKSTONE_H
+
+#include "codec/row_buffers.h"
+#include "handler/access.h"
+#include "handler/autoinc.h"
+#include "handler/scan.h"
+
+class Batch;
+struct AlterContext;
+/** Rows that a bulk insert holds back, and what becomes of them. */
+class BulkInsert;
+
+class ha_inkstone final : public handler
+{
+public:
+  ha_inkstone(handlerton *hton, TABLE_SHARE *table_arg);
+  ~ha_inkstone() override;
+
+  /* ha_inkstone.cc */
+  Table_flags table_flags() const override;
+  ulong index_flags(uint index, uint part, bool all_parts) const override;
+  const char *index_type(uint) override { return "BTREE"; }
+  uint max_supported_keys() const override { return MAX_KEY; }
+  uint max_supported_key_length() const override;
+  uint max_supported_key_part_length() const override { return KEY_PART_BYTES_MAX; }
+  enum row_type get_row_type() const override { return ROW_TYPE_DYNAMIC; }
+  int open(const char *name, int mode, uint test_if_locked) override;
+  int close() override;
+  handler *clone(const char *name, MEM_ROOT *mem_root) override;
+  THR_LOCK_DATA **store_lock(THD *thd, THR_LOCK_DATA **to, thr_lock_type lock_type) override;
+  uint lock_count() const override { return 0; }
+  int external_lock(THD *thd, int lock_type) override;
+  int start_stmt(THD *thd, thr_lock_type lock_type) override;
+  int extra(enum ha_extra_function operation) override;
+  int reset() override;
+  void position(const uchar *record) override;
+  int cmp_ref(const uchar *one, const uchar *other) override;
+  bool get_error_message(int error, String *text) override;
+  void print_error(int error, myf flags) override;
+  void unlock_row() override;
+  bool was_semi_consistent_read() override { return scan.shows_unlocked(); }
+  void try_semi_consistent_read(bool yes) override { scan.want_semi_consistent(yes); }
+  uint8 table_cache_type() override { return HA_CACHE_TBL_NOCACHE; }
+
+  /* read.cc */
+  int rnd_init(bool scan) override;
+  int rnd_end() override;
+  int rnd_next(uchar *record) override;
+  int rnd_pos(uchar *record, uchar *pos) override;
+  int index_init(uint index, bool sorted) override;
+  int index_end() override;
+  int index_read_map(uchar *record, const uchar *key, key_part_map map,
+                     enum ha_rkey_function how) override;
+  int index_read_last_map(uchar *record, const uchar *key, key_part_map map) override;
+  int index_first(uchar *record) override;
+  int index_last(uchar *record) override;
+  int index_next(uchar *record) override;
+  int index_prev(uchar *record) override;
+  int index_next_same(uchar *record, const uchar *key, uint length) override;
+  int read_range_first(const key_range *start, const key_range *end, bool eq_range,
+                       bool sorted) override;
+  Item *idx_cond_push(uint index, Item *condition) override;
+  bool rowid_filter_push(Rowid_filter *filter) override;
+
+  /* write.cc */
+  void get_auto_increment(ulonglong offset, ulonglong increment, ulonglong desired,
+                          ulonglong *first, ulonglong *reserved) override
+  {
+    auto_increment.reserve(offset, increment, desired, first, reserved);
+  }
+  int write_row(const uchar *record) override;
+  int update_row(const uchar *old_record, const uchar *new_record) override;
+  int delete_row(const uchar *record) override;
+
+  /* bulk.cc */
+  void start_bulk_insert(ha_rows rows, uint flags) override;
+  int end_bulk_insert() override;
+
+  /* estimate.cc */
+  int info(uint flag) override;
+  ha_rows records_in_range(uint index, const key_range *min, const key_range *max,
+                           page_range *pages) override;
+  double scan_time() override;
+  double read_time(uint index, uint ranges, ha_rows rows) override;
+  ha_rows estimate_rows_upper_bound() override;
+  /* Every index may serve ORDER BY and GROUP BY without LIMIT, the clustered one above all. */
+  const key_map *keys_to_use_for_scanning() override { return &key_map_full; }
+
+  /* ddl/tables.cc */
+  int create(const char *name, TABLE *form, HA_CREATE_INFO *info) override;
+  int rename_table(const char *from, const char *to) override;
+  int delete_table(const char *name) override;
+  int truncate() override;
+
+  /* ddl/alter.cc */
+  enum_alter_inplace_result check_if_supported_inplace_alter(TABLE *altered,
+                                                             Alter_inplace_info *info) override;
+  bool check_if_incompatible_data(HA_CREATE_INFO *info, uint table_changes) override;
+  bool prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info *info) override;
+  bool inplace_alter_table(TABLE *altered, Alter_inplace_info *info) override;
+  bool commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *info, bool commit) override;
+
+  /* ddl/alter_counters.cc */
+  int reset_auto_increment(ulonglong value) override;
+  void update_create_info(HA_CREATE_INFO *info) override;
+
+  /* ddl/upkeep.cc */
+  int analyze(THD *thd, HA_CHECK_OPT *options) override;
+  int optimize(THD *thd, HA_CHECK_OPT *options) override;
+  int check(THD *thd, HA_CHECK_OPT *options) override;
+  /* The server recreates the table then. */
+  int repair(THD *, HA_CHECK_OPT *) override { return is_outdated() ? HA_ADMIN_TRY_ALTER : HA_ADMIN_NOT_IMPLEMENTED; }
+  int check_for_upgrade(HA_CHECK_OPT *) override { return is_outdated() ? HA_ADMIN_NEEDS_ALTER : HA_ADMIN_OK; }
+
+  /* ddl/transport.cc */
+  int discard_or_import_tablespace(my_bool discard) override;
+
+  /* Of one column, in pages of any size. */
+  static const uint KEY_PART_BYTES_MAX= 3072;
+
+private:
+  friend class BulkInsert;
+
+  /* ddl/alter.cc */
+  int find_added(TABLE *altered, Alter_inplace_info *info, std::vector<AddedColumn> *added);
+  std::vector<uint16> altered_order(const TABLE *altered, Alter_inplace_info *info) const;
+  int build_index(const KEY &altered_key, const std::vector<Field *> &columns);
+  int fill_index(const KeyCodec &of_index, KEY &key, const ink_tree *tree, bool computed);
+  int add_entry(const KeyCodec &of_index, ink_row row, bool computed, Batch &batch);
+  int insert_sorted(const KeyCodec &of_index, KEY &key, const ink_tree *tree, Batch &batch);
+  int show_duplicate(const KeyCodec &of_index, KEY &key, ink_row entry);
+  int commit_altered(const std::vector<AlterContext *> &contexts, TABLE *altered, Alter_inplace_info *info);
+
+  /* ddl/alter_counters.cc */
+  enum Reserved { KEPT, FORGOTTEN, NOTED };
+  Reserved reserved_after(alter_table_operations wanted, const TABLE *altered) const;
+  void note_counter(alter_table_operations wanted, const TABLE *altered);
+  int alter_counter(const TABLE *altered, const Alter_inplace_info *info);
+  int set_first_auto_increment(const char *path, const TABLE *form, const HA_CREATE_INFO *info);
+  int greatest_auto_increment(ulonglong *next);
+  int greatest_uncommitted(ulonglong *greatest);
+  int find_auto_increment();
+  int lower_auto_increment(ulonglong wanted);
+  int forget_reserved();
+
+  /* ddl/upkeep.cc */
+  bool has_unknown_tree(THD *thd);
+  int check_entries(THD *thd);
+  int check_entries_of_row(THD *thd);
+  /** Pages that a scan of the table reads, but for long values. */
+  uint64 clustered_pages= 0;
+  /** More rows than fit into them, as InnoDB counts. */
+  ha_rows rows_upper_bound= 0;
+  int count_entries(uint index, uint64 *count);
+
+  /* ddl/transport.cc */
+  int begin_export(THD *thd);
+  int write_export(THD *thd);
+  void end_export();
+  int discard_table();
+  int import_table();
+
+  /* ha_inkstone.cc */
+  TableShare *get_share();
+  int use_session(THD *thd);
+  void begin_statement();
+  int refuse_lock(THD *thd, int lock_type);
+  void hide_outdated_indexes();
+  int unlock(THD *thd);
+  THD *thd() const { return access.session ? access.session->thd : ha_thd(); }
+  int failure(const ink_error &error) { return handler_error(thd(), error); }
+  ink_transaction *transaction() const { return access.transaction(); }
+  Counter &counter() const { return access.share->auto_increment(); }
+  /* Whether the indexes were made by a version that sorted the table's texts otherwise: they are
+     not used. */
+  bool is_outdated() const { return access.share->image_version() < codec.images_since(); }
+  bool has_unique_key() const;
+  int begin_own();
+  int end_own(int failed);
+
+  /* read.cc */
+  enum { SKIPPED= -1 };
+  int next(uchar *record, bool beyond_bound);
+  int next_found(uchar *record, bool stops);
+  int deliver(ink_row row, uchar *record);
+  int deliver_entry(ink_row row, uchar *record);
+  int deliver_row_of(ink_slice row_key, uchar *record, bool filters);
+  bool wants_unread_key() const;
+  check_result_t check_condition();
+  int get_row(ink_slice row_key, uchar *record, bool *found);
+  int get(const ink_tree *tree, ink_slice image, OwnedBytes *bytes, ink_slice *found_value, bool *found);
+  int read_point(uchar *record);
+  int fill(ink_slice key, ink_slice value, uchar *record);
+  int show_row(ink_slice key, ink_slice value);
+  void note_row_id(ink_slice key);
+  const ink_tree *tree_of(uint index) const;
+  const ink_tree *active_tree() const;
+  const KeyCodec &active_codec() const { return codec.indexes[active_index]; }
+  bool covering() { return keyread_enabled() && keyread == active_index; }
+  int complete_apart(uchar *record);
+  void compute_virtual();
+  bool keep_blobs(uchar *record);
+  bool reads_all_columns() const { return access.lock != INK_LOCK_NONE && access.writes; }
+
+  /* write.cc */
+  int compute_behind_triggers();
+  int insert_before_reserving();
+  int insert_row(const uchar *record);
+  int insert_entries(const uchar *record);
+  bool empties_geometry(const uchar *old_record, const uchar *new_record) const;
+  int update_entries(const uchar *old_record, const uchar *new_record, bool moved);
+  int update_entry(uint index, const uchar *old_record, const uchar *new_record);
+  int change_row(const uchar *old_record, const uchar *new_record);
+  int remove_row(const uchar *record);
+  int remove_entry(uint index, const Buffer &key);
+  int insert(const ink_tree *tree, ink_slice key, ink_slice value);
+  int undo_to(const ink_mark &mark, int failed);
+  void count_change();
+
+  Access access;
+  TableCodec codec;
+  Scan scan;
+  RowBuffers buffers;
+  AutoIncrement auto_increment;
+  std::unique_ptr<BulkInsert> bulk;
+  bool ignores_duplicates;
+  /** Whether the session knows that its transaction changes the table. */
+  bool is_change_noted;
+  /** Whether the server says where the range ends that it reads. */
+  bool use_end_range;
+  /** The place of a row, and another one that it is compared with. */
+  Buffer place, other_place;
+  /** Of an entry, the row's key; a key as its tree has it; long values of a row in a place of its
+      own (complete_apart). */
+  Buffer scratch, cut_key, kept_blobs;
+  /** The current row's key in the clustered tree, if it was looked up and thereby locked; else
+      empty. */
+  Buffer locked_key;
+  OwnedBytes row_value, entry_value;
+  /** FLUSH TABLES ... FOR EXPORT holds the table still. */
+  OwnedExport exporting;
+};
+
+#endif

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What the C interface hands out and takes back: given back when its owner goes. */
+#ifndef INKSTONE_OWNED_H
+#define INKSTONE_OWNED_H
+
+#include "server/engine.h"
+#include <memory>
+
+struct GiveBack
+{
+  void operator()(ink_table *table) const { ink_table_close(table); }
+  void operator()(ink_transaction *transaction) const { ink_transaction_free(transaction); }
+  void operator()(ink_cursor *cursor) const { ink_cursor_close(cursor); }
+  void operator()(ink_export *exporting) const { ink_export_end(exporting); }
+  void operator()(ink_interrupt *interrupt) const { ink_interrupt_free(interrupt); }
+};
+
+typedef std::unique_ptr<ink_table, GiveBack> OwnedTable;
+typedef std::unique_ptr<ink_transaction, GiveBack> OwnedTransaction;
+typedef std::unique_ptr<ink_cursor, GiveBack> OwnedCursor;
+typedef std::unique_ptr<ink_export, GiveBack> OwnedExport;
+typedef std::unique_ptr<ink_interrupt, GiveBack> OwnedInterrupt;
+
+/** Bytes that the engine copies out; one can be filled again and again. */
+class OwnedBytes
+{
+public:
+  OwnedBytes() : held() {}
+  ~OwnedBytes() { ink_buffer_free(&held); }
+  OwnedBytes(const OwnedBytes &)= delete;
+  OwnedBytes &operator=(const OwnedBytes &)= delete;
+
+  ink_buffer *to_fill() { return &held; }
+  ink_slice slice() const { return ink_slice{held.data, held.len}; }
+
+private:
+  ink_buffer held;
+};
+
+/* These fill an owner as the functions of the same names do; on failure it is empty. */
+
+inline int open_table(ink_slice name, OwnedTable *table, ink_error *error)
+{
+  ink_table *opened= nullptr;
+  const int failed= ink_table_open(database, name, &opened, error);
+  table->reset(failed ? nullptr : opened);
+  return failed;
+}
+
+inline int begin(uint32_t isolation, const ink_interrupt *interrupt, OwnedTransaction *transaction,
+                 ink_error *error)
+{
+  ink_transaction *begun= nullptr;
+  const int failed= ink_begin(database, isolation, interrupt, &begun, error);
+  transaction->reset(failed ? nullptr : begun);
+  return failed;
+}
+
+inline int open_cursor(const ink_transaction *transaction, const ink_tree *tree,
+                       const ink_range &range, const ink_scan &scan, OwnedCursor *cursor,
+                       ink_error *error)
+{
+  ink_cursor *opened= nullptr;
+  const int failed= ink_cursor_open(transaction, tree, &range, &scan, &opened, error);
+  cursor->reset(failed ? nullptr : opened);
+  return failed;
+}
+
+inline int begin_export(const ink_table *table, OwnedExport *exporting, ink_error *error)
+{
+  ink_export *begun= nullptr;
+  const int failed= ink_export_begin(table, &begun, error);
+  exporting->reset(failed ? nullptr : begun);
+  return failed;
+}
+
+#endif

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What the server does with a connection's transaction. */
+#include "server/session.h"
+#include "server/change_times.h"
+#include "server/partition_path.h"
+#include "server/variables.h"
+#include "server/xid.h"
+#include <new>
+
+Session::Session(THD *connection)
+    : thd(connection), interrupt(ink_interrupt_new()),
+      begun_at(INK_REPEATABLE_READ), tables_in_use(0),
+      statement_running(false), auto_increment_rows(0), altered{0, {}},
+      updates_duplicates(false),
+      replaces_duplicates(false), duplicate_index(MAX_KEY), ordered(false), prepared(false), begun(0)
+{
+  message[0]= 0;
+}
+
+Session *session_of(THD *thd)
+{
+  Session *session= static_cast<Session *>(thd_get_ha_data(thd, inkstone_hton));
+  if (session)
+    return session;
+  std::unique_ptr<Session> made(new (std::nothrow) Session(thd));
+  if (made)
+    thd_set_ha_data(thd, inkstone_hton, made.get());
+  /* close_connection (plugin.cc) takes it back. */
+  return made.release();
+}
+
+bool AlteredCounters::has_handed_over(THD *thd, const std::string &table) const
+{
+  if (query != thd->query_id)
+    return false;
+  for (const Counter &old : counters)
+    if (old.handed_over && old.partition == PartitionPath(table).partition)
+      return true;
+  return false;
+}
+
+/* The level that the server asks for. */
+static uint32_t isolation_of(THD *thd)
+{
+  switch (thd_tx_isolation(thd))
+  {
+  case ISO_READ_UNCOMMITTED:
+    return INK_READ_UNCOMMITTED;
+  case ISO_READ_COMMITTED:
+    return INK_READ_COMMITTED;
+  case ISO_SERIALIZABLE:
+    /* Repeatable read with all reads locking, as InnoDB does it. Transactions that lock whatever
+       they read need none of snapshot isolation's errors. */
+    return INK_REPEATABLE_READ;
+  default:
+    return snapshot_isolation(thd) ? INK_SNAPSHOT : INK_REPEATABLE_READ;
+  }
+}
+
+/* A transaction keeps the level at which it began, also when a variable changes. */
+bool locks_gaps(THD *thd)
+{
+  const Session *session= static_cast<Session *>(thd_get_ha_data(thd, inkstone_hton));
+  const bool begun= session && session->transaction;
+  return (begun ? session->begun_at : isolation_of(thd)) == INK_REPEATABLE_READ;
+}
+
+/* A kill of an earlier statement is over; one of this statement may have come already. */
+void Session::forget_old_kill()
+{
+  ink_interrupt_clear(interrupt.get());
+  if (thd_kill_level(thd) != THD_IS_NOT_KILLED)
+    ink_interrupt_raise(interrupt.get());
+}
+
+int Session::begin_if_none()
+{
+  ink_error error;
+  if (transaction)
+    return 0;
+  begun_at= isolation_of(thd);
+  if (::begin(begun_at, interrupt.get(), &transaction, &error))
+    return handler_error(thd, error);
+  ink_transaction_set_tag(transaction.get(), thd_get_thread_id(thd));
+  ink_transaction_set_owner(transaction.get(), thd);
+  begun= my_time(0);
+  ordered= prepared= false;
+  return 0;
+}
+
+int Session::begin_statement()
+{
+  ink_error error;
+  if (int failed= begin_if_none())
+    return failed;
+  if (!statement_running)
+  {
+    forget_old_kill();
+    if (ink_set_lock_wait_timeout(transaction.get(), lock_wait_timeout_ms(thd), &error) ||
+        ink_statement_begin(transaction.get(), &error))
+      return handler_error(thd, error);
+    statement_running= true;
+  }
+  trans_register_ha(thd, false, inkstone_hton, 0);
+  if (thd_test_options(thd, OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN))
+    trans_register_ha(thd, true, inkstone_hton, 0);
+  return 0;
+}
+
+/* The server's statement goes on if there is no memory for it: a time in a list is not worth an
+   error. */
+void Session::note_change(const std::string &table)
+{
+  try
+  {
+    changed.insert(table);
+  }
+  catch (const std::bad_alloc &)
+  {
+  }
+}
+
+void Session::end()
+{
+  changed.clear();
+  transaction.reset();
+  statement_running= false;
+  auto_increment_rows= 0;
+  ordered= prepared= false;
+}
+
+/* Called one after the other for all commits, with the binary log's latch held: takes the commit's
+   place in the log, and waits for no disk, nor for another transaction. */
+void Session::commit_ordered()
+{
+  if (!transaction)
+    return;
+  ordered_error.code= INK_OK;
+  ink_commit_ordered(transaction.get(), flush_log_at_commit(), &ordered_error);
+  ordered= true;
+}
+
+int Session::commit()
+{
+  if (!transaction)
+    return 0;
+  ink_error error;
+  int failed= 0;
+  const bool by_server= ordered;
+  /* What the binary log orders is found by it after a crash, if it is prepared durably. */
+  const uint32_t wait_for= by_server && prepared ? static_cast<uint32_t>(INK_LAZY) : flush_log_at_commit();
+  if (!by_server)
+    commit_ordered();
+  if (ordered_error.code != INK_OK)
+    failed= handler_error(thd, ordered_error);
+  else
+  {
+    /* Its place is taken: on a replica without a binary log those whose turn comes next go on, and
+       share the sync. Where the server orders commits it has told them itself. */
+    if (!by_server)
+      thd_wakeup_subsequent_commits(thd, 0);
+    if (ink_commit_wait(transaction.get(), wait_for, &error))
+      failed= handler_error(thd, error);
+    else if (!changed.empty())
+      change_times::note(changed, begun);
+  }
+  end();
+  return failed;
+}
+
+int Session::rollback()
+{
+  if (!transaction)
+    return 0;
+  ink_error error;
+  int failed= ink_rollback(transaction.get(), &error) ? handler_error(thd, error) : 0;
+  end();
+  return failed;
+}
+
+/* False: none runs. */
+bool Session::leave_statement()
+{
+  const bool runs= transaction && statement_running;
+  if (runs)
+  {
+    statement_running= false;
+    auto_increment_rows= 0;
+  }
+  return runs;
+}
+
+int Session::end_statement()
+{
+  ink_error error;
+  if (!leave_statement())
+    return 0;
+  return ink_statement_end(transaction.get(), &error) ? handler_error(thd, error) : 0;
+}
+
+int Session::rollback_statement()
+{
+  ink_error error;
+  if (!leave_statement())
+    return 0;
+  /* It ends then: an idle session keeps no snapshot of it. */
+  if (!ink_statement_rollback(transaction.get(), &error) && !ink_statement_end(transaction.get(), &error))
+    return 0;
+  /* After a deadlock the whole transaction is gone, and the server is told so. */
+  return error.code == INK_TRANSACTION_STATE ? 0 : handler_error(thd, error);
+}
+
+int Session::prepare(const XID &xid)
+{
+  if (!transaction)
+    return 0;
+  ink_error error;
+  XidBytes bytes(xid);
+  if (ink_prepare(transaction.get(), bytes.slice(), flush_log_at_commit(), &error))
+    return handler_error(thd, error);
+  prepared= true;
+  /* As with InnoDB: nothing is read any more. Where the server prepares by itself it commits soon,
+     and what was read must not be overwritten by what the binary log has before that. */
+  if (thd_sql_command(thd) == SQLCOM_XA_PREPARE && thd_tx_isolation(thd) != ISO_SERIALIZABLE &&
+      ink_release_shared_locks(transaction, &error))
+    return handler_error(thd, error);
+  return 0;
+}
+
+int Session::take_snapshot()
+{
+  ink_error error;
+  if (int failed= begin_if_none())
+    return failed;
+  return ink_take_snapshot(transaction.get(), &error) ? handler_error(thd, error) : 0;
+}

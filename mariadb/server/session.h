@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What a connection has in the engine: its transaction, and how to interrupt it. Kept in the
+   server's ha_data, never by thread: commit_ordered may run in another one. */
+#ifndef INKSTONE_SESSION_H
+#define INKSTONE_SESSION_H
+
+#include "server/owned.h"
+#include <set>
+#include <string>
+#include <vector>
+
+/** The counters of AUTO_INCREMENT of a table that a statement alters, of each partition (its name;
+    else empty): what it gives next, and what of that is noted. */
+struct AlteredCounters
+{
+  struct Counter
+  {
+    std::string partition;
+    uint64 next, noted;
+    /** The new table has got it: rows that are copied into it count no more. */
+    bool handed_over;
+  };
+  query_id_t query;
+  std::vector<Counter> counters;
+
+  /** Whether rows of this table are copies whose table has its counter already. (One that a row was
+      moved into from another partition may be less than that row's value.) */
+  bool has_handed_over(THD *thd, const std::string &table) const;
+};
+
+struct Session
+{
+  explicit Session(THD *thd);
+
+  /** Begins the transaction if there is none, and the statement if none runs; registers both with
+      the server. */
+  int begin_statement();
+  /** Commits the transaction: its first part if a binary log orders commits, else whole. */
+  int commit();
+  void commit_ordered();
+  int rollback();
+  int end_statement();
+  int rollback_statement();
+  int prepare(const XID &xid);
+  /** The kill of an earlier statement does not end this one's waits. */
+  void forget_old_kill();
+  /** Takes the snapshot now, at repeatable read. */
+  int take_snapshot();
+  /** The transaction has changed rows of this table. */
+  void note_change(const std::string &table);
+
+  THD *thd;
+  const OwnedInterrupt interrupt;
+  /** None between transactions. */
+  OwnedTransaction transaction;
+  /** The level at which it was begun, as one of enum ink_isolation. */
+  uint32_t begun_at;
+  /** Tables that the current statement has locked. */
+  uint tables_in_use;
+  bool statement_running;
+  /** Rows that the statement is still expected to insert, as the server said when the first value
+      of AUTO_INCREMENT was reserved; of all its tables, triggers' with them. */
+  ulonglong auto_increment_rows;
+  /** Of the last ALTER that InnoDB does in place, and this engine perhaps by copying. */
+  AlteredCounters altered;
+  /** The server goes on when a duplicate refuses a row: it updates the other one, or replaces
+      it. */
+  bool updates_duplicates, replaces_duplicates;
+  /** The index that refused a row last; MAX_KEY: none has. The server asks any partition for it,
+      not the one that refused. */
+  uint duplicate_index;
+  /** commit_ordered was called, commit is to wait. */
+  bool ordered;
+  /** Prepared durably: a commit in order is found again by the binary log, and need not wait. */
+  bool prepared;
+  /** Why commit_ordered, which cannot fail, did fail. */
+  ink_error ordered_error;
+  /** The last error without a number of the server's. */
+  char message[sizeof(ink_error)];
+
+private:
+  /** Tables that the transaction has changed, and when it began. */
+  std::set<std::string> changed;
+  time_t begun;
+
+  int begin_if_none();
+  bool leave_statement();
+  void end();
+};
+
+/** Whether what the connection's statements have read is locked with the gaps between, so that they
+    can be replayed in the order of commits, and no other transaction writes where they have
+    looked. */
+bool locks_gaps(THD *thd);
+
+/** The connection's session, made on first use; nullptr: out of memory. */
+Session *session_of(THD *thd);
+
+#endif

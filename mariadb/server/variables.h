@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* System variables, with InnoDB's names behind "inkstone_". */
+#ifndef INKSTONE_VARIABLES_H
+#define INKSTONE_VARIABLES_H
+
+#include "server/engine.h"
+
+extern struct st_mysql_sys_var *inkstone_variables[];
+
+/** Opens the database that the variables describe. */
+int open_database(ink_database **database, ink_error *error);
+/** inkstone_flush_log_at_trx_commit, as one of enum ink_durability. */
+uint32_t flush_log_at_commit();
+/** How long a statement waits for a row lock; NOWAIT and WAIT n count. */
+uint64_t lock_wait_timeout_ms(THD *thd);
+bool snapshot_isolation(THD *thd);
+/** Whether each deadlock goes to the error log. */
+bool prints_all_deadlocks();
+
+#endif

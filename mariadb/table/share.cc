@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Opening a table of the engine, what its facts say, and what an ALTER in place changes of them. */
+#include "table/share.h"
+#include <algorithm>
+
+/** Hidden row ids that are noted as used at a time, so that few inserts write a note. */
+static const uint64 ROW_IDS_AHEAD= 1 << 16;
+
+/* The counter of a table that was changed or dropped meanwhile is no loss. */
+TableShare::~TableShare()
+{
+  if (table)
+    counter.remember(nullptr);
+}
+
+int TableShare::read_image_version(THD *thd)
+{
+  if (int failed= meta_get_number(thd, meta, INK_STR("images"), &images))
+    return failed;
+  set_if_bigger(images, 1);
+  room= images >= LONG_KEYS_SINCE ? KeyRoom(ink_key_bytes_max(database)) : KeyRoom();
+  if (images <= IMAGE_VERSION)
+    return 0;
+  sql_print_error("Inkstone: table %s has key images of version %llu, and this plugin knows those up to %llu: install"
+                  " the plugin that made it, or a newer one",
+                  name.c_str(), (ulonglong) images, (ulonglong) IMAGE_VERSION);
+  return HA_ERR_UNSUPPORTED;
+}
+
+int TableShare::open(THD *thd, const char *path, const TABLE_SHARE *definition)
+{
+  std::lock_guard<std::mutex> latch(mutex);
+  if (table)
+    return 0;
+  name= TableName(path).text();
+  int failed= open_engine_table(thd);
+  if (!failed)
+    failed= finish_alter(thd);
+  if (!failed)
+    failed= drop_unfinished(thd);
+  if (!failed)
+    failed= find_trees(thd, definition);
+  if (!failed)
+    failed= read_meta(thd, definition);
+  times_opened++;
+  if (failed)
+    table.reset();
+  return failed;
+}
+
+int TableShare::open_engine_table(THD *thd)
+{
+  ink_error error;
+  table.reset();
+  if (open_table(slice_of(name), &table, &error))
+    return handler_error(thd, error);
+  if ((meta= ink_table_find_tree(table.get(), INK_STR(META_TREE))))
+    return 0;
+  sql_print_error("Inkstone: table %s lacks its tree of facts", name.c_str());
+  return HA_ERR_CRASHED;
+}
+
+/* Carries out what is left of the last ALTER's plan. */
+int TableShare::finish_alter(THD *thd)
+{
+  std::vector<uchar> bytes;
+  if (int failed= meta_get(thd, meta, INK_STR("plan"), &bytes))
+    return failed;
+  if (bytes.empty())
+    return 0;
+  AlterPlan plan= AlterPlan::decode(bytes);
+  while (!plan.empty())
+  {
+    ink_error error;
+    if (plan.do_first(slice_of(name), &error))
+      return handler_error(thd, error);
+    /* The handle does not see the step; the facts' tree is as it was. */
+    bytes= plan.encode();
+    if (int failed= meta_put(thd, meta, {{INK_STR("plan"), slice_of(bytes)}}, INK_SYNC))
+      return failed;
+  }
+  return open_engine_table(thd);
+}
+
+/* Trees of an ALTER that a crash ended before it had happened. None is being built by another
+   statement: an ALTER that runs keeps the table open. */
+int TableShare::drop_unfinished(THD *thd)
+{
+  ink_error error;
+  std::vector<std::string> unfinished;
+  for (size_t i= 0; i < ink_table_tree_count(table.get()); i++)
+  {
+    const std::string text= text_of(ink_tree_name(ink_table_tree(table.get(), i)));
+    if (text.compare(0, sizeof BUILDING - 1, BUILDING) == 0)
+      unfinished.push_back(text);
+  }
+  for (const std::string &tree : unfinished)
+    if (ink_drop_tree(database, slice_of(name), slice_of(tree), &error) && error.code != INK_NOT_FOUND)
+      return handler_error(thd, error);
+  return unfinished.empty() ? 0 : open_engine_table(thd);
+}
+
+int TableShare::alter(THD *thd, const std::vector<Change> &changes, const LEX_CUSTRING &version,
+                      const TABLE_SHARE *definition)
+{
+  /* What the facts below lend out. */
+  std::vector<std::vector<uchar>> values;
+  values.reserve(3 * changes.size());
+  std::vector<MetaFacts> tables;
+  for (const Change &change : changes)
+  {
+    std::lock_guard<std::mutex> latch(change.share->mutex);
+    std::vector<AddedColumn> added= change.share->added;
+    added.insert(added.end(), change.more->begin(), change.more->end());
+    values.push_back(encode_added(added));
+    const std::vector<uchar> &columns= values.back();
+    values.push_back(change.plan->encode());
+    const std::vector<uchar> &steps= values.back();
+    values.push_back(encode_order(*change.order));
+    const std::vector<uchar> &order= values.back();
+    tables.push_back({change.share->meta,
+                      {{INK_STR("version"), {version.str, version.length}},
+                       {INK_STR("added"), slice_of(columns)},
+                       {INK_STR("order"), slice_of(order)},
+                       {INK_STR("plan"), slice_of(steps)}}});
+  }
+  int failed= meta_put_all(thd, tables, INK_SYNC);
+  for (const Change &change : changes)
+    failed= failed ? failed : change.share->counter.remember(thd);
+  for (const Change &change : changes)
+    failed= failed ? failed : change.share->reopen(thd, definition);
+  return failed;
+}
+
+int TableShare::find_trees(THD *thd, const TABLE_SHARE *definition)
+{
+  trees.assign(definition->keys, nullptr);
+  for (uint i= 0; i < definition->keys; i++)
+  {
+    if (i == definition->primary_key)
+      continue;
+    trees[i]= ink_table_find_tree(table.get(), slice_of(definition->key_info[i].name));
+    if (!trees[i])
+    {
+      sql_print_error("Inkstone: table %s lacks its index %s", name.c_str(),
+                      definition->key_info[i].name.str);
+      return HA_ERR_CRASHED;
+    }
+  }
+  by_age.clear();
+  for (size_t at= 0; at < ink_table_tree_count(table.get()); at++)
+  {
+    const auto found= std::find(trees.begin(), trees.end(), ink_table_tree(table.get(), at));
+    if (found != trees.end())
+      by_age.push_back(static_cast<uint>(found - trees.begin()));
+  }
+  return 0;
+}
+
+/* Which columns rows have. */
+int TableShare::read_columns(THD *thd, const TABLE_SHARE *definition)
+{
+  std::vector<uchar> bytes;
+  size_t stored= 0;
+  for (Field **field= definition->field; *field; field++)
+    stored+= (*field)->stored_in_db();
+  if (int failed= meta_get(thd, meta, INK_STR("order"), &bytes))
+    return failed;
+  if (!decode_order(bytes, stored, &order))
+  {
+    sql_print_error("Inkstone: table %s has rows of another number of columns than its definition, %zu", name.c_str(),
+                    stored);
+    return HA_ERR_CRASHED;
+  }
+  if (int failed= meta_get(thd, meta, INK_STR("added"), &bytes))
+    return failed;
+  return decode_added(bytes, &added) ? 0 : HA_ERR_CRASHED;
+}
+
+int TableShare::read_meta(THD *thd, const TABLE_SHARE *definition)
+{
+  std::vector<uchar> bytes;
+  int failed= meta_get_number(thd, meta, INK_STR("row_id"), &next_row_id);
+  if (!failed)
+    failed= read_image_version(thd);
+  if (!failed)
+    failed= counter.read(thd, meta, definition);
+  if (!failed)
+    failed= read_columns(thd, definition);
+  if (!failed)
+    failed= meta_get(thd, meta, INK_STR("discarded"), &bytes);
+  discarded= !bytes.empty();
+  if (!failed)
+    failed= read_values(thd, definition);
+  set_if_bigger(next_row_id, 1);
+  row_ids_noted= next_row_id;
+  return failed;
+}
+
+int TableShare::set_discarded(THD *thd)
+{
+  std::lock_guard<std::mutex> latch(mutex);
+  int failed= meta_put(thd, meta, {{INK_STR("discarded"), INK_STR("1")}}, INK_SYNC);
+  discarded= !failed;
+  return failed;
+}
+
+int TableShare::take_row_ids(THD *thd, uint64 count, uint64 *first)
+{
+  std::lock_guard<std::mutex> latch(mutex);
+  if (next_row_id + count > row_ids_noted)
+  {
+    uint64 noted= next_row_id + count + ROW_IDS_AHEAD;
+    if (int failed= meta_put_number(thd, meta, INK_STR("row_id"), noted))
+      return failed;
+    row_ids_noted= noted;
+  }
+  *first= next_row_id;
+  next_row_id+= count;
+  return 0;
+}
+
+int TableShare::reopen(THD *thd, const TABLE_SHARE *definition)
+{
+  std::string path= name;
+  {
+    std::lock_guard<std::mutex> latch(mutex);
+    table.reset();
+    has_statistics= false;
+    values.clear();
+  }
+  return open(thd, path.c_str(), definition);
+}
