@@ -170,6 +170,9 @@ fn undo_row(
         let page = TreePage(&leaf);
         let id = leaf.id();
         let Ok(slot) = page.search(key) else {
+            if core.options.rows_may_be_lost {
+                return Ok(());
+            }
             return Err(broken(core, tree, id, "the row is missing"));
         };
         let cell = page.cell(slot);
