@@ -5,10 +5,14 @@ use std::process::{Command, ExitCode};
 
 /// Writes the databases of the present format that later versions must open (see docs/testing.md).
 #[derive(clap::Args)]
-pub struct Arguments {}
+pub struct Arguments {
+    /// Those to write, all by default
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+}
 
 /// Runs the program `fixtures`.
-pub fn run(_: &Arguments) -> Result<ExitCode> {
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut command = Command::new(std::env::var("CARGO").unwrap_or("cargo".to_owned()));
     command.current_dir(root()).args([
         "run",
@@ -17,6 +21,8 @@ pub fn run(_: &Arguments) -> Result<ExitCode> {
         "inkstone-testkit",
         "--bin",
         "fixtures",
+        "--",
     ]);
+    command.args(&arguments.names);
     status(&mut command)
 }

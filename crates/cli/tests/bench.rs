@@ -346,6 +346,66 @@ fn open_times_a_database_that_was_closed_in_order() {
     }
 }
 
+const GIANT: &str = "workload case rows log_file_size first_tenth_rows_per_s last_tenth_rows_per_s \
+    others_rows_per_s others_rows_per_s_alone peak_memory memory_budget_bytes memory_ratio \
+    log_bytes log_files_bytes undo_bytes rollback_s";
+
+#[test]
+fn giant_transactions_are_measured_and_rolled_back() {
+    let words = "giant --rows 3000 --seconds 0.2 --rounds 1 --clients 2";
+    let lines = bench(words, GIANT, 10);
+    let cases: Vec<&str> = lines.iter().map(|l| l["case"].as_str().unwrap()).collect();
+    let all = [
+        "insert_ascending",
+        "insert_random",
+        "update",
+        "delete",
+        "idle",
+    ];
+    assert_eq!(cases, all);
+    for line in &lines {
+        let field = |name: &str| number(line, name);
+        assert_eq!(field("rows"), 3000.0);
+        assert_eq!(field("log_file_size"), f64::from(64 << 20));
+        for name in [
+            "first_tenth_rows_per_s",
+            "last_tenth_rows_per_s",
+            "rollback_s",
+        ] {
+            assert!(field(name) > 0.0, "{name}: {line}");
+        }
+        // The texts of a row at least, where it has a new one or loses one.
+        let least = if line["case"] == "delete" {
+            10.0
+        } else {
+            120.0
+        };
+        assert!(field("log_bytes") >= least * 3000.0, "{line}");
+        assert!(field("log_files_bytes") >= field("log_bytes"), "{line}");
+        let has_others = line["case"] == "idle";
+        assert_eq!(line["others_rows_per_s"].is_number(), has_others, "{line}");
+        assert_eq!(
+            line["others_rows_per_s_alone"].is_number(),
+            has_others,
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn the_rows_of_a_giant_transaction_follow_from_the_size_of_the_log() {
+    let words = "bench giant --times 1,2 --case delete";
+    let words: Vec<&str> = words.split_whitespace().collect();
+    let lines = json_ok(&[&words[..], &SMALL, &["--set", "log_file_size=4m"]].concat());
+    assert_eq!(lines.len(), 2);
+    assert_eq!(number(&lines[0], "log_file_size"), f64::from(4 << 20));
+    assert_eq!(number(&lines[1], "rows"), 2.0 * number(&lines[0], "rows"));
+    for (line, times) in lines.iter().zip([1.0, 2.0]) {
+        let share = number(line, "log_bytes") / number(line, "log_file_size") / times;
+        assert!((0.9..1.5).contains(&share), "{line}");
+    }
+}
+
 #[test]
 fn a_table_for_people_and_a_chart_that_cannot_be_written() {
     let words = "bench logvolume --rows 500 --table-rows 50 --transactions 5 --case bulk";

@@ -314,6 +314,82 @@ fn verify_names_the_damaged_page() {
 }
 
 #[test]
+fn what_is_undamaged_is_salvaged_in_memory_and_on_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = fruit(dir.path());
+    let table = db.create_table("second", &[]).unwrap();
+    let txn = db.begin(inkstone::Isolation::ReadCommitted).unwrap();
+    for n in 0..2000u32 {
+        txn.insert(&table, &n.to_be_bytes(), &[7; 100]).unwrap();
+    }
+    txn.commit().unwrap();
+    drop(table);
+    db.close().unwrap();
+    let path = dir.path().display().to_string();
+    let catalog = &json_ok(&["inspect", "catalog", &path])[0]["tables"];
+    let tables = catalog.as_array().unwrap();
+    let second = tables
+        .iter()
+        .find(|table| table["table"] == "second")
+        .unwrap();
+    let (root, file) = (
+        &second["trees"][0]["root"],
+        second["file"].as_str().unwrap(),
+    );
+    let mut bytes = std::fs::read(file).unwrap();
+    // The root, from which nothing but the way to the leaves is lost, and a leaf.
+    let root = root.as_u64().unwrap() as usize;
+    let leaf = root + 1;
+    for page in [root, leaf] {
+        bytes[page * 16384 + 16000] ^= 4;
+    }
+    std::fs::write(file, &bytes).unwrap();
+    let salvaged = &json_ok(&["recover", "--salvage", &path])[0];
+    assert_eq!(salvaged["written"], false);
+    assert_eq!(
+        salvaged["rebuilt"].as_array().unwrap().len(),
+        1,
+        "{salvaged}"
+    );
+    let pages: Vec<String> = salvaged["left_out"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|left_out| left_out["page"].as_str().map(str::to_owned))
+        .collect();
+    assert_eq!(
+        pages,
+        [root, leaf].map(|page| format!("2:{page}")),
+        "{salvaged}"
+    );
+    assert_eq!(
+        std::fs::read(file).unwrap(),
+        bytes,
+        "nothing on disk changes"
+    );
+    assert_eq!(run(&["verify", &path]).0, 1);
+    let (code, text, err) = run(&["recover", "--salvage", "--write", &path]);
+    assert_eq!(code, 0, "{err}");
+    assert!(
+        text.contains("left out") && text.contains("was rebuilt"),
+        "{text}"
+    );
+    let verified = &json_ok(&["verify", &path])[0]["tables"];
+    let rows = |name: &str| {
+        let table = verified
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|table| table["table"] == name);
+        table.unwrap()["trees"][0]["rows"].as_u64().unwrap()
+    };
+    assert!((1700..2000).contains(&rows("second")), "{verified}");
+    let (code, text, _) = run(&["recover", "--salvage", &path]);
+    assert_eq!(code, 0);
+    assert!(text.contains("nothing to salvage"), "{text}");
+}
+
+#[test]
 fn exit_codes_tell_what_went_wrong() {
     let dir = tempfile::tempdir().unwrap();
     let empty = dir.path().display().to_string();

@@ -101,6 +101,7 @@ mod paranoid;
 mod poison;
 mod recovery;
 mod rows;
+mod salvage;
 mod space;
 mod storage;
 mod store;
@@ -181,6 +182,9 @@ pub mod internals {
     }
     pub mod rows {
         pub use crate::rows::*;
+    }
+    pub mod salvage {
+        pub use crate::salvage::*;
     }
     pub mod space {
         pub use crate::space::*;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 const ORDER: &[&str] = &[
     "mutants", "error", "paranoid", "poison", "options", "counters", "aside", "control", "log",
     "buffer", "store", "storage", "mtr", "space", "btree", "mvcc", "locks", "txn", "rows",
-    "catalog", "recovery", "database", "typed",
+    "catalog", "recovery", "database", "salvage", "typed",
 ];
 
 fn files(directory: &Path, found: &mut Vec<PathBuf>) {

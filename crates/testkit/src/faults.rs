@@ -1,7 +1,8 @@
 //! Operations on the disk fail, and bytes on it change: the engine gives an error or stops, and
 //! loses nothing.
 //!
-//! [`every`] is complete over a fixed piece of work, [`damage`] over the bytes that it leaves;
+//! [`every`] is complete over a fixed piece of work, [`damage`] over the bytes that it leaves, what
+//! is undamaged of which can be [`salvaged`];
 //! [`huge`] has files of terabytes and page numbers near the end; in [`lasting`] whole files fail
 //! for as long as it lasts, in [`handles`] there are more tables than handles, in [`around`] the
 //! control file is replaced or memory is limited from outside, in [`processes`] real ones have
@@ -19,6 +20,7 @@ pub mod known;
 pub mod lasting;
 pub mod processes;
 pub mod report;
+pub mod salvaged;
 pub mod session;
 mod trial;
 pub mod work;

@@ -1,8 +1,10 @@
 //! A sample of `cargo xtask faults`: operations on the disk fail, and bytes on it change.
 
 use inkstone_io::sim::{Fault, OpKind};
+use inkstone_testkit::faults::damage::{self, Part, What};
 use inkstone_testkit::faults::every::{self, Case, Consequence, Series};
 use inkstone_testkit::faults::report::{Budget, Report};
+use inkstone_testkit::faults::salvaged;
 use inkstone_testkit::faults::work::{self, Life};
 use std::process::Command;
 
@@ -30,6 +32,37 @@ fn damage_is_found_or_repaired() {
     let mut report = sampled(41);
     report.damage(&starts);
     assert!(report.is_clean(), "{report}{:#?}", report.broken);
+}
+
+/// With `damage_is_found_or_repaired`, more of the kind: every page of a closed database.
+#[test]
+fn what_is_undamaged_is_salvaged() {
+    let starts = work::starts().unwrap();
+    let all = damage::all(&starts, Life::Work).unwrap();
+    let zeroed = all
+        .iter()
+        .filter(|damage| matches!(damage.what, What::Zeroed(_)));
+    let pages = zeroed.filter(|damage| matches!(damage.part(), Part::Catalog | Part::Data));
+    let mut broken = Vec::new();
+    let mut count = 0;
+    for damage in pages {
+        count += 1;
+        broken.extend(damage::run(&starts, damage).err());
+    }
+    assert!(count > 20, "{count}");
+    assert!(
+        broken.is_empty(),
+        "{} of {count}: {broken:#?}",
+        broken.len()
+    );
+}
+
+#[test]
+fn a_whole_database_is_left_as_it_is() {
+    let starts = work::starts().unwrap();
+    for start in &starts[1..] {
+        salvaged::leaves_alone(start).unwrap();
+    }
 }
 
 #[test]

@@ -2,6 +2,9 @@
 
 use inkstone::{Database, Isolation, Table};
 use inkstone_format::control::FORMAT_VERSION;
+use inkstone_format::header::{PageType, page_type};
+use inkstone_format::tree_page::TreePage;
+use inkstone_testkit::fixtures::log::undo_copies;
 use inkstone_testkit::fixtures::manifest::{Manifest, contents, sums};
 use inkstone_testkit::fixtures::{all, make, unpack, version_folder};
 use std::fs::File;
@@ -50,6 +53,47 @@ fn databases_of_all_versions_open_and_go_on() {
             check(directory.path(), &manifest, commit);
         }
     }
+}
+
+/// What recovery makes of copied undo and of old versions' addresses is tested above; here, that
+/// there are some.
+#[test]
+fn killed_databases_hold_copied_undo_and_rows_that_name_old_versions() {
+    let fixtures = all().unwrap();
+    let is_killed = |path: &Path| path.to_string_lossy().contains("killed-");
+    let killed: Vec<_> = fixtures.iter().filter(|path| is_killed(path)).collect();
+    assert!(killed.len() >= 2);
+    for fixture in killed {
+        let directory = tempfile::tempdir().unwrap();
+        let archive = File::open(fixture.with_extension("tar.gz")).unwrap();
+        unpack(archive, directory.path()).unwrap();
+        let vfs = inkstone_io::default_vfs(inkstone_io::BackendChoice::Posix).unwrap();
+        let copies = undo_copies(&*vfs, directory.path()).unwrap();
+        assert!(copies >= 2, "{}: {copies}", fixture.display());
+        let named = rows_that_name_old_versions(directory.path(), fixture);
+        assert!(named >= 100, "{}: {named}", fixture.display());
+    }
+}
+
+fn rows_that_name_old_versions(directory: &Path, fixture: &Path) -> usize {
+    let text = std::fs::read_to_string(fixture.with_extension("manifest")).unwrap();
+    let page_size = Manifest::parse(&text).unwrap().page_size as usize;
+    let mut named = 0;
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "ink") {
+            continue;
+        }
+        let bytes = std::fs::read(path).unwrap();
+        for page in bytes.chunks_exact(page_size) {
+            if page_type(page) == Some(PageType::Leaf) {
+                let leaf = TreePage(page);
+                let versions = (0..leaf.count()).filter_map(|slot| leaf.version(slot));
+                named += versions.count();
+            }
+        }
+    }
+    named
 }
 
 fn check(directory: &Path, manifest: &Manifest, commit: bool) {

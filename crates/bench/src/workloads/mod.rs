@@ -9,9 +9,11 @@
 //! | `reads` | point reads and short range scans in memory |
 //! | `locks` | transactions that wait for each other: one row, a mix like TPC-C's |
 //! | `load` | loading a narrow and a wide table, against the device's bandwidth |
+//! | `giant` | one transaction that is many times what the log holds |
 //! | `recovery` | recovery from the log of a killed process; opening a large clean database |
 
 mod commit;
+mod giant;
 mod load;
 mod locks;
 mod logvolume;
@@ -48,6 +50,8 @@ pub enum Workload {
     Locks(locks::Locks),
     /// Load a narrow and a wide table in one transaction each, against the device's bandwidth
     Load(load::Load),
+    /// One transaction many times as large as the log, its rollback, and others beside it
+    Giant(giant::Giant),
     /// Kill a process that has written so much redo log; time the recovery
     Recovery(recovery::Recovery),
     /// Time the opening of a large database that was closed in order
@@ -112,6 +116,7 @@ pub fn run(workload: &Workload, output: &Output) -> Result<()> {
         Workload::Reads(arguments) => reads::run(arguments, output),
         Workload::Locks(arguments) => locks::run(arguments, output),
         Workload::Load(arguments) => load::run(arguments, output),
+        Workload::Giant(arguments) => giant::run(arguments, output),
         Workload::Recovery(arguments) => recovery::run(arguments, output),
         Workload::Open(arguments) => recovery::open::run(arguments, output),
     }

@@ -1,6 +1,7 @@
 //! `verify`, `recover`, `stat` and `options`.
 
 mod files;
+mod salvage;
 
 pub use files::{FileReport, check_files};
 
@@ -41,11 +42,24 @@ pub struct Verify {
 Open a database, which recovers it if it was not closed in order, say what recovery found and did, \
 and close it in order: the next open has nothing to recover.
 
-Recovery may be interrupted at any point and begun again.")]
+Recovery may be interrupted at any point and begun again.
+
+With --salvage, for a database with damaged pages: what can be read of it is made a database that opens, and what is \
+left out is named. That happens in memory, and nothing on disk is changed, unless --write is given, too: take a copy \
+of the directory first. Files without damage stay as they are; in the others, what was in damaged pages is gone: rows \
+of leaves, long values; inner nodes and maps are made anew. A table whose definition was lost is called \
+!salvaged-N. If rows of a prepared transaction are lost, all prepared ones are rolled back. A damaged log is not \
+salvaged.")]
 pub struct Recover {
     /// The database's directory
     #[arg(value_name = "DIR")]
     directory: PathBuf,
+    /// Say what can be salvaged of a database with damaged pages, and what is left out
+    #[arg(long)]
+    salvage: bool,
+    /// Do so on disk
+    #[arg(long, requires = "salvage")]
+    write: bool,
     #[command(flatten)]
     engine: EngineArguments,
 }
@@ -174,6 +188,9 @@ pub fn table_json(report: &TableReport) -> Value {
 
 /// `inkstone recover`.
 pub fn recover(arguments: &Recover, output: &Output) -> Result<()> {
+    if arguments.salvage {
+        return salvage::run(arguments, output);
+    }
     let db = open_existing(&arguments.directory, arguments.engine.for_existing()?)?;
     let opened = db.open_report().clone();
     let bar = progress::spinner("closing");

@@ -172,7 +172,21 @@ impl Database {
         options: Options,
         progress: &dyn Fn(crate::recovery::Progress),
     ) -> Result<Self> {
-        opening::open(vfs, directory.as_ref(), options, progress)
+        opening::open(vfs, directory.as_ref(), options, false, progress)
+    }
+
+    /// Redo alone, for `salvage`.
+    pub(crate) fn redo_on(vfs: Arc<dyn Vfs>, directory: &Path, options: Options) -> Result<()> {
+        opening::redo_only(vfs, directory, options)
+    }
+
+    /// As [`Database::open_on`], for `salvage`: rows of unfinished transactions may be lost.
+    pub(crate) fn open_with_lost_rows(
+        vfs: Arc<dyn Vfs>,
+        directory: &Path,
+        options: Options,
+    ) -> Result<Self> {
+        opening::open(vfs, directory, options, true, &|_| {})
     }
 
     /// Begins a transaction. Its snapshot, if the level has one, is taken by its first statement.

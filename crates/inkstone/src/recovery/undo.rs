@@ -170,6 +170,18 @@ impl Core {
         }
     }
 
+    /// Whether the row of a change is lost, where it may be.
+    fn is_lost(&self, entry: &UndoEntry) -> Result<bool> {
+        if !self.options.rows_may_be_lost {
+            return Ok(false);
+        }
+        let Some(tree) = self.tree(entry.space, entry.tree)? else {
+            return Ok(false);
+        };
+        let leaf = tree.leaf_shared(Target::Key(&entry.key))?;
+        Ok(TreePage(&leaf).search(&entry.key).is_err())
+    }
+
     /// Takes a prepared transaction up again.
     pub(crate) fn adopt_prepared(
         self: &Arc<Self>,
@@ -206,10 +218,10 @@ impl Core {
     ) -> Result<Arc<Shared>> {
         let shared = Shared::new(state.clone());
         let mut inner = shared.inner.lock();
-        // Changes in tables that were dropped since are void.
+        // Changes in tables that were dropped since are void, as are those of rows that are lost.
         let mut undo = Vec::with_capacity(changes.len());
         for entry in changes {
-            if self.space(entry.space)?.is_some() {
+            if !self.is_lost(entry)? && self.space(entry.space)?.is_some() {
                 undo.push(entry.clone());
             }
         }

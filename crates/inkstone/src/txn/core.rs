@@ -37,6 +37,9 @@ pub struct TransactionOptions {
     pub lock_wait_timeout: Duration,
     /// `lock_memory_max`.
     pub lock_memory_max: u64,
+    /// What an unfinished transaction did to rows that are lost with a damaged page is void
+    /// (`salvage`); otherwise that is corruption.
+    pub rows_may_be_lost: bool,
 }
 
 /// The parts of an open database that transactions use. Shared by Arc.

@@ -273,6 +273,9 @@ fn undo_row(
         let page = TreePage(&leaf);
         let id = leaf.id();
         let found = page.search(key);
+        if found.is_err() && core.options.rows_may_be_lost {
+            return Ok(());
+        }
         let restored = restore(found.ok().map(|slot| page.cell(slot)))
             .map_err(|why| broken(core, tree, id, &why))?;
         let (Ok(slot), false) = (found, matches!(restored, After::AsItIs)) else {

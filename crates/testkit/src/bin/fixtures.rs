@@ -1,4 +1,5 @@
-//! `cargo xtask fixtures`: makes the databases of the present format that later versions must open.
+//! `cargo xtask fixtures`: makes the databases of the present format that later versions must open;
+//! those whose names are given, or all.
 
 use inkstone_format::control::FORMAT_VERSION;
 use inkstone_testkit::fixtures::make::{VARIANTS, make};
@@ -8,7 +9,15 @@ fn main() -> Result<(), String> {
     let folder = version_folder(FORMAT_VERSION);
     let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
     std::fs::create_dir_all(&folder).map_err(failed)?;
-    for variant in VARIANTS {
+    let names: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(name) = names
+        .iter()
+        .find(|name| VARIANTS.iter().all(|v| v.name != **name))
+    {
+        return Err(format!("there is no fixture {name}"));
+    }
+    let is_wanted = |name: &str| names.is_empty() || names.iter().any(|other| other == name);
+    for variant in VARIANTS.iter().filter(|variant| is_wanted(variant.name)) {
         let fixture = make(variant)?;
         let mut archive = Vec::new();
         pack(&fixture.files, &mut archive).map_err(failed)?;

@@ -10,7 +10,9 @@
 //! 3. Damage to the log may look like the log's end only where nothing behind it proves that it was
 //!    durable: at most the last acknowledged commit is lost to it.
 //! 4. So does what is replaced by an older version of itself, in its own place.
+//! 5. When damage of a page was found, the rest can be salvaged ([`salvaged`]).
 
+use super::salvaged;
 use super::session::{self, History};
 use super::work::{Life, Start};
 use crate::campaign::watched;
@@ -272,6 +274,13 @@ fn look(starts: &[Start], damage: &Damage) -> Result<Finding, String> {
         Err(finding) => finding,
         Ok(first) => first.rows(&disk, start, damage)?,
     };
+    let is_found = !matches!(finding, Finding::NoneLeft | Finding::LastCommitLost);
+    if is_found && damage.part().has_pages() {
+        let damaged = start.copy();
+        let applied = damage.apply(&damaged, starts);
+        applied.map_err(|error| error.to_string())?;
+        salvaged::check(start, &damaged, damage)?;
+    }
     let cut = matches!(damage.what, What::Truncated(_)) && damage.part().has_pages();
     if cut
         && damage.life == Life::Work

@@ -55,17 +55,31 @@ use locked::{Found, lock_directory};
 use std::path::Path;
 use std::sync::Arc;
 
-/// See [`Database::open_on`].
+/// Brings the pages of a database that was not closed in order to where the log ends, on disk, and
+/// opens it no further: what is unfinished is still to be undone. For `salvage`.
+pub(super) fn redo_only(vfs: Arc<dyn Vfs>, path: &Path, options: Options) -> Result<()> {
+    match lock_directory(vfs, path, options)? {
+        Found::Nothing(_) => Ok(()),
+        Found::Database(locked) => {
+            let redone = locked.settle()?.scan(&|_| {})?.repair()?.redo()?;
+            redone.foundation.pool.flush_all()
+        }
+    }
+}
+
+/// See [`Database::open_on`] and [`Database::open_with_lost_rows`].
 pub(super) fn open(
     vfs: Arc<dyn Vfs>,
     path: &Path,
     options: Options,
+    rows_may_be_lost: bool,
     progress: &dyn Fn(Progress),
 ) -> Result<Database> {
     let begin = Instant::now();
     let complete = match lock_directory(vfs, path, options)? {
         Found::Nothing(vacant) => vacant.create()?,
-        Found::Database(locked) => {
+        Found::Database(mut locked) => {
+            locked.site.options.transactions.rows_may_be_lost = rows_may_be_lost;
             let scanned = locked.settle()?.scan(progress)?;
             scanned.repair()?.redo()?.undo()?.tidy()?
         }

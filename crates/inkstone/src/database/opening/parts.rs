@@ -66,6 +66,7 @@ impl Parts {
                 durability: all.flush_log_at_trx_commit,
                 lock_wait_timeout: Duration::from_millis(all.lock_wait_timeout_ms),
                 lock_memory_max: all.lock_memory_max,
+                rows_may_be_lost: false,
             },
             upkeep: UpkeepOptions {
                 log_file_size: all.log_file_size,

@@ -1,0 +1,173 @@
+//! A database with a damaged page is salvaged: what is undamaged is all there.
+//!
+//! # What must hold
+//!
+//! 1. Salvage over an overlay leaves the disk as it was.
+//! 2. Of a database that was closed in order: afterwards it opens and is whole; the rows that are
+//!    missing are those of the leaves whose bytes are damaged, and rows whose long value is in a
+//!    damaged page. A table whose definition was in a damaged page of the catalog is there under
+//!    another name.
+//! 3. Of one that was not closed: as much, or an error that says what is damaged. No row is there
+//!    that the undamaged database does not have.
+
+use super::damage::{Damage, Part, What};
+use super::session::{DIRECTORY, found, options};
+use super::work::{Life, Start};
+use crate::model::{Found, show};
+use inkstone::internals::salvage::salvage;
+use inkstone::{Database, Error};
+use inkstone_format::header::{PageType, page_type};
+use inkstone_format::tree_page::TreePage;
+use inkstone_io::Vfs;
+use inkstone_io::overlay::OverlayVfs;
+use inkstone_io::sim::SimVfs;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+const PAGE: usize = 4096;
+/// Values that are longer may be in pages of their own.
+const LONG: usize = 1000;
+
+/// What may be missing.
+#[derive(Default)]
+struct Lost {
+    /// Keys of rows in damaged leaves, of whatever table and tree.
+    keys: BTreeSet<Vec<u8>>,
+    /// A page of a long value is damaged.
+    long_values: bool,
+    /// The whole file is.
+    file: bool,
+}
+
+/// Opens a database on an overlay, and closes it again; what it holds.
+fn look(vfs: Arc<dyn Vfs>) -> Result<Found, Error> {
+    let db = Database::open_on(vfs, Path::new(DIRECTORY), options(), &|_| {})?;
+    let found = found(&db)?;
+    db.close()?;
+    Ok(found)
+}
+
+/// Salvages a damaged disk, over an overlay, and compares.
+pub fn check(start: &Start, damaged: &SimVfs, damage: &Damage) -> Result<(), String> {
+    let expected = look(Arc::new(OverlayVfs::new(Arc::new(start.copy()))));
+    let expected = expected.map_err(|error| format!("undamaged: {error}"))?;
+    let below = Arc::new(damaged.clone());
+    let before = bytes(&below)?;
+    let overlay: Arc<dyn Vfs> = Arc::new(OverlayVfs::new(below.clone()));
+    let is_closed = damage.life == Life::Work;
+    let report = match salvage(&overlay, Path::new(DIRECTORY), &options()) {
+        Err(
+            Error::Corrupt { .. }
+            | Error::Poisoned(_)
+            | Error::NotADatabase { .. }
+            | Error::NotFound(_),
+        ) if !is_closed => return Ok(()),
+        salvaged => salvaged.map_err(|error| format!("salvage fails with \"{error}\""))?,
+    };
+    if bytes(&below)? != before {
+        return Err("salvage over an overlay changed the disk".to_owned());
+    }
+    let lost = lost(start, damaged, damage)?;
+    if let Some(what) = report.not_mended.first().filter(|_| !lost.file) {
+        return Err(format!("still wrong after salvage: {what}"));
+    }
+    if lost.file {
+        return Ok(());
+    }
+    let found = look(overlay).map_err(|error| format!("opening what was salvaged: {error}"))?;
+    compare(&expected, &found, is_closed.then_some(&lost))
+}
+
+fn bytes(disk: &SimVfs) -> Result<Vec<Vec<u8>>, String> {
+    let files = disk.files().into_iter();
+    let bytes = files.map(|path| disk.read_raw(&path));
+    bytes
+        .collect::<Result<_, _>>()
+        .map_err(|error| error.to_string())
+}
+
+/// What was in the pages that are damaged.
+fn lost(start: &Start, damaged: &SimVfs, damage: &Damage) -> Result<Lost, String> {
+    let mut lost = Lost::default();
+    let whole = start
+        .disk
+        .read_raw(&damage.path)
+        .map_err(|error| error.to_string())?;
+    let now = damaged.read_raw(&damage.path).unwrap_or_default();
+    // A table's; that of the catalog is made anew.
+    lost.file = now.is_empty() && damage.what == What::Missing && damage.part() == Part::Data;
+    for (n, page) in whole.chunks_exact(PAGE).enumerate() {
+        if now.get(n * PAGE..(n + 1) * PAGE) == Some(page) {
+            continue;
+        }
+        match page_type(page) {
+            Some(PageType::Leaf) => {
+                let leaf = TreePage(page);
+                lost.keys
+                    .extend((0..leaf.count()).map(|slot| leaf.key(slot)));
+            }
+            Some(PageType::Overflow) => lost.long_values = true,
+            _ => {}
+        }
+    }
+    Ok(lost)
+}
+
+/// `lost`: what may be missing; anything, if it is not known.
+fn compare(expected: &Found, found: &Found, lost: Option<&Lost>) -> Result<(), String> {
+    let mut renamed: Vec<_> = found
+        .tables
+        .iter()
+        .filter(|(name, _)| is_renamed(name))
+        .collect();
+    for (name, trees) in &expected.tables {
+        let is_lost = lost.is_none_or(|lost| lost.keys.contains(name.as_bytes()));
+        let same = match found.tables.get(name) {
+            Some(same) => same,
+            None if !is_lost => return Err(format!("table {name} is missing")),
+            None => {
+                let at = renamed.iter().position(|(_, other)| *other == trees);
+                let at = at.ok_or_else(|| format!("table {name} is there under no name"))?;
+                renamed.swap_remove(at).1
+            }
+        };
+        if same.len() != trees.len() {
+            return Err(format!("table {name} has {} trees", same.len()));
+        }
+        for (tree, (rows, salvaged)) in trees.iter().zip(same).enumerate() {
+            let text =
+                |key: &[u8], what| format!("table {name}, tree {tree}, key {}: {what}", show(key));
+            for (key, value) in rows {
+                let may_miss = lost.is_none_or(|lost| {
+                    lost.keys.contains(key) || (lost.long_values && value.len() > LONG)
+                });
+                match salvaged.get(key) {
+                    Some(same) if same == value => {}
+                    None if may_miss => {}
+                    Some(_) => return Err(text(key, "another value")),
+                    None => return Err(text(key, "it is missing, and its page is not damaged")),
+                }
+            }
+            if let Some(key) = salvaged.keys().find(|key| !rows.contains_key(*key)) {
+                return Err(text(key, "it should not be there"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn is_renamed(name: &str) -> bool {
+    name.contains("!salvaged-")
+}
+
+/// Salvage of what is not damaged does nothing.
+pub fn leaves_alone(start: &Start) -> Result<(), String> {
+    let overlay: Arc<dyn Vfs> = Arc::new(OverlayVfs::new(Arc::new(start.copy())));
+    let report = salvage(&overlay, Path::new(DIRECTORY), &options());
+    let report = report.map_err(|error| error.to_string())?;
+    match report.rebuilt.is_empty() && report.left_out.is_empty() && report.not_mended.is_empty() {
+        true => Ok(()),
+        false => Err(format!("{report:?}")),
+    }
+}
