@@ -99,11 +99,6 @@ impl TouchedSegments {
         self.logged = logged;
     }
 
-    /// Whether new versions of the transaction are logged ones.
-    pub(crate) fn is_logged(&self) -> bool {
-        self.logged
-    }
-
     /// The segments of logged versions, but for the `undone` newest, of which nothing is left to
     /// undo.
     pub(super) fn logged(&self, undone: usize) -> Vec<Arc<Segment>> {

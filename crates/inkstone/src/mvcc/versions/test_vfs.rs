@@ -62,7 +62,7 @@ impl Directory for MemVfs {
         unsupported()
     }
     fn sync(&self) -> Result<()> {
-        unsupported()
+        Ok(())
     }
     fn sync_file_system(&self) -> Result<()> {
         unsupported()
@@ -107,7 +107,9 @@ impl File for MemFile {
         unsupported()
     }
     fn sync(&self) -> Result<()> {
-        panic!("the spill file is never synced");
+        let is_spill_file = self.path.ends_with(super::spill::SPILL_FILE);
+        assert!(!is_spill_file, "the spill file is never synced");
+        Ok(())
     }
     fn len(&self) -> Result<u64> {
         Ok(self.bytes.read().len() as u64)

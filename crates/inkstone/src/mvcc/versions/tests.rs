@@ -1,5 +1,8 @@
+use super::saved::RebuiltSegments;
 use super::spill::SPILL_FILE;
 use super::test_vfs::MemVfs;
+use crate::poison::Poison;
+use inkstone_format::record::UndoList;
 use inkstone_io::Directory as _;
 #[cfg(inkstone_shuttle)]
 mod races;
@@ -132,7 +135,10 @@ fn an_entry_reads_as_it_was_written() {
         assert_eq!(format!("{:?}", view.kind), "Unmark");
         assert_eq!((view.flags, view.old_flags), (0x82, 0xfe));
         assert_eq!((view.space, view.tree), (version.space, version.tree));
-        assert_eq!((view.key, view.old_value), (version.key, version.old_value));
+        assert_eq!(
+            (view.key, view.kept_value),
+            (version.key, version.old_value)
+        );
         assert_eq!(view.previous, version.previous);
         assert_eq!(view.undo_previous, version.undo_previous);
         assert_eq!(view.trx.id(), trx.state.id());
@@ -282,12 +288,12 @@ fn any_segment_may_retire_and_large_entries_stand_alone() {
     let mut trx = f.begin();
     let large = f.update(&mut trx, b"large", &big, pinned).unwrap();
     let entry = f.store.read(large).unwrap().unwrap();
-    assert_eq!(entry.view().old_value, big);
+    assert_eq!(entry.view().kept_value, big);
     f.commit(trx);
     f.store.make_room().unwrap();
     assert!(f.store.stats().spilled_bytes > 3 << 20);
     assert!(f.store.stats().memory_bytes < 1 << 20);
-    assert_eq!(f.store.read(large).unwrap().unwrap().view().old_value, big);
+    assert_eq!(f.store.read(large).unwrap().unwrap().view().kept_value, big);
     assert_eq!(f.retire(), 1);
     assert!(f.store.is_live(pinned) && !f.store.is_live(large));
     f.abort(pinning);
@@ -313,7 +319,7 @@ fn rollback_walks_back_through_spilled_segments() {
         assert_eq!(address, addresses[i as usize]);
         let view = entry.view();
         assert_eq!(
-            (view.key, view.old_value),
+            (view.key, view.kept_value),
             (&i.to_be_bytes()[..], &[i as u8; 100][..])
         );
         assert!(Arc::ptr_eq(view.trx, &trx.state));
@@ -467,8 +473,8 @@ fn check_model(f: &Fixture, model: &HashMap<u64, ModelEntry>, snapshots: &[Snaps
         assert!(f.store.is_live(address));
         assert_eq!(view.key, [expected.row]);
         assert_eq!(view.previous, expected.previous);
-        assert_eq!(view.old_value.len(), expected.length);
-        assert!(view.old_value.iter().all(|&b| b == expected.fill));
+        assert_eq!(view.kept_value.len(), expected.length);
+        assert!(view.kept_value.iter().all(|&b| b == expected.fill));
         let trx = f.store.trx_of(address).unwrap();
         assert_eq!((trx.id(), view.trx.id()), (expected.trx.id(), trx.id()));
         assert_eq!(trx.status(), expected.trx.status());
@@ -546,7 +552,7 @@ impl Fixture {
             }
             let entry = self.store.read(address).unwrap();
             let entry = entry.expect("a version was lost that a snapshot needs");
-            value = i64::from_le_bytes(entry.view().old_value[..8].try_into().unwrap());
+            value = i64::from_le_bytes(entry.view().kept_value[..8].try_into().unwrap());
             address = entry.view().previous;
         }
         value
@@ -577,7 +583,7 @@ impl Fixture {
             let view = entry.view();
             let mut cell = cells[usize::from(view.key[0])].lock();
             assert_eq!(cell.1, address);
-            cell.0 = i64::from_le_bytes(view.old_value[..8].try_into().unwrap());
+            cell.0 = i64::from_le_bytes(view.kept_value[..8].try_into().unwrap());
             cell.1 = view.previous;
         }
         self.abort(trx);
@@ -659,4 +665,84 @@ fn snapshots_see_whole_transfers_while_segments_spill_and_retire() {
     assert!(f.counters.get(Counter::VersionSegmentsRetired) > 10);
     f.expect_empty();
     assert_eq!(cells.iter().map(|c| c.lock().0).sum::<i64>(), 1600);
+}
+
+impl Fixture {
+    /// A transaction with logged versions of `count` updates, and their addresses.
+    fn logged(&self, count: u64) -> (Trx, Vec<VersionAddress>) {
+        let mut trx = self.begin();
+        trx.touched.log_versions(true);
+        let update = |n: u64| self.update(&mut trx, &n.to_be_bytes(), b"before", NONE);
+        let addresses: Result<Vec<_>> = (0..count).map(update).collect();
+        (trx, addresses.unwrap())
+    }
+
+    fn save(&self, trx: &Trx) -> UndoList {
+        let sealed = self.store.seal_logged(&trx.touched, 0);
+        self.store.save(&sealed, &Poison::default()).unwrap()
+    }
+}
+
+#[test]
+fn a_saved_segment_is_read_by_a_later_store() {
+    let f = fixture(64 << 10);
+    let (trx, addresses) = f.logged(2000);
+    assert!(addresses.iter().all(|address| address.is_logged()));
+    let list = f.save(&trx);
+    let counters = Arc::new(Counters::default());
+    let later = VersionStore::open(f.vfs.clone(), 64 << 10, 2, counters).unwrap();
+    assert!(!later.is_live(addresses[0]), "nothing was taken over yet");
+    let saved = later.adopt_saved(&[UndoList::default(), list]).unwrap();
+    assert_eq!(saved[0], []);
+    let state = f.system.begin(f.system.next_trx_id());
+    let touched = later
+        .adopt(&state, &saved[1], RebuiltSegments::default())
+        .unwrap();
+    let (mut seen, mut undone) = (Vec::new(), 0);
+    let mut show = |address, view: &VersionView<'_>| {
+        assert_eq!(view.trx.id(), state.id());
+        assert_eq!(view.kept_value, b"before");
+        seen.push(address);
+        Ok(())
+    };
+    while later.last_logged(&touched, undone, &mut show).unwrap() {
+        undone += 1;
+    }
+    assert!(undone > 1, "{undone} segments");
+    seen.reverse();
+    assert_eq!(seen, addresses);
+    assert_eq!(later.trx_of(addresses[7]).unwrap().id(), state.id());
+    // Its space is in use: what comes next goes elsewhere.
+    let used = later.undo_file_bytes();
+    let (other, _) = f.logged(1);
+    let sealed = f.store.seal_logged(&other.touched, 0);
+    later.save(&sealed, &Poison::default()).unwrap();
+    assert!(later.undo_file_bytes() > used);
+    later.finish(touched, f.system.finish_abort(&state));
+    f.store.finish(trx.touched, 1);
+    f.store.finish(other.touched, 1);
+}
+
+#[test]
+fn an_extent_is_kept_until_the_log_is_durable() {
+    let f = fixture(1 << 20);
+    let (trx, _) = f.logged(100);
+    let first = f.save(&trx);
+    let used = f.store.undo_file_bytes();
+    let second = f.save(&trx);
+    assert_eq!(f.store.undo_file_bytes(), used + 4096, "a list more");
+    f.store.give_up_list(first, Lsn(500));
+    f.store.reclaim(Lsn(499));
+    assert_eq!(f.store.undo_file_bytes(), used + 4096);
+    f.store.reclaim(Lsn(500));
+    assert_eq!(f.store.undo_file_bytes(), used);
+    f.store.give_up_list(second, Lsn(600));
+    let seq = f.system.finish_commit(&trx.state);
+    f.store.finish(trx.touched, seq);
+    let oldest = f.system.oldest_snapshot();
+    let retired = f.store.retire(oldest, Lsn(700), &mut |_, _| Ok(()));
+    assert_eq!(retired.unwrap(), 1);
+    assert_eq!(f.store.undo_file_bytes(), used);
+    f.store.reclaim(Lsn(700));
+    assert_eq!(f.store.undo_file_bytes(), 0);
 }

@@ -34,6 +34,7 @@ fn check_transactions(model: &Model, outcome: &RedoOutcome, what: &str) {
             id: open.id,
             first_lsn: open.first_lsn,
             undo: open.undo.iter().map(|(_, entry)| entry.clone()).collect(),
+            moved: None,
             xid: open.xid.clone(),
         })
         .collect();
