@@ -31,7 +31,9 @@ struct Play<'a> {
     stages: [Stage; 2],
     holders: Holders,
     beyond: Beyond,
-    /// At which step each session began what it does, or has done last.
+    /// All that was said, the end's COMMIT too.
+    all_said: Vec<Step>,
+    /// At which of these each session began what it does, or has done last.
     said: BTreeMap<usize, usize>,
     played: Played,
 }
@@ -51,6 +53,7 @@ pub fn play(socket: &Path, script: &Script) -> Result<Played> {
         stages,
         holders,
         beyond: Beyond::new(),
+        all_said: Vec::new(),
         said: BTreeMap::new(),
         played: Played::default(),
     };
@@ -110,8 +113,9 @@ impl Play<'_> {
     fn step(&mut self, at: usize, step: &Step) -> Result<bool> {
         let before = self.stages[1].working();
         if !before.contains(&step.session) {
-            self.said.insert(step.session, at);
+            self.said.insert(step.session, self.all_said.len());
         }
+        self.all_said.push(step.clone());
         let [innodb, inkstone] = std::thread::scope(|scope| {
             let threads = self
                 .stages
@@ -173,6 +177,7 @@ impl Play<'_> {
                 self.played.claim = case.without.take().map(|without| Claim {
                     without,
                     difference,
+                    all_said: self.all_said.clone(),
                     said: self.said.clone(),
                 });
                 self.part(at)?;

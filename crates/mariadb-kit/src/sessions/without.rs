@@ -4,7 +4,7 @@
 
 use super::compare::{Difference, same};
 use super::play::end_all;
-use super::script::Script;
+use super::script::{Script, Step};
 use super::stage::{Engine, Outcome, Stage};
 use inkstone_testkit::build::Result;
 use std::collections::BTreeMap;
@@ -24,7 +24,9 @@ pub struct Claim {
     pub without: Without,
     /// The difference if it does not.
     pub difference: Difference,
-    /// At which step each session began what it does, or has done last.
+    /// All that was said to there.
+    pub all_said: Vec<Step>,
+    /// At which of these each session began what it does, or has done last.
     pub said: BTreeMap<usize, usize>,
 }
 
@@ -46,16 +48,22 @@ impl Claim {
                 .all(|(session, what)| same(Some(what), outcome.get(session))))
     }
 
-    /// The script to its step, where the sessions say nothing in place of what they waited with.
+    /// What was said, where the sessions say nothing in place of what they waited with.
     fn left_out(&self, script: &Script) -> Script {
+        // There are as many sessions as before.
+        let nothing = Step {
+            session: script.sessions(),
+            statement: "DO 0".to_owned(),
+        };
         let mut script = script.clone();
-        script.steps.truncate(self.difference.at + 1);
+        script.steps.clone_from(&self.all_said);
         for (at, step) in script.steps.iter_mut().enumerate() {
             let waits = self.without.sessions.contains(&step.session);
             if waits && self.said.get(&step.session).is_some_and(|&said| at >= said) {
                 "DO 0".clone_into(&mut step.statement);
             }
         }
+        script.steps.insert(0, nothing);
         script
     }
 }
@@ -67,18 +75,25 @@ mod tests {
 
     #[test]
     fn what_was_waited_with_is_left_out_and_what_was_said_before_is_not() {
-        let text = "== a name\n1: BEGIN\n2: BEGIN\n1: A\n2: B\n1: C\n2: COMMIT\n1: D\n";
+        let text = "== a name\n1: BEGIN\n2: BEGIN\n1: A\n2: B\n1: C\n3: D\n";
         let script = parse(text).unwrap().remove(0);
+        let end = Step {
+            session: 2,
+            statement: "COMMIT".to_owned(),
+        };
+        let said = script.steps[..5].iter().cloned();
         let claim = Claim {
             without: Without {
                 sessions: vec![1],
                 found: Outcome::new(),
             },
-            difference: Difference::of_one(5, &script.steps[5], "differs"),
+            difference: Difference::of_one(5, &end, "differs"),
+            all_said: said.chain([end]).collect(),
             said: BTreeMap::from([(1, 2), (2, 5)]),
         };
         let said: Vec<_> = claim.left_out(&script).steps;
         let said: Vec<_> = said.iter().map(|step| step.statement.as_str()).collect();
-        assert_eq!(said, ["BEGIN", "BEGIN", "DO 0", "B", "DO 0", "COMMIT"]);
+        assert_eq!(said[1..], ["BEGIN", "BEGIN", "DO 0", "B", "DO 0", "COMMIT"]);
+        assert_eq!(claim.left_out(&script).sessions(), 3);
     }
 }
