@@ -222,7 +222,7 @@ int Session::prepare(const XID &xid)
   /* As with InnoDB: nothing is read any more. Where the server prepares by itself it commits soon,
      and what was read must not be overwritten by what the binary log has before that. */
   if (thd_sql_command(thd) == SQLCOM_XA_PREPARE && thd_tx_isolation(thd) != ISO_SERIALIZABLE &&
-      ink_release_shared_locks(transaction, &error))
+      ink_release_shared_locks(transaction.get(), &error))
     return handler_error(thd, error);
   return 0;
 }
