@@ -65,7 +65,7 @@ pub(crate) fn undo_until(
             }
         };
         steps += 1;
-        if steps % STEPS_BETWEEN_SAVES == 0 {
+        if steps.is_multiple_of(STEPS_BETWEEN_SAVES) {
             core.save_own_undo(shared, inner)?;
         }
         inner.undo_last = view.undo_previous;
