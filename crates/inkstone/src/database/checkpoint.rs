@@ -41,6 +41,7 @@ use crate::{Error, Result};
 use inkstone_format::control::Control;
 use inkstone_format::record::Record;
 use inkstone_format::{Lsn, SpaceId};
+use std::sync::Arc;
 
 /// The least distance of remembered frame boundaries.
 const BOUNDARY_DISTANCE: u64 = 256 << 10;
@@ -313,7 +314,14 @@ impl Inner {
     /// Saves the undo of transactions that keep more than `limit` bytes of the log.
     pub(super) fn save_long_undo(&self, limit: u64) -> Result<()> {
         let mut failed = None;
-        for writer in self.core.writers() {
+        let writers = self.core.writers();
+        for (at, writer) in writers.iter().enumerate().take(MANY) {
+            paranoid!(
+                !writers[..at].iter().any(|other| Arc::ptr_eq(other, writer)),
+                "a transaction is entered twice among those that have written"
+            );
+        }
+        for writer in writers {
             if let Err(error) = self.core.save_undo(&writer, limit) {
                 failed.get_or_insert(error);
             }

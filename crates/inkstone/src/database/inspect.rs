@@ -195,6 +195,10 @@ impl Database {
     pub fn finish_rollbacks(&self) -> Result<()> {
         self.inner.core.storage.poison.check()?;
         self.inner.core.finish_recovered()?;
+        paranoid!(
+            self.inner.core.changes_to_undo() == 0,
+            "an earlier run's changes are left after their rollback"
+        );
         self.inner.core.finish_rollbacks()
     }
 

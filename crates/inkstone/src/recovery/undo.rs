@@ -118,8 +118,11 @@ impl Core {
             inner.undo_count = moved.changes;
             inner.logged = true;
             inner.orphans = true;
-            inner.promise.cover_recovered(self, 0);
-            inner.promise.moved(self);
+            // What the rows were is not known yet: where it is much, and the disk stays full, the
+            // rollback waits for space.
+            inner
+                .promise
+                .cover_recovered(self, moved.changes * undo_log_bytes(0, 0));
             state.add_weight(moved.changes);
             state.set_owner(0);
             self.add_writer(&shared);

@@ -31,8 +31,6 @@ const SPLIT_SHARE: u64 = 4;
 const OPERATION_PAGES: u64 = 16;
 /// The log of one step of a rollback, in pages: a split, up to the root.
 const STEP_PAGES: u64 = 5;
-/// The most that is promised for a rollback whose undo is not in the log.
-const MOVED_NEED_MAX: u64 = 1 << 20;
 /// What is asked for beyond the need, so that small changes ask seldom.
 const AHEAD_BYTES: u64 = 64 << 10;
 
@@ -50,8 +48,6 @@ pub(crate) struct LogPromise {
     need: u64,
     /// What it was promised, in whole units.
     promised: u64,
-    /// Its undo is not in the log.
-    is_moved: bool,
 }
 
 impl Check for LogPromise {
@@ -74,17 +70,6 @@ impl LogPromise {
     pub fn add(&mut self, bytes: u64) {
         paranoid!(bytes > 0, "a change that takes no log to undo");
         self.need += bytes;
-        if self.is_moved {
-            self.need = self.need.min(MOVED_NEED_MAX);
-        }
-    }
-
-    /// The transaction's undo does not keep the log any more: its rollback takes no more of it than
-    /// checkpoints give back meanwhile.
-    pub fn moved(&mut self, core: &Core) {
-        self.is_moved = true;
-        let need = self.need.min(MOVED_NEED_MAX);
-        self.undone_to(core, need);
     }
 
     /// Before an operation, with no page latched: makes sure that it can be undone as well.
@@ -139,10 +124,6 @@ impl LogPromise {
 
     /// Changes were undone, up to a place where the need was `need`.
     pub fn undone_to(&mut self, core: &Core, need: u64) {
-        let need = match self.is_moved {
-            true => need.min(MOVED_NEED_MAX),
-            false => need,
-        };
         self.need = need;
         let kept = need + OPERATION_PAGES * core.storage.page_size as u64 + AHEAD_BYTES;
         let kept = kept.next_multiple_of(PROMISE_UNIT);

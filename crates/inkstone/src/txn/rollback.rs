@@ -64,14 +64,14 @@ pub(crate) fn undo_until(
                 view.keys().map_or(1, |keys| keys.len()) as u64
             }
         };
-        steps += 1;
-        if steps.is_multiple_of(STEPS_BETWEEN_SAVES) {
-            core.save_own_undo(shared, inner)?;
-        }
         inner.undo_last = view.undo_previous;
         inner.undo_count = inner.undo_count.saturating_sub(undone);
         if view.tree == CLUSTERED_TREE {
             shared.state.take_back_rows(undone);
+        }
+        steps += 1;
+        if steps.is_multiple_of(STEPS_BETWEEN_SAVES) {
+            core.save_own_undo(shared, inner)?;
         }
     }
     Ok(())

@@ -155,7 +155,6 @@ impl Core {
         inner.undo_place.stage = Stage::Moved;
         // The next insert names its version.
         inner.context.clear();
-        inner.promise.moved(self);
         self.storage.counters.add(Counter::UndoMoves, 1);
         Ok(())
     }
@@ -342,8 +341,11 @@ impl Core {
         let Some(sealed) = self.seal_undo(shared, inner)? else {
             return Ok(());
         };
-        let saved = self.write_undo(&sealed);
-        self.name_undo(shared, inner, sealed, saved)
+        match self.write_undo(&sealed) {
+            // The log has it still, and room for the rollback.
+            Err(Error::DiskFull { .. }) => Ok(()),
+            saved => self.name_undo(shared, inner, sealed, saved),
+        }
     }
 
     fn keeps_more_log(&self, shared: &Shared, limit: u64) -> bool {

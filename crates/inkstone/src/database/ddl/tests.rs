@@ -1,0 +1,47 @@
+use crate::{Database, Error, Isolation, Options};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const MOMENT: Duration = Duration::from_millis(1);
+
+/// An index made beside a prepared transaction's end would lack its entries. The latch holds
+/// that end up, as the checkpoint does that copies undo forward.
+#[test]
+fn a_prepared_transaction_is_waited_for_until_it_has_ended() {
+    for commits in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Database::open(dir.path(), Options::default()).unwrap();
+        let table = db.create_table("t", &[]).unwrap();
+        let txn = db.begin(Isolation::RepeatableRead).unwrap();
+        txn.insert(&table, b"a", b"1").unwrap();
+        txn.prepare(b"x").unwrap();
+        let shared = db.inner.core.prepared.lock()[&b"x"[..]].clone();
+        let latch = shared.inner.lock();
+        let end = || match commits {
+            true => db.commit_prepared(b"x"),
+            false => db.rollback_prepared(b"x"),
+        };
+        thread::scope(|scope| {
+            let ends = [scope.spawn(end), scope.spawn(end)];
+            let begun = Instant::now();
+            while begun.elapsed() < Duration::from_millis(200) {
+                let waited = db.wait_for_prepared(&table, MOMENT, None);
+                assert!(
+                    matches!(waited, Err(Error::LockTimeout { .. })),
+                    "{waited:?}"
+                );
+            }
+            drop(latch);
+            db.wait_for_prepared(&table, Duration::from_secs(60), None)
+                .unwrap();
+            // What is made now has its rows.
+            let txn = db.begin(Isolation::RepeatableRead).unwrap();
+            assert_eq!(txn.get(&table, b"a").unwrap().is_some(), commits);
+            let mut results = ends.map(|end| end.join().unwrap());
+            results.sort_by_key(Result::is_err);
+            let is_late = matches!(results[1], Err(Error::NotFound(_)));
+            assert!(results[0].is_ok() && is_late, "ended twice: {results:?}");
+        });
+        assert!(db.prepared_transactions().is_empty());
+    }
+}
