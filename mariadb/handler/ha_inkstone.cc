@@ -77,7 +77,8 @@ int ha_inkstone::open(const char *name, int, uint)
   return info(HA_STATUS_NO_LOCK | HA_STATUS_VARIABLE | HA_STATUS_CONST | HA_STATUS_OPEN);
 }
 
-/* Statements find their rows without the codec.indexes. CHECK TABLE asks for upgrades only where the
+/* Statements find their rows without the codec.indexes. CHECK TABLE asks for upgrades only where
+   the
    definition is of an older server. */
 void ha_inkstone::hide_outdated_indexes()
 {

@@ -151,7 +151,8 @@ int ha_inkstone::get_row(ink_slice row_key, uchar *record, bool *found)
   return *found ? fill(row_key, row, record) : 0;
 }
 
-/* The value of an image in a tree, read into `bytes`. Of the row itself it is noted whether that has
+/* The value of an image in a tree, read into `bytes`. Of the row itself it is noted whether that
+   has
    locked it: unlock_row may be called for a record that has not all columns of the key. */
 int ha_inkstone::get(const ink_tree *tree, ink_slice image, OwnedBytes *bytes, ink_slice *found_value, bool *found)
 {

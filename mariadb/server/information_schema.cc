@@ -73,7 +73,8 @@ static bool store_row(Filling *filling)
   return !filling->failed;
 }
 
-/* Fills a table with what the engine's list `visit_all` calls `visit` for. Other users' transactions
+/* Fills a table with what the engine's list `visit_all` calls `visit` for. Other users'
+   transactions
    are shown to users that may see their processes. */
 template <class Info>
 static int fill(THD *thd, TABLE_LIST *tables, bool (*visit)(void *, const Info *),

@@ -1,5 +1,5 @@
-//! Large and old transactions: their undo gets a place of its own, is saved as they go on, and is all
-//! there after a crash, when their rows are invisible and locked until each is undone.
+//! Large and old transactions: their undo gets a place of its own, is saved as they go on, and is
+//! all there after a crash, when their rows are invisible and locked until each is undone.
 
 use inkstone::internals::counters::Counter;
 use inkstone::internals::options::Durability;

@@ -165,7 +165,10 @@ impl Report<'_> {
                 recovered.map(|r| r.torn_pages_repaired),
             ),
             ("losers rolled back", recovered.map(|r| r.losers)),
-            ("row changes undone", recovered.map(|r| r.rows_undone)),
+            (
+                "row changes undone",
+                recovered.map(|r| r.rows_undone + r.rows_to_undo),
+            ),
         ] {
             table.row(per(
                 name,

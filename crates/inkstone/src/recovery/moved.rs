@@ -6,6 +6,7 @@
 use crate::mvcc::versions::{
     MARK_ONLY, NO_PURGE, NewVersion, RUN, RebuiltSegments, SPLICED, VersionKind, run_of, spliced,
 };
+use crate::paranoid::paranoid;
 use crate::sync::HashMap;
 use inkstone_format::record::{Diff, LoggedVersion, Record, TrxRef, Undo, UndoEntry};
 use inkstone_format::space::PENDING_FREE_TREE;
@@ -83,6 +84,12 @@ impl<'r> Row<'r> {
 
     /// Puts the version where it was.
     pub fn rebuild(&self, segments: &mut RebuiltSegments, lsn: Lsn) -> Result<(), String> {
+        paranoid!(
+            self.version.address.is_logged() && self.version.previous != self.version.address,
+            "a row record names version {}, after {}",
+            self.version.address,
+            self.version.previous
+        );
         let (row, version) = ((self.space, self.tree, self.key), self.version);
         let version_of = self.change.version(row, version.previous);
         segments.add(version.address, &version_of, lsn)
@@ -156,7 +163,8 @@ impl Change {
     }
 }
 
-/// Purge looks at new entries of the tree of long values that wait to be freed, at no other inserts.
+/// Purge looks at new entries of the tree of long values that wait to be freed, at no other
+/// inserts.
 fn kept_by_purge(tree: TreeId) -> u8 {
     match tree {
         PENDING_FREE_TREE => 0,
@@ -212,6 +220,11 @@ pub(super) fn rebuild_moved(
             Undo::Mark => Change::mark(),
             Undo::Revive => Change::revive(first.tree),
         };
+        paranoid!(
+            entries.len() == 1 || entries.iter().all(|entry| entry.undo == Undo::Insert),
+            "one version of {} rows that were not inserted side by side",
+            entries.len()
+        );
         let row = (first.space, first.tree, first.key.as_slice());
         let previous = newest.get(&row).copied().unwrap_or_default();
         segments.add(address, &change.version(row, previous), lsn)?;

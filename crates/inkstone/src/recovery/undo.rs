@@ -111,6 +111,11 @@ impl Core {
             let (state, Some(moved)) = (&states[&open.id], &open.moved) else {
                 continue;
             };
+            paranoid!(
+                open.undo.is_empty(),
+                "transaction {} has undo in the log and apart from it",
+                open.id
+            );
             let shared = Shared::new(state.clone());
             let mut inner = shared.inner.lock();
             inner.touched = self.versions.adopt(state, &saved, moved.rebuilt.clone())?;

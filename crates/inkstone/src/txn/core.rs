@@ -140,8 +140,8 @@ impl Core {
         self.versions.is_live(address)
     }
 
-    /// Whether a page keeps a version address: one that matters, and any logged one, for a later run
-    /// replays what the log says of it. Those are taken out by a record (`clean_leaf`).
+    /// Whether a page keeps a version address: one that matters, and any logged one, for a later
+    /// run replays what the log says of it. Those are taken out by a record (`clean_leaf`).
     #[inline]
     pub fn keeps(&self, address: VersionAddress) -> bool {
         address.is_logged() || self.versions.is_live(address)

@@ -10,7 +10,7 @@ use inkstone_testkit::build::Result;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Who is left out, and what is to be found without them.
+/// The sessions that are left out, and what is to be found without them.
 #[derive(Clone, Debug)]
 pub struct Without {
     /// Sessions that wait in InnoDB, and have gone on in Inkstone.

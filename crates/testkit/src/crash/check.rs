@@ -56,7 +56,7 @@ fn say_what_recovery_did(db: &Database) {
         ("losers rolled back", recovered.losers),
         (
             "losers of thousands of rows",
-            u64::from(recovered.rows_undone > 2_000),
+            u64::from(recovered.rows_undone + recovered.rows_to_undo > 2_000),
         ),
         ("prepared transactions found", recovered.prepared),
         ("orphaned files removed", report.removed.len() as u64),

@@ -103,6 +103,8 @@ fn open(arguments: &ChildArguments, options: Options) -> Result<Database> {
     Line::Opening.say();
     let db = Database::open(&arguments.directory, options)?;
     Line::Open.say();
+    // Rows of large losers are locked until they are undone, behind the opening.
+    db.finish_rollbacks()?;
     Ok(db)
 }
 

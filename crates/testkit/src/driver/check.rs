@@ -20,12 +20,13 @@ impl Run {
             let torn = self.wreck.map_or(0, |wreck| wreck.torn_pages);
             let repaired = torn.min(recovered.torn_pages_repaired);
             marks.add("torn pages repaired", repaired);
-            let thousands = recovered.rows_undone > 2000 * recovered.losers.max(1);
+            let undone = recovered.rows_undone + recovered.rows_to_undo;
+            let thousands = undone > 2000 * recovered.losers.max(1);
             marks.add("losers of thousands of rows", u64::from(thousands));
             let crashed = u64::from(end != End::Close);
             marks.add("prepared over a crash", crashed * recovered.prepared);
             marks.add("losers", recovered.losers);
-            marks.add("rows undone", recovered.rows_undone);
+            marks.add("rows undone", undone);
             marks.add("prepared recovered", recovered.prepared);
             marks.add("pages initialised", recovered.redo.pages_initialised);
             marks.add("pages applied", recovered.redo.pages_applied);

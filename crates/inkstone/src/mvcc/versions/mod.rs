@@ -102,8 +102,8 @@ pub const SPLICED: u8 = 2;
 /// Flag of an [`VersionKind::Unmark`] entry: the old value is not known, it was delete-marked.
 pub const MARK_ONLY: u8 = 4;
 
-/// Flag of an [`VersionKind::Insert`] entry: several rows are new, which were inserted side by side;
-/// see [`run_of`].
+/// Flag of an [`VersionKind::Insert`] entry: several rows are new, which were inserted side by
+/// side; see [`run_of`].
 pub const RUN: u8 = 8;
 
 /// What a [`RUN`] entry keeps beside its first key: the other keys, each coded against the one

@@ -11,7 +11,8 @@
 //! 1. What a record in the log may name stays: an extent is given back when the log that makes it
 //!    needless is durable. Tested by `an_extent_is_kept_until_the_log_is_durable`.
 //! 2. [`VersionStore::save`] returns a list when it and all segments that it names survive power
-//!    loss. A failed sync has poisoned the engine. Tested by `a_saved_segment_is_read_by_a_later_store`.
+//!    loss. A failed sync has poisoned the engine. Tested by
+//!    `a_saved_segment_is_read_by_a_later_store`.
 //!
 //! ```text
 //! list: for each segment
