@@ -413,7 +413,8 @@ int ink_create_tree(const ink_database *database, ink_slice table, ink_slice tre
  * it was filled while others began transactions. */
 int ink_complete_tree(const ink_database *database, const ink_tree *tree, ink_error *error);
 /* Waits until no prepared transaction has changed rows of these tables: before a table is dropped
- * or renamed, or a tree is filled from the rows, for what is prepared commits without an entry in it.
+ * or renamed, or a tree is filled from the rows, for what is prepared commits without an entry in
+ * it.
  * INK_LOCK_TIMEOUT if that takes more than so many milliseconds for all of them; `interrupt` may be
  * NULL. A table that is not there or cannot be opened is passed over. */
 int ink_wait_for_prepared(const ink_database *database, const ink_slice *tables, size_t table_count,

@@ -335,11 +335,12 @@ impl TransactionTable {
                 open.undo.len()
             ));
         }
-        paranoid!(
-            open.first_lsn <= since,
-            "undo is saved up to LSN {since}, before the transaction's begin at {}",
-            open.first_lsn
-        );
+        if open.first_lsn > since {
+            return Err(format!(
+                "the undo of transaction {id} is saved up to LSN {since}, and was up to {}",
+                open.first_lsn
+            ));
+        }
         open.first_lsn = since;
         open.xid.clone_from(xid);
         let moved = open.moved.get_or_insert_default();

@@ -84,12 +84,6 @@ impl<'r> Row<'r> {
 
     /// Puts the version where it was.
     pub fn rebuild(&self, segments: &mut RebuiltSegments, lsn: Lsn) -> Result<(), String> {
-        paranoid!(
-            self.version.address.is_logged() && self.version.previous != self.version.address,
-            "a row record names version {}, after {}",
-            self.version.address,
-            self.version.previous
-        );
         let (row, version) = ((self.space, self.tree, self.key), self.version);
         let version_of = self.change.version(row, version.previous);
         segments.add(version.address, &version_of, lsn)
@@ -220,11 +214,11 @@ pub(super) fn rebuild_moved(
             Undo::Mark => Change::mark(),
             Undo::Revive => Change::revive(first.tree),
         };
-        paranoid!(
-            entries.len() == 1 || entries.iter().all(|entry| entry.undo == Undo::Insert),
-            "one version of {} rows that were not inserted side by side",
-            entries.len()
-        );
+        if entries.len() > 1 && entries.iter().any(|entry| entry.undo != Undo::Insert) {
+            return Err(format!(
+                "version {address} is of rows that were not inserted"
+            ));
+        }
         let row = (first.space, first.tree, first.key.as_slice());
         let previous = newest.get(&row).copied().unwrap_or_default();
         segments.add(address, &change.version(row, previous), lsn)?;
@@ -232,5 +226,10 @@ pub(super) fn rebuild_moved(
             newest.insert((entry.space, entry.tree, &entry.key), address);
         }
     }
+    paranoid!(
+        rest.is_empty() && newest.len() <= undo.len(),
+        "{} changes have no version",
+        rest.len()
+    );
     Ok(())
 }

@@ -107,6 +107,12 @@ impl Core {
     ) -> Result<()> {
         let lists: Vec<_> = open.iter().map(|open| open.list()).collect();
         let saved = self.versions.adopt_saved(&lists)?;
+        paranoid!(
+            saved.len() == open.len(),
+            "{} transactions have moved undo, {} lists were read",
+            open.len(),
+            saved.len()
+        );
         for (open, saved) in open.iter().zip(saved) {
             let (state, Some(moved)) = (&states[&open.id], &open.moved) else {
                 continue;
@@ -150,6 +156,11 @@ impl Core {
     /// Undoes what an earlier run has left of a transaction whose undo had moved: version by
     /// version, the newest first, in the memory of one segment.
     pub(crate) fn undo_moved(self: &Arc<Self>, shared: &Shared, inner: &mut Inner) -> Result<()> {
+        paranoid!(
+            inner.undo_place.is_recovered && inner.undo_place.is_moved(),
+            "{:?} is of this run",
+            shared.state.id()
+        );
         inner.orphans = true;
         loop {
             let _whole_trees = self.undoing.lock();

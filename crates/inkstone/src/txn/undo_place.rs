@@ -64,6 +64,8 @@ pub(crate) struct UndoPlace {
     moved: HashMap<VersionAddress, VersionAddress>,
     /// The list of what is saved.
     list: UndoList,
+    /// One save at a time: a later one must not be named before an earlier one.
+    is_being_saved: bool,
     /// Segments, the newest first, of which nothing is left to undo.
     pub undone: usize,
     /// A rollback has passed over rows of a dropped table: what the log has of them is still there.
@@ -343,7 +345,10 @@ impl Core {
         };
         match self.write_undo(&sealed) {
             // The log has it still, and room for the rollback.
-            Err(Error::DiskFull { .. }) => Ok(()),
+            Err(Error::DiskFull { .. }) => {
+                inner.undo_place.is_being_saved = false;
+                Ok(())
+            }
             saved => self.name_undo(shared, inner, sealed, saved),
         }
     }
@@ -356,6 +361,9 @@ impl Core {
 
     /// The first part: what is to be saved, and up to where in the log. The transaction is latched.
     fn seal_undo(&self, shared: &Shared, inner: &mut Inner) -> Result<Option<Sealed>> {
+        if inner.undo_place.is_being_saved {
+            return Ok(None);
+        }
         if !inner.undo_place.is_moved() {
             if inner.phase == Phase::RollingBack {
                 return Ok(None);
@@ -367,6 +375,7 @@ impl Core {
         // With the latch no record of the transaction is under way: all before this are of
         // versions in these segments, all behind it of later ones.
         let since = self.storage.log.current_lsn();
+        inner.undo_place.is_being_saved = true;
         Ok(Some(Sealed {
             segments,
             since,
@@ -387,6 +396,7 @@ impl Core {
         sealed: Sealed,
         saved: Result<UndoList>,
     ) -> Result<()> {
+        inner.undo_place.is_being_saved = false;
         let list = saved?;
         let log = &self.storage.log;
         if inner.phase == Phase::Ended {

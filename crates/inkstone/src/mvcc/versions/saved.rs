@@ -342,6 +342,9 @@ impl RebuiltSegments {
         lsn: Lsn,
     ) -> std::result::Result<(), String> {
         let rebuilt = self.0.entry(address.segment()).or_default();
+        if version.previous == address {
+            return Err(format!("version {address:#x?} leads to itself"));
+        }
         let at = address.unit() * UNIT;
         if at < rebuilt.bytes.len() {
             return Err(format!("two versions have address {address:#x?}"));
