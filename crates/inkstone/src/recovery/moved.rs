@@ -84,6 +84,7 @@ impl<'r> Row<'r> {
 
     /// Puts the version where it was.
     pub fn rebuild(&self, segments: &mut RebuiltSegments, lsn: Lsn) -> Result<(), String> {
+        paranoid!(self.rows > 0, "a version of no row");
         let (row, version) = ((self.space, self.tree, self.key), self.version);
         let version_of = self.change.version(row, version.previous);
         segments.add(version.address, &version_of, lsn)

@@ -114,6 +114,11 @@ impl Core {
             saved.len()
         );
         for (open, saved) in open.iter().zip(saved) {
+            paranoid!(
+                states.contains_key(&open.id),
+                "transaction {} has moved undo and no state",
+                open.id
+            );
             let (state, Some(moved)) = (&states[&open.id], &open.moved) else {
                 continue;
             };
@@ -142,7 +147,8 @@ impl Core {
                     state.set_prepared();
                     inner.phase = Phase::Prepared;
                     inner.xid = Some(xid.clone());
-                    self.prepared.lock().insert(xid.clone(), shared.clone());
+                    drop(inner);
+                    self.enter_prepared(open, shared)?;
                 }
                 None => {
                     inner.phase = Phase::RollingBack;
@@ -219,14 +225,23 @@ impl Core {
         inner.xid.clone_from(&open.xid);
         drop(inner);
         self.add_writer(&shared);
-        let xid = open.xid.clone().unwrap_or_default();
-        let before = self.prepared.lock().insert(xid, shared);
+        self.enter_prepared(open, shared)
+    }
+
+    fn enter_prepared(&self, open: &OpenTransaction, shared: Arc<Shared>) -> Result<()> {
         paranoid!(
-            before.is_none(),
-            "transaction {} has another one's XID",
+            open.xid.is_some() && shared.state.id() == open.id,
+            "transaction {} is entered as prepared, and has no XID",
             open.id
         );
-        Ok(())
+        let xid = open.xid.clone().unwrap_or_default();
+        match self.prepared.lock().insert(xid, shared) {
+            None => Ok(()),
+            Some(_) => Err(self.storage.poison.set(format!(
+                "prepared transaction {} has another one's XID in the log",
+                open.id
+            ))),
+        }
     }
 
     /// Gives a transaction its versions (which are its locks) again.
