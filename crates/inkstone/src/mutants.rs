@@ -113,8 +113,6 @@ mutants! {
         "a row keeps its old version address when its transaction's undo moves";
     UndoSavedUnsynced, "undo-saved-unsynced", Sim, 120,
         "the log lets go of undo that was written to the undo file and not synced";
-    UndoSavedTooLate, "undo-saved-too-late", Sim, 180,
-        "the log is kept from where saved undo is named, not from where its segments were sealed";
     UndoSkipsFirst, "undo-skips-first", Sim, 60,
         "a rollback leaves the transaction's first change in place";
     VersionRetiredEarly, "version-retired-early", Sim, 60,

@@ -356,7 +356,7 @@ impl Bench {
                     let last = over.load(Ordering::Relaxed);
                     largest.log_files = largest.log_files.max(file_bytes(&self.log));
                     let metrics = self.db.metrics().into_iter();
-                    let undo = metrics.filter(|metric| metric.name == "undo_bytes");
+                    let undo = metrics.filter(|metric| metric.name == "undo_file_bytes");
                     largest.undo = undo.fold(largest.undo, |most, metric| most.max(metric.value));
                     if last {
                         return largest;

@@ -418,14 +418,10 @@ impl Core {
             xid: inner.xid.clone(),
             list,
         });
-        let (start, end) = mtr.commit()?;
+        let (_, end) = mtr.commit()?;
         let before = std::mem::replace(&mut inner.undo_place.list, list);
         self.versions.give_up_list(before, end);
-        let keep_from = match mutants::on(Mutant::UndoSavedTooLate) {
-            true => start,
-            false => sealed.since,
-        };
-        shared.state.move_first_lsn(keep_from);
+        shared.state.move_first_lsn(sealed.since);
         self.storage.counters.add(Counter::UndoSaves, 1);
         Ok(())
     }
