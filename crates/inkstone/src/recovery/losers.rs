@@ -272,6 +272,14 @@ impl TransactionTable {
         if let Some(id) = row.trx.first {
             return Err(format!("transaction {id} begins with moved undo"));
         }
+        let open = self.open.get(&row.trx.slot);
+        if let Some(open) = open.filter(|open| !open.undo.is_empty()) {
+            return Err(format!(
+                "transaction {} names versions, and has {} changes in the log",
+                open.id,
+                open.undo.len()
+            ));
+        }
         let moved = self.moved(row.trx.slot, start, tail);
         moved.changes += row.rows;
         row.rebuild(&mut moved.rebuilt, start)
@@ -279,15 +287,13 @@ impl TransactionTable {
 
     /// The moved undo of a transaction whose beginning may be unknown.
     fn moved(&mut self, slot: u32, start: Lsn, tail: bool) -> &mut MovedUndo {
-        if !self.open.contains_key(&slot) {
-            if tail {
-                self.unknown.entry(slot).or_insert(start);
-            }
-            return self.unknown_moved.entry(slot).or_default();
+        if let Some(open) = self.open.get_mut(&slot) {
+            return open.moved.get_or_insert_default();
         }
-        let open = self.open.entry(slot);
-        let open = open.or_insert_with(|| unreachable!("checked above"));
-        open.moved.get_or_insert_default()
+        if tail {
+            self.unknown.entry(slot).or_insert(start);
+        }
+        self.unknown_moved.entry(slot).or_default()
     }
 
     fn undo_moved(

@@ -21,6 +21,7 @@ use crate::{Error, Result};
 use inkstone_format::record::{Record, Undo, UndoEntry};
 use inkstone_format::space::{CLUSTERED_TREE, PENDING_FREE_TREE};
 use inkstone_format::tree_page::{CELL_DELETED, CELL_VERSIONED, TreePage, TreePageMut, cell_len};
+use inkstone_format::version::version_bytes;
 use inkstone_format::{Lsn, SpaceId, TreeId, TrxId, VersionAddress};
 use std::sync::Arc;
 
@@ -285,6 +286,8 @@ impl Core {
                 previous,
                 undo_previous,
             };
+            let bytes = version_bytes(entry.key.len(), before.value.len());
+            inner.undo_place.bytes += bytes as u64;
             let address = self.versions.append(state, &mut inner.touched, version)?;
             newest.insert(row, address);
             inner.undo_last = address;

@@ -250,8 +250,7 @@ impl Core {
 
     /// Slows a writer down while the log since the last checkpoint is longer than `log_file_size`,
     /// so that checkpoints can keep up. Not for log that an open transaction keeps: no pause brings
-    /// its end nearer, and with the pauses the log would hardly grow, without which its undo is not
-    /// copied forward.
+    /// its end nearer, and its undo is saved (`undo_place`).
     fn hold_back(&self) {
         let log = &self.storage.log;
         let checkpoint = self.checkpoint_lsn.load(Ordering::Relaxed);

@@ -50,6 +50,9 @@ use inkstone_format::{Lsn, SpaceId, TreeId, VersionAddress};
 const LARGE_BYTES: u64 = 128 << 10;
 /// Changes of which it does: each row is visited when its undo moves.
 const LARGE_CHANGES: u64 = 4096;
+/// The most that moves at once.
+const MOVED_BYTES_MAX: u64 = 512 << 10;
+const MOVED_CHANGES_MAX: u64 = 1 << 16;
 /// Undo is saved when a transaction keeps this part of the log, or [`SAVED_EVERY_MAX`].
 const SAVED_PARTS: u64 = 8;
 const SAVED_EVERY_MAX: u64 = 16 << 20;
@@ -107,6 +110,14 @@ impl UndoPlace {
     /// Whether a row with version `found` has the change of version `address` as its newest.
     pub fn is_version(&self, found: Option<VersionAddress>, address: VersionAddress) -> bool {
         found.is_some_and(|found| found == address || self.now(found) == address)
+    }
+}
+
+impl Inner {
+    /// An earlier build may have left a prepared transaction of any size. What says that undo has
+    /// moved must fit in one frame of the log, so such a one keeps the log, as it did there.
+    fn is_too_large_to_move(&self) -> bool {
+        self.undo_place.bytes > MOVED_BYTES_MAX || self.undo_count > MOVED_CHANGES_MAX
     }
 }
 
@@ -365,7 +376,7 @@ impl Core {
             return Ok(None);
         }
         if !inner.undo_place.is_moved() {
-            if inner.phase == Phase::RollingBack {
+            if inner.phase == Phase::RollingBack || inner.is_too_large_to_move() {
                 return Ok(None);
             }
             self.move_undo(shared, inner)?;
@@ -376,15 +387,11 @@ impl Core {
         // versions in these segments, all behind it of later ones.
         let since = self.storage.log.current_lsn();
         inner.undo_place.is_being_saved = true;
-        Ok(Some(Sealed {
-            segments,
-            since,
-            changes: inner.undo_count,
-        }))
+        Ok(Some(Sealed { segments, since }))
     }
 
     /// The second part, without the latch.
-    fn write_undo(&self, sealed: &Sealed) -> Result<UndoList> {
+    fn write_undo(&self, sealed: &Sealed) -> Result<Option<UndoList>> {
         self.versions.save(&sealed.segments, &self.storage.poison)
     }
 
@@ -394,10 +401,17 @@ impl Core {
         shared: &Shared,
         inner: &mut Inner,
         sealed: Sealed,
-        saved: Result<UndoList>,
+        saved: Result<Option<UndoList>>,
     ) -> Result<()> {
         inner.undo_place.is_being_saved = false;
-        let list = saved?;
+        let Some(list) = saved? else {
+            paranoid!(
+                inner.phase == Phase::Ended,
+                "versions of {:?} are gone",
+                shared.state.id()
+            );
+            return Ok(());
+        };
         let log = &self.storage.log;
         if inner.phase == Phase::Ended {
             self.versions.give_up_list(list, log.current_lsn());
@@ -414,7 +428,7 @@ impl Core {
             trx_slot: shared.state.slot(),
             trx: shared.state.id(),
             since: sealed.since,
-            changes: inner.undo_count.max(sealed.changes),
+            changes: inner.undo_count,
             xid: inner.xid.clone(),
             list,
         });
@@ -440,5 +454,4 @@ impl Core {
 struct Sealed {
     segments: ToSave,
     since: Lsn,
-    changes: u64,
 }

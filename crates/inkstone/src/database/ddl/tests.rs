@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 const MOMENT: Duration = Duration::from_millis(1);
 
 /// An index made beside a prepared transaction's end would lack its entries. The latch holds
-/// that end up, as the checkpoint does that copies undo forward.
+/// that end up, as the checkpoint does that moves undo.
 #[test]
 fn a_prepared_transaction_is_waited_for_until_it_has_ended() {
     for commits in [true, false] {

@@ -827,13 +827,16 @@ impl VersionStore {
     }
 
     /// Enters a segment that an earlier run has left.
-    fn enter_adopted(&self, segment: &Arc<Segment>) {
+    fn enter_adopted(&self, segment: &Arc<Segment>) -> Result<()> {
         let other = self
             .directory
             .write()
             .live
             .insert(segment.number, segment.clone());
-        crate::invariant!(other.is_none(), "segment {} was left twice", segment.number);
+        if other.is_some() {
+            let detail = "two transactions have versions in one segment".to_owned();
+            return Err(Error::corrupt_file(&self.undo_path, segment.number, detail));
+        }
         let mut sealed = self.sealed.lock();
         sealed.all.insert(segment.number, segment.clone());
         if segment.extent().is_none() {
@@ -841,6 +844,7 @@ impl VersionStore {
         }
         drop(sealed);
         self.charge(segment.memory() as i64);
+        Ok(())
     }
 
     /// `log_end`: where the log stands; what tells that the segment is needless is before it.

@@ -33,6 +33,7 @@ use crate::sync::Mutex;
 use crate::{Error, Result};
 use inkstone_format::record::UndoList;
 use inkstone_format::{Lsn, SpaceId, VersionAddress};
+use inkstone_io::File;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -90,6 +91,30 @@ fn decode(bytes: &[u8]) -> Vec<SavedSegment> {
         .collect()
 }
 
+/// Reads a list that the log names.
+fn read_list(file: &dyn File, list: UndoList) -> Result<Vec<SavedSegment>> {
+    let corrupt = |what: &str| {
+        let detail = format!("the list of a transaction's versions {what}");
+        Error::corrupt_file(file.path(), list.offset, detail)
+    };
+    let failed = |e| Error::io("read", file.path(), e);
+    let len = file.len().map_err(failed)?;
+    if u64::from(list.bytes) > len.saturating_sub(list.offset) {
+        return Err(corrupt("lies beyond the end of the file"));
+    }
+    let mut bytes = vec![0; list.bytes as usize];
+    file.read_at(&mut bytes, list.offset).map_err(failed)?;
+    if crc32c::crc32c(&bytes) != list.checksum {
+        return Err(corrupt("does not match its checksum"));
+    }
+    let segments = decode(&bytes);
+    let is_logged = |s: &SavedSegment| VersionAddress::of(s.number, 0).is_logged() && s.bytes > 0;
+    match segments.iter().all(is_logged) {
+        true => Ok(segments),
+        false => Err(corrupt("names what is no segment of logged versions")),
+    }
+}
+
 /// The segments of a transaction that are to be saved: sealed, and never changed again.
 #[derive(Debug)]
 pub(crate) struct ToSave(Vec<Arc<Segment>>);
@@ -123,16 +148,19 @@ impl VersionStore {
         ToSave(touched.logged(undone))
     }
 
-    /// Makes segments, and a list of them, durable in the undo file.
+    /// Makes segments, and a list of them, durable in the undo file. `None`: the transaction has
+    /// ended meanwhile, and its segments are gone.
     ///
     /// # Errors
     /// [`Error::DiskFull`], [`Error::Io`]: nothing was saved; the segments stay where they are. A
     /// failed sync poisons.
-    pub(crate) fn save(&self, wanted: &ToSave, poison: &Poison) -> Result<UndoList> {
+    pub(crate) fn save(&self, wanted: &ToSave, poison: &Poison) -> Result<Option<UndoList>> {
         let mut name_is_durable = self.saving.one_at_a_time.lock();
         let mut listed = Vec::with_capacity(wanted.0.len());
         for segment in &wanted.0 {
-            let (extent, bytes) = self.move_to_undo_file(segment)?;
+            let Some((extent, bytes)) = self.move_to_undo_file(segment)? else {
+                return Ok(None);
+            };
             listed.push(SavedSegment {
                 number: segment.number,
                 offset: extent.offset,
@@ -141,7 +169,7 @@ impl VersionStore {
         }
         if listed.is_empty() {
             // Nothing of it is left to undo.
-            return Ok(UndoList::default());
+            return Ok(Some(UndoList::default()));
         }
         let bytes = encode(&listed);
         let (file, extent) = self.undo.lock().write(&bytes)?;
@@ -152,33 +180,27 @@ impl VersionStore {
             false => poison.begin_sync().end(&path, file.sync()),
         };
         if synced.is_ok() && !*name_is_durable {
-            let named = self.directory_handle.sync();
+            let directory = &self.directory_handle;
             poison
                 .begin_sync()
-                .end(self.directory_handle.path(), named)?;
+                .end(directory.path(), directory.sync())?;
             *name_is_durable = true;
         }
         synced?;
-        Ok(UndoList {
+        Ok(Some(UndoList {
             offset: extent.offset,
             bytes: bytes.len() as u32,
             checksum: crc32c::crc32c(&bytes),
-        })
+        }))
     }
 
-    /// Where a sealed segment lies in the undo file, once it does.
-    fn move_to_undo_file(&self, segment: &Arc<Segment>) -> Result<(Extent, usize)> {
+    /// Where a sealed segment lies in the undo file, once it does; `None` if it has retired.
+    fn move_to_undo_file(&self, segment: &Arc<Segment>) -> Result<Option<(Extent, usize)>> {
         let mut file = self.undo.lock();
         if segment.extent().is_none() {
             self.spill_segment(segment, &mut file)?;
         }
-        let placed = segment.extent();
-        crate::invariant!(
-            placed.is_some(),
-            "segment {} of an open transaction is gone",
-            segment.number
-        );
-        Ok(placed.expect("checked"))
+        Ok(segment.extent())
     }
 
     /// A list is not needed once the log is durable up to `lsn`.
@@ -228,18 +250,7 @@ impl VersionStore {
             if list.bytes == 0 {
                 continue;
             }
-            let mut bytes = vec![0; list.bytes as usize];
-            file.read_at(&mut bytes, list.offset)
-                .map_err(|e| Error::io("read", file.path(), e))?;
-            if crc32c::crc32c(&bytes) != list.checksum {
-                let detail = "the list of a transaction's versions does not match its checksum";
-                return Err(Error::corrupt_file(
-                    file.path(),
-                    list.offset,
-                    detail.to_owned(),
-                ));
-            }
-            let segments = decode(&bytes);
+            let segments = read_list(&*file, *list)?;
             extents.push(Extent {
                 offset: list.offset,
                 length: u64::from(list.bytes),
@@ -274,7 +285,7 @@ impl VersionStore {
             segments.insert(number, segment);
         }
         for segment in segments.values() {
-            self.enter_adopted(segment);
+            self.enter_adopted(segment)?;
         }
         Ok(TouchedSegments {
             segments: segments.into_values().map(|segment| (segment, 0)).collect(),

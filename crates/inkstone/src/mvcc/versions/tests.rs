@@ -679,7 +679,10 @@ impl Fixture {
 
     fn save(&self, trx: &Trx) -> UndoList {
         let sealed = self.store.seal_logged(&trx.touched, 0);
-        self.store.save(&sealed, &Poison::default()).unwrap()
+        self.store
+            .save(&sealed, &Poison::default())
+            .unwrap()
+            .unwrap()
     }
 }
 
@@ -745,4 +748,41 @@ fn an_extent_is_kept_until_the_log_is_durable() {
     assert_eq!(f.store.undo_file_bytes(), used);
     f.store.reclaim(Lsn(700));
     assert_eq!(f.store.undo_file_bytes(), 0);
+}
+
+/// It commits between the moment at which its segments were sealed and the write.
+#[test]
+fn a_transaction_may_end_while_it_is_being_saved() {
+    let f = fixture(1 << 20);
+    let (trx, _) = f.logged(100);
+    let sealed = f.store.seal_logged(&trx.touched, 0);
+    let seq = f.system.finish_commit(&trx.state);
+    f.store.finish(trx.touched, seq);
+    let oldest = f.system.oldest_snapshot();
+    let retired = f.store.retire(oldest, Lsn(700), &mut |_, _| Ok(()));
+    assert_eq!(retired.unwrap(), 1);
+    assert_eq!(f.store.save(&sealed, &Poison::default()).unwrap(), None);
+    assert_eq!(f.store.undo_file_bytes(), 0);
+}
+
+#[test]
+fn a_list_that_is_not_there_or_damaged_is_an_error() {
+    let f = fixture(1 << 20);
+    let (trx, _) = f.logged(100);
+    let list = f.save(&trx);
+    let is_refused = |list| match f.store.adopt_saved(&[list]) {
+        Err(Error::Corrupt { .. }) => {}
+        other => panic!("{other:?}"),
+    };
+    is_refused(UndoList {
+        offset: 1 << 40,
+        ..list
+    });
+    is_refused(UndoList {
+        bytes: u32::MAX,
+        ..list
+    });
+    f.vfs.file("undo").unwrap().bytes.write()[list.offset as usize + 9] ^= 1;
+    is_refused(list);
+    f.store.finish(trx.touched, 1);
 }
