@@ -290,7 +290,9 @@ impl MapFile {
             "a map of {length} bytes grows to {wanted} slots"
         );
         let least = slot_offset(wanted as u32 - 1) + block - length;
-        let stepped = least.max(length.min(GROWTH_BLOCKS_MAX * block)) / block * block;
+        // The last block of a file that was cut short can be incomplete.
+        let stepped = length.min(GROWTH_BLOCKS_MAX * block) / block * block;
+        let stepped = least.max(stepped);
         let grown = match self.file.allocate(length, stepped) {
             Ok(()) => length + stepped,
             Err(e) => match Error::io("extend", &self.path, e) {

@@ -281,6 +281,31 @@ fn many_pages_take_many_groups() {
     assert!(read >= 400, "{read} blocks read: the cache is bounded");
 }
 
+/// A file that was cut short, anywhere, gets its blocks back when tablespaces grow.
+#[test]
+fn a_map_that_was_cut_short_grows() {
+    let rig = Rig::new(Doublewrite::Off);
+    rig.map().note(id(1, 3), Lsn(10), Lsn(50));
+    rig.map().settle_before(ALL).unwrap();
+    let length = rig.vfs.read_raw(&rig.map_path()).unwrap().len() as u64;
+    for cut in (0..length).step_by(SECTOR_LEN / 2 - 1) {
+        let vfs = rig.vfs.crash(0);
+        vfs.truncate_raw(&rig.map_path(), cut).unwrap();
+        let again = Rig::bare(&vfs, Doublewrite::Off);
+        let map = again.map();
+        map.open(UUID, 1, Lsn(0), Some(Lsn(100))).unwrap();
+        map.redo_done(Lsn(100)).unwrap();
+        let more = 40 + BLOCK_ENTRIES as u32;
+        let file = again.spaces.open(SpaceId(1)).unwrap();
+        file.ensure_pages(more).unwrap();
+        map.note(id(1, 3), Lsn(60), Lsn(70));
+        map.note(id(1, more - 1), Lsn(60), Lsn(80));
+        map.settle_before(ALL).unwrap();
+        let known = [again.known(id(1, 3)), again.known(id(1, more - 1))];
+        assert_eq!(known, [70, 80], "cut to {cut} of {length} bytes");
+    }
+}
+
 #[test]
 fn a_full_disk_stops_growth_and_nothing_else() {
     let rig = Rig::new(Doublewrite::Off);
