@@ -1,8 +1,8 @@
 //! Rows that an UPDATE or DELETE changes, and that an index of InnoDB leaves out.
 
 use super::compare::{indexes_of, rows_of};
-use super::sides::Sides;
-use crate::client::Done;
+use super::sides::{Sides, neutral};
+use crate::client::{Done, Refusal, Reply};
 
 /// Whose rows an UPDATE or DELETE changes: all for which a condition holds.
 #[derive(Debug, PartialEq)]
@@ -130,9 +130,46 @@ pub fn would_leave_out(sides: &mut Sides, text: &str, rows: u64) -> bool {
     })
 }
 
+/// An UPDATE of one table by none of its indexes.
+fn by_no_index(text: &str) -> Option<String> {
+    let (head, rest) = text.split_once(" SET ")?;
+    let target = head.split(" FORCE INDEX ").next()?;
+    let table = target.strip_prefix("UPDATE ")?;
+    let table = table.strip_prefix("IGNORE ").unwrap_or(table);
+    let is_one = !table.contains([' ', ',']);
+    is_one.then(|| format!("{target} USE INDEX () SET {rest}"))
+}
+
+/// Whether InnoDB refuses an UPDATE that it has done by an index, for the same row as Inkstone, when
+/// it uses none.
+pub fn refuses_by_no_index(sides: &mut Sides, text: &str, inkstone: &Refusal) -> bool {
+    let reply = by_no_index(text).and_then(|text| sides.ask(&text));
+    match reply {
+        Some(Reply::Refused(innodb)) => {
+            innodb.code == inkstone.code && neutral(&innodb.message) == neutral(&inkstone.message)
+        }
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Changed;
+    use super::{Changed, by_no_index};
+
+    #[test]
+    fn an_update_by_no_index() {
+        let of = |text| by_no_index(text);
+        let hinted = "UPDATE IGNORE t1 FORCE INDEX (`k`) SET a = 1 WHERE b = 2";
+        let without = "UPDATE IGNORE t1 USE INDEX () SET a = 1 WHERE b = 2";
+        assert_eq!(of(hinted), Some(without.to_owned()));
+        let plain = "UPDATE t1 SET a = 1";
+        assert_eq!(
+            of(plain),
+            Some("UPDATE t1 USE INDEX () SET a = 1".to_owned())
+        );
+        assert_eq!(of("UPDATE t1 x JOIN t2 y ON x.a = y.b SET x.c = 1"), None);
+        assert_eq!(of("DELETE FROM t1"), None);
+    }
 
     #[test]
     fn whose_rows_are_changed() {

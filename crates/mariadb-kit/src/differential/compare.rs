@@ -1,7 +1,7 @@
 //! Whether both engines did the same.
 
 use super::accepted::{self, Accepted};
-use super::changes::{leaves_out, matched, would_leave_out};
+use super::changes::{leaves_out, matched, refuses_by_no_index, would_leave_out};
 use super::faults;
 use super::plans;
 use super::sides::{Outcome, Side, Sides, Warning, neutral};
@@ -169,6 +169,9 @@ fn unequal(
                     false => Some(Aspect::Message),
                 };
             }
+        }
+        (Reply::Done(_), Reply::Refused(b)) if refuses_by_no_index(sides, text, b) => {
+            return Some(Aspect::OnlyInnodbsChange);
         }
         (Reply::Rows(a), Reply::Rows(b)) => {
             if let Some(aspect) = unequal_rows(sides, statement, text, &a.rows, &b.rows) {

@@ -23,6 +23,15 @@ pub struct Wanted {
     pub blockers: Vec<u64>,
 }
 
+/// A lock of a record that a session has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Granted {
+    pub of: Wanted,
+    pub exclusive: bool,
+    /// Only the gap before the record is locked.
+    pub is_gap: bool,
+}
+
 const WAITED_FOR: &str = "FOR THIS LOCK TO BE GRANTED:";
 /// What InnoDB lists of all transactions as they are now begins here.
 const LIST: &str = "LIST OF TRANSACTIONS FOR EACH SESSION:";
@@ -55,6 +64,15 @@ impl Stage {
             .filter_map(|row| text(&row[1]).parse().ok());
         wanted.blockers = blockers.collect();
         Ok(Some(wanted))
+    }
+
+    /// Locks of records that a session has in InnoDB, as far as InnoDB prints them.
+    pub fn granted(&mut self, session: usize) -> Result<Vec<Granted>> {
+        let connection = self.sessions[session - 1].connection;
+        self.ask("SET GLOBAL innodb_status_output_locks = ON")?;
+        let status = self.status();
+        self.ask("SET GLOBAL innodb_status_output_locks = OFF")?;
+        Ok(granted_to(&status?, connection))
     }
 
     /// What the engine tells of itself.
@@ -169,11 +187,36 @@ fn party(text: &str) -> Option<Party> {
 }
 
 fn of_connection(status: &str, connection: u64) -> Option<Wanted> {
+    record_lock(transaction(status, connection)?.split_once(WAITED_FOR)?.1)
+}
+
+/// What is said of a connection's transaction as it is now.
+fn transaction(status: &str, connection: u64) -> Option<&str> {
     // Before the list the account of the latest deadlock may name the connection, too.
     let (_, list) = status.split_once(LIST).unwrap_or(("", status));
     let (_, rest) = list.split_once(&format!("MariaDB thread id {connection},"))?;
-    let own = rest.split("---TRANSACTION").next()?;
-    record_lock(own.split_once(WAITED_FOR)?.1)
+    rest.split("---TRANSACTION").next()
+}
+
+/// Each record of each lock that is not waited for.
+fn granted_to(status: &str, connection: u64) -> Vec<Granted> {
+    let own = transaction(status, connection).unwrap_or_default();
+    let mut granted = Vec::new();
+    for lock in own.split("\nRECORD LOCKS ").skip(1) {
+        let line = lock.lines().next().unwrap_or_default();
+        if line.ends_with(" waiting") {
+            continue;
+        }
+        for record in lock.split("\nRecord lock, ").skip(1) {
+            let one = format!("RECORD LOCKS {line}\nRecord lock, {record}");
+            granted.extend(record_lock(&one).map(|of| Granted {
+                of,
+                exclusive: line.contains("lock_mode X"),
+                is_gap: line.contains("locks gap before rec"),
+            }));
+        }
+    }
+    granted
 }
 
 /// `RECORD LOCKS space id 5 page no 3 n bits 8 index PRIMARY of table `s_inno`.`t` trx id 9 lock_mode X ..`,
@@ -277,6 +320,34 @@ Record lock, heap no 2 PHYSICAL RECORD: n_fields 4; compact format; info bits 32
         let earlier = WAITS.replace("`t`", "`earlier`");
         let status = format!("LATEST DETECTED DEADLOCK\n{earlier}\n{LIST}\n{WAITS}");
         assert_eq!(of_connection(&status, 10).unwrap().table, "t");
+    }
+
+    #[test]
+    fn locks_that_are_held_are_read_from_the_status() {
+        let lock = |mode: &str, keys: &[u32]| {
+            let mut text = format!(
+                "RECORD LOCKS space id 5 page no 5 n bits 8 index k of table `s_inno`.`t` trx id 35 {mode}\n"
+            );
+            for key in keys {
+                text += &format!(
+                    "Record lock, heap no 3 PHYSICAL RECORD: n_fields 1; compact format; info bits 0\n \
+                     0: len 4; hex 800000{key:02x}; asc     ;;\n\n"
+                );
+            }
+            text
+        };
+        let status = format!(
+            "{WAITS}{}{}{}",
+            lock("lock_mode X", &[7, 8]),
+            lock("lock mode S locks gap before rec", &[9]),
+            lock("lock_mode X locks rec but not gap waiting", &[10]),
+        );
+        let found = granted_to(&status, 10);
+        let keys: Vec<&str> = found.iter().map(|one| &*one.of.key[0]).collect();
+        assert_eq!(keys, ["7", "8", "9"]);
+        assert!(found[1].exclusive && !found[1].is_gap);
+        assert!(!found[2].exclusive && found[2].is_gap);
+        assert_eq!(granted_to(&status, 11), []);
     }
 
     #[test]

@@ -32,6 +32,7 @@ pub enum Reason {
     Victim,
     Order,
     Snapshot,
+    Overlooked,
 }
 
 impl Reason {
@@ -57,6 +58,9 @@ impl Reason {
             }
             Self::Snapshot => {
                 "InnoDB's snapshot is older than the table, of which only the newest rows are wanted"
+            }
+            Self::Overlooked => {
+                "InnoDB passes over another's lock of an entry whose row the session has changed"
             }
             Self::Victim => "another victim: the engines count a transaction's locks otherwise",
         }
@@ -191,6 +195,12 @@ impl Case<'_> {
                     }
                     reason
                 }
+                (
+                    Some(What::Ended(Reply::Done(_) | Reply::Rows(_))),
+                    Some(What::Waits(blockers)),
+                ) => self
+                    .overlooks(session, blockers)?
+                    .then_some(Reason::Overlooked),
                 (Some(What::Ended(Reply::Done(_))), Some(What::Ended(Reply::Done(_)))) => {
                     changed.push(session);
                     continue;
@@ -615,7 +625,7 @@ impl Case<'_> {
 
     /// Whether a record is one that is asked for: as it is now, or as it is committed. Inkstone has
     /// the row of a victim of InnoDB's still as it was.
-    fn is_in(&mut self, ask: &Ask, record: &str) -> Result<bool> {
+    pub(super) fn is_in(&mut self, ask: &Ask, record: &str) -> Result<bool> {
         let inkstone = seen(self.inkstone, &one_of(ask, record))?;
         let in_inkstone = inkstone.iter().any(|rows| !rows.rows.is_empty());
         Ok(self.is_in_innodb(ask, record)? || in_inkstone)
@@ -838,7 +848,7 @@ fn one_of(ask: &Ask, record: &str) -> String {
 }
 
 /// What a SELECT sees of newest versions, and of committed ones.
-fn seen(stage: &mut Stage, select: &str) -> Result<[Rows; 2]> {
+pub(super) fn seen(stage: &mut Stage, select: &str) -> Result<[Rows; 2]> {
     let mut at = |level: &str| {
         stage.ask(&format!(
             "SET SESSION TRANSACTION ISOLATION LEVEL READ {level}"

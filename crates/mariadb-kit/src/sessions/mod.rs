@@ -15,6 +15,7 @@ mod evidence;
 mod generate;
 mod held;
 mod meant;
+mod overlooked;
 mod play;
 mod replica;
 mod schema;
