@@ -140,8 +140,8 @@ fn by_no_index(text: &str) -> Option<String> {
     is_one.then(|| format!("{target} USE INDEX () SET {rest}"))
 }
 
-/// Whether InnoDB refuses an UPDATE that it has done by an index, for the same row as Inkstone, when
-/// it uses none.
+/// Whether InnoDB refuses an UPDATE that it has done by an index when it uses none, and names the
+/// row that Inkstone names.
 pub fn refuses_by_no_index(sides: &mut Sides, text: &str, inkstone: &Refusal) -> bool {
     let reply = by_no_index(text).and_then(|text| sides.ask(&text));
     match reply {
