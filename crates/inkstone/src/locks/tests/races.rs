@@ -84,3 +84,41 @@ fn waits_end_by_time_or_by_poison() {
     TIMED_OUT.check("a wait that ends by time");
     POISONED.check("a wait that ends by poison");
 }
+
+/// A transaction that is prepared gives back what it has locked shared, and keeps the rest: the
+/// waiter for the one goes on while the transaction lives, the waiter for the other only behind it.
+#[test]
+fn shared_locks_that_are_given_back_wake_their_waiters_and_no_others() {
+    static WAITED: Seen = Seen::never();
+    explore(|| {
+        let f = Arc::new(fixture());
+        let mut prepared = f.begin();
+        assert!(f.lock(&mut prepared, b"kept", X));
+        assert!(f.lock(&mut prepared, b"shared", S));
+        let is_over = Arc::new(AtomicBool::new(false));
+        let waiter = |key: &'static [u8]| {
+            let (f, is_over) = (f.clone(), is_over.clone());
+            let body = move || {
+                let (trx, mut held) = f.begin();
+                let patience = Duration::from_secs(3600);
+                let locked = f.lock_waiting(&trx, &mut held, key, X, patience);
+                locked.unwrap();
+                let seen = is_over.load(Ordering::SeqCst);
+                f.end(&trx, &mut held);
+                seen
+            };
+            thread::spawn("waiter", body).unwrap()
+        };
+        let [of_shared, of_kept] = [&b"shared"[..], b"kept"].map(waiter);
+        f.table.release_shared(&prepared.0, &prepared.1);
+        of_shared.join().unwrap();
+        if f.counters.get(Counter::LockWaits) > 0 {
+            WAITED.see();
+        }
+        is_over.store(true, Ordering::SeqCst);
+        f.end(&prepared.0, &mut prepared.1);
+        assert!(of_kept.join().unwrap(), "a lock was given back too early");
+        assert_eq!(f.table.counts(), (0, 0));
+    });
+    WAITED.check("a lock wait");
+}
