@@ -106,10 +106,47 @@ impl Stage {
             .collect())
     }
 
+    /// The first deadlock that InnoDB has found since the latest step began: its parties, and the
+    /// connection that was rolled back.
+    pub fn first_deadlock_of_step(&self) -> Result<Option<(Vec<Party>, u64)>> {
+        Ok(first_deadlock(&self.logged()?))
+    }
+
+    /// The same of Inkstone: its connections, and the one that was rolled back.
+    pub fn first_circle_of_step(&self) -> Result<Option<(Vec<u64>, u64)>> {
+        Ok(first_circle(&self.logged()?))
+    }
+
     /// Connections of the latest deadlock that Inkstone has found.
     pub fn latest_circle(&mut self) -> Result<Vec<u64>> {
         Ok(circle(&self.status()?))
     }
+}
+
+fn first_deadlock(log: &str) -> Option<(Vec<Party>, u64)> {
+    let (first, rest) = log.split_once("WE ROLL BACK TRANSACTION (")?;
+    let number: usize = rest.split(')').next()?.parse().ok()?;
+    let parties = first.split(") TRANSACTION:").skip(1);
+    let parties: Vec<Party> = parties.map(party).collect::<Option<_>>()?;
+    let victim = parties.get(number.checked_sub(1)?)?.connection;
+    Some((parties, victim))
+}
+
+fn first_circle(log: &str) -> Option<(Vec<u64>, u64)> {
+    let (_, deadlock) = log.split_once("Inkstone: deadlock of ")?;
+    let (members, _) = deadlock.split_once(" was rolled back: ")?;
+    let (members, victim) = members.rsplit_once("\ntransaction ")?;
+    let members = members
+        .lines()
+        .filter(|line| line.starts_with("  transaction "));
+    let members = members.map(|line| {
+        let trx = number_behind(line, "  transaction ")?;
+        Some((trx, number_behind(line, "(connection ")?))
+    });
+    let members: Vec<(u64, u64)> = members.collect::<Option<_>>()?;
+    let victim: u64 = victim.parse().ok()?;
+    let (_, victim) = *members.iter().find(|(trx, _)| *trx == victim)?;
+    Some((members.into_iter().map(|(_, it)| it).collect(), victim))
 }
 
 /// The members of the latest deadlock, each a line
@@ -381,5 +418,29 @@ Record lock, heap no 2 PHYSICAL RECORD: n_fields 4; compact format; info bits 32
             transaction 8 was rolled back: it had the fewest changes and locks\n  transaction 9 (tag 12, 0 changes)";
         assert_eq!(circle(status), [10, 11]);
         assert!(circle("LATEST").is_empty());
+        let log = format!(
+            "x\n[Note] Inkstone: {}",
+            &status[status.find("deadlock of").unwrap()..]
+        );
+        assert_eq!(first_circle(&log), Some((vec![10, 11], 11)));
+        assert_eq!(first_circle("x"), None);
+    }
+
+    #[test]
+    fn the_first_of_innodbs_deadlocks_is_read_from_its_log() {
+        let party = |n: u64, connection: u64| {
+            format!("*** ({n}) TRANSACTION:\nTRANSACTION {n}\nMariaDB thread id {connection}, x\n")
+        };
+        let log = format!(
+            "x\n{}{}*** WE ROLL BACK TRANSACTION (2)\n{}{}*** WE ROLL BACK TRANSACTION (1)\n",
+            party(1, 10),
+            party(2, 11),
+            party(1, 12),
+            party(2, 13),
+        );
+        let (parties, victim) = first_deadlock(&log).unwrap();
+        let connections: Vec<u64> = parties.iter().map(|party| party.connection).collect();
+        assert_eq!((&connections[..], victim), (&[10, 11][..], 11));
+        assert!(first_deadlock("x").is_none());
     }
 }

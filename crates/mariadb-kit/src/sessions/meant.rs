@@ -9,6 +9,7 @@ use super::ask::{self, Ask, Kind};
 use super::evidence::{Wanted, is_record};
 use super::held::{Holders, is_open};
 use super::stage::{Outcome, Stage, What, is_locked_out};
+use super::victims::{only_in_one, victims};
 use super::without::Without;
 use crate::client::{Reply, Rows};
 use inkstone_testkit::build::Result;
@@ -105,6 +106,9 @@ impl Case<'_> {
     fn reason_of_all(&mut self) -> Result<Option<Reason>> {
         let sides = self.sides;
         let victims = sides.map(victims);
+        if victims[0].len() != victims[1].len() && self.chose_otherwise()? {
+            return Ok(Some(Reason::Victim));
+        }
         let deadlock = match (&victims[0][..], &victims[1][..]) {
             (fewer, more)
                 if more.len() == fewer.len() + 1 && fewer.iter().all(|one| more.contains(one)) =>
@@ -821,24 +825,6 @@ impl Case<'_> {
         }
         Ok(None)
     }
-
-    /// Both count rows changed, and kinds of locks, but Inkstone has fewer locks: so each victim of
-    /// Inkstone's alone has changed no more rows than one of InnoDB's alone has rows and locks.
-    fn other_victims(&mut self, innodb: &[usize], inkstone: &[usize]) -> Result<Option<Reason>> {
-        let parties = self.innodb.deadlocks_of_step()?;
-        let of = |session: &usize| {
-            let connection = self.innodb.sessions[session - 1].connection;
-            parties.iter().find(|party| party.connection == connection)
-        };
-        let is_meant = |other: &usize| {
-            let no_more = |one: &usize| match (of(one), of(other)) {
-                (Some(one), Some(other)) => other.changes <= one.changes + one.locks,
-                _ => false,
-            };
-            innodb.iter().any(no_more)
-        };
-        Ok(inkstone.iter().all(is_meant).then_some(Reason::Victim))
-    }
 }
 
 /// Finds a record if it is one that is asked for.
@@ -856,24 +842,4 @@ pub(super) fn seen(stage: &mut Stage, select: &str) -> Result<[Rows; 2]> {
         stage.ask(select)
     };
     Ok([at("UNCOMMITTED")?, at("COMMITTED")?])
-}
-
-/// Of victims of several deadlocks those that only the first engine has, and those that only the
-/// other has.
-fn only_in_one(victims: &[Vec<usize>; 2]) -> [Vec<usize>; 2] {
-    [0, 1].map(|of| {
-        let mut only = victims[of].clone();
-        only.retain(|one| !victims[1 - of].contains(one));
-        only
-    })
-}
-
-/// What InnoDB says where the deadlock is over the lock of a table's AUTO_INCREMENT.
-const NUMBERS_DEADLOCK: u16 = 1467;
-
-/// Sessions that were rolled back because of a deadlock.
-fn victims(outcome: &Outcome) -> Vec<usize> {
-    let is_victim = |what: &What| matches!(what, What::Ended(Reply::Refused(r)) if [1213, NUMBERS_DEADLOCK].contains(&r.code));
-    let victims = outcome.iter().filter(|(_, what)| is_victim(what));
-    victims.map(|(session, _)| *session).collect()
 }

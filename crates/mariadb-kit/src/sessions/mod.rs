@@ -21,6 +21,7 @@ mod replica;
 mod schema;
 mod script;
 mod stage;
+mod victims;
 mod without;
 
 use super::crash::Plan;
@@ -38,7 +39,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// No session waits in vain: a wait ends with what it waits for, or is a difference.
-const OPTIONS: [&str; 8] = [
+const OPTIONS: [&str; 9] = [
     "--innodb-flush-log-at-trx-commit=2",
     "--inkstone-flush-log-at-trx-commit=2",
     "--innodb-lock-wait-timeout=3600",
@@ -46,6 +47,7 @@ const OPTIONS: [&str; 8] = [
     "--lock-wait-timeout=3600",
     "--innodb-buffer-pool-dump-at-shutdown=off",
     "--innodb-print-all-deadlocks=on",
+    "--inkstone-print-all-deadlocks=on",
     "--max-connections=400",
 ];
 /// How long a script is shrunk.

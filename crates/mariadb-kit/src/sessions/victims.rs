@@ -1,0 +1,69 @@
+//! Sessions that are rolled back because of a deadlock, and why they may be others.
+
+use super::meant::{Case, Reason};
+use super::stage::{Outcome, What};
+use crate::client::Reply;
+use inkstone_testkit::build::Result;
+
+impl Case<'_> {
+    /// The first deadlock of this step is of the same sessions in both engines, and they have
+    /// rolled back another one of them: what came behind it are deadlocks of other transactions.
+    pub(super) fn chose_otherwise(&mut self) -> Result<bool> {
+        let (Some((parties, one)), Some((circle, other))) = (
+            self.innodb.first_deadlock_of_step()?,
+            self.inkstone.first_circle_of_step()?,
+        ) else {
+            return Ok(false);
+        };
+        let connections: Vec<u64> = parties.iter().map(|party| party.connection).collect();
+        let [in_innodb, one] = [&connections, &vec![one]].map(|all| self.innodb.numbered(all));
+        let [in_inkstone, other] = [&circle, &vec![other]].map(|all| self.inkstone.numbered(all));
+        let all_are_known = in_innodb.len() == parties.len() && in_inkstone.len() == circle.len();
+        Ok(all_are_known
+            && in_innodb == in_inkstone
+            && one != other
+            && self.other_victims(&one, &other)?.is_some())
+    }
+
+    /// Both count rows changed, and kinds of locks, but Inkstone has fewer locks: so each victim of
+    /// Inkstone's alone has changed no more rows than one of InnoDB's alone has rows and locks.
+    pub(super) fn other_victims(
+        &mut self,
+        innodb: &[usize],
+        inkstone: &[usize],
+    ) -> Result<Option<Reason>> {
+        let parties = self.innodb.deadlocks_of_step()?;
+        let of = |session: &usize| {
+            let connection = self.innodb.sessions[session - 1].connection;
+            parties.iter().find(|party| party.connection == connection)
+        };
+        let is_meant = |other: &usize| {
+            let no_more = |one: &usize| match (of(one), of(other)) {
+                (Some(one), Some(other)) => other.changes <= one.changes + one.locks,
+                _ => false,
+            };
+            innodb.iter().any(no_more)
+        };
+        Ok(inkstone.iter().all(is_meant).then_some(Reason::Victim))
+    }
+}
+
+/// Of victims of several deadlocks those that only the first engine has, and those that only the
+/// other has.
+pub(super) fn only_in_one(victims: &[Vec<usize>; 2]) -> [Vec<usize>; 2] {
+    [0, 1].map(|of| {
+        let mut only = victims[of].clone();
+        only.retain(|one| !victims[1 - of].contains(one));
+        only
+    })
+}
+
+/// What InnoDB says where the deadlock is over the lock of a table's AUTO_INCREMENT.
+const NUMBERS_DEADLOCK: u16 = 1467;
+
+/// Sessions that were rolled back because of a deadlock.
+pub(super) fn victims(outcome: &Outcome) -> Vec<usize> {
+    let is_victim = |what: &What| matches!(what, What::Ended(Reply::Refused(r)) if [1213, NUMBERS_DEADLOCK].contains(&r.code));
+    let victims = outcome.iter().filter(|(_, what)| is_victim(what));
+    victims.map(|(session, _)| *session).collect()
+}
