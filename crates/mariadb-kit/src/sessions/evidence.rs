@@ -106,13 +106,14 @@ impl Stage {
             .collect())
     }
 
-    /// The first deadlock that InnoDB has found since the latest step began: its parties, and the
-    /// connection that was rolled back.
-    pub fn first_deadlock_of_step(&self) -> Result<Option<(Vec<Party>, u64)>> {
-        Ok(first_deadlock(&self.logged()?))
+    /// The deadlock that InnoDB has found since the latest step began, if it was one only. (Which
+    /// one it rolls back its log does not say in a way that can be trusted.)
+    pub fn deadlock_of_step(&self) -> Result<Option<Vec<Party>>> {
+        Ok(only_deadlock(&self.logged()?))
     }
 
-    /// The same of Inkstone: its connections, and the one that was rolled back.
+    /// The first deadlock that Inkstone has found since the latest step began: its connections, and
+    /// the one that was rolled back.
     pub fn first_circle_of_step(&self) -> Result<Option<(Vec<u64>, u64)>> {
         Ok(first_circle(&self.logged()?))
     }
@@ -123,30 +124,32 @@ impl Stage {
     }
 }
 
-fn first_deadlock(log: &str) -> Option<(Vec<Party>, u64)> {
-    let (first, rest) = log.split_once("WE ROLL BACK TRANSACTION (")?;
-    let number: usize = rest.split(')').next()?.parse().ok()?;
-    let parties = first.split(") TRANSACTION:").skip(1);
-    let parties: Vec<Party> = parties.map(party).collect::<Option<_>>()?;
-    let victim = parties.get(number.checked_sub(1)?)?.connection;
-    Some((parties, victim))
+fn only_deadlock(log: &str) -> Option<Vec<Party>> {
+    const END: &str = "WE ROLL BACK TRANSACTION (";
+    let (only, rest) = log.split_once(END)?;
+    if rest.contains(END) {
+        return None;
+    }
+    only.split(") TRANSACTION:").skip(1).map(party).collect()
 }
 
+/// Each line of a report stands behind a time and the engine's name.
 fn first_circle(log: &str) -> Option<(Vec<u64>, u64)> {
-    let (_, deadlock) = log.split_once("Inkstone: deadlock of ")?;
-    let (members, _) = deadlock.split_once(" was rolled back: ")?;
-    let (members, victim) = members.rsplit_once("\ntransaction ")?;
-    let members = members
+    let lines = log
         .lines()
-        .filter(|line| line.starts_with("  transaction "));
-    let members = members.map(|line| {
-        let trx = number_behind(line, "  transaction ")?;
-        Some((trx, number_behind(line, "(connection ")?))
-    });
-    let members: Vec<(u64, u64)> = members.collect::<Option<_>>()?;
-    let victim: u64 = victim.parse().ok()?;
-    let (_, victim) = *members.iter().find(|(trx, _)| *trx == victim)?;
-    Some((members.into_iter().map(|(_, it)| it).collect(), victim))
+        .filter_map(|line| Some(line.split_once(" Inkstone: ")?.1));
+    let mut members = Vec::new();
+    for line in lines.skip_while(|line| !line.starts_with("deadlock of ")) {
+        if line.starts_with("  transaction ") {
+            let trx = number_behind(line, "  transaction ")?;
+            members.push((trx, number_behind(line, "(connection ")?));
+        } else if line.contains(" was rolled back: ") {
+            let victim = number_behind(line, "transaction ")?;
+            let (_, victim) = *members.iter().find(|(trx, _)| *trx == victim)?;
+            return Some((members.into_iter().map(|(_, it)| it).collect(), victim));
+        }
+    }
+    None
 }
 
 /// The members of the latest deadlock, each a line
@@ -418,29 +421,26 @@ Record lock, heap no 2 PHYSICAL RECORD: n_fields 4; compact format; info bits 32
             transaction 8 was rolled back: it had the fewest changes and locks\n  transaction 9 (tag 12, 0 changes)";
         assert_eq!(circle(status), [10, 11]);
         assert!(circle("LATEST").is_empty());
-        let log = format!(
-            "x\n[Note] Inkstone: {}",
-            &status[status.find("deadlock of").unwrap()..]
-        );
+        let report = &status[status.find("deadlock of").unwrap()..];
+        let lines = report
+            .lines()
+            .map(|line| format!("1:02 9 [Note] Inkstone: {line}\n"));
+        let log: String = ["x\n".to_owned()].into_iter().chain(lines).collect();
         assert_eq!(first_circle(&log), Some((vec![10, 11], 11)));
         assert_eq!(first_circle("x"), None);
     }
 
     #[test]
-    fn the_first_of_innodbs_deadlocks_is_read_from_its_log() {
+    fn the_only_deadlock_of_innodb_is_read_from_its_log() {
         let party = |n: u64, connection: u64| {
             format!("*** ({n}) TRANSACTION:\nTRANSACTION {n}\nMariaDB thread id {connection}, x\n")
         };
-        let log = format!(
-            "x\n{}{}*** WE ROLL BACK TRANSACTION (2)\n{}{}*** WE ROLL BACK TRANSACTION (1)\n",
-            party(1, 10),
-            party(2, 11),
-            party(1, 12),
-            party(2, 13),
-        );
-        let (parties, victim) = first_deadlock(&log).unwrap();
+        let end = "*** WE ROLL BACK TRANSACTION (2)\n";
+        let log = format!("x\n{}{}{end}", party(1, 10), party(2, 11));
+        let parties = only_deadlock(&log).unwrap();
         let connections: Vec<u64> = parties.iter().map(|party| party.connection).collect();
-        assert_eq!((&connections[..], victim), (&[10, 11][..], 11));
-        assert!(first_deadlock("x").is_none());
+        assert_eq!(connections, [10, 11]);
+        assert!(only_deadlock(&format!("{log}{log}")).is_none());
+        assert!(only_deadlock("x").is_none());
     }
 }

@@ -249,11 +249,12 @@ impl Stage {
         self.sessions[session - 1].statement.clone()
     }
 
-    /// As [`Self::step`], and the session's statement remains the one before.
+    /// As [`Self::step`], and the session's statement, and the step, remain the one before.
     pub fn aside(&mut self, session: usize, statement: &str) -> Result<Outcome> {
-        let before = self.statement(session);
+        let (before, log_bytes) = (self.statement(session), self.log_bytes);
         let outcome = self.step(session, statement);
         self.sessions[session - 1].statement = before;
+        self.log_bytes = log_bytes;
         outcome
     }
 

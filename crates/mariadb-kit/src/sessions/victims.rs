@@ -6,21 +6,24 @@ use crate::client::Reply;
 use inkstone_testkit::build::Result;
 
 impl Case<'_> {
-    /// The first deadlock of this step is of the same sessions in both engines, and they have
+    /// InnoDB's one deadlock of this step is of the same sessions as Inkstone's first, and they have
     /// rolled back another one of them: what came behind it are deadlocks of other transactions.
     pub(super) fn chose_otherwise(&mut self) -> Result<bool> {
-        let (Some((parties, one)), Some((circle, other))) = (
-            self.innodb.first_deadlock_of_step()?,
+        let [one, _] = self.sides.map(victims);
+        let (Some(parties), Some((circle, other))) = (
+            self.innodb.deadlock_of_step()?,
             self.inkstone.first_circle_of_step()?,
         ) else {
             return Ok(false);
         };
         let connections: Vec<u64> = parties.iter().map(|party| party.connection).collect();
-        let [in_innodb, one] = [&connections, &vec![one]].map(|all| self.innodb.numbered(all));
-        let [in_inkstone, other] = [&circle, &vec![other]].map(|all| self.inkstone.numbered(all));
+        let in_innodb = self.innodb.numbered(&connections);
+        let in_inkstone = self.inkstone.numbered(&circle);
+        let other = self.inkstone.numbered(&[other]);
         let all_are_known = in_innodb.len() == parties.len() && in_inkstone.len() == circle.len();
         Ok(all_are_known
             && in_innodb == in_inkstone
+            && one.len() == 1
             && one != other
             && self.other_victims(&one, &other)?.is_some())
     }
