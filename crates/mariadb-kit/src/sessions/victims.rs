@@ -6,8 +6,9 @@ use crate::client::Reply;
 use inkstone_testkit::build::Result;
 
 impl Case<'_> {
-    /// InnoDB's one deadlock of this step is of the same sessions as Inkstone's first, and they have
-    /// rolled back another one of them: what came behind it are deadlocks of other transactions.
+    /// InnoDB's one deadlock of this step is of the same sessions as Inkstone's first, and they
+    /// have rolled back another one of them: what came behind it are deadlocks of other
+    /// transactions.
     pub(super) fn chose_otherwise(&mut self) -> Result<bool> {
         let [one, _] = self.sides.map(victims);
         let (Some(parties), Some((circle, other))) = (
