@@ -120,14 +120,14 @@ pub use database::{
 };
 pub use error::{Error, ErrorKind, Result};
 pub use inkstone_format::{Corrupt, Lsn, PageId, TrxId};
-pub use locks::{LockMode, LockTarget, LockWaitHooks};
+pub use locks::{LockMode, LockTarget, LockWaitHooks, Locked};
 pub use mvcc::{Interrupt, Isolation};
 pub use options::{
     Doublewrite, Durability, FlushMethod, IoBackend, LogWrite, MemoryBound, OptionDescription,
     OptionKind, Options,
 };
 pub use recovery::{Phase, Progress};
-pub use rows::{Cursor, Locked, LockingCursor, LockingScan, Rows, RowsIter, Wait};
+pub use rows::{Cursor, LockingCursor, LockingScan, Rows, RowsIter, Wait};
 pub use txn::{Mark, PendingCommit, Prepared, Transaction};
 
 /// What the tools and tests of this repository see of the engine. It is no part of the library's

@@ -1,5 +1,6 @@
 //! Verification and statistics.
 
+use super::checkpoint::Occasion;
 use super::tables::{Table, TableTree, TreeRef};
 use super::{Database, Inner};
 use crate::btree::{RangeEstimates, Tree, TreeReport};
@@ -173,7 +174,7 @@ impl Database {
     pub fn checkpoint(&self) -> Result<()> {
         self.inner.core.storage.poison.check()?;
         self.inner.core.storage.pool.flush_all()?;
-        self.inner.checkpoint(true, false)?;
+        self.inner.checkpoint(Occasion::Demand)?;
         self.inner.log_checkpoint()
     }
 
@@ -184,7 +185,7 @@ impl Database {
         self.inner.core.storage.poison.check()?;
         self.inner.note_boundary();
         self.inner.save_long_undo(undo_bytes_max)?;
-        self.inner.checkpoint(false, false)
+        self.inner.checkpoint(Occasion::Routine)
     }
 
     /// Waits until what an earlier run has left of large transactions is rolled back, which happens

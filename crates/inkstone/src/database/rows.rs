@@ -1,10 +1,10 @@
 //! Rows of a table through a transaction.
 
 use super::tables::{Table, TreeRef};
-use crate::locks::LockMode;
+use crate::locks::{LockMode, Locked};
 use crate::paranoid::paranoid;
 use crate::rows::{
-    Cursor, GATHERED_BYTES, GATHERED_ROWS, Locked, LockingCursor, LockingScan, RowRef, Wait,
+    Cursor, GATHERED_BYTES, GATHERED_ROWS, LockingCursor, LockingScan, RowRef, Wait,
 };
 use crate::txn::Transaction;
 use crate::{Error, Result};

@@ -11,7 +11,7 @@ use crate::mvcc::versions::{NO_PURGE, RUN, VersionKind, run_of};
 use crate::rows::read::row_name;
 use crate::rows::write::{Room, Write, Written, make_room};
 use crate::txn::promise::undo_log_bytes;
-use crate::txn::transaction::{Change, Inner, Transaction};
+use crate::txn::transaction::{Change, Coding, Inner, Made, Transaction};
 use inkstone_format::record::put_rows_insert;
 use inkstone_format::space::CLUSTERED_TREE;
 use inkstone_format::tree_page::{
@@ -179,9 +179,14 @@ impl Transaction {
             let rows = rows.iter().map(|&(key, value)| (0, key, value));
             put_rows_insert(payload, context, trx, page, tree.id, slot, count, rows);
         });
-        let undo_bytes = rows.len() as u64 * undo_log_bytes(0, 0);
-        let changes = rows.len() as u64;
-        change.commit(mtr, address, Some(true), tree.id, changes, undo_bytes)?;
+        let made = Made {
+            address,
+            tree: tree.id,
+            rows: rows.len() as u64,
+            undo_bytes: rows.len() as u64 * undo_log_bytes(0, 0),
+            coding: Coding::InFull,
+        };
+        change.commit(mtr, made)?;
         inner.last_insert = Some((
             page.space,
             tree.id,

@@ -24,6 +24,6 @@ mod scan_locking;
 mod write;
 
 pub(crate) use bulk::{GATHERED_BYTES, GATHERED_ROWS, RowRef};
-pub use read::{Locked, Wait};
+pub use read::Wait;
 pub use scan::{Cursor, Rows, RowsIter};
 pub use scan_locking::{LockingCursor, LockingScan};

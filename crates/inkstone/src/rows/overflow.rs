@@ -15,7 +15,7 @@
 //!    first page with the entry that names it; it can stop anywhere.
 
 use crate::btree::{SplitFor, Target, Tree};
-use crate::locks::{HeldLocks, LockMode, Newest, RowName};
+use crate::locks::{HeldLocks, IfTaken, LockMode, Newest, RowName, Taken};
 use crate::mtr::Mtr;
 use crate::rows::read::row_name;
 use crate::rows::write::{OldCell, Write, Written, remove_dead_rows};
@@ -37,6 +37,15 @@ use std::sync::Arc;
 
 /// Pages that are allocated, or freed, in one mini-transaction.
 const BATCH_PAGES: usize = 8;
+
+/// What a look at the chains that wait to be freed came to.
+enum Pending {
+    /// The key of one that may be freed now.
+    Free(Vec<u8>),
+    /// There is none in this leaf; where the next leaf begins.
+    NextLeaf(Vec<u8>),
+    End,
+}
 
 impl Core {
     /// The tree of chains that wait to be freed, if the tablespace has one.
@@ -166,18 +175,18 @@ impl Core {
                 let start = page.search(&from).unwrap_or_else(|slot| slot);
                 let ready = (start..page.count()).find(|&slot| self.may_free(&tree, page, slot));
                 match (ready, page.high()) {
-                    (Some(slot), _) => Ok(page.key(slot)),
-                    (None, Some(high)) => Err(Some(high.to_vec())),
-                    (None, None) => Err(None),
+                    (Some(slot), _) => Pending::Free(page.key(slot)),
+                    (None, Some(high)) => Pending::NextLeaf(high.to_vec()),
+                    (None, None) => Pending::End,
                 }
             };
             match next {
-                Ok(key) => {
+                Pending::Free(key) => {
                     self.free_chain(&tree, first_page(&key))?;
                     from = [&key[..], &[0]].concat();
                 }
-                Err(Some(high)) => from = high,
-                Err(None) => return Ok(()),
+                Pending::NextLeaf(first) => from = first,
+                Pending::End => return Ok(()),
             }
         }
     }
@@ -432,12 +441,13 @@ impl Transaction {
                 continue;
             }
             let (state, row) = (&self.shared.state, row_name(pending, &key));
-            let locked =
-                core.locks
-                    .lock_row(state, held, row, LockMode::Exclusive, &Newest::Free, true);
-            if let Err(waiting) = locked {
+            let (mode, newest) = (LockMode::Exclusive, Newest::Free);
+            let locked = core
+                .locks
+                .lock_row(state, held, row, mode, &newest, IfTaken::Queue);
+            if let Err(taken) = locked {
                 drop((mtr, leaf, frames));
-                if let Some(waiting) = waiting {
+                if let Taken::Queued(waiting) = taken {
                     core.locks.wait(waiting, self.deadline())?;
                     // Another page will do as well.
                     core.locks.give_up(state, row.tree);

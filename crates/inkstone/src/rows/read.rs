@@ -7,7 +7,7 @@
 
 use crate::btree::{Target, Tree};
 use crate::counters::Counter;
-use crate::locks::{LockMode, Newest, RowName, Waiting};
+use crate::locks::{IfTaken, LockMode, Locked, Newest, RowName, Taken};
 use crate::mutants::{self, Mutant};
 use crate::mvcc::isolation::{Isolation, MissingRow};
 use crate::mvcc::system::Snapshot;
@@ -31,31 +31,12 @@ pub enum Wait {
     SkipLocked,
 }
 
-/// Whether a locking read took a lock that its transaction did not have: a token that gives it
-/// back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Locked {
-    /// It took one, which [`Transaction::unlock_row`] can give back.
-    Now,
-    /// The transaction had the lock before, or none was taken.
-    Before,
-}
-
-impl Locked {
-    fn new(is_new: bool) -> Self {
-        match is_new {
-            true => Self::Now,
-            false => Self::Before,
-        }
-    }
-}
-
 /// What a locking read of one row came to.
 enum Look<'l> {
     Row(Locked),
     Missing,
     /// Another transaction has changed or locked the row.
-    Blocked(Option<Waiting<'l>>),
+    Blocked(Taken<'l>),
 }
 
 /// A row's name in the lock table.
@@ -121,6 +102,15 @@ impl Core {
             seen.value = self.read_long_value(tree, &seen.value)?;
         }
         Ok(())
+    }
+}
+
+/// What a statement does about a lock that another transaction has, if it waits until `deadline`.
+fn if_taken(deadline: Option<Instant>) -> IfTaken {
+    if deadline.is_some() {
+        IfTaken::Queue
+    } else {
+        IfTaken::Refuse
     }
 }
 
@@ -216,22 +206,17 @@ impl Transaction {
             return Ok(());
         }
         let (locks, state) = (&self.core.locks, &self.shared.state);
-        let (held, waits) = (&mut inner.held, deadline.is_some());
-        let tree = row_name(tree, &[]).tree;
-        match locks.lock_range(state, held, tree, (low, high), mode, waits) {
+        let (held, tree) = (&mut inner.held, row_name(tree, &[]).tree);
+        match locks.lock_range(state, held, tree, (low, high), mode, if_taken(deadline)) {
             Ok(()) => Ok(()),
-            Err(waiting) => self.wait(waiting, deadline),
+            Err(taken) => self.wait(taken, deadline),
         }
     }
 
-    /// Waits for what `waiting` stands for, if there is time.
-    pub(crate) fn wait(
-        &self,
-        waiting: Option<Waiting<'_>>,
-        deadline: Option<Instant>,
-    ) -> Result<()> {
-        match (waiting, deadline) {
-            (Some(waiting), Some(deadline)) => self.core.locks.wait(waiting, deadline),
+    /// Waits in the queue for a lock, if there is time.
+    pub(crate) fn wait(&self, taken: Taken<'_>, deadline: Option<Instant>) -> Result<()> {
+        match (taken, deadline) {
+            (Taken::Queued(waiting), Some(deadline)) => self.core.locks.wait(waiting, deadline),
             _ => Err(Error::LockNotAvailable),
         }
     }
@@ -255,13 +240,13 @@ impl Transaction {
             if self.shared.state.is_doomed() {
                 break Err(Error::Deadlock);
             }
-            let waits = deadline.is_some();
-            let waiting = match self.look_and_lock(inner, tree, row, mode, waits, &mut seen) {
-                Ok(Look::Blocked(waiting)) => waiting,
+            let if_taken = if_taken(deadline);
+            let taken = match self.look_and_lock(inner, tree, row, mode, if_taken, &mut seen) {
+                Ok(Look::Blocked(taken)) => taken,
                 looked => break looked,
             };
             waited = true;
-            if let Err(error) = self.wait(waiting, deadline) {
+            if let Err(error) = self.wait(taken, deadline) {
                 break Err(error);
             }
         };
@@ -283,7 +268,7 @@ impl Transaction {
         tree: &Tree,
         row: RowName<'_>,
         mode: LockMode,
-        waits: bool,
+        if_taken: IfTaken,
         seen: &mut Seen,
     ) -> Result<Look<'_>> {
         let (locks, state) = (&self.core.locks, &self.shared.state);
@@ -304,12 +289,13 @@ impl Transaction {
                 MissingRow::Row => {}
             }
         }
-        match (locks.lock_row(state, held, row, mode, &newest, waits), cell) {
-            (Err(waiting), _) => Ok(Look::Blocked(waiting)),
+        let locked = locks.lock_row(state, held, row, mode, &newest, if_taken);
+        match (locked, cell) {
+            (Err(taken), _) => Ok(Look::Blocked(taken)),
             (Ok(_), None) => Ok(Look::Missing),
-            (Ok(new), Some(cell)) => {
+            (Ok(locked), Some(cell)) => {
                 seen.set(cell);
-                Ok(Look::Row(Locked::new(new)))
+                Ok(Look::Row(locked))
             }
         }
     }

@@ -20,9 +20,9 @@
 
 use crate::btree::Tree;
 use crate::counters::Counter;
-use crate::locks::{LockMode, Newest, Waiting};
+use crate::locks::{IfTaken, LockMode, Locked, Newest, Taken};
 use crate::mvcc::isolation::Isolation;
-use crate::rows::read::{Locked, Seen, Wait, row_name};
+use crate::rows::read::{Seen, Wait, row_name};
 use crate::rows::scan::{Cursor, KeyRange, Next, Scope, check_not_dropped, clean_leaf};
 use crate::sync::Instant;
 use crate::txn::transaction::{Inner, Transaction};
@@ -88,7 +88,7 @@ enum Visit<'l> {
     /// A row, locked: in `key` and `row`.
     Row,
     /// Another transaction has changed or locked the row in `key`.
-    Blocked(Option<Waiting<'l>>),
+    Blocked(Taken<'l>),
     /// The same, and its newest cell is in `row`.
     Unlocked,
     /// Nothing more in this leaf.
@@ -199,7 +199,7 @@ impl LockingScan {
                 Err(_) | Ok(Visit::Blocked(_)) => self.next = Some(next),
                 Ok(_) => {}
             }
-            let waiting = match visit? {
+            let taken = match visit? {
                 Visit::Row => return Ok(true),
                 Visit::Unlocked => {
                     if self.show_committed(transaction)? {
@@ -212,13 +212,13 @@ impl LockingScan {
                     transaction.check_interrupt()?;
                     continue;
                 }
-                Visit::Blocked(waiting) => waiting,
+                Visit::Blocked(taken) => taken,
             };
             if self.wait == Wait::Timeout {
                 *deadline = deadline.or_else(|| Some(transaction.deadline()));
             }
             *waited = true;
-            transaction.wait(waiting, *deadline)?;
+            transaction.wait(taken, *deadline)?;
         }
         Ok(false)
     }
@@ -256,17 +256,21 @@ impl LockingScan {
             let row = row_name(&tree, &self.key);
             let (locks, state) = (&transaction.core.locks, &transaction.shared.state);
             let (held, mode) = (&mut inner.held, self.mode);
-            let waits = self.wait == Wait::Timeout && !shows;
+            let if_taken = if self.wait == Wait::Timeout && !shows {
+                IfTaken::Queue
+            } else {
+                IfTaken::Refuse
+            };
             let locked = if self.gaps {
                 let upto = Some(Bound::Included(&self.key[..]));
                 let bounds = self.passed(behind_skipped.as_ref().unwrap_or(next), upto);
-                locks.lock_passed(state, held, row, bounds, mode, &newest, waits)
+                locks.lock_passed(state, held, row, bounds, mode, &newest, if_taken)
             } else {
-                locks.lock_row(state, held, row, mode, &newest, waits)
+                locks.lock_row(state, held, row, mode, &newest, if_taken)
             };
             match locked {
-                Ok(new) => {
-                    self.locked = if new { Locked::Now } else { Locked::Before };
+                Ok(locked) => {
+                    self.locked = locked;
                     self.row.set(cell);
                     self.next = Some(self.scope.following_row(&self.key));
                     return Ok(Visit::Row);
@@ -281,7 +285,7 @@ impl LockingScan {
                     self.next = Some(self.scope.following_row(&self.key));
                     return Ok(Visit::Unlocked);
                 }
-                Err(waiting) => return Ok(Visit::Blocked(waiting)),
+                Err(taken) => return Ok(Visit::Blocked(taken)),
             }
         }
         let fence = match self.scope.backward {

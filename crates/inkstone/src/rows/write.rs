@@ -11,7 +11,7 @@
 use crate::btree::{SplitFor, Target, Tree};
 use crate::buffer::Exclusive;
 use crate::counters::Counter;
-use crate::locks::{Access, Blocker, LockMode, Newest, Waiting};
+use crate::locks::{Access, Blocker, IfTaken, LockMode, Newest, Taken, Waiting};
 use crate::mtr::Mtr;
 use crate::mutants::{self, Mutant};
 use crate::mvcc::system::TrxStatus;
@@ -19,7 +19,7 @@ use crate::mvcc::versions::{NO_PURGE, SPLICED, VersionKind, spliced};
 use crate::rows::read::row_name;
 use crate::txn::core::Core;
 use crate::txn::promise::undo_log_bytes;
-use crate::txn::transaction::{Change, Inner, Transaction};
+use crate::txn::transaction::{Change, Coding, Inner, Made, Transaction};
 use crate::{Error, Result};
 use inkstone_format::VersionAddress;
 use inkstone_format::record::{Diff, Record, put_insert};
@@ -283,9 +283,9 @@ impl Transaction {
         if !matches!(newest, Newest::Busy(_)) && self.isolation().locks_reads() {
             return Attempt::Done(Written::Exists);
         }
-        match locks.lock_row(state, &mut inner.held, row, mode, newest, true) {
-            Err(Some(waiting)) => Attempt::Wait(waiting),
-            Ok(_) | Err(None) => Attempt::Done(Written::Exists),
+        match locks.lock_row(state, &mut inner.held, row, mode, newest, IfTaken::Queue) {
+            Err(Taken::Queued(waiting)) => Attempt::Wait(waiting),
+            Ok(_) | Err(Taken::Refused) => Attempt::Done(Written::Exists),
         }
     }
 
@@ -370,7 +370,11 @@ impl Transaction {
         };
         let mut change = self.change(inner);
         change.ready_context();
-        let full = !change.inner.context.is_known() || !change.inner.logged;
+        let coding = if change.inner.context.is_known() && change.inner.logged {
+            Coding::InContext
+        } else {
+            Coding::InFull
+        };
         // The entry of a long value's reference must be shown to purge: see `overflow`.
         let flags = if tree.id == inkstone_format::space::PENDING_FREE_TREE {
             0
@@ -400,8 +404,14 @@ impl Transaction {
                 value.bytes,
             );
         });
-        let undo_bytes = undo_log_bytes(0, 0);
-        change.commit(mtr, address, Some(full), tree.id, 1, undo_bytes)?;
+        let made = Made {
+            address,
+            tree: tree.id,
+            rows: 1,
+            undo_bytes: undo_log_bytes(0, 0),
+            coding,
+        };
+        change.commit(mtr, made)?;
         inner.last_insert = Some((page.space, tree.id, page.page, slot as u16));
         core.storage.counters.add(Counter::RowsInserted, 1);
         Ok(Attempt::Done(Written::Inserted))
@@ -619,7 +629,13 @@ impl Transaction {
             }
             _ => old.value.len(),
         };
-        let undo_bytes = undo_log_bytes(put_back, old.len.saturating_sub(len));
+        let made = Made {
+            address,
+            tree: tree.id,
+            rows: 1,
+            undo_bytes: undo_log_bytes(put_back, old.len.saturating_sub(len)),
+            coding: Coding::Apart,
+        };
         let mut mtr = Mtr::new(&core.storage);
         let index = mtr.push(leaf);
         mtr.change(index, |bytes, payload| {
@@ -628,7 +644,7 @@ impl Transaction {
             crate::invariant!(placed.is_ok(), "a row does not fit page {page} after all");
             record.put(payload);
         });
-        change.commit(mtr, address, None, tree.id, 1, undo_bytes)?;
+        change.commit(mtr, made)?;
         Ok(Attempt::Done(Written::Changed))
     }
 }
