@@ -42,9 +42,7 @@ impl Transaction {
 
     fn insert_run_from(&self, tree: &Tree, rows: &[RowRef<'_>], done: &mut usize) -> Result<()> {
         while *done < rows.len() {
-            self.core.before_write()?;
-            let mut inner = self.active()?;
-            self.ready_undo(&mut inner)?;
+            let mut inner = self.begin_write()?;
             let result = self.insert_leaf_run(&mut inner, tree, &rows[*done..]);
             let count = self.after_error(inner, result)?;
             *done += count;

@@ -82,9 +82,7 @@ impl Core {
             if self.is_stopping() {
                 return Ok(false);
             }
-            self.storage.poison.check()?;
-            self.storage.log.prepare()?;
-            self.storage.log.wait_for_space()?;
+            self.before_upkeep()?;
             let Some(_tidy) = space.tidy() else {
                 return Ok(false);
             };

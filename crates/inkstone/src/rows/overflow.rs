@@ -208,9 +208,7 @@ impl Core {
             if self.is_stopping() {
                 return Ok(());
             }
-            self.storage.poison.check()?;
-            self.storage.log.prepare()?;
-            self.storage.log.wait_for_space()?;
+            self.before_upkeep()?;
             let space = &tree.space;
             let batch = self.pages_behind(space, first)?;
             if batch.is_empty() {
@@ -388,8 +386,7 @@ impl Transaction {
         let per_page = bytes_per_page(core.storage.page_size);
         let (mut first, mut last) = (None, None);
         for part in value.chunks(per_page * BATCH_PAGES) {
-            core.before_write()?;
-            self.ready_undo(inner)?;
+            self.go_on_writing(inner)?;
             let (head, tail) = match last {
                 None => self.store_first(&mut inner.held, &pending, part, per_page)?,
                 Some(last) => self.store_more(&pending, part, per_page, last)?,

@@ -504,10 +504,9 @@ pub(crate) fn clean_leaf(
     if dead < DEAD_ROWS || dead < read / 2 {
         return Ok(());
     }
-    if !core.storage.log.has_room() || tree.is_dropped() {
+    if tree.is_dropped() || !core.before_cleaning()? {
         return Ok(());
     }
-    core.storage.log.wait_for_space()?;
     let Some(_tidy) = tree.space.tidy() else {
         return Ok(());
     };

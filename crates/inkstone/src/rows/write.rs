@@ -86,9 +86,7 @@ impl Transaction {
                 limit,
             });
         }
-        self.core.before_write()?;
-        let mut inner = self.active()?;
-        self.ready_undo(&mut inner)?;
+        let mut inner = self.begin_write()?;
         let place = inner.place();
         let result = self.write_locked(&mut inner, tree, key, write);
         if result.is_err() && !matches!(result, Err(Error::Deadlock)) {

@@ -10,7 +10,6 @@ use crate::mutants::{self, Mutant};
 use crate::mvcc::versions::{MARK_ONLY, RUN, VersionKind, VersionView};
 use crate::paranoid::paranoid;
 use crate::txn::core::Core;
-use crate::txn::promise::rollback_step_bytes;
 use crate::txn::transaction::{Inner, Shared};
 use crate::{Error, Result};
 use inkstone_format::record::{Diff, Record, Undo};
@@ -283,10 +282,7 @@ fn undo_row(
 ) -> Result<()> {
     let live = |address| core.keeps(address);
     loop {
-        core.storage.poison.check()?;
-        let log = &core.storage.log;
-        log.prepare_rollback_step(rollback_step_bytes(core))?;
-        log.wait_for_space()?;
+        core.before_undo()?;
         let leaf = tree.leaf_exclusive(Target::Key(key))?;
         let page = TreePage(&leaf);
         let id = leaf.id();
@@ -307,7 +303,7 @@ fn undo_row(
             let thin = TreePage(mtr.page(index)).count() == 0;
             mtr.commit()?;
             // An empty leaf does no harm; the log may be short.
-            if thin && log.has_room() {
+            if thin && core.storage.log.has_room() {
                 tree.merge_around(key, &live)?;
             }
             return Ok(());

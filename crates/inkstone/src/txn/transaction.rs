@@ -392,13 +392,6 @@ impl Transaction {
         }
     }
 
-    /// Before an operation that writes, with no page latched: its undo has a place, and the log has
-    /// room for it.
-    pub(crate) fn ready_undo(&self, inner: &mut Inner) -> Result<()> {
-        self.core.move_large_undo(&self.shared, inner)?;
-        inner.promise.cover_operation(&self.core)
-    }
-
     /// The snapshot that the transaction, or its statement, reads with: taken now if it has none
     /// yet. `None`: each call takes one of its own.
     pub(crate) fn kept_snapshot<'i>(&self, inner: &'i mut Inner) -> Option<&'i Snapshot> {
