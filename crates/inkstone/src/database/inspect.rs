@@ -1,10 +1,11 @@
 //! Verification and statistics.
 
 use super::checkpoint::Occasion;
-use super::tables::{Table, TableTree, TreeRef};
 use super::{Database, Inner};
 use crate::btree::{RangeEstimates, Tree, TreeReport};
+use crate::catalog::CLUSTERED;
 use crate::paranoid::paranoid;
+use crate::rows::{Table, TableTree, TreeRef};
 use crate::space::SYSTEM_PAGES;
 use crate::{Error, Result};
 use inkstone_format::apply::map_pages;
@@ -212,7 +213,7 @@ impl Database {
     /// As [`Database::verify_table`], of the catalog, which is no table but lies in one's shape.
     pub fn verify_catalog(&self) -> Result<TableReport> {
         self.inner.core.storage.poison.check()?;
-        self.verify_table(&Table::over(&self.inner.catalog, "(catalog)"))
+        self.verify_table(&Table::over(&self.inner.catalog, "(catalog)", CLUSTERED))
     }
 
     /// Checks every page of a table: structure, order, fences, and that the space adds up: every

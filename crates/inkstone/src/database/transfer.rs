@@ -14,11 +14,11 @@
 //! as a table, before the catalog names it. So the table is there as a whole or not at all.
 
 use super::checkpoint::Hold;
-use super::tables::{Table, TreeRef};
 use super::{Database, Inner};
 use crate::catalog::{TableDefinition, check_name};
 use crate::mtr::Mtr;
 use crate::paranoid::paranoid;
+use crate::rows::{Table, TreeRef};
 use crate::space::Space;
 use crate::sync::atomic::Ordering;
 use crate::sync::{Instant, thread};

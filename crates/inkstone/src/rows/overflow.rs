@@ -17,8 +17,9 @@
 use crate::btree::{SplitFor, Target, Tree};
 use crate::locks::{HeldLocks, IfTaken, LockMode, Newest, RowName, Taken};
 use crate::mtr::Mtr;
+use crate::rows::change::{OldCell, Written, remove_dead_rows};
 use crate::rows::read::row_name;
-use crate::rows::write::{OldCell, Write, Written, remove_dead_rows};
+use crate::rows::write::Write;
 use crate::space::Space;
 use crate::txn::core::Core;
 use crate::txn::transaction::{Inner, Transaction};
@@ -541,7 +542,7 @@ impl Transaction {
     ) -> Result<()> {
         let pending = self.core.make_pending_free_tree(&tree.space)?;
         let first = parse_reference(reference).map_or(PageNo(0), |(_, first)| first);
-        let written = self.write_locked(inner, &pending, &first.0.to_be_bytes(), Write::Delete)?;
+        let written = self.write_row(inner, &pending, &first.0.to_be_bytes(), Write::Delete)?;
         self.expect(written, Written::Changed, first)
     }
 
@@ -560,7 +561,7 @@ impl Transaction {
         if !inner.long_values.contains(&tree.space.id) {
             inner.long_values.push(tree.space.id);
         }
-        let written = self.write_locked(
+        let written = self.write_row(
             inner,
             &pending,
             &first.0.to_be_bytes(),

@@ -24,11 +24,12 @@ use crate::locks::{IfTaken, LockMode, Locked, Newest, Taken};
 use crate::mvcc::isolation::Isolation;
 use crate::rows::read::{Seen, Wait, row_name};
 use crate::rows::scan::{Cursor, KeyRange, Next, Scope, check_not_dropped, clean_leaf};
+use crate::rows::tables::{TreeRef, bounds};
 use crate::sync::Instant;
 use crate::txn::transaction::{Inner, Transaction};
 use crate::{Error, Result};
 use inkstone_format::tree_page::TreePage;
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 
 /// Rows of a range that are locked one by one as they are read.
 pub struct LockingCursor<'t> {
@@ -326,31 +327,37 @@ impl LockingScan {
     }
 }
 
+/// Each call is a statement: if it fails it has no effect, and the transaction goes on (after
+/// [`Error::Deadlock`] it is rolled back).
 impl Transaction {
-    /// A cursor that locks each row that it returns.
-    pub(crate) fn scan_locking(
+    /// Locks and reads the rows of a range one by one, each as [`get_locking`](Self::get_locking)
+    /// does. At serializable the range itself is locked first, so that no row can come in between;
+    /// at [`Isolation::LockingRepeatableRead`](crate::Isolation::LockingRepeatableRead) the gaps
+    /// that the cursor passes are.
+    pub fn range_locking<'k>(
         &self,
-        tree: &Tree,
-        bounds: KeyRange,
-        backward: bool,
+        tree: &impl TreeRef,
+        range: impl RangeBounds<&'k [u8]>,
         mode: LockMode,
         wait: Wait,
     ) -> Result<LockingCursor<'_>> {
         Ok(LockingCursor {
             transaction: self,
-            scan: self.locking_scan(tree, bounds, backward, mode, wait)?,
+            scan: self.locking_scan_of(tree, range, false, mode, wait)?,
         })
     }
 
-    /// The state of such a cursor.
-    pub(crate) fn locking_scan(
+    /// As [`range_locking`](Self::range_locking), in either direction, as a state that is kept
+    /// apart from the transaction.
+    pub fn locking_scan_of<'k>(
         &self,
-        tree: &Tree,
-        bounds: KeyRange,
+        tree: &impl TreeRef,
+        range: impl RangeBounds<&'k [u8]>,
         backward: bool,
         mode: LockMode,
         wait: Wait,
     ) -> Result<LockingScan> {
+        let (tree, bounds) = (tree.tree_ref().live()?, bounds(range));
         self.core.storage.poison.check()?;
         let mut inner = self.active()?;
         self.pin_snapshot(&mut inner);
@@ -383,7 +390,9 @@ impl Transaction {
             wanted: None,
         })
     }
+}
 
+impl Transaction {
     /// Locks a range, then waits for every transaction that has changed a row in it and not ended:
     /// a later one finds the lock.
     pub(crate) fn lock_scan(

@@ -29,7 +29,7 @@ use crate::mtr::Mtr;
 use crate::mvcc::interrupt::Interrupt;
 use crate::mvcc::isolation::Isolation;
 use crate::mvcc::system::{Details, Snapshot, TrxState};
-use crate::mvcc::versions::{NewVersion, TouchedSegments, VersionKind};
+use crate::mvcc::versions::{NewVersion, TouchedSegments};
 use crate::options::Durability;
 use crate::paranoid::{Check, Checked, CheckedGuard, MANY, paranoid};
 use crate::sync::{Instant, Mutex};
@@ -42,7 +42,7 @@ use crate::{Error, Result};
 use inkstone_format::record::{CONTEXT_CHAIN_MAX, Context, LoggedVersion, Record, TrxRef};
 use inkstone_format::space::CLUSTERED_TREE;
 use inkstone_format::version::version_bytes;
-use inkstone_format::{Lsn, PageId, PageNo, SpaceId, TreeId, VersionAddress};
+use inkstone_format::{Lsn, PageNo, SpaceId, TreeId, VersionAddress};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -676,38 +676,21 @@ pub(crate) enum Coding {
 
 impl Change<'_> {
     /// Stores the before-image. To be called last before the page is changed.
-    #[expect(clippy::too_many_arguments, reason = "the fields of a version entry")]
-    pub fn version(
-        &mut self,
-        kind: VersionKind,
-        flags: u8,
-        page: PageId,
-        tree: TreeId,
-        key: &[u8],
-        old_flags: u8,
-        old_value: &[u8],
-        previous: Option<VersionAddress>,
-    ) -> Result<VersionAddress> {
+    pub fn version(&mut self, version: NewVersion<'_>) -> Result<VersionAddress> {
+        paranoid!(
+            version.undo_previous == self.inner.undo_last,
+            "a version after {}, and the last one is {}",
+            version.undo_previous,
+            self.inner.undo_last
+        );
         // Of a table's trees the first has its rows.
-        if tree == TreeId(0) {
+        if version.tree == CLUSTERED_TREE {
             self.shared.state.add_cost();
         }
-        self.inner.undo_place.bytes += version_bytes(key.len(), old_value.len()) as u64;
-        self.core.versions.append(
-            &self.shared.state,
-            &mut self.inner.touched,
-            NewVersion {
-                kind,
-                flags,
-                space: page.space,
-                tree,
-                key,
-                old_flags,
-                old_value,
-                previous: previous.unwrap_or_default(),
-                undo_previous: self.inner.undo_last,
-            },
-        )
+        let bytes = version_bytes(version.key.len(), version.old_value.len());
+        self.inner.undo_place.bytes += bytes as u64;
+        let Inner { touched, .. } = &mut *self.inner;
+        (self.core.versions).append(&self.shared.state, touched, version)
     }
 
     /// Readies the context for one more contextual insert: a full record from time to time, so
