@@ -11,7 +11,7 @@ use inkstone::internals::buffer::{
     BufferPool, OneByOne, PageReader, PageStore, PageWriter, PoolOptions, RedoLog,
 };
 use inkstone::internals::counters::Counters;
-use inkstone::internals::log::{Log, LogOptions, LogParams};
+use inkstone::internals::log::{Claim, Log, LogOptions, LogParams};
 use inkstone::internals::options::LogWrite;
 use inkstone::internals::poison::Poison;
 use inkstone::{Database, Durability, Isolation, Options, Result};
@@ -71,7 +71,7 @@ fn log_append(criterion: &mut Criterion) {
                 let now = left.min(1 << 16);
                 let begin = Instant::now();
                 for _ in 0..now {
-                    log.append(black_box(&payload), false, |_, _| {})
+                    log.append(black_box(&payload), Claim::WhenDue, |_, _| {})
                         .expect("appended");
                 }
                 time += begin.elapsed();

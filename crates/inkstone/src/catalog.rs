@@ -5,7 +5,7 @@ use crate::btree::Tree;
 use crate::locks::LockMode;
 use crate::mvcc::Isolation;
 use crate::paranoid::paranoid;
-use crate::rows::Cursor;
+use crate::rows::{Cursor, Write, Written};
 use crate::txn::Transaction;
 use crate::{Error, Result};
 use inkstone_format::catalog::NAME_LEN_MAX;
@@ -49,10 +49,9 @@ impl<'t> Catalog<'t> {
 
     /// The table of a name.
     pub fn find(&self, name: &str) -> Result<Option<TableDefinition>> {
-        let value = self.transaction.read(self.tree, name.as_bytes())?;
-        value
-            .map(|value| self.understand(name.as_bytes(), &value))
-            .transpose()
+        let (key, mut value) = (name.as_bytes(), Vec::new());
+        let found = self.transaction.read_into(self.tree, key, &mut value)?;
+        found.then(|| self.understand(key, &value)).transpose()
     }
 
     /// All tables in the order of their names.
@@ -64,6 +63,14 @@ impl<'t> Catalog<'t> {
         let mut tables = Vec::new();
         while let Some((key, value)) = rows.next_row()? {
             tables.push(self.understand(key, value)?);
+            if let [.., before, last] = &tables[..] {
+                paranoid!(
+                    before.name < last.name,
+                    "table {} is listed behind {}",
+                    last.name,
+                    before.name
+                );
+            }
         }
         Ok(tables)
     }
@@ -81,32 +88,30 @@ impl<'t> Catalog<'t> {
     /// Adds a table; fails if there is one of its name.
     pub fn add(&self, table: &TableDefinition) -> Result<()> {
         Self::check_written(table);
-        if self.transaction.put_new(
-            self.tree,
-            table.name.as_bytes(),
-            &table.encode(),
-            LockMode::Shared,
-        )? {
-            Ok(())
-        } else {
-            Err(Error::AlreadyExists(format!("table {}", table.name)))
+        let row = table.encode();
+        match self.write(&table.name, Write::Insert(&row, LockMode::Shared))? {
+            Written::Inserted => Ok(()),
+            _ => Err(Error::AlreadyExists(format!("table {}", table.name))),
         }
     }
 
     /// Changes a table's definition.
     pub fn replace(&self, table: &TableDefinition) -> Result<()> {
         Self::check_written(table);
-        self.transaction
-            .put(self.tree, table.name.as_bytes(), &table.encode())
+        self.write(&table.name, Write::Upsert(&table.encode()))
+            .map(drop)
     }
 
     /// Removes a table.
     pub fn remove(&self, name: &str) -> Result<()> {
-        if self.transaction.remove(self.tree, name.as_bytes())? {
-            Ok(())
-        } else {
-            Err(Error::NotFound(format!("table {name}")))
+        match self.write(name, Write::Delete)? {
+            Written::Changed => Ok(()),
+            _ => Err(Error::NotFound(format!("table {name}"))),
         }
+    }
+
+    fn write(&self, name: &str, write: Write<'_>) -> Result<Written> {
+        self.transaction.write(self.tree, name.as_bytes(), write)
     }
 }
 

@@ -115,19 +115,21 @@ pub use aside::{ASIDE_SUFFIX, SetAside};
 pub use btree::{RangeEstimates, TreeReport};
 pub use counters::{DurationBucket, DurationSummary};
 pub use database::{
-    Database, Export, LockState, LockView, Metric, OpenReport, Recovered, Table, TableReport,
-    TableStatistics, TableTree, TransactionView, TreeEstimates, TreeRef,
+    Database, Export, LockState, LockView, Metric, OpenReport, Recovered, TableReport,
+    TableStatistics, TransactionView, TreeEstimates,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use inkstone_format::{Corrupt, Lsn, PageId, TrxId};
-pub use locks::{LockMode, LockTarget, LockWaitHooks};
+pub use locks::{LockMode, LockTarget, LockWaitHooks, Locked};
 pub use mvcc::{Interrupt, Isolation};
 pub use options::{
     Doublewrite, Durability, FlushMethod, IoBackend, LogWrite, MemoryBound, OptionDescription,
     OptionKind, Options,
 };
 pub use recovery::{Phase, Progress};
-pub use rows::{Cursor, Locked, LockingCursor, LockingScan, Rows, RowsIter, Wait};
+pub use rows::{
+    Cursor, LockingCursor, LockingScan, Rows, RowsIter, Table, TableTree, TreeRef, Wait,
+};
 pub use txn::{Mark, PendingCommit, Prepared, Transaction};
 
 /// What the tools and tests of this repository see of the engine. It is no part of the library's

@@ -19,6 +19,7 @@
 //! taken in the order: space map page, then tree pages from the top down.
 
 use crate::buffer::Exclusive;
+use crate::log::Claim;
 use crate::paranoid::paranoid;
 use crate::storage::Storage;
 use crate::{Result, invariant};
@@ -124,14 +125,14 @@ impl<'p> Mtr<'p> {
     /// Writes the log frame, stamps and links the pages, and releases the latches. Returns start
     /// and end LSN.
     pub fn commit(self) -> Result<(Lsn, Lsn)> {
-        self.commit_with(false, |_, _| {})
+        self.commit_with(Claim::WhenDue, |_, _| {})
     }
 
     /// As `commit`; `before_publish` runs when the LSNs are known and before any other thread can
-    /// see that the frame exists. `want_claim`: let the frame say how far the log is durable.
+    /// see that the frame exists.
     pub fn commit_with(
         mut self,
-        want_claim: bool,
+        claim: Claim,
         before_publish: impl FnOnce(Lsn, Lsn),
     ) -> Result<(Lsn, Lsn)> {
         if self.payload.is_empty() {
@@ -142,7 +143,7 @@ impl<'p> Mtr<'p> {
         let lsns = self
             .storage
             .log
-            .append(&self.payload, want_claim, |start, end| {
+            .append(&self.payload, claim, |start, end| {
                 for page in pages.iter_mut().filter(|page| page.changed) {
                     page.guard.mark_dirty(start, end);
                 }

@@ -25,8 +25,9 @@
 
 pub use inkstone_format::field::{Descending, Field};
 
-use crate::database::{Database, Table, TableTree};
+use crate::database::Database;
 use crate::rows::Cursor;
+use crate::rows::{Table, TableTree};
 use crate::txn::Transaction;
 use crate::{Error, Result};
 use inkstone_format::Corrupt;

@@ -11,6 +11,24 @@ use inkstone_format::PageId;
 use inkstone_format::record::Record;
 use inkstone_format::tree_page::{IsLive, TreePage, TreePageInit, TreePageMut};
 
+/// On which side of a node its neighbour is.
+#[derive(Clone, Copy)]
+enum Side {
+    Left,
+    Right,
+}
+
+/// The latched pages of a merge.
+struct Nodes<'p> {
+    /// The space map page, by its number in the mini-transaction.
+    map: usize,
+    parent: Exclusive<'p>,
+    /// Where the parent has the left node.
+    left_slot: usize,
+    left: Exclusive<'p>,
+    right: Exclusive<'p>,
+}
+
 impl Tree {
     /// Merges the leaf of `key` with a neighbour if both together fill at most three quarters of a
     /// page, or one of them is empty, and so on up the tree. Best effort.
@@ -30,18 +48,12 @@ impl Tree {
 
     fn merge_at(&self, key: &[u8], level: u8, live: IsLive<'_>) -> Result<bool> {
         // A queue leaves thin nodes to the left of full ones: both sides are tried.
-        Ok(self.merge_beside(key, level, true, live)?
-            || self.merge_beside(key, level, false, live)?)
+        Ok(self.merge_beside(key, level, Side::Right, live)?
+            || self.merge_beside(key, level, Side::Left, live)?)
     }
 
-    fn merge_beside(
-        &self,
-        key: &[u8],
-        level: u8,
-        with_right: bool,
-        live: IsLive<'_>,
-    ) -> Result<bool> {
-        let Some((left, right)) = self.neighbours(key, level, with_right)? else {
+    fn merge_beside(&self, key: &[u8], level: u8, side: Side, live: IsLive<'_>) -> Result<bool> {
+        let Some((left, right)) = self.neighbours(key, level, side)? else {
             return Ok(false);
         };
         let mut pins = self.storage.pool.pins();
@@ -87,16 +99,19 @@ impl Tree {
         let (Some(left_guard), Some(right_guard)) = (left_guard, right_guard) else {
             return Ok(false);
         };
-        self.merge_pair(mtr, map, parent, left_slot, left_guard, right_guard, live)
+        let nodes = Nodes {
+            map,
+            parent,
+            left_slot,
+            left: left_guard,
+            right: right_guard,
+        };
+        self.merge_nodes(mtr, nodes, live)
     }
 
-    /// The node of `key` at `level` and its right or left neighbour under the same parent.
-    fn neighbours(
-        &self,
-        key: &[u8],
-        level: u8,
-        with_right: bool,
-    ) -> Result<Option<(PageId, PageId)>> {
+    /// The node of `key` at `level` and its neighbour on `side` under the same parent, from the
+    /// left.
+    fn neighbours(&self, key: &[u8], level: u8, side: Side) -> Result<Option<(PageId, PageId)>> {
         let Pair::Nodes {
             parent,
             slot,
@@ -106,33 +121,30 @@ impl Tree {
             return Ok(None);
         };
         let node = TreePage(&parent);
-        let there = if with_right {
-            slot + 1 < node.count()
-        } else {
-            slot > 0
+        let left = match side {
+            Side::Right => (slot + 1 < node.count()).then_some(slot),
+            Side::Left => slot.checked_sub(1),
         };
-        if !there || !Self::is_thin(TreePage(&child)) {
+        let Some(left) = left.filter(|_| Self::is_thin(TreePage(&child))) else {
             return Ok(None);
-        }
-        let left = if with_right { slot } else { slot - 1 };
+        };
         let page = |slot| self.space.page_id(node.child(slot));
         Ok(Some((page(left), page(left + 1))))
     }
 
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the four latched pages of a merge"
-    )]
-    fn merge_pair<'p>(
+    fn merge_nodes<'p>(
         &self,
         mut mtr: Mtr<'p>,
-        map: usize,
-        parent: Exclusive<'p>,
-        left_slot: usize,
-        left: Exclusive<'p>,
-        right: Exclusive<'p>,
+        nodes: Nodes<'p>,
         live: IsLive<'_>,
     ) -> Result<bool> {
+        let Nodes {
+            map,
+            parent,
+            left_slot,
+            left,
+            right,
+        } = nodes;
         paranoid!(
             left.id() != right.id() && parent.id() != left.id() && parent.id() != right.id(),
             "pages {} and {} are merged under {}",

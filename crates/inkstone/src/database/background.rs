@@ -5,6 +5,7 @@
 //! They hold the database weakly: it closes when its last handle goes.
 
 use super::Inner;
+use super::checkpoint::Occasion;
 use crate::rows::purge;
 use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Condvar, Mutex};
@@ -136,7 +137,7 @@ fn checkpoint_round(inner: &Inner, count: u64) -> Result<bool> {
     let (kept, capacity) = (inner.kept_log(), inner.upkeep.log_file_size);
     let second = count.is_multiple_of(10);
     if second || kept > capacity / CHECKPOINT_DISTANCE_PARTS {
-        inner.checkpoint(false, false)?;
+        inner.checkpoint(Occasion::Routine)?;
     }
     if second {
         inner.look_after_space(count / 10)?;

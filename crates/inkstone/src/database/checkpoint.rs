@@ -59,6 +59,17 @@ pub(crate) struct Checkpoints {
 
 const NOT_HELD: u64 = u64::MAX;
 
+/// Why a checkpoint is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Occasion {
+    /// Its time has come: only if there is something new to say.
+    Routine,
+    /// It was asked for: in any case.
+    Demand,
+    /// The database is being closed, and all is written: in any case, as the end of the log.
+    Close,
+}
+
 /// The scan start stays at or below a place in the log as long as this lives.
 pub(crate) struct Hold<'a> {
     held: &'a AtomicU64,
@@ -194,8 +205,8 @@ impl Inner {
             .saturating_sub(scan_start.0)
     }
 
-    /// Writes a checkpoint if there is something new to say, or if `force`.
-    pub(crate) fn checkpoint(&self, force: bool, clean_shutdown: bool) -> Result<()> {
+    /// Writes a checkpoint, if the occasion wants one.
+    pub(crate) fn checkpoint(&self, occasion: Occasion) -> Result<()> {
         let (core, log) = (&self.core, &self.core.storage.log);
         let mut state = self.checkpoints.state.lock();
         let old = state.control.current().clone();
@@ -234,7 +245,8 @@ impl Inner {
             "the scan starts at LSN {scan_start}, before at {}, for a checkpoint at {checkpoint}",
             old.scan_start_lsn
         );
-        if checkpoint == old.checkpoint_lsn && scan_start == old.scan_start_lsn && !force {
+        let is_news = checkpoint != old.checkpoint_lsn || scan_start != old.scan_start_lsn;
+        if occasion == Occasion::Routine && !is_news {
             return Ok(());
         }
         self.checkpoints.place.check(&*self.directory)?;
@@ -254,7 +266,7 @@ impl Inner {
             next_space_id: SpaceId(self.next_space.load(Ordering::SeqCst)),
             version_epoch: old.version_epoch.max(core.versions.highest_epoch()),
             // Work that went on while the database was being closed made it unclean.
-            clean_shutdown: clean_shutdown && checkpoint == end,
+            clean_shutdown: occasion == Occasion::Close && checkpoint == end,
             ..old
         };
         let grows = |now: &Control, before: &Control| {

@@ -1,6 +1,7 @@
 //! Closing a database.
 
 use super::Inner;
+use super::checkpoint::Occasion;
 use crate::paranoid::paranoid;
 use crate::sync::atomic::Ordering;
 use crate::{Error, Result};
@@ -33,7 +34,7 @@ impl Inner {
         log.wait_durable(log.current_lsn())?;
         self.core.storage.pool.flush_all()?;
         self.files.sync_all(&*self.vfs)?;
-        self.checkpoint(true, true)?;
+        self.checkpoint(Occasion::Close)?;
         let control = self.checkpoints.control();
         paranoid!(
             !control.clean_shutdown || control.checkpoint_lsn == control.known_durable_lsn,

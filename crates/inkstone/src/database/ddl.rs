@@ -4,7 +4,6 @@
 //! log with the commit that drops the table, and no checkpoint passes either until it is over.
 
 use super::checkpoint::Hold;
-use super::tables::{Table, TableInner, TableTree, TreeRef};
 use super::{Database, Inner};
 use crate::btree::Tree;
 use crate::catalog::{
@@ -13,6 +12,7 @@ use crate::catalog::{
 use crate::mvcc::Interrupt;
 use crate::options::Durability;
 use crate::paranoid::paranoid;
+use crate::rows::{Table, TableInner, TableTree, TreeRef};
 use crate::space::{SYSTEM_PAGES, Space};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Instant, thread};

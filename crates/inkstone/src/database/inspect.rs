@@ -1,9 +1,11 @@
 //! Verification and statistics.
 
-use super::tables::{Table, TableTree, TreeRef};
+use super::checkpoint::Occasion;
 use super::{Database, Inner};
 use crate::btree::{RangeEstimates, Tree, TreeReport};
+use crate::catalog::CLUSTERED;
 use crate::paranoid::paranoid;
+use crate::rows::{Table, TableTree, TreeRef};
 use crate::space::SYSTEM_PAGES;
 use crate::{Error, Result};
 use inkstone_format::apply::map_pages;
@@ -173,7 +175,7 @@ impl Database {
     pub fn checkpoint(&self) -> Result<()> {
         self.inner.core.storage.poison.check()?;
         self.inner.core.storage.pool.flush_all()?;
-        self.inner.checkpoint(true, false)?;
+        self.inner.checkpoint(Occasion::Demand)?;
         self.inner.log_checkpoint()
     }
 
@@ -184,7 +186,7 @@ impl Database {
         self.inner.core.storage.poison.check()?;
         self.inner.note_boundary();
         self.inner.save_long_undo(undo_bytes_max)?;
-        self.inner.checkpoint(false, false)
+        self.inner.checkpoint(Occasion::Routine)
     }
 
     /// Waits until what an earlier run has left of large transactions is rolled back, which happens
@@ -211,7 +213,7 @@ impl Database {
     /// As [`Database::verify_table`], of the catalog, which is no table but lies in one's shape.
     pub fn verify_catalog(&self) -> Result<TableReport> {
         self.inner.core.storage.poison.check()?;
-        self.verify_table(&Table::over(&self.inner.catalog, "(catalog)"))
+        self.verify_table(&Table::over(&self.inner.catalog, "(catalog)", CLUSTERED))
     }
 
     /// Checks every page of a table: structure, order, fences, and that the space adds up: every

@@ -1,9 +1,9 @@
 //! Giving the free ends of tablespace files back to the file system: what does it, and when. How it
 //! is done without losing a page: `space/tail.rs`.
 
-use super::tables::{Table, TreeRef};
 use super::{Database, Inner};
 use crate::Result;
+use crate::rows::{Table, TreeRef};
 use crate::space::{Space, Worth};
 use std::sync::Arc;
 

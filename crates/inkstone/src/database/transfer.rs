@@ -14,14 +14,15 @@
 //! as a table, before the catalog names it. So the table is there as a whole or not at all.
 
 use super::checkpoint::Hold;
-use super::tables::{Table, TreeRef};
 use super::{Database, Inner};
 use crate::catalog::{TableDefinition, check_name};
 use crate::mtr::Mtr;
 use crate::paranoid::paranoid;
+use crate::rows::{Table, TreeRef};
 use crate::space::Space;
 use crate::sync::atomic::Ordering;
 use crate::sync::{Instant, thread};
+use crate::txn::transaction::HasChanged;
 use crate::{Error, Result};
 use inkstone_format::apply::{bit, map_pages};
 use inkstone_format::header::{
@@ -81,18 +82,18 @@ impl Database {
         for writer in self.inner.core.writers() {
             loop {
                 match writer.has_changed(&self.inner.core, space)? {
-                    Some(false) => break,
-                    Some(true) => {
+                    HasChanged::No => break,
+                    HasChanged::Yes => {
                         return Err(Error::TransactionState(
                             "not alone: another one has unfinished changes in the table",
                         ));
                     }
-                    None if begun.elapsed() > LOOK_TIME_MAX => {
+                    HasChanged::Busy if begun.elapsed() > LOOK_TIME_MAX => {
                         return Err(Error::TransactionState(
                             "not alone: another one is in a long statement, and may have changed the table",
                         ));
                     }
-                    None => thread::sleep(Duration::from_millis(1)),
+                    HasChanged::Busy => thread::sleep(Duration::from_millis(1)),
                 }
             }
         }

@@ -67,6 +67,7 @@ mod list;
 mod points;
 mod request;
 mod statement;
+mod taking;
 mod tree;
 
 #[cfg(test)]
@@ -76,6 +77,7 @@ pub use deadlock::{Names, TreeNames};
 pub use graph::WaitGraph;
 pub use hooks::LockWaitHooks;
 pub use list::{LockInfo, Standing};
+pub use taking::{IfTaken, Locked, Taken};
 pub use tree::RangeKind;
 
 use crate::counters::{Counter, Counters, Timed};
@@ -373,8 +375,8 @@ impl LockTable {
     }
 
     /// Locks a row for `trx`. Having it shared and asking for exclusive upgrades; having it at
-    /// least as strong does nothing. True if `trx` had no lock of the row: it may give it back.
-    /// Otherwise a place in the queue; none without `waits`.
+    /// least as strong does nothing. [`Locked::Now`]: `trx` had no lock of the row, and may give
+    /// it back.
     pub fn lock_row(
         &self,
         trx: &Arc<TrxState>,
@@ -382,9 +384,9 @@ impl LockTable {
         row: RowName<'_>,
         mode: LockMode,
         newest: &Newest,
-        waits: bool,
-    ) -> std::result::Result<bool, Option<Waiting<'_>>> {
-        self.lock_found(trx, held, row, mode, newest, waits, |locks| {
+        if_taken: IfTaken,
+    ) -> std::result::Result<Locked, Taken<'_>> {
+        self.lock_found(trx, held, row, mode, newest, if_taken, |locks| {
             locks.lock_point(trx, row.key, mode)
         })
     }
@@ -400,9 +402,9 @@ impl LockTable {
         (low, high): (Bound<&[u8]>, Bound<&[u8]>),
         mode: LockMode,
         newest: &Newest,
-        waits: bool,
-    ) -> std::result::Result<bool, Option<Waiting<'_>>> {
-        self.lock_found(trx, held, row, mode, newest, waits, |locks| {
+        if_taken: IfTaken,
+    ) -> std::result::Result<Locked, Taken<'_>> {
+        self.lock_found(trx, held, row, mode, newest, if_taken, |locks| {
             let Some(interval) = Interval::new(low, high) else {
                 return locks.lock_point(trx, row.key, mode);
             };
@@ -413,7 +415,7 @@ impl LockTable {
                 locks.lock_interval(trx, interval.clone(), RangeKind::Gap);
             }
             locks.refresh_within(&interval, &self.graph);
-            false
+            Locked::Before
         })
     }
 
@@ -425,9 +427,9 @@ impl LockTable {
         row: RowName<'_>,
         mode: LockMode,
         newest: &Newest,
-        waits: bool,
-        lock: impl FnOnce(&mut TreeLocks) -> bool,
-    ) -> std::result::Result<bool, Option<Waiting<'_>>> {
+        if_taken: IfTaken,
+        lock: impl FnOnce(&mut TreeLocks) -> Locked,
+    ) -> std::result::Result<Locked, Taken<'_>> {
         let access = Access::Row(mode);
         self.change(row.tree, |locks| {
             let me = trx.id();
@@ -442,7 +444,7 @@ impl LockTable {
             };
             if may {
                 held.note(trx, row.tree);
-                let new = lock(locks);
+                let locked = lock(locks);
                 paranoid!(
                     is_mine(locks),
                     "{me:?} has locked row {:x?} of {:?} and does not have it",
@@ -452,10 +454,15 @@ impl LockTable {
                 self.join_if_large(locks, me);
                 self.drop_handed(locks, me);
                 locks.refresh_ranges(&self.graph);
-                return Ok(new);
+                return Ok(locked);
             }
-            let busy = newest.busy();
-            Err(waits.then(|| self.enqueue(locks, trx, held, row, access, busy)))
+            Err(match if_taken {
+                IfTaken::Queue => {
+                    let busy = newest.busy();
+                    Taken::Queued(self.enqueue(locks, trx, held, row, access, busy))
+                }
+                IfTaken::Refuse => Taken::Refused,
+            })
         })
     }
 
@@ -589,8 +596,7 @@ impl LockTable {
         })
     }
 
-    /// Locks all keys of a range, existing or not, for `trx`. Otherwise something to wait for;
-    /// nothing without `waits`.
+    /// Locks all keys of a range, existing or not, for `trx`.
     pub fn lock_range(
         &self,
         trx: &Arc<TrxState>,
@@ -598,8 +604,8 @@ impl LockTable {
         tree: TreeKey,
         (low, high): (Bound<&[u8]>, Bound<&[u8]>),
         mode: LockMode,
-        waits: bool,
-    ) -> std::result::Result<(), Option<Waiting<'_>>> {
+        if_taken: IfTaken,
+    ) -> std::result::Result<(), Taken<'_>> {
         let Some(interval) = Interval::new(low, high) else {
             return Ok(());
         };
@@ -617,14 +623,15 @@ impl LockTable {
                 locks.refresh_ranges(&self.graph);
                 return Ok(());
             }
-            Err(waits.then(|| {
-                held.note(trx, tree);
-                let request = Request::new(trx, tree, Target::Range(interval), Access::Row(mode));
-                locks.enqueue_range(&request, &self.graph);
-                Waiting {
-                    table: self,
-                    request,
-                }
+            if if_taken == IfTaken::Refuse {
+                return Err(Taken::Refused);
+            }
+            held.note(trx, tree);
+            let request = Request::new(trx, tree, Target::Range(interval), Access::Row(mode));
+            locks.enqueue_range(&request, &self.graph);
+            Err(Taken::Queued(Waiting {
+                table: self,
+                request,
             }))
         })
     }

@@ -5,7 +5,7 @@
 //! are those of rows. As in InnoDB it counts for the choice of a deadlock's victim only as long as
 //! it is held.
 
-use super::{Access, HeldLocks, LockMode, LockTable, Newest, RowName, TreeKey, Waiting};
+use super::{Access, HeldLocks, IfTaken, LockMode, LockTable, Newest, RowName, Taken, TreeKey};
 use crate::mvcc::system::TrxState;
 use crate::paranoid::paranoid;
 use inkstone_format::space::TREES_MAX;
@@ -43,11 +43,12 @@ impl LockTable {
         trx: &Arc<TrxState>,
         held: &mut HeldLocks,
         space: SpaceId,
-    ) -> std::result::Result<(), Option<Waiting<'_>>> {
+    ) -> std::result::Result<(), Taken<'_>> {
         let lock = lock_of(space);
         held.note_statement_lock(lock.tree);
-        self.lock_row(trx, held, lock, LockMode::Exclusive, &Newest::Free, true)
-            .map(|_| ())
+        let (mode, newest) = (LockMode::Exclusive, Newest::Free);
+        self.lock_row(trx, held, lock, mode, &newest, IfTaken::Queue)
+            .map(drop)
     }
 
     /// Gives it back. The next waiter for it goes on.

@@ -75,7 +75,7 @@ impl Fixture {
     fn lock(&self, (trx, held): &mut Trx, key: &[u8], mode: LockMode) -> bool {
         let locked = self
             .table
-            .lock_row(trx, held, row(key), mode, &Newest::Free, false);
+            .lock_row(trx, held, row(key), mode, &Newest::Free, IfTaken::Refuse);
         locked.is_ok()
     }
 
@@ -88,7 +88,7 @@ impl Fixture {
     ) -> bool {
         let locked = self
             .table
-            .lock_range(trx, held, PLACE, (low, high), mode, false);
+            .lock_range(trx, held, PLACE, (low, high), mode, IfTaken::Refuse);
         locked.is_ok()
     }
 
@@ -101,9 +101,9 @@ impl Fixture {
     fn queue(&self, (trx, held): &mut Trx, key: &[u8], mode: LockMode) -> Waiting<'_> {
         match self
             .table
-            .lock_row(trx, held, row(key), mode, &Newest::Free, true)
+            .lock_row(trx, held, row(key), mode, &Newest::Free, IfTaken::Queue)
         {
-            Err(Some(waiting)) => waiting,
+            Err(Taken::Queued(waiting)) => waiting,
             _ => panic!("{trx:?} need not wait"),
         }
     }
@@ -121,10 +121,11 @@ impl Fixture {
         loop {
             match self
                 .table
-                .lock_row(trx, held, row(key), mode, &Newest::Free, true)
+                .lock_row(trx, held, row(key), mode, &Newest::Free, IfTaken::Queue)
             {
                 Ok(_) => return Ok(()),
-                Err(waiting) => self.table.wait(waiting.unwrap(), deadline)?,
+                Err(Taken::Queued(waiting)) => self.table.wait(waiting, deadline)?,
+                Err(Taken::Refused) => panic!("{trx:?} was given no place in the queue"),
             }
         }
     }
@@ -133,8 +134,11 @@ impl Fixture {
     fn wait_for(&self, me: &mut Trx, busy: &Arc<TrxState>, deadline: Instant) -> crate::Result<()> {
         let busy = Newest::Busy(Blocker::from(busy));
         let (trx, held) = me;
-        match self.table.lock_row(trx, held, row(b"busy"), X, &busy, true) {
-            Err(Some(waiting)) => self.table.wait(waiting, deadline),
+        match self
+            .table
+            .lock_row(trx, held, row(b"busy"), X, &busy, IfTaken::Queue)
+        {
+            Err(Taken::Queued(waiting)) => self.table.wait(waiting, deadline),
             _ => panic!("a changed row was locked"),
         }
     }
@@ -461,9 +465,15 @@ fn a_scan_is_one_interval() {
         let (from, to) = (n.to_be_bytes(), (n + 1).to_be_bytes());
         let bounds = (Excluded(&from[..]), Included(&to[..]));
         let (trx, held) = &mut a;
-        let locked = f
-            .table
-            .lock_passed(trx, held, row(&to), bounds, X, &Newest::Free, false);
+        let locked = f.table.lock_passed(
+            trx,
+            held,
+            row(&to),
+            bounds,
+            X,
+            &Newest::Free,
+            IfTaken::Refuse,
+        );
         assert!(locked.is_ok());
     }
     assert_eq!(f.table.counts(), (0, 1));
@@ -513,9 +523,14 @@ fn ranges_and_rows_exclude_each_other() {
     assert!(!f.lock_range(&mut b, Included(b"l"), Unbounded, X));
     let (trx, held) = &mut b;
     let bounds = (Unbounded, Unbounded);
-    let waits = f.table.lock_range(trx, held, PLACE, bounds, X, true);
+    let taken = f
+        .table
+        .lock_range(trx, held, PLACE, bounds, X, IfTaken::Queue);
     f.end(&a.0, &mut a.1);
-    f.table.wait(waits.unwrap_err().unwrap(), soon()).unwrap();
+    let Err(Taken::Queued(waiting)) = taken else {
+        panic!("a locked range was free");
+    };
+    f.table.wait(waiting, soon()).unwrap();
     let c = f.begin();
     assert!(!f.is_free(&c, b"a", Access::Row(S)));
 }

@@ -10,7 +10,7 @@ use super::graph::WaitGraph;
 use super::intervals::{Interval, IntervalSet};
 use super::points::{Point, PointSet};
 use super::request::{Request, Target};
-use super::{Access, Blocker, LockMode, TreeKey};
+use super::{Access, Blocker, LockMode, Locked, TreeKey};
 use crate::mutants::{self, Mutant};
 use crate::mvcc::system::TrxState;
 use crate::paranoid::{Check, paranoid};
@@ -457,23 +457,23 @@ impl TreeLocks {
             .is_none()
     }
 
-    /// Locks a row. True: the transaction had no lock of it that stays.
-    pub fn lock_point(&mut self, trx: &Arc<TrxState>, key: &[u8], mode: LockMode) -> bool {
+    /// Locks a row. [`Locked::Now`]: the transaction had no lock of it that stays.
+    pub fn lock_point(&mut self, trx: &Arc<TrxState>, key: &[u8], mode: LockMode) -> Locked {
         let owner = self.owner_mut(trx);
         if let Some(had) = owner.points.get(key) {
             let mode = had.mode.max(mode);
             owner.points.set(key, Point { mode, kept: true });
-            return false;
+            return Locked::Before;
         }
         if owner.has_row(key, mode) {
-            return false;
+            return Locked::Before;
         }
         if !std::mem::replace(&mut owner.counts_rows, true) {
             trx.add_cost();
         }
         owner.points.set(key, Point { mode, kept: false });
         self.filter.add(key);
-        true
+        Locked::Now
     }
 
     pub fn lock_interval(&mut self, trx: &Arc<TrxState>, interval: Interval, kind: RangeKind) {

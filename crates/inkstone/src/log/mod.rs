@@ -51,7 +51,7 @@ pub use reader::{Frame, LogReader, ReadParams, SegmentInfo};
 
 use crate::aside::SetAside;
 use crate::counters::{Counter, Counters, Timed};
-use crate::options::LogWrite;
+use crate::options::{Durability, LogWrite};
 use crate::paranoid::{Check, Checked, ON, paranoid};
 use crate::poison::Poison;
 use crate::sync::Mutex;
@@ -92,6 +92,27 @@ pub struct LogOptions {
     pub write_through: bool,
     /// Move segments to `archive/` instead of recycling them.
     pub archive: bool,
+}
+
+/// When a frame says how far the log is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// When enough log has gone by since the last one that did.
+    WhenDue,
+    /// Also when there is news of it.
+    IfNews,
+}
+
+impl Claim {
+    /// Of the frame that ends a transaction: one that is synced claims what is new, as the log may
+    /// end behind it.
+    pub fn of_commit(durability: Durability) -> Self {
+        if durability == Durability::Sync {
+            Self::IfNews
+        } else {
+            Self::WhenDue
+        }
+    }
 }
 
 /// What [`Log::open`] needs to know.
@@ -225,8 +246,7 @@ impl Log {
     }
 
     /// Appends a mini-transaction: reserves its LSNs `[start, end)`, copies it, calls
-    /// `before_publish(start, end)`, publishes it, and returns `(start, end)`. With `want_claim`
-    /// the frame says how far the log is durable, if that is news.
+    /// `before_publish(start, end)`, publishes it, and returns `(start, end)`.
     ///
     /// Waits only when the ring is full, which [`Log::wait_for_space`] beforehand makes rare. An
     /// error means that the engine is poisoned; `before_publish` was not called.
@@ -234,7 +254,7 @@ impl Log {
     pub fn append(
         &self,
         payload: &[u8],
-        want_claim: bool,
+        claim: Claim,
         before_publish: impl FnOnce(Lsn, Lsn),
     ) -> Result<(Lsn, Lsn)> {
         let log = &*self.shared;
@@ -244,7 +264,7 @@ impl Log {
             payload.len()
         );
         log.poison.check()?;
-        let claim = log.claim(want_claim);
+        let claim = log.claimed_in(claim);
         let mut head = FrameHead::new(payload, claim);
         let len = head.frame_len() as u64;
         paranoid!(
@@ -511,11 +531,11 @@ impl Drop for Publish {
 impl LogShared {
     /// The claim for a frame about to be built, if it shall have one.
     #[inline]
-    fn claim(&self, wanted: bool) -> Option<Lsn> {
+    fn claimed_in(&self, claim: Claim) -> Option<Lsn> {
         let durable = self.durable.load(Ordering::Acquire);
         let at = self.claims.at.load(Ordering::Acquire);
         let due = at == NEVER
-            || wanted && self.claims.claimed.load(Ordering::Relaxed) != durable
+            || claim == Claim::IfNews && self.claims.claimed.load(Ordering::Relaxed) != durable
             || self.reserved.load(Ordering::Relaxed).saturating_sub(at) >= CLAIM_EVERY;
         due.then_some(Lsn(durable))
     }

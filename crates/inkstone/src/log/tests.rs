@@ -110,5 +110,15 @@ fn payload(i: u64, len: usize) -> Vec<u8> {
 }
 
 fn append(log: &Log, payload: &[u8]) -> (Lsn, Lsn) {
-    log.append(payload, true, |_, _| {}).expect("append")
+    log.append(payload, Claim::IfNews, |_, _| {})
+        .expect("append")
+}
+
+/// As a commit has it that is synced, and as any other frame has it.
+fn claim(of_news: bool) -> Claim {
+    if of_news {
+        Claim::IfNews
+    } else {
+        Claim::WhenDue
+    }
 }

@@ -7,11 +7,15 @@ use crate::buffer::Exclusive;
 use crate::counters::Counter;
 use crate::locks::LockMode;
 use crate::mtr::Mtr;
-use crate::mvcc::versions::{NO_PURGE, RUN, VersionKind, run_of};
+use crate::mvcc::versions::{NO_PURGE, NewVersion, RUN, VersionKind, run_of};
+use crate::paranoid::paranoid;
+use crate::rows::change::{Room, Written, make_room};
 use crate::rows::read::row_name;
-use crate::rows::write::{Room, Write, Written, make_room};
+use crate::rows::tables::TreeRef;
+use crate::rows::write::Write;
 use crate::txn::promise::undo_log_bytes;
-use crate::txn::transaction::{Change, Inner, Transaction};
+use crate::txn::transaction::{Change, Coding, Inner, Made, Transaction};
+use inkstone_format::VersionAddress;
 use inkstone_format::record::put_rows_insert;
 use inkstone_format::space::CLUSTERED_TREE;
 use inkstone_format::tree_page::{
@@ -19,7 +23,7 @@ use inkstone_format::tree_page::{
 };
 
 /// A row: key and value.
-pub(crate) type RowRef<'r> = (&'r [u8], &'r [u8]);
+type RowRef<'r> = (&'r [u8], &'r [u8]);
 
 /// Rows in one record, at most.
 const RUN_ROWS: usize = 256;
@@ -28,13 +32,93 @@ const RUN_BYTES: usize = 128 << 10;
 
 /// Rows, and bytes of them, that are taken from a caller's iterator before they are inserted: more
 /// would not be in the processor's caches any more when they are.
-pub(crate) const GATHERED_ROWS: usize = 1024;
-pub(crate) const GATHERED_BYTES: usize = 128 << 10;
+const GATHERED_ROWS: usize = 1024;
+const GATHERED_BYTES: usize = 128 << 10;
 
+/// Each call is a statement: if it fails it has no effect, and the transaction goes on (after
+/// [`Error::Deadlock`](crate::Error::Deadlock) it is rolled back).
 impl Transaction {
+    /// Inserts many rows, as one statement:
+    /// [`Error::DuplicateKey`](crate::Error::DuplicateKey) undoes those inserted before. Rows in
+    /// key order are inserted and logged in runs, which is several times as fast.
+    pub fn insert_many<K, V>(
+        &self,
+        tree: &impl TreeRef,
+        rows: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<u64>
+    where
+        K: AsRef<[u8]>,
+        V: AsRef<[u8]>,
+    {
+        let tree = tree.tree_ref();
+        self.statement(|transaction| {
+            let mut rows = rows.into_iter().fuse();
+            let mut total = 0;
+            let mut gathered = Vec::new();
+            loop {
+                gathered.clear();
+                let mut bytes = 0;
+                while bytes < GATHERED_BYTES && gathered.len() < GATHERED_ROWS {
+                    let Some((key, value)) = rows.next() else {
+                        break;
+                    };
+                    bytes += key.as_ref().len() + value.as_ref().len();
+                    gathered.push((key, value));
+                }
+                if gathered.is_empty() {
+                    return Ok(total);
+                }
+                let batch: Vec<RowRef<'_>> = gathered
+                    .iter()
+                    .map(|(key, value)| (key.as_ref(), value.as_ref()))
+                    .collect();
+                let (done, result) = transaction.insert_run(tree.live()?, &batch);
+                result?;
+                paranoid!(
+                    done <= batch.len(),
+                    "{done} rows of {} were inserted",
+                    batch.len()
+                );
+                if done < batch.len() {
+                    return Err(tree.duplicate());
+                }
+                total += batch.len() as u64;
+            }
+        })
+    }
+
+    /// Inserts rows one after the other, those in key order in runs. How many were inserted, and
+    /// what came of the next one: [`Error::DuplicateKey`](crate::Error::DuplicateKey) or another
+    /// failure. The rows before it stay; go back to a [`mark`](Transaction::mark) to undo them.
+    pub fn insert_until_duplicate(
+        &self,
+        tree: &impl TreeRef,
+        rows: &[(&[u8], &[u8])],
+    ) -> (usize, Result<()>) {
+        let tree = tree.tree_ref();
+        let (done, result) = match tree.live() {
+            Ok(live) => self.insert_run(live, rows),
+            Err(error) => (0, Err(error)),
+        };
+        paranoid!(
+            done <= rows.len(),
+            "{done} rows of {} were inserted",
+            rows.len()
+        );
+        let duplicate = result.is_ok() && done < rows.len();
+        (
+            done,
+            if duplicate {
+                Err(tree.duplicate())
+            } else {
+                result
+            },
+        )
+    }
+
     /// Inserts rows; stops at the first whose key exists, or that fails. How many were inserted.
     /// Rows in key order are inserted in runs.
-    pub(crate) fn insert_run(&self, tree: &Tree, rows: &[RowRef<'_>]) -> (usize, Result<()>) {
+    fn insert_run(&self, tree: &Tree, rows: &[RowRef<'_>]) -> (usize, Result<()>) {
         let mut done = 0;
         let result = self.insert_run_from(tree, rows, &mut done);
         (done, result)
@@ -42,9 +126,7 @@ impl Transaction {
 
     fn insert_run_from(&self, tree: &Tree, rows: &[RowRef<'_>], done: &mut usize) -> Result<()> {
         while *done < rows.len() {
-            self.core.before_write()?;
-            let mut inner = self.active()?;
-            self.ready_undo(&mut inner)?;
+            let mut inner = self.begin_write()?;
             let result = self.insert_leaf_run(&mut inner, tree, &rows[*done..]);
             let count = self.after_error(inner, result)?;
             *done += count;
@@ -159,9 +241,17 @@ impl Transaction {
             [_] => (NO_PURGE, Vec::new()),
             _ => (NO_PURGE | RUN, run_of(rows.iter().map(|&(key, _)| key))),
         };
-        let kind = VersionKind::Insert;
-        let first = rows[0].0;
-        let address = change.version(kind, flags, page, tree.id, first, 0, &others, None)?;
+        let address = change.version(NewVersion {
+            kind: VersionKind::Insert,
+            flags,
+            space: page.space,
+            tree: tree.id,
+            key: rows[0].0,
+            old_flags: 0,
+            old_value: &others,
+            previous: VersionAddress(0),
+            undo_previous: change.inner.undo_last,
+        })?;
         if tree.id == CLUSTERED_TREE {
             (1..rows.len()).for_each(|_| self.shared.state.add_cost());
         }
@@ -179,9 +269,14 @@ impl Transaction {
             let rows = rows.iter().map(|&(key, value)| (0, key, value));
             put_rows_insert(payload, context, trx, page, tree.id, slot, count, rows);
         });
-        let undo_bytes = rows.len() as u64 * undo_log_bytes(0, 0);
-        let changes = rows.len() as u64;
-        change.commit(mtr, address, Some(true), tree.id, changes, undo_bytes)?;
+        let made = Made {
+            address,
+            tree: tree.id,
+            rows: rows.len() as u64,
+            undo_bytes: rows.len() as u64 * undo_log_bytes(0, 0),
+            coding: Coding::InFull,
+        };
+        change.commit(mtr, made)?;
         inner.last_insert = Some((
             page.space,
             tree.id,

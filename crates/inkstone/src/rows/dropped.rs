@@ -6,6 +6,7 @@ use crate::Result;
 use crate::btree::Tree;
 use crate::mvcc::Isolation;
 use crate::options::Durability;
+use crate::rows::write::Write;
 use crate::space::Space;
 use crate::txn::core::{Core, DroppedTree};
 use crate::txn::transaction::Transaction;
@@ -82,9 +83,7 @@ impl Core {
             if self.is_stopping() {
                 return Ok(false);
             }
-            self.storage.poison.check()?;
-            self.storage.log.prepare()?;
-            self.storage.log.wait_for_space()?;
+            self.before_upkeep()?;
             let Some(_tidy) = space.tidy() else {
                 return Ok(false);
             };
@@ -103,7 +102,7 @@ impl Core {
         for batch in keys.chunks(BATCH_ROWS) {
             let transaction = Transaction::begin(self, Isolation::ReadCommitted)?;
             for key in batch {
-                transaction.remove(tree, key)?;
+                transaction.write(tree, key, Write::Delete)?;
             }
             transaction.commit_with(Durability::Lazy)?;
         }

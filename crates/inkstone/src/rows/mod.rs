@@ -2,10 +2,12 @@
 //!
 //! | module | subject |
 //! |---|---|
+//! | `tables` | handles of tables and trees |
 //! | `read` | one row, with and without locks |
 //! | `scan`, `batch` | ranges for snapshots, a leaf at a time |
 //! | `scan_locking` | ranges with locks |
 //! | `write`, `bulk` | one change, and many at once |
+//! | `change` | what a change does to a row's leaf, and what the log has of it |
 //! | `overflow` | long values |
 //! | [`purge`] | removing what no snapshot can see |
 //! | `dropped` | freeing the pages of trees that were dropped |
@@ -15,15 +17,20 @@
 
 mod batch;
 mod bulk;
+mod change;
 mod dropped;
 mod overflow;
 pub mod purge;
 mod read;
 mod scan;
 mod scan_locking;
+mod tables;
 mod write;
 
-pub(crate) use bulk::{GATHERED_BYTES, GATHERED_ROWS, RowRef};
-pub use read::{Locked, Wait};
+pub(crate) use change::Written;
+pub use read::Wait;
 pub use scan::{Cursor, Rows, RowsIter};
 pub use scan_locking::{LockingCursor, LockingScan};
+pub(crate) use tables::TableInner;
+pub use tables::{Table, TableTree, TreeRef};
+pub(crate) use write::Write;

@@ -15,10 +15,11 @@
 //!    first page with the entry that names it; it can stop anywhere.
 
 use crate::btree::{SplitFor, Target, Tree};
-use crate::locks::{HeldLocks, LockMode, Newest, RowName};
+use crate::locks::{HeldLocks, IfTaken, LockMode, Newest, RowName, Taken};
 use crate::mtr::Mtr;
+use crate::rows::change::{OldCell, Written, remove_dead_rows};
 use crate::rows::read::row_name;
-use crate::rows::write::{OldCell, Write, Written, remove_dead_rows};
+use crate::rows::write::Write;
 use crate::space::Space;
 use crate::txn::core::Core;
 use crate::txn::transaction::{Inner, Transaction};
@@ -37,6 +38,15 @@ use std::sync::Arc;
 
 /// Pages that are allocated, or freed, in one mini-transaction.
 const BATCH_PAGES: usize = 8;
+
+/// What a look at the chains that wait to be freed came to.
+enum Pending {
+    /// The key of one that may be freed now.
+    Free(Vec<u8>),
+    /// There is none in this leaf; where the next leaf begins.
+    NextLeaf(Vec<u8>),
+    End,
+}
 
 impl Core {
     /// The tree of chains that wait to be freed, if the tablespace has one.
@@ -166,18 +176,18 @@ impl Core {
                 let start = page.search(&from).unwrap_or_else(|slot| slot);
                 let ready = (start..page.count()).find(|&slot| self.may_free(&tree, page, slot));
                 match (ready, page.high()) {
-                    (Some(slot), _) => Ok(page.key(slot)),
-                    (None, Some(high)) => Err(Some(high.to_vec())),
-                    (None, None) => Err(None),
+                    (Some(slot), _) => Pending::Free(page.key(slot)),
+                    (None, Some(high)) => Pending::NextLeaf(high.to_vec()),
+                    (None, None) => Pending::End,
                 }
             };
             match next {
-                Ok(key) => {
+                Pending::Free(key) => {
                     self.free_chain(&tree, first_page(&key))?;
                     from = [&key[..], &[0]].concat();
                 }
-                Err(Some(high)) => from = high,
-                Err(None) => return Ok(()),
+                Pending::NextLeaf(first) => from = first,
+                Pending::End => return Ok(()),
             }
         }
     }
@@ -199,9 +209,7 @@ impl Core {
             if self.is_stopping() {
                 return Ok(());
             }
-            self.storage.poison.check()?;
-            self.storage.log.prepare()?;
-            self.storage.log.wait_for_space()?;
+            self.before_upkeep()?;
             let space = &tree.space;
             let batch = self.pages_behind(space, first)?;
             if batch.is_empty() {
@@ -379,8 +387,7 @@ impl Transaction {
         let per_page = bytes_per_page(core.storage.page_size);
         let (mut first, mut last) = (None, None);
         for part in value.chunks(per_page * BATCH_PAGES) {
-            core.before_write()?;
-            self.ready_undo(inner)?;
+            self.go_on_writing(inner)?;
             let (head, tail) = match last {
                 None => self.store_first(&mut inner.held, &pending, part, per_page)?,
                 Some(last) => self.store_more(&pending, part, per_page, last)?,
@@ -432,12 +439,13 @@ impl Transaction {
                 continue;
             }
             let (state, row) = (&self.shared.state, row_name(pending, &key));
-            let locked =
-                core.locks
-                    .lock_row(state, held, row, LockMode::Exclusive, &Newest::Free, true);
-            if let Err(waiting) = locked {
+            let (mode, newest) = (LockMode::Exclusive, Newest::Free);
+            let locked = core
+                .locks
+                .lock_row(state, held, row, mode, &newest, IfTaken::Queue);
+            if let Err(taken) = locked {
                 drop((mtr, leaf, frames));
-                if let Some(waiting) = waiting {
+                if let Taken::Queued(waiting) = taken {
                     core.locks.wait(waiting, self.deadline())?;
                     // Another page will do as well.
                     core.locks.give_up(state, row.tree);
@@ -534,7 +542,7 @@ impl Transaction {
     ) -> Result<()> {
         let pending = self.core.make_pending_free_tree(&tree.space)?;
         let first = parse_reference(reference).map_or(PageNo(0), |(_, first)| first);
-        let written = self.write_locked(inner, &pending, &first.0.to_be_bytes(), Write::Delete)?;
+        let written = self.write_row(inner, &pending, &first.0.to_be_bytes(), Write::Delete)?;
         self.expect(written, Written::Changed, first)
     }
 
@@ -553,7 +561,7 @@ impl Transaction {
         if !inner.long_values.contains(&tree.space.id) {
             inner.long_values.push(tree.space.id);
         }
-        let written = self.write_locked(
+        let written = self.write_row(
             inner,
             &pending,
             &first.0.to_be_bytes(),

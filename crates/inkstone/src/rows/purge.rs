@@ -74,8 +74,7 @@ fn purge_entry(core: &Arc<Core>, address: VersionAddress, entry: &VersionView<'_
 
 /// Removes a row if it is still delete-marked by the entry at `address`.
 fn remove_marked(core: &Arc<Core>, tree: &Tree, address: VersionAddress, key: &[u8]) -> Result<()> {
-    core.storage.log.prepare()?;
-    core.storage.log.wait_for_space()?;
+    core.before_upkeep()?;
     let Some(_tidy) = tree.space.tidy() else {
         // It is left for a write that needs the room, as after a restart.
         return Ok(());

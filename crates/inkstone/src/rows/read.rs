@@ -5,9 +5,10 @@
 //! and so on. The chain is walked after the leaf's latch is released: entries never change, and
 //! stay while the reader's snapshot lives.
 
+use super::tables::{Table, TreeRef};
 use crate::btree::{Target, Tree};
 use crate::counters::Counter;
-use crate::locks::{LockMode, Newest, RowName, Waiting};
+use crate::locks::{IfTaken, LockMode, Locked, Newest, RowName, Taken};
 use crate::mutants::{self, Mutant};
 use crate::mvcc::isolation::{Isolation, MissingRow};
 use crate::mvcc::system::Snapshot;
@@ -31,31 +32,12 @@ pub enum Wait {
     SkipLocked,
 }
 
-/// Whether a locking read took a lock that its transaction did not have: a token that gives it
-/// back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Locked {
-    /// It took one, which [`Transaction::unlock_row`] can give back.
-    Now,
-    /// The transaction had the lock before, or none was taken.
-    Before,
-}
-
-impl Locked {
-    fn new(is_new: bool) -> Self {
-        match is_new {
-            true => Self::Now,
-            false => Self::Before,
-        }
-    }
-}
-
 /// What a locking read of one row came to.
 enum Look<'l> {
     Row(Locked),
     Missing,
     /// Another transaction has changed or locked the row.
-    Blocked(Option<Waiting<'l>>),
+    Blocked(Taken<'l>),
 }
 
 /// A row's name in the lock table.
@@ -124,20 +106,131 @@ impl Core {
     }
 }
 
+/// What a statement does about a lock that another transaction has, if it waits until `deadline`.
+fn if_taken(deadline: Option<Instant>) -> IfTaken {
+    if deadline.is_some() {
+        IfTaken::Queue
+    } else {
+        IfTaken::Refuse
+    }
+}
+
 /// Whether a plain read takes a cell as it is, whichever transaction made it. Not one with a long
 /// value: of one that is not committed the pages may be freed while they are read.
 pub(crate) fn sees_newest(isolation: Isolation, flags: u8) -> bool {
     isolation == Isolation::ReadUncommitted && flags & CELL_OVERFLOW == 0
 }
 
+/// Each call is a statement: if it fails it has no effect, and the transaction goes on (after
+/// [`Error::Deadlock`] it is rolled back).
 impl Transaction {
-    /// Reads a row as of the statement's snapshot (at serializable: locks it shared first).
-    pub(crate) fn read(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    /// The value of a key, as the statement's snapshot sees it. Takes no lock and waits for no
+    /// other transaction, but at [`Isolation::Serializable`](crate::Isolation::Serializable), where
+    /// it locks the key shared.
+    ///
+    /// ```
+    /// # use inkstone::{Database, Isolation, Options};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = Database::open(dir.path(), Options::default())?;
+    /// # let table = db.create_table("t", &[])?;
+    /// let txn = db.begin(Isolation::RepeatableRead)?;
+    /// txn.insert(&table, b"key", b"value")?;
+    /// assert_eq!(txn.get(&table, b"key")?, Some(b"value".to_vec()));
+    /// assert_eq!(txn.get(&table, b"other")?, None);
+    /// # Ok::<(), inkstone::Error>(())
+    /// ```
+    pub fn get(&self, tree: &impl TreeRef, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let mut value = Vec::new();
-        Ok(self.read_into(tree, key, &mut value)?.then_some(value))
+        Ok(self.get_into(tree, key, &mut value)?.then_some(value))
     }
 
-    /// As [`read`](Self::read), into a buffer whose memory is used again. False: no row.
+    /// As [`get`](Self::get), into a buffer whose memory is used again. False: there is no such
+    /// row.
+    pub fn get_into(&self, tree: &impl TreeRef, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        self.read_into(tree.tree_ref().live()?, key, value)
+    }
+
+    /// Locks a row (`SELECT ... FOR SHARE`, `FOR UPDATE`) until the transaction ends, and reads its
+    /// newest committed version. `None`: there is no such row, or it is locked and was to be
+    /// skipped. At repeatable read [`Error::WriteConflict`] if that version is newer than the
+    /// transaction's snapshot. With [`Wait::NoWait`] [`Error::LockNotAvailable`] instead of
+    /// waiting.
+    pub fn get_locking(
+        &self,
+        tree: &impl TreeRef,
+        key: &[u8],
+        mode: LockMode,
+        wait: Wait,
+    ) -> Result<Option<Vec<u8>>> {
+        Ok(self.get_locking_new(tree, key, mode, wait)?.0)
+    }
+
+    /// As [`get_locking`](Self::get_locking), and whether that took a lock which the transaction
+    /// did not have.
+    pub fn get_locking_new(
+        &self,
+        tree: &impl TreeRef,
+        key: &[u8],
+        mode: LockMode,
+        wait: Wait,
+    ) -> Result<(Option<Vec<u8>>, Locked)> {
+        let tree = tree.tree_ref().live()?;
+        self.core.storage.poison.check()?;
+        self.check_interrupt()?;
+        let mut inner = self.active()?;
+        self.pin_snapshot(&mut inner);
+        let deadline = (wait == Wait::Timeout).then(|| self.deadline());
+        let result = if self.isolation().locks_reads() {
+            let bounds = (Bound::Included(key), Bound::Included(key));
+            self.lock_range(&mut inner, tree, bounds, mode, deadline)
+        } else {
+            Ok(())
+        };
+        let result = result.and_then(|()| self.newest_row(&mut inner, tree, key, mode, deadline));
+        let result = match result {
+            Err(Error::LockNotAvailable) if wait == Wait::SkipLocked => Ok((None, Locked::Before)),
+            other => other,
+        };
+        self.after_error(inner, result)
+    }
+
+    /// Gives the lock of a row back that a locking read has taken, because the row is not wanted
+    /// after all; its waiters go on. Only at read committed and below: at other levels the lock
+    /// stays, and this returns false. A row that the transaction has changed stays locked.
+    pub fn unlock_row(&self, tree: &impl TreeRef, key: &[u8]) -> Result<bool> {
+        self.release_row(tree.tree_ref().live()?, key)
+    }
+
+    /// Takes the *statement lock* of a table, and waits for it as for a row's: an exclusive lock
+    /// that has nothing to do with its rows, for code that gives out numbers, say. It is given back
+    /// when the statement ends ([`end_statement`](Self::end_statement),
+    /// [`rollback_statement`](Self::rollback_statement), the next
+    /// [`begin_statement`](Self::begin_statement)), or with the transaction. Having it already,
+    /// this does nothing.
+    ///
+    /// ```
+    /// # use inkstone::{Database, Isolation, Options};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = Database::open(dir.path(), Options::default())?;
+    /// # let table = db.create_table("t", &[])?;
+    /// let txn = db.begin(Isolation::RepeatableRead)?;
+    /// txn.begin_statement()?;
+    /// txn.lock_for_statement(&table)?;
+    /// assert!(db.is_locked_for_statement(&table));
+    /// txn.end_statement()?;
+    /// assert!(!db.is_locked_for_statement(&table));
+    /// # Ok::<(), inkstone::Error>(())
+    /// ```
+    pub fn lock_for_statement(&self, table: &Table) -> Result<()> {
+        let tree = table.tree_ref().live()?;
+        self.take_statement_lock(tree.space.id)
+    }
+}
+
+impl Transaction {
+    /// Reads a row of a tree, which may have no table, as of the statement's snapshot (at
+    /// serializable: locks it shared first), into a buffer whose memory is used again. False: no
+    /// row.
     pub(crate) fn read_into(&self, tree: &Tree, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         if self.isolation().locks_reads() {
             let found = self.read_serializable(tree, key)?;
@@ -216,22 +309,17 @@ impl Transaction {
             return Ok(());
         }
         let (locks, state) = (&self.core.locks, &self.shared.state);
-        let (held, waits) = (&mut inner.held, deadline.is_some());
-        let tree = row_name(tree, &[]).tree;
-        match locks.lock_range(state, held, tree, (low, high), mode, waits) {
+        let (held, tree) = (&mut inner.held, row_name(tree, &[]).tree);
+        match locks.lock_range(state, held, tree, (low, high), mode, if_taken(deadline)) {
             Ok(()) => Ok(()),
-            Err(waiting) => self.wait(waiting, deadline),
+            Err(taken) => self.wait(taken, deadline),
         }
     }
 
-    /// Waits for what `waiting` stands for, if there is time.
-    pub(crate) fn wait(
-        &self,
-        waiting: Option<Waiting<'_>>,
-        deadline: Option<Instant>,
-    ) -> Result<()> {
-        match (waiting, deadline) {
-            (Some(waiting), Some(deadline)) => self.core.locks.wait(waiting, deadline),
+    /// Waits in the queue for a lock, if there is time.
+    pub(crate) fn wait(&self, taken: Taken<'_>, deadline: Option<Instant>) -> Result<()> {
+        match (taken, deadline) {
+            (Taken::Queued(waiting), Some(deadline)) => self.core.locks.wait(waiting, deadline),
             _ => Err(Error::LockNotAvailable),
         }
     }
@@ -255,13 +343,13 @@ impl Transaction {
             if self.shared.state.is_doomed() {
                 break Err(Error::Deadlock);
             }
-            let waits = deadline.is_some();
-            let waiting = match self.look_and_lock(inner, tree, row, mode, waits, &mut seen) {
-                Ok(Look::Blocked(waiting)) => waiting,
+            let if_taken = if_taken(deadline);
+            let taken = match self.look_and_lock(inner, tree, row, mode, if_taken, &mut seen) {
+                Ok(Look::Blocked(taken)) => taken,
                 looked => break looked,
             };
             waited = true;
-            if let Err(error) = self.wait(waiting, deadline) {
+            if let Err(error) = self.wait(taken, deadline) {
                 break Err(error);
             }
         };
@@ -283,7 +371,7 @@ impl Transaction {
         tree: &Tree,
         row: RowName<'_>,
         mode: LockMode,
-        waits: bool,
+        if_taken: IfTaken,
         seen: &mut Seen,
     ) -> Result<Look<'_>> {
         let (locks, state) = (&self.core.locks, &self.shared.state);
@@ -304,43 +392,15 @@ impl Transaction {
                 MissingRow::Row => {}
             }
         }
-        match (locks.lock_row(state, held, row, mode, &newest, waits), cell) {
-            (Err(waiting), _) => Ok(Look::Blocked(waiting)),
+        let locked = locks.lock_row(state, held, row, mode, &newest, if_taken);
+        match (locked, cell) {
+            (Err(taken), _) => Ok(Look::Blocked(taken)),
             (Ok(_), None) => Ok(Look::Missing),
-            (Ok(new), Some(cell)) => {
+            (Ok(locked), Some(cell)) => {
                 seen.set(cell);
-                Ok(Look::Row(Locked::new(new)))
+                Ok(Look::Row(locked))
             }
         }
-    }
-
-    /// Locks a row and reads its newest version. `None`: no such row, or it is locked and was
-    /// to be skipped.
-    pub(crate) fn read_locking(
-        &self,
-        tree: &Tree,
-        key: &[u8],
-        mode: LockMode,
-        wait: Wait,
-    ) -> Result<(Option<Vec<u8>>, Locked)> {
-        self.core.storage.poison.check()?;
-        self.check_interrupt()?;
-        let mut inner = self.active()?;
-        self.pin_snapshot(&mut inner);
-        let deadline = (wait == Wait::Timeout).then(|| self.deadline());
-        let result = match self.isolation().locks_reads() {
-            true => {
-                let bounds = (Bound::Included(key), Bound::Included(key));
-                self.lock_range(&mut inner, tree, bounds, mode, deadline)
-            }
-            false => Ok(()),
-        };
-        let result = result.and_then(|()| self.newest_row(&mut inner, tree, key, mode, deadline));
-        let result = match result {
-            Err(Error::LockNotAvailable) if wait == Wait::SkipLocked => Ok((None, Locked::Before)),
-            other => other,
-        };
-        self.after_error(inner, result)
     }
 
     /// Gives a row's explicit lock back before the transaction ends, if the isolation level lets

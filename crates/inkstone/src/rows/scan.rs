@@ -11,14 +11,15 @@ use crate::mvcc::interrupt::Interrupt;
 use crate::mvcc::isolation::Isolation;
 use crate::mvcc::system::Snapshot;
 use crate::rows::batch::{Batch, Row};
+use crate::rows::change::remove_dead_rows;
 use crate::rows::read::{Seen, Wait, sees_newest};
-use crate::rows::write::remove_dead_rows;
+use crate::rows::tables::{TreeRef, bounds};
 use crate::txn::core::Core;
 use crate::txn::transaction::Transaction;
 use crate::{Error, Result};
 use inkstone_format::tree_page::{CELL_DELETED, CELL_OVERFLOW, TreePage};
 use inkstone_format::{TrxId, VersionAddress};
-use std::ops::{Bound, Range};
+use std::ops::{Bound, Range, RangeBounds};
 use std::sync::Arc;
 
 /// A scan over at least so many dead rows in a leaf removes them.
@@ -504,10 +505,9 @@ pub(crate) fn clean_leaf(
     if dead < DEAD_ROWS || dead < read / 2 {
         return Ok(());
     }
-    if !core.storage.log.has_room() || tree.is_dropped() {
+    if tree.is_dropped() || !core.before_cleaning()? {
         return Ok(());
     }
-    core.storage.log.wait_for_space()?;
     let Some(_tidy) = tree.space.tidy() else {
         return Ok(());
     };
@@ -538,9 +538,67 @@ impl Iterator for Cursor {
     }
 }
 
+/// Each call is a statement: if it fails it has no effect, and the transaction goes on (after
+/// [`Error::Deadlock`] it is rolled back).
 impl Transaction {
-    /// A cursor over a range of a tree, as of the statement's snapshot. At serializable the range
-    /// is locked shared first.
+    /// Rows of a key range in key order, as of the statement's snapshot.
+    ///
+    /// ```
+    /// # use inkstone::{Database, Isolation, Options};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = Database::open(dir.path(), Options::default())?;
+    /// # let table = db.create_table("t", &[])?;
+    /// let txn = db.begin(Isolation::RepeatableRead)?;
+    /// for n in 0..10u64 {
+    ///     txn.insert(&table, &n.to_be_bytes(), b"")?; // big-endian keys sort as numbers
+    /// }
+    /// let (low, high) = (3u64.to_be_bytes(), 6u64.to_be_bytes());
+    /// let mut rows = txn.range(&table, &low[..]..&high[..])?;
+    /// let mut found = 0;
+    /// while let Some((_key, _value)) = rows.next_row()? { // or as an iterator, which copies
+    ///     found += 1;
+    /// }
+    /// assert_eq!(found, 3);
+    /// assert_eq!(txn.range_backward(&table, ..)?.count(), 10);
+    /// # Ok::<(), inkstone::Error>(())
+    /// ```
+    pub fn range<'k>(
+        &self,
+        tree: &impl TreeRef,
+        range: impl RangeBounds<&'k [u8]>,
+    ) -> Result<Cursor> {
+        self.scan(tree.tree_ref().live()?, bounds(range), false)
+    }
+
+    /// Rows of a key range in reverse key order.
+    pub fn range_backward<'k>(
+        &self,
+        tree: &impl TreeRef,
+        range: impl RangeBounds<&'k [u8]>,
+    ) -> Result<Cursor> {
+        self.scan(tree.tree_ref().live()?, bounds(range), true)
+    }
+
+    /// Has a cursor over a range of `tree` go to another range, or direction, with the memory that
+    /// it has, and the snapshot of the statement that goes on now.
+    pub fn seek<'k>(
+        &self,
+        tree: &impl TreeRef,
+        cursor: &mut Cursor,
+        range: impl RangeBounds<&'k [u8]>,
+        backward: bool,
+    ) -> Result<()> {
+        tree.tree_ref().live()?;
+        let bounds = bounds(range);
+        cursor.snapshot = Some(self.begin_scan(&cursor.tree, &bounds)?);
+        cursor.restart(bounds, backward);
+        Ok(())
+    }
+}
+
+impl Transaction {
+    /// A cursor over a range of a tree, which may have no table, as of the statement's snapshot. At
+    /// serializable the range is locked shared first.
     pub(crate) fn scan(&self, tree: &Tree, bounds: KeyRange, backward: bool) -> Result<Cursor> {
         let snapshot = self.begin_scan(tree, &bounds)?;
         let me = self.shared.state.id();
@@ -548,19 +606,6 @@ impl Transaction {
         cursor.interrupt.clone_from(&self.interrupt);
         cursor.isolation = self.isolation();
         Ok(cursor)
-    }
-
-    /// Has a cursor of this transaction go to another range of its tree, as
-    /// [`range`](Self::range) would, with the memory that it has.
-    pub(crate) fn scan_again(
-        &self,
-        cursor: &mut Cursor,
-        bounds: KeyRange,
-        backward: bool,
-    ) -> Result<()> {
-        cursor.snapshot = Some(self.begin_scan(&cursor.tree, &bounds)?);
-        cursor.restart(bounds, backward);
-        Ok(())
     }
 
     fn begin_scan(&self, tree: &Tree, bounds: &KeyRange) -> Result<Snapshot> {

@@ -20,15 +20,16 @@
 
 use crate::btree::Tree;
 use crate::counters::Counter;
-use crate::locks::{LockMode, Newest, Waiting};
+use crate::locks::{IfTaken, LockMode, Locked, Newest, Taken};
 use crate::mvcc::isolation::Isolation;
-use crate::rows::read::{Locked, Seen, Wait, row_name};
+use crate::rows::read::{Seen, Wait, row_name};
 use crate::rows::scan::{Cursor, KeyRange, Next, Scope, check_not_dropped, clean_leaf};
+use crate::rows::tables::{TreeRef, bounds};
 use crate::sync::Instant;
 use crate::txn::transaction::{Inner, Transaction};
 use crate::{Error, Result};
 use inkstone_format::tree_page::TreePage;
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 
 /// Rows of a range that are locked one by one as they are read.
 pub struct LockingCursor<'t> {
@@ -88,7 +89,7 @@ enum Visit<'l> {
     /// A row, locked: in `key` and `row`.
     Row,
     /// Another transaction has changed or locked the row in `key`.
-    Blocked(Option<Waiting<'l>>),
+    Blocked(Taken<'l>),
     /// The same, and its newest cell is in `row`.
     Unlocked,
     /// Nothing more in this leaf.
@@ -199,7 +200,7 @@ impl LockingScan {
                 Err(_) | Ok(Visit::Blocked(_)) => self.next = Some(next),
                 Ok(_) => {}
             }
-            let waiting = match visit? {
+            let taken = match visit? {
                 Visit::Row => return Ok(true),
                 Visit::Unlocked => {
                     if self.show_committed(transaction)? {
@@ -212,13 +213,13 @@ impl LockingScan {
                     transaction.check_interrupt()?;
                     continue;
                 }
-                Visit::Blocked(waiting) => waiting,
+                Visit::Blocked(taken) => taken,
             };
             if self.wait == Wait::Timeout {
                 *deadline = deadline.or_else(|| Some(transaction.deadline()));
             }
             *waited = true;
-            transaction.wait(waiting, *deadline)?;
+            transaction.wait(taken, *deadline)?;
         }
         Ok(false)
     }
@@ -256,17 +257,21 @@ impl LockingScan {
             let row = row_name(&tree, &self.key);
             let (locks, state) = (&transaction.core.locks, &transaction.shared.state);
             let (held, mode) = (&mut inner.held, self.mode);
-            let waits = self.wait == Wait::Timeout && !shows;
+            let if_taken = if self.wait == Wait::Timeout && !shows {
+                IfTaken::Queue
+            } else {
+                IfTaken::Refuse
+            };
             let locked = if self.gaps {
                 let upto = Some(Bound::Included(&self.key[..]));
                 let bounds = self.passed(behind_skipped.as_ref().unwrap_or(next), upto);
-                locks.lock_passed(state, held, row, bounds, mode, &newest, waits)
+                locks.lock_passed(state, held, row, bounds, mode, &newest, if_taken)
             } else {
-                locks.lock_row(state, held, row, mode, &newest, waits)
+                locks.lock_row(state, held, row, mode, &newest, if_taken)
             };
             match locked {
-                Ok(new) => {
-                    self.locked = if new { Locked::Now } else { Locked::Before };
+                Ok(locked) => {
+                    self.locked = locked;
                     self.row.set(cell);
                     self.next = Some(self.scope.following_row(&self.key));
                     return Ok(Visit::Row);
@@ -281,7 +286,7 @@ impl LockingScan {
                     self.next = Some(self.scope.following_row(&self.key));
                     return Ok(Visit::Unlocked);
                 }
-                Err(waiting) => return Ok(Visit::Blocked(waiting)),
+                Err(taken) => return Ok(Visit::Blocked(taken)),
             }
         }
         let fence = match self.scope.backward {
@@ -322,31 +327,37 @@ impl LockingScan {
     }
 }
 
+/// Each call is a statement: if it fails it has no effect, and the transaction goes on (after
+/// [`Error::Deadlock`] it is rolled back).
 impl Transaction {
-    /// A cursor that locks each row that it returns.
-    pub(crate) fn scan_locking(
+    /// Locks and reads the rows of a range one by one, each as [`get_locking`](Self::get_locking)
+    /// does. At serializable the range itself is locked first, so that no row can come in between;
+    /// at [`Isolation::LockingRepeatableRead`](crate::Isolation::LockingRepeatableRead) the gaps
+    /// that the cursor passes are.
+    pub fn range_locking<'k>(
         &self,
-        tree: &Tree,
-        bounds: KeyRange,
-        backward: bool,
+        tree: &impl TreeRef,
+        range: impl RangeBounds<&'k [u8]>,
         mode: LockMode,
         wait: Wait,
     ) -> Result<LockingCursor<'_>> {
         Ok(LockingCursor {
             transaction: self,
-            scan: self.locking_scan(tree, bounds, backward, mode, wait)?,
+            scan: self.locking_scan_of(tree, range, false, mode, wait)?,
         })
     }
 
-    /// The state of such a cursor.
-    pub(crate) fn locking_scan(
+    /// As [`range_locking`](Self::range_locking), in either direction, as a state that is kept
+    /// apart from the transaction.
+    pub fn locking_scan_of<'k>(
         &self,
-        tree: &Tree,
-        bounds: KeyRange,
+        tree: &impl TreeRef,
+        range: impl RangeBounds<&'k [u8]>,
         backward: bool,
         mode: LockMode,
         wait: Wait,
     ) -> Result<LockingScan> {
+        let (tree, bounds) = (tree.tree_ref().live()?, bounds(range));
         self.core.storage.poison.check()?;
         let mut inner = self.active()?;
         self.pin_snapshot(&mut inner);
@@ -379,7 +390,9 @@ impl Transaction {
             wanted: None,
         })
     }
+}
 
+impl Transaction {
     /// Locks a range, then waits for every transaction that has changed a row in it and not ended:
     /// a later one finds the lock.
     pub(crate) fn lock_scan(

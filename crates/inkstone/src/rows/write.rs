@@ -8,26 +8,18 @@
 //!
 //! An insert that finds a row of its key locks that: what it has told its caller stays true.
 
+use super::change::{Attempt, CellValue, Here, Written};
+use super::tables::TreeRef;
 use crate::btree::{SplitFor, Target, Tree};
 use crate::buffer::Exclusive;
-use crate::counters::Counter;
-use crate::locks::{Access, Blocker, LockMode, Newest, Waiting};
-use crate::mtr::Mtr;
+use crate::locks::{Access, Blocker, IfTaken, LockMode, Newest, Taken};
 use crate::mutants::{self, Mutant};
 use crate::mvcc::system::TrxStatus;
-use crate::mvcc::versions::{NO_PURGE, SPLICED, VersionKind, spliced};
 use crate::rows::read::row_name;
-use crate::txn::core::Core;
-use crate::txn::promise::undo_log_bytes;
-use crate::txn::transaction::{Change, Inner, Transaction};
+use crate::txn::transaction::{Inner, Transaction};
 use crate::{Error, Result};
 use inkstone_format::VersionAddress;
-use inkstone_format::record::{Diff, Record, put_insert};
-use inkstone_format::tree_page::{
-    CELL_DELETED, CELL_OVERFLOW, CELL_VERSIONED, SLOT_LEN, TreePage, TreePageMut, cell_len,
-    is_inline, key_len_max,
-};
-use std::borrow::Cow;
+use inkstone_format::tree_page::{CELL_OVERFLOW, TreePage, is_inline, key_len_max};
 use std::ops::Bound;
 
 /// What to do with a row.
@@ -43,41 +35,92 @@ pub(crate) enum Write<'a> {
     Delete,
 }
 
-/// What a write found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Written {
-    /// There was no row.
-    Inserted,
-    /// The row was changed or deleted.
-    Changed,
-    /// There is a row, and the write wanted none.
-    Exists,
-    /// There is no row, and the write wanted one.
-    Missing,
-}
+/// Each call is a statement: if it fails it has no effect, and the transaction goes on (after
+/// [`Error::Deadlock`] it is rolled back).
+impl Transaction {
+    /// Inserts a row; [`Error::DuplicateKey`] if there is one of this key. Waits for a transaction
+    /// that has changed the key and not ended, at most the lock wait timeout
+    /// ([`Error::LockTimeout`]). A key has at most 3072 bytes (768 in pages of 4 KiB, 1536 in 8
+    /// KiB; [`Error::KeyTooLong`]), a value at most 2^30 ([`Error::ValueTooLong`]).
+    ///
+    /// ```
+    /// # use inkstone::{Database, Error, Isolation, Options};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = Database::open(dir.path(), Options::default())?;
+    /// # let table = db.create_table("t", &[])?;
+    /// let txn = db.begin(Isolation::RepeatableRead)?;
+    /// txn.insert(&table, b"key", b"one")?;
+    /// let again = txn.insert(&table, b"key", b"two");
+    /// assert!(matches!(again, Err(Error::DuplicateKey { .. })));
+    /// txn.commit()?; // the statement failed, the transaction did not
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn insert(&self, tree: &impl TreeRef, key: &[u8], value: &[u8]) -> Result<()> {
+        self.insert_or_lock(tree, key, value, LockMode::Shared)
+    }
 
-/// A value as it is put into a cell.
-#[derive(Clone, Copy)]
-struct CellValue<'a> {
-    bytes: &'a [u8],
-    /// 0 or `CELL_OVERFLOW`.
-    flags: u8,
-}
+    /// As [`insert`](Self::insert). The row that is there already is locked as `duplicate` says:
+    /// exclusively for a caller that is about to change it.
+    pub fn insert_or_lock(
+        &self,
+        tree: &impl TreeRef,
+        key: &[u8],
+        value: &[u8],
+        duplicate: LockMode,
+    ) -> Result<()> {
+        let tree = tree.tree_ref();
+        match self.write(tree.live()?, key, Write::Insert(value, duplicate))? {
+            Written::Inserted => Ok(()),
+            _ => Err(tree.duplicate()),
+        }
+    }
 
-/// One attempt's outcome.
-enum Attempt<'l> {
-    Done(Written),
-    Wait(Waiting<'l>),
-    /// The leaf was cleaned under a latch that is gone now: look again.
-    Again,
-    Split {
-        need: usize,
-        ascending: bool,
-    },
+    /// Changes a row's value; [`Error::RowNotFound`] if there is none of this key. Waits as
+    /// [`insert`](Self::insert) does. At repeatable read [`Error::WriteConflict`] if the row was
+    /// changed by a transaction that committed after this one's snapshot.
+    ///
+    /// ```
+    /// # use inkstone::{Database, Error, Isolation, Options};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = Database::open(dir.path(), Options::default())?;
+    /// # let table = db.create_table("t", &[])?;
+    /// # let setup = db.begin(Isolation::RepeatableRead)?;
+    /// # setup.insert(&table, b"counter", b"1")?;
+    /// # setup.commit()?;
+    /// let slow = db.begin_with_snapshot()?;
+    /// let fast = db.begin(Isolation::RepeatableRead)?;
+    /// fast.update(&table, b"counter", b"2")?;
+    /// fast.commit()?;
+    /// let lost = slow.update(&table, b"counter", b"2");
+    /// assert!(matches!(lost, Err(Error::WriteConflict)));
+    /// slow.rollback()?; // and again, with a new snapshot
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn update(&self, tree: &impl TreeRef, key: &[u8], value: &[u8]) -> Result<()> {
+        let tree = tree.tree_ref();
+        match self.write(tree.live()?, key, Write::Update(value))? {
+            Written::Changed => Ok(()),
+            _ => Err(tree.missing()),
+        }
+    }
+
+    /// Inserts or changes a row; true if it was inserted. Waits and fails as
+    /// [`update`](Self::update) does.
+    pub fn upsert(&self, tree: &impl TreeRef, key: &[u8], value: &[u8]) -> Result<bool> {
+        let written = self.write(tree.tree_ref().live()?, key, Write::Upsert(value))?;
+        Ok(written == Written::Inserted)
+    }
+
+    /// Deletes a row; false if there is none of this key. Waits and fails as
+    /// [`update`](Self::update) does. The space comes back when no snapshot needs the row.
+    pub fn delete(&self, tree: &impl TreeRef, key: &[u8]) -> Result<bool> {
+        let written = self.write(tree.tree_ref().live()?, key, Write::Delete)?;
+        Ok(written == Written::Changed)
+    }
 }
 
 impl Transaction {
-    /// Writes one row of a tree.
+    /// Writes one row of a tree, which may have no table, as a statement.
     pub(crate) fn write(&self, tree: &Tree, key: &[u8], write: Write<'_>) -> Result<Written> {
         let limit = key_len_max(tree.storage().page_size);
         if key.len() > limit {
@@ -86,11 +129,9 @@ impl Transaction {
                 limit,
             });
         }
-        self.core.before_write()?;
-        let mut inner = self.active()?;
-        self.ready_undo(&mut inner)?;
+        let mut inner = self.begin_write()?;
         let place = inner.place();
-        let result = self.write_locked(&mut inner, tree, key, write);
+        let result = self.write_row(&mut inner, tree, key, write);
         if result.is_err() && !matches!(result, Err(Error::Deadlock)) {
             // A long value may be half exchanged: the statement has no effect.
             self.undo_to(&mut inner, place)?;
@@ -98,7 +139,8 @@ impl Transaction {
         self.after_error(inner, result)
     }
 
-    pub(crate) fn write_locked(
+    /// Writes one row, its long value too, as a part of a statement.
+    pub(crate) fn write_row(
         &self,
         inner: &mut Inner,
         tree: &Tree,
@@ -152,6 +194,7 @@ impl Transaction {
         Ok(written)
     }
 
+    /// Writes a row's cell, and gives up its place in the queue in the end.
     fn write_cell(
         &self,
         inner: &mut Inner,
@@ -185,7 +228,7 @@ impl Transaction {
         let mut deadline = None;
         let mut locked = !self.isolation().locks_reads();
         loop {
-            match self.attempt(inner, tree, key, write, value)? {
+            match self.try_write(inner, tree, key, write, value)? {
                 Attempt::Done(Written::Missing | Written::Exists) if !locked => {
                     // To find no row, or one too many, is to read: it must stay true.
                     let bounds = (Bound::Included(key), Bound::Included(key));
@@ -215,7 +258,7 @@ impl Transaction {
         }
     }
 
-    fn attempt(
+    fn try_write(
         &self,
         inner: &mut Inner,
         tree: &Tree,
@@ -244,28 +287,29 @@ impl Transaction {
             }
             return Ok(self.found_duplicate(inner, tree, key, mode, &newest));
         }
-        let access = match is_there || wants_row {
-            true => Access::Row(LockMode::Exclusive),
-            false => Access::Insert,
+        let access = if is_there || wants_row {
+            Access::Row(LockMode::Exclusive)
+        } else {
+            Access::Insert
         };
         let (locks, state, row) = (&self.core.locks, &self.shared.state, row_name(tree, key));
         if let Err(waiting) = locks.may_write(state, &mut inner.held, row, access, &newest) {
             return Ok(Attempt::Wait(waiting));
         }
-        let slot = match found {
-            Err(slot) => return self.insert_row(inner, tree, leaf, slot, key, value),
-            Ok(slot) => slot,
+        let is_new = found.is_err();
+        let here = Here {
+            tree,
+            leaf,
+            slot: found.unwrap_or_else(|slot| slot),
+            key,
         };
         match (write, is_there) {
-            (Write::Insert(..) | Write::Upsert(_), false) => {
-                self.revive_row(inner, tree, leaf, slot, key, value)
-            }
+            _ if is_new => self.insert_row(inner, here, value),
+            (Write::Insert(..) | Write::Upsert(_), false) => self.revive_row(inner, here, value),
             (Write::Update(_) | Write::Delete, false) => Ok(Attempt::Done(Written::Missing)),
             (Write::Insert(..), true) => Ok(Attempt::Done(Written::Exists)),
-            (Write::Update(_) | Write::Upsert(_), true) => {
-                self.update_row(inner, tree, leaf, slot, key, value)
-            }
-            (Write::Delete, true) => self.mark_row(inner, tree, leaf, slot, key),
+            (Write::Update(_) | Write::Upsert(_), true) => self.update_row(inner, here, value),
+            (Write::Delete, true) => self.mark_row(inner, here),
         }
     }
 
@@ -283,9 +327,9 @@ impl Transaction {
         if !matches!(newest, Newest::Busy(_)) && self.isolation().locks_reads() {
             return Attempt::Done(Written::Exists);
         }
-        match locks.lock_row(state, &mut inner.held, row, mode, newest, true) {
-            Err(Some(waiting)) => Attempt::Wait(waiting),
-            Ok(_) | Err(None) => Attempt::Done(Written::Exists),
+        match locks.lock_row(state, &mut inner.held, row, mode, newest, IfTaken::Queue) {
+            Err(Taken::Queued(waiting)) => Attempt::Wait(waiting),
+            Ok(_) | Err(Taken::Refused) => Attempt::Done(Written::Exists),
         }
     }
 
@@ -303,12 +347,6 @@ impl Transaction {
             return Ok(leaf);
         }
         tree.leaf_exclusive(Target::Key(key))
-    }
-
-    /// Whether this transaction made the newest version of a row.
-    fn is_own(&self, version: Option<VersionAddress>) -> bool {
-        let trx = version.and_then(|address| self.core.versions.trx_of(address));
-        trx.is_some_and(|trx| trx.id() == self.shared.state.id())
     }
 
     /// How the newest version of a row stands to this transaction. [`Error::WriteConflict`]: it was
@@ -337,461 +375,5 @@ impl Transaction {
             TrxStatus::Aborted => Newest::Free,
             _ => Newest::Busy(Blocker::from(&trx)),
         })
-    }
-
-    fn change<'a>(&'a self, inner: &'a mut Inner) -> Change<'a> {
-        Change {
-            core: &self.core,
-            shared: &self.shared,
-            inner,
-        }
-    }
-
-    fn insert_row(
-        &self,
-        inner: &mut Inner,
-        tree: &Tree,
-        leaf: Exclusive<'_>,
-        slot: usize,
-        key: &[u8],
-        value: CellValue<'_>,
-    ) -> Result<Attempt<'_>> {
-        let (core, page) = (&self.core, leaf.id());
-        let live = core.liveness();
-        let prefix_len = TreePage(&leaf).prefix_len();
-        let need = cell_len(key.len() - prefix_len, value.bytes.len(), true) + SLOT_LEN;
-        let last = inner.last_insert;
-        let beside = |at: usize| last == Some((page.space, tree.id, page.page, at as u16));
-        let ascending = slot > 0 && beside(slot - 1);
-        let leaf = match make_room(core, leaf, need, key)? {
-            Room::Yes(leaf) => leaf,
-            Room::Cleaned => return Ok(Attempt::Again),
-            Room::No => return Ok(Attempt::Split { need, ascending }),
-        };
-        let mut change = self.change(inner);
-        change.ready_context();
-        let full = !change.inner.context.is_known() || !change.inner.logged;
-        // The entry of a long value's reference must be shown to purge: see `overflow`.
-        let flags = if tree.id == inkstone_format::space::PENDING_FREE_TREE {
-            0
-        } else {
-            NO_PURGE
-        };
-        let address =
-            change.version(VersionKind::Insert, flags, page, tree.id, key, 0, &[], None)?;
-        let trx = change.shared.trx_ref(change.inner, address, None);
-        let mut mtr = Mtr::new(&core.storage);
-        let index = mtr.push(leaf);
-        let context = &mut change.inner.context;
-        mtr.change(index, |bytes, payload| {
-            let mut target = TreePageMut(bytes);
-            let placed = target.insert(slot, value.flags, Some(address), key, value.bytes, &live);
-            crate::invariant!(placed.is_ok(), "a row does not fit page {page} after all");
-            let slot = slot as u16;
-            put_insert(
-                payload,
-                context,
-                trx,
-                page,
-                tree.id,
-                slot,
-                value.flags,
-                key,
-                value.bytes,
-            );
-        });
-        let undo_bytes = undo_log_bytes(0, 0);
-        change.commit(mtr, address, Some(full), tree.id, 1, undo_bytes)?;
-        inner.last_insert = Some((page.space, tree.id, page.page, slot as u16));
-        core.storage.counters.add(Counter::RowsInserted, 1);
-        Ok(Attempt::Done(Written::Inserted))
-    }
-
-    fn update_row(
-        &self,
-        inner: &mut Inner,
-        tree: &Tree,
-        leaf: Exclusive<'_>,
-        slot: usize,
-        key: &[u8],
-        value: CellValue<'_>,
-    ) -> Result<Attempt<'_>> {
-        let old = OldCell::of(&leaf, slot);
-        let diff = Diff::between(&old.value, value.bytes);
-        let purge = if old.flags & CELL_OVERFLOW != 0 {
-            0
-        } else {
-            NO_PURGE
-        };
-        let kept = KeptValue::of(inner, &old, Some(&diff), purge);
-        let (old_flags, flags) = (old.flags, value.flags);
-        let record = |page, trx, slot| Record::RowUpdate {
-            page,
-            trx,
-            tree: tree.id,
-            slot,
-            key: key.to_vec(),
-            old_flags,
-            flags,
-            diff,
-        };
-        let done = self.replace_row(
-            inner,
-            tree,
-            leaf,
-            slot,
-            key,
-            value,
-            &old,
-            VersionKind::Update,
-            kept,
-            record,
-        )?;
-        if matches!(done, Attempt::Done(_)) {
-            self.core.storage.counters.add(Counter::RowsUpdated, 1);
-            self.drop_long_value(inner, tree, &old)?;
-        }
-        Ok(done)
-    }
-
-    fn revive_row(
-        &self,
-        inner: &mut Inner,
-        tree: &Tree,
-        leaf: Exclusive<'_>,
-        slot: usize,
-        key: &[u8],
-        value: CellValue<'_>,
-    ) -> Result<Attempt<'_>> {
-        let old = OldCell::of(&leaf, slot);
-        let (old_flags, flags) = (old.flags, value.flags);
-        // If this transaction has deleted the row, undoing that needs the old value again, which a
-        // revival's record does not hold.
-        let own = self.is_own(old.version);
-        let diff = own.then(|| Diff::between(&old.value, value.bytes));
-        let purge = if tree.id == inkstone_format::space::PENDING_FREE_TREE {
-            0
-        } else {
-            NO_PURGE
-        };
-        let kept = KeptValue::of(inner, &old, diff.as_ref(), purge);
-        let record = |page, trx, slot| match diff {
-            Some(diff) => Record::RowUpdate {
-                page,
-                trx,
-                tree: tree.id,
-                slot,
-                key: key.to_vec(),
-                old_flags,
-                flags,
-                diff,
-            },
-            None => Record::RowRevive {
-                page,
-                trx,
-                tree: tree.id,
-                slot,
-                flags,
-                key: key.to_vec(),
-                value: value.bytes.to_vec(),
-            },
-        };
-        let done = self.replace_row(
-            inner,
-            tree,
-            leaf,
-            slot,
-            key,
-            value,
-            &old,
-            VersionKind::Unmark,
-            kept,
-            record,
-        )?;
-        if let Attempt::Done(_) = done {
-            self.core.storage.counters.add(Counter::RowsInserted, 1);
-            return Ok(Attempt::Done(Written::Inserted));
-        }
-        Ok(done)
-    }
-
-    fn mark_row(
-        &self,
-        inner: &mut Inner,
-        tree: &Tree,
-        leaf: Exclusive<'_>,
-        slot: usize,
-        key: &[u8],
-    ) -> Result<Attempt<'_>> {
-        let old = OldCell::of(&leaf, slot);
-        let kept = old.value.clone();
-        let value = CellValue {
-            bytes: &kept,
-            flags: old.flags | CELL_DELETED,
-        };
-        let record = |page, trx, slot| Record::RowMark {
-            page,
-            trx,
-            tree: tree.id,
-            slot,
-            key: key.to_vec(),
-        };
-        let none = KeptValue {
-            bytes: Cow::Borrowed(&[]),
-            flags: 0,
-        };
-        let done = self.replace_row(
-            inner,
-            tree,
-            leaf,
-            slot,
-            key,
-            value,
-            &old,
-            VersionKind::DeleteMark,
-            none,
-            record,
-        )?;
-        if matches!(done, Attempt::Done(_)) {
-            self.core.storage.counters.add(Counter::RowsDeleted, 1);
-            self.drop_long_value(inner, tree, &old)?;
-        }
-        Ok(done)
-    }
-
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "one row change, wholly described"
-    )]
-    fn replace_row(
-        &self,
-        inner: &mut Inner,
-        tree: &Tree,
-        leaf: Exclusive<'_>,
-        slot: usize,
-        key: &[u8],
-        value: CellValue<'_>,
-        old: &OldCell,
-        kind: VersionKind,
-        kept: KeptValue<'_>,
-        record: impl FnOnce(inkstone_format::PageId, inkstone_format::record::TrxRef, u16) -> Record,
-    ) -> Result<Attempt<'_>> {
-        let (core, page) = (&self.core, leaf.id());
-        let live = core.liveness();
-        let suffix = key.len() - TreePage(&leaf).prefix_len();
-        let len = cell_len(suffix, value.bytes.len(), true);
-        // An address that no longer matters is part of the old cell's length already.
-        let own_dead = if old.version.is_some_and(|v| !core.keeps(v)) {
-            8
-        } else {
-            0
-        };
-        let need = if len <= old.len {
-            0
-        } else {
-            len - old.len + own_dead
-        };
-        let leaf = match make_room(core, leaf, need, key)? {
-            Room::Yes(leaf) => leaf,
-            Room::Cleaned => return Ok(Attempt::Again),
-            Room::No => {
-                return Ok(Attempt::Split {
-                    need,
-                    ascending: false,
-                });
-            }
-        };
-        let mut change = self.change(inner);
-        let previous = old.version.filter(|&address| core.is_live(address));
-        let KeptValue {
-            bytes: old_value,
-            flags: kept,
-        } = kept;
-        let address = change.version(
-            kind, kept, page, tree.id, key, old.flags, &old_value, previous,
-        )?;
-        let trx = change.shared.trx_ref(change.inner, address, previous);
-        let record = record(page, trx, slot as u16);
-        let put_back = match &record {
-            Record::RowMark { .. } => 0,
-            Record::RowUpdate { diff, .. } if kind == VersionKind::Update => {
-                diff.old.len() + diff.new.len()
-            }
-            _ => old.value.len(),
-        };
-        let undo_bytes = undo_log_bytes(put_back, old.len.saturating_sub(len));
-        let mut mtr = Mtr::new(&core.storage);
-        let index = mtr.push(leaf);
-        mtr.change(index, |bytes, payload| {
-            let mut target = TreePageMut(bytes);
-            let placed = target.replace(slot, value.flags, Some(address), value.bytes, &live);
-            crate::invariant!(placed.is_ok(), "a row does not fit page {page} after all");
-            record.put(payload);
-        });
-        change.commit(mtr, address, None, tree.id, 1, undo_bytes)?;
-        Ok(Attempt::Done(Written::Changed))
-    }
-}
-
-/// A cell as it was before a change.
-pub(crate) struct OldCell {
-    pub flags: u8,
-    pub version: Option<VersionAddress>,
-    pub value: Vec<u8>,
-    pub len: usize,
-}
-
-impl OldCell {
-    fn of(leaf: &[u8], slot: usize) -> Self {
-        let cell = TreePage(leaf).cell(slot);
-        Self {
-            flags: cell.flags & !CELL_VERSIONED,
-            version: cell.version,
-            value: cell.value.to_vec(),
-            len: cell.len,
-        }
-    }
-}
-
-/// What a version keeps of its row's old value.
-struct KeptValue<'o> {
-    bytes: Cow<'o, [u8]>,
-    flags: u8,
-}
-
-impl<'o> KeptValue<'o> {
-    /// The whole value, or for a transaction whose versions are made anew of the log what the
-    /// record has of it. Without a difference the record has none: then it is for this run only.
-    fn of(inner: &Inner, old: &'o OldCell, diff: Option<&Diff>, flags: u8) -> Self {
-        match diff.filter(|_| inner.undo_place.is_moved()) {
-            Some(diff) => Self {
-                bytes: Cow::Owned(spliced(diff.prefix, diff.suffix, &diff.old)),
-                flags: flags | SPLICED,
-            },
-            None => Self {
-                bytes: Cow::Borrowed(&old.value),
-                flags,
-            },
-        }
-    }
-}
-
-/// Whether a leaf has room.
-pub(crate) enum Room<'p> {
-    /// As it is, or by compaction.
-    Yes(Exclusive<'p>),
-    /// Dead rows were removed; the latch is gone.
-    Cleaned,
-    /// It must be split.
-    No,
-}
-
-/// Looks for `need` bytes in a leaf: free, held by addresses that no longer matter, or held by
-/// delete-marked rows that no transaction can see, which are then removed.
-pub(crate) fn make_room<'p>(
-    core: &Core,
-    leaf: Exclusive<'p>,
-    need: usize,
-    key: &[u8],
-) -> Result<Room<'p>> {
-    let live = core.liveness();
-    if TreePage(&leaf).has_room(need, &live) {
-        return Ok(Room::Yes(leaf));
-    }
-    if remove_dead_rows(core, leaf, Some(key))? > 0 {
-        Ok(Room::Cleaned)
-    } else {
-        Ok(Room::No)
-    }
-}
-
-/// Removes the delete-marked rows of a leaf whose version no transaction can need, apart from the
-/// row of `except`, and logged addresses that no longer matter. How many of both.
-pub(crate) fn remove_dead_rows(
-    core: &Core,
-    leaf: Exclusive<'_>,
-    except: Option<&[u8]>,
-) -> Result<u64> {
-    let page = TreePage(&leaf);
-    let is_dead = |slot: &usize| {
-        page.version(*slot)
-            .is_some_and(|v| v.is_logged() && !core.is_live(v))
-    };
-    let dead: Vec<usize> = (0..page.count())
-        .filter(|&slot| page.is_deleted(slot))
-        .filter(|&slot| {
-            let dead = page
-                .version(slot)
-                .is_none_or(|address| !core.is_live(address));
-            dead || mutants::on(Mutant::MarkedRowRemovedEarly)
-        })
-        .filter(|&slot| except.is_none_or(|key| page.key(slot) != key))
-        .collect();
-    let addresses: Vec<_> = (0..page.count())
-        .filter(is_dead)
-        .filter(|slot| dead.binary_search(slot).is_err())
-        .map(|slot| (slot as u16, None))
-        .collect();
-    if dead.is_empty() && addresses.is_empty() {
-        return Ok(0);
-    }
-    let id = leaf.id();
-    let freed = (dead.len() + addresses.len()) as u64;
-    let mut mtr = Mtr::new(&core.storage);
-    let index = mtr.push(leaf);
-    if !addresses.is_empty() {
-        let record = Record::SetVersions {
-            page: id,
-            versions: addresses,
-        };
-        mtr.replay(index, &record);
-    }
-    for &slot in dead.iter().rev() {
-        mtr.replay(
-            index,
-            &Record::Remove {
-                page: id,
-                slot: slot as u16,
-                count: 1,
-            },
-        );
-    }
-    mtr.commit()?;
-    core.storage
-        .counters
-        .add(Counter::RowsPurged, dead.len() as u64);
-    Ok(freed)
-}
-
-impl Transaction {
-    /// Inserts a row; false if there is one of this key, which is locked as `duplicate` says.
-    pub(crate) fn put_new(
-        &self,
-        tree: &Tree,
-        key: &[u8],
-        value: &[u8],
-        duplicate: LockMode,
-    ) -> Result<bool> {
-        Ok(self.write(tree, key, Write::Insert(value, duplicate))? == Written::Inserted)
-    }
-
-    /// Changes a row; false if there is none.
-    pub(crate) fn change_row(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<bool> {
-        Ok(self.write(tree, key, Write::Update(value))? == Written::Changed)
-    }
-
-    /// Inserts or changes a row; true if it was inserted.
-    pub(crate) fn put_any(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<bool> {
-        Ok(self.write(tree, key, Write::Upsert(value))? == Written::Inserted)
-    }
-
-    /// Inserts or changes a row.
-    pub(crate) fn put(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
-        self.put_any(tree, key, value).map(drop)
-    }
-
-    /// Deletes a row; false if there is none.
-    pub(crate) fn remove(&self, tree: &Tree, key: &[u8]) -> Result<bool> {
-        Ok(self.write(tree, key, Write::Delete)? == Written::Changed)
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::btree::Tree;
-use crate::counters::{Counter, STRIPES, Timed};
+use crate::counters::{STRIPES, Timed};
 use crate::locks::LockTable;
 use crate::mvcc::system::{TrxState, TrxSystem};
 use crate::mvcc::versions::VersionStore;
@@ -12,15 +12,12 @@ use crate::space::Space;
 use crate::storage::Storage;
 use crate::store::SpaceFiles;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::sync::{HashMap, Mutex, RwLock, thread};
+use crate::sync::{HashMap, Mutex, RwLock};
 use crate::txn::transaction::Shared;
 use crossbeam_utils::CachePadded;
 use inkstone_format::{Lsn, SpaceId, TreeId, TrxId, VersionAddress};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// The longest time that one write is held back when the log that recovery needs is too long.
-const HELD_BACK_MAX: Duration = Duration::from_millis(10);
 
 /// A contextual insert record may need the log this many bytes before it, at most.
 pub const CONTEXT_REACH: u64 = 1 << 20;
@@ -246,33 +243,6 @@ impl Core {
         let mut xids: Vec<_> = self.prepared.lock().keys().cloned().collect();
         xids.sort();
         xids
-    }
-
-    /// Slows a writer down while the log since the last checkpoint is longer than `log_file_size`,
-    /// so that checkpoints can keep up. Not for log that an open transaction keeps: no pause brings
-    /// its end nearer, and its undo is saved (`undo_place`).
-    fn hold_back(&self) {
-        let log = &self.storage.log;
-        let checkpoint = self.checkpoint_lsn.load(Ordering::Relaxed);
-        let age = log.current_lsn().0.saturating_sub(checkpoint);
-        let capacity = log.capacity_bytes();
-        if age > capacity {
-            self.storage.counters.add(Counter::CheckpointWaits, 1);
-            let _timing = self.storage.counters.time(Timed::LogSpaceWait);
-            let over = (age - capacity) as f64 / capacity as f64;
-            thread::sleep(HELD_BACK_MAX.mul_f64(over.min(1.0)));
-        }
-    }
-
-    /// What every write does before it takes a latch: where back-pressure is applied and where a
-    /// full disk is noticed.
-    pub(crate) fn before_write(&self) -> Result<()> {
-        self.storage.poison.check()?;
-        self.storage.log.prepare()?;
-        self.storage.pool.throttle()?;
-        self.hold_back();
-        self.storage.log.wait_for_space()?;
-        self.versions.make_room()
     }
 
     /// Waits for a commit whose record ends at `lsn`, as `durability` says.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`core`] | what all transactions of an open database share |
 //! | [`transaction`] | begin, commit, rollback |
+//! | `gates` | what a thread passes before it changes pages |
 //! | `savepoints` | statements, marks and savepoints |
 //! | `statement_locks` | locks of tables that end with a statement |
 //! | `prepare` | the first phase of a commit in two, and XIDs |
@@ -12,6 +13,7 @@
 //! | `undo_place` | where undo is: in the log, or, of large and old transactions, in the undo file |
 
 pub mod core;
+mod gates;
 mod prepare;
 pub(crate) mod promise;
 pub(crate) mod rollback;

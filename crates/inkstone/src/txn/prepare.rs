@@ -1,11 +1,12 @@
 //! The first phase of a commit in two: prepared transactions, and their XIDs.
 
+use crate::log::Claim;
 use crate::mtr::Mtr;
 use crate::mvcc::system::TrxState;
 use crate::options::Durability;
 use crate::txn::core::Core;
 use crate::txn::transaction::{
-    Inner, PendingCommit, Phase, Shared, Transaction, finish_commit, rollback_all,
+    HasChanged, Inner, PendingCommit, Phase, Shared, Transaction, finish_commit, rollback_all,
 };
 use crate::{Error, Result};
 use inkstone_format::record::Record;
@@ -112,8 +113,8 @@ impl Transaction {
                 return Err(Error::AlreadyExists(what));
             }
         };
-        let sync = durability == Durability::Sync;
-        let lsn = self.log_prepare(&mut inner, xid, sync)?;
+        let claim = Claim::of_commit(durability);
+        let lsn = self.log_prepare(&mut inner, xid, claim)?;
         inner.phase = Phase::Prepared;
         inner.xid = Some(xid.to_vec());
         inner.snapshot = None;
@@ -130,14 +131,14 @@ impl Transaction {
         Ok(prepared)
     }
 
-    fn log_prepare(&self, inner: &mut Inner, xid: &[u8], sync: bool) -> Result<Lsn> {
+    fn log_prepare(&self, inner: &mut Inner, xid: &[u8], claim: Claim) -> Result<Lsn> {
         let (state, core) = (&self.shared.state, &self.core);
         let mut mtr = Mtr::new(&core.storage);
         let xid = xid.to_vec();
         if inner.logged {
             let trx_slot = state.slot();
             mtr.note(&Record::Prepare { trx_slot, xid });
-            return Ok(mtr.commit_with(sync, |_, _| {})?.1);
+            return Ok(mtr.commit_with(claim, |_, _| {})?.1);
         }
         // The log does not know it yet: its whole undo, which is empty, names it and its XID.
         core.add_writer(&self.shared);
@@ -149,7 +150,7 @@ impl Transaction {
             xid: Some(xid),
             entries: Vec::new(),
         });
-        let (_, end) = mtr.commit_with(sync, |start, _| state.note_first_lsn(start))?;
+        let (_, end) = mtr.commit_with(claim, |start, _| state.note_first_lsn(start))?;
         inner.logged = true;
         Ok(end)
     }
@@ -170,8 +171,9 @@ impl Core {
         for shared in all {
             // In the middle of a call: it is being prepared, committed, or rolled back. Its entry
             // stays until it has ended, so that the next look sees how it goes on.
-            if shared.has_changed(self, space)?.unwrap_or(true) {
-                return Ok(true);
+            match shared.has_changed(self, space)? {
+                HasChanged::Yes | HasChanged::Busy => return Ok(true),
+                HasChanged::No => {}
             }
         }
         Ok(false)

@@ -10,7 +10,6 @@ use crate::mutants::{self, Mutant};
 use crate::mvcc::versions::{MARK_ONLY, RUN, VersionKind, VersionView};
 use crate::paranoid::paranoid;
 use crate::txn::core::Core;
-use crate::txn::promise::rollback_step_bytes;
 use crate::txn::transaction::{Inner, Shared};
 use crate::{Error, Result};
 use inkstone_format::record::{Diff, Record, Undo};
@@ -123,19 +122,19 @@ fn restored(
     let previous = Some(entry.previous).filter(|&p| p != VersionAddress(0) && core.is_live(p));
     let (flags, value, undo) = match entry.kind {
         VersionKind::Insert => return Ok(After::Gone),
-        VersionKind::DeleteMark => (KEEP_FLAGS, value.to_vec(), Undo::Mark),
+        VersionKind::DeleteMark => (Flags::Unmarked, value.to_vec(), Undo::Mark),
         VersionKind::Unmark if entry.flags & MARK_ONLY != 0 => {
-            (KEEP_FLAGS | CELL_DELETED, value.to_vec(), Undo::Revive)
+            (Flags::Marked, value.to_vec(), Undo::Revive)
         }
         VersionKind::Update => {
             let (flags, old) = (entry.old_flags, entry.old_value(value)?.into_owned());
             let diff = Diff::between(value, &old);
-            (flags, old, Undo::Update { flags, diff })
+            (Flags::These(flags), old, Undo::Update { flags, diff })
         }
         VersionKind::Unmark => {
             let (flags, old) = (entry.old_flags, entry.old_value(value)?.into_owned());
             let value = old.clone();
-            (flags, old, Undo::Restore { flags, value })
+            (Flags::These(flags), old, Undo::Restore { flags, value })
         }
     };
     Ok(After::Restored(Restored {
@@ -214,10 +213,32 @@ impl LogAs {
 
 /// What a row becomes when a change is undone.
 pub(crate) struct Restored {
-    flags: u8,
+    flags: Flags,
     version: Option<VersionAddress>,
     value: Vec<u8>,
     undo: Undo,
+}
+
+/// The flags that a row's cell gets back.
+#[derive(Clone, Copy)]
+enum Flags {
+    These(u8),
+    /// Its own, without a delete mark.
+    Unmarked,
+    /// Its own, with one.
+    Marked,
+}
+
+impl Flags {
+    /// For a cell that has `own` now.
+    fn of(self, own: u8) -> u8 {
+        let kept = own & !(CELL_DELETED | CELL_VERSIONED);
+        match self {
+            Self::These(flags) => flags,
+            Self::Unmarked => kept,
+            Self::Marked => kept | CELL_DELETED,
+        }
+    }
 }
 
 /// Undoes one change that was gathered from the log. The row is as the change left it.
@@ -233,14 +254,13 @@ pub(crate) fn undo_logged(
         let (flags, value) = match undo {
             Undo::Insert => return Ok(After::Gone),
             Undo::Update { flags, diff } => (
-                *flags,
+                Flags::These(*flags),
                 diff.apply(cell_value)
                     .map_err(|corrupt| corrupt.to_string())?,
             ),
-            Undo::Restore { flags, value } => (*flags, value.clone()),
-            // The flags of the cell, which `undo_row` knows: only the mark changes.
-            Undo::Mark => (KEEP_FLAGS, cell_value.to_vec()),
-            Undo::Revive => (KEEP_FLAGS | CELL_DELETED, cell_value.to_vec()),
+            Undo::Restore { flags, value } => (Flags::These(*flags), value.clone()),
+            Undo::Mark => (Flags::Unmarked, cell_value.to_vec()),
+            Undo::Revive => (Flags::Marked, cell_value.to_vec()),
         };
         Ok(After::Restored(Restored {
             flags,
@@ -250,9 +270,6 @@ pub(crate) fn undo_logged(
         }))
     })
 }
-
-/// Says that only the delete mark of a cell's flags is meant.
-const KEEP_FLAGS: u8 = 0x80;
 
 /// Finds a row and changes it back. `restore` looks at the cell and says what becomes of it; an
 /// error: the row is not what it should be.
@@ -265,10 +282,7 @@ fn undo_row(
 ) -> Result<()> {
     let live = |address| core.keeps(address);
     loop {
-        core.storage.poison.check()?;
-        let log = &core.storage.log;
-        log.prepare_rollback_step(rollback_step_bytes(core))?;
-        log.wait_for_space()?;
+        core.before_undo()?;
         let leaf = tree.leaf_exclusive(Target::Key(key))?;
         let page = TreePage(&leaf);
         let id = leaf.id();
@@ -282,22 +296,19 @@ fn undo_row(
             return Ok(());
         };
         let cell = page.cell(slot);
-        let After::Restored(mut restored) = restored else {
+        let After::Restored(restored) = restored else {
             let mut mtr = Mtr::new(&core.storage);
             let index = mtr.push(leaf);
             mtr.replay(index, &log_as.record(id, slot, None, Undo::Insert));
             let thin = TreePage(mtr.page(index)).count() == 0;
             mtr.commit()?;
             // An empty leaf does no harm; the log may be short.
-            if thin && log.has_room() {
+            if thin && core.storage.log.has_room() {
                 tree.merge_around(key, &live)?;
             }
             return Ok(());
         };
-        if restored.flags & KEEP_FLAGS != 0 {
-            let kept = cell.flags & !(CELL_DELETED | CELL_VERSIONED);
-            restored.flags = kept | restored.flags & CELL_DELETED;
-        }
+        let flags = restored.flags.of(cell.flags);
         let len = cell_len(
             cell.suffix.len(),
             restored.value.len(),
@@ -323,10 +334,10 @@ fn undo_row(
         let mut mtr = Mtr::new(&core.storage);
         let index = mtr.push(leaf);
         let Restored {
-            flags,
             version,
             value,
             undo,
+            ..
         } = restored;
         let record = log_as.record(id, slot, version, undo);
         mtr.change(index, |bytes, payload| {

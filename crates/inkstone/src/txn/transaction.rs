@@ -24,11 +24,12 @@
 
 use crate::counters::Counter;
 use crate::locks::HeldLocks;
+use crate::log::Claim;
 use crate::mtr::Mtr;
 use crate::mvcc::interrupt::Interrupt;
 use crate::mvcc::isolation::Isolation;
 use crate::mvcc::system::{Details, Snapshot, TrxState};
-use crate::mvcc::versions::{NewVersion, TouchedSegments, VersionKind};
+use crate::mvcc::versions::{NewVersion, TouchedSegments};
 use crate::options::Durability;
 use crate::paranoid::{Check, Checked, CheckedGuard, MANY, paranoid};
 use crate::sync::{Instant, Mutex};
@@ -41,7 +42,7 @@ use crate::{Error, Result};
 use inkstone_format::record::{CONTEXT_CHAIN_MAX, Context, LoggedVersion, Record, TrxRef};
 use inkstone_format::space::CLUSTERED_TREE;
 use inkstone_format::version::version_bytes;
-use inkstone_format::{Lsn, PageId, PageNo, SpaceId, TreeId, VersionAddress};
+use inkstone_format::{Lsn, PageNo, SpaceId, TreeId, VersionAddress};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,6 +54,17 @@ pub(crate) enum Phase {
     /// Undoing failed (a full disk, a page that cannot be read): purge tries again.
     RollingBack,
     Ended,
+}
+
+/// Whether a transaction has unfinished changes in a tablespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HasChanged {
+    /// It has.
+    Yes,
+    /// It has none.
+    No,
+    /// It is in the middle of a call: a later look will tell.
+    Busy,
 }
 
 /// What the transaction's handle, the checkpoint and recovery share of it.
@@ -204,31 +216,29 @@ impl Shared {
         })
     }
 
-    /// Whether it has unfinished changes in a tablespace. `None`: it is in the middle of a call.
-    pub fn has_changed(&self, core: &Core, space: SpaceId) -> Result<Option<bool>> {
+    /// Whether it has unfinished changes in a tablespace.
+    pub fn has_changed(&self, core: &Core, space: SpaceId) -> Result<HasChanged> {
         let Some(inner) = self.inner.try_lock() else {
-            return Ok(None);
+            return Ok(HasChanged::Busy);
         };
         // Its versions are no longer its own, and may be gone.
         if inner.phase == Phase::Ended {
-            return Ok(Some(false));
+            return Ok(HasChanged::No);
         }
         if inner.undo_place.is_recovered {
-            let undone = inner.undo_place.undone;
-            return core
-                .versions
-                .any_logged(&inner.touched, undone, space)
-                .map(Some);
+            let (touched, undone) = (&inner.touched, inner.undo_place.undone);
+            let any = core.versions.any_logged(touched, undone, space)?;
+            return Ok(if any { HasChanged::Yes } else { HasChanged::No });
         }
         for entry in core
             .versions
             .undo_entries(inner.undo_last, VersionAddress(0))
         {
             if entry?.1.view().space == space {
-                return Ok(Some(true));
+                return Ok(HasChanged::Yes);
             }
         }
-        Ok(Some(false))
+        Ok(HasChanged::No)
     }
 
     /// What a row record says of the transaction, and of the version that it makes.
@@ -380,13 +390,6 @@ impl Transaction {
             )),
             Phase::Ended => Err(Error::TransactionState("over; begin a new one")),
         }
-    }
-
-    /// Before an operation that writes, with no page latched: its undo has a place, and the log has
-    /// room for it.
-    pub(crate) fn ready_undo(&self, inner: &mut Inner) -> Result<()> {
-        self.core.move_large_undo(&self.shared, inner)?;
-        inner.promise.cover_operation(&self.core)
     }
 
     /// The snapshot that the transaction, or its statement, reads with: taken now if it has none
@@ -551,9 +554,7 @@ pub(crate) fn finish_commit(
         mtr.note(&Record::Commit {
             trx_slot: shared.state.slot(),
         });
-        lsn = mtr
-            .commit_with(durability == Durability::Sync, |_, _| {})?
-            .1;
+        lsn = mtr.commit_with(Claim::of_commit(durability), |_, _| {})?.1;
         core.remove_writer(&shared.state);
     }
     let seq = core.trxs.finish_commit(&shared.state);
@@ -650,40 +651,46 @@ pub(crate) struct Change<'a> {
     pub inner: &'a mut Inner,
 }
 
+/// A change that is in its mini-transaction, which is to commit.
+pub(crate) struct Made {
+    /// Its version entry.
+    pub address: VersionAddress,
+    pub tree: TreeId,
+    /// Rows changed.
+    pub rows: u64,
+    /// A bound of the log that undoing them takes.
+    pub undo_bytes: u64,
+    pub coding: Coding,
+}
+
+/// How a change's record stands to the transaction's inserts, which are coded against each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Coding {
+    /// It is none of them.
+    Apart,
+    /// An insert that stands for itself; later ones are coded against it.
+    InFull,
+    /// An insert that is coded against those before it.
+    InContext,
+}
+
 impl Change<'_> {
     /// Stores the before-image. To be called last before the page is changed.
-    #[expect(clippy::too_many_arguments, reason = "the fields of a version entry")]
-    pub fn version(
-        &mut self,
-        kind: VersionKind,
-        flags: u8,
-        page: PageId,
-        tree: TreeId,
-        key: &[u8],
-        old_flags: u8,
-        old_value: &[u8],
-        previous: Option<VersionAddress>,
-    ) -> Result<VersionAddress> {
+    pub fn version(&mut self, version: NewVersion<'_>) -> Result<VersionAddress> {
+        paranoid!(
+            version.undo_previous == self.inner.undo_last,
+            "a version after {}, and the last one is {}",
+            version.undo_previous,
+            self.inner.undo_last
+        );
         // Of a table's trees the first has its rows.
-        if tree == TreeId(0) {
+        if version.tree == CLUSTERED_TREE {
             self.shared.state.add_cost();
         }
-        self.inner.undo_place.bytes += version_bytes(key.len(), old_value.len()) as u64;
-        self.core.versions.append(
-            &self.shared.state,
-            &mut self.inner.touched,
-            NewVersion {
-                kind,
-                flags,
-                space: page.space,
-                tree,
-                key,
-                old_flags,
-                old_value,
-                previous: previous.unwrap_or_default(),
-                undo_previous: self.inner.undo_last,
-            },
-        )
+        let bytes = version_bytes(version.key.len(), version.old_value.len());
+        self.inner.undo_place.bytes += bytes as u64;
+        let Inner { touched, .. } = &mut *self.inner;
+        (self.core.versions).append(&self.shared.state, touched, version)
     }
 
     /// Readies the context for one more contextual insert: a full record from time to time, so
@@ -701,51 +708,42 @@ impl Change<'_> {
         }
     }
 
-    /// Commits the mini-transaction that made the change (`insert`: with an insert record, which
-    /// the context is about; true: and it was coded in full). `changes`: version entries made, of
-    /// this tree; `undo_bytes`: a bound of the log that undoing them takes.
-    pub fn commit(
-        self,
-        mtr: Mtr<'_>,
-        address: VersionAddress,
-        insert: Option<bool>,
-        tree: TreeId,
-        changes: u64,
-        undo_bytes: u64,
-    ) -> Result<()> {
+    /// Commits the mini-transaction that made the change.
+    pub fn commit(self, mtr: Mtr<'_>, made: Made) -> Result<()> {
         let Self {
             core,
             shared,
             inner,
         } = self;
         paranoid!(
-            address != VersionAddress(0) && changes > 0,
-            "{changes} changes, the last one's version {address}"
+            made.address != VersionAddress(0) && made.rows > 0,
+            "{} rows changed, the last one's version {}",
+            made.rows,
+            made.address
         );
         let first = !inner.logged;
         if first {
             core.add_writer(shared);
         }
-        let (chain_from, full) = (inner.context_from, insert == Some(true));
-        let (start, _) = mtr.commit_with(false, |start, _| {
+        let chain_from = inner.context_from;
+        let (start, _) = mtr.commit_with(Claim::WhenDue, |start, _| {
             shared.state.note_first_lsn(start);
-            if insert == Some(false) {
+            if made.coding == Coding::InContext {
                 core.note_context(start, chain_from);
             }
         })?;
-        if full {
-            inner.context_from = start;
-            inner.context_chain = 0;
-        } else if insert.is_some() {
-            inner.context_chain += 1;
+        match made.coding {
+            Coding::InFull => (inner.context_from, inner.context_chain) = (start, 0),
+            Coding::InContext => inner.context_chain += 1,
+            Coding::Apart => {}
         }
         inner.logged = true;
-        inner.undo_last = address;
-        inner.undo_count += changes;
-        inner.promise.add(undo_bytes);
-        shared.state.add_weight(changes);
-        if tree == CLUSTERED_TREE {
-            shared.state.add_rows(changes);
+        inner.undo_last = made.address;
+        inner.undo_count += made.rows;
+        inner.promise.add(made.undo_bytes);
+        shared.state.add_weight(made.rows);
+        if made.tree == CLUSTERED_TREE {
+            shared.state.add_rows(made.rows);
         }
         Ok(())
     }

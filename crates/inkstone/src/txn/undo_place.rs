@@ -290,7 +290,7 @@ impl Core {
         let Some(tree) = self.tree(space, tree)? else {
             return Ok(());
         };
-        self.storage.log.wait_for_space()?;
+        self.before_renaming()?;
         let leaf = tree.leaf_exclusive(Target::Key(key))?;
         let Ok(slot) = TreePage(&leaf).search(key) else {
             return Err(self.unnamed(address, "the row is missing"));

@@ -23,6 +23,7 @@
 
 use crate::aside::SetAside;
 use crate::database::Inner;
+use crate::database::checkpoint::Occasion;
 use crate::paranoid::paranoid;
 use crate::recovery::RedoOutcome;
 use crate::store::{SpaceFile, SpaceFiles, space_file_name};
@@ -135,7 +136,7 @@ impl Inner {
         }
         // What the log has for them goes into them; behind the checkpoint it is not needed again.
         self.core.storage.pool.flush_all()?;
-        self.checkpoint(true, false)?;
+        self.checkpoint(Occasion::Demand)?;
         let aside = |&space: &SpaceId| {
             self.core.forget_space(space);
             self.files

@@ -20,7 +20,7 @@ fn many_threads(change: impl FnOnce(&mut LogOptions)) {
                         let bytes = payload(t << 32 | i, len);
                         let mut seen = None;
                         let lsns = log
-                            .append(&bytes, i % 10 == 0, |s, e| {
+                            .append(&bytes, claim(i % 10 == 0), |s, e| {
                                 // Not published before this ran.
                                 assert!(log.shared.ring.ready_seen() <= s.0);
                                 seen = Some((s, e));
@@ -200,7 +200,7 @@ fn a_flight_that_ends_before_all_waiters_is_synced() {
         let (_, published) = append(log, &payload(2, 64));
         scope.spawn(|| {
             let hold = |_, _| until(|| publish.load(Ordering::SeqCst));
-            log.append(&payload(3, 64), true, hold).unwrap();
+            log.append(&payload(3, 64), Claim::IfNews, hold).unwrap();
         });
         until(|| log.current_lsn() > published);
         for n in 4..6 {
@@ -348,7 +348,7 @@ fn fail_under_load(log: &Arc<Log>, poison: &Poison) {
             scope.spawn(move || {
                 for i in 0..10_000 {
                     let result = log
-                        .append(&payload(i, 50 + t as usize), true, |_, _| {})
+                        .append(&payload(i, 50 + t as usize), Claim::IfNews, |_, _| {})
                         .and_then(|(_, end)| log.wait_durable(end));
                     if let Err(error) = result {
                         assert!(matches!(error, Error::Poisoned(_)), "{error}");
@@ -361,7 +361,7 @@ fn fail_under_load(log: &Arc<Log>, poison: &Poison) {
     });
     assert!(failed.load(Ordering::SeqCst) && poison.is_set());
     assert!(matches!(
-        log.append(b"x", true, |_, _| {}),
+        log.append(b"x", Claim::IfNews, |_, _| {}),
         Err(Error::Poisoned(_))
     ));
     assert!(matches!(log.close(), Err(Error::Poisoned(_))));
@@ -383,7 +383,7 @@ fn a_full_disk_stops_writers_but_not_rollbacks() {
     let write_to = |lsn: u64| {
         while log.current_lsn().0 < lsn {
             log.wait_for_space()?;
-            let (_, end) = log.append(&[1; 100_000], true, |_, _| {})?;
+            let (_, end) = log.append(&[1; 100_000], Claim::IfNews, |_, _| {})?;
             log.wait_durable(end)?;
         }
         Ok::<(), Error>(())
@@ -435,7 +435,7 @@ fn reserve_files_come_and_go() {
     while log.current_lsn().0 < 20 << 20 {
         log.prepare_rollback_step(100_100).unwrap();
         log.wait_for_space().unwrap();
-        let (_, end) = log.append(&[1; 100_000], true, |_, _| {}).unwrap();
+        let (_, end) = log.append(&[1; 100_000], Claim::IfNews, |_, _| {}).unwrap();
         log.wait_durable(end).unwrap();
     }
     assert!(counters.get(Counter::LogSegmentsCreated) > 3);

@@ -122,7 +122,8 @@ fn append_until_poisoned(
         let (log, acknowledged) = (log.clone(), acknowledged.clone());
         let body = move || {
             for i in 0..times {
-                let Ok((_, end)) = log.append(&payload(nth << 8 | i, 40), true, |_, _| {}) else {
+                let Ok((_, end)) = log.append(&payload(nth << 8 | i, 40), Claim::IfNews, |_, _| {})
+                else {
                     return;
                 };
                 if log.wait_durable(end).is_err() {

@@ -152,7 +152,7 @@ fn random_power_losses() {
                 for (kind, len) in steps {
                     // The same bytes in each epoch, so that leftovers align.
                     let bytes = vec![3; *len];
-                    let (at, end) = log.append(&bytes, kind % 2 == 0, |_, _| {}).unwrap();
+                    let (at, end) = log.append(&bytes, claim(kind % 2 == 0), |_, _| {}).unwrap();
                     expected.push((at.0, epoch, bytes));
                     match kind {
                         0..3 => log.wait_durable(end).unwrap(),

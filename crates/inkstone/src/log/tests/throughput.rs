@@ -19,7 +19,7 @@ fn appends_a_second(threads: u64, appends: u64) -> f64 {
             scope.spawn(|| {
                 for _ in 0..appends {
                     log.wait_for_space().unwrap();
-                    log.append(&[5; 16], false, |_, _| {}).unwrap();
+                    log.append(&[5; 16], Claim::WhenDue, |_, _| {}).unwrap();
                 }
             });
         }
