@@ -167,9 +167,10 @@ impl ControlFile {
         let mut next = control.clone();
         next.sequence = self.current.sequence + 1;
         check(&next, &self.path)?;
-        let copy = match mutants::on(Mutant::ControlCopyOverwritten) {
-            true => self.copy,
-            false => 1 - self.copy,
+        let copy = if mutants::on(Mutant::ControlCopyOverwritten) {
+            self.copy
+        } else {
+            1 - self.copy
         };
         paranoid!(
             copy != self.copy || mutants::on(Mutant::ControlCopyOverwritten),

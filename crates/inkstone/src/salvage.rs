@@ -212,9 +212,10 @@ fn mend_files(directory: &Arc<dyn Directory>, end: Lsn, report: &mut SalvageRepo
         let path = directory.path_of(&name);
         let failed = |e| Error::io("read", &path, e);
         // The catalog's, if it is missing.
-        let create = match space == CATALOG_SPACE {
-            true => Create::IfMissing,
-            false => Create::Never,
+        let create = if space == CATALOG_SPACE {
+            Create::IfMissing
+        } else {
+            Create::Never
         };
         let opened = directory.open(&name, OpenOptions { create, ..TO_WRITE });
         let file = opened.map_err(failed)?;

@@ -50,14 +50,16 @@ impl Inner {
         }
         if frame.is_dirty() {
             // A refused one is the cleaner's.
-            return match frame.refused.load(Ordering::Relaxed) {
-                true => Visit::Nothing,
-                false => Visit::ColdDirty(index, id),
+            return if frame.refused.load(Ordering::Relaxed) {
+                Visit::Nothing
+            } else {
+                Visit::ColdDirty(index, id)
             };
         }
-        match self.try_evict(index, id) {
-            true => Visit::Evicted(index),
-            false => Visit::Nothing,
+        if self.try_evict(index, id) {
+            Visit::Evicted(index)
+        } else {
+            Visit::Nothing
         }
     }
 

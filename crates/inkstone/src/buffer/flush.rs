@@ -144,9 +144,10 @@ impl Flusher {
         since: Lsn,
     ) -> Join {
         let frame = pool.arena.frame(index);
-        let latched = match wait {
-            true => frame.latch.lock_shared(|| frame.holds(id)),
-            false => frame.latch.try_lock_shared(),
+        let latched = if wait {
+            frame.latch.lock_shared(|| frame.holds(id))
+        } else {
+            frame.latch.try_lock_shared()
         };
         if !latched {
             return if frame.holds(id) {

@@ -72,9 +72,10 @@ impl Inner {
     /// Fails once the pool is poisoned or closing.
     pub fn check(&self) -> Result<()> {
         self.poison.check()?;
-        match self.closing.load(Ordering::Relaxed) {
-            true => Err(Error::Closed),
-            false => Ok(()),
+        if self.closing.load(Ordering::Relaxed) {
+            Err(Error::Closed)
+        } else {
+            Ok(())
         }
     }
 

@@ -86,9 +86,10 @@ impl Retries {
     /// How long until they are due.
     pub fn due_in(&mut self, refusals: &Refusals) -> Duration {
         let last = *self.last.get_or_insert_with(Instant::now);
-        let pause = match refusals.wanted.load(Ordering::Relaxed) {
-            true => self.pause.min(PAUSE_MIN),
-            false => self.pause,
+        let pause = if refusals.wanted.load(Ordering::Relaxed) {
+            self.pause.min(PAUSE_MIN)
+        } else {
+            self.pause
         };
         pause.saturating_sub(last.elapsed())
     }

@@ -202,9 +202,10 @@ impl Database {
 
     /// XIDs of prepared transactions. None in a forked child.
     pub fn prepared_transactions(&self) -> Vec<Vec<u8>> {
-        match self.is_forked() {
-            true => Vec::new(),
-            false => self.inner.core.prepared_xids(),
+        if self.is_forked() {
+            Vec::new()
+        } else {
+            self.inner.core.prepared_xids()
         }
     }
 
@@ -278,9 +279,10 @@ impl Database {
 
     /// Text of the latest deadlock since the database was opened, for people.
     pub fn latest_deadlock(&self) -> Option<String> {
-        match self.is_forked() {
-            true => None,
-            false => self.inner.core.locks.graph().latest_deadlock(),
+        if self.is_forked() {
+            None
+        } else {
+            self.inner.core.locks.graph().latest_deadlock()
         }
     }
 

@@ -174,9 +174,10 @@ impl Database {
             let Metric {
                 name, help, value, ..
             } = metric;
-            match metric.is_gauge {
-                true => put_metric(&mut text, name, help, "gauge", value),
-                false => put_metric(&mut text, &format!("{name}_total"), help, "counter", value),
+            if metric.is_gauge {
+                put_metric(&mut text, name, help, "gauge", value);
+            } else {
+                put_metric(&mut text, &format!("{name}_total"), help, "counter", value);
             }
         }
         for duration in self.durations() {

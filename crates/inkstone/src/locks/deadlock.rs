@@ -102,9 +102,10 @@ impl Deadlock {
                 let _ = writeln!(text, "    {statement}");
             }
         }
-        let why = match self.cheapest {
-            true => "it had the fewest changes and locks",
-            false => "the program prefers it",
+        let why = if self.cheapest {
+            "it had the fewest changes and locks"
+        } else {
+            "the program prefers it"
         };
         let _ = write!(text, "transaction {} was rolled back: {why}", self.victim);
         text

@@ -335,9 +335,10 @@ impl PointSet {
             Err(at) => {
                 self.bytes -= block.0.capacity();
                 block.insert(at, key, point);
-                let second = match block.0.len() > BLOCK_BYTES {
-                    true => block.split(),
-                    false => None,
+                let second = if block.0.len() > BLOCK_BYTES {
+                    block.split()
+                } else {
+                    None
                 };
                 self.bytes += block.0.capacity();
                 if let Some((bound, second)) = second {

@@ -554,9 +554,10 @@ impl TreeLocks {
         // A transaction that has the row in part goes first: the waiters wait for it.
         let first = first || self.has_part(request.trx.id(), key);
         let queue = self.queues.entry(key.clone()).or_default();
-        match first {
-            true => queue.waiting.push_front(request.clone()),
-            false => queue.waiting.push_back(request.clone()),
+        if first {
+            queue.waiting.push_front(request.clone());
+        } else {
+            queue.waiting.push_back(request.clone());
         }
         if let Some(busy) = busy {
             self.set_holder(request.tree, key, busy);

@@ -62,9 +62,10 @@ impl Interrupt {
     }
 
     pub(crate) fn check(&self) -> Result<()> {
-        match self.is_raised() {
-            true => Err(Error::Interrupted),
-            false => Ok(()),
+        if self.is_raised() {
+            Err(Error::Interrupted)
+        } else {
+            Ok(())
         }
     }
 

@@ -127,17 +127,19 @@ impl Scope {
 
     /// Where to go on to look at a row again.
     pub fn at_row(&self, key: &[u8]) -> Next {
-        match self.backward {
-            true => Next::Before([key, &[0][..]].concat()),
-            false => Next::From(key.to_vec()),
+        if self.backward {
+            Next::Before([key, &[0][..]].concat())
+        } else {
+            Next::From(key.to_vec())
         }
     }
 
     /// Where to go on after a row.
     pub fn following_row(&self, key: &[u8]) -> Next {
-        match self.backward {
-            true => Next::Before(key.to_vec()),
-            false => Next::From([key, &[0][..]].concat()),
+        if self.backward {
+            Next::Before(key.to_vec())
+        } else {
+            Next::From([key, &[0][..]].concat())
         }
     }
 }
@@ -432,17 +434,19 @@ impl Cursor {
         self.core.storage.poison.check()?;
         self.interrupt.as_ref().map_or(Ok(()), Interrupt::check)?;
         check_not_dropped(&self.tree)?;
-        let (leaf, behind) = match self.scope.backward {
-            false => self.tree.leaf_shared_and_next(next.target())?,
-            true => (self.tree.leaf_shared(next.target())?, None),
+        let (leaf, behind) = if self.scope.backward {
+            (self.tree.leaf_shared(next.target())?, None)
+        } else {
+            self.tree.leaf_shared_and_next(next.target())?
         };
         let page = TreePage(&leaf);
         let (from, to) = self.scope.slots(page, next);
         let to = to.max(from);
         let take = (to - from).min(self.limit);
-        let slots = match self.scope.backward {
-            false => from..from + take,
-            true => to - take..to,
+        let slots = if self.scope.backward {
+            to - take..to
+        } else {
+            from..from + take
         };
         self.batch.copy(page, slots, self.scope.backward);
         self.limit = match self.limit - take {
@@ -488,9 +492,10 @@ impl Cursor {
 
 /// That a tree was not dropped since it was opened.
 pub(crate) fn check_not_dropped(tree: &Tree) -> Result<()> {
-    match tree.is_dropped() {
-        true => Err(Error::NotFound("the tree (it was dropped)".to_owned())),
-        false => Ok(()),
+    if tree.is_dropped() {
+        Err(Error::NotFound("the tree (it was dropped)".to_owned()))
+    } else {
+        Ok(())
     }
 }
 

@@ -40,9 +40,10 @@ pub struct LockingCursor<'t> {
 impl LockingCursor<'_> {
     /// Locks and returns the next row: key and newest value.
     pub fn next_row(&mut self) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-        match self.scan.next_row(self.transaction)? {
-            true => Ok(Some((self.scan.key.clone(), self.scan.row.value.clone()))),
-            false => Ok(None),
+        if self.scan.next_row(self.transaction)? {
+            Ok(Some((self.scan.key.clone(), self.scan.row.value.clone())))
+        } else {
+            Ok(None)
         }
     }
 
@@ -289,9 +290,10 @@ impl LockingScan {
                 Err(taken) => return Ok(Visit::Blocked(taken)),
             }
         }
-        let fence = match self.scope.backward {
-            true => Some(Bound::Included(page.low())),
-            false => page.high().map(Bound::Excluded),
+        let fence = if self.scope.backward {
+            Some(Bound::Included(page.low()))
+        } else {
+            page.high().map(Bound::Excluded)
         };
         self.next = self.scope.following(page);
         let upto = fence.filter(|_| self.next.is_some());

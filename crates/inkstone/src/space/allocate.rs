@@ -204,9 +204,10 @@ impl Space {
     /// A region that has, as far as is known, so many free pages; it is made if need be. `None`:
     /// try again.
     fn region_with(&self, count: u32, frames: &mut Reservation<'_>) -> Result<Option<u32>> {
-        let looks_max = match mutants::on(Mutant::AllMapsRead) {
-            true => usize::MAX,
-            false => LOOKS_MAX,
+        let looks_max = if mutants::on(Mutant::AllMapsRead) {
+            usize::MAX
+        } else {
+            LOOKS_MAX
         };
         for _ in 0..looks_max {
             if let Some(region) = self.regions.lowest_with(count) {
@@ -237,9 +238,10 @@ impl Space {
                 return Ok(Some(region));
             }
         }
-        match self.last_region()? < last || mutants::on(Mutant::PageNumbersUnending) {
-            true => Ok(None),
-            false => Err(self.no_page_number_left()),
+        if self.last_region()? < last || mutants::on(Mutant::PageNumbersUnending) {
+            Ok(None)
+        } else {
+            Err(self.no_page_number_left())
         }
     }
 

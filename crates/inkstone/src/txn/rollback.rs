@@ -86,9 +86,10 @@ fn undo_version(
     entry: &VersionView<'_>,
 ) -> Result<u64> {
     let place = &inner.undo_place;
-    let log_as = match place.is_moved() {
-        true => LogAs::Restore,
-        false => LogAs::Undo(shared.state.slot()),
+    let log_as = if place.is_moved() {
+        LogAs::Restore
+    } else {
+        LogAs::Undo(shared.state.slot())
     };
     let keys = entry
         .keys()

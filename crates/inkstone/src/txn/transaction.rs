@@ -584,9 +584,10 @@ fn end(core: &Core, shared: &Shared, inner: &mut Inner, seq: u64) {
 /// Rolls the whole transaction back and ends it.
 pub(crate) fn rollback_all(core: &Arc<Core>, shared: &Shared, inner: &mut Inner) -> Result<()> {
     if inner.logged {
-        match inner.undo_place.is_recovered {
-            true => core.undo_moved(shared, inner)?,
-            false => undo_until(core, shared, inner, VersionAddress(0))?,
+        if inner.undo_place.is_recovered {
+            core.undo_moved(shared, inner)?;
+        } else {
+            undo_until(core, shared, inner, VersionAddress(0))?;
         }
         let mut mtr = Mtr::new(&core.storage);
         mtr.note(&Record::RollbackEnd {

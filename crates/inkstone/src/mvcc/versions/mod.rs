@@ -628,9 +628,10 @@ impl VersionStore {
             ));
         }
         directory.next_number += 1;
-        let number = match logged {
-            true => VersionAddress::logged_segment(number),
-            false => number,
+        let number = if logged {
+            VersionAddress::logged_segment(number)
+        } else {
+            number
         };
         let segment = Arc::new(Segment::new(number, capacity));
         let other = directory.live.insert(number, segment.clone());
@@ -673,9 +674,10 @@ impl VersionStore {
             let Some(segment) = first else {
                 break;
             };
-            match segment.is_logged() {
-                true => self.spill_segment(&segment, &mut self.undo.lock())?,
-                false => self.spill_segment(&segment, &mut self.spill.lock())?,
+            if segment.is_logged() {
+                self.spill_segment(&segment, &mut self.undo.lock())?;
+            } else {
+                self.spill_segment(&segment, &mut self.spill.lock())?;
             }
         }
         Ok(())
@@ -707,18 +709,20 @@ impl VersionStore {
 
     /// An entry that does not fit its row, or cannot be understood.
     pub(crate) fn corrupt(&self, address: VersionAddress, corrupt: Corrupt) -> Error {
-        let path = match address.is_logged() {
-            true => &self.undo_path,
-            false => &self.spill_path,
+        let path = if address.is_logged() {
+            &self.undo_path
+        } else {
+            &self.spill_path
         };
         Error::corrupt_file(path, address.0, corrupt.detail)
     }
 
     /// The path of the file that a segment goes to.
     fn path_of(&self, segment: &Segment) -> &std::path::Path {
-        match segment.is_logged() {
-            true => &self.undo_path,
-            false => &self.spill_path,
+        if segment.is_logged() {
+            &self.undo_path
+        } else {
+            &self.spill_path
         }
     }
 
@@ -865,9 +869,10 @@ impl VersionStore {
             self.oldest_live.store(oldest, Ordering::Release);
         }
         // With its file latched no thread is in the middle of spilling it.
-        let mut file = match segment.is_logged() {
-            true => self.undo.lock(),
-            false => self.spill.lock(),
+        let mut file = if segment.is_logged() {
+            self.undo.lock()
+        } else {
+            self.spill.lock()
         };
         {
             let mut sealed = self.sealed.lock();

@@ -109,9 +109,10 @@ fn read_list(file: &dyn File, list: UndoList) -> Result<Vec<SavedSegment>> {
     }
     let segments = decode(&bytes);
     let is_logged = |s: &SavedSegment| VersionAddress::of(s.number, 0).is_logged() && s.bytes > 0;
-    match segments.iter().all(is_logged) {
-        true => Ok(segments),
-        false => Err(corrupt("names what is no segment of logged versions")),
+    if segments.iter().all(is_logged) {
+        Ok(segments)
+    } else {
+        Err(corrupt("names what is no segment of logged versions"))
     }
 }
 
@@ -175,9 +176,10 @@ impl VersionStore {
         let (file, extent) = self.undo.lock().write(&bytes)?;
         self.counters.add(Counter::UndoBytesSaved, extent.length);
         let path = file.path().to_owned();
-        let synced = match mutants::on(Mutant::UndoSavedUnsynced) {
-            true => Ok(()),
-            false => poison.begin_sync().end(&path, file.sync()),
+        let synced = if mutants::on(Mutant::UndoSavedUnsynced) {
+            Ok(())
+        } else {
+            poison.begin_sync().end(&path, file.sync())
         };
         if synced.is_ok() && !*name_is_durable {
             let directory = &self.directory_handle;
@@ -378,9 +380,10 @@ impl VersionStore {
         let before = file.written_bytes();
         self.charge(segment.spill(file)?);
         let written = file.written_bytes() - before;
-        let bytes = match segment.is_logged() {
-            true => Counter::UndoBytesSaved,
-            false => Counter::VersionBytesSpilled,
+        let bytes = if segment.is_logged() {
+            Counter::UndoBytesSaved
+        } else {
+            Counter::VersionBytesSpilled
         };
         self.counters.add(bytes, written);
         self.sealed.lock().in_memory.remove(&segment.number);
