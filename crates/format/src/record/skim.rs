@@ -35,10 +35,15 @@ pub struct Skimmed {
     pub to: u32,
 }
 
+/// As [`Record::initialises_page`], of a record of a kind.
+pub fn initialises_page(kind: u8) -> bool {
+    matches!(kind, 0x01..=0x03)
+}
+
 impl Skimmed {
     /// As [`Record::initialises_page`].
     pub fn initialises_page(&self) -> bool {
-        matches!(self.kind, 0x01..=0x03)
+        initialises_page(self.kind)
     }
 
     /// Whether it is a change of rows with its undo, and names no version.
