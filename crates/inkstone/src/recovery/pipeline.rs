@@ -146,7 +146,7 @@ impl Batch {
     }
 
     /// Bytes of its frames, and of their records.
-    fn sizes(&self) -> (usize, usize) {
+    pub fn sizes(&self) -> (usize, usize) {
         let read = self.payloads.len() + self.frames.len() * FRAME_BYTES;
         (read, self.bytes.len() + self.records.len() * RECORD_BYTES)
     }
@@ -197,16 +197,11 @@ impl Batch {
                 Err(error) => {
                     self.bytes.truncate(bytes);
                     self.records.truncate(first);
+                    // Whose records it has is not known.
+                    self.begun.clear();
                     match error {
-                        SkimError::Earlier { .. } => {
-                            // Whose records it has is not known.
-                            self.begun.clear();
-                            Outcome::Earlier
-                        }
-                        SkimError::Decode(error) => {
-                            self.begun.clear();
-                            Outcome::Failed(error)
-                        }
+                        SkimError::Earlier { .. } => Outcome::Earlier,
+                        SkimError::Decode(error) => Outcome::Failed(error),
                     }
                 }
             };
@@ -464,7 +459,11 @@ impl Feed<'_, '_> {
                 state.working -= 1;
                 state.read.extend(rest.map(|rest| (rest.place, rest)));
                 let before = state.done.insert(batch.place, batch);
-                paranoid!(before.is_none(), "two batches have one place");
+                let kept = state.working + state.done.len() as u64;
+                paranoid!(
+                    before.is_none() && kept <= self.pipeline.bounds.batches + 1,
+                    "{kept} batches are or were taken apart"
+                );
                 self.pipeline.changed.notify_all();
             }
             Job::Read(batch) => self.read(batch),
