@@ -288,19 +288,7 @@ impl Skimmer {
             r.unpacks(context.key.len())?;
         }
         let reference = &context.value;
-        self.value.clear();
-        match kind >> VALUE_SHIFT & 3 {
-            VALUE_SAME => {
-                r.unpacks(reference.len())?;
-                self.value.extend_from_slice(reference);
-            }
-            VALUE_RAW => self.value.extend_from_slice(r.take(reference.len())?),
-            VALUE_PACKED => unpack(r, reference.len(), reference, &mut self.value)?,
-            _ => {
-                let len = r.varint_max(1 << 20, "packed length")? as usize;
-                unpack(r, len, reference, &mut self.value)?;
-            }
-        }
+        get_context_value(kind >> VALUE_SHIFT & 3, r, &context.value, &mut self.value)?;
         let flags = match kind & OVERFLOW {
             0 => 0,
             _ => CELL_OVERFLOW,
@@ -328,6 +316,31 @@ impl Skimmer {
         put_varint(bytes, self.value.len() as u64);
         put_literal(bytes, &self.value);
         Ok(())
+    }
+}
+
+fn get_context_value(
+    mode: u8,
+    r: &mut Reader<'_>,
+    reference: &[u8],
+    value: &mut Vec<u8>,
+) -> Result<(), Corrupt> {
+    value.clear();
+    match mode {
+        VALUE_SAME => {
+            r.unpacks(reference.len())?;
+            value.extend_from_slice(reference);
+            Ok(())
+        }
+        VALUE_RAW => {
+            value.extend_from_slice(r.take(reference.len())?);
+            Ok(())
+        }
+        VALUE_PACKED => unpack(r, reference.len(), reference, value),
+        _ => {
+            let len = r.varint_max(1 << 20, "packed length")? as usize;
+            unpack(r, len, reference, value)
+        }
     }
 }
 

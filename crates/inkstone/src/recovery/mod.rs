@@ -33,9 +33,10 @@
 //! # How the log is scanned
 //!
 //! Frames go through three steps (`pipeline.rs`): one thread at a time reads and verifies them,
-//! several take them apart, some hundred kilobytes each, the calling one notes in order what they
-//! say. A record is not made a value there but for the table of transactions, and only if its
-//! transaction does not end near; the index keeps its bytes.
+//! several take them apart, a batch of at most some hundred kilobytes each, the calling one notes
+//! in order what they say. A record is not made a value there but for the table of transactions,
+//! and only if its transaction does not end in the batch; the index keeps its bytes. Batches take
+//! an eighth of `index_bytes_max`, about.
 //!
 //! # What it relies on
 //!
@@ -47,8 +48,8 @@
 //! 2. The log is durable up to the end that is read before the pool writes a page: the
 //!    `RedoLog` that the pool has must see to it.
 //! 3. Torn pages were repaired from the doublewrite file before.
-//! 4. A frame has the row changes of one transaction only. A transaction's undo is copied with its
-//!    insert context cleared, and nothing of it stands between the parts.
+//! 4. A frame has the row changes of one transaction only; another one is refused. A transaction's
+//!    undo is copied with its insert context cleared, and nothing of it stands between the parts.
 //!
 //! # What it leaves to the caller
 //!
@@ -116,7 +117,7 @@ pub trait FrameSource: Send {
 pub struct RedoOptions {
     /// Threads that take the log apart and apply changes, with the calling one.
     pub threads: usize,
-    /// Bytes of changes that are gathered before they are applied.
+    /// Bytes of changes that are gathered before they are applied, with those on their way.
     pub index_bytes_max: usize,
 }
 
