@@ -287,7 +287,6 @@ impl Skimmer {
         } else {
             r.unpacks(context.key.len())?;
         }
-        let reference = &context.value;
         get_context_value(kind >> VALUE_SHIFT & 3, r, &context.value, &mut self.value)?;
         let flags = match kind & OVERFLOW {
             0 => 0,
