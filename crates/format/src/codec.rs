@@ -376,6 +376,54 @@ pub fn pack(out: &mut Vec<u8>, value: &[u8], reference: &[u8]) {
     }
 }
 
+/// Appends `value` as one literal, which [`unpack`] understands with any reference.
+pub(crate) fn put_literal(out: &mut Vec<u8>, value: &[u8]) {
+    if !value.is_empty() {
+        put_token(out, LITERAL, value.len());
+        out.extend_from_slice(value);
+    }
+}
+
+/// As [`unpack`] against a reference of so many bytes, but the bytes are not made.
+pub(crate) fn skip_packed(
+    r: &mut Reader<'_>,
+    length: usize,
+    reference: usize,
+) -> Result<(), Corrupt> {
+    r.unpacks(length)?;
+    let mut done = 0;
+    while done < length {
+        let (operation, count) = get_token(r, length - done)?;
+        match operation {
+            LITERAL => drop(r.take(count)?),
+            COPY if done + count > reference => {
+                return Err(r.corrupt("copies past the reference"));
+            }
+            COPY => {}
+            _ => drop(r.u8()?),
+        }
+        done += count;
+    }
+    Ok(())
+}
+
+/// Operation and count of a token, of which at most `left` bytes may come.
+#[inline]
+fn get_token(r: &mut Reader<'_>, left: usize) -> Result<(u8, usize), Corrupt> {
+    let token = r.u8()?;
+    let mut count = usize::from(token & 63);
+    if count == LENGTH_EXTENDED {
+        count += r.varint_max(1 << 31, "token length")? as usize;
+    }
+    if count == 0 || count > left {
+        return Err(r.corrupt(format!("token of {count} bytes, {left} left")));
+    }
+    match token >> 6 {
+        operation @ (LITERAL | COPY | RUN) => Ok((operation, count)),
+        _ => Err(r.corrupt(format!("unknown token {token:02x}"))),
+    }
+}
+
 /// The inverse of [`pack`]: appends `length` bytes to `out`, which grows only as they come.
 pub fn unpack(
     r: &mut Reader<'_>,
@@ -386,26 +434,18 @@ pub fn unpack(
     r.unpacks(length)?;
     let start = out.len();
     while out.len() - start < length {
-        let token = r.u8()?;
-        let mut count = usize::from(token & 63);
-        if count == LENGTH_EXTENDED {
-            count += r.varint_max(1 << 31, "token length")? as usize;
-        }
         let done = out.len() - start;
-        if count == 0 || count > length - done {
-            return Err(r.corrupt(format!("token of {count} bytes, {} left", length - done)));
-        }
-        match token >> 6 {
+        let (operation, count) = get_token(r, length - done)?;
+        match operation {
             LITERAL => out.extend_from_slice(r.take(count)?),
             COPY => {
                 let from = reference.get(done..done + count);
                 out.extend_from_slice(from.ok_or_else(|| r.corrupt("copies past the reference"))?);
             }
-            RUN => {
+            _ => {
                 let byte = r.u8()?;
                 out.resize(out.len() + count, byte);
             }
-            _ => return Err(r.corrupt(format!("unknown token {token:02x}"))),
         }
     }
     Ok(())

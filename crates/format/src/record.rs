@@ -25,12 +25,14 @@
 
 mod decode;
 mod encode;
+mod skim;
 #[cfg(test)]
 mod tests;
 mod undo_copy;
 
-pub use decode::{DecodeError, Decoder};
+pub use decode::{DecodeError, Decoder, decode_one};
 pub use encode::{put_insert, put_leaf_cells, put_rows_insert};
+pub use skim::{SkimError, Skimmed, Skimmer, check_against_decoder, initialises_page};
 
 use crate::tree_page::TreePageInit;
 use crate::version::{VERSION_UNIT, VERSION_UNIT_BITS, version_bytes};

@@ -107,6 +107,8 @@ mutants! {
         "redo applies changes to pages that have them already";
     LoserForgotten, "loser-forgotten", Sim, 60,
         "recovery does not roll unfinished transactions back";
+    EndNotAwaited, "end-not-awaited", Sim, 60,
+        "the scan takes a transaction that begins in a piece of the log for one that ends there";
     PreparedForgotten, "prepared-forgotten", Sim, 60,
         "recovery takes a prepared transaction for an unfinished one";
     MovedRowsForgotten, "moved-rows-forgotten", Sim, 120,

@@ -26,13 +26,13 @@ fn get_row(r: &mut Reader<'_>, last: &mut (Vec<u8>, Vec<u8>)) -> Result<Row, Cor
     })
 }
 
-fn get_page(r: &mut Reader<'_>) -> Result<PageId, Corrupt> {
+pub(super) fn get_page(r: &mut Reader<'_>) -> Result<PageId, Corrupt> {
     let space = r.varint_max(u64::from(u32::MAX), "tablespace")?;
     let page = r.varint_max(u64::from(u32::MAX), "page")?;
     Ok(PageId::new(SpaceId(space as u32), PageNo(page as u32)))
 }
 
-fn get_u16v(r: &mut Reader<'_>, what: &str) -> Result<u16, Corrupt> {
+pub(super) fn get_u16v(r: &mut Reader<'_>, what: &str) -> Result<u16, Corrupt> {
     Ok(r.varint_max(u64::from(u16::MAX), what)? as u16)
 }
 
@@ -92,11 +92,11 @@ pub(super) fn get_undo(r: &mut Reader<'_>, kind: u8, reference: &[u8]) -> Result
     })
 }
 
-struct RowHead {
-    trx: TrxRef,
-    page: PageId,
-    tree: TreeId,
-    slot: u16,
+pub(super) struct RowHead {
+    pub trx: TrxRef,
+    pub page: PageId,
+    pub tree: TreeId,
+    pub slot: u16,
 }
 
 fn get_logged(r: &mut Reader<'_>) -> Result<VersionAddress, Corrupt> {
@@ -116,7 +116,7 @@ fn get_version(r: &mut Reader<'_>) -> Result<LoggedVersion, Corrupt> {
     }
 }
 
-fn get_row_head(r: &mut Reader<'_>, kind: u8) -> Result<RowHead, Corrupt> {
+pub(super) fn get_row_head(r: &mut Reader<'_>, kind: u8) -> Result<RowHead, Corrupt> {
     let version = match kind & WITH_VERSION {
         0 => None,
         _ => Some(get_version(r)?),
@@ -139,6 +139,40 @@ fn get_row_head(r: &mut Reader<'_>, kind: u8) -> Result<RowHead, Corrupt> {
         page,
         tree,
         slot: get_u16v(r, "slot")?,
+    })
+}
+
+/// The one record of these bytes, which needs no context: a part of a frame, or what
+/// [`Skimmer`](super::Skimmer) kept of it.
+pub fn decode_one(bytes: &[u8]) -> Result<Record, Corrupt> {
+    let mut r = Reader::new(bytes);
+    let record = match r.u8()? {
+        kind @ (0x10 | 0x14) => get_rows_insert(kind, &mut r)?,
+        kind => get_plain(kind, &mut r)?,
+    };
+    match r.is_empty() {
+        true => Ok(record),
+        false => Err(r.corrupt("more than a record")),
+    }
+}
+
+fn get_rows_insert(kind: u8, r: &mut Reader<'_>) -> Result<Record, Corrupt> {
+    let RowHead {
+        trx,
+        page,
+        tree,
+        slot,
+    } = get_row_head(r, kind)?;
+    let rows = get_rows(r)?;
+    if rows.is_empty() {
+        return Err(r.corrupt("an insert of no rows"));
+    }
+    Ok(Record::RowsInsert {
+        page,
+        trx,
+        tree,
+        slot,
+        rows,
     })
 }
 
@@ -168,6 +202,10 @@ pub struct Decoder {
 }
 
 impl Decoder {
+    pub(super) fn contexts(&self) -> &HashMap<u32, Context> {
+        &self.contexts
+    }
+
     /// Decodes all records of a frame's payload.
     pub fn decode(&mut self, payload: &[u8]) -> Result<Vec<Record>, DecodeError> {
         let mut r = Reader::new(payload);
@@ -198,27 +236,22 @@ impl Decoder {
         match kind {
             0x40..0x80 => self.contextual_insert(kind, r),
             0x10 | 0x14 => {
-                let RowHead {
-                    trx,
-                    page,
-                    tree,
-                    slot,
-                } = get_row_head(r, kind)?;
-                let rows = get_rows(r)?;
-                let last = rows
-                    .last()
-                    .ok_or_else(|| r.corrupt("an insert of no rows"))?;
-                let context = self.contexts.entry(trx.slot).or_default();
-                let last_slot = slot.wrapping_add(rows.len() as u16).wrapping_sub(1);
-                context.set(page, tree, last_slot, &last.key, &last.value);
-                context.set_version(trx.version.filter(|_| rows.len() == 1));
-                Ok(Record::RowsInsert {
+                let record = get_rows_insert(kind, r)?;
+                if let Record::RowsInsert {
                     page,
                     trx,
                     tree,
                     slot,
                     rows,
-                })
+                } = &record
+                    && let Some(last) = rows.last()
+                {
+                    let context = self.contexts.entry(trx.slot).or_default();
+                    let last_slot = slot.wrapping_add(rows.len() as u16).wrapping_sub(1);
+                    context.set(*page, *tree, last_slot, &last.key, &last.value);
+                    context.set_version(trx.version.filter(|_| rows.len() == 1));
+                }
+                Ok(record)
             }
             _ => {
                 let record = get_plain(kind, r)?;
@@ -307,7 +340,7 @@ fn get_context_value(mode: u8, r: &mut Reader<'_>, reference: &[u8]) -> Result<V
     })
 }
 
-fn get_plain(kind: u8, r: &mut Reader<'_>) -> Result<Record, Corrupt> {
+pub(super) fn get_plain(kind: u8, r: &mut Reader<'_>) -> Result<Record, Corrupt> {
     Ok(match kind {
         0x01 => {
             let page = get_page(r)?;

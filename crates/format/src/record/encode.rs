@@ -472,7 +472,14 @@ pub fn put_rows_insert<'a>(
     context.set_version(trx.version.filter(|_| count == 1));
 }
 
-fn put_row_head(out: &mut Vec<u8>, kind: u8, page: PageId, trx: TrxRef, tree: TreeId, slot: u16) {
+pub(super) fn put_row_head(
+    out: &mut Vec<u8>,
+    kind: u8,
+    page: PageId,
+    trx: TrxRef,
+    tree: TreeId,
+    slot: u16,
+) {
     out.push(kind | trx.version.map_or(0, |_| WITH_VERSION));
     if let Some(version) = trx.version {
         put_varint(out, version.address.to_log());

@@ -3,6 +3,8 @@ use super::*;
 use crate::tree_page::CELL_OVERFLOW;
 use proptest::prelude::*;
 
+mod skim;
+
 const PAGE: PageId = PageId::new(SpaceId(2), PageNo(1300));
 
 fn insert(out: &mut Vec<u8>, context: &mut Context, slot: u16, key: &[u8], value: &[u8]) -> usize {
@@ -236,6 +238,44 @@ fn undo_entries() -> impl Strategy<Value = Vec<UndoEntry>> {
     })
 }
 
+fn record_of_versions() -> impl Strategy<Value = Record> {
+    let version = || proptest::option::of(logged());
+    let cells = proptest::collection::vec((any::<u16>(), version()), 0..5);
+    let addresses = proptest::collection::vec((logged(), 0u32..9), 0..5);
+    let list = (any::<u64>(), any::<u32>(), any::<u32>());
+    let list = list.prop_map(|(offset, bytes, checksum)| UndoList {
+        offset,
+        bytes,
+        checksum,
+    });
+    let numbers = (0u32..9, any::<u64>(), any::<u64>(), any::<u64>());
+    prop_oneof![
+        (page_id(), cells).prop_map(|(page, versions)| Record::SetVersions { page, versions }),
+        (page_id(), any::<u16>(), version(), undo()).prop_map(|(page, slot, version, undo)| {
+            Record::RowRestore {
+                page,
+                slot,
+                version,
+                undo,
+            }
+        }),
+        (0u32..9, addresses).prop_map(|(trx_slot, addresses)| Record::UndoMoved {
+            trx_slot,
+            addresses
+        }),
+        (numbers, proptest::option::of(bytes(20)), list).prop_map(
+            |((trx_slot, trx, since, changes), xid, list)| Record::UndoSaved {
+                trx_slot,
+                trx: TrxId(trx),
+                since: Lsn(since),
+                changes,
+                xid,
+                list,
+            }
+        ),
+    ]
+}
+
 fn record() -> impl Strategy<Value = Record> {
     let tree = || (0u32..9).prop_map(TreeId);
     let head = || (page_id(), trx(), tree(), any::<u16>());
@@ -367,6 +407,7 @@ fn record() -> impl Strategy<Value = Record> {
                 }
             ),
         any::<u32>().prop_map(|n| Record::FileCreate { space: SpaceId(n) }),
+        record_of_versions(),
         any::<u32>().prop_map(|n| Record::FileDelete { space: SpaceId(n) }),
         (any::<u64>(), any::<u64>()).prop_map(|(epoch, l)| Record::Epoch {
             epoch,

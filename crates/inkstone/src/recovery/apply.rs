@@ -13,12 +13,12 @@
 //!
 //! Such a page is set aside, and is an error if it is still there at the end.
 
-use super::index::Change;
+use super::index::{Change, PageBatch, PageChanges};
 use super::spaces::TablespaceFiles;
 use crate::buffer::{BufferPool, Exclusive};
 use crate::mutants::{self, Mutant};
 use crate::paranoid::paranoid;
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Mutex, thread};
 use crate::{Error, Result};
 use inkstone_format::header::{PageType, page_lsn, page_type};
@@ -42,10 +42,10 @@ pub struct Applied {
 
 /// Applies to a page those of its changes, in LSN order, that it does not have. `None` if it has
 /// them all. After an error the page is as it was before (`scratch` keeps a copy).
-pub fn apply_changes(
+pub fn apply_changes<'c>(
     page: &mut [u8],
     id: PageId,
-    changes: &[Change],
+    changes: impl Iterator<Item = Change<'c>> + Clone,
     scratch: &mut Vec<u8>,
 ) -> std::result::Result<Option<Applied>, Corrupt> {
     let has = match mutants::on(Mutant::PageLsnUnchecked) {
@@ -53,41 +53,48 @@ pub fn apply_changes(
         false => page_lsn(page),
     };
     paranoid!(
-        changes.is_sorted_by_key(|change| change.end),
+        changes.clone().is_sorted_by_key(|change| change.end),
         "the changes of page {id} are not in order"
     );
-    let due = &changes[changes.partition_point(|change| change.end <= has)..];
-    let initialisation = due
-        .iter()
-        .rposition(|change| change.record.initialises_page());
-    let due = &due[initialisation.unwrap_or(0)..];
-    let (Some(first), Some(last)) = (due.first(), due.last()) else {
+    // An initialisation makes those before it needless.
+    let mut due = changes.skip_while(|change| change.end <= has);
+    let (mut rest, mut first, mut last, mut count) = (due.clone(), None, Lsn(0), 0);
+    let mut initialised = false;
+    loop {
+        let at = due.clone();
+        let Some(change) = due.next() else { break };
+        if change.initialises_page() {
+            (rest, first, count, initialised) = (at, None, 0, true);
+        }
+        first = first.or(Some(change.start));
+        last = change.end;
+        count += 1;
+    }
+    let Some(start) = first else {
         return Ok(None);
     };
     scratch.clear();
     scratch.extend_from_slice(page);
-    if let Err(corrupt) = replay_all(page, id, due, initialisation.is_some()) {
+    if let Err(corrupt) = replay_all(page, id, rest, initialised) {
         page.copy_from_slice(scratch);
         return Err(corrupt);
     }
     paranoid!(
-        first.start < last.end && has < last.end,
-        "page {id} of LSN {has} got the changes from LSN {} to {}",
-        first.start,
-        last.end
+        start < last && has < last,
+        "page {id} of LSN {has} got the changes from LSN {start} to {last}"
     );
     Ok(Some(Applied {
-        start: first.start,
-        end: last.end,
-        records: due.len() as u64,
-        initialised: initialisation.is_some(),
+        start,
+        end: last,
+        records: count,
+        initialised,
     }))
 }
 
-fn replay_all(
+fn replay_all<'c>(
     page: &mut [u8],
     id: PageId,
-    due: &[Change],
+    due: impl Iterator<Item = Change<'c>>,
     initialised: bool,
 ) -> std::result::Result<(), Corrupt> {
     // A sound checksum does not mean sound contents.
@@ -95,8 +102,9 @@ fn replay_all(
         check_tree(page)?;
     }
     for change in due {
-        apply::replay(page, id, &change.record).map_err(|corrupt| {
-            let (name, start) = (change.record.name(), change.start);
+        let record = change.record()?;
+        apply::replay(page, id, &record).map_err(|corrupt| {
+            let (name, start) = (record.name(), change.start);
             let detail = format!("{name} of LSN {start} does not fit: {}", corrupt.detail);
             Corrupt::at(corrupt.offset, detail)
         })?;
@@ -142,8 +150,6 @@ impl Tally {
     }
 }
 
-type Pages = Vec<(PageId, Vec<Change>)>;
-
 /// See the module.
 pub(super) struct Applier {
     pool: Arc<BufferPool>,
@@ -156,7 +162,9 @@ pub(super) struct Applier {
 
 /// A batch that threads work on together.
 struct Work {
-    queue: Mutex<std::vec::IntoIter<(PageId, Vec<Change>)>>,
+    batch: PageBatch,
+    /// The page that is next.
+    next: AtomicUsize,
     done: AtomicU64,
     stop: AtomicBool,
     outcome: Mutex<(Tally, Option<Error>)>,
@@ -175,10 +183,11 @@ impl Applier {
 
     /// Applies a batch. The calling thread takes part, and calls `tick` with the number of pages
     /// that are done after each of its own.
-    pub fn run(&mut self, pages: Pages, tick: &dyn Fn(u64)) -> Result<Tally> {
-        let helpers = self.threads.min(pages.len()).saturating_sub(1);
+    pub fn run(&mut self, batch: PageBatch, tick: &dyn Fn(u64)) -> Result<Tally> {
+        let helpers = self.threads.min(batch.pages.len()).saturating_sub(1);
         let work = Work {
-            queue: Mutex::new(pages.into_iter()),
+            batch,
+            next: AtomicUsize::new(0),
             done: AtomicU64::new(0),
             stop: AtomicBool::new(false),
             outcome: Mutex::default(),
@@ -192,7 +201,8 @@ impl Applier {
             self.take_part(&work, tick);
         });
         let (tally, error) = work.outcome.into_inner();
-        let left = work.queue.into_inner().len();
+        let taken = work.next.into_inner();
+        let left = work.batch.pages.len().saturating_sub(taken);
         paranoid!(
             error.is_some() || left == 0,
             "{left} pages of a batch were left out"
@@ -212,9 +222,12 @@ impl Applier {
         let (mut tally, mut scratch) = (Tally::default(), Vec::new());
         let mut error = None;
         while error.is_none() && !work.stop.load(Ordering::Relaxed) {
-            let next = work.queue.lock().next();
-            let Some((id, changes)) = next else { break };
-            error = self.apply(id, &changes, &mut tally, &mut scratch).err();
+            let next = work.next.fetch_add(1, Ordering::Relaxed);
+            let Some(&page) = work.batch.pages.get(next) else {
+                break;
+            };
+            let applied = self.apply(&work.batch, page, &mut tally, &mut scratch);
+            error = applied.err();
             tick(work.done.fetch_add(1, Ordering::Relaxed) + 1);
         }
         let mut outcome = work.outcome.lock();
@@ -227,20 +240,23 @@ impl Applier {
 
     fn apply(
         &self,
-        id: PageId,
-        changes: &[Change],
+        batch: &PageBatch,
+        page: PageChanges,
         tally: &mut Tally,
         scratch: &mut Vec<u8>,
     ) -> Result<()> {
-        let initialises = changes.first().is_some_and(|c| c.record.initialises_page());
+        let (id, changes) = (page.page, batch.changes(page));
+        let Some(first) = changes.clone().next() else {
+            return Ok(());
+        };
         // The disk lacks what was passed over while the page was set aside.
         let mut since = None;
-        let page = match initialises {
+        let page = match first.initialises_page() {
             true => {
                 since = self.set_aside.lock().remove(&id).map(|(_, start)| start);
                 self.create(id)
             }
-            false => self.find(id, changes, tally),
+            false => self.find(id, first.start, tally),
         };
         let Some(mut page) = page? else {
             return Ok(());
@@ -250,7 +266,7 @@ impl Applier {
             Ok(None) => return Ok(()),
             Err(corrupt) => {
                 let error = Error::corrupt_page(&self.files.path(id.space), id, corrupt);
-                self.put_aside(id, error, since, changes);
+                self.put_aside(id, error, since.unwrap_or(first.start));
                 return Ok(());
             }
         };
@@ -276,20 +292,13 @@ impl Applier {
         self.pool.create(id, &mut frames).map(Some)
     }
 
-    fn put_aside(&self, id: PageId, error: Error, since: Option<Lsn>, changes: &[Change]) {
-        let first = changes.first().map_or(Lsn(0), |change| change.start);
-        let start = since.unwrap_or(first);
+    fn put_aside(&self, id: PageId, error: Error, start: Lsn) {
         let before = self.set_aside.lock().insert(id, (error, start));
         paranoid!(before.is_none(), "page {id} is set aside twice");
     }
 
-    /// The page as it is; `None` if it is set aside.
-    fn find(
-        &self,
-        id: PageId,
-        changes: &[Change],
-        tally: &mut Tally,
-    ) -> Result<Option<Exclusive<'_>>> {
+    /// The page as it is, for changes from an LSN on; `None` if it is set aside.
+    fn find(&self, id: PageId, first: Lsn, tally: &mut Tally) -> Result<Option<Exclusive<'_>>> {
         if self.set_aside.lock().contains_key(&id) {
             return Ok(None);
         }
@@ -303,7 +312,7 @@ impl Applier {
                 Ok(Some(page))
             }
             Err(error @ Error::Corrupt { .. }) => {
-                self.put_aside(id, error, None, changes);
+                self.put_aside(id, error, first);
                 Ok(None)
             }
             Err(error) => Err(error),

@@ -193,10 +193,7 @@ impl TransactionTable {
                 }
             }
             Record::Commit { trx_slot } | Record::RollbackEnd { trx_slot } => {
-                self.open.remove(trx_slot);
-                self.unknown_moved.remove(trx_slot);
-                self.copies.remove(trx_slot);
-                self.unknown.remove(trx_slot);
+                self.end(*trx_slot);
             }
             Record::UndoMoved {
                 trx_slot,
@@ -223,6 +220,21 @@ impl TransactionTable {
             _ => {}
         }
         Ok(())
+    }
+
+    /// As [`Self::note`] of all records of a transaction that only changes rows, from its first one
+    /// to its end.
+    pub fn note_whole(&mut self, slot: u32, id: TrxId, start: Lsn) -> Result<(), Reason> {
+        self.begin(slot, id, start)?;
+        self.end(slot);
+        Ok(())
+    }
+
+    fn end(&mut self, slot: u32) {
+        self.open.remove(&slot);
+        self.unknown_moved.remove(&slot);
+        self.copies.remove(&slot);
+        self.unknown.remove(&slot);
     }
 
     /// The transaction of a row record, opened if this is its first record; `None` if unknown.

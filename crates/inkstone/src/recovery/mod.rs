@@ -30,6 +30,14 @@
 //! gathered until memory is used up (`index_bytes_max`), applied together. *Loser*: a transaction
 //! without an end in the log; *prepared*: one that waits for its coordinator's decision.
 //!
+//! # How the log is scanned
+//!
+//! Frames go through three steps (`pipeline.rs`): one thread at a time reads and verifies them,
+//! several take them apart, a batch of at most some hundred kilobytes each, the calling one notes
+//! in order what they say. A record is not made a value there but for the table of transactions,
+//! and only if its transaction does not end in the batch; the index keeps its bytes. Batches take
+//! an eighth of `index_bytes_max`, about.
+//!
 //! # What it relies on
 //!
 //! 1. The scan starts at or before the `first_lsn` (see [`OpenTransaction`]) of every transaction
@@ -40,8 +48,8 @@
 //! 2. The log is durable up to the end that is read before the pool writes a page: the
 //!    `RedoLog` that the pool has must see to it.
 //! 3. Torn pages were repaired from the doublewrite file before.
-//! 4. A frame has the row changes of one transaction only. A transaction's undo is copied with its
-//!    insert context cleared, and nothing of it stands between the parts.
+//! 4. A frame has the row changes of one transaction only; another one is refused. A transaction's
+//!    undo is copied with its insert context cleared, and nothing of it stands between the parts.
 //!
 //! # What it leaves to the caller
 //!
@@ -55,6 +63,7 @@ mod index;
 mod log_source;
 mod losers;
 mod moved;
+mod pipeline;
 mod progress;
 mod scan;
 mod spaces;
@@ -90,7 +99,7 @@ pub struct FrameView<'a> {
 }
 
 /// Where redo reads the log from: verified frames in order, without gaps, up to the proven end.
-pub trait FrameSource {
+pub trait FrameSource: Send {
     /// The next frame; `None` at the end of the log.
     fn next(&mut self) -> Result<Option<FrameView<'_>>>;
     /// End of the last frame; before the first one, where reading begins.
@@ -106,9 +115,9 @@ pub trait FrameSource {
 /// The options of redo.
 #[derive(Clone, Copy, Debug)]
 pub struct RedoOptions {
-    /// Threads that apply changes, with the calling one.
+    /// Threads that take the log apart and apply changes, with the calling one.
     pub threads: usize,
-    /// Bytes of changes that are gathered before they are applied.
+    /// Bytes of changes that are gathered before they are applied, with those on their way.
     pub index_bytes_max: usize,
 }
 

@@ -2,24 +2,37 @@
 //! by page, transactions, files.
 
 use super::apply::Applier;
-use super::index::{Change, PageIndex};
+use super::index::{PageIndex, Place};
 use super::losers::TransactionTable;
+use super::pipeline::{Batch, Feed, Outcome, Pipeline};
 use super::progress::{Phase, Progress, RecoveryReport, Reporter};
 use super::spaces::Spaces;
 use super::{FrameSource, RedoInputs, RedoOutcome};
 use crate::paranoid::paranoid;
 use crate::sync::Instant;
 use crate::{Error, Result, invariant};
-use inkstone_format::record::{DecodeError, Decoder, Record};
+use inkstone_format::record::{DecodeError, Record, SkimError, Skimmed, Skimmer, decode_one};
 use inkstone_format::{Lsn, PageId, SpaceId};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
+
+/// Bytes of room that is used again.
+const LATE_KEPT: usize = 1 << 20;
 
 /// Redo under way.
 pub(super) struct Scan<'a> {
     checkpoint: Lsn,
     index_bytes_max: usize,
-    decoder: Decoder,
+    /// End of the last frame that was noted.
+    read_to: Lsn,
+    pipeline: Arc<Pipeline>,
+    /// A batch that was noted in part.
+    begun: Option<Batch>,
+    /// What is known of transactions where the next batch begins.
+    contexts: Skimmer,
+    /// Room for the records of a frame.
+    late: (Vec<u8>, Vec<Skimmed>),
     table: TransactionTable,
     spaces: Spaces,
     index: PageIndex,
@@ -36,11 +49,17 @@ pub(super) struct Scan<'a> {
 
 impl<'a> Scan<'a> {
     pub fn new(inputs: RedoInputs<'a>, log: &dyn FrameSource) -> Self {
+        let memory = inputs.options.index_bytes_max;
+        let pipeline = Pipeline::new(inputs.options.threads, memory / 8);
         Self {
             bytes_total: log.bytes_total(),
             checkpoint: inputs.checkpoint,
-            index_bytes_max: inputs.options.index_bytes_max,
-            decoder: Decoder::default(),
+            index_bytes_max: memory - memory / 8,
+            read_to: log.position(),
+            pipeline: Arc::new(pipeline),
+            begun: None,
+            contexts: Skimmer::whole(),
+            late: Default::default(),
             table: TransactionTable::default(),
             spaces: Spaces::new(inputs.files.clone()),
             index: PageIndex::default(),
@@ -57,23 +76,11 @@ impl<'a> Scan<'a> {
     /// Reads until the index is full, or to the end of the log: tells where that is. Changes
     /// nothing.
     pub fn read(&mut self, log: &mut dyn FrameSource) -> Result<Option<Lsn>> {
-        let mut read_to = log.position();
-        while let Some(frame) = log.next()? {
-            let (start, end) = (frame.start, frame.end);
-            paranoid!(
-                start == read_to,
-                "a frame at LSN {start} behind one that ends at {read_to}"
-            );
-            read_to = end;
-            let decoded = self.decoder.decode(frame.payload);
-            self.report.frames += 1;
-            self.report.bytes_scanned = end.0 - self.scan_start.0;
-            let noted = self.note_frame(start, end, decoded);
-            noted.map_err(|problem| problem.at(log, start))?;
-            if self.index.bytes() > self.index_bytes_max {
-                return Ok(None);
-            }
-            self.report_progress();
+        let pipeline = self.pipeline.clone();
+        match pipeline.run(log, |feed| self.note_all(feed)) {
+            Ok(true) => {}
+            Ok(false) => return Ok(None),
+            Err((problem, lsn)) => return Err(problem.at(log, lsn)),
         }
         let end = log.position();
         if end < self.checkpoint {
@@ -85,6 +92,39 @@ impl<'a> Scan<'a> {
         }
         self.spaces.check_missing()?;
         Ok(Some(end))
+    }
+
+    /// Whether all was noted, to the end of the log; or what is wrong, and where.
+    fn note_all(&mut self, feed: &Feed<'_, '_>) -> std::result::Result<bool, (Problem, Lsn)> {
+        loop {
+            let next = match self.begun.take() {
+                Some(batch) => Some(batch),
+                None => feed.next().map_err(|error| (error.into(), Lsn(0)))?,
+            };
+            let Some(mut batch) = next else {
+                return Ok(true);
+            };
+            while let Some(number) = batch.next() {
+                let Place { start, end } = batch.frame(number).place;
+                paranoid!(
+                    start == self.read_to,
+                    "a frame at LSN {start} behind one that ends at {}",
+                    self.read_to
+                );
+                self.read_to = end;
+                self.report.frames += 1;
+                self.report.bytes_scanned = end.0 - self.scan_start.0;
+                let noted = self.note_frame(&batch, number);
+                noted.map_err(|problem| (problem, start))?;
+                if self.index.bytes() > self.index_bytes_max {
+                    self.begun = Some(batch);
+                    return Ok(false);
+                }
+            }
+            batch.contexts.hand_on(&mut self.contexts);
+            feed.give_back(batch);
+            self.report_progress();
+        }
     }
 
     /// The whole log was read and applied: what it leaves to be done.
@@ -117,12 +157,9 @@ impl<'a> Scan<'a> {
         })
     }
 
-    fn note_frame(
-        &mut self,
-        start: Lsn,
-        end: Lsn,
-        decoded: std::result::Result<Vec<Record>, DecodeError>,
-    ) -> std::result::Result<(), Problem> {
+    fn note_frame(&mut self, batch: &Batch, number: usize) -> std::result::Result<(), Problem> {
+        let frame = batch.frame(number);
+        let place @ Place { start, end } = frame.place;
         invariant!(start < end, "a frame from LSN {start} to {end}");
         let tail = start >= self.checkpoint;
         if !tail && end > self.checkpoint {
@@ -131,47 +168,100 @@ impl<'a> Scan<'a> {
                 "the checkpoint at LSN {checkpoint} lies within a mini-transaction"
             )));
         }
-        let records = match decoded {
-            Ok(records) => records,
-            // Its transaction ended before the checkpoint, and its pages are on disk.
-            Err(DecodeError::NoContext { trx_slot }) if !tail && !self.table.is_open(trx_slot) => {
-                self.report.frames_without_context += 1;
-                return Ok(());
+        match &frame.outcome {
+            Outcome::Records(records) => {
+                self.report.records += records.len() as u64;
+                for record in records.clone() {
+                    let (record, bytes, within) = batch.record(record);
+                    self.note_record(place, tail, &record, bytes, within)?;
+                }
+                Ok(())
             }
-            Err(DecodeError::NoContext { trx_slot }) => {
-                return Err(Problem::Log(format!(
-                    "an insert in transaction slot {trx_slot} is coded against one that was not read"
-                )));
+            Outcome::Failed(error) => self.note_failed(error.clone(), tail),
+            Outcome::Earlier => self.note_late(place, tail, batch.payload(frame)),
+        }
+    }
+
+    /// A frame that needs what came before its batch.
+    fn note_late(
+        &mut self,
+        place: Place,
+        tail: bool,
+        payload: &[u8],
+    ) -> std::result::Result<(), Problem> {
+        let (mut bytes, mut records) = std::mem::take(&mut self.late);
+        bytes.clear();
+        records.clear();
+        match self.contexts.skim(payload, &mut bytes, &mut records) {
+            Ok(()) => {}
+            Err(SkimError::Decode(error)) => return self.note_failed(error, tail),
+            Err(SkimError::Earlier { trx_slot }) => {
+                return self.note_failed(DecodeError::NoContext { trx_slot }, tail);
             }
-            Err(DecodeError::Corrupt(corrupt)) => {
-                let (at, detail) = (corrupt.offset, corrupt.detail);
-                return Err(Problem::Log(format!("byte {at} of the payload: {detail}")));
-            }
-        };
+        }
         self.report.records += records.len() as u64;
-        for record in records {
-            self.note_record(start, end, tail, record)?;
+        for record in &records {
+            let bytes = &bytes[record.from as usize..record.to as usize];
+            self.note_record(place, tail, record, bytes, false)?;
+        }
+        if bytes.capacity() <= LATE_KEPT {
+            self.late = (bytes, records);
         }
         Ok(())
     }
 
+    fn note_failed(&mut self, error: DecodeError, tail: bool) -> std::result::Result<(), Problem> {
+        match error {
+            // Its transaction ended before the checkpoint, and its pages are on disk.
+            DecodeError::NoContext { trx_slot } if !tail && !self.table.is_open(trx_slot) => {
+                self.report.frames_without_context += 1;
+                Ok(())
+            }
+            DecodeError::NoContext { trx_slot } => Err(Problem::Log(format!(
+                "an insert in transaction slot {trx_slot} is coded against one that was not read"
+            ))),
+            DecodeError::Corrupt(corrupt) => {
+                let (at, detail) = (corrupt.offset, corrupt.detail);
+                Err(Problem::Log(format!("byte {at} of the payload: {detail}")))
+            }
+        }
+    }
+
+    /// `within`: the whole transaction lies within the batch, and has ended when that is noted.
     fn note_record(
         &mut self,
-        start: Lsn,
-        end: Lsn,
+        place: Place,
         tail: bool,
-        record: Record,
+        skimmed: &Skimmed,
+        bytes: &[u8],
+        within: bool,
     ) -> std::result::Result<(), Problem> {
-        let noted = self.table.note(&record, start, tail);
-        noted.map_err(Problem::Log)?;
-        if let Some(page) = record.page() {
-            self.spaces.mention(page.space);
-            if tail && self.spaces.accepts(page.space, start)? {
-                self.index.push(page, Change { start, end, record });
+        match skimmed.slot {
+            Some(slot) if within => {
+                if let Some(id) = skimmed.first {
+                    let noted = self.table.note_whole(slot, id, place.start);
+                    noted.map_err(Problem::Log)?;
+                }
             }
-            return Ok(());
+            Some(_) => {
+                let noted = self.table.note(&decode(bytes)?, place.start, tail);
+                noted.map_err(Problem::Log)?;
+            }
+            None if skimmed.page.is_none() => self.note_file(&decode(bytes)?, tail)?,
+            None => {}
         }
-        match record {
+        if let Some(page) = skimmed.page {
+            self.spaces.mention(page.space);
+            if tail && self.spaces.accepts(page.space, place.start)? {
+                let initialises = skimmed.initialises_page();
+                self.index.push(page, place, initialises, bytes);
+            }
+        }
+        Ok(())
+    }
+
+    fn note_file(&mut self, record: &Record, tail: bool) -> std::result::Result<(), Problem> {
+        match *record {
             Record::FileCreate { space } => {
                 self.spaces.mention(space);
                 self.spaces.note_create(space, tail)?;
@@ -188,15 +278,15 @@ impl<'a> Scan<'a> {
     /// Applies what was read since the last call.
     pub fn apply_gathered(&mut self) -> Result<()> {
         let begin = Instant::now();
-        let mut pages = self.index.take();
-        self.report.pages_dropped += self.spaces.prepare(&mut pages)?;
-        if pages.is_empty() {
+        let mut batch = self.index.take();
+        self.report.pages_dropped += self.spaces.prepare(&mut batch.pages)?;
+        if batch.pages.is_empty() {
             return Ok(());
         }
-        let (before, count) = (self.pages_done, pages.len() as u64);
+        let (before, count) = (self.pages_done, batch.pages.len() as u64);
         let (scanned, total) = (self.report.bytes_scanned, self.bytes_total);
         let reporter = &self.reporter;
-        let tally = self.applier.run(pages, &|done| {
+        let tally = self.applier.run(batch, &|done| {
             reporter.report(false, || Progress {
                 phase: Phase::Apply,
                 bytes_done: scanned,
@@ -249,6 +339,11 @@ fn check_skipped(spaces: &Spaces, skipped: &BTreeSet<SpaceId>) -> std::result::R
         }
     }
     Ok(())
+}
+
+/// Bytes that were skimmed are a record.
+fn decode(bytes: &[u8]) -> std::result::Result<Record, Problem> {
+    decode_one(bytes).map_err(|corrupt| Problem::Log(corrupt.to_string()))
 }
 
 /// What stops the scan.

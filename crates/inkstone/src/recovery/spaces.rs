@@ -5,10 +5,10 @@
 //! error. A file whose creation is in the log, and which is missing, is created when its first
 //! pages are applied, unless its deletion has been read by then. Nothing is removed here.
 
-use super::index::Change;
+use super::index::PageChanges;
 use crate::paranoid::paranoid;
 use crate::{Error, Result};
-use inkstone_format::{Lsn, PageId, PageNo, SpaceId};
+use inkstone_format::{Lsn, PageNo, SpaceId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -116,17 +116,17 @@ impl Spaces {
 
     /// Drops the pages of deleted tablespaces from a batch, which is in order, and makes the files
     /// of the others long enough. Tells how many pages were dropped.
-    pub fn prepare(&mut self, batch: &mut Vec<(PageId, Vec<Change>)>) -> Result<u64> {
+    pub fn prepare(&mut self, batch: &mut Vec<PageChanges>) -> Result<u64> {
         paranoid!(
-            batch.is_sorted_by(|(a, _), (b, _)| a < b),
+            batch.is_sorted_by(|a, b| a.page < b.page),
             "a batch of {} pages is not in order",
             batch.len()
         );
         let before = batch.len();
-        batch.retain(|(page, _)| !self.deleted.contains(&page.space));
+        batch.retain(|changes| !self.deleted.contains(&changes.page.space));
         let mut last_pages = BTreeMap::new();
-        for (id, _) in batch.iter() {
-            last_pages.insert(id.space, id.page);
+        for PageChanges { page, .. } in batch.iter() {
+            last_pages.insert(page.space, page.page);
         }
         for (space, PageNo(last)) in last_pages {
             let pages = last.checked_add(1).ok_or_else(|| {
@@ -145,7 +145,7 @@ impl Spaces {
         }
         let is_there = |space| matches!(self.known.get(space), Some(State::Present));
         paranoid!(
-            batch.iter().all(|(page, _)| is_there(&page.space)),
+            batch.iter().all(|changes| is_there(&changes.page.space)),
             "changes of a tablespace without a file are applied"
         );
         Ok((before - batch.len()) as u64)

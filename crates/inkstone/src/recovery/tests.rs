@@ -8,4 +8,5 @@ mod random;
 mod real;
 mod rig;
 mod speed;
+mod threads;
 mod transactions;

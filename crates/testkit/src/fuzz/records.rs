@@ -6,6 +6,7 @@ use super::page::{ID, is_sound_tree_page, sample_pages, sparse_input, sparse_pag
 use inkstone_format::apply::replay;
 use inkstone_format::record::{
     Decoder, Diff, KINDS, LoggedVersion, Record, Row, TrxRef, Undo, UndoEntry, UndoList,
+    check_against_decoder,
 };
 use inkstone_format::tree_page::{TreePage, TreePageInit, TreePageMut};
 use inkstone_format::{Lsn, PageId, PageNo, SpaceId, TreeId, TrxId, VersionAddress};
@@ -13,7 +14,7 @@ use inkstone_format::{Lsn, PageId, PageNo, SpaceId, TreeId, TrxId, VersionAddres
 /// `records`: payloads of frames.
 pub const RECORDS: Target = Target {
     name: "records",
-    about: "payloads of frames: decoded, encoded again, decoded again, and still the same",
+    about: "payloads of frames: decoded, encoded again, decoded again, skimmed, and still the same",
     run: records,
     seeds: record_seeds,
     input_max: 4 << 10,
@@ -46,8 +47,13 @@ fn with_length(payload: &[u8]) -> Vec<u8> {
 }
 
 fn records(data: &[u8]) {
+    let frames = payloads(&mut Input::new(data));
+    check_against_decoder(
+        &frames,
+        1 + data.first().map_or(0, |byte| usize::from(byte & 7)),
+    );
     let (mut decoder, mut shower) = (Decoder::default(), Decoder::default());
-    for payload in payloads(&mut Input::new(data)) {
+    for payload in frames {
         let decoded = decoder.decode(payload);
         let (shown, error) = shower.decode_prefix(payload);
         let Ok(records) = decoded else {
