@@ -471,7 +471,7 @@ impl TransactionTable {
             ));
         }
         let mut all: Vec<_> = self.open.into_values().collect();
-        all.sort_unstable_by_key(|open| open.id);
+        all.sort_unstable_by_key(|open| (open.id, open.slot));
         if let Some(twice) = all.windows(2).find(|two| two[0].id == two[1].id) {
             return Err(format!(
                 "transaction {} is open in slot {} and in slot {}",
