@@ -9,11 +9,14 @@
 //!    from the pages that can (`salvage/image.rs`). Leaves say which keys they cover, so inner
 //!    nodes, space maps and the file's header are made anew; what no leaf covers becomes empty.
 //! 3. What is unfinished is undone, where its rows are not lost.
-//! 4. The database is opened, and all of it is verified. Prepared transactions whose rows are lost
-//!    in part are rolled back, as the database would not open with them.
+//! 4. The database is opened, and all of it is verified. Prepared transactions whose rows or
+//!    undo are lost in part are rolled back, as the database would not open with them.
 //!
 //! A table whose definition was lost with a page of the catalog comes back under a name that says
 //! so (`!salvaged-7`, for tablespace 7), with its trees `tree 1`, `tree 2`, ..
+//!
+//! Where the undo file is damaged or missing, a transaction whose undo was in it is rolled back as
+//! far as it can be read; rows whose undo is lost stay as they are.
 //!
 //! What is left out is named, page by page. Over an `OverlayVfs` nothing on disk changes.
 //!
@@ -89,7 +92,9 @@ pub fn salvage(vfs: &Arc<dyn Vfs>, path: &Path, options: &Options) -> Result<Sal
         let control = read_control(&*directory)?;
         mend_files(&directory, log_end(&*directory, &control)?, &mut report)?;
         // What is unfinished is undone in trees that are whole.
-        open(vfs, path, options)?.close()?;
+        let db = open(vfs, path, options)?;
+        db.finish_rollbacks()?;
+        close(db, &mut report)?;
     }
     let control = read_control(&*directory)?;
     let end = control.known_durable_lsn.max(control.checkpoint_lsn);
@@ -105,6 +110,26 @@ fn read_control(directory: &dyn Directory) -> Result<Control> {
 
 fn open(vfs: &Arc<dyn Vfs>, path: &Path, options: &Options) -> Result<Database> {
     Database::open_with_lost_rows(vfs.clone(), path, options.clone())
+}
+
+/// Closes the database; what of the undo file could not be read is told.
+fn close(db: Database, report: &mut SalvageReport) -> Result<()> {
+    for lost in db.lost_undo() {
+        let (Error::Corrupt { file, .. } | Error::Io { path: file, .. }) = &lost else {
+            return Err(lost);
+        };
+        let left_out = LeftOut {
+            file: file.clone(),
+            page: None,
+            what: format!(
+                "what was to be undone of a transaction stays where this is needed: {lost}"
+            ),
+        };
+        if !report.left_out.contains(&left_out) {
+            report.left_out.push(left_out);
+        }
+    }
+    db.close()
 }
 
 /// Applies the log. Pages that this fails for are set to nothing, one by one.
@@ -267,12 +292,14 @@ fn check(
         let verified = db.table(&name).and_then(|table| db.verify_table(&table));
         note(&format!("table {name}"), verified.map(drop));
     }
-    db.close()?;
+    db.finish_rollbacks()?;
+    let prepared = db.read_prepared_undo();
+    close(db, report)?;
     let reopen = || {
         let opened = Database::open_on(vfs.clone(), path, options.clone(), &|_| {});
         opened.and_then(Database::close)
     };
-    if reopen().is_ok() {
+    if prepared.is_ok() && reopen().is_ok() {
         return Ok(());
     }
     let db = open(vfs, path, options)?;
@@ -282,9 +309,11 @@ fn check(
         report.left_out.push(LeftOut {
             file: path.to_owned(),
             page: None,
-            what: format!("the prepared transaction {xid} is rolled back: rows of it are lost"),
+            what: format!(
+                "the prepared transaction {xid} is rolled back: rows or undo of it are lost"
+            ),
         });
     }
-    db.close()?;
+    close(db, report)?;
     reopen()
 }

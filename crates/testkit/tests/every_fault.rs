@@ -1,7 +1,7 @@
 //! A sample of `cargo xtask faults`: operations on the disk fail, and bytes on it change.
 
 use inkstone_io::sim::{Fault, OpKind};
-use inkstone_testkit::faults::damage::{self, Part, What};
+use inkstone_testkit::faults::damage::{self, Finding, Part, What};
 use inkstone_testkit::faults::every::{self, Case, Consequence, Series};
 use inkstone_testkit::faults::report::{Budget, Report};
 use inkstone_testkit::faults::salvaged;
@@ -50,6 +50,33 @@ fn what_is_undamaged_is_salvaged() {
         broken.extend(damage::run(&starts, damage).err());
     }
     assert!(count > 20, "{count}");
+    assert!(
+        broken.is_empty(),
+        "{} of {count}: {broken:#?}",
+        broken.len()
+    );
+}
+
+/// With `damage_is_found_or_repaired`, more of the kind: the file that has what undoes a
+/// transaction and a prepared one, after a kill.
+#[test]
+fn a_damaged_undo_file_is_refused_and_the_rest_salvaged() {
+    let starts = work::starts().unwrap();
+    let all = damage::all(&starts, Life::AfterKill).unwrap();
+    let undo = all.iter().filter(|damage| damage.part() == Part::Undo);
+    let (mut broken, mut found, mut count) = (Vec::new(), 0, 0);
+    for damage in undo.enumerate().filter(|(n, damage)| {
+        let is_bit = matches!(damage.what, What::FlippedBit(_));
+        !is_bit || n % 9 == 0
+    }) {
+        count += 1;
+        match damage::run(&starts, damage.1) {
+            Ok(Finding::NoneLeft) => {}
+            Ok(_) => found += 1,
+            Err(text) => broken.push(text),
+        }
+    }
+    assert!(found > 20, "{found} of {count}");
     assert!(
         broken.is_empty(),
         "{} of {count}: {broken:#?}",

@@ -44,12 +44,13 @@ and close it in order: the next open has nothing to recover.
 
 Recovery may be interrupted at any point and begun again.
 
-With --salvage, for a database with damaged pages: what can be read of it is made a database that opens, and what is \
-left out is named. That happens in memory, and nothing on disk is changed, unless --write is given, too: take a copy \
-of the directory first. Files without damage stay as they are; in the others, what was in damaged pages is gone: rows \
-of leaves, long values; inner nodes and maps are made anew. A table whose definition was lost is called \
-!salvaged-N. If rows of a prepared transaction are lost, all prepared ones are rolled back. A damaged log is not \
-salvaged.")]
+With --salvage, for a database with damaged pages or undo: what can be read of it is made a database that opens, and \
+what is left out is named. That happens in memory, and nothing on disk is changed, unless --write is given, too: take \
+a copy of the directory first. Files without damage stay as they are; in the others, what was in damaged pages is \
+gone: rows of leaves, long values; inner nodes and maps are made anew. A table whose definition was lost is called \
+!salvaged-N. If rows of a prepared transaction are lost, all prepared ones are rolled back. Where the file `undo` is \
+missing or damaged, what it has of unfinished transactions is undone as far as it can be read, and their other changes \
+stay. A damaged log is not salvaged.")]
 pub struct Recover {
     /// The database's directory
     #[arg(value_name = "DIR")]

@@ -188,6 +188,16 @@ impl Database {
         opening::open(vfs, directory, options, true, &|_| {})
     }
 
+    /// For `salvage`: what of the undo file could not be read, and was passed over.
+    pub(crate) fn lost_undo(&self) -> Vec<Error> {
+        self.inner.core.versions.lost_undo()
+    }
+
+    /// For `salvage`: whether what undoes prepared transactions can be read.
+    pub(crate) fn read_prepared_undo(&self) -> Result<()> {
+        self.inner.core.read_prepared_undo()
+    }
+
     /// Begins a transaction. Its snapshot, if the level has one, is taken by its first statement.
     pub fn begin(&self, isolation: Isolation) -> Result<Transaction> {
         Transaction::begin(&self.inner.core, isolation)

@@ -91,6 +91,9 @@ struct UndoCopy {
 /// Why the table cannot follow the log.
 type Reason = String;
 
+/// Numbers of transactions are below this: none ever comes near.
+const TRX_ID_LIMIT: u64 = 1 << 62;
+
 /// See the module.
 #[derive(Default)]
 pub(super) struct TransactionTable {
@@ -206,7 +209,10 @@ impl TransactionTable {
                 changes,
                 xid,
                 list,
-            } => self.undo_saved(*trx_slot, *trx, (*since, *changes), xid, *list)?,
+            } => {
+                check_saved(*since, *changes, start)?;
+                self.undo_saved(*trx_slot, *trx, (*since, *changes), xid, *list)?;
+            }
             Record::UndoCopy {
                 trx_slot,
                 trx,
@@ -250,8 +256,17 @@ impl TransactionTable {
         Ok(self.active(trx.slot, start, tail))
     }
 
-    fn begin(&mut self, slot: u32, id: TrxId, start: Lsn) -> Result<(), Reason> {
+    /// A transaction's number was read.
+    fn note_id(&mut self, id: TrxId) -> Result<(), Reason> {
+        if id.0 == 0 || id.0 >= TRX_ID_LIMIT {
+            return Err(format!("{id} is no number of a transaction"));
+        }
         self.id_max = self.id_max.max(id);
+        Ok(())
+    }
+
+    fn begin(&mut self, slot: u32, id: TrxId, start: Lsn) -> Result<(), Reason> {
+        self.note_id(id)?;
         if let Some(open) = self.open.get(&slot) {
             return match open.id == id {
                 true => Ok(()),
@@ -334,7 +349,7 @@ impl TransactionTable {
         xid: &Option<Vec<u8>>,
         list: UndoList,
     ) -> Result<(), Reason> {
-        self.id_max = self.id_max.max(id);
+        self.note_id(id)?;
         self.unknown.remove(&slot);
         let found = self.unknown_moved.remove(&slot);
         let open = self.open.entry(slot).or_insert_with(|| OpenTransaction {
@@ -396,7 +411,7 @@ impl TransactionTable {
         start: Lsn,
         tail: bool,
     ) -> Result<(), Reason> {
-        self.id_max = self.id_max.max(id);
+        self.note_id(id)?;
         if let Some(open) = self.open.get(&slot).filter(|open| open.id != id) {
             return Err(format!(
                 "the undo of transaction {id} is copied in slot {slot}, where transaction {} is open",
@@ -468,7 +483,21 @@ impl TransactionTable {
             ));
         }
         let mut all: Vec<_> = self.open.into_values().collect();
-        all.sort_unstable_by_key(|open| open.id);
+        all.sort_unstable_by_key(|open| (open.id, open.slot));
+        if let Some(twice) = all.windows(2).find(|two| two[0].id == two[1].id) {
+            return Err(format!(
+                "transaction {} is open in slot {} and in slot {}",
+                twice[0].id, twice[0].slot, twice[1].slot
+            ));
+        }
+        let in_both = |open: &&OpenTransaction| open.moved.is_some() && !open.undo.is_empty();
+        if let Some(open) = all.iter().find(in_both) {
+            return Err(format!(
+                "the undo of transaction {} has moved, and {} changes behind that name no version",
+                open.id,
+                open.undo.len()
+            ));
+        }
         let (prepared, losers) = all.into_iter().partition(|open| open.xid.is_some());
         Ok(Unfinished {
             losers,
@@ -477,6 +506,22 @@ impl TransactionTable {
             skipped: self.skipped,
         })
     }
+}
+
+/// Whether a record that starts at `start` can say of a transaction that its undo is saved up to
+/// `since`, and that it has made so many changes: each takes a byte of log or more.
+fn check_saved(since: Lsn, changes: u64, start: Lsn) -> Result<(), Reason> {
+    if since.0 == 0 || since > start {
+        return Err(format!(
+            "undo is saved up to LSN {since}, says a record at LSN {start}"
+        ));
+    }
+    if changes > start.0 {
+        return Err(format!(
+            "a transaction has made {changes} changes, says a record at LSN {start}"
+        ));
+    }
+    Ok(())
 }
 
 fn push(open: &mut OpenTransaction, space: SpaceId, tree: TreeId, key: &[u8], undo: Undo) {

@@ -3,7 +3,7 @@
 
 use super::apply::Applier;
 use super::index::{PageIndex, Place};
-use super::losers::TransactionTable;
+use super::losers::{TransactionTable, Unfinished};
 use super::pipeline::{Batch, Feed, Outcome, Pipeline};
 use super::progress::{Phase, Progress, RecoveryReport, Reporter};
 use super::spaces::Spaces;
@@ -138,6 +138,7 @@ impl<'a> Scan<'a> {
         self.spaces.finish()?;
         let unfinished = self.table.finish();
         let unfinished = unfinished.map_err(|reason| Problem::Log(reason).at(log, end))?;
+        check_begin(self.scan_start, &unfinished).map_err(|problem| problem.at(log, end))?;
         check_skipped(&self.spaces, &unfinished.skipped).map_err(|problem| problem.at(log, end))?;
         let changes = super::OpenTransaction::changes;
         self.report.losers = unfinished.losers.len() as u64;
@@ -327,6 +328,21 @@ impl<'a> Scan<'a> {
             seconds: 0,
         }
     }
+}
+
+/// What undoes a transaction was read from its beginning, or from where its saved undo ends.
+fn check_begin(scan_start: Lsn, unfinished: &Unfinished) -> std::result::Result<(), Problem> {
+    let all = unfinished.losers.iter().chain(&unfinished.prepared);
+    for open in all {
+        if open.first_lsn < scan_start {
+            return Err(Problem::Log(format!(
+                "what undoes transaction {} is in the log from LSN {} on, and the log is read from \
+                 LSN {scan_start} on",
+                open.id, open.first_lsn
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Changes that a rollback passed over must be of tablespaces that are gone.

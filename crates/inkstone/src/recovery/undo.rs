@@ -8,7 +8,7 @@
 use crate::btree::{SplitFor, Target};
 use crate::mtr::Mtr;
 use crate::mvcc::system::TrxState;
-use crate::mvcc::versions::{NO_PURGE, NewVersion, VersionKind};
+use crate::mvcc::versions::{NO_PURGE, NewVersion, VersionKind, VersionView};
 use crate::paranoid::paranoid;
 use crate::recovery::OpenTransaction;
 use crate::sync::HashMap;
@@ -107,7 +107,8 @@ impl Core {
         open: &[&OpenTransaction],
     ) -> Result<()> {
         let lists: Vec<_> = open.iter().map(|open| open.list()).collect();
-        let saved = self.versions.adopt_saved(&lists)?;
+        let lossy = self.options.rows_may_be_lost;
+        let saved = self.versions.adopt_saved(&lists, lossy)?;
         paranoid!(
             saved.len() == open.len(),
             "{} transactions have moved undo, {} lists were read",
@@ -130,8 +131,9 @@ impl Core {
             );
             let shared = Shared::new(state.clone());
             let mut inner = shared.inner.lock();
-            inner.touched = self.versions.adopt(state, &saved, moved.rebuilt.clone())?;
-            inner.undo_place = UndoPlace::recovered(moved.list);
+            let rebuilt = moved.rebuilt.clone();
+            inner.touched = self.versions.adopt(state, &saved.segments, rebuilt)?;
+            inner.undo_place = UndoPlace::recovered(saved.list);
             inner.undo_count = moved.changes;
             inner.logged = true;
             inner.orphans = true;
@@ -172,19 +174,20 @@ impl Core {
         loop {
             let _whole_trees = self.undoing.lock();
             let (mut rows, undone) = (0, inner.undo_place.undone);
-            let more =
-                self.versions
-                    .last_logged(&inner.touched, undone, &mut |address, view| {
-                        if self.is_stopping() {
-                            return Err(Error::TransactionState(
-                                "interrupted: the database is closing",
-                            ));
-                        }
-                        if let Some(tree) = self.tree(view.space, view.tree)? {
-                            rows += undo_recovered_version(self, &tree, address, view)?;
-                        }
-                        Ok(())
-                    })?;
+            let mut undo = |address, view: &VersionView<'_>| {
+                if self.is_stopping() {
+                    return Err(Error::TransactionState(
+                        "interrupted: the database is closing",
+                    ));
+                }
+                if let Some(tree) = self.tree(view.space, view.tree)? {
+                    rows += undo_recovered_version(self, &tree, address, view)?;
+                }
+                Ok(())
+            };
+            let lossy = self.options.rows_may_be_lost;
+            let versions = &self.versions;
+            let more = versions.last_logged(&inner.touched, undone, lossy, &mut undo)?;
             inner.undo_count = inner.undo_count.saturating_sub(rows);
             if !more {
                 return Ok(());

@@ -179,6 +179,17 @@ impl Core {
         Ok(false)
     }
 
+    /// Reads all that undoes prepared transactions and is not in the log. For `salvage`.
+    pub(crate) fn read_prepared_undo(&self) -> Result<()> {
+        let all: Vec<_> = self.prepared.lock().values().cloned().collect();
+        for shared in all {
+            let inner = shared.inner.lock();
+            let undone = inner.undo_place.undone;
+            self.versions.read_logged(&inner.touched, undone)?;
+        }
+        Ok(())
+    }
+
     /// It stays entered until it has ended, and `prepared_has_changed` sees it to its end.
     fn find_prepared(&self, xid: &[u8]) -> Result<Arc<Shared>> {
         let shared = self.prepared.lock().get(xid).cloned();

@@ -615,7 +615,16 @@ impl Core {
 
     /// Rolls back the transactions of an earlier run that have undo of their own.
     pub(crate) fn finish_recovered(self: &Arc<Self>) -> Result<()> {
-        self.roll_back_each(&self.recovered)
+        match self.roll_back_each(&self.recovered) {
+            // To try again helps nothing: their rows stay locked, and the log is kept for ever.
+            Err(error) if self.versions.is_damaged_undo(&error) => {
+                Err(self.storage.poison.set(format_args!(
+                    "a transaction of an earlier run cannot be rolled back, restore a backup or \
+                     salvage the database (inkstone recover --salvage): {error}"
+                )))
+            }
+            result => result,
+        }
     }
 
     /// Changes of those that are still to be undone, about.

@@ -10,7 +10,8 @@
 //! 3. Damage to the log may look like the log's end only where nothing behind it proves that it was
 //!    durable: at most the last acknowledged commit is lost to it.
 //! 4. So does what is replaced by an older version of itself, in its own place.
-//! 5. When damage of a page was found, the rest can be salvaged ([`salvaged`]).
+//! 5. When damage of a page, or of the undo file, was found, the rest can be salvaged
+//!    ([`salvaged`]).
 
 use super::salvaged;
 use super::session::{self, History};
@@ -43,6 +44,8 @@ pub enum Part {
     Data,
     /// The page LSN map.
     PageLsnMap,
+    /// The undo file.
+    Undo,
 }
 
 impl Part {
@@ -55,6 +58,7 @@ impl Part {
             name if name.contains("doublewrite") => Part::Doublewrite,
             name if name.contains("page_lsn_map") => Part::PageLsnMap,
             name if name.contains("control") => Part::Control,
+            "undo" => Part::Undo,
             _ => return None,
         })
     }
@@ -275,7 +279,7 @@ fn look(starts: &[Start], damage: &Damage) -> Result<Finding, String> {
         Ok(first) => first.rows(&disk, start, damage)?,
     };
     let is_found = !matches!(finding, Finding::NoneLeft | Finding::LastCommitLost);
-    if is_found && damage.part().has_pages() {
+    if is_found && (damage.part().has_pages() || damage.part() == Part::Undo) {
         let damaged = start.copy();
         let applied = damage.apply(&damaged, starts);
         applied.map_err(|error| error.to_string())?;

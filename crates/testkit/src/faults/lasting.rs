@@ -29,6 +29,8 @@ pub enum Place {
     Doublewrite,
     /// The map of page LSNs.
     PageLsnMap,
+    /// The undo file.
+    Undo,
     /// The page numbers that were resident at the last close.
     PoolDump,
     /// The database's directory, and everything in it.
@@ -98,23 +100,25 @@ pub struct Case {
     pub until: Until,
 }
 
-const FILES: [Place; 7] = [
+const FILES: [Place; 8] = [
     Place::Control,
     Place::Log,
     Place::Catalog,
     Place::Table,
     Place::Doublewrite,
     Place::PageLsnMap,
+    Place::Undo,
     Place::PoolDump,
 ];
 /// Each file alone, and the whole disk.
-const DISK: [Place; 8] = [
+const DISK: [Place; 9] = [
     Place::Control,
     Place::Log,
     Place::Catalog,
     Place::Table,
     Place::Doublewrite,
     Place::PageLsnMap,
+    Place::Undo,
     Place::PoolDump,
     Place::Directory,
 ];
@@ -148,6 +152,7 @@ impl Place {
             Place::Table => &["t00000001.ink"],
             Place::Doublewrite => &["doublewrite"],
             Place::PageLsnMap => &["page_lsn_map"],
+            Place::Undo => &["undo"],
             Place::PoolDump => &["buffer_pool.dump"],
             Place::Directory => &["db"],
         }

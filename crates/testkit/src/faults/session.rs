@@ -130,6 +130,7 @@ pub struct Session {
 pub struct Work<'a> {
     /// The engine's transaction.
     pub txn: &'a Transaction,
+    db: &'a Database,
     tables: BTreeMap<String, (TableId, Table)>,
     changes: Vec<Change>,
 }
@@ -189,8 +190,10 @@ pub fn found(db: &Database) -> Result<Found, Error> {
     Ok(found)
 }
 
-/// Checks every page of every table, and of the catalog.
+/// Checks every page of every table, and of the catalog, when what an earlier process has left was
+/// rolled back.
 pub fn verify(db: &Database) -> Result<(), Error> {
+    db.finish_rollbacks()?;
     db.verify_catalog()?;
     for name in db.tables()? {
         db.purge()?;
@@ -304,6 +307,7 @@ impl Session {
             let txn = this.db.begin(Isolation::RepeatableRead)?;
             let mut work = Work {
                 txn: &txn,
+                db: &this.db,
                 tables: this.tables()?,
                 changes: Vec::new(),
             };
@@ -453,6 +457,11 @@ impl Session {
 }
 
 impl Work<'_> {
+    /// The database.
+    pub fn db(&self) -> &Database {
+        self.db
+    }
+
     /// Inserts or changes a row, and its row in each secondary tree.
     pub fn put(&mut self, table: &str, key: &[u8], value: &[u8]) -> Result<(), Error> {
         let (id, table) = self.table(table)?;

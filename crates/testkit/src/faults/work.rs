@@ -1,6 +1,6 @@
 //! The fixed piece of work in which operations fail: four lives of a process, one after the other.
 
-use super::session::{DIRECTORY, Finish, History, Outcome, Session, Stop, options};
+use super::session::{DIRECTORY, Finish, History, Outcome, Session, Stop, Work, options};
 use inkstone::internals::control::CONTROL_FILE;
 use inkstone::internals::store::DOUBLEWRITE_FILE;
 use inkstone_format::control::{CONTROL_COPY_LEN, Control};
@@ -162,6 +162,41 @@ pub fn work(session: &mut Session, life: Life) -> Outcome {
     life.work()(session)
 }
 
+/// The table of the transactions whose undo is in the undo file, and its rows; the keys of the last
+/// of them no such transaction changes.
+const MOVED: &str = "moved";
+const MOVED_ROWS: u64 = 60;
+const MOVED_CHANGED: u64 = 40;
+
+/// Whether a row is one that only the undo file tells of what it was.
+pub(super) fn is_moved(table: &str, key: &[u8]) -> bool {
+    // Of a secondary tree each may be.
+    let untouched = (MOVED_CHANGED..MOVED_ROWS).any(|n| self::key(n) == key);
+    table == MOVED && !untouched
+}
+
+/// Two transactions whose undo is saved in the undo file, and which go on then: one that will be
+/// rolled back after the kill, and one that is prepared.
+fn moved(s: &mut Session) -> Outcome {
+    let half = MOVED_CHANGED / 2;
+    let change = |t: &mut Work<'_>, from: u64, round: u64| {
+        (from..from + half).try_for_each(|n| t.put(MOVED, &key(n), &value(n, round, 150)))?;
+        (from..from + half).try_for_each(|n| t.put(MOVED, &key(200 + n), &value(n, round, 40)))
+    };
+    s.transaction(Finish::Leave, |t| {
+        change(t, 0, 5)?;
+        t.db().maintain(0)?;
+        change(t, 0, 6)?;
+        t.remove(MOVED, &key(3))
+    })?;
+    s.transaction(Finish::Prepare("third"), |t| {
+        change(t, half, 5)?;
+        t.db().maintain(0)?;
+        t.remove(MOVED, &key(half + 3))
+    })?;
+    s.upkeep("maintenance", |db| db.maintain(0))
+}
+
 /// Rows of the table `crowded`.
 const CROWDED: u64 = 60;
 
@@ -194,6 +229,10 @@ fn creation(s: &mut Session) -> Outcome {
     s.transaction(Finish::Commit, |t| {
         (0..CROWDED).try_for_each(|n| t.put("crowded", &key(n * 100), &value(n, 1, 300)))
     })?;
+    s.create(MOVED, &["by_name"])?;
+    s.transaction(Finish::Commit, |t| {
+        (0..MOVED_ROWS).try_for_each(|n| t.put(MOVED, &key(n), &value(n, 1, 120)))
+    })?;
     s.transaction(Finish::Prepare("first"), |t| {
         (100..110).try_for_each(|n| t.put("many", &key(n), &value(n, 2, 90)))
     })?;
@@ -215,7 +254,7 @@ fn changes(s: &mut Session) -> Outcome {
         (0..50).try_for_each(|n| t.put("many", &key(n * 3), &value(n, 4, 80)))
     })?;
     s.drop_table("short")?;
-    s.upkeep("maintenance", |db| db.maintain(0))?;
+    moved(s)?;
     s.transaction(Finish::Prepare("second"), |t| {
         (60..70).try_for_each(|n| t.put("rows", &key(n), &value(n, 5, 310)))
     })?;
@@ -246,6 +285,8 @@ fn changes(s: &mut Session) -> Outcome {
 fn recovered(s: &mut Session) -> Outcome {
     s.compare()?;
     s.decide("second", false)?;
+    s.decide("third", false)?;
+    s.upkeep("the end of rollbacks", |db| db.finish_rollbacks())?;
     s.transaction(Finish::Commit, |t| {
         (0..40).try_for_each(|n| t.put("rows", &key(n), &value(n, 7, 250)))
     })?;

@@ -11,7 +11,7 @@ use super::input::{Input, dice_seeds};
 use super::model::found;
 use crate::model::Found;
 use inkstone::internals::log::{LogReader, ReadParams};
-use inkstone::{Database, Error, Isolation, Options};
+use inkstone::{Database, Error, Isolation, Options, Transaction};
 use inkstone_format::control::Control;
 use inkstone_format::segment::{LOG_BLOCK, segment_file_name};
 use inkstone_format::{Lsn, frame, header};
@@ -75,7 +75,7 @@ impl Image {
     fn new(closed: bool) -> Result<Self, Error> {
         let vfs = SimVfs::new(1);
         let db = open(&vfs)?;
-        fill(&db)?;
+        let moved = fill(&db, !closed)?;
         let mut loser = None;
         if closed {
             db.close()?;
@@ -88,7 +88,7 @@ impl Image {
             loser = Some((txn, db));
         }
         let vfs = vfs.kill();
-        drop(loser);
+        drop((loser, moved));
         let read = open(&vfs.crash(1))?;
         let holds = found(&read)?;
         drop(read);
@@ -125,8 +125,9 @@ impl Image {
 }
 
 /// Rows short and long, in two tables with a secondary tree, checkpointed and not; and a prepared
-/// transaction.
-fn fill(db: &Database) -> Result<(), Error> {
+/// transaction. If one is to be left: an open transaction, with undo in the undo file and behind
+/// it.
+fn fill(db: &Database, leaves: bool) -> Result<Option<Transaction>, Error> {
     let (a, b) = (
         db.create_table("a", &["by_value"])?,
         db.create_table("b", &[])?,
@@ -151,10 +152,24 @@ fn fill(db: &Database) -> Result<(), Error> {
         txn.delete(&a, &(n + 100).to_be_bytes())?;
     }
     txn.commit()?;
+    let mut left = None;
+    if leaves {
+        let txn = db.begin(Isolation::ReadCommitted)?;
+        for n in 40..70u64 {
+            txn.update(&a, &n.to_be_bytes(), &[5; 50])?;
+            if n == 60 {
+                // Saves the undo of every transaction that is open.
+                db.maintain(0)?;
+            }
+        }
+        txn.insert(&a, &800u64.to_be_bytes(), b"of a loser")?;
+        left = Some(txn);
+    }
     let txn = db.begin(Isolation::ReadCommitted)?;
     txn.update(&b, &1u64.to_be_bytes(), &[7; 5000])?;
     txn.insert(&a, &900u64.to_be_bytes(), b"prepared")?;
-    txn.prepare(b"xid")
+    txn.prepare(b"xid")?;
+    Ok(left)
 }
 
 fn log_end(vfs: &SimVfs, control: &Control) -> Result<(Lsn, u64), Error> {
@@ -279,6 +294,10 @@ fn use_database(vfs: &SimVfs, holds: Option<&Found>) {
     let Ok(db) = open(vfs) else { return };
     if let Some(holds) = holds {
         assert!(read_is_true(&db, holds), "damage was read as data");
+    }
+    let _ = db.finish_rollbacks();
+    if let Some(holds) = holds {
+        assert!(read_is_true(&db, holds), "damage was undone as data");
     }
     let _ = found(&db);
     let _ = work(&db);

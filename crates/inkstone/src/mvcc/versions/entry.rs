@@ -18,7 +18,7 @@ use inkstone_format::{Corrupt, SpaceId, TreeId, VersionAddress};
 use std::ops::Range;
 
 pub(super) use inkstone_format::version::{
-    VERSION_HEADER_BYTES as HEADER_BYTES, VERSION_UNIT as UNIT,
+    VERSION_HEADER_BYTES as HEADER_BYTES, VERSION_UNIT as UNIT, VERSION_UNIT_BITS,
 };
 
 const KIND: usize = 8;
@@ -177,12 +177,42 @@ pub(super) fn entries(
         }
         let start = at;
         let address = VersionAddress::of(segment, start / UNIT);
-        let header = Header::parse(bytes, start, address);
+        let header = match (start / UNIT) >> VERSION_UNIT_BITS {
+            0 => Header::parse(bytes, start, address),
+            _ => Err(Corrupt::at(
+                start,
+                "a version begins behind the last address",
+            )),
+        };
         // After an error there is no way on.
         at = header
             .as_ref()
             .map_or(bytes.len(), |h| start + h.encoded_bytes());
         Some(header.map(|header| (start, header)))
+    })
+}
+
+/// The entries of a damaged segment that match their checksums, in order. Only bytes that came from
+/// a file have such.
+pub(super) fn whole_entries(
+    bytes: &[u8],
+    segment: u64,
+) -> impl Iterator<Item = (usize, Header)> + '_ {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        while at + HEADER_BYTES <= bytes.len() && (at / UNIT) >> VERSION_UNIT_BITS == 0 {
+            let (start, address) = (at, VersionAddress::of(segment, at / UNIT));
+            let header = Header::parse(bytes, start, address).ok();
+            let end = header.map_or(start, |header| start + header.encoded_bytes());
+            if let Some(header) = header
+                && verify_checksum(&bytes[start..end], address).is_ok()
+            {
+                at = end;
+                return Some((start, header));
+            }
+            at += UNIT;
+        }
+        None
     })
 }
 

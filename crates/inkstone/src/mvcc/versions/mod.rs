@@ -388,6 +388,8 @@ pub struct VersionStore {
     /// Latched after `spill`, never both.
     undo: Checked<SpillFile>,
     saving: Saving,
+    /// What of the undo file was passed over.
+    lost_undo: Mutex<Vec<Error>>,
     directory_handle: Arc<dyn inkstone_io::Directory>,
     retiring: Mutex<()>,
     spill_path: PathBuf,
@@ -451,6 +453,7 @@ impl VersionStore {
             spill: Checked::new(spill),
             undo: Checked::new(undo),
             saving: Saving::default(),
+            lost_undo: Mutex::default(),
             directory_handle: directory,
             retiring: Mutex::default(),
             segment_bytes: segment_bytes as usize / UNIT * UNIT,
@@ -832,18 +835,19 @@ impl VersionStore {
 
     /// Enters a segment that an earlier run has left.
     fn enter_adopted(&self, segment: &Arc<Segment>) -> Result<()> {
-        let other = self
-            .directory
-            .write()
-            .live
-            .insert(segment.number, segment.clone());
+        let corrupt = |detail| Error::corrupt_file(&self.undo_path, segment.number, detail);
+        let mut directory = self.directory.write();
+        if segment.number >= VersionAddress::logged_segment(directory.next_number) {
+            return Err(corrupt("a segment of versions has a number of a later run"));
+        }
+        let other = directory.live.insert(segment.number, segment.clone());
+        drop(directory);
         if other.is_some() {
-            let detail = "two transactions have versions in one segment".to_owned();
-            return Err(Error::corrupt_file(&self.undo_path, segment.number, detail));
+            return Err(corrupt("two transactions have versions in one segment"));
         }
         let mut sealed = self.sealed.lock();
         sealed.all.insert(segment.number, segment.clone());
-        if segment.extent().is_none() {
+        if segment.place().is_none() {
             sealed.in_memory.insert(segment.number, segment.clone());
         }
         drop(sealed);

@@ -17,11 +17,20 @@
 //! ```text
 //! list: for each segment
 //! bytes  0..8   number              16..20  bytes in use
-//!        8..16  offset in the file  20..24  0
+//!        8..16  offset in the file  20..24  CRC-32C of them
 //! ```
+//!
+//! Each version has a checksum; that of all tells of versions that are not there.
+//!
+//! # What cannot be read
+//!
+//! A transaction whose saved undo is gone or damaged cannot be rolled back: opening refuses it, as
+//! far as a look at the file's length and the lists tells, and what a rollback finds later ends the
+//! work ([`Core::finish_recovered`](crate::txn::core::Core)). `salvage` passes over it
+//! ([`VersionStore::lost_undo`]): rows whose undo is lost stay as they are.
 
 use super::entry::NewVersion;
-use super::segment::Segment;
+use super::segment::{Place, Segment};
 use super::spill::{Extent, SpillFile};
 use super::{TouchedSegments, UNIT, VersionStore, VersionView};
 use crate::counters::Counter;
@@ -35,6 +44,7 @@ use inkstone_format::record::UndoList;
 use inkstone_format::{Lsn, SpaceId, VersionAddress};
 use inkstone_io::File;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Name of the file in the database's directory.
@@ -57,6 +67,14 @@ pub(crate) struct SavedSegment {
     number: u64,
     offset: u64,
     bytes: u32,
+    checksum: u32,
+}
+
+/// What the undo file has of a transaction: the list, and what it names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Saved {
+    pub list: UndoList,
+    pub segments: Vec<SavedSegment>,
 }
 
 impl SavedSegment {
@@ -74,31 +92,41 @@ fn encode(segments: &[SavedSegment]) -> Vec<u8> {
         bytes.extend_from_slice(&segment.number.to_le_bytes());
         bytes.extend_from_slice(&segment.offset.to_le_bytes());
         bytes.extend_from_slice(&segment.bytes.to_le_bytes());
-        bytes.extend_from_slice(&[0; 4]);
+        bytes.extend_from_slice(&segment.checksum.to_le_bytes());
     }
     bytes
 }
 
 fn decode(bytes: &[u8]) -> Vec<SavedSegment> {
     let u64_at = |b: &[u8], at: usize| u64::from_le_bytes(b[at..at + 8].try_into().expect("eight"));
+    let u32_at = |b: &[u8], at: usize| u32::from_le_bytes(b[at..at + 4].try_into().expect("four"));
     bytes
         .chunks_exact(LISTED_BYTES)
         .map(|b| SavedSegment {
             number: u64_at(b, 0),
             offset: u64_at(b, 8),
-            bytes: u64_at(b, 16) as u32,
+            bytes: u32_at(b, 16),
+            checksum: u32_at(b, 20),
         })
         .collect()
 }
 
-/// Reads a list that the log names.
-fn read_list(file: &dyn File, list: UndoList) -> Result<Vec<SavedSegment>> {
+/// What is said of undo that is not there.
+fn unreadable(path: &Path, offset: u64, what: &str) -> Error {
+    let detail = format!(
+        "{what}, and an unfinished transaction cannot be rolled back without it: restore a backup, \
+         or salvage the rest (inkstone recover --salvage)"
+    );
+    Error::corrupt_file(path, offset, detail)
+}
+
+/// Reads a list that the log names, of a file of so many bytes.
+fn read_list(file: &dyn File, len: u64, list: UndoList) -> Result<Vec<SavedSegment>> {
     let corrupt = |what: &str| {
-        let detail = format!("the list of a transaction's versions {what}");
-        Error::corrupt_file(file.path(), list.offset, detail)
+        let what = format!("the list of a transaction's versions {what}");
+        unreadable(file.path(), list.offset, &what)
     };
     let failed = |e| Error::io("read", file.path(), e);
-    let len = file.len().map_err(failed)?;
     if u64::from(list.bytes) > len.saturating_sub(list.offset) {
         return Err(corrupt("lies beyond the end of the file"));
     }
@@ -106,6 +134,9 @@ fn read_list(file: &dyn File, list: UndoList) -> Result<Vec<SavedSegment>> {
     file.read_at(&mut bytes, list.offset).map_err(failed)?;
     if crc32c::crc32c(&bytes) != list.checksum {
         return Err(corrupt("does not match its checksum"));
+    }
+    if !bytes.len().is_multiple_of(LISTED_BYTES) {
+        return Err(corrupt("ends within a segment"));
     }
     let segments = decode(&bytes);
     let is_logged = |s: &SavedSegment| VersionAddress::of(s.number, 0).is_logged() && s.bytes > 0;
@@ -159,13 +190,14 @@ impl VersionStore {
         let mut name_is_durable = self.saving.one_at_a_time.lock();
         let mut listed = Vec::with_capacity(wanted.0.len());
         for segment in &wanted.0 {
-            let Some((extent, bytes)) = self.move_to_undo_file(segment)? else {
+            let Some(place) = self.move_to_undo_file(segment)? else {
                 return Ok(None);
             };
             listed.push(SavedSegment {
                 number: segment.number,
-                offset: extent.offset,
-                bytes: bytes as u32,
+                offset: place.extent.offset,
+                bytes: place.bytes as u32,
+                checksum: place.checksum,
             });
         }
         if listed.is_empty() {
@@ -197,12 +229,12 @@ impl VersionStore {
     }
 
     /// Where a sealed segment lies in the undo file, once it does; `None` if it has retired.
-    fn move_to_undo_file(&self, segment: &Arc<Segment>) -> Result<Option<(Extent, usize)>> {
+    fn move_to_undo_file(&self, segment: &Arc<Segment>) -> Result<Option<Place>> {
         let mut file = self.undo.lock();
-        if segment.extent().is_none() {
+        if segment.place().is_none() {
             self.spill_segment(segment, &mut file)?;
         }
-        Ok(segment.extent())
+        Ok(segment.place())
     }
 
     /// A list is not needed once the log is durable up to `lsn`.
@@ -240,28 +272,90 @@ impl VersionStore {
         self.undo.lock().used_bytes()
     }
 
-    /// Takes over what an earlier run has saved: the lists, and the segments that they name.
-    pub(crate) fn adopt_saved(&self, lists: &[UndoList]) -> Result<Vec<Vec<SavedSegment>>> {
-        let mut all = vec![Vec::new(); lists.len()];
-        if lists.iter().all(|list| list.bytes == 0) {
+    /// Takes over what an earlier run has saved: the lists, and the segments that they name. With
+    /// `lossy` what cannot be read is noted as lost, and is no part of the answer.
+    pub(crate) fn adopt_saved(&self, lists: &[UndoList], lossy: bool) -> Result<Vec<Saved>> {
+        let mut all = vec![Saved::default(); lists.len()];
+        let named = || lists.iter().filter(|list| list.bytes > 0);
+        let Some(first) = named().next() else {
             return Ok(all);
-        }
-        let file = self.undo.lock().file()?;
+        };
+        let file = match self.existing_undo_file(*first) {
+            Err(error) if lossy => {
+                self.note_lost(error);
+                return Ok(all);
+            }
+            file => file?,
+        };
+        let failed = |e| Error::io("read", file.path(), e);
+        let len = file.len().map_err(failed)?;
         let mut extents = Vec::new();
         for (list, all) in lists.iter().zip(&mut all) {
             if list.bytes == 0 {
                 continue;
             }
-            let segments = read_list(&*file, *list)?;
+            let mut segments = match read_list(&*file, len, *list) {
+                Err(error) if lossy => {
+                    self.note_lost(error);
+                    continue;
+                }
+                segments => segments?,
+            };
+            let mut cut = None;
+            segments.retain(|segment| {
+                let whole = u64::from(segment.bytes) <= len.saturating_sub(segment.offset);
+                if !whole {
+                    cut = cut.or(Some(segment.offset));
+                }
+                whole
+            });
+            if let Some(offset) = cut {
+                let what = format!("the file ends at byte {len}, within versions that it had");
+                let error = unreadable(file.path(), offset, &what);
+                match lossy {
+                    true => self.note_lost(error),
+                    false => return Err(error),
+                }
+            }
             extents.push(Extent {
                 offset: list.offset,
                 length: u64::from(list.bytes),
             });
             extents.extend(segments.iter().map(SavedSegment::extent));
-            *all = segments;
+            *all = Saved {
+                list: *list,
+                segments,
+            };
         }
         self.undo.lock().adopt(&extents)?;
         Ok(all)
+    }
+
+    fn existing_undo_file(&self, list: UndoList) -> Result<Arc<dyn File>> {
+        let directory = &self.directory_handle;
+        let exists = directory.exists(UNDO_FILE);
+        match exists.map_err(|e| Error::io("open", &self.undo_path, e))? {
+            true => self.undo.lock().file(),
+            false => Err(unreadable(
+                &self.undo_path,
+                list.offset,
+                "the file is missing",
+            )),
+        }
+    }
+
+    fn note_lost(&self, error: Error) {
+        self.lost_undo.lock().push(error);
+    }
+
+    /// What of the undo file could not be read, and was passed over.
+    pub(crate) fn lost_undo(&self) -> Vec<Error> {
+        self.lost_undo.lock().clone()
+    }
+
+    /// Whether an error says that bytes of the undo file are not what was written.
+    pub(crate) fn is_damaged_undo(&self, error: &Error) -> bool {
+        matches!(error, Error::Corrupt { file, page: None, .. } if *file == self.undo_path)
     }
 
     /// Takes over the logged versions of a transaction that an earlier run has left: those that it
@@ -277,7 +371,12 @@ impl VersionStore {
             let file = self.undo.lock().file()?;
             for place in saved {
                 let (extent, bytes) = (place.extent().whole_blocks(), place.bytes as usize);
-                let segment = Segment::saved(place.number, trx, file.clone(), extent, bytes);
+                let place_of = Place {
+                    extent,
+                    bytes,
+                    checksum: place.checksum,
+                };
+                let segment = Segment::saved(place.number, trx, file.clone(), place_of);
                 segments.insert(place.number, Arc::new(segment));
             }
         }
@@ -296,22 +395,32 @@ impl VersionStore {
     }
 
     /// Shows the versions, the newest first, of the newest segment of logged versions, but for the
-    /// `undone` newest. False: there is none.
+    /// `undone` newest. False: there is none. With `lossy` versions that cannot be read are noted
+    /// as lost.
     pub(crate) fn last_logged(
         &self,
         touched: &TouchedSegments,
         undone: usize,
+        lossy: bool,
         show: &mut dyn FnMut(VersionAddress, &VersionView<'_>) -> Result<()>,
     ) -> Result<bool> {
         let Some(segment) = touched.logged(undone).pop() else {
             return Ok(false);
         };
-        segment.backward(&self.undo_path, show)?;
+        let note = |error| self.note_lost(error);
+        let lost: Option<&dyn Fn(Error)> = if lossy { Some(&note) } else { None };
+        segment.backward(&self.undo_path, lost, show)?;
         Ok(true)
     }
 }
 
 impl VersionStore {
+    /// Reads all logged versions, but for those of the `undone` newest segments.
+    pub(crate) fn read_logged(&self, touched: &TouchedSegments, undone: usize) -> Result<()> {
+        let mut segments = touched.logged(undone).into_iter();
+        segments.try_for_each(|segment| segment.backward(&self.undo_path, None, &mut |_, _| Ok(())))
+    }
+
     /// Whether any logged version, but for those of the `undone` newest segments, is of a row in a
     /// tablespace.
     pub(crate) fn any_logged(
@@ -322,7 +431,7 @@ impl VersionStore {
     ) -> Result<bool> {
         let mut any = false;
         for segment in touched.logged(undone) {
-            segment.backward(&self.undo_path, &mut |_, view| {
+            segment.backward(&self.undo_path, None, &mut |_, view| {
                 any |= view.space == space;
                 Ok(())
             })?;

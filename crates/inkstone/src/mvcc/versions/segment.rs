@@ -47,11 +47,19 @@ enum Storage {
     Retired,
 }
 
+/// Where in a file the bytes of a segment are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub extent: Extent,
+    pub bytes: usize,
+    /// CRC-32C of the bytes of a segment of logged versions; 0 of another.
+    pub checksum: u32,
+}
+
 #[derive(Debug)]
 struct Spilled {
     file: Arc<dyn File>,
-    extent: Extent,
-    bytes: usize,
+    place: Place,
     /// Unit at which each entry begins, ascending, and its writer.
     index: Box<[(u16, u32)]>,
 }
@@ -60,20 +68,20 @@ impl Spilled {
     fn read(&self, path: &Path, at: usize, bytes: usize) -> Result<Vec<u8>> {
         let mut buffer = vec![0; bytes];
         self.file
-            .read_at(&mut buffer, self.extent.offset + at as u64)
+            .read_at(&mut buffer, self.place.extent.offset + at as u64)
             .map_err(|e| Error::io("read", path, e))?;
         Ok(buffer)
     }
 
     fn corrupt(&self, path: &Path, at: usize, corrupt: Corrupt) -> Error {
-        let offset = self.extent.offset + (at + corrupt.offset) as u64;
+        let offset = self.place.extent.offset + (at + corrupt.offset) as u64;
         Error::corrupt_file(path, offset, corrupt.detail)
     }
 
     /// Reads one whole entry, alone.
     fn read_entry(&self, path: &Path, at: usize, address: VersionAddress) -> Result<Vec<u8>> {
         let corrupt = |c| self.corrupt(path, at, c);
-        let left = self.bytes.saturating_sub(at);
+        let left = self.place.bytes.saturating_sub(at);
         let mut bytes = self.read(path, at, left.min(READ_AHEAD_BYTES))?;
         let header = Header::parse_prefix(&bytes, 0, address).map_err(corrupt)?;
         let length = header.encoded_bytes();
@@ -87,6 +95,38 @@ impl Spilled {
         bytes.truncate(length);
         entry::verify_checksum(&bytes, address).map_err(corrupt)?;
         Ok(bytes)
+    }
+
+    /// All bytes of segment `number`, which match all checksums.
+    fn read_all(&self, path: &Path, number: u64) -> Result<Vec<u8>> {
+        let bytes = self.read(path, 0, self.place.bytes)?;
+        for entry in entry::entries(&bytes, number) {
+            let (at, header) = entry.map_err(|c| self.corrupt(path, 0, c))?;
+            let entry = &bytes[at..at + header.encoded_bytes()];
+            entry::verify_checksum(entry, address_of(number, at / UNIT))
+                .map_err(|c| self.corrupt(path, at, c))?;
+        }
+        // Zeroes in place of a version would pass for the room between two.
+        let is_logged = VersionAddress::of(number, 0).is_logged();
+        if is_logged && crc32c::crc32c(&bytes) != self.place.checksum {
+            let detail = format!(
+                "{} bytes of versions do not match their checksum",
+                bytes.len()
+            );
+            return Err(self.corrupt(path, 0, Corrupt::at(0, detail)));
+        }
+        Ok(bytes)
+    }
+
+    /// Its bytes, with zeroes in place of those that cannot be read.
+    fn read_what_can_be(&self, path: &Path) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.place.bytes);
+        while bytes.len() < self.place.bytes {
+            let count = (self.place.bytes - bytes.len()).min(READ_AHEAD_BYTES);
+            let read = self.read(path, bytes.len(), count);
+            bytes.extend(read.unwrap_or_else(|_| vec![0; count]));
+        }
+        bytes
     }
 }
 
@@ -130,18 +170,11 @@ impl Segment {
     }
 
     /// A sealed segment of one transaction, which an earlier run has saved.
-    pub fn saved(
-        number: u64,
-        trx: &Arc<TrxState>,
-        file: Arc<dyn File>,
-        extent: Extent,
-        bytes: usize,
-    ) -> Self {
+    pub fn saved(number: u64, trx: &Arc<TrxState>, file: Arc<dyn File>, place: Place) -> Self {
         let segment = Self::new(number, UNIT);
         *segment.storage.write() = Storage::Spilled(Spilled {
             file,
-            extent,
-            bytes,
+            place,
             index: Box::default(),
         });
         segment.adopted(trx)
@@ -172,10 +205,10 @@ impl Segment {
         self.sealed.load(Ordering::Acquire)
     }
 
-    /// Where its bytes are in a file: extent and length.
-    pub fn extent(&self) -> Option<(Extent, usize)> {
+    /// Where its bytes are in a file.
+    pub fn place(&self) -> Option<Place> {
         match &*self.storage.read() {
-            Storage::Spilled(spilled) => Some((spilled.extent, spilled.bytes)),
+            Storage::Spilled(spilled) => Some(spilled.place),
             _ => None,
         }
     }
@@ -352,17 +385,7 @@ impl Segment {
         let storage = self.storage.read();
         match &*storage {
             Storage::Sealed(bytes) => Ok(Some(bytes.clone())),
-            Storage::Spilled(spilled) => {
-                let bytes = spilled.read(path, 0, spilled.bytes)?;
-                for entry in entry::entries(&bytes, self.number) {
-                    let (at, header) = entry.map_err(|c| spilled.corrupt(path, 0, c))?;
-                    let address = address_of(self.number, at / UNIT);
-                    let entry = &bytes[at..at + header.encoded_bytes()];
-                    entry::verify_checksum(entry, address)
-                        .map_err(|c| spilled.corrupt(path, at, c))?;
-                }
-                Ok(Some(Arc::new(bytes)))
-            }
+            Storage::Spilled(spilled) => Ok(Some(Arc::new(spilled.read_all(path, self.number)?))),
             Storage::Open(_) => {
                 crate::invariant!(false, "segment {} is open", self.number);
                 Ok(None)
@@ -398,23 +421,42 @@ impl Segment {
         Ok(())
     }
 
-    /// Shows every entry of a sealed segment, the newest first. No latch is held meanwhile.
+    /// Shows every entry of a sealed segment, the newest first. No latch is held meanwhile. If it
+    /// cannot be read as a whole, and `lost` wants to know of that, every entry that can be read.
     pub fn backward(
         &self,
         path: &Path,
+        lost: Option<&dyn Fn(Error)>,
         show: &mut dyn FnMut(VersionAddress, &VersionView<'_>) -> Result<()>,
     ) -> Result<()> {
-        let Some(bytes) = self.sealed_bytes(path)? else {
-            return Ok(());
-        };
         let corrupt = |c: Corrupt| Error::corrupt_file(path, c.offset as u64, c.detail);
-        let all: Result<Vec<_>, _> = entry::entries(&bytes, self.number).collect();
-        for (at, header) in all.map_err(corrupt)?.into_iter().rev() {
+        let (bytes, all) = match (self.sealed_bytes(path), lost) {
+            (Ok(None), _) => return Ok(()),
+            (Ok(Some(bytes)), _) => {
+                let all: Result<Vec<_>, _> = entry::entries(&bytes, self.number).collect();
+                (bytes, all.map_err(corrupt)?)
+            }
+            (Err(error), Some(lost)) => {
+                lost(error);
+                let bytes = self.what_can_be_read(path);
+                let all = entry::whole_entries(&bytes, self.number).collect();
+                (Arc::new(bytes), all)
+            }
+            (Err(error), None) => return Err(error),
+        };
+        for (at, header) in all.into_iter().rev() {
             let address = address_of(self.number, at / UNIT);
             let trx = self.writer(header.writer, address).map_err(corrupt)?;
             show(address, &VersionView::new(&header, &bytes, at, &trx))?;
         }
         Ok(())
+    }
+
+    fn what_can_be_read(&self, path: &Path) -> Vec<u8> {
+        match &*self.storage.read() {
+            Storage::Spilled(spilled) => spilled.read_what_can_be(path),
+            _ => Vec::new(),
+        }
     }
 
     /// Moves a sealed segment to the spill file. Readers go on meanwhile.
@@ -424,6 +466,10 @@ impl Segment {
             _ => return Ok(0),
         };
         let (image, index) = self.spill_image(&bytes);
+        let checksum = match self.is_logged() {
+            true => crc32c::crc32c(&image),
+            false => 0,
+        };
         let (handle, extent) = file.write(&image)?;
         paranoid!(
             image.len() == bytes.len() && extent.length >= bytes.len() as u64,
@@ -439,10 +485,14 @@ impl Segment {
             return Ok(0);
         }
         let kept = index.len() * size_of::<(u16, u32)>();
-        *storage = Storage::Spilled(Spilled {
-            file: handle,
+        let place = Place {
             extent,
             bytes: bytes.len(),
+            checksum,
+        };
+        *storage = Storage::Spilled(Spilled {
+            file: handle,
+            place,
             index,
         });
         drop(storage);
@@ -504,7 +554,7 @@ impl Segment {
             self.number
         );
         match old {
-            Storage::Spilled(spilled) => Some(spilled.extent),
+            Storage::Spilled(spilled) => Some(spilled.place.extent),
             _ => None,
         }
     }

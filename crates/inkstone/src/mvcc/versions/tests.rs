@@ -1,4 +1,4 @@
-use super::saved::RebuiltSegments;
+use super::saved::{RebuiltSegments, Saved};
 use super::spill::SPILL_FILE;
 use super::test_vfs::MemVfs;
 use crate::poison::Poison;
@@ -695,11 +695,13 @@ fn a_saved_segment_is_read_by_a_later_store() {
     let counters = Arc::new(Counters::default());
     let later = VersionStore::open(f.vfs.clone(), 64 << 10, 2, counters).unwrap();
     assert!(!later.is_live(addresses[0]), "nothing was taken over yet");
-    let saved = later.adopt_saved(&[UndoList::default(), list]).unwrap();
-    assert_eq!(saved[0], []);
+    let saved = later.adopt_saved(&[UndoList::default(), list], false);
+    let saved = saved.unwrap();
+    assert_eq!(saved[0], Saved::default());
+    assert_eq!(saved[1].list, list);
     let state = f.system.begin(f.system.next_trx_id());
     let touched = later
-        .adopt(&state, &saved[1], RebuiltSegments::default())
+        .adopt(&state, &saved[1].segments, RebuiltSegments::default())
         .unwrap();
     let (mut seen, mut undone) = (Vec::new(), 0);
     let mut show = |address, view: &VersionView<'_>| {
@@ -708,7 +710,10 @@ fn a_saved_segment_is_read_by_a_later_store() {
         seen.push(address);
         Ok(())
     };
-    while later.last_logged(&touched, undone, &mut show).unwrap() {
+    while later
+        .last_logged(&touched, undone, false, &mut show)
+        .unwrap()
+    {
         undone += 1;
     }
     assert!(undone > 1, "{undone} segments");
@@ -765,12 +770,100 @@ fn a_transaction_may_end_while_it_is_being_saved() {
     assert_eq!(f.store.undo_file_bytes(), 0);
 }
 
+impl Fixture {
+    /// What a later store finds of a saved transaction: the addresses that it shows, newest first.
+    fn found_later(&self, list: UndoList, lossy: bool) -> Result<(Vec<VersionAddress>, usize)> {
+        let counters = Arc::new(Counters::default());
+        let later = VersionStore::open(self.vfs.clone(), 64 << 10, 2, counters)?;
+        let saved = later.adopt_saved(&[list], lossy)?;
+        let state = self.system.begin(self.system.next_trx_id());
+        let touched = later.adopt(&state, &saved[0].segments, RebuiltSegments::default())?;
+        let (mut seen, mut undone) = (Vec::new(), 0);
+        let mut show = |address, _: &VersionView<'_>| {
+            seen.push(address);
+            Ok(())
+        };
+        let mut result = Ok(true);
+        while let Ok(true) = result {
+            result = later.last_logged(&touched, undone, lossy, &mut show);
+            undone += 1;
+        }
+        later.finish(touched, self.system.finish_abort(&state));
+        result.map(|_| (seen, later.lost_undo().len()))
+    }
+
+    fn undo_bytes(&self) -> Vec<u8> {
+        self.vfs.file("undo").unwrap().bytes.read().clone()
+    }
+
+    fn set_undo_bytes(&self, bytes: &[u8]) {
+        *self.vfs.file("undo").unwrap().bytes.write() = bytes.to_vec();
+    }
+}
+
+/// Wherever a bit flips, a block becomes zeroes, or the file ends: an error that names the file and
+/// a place in it; and where that is passed over, all versions but those that were hit.
+#[test]
+fn damage_of_saved_versions_is_found_and_passed_over() {
+    let f = fixture(64 << 10);
+    let (trx, mut addresses) = f.logged(600);
+    addresses.reverse();
+    let list = f.save(&trx);
+    let whole = f.undo_bytes();
+    assert_eq!(f.found_later(list, false).unwrap(), (addresses.clone(), 0));
+    let in_use = |at: usize| {
+        let list = list.offset as usize..(list.offset + u64::from(list.bytes)) as usize;
+        list.contains(&at) || (at < list.start && whole[at & !15..][..16] != [0; 16])
+    };
+    let mut damaged = Vec::new();
+    for at in (0..whole.len()).step_by(97).filter(|at| in_use(*at)) {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1 << (at % 8);
+        damaged.push((format!("bit flipped at {at}"), bytes, 1));
+    }
+    for at in (0..whole.len()).step_by(4096).filter(|at| in_use(*at)) {
+        let mut bytes = whole.clone();
+        bytes[at..][..4096.min(whole.len() - at)].fill(0);
+        damaged.push((format!("zeroes at {at}"), bytes, 4096 / 64 + 2));
+    }
+    for length in (0..=list.offset as usize).step_by(4096) {
+        damaged.push((format!("cut to {length}"), whole[..length].to_vec(), 600));
+    }
+    assert!(damaged.len() > 100, "{}", damaged.len());
+    for (what, bytes, lost_max) in damaged {
+        f.set_undo_bytes(&bytes);
+        match f.found_later(list, false) {
+            Err(Error::Corrupt { file, offset, .. }) => {
+                assert!(file.ends_with("undo"), "{what}: {file:?}");
+                assert!(offset < whole.len() as u64, "{what}: offset {offset}");
+            }
+            other => panic!("{what}: {other:?}"),
+        }
+        let (found, notes) = f.found_later(list, true).unwrap();
+        assert!(notes > 0, "{what}");
+        assert!(
+            found.iter().all(|address| addresses.contains(address)),
+            "{what}"
+        );
+        let has_list = bytes.get(list.offset as usize..) == whole.get(list.offset as usize..);
+        let lost = addresses.len() - found.len();
+        assert!(!has_list || lost <= lost_max, "{what}: {lost} lost");
+    }
+    f.vfs.remove("undo").unwrap();
+    let missing = f.found_later(list, false).unwrap_err().to_string();
+    assert!(missing.contains("the file is missing"), "{missing}");
+    assert!(missing.contains("recover --salvage"), "{missing}");
+    assert!(f.vfs.file("undo").is_none(), "it was made anew");
+    assert_eq!(f.found_later(list, true).unwrap(), (Vec::new(), 1));
+    f.store.finish(trx.touched, 1);
+}
+
 #[test]
 fn a_list_that_is_not_there_or_damaged_is_an_error() {
     let f = fixture(1 << 20);
     let (trx, _) = f.logged(100);
     let list = f.save(&trx);
-    let is_refused = |list| match f.store.adopt_saved(&[list]) {
+    let is_refused = |list| match f.store.adopt_saved(&[list], false) {
         Err(Error::Corrupt { .. }) => {}
         other => panic!("{other:?}"),
     };

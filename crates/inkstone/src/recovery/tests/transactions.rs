@@ -4,8 +4,10 @@ use super::rig::{LogBuilder, MemoryDisk, leaf_init, page, put_all, redo_from};
 use crate::recovery::RedoOutcome;
 use crate::{Error, Result};
 use inkstone_format::header::{PageType, init_page};
-use inkstone_format::record::{Context, Diff, Record, Row, TrxRef, Undo, UndoEntry, put_insert};
-use inkstone_format::{Lsn, SpaceId, TreeId, TrxId};
+use inkstone_format::record::{
+    Context, Diff, LoggedVersion, Record, Row, TrxRef, Undo, UndoEntry, UndoList, put_insert,
+};
+use inkstone_format::{Lsn, SpaceId, TreeId, TrxId, VersionAddress};
 
 const TREE: TreeId = TreeId(0);
 
@@ -361,4 +363,66 @@ fn an_open_transaction_of_unknown_beginning_is_an_error() {
     // It ended: redo only.
     log.records(&[Record::Commit { trx_slot: 6 }]);
     assert!(redo_from(&log, &disk, Lsn(5000)).unwrap().losers.is_empty());
+}
+
+fn saved(trx_slot: u32, trx: u64, (since, changes): (Lsn, u64)) -> Record {
+    Record::UndoSaved {
+        trx_slot,
+        trx: TrxId(trx),
+        since,
+        changes,
+        xid: None,
+        list: UndoList::default(),
+    }
+}
+
+/// Bytes of a log can say any number.
+#[test]
+fn numbers_that_no_transaction_can_have_are_errors() {
+    let refused = |records: &[Record], why: &str| {
+        let mut log = log();
+        log.records(records);
+        let error = detail(outcome(&log));
+        assert!(error.contains(why) && error.contains("LSN"), "{error}");
+    };
+    let now = log().end;
+    let later = Lsn(now.0 + 1);
+    refused(&[saved(0, 900, (Lsn(0), 1))], "saved up to LSN 0");
+    refused(&[saved(0, 900, (later, 1))], "saved up to LSN");
+    refused(&[saved(0, 900, (now, u64::MAX))], "has made");
+    refused(&[saved(0, 900, (Lsn(1), 1))], "the log is read from");
+    for id in [0, u64::MAX, 1 << 62] {
+        refused(&[saved(0, id, (now, 1))], "no number of a transaction");
+        refused(&[insert(first(0, id), 0, &[b"a"])], "no number of a");
+        let copy = copy(0, id, (true, true), vec![]);
+        refused(&[copy], "no number of a transaction");
+    }
+    let twice = [saved(0, 9, (now, 1)), saved(1, 9, (now, 1))];
+    refused(&twice, "is open in slot 0 and in slot 1");
+    let moved = [saved(0, 9, (now, 1)), insert(slot(0), 0, &[b"a"])];
+    refused(&moved, "name no version");
+    let mut log = log();
+    log.records(&[saved(0, 9, (now, 1))]);
+    assert_eq!(outcome(&log).unwrap().losers[0].first_lsn, now);
+}
+
+/// The beginning of a transaction is where its saved undo ends.
+#[test]
+fn versions_behind_what_is_saved_are_made_anew() {
+    let mut log = log();
+    let version = LoggedVersion {
+        address: VersionAddress::of(VersionAddress::logged_segment(7), 0),
+        previous: VersionAddress(0),
+    };
+    let trx = TrxRef {
+        version: Some(version),
+        ..slot(3)
+    };
+    let since = log.end;
+    log.records(&[saved(3, 9, (since, 20))]);
+    log.records(&[insert(trx, 0, &[b"a"])]);
+    let outcome = outcome(&log).unwrap();
+    let moved = outcome.losers[0].moved.as_ref().unwrap();
+    assert_eq!((outcome.losers[0].first_lsn, moved.changes), (since, 21));
+    assert_eq!(outcome.losers[0].undo, []);
 }
