@@ -306,9 +306,10 @@ static int initialise(void *plugin)
 static int shut_down(void *)
 {
   ink_error error;
-  if (database && ink_close(database, &error))
+  if (database && ink_close_as(database, shutdown_mode(), &error))
     sql_print_error("Inkstone: %s", error.message);
   database= nullptr;
+  give_back_left_transactions();
   return 0;
 }
 

@@ -67,6 +67,13 @@ static MYSQL_SYSVAR_ULONG(flush_log_at_trx_commit, flush_log_at_trx_commit, PLUG
                           " operating system, 0 nothing (both: on disk within about a second)",
                           nullptr, nullptr, 1, 0, 3, 0);
 
+static ulong fast_shutdown;
+static MYSQL_SYSVAR_ULONG(fast_shutdown, fast_shutdown, PLUGIN_VAR_OPCMDARG,
+                          "What a shutdown does: 0 purges whatever can be purged first, 1 writes all"
+                          " pages, 2 writes only the log (the next start recovers), 3 as 1, but does"
+                          " not wait for rollbacks of connections (the next start rolls back)",
+                          nullptr, nullptr, 1, 0, 3, 0);
+
 static my_bool print_all_deadlocks;
 static MYSQL_SYSVAR_BOOL(print_all_deadlocks, print_all_deadlocks, PLUGIN_VAR_OPCMDARG,
                          "Write each deadlock to the error log; SHOW ENGINE INKSTONE STATUS has the"
@@ -88,6 +95,7 @@ struct st_mysql_sys_var *inkstone_variables[]= {
     STARTUP_NUMBERS(VARIABLE) STARTUP_SWITCHES(VARIABLE) STARTUP_CHOICES(VARIABLE)
 #undef VARIABLE
     MYSQL_SYSVAR(flush_log_at_trx_commit),
+    MYSQL_SYSVAR(fast_shutdown),
     MYSQL_SYSVAR(print_all_deadlocks),
     MYSQL_SYSVAR(lock_wait_timeout),
     MYSQL_SYSVAR(snapshot_isolation),
@@ -104,6 +112,24 @@ uint32_t flush_log_at_commit()
   default: /* 3 is InnoDB's name for syncing more often; there is no more than at each commit. */
     return INK_SYNC;
   }
+}
+
+uint32_t shutdown_mode()
+{
+  switch (fast_shutdown)
+  {
+  case 0:
+    return INK_SLOW;
+  case 2:
+    return INK_LOG_ONLY;
+  default:
+    return INK_FAST;
+  }
+}
+
+bool leaves_rollbacks()
+{
+  return fast_shutdown == 3 && abort_loop;
 }
 
 uint64_t lock_wait_timeout_ms(THD *thd)

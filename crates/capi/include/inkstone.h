@@ -201,9 +201,20 @@ int ink_open_watched(const char *directory, const ink_option *options, size_t op
                      ink_visit_progress visit, void *context, ink_database **database,
                      ink_error *error);
 
-/* Closes in order and gives the handle back, also on failure. Give tables, cursors and transactions
- * back first: those that are left can only be given back. Prepared transactions stay prepared. */
+/* What closing does. What was committed is durable afterwards with each. */
+enum ink_shutdown {
+  INK_SLOW = 0,     /* purges and rolls back what is left, then as INK_FAST */
+  INK_FAST = 1,     /* writes all pages: the next open needs no recovery */
+  INK_LOG_ONLY = 2  /* writes only the log: the next open recovers */
+};
+
+/* Closes as the option "fast_shutdown" says (INK_FAST, if it is not set) and gives the handle back,
+ * also on failure. Give tables, cursors and transactions back first: those that are left can only
+ * be given back. Prepared transactions stay prepared. */
 int ink_close(ink_database *database, ink_error *error);
+
+/* As ink_close; how: one of enum ink_shutdown. */
+int ink_close_as(ink_database *database, uint32_t how, ink_error *error);
 
 /* What the latest open found and did, in words ("created in 40 ms", "recovered in 90 ms: ..."). */
 int ink_open_report(const ink_database *database, ink_buffer *text, ink_error *error);

@@ -3,7 +3,7 @@
 use crate::entry::{entry, guard_or, on_or};
 use crate::error::{Failure, ink_error};
 use crate::raw::{self, ink_buffer, ink_slice};
-use inkstone::{Database, Durability, OpenReport, OptionKind, Options, Progress};
+use inkstone::{Database, Durability, OpenReport, OptionKind, Options, Progress, Shutdown};
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void};
 
@@ -146,7 +146,7 @@ unsafe fn wanted(options: *const ink_option, count: usize) -> Result<Options, Fa
     Ok(wanted)
 }
 
-/// Closes a database in order.
+/// Closes a database as its option says.
 ///
 /// # Safety
 /// See the header.
@@ -157,6 +157,36 @@ pub unsafe extern "C" fn ink_close(database: *mut ink_database, error: *mut ink_
             database.0.close()?;
         }
     })
+}
+
+/// Closes a database in a way of the caller's choice.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_close_as(
+    database: *mut ink_database,
+    how: u32,
+    error: *mut ink_error,
+) -> c_int {
+    entry!(error, || {
+        // Given back in any case.
+        let database = raw::from_handle(database);
+        let how = shutdown(how)?;
+        if let Some(database) = database {
+            database.0.close_as(how)?;
+        }
+    })
+}
+
+/// `enum ink_shutdown`.
+fn shutdown(number: u32) -> Result<Shutdown, Failure> {
+    match number {
+        0 => Ok(Shutdown::Slow),
+        1 => Ok(Shutdown::Fast),
+        2 => Ok(Shutdown::LogOnly),
+        _ => Err(Failure::invalid(format!("shutdown {number}"))),
+    }
 }
 
 fn report_text(report: &OpenReport) -> String {

@@ -124,7 +124,7 @@ pub use locks::{LockMode, LockTarget, LockWaitHooks, Locked};
 pub use mvcc::{Interrupt, Isolation};
 pub use options::{
     Doublewrite, Durability, FlushMethod, IoBackend, LogWrite, MemoryBound, OptionDescription,
-    OptionKind, Options,
+    OptionKind, Options, Shutdown,
 };
 pub use recovery::{Phase, Progress};
 pub use rows::{

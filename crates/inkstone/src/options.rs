@@ -145,6 +145,19 @@ choice! {
     }
 }
 choice! {
+    /// What closing does before it returns. Whatever is committed is durable afterwards with each,
+    /// also what was committed with [`Durability::Lazy`] or [`Durability::Write`].
+    Shutdown {
+        /// 0: what purge can remove is removed and what recovery has left to be undone is undone,
+        /// then as 1. It takes as long as that takes.
+        Slow = "0",
+        /// 1: all pages are written. The next opening needs no recovery.
+        Fast = "1",
+        /// 2: only the log is written. The next opening recovers, as after a kill.
+        LogOnly = "2",
+    }
+}
+choice! {
     /// Which system calls do the I/O.
     IoBackend {
         /// io_uring where the kernel allows it, POSIX calls otherwise.
@@ -240,6 +253,7 @@ options! {
     flush_method: FlushMethod = FlushMethod::ODirect, "How data files are written: fsync, O_DSYNC, O_DIRECT, O_DIRECT_NO_FSYNC";
     open_files: u64 = 0, "Files of tables that are open at once at most; the others are opened when they are used. At least 10 (0: half of the files that the process may have open, at most 16384)";
     io_backend: IoBackend = IoBackend::Auto, "auto, posix or io_uring";
+    fast_shutdown: Shutdown = Shutdown::Fast, "What closing does: 0 purges and rolls back what is left, then as 1; 1 writes all pages, so that the next opening needs no recovery; 2 writes only the log, and the next opening recovers";
     lock_wait_timeout_ms: u64 = 50_000, "Milliseconds that a statement waits for a row lock";
     lock_memory_max: u64 = 64 << 20, "Bytes of one transaction's locks in one tree, beyond which neighbouring ones are joined to ranges, which lock more (0: whatever can be joined)";
     version_store_memory: u64 = 64 << 20, "Bytes of old versions kept in memory; more go to a temporary file";

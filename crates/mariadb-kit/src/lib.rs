@@ -32,6 +32,7 @@ mod sanitizer;
 mod server;
 mod session;
 mod sessions;
+mod shutdown;
 mod smoke;
 mod steps;
 mod symbols;

@@ -36,7 +36,7 @@ pub use watch::{LockState, LockView, TransactionView};
 use crate::btree::Tree;
 use crate::counters::Counters;
 use crate::mvcc::Isolation;
-use crate::options::{Durability, Options};
+use crate::options::{Durability, Options, Shutdown};
 use crate::rows::Table;
 use crate::store::SpaceFiles;
 use crate::sync::atomic::AtomicU32;
@@ -88,7 +88,7 @@ impl Drop for Handle {
             return std::mem::forget(self.0.clone());
         }
         // Errors here have been told to the callers already, through the poison.
-        let _ = self.0.shut_down();
+        let _ = self.0.shut_down(self.0.options.fast_shutdown);
     }
 }
 
@@ -284,10 +284,39 @@ impl Database {
         }
     }
 
-    /// Closes in order: what is left to write is written, so that the next open needs no recovery.
-    /// Transactions must have ended; those that have not are rolled back by the next open.
+    /// Closes as [`Options::fast_shutdown`] says: in order, if that is not set. What is left to
+    /// write is written then, so that the next open needs no recovery. Transactions must have
+    /// ended; those that have not are rolled back by the next open.
     pub fn close(self) -> Result<()> {
-        self.inner.shut_down()
+        let how = self.inner.options.fast_shutdown;
+        self.close_as(how)
+    }
+
+    /// As [`close`](Self::close), in another way than the option says.
+    ///
+    /// ```
+    /// # use inkstone::{Database, Isolation, Options, Shutdown};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path();
+    /// let db = Database::open(path, Options::default())?;
+    /// let table = db.create_table("events", &[])?;
+    /// let txn = db.begin(Isolation::RepeatableRead)?;
+    /// txn.insert(&table, b"1", b"one")?;
+    /// txn.commit()?;
+    /// db.close_as(Shutdown::LogOnly)?; // at once, however many pages are to be written
+    ///
+    /// let db = Database::open(path, Options::default())?; // recovers
+    /// assert!(!db.open_report().clean);
+    /// let txn = db.begin(Isolation::RepeatableRead)?;
+    /// assert!(txn.get(&db.table("events")?, b"1")?.is_some());
+    /// # Ok::<(), inkstone::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What could not be written: the next open recovers. With [`Shutdown::Slow`] also what kept
+    /// purge or a rollback from coming to its end: the database is closed in order all the same.
+    pub fn close_as(self, how: Shutdown) -> Result<()> {
+        self.inner.shut_down(how)
     }
 
     fn new(inner: Arc<Inner>) -> Self {
