@@ -138,7 +138,9 @@ enum ink_code {
   /* The database is being closed, or was. */
   INK_CLOSED = 25,
   /* Too many transactions are active; nothing was begun. */
-  INK_TOO_MANY_TRANSACTIONS = 26
+  INK_TOO_MANY_TRANSACTIONS = 26,
+  /* The database was opened for reading only; nothing was changed. */
+  INK_READ_ONLY = 27
 };
 
 /* The reason of a failure, for people. Filled when a function fails, otherwise not touched. */
@@ -221,6 +223,9 @@ int ink_open_report(const ink_database *database, ink_buffer *text, ink_error *e
 
 /* Whether the latest open found a database that had not been closed in order. */
 bool ink_recovered(const ink_database *database);
+
+/* Whether every write is refused with INK_READ_ONLY: options "read_only" and "force_recovery". */
+bool ink_is_read_only(const ink_database *database);
 
 /* The longest key that its trees take: 3072 bytes; 1536 in pages of 8 KiB, 768 in 4 KiB. */
 size_t ink_key_bytes_max(const ink_database *database);

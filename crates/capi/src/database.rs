@@ -189,6 +189,9 @@ fn shutdown(number: u32) -> Result<Shutdown, Failure> {
     }
 }
 
+/// Pages that were left out are named up to so many.
+const LEFT_OUT_SHOWN: usize = 100;
+
 fn report_text(report: &OpenReport) -> String {
     let mut text = recovery_text(report);
     if !report.removed.is_empty() {
@@ -212,6 +215,12 @@ fn report_text(report: &OpenReport) -> String {
     }
     for aside in &report.set_aside {
         text += &format!("; {aside}");
+    }
+    for left_out in report.left_out.iter().take(LEFT_OUT_SHOWN) {
+        text += &format!("; left out: {left_out}");
+    }
+    if let Some(more @ 1..) = report.left_out.len().checked_sub(LEFT_OUT_SHOWN) {
+        text += &format!("; {more} more were left out");
     }
     text
 }
@@ -246,6 +255,16 @@ pub unsafe extern "C" fn ink_open_report(
     entry!(error, |database| {
         raw::fill(text, report_text(database.0.open_report()).as_bytes())?;
     })
+}
+
+/// Whether every write is refused.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_is_read_only(database: *const ink_database) -> bool {
+    // SAFETY: the caller's pointer is as the header asks.
+    unsafe { on_or(database, false, |database| database.0.is_read_only()) }
 }
 
 /// Whether the database had not been closed in order.

@@ -27,6 +27,7 @@ mod partitioned;
 mod plugin;
 mod prompt;
 mod random;
+mod read_only;
 mod replication;
 mod sanitizer;
 mod server;

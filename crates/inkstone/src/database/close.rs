@@ -6,6 +6,7 @@
 //! | `Fast` | | log, pages, a last checkpoint |
 //! | `LogOnly` | | log |
 //!
+//! A database that was opened for reading only has changed nothing but memory, and writes nothing.
 //! Without the last checkpoint the control file goes on saying that the database is open, so the
 //! next opening recovers, as from a kill.
 //!
@@ -34,6 +35,10 @@ impl Inner {
         }
         let Some(background) = self.background.lock().take() else {
             return Ok(());
+        };
+        let how = match self.options.is_read_only() {
+            true => Shutdown::LogOnly,
+            false => how,
         };
         let tidied = match how {
             Shutdown::Slow => self.purge_everything(),

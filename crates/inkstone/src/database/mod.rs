@@ -28,7 +28,7 @@ mod transfer;
 mod watch;
 
 pub use inspect::{TableReport, TableStatistics, TreeEstimates};
-pub use opening::{OpenReport, Recovered};
+pub use opening::{LeftOut, OpenReport, Recovered};
 pub use status::Metric;
 pub use transfer::Export;
 pub use watch::{LockState, LockView, TransactionView};
@@ -163,15 +163,15 @@ impl Database {
         Self::open_on(vfs, directory, options, progress)
     }
 
-    /// As [`Database::open`], over a file system of the caller's, told of recovery's progress.
-    #[doc(hidden)]
-    pub fn open_on(
+    /// As [`Database::open_on`], of a database that may be changed, or over a file system that keeps
+    /// what is written in memory.
+    pub(crate) fn open_over(
         vfs: Arc<dyn Vfs>,
-        directory: impl AsRef<Path>,
+        directory: &Path,
         options: Options,
         progress: &dyn Fn(crate::recovery::Progress),
     ) -> Result<Self> {
-        opening::open(vfs, directory.as_ref(), options, false, progress)
+        opening::open(vfs, directory, options, None, progress)
     }
 
     /// Redo alone, for `salvage`.
@@ -180,12 +180,20 @@ impl Database {
     }
 
     /// As [`Database::open_on`], for `salvage`: rows of unfinished transactions may be lost.
-    pub(crate) fn open_with_lost_rows(
+    /// `left_out`: what is not there any more.
+    pub(crate) fn open_salvaged(
         vfs: Arc<dyn Vfs>,
         directory: &Path,
         options: Options,
+        left_out: Vec<LeftOut>,
+        progress: &dyn Fn(crate::recovery::Progress),
     ) -> Result<Self> {
-        opening::open(vfs, directory, options, true, &|_| {})
+        opening::open(vfs, directory, options, Some(left_out), progress)
+    }
+
+    /// Whether every write is refused: [`Options::read_only`] and [`Options::force_recovery`].
+    pub fn is_read_only(&self) -> bool {
+        self.inner.options.is_read_only()
     }
 
     /// Begins a transaction. Its snapshot, if the level has one, is taken by its first statement.
@@ -212,6 +220,7 @@ impl Database {
     /// [`Error::TransactionState`] if its rollback has begun and failed.
     pub fn commit_prepared(&self, xid: &[u8]) -> Result<()> {
         let durability = Durability::Sync;
+        self.inner.core.check_writable()?;
         let pending = self.inner.core.commit_prepared(xid, durability)?;
         pending.wait(durability)
     }
@@ -223,12 +232,14 @@ impl Database {
         xid: &[u8],
         durability: Durability,
     ) -> Result<crate::PendingCommit> {
+        self.inner.core.check_writable()?;
         self.inner.core.commit_prepared(xid, durability)
     }
 
     /// Rolls the prepared transaction of an XID back. [`Error::NotFound`] if there is none. After
     /// another error it can be called again.
     pub fn rollback_prepared(&self, xid: &[u8]) -> Result<()> {
+        self.inner.core.check_writable()?;
         self.inner.core.rollback_prepared(xid)
     }
 
@@ -333,6 +344,7 @@ impl Inner {
     /// The latch of DDL, if the control file is still ours.
     pub(crate) fn begin_ddl(&self) -> Result<MutexGuard<'_, ()>> {
         self.core.storage.poison.check()?;
+        self.core.check_writable()?;
         let latched = self.ddl.lock();
         self.checkpoints.place.check(&*self.directory)?;
         Ok(latched)

@@ -2,7 +2,8 @@
 //!
 //! # What must hold
 //!
-//! 1. Salvage over an overlay leaves the disk as it was.
+//! 1. Salvage over an overlay leaves the disk as it was, and so does opening with `force_recovery`,
+//!    which shows as much.
 //! 2. Of a database that was closed in order: afterwards it opens and is whole; the rows that are
 //!    missing are those of the leaves whose bytes are damaged, and rows whose long value is in a
 //!    damaged page. A table whose definition was in a damaged page of the catalog is there under
@@ -15,7 +16,7 @@ use super::session::{DIRECTORY, found, options};
 use super::work::{Life, Start};
 use crate::model::{Found, show};
 use inkstone::internals::salvage::salvage;
-use inkstone::{Database, Error};
+use inkstone::{Database, Error, Options};
 use inkstone_format::header::{PageType, page_type};
 use inkstone_format::tree_page::TreePage;
 use inkstone_io::Vfs;
@@ -76,7 +77,25 @@ pub fn check(start: &Start, damaged: &SimVfs, damage: &Damage) -> Result<(), Str
         return Ok(());
     }
     let found = look(overlay).map_err(|error| format!("opening what was salvaged: {error}"))?;
-    compare(&expected, &found, is_closed.then_some(&lost))
+    compare(&expected, &found, is_closed.then_some(&lost))?;
+    let forced = forced(&below).map_err(|error| format!("with force_recovery: {error}"))?;
+    if bytes(&below)? != before {
+        return Err("an opening with force_recovery changed the disk".to_owned());
+    }
+    compare(&expected, &forced, is_closed.then_some(&lost))
+        .map_err(|text| format!("with force_recovery: {text}"))
+}
+
+/// What the damaged database holds when it is opened to be read.
+fn forced(damaged: &Arc<SimVfs>) -> Result<Found, Error> {
+    let options = Options {
+        force_recovery: 1,
+        ..options()
+    };
+    let db = Database::open_on(damaged.clone(), Path::new(DIRECTORY), options, &|_| {})?;
+    let found = found(&db)?;
+    db.close()?;
+    Ok(found)
 }
 
 fn bytes(disk: &SimVfs) -> Result<Vec<Vec<u8>>, String> {
