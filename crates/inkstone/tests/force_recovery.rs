@@ -124,13 +124,17 @@ fn every_write_is_refused() {
 /// Readers share it, and no writer is there beside them.
 #[test]
 fn several_readers_and_no_writer() {
-    let vfs = killed();
-    let first = open_sim(&vfs, with(0)).unwrap();
-    let second = open_sim(&vfs, with(1)).unwrap();
-    assert!(matches!(open_sim(&vfs, small()), Err(Error::InUse { .. })));
+    // The simulated disk knows no shared locks.
+    let directory = tempfile::tempdir().unwrap();
+    let open = |options| Database::open(directory.path(), options);
+    let in_use = |options| matches!(open(options), Err(Error::InUse { .. }));
+    open(small()).unwrap().close().unwrap();
+    let first = open(with(0)).unwrap();
+    let second = open(with(1)).unwrap();
+    assert!(in_use(small()));
     drop((first, second));
-    let db = open_sim(&vfs, small()).unwrap();
-    assert!(matches!(open_sim(&vfs, with(0)), Err(Error::InUse { .. })));
+    let db = open(small()).unwrap();
+    assert!(in_use(with(0)));
     drop(db);
 }
 
@@ -160,8 +164,9 @@ fn a_damaged_page_is_left_out_and_named() {
     for force in 1..=5 {
         let db = open_sim(&vfs, with(force)).unwrap();
         let left_out = &db.open_report().left_out;
-        assert_eq!(left_out.len(), 1, "{left_out:?}");
-        assert_eq!(left_out[0].page.unwrap().page.0 as usize, damaged.unwrap());
+        let page = |left: &inkstone::LeftOut| left.page.map(|id| id.page.0 as usize);
+        let named = left_out.iter().any(|left| page(left) == damaged);
+        assert!(named, "page {damaged:?}: {left_out:?}");
         let found = rows(&db, &db.table("t").unwrap()).unwrap().len() as u64;
         assert!((ROWS - 100..ROWS).contains(&found), "{found}");
     }

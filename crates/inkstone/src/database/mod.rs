@@ -341,10 +341,15 @@ impl Database {
 }
 
 impl Inner {
-    /// The latch of DDL, if the control file is still ours.
+    /// The latch of DDL, for a statement that changes tables.
     pub(crate) fn begin_ddl(&self) -> Result<MutexGuard<'_, ()>> {
-        self.core.storage.poison.check()?;
         self.core.check_writable()?;
+        self.latch_ddl()
+    }
+
+    /// The latch of DDL, if the control file is still ours.
+    pub(crate) fn latch_ddl(&self) -> Result<MutexGuard<'_, ()>> {
+        self.core.storage.poison.check()?;
         let latched = self.ddl.lock();
         self.checkpoints.place.check(&*self.directory)?;
         Ok(latched)
