@@ -111,6 +111,9 @@ static int recover(handlerton *, XID *list, uint room)
 {
   ink_error error;
   FoundXids found= {list, room, 0};
+  /* They stay as they are: they can be neither committed nor rolled back. */
+  if (ink_is_read_only(database))
+    return 0;
   if (room && ink_prepared(database, add_xid, &found, &error))
     sql_print_error("Inkstone: %s", error.message);
   return static_cast<int>(found.count);
@@ -297,6 +300,8 @@ static int initialise(void *plugin)
   hton->drop_database= drop_database;
   hton->check_version= check_version;
   hton->signal_ddl_recovery_done= end_ddl_recovery;
+  if (ink_is_read_only(database))
+    return 0;
   begin_ddl_recovery();
   if (finish_interrupted_ddl())
     sql_print_error("Inkstone: temporary tables of the last run could not be removed");
@@ -306,9 +311,10 @@ static int initialise(void *plugin)
 static int shut_down(void *)
 {
   ink_error error;
-  if (database && ink_close(database, &error))
+  if (database && ink_close_as(database, shutdown_mode(), &error))
     sql_print_error("Inkstone: %s", error.message);
   database= nullptr;
+  give_back_left_transactions();
   return 0;
 }
 

@@ -72,6 +72,8 @@ int handler_error(THD *thd, const ink_error &error)
     return file_error(thd, error, HA_ERR_NO_SUCH_TABLE);
   case INK_IO:
     return file_error(thd, error, HA_ERR_INKSTONE);
+  case INK_READ_ONLY:
+    return HA_ERR_TABLE_READONLY;
   case INK_TOO_MANY_TRANSACTIONS:
     return HA_ERR_TOO_MANY_CONCURRENT_TRXS;
   case INK_POISONED:

@@ -5,6 +5,7 @@
 #include "server/partition_path.h"
 #include "server/variables.h"
 #include "server/xid.h"
+#include <mutex>
 #include <new>
 
 Session::Session(THD *connection)
@@ -168,10 +169,44 @@ int Session::commit()
   return failed;
 }
 
+/* Transactions that are left as they are until the database is closed. */
+static std::mutex left_mutex;
+static std::vector<OwnedTransaction> left;
+
+/* The connection's transaction is not rolled back: the next start does that. False: it must be, as
+   there is no memory to keep it. */
+bool Session::leave_to_next_start()
+{
+  const std::lock_guard<std::mutex> guard(left_mutex);
+  try
+  {
+    left.reserve(left.size() + 1);
+  }
+  catch (const std::bad_alloc &)
+  {
+    return false;
+  }
+  /* The connection may end before it. */
+  ink_transaction_set_owner(transaction.get(), nullptr);
+  left.push_back(std::move(transaction));
+  return true;
+}
+
+void give_back_left_transactions()
+{
+  const std::lock_guard<std::mutex> guard(left_mutex);
+  left.clear();
+}
+
 int Session::rollback()
 {
   if (!transaction)
     return 0;
+  if (leaves_rollbacks() && !prepared && leave_to_next_start())
+  {
+    end();
+    return 0;
+  }
   ink_error error;
   int failed= ink_rollback(transaction.get(), &error) ? handler_error(thd, error) : 0;
   end();

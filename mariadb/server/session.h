@@ -85,6 +85,7 @@ private:
 
   int begin_if_none();
   bool leave_statement();
+  bool leave_to_next_start();
   void end();
 };
 
@@ -92,6 +93,9 @@ private:
     can be replayed in the order of commits, and no other transaction writes where they have
     looked. */
 bool locks_gaps(THD *thd);
+
+/** Gives transactions back that a shutdown has not rolled back. The database is closed. */
+void give_back_left_transactions();
 
 /** The connection's session, made on first use; nullptr: out of memory. */
 Session *session_of(THD *thd);

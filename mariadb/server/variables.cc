@@ -21,6 +21,7 @@ extern void ignore_db_dirs_append(const char *name);
   X(lock_memory_max, "lock_memory_max", 64 << 20, 0, ULONGLONG_MAX, "Bytes of one transaction's locks in one index, beyond which neighbouring ones are joined to ranges, which lock more")\
   X(version_store_memory, "version_store_memory", 64 << 20, 1 << 20, ULONGLONG_MAX, "Bytes of old row versions kept in memory; more go to a file")\
   X(open_files, "open_files", 0, 0, UINT_MAX32, "Files of tables that are open at once at most (0: half of the files that the server may have open)")\
+  X(force_recovery, "force_recovery", 0, 0, 6, "For a database that does not open; it can be read only. 1, 2: damaged pages are left out; 3, 4: nothing is rolled back; 5: what was not committed counts as committed. 6 is refused")\
   X(recovery_threads, "recovery_threads", 0, 0, 256, "Threads that apply the log during recovery (0: one for each core)")\
   X(recovery_memory, "recovery_memory", 0, 0, ULONGLONG_MAX, "Bytes of changes that recovery gathers before it applies them (0: half of the buffer pool)")
 
@@ -67,6 +68,19 @@ static MYSQL_SYSVAR_ULONG(flush_log_at_trx_commit, flush_log_at_trx_commit, PLUG
                           " operating system, 0 nothing (both: on disk within about a second)",
                           nullptr, nullptr, 1, 0, 3, 0);
 
+/* The server has a variable of the plain name. */
+static my_bool opens_read_only;
+static MYSQL_SYSVAR_BOOL(read_only, opens_read_only, PLUGIN_VAR_OPCMDARG | PLUGIN_VAR_READONLY,
+                         "Nothing on disk is changed, and every write is refused", nullptr, nullptr,
+                         false);
+
+static ulong fast_shutdown;
+static MYSQL_SYSVAR_ULONG(fast_shutdown, fast_shutdown, PLUGIN_VAR_OPCMDARG,
+                          "What a shutdown does: 0 purges whatever can be purged first, 1 writes all"
+                          " pages, 2 writes only the log (the next start recovers), 3 as 1, but does"
+                          " not wait for rollbacks of connections (the next start rolls back)",
+                          nullptr, nullptr, 1, 0, 3, 0);
+
 static my_bool print_all_deadlocks;
 static MYSQL_SYSVAR_BOOL(print_all_deadlocks, print_all_deadlocks, PLUGIN_VAR_OPCMDARG,
                          "Write each deadlock to the error log; SHOW ENGINE INKSTONE STATUS has the"
@@ -88,6 +102,8 @@ struct st_mysql_sys_var *inkstone_variables[]= {
     STARTUP_NUMBERS(VARIABLE) STARTUP_SWITCHES(VARIABLE) STARTUP_CHOICES(VARIABLE)
 #undef VARIABLE
     MYSQL_SYSVAR(flush_log_at_trx_commit),
+    MYSQL_SYSVAR(read_only),
+    MYSQL_SYSVAR(fast_shutdown),
     MYSQL_SYSVAR(print_all_deadlocks),
     MYSQL_SYSVAR(lock_wait_timeout),
     MYSQL_SYSVAR(snapshot_isolation),
@@ -104,6 +120,24 @@ uint32_t flush_log_at_commit()
   default: /* 3 is InnoDB's name for syncing more often; there is no more than at each commit. */
     return INK_SYNC;
   }
+}
+
+uint32_t shutdown_mode()
+{
+  switch (fast_shutdown)
+  {
+  case 0:
+    return INK_SLOW;
+  case 2:
+    return INK_LOG_ONLY;
+  default:
+    return INK_FAST;
+  }
+}
+
+bool leaves_rollbacks()
+{
+  return fast_shutdown == 3 && abort_loop;
 }
 
 uint64_t lock_wait_timeout_ms(THD *thd)
@@ -181,6 +215,7 @@ int open_database(ink_database **database, ink_error *error)
 #undef NUMBER
 #undef SWITCH
 #undef CHOICE
+  values.emplace_back("read_only", opens_read_only ? "on" : "off");
   std::vector<ink_option> options;
   for (const auto &value : values)
     options.push_back(

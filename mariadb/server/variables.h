@@ -11,6 +11,10 @@ extern struct st_mysql_sys_var *inkstone_variables[];
 int open_database(ink_database **database, ink_error *error);
 /** inkstone_flush_log_at_trx_commit, as one of enum ink_durability. */
 uint32_t flush_log_at_commit();
+/** inkstone_fast_shutdown, as one of enum ink_shutdown. */
+uint32_t shutdown_mode();
+/** Whether the server is shutting down and leaves rollbacks to its next start. */
+bool leaves_rollbacks();
 /** How long a statement waits for a row lock; NOWAIT and WAIT n count. */
 uint64_t lock_wait_timeout_ms(THD *thd);
 bool snapshot_isolation(THD *thd);

@@ -138,7 +138,9 @@ enum ink_code {
   /* The database is being closed, or was. */
   INK_CLOSED = 25,
   /* Too many transactions are active; nothing was begun. */
-  INK_TOO_MANY_TRANSACTIONS = 26
+  INK_TOO_MANY_TRANSACTIONS = 26,
+  /* The database was opened for reading only; nothing was changed. */
+  INK_READ_ONLY = 27
 };
 
 /* The reason of a failure, for people. Filled when a function fails, otherwise not touched. */
@@ -201,15 +203,29 @@ int ink_open_watched(const char *directory, const ink_option *options, size_t op
                      ink_visit_progress visit, void *context, ink_database **database,
                      ink_error *error);
 
-/* Closes in order and gives the handle back, also on failure. Give tables, cursors and transactions
- * back first: those that are left can only be given back. Prepared transactions stay prepared. */
+/* What closing does. What was committed is durable afterwards with each. */
+enum ink_shutdown {
+  INK_SLOW = 0,     /* purges and rolls back what is left, then as INK_FAST */
+  INK_FAST = 1,     /* writes all pages: the next open needs no recovery */
+  INK_LOG_ONLY = 2  /* writes only the log: the next open recovers */
+};
+
+/* Closes as the option "fast_shutdown" says (INK_FAST, if it is not set) and gives the handle back,
+ * also on failure. Give tables, cursors and transactions back first: those that are left can only
+ * be given back. Prepared transactions stay prepared. */
 int ink_close(ink_database *database, ink_error *error);
+
+/* As ink_close; how: one of enum ink_shutdown. */
+int ink_close_as(ink_database *database, uint32_t how, ink_error *error);
 
 /* What the latest open found and did, in words ("created in 40 ms", "recovered in 90 ms: ..."). */
 int ink_open_report(const ink_database *database, ink_buffer *text, ink_error *error);
 
 /* Whether the latest open found a database that had not been closed in order. */
 bool ink_recovered(const ink_database *database);
+
+/* Whether every write is refused with INK_READ_ONLY: options "read_only" and "force_recovery". */
+bool ink_is_read_only(const ink_database *database);
 
 /* The longest key that its trees take: 3072 bytes; 1536 in pages of 8 KiB, 768 in 4 KiB. */
 size_t ink_key_bytes_max(const ink_database *database);

@@ -3,7 +3,7 @@
 use crate::entry::{entry, guard_or, on_or};
 use crate::error::{Failure, ink_error};
 use crate::raw::{self, ink_buffer, ink_slice};
-use inkstone::{Database, Durability, OpenReport, OptionKind, Options, Progress};
+use inkstone::{Database, Durability, OpenReport, OptionKind, Options, Progress, Shutdown};
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void};
 
@@ -146,7 +146,7 @@ unsafe fn wanted(options: *const ink_option, count: usize) -> Result<Options, Fa
     Ok(wanted)
 }
 
-/// Closes a database in order.
+/// Closes a database as its option says.
 ///
 /// # Safety
 /// See the header.
@@ -158,6 +158,39 @@ pub unsafe extern "C" fn ink_close(database: *mut ink_database, error: *mut ink_
         }
     })
 }
+
+/// Closes a database in a way of the caller's choice.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_close_as(
+    database: *mut ink_database,
+    how: u32,
+    error: *mut ink_error,
+) -> c_int {
+    entry!(error, || {
+        // Given back in any case.
+        let database = raw::from_handle(database);
+        let how = shutdown(how)?;
+        if let Some(database) = database {
+            database.0.close_as(how)?;
+        }
+    })
+}
+
+/// `enum ink_shutdown`.
+fn shutdown(number: u32) -> Result<Shutdown, Failure> {
+    match number {
+        0 => Ok(Shutdown::Slow),
+        1 => Ok(Shutdown::Fast),
+        2 => Ok(Shutdown::LogOnly),
+        _ => Err(Failure::invalid(format!("shutdown {number}"))),
+    }
+}
+
+/// Pages that were left out are named up to so many.
+const LEFT_OUT_SHOWN: usize = 100;
 
 fn report_text(report: &OpenReport) -> String {
     let mut text = recovery_text(report);
@@ -182,6 +215,12 @@ fn report_text(report: &OpenReport) -> String {
     }
     for aside in &report.set_aside {
         text += &format!("; {aside}");
+    }
+    for left_out in report.left_out.iter().take(LEFT_OUT_SHOWN) {
+        text += &format!("; left out: {left_out}");
+    }
+    if let Some(more @ 1..) = report.left_out.len().checked_sub(LEFT_OUT_SHOWN) {
+        text += &format!("; {more} more were left out");
     }
     text
 }
@@ -216,6 +255,16 @@ pub unsafe extern "C" fn ink_open_report(
     entry!(error, |database| {
         raw::fill(text, report_text(database.0.open_report()).as_bytes())?;
     })
+}
+
+/// Whether every write is refused.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_is_read_only(database: *const ink_database) -> bool {
+    // SAFETY: the caller's pointer is as the header asks.
+    unsafe { on_or(database, false, |database| database.0.is_read_only()) }
 }
 
 /// Whether the database had not been closed in order.

@@ -548,10 +548,11 @@ int main(int argc, char **argv) {
   ink_durations(db, find_log_writes, &writes);
   CHECK(writes > 5);
   ink_table_close(table);
-  OK(ink_close(db, &error));
+  OK(ink_close_as(db, INK_LOG_ONLY, &error));
 
-  /* What is prepared makes it a recovery, of which nothing is told. */
+  /* Of the recovery nothing is told. */
   OK(ink_open_watched(argv[1], NULL, 0, NULL, NULL, &db, &error));
+  CHECK(ink_recovered(db));
   ink_buffer report = {0};
   OK(ink_open_report(db, &report, &error));
   CHECK(strstr((char *)report.data, "2 prepared transactions kept") != NULL);
@@ -574,6 +575,11 @@ int main(int argc, char **argv) {
   ink_transaction_free(txn);
   ink_buffer_free(&value);
   ink_table_close(table);
+  OK(ink_close_as(db, INK_SLOW, &error));
+  OK(ink_open(argv[1], NULL, 0, &db, &error));
+  CHECK(!ink_recovered(db));
+  FAILS(INK_INVALID, ink_close_as(db, 3, &error)); /* and is given back */
+  OK(ink_open(argv[1], NULL, 0, &db, &error));
   OK(ink_close(db, &error));
   printf("all is well\n");
   return 0;

@@ -167,6 +167,10 @@ pub enum Error {
     /// The database is being closed, or was.
     #[error("the database is closed")]
     Closed,
+    /// The database was opened for reading only ([`Options::read_only`](crate::Options::read_only),
+    /// or to save what can be read of it). Nothing was changed.
+    #[error("the database was opened for reading only")]
+    ReadOnly,
     /// Too many transactions are active. Nothing was begun: end some, and begin again.
     #[error("too many transactions are active (up to 2^24, dealt out over threads); end some")]
     TooManyTransactions,
@@ -245,9 +249,10 @@ impl Error {
             | Self::ValueTooLong { .. }
             | Self::NotFound(_)
             | Self::AlreadyExists(_) => ErrorKind::Data,
-            Self::TransactionState(_) | Self::InvalidOption { .. } | Self::Unsupported(_) => {
-                ErrorKind::Usage
-            }
+            Self::TransactionState(_)
+            | Self::InvalidOption { .. }
+            | Self::ReadOnly
+            | Self::Unsupported(_) => ErrorKind::Usage,
             Self::Io { .. }
             | Self::NewerFormat { .. }
             | Self::InUse { .. }

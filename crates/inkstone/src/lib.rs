@@ -58,6 +58,7 @@
 //! | [`Error::LockTimeout`], [`Error::LockNotAvailable`], [`Error::Interrupted`], [`Error::DuplicateKey`], [`Error::RowNotFound`], [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::DiskFull`] | the statement had no effect; the transaction goes on |
 //! | [`Error::Corrupt`] | bytes on disk are damaged; the error names file, page and offset. What was found cannot be used, the rest can |
 //! | [`Error::Poisoned`] | a log write or a sync failed: close the database, open it again, recovery tells what is there |
+//! | [`Error::ReadOnly`] | the database was opened for reading only; nothing was changed |
 //! | [`Error::Closed`] | the database was closed; what was not committed is undone |
 //!
 //! Broken invariants, which would be bugs of Inkstone, abort the process rather than write wrong
@@ -115,7 +116,7 @@ pub use aside::{ASIDE_SUFFIX, SetAside};
 pub use btree::{RangeEstimates, TreeReport};
 pub use counters::{DurationBucket, DurationSummary};
 pub use database::{
-    Database, Export, LockState, LockView, Metric, OpenReport, Recovered, TableReport,
+    Database, Export, LeftOut, LockState, LockView, Metric, OpenReport, Recovered, TableReport,
     TableStatistics, TransactionView, TreeEstimates,
 };
 pub use error::{Error, ErrorKind, Result};
@@ -124,7 +125,7 @@ pub use locks::{LockMode, LockTarget, LockWaitHooks, Locked};
 pub use mvcc::{Interrupt, Isolation};
 pub use options::{
     Doublewrite, Durability, FlushMethod, IoBackend, LogWrite, MemoryBound, OptionDescription,
-    OptionKind, Options,
+    OptionKind, Options, Shutdown,
 };
 pub use recovery::{Phase, Progress};
 pub use rows::{

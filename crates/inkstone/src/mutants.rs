@@ -83,6 +83,8 @@ mutants! {
         "syncs of a file of pages overlap, and a failed one is noticed when all of its batch have ended";
     LogSyncsApart, "log-syncs-apart", FailedSync, 120,
         "two syncs of the log are under way";
+    ClosedLogUnsynced, "closed-log-unsynced", Sim, 120,
+        "a close that writes only the log does not sync it";
     PagesUnsynced, "pages-unsynced", Sim, 60,
         "pages count as clean, and the checkpoint passes them, before they are synced";
     DoublewriteSkipped, "doublewrite-skipped", Sim, 120,

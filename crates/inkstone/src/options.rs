@@ -145,6 +145,19 @@ choice! {
     }
 }
 choice! {
+    /// What closing does before it returns. Whatever is committed is durable afterwards with each,
+    /// also what was committed with [`Durability::Lazy`] or [`Durability::Write`].
+    Shutdown {
+        /// 0: what purge can remove is removed and what recovery has left to be undone is undone,
+        /// then as 1. It takes as long as that takes.
+        Slow = "0",
+        /// 1: all pages are written. The next opening needs no recovery.
+        Fast = "1",
+        /// 2: only the log is written. The next opening recovers, as after a kill.
+        LogOnly = "2",
+    }
+}
+choice! {
     /// Which system calls do the I/O.
     IoBackend {
         /// io_uring where the kernel allows it, POSIX calls otherwise.
@@ -240,9 +253,12 @@ options! {
     flush_method: FlushMethod = FlushMethod::ODirect, "How data files are written: fsync, O_DSYNC, O_DIRECT, O_DIRECT_NO_FSYNC";
     open_files: u64 = 0, "Files of tables that are open at once at most; the others are opened when they are used. At least 10 (0: half of the files that the process may have open, at most 16384)";
     io_backend: IoBackend = IoBackend::Auto, "auto, posix or io_uring";
+    fast_shutdown: Shutdown = Shutdown::Fast, "What closing does: 0 purges and rolls back what is left, then as 1; 1 writes all pages, so that the next opening needs no recovery; 2 writes only the log, and the next opening recovers";
     lock_wait_timeout_ms: u64 = 50_000, "Milliseconds that a statement waits for a row lock";
     lock_memory_max: u64 = 64 << 20, "Bytes of one transaction's locks in one tree, beyond which neighbouring ones are joined to ranges, which lock more (0: whatever can be joined)";
     version_store_memory: u64 = 64 << 20, "Bytes of old versions kept in memory; more go to a temporary file";
+    read_only: bool = false, "Nothing on disk is changed: what recovery does stays in memory, and every write is refused";
+    force_recovery: u64 = 0, "For a database that does not open, which is read_only then: 1 damaged pages are left out; 2 the same; 3 and 4 what was not committed is not rolled back, and stays invisible; 5 it counts as committed. 0: off";
     recovery_threads: u64 = 0, "Threads that apply the log during recovery (0: one for each core)";
     recovery_memory: u64 = 0, "Bytes of changes that recovery gathers from the log before it applies them (0: half of the buffer pool, at least 16m)";
 }
@@ -296,6 +312,11 @@ impl Options {
         }
     }
 
+    /// Whether nothing on disk is changed.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only || self.force_recovery > 0
+    }
+
     /// Threads that apply the log during recovery.
     pub fn recovery_thread_count(&self) -> usize {
         match self.recovery_threads {
@@ -328,6 +349,19 @@ impl Options {
             buffer_pool_size: (pool, now.0),
             recovery_memory: (recovery, now.1),
         })
+    }
+
+    pub(crate) fn validate_force_recovery(&self) -> Result<()> {
+        let reason = match self.force_recovery {
+            0..=5 => return Ok(()),
+            6 => {
+                "opening without the log is not supported: pages that the log has not been applied to \
+                 do not fit together; take 5 at most, or a backup"
+            }
+            _ => "must be from 0 to 5",
+        };
+        let value = self.force_recovery.to_string();
+        Err(invalid("force_recovery", &value, reason))
     }
 
     /// Checks every option, alone and together. `page_size` must be resolved (not 0).
@@ -376,6 +410,7 @@ impl Options {
             self.open_files,
             "must be 0, or at least 10",
         )?;
+        self.validate_force_recovery()?;
         check(
             self.version_store_memory >= 1 << 20,
             "version_store_memory",

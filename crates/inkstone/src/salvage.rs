@@ -19,6 +19,7 @@
 //! far as it can be read; rows whose undo is lost stay as they are.
 //!
 //! What is left out is named, page by page. Over an `OverlayVfs` nothing on disk changes.
+//! `salvage/read_only.rs` takes steps 1 to 3 over one, and lets the database be read.
 //!
 //! What is not salvaged: a damaged log, a missing control file; the error says so.
 //!
@@ -30,11 +31,13 @@
 //!    `a_whole_database_is_left_as_it_is`.
 
 mod image;
+mod read_only;
 mod rebuild;
 
 use crate::catalog::CATALOG_SPACE;
 use crate::control::{CONTROL_FILE, ControlFile};
 use crate::counters::Counters;
+pub use crate::database::LeftOut;
 use crate::options::Options;
 use crate::poison::Poison;
 use crate::store::{PageLsnMap, parse_space_file_name, space_file_name};
@@ -47,17 +50,6 @@ use inkstone_io::{Create, Directory, ErrorKind, OpenOptions, Vfs};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// Something that was left out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeftOut {
-    /// The file that it is missing from.
-    pub file: PathBuf,
-    /// The page that could not be read, if there is one.
-    pub page: Option<PageId>,
-    /// What is missing, and why.
-    pub what: String,
-}
 
 /// What salvage did.
 #[derive(Clone, Debug, Default)]
@@ -109,7 +101,7 @@ fn read_control(directory: &dyn Directory) -> Result<Control> {
 }
 
 fn open(vfs: &Arc<dyn Vfs>, path: &Path, options: &Options) -> Result<Database> {
-    Database::open_with_lost_rows(vfs.clone(), path, options.clone())
+    Database::open_salvaged(vfs.clone(), path, options.clone(), Vec::new(), &|_| {})
 }
 
 /// Closes the database; what of the undo file could not be read is told.

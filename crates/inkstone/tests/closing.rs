@@ -4,9 +4,9 @@ mod common;
 mod failure_support;
 
 use common::{commit, key, open, rows, val, within};
-use failure_support::{open_sim, sim_dir};
+use failure_support::{open_sim, sim_dir, small};
 use inkstone::Isolation::ReadCommitted;
-use inkstone::{Error, Options};
+use inkstone::{Durability, Error, Options, Shutdown};
 use inkstone_io::sim::SimVfs;
 use std::time::{Duration, Instant};
 
@@ -105,4 +105,105 @@ fn closing_waits_for_no_sleeper() {
         begin.elapsed()
     });
     assert!(failed < bound, "a failed opening took {failed:?}");
+}
+
+/// What was committed is there after each kind of close, also when the power is lost behind it and
+/// no commit had waited for anything.
+#[test]
+fn a_close_makes_all_that_was_committed_durable() {
+    for lazy in [Durability::Lazy, Durability::Write] {
+        for (how, clean) in [
+            (Shutdown::Slow, true),
+            (Shutdown::Fast, true),
+            (Shutdown::LogOnly, false),
+        ] {
+            for by_drop in [false, true] {
+                let vfs = SimVfs::new(1);
+                let options = Options {
+                    flush_log_at_trx_commit: lazy,
+                    fast_shutdown: if by_drop { how } else { Shutdown::Fast },
+                    ..small()
+                };
+                let db = open_sim(&vfs, options).unwrap();
+                let table = db.create_table("t", &[]).unwrap();
+                for n in 0..500 {
+                    commit(&db, |txn| txn.insert(&table, &key(n), &val(7)).unwrap());
+                }
+                let open = db.begin(ReadCommitted).unwrap();
+                open.insert(&table, &key(999), &val(0)).unwrap();
+                match by_drop {
+                    true => drop((table, db)),
+                    false => db.close_as(how).unwrap(),
+                }
+                drop(open);
+                let vfs = vfs.crash(7);
+                let db = open_sim(&vfs, small()).unwrap();
+                assert_eq!(db.open_report().clean, clean, "{how}");
+                let table = db.table("t").unwrap();
+                assert_eq!(rows(&db, &table).len(), 500, "{how}, {lazy}, {by_drop}");
+                db.verify_table(&table).unwrap();
+            }
+        }
+    }
+}
+
+/// It takes as long as the log takes, however many pages were changed.
+#[test]
+fn a_close_with_the_log_alone_writes_no_page() {
+    let written = |how| {
+        let vfs = SimVfs::new(1);
+        let options = Options {
+            buffer_pool_size: 16 << 20,
+            log_file_size: 64 << 20,
+            ..small()
+        };
+        let db = open_sim(&vfs, options).unwrap();
+        let table = db.create_table("t", &[]).unwrap();
+        commit(&db, |txn| {
+            for n in 0..5000 {
+                txn.insert(&table, &key(n), &val(7)).unwrap();
+            }
+        });
+        let counters = db.counters().clone();
+        let pages = || -> u64 {
+            let all = counters.snapshot();
+            let found = all.into_iter().find(|(name, _)| *name == "pages_written");
+            found.expect("a counter of that name").1
+        };
+        let before = pages();
+        db.close_as(how).unwrap();
+        pages() - before
+    };
+    assert_eq!(written(Shutdown::LogOnly), 0);
+    assert!(written(Shutdown::Fast) > 10);
+}
+
+/// Rows that are marked as deleted are gone when it has ended, but for those that a snapshot may
+/// see.
+#[test]
+fn a_slow_close_purges_everything() {
+    let purged = |reads: bool| {
+        let vfs = SimVfs::new(1);
+        let db = open_sim(&vfs, small()).unwrap();
+        let table = db.create_table("t", &[]).unwrap();
+        commit(&db, |txn| {
+            for n in 0..1000 {
+                txn.insert(&table, &key(n), &val(7)).unwrap();
+            }
+        });
+        let reader = reads.then(|| db.begin_with_snapshot().unwrap());
+        commit(&db, |txn| {
+            for n in 0..1000 {
+                txn.delete(&table, &key(n)).unwrap();
+            }
+        });
+        let counters = db.counters().clone();
+        db.close_as(Shutdown::Slow).unwrap();
+        drop(reader);
+        let all = counters.snapshot();
+        let found = all.into_iter().find(|(name, _)| *name == "rows_purged");
+        found.expect("a counter of that name").1
+    };
+    assert_eq!(purged(false), 1000);
+    assert_eq!(purged(true), 0);
 }

@@ -51,9 +51,12 @@ fn every_option_has_a_test_here() {
         "flush_method",                 // how_files_are_opened
         "open_files",                   // open_files.rs
         "io_backend",                   // how_files_are_opened
+        "fast_shutdown",                // closing.rs
         "lock_wait_timeout_ms",         // waiting_for_a_lock
         "lock_memory_max",              // locks_are_joined
         "version_store_memory",         // versions_spill
+        "read_only",                    // force_recovery.rs
+        "force_recovery",               // force_recovery.rs
         "recovery_threads",             // recovery_in_parts_and_threads
         "recovery_memory",              // recovery_in_parts_and_threads
     ];

@@ -88,6 +88,11 @@ pub const SOMETIMES: &[(&str, &str)] = &[
         "a sync failed while others of many files were under way, and power was lost after it",
     ),
     (
+        "closes that wrote only the log",
+        "a database was closed with `Shutdown::LogOnly`, and all that was committed was there after a recovery, also where the power was lost behind the close",
+    ),
+    ("slow closes", "a database was closed with `Shutdown::Slow`"),
+    (
         "page_write_failures",
         "pages could not be written, for as long as a spell lasted",
     ),

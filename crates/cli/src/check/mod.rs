@@ -225,6 +225,9 @@ pub fn say_opening(opened: &OpenReport, output: &Output) {
     for aside in &opened.set_aside {
         output.text(aside.to_string());
     }
+    for left_out in &opened.left_out {
+        output.text(format!("left out: {left_out}"));
+    }
 }
 
 fn say_recovery(opened: &OpenReport, output: &Output) {
@@ -301,6 +304,7 @@ pub fn opening_json(opened: &OpenReport) -> Value {
         "recovered": recovered,
         "removed": opened.removed,
         "set_aside": aside,
+        "left_out": opened.left_out.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "doublewrite_renewed": opened.doublewrite_renewed,
         "memory_bound": opened.memory_bound.map(|bound| json!({
             "limit": bound.limit,

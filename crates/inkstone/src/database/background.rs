@@ -60,6 +60,13 @@ pub(crate) struct Background {
 impl Background {
     pub fn start(inner: &Arc<Inner>) -> Result<Self> {
         let stop = Arc::<Stop>::default();
+        if inner.options.is_read_only() {
+            // There is nothing to purge, no log that may be let go of, and memory is all there is.
+            return Ok(Self {
+                stop,
+                threads: Vec::new(),
+            });
+        }
         let mut threads = vec![
             spawn("ink-purge", inner, &stop, PURGE_INTERVAL, purge_round)?,
             spawn("ink-undo", inner, &stop, PURGE_INTERVAL, undo_round)?,

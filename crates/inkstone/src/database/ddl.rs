@@ -301,7 +301,7 @@ impl Database {
             return Ok(table.clone());
         }
         // Under the latch of DDL: what the catalog says must still be so when the handle is kept.
-        let _ddl = self.inner.begin_ddl()?;
+        let _ddl = self.inner.latch_ddl()?;
         self.find_table(name)
     }
 

@@ -28,7 +28,7 @@ mod transfer;
 mod watch;
 
 pub use inspect::{TableReport, TableStatistics, TreeEstimates};
-pub use opening::{OpenReport, Recovered};
+pub use opening::{LeftOut, OpenReport, Recovered};
 pub use status::Metric;
 pub use transfer::Export;
 pub use watch::{LockState, LockView, TransactionView};
@@ -36,7 +36,7 @@ pub use watch::{LockState, LockView, TransactionView};
 use crate::btree::Tree;
 use crate::counters::Counters;
 use crate::mvcc::Isolation;
-use crate::options::{Durability, Options};
+use crate::options::{Durability, Options, Shutdown};
 use crate::rows::Table;
 use crate::store::SpaceFiles;
 use crate::sync::atomic::AtomicU32;
@@ -88,7 +88,7 @@ impl Drop for Handle {
             return std::mem::forget(self.0.clone());
         }
         // Errors here have been told to the callers already, through the poison.
-        let _ = self.0.shut_down();
+        let _ = self.0.shut_down(self.0.options.fast_shutdown);
     }
 }
 
@@ -163,15 +163,15 @@ impl Database {
         Self::open_on(vfs, directory, options, progress)
     }
 
-    /// As [`Database::open`], over a file system of the caller's, told of recovery's progress.
-    #[doc(hidden)]
-    pub fn open_on(
+    /// As [`Database::open_on`], of a database that may be changed, or over a file system that keeps
+    /// what is written in memory.
+    pub(crate) fn open_over(
         vfs: Arc<dyn Vfs>,
-        directory: impl AsRef<Path>,
+        directory: &Path,
         options: Options,
         progress: &dyn Fn(crate::recovery::Progress),
     ) -> Result<Self> {
-        opening::open(vfs, directory.as_ref(), options, false, progress)
+        opening::open(vfs, directory, options, None, progress)
     }
 
     /// Redo alone, for `salvage`.
@@ -180,12 +180,20 @@ impl Database {
     }
 
     /// As [`Database::open_on`], for `salvage`: rows of unfinished transactions may be lost.
-    pub(crate) fn open_with_lost_rows(
+    /// `left_out`: what is not there any more.
+    pub(crate) fn open_salvaged(
         vfs: Arc<dyn Vfs>,
         directory: &Path,
         options: Options,
+        left_out: Vec<LeftOut>,
+        progress: &dyn Fn(crate::recovery::Progress),
     ) -> Result<Self> {
-        opening::open(vfs, directory, options, true, &|_| {})
+        opening::open(vfs, directory, options, Some(left_out), progress)
+    }
+
+    /// Whether every write is refused: [`Options::read_only`] and [`Options::force_recovery`].
+    pub fn is_read_only(&self) -> bool {
+        self.inner.options.is_read_only()
     }
 
     /// For `salvage`: what of the undo file could not be read, and was passed over.
@@ -223,6 +231,7 @@ impl Database {
     /// [`Error::TransactionState`] if its rollback has begun and failed.
     pub fn commit_prepared(&self, xid: &[u8]) -> Result<()> {
         let durability = Durability::Sync;
+        self.inner.core.check_writable()?;
         let pending = self.inner.core.commit_prepared(xid, durability)?;
         pending.wait(durability)
     }
@@ -234,12 +243,14 @@ impl Database {
         xid: &[u8],
         durability: Durability,
     ) -> Result<crate::PendingCommit> {
+        self.inner.core.check_writable()?;
         self.inner.core.commit_prepared(xid, durability)
     }
 
     /// Rolls the prepared transaction of an XID back. [`Error::NotFound`] if there is none. After
     /// another error it can be called again.
     pub fn rollback_prepared(&self, xid: &[u8]) -> Result<()> {
+        self.inner.core.check_writable()?;
         self.inner.core.rollback_prepared(xid)
     }
 
@@ -296,10 +307,39 @@ impl Database {
         }
     }
 
-    /// Closes in order: what is left to write is written, so that the next open needs no recovery.
-    /// Transactions must have ended; those that have not are rolled back by the next open.
+    /// Closes as [`Options::fast_shutdown`] says: in order, if that is not set. What is left to
+    /// write is written then, so that the next open needs no recovery. Transactions must have
+    /// ended; those that have not are rolled back by the next open.
     pub fn close(self) -> Result<()> {
-        self.inner.shut_down()
+        let how = self.inner.options.fast_shutdown;
+        self.close_as(how)
+    }
+
+    /// As [`close`](Self::close), in another way than the option says.
+    ///
+    /// ```
+    /// # use inkstone::{Database, Isolation, Options, Shutdown};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path();
+    /// let db = Database::open(path, Options::default())?;
+    /// let table = db.create_table("events", &[])?;
+    /// let txn = db.begin(Isolation::RepeatableRead)?;
+    /// txn.insert(&table, b"1", b"one")?;
+    /// txn.commit()?;
+    /// db.close_as(Shutdown::LogOnly)?; // at once, however many pages are to be written
+    ///
+    /// let db = Database::open(path, Options::default())?; // recovers
+    /// assert!(!db.open_report().clean);
+    /// let txn = db.begin(Isolation::RepeatableRead)?;
+    /// assert!(txn.get(&db.table("events")?, b"1")?.is_some());
+    /// # Ok::<(), inkstone::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What could not be written: the next open recovers. With [`Shutdown::Slow`] also what kept
+    /// purge or a rollback from coming to its end: the database is closed in order all the same.
+    pub fn close_as(self, how: Shutdown) -> Result<()> {
+        self.inner.shut_down(how)
     }
 
     fn new(inner: Arc<Inner>) -> Self {
@@ -313,8 +353,14 @@ impl Database {
 }
 
 impl Inner {
-    /// The latch of DDL, if the control file is still ours.
+    /// The latch of DDL, for a statement that changes tables.
     pub(crate) fn begin_ddl(&self) -> Result<MutexGuard<'_, ()>> {
+        self.core.check_writable()?;
+        self.latch_ddl()
+    }
+
+    /// The latch of DDL, if the control file is still ours.
+    pub(crate) fn latch_ddl(&self) -> Result<MutexGuard<'_, ()>> {
         self.core.storage.poison.check()?;
         let latched = self.ddl.lock();
         self.checkpoints.place.check(&*self.directory)?;

@@ -61,6 +61,7 @@ impl Database {
     /// # Ok::<(), inkstone::Error>(())
     /// ```
     pub fn shrink_table(&self, table: &Table) -> Result<u64> {
+        self.inner.core.check_writable()?;
         let space = &table.tree_ref().live()?.space;
         if !space.find_tail(Worth::Anything)? {
             return Ok(0);

@@ -62,6 +62,8 @@ impl Database {
     /// writers away. [`Error::TransactionState`] if a transaction has unfinished changes in the
     /// table, or another export of it goes on.
     pub fn export_table(&self, table: &Table) -> Result<Export> {
+        // What recovery did to the file is in memory.
+        self.inner.core.check_writable()?;
         let space = table.tree_ref().live()?.space.clone();
         // Whatever purge has begun is over then.
         let _no_purge = self.inner.core.purging.lock();

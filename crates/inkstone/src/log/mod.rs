@@ -51,6 +51,7 @@ pub use reader::{Frame, LogReader, ReadParams, SegmentInfo};
 
 use crate::aside::SetAside;
 use crate::counters::{Counter, Counters, Timed};
+use crate::mutants::{self, Mutant};
 use crate::options::{Durability, LogWrite};
 use crate::paranoid::{Check, Checked, ON, paranoid};
 use crate::poison::Poison;
@@ -493,7 +494,11 @@ impl Log {
             crate::invariant!(joined.is_ok(), "the thread ink-log panicked");
         }
         self.shared.poison.check()?;
-        self.wait_durable(self.current_lsn())
+        let end = self.current_lsn();
+        if mutants::on(Mutant::ClosedLogUnsynced) {
+            return self.wait_written(end);
+        }
+        self.wait_durable(end)
     }
 }
 

@@ -63,11 +63,7 @@ impl Core {
         match self.undo_recovered(open, &mut left) {
             // What cannot be read now, or is damaged, is the opener's to mend.
             Err(Error::DiskFull { .. }) if self.storage.poison.check().is_ok() => {
-                let shared = self.take_up(state, &open.undo[..left])?;
-                shared.inner.lock().phase = Phase::RollingBack;
-                state.set_owner(0);
-                self.add_writer(&shared);
-                self.unfinished.lock().push(shared);
+                self.leave_recovered(state, &open.undo[..left])?;
                 return Ok(left);
             }
             undone => undone?,
@@ -84,6 +80,21 @@ impl Core {
         mtr.commit()?;
         self.trxs.finish_abort(state);
         Ok(0)
+    }
+
+    /// Takes a loser up with its versions, which hide its changes and lock its rows, to be rolled
+    /// back later, if at all.
+    pub(crate) fn leave_recovered(
+        self: &Arc<Self>,
+        state: &Arc<TrxState>,
+        changes: &[UndoEntry],
+    ) -> Result<()> {
+        let shared = self.take_up(state, changes)?;
+        shared.inner.lock().phase = Phase::RollingBack;
+        state.set_owner(0);
+        self.add_writer(&shared);
+        self.unfinished.lock().push(shared);
+        Ok(())
     }
 
     /// `left`: the changes that are not undone yet.

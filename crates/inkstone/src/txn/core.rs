@@ -37,6 +37,32 @@ pub struct TransactionOptions {
     /// What an unfinished transaction did to rows that are lost with a damaged page is void
     /// (`salvage`); otherwise that is corruption.
     pub rows_may_be_lost: bool,
+    /// Every write is refused, but for those of opening.
+    pub read_only: bool,
+    /// What becomes of transactions that were not committed when the database was last open.
+    pub losers: Losers,
+}
+
+/// What opening does about transactions that had not committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Losers {
+    /// They are rolled back.
+    RollBack,
+    /// They stay as they are: their changes are invisible, and their rows locked.
+    Leave,
+    /// What they did stays, and is seen. Prepared ones count as committed, too.
+    Commit,
+}
+
+impl Losers {
+    /// What they are, if they are not rolled back, for people.
+    pub fn instead_of_rollback(self) -> Option<&'static str> {
+        match self {
+            Self::RollBack => None,
+            Self::Leave => Some("left as they were, invisible"),
+            Self::Commit => Some("taken for committed"),
+        }
+    }
 }
 
 /// The parts of an open database that transactions use. Shared by Arc.

@@ -7,6 +7,7 @@
 //! |---|---|---|---|
 //! | handle: `TableTree::live` | what was dropped, from handles that outlive it | nothing | `NotFound` |
 //! | poison: `Poison::check` | the disk, from memory that a failed write or sync has made wrong; the files of the next opener | nothing | `Poisoned`, `Closed`, `Forked` |
+//! | opened to be written: `Core::check_writable` | the disk, where nothing may be changed | nothing | `ReadOnly` |
 //! | log on disk: `Log::prepare` | on a full disk what is left of the log, for rollbacks | a segment to be made | `DiskFull` |
 //! | age of pages: `BufferPool::throttle` | the time that recovery takes, from pages that are dirty for long | the cleaner | `Poisoned` |
 //! | age of the checkpoint: `Core::hold_back` | the length of the log, from checkpoints that are late | a pause of 10 ms at most | |
@@ -35,7 +36,6 @@
 //! is exported (`Space::tidy`), and hold that off. Statements do not: an export's caller keeps them
 //! away.
 
-use crate::Result;
 use crate::counters::{Counter, Timed};
 use crate::paranoid::CheckedGuard;
 use crate::sync::atomic::Ordering;
@@ -43,6 +43,7 @@ use crate::sync::thread;
 use crate::txn::core::Core;
 use crate::txn::promise::rollback_step_bytes;
 use crate::txn::transaction::{Inner, Transaction};
+use crate::{Error, Result};
 use std::time::Duration;
 
 /// The longest time that one write is held back when the log that recovery needs is too long.
@@ -72,9 +73,18 @@ impl Transaction {
 }
 
 impl Core {
+    /// [`Error::ReadOnly`] if nothing may be changed.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        match self.options.read_only {
+            true => Err(Error::ReadOnly),
+            false => Ok(()),
+        }
+    }
+
     /// Before a transaction logs something.
     pub(crate) fn before_write(&self) -> Result<()> {
         self.storage.poison.check()?;
+        self.check_writable()?;
         self.storage.log.prepare()?;
         self.storage.pool.throttle()?;
         self.hold_back();

@@ -44,6 +44,10 @@ impl Run {
             ));
         }
         self.wreck = None;
+        let log_only = std::mem::take(&mut self.closed_log_only);
+        if log_only && report.clean {
+            return bug("a close that writes only the log passes for one in order");
+        }
         self.trace(|| format!("opened: {report:?}"));
         let found = match self.found(&db) {
             Ok(found) => found,
@@ -53,6 +57,8 @@ impl Run {
         match self.model.recovered(end, &found) {
             Ok(length) => {
                 self.marks.add("commits checked", length as u64);
+                self.marks
+                    .add("closes that wrote only the log", u64::from(log_only));
                 self.marks
                     .add("commits lost legally", (events - length) as u64);
             }

@@ -4,7 +4,7 @@
 
 use crate::Rng;
 use inkstone::internals::options::{Doublewrite, Durability, FlushMethod, LogWrite};
-use inkstone::{Isolation, Options};
+use inkstone::{Isolation, Options, Shutdown};
 use inkstone_io::AtomicWriteLimits;
 use inkstone_io::sim::SimVfs;
 
@@ -78,6 +78,8 @@ pub struct Features {
     pub giant: bool,
     /// How a life ends.
     pub ends: Vec<Ending>,
+    /// What a close does, and what the last handle does where it closes.
+    pub closes: Vec<Shutdown>,
     /// A power loss at a write or sync comes within so many of them.
     pub crash_within: Vec<u64>,
     /// Percent of openings that are interrupted, while interruptions in a row are fewer than
@@ -114,6 +116,14 @@ pub enum Ending {
     /// It is closed in order.
     Close,
 }
+
+/// What closes do. The log alone is what is easily done wrong.
+const CLOSES: &[Shutdown] = &[
+    Shutdown::Fast,
+    Shutdown::LogOnly,
+    Shutdown::LogOnly,
+    Shutdown::Slow,
+];
 
 /// Some of the choices, at least one.
 fn some<T: Copy>(rng: &mut Rng, choices: &[T]) -> Vec<T> {
@@ -175,6 +185,7 @@ impl Features {
             Ending::PowerLoss,
             Ending::Kill,
             Ending::Close,
+            Ending::Close,
         ];
         let (heavy, giant) = match rng.below(100) {
             0..=7 => (true, false),
@@ -227,6 +238,7 @@ impl Features {
             opening_crashes_max: rng.pick(&[1, 3, 6]),
             outcomes_max: rng.pick(&[0, 1, 3]),
             spells: rng.chance(30),
+            closes: some(rng, CLOSES),
         }
     }
 

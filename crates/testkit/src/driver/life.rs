@@ -5,7 +5,7 @@ use super::{DIRECTORY, Ending, Outcome, Run, Stop, is_fault};
 use crate::Rng;
 use crate::model::End;
 use inkstone::internals::options::Doublewrite;
-use inkstone::{Database, Options};
+use inkstone::{Database, Options, Shutdown};
 use inkstone_io::overlay::OverlayVfs;
 use inkstone_io::sim::{OpKind, SimVfs};
 use std::path::Path;
@@ -271,9 +271,11 @@ impl Run {
         Ok(end)
     }
 
-    /// Closes in order.
+    /// Closes: in order, or with the log alone. Then the process ends, or the power is lost: what
+    /// was committed is there in both.
     fn close(&mut self) -> Result<End, String> {
         self.note_counters();
+        let how = self.rng.pick(&self.plan.features.closes);
         let keep = self.rng.chance(30);
         if !keep {
             self.clients.iter_mut().for_each(|client| *client = None);
@@ -282,15 +284,28 @@ impl Run {
         let Some(db) = self.db.take() else {
             return Err("no database".to_owned());
         };
-        let closed = db.close();
+        let closed = db.close_as(how);
         // Transactions that outlive the database.
         self.clients.iter_mut().for_each(|client| *client = None);
         self.marks.add("closes", 1);
-        let killed = self.kill();
         match closed {
-            Ok(()) => Ok(End::Close),
-            Err(error) if self.excuses(&error) => Ok(killed),
-            Err(error) => Err(format!("close failed: {error}")),
+            Ok(()) => self.note_close(how),
+            Err(error) if self.excuses(&error) => return Ok(self.kill()),
+            Err(error) => return Err(format!("{how:?} close failed: {error}")),
+        }
+        if self.rng.chance(75) {
+            return self.lose_power(End::Close);
+        }
+        self.kill();
+        Ok(End::Close)
+    }
+
+    fn note_close(&mut self, how: Shutdown) {
+        self.trace(|| format!("closed: {how:?}"));
+        match how {
+            Shutdown::Slow => self.marks.add("slow closes", 1),
+            Shutdown::Fast => {}
+            Shutdown::LogOnly => self.closed_log_only = true,
         }
     }
 

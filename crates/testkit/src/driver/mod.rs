@@ -107,6 +107,8 @@ pub struct Run {
     marks: Marks,
     /// What the last power loss left, until the database is open again.
     wreck: Option<Wreck>,
+    /// It was closed, with the log alone, and has not been open since.
+    closed_log_only: bool,
     /// Whether I/O errors are legal.
     tolerant: bool,
     /// A spell is on.
@@ -138,6 +140,7 @@ impl Run {
             db: None,
             marks: Marks::default(),
             wreck: None,
+            closed_log_only: false,
             tolerant: false,
             failing: false,
             names: 0,

@@ -2,7 +2,8 @@
 //!
 //! # What must hold
 //!
-//! 1. Salvage over an overlay leaves the disk as it was.
+//! 1. Salvage over an overlay leaves the disk as it was, and so does opening with `force_recovery`,
+//!    which shows as much.
 //! 2. Of a database that was closed in order: afterwards it opens and is whole; the rows that are
 //!    missing are those of the leaves whose bytes are damaged, and rows whose long value is in a
 //!    damaged page. A table whose definition was in a damaged page of the catalog is there under
@@ -17,7 +18,7 @@ use super::session::{DIRECTORY, found, options};
 use super::work::{Life, Start, is_moved};
 use crate::model::{Found, show};
 use inkstone::internals::salvage::salvage;
-use inkstone::{Database, Error};
+use inkstone::{Database, Error, Options};
 use inkstone_format::header::{PageType, page_type};
 use inkstone_format::tree_page::TreePage;
 use inkstone_io::Vfs;
@@ -85,10 +86,20 @@ pub fn check(start: &Start, damaged: &SimVfs, damage: &Damage) -> Result<(), Str
         return Ok(());
     }
     let found = look(overlay).map_err(|error| format!("opening what was salvaged: {error}"))?;
-    match is_undo {
-        true => compare(&without_moved(expected), &without_moved(found), Some(&lost)),
-        false => compare(&expected, &found, is_closed.then_some(&lost)),
+    let forced = forced(&below).map_err(|error| format!("with force_recovery: {error}"))?;
+    if bytes(&below)? != before {
+        return Err("an opening with force_recovery changed the disk".to_owned());
     }
+    let (expected, lost) = match is_undo {
+        true => (without_moved(expected), Some(&lost)),
+        false => (expected, is_closed.then_some(&lost)),
+    };
+    let shown = |found: Found| match is_undo {
+        true => without_moved(found),
+        false => found,
+    };
+    compare(&expected, &shown(found), lost)?;
+    compare(&expected, &shown(forced), lost).map_err(|text| format!("with force_recovery: {text}"))
 }
 
 /// Without the rows that only the undo file tells of what they were.
@@ -99,6 +110,18 @@ fn without_moved(mut found: Found) -> Found {
         }
     }
     found
+}
+
+/// What the damaged database holds when it is opened to be read.
+fn forced(damaged: &Arc<SimVfs>) -> Result<Found, Error> {
+    let options = Options {
+        force_recovery: 1,
+        ..options()
+    };
+    let db = Database::open_on(damaged.clone(), Path::new(DIRECTORY), options, &|_| {})?;
+    let found = found(&db)?;
+    db.close()?;
+    Ok(found)
 }
 
 fn bytes(disk: &SimVfs) -> Result<Vec<Vec<u8>>, String> {

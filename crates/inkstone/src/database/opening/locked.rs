@@ -124,6 +124,13 @@ pub(super) fn lock_directory(
         Some(directory) => ControlFile::exists(&**directory)?,
         None => false,
     };
+    if !exists && options.is_read_only() {
+        return Err(Error::NotADatabase {
+            path: path.to_owned(),
+            reason: "there is no database here, and none is made where nothing may be changed"
+                .to_owned(),
+        });
+    }
     if !exists {
         check_new(&mut options, found.as_deref())?;
     }

@@ -43,7 +43,7 @@ mod vacant;
 
 pub(super) use locked::Locks;
 pub(super) use preflight::check_lsn;
-pub use report::{OpenReport, Recovered};
+pub use report::{LeftOut, OpenReport, Recovered};
 
 use super::Database;
 use crate::Result;
@@ -67,19 +67,20 @@ pub(super) fn redo_only(vfs: Arc<dyn Vfs>, path: &Path, options: Options) -> Res
     }
 }
 
-/// See [`Database::open_on`] and [`Database::open_with_lost_rows`].
+/// See [`Database::open_on`]; `salvaged`: [`Database::open_salvaged`].
 pub(super) fn open(
     vfs: Arc<dyn Vfs>,
     path: &Path,
     options: Options,
-    rows_may_be_lost: bool,
+    salvaged: Option<Vec<LeftOut>>,
     progress: &dyn Fn(Progress),
 ) -> Result<Database> {
     let begin = Instant::now();
     let complete = match lock_directory(vfs, path, options)? {
         Found::Nothing(vacant) => vacant.create()?,
         Found::Database(mut locked) => {
-            locked.site.options.transactions.rows_may_be_lost = rows_may_be_lost;
+            locked.site.options.transactions.rows_may_be_lost = salvaged.is_some();
+            locked.report.left_out = salvaged.unwrap_or_default();
             let scanned = locked.settle()?.scan(progress)?;
             scanned.repair()?.redo()?.undo()?.tidy()?
         }

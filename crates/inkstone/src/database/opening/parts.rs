@@ -7,7 +7,7 @@ use crate::options::{MemoryBound, Options};
 use crate::paranoid::paranoid;
 use crate::recovery::RedoOptions;
 use crate::store::StoreOptions;
-use crate::txn::core::TransactionOptions;
+use crate::txn::core::{Losers, TransactionOptions};
 use std::time::Duration;
 
 /// The options of each part. They were checked, the page size is that of the database, and what
@@ -67,6 +67,12 @@ impl Parts {
                 lock_wait_timeout: Duration::from_millis(all.lock_wait_timeout_ms),
                 lock_memory_max: all.lock_memory_max,
                 rows_may_be_lost: false,
+                read_only: all.is_read_only(),
+                losers: match all.force_recovery {
+                    0..=2 => Losers::RollBack,
+                    3 | 4 => Losers::Leave,
+                    _ => Losers::Commit,
+                },
             },
             upkeep: UpkeepOptions {
                 log_file_size: all.log_file_size,

@@ -3,6 +3,8 @@
 use crate::aside::SetAside;
 use crate::options::MemoryBound;
 use crate::recovery::RecoveryReport;
+use inkstone_format::PageId;
+use std::fmt;
 use std::path::PathBuf;
 
 /// What opening found.
@@ -20,6 +22,9 @@ pub struct OpenReport {
     pub removed: Vec<PathBuf>,
     /// Files that the database does not know, with the names that they have now.
     pub set_aside: Vec<SetAside>,
+    /// With [`Options::force_recovery`](crate::Options::force_recovery): pages that could not be
+    /// read, and what is missing with them.
+    pub left_out: Vec<LeftOut>,
     /// The limit on memory into which the buffer pool and recovery had to be fitted, if they had.
     pub memory_bound: Option<MemoryBound>,
     /// Why the doublewrite file was made anew, if it was. If a crash came before, it could not mend
@@ -49,6 +54,9 @@ pub struct Recovered {
     pub rows_to_undo: u64,
     /// Prepared transactions found.
     pub prepared: u64,
+    /// What became of unfinished transactions instead, in words, where
+    /// [`Options::force_recovery`](crate::Options::force_recovery) forbids to roll them back.
+    pub instead: Option<&'static str>,
 }
 
 impl Recovered {
@@ -59,6 +67,12 @@ impl Recovered {
 
     /// What became of unfinished transactions, for people.
     pub fn transactions_text(&self) -> String {
+        if let Some(instead) = self.instead {
+            return format!(
+                "{} unfinished transactions are {instead}, {} prepared ones were found",
+                self.losers, self.prepared
+            );
+        }
         let later = match self.rows_to_undo {
             0 => String::new(),
             left => format!(", {left} to be undone when the disk has space"),
@@ -67,5 +81,22 @@ impl Recovered {
             "{} unfinished transactions rolled back ({} row changes undone{later}), {} prepared transactions kept",
             self.losers, self.rows_undone, self.prepared
         )
+    }
+}
+
+/// Something that was left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// The file that it is missing from.
+    pub file: PathBuf,
+    /// The page that could not be read, if there is one.
+    pub page: Option<PageId>,
+    /// What is missing, and why.
+    pub what: String,
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.file.display(), self.what)
     }
 }

@@ -11,7 +11,7 @@ use crate::mutants::{self, Mutant};
 use crate::paranoid::paranoid;
 use crate::recovery::RedoOutcome;
 use crate::sync::HashMap;
-use crate::txn::core::Core;
+use crate::txn::core::{Core, Losers};
 use crate::{Error, Result};
 use inkstone_format::TrxId;
 use inkstone_format::record::Record;
@@ -111,8 +111,13 @@ fn finish_transactions(
         torn_pages_repaired,
         losers: redone.losers.len() as u64,
         prepared: redone.prepared.len() as u64,
+        instead: core.options.losers.instead_of_rollback(),
         ..Recovered::default()
     };
+    if core.options.losers == Losers::Commit {
+        // Nothing locks their rows, nor tells what they were.
+        return Ok(recovered);
+    }
     let all = redone.prepared.iter().chain(&redone.losers);
     let states: HashMap<TrxId, _> = all
         .map(|open| {
@@ -138,6 +143,11 @@ fn finish_transactions(
             continue;
         }
         if open.moved.is_some() {
+            recovered.rows_to_undo += open.changes();
+            continue;
+        }
+        if core.options.losers == Losers::Leave {
+            core.leave_recovered(&states[&open.id], &open.undo)?;
             recovered.rows_to_undo += open.changes();
             continue;
         }
