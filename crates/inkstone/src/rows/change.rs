@@ -119,12 +119,7 @@ impl Transaction {
             Room::No => return Ok(Attempt::Split { need, ascending }),
         };
         let mut change = self.change(inner);
-        change.ready_context();
-        let coding = if change.inner.context.is_known() && change.inner.logged {
-            Coding::InContext
-        } else {
-            Coding::InFull
-        };
+        let coding = change.ready_context();
         let address = change.version(NewVersion {
             kind: VersionKind::Insert,
             flags: purge_flag(tree.id),

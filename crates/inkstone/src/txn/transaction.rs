@@ -704,8 +704,8 @@ impl Change<'_> {
     }
 
     /// Readies the context for one more contextual insert: a full record from time to time, so
-    /// that decoding never has to begin far back.
-    pub fn ready_context(&mut self) {
+    /// that decoding never has to begin far back. How the insert is to be coded.
+    pub fn ready_context(&mut self) -> Coding {
         let reach = self
             .core
             .storage
@@ -715,6 +715,11 @@ impl Change<'_> {
             .saturating_sub(self.inner.context_from.0);
         if self.inner.context_chain >= CONTEXT_CHAIN_MAX || reach > CONTEXT_REACH / 2 {
             self.inner.context.clear();
+        }
+        if self.inner.context.is_known() && self.inner.logged {
+            Coding::InContext
+        } else {
+            Coding::InFull
         }
     }
 
