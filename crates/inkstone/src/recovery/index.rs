@@ -192,6 +192,11 @@ impl PageBatch {
     fn add(&mut self, place: Place, record: &[u8]) -> Reference {
         let number = self.piece(HEAD + record.len());
         let piece = &mut self.pieces[number as usize];
+        paranoid!(
+            piece.capacity() - piece.len() >= HEAD + record.len(),
+            "a piece of {} bytes would be moved",
+            piece.len()
+        );
         let at = Reference {
             piece: number,
             offset: piece.len() as u32,
@@ -225,6 +230,7 @@ impl PageBatch {
     }
 
     fn set_next(&mut self, of: Reference, next: Reference) {
+        paranoid!(self.head(of).0 == NONE, "a change has two next ones");
         let at = of.offset as usize;
         let head = &mut self.pieces[of.piece as usize][at..at + 8];
         head[..4].copy_from_slice(&next.piece.to_le_bytes());

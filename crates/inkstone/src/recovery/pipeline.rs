@@ -127,6 +127,7 @@ impl Batch {
     /// A record, its bytes, and whether its transaction lies within the batch.
     pub fn record(&self, number: u32) -> (Skimmed, &[u8], bool) {
         let record = self.records[number as usize];
+        paranoid!(record.from < record.to, "a record of no bytes");
         let bytes = &self.bytes[record.from as usize..record.to as usize];
         let transaction = self.transactions[number as usize];
         let within = transaction != NONE && self.ended[transaction as usize];
@@ -163,6 +164,7 @@ impl Batch {
             let Some(frame) = log.next()? else {
                 return Ok(false);
             };
+            paranoid!(frame.start < frame.end, "a frame of no bytes");
             let from = self.payloads.len() as u32;
             self.payloads.extend_from_slice(frame.payload);
             self.frames.push(BatchFrame {
@@ -206,6 +208,12 @@ impl Batch {
                 }
             };
             self.frames[number].outcome = outcome;
+            paranoid!(
+                self.transactions.len() == self.records.len(),
+                "{} of {} records were followed",
+                self.transactions.len(),
+                self.records.len()
+            );
         }
         None
     }
@@ -213,6 +221,7 @@ impl Batch {
     /// Takes off the frames from a number on.
     fn cut(&mut self, number: usize) -> Self {
         let from = self.frames[number].payload.start;
+        paranoid!(number > 0, "a batch is cut before its first frame");
         let mut rest = Self {
             place: (self.place.0, self.place.1 + 1),
             payloads: self.payloads.split_off(from as usize),
@@ -228,6 +237,11 @@ impl Batch {
 
     /// Finds out which transactions lie within the batch.
     fn follow(&mut self, record: usize) {
+        paranoid!(
+            self.transactions.len() == record,
+            "record {record} is followed behind {} others",
+            self.transactions.len()
+        );
         let record = self.records[record];
         let number = match record.slot {
             Some(slot) if record.is_plain_row() => match (self.begun.get(&slot), record.first) {
@@ -341,6 +355,12 @@ impl Pipeline {
         if state.stop {
             return Job::Leave;
         }
+        paranoid!(
+            state.due.0 <= state.next,
+            "batch {} is due, and {} were read",
+            state.due.0,
+            state.next
+        );
         // The one that is due always goes on: the others wait until it was handed out.
         let busy = state.working + state.done.len() as u64 >= self.bounds.batches;
         if let Some(next) = state.read.first_entry()
@@ -414,6 +434,10 @@ impl Feed<'_, '_> {
                 return Ok(Some(batch));
             }
             if due.0 == state.next && !state.reading && state.end.is_some() {
+                paranoid!(
+                    state.read.is_empty() && state.done.is_empty() && state.working == 0,
+                    "the log ends before what was read of it"
+                );
                 return state.end.replace(Ok(())).unwrap_or(Ok(())).map(|()| None);
             }
             invariant!(!state.stop, "a thread of the scan failed");
@@ -430,6 +454,12 @@ impl Feed<'_, '_> {
 
     /// Takes back what is not needed any more.
     pub fn give_back(&self, batch: Batch) {
+        paranoid!(
+            batch.taken > batch.frames.len(),
+            "{} of {} frames were taken of a batch that is given back",
+            batch.taken,
+            batch.frames.len()
+        );
         if batch.is_small(self.pipeline.bounds) {
             self.pipeline.state.lock().spare.push(batch);
         }
@@ -474,6 +504,7 @@ impl Feed<'_, '_> {
     fn read(&self, mut batch: Batch) {
         let read = batch.read(&mut **self.log.lock(), self.pipeline.bounds.read);
         let mut state = self.pipeline.state.lock();
+        paranoid!(state.reading, "two threads read the log");
         state.reading = false;
         match read {
             Ok(true) => {}
