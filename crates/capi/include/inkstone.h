@@ -138,7 +138,9 @@ enum ink_code {
   /* The database is being closed, or was. */
   INK_CLOSED = 25,
   /* Too many transactions are active; nothing was begun. */
-  INK_TOO_MANY_TRANSACTIONS = 26
+  INK_TOO_MANY_TRANSACTIONS = 26,
+  /* A table, tree or cursor of another open database was given to this one; nothing was done. */
+  INK_OTHER_DATABASE = 27
 };
 
 /* The reason of a failure, for people. Filled when a function fails, otherwise not touched. */

@@ -36,6 +36,7 @@ pub enum Code {
     TableChanged = 24,
     Closed = 25,
     TooManyTransactions = 26,
+    OtherDatabase = 27,
 }
 
 /// `ink_error`.
@@ -113,6 +114,7 @@ impl From<Error> for Failure {
             Error::TableChanged { .. } => Code::TableChanged,
             Error::Closed => Code::Closed,
             Error::TooManyTransactions => Code::TooManyTransactions,
+            Error::OtherDatabase { .. } => Code::OtherDatabase,
             // The enum may grow; the message says what it is.
             _ => Code::Unsupported,
         };

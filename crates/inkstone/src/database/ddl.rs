@@ -129,7 +129,7 @@ impl Database {
     /// says it again when it is filled. Nothing of it is durable: no snapshot outlives the
     /// database's closing.
     pub fn complete_tree(&self, tree: &impl TreeRef) -> Result<()> {
-        let tree = tree.tree_ref().live()?;
+        let tree = tree.tree_ref().live(&self.inner.core)?;
         self.inner.complete_tree(&tree.space, tree.id);
         Ok(())
     }
@@ -160,7 +160,7 @@ impl Database {
         patience: Duration,
         interrupt: Option<&Interrupt>,
     ) -> Result<()> {
-        let space = table.tree_ref().live()?.space.id;
+        let space = table.tree_ref().live(&self.inner.core)?.space.id;
         let core = &self.inner.core;
         let begun = Instant::now();
         while core.prepared_has_changed(space)? {

@@ -61,7 +61,7 @@ impl Database {
     /// # Ok::<(), inkstone::Error>(())
     /// ```
     pub fn shrink_table(&self, table: &Table) -> Result<u64> {
-        let space = &table.tree_ref().live()?.space;
+        let space = &table.tree_ref().live(&self.inner.core)?.space;
         if !space.find_tail(Worth::Anything)? {
             return Ok(0);
         }

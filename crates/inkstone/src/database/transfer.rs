@@ -62,7 +62,7 @@ impl Database {
     /// writers away. [`Error::TransactionState`] if a transaction has unfinished changes in the
     /// table, or another export of it goes on.
     pub fn export_table(&self, table: &Table) -> Result<Export> {
-        let space = table.tree_ref().live()?.space.clone();
+        let space = table.tree_ref().live(&self.inner.core)?.space.clone();
         // Whatever purge has begun is over then.
         let _no_purge = self.inner.core.purging.lock();
         if !space.freeze(true) {
