@@ -140,7 +140,9 @@ enum ink_code {
   /* Too many transactions are active; nothing was begun. */
   INK_TOO_MANY_TRANSACTIONS = 26,
   /* The database was opened for reading only; nothing was changed. */
-  INK_READ_ONLY = 27
+  INK_READ_ONLY = 27,
+  /* A table, tree or cursor of another open database was given to this one; nothing was done. */
+  INK_OTHER_DATABASE = 28
 };
 
 /* The reason of a failure, for people. Filled when a function fails, otherwise not touched. */

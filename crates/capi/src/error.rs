@@ -37,6 +37,7 @@ pub enum Code {
     Closed = 25,
     TooManyTransactions = 26,
     ReadOnly = 27,
+    OtherDatabase = 28,
 }
 
 /// `ink_error`.
@@ -115,6 +116,7 @@ impl From<Error> for Failure {
             Error::Closed => Code::Closed,
             Error::TooManyTransactions => Code::TooManyTransactions,
             Error::ReadOnly => Code::ReadOnly,
+            Error::OtherDatabase { .. } => Code::OtherDatabase,
             // The enum may grow; the message says what it is.
             _ => Code::Unsupported,
         };

@@ -174,6 +174,17 @@ pub enum Error {
     /// Too many transactions are active. Nothing was begun: end some, and begin again.
     #[error("too many transactions are active (up to 2^24, dealt out over threads); end some")]
     TooManyTransactions,
+    /// A handle of a table of another open database, or a cursor over one, was given to this
+    /// database, or to a transaction of it. Nothing was done.
+    #[error(
+        "the table of {} is not one of the database in {}; look it up there", path.display(), database.display()
+    )]
+    OtherDatabase {
+        /// The file of the handle's table, in its database's directory.
+        path: PathBuf,
+        /// The directory of the database that was called, or whose transaction was.
+        database: PathBuf,
+    },
     /// The device, file system or database cannot do what was asked.
     #[error("{0}")]
     Unsupported(String),
@@ -252,6 +263,7 @@ impl Error {
             Self::TransactionState(_)
             | Self::InvalidOption { .. }
             | Self::ReadOnly
+            | Self::OtherDatabase { .. }
             | Self::Unsupported(_) => ErrorKind::Usage,
             Self::Io { .. }
             | Self::NewerFormat { .. }

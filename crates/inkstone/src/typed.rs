@@ -26,6 +26,7 @@
 pub use inkstone_format::field::{Descending, Field};
 
 use crate::database::Database;
+use crate::options::Durability;
 use crate::rows::Cursor;
 use crate::rows::{Table, TableTree};
 use crate::txn::Transaction;
@@ -95,7 +96,9 @@ impl<K: Field, V: Field> Builder<K, V> {
     }
 
     /// Opens the table; creates it, with its secondary trees, if it does not exist. A secondary
-    /// tree that the table does not have yet is created and filled.
+    /// tree that the table does not have yet is created and filled, in one durable step: if that
+    /// fails ([`Error::DuplicateKey`] for a unique one), or the process ends meanwhile, there is no
+    /// such tree, and the next call makes it anew. Nothing else may write the table meanwhile.
     pub fn open(self, db: &Database) -> Result<TypedTable<K, V>> {
         let names: Vec<&str> = self
             .indexes
@@ -114,9 +117,13 @@ impl<K: Field, V: Field> Builder<K, V> {
             indexes: self.indexes,
         };
         for at in 0..typed.indexes.len() {
-            if typed.table.tree(&typed.indexes[at].name).is_err() {
-                typed.table = db.create_tree(&self.name, &typed.indexes[at].name)?;
-                typed.fill(db, at)?;
+            let index = &typed.indexes[at];
+            if typed.table.tree(&index.name).is_err() {
+                let fill = |tree: &TableTree| typed.fill(db, index, tree);
+                typed.table = match db.create_filled_tree(&self.name, &index.name, fill) {
+                    Err(Error::AlreadyExists(_)) => db.table(&self.name)?,
+                    other => other?,
+                };
             }
         }
         Ok(typed)
@@ -133,17 +140,29 @@ fn byte_bounds<F: Field>(range: &impl RangeBounds<F>) -> (Bound<Vec<u8>>, Bound<
     (bytes(range.start_bound()), bytes(range.end_bound()))
 }
 
-/// The least byte string that is above everything that begins with `prefix`.
-fn after_prefix(mut prefix: Vec<u8>) -> Bound<Vec<u8>> {
+/// The least byte string that is above everything that begins with `prefix`. `None`: nothing is.
+fn after_prefix(mut prefix: Vec<u8>) -> Option<Vec<u8>> {
     while prefix.last() == Some(&0xff) {
         prefix.pop();
     }
-    match prefix.last_mut() {
-        None => Bound::Unbounded,
-        Some(last) => {
-            *last += 1;
-            Bound::Excluded(prefix)
-        }
+    *prefix.last_mut()? += 1;
+    Some(prefix)
+}
+
+/// The entries of a range of keys that others follow: a bound means all that begin with it.
+fn prefix_bounds(range: (Bound<Vec<u8>>, Bound<Vec<u8>>)) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+    let (low, high) = range;
+    let high = match high {
+        Bound::Included(prefix) => after_prefix(prefix).map_or(Bound::Unbounded, Bound::Excluded),
+        other => other,
+    };
+    match low {
+        Bound::Excluded(prefix) => match after_prefix(prefix.clone()) {
+            Some(after) => (Bound::Included(after), high),
+            // Nothing is above it.
+            None => (Bound::Included(prefix.clone()), Bound::Excluded(prefix)),
+        },
+        other => (other, high),
     }
 }
 
@@ -161,13 +180,16 @@ impl<K: Field, V: Field> TypedTable<K, V> {
         &self.table
     }
 
-    fn fill(&self, db: &Database, at: usize) -> Result<()> {
+    /// Fills a secondary tree that has no name yet.
+    fn fill(&self, db: &Database, index: &Index<K, V>, tree: &TableTree) -> Result<()> {
         let txn = db.begin(crate::Isolation::RepeatableRead)?;
         for row in self.range(&txn, ..)? {
             let (key, value) = row?;
-            self.add_entry(&txn, &self.indexes[at], &key, &value)?;
+            let (entry, primary) = Self::entry(index, &key, &value);
+            txn.insert(tree, &entry, &primary)?;
         }
-        txn.commit()
+        // Durable with its name, which comes after it in the log.
+        txn.commit_with(Durability::Lazy)
     }
 
     fn tree(&self, index: &Index<K, V>) -> Result<&TableTree> {
@@ -318,19 +340,11 @@ impl<K: Field, V: Field> TypedTable<K, V> {
             .ok_or_else(|| {
                 Error::NotFound(format!("index {name} of table {}", self.table.name()))
             })?;
-        let (mut low, mut high) = byte_bounds(&range);
-        if !index.unique {
-            // Row keys follow: a bound means all entries of that secondary key.
-            if let Bound::Excluded(bytes) = low {
-                low = match after_prefix(bytes) {
-                    Bound::Excluded(bytes) => Bound::Included(bytes),
-                    other => other,
-                };
-            }
-            if let Bound::Included(bytes) = high {
-                high = after_prefix(bytes);
-            }
-        }
+        let (low, high) = match (index.unique, byte_bounds(&range)) {
+            (true, bounds) => bounds,
+            // Row keys follow.
+            (false, bounds) => prefix_bounds(bounds),
+        };
         let cursor = txn.range(self.tree(index)?, (as_slice(&low), as_slice(&high)))?;
         let table = self.table.clone();
         Ok(Entries {

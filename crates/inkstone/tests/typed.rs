@@ -1,7 +1,10 @@
 //! Typed tables keep their secondary trees up to date.
 
-use inkstone::typed::{Descending, TypedTable};
+mod common;
+
+use inkstone::typed::{Descending, Field, TypedTable};
 use inkstone::{Database, Error, Isolation, Options};
+use std::ops::Bound;
 
 type People = TypedTable<u64, (String, u32)>;
 
@@ -89,4 +92,134 @@ fn a_new_index_is_filled() {
         .by_index(&txn, "by_age", Descending(3u32)..=Descending(3))
         .unwrap();
     assert_eq!(threes.count(), 100);
+}
+
+fn add_people(db: &Database, names: impl Fn(u64) -> String) {
+    let plain = TypedTable::<u64, (String, u32)>::builder("people");
+    let plain = plain.open(db).unwrap();
+    let txn = db.begin(Isolation::RepeatableRead).unwrap();
+    for id in 0..100 {
+        plain.upsert(&txn, &id, &(names(id), id as u32)).unwrap();
+    }
+    txn.commit().unwrap();
+}
+
+/// Every person is found by the name, and the space of the table adds up.
+fn check_names(db: &Database, people: &People) {
+    let txn = db.begin(Isolation::RepeatableRead).unwrap();
+    let named = people.by_index::<String>(&txn, "by_name", ..).unwrap();
+    assert_eq!(named.count(), 100);
+    drop(txn);
+    db.purge().unwrap();
+    db.verify_table(people.table()).unwrap();
+}
+
+#[test]
+fn an_index_that_cannot_be_filled_is_not_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Database::open(dir.path(), Options::default()).unwrap();
+    add_people(&db, |_| "the same".to_owned());
+    let try_open = || {
+        People::builder("people")
+            .unique_index("by_name", |_, row| row.0.clone())
+            .open(&db)
+    };
+    for _ in 0..3 {
+        let taken = try_open().map(drop);
+        assert!(matches!(taken, Err(Error::DuplicateKey { tree, .. }) if tree == "by_name"));
+        assert_eq!(db.table("people").unwrap().trees().len(), 1);
+    }
+    add_people(&db, |id| format!("name {id}"));
+    check_names(&db, &try_open().unwrap());
+}
+
+#[test]
+fn an_index_is_filled_anew_after_a_kill() {
+    if let Some(dir) = common::child_dir() {
+        let db = Database::open(dir, Options::default()).unwrap();
+        add_people(&db, |id| format!("name {id}"));
+        let opened = People::builder("people")
+            .unique_index("by_name", |id, row| {
+                if *id == 60 {
+                    common::ready_to_die();
+                }
+                row.0.clone()
+            })
+            .open(&db);
+        panic!("it is open: {}", opened.is_ok());
+    }
+    let dir = tempfile::tempdir().unwrap();
+    common::killed("an_index_is_filled_anew_after_a_kill", dir.path());
+    let db = Database::open(dir.path(), Options::default()).unwrap();
+    check_names(&db, &open(&db));
+}
+
+/// Looks in all ranges between `values`, of a unique index and another one on the same, for what a
+/// sorted list of the rows says. `order` maps a value to one that sorts as it is to.
+fn check_ranges<I, O>(values: &[I], order: impl Fn(&I) -> O)
+where
+    I: Field + Clone + PartialEq + Send + Sync + std::fmt::Debug + 'static,
+    O: Ord,
+{
+    let dir = tempfile::tempdir().unwrap();
+    let db = Database::open(dir.path(), Options::default()).unwrap();
+    for (copies, name) in [(1, "unique"), (3, "not unique")] {
+        let builder = TypedTable::<u64, I>::builder(name);
+        let rows = match copies {
+            1 => builder.unique_index("i", |_, value| value.clone()),
+            _ => builder.index("i", |_, value| value.clone()),
+        };
+        let rows = rows.open(&db).unwrap();
+        let txn = db.begin(Isolation::RepeatableRead).unwrap();
+        let mut sorted = Vec::new();
+        for (id, value) in (0u64..).zip(values.iter().flat_map(|v| vec![v; copies])) {
+            rows.insert(&txn, &id, value).unwrap();
+            sorted.push((value.clone(), id));
+        }
+        sorted.sort_by_key(|(value, id)| (order(value), *id));
+        let each = |v: &I| [Bound::Included(v.clone()), Bound::Excluded(v.clone())];
+        let mut bounds: Vec<Bound<I>> = values.iter().flat_map(each).collect();
+        bounds.push(Bound::Unbounded);
+        for low in &bounds {
+            for high in &bounds {
+                let is_in = |value: &I| {
+                    let above = match low {
+                        Bound::Included(low) => order(value) >= order(low),
+                        Bound::Excluded(low) => order(value) > order(low),
+                        Bound::Unbounded => true,
+                    };
+                    let below = match high {
+                        Bound::Included(high) => order(value) <= order(high),
+                        Bound::Excluded(high) => order(value) < order(high),
+                        Bound::Unbounded => true,
+                    };
+                    above && below
+                };
+                let wanted = sorted.iter().filter(|(value, _)| is_in(value)).cloned();
+                let range = (low.clone(), high.clone());
+                let found = rows.by_index(&txn, "i", range).unwrap();
+                let found: Vec<(I, u64)> = found.map(Result::unwrap).collect();
+                let wanted: Vec<_> = wanted.collect();
+                assert_eq!(found, wanted, "{name}, from {low:?} to {high:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn ranges_of_an_index_are_those_of_a_sorted_list() {
+    check_ranges(&[0u8, 1, 2, 127, 254, 255], |v| *v);
+    check_ranges(&[0, 255, 256, 0xffff_ff00, u32::MAX - 1, u32::MAX], |v| *v);
+    check_ranges(&[i64::MIN, -1, 0, 1, i64::MAX - 1, i64::MAX], |v| *v);
+    let descending = [0u8, 1, 254, 255].map(Descending);
+    check_ranges(&descending, |v| std::cmp::Reverse(v.0));
+    check_ranges(
+        &[(0u8, 255u8), (1, 0), (254, 255), (255, 0), (255, 255)],
+        |v| *v,
+    );
+    let strings = ["", "\0", "a", "a\0", "ab", "\u{10ffff}"].map(str::to_owned);
+    check_ranges(&strings, String::clone);
+    check_ranges(&[None, Some(0u8), Some(255)], |v| *v);
+    let bytes = [vec![], vec![0u8], vec![0, 0], vec![255], vec![255, 255]];
+    check_ranges(&bytes, Vec::clone);
 }

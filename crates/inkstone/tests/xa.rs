@@ -268,6 +268,39 @@ fn prepared_transactions_survive_a_kill() {
 }
 
 #[test]
+fn a_prepared_transaction_that_was_rolled_back_is_gone_after_a_kill() {
+    let test = "a_prepared_transaction_that_was_rolled_back_is_gone_after_a_kill";
+    if let Some(dir) = common::child_dir() {
+        let by_handle = dir.join("by handle").exists();
+        let mut options = options();
+        options.flush_log_at_trx_commit = Durability::Sync;
+        let db = Database::open(dir.join("db"), options).unwrap();
+        let table = db.create_table("t", &[]).unwrap();
+        let txn = db.begin(ReadCommitted).unwrap();
+        txn.insert(&table, &key(1), &val(1)).unwrap();
+        let prepared = txn.prepare_with(b"a", Durability::Sync).unwrap();
+        match by_handle {
+            true => prepared.rollback().unwrap(),
+            false => db.rollback_prepared(b"a").unwrap(),
+        }
+        common::ready_to_die();
+    }
+    for by_handle in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        if by_handle {
+            std::fs::write(dir.path().join("by handle"), "").unwrap();
+        }
+        common::killed(test, dir.path());
+        let db = Database::open(dir.path().join("db"), options()).unwrap();
+        assert!(
+            db.prepared_transactions().is_empty(),
+            "by handle: {by_handle}"
+        );
+        assert!(rows(&db, &db.table("t").unwrap()).is_empty());
+    }
+}
+
+#[test]
 fn prepared_transactions_without_a_restart() {
     within(60, || {
         for commits in [true, false] {

@@ -103,8 +103,22 @@ impl Database {
     }
 
     /// Adds an empty secondary tree to a table, durably. Filling it is up to the caller. A table
-    /// has at most 127 trees ([`Error::Unsupported`]).
+    /// has at most 127 trees ([`Error::Unsupported`]). After a crash while it is filled the tree is
+    /// there, with a part of its entries, and no error says so: fill it under a name that says that
+    /// it is not whole, and [rename](Self::rename_tree) it then.
     pub fn create_tree(&self, table: &str, name: &str) -> Result<Table> {
+        self.create_filled_tree(table, name, |_| Ok(()))
+    }
+
+    /// As [`create_tree`](Self::create_tree), filled by `fill` before the catalog names it: the
+    /// tree is there whole, or not at all, whatever happens meanwhile. What `fill` commits is in
+    /// the log before the name is. It holds the latch of DDL.
+    pub(crate) fn create_filled_tree(
+        &self,
+        table: &str,
+        name: &str,
+        fill: impl FnOnce(&TableTree) -> Result<()>,
+    ) -> Result<Table> {
         check_name("tree", name)?;
         let inner = &self.inner;
         let _ddl = inner.begin_ddl()?;
@@ -114,11 +128,21 @@ impl Database {
                 "tree {name} of table {table}"
             )));
         }
+        // Opened first: that removes trees that no definition names, as this one for now.
+        let shared = self.find_table(table)?.inner;
         let space = inner.space_of(&definition)?;
         let id = space.free_tree_id()?;
-        Tree::create(space.clone(), id, inner.core.storage.clone())?;
+        let made = TableTree {
+            tree: Tree::create(space.clone(), id, inner.core.storage.clone())?,
+            name: name.into(),
+            table: shared,
+        };
         definition.trees.push((id, name.to_owned()));
-        self.redefine(&definition)?;
+        if let Err(error) = fill(&made).and_then(|()| self.redefine(&definition)) {
+            // After a crash an unnamed tree is removed when its table is opened.
+            inner.core.drop_tree(&space, id);
+            return Err(error);
+        }
         inner.complete_tree(&space, id);
         self.find_table(table)
     }
@@ -129,7 +153,7 @@ impl Database {
     /// says it again when it is filled. Nothing of it is durable: no snapshot outlives the
     /// database's closing.
     pub fn complete_tree(&self, tree: &impl TreeRef) -> Result<()> {
-        let tree = tree.tree_ref().live()?;
+        let tree = tree.tree_ref().live(&self.inner.core)?;
         self.inner.complete_tree(&tree.space, tree.id);
         Ok(())
     }
@@ -160,7 +184,7 @@ impl Database {
         patience: Duration,
         interrupt: Option<&Interrupt>,
     ) -> Result<()> {
-        let space = table.tree_ref().live()?.space.id;
+        let space = table.tree_ref().live(&self.inner.core)?.space.id;
         let core = &self.inner.core;
         let begun = Instant::now();
         while core.prepared_has_changed(space)? {

@@ -65,7 +65,7 @@ impl TableTree {
     /// Estimates about this tree.
     pub fn estimates(&self) -> Result<TreeEstimates> {
         let _trees = self.tree.space.keep_trees();
-        let tree = self.live()?;
+        let tree = self.not_dropped()?;
         let _shape = tree.space.keep_shape();
         Ok(TreeEstimates {
             rows: tree.estimate_rows()?,
@@ -84,7 +84,7 @@ impl TableTree {
         beginning_of: &mut dyn FnMut(&[u8]) -> Option<usize>,
     ) -> Result<u64> {
         let _trees = self.tree.space.keep_trees();
-        let tree = self.live()?;
+        let tree = self.not_dropped()?;
         let _shape = tree.space.keep_shape();
         tree.estimate_values(leaves, beginning_of)
     }
@@ -107,7 +107,7 @@ impl TableTree {
             Bound::Excluded(key) => Some(key.to_vec()),
         };
         let _trees = self.tree.space.keep_trees();
-        self.live()?.estimate_range(&low, high.as_deref())
+        self.not_dropped()?.estimate_range(&low, high.as_deref())
     }
 }
 
@@ -116,7 +116,7 @@ impl Database {
     pub fn statistics(&self, table: &Table) -> Result<TableStatistics> {
         // Trees that are there now stay as long as this is held.
         let _trees = table.inner.space.keep_trees();
-        let tree = table.tree_ref().live()?;
+        let tree = table.tree_ref().live(&self.inner.core)?;
         let _shape = tree.space.keep_shape();
         let page_size = self.inner.core.storage.page_size as u64;
         let allocated = tree.space.allocated_pages()?;
@@ -124,7 +124,7 @@ impl Database {
         let mut secondary_pages = 0;
         for other in table.trees()[1..]
             .iter()
-            .filter(|other| other.live().is_ok())
+            .filter(|other| other.live(&self.inner.core).is_ok())
         {
             secondary_pages += other.tree.pages_by_level()?.iter().sum::<u64>();
         }
@@ -158,13 +158,13 @@ impl Database {
     ) -> Result<u64> {
         let tree = tree.tree_ref();
         let _trees = tree.tree.space.keep_trees();
-        Ok(tree.live()?.estimate_range(low, high)?.rows)
+        Ok(tree.live(&self.inner.core)?.estimate_range(low, high)?.rows)
     }
 
     /// Writes all changed pages of a table to its file, durably.
     pub fn flush_table(&self, table: &Table) -> Result<()> {
         self.inner.core.storage.poison.check()?;
-        let space = &table.tree_ref().live()?.space;
+        let space = &table.tree_ref().live(&self.inner.core)?.space;
         let log = &self.inner.core.storage.log;
         log.wait_durable(log.current_lsn())?;
         self.inner.core.storage.pool.flush_space(space.id)?;
@@ -222,7 +222,7 @@ impl Database {
     /// then pages that nothing uses are not looked for, as they may be its own.
     pub fn verify_table(&self, table: &Table) -> Result<TableReport> {
         self.inner.core.storage.poison.check()?;
-        table.tree_ref().live()?;
+        table.tree_ref().live(&self.inner.core)?;
         let _no_purge = self.inner.core.purging.lock();
         let _no_undo = self.inner.core.undoing.lock();
         let _shape = table.inner.space.keep_shape();

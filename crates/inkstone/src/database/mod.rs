@@ -247,11 +247,12 @@ impl Database {
         self.inner.core.commit_prepared(xid, durability)
     }
 
-    /// Rolls the prepared transaction of an XID back. [`Error::NotFound`] if there is none. After
-    /// another error it can be called again.
+    /// Rolls the prepared transaction of an XID back, durably: when this has returned, the XID is
+    /// not there after a crash. [`Error::NotFound`] if there is none. After another error it can be
+    /// called again.
     pub fn rollback_prepared(&self, xid: &[u8]) -> Result<()> {
         self.inner.core.check_writable()?;
-        self.inner.core.rollback_prepared(xid)
+        self.inner.core.rollback_prepared(xid, Durability::Sync)
     }
 
     /// Makes everything that is committed durable, whatever the durability it was committed with:

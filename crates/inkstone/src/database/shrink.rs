@@ -62,7 +62,7 @@ impl Database {
     /// ```
     pub fn shrink_table(&self, table: &Table) -> Result<u64> {
         self.inner.core.check_writable()?;
-        let space = &table.tree_ref().live()?.space;
+        let space = &table.tree_ref().live(&self.inner.core)?.space;
         if !space.find_tail(Worth::Anything)? {
             return Ok(0);
         }

@@ -64,7 +64,7 @@ impl Database {
     pub fn export_table(&self, table: &Table) -> Result<Export> {
         // What recovery did to the file is in memory.
         self.inner.core.check_writable()?;
-        let space = table.tree_ref().live()?.space.clone();
+        let space = table.tree_ref().live(&self.inner.core)?.space.clone();
         // Whatever purge has begun is over then.
         let _no_purge = self.inner.core.purging.lock();
         if !space.freeze(true) {

@@ -206,7 +206,8 @@ impl Database {
     /// it. False in a forked child.
     pub fn is_locked_for_statement(&self, table: &Table) -> bool {
         let space = table.inner.space.id;
-        !self.is_forked() && self.inner.core.locks.is_locked_for_statement(space)
+        let is_ours = self.inner.core.check_own(&table.trees[0].tree).is_ok();
+        is_ours && !self.is_forked() && self.inner.core.locks.is_locked_for_statement(space)
     }
 
     /// Shows all explicit locks, and the queues of waiters, until `show` says false. What is shown

@@ -72,7 +72,7 @@ impl Transaction {
                     .iter()
                     .map(|(key, value)| (key.as_ref(), value.as_ref()))
                     .collect();
-                let (done, result) = transaction.insert_run(tree.live()?, &batch);
+                let (done, result) = transaction.insert_run(tree.live(&self.core)?, &batch);
                 result?;
                 paranoid!(
                     done <= batch.len(),
@@ -96,7 +96,7 @@ impl Transaction {
         rows: &[(&[u8], &[u8])],
     ) -> (usize, Result<()>) {
         let tree = tree.tree_ref();
-        let (done, result) = match tree.live() {
+        let (done, result) = match tree.live(&self.core) {
             Ok(live) => self.insert_run(live, rows),
             Err(error) => (0, Err(error)),
         };

@@ -147,7 +147,7 @@ impl Transaction {
     /// As [`get`](Self::get), into a buffer whose memory is used again. False: there is no such
     /// row.
     pub fn get_into(&self, tree: &impl TreeRef, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
-        self.read_into(tree.tree_ref().live()?, key, value)
+        self.read_into(tree.tree_ref().live(&self.core)?, key, value)
     }
 
     /// Locks a row (`SELECT ... FOR SHARE`, `FOR UPDATE`) until the transaction ends, and reads its
@@ -174,7 +174,7 @@ impl Transaction {
         mode: LockMode,
         wait: Wait,
     ) -> Result<(Option<Vec<u8>>, Locked)> {
-        let tree = tree.tree_ref().live()?;
+        let tree = tree.tree_ref().live(&self.core)?;
         self.core.storage.poison.check()?;
         self.check_interrupt()?;
         let mut inner = self.active()?;
@@ -198,7 +198,7 @@ impl Transaction {
     /// after all; its waiters go on. Only at read committed and below: at other levels the lock
     /// stays, and this returns false. A row that the transaction has changed stays locked.
     pub fn unlock_row(&self, tree: &impl TreeRef, key: &[u8]) -> Result<bool> {
-        self.release_row(tree.tree_ref().live()?, key)
+        self.release_row(tree.tree_ref().live(&self.core)?, key)
     }
 
     /// Takes the *statement lock* of a table, and waits for it as for a row's: an exclusive lock
@@ -222,7 +222,7 @@ impl Transaction {
     /// # Ok::<(), inkstone::Error>(())
     /// ```
     pub fn lock_for_statement(&self, table: &Table) -> Result<()> {
-        let tree = table.tree_ref().live()?;
+        let tree = table.tree_ref().live(&self.core)?;
         self.take_statement_lock(tree.space.id)
     }
 }

@@ -572,7 +572,7 @@ impl Transaction {
         tree: &impl TreeRef,
         range: impl RangeBounds<&'k [u8]>,
     ) -> Result<Cursor> {
-        self.scan(tree.tree_ref().live()?, bounds(range), false)
+        self.scan(tree.tree_ref().live(&self.core)?, bounds(range), false)
     }
 
     /// Rows of a key range in reverse key order.
@@ -581,7 +581,7 @@ impl Transaction {
         tree: &impl TreeRef,
         range: impl RangeBounds<&'k [u8]>,
     ) -> Result<Cursor> {
-        self.scan(tree.tree_ref().live()?, bounds(range), true)
+        self.scan(tree.tree_ref().live(&self.core)?, bounds(range), true)
     }
 
     /// Has a cursor over a range of `tree` go to another range, or direction, with the memory that
@@ -593,7 +593,8 @@ impl Transaction {
         range: impl RangeBounds<&'k [u8]>,
         backward: bool,
     ) -> Result<()> {
-        tree.tree_ref().live()?;
+        tree.tree_ref().live(&self.core)?;
+        self.core.check_own(&cursor.tree)?;
         let bounds = bounds(range);
         cursor.snapshot = Some(self.begin_scan(&cursor.tree, &bounds)?);
         cursor.restart(bounds, backward);

@@ -103,6 +103,7 @@ impl LockingScan {
     pub fn next_row(&mut self, transaction: &Transaction) -> Result<bool> {
         transaction.core.storage.poison.check()?;
         transaction.check_interrupt()?;
+        transaction.core.check_own(&self.tree)?;
         check_not_dropped(&self.tree)?;
         self.locked = Locked::Before;
         self.shown_unlocked = false;
@@ -132,7 +133,10 @@ impl LockingScan {
     /// As [`LockingCursor::unlock_row`].
     pub fn unlock_row(&mut self, transaction: &Transaction) -> Result<bool> {
         match std::mem::replace(&mut self.locked, Locked::Before) {
-            Locked::Now => transaction.release_row(&self.tree, &self.key),
+            Locked::Now => {
+                transaction.core.check_own(&self.tree)?;
+                transaction.release_row(&self.tree, &self.key)
+            }
             Locked::Before => Ok(false),
         }
     }
@@ -359,7 +363,7 @@ impl Transaction {
         mode: LockMode,
         wait: Wait,
     ) -> Result<LockingScan> {
-        let (tree, bounds) = (tree.tree_ref().live()?, bounds(range));
+        let (tree, bounds) = (tree.tree_ref().live(&self.core)?, bounds(range));
         self.core.storage.poison.check()?;
         let mut inner = self.active()?;
         self.pin_snapshot(&mut inner);

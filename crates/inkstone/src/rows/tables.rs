@@ -2,6 +2,7 @@
 
 use crate::btree::Tree;
 use crate::space::Space;
+use crate::txn::core::Core;
 use crate::{Error, Result};
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
@@ -103,7 +104,15 @@ impl TableTree {
         &self.table.name
     }
 
-    pub(crate) fn live(&self) -> Result<&Tree> {
+    /// Its tree, for a call of the database that `core` is of: it was not dropped, and is of no
+    /// other database.
+    pub(crate) fn live(&self, core: &Core) -> Result<&Tree> {
+        core.check_own(&self.tree)?;
+        self.not_dropped()
+    }
+
+    /// Its tree, for a call that names no database but the handle's own.
+    pub(crate) fn not_dropped(&self) -> Result<&Tree> {
         self.tree.storage().poison.check()?;
         if self.table.space.is_dropped() {
             return Err(Error::NotFound(format!(

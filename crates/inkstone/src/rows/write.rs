@@ -69,7 +69,7 @@ impl Transaction {
         duplicate: LockMode,
     ) -> Result<()> {
         let tree = tree.tree_ref();
-        match self.write(tree.live()?, key, Write::Insert(value, duplicate))? {
+        match self.write(tree.live(&self.core)?, key, Write::Insert(value, duplicate))? {
             Written::Inserted => Ok(()),
             _ => Err(tree.duplicate()),
         }
@@ -98,7 +98,7 @@ impl Transaction {
     /// ```
     pub fn update(&self, tree: &impl TreeRef, key: &[u8], value: &[u8]) -> Result<()> {
         let tree = tree.tree_ref();
-        match self.write(tree.live()?, key, Write::Update(value))? {
+        match self.write(tree.live(&self.core)?, key, Write::Update(value))? {
             Written::Changed => Ok(()),
             _ => Err(tree.missing()),
         }
@@ -107,14 +107,14 @@ impl Transaction {
     /// Inserts or changes a row; true if it was inserted. Waits and fails as
     /// [`update`](Self::update) does.
     pub fn upsert(&self, tree: &impl TreeRef, key: &[u8], value: &[u8]) -> Result<bool> {
-        let written = self.write(tree.tree_ref().live()?, key, Write::Upsert(value))?;
+        let written = self.write(tree.tree_ref().live(&self.core)?, key, Write::Upsert(value))?;
         Ok(written == Written::Inserted)
     }
 
     /// Deletes a row; false if there is none of this key. Waits and fails as
     /// [`update`](Self::update) does. The space comes back when no snapshot needs the row.
     pub fn delete(&self, tree: &impl TreeRef, key: &[u8]) -> Result<bool> {
-        let written = self.write(tree.tree_ref().live()?, key, Write::Delete)?;
+        let written = self.write(tree.tree_ref().live(&self.core)?, key, Write::Delete)?;
         Ok(written == Written::Changed)
     }
 }

@@ -1,6 +1,5 @@
 //! What all transactions of an open database work on.
 
-use crate::Result;
 use crate::btree::Tree;
 use crate::counters::{STRIPES, Timed};
 use crate::locks::LockTable;
@@ -14,6 +13,7 @@ use crate::store::SpaceFiles;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{HashMap, Mutex, RwLock};
 use crate::txn::transaction::Shared;
+use crate::{Error, Result};
 use crossbeam_utils::CachePadded;
 use inkstone_format::{Lsn, SpaceId, TreeId, TrxId, VersionAddress};
 use std::sync::Arc;
@@ -284,6 +284,23 @@ impl Core {
                 self.storage.log.wait_written(lsn)
             }
             Durability::Lazy => Ok(()),
+        }
+    }
+
+    /// That a tree is of this database, and not of another one that is open: that one's pages
+    /// would be named in this one's log, which could not be recovered then.
+    pub(crate) fn check_own(&self, tree: &Tree) -> Result<()> {
+        if Arc::ptr_eq(&tree.storage().log, &self.storage.log) {
+            return Ok(());
+        }
+        Err(self.of_other_database(tree))
+    }
+
+    #[cold]
+    fn of_other_database(&self, tree: &Tree) -> Error {
+        Error::OtherDatabase {
+            path: tree.space.file().path().to_owned(),
+            database: self.files.directory().path().to_owned(),
         }
     }
 

@@ -5,7 +5,7 @@
 //!
 //! | gate | protects | waits for | fails with |
 //! |---|---|---|---|
-//! | handle: `TableTree::live` | what was dropped, from handles that outlive it | nothing | `NotFound` |
+//! | handle: `TableTree::live` | what was dropped, from handles that outlive it; the log, from pages of another database | nothing | `NotFound`, `OtherDatabase` |
 //! | poison: `Poison::check` | the disk, from memory that a failed write or sync has made wrong; the files of the next opener | nothing | `Poisoned`, `Closed`, `Forked` |
 //! | opened to be written: `Core::check_writable` | the disk, where nothing may be changed | nothing | `ReadOnly` |
 //! | log on disk: `Log::prepare` | on a full disk what is left of the log, for rollbacks | a segment to be made | `DiskFull` |

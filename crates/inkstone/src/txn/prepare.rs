@@ -51,9 +51,13 @@ impl Prepared {
         }
     }
 
-    /// Rolls it back.
+    /// Rolls it back, and waits for that as [`Transaction::commit`] does: by the option
+    /// `flush_log_at_trx_commit`. At 1 it is durable: the XID is not there after a crash. At 2 it
+    /// survives a killed process, at 0 perhaps neither: the XID may be prepared again, and is to be
+    /// rolled back again. An error from waiting leaves the outcome to recovery.
     pub fn rollback(self) -> Result<()> {
-        self.core.rollback_prepared(&self.xid)
+        let durability = self.core.options.durability;
+        self.core.rollback_prepared(&self.xid, durability)
     }
 }
 
@@ -234,8 +238,9 @@ impl Core {
     }
 
     /// Rolls a prepared transaction back. If that fails in the middle it can only be called again:
-    /// the transaction can no longer be committed, here or after a restart.
-    pub fn rollback_prepared(self: &Arc<Self>, xid: &[u8]) -> Result<()> {
+    /// the transaction can no longer be committed, here or after a restart. Waits as `durability`
+    /// says: until the end of the rollback is durable the XID comes back after a crash.
+    pub fn rollback_prepared(self: &Arc<Self>, xid: &[u8], durability: Durability) -> Result<()> {
         self.storage.poison.check()?;
         let shared = self.find_prepared(xid)?;
         let mut inner = shared.inner.lock();
@@ -244,9 +249,11 @@ impl Core {
         }
         inner.xid = None;
         self.log_unprepared(&shared, &inner)?;
-        rollback_all(self, &shared, &mut inner)?;
+        let claim = Claim::of_commit(durability);
+        let lsn = rollback_all(self, &shared, &mut inner, claim)?;
         self.prepared.lock().remove(xid);
-        Ok(())
+        drop(inner);
+        self.wait_for_commit(lsn, durability)
     }
 }
 

@@ -440,11 +440,11 @@ impl Transaction {
     /// owner.
     pub(crate) fn roll_back(&self, inner: &mut Inner) -> Result<()> {
         self.release_statement_locks(inner);
-        let result = rollback_all(&self.core, &self.shared, inner);
+        let result = rollback_all(&self.core, &self.shared, inner, Claim::WhenDue);
         if result.is_err() {
             self.leave_to_purge(inner);
         }
-        result
+        result.map(drop)
     }
 
     pub(crate) fn leave_to_purge(&self, inner: &mut Inner) {
@@ -581,8 +581,15 @@ fn end(core: &Core, shared: &Shared, inner: &mut Inner, seq: u64) {
     inner.snapshot = None;
 }
 
-/// Rolls the whole transaction back and ends it.
-pub(crate) fn rollback_all(core: &Arc<Core>, shared: &Shared, inner: &mut Inner) -> Result<()> {
+/// Rolls the whole transaction back and ends it; the end of the record that says so, 0 if the log
+/// does not know the transaction.
+pub(crate) fn rollback_all(
+    core: &Arc<Core>,
+    shared: &Shared,
+    inner: &mut Inner,
+    claim: Claim,
+) -> Result<Lsn> {
+    let mut lsn = Lsn(0);
     if inner.logged {
         if inner.undo_place.is_recovered {
             core.undo_moved(shared, inner)?;
@@ -593,7 +600,7 @@ pub(crate) fn rollback_all(core: &Arc<Core>, shared: &Shared, inner: &mut Inner)
         mtr.note(&Record::RollbackEnd {
             trx_slot: shared.state.slot(),
         });
-        mtr.commit()?;
+        lsn = mtr.commit_with(claim, |_, _| {})?.1;
         core.remove_writer(&shared.state);
     } else {
         // A first change that the log has not taken is on its page and cannot be undone: it must
@@ -604,7 +611,7 @@ pub(crate) fn rollback_all(core: &Arc<Core>, shared: &Shared, inner: &mut Inner)
     end(core, shared, inner, seq);
     core.pending_free.lock().append(&mut inner.long_values);
     core.storage.counters.add(Counter::Rollbacks, 1);
-    Ok(())
+    Ok(lsn)
 }
 
 impl Core {
@@ -646,7 +653,7 @@ impl Core {
             // Two threads may be at it.
             let result = match inner.phase {
                 Phase::Ended => Ok(()),
-                _ => rollback_all(self, shared, &mut inner),
+                _ => rollback_all(self, shared, &mut inner, Claim::WhenDue).map(drop),
             };
             drop(inner);
             match result {

@@ -113,6 +113,7 @@ impl Run {
             match result {
                 Ok(()) => {
                     self.model.happened(Event::RollbackPrepared(xid));
+                    self.model.synced();
                     return Ok(());
                 }
                 Err(error @ Error::NotFound(_)) => {

@@ -423,8 +423,8 @@ impl Session {
             }
             let result = this.db.rollback_prepared(xid.as_bytes());
             match result {
-                // A rollback is not promised to be durable.
-                Ok(()) | Err(Error::Poisoned(_)) => this.history.may_have_happened(&event),
+                Ok(()) => this.history.happened(&event),
+                Err(Error::Poisoned(_)) => this.history.may_have_happened(&event),
                 Err(_) => drop(this.history.half_rolled_back.insert(xid.into())),
             }
             result

@@ -445,7 +445,12 @@ impl Session {
         } else {
             let done = self.database().rollback_prepared(&xid);
             self.model.happened(Event::RollbackPrepared(xid));
-            self.must("rollback of a prepared transaction", done);
+            if self
+                .must("rollback of a prepared transaction", done)
+                .is_some()
+            {
+                self.model.synced();
+            }
         }
     }
 
