@@ -58,6 +58,7 @@
 //! | [`Error::LockTimeout`], [`Error::LockNotAvailable`], [`Error::Interrupted`], [`Error::DuplicateKey`], [`Error::RowNotFound`], [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::DiskFull`] | the statement had no effect; the transaction goes on |
 //! | [`Error::Corrupt`] | bytes on disk are damaged; the error names file, page and offset. What was found cannot be used, the rest can |
 //! | [`Error::Poisoned`] | a log write or a sync failed: close the database, open it again, recovery tells what is there |
+//! | [`Error::OtherDatabase`] | a handle of another open database was given to the call, which did nothing; the transaction goes on |
 //! | [`Error::Closed`] | the database was closed; what was not committed is undone |
 //!
 //! Broken invariants, which would be bugs of Inkstone, abort the process rather than write wrong
