@@ -53,8 +53,8 @@ pub enum Command {
         #[command(subcommand)]
         what: inspect::What,
     },
-    /// Open a database (which recovers it if it was not closed in order) and check every table
-    /// and every page
+    /// Check every table and every page of a database, and change nothing: recovery, if one is due,
+    /// runs in memory
     Verify(check::Verify),
     /// Open a database, which recovers it, say what recovery did, and close it
     Recover(check::Recover),

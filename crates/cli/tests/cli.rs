@@ -286,6 +286,34 @@ fn verify_names_all_damaged_tables() {
 }
 
 #[test]
+fn verify_names_files_that_were_cut_short_and_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = fruit(dir.path());
+    let mut files = Vec::new();
+    for name in ["empty", "half a page", "one page", "damaged"] {
+        let table = db.create_table(name, &[]).unwrap();
+        files.push(table.path().to_owned());
+    }
+    db.close().unwrap();
+    for (file, length) in files.iter().zip([0, 8192, 16384]) {
+        let file = std::fs::File::options().write(true).open(file).unwrap();
+        file.set_len(length).unwrap();
+    }
+    let mut bytes = std::fs::read(&files[3]).unwrap();
+    bytes[100] ^= 4;
+    std::fs::write(&files[3], &bytes).unwrap();
+    let path = dir.path().display().to_string();
+    let (code, _, err) = run(&["verify", &path]);
+    assert_eq!(code, 1, "{err}");
+    for file in &files {
+        assert!(err.contains(&*file.to_string_lossy()), "{file:?}: {err}");
+    }
+    let (code, lines) = json(&["verify", &path]);
+    assert_eq!(code, 1);
+    assert_eq!(lines[0]["error"]["kind"], "corrupt");
+}
+
+#[test]
 fn verify_names_the_damaged_page() {
     let dir = tempfile::tempdir().unwrap();
     fruit(dir.path()).close().unwrap();

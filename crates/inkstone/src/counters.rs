@@ -78,7 +78,7 @@ counters! {
     InnerSplits "inner_splits" "Inner pages split",
     PageMerges "page_merges" "Pages merged into a neighbour",
     Commits "commits" "Transactions committed",
-    Rollbacks "rollbacks" "Transactions rolled back",
+    Rollbacks "rollbacks" "Transactions rolled back, without the database's own",
     LockWaits "lock_waits" "Times that a transaction waited for a row or range lock",
     LockTimeouts "lock_timeouts" "Lock waits that timed out",
     Deadlocks "deadlocks" "Deadlocks found",

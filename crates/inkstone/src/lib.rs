@@ -59,6 +59,7 @@
 //! | [`Error::Corrupt`] | bytes on disk are damaged; the error names file, page and offset. What was found cannot be used, the rest can |
 //! | [`Error::Poisoned`] | a log write or a sync failed: close the database, open it again, recovery tells what is there |
 //! | [`Error::ReadOnly`] | the database was opened for reading only; nothing was changed |
+//! | [`Error::OtherDatabase`] | a handle of another open database was given to the call, which did nothing; the transaction goes on |
 //! | [`Error::Closed`] | the database was closed; what was not committed is undone |
 //!
 //! Broken invariants, which would be bugs of Inkstone, abort the process rather than write wrong

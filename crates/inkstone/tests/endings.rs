@@ -287,3 +287,20 @@ fn handles_follow_renames() {
         assert!(matches!(txn.get(&stale, b"x"), Err(Error::NotFound(_))));
     });
 }
+
+#[test]
+fn the_counter_of_rollbacks_is_of_the_callers_transactions() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Database::open(dir.path(), options()).unwrap();
+    let table = db.create_table("counted", &["s"]).unwrap();
+    db.rename_table("counted", "renamed").unwrap();
+    assert!(db.create_table("renamed", &[]).is_err());
+    assert!(db.table("missing").is_err());
+    assert_eq!(db.tables().unwrap(), ["renamed"]);
+    assert_eq!(status(&db, "rollbacks"), 0);
+    let txn = db.begin(Isolation::ReadCommitted).unwrap();
+    txn.insert(&table, b"a", b"1").unwrap();
+    txn.rollback().unwrap();
+    drop(db.begin(Isolation::ReadCommitted).unwrap());
+    assert_eq!(status(&db, "rollbacks"), 2);
+}

@@ -108,7 +108,7 @@ impl FileCheck<'_> {
 
     fn read_maps(&mut self, directory: &Directory) -> Result<()> {
         let space = self.report.space;
-        let header = directory.read_pages(space, 0, 1)?;
+        let header = self.system_page(directory, 0)?;
         let id = PageId::new(space, PageNo(0));
         check_page(&header, id).map_err(|c| self.corrupt(id, c))?;
         inkstone_format::space::check_header(&header, &directory.control.uuid)
@@ -116,12 +116,23 @@ impl FileCheck<'_> {
         let covered = u64::from(map_pages(self.page_size));
         for region in 0..=u64::from(more_maps(&header)) {
             let page = region * covered + 1;
-            let map = directory.read_pages(space, page, 1)?;
+            let map = self.system_page(directory, page)?;
             let id = PageId::new(space, PageNo(page as u32));
             check_page(&map, id).map_err(|c| self.corrupt(id, c))?;
             self.maps.push(map);
         }
         Ok(())
+    }
+
+    /// A page that every file has, or that its header says it has.
+    fn system_page(&self, directory: &Directory, page: u64) -> Result<Vec<u8>> {
+        let (space, pages) = (self.report.space, self.report.pages);
+        if page >= pages {
+            let detail = format!("the page is beyond the end of the file of {pages} pages");
+            let id = PageId::new(space, PageNo(page as u32));
+            return Err(self.corrupt(id, Corrupt::at(0, detail)));
+        }
+        directory.read_pages(space, page, 1)
     }
 
     fn is_allocated(&self, page: PageNo) -> bool {

@@ -74,7 +74,7 @@ impl Database {
         let _ddl = inner.begin_ddl()?;
         let definition = self.known_definition(name)?;
         let _hold = inner.hold_log();
-        let transaction = self.begin(CATALOG_ISOLATION)?;
+        let transaction = Transaction::begin_own(&self.inner.core, CATALOG_ISOLATION)?;
         Catalog::new(&inner.catalog, &transaction).remove(name)?;
         transaction.delete_file(definition.space)?;
         transaction.commit_with(Durability::Sync)?;
@@ -88,7 +88,7 @@ impl Database {
         let inner = &self.inner;
         let _ddl = inner.begin_ddl()?;
         let definition = self.known_definition(from)?;
-        let transaction = self.begin(CATALOG_ISOLATION)?;
+        let transaction = Transaction::begin_own(&self.inner.core, CATALOG_ISOLATION)?;
         let catalog = Catalog::new(&inner.catalog, &transaction);
         catalog.add(&TableDefinition {
             name: to.to_owned(),
@@ -252,7 +252,7 @@ impl Database {
         let inner = &self.inner;
         let _ddl = inner.begin_ddl()?;
         let _hold = inner.hold_log();
-        let transaction = self.begin(CATALOG_ISOLATION)?;
+        let transaction = Transaction::begin_own(&self.inner.core, CATALOG_ISOLATION)?;
         let catalog = Catalog::new(&inner.catalog, &transaction);
         let mut replaced = Vec::new();
         for (from, to) in pairs {
@@ -285,7 +285,7 @@ impl Database {
 
     /// Writes a table's changed definition, durably. The caller holds the latch of DDL.
     pub(super) fn redefine(&self, definition: &TableDefinition) -> Result<()> {
-        let transaction = self.begin(CATALOG_ISOLATION)?;
+        let transaction = Transaction::begin_own(&self.inner.core, CATALOG_ISOLATION)?;
         Catalog::new(&self.inner.catalog, &transaction).replace(definition)?;
         transaction.commit_with(Durability::Sync)?;
         self.inner.tables.lock().remove(&definition.name);
@@ -304,12 +304,12 @@ impl Database {
     /// What the catalog says of all tables.
     #[doc(hidden)]
     pub fn definitions(&self) -> Result<Vec<TableDefinition>> {
-        let transaction = self.begin(CATALOG_ISOLATION)?;
+        let transaction = Transaction::begin_own(&self.inner.core, CATALOG_ISOLATION)?;
         Catalog::new(&self.inner.catalog, &transaction).all()
     }
 
     pub(super) fn definition(&self, name: &str) -> Result<Option<TableDefinition>> {
-        let transaction = self.begin(CATALOG_ISOLATION)?;
+        let transaction = Transaction::begin_own(&self.inner.core, CATALOG_ISOLATION)?;
         Catalog::new(&self.inner.catalog, &transaction).find(name)
     }
 
@@ -397,7 +397,7 @@ impl Inner {
             space,
             trees,
         };
-        let transaction = Transaction::begin(&self.core, CATALOG_ISOLATION)?;
+        let transaction = Transaction::begin_own(&self.core, CATALOG_ISOLATION)?;
         Catalog::new(&self.catalog, &transaction).add(&definition)?;
         transaction.commit_with(Durability::Sync)?;
         for (id, _) in &definition.trees {

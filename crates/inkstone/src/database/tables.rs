@@ -45,6 +45,9 @@ impl Core {
         if let Some(dropped) = dropped {
             dropped.set_dropped();
         }
+        // Before its pages leave the pool, or a reader that comes for one would get an older one
+        // from the file, or none.
+        self.set_file_dropped(space);
         self.storage.pool.drop_space(space, pages);
     }
 }

@@ -100,7 +100,7 @@ impl Core {
     fn give_up_long_values(self: &Arc<Self>, tree: &Tree) -> Result<()> {
         let keys = tree.last_leaf_keys(|cell| cell.is_overflow() && !cell.is_deleted())?;
         for batch in keys.chunks(BATCH_ROWS) {
-            let transaction = Transaction::begin(self, Isolation::ReadCommitted)?;
+            let transaction = Transaction::begin_own(self, Isolation::ReadCommitted)?;
             for key in batch {
                 transaction.write(tree, key, Write::Delete)?;
             }

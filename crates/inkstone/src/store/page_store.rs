@@ -163,15 +163,29 @@ impl FilePageStore {
     }
 }
 
-impl PageStore for FilePageStore {
-    fn read(&self, id: PageId, buffer: &mut [u8]) -> Result<()> {
-        self.poison.check()?;
+impl FilePageStore {
+    fn read_newest(&self, id: PageId, buffer: &mut [u8]) -> Result<()> {
         let file = self.spaces.open(id.space)?;
         file.read_page(id.page, buffer)?;
         match self.newer_than(id, page_lsn(buffer)) {
             None => Ok(()),
             Some(newest) => self.replace_stale(&file, id, newest, buffer),
         }
+    }
+}
+
+impl PageStore for FilePageStore {
+    /// Of a table that was dropped meanwhile nothing is read, and nothing is damage: see
+    /// [`SpaceFiles::set_dropped`].
+    fn read(&self, id: PageId, buffer: &mut [u8]) -> Result<()> {
+        self.poison.check()?;
+        let read = self.read_newest(id, buffer);
+        if read.is_err() && self.spaces.is_dropped(id.space) {
+            let path = self.spaces.path(id.space);
+            let what = format!("the table of {} (it was dropped)", path.display());
+            return Err(Error::NotFound(what));
+        }
+        read
     }
 
     fn reader(&self) -> Result<Box<dyn PageReader + '_>> {

@@ -249,6 +249,23 @@ impl SpaceFiles {
         }
     }
 
+    /// The tablespace's table was dropped: its file is not read any more, as pages that it lacks
+    /// are about to be forgotten. It is still there until [`remove`](Self::remove).
+    pub fn set_dropped(&self, space: SpaceId) {
+        if let Some(file) = self.get(space) {
+            file.set_removed();
+        }
+    }
+
+    /// Whether the tablespace's table was dropped by this process.
+    pub(super) fn is_dropped(&self, space: SpaceId) -> bool {
+        match self.shard(space).read().get(&space) {
+            Some(Entry::Known(file)) => file.is_removed(),
+            Some(Entry::Removed) => true,
+            None => false,
+        }
+    }
+
     /// Removes a tablespace's file. Not an error if there is none: recovery may repeat it.
     pub fn remove(&self, space: SpaceId) -> Result<()> {
         self.context.poison.check()?;

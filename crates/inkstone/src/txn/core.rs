@@ -211,6 +211,16 @@ impl Core {
         self.spaces.write().insert(id, None).flatten()
     }
 
+    /// The file of a tablespace whose table was dropped is not read any more.
+    pub(crate) fn set_file_dropped(&self, id: SpaceId) {
+        self.files.set_dropped(id);
+    }
+
+    /// Whether the tablespace's table was dropped.
+    pub(crate) fn is_space_dropped(&self, id: SpaceId) -> bool {
+        matches!(self.spaces.read().get(&id), Some(None))
+    }
+
     /// The tree that an undo entry or version names; `None` when its table was dropped.
     pub fn tree(&self, space: SpaceId, tree: TreeId) -> Result<Option<Tree>> {
         let Some(space) = self.space(space)? else {

@@ -56,9 +56,16 @@ pub(crate) fn undo_until(
         if first && mutants::on(Mutant::UndoSkipsFirst) {
             break;
         }
-        let undone = match core.tree(view.space, view.tree)? {
-            Some(tree) => undo_version(core, shared, inner, &tree, address, &view)?,
-            None => {
+        let tree = core.tree(view.space, view.tree);
+        let undone = tree.and_then(|tree| {
+            let undo = |tree| undo_version(core, shared, inner, &tree, address, &view);
+            tree.map(undo).transpose()
+        });
+        let undone = match undone {
+            Ok(Some(undone)) => undone,
+            // The table may be dropped while it is looked for, or changed back.
+            Err(error) if !core.is_space_dropped(view.space) => return Err(error),
+            Ok(None) | Err(_) => {
                 inner.undo_place.passed_over = true;
                 view.keys().map_or(1, |keys| keys.len()) as u64
             }

@@ -99,6 +99,8 @@ pub(crate) struct Inner {
     /// Where the last insert went: the next one often goes beside it.
     pub last_insert: Option<(SpaceId, TreeId, PageNo, u16)>,
     pub xid: Option<Vec<u8>>,
+    /// Whether the database itself has begun it.
+    pub is_own: bool,
     /// Where its undo is.
     pub undo_place: UndoPlace,
     /// Tablespaces whose long values are to be looked through if something was undone.
@@ -128,6 +130,7 @@ impl Inner {
             statement_locks: Vec::new(),
             last_insert: None,
             xid: None,
+            is_own: false,
             undo_place: UndoPlace::default(),
             long_values: Vec::new(),
             orphans: false,
@@ -288,6 +291,14 @@ pub struct Transaction {
 }
 
 impl Transaction {
+    /// Begins one of the database's own, which reads the catalog, say: the counter of rollbacks
+    /// leaves it out.
+    pub(crate) fn begin_own(core: &Arc<Core>, isolation: Isolation) -> Result<Self> {
+        let transaction = Self::begin(core, isolation)?;
+        transaction.shared.inner.lock().is_own = true;
+        Ok(transaction)
+    }
+
     /// Begins.
     pub(crate) fn begin(core: &Arc<Core>, isolation: Isolation) -> Result<Self> {
         core.storage.poison.check()?;
@@ -610,7 +621,9 @@ pub(crate) fn rollback_all(
     let seq = core.trxs.finish_abort(&shared.state);
     end(core, shared, inner, seq);
     core.pending_free.lock().append(&mut inner.long_values);
-    core.storage.counters.add(Counter::Rollbacks, 1);
+    if !inner.is_own {
+        core.storage.counters.add(Counter::Rollbacks, 1);
+    }
     Ok(lsn)
 }
 

@@ -67,7 +67,7 @@ impl Undone {
     }
 
     fn remove_unowned(&self) -> Result<Unowned> {
-        let transaction = Transaction::begin(&self.core, CATALOG_ISOLATION)?;
+        let transaction = Transaction::begin_own(&self.core, CATALOG_ISOLATION)?;
         let tables = Catalog::new(&self.catalog, &transaction).all()?;
         let mut known: BTreeSet<SpaceId> = tables.iter().map(|table| table.space).collect();
         known.insert(CATALOG_SPACE);
