@@ -147,11 +147,20 @@ static bool grows_in_innodb(const Field *before, const Column_definition &after,
          (redundant || before->field_length <= 127 || before->field_length > 255 || after.length <= 255);
 }
 
+bool leaves_rows_out(const Alter_inplace_info *info)
+{
+  return info->ignore && (info->handler_flags & (ALTER_ADD_UNIQUE_INDEX | ALTER_ADD_PK_INDEX));
+}
+
 alter_table_operations wanted_of_innodb(const TABLE *table, const Alter_inplace_info *info)
 {
   alter_table_operations wanted= info->handler_flags;
   if ((wanted & ALTER_OPTIONS) && (info->create_info->used_fields & HA_CREATE_USED_ROW_FORMAT))
     wanted|= ALTER_RECREATE_TABLE;
+  /* Rows that the new definition refuses are left out, which only a copy does: of InnoDB's kinds it
+     is one that copies. */
+  if (leaves_rows_out(info))
+    return wanted | ALTER_STORED_COLUMN_TYPE;
   List_iterator_fast<Create_field> created(info->alter_info->create_list);
   if (!(wanted & ALTER_STORED_COLUMN_TYPE))
     return wanted;
