@@ -224,6 +224,20 @@ ha_inkstone::Reserved ha_inkstone::reserved_after(alter_table_operations wanted,
              : KEPT;
 }
 
+/* What a copy gets of the counter as it is now. */
+void ha_inkstone::count_altered(AlteredCounters::Counter *old)
+{
+  counter().both(&old->next, &old->noted);
+  if (!old->forgets_reserved)
+    return;
+  /* As behind a restart. */
+  ulonglong greatest;
+  if (old->noted - 1 > table->found_next_number_field->get_max_int_value() && !access.own &&
+      !greatest_uncommitted(&greatest))
+    old->noted= behind(greatest);
+  old->next= old->noted;
+}
+
 /* For a copy that is made. */
 void ha_inkstone::note_counter(alter_table_operations wanted, const TABLE *altered)
 {
@@ -236,25 +250,28 @@ void ha_inkstone::note_counter(alter_table_operations wanted, const TABLE *alter
   noting->altered.query= ha_thd()->query_id;
   if (!table->found_next_number_field)
     return;
-  AlteredCounters::Counter old= {PartitionPath(access.share->name).partition, 0, 0, false};
-  counter().both(&old.next, &old.noted);
-  if (reserved == FORGOTTEN)
-  {
-    /* As behind a restart. */
-    ulonglong greatest;
-    if (old.noted - 1 > table->found_next_number_field->get_max_int_value() && !access.own &&
-        !greatest_uncommitted(&greatest))
-      old.noted= behind(greatest);
-    old.next= old.noted;
-  }
+  AlteredCounters::Counter old= {PartitionPath(access.share->name).partition, 0, 0, reserved == FORGOTTEN, false};
+  count_altered(&old);
   noting->altered.counters.push_back(old);
+}
+
+/* The table is locked for the copy, before the new one is made: the statement may have waited for
+   transactions that have counted since. */
+void ha_inkstone::recount_altered()
+{
+  AlteredCounters &altered= access.session->altered;
+  if (altered.query != ha_thd()->query_id || !table->found_next_number_field)
+    return;
+  for (AlteredCounters::Counter &old : altered.counters)
+    if (!old.handed_over && old.partition == PartitionPath(access.share->name).partition)
+      count_altered(&old);
 }
 
 /* Of a table that is made: not only what the statement says. An ALTER that copies hands the old
    table's counter over. */
 int ha_inkstone::set_first_auto_increment(const char *path, const TABLE *form, const HA_CREATE_INFO *info)
 {
-  AlteredCounters::Counter first= {"", info->auto_increment_value, info->auto_increment_value, false};
+  AlteredCounters::Counter first= {"", info->auto_increment_value, info->auto_increment_value, false, false};
   Session *session= session_of(ha_thd());
   if (session && session->altered.query == ha_thd()->query_id && !(info->used_fields & HA_CREATE_USED_AUTO))
     for (AlteredCounters::Counter &old : session->altered.counters)

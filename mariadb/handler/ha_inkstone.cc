@@ -226,6 +226,8 @@ int ha_inkstone::external_lock(THD *thd, int lock_type)
     return unlock(thd);
   if (int refused= refuse_lock(thd, lock_type))
     return refused;
+  if (lock_type == F_RDLCK)
+    recount_altered();
   begin_statement();
   if (int failed= access.session->begin_statement())
     return failed;
