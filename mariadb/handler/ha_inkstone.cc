@@ -365,8 +365,10 @@ int ha_inkstone::cmp_ref(const uchar *one, const uchar *other)
 
 bool ha_inkstone::get_error_message(int error, String *text)
 {
-  if (access.session && error == HA_ERR_INKSTONE)
-    text->append(access.session->message, strlen(access.session->message));
+  /* Also of a table that could not be opened, whose handler has no session yet. */
+  const Session *session= error == HA_ERR_INKSTONE ? session_of(ha_thd()) : nullptr;
+  if (session)
+    text->append(session->message, strlen(session->message));
   return false;
 }
 
