@@ -132,16 +132,35 @@ static int xa_result(int failed, const ink_error &error)
   return XAER_RMERR;
 }
 
-static int commit_by_xid(handlerton *, XID *xid)
+static bool take_format(void *context, ink_slice prepared)
+{
+  return !static_cast<XidBytes *>(context)->take_format_of(prepared);
+}
+
+/* The server and InnoDB tell XIDs apart by their two parts alone: the format may be another than
+   XA START had. */
+static int end_by_xid(int (*end)(const ink_database *, ink_slice, ink_error *), const XID &xid)
 {
   ink_error error;
-  return xa_result(ink_commit_by_xid(database, XidBytes(*xid).slice(), &error), error);
+  XidBytes bytes(xid);
+  int failed= end(database, bytes.slice(), &error);
+  if (failed && error.code == INK_NOT_FOUND)
+  {
+    failed= ink_prepared(database, take_format, &bytes, &error);
+    if (!failed)
+      failed= end(database, bytes.slice(), &error);
+  }
+  return xa_result(failed, error);
+}
+
+static int commit_by_xid(handlerton *, XID *xid)
+{
+  return end_by_xid(ink_commit_by_xid, *xid);
 }
 
 static int rollback_by_xid(handlerton *, XID *xid)
 {
-  ink_error error;
-  return xa_result(ink_rollback_by_xid(database, XidBytes(*xid).slice(), &error), error);
+  return end_by_xid(ink_rollback_by_xid, *xid);
 }
 
 /* The server keeps a mark for each savepoint, in memory of its own. */

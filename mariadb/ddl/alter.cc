@@ -144,8 +144,8 @@ ha_inkstone::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info
   /* Copying makes all indexes anew. */
   if (is_outdated())
     return HA_ALTER_INPLACE_NOT_SUPPORTED;
-  if (info->error_if_not_empty || refused_option(thd(), info->create_info) || table->s->tmp_table != NO_TMP_TABLE ||
-      altered->versioned() != table->versioned() || altered->s->long_unique_table)
+  if (info->error_if_not_empty || leaves_rows_out(info) || refused_option(thd(), info->create_info) ||
+      table->s->tmp_table != NO_TMP_TABLE || altered->versioned() != table->versioned() || altered->s->long_unique_table)
     return HA_ALTER_INPLACE_NOT_SUPPORTED;
   try
   {

@@ -147,11 +147,20 @@ static bool grows_in_innodb(const Field *before, const Column_definition &after,
          (redundant || before->field_length <= 127 || before->field_length > 255 || after.length <= 255);
 }
 
+bool leaves_rows_out(const Alter_inplace_info *info)
+{
+  return info->ignore && (info->handler_flags & (ALTER_ADD_UNIQUE_INDEX | ALTER_ADD_PK_INDEX));
+}
+
 alter_table_operations wanted_of_innodb(const TABLE *table, const Alter_inplace_info *info)
 {
   alter_table_operations wanted= info->handler_flags;
   if ((wanted & ALTER_OPTIONS) && (info->create_info->used_fields & HA_CREATE_USED_ROW_FORMAT))
     wanted|= ALTER_RECREATE_TABLE;
+  /* Rows that the new definition refuses are left out, which only a copy does: of InnoDB's kinds it
+     is one that copies. */
+  if (leaves_rows_out(info))
+    return wanted | ALTER_STORED_COLUMN_TYPE;
   List_iterator_fast<Create_field> created(info->alter_info->create_list);
   if (!(wanted & ALTER_STORED_COLUMN_TYPE))
     return wanted;
@@ -215,6 +224,20 @@ ha_inkstone::Reserved ha_inkstone::reserved_after(alter_table_operations wanted,
              : KEPT;
 }
 
+/* What a copy gets of the counter as it is now. */
+void ha_inkstone::count_altered(AlteredCounters::Counter *old)
+{
+  counter().both(&old->next, &old->noted);
+  if (!old->forgets_reserved)
+    return;
+  /* As behind a restart. */
+  ulonglong greatest;
+  if (old->noted - 1 > table->found_next_number_field->get_max_int_value() && !access.own &&
+      !greatest_uncommitted(&greatest))
+    old->noted= behind(greatest);
+  old->next= old->noted;
+}
+
 /* For a copy that is made. */
 void ha_inkstone::note_counter(alter_table_operations wanted, const TABLE *altered)
 {
@@ -227,25 +250,28 @@ void ha_inkstone::note_counter(alter_table_operations wanted, const TABLE *alter
   noting->altered.query= ha_thd()->query_id;
   if (!table->found_next_number_field)
     return;
-  AlteredCounters::Counter old= {PartitionPath(access.share->name).partition, 0, 0, false};
-  counter().both(&old.next, &old.noted);
-  if (reserved == FORGOTTEN)
-  {
-    /* As behind a restart. */
-    ulonglong greatest;
-    if (old.noted - 1 > table->found_next_number_field->get_max_int_value() && !access.own &&
-        !greatest_uncommitted(&greatest))
-      old.noted= behind(greatest);
-    old.next= old.noted;
-  }
+  AlteredCounters::Counter old= {PartitionPath(access.share->name).partition, 0, 0, reserved == FORGOTTEN, false};
+  count_altered(&old);
   noting->altered.counters.push_back(old);
+}
+
+/* The table is locked for the copy, before the new one is made: the statement may have waited for
+   transactions that have counted since. */
+void ha_inkstone::recount_altered()
+{
+  AlteredCounters &altered= access.session->altered;
+  if (altered.query != ha_thd()->query_id || !table->found_next_number_field)
+    return;
+  for (AlteredCounters::Counter &old : altered.counters)
+    if (!old.handed_over && old.partition == PartitionPath(access.share->name).partition)
+      count_altered(&old);
 }
 
 /* Of a table that is made: not only what the statement says. An ALTER that copies hands the old
    table's counter over. */
 int ha_inkstone::set_first_auto_increment(const char *path, const TABLE *form, const HA_CREATE_INFO *info)
 {
-  AlteredCounters::Counter first= {"", info->auto_increment_value, info->auto_increment_value, false};
+  AlteredCounters::Counter first= {"", info->auto_increment_value, info->auto_increment_value, false, false};
   Session *session= session_of(ha_thd());
   if (session && session->altered.query == ha_thd()->query_id && !(info->used_fields & HA_CREATE_USED_AUTO))
     for (AlteredCounters::Counter &old : session->altered.counters)

@@ -226,6 +226,8 @@ int ha_inkstone::external_lock(THD *thd, int lock_type)
     return unlock(thd);
   if (int refused= refuse_lock(thd, lock_type))
     return refused;
+  if (lock_type == F_RDLCK)
+    recount_altered();
   begin_statement();
   if (int failed= access.session->begin_statement())
     return failed;
@@ -372,8 +374,10 @@ int ha_inkstone::cmp_ref(const uchar *one, const uchar *other)
 
 bool ha_inkstone::get_error_message(int error, String *text)
 {
-  if (access.session && error == HA_ERR_INKSTONE)
-    text->append(access.session->message, strlen(access.session->message));
+  /* Also of a table that could not be opened, whose handler has no session yet. */
+  const Session *session= error == HA_ERR_INKSTONE ? session_of(ha_thd()) : nullptr;
+  if (session)
+    text->append(session->message, strlen(session->message));
   return false;
 }
 

@@ -17,6 +17,8 @@ struct AlteredCounters
   {
     std::string partition;
     uint64 next, noted;
+    /** The new table does not get what was only reserved. */
+    bool forgets_reserved;
     /** The new table has got it: rows that are copied into it count no more. */
     bool handed_over;
   };

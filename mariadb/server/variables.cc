@@ -202,8 +202,27 @@ static void raise_buffer_pool()
   buffer_pool_size= least;
 }
 
+/* A directory that is named must be there: behind a typing error, or a disk that is not mounted, an
+   empty database would begin. Only the one in the data directory is made. */
+static bool lacks_home(ink_error *error)
+{
+  struct stat found;
+  if (!data_home_dir || !*data_home_dir)
+    return false;
+  errno= ENOTDIR;
+  if (!stat(data_home_dir, &found) && S_ISDIR(found.st_mode))
+    return false;
+  error->code= INK_NOT_A_DATABASE;
+  snprintf(error->message, sizeof error->message,
+           "inkstone_data_home_dir: the directory %.300s cannot be used: %s. It is not made by itself",
+           data_home_dir, strerror(errno));
+  return true;
+}
+
 int open_database(ink_database **database, ink_error *error)
 {
+  if (lacks_home(error))
+    return 1;
   raise_buffer_pool();
   std::vector<std::pair<const char *, std::string>> values;
 #define NUMBER(name, option, ...) values.emplace_back(option, std::to_string(name));

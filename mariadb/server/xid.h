@@ -19,6 +19,15 @@ public:
 
   ink_slice slice() const { return ink_slice{bytes, length}; }
 
+  /** Takes the other's format, if its parts are the same; false: they are not. */
+  bool take_format_of(ink_slice other)
+  {
+    if (other.len != length || memcmp(bytes + 4, other.data + 4, length - 4))
+      return false;
+    memcpy(bytes, other.data, 4);
+    return true;
+  }
+
   /** False: not one of ours. */
   static bool read(ink_slice from, XID *xid)
   {

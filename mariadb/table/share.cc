@@ -132,6 +132,17 @@ int TableShare::alter(THD *thd, const std::vector<Change> &changes, const LEX_CU
   return failed;
 }
 
+/* A definition and a table that do not belong together: one of them was put there by hand. */
+static int other_definition(THD *thd, const std::string &name, const std::string &difference)
+{
+  ink_error error;
+  error.code= INK_INVALID;
+  snprintf(error.message, sizeof error.message, "the server's definition (.frm) of table %s is of another table: it %s",
+           name.c_str(), difference.c_str());
+  sql_print_error("Inkstone: %s", error.message);
+  return handler_error(thd, error);
+}
+
 int TableShare::find_trees(THD *thd, const TABLE_SHARE *definition)
 {
   trees.assign(definition->keys, nullptr);
@@ -142,9 +153,8 @@ int TableShare::find_trees(THD *thd, const TABLE_SHARE *definition)
     trees[i]= ink_table_find_tree(table.get(), slice_of(definition->key_info[i].name));
     if (!trees[i])
     {
-      sql_print_error("Inkstone: table %s lacks its index %s", name.c_str(),
-                      definition->key_info[i].name.str);
-      return HA_ERR_CRASHED;
+      const std::string index= definition->key_info[i].name.str;
+      return other_definition(thd, name, "has an index " + index + " that the table lacks");
     }
   }
   by_age.clear();
@@ -167,11 +177,8 @@ int TableShare::read_columns(THD *thd, const TABLE_SHARE *definition)
   if (int failed= meta_get(thd, meta, INK_STR("order"), &bytes))
     return failed;
   if (!decode_order(bytes, stored, &order))
-  {
-    sql_print_error("Inkstone: table %s has rows of another number of columns than its definition, %zu", name.c_str(),
-                    stored);
-    return HA_ERR_CRASHED;
-  }
+    return other_definition(thd, name,
+                            "has " + std::to_string(stored) + " stored columns, and rows have another number");
   if (int failed= meta_get(thd, meta, INK_STR("added"), &bytes))
     return failed;
   return decode_added(bytes, &added) ? 0 : HA_ERR_CRASHED;
