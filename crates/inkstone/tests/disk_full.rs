@@ -207,6 +207,11 @@ fn a_loser_that_needs_pages_waits_until_the_disk_has_some() {
         let db = open_sim(&disk, small()).unwrap();
         let report = db.open_report().recovered.clone().unwrap();
         assert!(report.rows_to_undo > 0, "{report:?}");
+        let (left, text) = (report.rows_to_undo, report.transactions_text());
+        assert!(
+            text.contains(&format!("{left} to be undone when the disk has space)")),
+            "{text}"
+        );
         let table = db.table("t").unwrap();
         let rows = all_rows(&db, &table);
         assert_eq!(rows.len(), wanted);

@@ -102,6 +102,11 @@ fn a_large_transaction_is_undone_after_a_crash() {
         let db = open(&vfs);
         let recovered = db.open_report().recovered.clone().unwrap();
         assert_eq!((recovered.losers, recovered.rows_undone), (1, 0));
+        let (left, text) = (recovered.rows_to_undo, recovered.transactions_text());
+        assert!(
+            text.contains(&format!("{left} to be undone behind the opening)")),
+            "{text}"
+        );
         for (name, before) in ["a", "b", "c"].iter().zip(&before) {
             let table = db.table(name).unwrap();
             // Whether it is undone yet or not.

@@ -291,6 +291,7 @@ pub fn opening_json(opened: &OpenReport) -> Value {
             "losers": recovered.losers,
             "rows_undone": recovered.rows_undone,
             "rows_to_undo": recovered.rows_to_undo,
+            "rows_without_space": recovered.rows_without_space,
             "prepared": recovered.prepared,
         })
     });

@@ -49,9 +49,13 @@ pub struct Recovered {
     pub losers: u64,
     /// Row changes undone.
     pub rows_undone: u64,
-    /// Row changes that could not be undone, as the disk is full: their rows are locked, readers
-    /// see what was there before, and purge undoes them when there is space.
+    /// Row changes that are undone behind the opening: those of large transactions, whose undo has
+    /// moved, and [`Recovered::rows_without_space`]. Until then their rows are locked, and readers
+    /// see what was there before.
     pub rows_to_undo: u64,
+    /// Of these, changes that could not be undone yet, as the disk is full: purge undoes them when
+    /// there is space.
+    pub rows_without_space: u64,
     /// Prepared transactions found.
     pub prepared: u64,
     /// What became of unfinished transactions instead, in words, where
@@ -73,12 +77,15 @@ impl Recovered {
                 self.losers, self.prepared
             );
         }
-        let later = match self.rows_to_undo {
+        let left = |rows, when| match rows {
             0 => String::new(),
-            left => format!(", {left} to be undone when the disk has space"),
+            rows => format!(", {rows} to be undone {when}"),
         };
+        let waiting = self.rows_without_space;
+        let behind = left(self.rows_to_undo - waiting, "behind the opening");
+        let later = left(waiting, "when the disk has space");
         format!(
-            "{} unfinished transactions rolled back ({} row changes undone{later}), {} prepared transactions kept",
+            "{} unfinished transactions rolled back ({} row changes undone{behind}{later}), {} prepared transactions kept",
             self.losers, self.rows_undone, self.prepared
         )
     }

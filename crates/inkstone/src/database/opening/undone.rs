@@ -154,6 +154,7 @@ fn finish_transactions(
         let left = core.roll_back_recovered(&states[&open.id], open)? as u64;
         recovered.rows_undone += open.undo.len() as u64 - left;
         recovered.rows_to_undo += left;
+        recovered.rows_without_space += left;
     }
     let undo = crate::recovery::OpenTransaction::changes;
     paranoid!(
