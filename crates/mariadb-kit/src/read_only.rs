@@ -1,5 +1,5 @@
-//! `inkstone_read_only` and `inkstone_force_recovery`: after a kill everything that was committed can
-//! be read, nothing can be written, and no file changes.
+//! `inkstone_read_only` and `inkstone_force_recovery`: after a kill everything that was committed
+//! can be read, nothing can be written, and no file changes.
 
 use super::server::Server;
 use super::session::Session;
