@@ -21,7 +21,8 @@ static const alter_table_operations INDEX_CHANGES=
 /** What an ALTER is for InnoDB: longer VARCHARs are no change of a column's type, and a row format
     that is named makes the table anew. */
 alter_table_operations wanted_of_innodb(const TABLE *table, const Alter_inplace_info *info);
-/** Whether it is an ALTER IGNORE that adds a unique key: of rows with one value the first is kept. */
+/** Whether it is an ALTER IGNORE that adds a unique key: of rows with one value the first is
+    kept. */
 bool leaves_rows_out(const Alter_inplace_info *info);
 /** Whether InnoDB does these in place, as far as their kinds tell. */
 bool may_rebuild_in_innodb(alter_table_operations wanted);

@@ -302,42 +302,38 @@ int ha_inkstone::end_own(int failed)
   return failed ? failed : begun;
 }
 
-/* The server calls this of temporary tables also while it reads its statistics in a transaction of
-   their own, beside that of the statement: the statement's session stays this table's. */
+/* The server detaches temporary tables, of which it knows none here, also while it reads its
+   statistics in a transaction of their own, beside that of the statement: the statement's session
+   stays this table's. */
 int ha_inkstone::extra(enum ha_extra_function operation)
 {
+  if (operation == HA_EXTRA_DETACH_CHILDREN)
+    return 0;
+  if (int failed= use_session(ha_thd()))
+    return failed;
   switch (operation)
   {
   case HA_EXTRA_IGNORE_DUP_KEY:
     ignores_duplicates= true;
-    return 0;
+    break;
   case HA_EXTRA_INSERT_WITH_UPDATE:
-    ignores_duplicates= true;
-    return tell_session(&Session::updates_duplicates, true);
+    ignores_duplicates= access.session->updates_duplicates= true;
+    break;
   case HA_EXTRA_WRITE_CAN_REPLACE:
-    ignores_duplicates= true;
-    return tell_session(&Session::replaces_duplicates, true);
+    ignores_duplicates= access.session->replaces_duplicates= true;
+    break;
   case HA_EXTRA_NO_IGNORE_DUP_KEY:
-    ignores_duplicates= false;
-    return tell_session(&Session::updates_duplicates, false);
+    ignores_duplicates= access.session->updates_duplicates= false;
+    break;
   case HA_EXTRA_WRITE_CANNOT_REPLACE:
-    ignores_duplicates= false;
-    return tell_session(&Session::replaces_duplicates, false);
+    ignores_duplicates= access.session->replaces_duplicates= false;
+    break;
   case HA_EXTRA_RESET_STATE:
-    if (int failed= tell_session(&Session::updates_duplicates, false))
-      return failed;
-    return tell_session(&Session::replaces_duplicates, false);
+    access.session->updates_duplicates= access.session->replaces_duplicates= false;
+    break;
   default:
-    return 0;
+    break;
   }
-}
-
-int ha_inkstone::tell_session(bool Session::*what, bool value)
-{
-  Session *session= session_of(ha_thd());
-  if (!session)
-    return HA_ERR_OUT_OF_MEM;
-  session->*what= value;
   return 0;
 }
 

@@ -182,7 +182,6 @@ private:
   /* ha_inkstone.cc */
   TableShare *get_share();
   int use_session(THD *thd);
-  int tell_session(bool Session::*what, bool value);
   void begin_statement();
   int refuse_lock(THD *thd, int lock_type);
   void hide_outdated_indexes();

@@ -1,6 +1,6 @@
 //! What is missing or was swapped behind the server's back. A table's file: its statements say so,
-//! the error log says which file, and other tables are as before. A table's definition: another's is
-//! there. The directory of the database: none is begun.
+//! the error log says which file, and other tables are as before. A table's definition: another's
+//! is there. The directory of the database: none is begun.
 
 use super::server::Server;
 use inkstone_testkit::build::Result;

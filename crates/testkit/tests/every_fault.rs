@@ -76,7 +76,7 @@ fn a_damaged_undo_file_is_refused_and_the_rest_salvaged() {
             Err(text) => broken.push(text),
         }
     }
-    assert!(found > 20, "{found} of {count}");
+    assert!(found > 20, "{found} of {count}: {broken:#?}");
     assert!(
         broken.is_empty(),
         "{} of {count}: {broken:#?}",

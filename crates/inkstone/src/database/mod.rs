@@ -163,8 +163,8 @@ impl Database {
         Self::open_on(vfs, directory, options, progress)
     }
 
-    /// As [`Database::open_on`], of a database that may be changed, or over a file system that keeps
-    /// what is written in memory.
+    /// As [`Database::open_on`], of a database that may be changed, or over a file system that
+    /// keeps what is written in memory.
     pub(crate) fn open_over(
         vfs: Arc<dyn Vfs>,
         directory: &Path,

@@ -633,22 +633,11 @@ impl Core {
         self.roll_back_each(&self.unfinished)
     }
 
-    /// Rolls back the transactions of an earlier run that have undo of their own.
+    /// Rolls back the transactions of an earlier run that have undo of their own. After an error,
+    /// also of damaged undo, they stay as they are, and it can be called again: a read that was
+    /// wrong poisons nothing.
     pub(crate) fn finish_recovered(self: &Arc<Self>) -> Result<()> {
-        let mut result = self.roll_back_each(&self.recovered);
-        let is_damage = |error: &Error| self.versions.is_damaged_undo(error);
-        // A read that was wrong once is none of the file's damage.
-        if result.as_ref().is_err_and(is_damage) {
-            result = self.roll_back_each(&self.recovered);
-        }
-        match result {
-            // To try again helps nothing: their rows stay locked, and the log is kept for ever.
-            Err(error) if is_damage(&error) => Err(self.storage.poison.set(format_args!(
-                "a transaction of an earlier run cannot be rolled back, restore a backup or \
-                     salvage the database (inkstone recover --salvage): {error}"
-            ))),
-            result => result,
-        }
+        self.roll_back_each(&self.recovered)
     }
 
     /// Changes of those that are still to be undone, about.

@@ -529,8 +529,8 @@ fn nameless(mut reply: Reply, database: &str) -> Reply {
     reply
 }
 
-/// A reply without the number of rows that an ALTER has copied, where the engines may choose whether
-/// they copy.
+/// A reply without the number of rows that an ALTER has copied, where the engines may choose
+/// whether they copy.
 fn without_copies(mut reply: Reply, statement: &str) -> Reply {
     if let Reply::Done(done) = &mut reply
         && statement.starts_with("ALTER TABLE ")

@@ -353,11 +353,6 @@ impl VersionStore {
         self.lost_undo.lock().clone()
     }
 
-    /// Whether an error says that bytes of the undo file are not what was written.
-    pub(crate) fn is_damaged_undo(&self, error: &Error) -> bool {
-        matches!(error, Error::Corrupt { file, page: None, .. } if *file == self.undo_path)
-    }
-
     /// Takes over the logged versions of a transaction that an earlier run has left: those that it
     /// has saved, and by segment the bytes of those that were made anew of the log.
     pub(crate) fn adopt(
