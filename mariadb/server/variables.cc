@@ -22,7 +22,7 @@ extern void ignore_db_dirs_append(const char *name);
   X(version_store_memory, "version_store_memory", 64 << 20, 1 << 20, ULONGLONG_MAX, "Bytes of old row versions kept in memory; more go to a file")\
   X(open_files, "open_files", 0, 0, UINT_MAX32, "Files of tables that are open at once at most (0: half of the files that the server may have open)")\
   X(force_recovery, "force_recovery", 0, 0, 6, "For a database that does not open; it can be read only. 1, 2: damaged pages are left out; 3, 4: nothing is rolled back; 5: what was not committed counts as committed. 6 is refused")\
-  X(recovery_threads, "recovery_threads", 0, 0, 256, "Threads that apply the log during recovery (0: one for each core)")\
+  X(recovery_threads, "recovery_threads", 0, 0, 256, "Threads that read and apply the log during recovery (0: one for each core)")\
   X(recovery_memory, "recovery_memory", 0, 0, ULONGLONG_MAX, "Bytes of changes that recovery gathers before it applies them (0: half of the buffer pool)")
 
 #define STARTUP_SWITCHES(X)                                                                           \

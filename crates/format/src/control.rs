@@ -30,6 +30,7 @@
 //! checksum stay where they are.
 
 use crate::header::{get_u32, get_u64, page_size_is_valid, put_u32, put_u64};
+use crate::segment::segment_bytes_is_valid;
 use crate::{Corrupt, Lsn, SpaceId, TrxId};
 
 /// Bytes in one copy; the second copy begins here.
@@ -176,6 +177,10 @@ impl Control {
         if !page_size_is_valid(self.page_size as usize) {
             let detail = format!("page size {} is none", self.page_size);
             return Err(Corrupt::at(PAGE_SIZE, detail));
+        }
+        if !segment_bytes_is_valid(self.log_segment_bytes) {
+            let detail = format!("log segments of {} bytes are none", self.log_segment_bytes);
+            return Err(Corrupt::at(LOG_SEGMENT_BYTES, detail));
         }
         if self.scan_start_lsn > self.checkpoint_lsn {
             let detail = format!(

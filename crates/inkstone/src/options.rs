@@ -259,7 +259,7 @@ options! {
     version_store_memory: u64 = 64 << 20, "Bytes of old versions kept in memory; more go to a temporary file";
     read_only: bool = false, "Nothing on disk is changed: what recovery does stays in memory, and every write is refused";
     force_recovery: u64 = 0, "For a database that does not open, which is read_only then: 1 damaged pages are left out; 2 the same; 3 and 4 what was not committed is not rolled back, and stays invisible; 5 it counts as committed. 0: off";
-    recovery_threads: u64 = 0, "Threads that apply the log during recovery (0: one for each core)";
+    recovery_threads: u64 = 0, "Threads that read and apply the log during recovery (0: one for each core)";
     recovery_memory: u64 = 0, "Bytes of changes that recovery gathers from the log before it applies them (0: half of the buffer pool, at least 16m)";
 }
 
@@ -317,7 +317,7 @@ impl Options {
         self.read_only || self.force_recovery > 0
     }
 
-    /// Threads that apply the log during recovery.
+    /// Threads that read and apply the log during recovery.
     pub fn recovery_thread_count(&self) -> usize {
         match self.recovery_threads {
             0 => crate::sync::thread::available_parallelism().map_or(1, usize::from),

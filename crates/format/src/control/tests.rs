@@ -86,6 +86,13 @@ fn newer_formats_and_bad_fields_are_told_apart() {
         let error = Control::parse(&b).unwrap_err();
         assert!(matches!(error, ControlError::Corrupt(_)), "byte {at}");
     }
+    for size in [0, 1, 4095, 3 << 20, u64::MAX] {
+        let mut b = sample(1).encode();
+        put_u64(&mut b, LOG_SEGMENT_BYTES, size);
+        reseal(&mut b);
+        let error = Control::parse(&b).unwrap_err().to_string();
+        assert!(error.contains(&format!("of {size} bytes")), "{error}");
+    }
     let mut zero = sample(1).encode();
     put_u32(&mut zero, VERSION, 0);
     reseal(&mut zero);

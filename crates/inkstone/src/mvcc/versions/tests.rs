@@ -11,7 +11,7 @@ use super::*;
 use crate::mvcc::system::{Snapshot, TrxStatus, TrxSystem};
 use crate::sync::Instant;
 use crate::sync::atomic::AtomicBool;
-use inkstone_format::TrxId;
+use inkstone_format::{SpaceId, TreeId, TrxId};
 use proptest::prelude::*;
 use std::collections::HashMap;
 use std::thread;
