@@ -25,8 +25,8 @@
 //! # What cannot be read
 //!
 //! A transaction whose saved undo is gone or damaged cannot be rolled back: opening refuses it, as
-//! far as a look at the file's length and the lists tells. What a rollback finds later fails it: its
-//! rows stay locked, and its log is kept, until a read succeeds. `salvage` passes over it
+//! far as a look at the file's length and the lists tells. A rollback that finds it later fails:
+//! its rows stay locked, and its log is kept, until a read succeeds. `salvage` passes over it
 //! ([`VersionStore::lost_undo`]): rows whose undo is lost stay as they are.
 
 use super::entry::NewVersion;
