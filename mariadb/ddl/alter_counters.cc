@@ -28,6 +28,10 @@ static const alter_table_operations VIRTUAL_CHANGES=
 static const alter_table_operations NEW_INDEXES=
     ALTER_ADD_INDEX | ALTER_ADD_NON_UNIQUE_NON_PRIM_INDEX | ALTER_ADD_UNIQUE_INDEX;
 
+static const alter_table_operations CHANGED_INDEXES=
+    ALTER_ADD_NON_UNIQUE_NON_PRIM_INDEX | ALTER_DROP_NON_UNIQUE_NON_PRIM_INDEX | ALTER_ADD_UNIQUE_INDEX |
+    ALTER_DROP_UNIQUE_INDEX | ALTER_ADD_PK_INDEX | ALTER_DROP_PK_INDEX;
+
 /* With these the values of virtual columns may change. */
 static const alter_table_operations CHANGES_OF_VALUES=
     ALTER_VIRTUAL_COLUMN_TYPE | ALTER_COLUMN_NOT_NULLABLE | ALTER_COLUMN_OPTION | ALTER_VIRTUAL_GCOL_EXPR |
@@ -152,6 +156,63 @@ bool leaves_rows_out(const Alter_inplace_info *info)
   return info->ignore && (info->handler_flags & (ALTER_ADD_UNIQUE_INDEX | ALTER_ADD_PK_INDEX));
 }
 
+/* With InnoDB the server takes a key for the same whose columns only grew and are whole in it. */
+static bool is_same_key(const KEY &before, const KEY &after, List<Create_field> &columns, bool redundant)
+{
+  if (before.user_defined_key_parts != after.user_defined_key_parts || before.algorithm != after.algorithm ||
+      ((before.flags ^ after.flags) & HA_NOSAME))
+    return false;
+  for (uint i= 0; i < before.user_defined_key_parts; i++)
+  {
+    const KEY_PART_INFO &old= before.key_part[i], &part= after.key_part[i];
+    const Create_field *column= columns.elem(part.fieldnr);
+    /* A key of the beginning of a column has a Field of its own. */
+    const Field *field= column->field;
+    if (!field || field->field_index != old.field->field_index ||
+        ((old.key_part_flag ^ part.key_part_flag) & HA_REVERSE_SORT))
+      return false;
+    if (part.length != old.length && (old.length != field->key_length() || part.length < old.length ||
+                                      !grows_in_innodb(field, *column, redundant)))
+      return false;
+  }
+  return true;
+}
+
+/* The flags that indexes may have which go or come, without those that InnoDB keeps. A unique key
+   that is not named so may be the primary key: then the server says both. */
+static alter_table_operations index_changes_of_innodb(const TABLE *table, const Alter_inplace_info *info)
+{
+  const bool redundant= table->s->row_type == ROW_TYPE_REDUNDANT;
+  std::vector<bool> is_kept(info->key_count);
+  alter_table_operations changes= 0;
+  for (uint i= 0; i < info->index_drop_count; i++)
+  {
+    const KEY &old= *info->index_drop_buffer[i];
+    const auto is_same= [&](uint added) {
+      const KEY &key= info->key_info_buffer[added];
+      return !my_strcasecmp(system_charset_info, old.name.str, key.name.str) &&
+             is_same_key(old, key, info->alter_info->create_list, redundant);
+    };
+    uint *const end= info->index_add_buffer + info->index_add_count;
+    uint *const same= std::find_if(info->index_add_buffer, end, is_same);
+    if (same != end)
+      is_kept[*same]= true;
+    else if (&old == table->key_info + table->s->primary_key)
+      changes|= ALTER_DROP_PK_INDEX | ALTER_DROP_UNIQUE_INDEX;
+    else
+      changes|= old.flags & HA_NOSAME ? ALTER_DROP_UNIQUE_INDEX : ALTER_DROP_NON_UNIQUE_NON_PRIM_INDEX;
+  }
+  for (uint i= 0; i < info->index_add_count; i++)
+  {
+    const uint added= info->index_add_buffer[i];
+    const KEY &key= info->key_info_buffer[added];
+    if (!is_kept[added])
+      changes|= key.flags & HA_NOSAME ? ALTER_ADD_PK_INDEX | ALTER_ADD_UNIQUE_INDEX
+                                      : ALTER_ADD_NON_UNIQUE_NON_PRIM_INDEX;
+  }
+  return changes;
+}
+
 alter_table_operations wanted_of_innodb(const TABLE *table, const Alter_inplace_info *info)
 {
   alter_table_operations wanted= info->handler_flags;
@@ -169,6 +230,7 @@ alter_table_operations wanted_of_innodb(const TABLE *table, const Alter_inplace_
         !grows_in_innodb(column->field, *column, table->s->row_type == ROW_TYPE_REDUNDANT))
       return wanted;
   wanted= (wanted & ~ALTER_STORED_COLUMN_TYPE) | ALTER_COLUMN_TYPE_CHANGE_BY_ENGINE;
+  wanted&= ~CHANGED_INDEXES | index_changes_of_innodb(table, info);
   /* The server says this of every indexed virtual column beside a change of a type; else it is
      about a virtual column. */
   return wanted & CHANGES_OF_VALUES ? wanted : wanted & ~ALTER_COLUMN_VCOL;

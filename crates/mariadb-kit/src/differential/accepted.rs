@@ -249,8 +249,9 @@ pub const ONE_OF_THE_DUPLICATES: &str = "which of several duplicates an ALTER na
 /// Why another error is accepted: where InnoDB finds both faults in this way.
 pub const ONE_OF_THE_FAULTS: &str = "an ALTER that two faults refuse names the one that its way of doing it meets first; the rows have both";
 
-/// Why another duplicate is accepted: where InnoDB names Inkstone's when it copies row by row.
-pub const INNODB_COPIES_IN_BULK: &str = "an ALTER that copies sorts InnoDB's rows, and names the last one that it has read for the duplicate; row by row (innodb_alter_copy_bulk=OFF) it names Inkstone's";
+/// Why another duplicate, or another fault than a duplicate, is accepted: where InnoDB names
+/// Inkstone's when it copies row by row.
+pub const INNODB_COPIES_IN_BULK: &str = "an ALTER that copies sorts InnoDB's rows, looks for duplicates when it has read them all, and names the last one read; row by row (innodb_alter_copy_bulk=OFF) it names Inkstone's";
 
 /// Why both errors of an ALTER may be right, if both are of rows and the rows have both faults.
 pub fn of_several_faults(
@@ -285,6 +286,10 @@ pub fn is_about_renamed_check(statement: &str, innodb: &Outcome, inkstone: &Outc
     };
     is_alter(statement) && says && refused(innodb) == 0
 }
+
+/// Why other rows are accepted, and end their case: where InnoDB gives Inkstone's when its tables
+/// with stored columns have been copied.
+pub const INNODB_KEEPS_STALE: &str = "the server leaves a stored column as it was where a trigger changes what it is computed of (LOAD DATA REPLACE); an ALTER that copies computes it anew, one of InnoDB's in place does not";
 
 /// Why an INSERT or REPLACE that InnoDB finds no row for is accepted, and ends its case: where
 /// InnoDB, told to leave out rows that a key refuses, leaves one of its indexes without entries of

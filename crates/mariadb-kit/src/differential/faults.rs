@@ -19,9 +19,7 @@ pub fn proved(
     if are_both_there(sides, text, innodb, inkstone) {
         return Some(reason);
     }
-    let is_so =
-        reason == accepted::ONE_OF_THE_DUPLICATES && names_so_row_by_row(sides, text, inkstone);
-    is_so.then_some(accepted::INNODB_COPIES_IN_BULK)
+    names_so_row_by_row(sides, text, inkstone).then_some(accepted::INNODB_COPIES_IN_BULK)
 }
 
 /// Whether InnoDB finds both faults in its rows: the one that it names, and the one that Inkstone

@@ -202,9 +202,10 @@ impl Case<'_> {
                 (
                     Some(What::Ended(Reply::Done(_) | Reply::Rows(_))),
                     Some(What::Waits(blockers)),
-                ) => self
-                    .overlooks(session, blockers)?
-                    .then_some(Reason::Overlooked),
+                ) => match self.overlooks(session, blockers)? {
+                    true => Some(Reason::Overlooked),
+                    false => self.not_inserted_yet(session, blockers)?,
+                },
                 (Some(What::Ended(Reply::Done(_))), Some(What::Ended(Reply::Done(_)))) => {
                     changed.push(session);
                     continue;
@@ -272,6 +273,36 @@ impl Case<'_> {
             return Ok(None);
         };
         Ok(reason.or_else(|| self.noted(session, &wanted)))
+    }
+
+    /// A session waits in Inkstone for others that have inserted rows there; in InnoDB they have
+    /// not come so far, each waits for a lock beyond what it asked for, and so there is no such
+    /// row.
+    fn not_inserted_yet(&mut self, session: usize, blockers: &[usize]) -> Result<Option<Reason>> {
+        let statement = self.inkstone.statement(session);
+        let Some(ask) = Ask::of(&statement, self.holders.schema()) else {
+            return Ok(None);
+        };
+        let rows = ask.select(false);
+        let [newest, committed] = seen(self.inkstone, &rows)?;
+        let [newest_innodb, committed_innodb] = seen(self.innodb, &rows)?;
+        if newest == committed || newest_innodb != committed_innodb || committed != committed_innodb
+        {
+            return Ok(None);
+        }
+        let mut reason = None;
+        for &blocker in blockers {
+            reason = match self.wanted_beyond(blocker)? {
+                Some((wanted, reason)) if wanted.index == "PRIMARY" => {
+                    reason.or_else(|| self.noted(blocker, &wanted))
+                }
+                _ => None,
+            };
+            if reason.is_none() {
+                break;
+            }
+        }
+        Ok(reason)
     }
 
     /// The lock that a session waits for in InnoDB, and why that is beyond what was asked, if it
