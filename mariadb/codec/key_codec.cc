@@ -92,6 +92,27 @@ bool KeyCodec::put_key(Buffer &out, const uchar *key, key_part_map map) const
   return false;
 }
 
+bool KeyCodec::compare_keys(const uchar *one, const uchar *other, Buffer &image,
+                            Buffer &other_image, int *order) const
+{
+  *order= 0;
+  for (const KeyPartCodec &part : key_parts)
+  {
+    if (memcmp(one, other, part.key_bytes()))
+    {
+      image.clear();
+      other_image.clear();
+      if (part.put_key(image, one) || part.put_key(other_image, other))
+        return true;
+      if ((*order= compare_bytes(slice(image), slice(other_image))))
+        return false;
+    }
+    one+= part.key_bytes();
+    other+= part.key_bytes();
+  }
+  return false;
+}
+
 bool KeyCodec::key_has_null(const uchar *key) const
 {
   for (const KeyPartCodec &part : key_parts)

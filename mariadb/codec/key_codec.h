@@ -101,6 +101,10 @@ public:
   bool put_record(Buffer &out, const uchar *record, bool *has_null) const;
   /** Appends the image of the parts in `map` of a key in the server's format. */
   bool put_key(Buffer &out, const uchar *key, key_part_map map) const;
+  /** How the images of two of the server's keys compare; parts of the same bytes need none.
+      The buffers are for images. True: out of memory. */
+  bool compare_keys(const uchar *one, const uchar *other, Buffer &image, Buffer &other_image,
+                    int *order) const;
 
   /** Whether a key with all parts, in the server's format, has a NULL. */
   bool key_has_null(const uchar *key) const;

@@ -360,12 +360,10 @@ int ha_inkstone::cmp_ref(const uchar *one, const uchar *other)
 {
   if (codec.hidden_row_id())
     return memcmp(one, other, ROW_ID_BYTES);
-  place.clear();
-  other_place.clear();
-  if (codec.clustered.put_key(place, one, HA_WHOLE_KEY) ||
-      codec.clustered.put_key(other_place, other, HA_WHOLE_KEY))
+  int order;
+  if (codec.clustered.compare_keys(one, other, place, other_place, &order))
     return memcmp(one, other, ref_length);
-  return compare_bytes(slice(place), slice(other_place));
+  return order;
 }
 
 bool ha_inkstone::get_error_message(int error, String *text)

@@ -287,6 +287,14 @@ pub fn is_about_renamed_check(statement: &str, innodb: &Outcome, inkstone: &Outc
     is_alter(statement) && says && refused(innodb) == 0
 }
 
+/// Why another column in a warning of an ALTER is accepted: where Inkstone's has the place among
+/// those that are stored that InnoDB's has among all.
+pub const INNODB_COUNTS_COLUMNS: &str = "InnoDB names the wrong column of a value that an ALTER cuts (it takes a place among stored columns for one among all)";
+
+/// Why an ALTER that makes a table anew, and that only Inkstone refuses, is accepted: where InnoDB
+/// refuses it for the same reason when it is to copy.
+pub const COPIES_ARE_CHECKED: &str = "an ALTER that copies checks constraints of rows that IGNORE has let in, one of InnoDB's in place does not";
+
 /// Why other rows are accepted, and end their case: where InnoDB gives Inkstone's when its tables
 /// with stored columns have been copied.
 pub const INNODB_KEEPS_STALE: &str = "the server leaves a stored column as it was where a trigger changes what it is computed of (LOAD DATA REPLACE); an ALTER that copies computes it anew, one of InnoDB's in place does not";

@@ -83,14 +83,18 @@ fn is_there(
     let Reply::Refused(refusal) = &outcome.reply else {
         return false;
     };
-    let fault = fault(&refusal.code.to_string(), &refusal.message, table);
+    let code = refusal.code.to_string();
+    let mut named = vec![fault(&code, &refusal.message, table)];
+    let meant = meant_by_innodb(sides, table, &code, &refusal.message);
+    named.extend(meant.map(|message| fault(&code, &message, table)));
     let key = accepted::duplicate_key(outcome);
     // Of rows that a key takes for equal the one that comes later is named, and a row that a
     // constraint refuses is no duplicate any more.
     let mut is_found = |checks: &str, direction: &str| {
         let _ = sides.ask(&format!("SET check_constraint_checks = {checks}"));
         let faults = faults(sides, table, alter, key, direction);
-        faults.is_some_and(|faults| faults.iter().any(|each| is_same(each, &fault)))
+        let is_named = |each: &String| named.iter().any(|named| is_same(each, named));
+        faults.is_some_and(|faults| faults.iter().any(is_named))
     };
     let is_there = ["1", "0"]
         .iter()
@@ -199,16 +203,75 @@ fn columns_of(sides: &mut Sides, table: &str) -> Option<Vec<String>> {
     names(sides, &ask)
 }
 
-/// Points that are in no key. An empty one, which IGNORE has let in, is refused when it is inserted
+/// Points that are in no key, and of which nothing is computed. An empty one, which IGNORE has let in, is refused when it is inserted
 /// again.
 fn points_outside_keys(sides: &mut Sides, table: &str) -> Option<Vec<String>> {
     let ask = format!(
         "SELECT column_name FROM information_schema.columns c WHERE table_schema = DATABASE() \
          AND table_name = '{table}' AND data_type = 'point' \
          AND NOT EXISTS (SELECT * FROM information_schema.statistics s WHERE s.table_schema = DATABASE() \
-           AND s.table_name = '{table}' AND s.column_name = c.column_name)"
+           AND s.table_name = '{table}' AND s.column_name = c.column_name) \
+         AND NOT EXISTS (SELECT * FROM information_schema.columns g WHERE g.table_schema = DATABASE() \
+           AND g.table_name = '{table}' AND INSTR(g.generation_expression, CONCAT('`', c.column_name, '`')))"
     );
     names(sides, &ask)
+}
+
+/// What InnoDB means where it names the column of a value that is cut: it takes the column's place
+/// among those that are stored for one among all.
+fn meant_by_innodb(sides: &mut Sides, table: &str, code: &str, message: &str) -> Option<String> {
+    let named = message.split_once("olumn '")?.1.split_once('\'')?.0;
+    let columns = format!(
+        "SELECT column_name FROM information_schema.columns WHERE table_schema = DATABASE() \
+         AND table_name = '{table}' "
+    );
+    let order = " ORDER BY ordinal_position";
+    let all = names(sides, &format!("{columns} {order}"))?;
+    let stored = format!("{columns} AND extra NOT LIKE 'VIRTUAL%' {order}");
+    let place = all.iter().position(|name| name == named)?;
+    let meant = names(sides, &stored)?.into_iter().nth(place)?;
+    (code == "1265" && meant != named)
+        .then(|| message.replace(&format!("'{named}'"), &format!("'{meant}'")))
+}
+
+/// Whether two ALTERs that are refused for the same have warned of the same, but for the columns
+/// that InnoDB names.
+pub fn warns_of_another_column(
+    sides: &mut Sides,
+    text: &str,
+    [innodb, inkstone]: &[Outcome; 2],
+) -> bool {
+    let Some((table, _)) = of_another_table(text) else {
+        return false;
+    };
+    innodb.reply == inkstone.reply
+        && innodb.warnings.len() == inkstone.warnings.len()
+        && innodb
+            .warnings
+            .iter()
+            .zip(&inkstone.warnings)
+            .all(|(a, b)| {
+                let meant = meant_by_innodb(sides, table, &a.code, &a.message);
+                a == b || a.code == b.code && meant.as_deref() == Some(&*b.message)
+            })
+}
+
+/// Whether InnoDB refuses, for the same reason as Inkstone, the ALTER that it has done in place if
+/// it is to copy: of one that makes the table anew as it is.
+pub fn refuses_to_copy(sides: &mut Sides, text: &str, inkstone: &Outcome) -> bool {
+    let is_anew = text.starts_with("ALTER TABLE ")
+        && (text.ends_with(&format!(" ENGINE={}", super::sql::ENGINE)) || text.ends_with(" FORCE"));
+    let copying = text.replace(super::sql::ENGINE, "InnoDB") + ", ALGORITHM=COPY";
+    match (is_anew, &inkstone.reply) {
+        (true, Reply::Refused(refused)) => match sides.ask(&copying) {
+            Some(Reply::Refused(refusal)) => {
+                refusal.code == refused.code
+                    && neutral(&refusal.message) == neutral(&refused.message)
+            }
+            _ => false,
+        },
+        _ => false,
+    }
 }
 
 fn names(sides: &mut Sides, ask: &str) -> Option<Vec<String>> {

@@ -193,6 +193,7 @@ impl Case<'_> {
                         None => self.overtaken(session, one, other)?,
                         reason => reason,
                     };
+                    let reason = reason.or_else(|| self.read_later(session, one, rows));
                     if reason.is_none() && matches!(one, Reply::Rows(_)) {
                         changed.push(session);
                         continue;
@@ -626,8 +627,8 @@ impl Case<'_> {
             self.sides[1].get(&session),
             Some(What::Ended(Reply::Done(_)))
         );
-        let changed_by_itself =
-            ask.kind == Kind::Change && gone_on && victims(self.sides[0]).is_empty();
+        let changes = matches!(ask.kind, Kind::Change | Kind::Insert);
+        let changed_by_itself = changes && gone_on && victims(self.sides[0]).is_empty();
         let wish_is_exclusive = ask.exclusive;
         let mut reason = Reason::OfBlocker;
         for (mut ask, unlocks) in asks {
@@ -675,6 +676,19 @@ impl Case<'_> {
     /// What a SELECT sees in InnoDB.
     fn seen(&mut self, select: &str) -> Result<[Rows; 2]> {
         seen(self.innodb, select)
+    }
+
+    /// Below REPEATABLE READ a session has waited in both engines, in InnoDB for a lock beyond what
+    /// it asked for, and so came later to rows that others have made behind that: InnoDB gives the
+    /// rows of Inkstone, and more.
+    fn read_later(&self, session: usize, innodb: &Reply, inkstone: &Rows) -> Option<Reason> {
+        let (_, reason) = self.beyond.get(&session)?;
+        let Reply::Rows(innodb) = innodb else {
+            return None;
+        };
+        let has_more = inkstone.rows.iter().all(|row| innodb.rows.contains(row));
+        (has_more && self.before.contains(&session) && self.holders.unlocks(session))
+            .then_some(*reason)
     }
 
     /// NOWAIT, SKIP LOCKED or WAIT has met a lock of InnoDB's: the same statement without it waits

@@ -2,6 +2,7 @@
 //! what it must not.
 
 use super::compare::Difference;
+use super::evidence::Wanted;
 use super::held::Holders;
 use super::meant::{Beyond, Case, Reason};
 use super::script::{Script, Step};
@@ -31,6 +32,7 @@ struct Play<'a> {
     stages: [Stage; 2],
     holders: Holders,
     beyond: Beyond,
+    waits: Waits,
     /// All that was said, the end's COMMIT too.
     all_said: Vec<Step>,
     /// At which of these each session began what it does, or has done last.
@@ -53,12 +55,48 @@ pub fn play(socket: &Path, script: &Script) -> Result<Played> {
         stages,
         holders,
         beyond: Beyond::new(),
+        waits: Waits::default(),
         all_said: Vec::new(),
         said: BTreeMap::new(),
         played: Played::default(),
     };
     play.run().map_err(in_script)?;
     Ok(play.played)
+}
+
+/// The locks that sessions wait for in InnoDB, and for whom, as they were at the last step.
+#[derive(Default)]
+struct Waits(BTreeMap<usize, Wanted>);
+
+impl Waits {
+    /// Waits that have begun, or are for other locks or sessions now, and that are for locks beyond
+    /// what was asked.
+    fn note(&mut self, case: &mut Case<'_>) -> Result<Beyond> {
+        let mut noted = Beyond::new();
+        let waiting = case.innodb.working();
+        self.0.retain(|session, _| waiting.contains(session));
+        for session in waiting {
+            // A table that is locked by its name is not looked at, and nothing is noted of it.
+            let wanted = match case.innodb.wanted(session) {
+                Err(error) if is_locked_out(&error) => continue,
+                Err(error) => return Err(error),
+                Ok(None) => continue,
+                Ok(Some(wanted)) => wanted,
+            };
+            if self.0.get(&session) == Some(&wanted) {
+                continue;
+            }
+            self.0.insert(session, wanted);
+            match case.wanted_beyond(session) {
+                Ok(Some((wanted, Some(reason)))) => {
+                    noted.insert(session, (wanted, reason));
+                }
+                Err(error) if !is_locked_out(&error) => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(noted)
+    }
 }
 
 impl Play<'_> {
@@ -147,21 +185,7 @@ impl Play<'_> {
             without: None,
         };
         let Some(difference) = difference else {
-            let mut noted = Beyond::new();
-            for (&session, what) in &sides[0] {
-                if !matches!(what, What::Waits(_)) {
-                    continue;
-                }
-                match case.wanted_beyond(session) {
-                    Ok(Some((wanted, Some(reason)))) => {
-                        noted.insert(session, (wanted, reason));
-                    }
-                    // A table that is locked by its name is not looked at, and nothing is noted of
-                    // it.
-                    Err(error) if !is_locked_out(&error) => return Err(error),
-                    _ => {}
-                }
-            }
+            let noted = self.waits.note(&mut case)?;
             let waiting = self.stages[0].working();
             self.beyond.retain(|session, _| waiting.contains(session));
             self.beyond.extend(noted);
