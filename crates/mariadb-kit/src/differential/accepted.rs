@@ -6,7 +6,7 @@
 //! values that a collation takes for equal is named by any of them.
 
 use super::compare::Aspect;
-use super::sides::{Gone, Outcome, Warning};
+use super::sides::{Gone, Outcome, Side, Warning};
 use crate::client::Reply;
 use std::collections::BTreeMap;
 
@@ -273,18 +273,26 @@ pub fn of_several_faults(
 /// what Inkstone did when the server has opened the table anew.
 pub const INNODB_STAYS_PRUNED: &str = "the server remembers of a partitioned table that an earlier statement was about no partition, and finds no rows by an index of InnoDB (Inkstone makes it forget)";
 
-/// Why an ALTER that only Inkstone refuses is accepted, and ends its case: where Inkstone does it,
-/// too, when the server has opened the table anew. InnoDB refuses it behind the failed ALTER if
-/// that says `ALGORITHM=COPY`.
-pub const CHECK_OF_FAILED_COPY: &str = "the server, behind an ALTER that it copied and that a row refused, knows a constraint's columns by their old names until the table is opened anew";
+/// Why an ALTER that only one engine refuses is accepted, and ends its case: where that one does it,
+/// too, when the server has opened the table anew. InnoDB refuses it behind an ALTER that failed if
+/// that was done in place, or says `ALGORITHM=COPY`.
+pub const CHECK_OF_FAILED_COPY: &str = "the server, behind an ALTER that a row refused, knows a constraint's columns by their old names until the table is opened anew";
 
-/// True of the error that the server then has.
-pub fn is_about_renamed_check(statement: &str, innodb: &Outcome, inkstone: &Outcome) -> bool {
-    let says = match &inkstone.reply {
+/// The engine that has the error that the server then gives, if the other one has none.
+pub fn refuses_renamed_check(
+    statement: &str,
+    innodb: &Outcome,
+    inkstone: &Outcome,
+) -> Option<Side> {
+    let says = |outcome: &Outcome| match &outcome.reply {
         Reply::Refused(refusal) => refusal.code == 1054 && refusal.message.ends_with(" in 'CHECK'"),
         _ => false,
     };
-    is_alter(statement) && says && refused(innodb) == 0
+    match [refused(innodb), refused(inkstone)] {
+        [0, _] if is_alter(statement) && says(inkstone) => Some(Side::Inkstone),
+        [_, 0] if is_alter(statement) && says(innodb) => Some(Side::Innodb),
+        _ => None,
+    }
 }
 
 /// Why another column in a warning of an ALTER is accepted: where Inkstone's has the place among
