@@ -157,6 +157,8 @@ mutants! {
         "a snapshot reads a table that was made or filled after it";
     StatementLockSkipped, "statement-lock-skipped", Sessions("AUTO_INCREMENT"), 300,
         "numbers for unknown rows are given out without the table's statement lock";
+    PreparedKeepsShared, "prepared-keeps-shared", Sessions("shared"), 300,
+        "a transaction that is prepared does not give back what it has locked shared";
 }
 
 /// The description of the mutant of a name; or, for people, which names there are.

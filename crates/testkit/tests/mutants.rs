@@ -25,7 +25,7 @@ fn testing_md_lists_every_mutant_as_it_is() {
         let machine = match d.machine {
             Machine::Faults(kind) => format!("faults, kind `{kind}`"),
             Machine::Sessions(names) => {
-                format!("the replica of {}, `{names}`", d.machine.program())
+                format!("{}, `{names}`", d.machine.program())
             }
             machine => machine.program().to_owned(),
         };

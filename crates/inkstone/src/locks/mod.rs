@@ -671,6 +671,9 @@ impl LockTable {
 
     /// Gives back what `trx` has locked shared, and its gaps. It must lock nothing any more.
     pub fn release_shared(&self, trx: &TrxState, held: &HeldLocks) {
+        if mutants::on(Mutant::PreparedKeepsShared) {
+            return;
+        }
         for &tree in &held.trees {
             self.change_used(tree, |locks| {
                 if let Some(given_back) = locks.take_shared(trx.id()) {

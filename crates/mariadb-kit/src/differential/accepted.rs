@@ -81,7 +81,8 @@ const RULES: [Rule; 8] = [
                     && before.is_some_and(|before| innodb.warnings[before].code == "1916")
             };
             let mut pairs = innodb.warnings.iter().zip(&inkstone.warnings).enumerate();
-            aspect == Aspect::Warnings
+            let is_refused = [refused(innodb), refused(inkstone)] == [1526; 2];
+            (aspect == Aspect::Warnings || aspect == Aspect::Message && is_refused)
                 && innodb.warnings.len() == inkstone.warnings.len()
                 && pairs.all(|(at, (a, b))| a == b || (a.code == b.code && unknown(at)))
         },
