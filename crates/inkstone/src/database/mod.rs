@@ -37,6 +37,7 @@ use crate::btree::Tree;
 use crate::counters::Counters;
 use crate::mvcc::Isolation;
 use crate::options::{Durability, Options, Shutdown};
+use crate::recovery::RedoLeft;
 use crate::rows::Table;
 use crate::store::SpaceFiles;
 use crate::sync::atomic::AtomicU32;
@@ -110,6 +111,8 @@ pub(crate) struct Inner {
     /// One DDL statement at a time.
     pub ddl: Mutex<()>,
     pub checkpoints: checkpoint::Checkpoints,
+    /// What this opening has left of redo.
+    pub redo_left: Option<Arc<RedoLeft>>,
     pub background: Mutex<Option<Background>>,
     pub report: OpenReport,
     /// Held until everything else is gone.
