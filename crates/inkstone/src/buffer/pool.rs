@@ -19,9 +19,9 @@ use super::{PageStore, RedoLog};
 use crate::counters::{Counter, Counters};
 use crate::paranoid::paranoid;
 use crate::poison::Poison;
-use crate::sync::{Mutex, OnceLock};
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::thread::{self, JoinHandle};
+use crate::sync::{Mutex, OnceLock};
 use crate::{Error, Result};
 use inkstone_format::header::page_size_is_valid;
 use inkstone_format::{Lsn, PageId, SpaceId};
@@ -436,7 +436,8 @@ impl BufferPool {
     /// Forgets one page, dirty or not; waits if it is in flight. The caller holds no latch.
     pub fn discard_page(&self, id: PageId) {
         let number = id.page.0;
-        self.inner.forget_late(id.space, &(number..number.saturating_add(1)));
+        self.inner
+            .forget_late(id.space, &(number..number.saturating_add(1)));
         self.inner.discard_page(id);
     }
 
@@ -460,6 +461,11 @@ impl BufferPool {
             },
             evictions: self.inner.counters.get(Counter::BufferEvictions),
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn inner_counters(&self) -> &Counters {
+        &self.inner.counters
     }
 
     #[cfg(test)]

@@ -216,12 +216,16 @@ impl Inner {
     pub(crate) fn finish_redo(&self) -> Result<()> {
         self.core.storage.poison.check()?;
         let pool = &self.core.storage.pool;
-        self.redo_left.as_ref().map_or(Ok(()), |left| left.redo_all(pool))
+        self.redo_left
+            .as_ref()
+            .map_or(Ok(()), |left| left.redo_all(pool))
     }
 
     /// What this opening has left of redo, as of now.
     pub(super) fn redo_left(&self) -> RedoStat {
-        self.redo_left.as_ref().map_or_else(RedoStat::default, |left| left.stat())
+        self.redo_left
+            .as_ref()
+            .map_or_else(RedoStat::default, |left| left.stat())
     }
 
     /// Writes the resident page numbers, eight bytes each.
