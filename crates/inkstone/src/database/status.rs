@@ -75,7 +75,7 @@ gauges! {
     "version_store_spilled_bytes" "Bytes of old versions in the spill file" |now| now.versions.spilled_bytes,
     "undo_file_bytes" "Bytes of the undo file in use, for large and old transactions" |now| now.undo_file_bytes,
     "undo_recovered_changes" "Changes of an earlier run that are still to be undone, about" |now| now.undo_recovered,
-    "redo_pages_left" "Pages that recovery has still to redo: whoever reads one does it" |now| now.redo_left.pages,
+    "redo_pages_left" "Pages that recovery has still to redo: a reader of one does it at once" |now| now.redo_left.pages,
     "redo_bytes_left" "Bytes of changes of those pages" |now| now.redo_left.bytes,
     "lock_waiting" "Transactions that wait for a row or range lock right now" |now| now.lock_waiting as u64,
     "row_locks" "Explicit row locks that are held or waited for" |now| now.locks.0 as u64,

@@ -44,10 +44,11 @@ impl Run {
         if names.is_empty() {
             return Ok(());
         }
-        let table = db.table(&self.rng.pick(&names))?;
+        let name = &names[self.rng.below(names.len() as u64) as usize];
+        let table = db.table(name)?;
         let txn = db.begin(Isolation::ReadCommitted)?;
         let tree = self.rng.below(table.trees().len() as u64) as usize;
-        let rows = txn.range(&table.trees()[tree], ..);
+        let rows = txn.range(&table.trees()[tree], ..)?;
         for row in rows.take(self.rng.pick(&[1, 100])) {
             row?;
         }
@@ -91,7 +92,7 @@ fn write(db: &Database, rows: u64) -> Result<(), Error> {
     }
     txn.commit()?;
     let txn = db.begin(Isolation::RepeatableRead)?;
-    let found = txn.range(&table, ..).count() as u64;
+    let found = txn.range(&table, ..)?.count() as u64;
     drop(txn);
     assert_eq!(
         found, rows,
