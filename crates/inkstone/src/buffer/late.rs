@@ -3,8 +3,8 @@
 //!
 //! # Promises
 //!
-//! 1. A page of which something is left is in no frame that others see: its reader makes the changes
-//!    in a frame of its own, which is published with them. Tested by the simulator
+//! 1. A page of which something is left is in no frame that others see: its reader makes the
+//!    changes in a frame of its own, which is published with them. Tested by the simulator
 //!    (`late-redo-passed-over`).
 //! 2. What is left of a page counts as a change that the disk lacks, from its first LSN on, until
 //!    the frame with the changes is in a dirty set. So the smaller of [`LateRedo::oldest_lsn`],
@@ -15,8 +15,8 @@
 //!    `a_page_that_is_created_keeps_the_log_of_its_past`.
 //!
 //! Why a page is redone once: a page is read by one thread at a time (`load.rs`), and what is left
-//! of it is removed while that thread holds the new frame's latch exclusively. A later one
-//! finds the frame, or a page on disk that has the changes.
+//! of it is removed while that thread holds the new frame's latch exclusively. A later one finds the
+//! frame, or a page on disk that has the changes.
 
 use super::frame::Frame;
 use super::guard::Exclusive;

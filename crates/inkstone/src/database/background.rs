@@ -1,6 +1,6 @@
 //! Background threads of an open database: `ink-purge`, `ink-undo` (rolls back what an earlier run
-//! has left of large transactions), `ink-redo` (redoes what the opening has left), `ink-checkpoint`,
-//! `ink-warm`. (The log has
+//! has left of large transactions), `ink-redo` (redoes what the opening has left),
+//! `ink-checkpoint`, `ink-warm`. (The log has
 //! `ink-log`, the buffer pool `ink-frames` and `ink-cleaner`.)
 //!
 //! They hold the database weakly: it closes when its last handle goes.

@@ -39,10 +39,11 @@ rows is open at the kill.
 
 All times count from the call: open_ms until transactions can begin (seconds is the same), first_read_ms until a row \
 was read by key, first_commit_ms until a change was committed durably, redo_done_ms until every page is as the log \
-says (with --set redo_before_open=on opening does that), rollback_done_ms until what was unfinished is undone. normal_rate is what the child did a second (rows), \
-rate_after_10_s what the same clients do a second from --seconds (10) after the call on. log_bytes is what recovery \
-read, mib_per_s that over seconds, scan_mb_per_s that over scan_s, in millions of bytes: how fast the log was read \
-and sorted. peak_memory is the most that was resident until opening was done.
+says (with --set redo_before_open=on opening does all of that), rollback_done_ms until what was unfinished is undone. \
+normal_rate is what the child did a second (rows), rate_after_10_s what the same clients do a second from --seconds \
+(10) after the call on. log_bytes is what recovery read, mib_per_s that over seconds, scan_mb_per_s that over scan_s, \
+in millions of bytes: how fast the log was read and sorted. pages_left is how many pages were redone behind the \
+opening. peak_memory is the most that was resident until opening was done.
 
 The log may be sixteen times --redo-size, and the buffer pool holds the table: so no page is written, and no \
 checkpoint takes the work away, before the kill.")]

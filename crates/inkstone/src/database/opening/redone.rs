@@ -11,8 +11,8 @@ use crate::paranoid::paranoid;
 use crate::recovery::{RedoOutcome, When};
 use std::sync::Arc;
 
-/// Stage 5. The end of the log is proven, and every page that is read from the buffer pool has every
-/// change that the log has for it. Nothing has been logged.
+/// Stage 5. The end of the log is proven, and every page that is read from the buffer pool has
+/// every change that the log has for it. Nothing has been logged.
 pub(super) struct Redone {
     pub outcome: RedoOutcome,
     pub log_start: LogStart,
