@@ -25,6 +25,7 @@ use super::pool::Inner;
 use crate::Result;
 use crate::counters::Counter;
 use crate::mutants::{self, Mutant};
+use crate::paranoid::paranoid;
 use inkstone_format::{Lsn, PageId, SpaceId, header};
 use std::ops::Range;
 
@@ -82,7 +83,14 @@ impl Inner {
     /// What is left of redo, if some is left of the page.
     pub(super) fn late_of(&self, id: PageId) -> Option<(&dyn LateRedo, Late)> {
         let late = self.late.get()?;
-        Some((&**late, late.of(id)?))
+        let left = late.of(id)?;
+        paranoid!(
+            left.start < left.end,
+            "changes from LSN {} to {} are left of page {id}",
+            left.start,
+            left.end
+        );
+        Some((&**late, left))
     }
 
     /// Fills the frame of a page: `read` does it from the disk.
@@ -102,13 +110,23 @@ impl Inner {
         if mutants::on(Mutant::LateRedoPassedOver) && !left.initialises {
             return Ok(Come::Late(None));
         }
-        late.redo(id, page).map(Come::Late)
+        let made = late.redo(id, page)?;
+        paranoid!(
+            made.is_none_or(|made| made.end == left.end && made.start >= left.start),
+            "{left:?} is left of page {id}, and {made:?} was made"
+        );
+        Ok(Come::Late(made))
     }
 
     /// The page with late changes was published in this frame, whose latch the caller holds
     /// exclusively: nothing is left of it. Has the latch as it is wanted; false if it is given up.
     pub(super) fn arrive(&self, id: PageId, index: u32, made: Option<Redone>, want: Want) -> bool {
         let mut page = Exclusive { pool: self, index };
+        paranoid!(
+            page.id() == id && !page.is_dirty(),
+            "page {id} was dirty before it was published, or is {}",
+            page.id()
+        );
         if let Some(made) = made {
             if made.initialised {
                 page.mark_fresh();
@@ -136,10 +154,21 @@ impl Inner {
         let Some((_, left)) = self.late_of(id) else {
             return;
         };
+        paranoid!(
+            header::page_lsn(page) == Lsn(0),
+            "page {id} is created with LSN {}",
+            header::page_lsn(page)
+        );
         // As if all of it had been made: the page has what the log has, and nothing in it.
         header::set_page_lsn(page, left.end);
         let frame: &Frame = self.arena.frame(index);
         self.dirty.note_change(frame, index, left.start);
+        paranoid!(
+            frame.oldest_lsn() == Some(left.start),
+            "page {id} is dirty from LSN {:?} on, and lacks changes from {}",
+            frame.oldest_lsn(),
+            left.start
+        );
         self.end_late(id);
     }
 
@@ -147,12 +176,20 @@ impl Inner {
     pub(super) fn forget_late(&self, space: SpaceId, pages: &Range<u32>) {
         if let Some(late) = self.late.get() {
             late.forget(space, pages);
+            paranoid!(
+                !late.has_any(space, pages),
+                "pages {pages:?} of tablespace {space} are gone, and are to be redone"
+            );
         }
     }
 
     fn end_late(&self, id: PageId) {
         if let Some(late) = self.late.get() {
             late.done(id);
+            paranoid!(
+                late.of(id).is_none(),
+                "page {id} was redone, and is to be again"
+            );
         }
     }
 

@@ -323,6 +323,10 @@ impl Inner {
 
     /// A page was read into a frame that is ours, or not.
     fn take_in(&self, id: PageId, index: u32, slot: &Arc<LoadSlot>, read: Result<()>) {
+        paranoid!(
+            self.arena.frame(index).page_id().is_none(),
+            "page {id} is read into a frame that has another one"
+        );
         // SAFETY: the frame was taken from the free ones and is not in the table: we own it.
         let bytes = unsafe { self.arena.bytes_mut(index) };
         let come = self.fill_frame(id, bytes, |_| read);

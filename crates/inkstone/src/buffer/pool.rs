@@ -378,6 +378,11 @@ impl BufferPool {
     /// From now on pages get what is left of redo when they are read. Once for a pool, while no
     /// other thread reads pages, and none is resident of which something is left.
     pub fn set_late_redo(&self, late: Arc<dyn LateRedo>) {
+        let mut resident = self.resident_pages().into_iter();
+        paranoid!(
+            resident.all(|id| late.of(id).is_none()),
+            "pages that are to be redone are in the pool"
+        );
         let fresh = self.inner.late.set(late).is_ok();
         crate::invariant!(fresh, "redo was left to readers twice");
     }

@@ -229,6 +229,11 @@ impl Applier {
             self.apply(batch, page, &mut tally, &mut scratch)?;
         }
         batch.pages = others;
+        paranoid!(
+            batch.pages.is_sorted_by(|a, b| a.page < b.page),
+            "{} pages that are left are not in order",
+            batch.pages.len()
+        );
         self.highest = self.highest.max(tally.highest);
         Ok(tally)
     }

@@ -84,6 +84,12 @@ impl RedoLeft {
         }
         order.sort_unstable();
         let pages: HashMap<_, _, _> = batch.pages.iter().map(|page| (page.page, *page)).collect();
+        paranoid!(
+            pages.len() == order.len(),
+            "{} pages are in a batch of {}",
+            pages.len(),
+            order.len()
+        );
         Self {
             files,
             end,
@@ -112,6 +118,10 @@ impl RedoLeft {
     pub fn redo_some(&self, pool: &BufferPool) -> Result<bool> {
         let mut pages = self.take_on();
         pages.sort_unstable();
+        paranoid!(
+            pages.len() <= PAGES_TOGETHER && pages.is_sorted_by(|a, b| a < b),
+            "pages are to be redone twice, or too many: {pages:?}"
+        );
         if pages.is_empty() {
             return Ok(false);
         }
@@ -135,6 +145,12 @@ impl RedoLeft {
         self.left.lock().failed.clear();
         while self.redo_some(pool)? {}
         let left = self.left.lock();
+        paranoid!(
+            left.failed.len() <= left.pages.len(),
+            "{} pages could not be redone, of {}",
+            left.failed.len(),
+            left.pages.len()
+        );
         left.failed.values().next().cloned().map_or(Ok(()), Err)
     }
 
@@ -236,6 +252,11 @@ impl LateRedo for RedoLeft {
         let mut scratch = Vec::new();
         let applied = apply_changes(page, id, batch.changes(changes), &mut scratch)
             .map_err(|corrupt| Error::corrupt_page(&self.files.path(id.space), id, corrupt))?;
+        paranoid!(
+            applied.is_none_or(|applied| applied.end <= self.end),
+            "page {id} got changes from behind the log's end at LSN {}",
+            self.end
+        );
         Ok(applied.map(|applied| Redone {
             start: applied.start,
             end: applied.end,

@@ -2,7 +2,7 @@
 
 use super::Run;
 use crate::model::End;
-use inkstone::{Database, Error, Isolation};
+use inkstone::{Database, Error, Isolation, Shutdown};
 
 /// A table that is there only within a step. The model knows nothing of it.
 const TABLE: &str = "made while pages wait";
@@ -72,6 +72,8 @@ impl Run {
         self.db = None;
         let closed = db.close_as(how);
         closed.map_err(|error| format!("{how:?} close while pages wait failed: {error}"))?;
+        // Another close may have come before.
+        self.closed_log_only &= how == Shutdown::LogOnly;
         self.trace(|| format!("closed while pages wait: {how:?}"));
         self.die(end)
     }
