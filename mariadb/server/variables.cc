@@ -30,6 +30,7 @@ extern void ignore_db_dirs_append(const char *name);
   X(log_file_buffering, "log_file_buffering", false, "Write the log through the operating system's cache")\
   X(log_write_through, "log_write_through", true, "Open the log with O_DSYNC: a write is durable without a sync")                       \
   X(log_archive, "log_archive", false, "Keep log that recovery no longer needs")                      \
+  X(redo_before_open, "redo_before_open", false, "Wait at the start until recovery has changed all pages; otherwise a page is changed when it is first read, and the others in the background")\
   X(doublewrite_skip_fresh, "doublewrite_skip_fresh", true, "Pages that the log rebuilds are not copied to the doublewrite file")
 
 #define STARTUP_CHOICES(X)                                                                            \

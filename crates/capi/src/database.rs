@@ -235,9 +235,10 @@ fn recovery_text(report: &OpenReport) -> String {
             found.transactions_text()
         ),
         Some(found) => format!(
-            "recovered in {took} ms: {} torn pages repaired, {}",
+            "recovered in {took} ms: {} torn pages repaired, {}{}",
             found.torn_pages_repaired,
-            found.transactions_text()
+            found.transactions_text(),
+            found.left_text()
         ),
     }
 }

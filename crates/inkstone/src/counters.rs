@@ -63,6 +63,7 @@ counters! {
     StalePagesReplaced "stale_pages_replaced" "Of those, times that a second read or the doublewrite file had the newest version",
     DoublewriteSkipped "doublewrite_skipped" "Freshly initialised pages that were written without a doublewrite copy",
     BufferReadRequests "buffer_read_requests" "Accesses to pages through the buffer pool; those that had to read a file are in pages_read",
+    PagesRedoneLate "pages_redone_late" "Pages that got what recovery had left of redo when they were read",
     BufferEvictions "buffer_evictions" "Frames taken from a page to hold another",
     BufferFrameWaits "buffer_frame_waits" "Times that a thread waited for a free frame",
     CheckpointWaits "checkpoint_waits" "Times that a transaction was slowed down because the checkpoint age was high",

@@ -128,7 +128,7 @@ pub use options::{
     Doublewrite, Durability, FlushMethod, IoBackend, LogWrite, MemoryBound, OptionDescription,
     OptionKind, Options, Shutdown,
 };
-pub use recovery::{Phase, Progress};
+pub use recovery::{Phase, Progress, RedoStat};
 pub use rows::{
     Cursor, LockingCursor, LockingScan, Rows, RowsIter, Table, TableTree, TreeRef, Wait,
 };

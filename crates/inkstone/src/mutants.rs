@@ -99,6 +99,12 @@ mutants! {
         "a dirty page may be evicted";
     CheckpointTooHigh, "checkpoint-too-high", Sim, 60,
         "the checkpoint passes pages that are still dirty";
+    CheckpointBeforeLateRedo, "checkpoint-before-late-redo", Sim, 120,
+        "the checkpoint passes what redo has left to the readers of pages";
+    LateRedoPassedOver, "late-redo-passed-over", Sim, 60,
+        "a page is read without the changes that redo has left for it";
+    LateRedoLeftClean, "late-redo-left-clean", Sim, 120,
+        "a page that its reader redoes is not dirty";
     ControlCopyOverwritten, "control-copy-overwritten", Sim, 120,
         "the control file's valid copy is overwritten, not the other one";
     SegmentRecycledEarly, "segment-recycled-early", Sim, 60,

@@ -58,6 +58,7 @@ fn every_option_has_a_test_here() {
         "read_only",                    // force_recovery.rs
         "force_recovery",               // force_recovery.rs
         "recovery_threads",             // recovery_in_parts_and_threads
+        "redo_before_open",             // late_redo.rs
         "recovery_memory",              // recovery_in_parts_and_threads
     ];
     let all: Vec<_> = Options::describe()

@@ -60,6 +60,26 @@ pub const SOMETIMES: &[(&str, &str)] = &[
         "recovery's memory held only a part of the changes",
     ),
     (
+        "reads while pages waited",
+        "a database was read before all pages were redone, and the reader redid some",
+    ),
+    (
+        "commits while pages waited",
+        "a table was made, filled and dropped before all pages were redone",
+    ),
+    (
+        "checkpoints while pages waited",
+        "a round of checkpoints was over before all pages were redone",
+    ),
+    (
+        "crashes while pages waited",
+        "the process ended before all pages were redone",
+    ),
+    (
+        "closes while pages waited",
+        "a database was closed before all pages were redone",
+    ),
+    (
         "other outcomes",
         "the same power loss was recovered again from another disk that it could have left",
     ),

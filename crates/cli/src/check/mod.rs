@@ -99,6 +99,8 @@ fn verify_all(arguments: &Verify, output: &Output) -> Result<()> {
     // What is written goes to memory: it needs no copies, and no start is warmed from it.
     options.doublewrite = Doublewrite::Off;
     options.buffer_pool_dump_at_shutdown = false;
+    // It is said what recovery did, and with what it could not.
+    options.redo_before_open = true;
     let overlay = Arc::new(OverlayVfs::new(vfs(&options)?));
     require(&*overlay, &arguments.directory)?;
     let db = open_on(overlay.clone(), &arguments.directory, options)?;
@@ -285,6 +287,7 @@ pub fn opening_json(opened: &OpenReport) -> Value {
             "pages_initialised": redo.pages_initialised,
             "pages_read": redo.pages_read,
             "pages_dropped": redo.pages_dropped,
+            "pages_left": redo.pages_left,
             "scan_ms": redo.scan_ms,
             "apply_ms": redo.apply_ms,
             "torn_pages_repaired": recovered.torn_pages_repaired,

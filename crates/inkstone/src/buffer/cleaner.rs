@@ -170,7 +170,9 @@ impl<'a> Cleaner<'a> {
 
     /// Looks once and acts; returns how long to pause.
     fn step(&mut self) -> Result<Duration> {
-        let (ready, oldest) = self.pool.refresh_age();
+        let (ready, _) = self.pool.refresh_age();
+        // What is left of redo is not for this thread to write.
+        let oldest = self.pool.dirty.oldest_lsn();
         self.measure(ready);
         let began = Instant::now();
         match plan(ready, oldest, self.pool.log.capacity_bytes(), self.grown) {
@@ -310,7 +312,7 @@ impl Inner {
     pub(crate) fn refresh_age(&self) -> (Lsn, Option<Lsn>) {
         // In this order: see `dirty.rs`.
         let ready = self.log.ready_lsn();
-        let oldest = self.dirty.oldest_lsn();
+        let oldest = self.oldest_lsn();
         let bound = oldest.map_or(ready, |oldest| oldest.min(ready));
         self.age_bound.fetch_max(bound.0, Ordering::Relaxed);
         (ready, oldest)
@@ -351,11 +353,12 @@ impl Inner {
             }
             None => {}
         }
-        let checkpoint = || self.dirty.oldest_lsn().map_or(0, |lsn| lsn.0);
+        let checkpoint = || self.oldest_lsn().map_or(0, |lsn| lsn.0);
         let mut patience = Patience::new(self, checkpoint());
         let mut given_up = None;
         self.flights.wait_until(|| {
-            given_up = patience.end(self, checkpoint());
+            let stuck = self.late.get().and_then(|late| late.stuck());
+            given_up = patience.end(self, checkpoint()).or(stuck);
             self.check().is_err() || given_up.is_some() || delay(self.fill()).is_some()
         });
         drop(timing);

@@ -8,6 +8,7 @@
 use super::PageReader;
 use super::frame::Frame;
 use super::guard::{Exclusive, Optimistic, Reservation, Shared};
+use super::late::Come;
 use super::page_table::LoadSlot;
 use super::pool::Inner;
 use super::prefetch::{self, Ahead};
@@ -23,7 +24,7 @@ const CALLER_VISITS_MAX: usize = 64;
 
 /// How the thread that reads a page wants to have it latched.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Want {
+pub(super) enum Want {
     Nothing,
     Shared,
     Exclusive,
@@ -220,7 +221,8 @@ impl Inner {
     }
 
     /// Reads the page into a frame and publishes it; `None` if it was created or discarded
-    /// meanwhile (then an error does not count either: the page was being written).
+    /// meanwhile (then an error does not count either: the page was being written), or is resident
+    /// and was not latched.
     fn read_and_publish(
         &self,
         id: PageId,
@@ -235,25 +237,42 @@ impl Inner {
         &self,
         id: PageId,
         slot: &Arc<LoadSlot>,
-        outcome: Result<u32>,
+        outcome: Result<(u32, Come)>,
         want: Want,
     ) -> Result<Option<u32>> {
-        let Ok(index) = outcome else {
-            let current = self.table.shard(&self.arena, id).end_load(slot);
-            return if current { outcome.map(Some) } else { Ok(None) };
+        let (index, come) = match outcome {
+            Ok(found) => found,
+            Err(error) => {
+                let current = self.table.shard(&self.arena, id).end_load(slot);
+                return if current { Err(error) } else { Ok(None) };
+            }
         };
         let frame = self.arena.frame(index);
+        let held = match come {
+            Come::Whole => want,
+            Come::Late(_) => Want::Exclusive,
+        };
         // The frame is ours: a holder of its latch came too late for its former page, and lets go.
-        want.latch(frame, || true);
+        held.latch(frame, || true);
         let mut shard = self.table.shard(&self.arena, id);
         if shard.end_load(slot) {
             shard.insert(id, index);
-            return Ok(Some(index));
+            drop(shard);
+            let latched = match come {
+                Come::Whole => true,
+                Come::Late(made) => self.arrive(id, index, made, want),
+            };
+            return Ok(latched.then_some(index));
         }
         drop(shard);
-        want.unlatch(frame);
+        held.unlatch(frame);
         self.free.push(index, frame);
         Ok(None)
+    }
+
+    /// Makes the page resident.
+    pub(crate) fn load(&self, id: PageId) -> Result<()> {
+        self.find_or_load(id, Want::Nothing).map(drop)
     }
 
     /// Makes pages resident, in the order of their ids, as far as there are free frames: false if
@@ -277,7 +296,10 @@ impl Inner {
                 None => self.free.push(index, self.arena.frame(index)),
             }
         }
-        let mut pages: Vec<(PageId, &mut [u8])> = loads
+        // Those that the log has whole are not read.
+        let is_read = |id| self.late_of(id).is_none_or(|(_, left)| !left.initialises);
+        let (to_read, others): (Vec<_>, Vec<_>) = loads.into_iter().partition(|l| is_read(l.0));
+        let mut pages: Vec<(PageId, &mut [u8])> = to_read
             .iter()
             // SAFETY: the frame was taken from the free ones and is not in the table: we own it.
             .map(|&(id, index, _)| (id, unsafe { self.arena.bytes_mut(index) }))
@@ -290,14 +312,30 @@ impl Inner {
             pages.len()
         );
         drop(pages);
-        for ((id, index, slot), result) in loads.into_iter().zip(results) {
-            if result.is_err() {
-                self.free.push(index, self.arena.frame(index));
-            }
-            let outcome = self.publish(id, &slot, result.map(|()| index), Want::Nothing);
-            slot.finish(outcome.map(drop));
+        for ((id, index, slot), result) in to_read.into_iter().zip(results) {
+            self.take_in(id, index, &slot, result);
+        }
+        for (id, index, slot) in others {
+            self.take_in(id, index, &slot, Ok(()));
         }
         Ok(frames_left)
+    }
+
+    /// A page was read into a frame that is ours, or not.
+    fn take_in(&self, id: PageId, index: u32, slot: &Arc<LoadSlot>, read: Result<()>) {
+        paranoid!(
+            self.arena.frame(index).page_id().is_none(),
+            "page {id} is read into a frame that has another one"
+        );
+        // SAFETY: the frame was taken from the free ones and is not in the table: we own it.
+        let bytes = unsafe { self.arena.bytes_mut(index) };
+        let come = self.fill_frame(id, bytes, |_| read);
+        if come.is_err() {
+            self.free.push(index, self.arena.frame(index));
+        }
+        let come = come.map(|come| (index, come));
+        let outcome = self.publish(id, slot, come, Want::Nothing);
+        slot.finish(outcome.map(drop));
     }
 
     /// The caller is to read the page, unless it is resident, or another thread reads it already.
@@ -307,12 +345,12 @@ impl Inner {
         absent.then(|| shard.begin_load(id))
     }
 
-    fn read_into_frame(&self, id: PageId) -> Result<u32> {
+    fn read_into_frame(&self, id: PageId) -> Result<(u32, Come)> {
         let index = self.take_frame()?;
         // SAFETY: the frame was taken from the free ones and is not in the table: we own it.
         let bytes = unsafe { self.arena.bytes_mut(index) };
-        match self.store.read(id, bytes) {
-            Ok(()) => Ok(index),
+        match self.fill_frame(id, bytes, |bytes| self.store.read(id, bytes)) {
+            Ok(come) => Ok((index, come)),
             Err(error) => {
                 self.free.push(index, self.arena.frame(index));
                 Err(error)
@@ -402,6 +440,8 @@ impl Inner {
             if shard.find(id).is_none() {
                 shard.supersede_load(id);
                 shard.insert(id, index);
+                drop(shard);
+                self.supersede_late(id, index, bytes);
                 return Ok(Exclusive { pool: self, index });
             }
             drop(shard);

@@ -52,6 +52,7 @@ mod frame;
 mod free;
 mod guard;
 mod latch;
+mod late;
 mod load;
 mod page_table;
 mod pin;
@@ -64,6 +65,7 @@ mod supplier;
 mod tests;
 
 pub use guard::{Exclusive, Optimistic, Reservation, Shared};
+pub use late::{Late, LateRedo, Redone};
 pub use pin::Pins;
 pub use pool::{BufferPool, BufferStatus, PoolOptions};
 pub use prefetch::Ahead;

@@ -8,6 +8,7 @@ use super::flush::Flusher;
 use super::frame::{Arena, Frame};
 use super::free::{Budget, FreeFrames};
 use super::guard::{Exclusive, Optimistic, Reservation, Shared};
+use super::late::LateRedo;
 use super::page_table::PageTable;
 use super::pin::Pins;
 use super::prefetch::Ahead;
@@ -18,9 +19,9 @@ use super::{PageStore, RedoLog};
 use crate::counters::{Counter, Counters};
 use crate::paranoid::paranoid;
 use crate::poison::Poison;
-use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::thread::{self, JoinHandle};
+use crate::sync::{Mutex, OnceLock};
 use crate::{Error, Result};
 use inkstone_format::header::page_size_is_valid;
 use inkstone_format::{Lsn, PageId, SpaceId};
@@ -65,6 +66,8 @@ pub(crate) struct Inner {
     pub refusals: Refusals,
     /// Whether the threads run.
     pub has_threads: AtomicBool,
+    /// What is left of redo.
+    pub late: OnceLock<Arc<dyn LateRedo>>,
     closing: AtomicBool,
 }
 
@@ -186,6 +189,7 @@ impl BufferPool {
             age_bound: AtomicU64::new(0),
             refusals: Refusals::default(),
             has_threads: AtomicBool::new(false),
+            late: OnceLock::new(),
             closing: AtomicBool::new(false),
         };
         Ok(Arc::new(Self {
@@ -326,6 +330,11 @@ impl BufferPool {
         self.inner.load_many(reader, ids)
     }
 
+    /// Makes a page resident. The caller holds no latch.
+    pub fn load(&self, id: PageId) -> Result<()> {
+        self.inner.load(id)
+    }
+
     /// A reader for [`BufferPool::load_many`].
     pub fn reader(&self) -> Result<Box<dyn PageReader + '_>> {
         self.inner.store.reader()
@@ -363,7 +372,24 @@ impl BufferPool {
     /// read the log's `ready_lsn` first, then this, and take the smaller. Reads one atomic for
     /// each partition.
     pub fn oldest_dirty_lsn(&self) -> Option<Lsn> {
-        self.inner.dirty.oldest_lsn()
+        self.inner.oldest_lsn()
+    }
+
+    /// From now on pages get what is left of redo when they are read. Once for a pool, while no
+    /// other thread reads pages, and none is resident of which something is left.
+    pub fn set_late_redo(&self, late: Arc<dyn LateRedo>) {
+        let mut resident = self.resident_pages().into_iter();
+        paranoid!(
+            resident.all(|id| late.of(id).is_none()),
+            "pages that are to be redone are in the pool"
+        );
+        let fresh = self.inner.late.set(late).is_ok();
+        crate::invariant!(fresh, "redo was left to readers twice");
+    }
+
+    /// Whether the page is in a frame.
+    pub fn is_resident(&self, id: PageId) -> bool {
+        self.inner.find(id).is_some()
     }
 
     /// To be called where a transaction starts to write, under no latch: delays the caller when the
@@ -388,12 +414,17 @@ impl BufferPool {
     /// skips them. So a drop costs little, however large pool and table are. The tablespace must
     /// not be in use, and its number is not used again. The caller holds no latch.
     pub fn drop_space(&self, space: SpaceId, pages: u32) {
+        self.inner.forget_late(space, &(0..u32::MAX));
         let first = 0..pages.min(DROPPED_AT_ONCE);
         self.inner.forget_pages(space, first);
     }
 
     /// Whether the disk lacks a change of one of these pages of a tablespace.
     pub fn is_any_dirty(&self, space: SpaceId, pages: &Range<u32>) -> bool {
+        let late = self.inner.late.get();
+        if late.is_some_and(|late| late.has_any(space, pages)) {
+            return true;
+        }
         // A page in flight is dirty until it has landed.
         let resident = self.inner.resident_of(space, pages);
         let dirty = |&index: &u32| self.inner.arena.frame(index).is_dirty();
@@ -403,11 +434,15 @@ impl BufferPool {
     /// Forgets these pages of a tablespace, dirty or not; waits for those in flight. Before the
     /// file is cut. The caller holds no latch.
     pub fn discard_pages(&self, space: SpaceId, pages: Range<u32>) {
+        self.inner.forget_late(space, &pages);
         self.inner.forget_pages(space, pages);
     }
 
     /// Forgets one page, dirty or not; waits if it is in flight. The caller holds no latch.
     pub fn discard_page(&self, id: PageId) {
+        let number = id.page.0;
+        self.inner
+            .forget_late(id.space, &(number..number.saturating_add(1)));
         self.inner.discard_page(id);
     }
 
@@ -431,6 +466,11 @@ impl BufferPool {
             },
             evictions: self.inner.counters.get(Counter::BufferEvictions),
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn inner_counters(&self) -> &Counters {
+        &self.inner.counters
     }
 
     #[cfg(test)]

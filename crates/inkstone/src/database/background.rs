@@ -1,11 +1,13 @@
 //! Background threads of an open database: `ink-purge`, `ink-undo` (rolls back what an earlier run
-//! has left of large transactions), `ink-checkpoint`, `ink-warm`. (The log has
+//! has left of large transactions), `ink-redo` (redoes what the opening has left),
+//! `ink-checkpoint`, `ink-warm`. (The log has
 //! `ink-log`, the buffer pool `ink-frames` and `ink-cleaner`.)
 //!
 //! They hold the database weakly: it closes when its last handle goes.
 
 use super::Inner;
 use super::checkpoint::Occasion;
+use crate::recovery::RedoStat;
 use crate::rows::purge;
 use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Condvar, Mutex};
@@ -19,6 +21,8 @@ use std::time::Duration;
 /// Page numbers that were resident at the last close.
 const DUMP: &str = "buffer_pool.dump";
 const PURGE_INTERVAL: Duration = Duration::from_millis(250);
+/// Between tries to redo pages that could not be read.
+const REDO_INTERVAL: Duration = Duration::from_secs(1);
 const CHECKPOINT_INTERVAL: Duration = Duration::from_millis(100);
 /// Pages of the dump that are loaded together.
 const WARM_PAGES: usize = 256;
@@ -32,6 +36,14 @@ struct Stop {
 }
 
 impl Stop {
+    /// True when it is time to stop. Sleeps before it looks, unless the time is none.
+    fn sleep_unless_zero(&self, time: Duration) -> bool {
+        match time.is_zero() {
+            true => *self.stopped.lock(),
+            false => self.sleep(time),
+        }
+    }
+
     /// Sleeps; true when it is time to stop.
     fn sleep(&self, time: Duration) -> bool {
         let mut stopped = self.stopped.lock();
@@ -78,6 +90,9 @@ impl Background {
                 checkpoint_round,
             )?,
         ];
+        if inner.redo_left.is_some() {
+            threads.push(redo_rest(inner, &stop)?);
+        }
         if inner.upkeep.stays_warm {
             threads.push(warm_up(inner, &stop)?);
         }
@@ -169,7 +184,50 @@ fn warm_up(inner: &Arc<Inner>, stop: &Arc<Stop>) -> Result<JoinHandle<()>> {
     thread::spawn("ink-warm", body).map_err(|e| thread_error(inner, e))
 }
 
+fn redo_rest(inner: &Arc<Inner>, stop: &Arc<Stop>) -> Result<JoinHandle<()>> {
+    let (weak, stop) = (Arc::downgrade(inner), stop.clone());
+    let body = move || {
+        loop {
+            let Some(inner) = weak.upgrade() else { return };
+            let Some(left) = &inner.redo_left else { return };
+            let pause = match left.redo_some(&inner.core.storage.pool) {
+                Ok(true) => Duration::ZERO,
+                // All is done, or what is left cannot be done yet.
+                Ok(false) if left.stat().pages == 0 => return,
+                Ok(false) => {
+                    left.try_again();
+                    REDO_INTERVAL
+                }
+                // A failure that matters has poisoned the engine; others pass.
+                Err(error) if error.is_final() => return,
+                Err(_) => REDO_INTERVAL,
+            };
+            drop(inner);
+            if stop.sleep_unless_zero(pause) {
+                return;
+            }
+        }
+    };
+    thread::spawn("ink-redo", body).map_err(|e| thread_error(inner, e))
+}
+
 impl Inner {
+    /// Redoes what this opening has left of redo. Fails if a page cannot be redone.
+    pub(crate) fn finish_redo(&self) -> Result<()> {
+        self.core.storage.poison.check()?;
+        let pool = &self.core.storage.pool;
+        self.redo_left
+            .as_ref()
+            .map_or(Ok(()), |left| left.redo_all(pool))
+    }
+
+    /// What this opening has left of redo, as of now.
+    pub(super) fn redo_left(&self) -> RedoStat {
+        self.redo_left
+            .as_ref()
+            .map_or_else(RedoStat::default, |left| left.stat())
+    }
+
     /// Writes the resident page numbers, eight bytes each.
     pub(super) fn dump_buffer_pool(&self) -> Result<()> {
         if !self.upkeep.stays_warm {

@@ -218,7 +218,8 @@ impl Inner {
             .max(old.checkpoint_lsn);
         paranoid!(
             dirty.is_none_or(|dirty| dirty >= old.checkpoint_lsn)
-                || mutants::on(Mutant::CheckpointTooHigh),
+                || mutants::on(Mutant::CheckpointTooHigh)
+                || mutants::on(Mutant::CheckpointBeforeLateRedo),
             "the disk lacks a change of LSN {dirty:?}, below the checkpoint at {}",
             old.checkpoint_lsn
         );

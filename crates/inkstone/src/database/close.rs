@@ -2,8 +2,8 @@
 //!
 //! | [`Shutdown`] | what is done before the background threads stop | what is written behind that |
 //! |---|---|---|
-//! | `Slow` | purge and the rollbacks of recovery come to their end | log, pages, a last checkpoint |
-//! | `Fast` | | log, pages, a last checkpoint |
+//! | `Slow` | purge, and the rollbacks and the redo of recovery, come to their end | log, pages, a last checkpoint |
+//! | `Fast` | the redo of recovery comes to its end | log, pages, a last checkpoint |
 //! | `LogOnly` | | log |
 //!
 //! A database that was opened for reading only has changed nothing but memory, and writes nothing.
@@ -44,6 +44,10 @@ impl Inner {
             Shutdown::Slow => self.purge_everything(),
             Shutdown::Fast | Shutdown::LogOnly => Ok(()),
         };
+        let redone = match how {
+            Shutdown::Slow | Shutdown::Fast => self.finish_redo(),
+            Shutdown::LogOnly => Ok(()),
+        };
         self.core.stopping.store(true, Ordering::Release);
         background.stop();
         let written = match how {
@@ -56,7 +60,7 @@ impl Inner {
         // A transaction that outlives the database must not touch files that the next opener owns.
         let was = self.core.storage.poison.check();
         self.core.storage.poison.close();
-        was.and(written).and(closed).and(tidied)
+        was.and(written).and(closed).and(redone).and(tidied)
     }
 
     /// Rolls back what recovery has left, and purges until no more can be: open transactions keep

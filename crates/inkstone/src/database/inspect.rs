@@ -5,6 +5,7 @@ use super::{Database, Inner};
 use crate::btree::{RangeEstimates, Tree, TreeReport};
 use crate::catalog::CLUSTERED;
 use crate::paranoid::paranoid;
+use crate::recovery::RedoStat;
 use crate::rows::{Table, TableTree, TreeRef};
 use crate::space::SYSTEM_PAGES;
 use crate::{Error, Result};
@@ -165,6 +166,7 @@ impl Database {
     pub fn flush_table(&self, table: &Table) -> Result<()> {
         self.inner.core.storage.poison.check()?;
         let space = &table.tree_ref().live(&self.inner.core)?.space;
+        self.inner.finish_redo()?;
         let log = &self.inner.core.storage.log;
         log.wait_durable(log.current_lsn())?;
         self.inner.core.storage.pool.flush_space(space.id)?;
@@ -174,6 +176,7 @@ impl Database {
     /// Writes all changed pages and a checkpoint.
     pub fn checkpoint(&self) -> Result<()> {
         self.inner.core.storage.poison.check()?;
+        self.inner.finish_redo()?;
         self.inner.core.storage.pool.flush_all()?;
         self.inner.checkpoint(Occasion::Demand)?;
         self.inner.log_checkpoint()
@@ -202,6 +205,34 @@ impl Database {
             "an earlier run's changes are left after their rollback"
         );
         self.inner.core.finish_rollbacks()
+    }
+
+    /// How much of redo this opening has left: pages that are redone when they are read, and in the
+    /// background. Also in the gauges `redo_pages_left` and `redo_bytes_left`.
+    pub fn redo_left(&self) -> RedoStat {
+        self.inner.redo_left()
+    }
+
+    /// Waits until all pages are redone that opening has left, which happens in the background. The
+    /// calling thread helps. What looks at files as a whole does that by itself: a checkpoint that
+    /// is asked for, [`Database::flush_table`], an export, a close but for
+    /// [`Shutdown::LogOnly`](crate::Shutdown::LogOnly).
+    ///
+    /// ```
+    /// # use inkstone::{Database, Options};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = Database::open(dir.path(), Options::default())?;
+    /// db.finish_redo()?;
+    /// assert_eq!(db.redo_left().pages, 0);
+    /// # Ok::<(), inkstone::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A page that cannot be read, or that its changes do not fit. The others are redone all the
+    /// same; this one is tried again in the background. Until then its readers get that error, and
+    /// no checkpoint passes its changes: the log is kept.
+    pub fn finish_redo(&self) -> Result<()> {
+        self.inner.finish_redo()
     }
 
     /// Runs one round of purge now, instead of waiting for the background thread.

@@ -37,6 +37,7 @@ use crate::btree::Tree;
 use crate::counters::Counters;
 use crate::mvcc::Isolation;
 use crate::options::{Durability, Options, Shutdown};
+use crate::recovery::RedoLeft;
 use crate::rows::Table;
 use crate::store::SpaceFiles;
 use crate::sync::atomic::AtomicU32;
@@ -110,6 +111,8 @@ pub(crate) struct Inner {
     /// One DDL statement at a time.
     pub ddl: Mutex<()>,
     pub checkpoints: checkpoint::Checkpoints,
+    /// What this opening has left of redo.
+    pub redo_left: Option<Arc<RedoLeft>>,
     pub background: Mutex<Option<Background>>,
     pub report: OpenReport,
     /// Held until everything else is gone.
@@ -123,12 +126,18 @@ impl Database {
     /// there that was acknowledged with [`Durability::Sync`], and of those that were not, a prefix
     /// in commit order; no transaction is half there.
     ///
+    /// Opening returns when the log is read: pages are redone when they are first read, and in the
+    /// background. [`Database::open_report`] says how many are left to that,
+    /// [`Database::redo_left`] how many still are, and [`Database::finish_redo`] waits. With
+    /// [`Options::redo_before_open`] opening does all of it.
+    ///
     /// # Errors
     ///
     /// [`Error::InUse`] if another process or handle has it open; [`Error::InvalidOption`] for an
     /// impossible option or another page size than the database has; [`Error::NewerFormat`];
-    /// [`Error::NotADatabase`] if files are missing; [`Error::Corrupt`] if the log or a page that
-    /// recovery needs is damaged.
+    /// [`Error::NotADatabase`] if files are missing; [`Error::Corrupt`] if the log is damaged, or a
+    /// page that opening needs. A page that is still to be redone and cannot be is an error of its
+    /// readers.
     pub fn open(directory: impl AsRef<Path>, options: Options) -> Result<Self> {
         Self::open_watched(directory, options, &|_| {})
     }
@@ -294,7 +303,8 @@ impl Database {
         &self.inner.core.storage.counters
     }
 
-    /// What opening found, and what recovery did.
+    /// What opening found, and what recovery had done when it returned. What was left then:
+    /// [`Database::redo_left`].
     pub fn open_report(&self) -> &OpenReport {
         &self.inner.report
     }

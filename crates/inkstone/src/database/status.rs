@@ -6,6 +6,7 @@ use crate::buffer::BufferStatus;
 use crate::counters::{COUNTERS, DurationBucket, DurationSummary};
 use crate::log::LogStat;
 use crate::mvcc::versions::VersionStats;
+use crate::recovery::RedoStat;
 use std::fmt::Write;
 
 /// What gauges show: one look at each part, so that values of one part fit together.
@@ -17,6 +18,7 @@ struct Now {
     log_kept: u64,
     undo_file_bytes: u64,
     undo_recovered: u64,
+    redo_left: RedoStat,
     table_files_open: usize,
     active_transactions: usize,
     /// Row locks and range locks.
@@ -34,6 +36,7 @@ impl Now {
             log_kept: db.kept_log(),
             undo_file_bytes: db.core.versions.undo_file_bytes(),
             undo_recovered: db.core.changes_to_undo(),
+            redo_left: db.redo_left(),
             table_files_open: db.files.open_files().count(),
             active_transactions: db.core.trxs.active_count(),
             locks: db.core.locks.counts(),
@@ -72,6 +75,8 @@ gauges! {
     "version_store_spilled_bytes" "Bytes of old versions in the spill file" |now| now.versions.spilled_bytes,
     "undo_file_bytes" "Bytes of the undo file in use, for large and old transactions" |now| now.undo_file_bytes,
     "undo_recovered_changes" "Changes of an earlier run that are still to be undone, about" |now| now.undo_recovered,
+    "redo_pages_left" "Pages that recovery has still to redo: a reader of one does it at once" |now| now.redo_left.pages,
+    "redo_bytes_left" "Bytes of changes of those pages" |now| now.redo_left.bytes,
     "lock_waiting" "Transactions that wait for a row or range lock right now" |now| now.lock_waiting as u64,
     "row_locks" "Explicit row locks that are held or waited for" |now| now.locks.0 as u64,
     "range_locks" "Range locks that are held or waited for" |now| now.locks.1 as u64,

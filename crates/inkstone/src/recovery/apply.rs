@@ -14,6 +14,7 @@
 //! Such a page is set aside, and is an error if it is still there at the end.
 
 use super::index::{Change, PageBatch, PageChanges};
+use super::late::RedoLeft;
 use super::spaces::TablespaceFiles;
 use crate::buffer::{BufferPool, Exclusive};
 use crate::mutants::{self, Mutant};
@@ -218,6 +219,30 @@ impl Applier {
         error.map_or(Ok(tally), Err)
     }
 
+    /// Applies the changes of the pages of a batch that are in the pool, and takes them out of it.
+    pub fn run_resident(&mut self, batch: &mut PageBatch) -> Result<Tally> {
+        let resident = |page: &PageChanges| self.pool.is_resident(page.page);
+        let pages = std::mem::take(&mut batch.pages);
+        let (resident, others): (Vec<_>, Vec<_>) = pages.into_iter().partition(resident);
+        let (mut tally, mut scratch) = (Tally::default(), Vec::new());
+        for page in resident {
+            self.apply(batch, page, &mut tally, &mut scratch)?;
+        }
+        batch.pages = others;
+        paranoid!(
+            batch.pages.is_sorted_by(|a, b| a.page < b.page),
+            "{} pages that are left are not in order",
+            batch.pages.len()
+        );
+        self.highest = self.highest.max(tally.highest);
+        Ok(tally)
+    }
+
+    /// The pool redoes pages as it reads them.
+    pub fn leave(&self, left: Arc<RedoLeft>) {
+        self.pool.set_late_redo(left);
+    }
+
     fn take_part(&self, work: &Work, tick: &dyn Fn(u64)) {
         let (mut tally, mut scratch) = (Tally::default(), Vec::new());
         let mut error = None;
@@ -319,18 +344,16 @@ impl Applier {
         }
     }
 
+    /// Whether a page is set aside.
+    pub fn has_set_aside(&self) -> bool {
+        !self.set_aside.lock().is_empty()
+    }
+
     /// Forgets what is known to be wrong with pages of a deleted tablespace, then fails if a page
     /// is from beyond the end of the log, which was proven to be at `end`, or still set aside.
     pub fn finish(self, end: Lsn, deleted: impl Fn(PageId) -> bool) -> Result<()> {
         let (lsn, id) = self.highest;
-        if lsn > end {
-            let detail = format!(
-                "page LSN {lsn} is in the future: the log was proven to end at LSN {end}; log files \
-                 are missing or of another time than the tablespaces"
-            );
-            let path = self.files.path(id.space);
-            return Err(Error::corrupt_page(&path, id, Corrupt::at(16, detail)));
-        }
+        check_lsn_not_later(&*self.files, id, lsn, end)?;
         let mut set_aside = self.set_aside.into_inner();
         set_aside.retain(|id, _| !deleted(*id));
         match set_aside.into_values().next() {
@@ -338,4 +361,26 @@ impl Applier {
             None => Ok(()),
         }
     }
+}
+
+/// Fails if a page is from beyond the end of the log.
+pub(super) fn check_not_later(
+    files: &dyn TablespaceFiles,
+    id: PageId,
+    page: &[u8],
+    end: Lsn,
+) -> Result<()> {
+    check_lsn_not_later(files, id, page_lsn(page), end)
+}
+
+fn check_lsn_not_later(files: &dyn TablespaceFiles, id: PageId, lsn: Lsn, end: Lsn) -> Result<()> {
+    if lsn <= end {
+        return Ok(());
+    }
+    let detail = format!(
+        "page LSN {lsn} is in the future: the log was proven to end at LSN {end}; log files are \
+         missing or of another time than the tablespaces"
+    );
+    let path = files.path(id.space);
+    Err(Error::corrupt_page(&path, id, Corrupt::at(16, detail)))
 }

@@ -7,6 +7,7 @@
 //! reference to the next one of their page: adding one allocates nothing. Records are made of them
 //! one by one, when they are applied.
 
+use crate::buffer::Late;
 use crate::paranoid::paranoid;
 use crate::sync::HashMap;
 use inkstone_format::record::{Record, decode_one, initialises_page};
@@ -72,6 +73,8 @@ pub(super) struct PageChanges {
     pub page: PageId,
     first: Reference,
     last: Reference,
+    /// What they take in the index.
+    pub bytes: u64,
 }
 
 /// Where a change is: the number of its piece, and the offset there.
@@ -92,7 +95,7 @@ const PIECE: usize = 1 << 20;
 /// Bytes before a record: piece and offset of the next change, start, end, length.
 const HEAD: usize = 4 + 4 + 8 + 8 + 4;
 /// Bytes for a page's entry in the index, about.
-const PAGE_BYTES: usize = 128;
+const PAGE_BYTES: usize = 160;
 
 impl PageIndex {
     /// Adds a page's next change: the bytes of its record, and whether they initialise the page.
@@ -107,20 +110,22 @@ impl PageIndex {
                 place.start = self.batch.head(changes.first).1.start;
             }
         }
-        self.bytes += HEAD + record.len();
+        let bytes = HEAD + record.len();
+        self.bytes += bytes;
         let at = self.batch.add(place, record);
         let changes = self.batch.pages[number as usize];
-        let first = match changes.first == NONE || initialises {
-            true => at,
+        let (first, before) = match changes.first == NONE || initialises {
+            true => (at, 0),
             false => {
                 self.batch.set_next(changes.last, at);
-                changes.first
+                (changes.first, changes.bytes)
             }
         };
         self.batch.pages[number as usize] = PageChanges {
             page,
             first,
             last: at,
+            bytes: before + bytes as u64,
         };
     }
 
@@ -150,6 +155,7 @@ impl PageIndex {
                 page,
                 first: NONE,
                 last: NONE,
+                bytes: 0,
             });
             (pages.len() - 1) as u32
         });
@@ -187,6 +193,18 @@ impl PageBatch {
             at = next;
             Some(Change { start, end, record })
         })
+    }
+
+    /// Where the changes of a page of this batch begin and end, and whether they need nothing of
+    /// the page.
+    pub fn span(&self, page: PageChanges) -> Late {
+        let (_, Place { start, .. }, record) = self.head(page.first);
+        let (_, Place { end, .. }, _) = self.head(page.last);
+        Late {
+            start,
+            end,
+            initialises: record.first().is_some_and(|&kind| initialises_page(kind)),
+        }
     }
 
     fn add(&mut self, place: Place, record: &[u8]) -> Reference {

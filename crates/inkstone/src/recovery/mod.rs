@@ -60,6 +60,7 @@
 
 mod apply;
 mod index;
+mod late;
 mod log_source;
 mod losers;
 mod moved;
@@ -73,6 +74,7 @@ pub(crate) mod undo;
 
 pub use apply::{Applied, apply_changes};
 pub use index::Change;
+pub use late::{RedoLeft, RedoStat};
 pub use log_source::LogSource;
 pub use losers::{MovedUndo, OpenTransaction};
 pub use progress::{Phase, Progress, RecoveryReport};
@@ -155,8 +157,20 @@ pub struct RedoOutcome {
     pub files_created: BTreeSet<SpaceId>,
     /// Tablespaces whose file is no longer needed: to be removed, if it is there.
     pub files_deleted: BTreeSet<SpaceId>,
+    /// What is left of redo, where pages are redone when they are read.
+    pub left: Option<Arc<RedoLeft>>,
     /// Numbers for people.
     pub report: RecoveryReport,
+}
+
+/// When pages are redone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// All of them at once.
+    Now,
+    /// Those of the last batch when they are read: its changes stay in memory until then. Nothing
+    /// but redo has read pages so far.
+    Read,
 }
 
 /// What the log says, read without changing anything: to its end if that fits `index_bytes_max`,
@@ -181,21 +195,26 @@ impl Gathered<'_> {
     }
 
     /// Applies what was read, and the rest of `log`, which is the one that was read so far.
-    pub fn redo(mut self, log: &mut dyn FrameSource) -> Result<RedoOutcome> {
-        let end = loop {
-            self.scan.apply_gathered()?;
+    pub fn redo(mut self, log: &mut dyn FrameSource, when: When) -> Result<RedoOutcome> {
+        let (end, left) = loop {
+            match self.log_end {
+                Some(end) if when == When::Read && !self.scan.needs_all() => {
+                    break (end, Some(self.scan.leave_gathered(end)?));
+                }
+                _ => self.scan.apply_gathered()?,
+            }
             if let Some(end) = self.log_end {
-                break end;
+                break (end, None);
             }
             self.scan.report_progress();
             self.log_end = self.scan.read(log)?;
         };
-        self.scan.finish(log, end)
+        self.scan.finish(log, end, left)
     }
 }
 
 /// Reads `log` to its end and applies it.
 #[cfg(test)]
 fn redo(log: &mut dyn FrameSource, inputs: RedoInputs<'_>) -> Result<RedoOutcome> {
-    gather(log, inputs)?.redo(log)
+    gather(log, inputs)?.redo(log, When::Now)
 }

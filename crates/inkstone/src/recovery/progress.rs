@@ -83,6 +83,10 @@ pub struct RecoveryReport {
     pub pages_read: u64,
     /// Pages whose changes were not needed, as their tablespace was deleted later.
     pub pages_dropped: u64,
+    /// Pages that were left to be redone when they are read, or behind the opening.
+    pub pages_left: u64,
+    /// Bytes of changes of those.
+    pub bytes_left: u64,
     /// Torn pages that were repaired from the doublewrite file. Filled in by the caller.
     pub torn_pages_repaired: u64,
     /// Transactions to be rolled back.

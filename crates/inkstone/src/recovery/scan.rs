@@ -1,8 +1,9 @@
 //! Reads the log once, from where the control file says to its end, and sorts what it says: changes
 //! by page, transactions, files.
 
-use super::apply::Applier;
+use super::apply::{Applier, Tally};
 use super::index::{PageIndex, Place};
+use super::late::{RedoLeft, RedoStat};
 use super::losers::{TransactionTable, Unfinished};
 use super::pipeline::{Batch, Feed, Outcome, Pipeline};
 use super::progress::{Phase, Progress, RecoveryReport, Reporter};
@@ -128,7 +129,12 @@ impl<'a> Scan<'a> {
     }
 
     /// The whole log was read and applied: what it leaves to be done.
-    pub fn finish(mut self, log: &dyn FrameSource, end: Lsn) -> Result<RedoOutcome> {
+    pub fn finish(
+        mut self,
+        log: &dyn FrameSource,
+        end: Lsn,
+        left: Option<Arc<RedoLeft>>,
+    ) -> Result<RedoOutcome> {
         let total = self.begin.elapsed();
         self.report.apply_ms = self.applying.as_millis() as u64;
         self.report.scan_ms = total.saturating_sub(self.applying).as_millis() as u64;
@@ -154,6 +160,7 @@ impl<'a> Scan<'a> {
             space_id_max: self.spaces.id_max,
             files_created: self.spaces.created,
             files_deleted: self.spaces.deleted,
+            left,
             report: self.report,
         })
     }
@@ -305,12 +312,39 @@ impl<'a> Scan<'a> {
         );
         self.pages_done += count;
         self.report.batches += 1;
+        self.count(&tally);
+        self.applying += begin.elapsed();
+        Ok(())
+    }
+
+    /// Whether an earlier batch has left pages aside: then what is in this one is not left to
+    /// readers, as it may mend them.
+    pub fn needs_all(&self) -> bool {
+        self.applier.has_set_aside()
+    }
+
+    /// Leaves the last batch to the readers of its pages: from now on the pool redoes a page when
+    /// it is read. But a page that an earlier batch has brought into the pool is redone now.
+    pub fn leave_gathered(&mut self, end: Lsn) -> Result<Arc<RedoLeft>> {
+        let begin = Instant::now();
+        let mut batch = self.index.take();
+        self.report.pages_dropped += self.spaces.prepare(&mut batch.pages)?;
+        let tally = self.applier.run_resident(&mut batch)?;
+        self.count(&tally);
+        self.report.batches += u64::from(!batch.pages.is_empty());
+        let left = Arc::new(RedoLeft::new(batch, self.spaces.files.clone(), end));
+        let RedoStat { pages, bytes } = left.stat();
+        (self.report.pages_left, self.report.bytes_left) = (pages, bytes);
+        self.applier.leave(left.clone());
+        self.applying += begin.elapsed();
+        Ok(left)
+    }
+
+    fn count(&mut self, tally: &Tally) {
         self.report.records_applied += tally.records;
         self.report.pages_applied += tally.pages;
         self.report.pages_initialised += tally.initialised;
         self.report.pages_read += tally.read;
-        self.applying += begin.elapsed();
-        Ok(())
     }
 
     pub fn report_progress(&self) {

@@ -3,6 +3,7 @@
 
 mod files;
 mod index;
+mod late;
 mod model;
 mod random;
 mod real;

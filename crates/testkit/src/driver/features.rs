@@ -286,6 +286,7 @@ impl Features {
             version_store_memory: rng.pick(&self.version_store_memory),
             recovery_threads: rng.from_to(1, 3),
             recovery_memory: rng.pick(&self.recovery_memory),
+            redo_before_open: rng.chance(15),
             ..Options::default()
         }
     }

@@ -74,7 +74,11 @@ impl Run {
                     self.vfs.crash_at(u64::MAX);
                     self.db = Some(db);
                     if !self.vfs.is_dead() {
-                        return Ok(());
+                        match self.while_pages_wait(*end)? {
+                            None => return Ok(()),
+                            Some(again) => *end = again,
+                        }
+                        continue;
                     }
                     self.forget_process();
                 }
@@ -154,7 +158,7 @@ impl Run {
     }
 
     /// The process ends: power loss or kill. Returns what may be lost, after what came before.
-    fn die(&mut self, before: End) -> Result<End, String> {
+    pub(super) fn die(&mut self, before: End) -> Result<End, String> {
         if self.rng.chance(75) {
             self.lose_power(before)
         } else {
@@ -221,7 +225,7 @@ impl Run {
     }
 
     /// Drops all handles of a process that has ended.
-    fn forget_process(&mut self) {
+    pub(super) fn forget_process(&mut self) {
         self.note_counters();
         for client in &mut self.clients {
             *client = None;
@@ -329,6 +333,7 @@ impl Run {
             "undo_moves",
             "undo_saves",
             "page_write_failures",
+            "pages_redone_late",
         ];
         for (name, count) in db.counters().snapshot() {
             if kept.contains(&name) {

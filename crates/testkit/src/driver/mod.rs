@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `features` | what a run does and leaves out, and its options |
 //! | `life` | opening, working, ending, again and again |
+//! | `late` | what happens while pages wait to be redone |
 //! | `steps` | one random step |
 //! | `client`, `expect` | what a client's transaction may see and meet |
 //! | `rows`, `bulk`, `reads`, `ends`, `tables` | what clients do |
@@ -20,6 +21,7 @@ mod ends;
 mod expect;
 mod features;
 mod generate;
+mod late;
 mod life;
 mod reads;
 mod rows;

@@ -13,6 +13,7 @@ use crate::database::background::Background;
 use crate::database::checkpoint::Checkpoints;
 use crate::database::{Database, Inner};
 use crate::paranoid::paranoid;
+use crate::recovery::RedoLeft;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{HashMap, Instant, Mutex};
 use crate::txn::Transaction;
@@ -35,6 +36,8 @@ pub(super) struct Joined {
     pub next_space: u32,
     /// Where the log of this run begins.
     pub run_start: Lsn,
+    /// What is left of redo.
+    pub left: Option<Arc<RedoLeft>>,
     pub report: OpenReport,
     pub foundation: Foundation,
     pub control: ControlFile,
@@ -56,6 +59,7 @@ impl Undone {
             catalog: self.catalog,
             next_space: new.next_space_id.0.max(self.highest_space + 1),
             run_start: self.outcome.end,
+            left: self.outcome.left,
             report: self.report,
             foundation: self.foundation,
             control: file,
@@ -109,6 +113,7 @@ impl Complete {
             tables: Mutex::new(HashMap::default()),
             ddl: Mutex::new(()),
             checkpoints: Checkpoints::new(parts.control, parts.run_start),
+            redo_left: parts.left,
             background: Mutex::new(None),
             report: parts.report,
             _locks: parts.locks,

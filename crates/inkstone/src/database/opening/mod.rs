@@ -60,7 +60,8 @@ use std::sync::Arc;
 pub(super) fn redo_only(vfs: Arc<dyn Vfs>, path: &Path, options: Options) -> Result<()> {
     match lock_directory(vfs, path, options)? {
         Found::Nothing(_) => Ok(()),
-        Found::Database(locked) => {
+        Found::Database(mut locked) => {
+            locked.site.options.all.redo_before_open = true;
             let redone = locked.settle()?.scan(&|_| {})?.repair()?.redo()?;
             redone.foundation.pool.flush_all()
         }

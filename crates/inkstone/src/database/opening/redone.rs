@@ -1,4 +1,4 @@
-//! Pages are where the log ends.
+//! Pages are where the log ends, or will be when they are read.
 
 use super::foundation::{Foundation, LogStart};
 use super::locked::Ownership;
@@ -6,11 +6,13 @@ use super::repaired::Repaired;
 use super::report::OpenReport;
 use super::scanned::say_what_is_lost;
 use crate::Result;
+use crate::buffer::LateRedo;
 use crate::paranoid::paranoid;
-use crate::recovery::RedoOutcome;
+use crate::recovery::{RedoOutcome, When};
+use std::sync::Arc;
 
-/// Stage 5. The end of the log is proven, and every page has, in the buffer pool or on disk, every
-/// change that the log has for it. Nothing has been logged.
+/// Stage 5. The end of the log is proven, and every page that is read from the buffer pool has
+/// every change that the log has for it. Nothing has been logged.
 pub(super) struct Redone {
     pub outcome: RedoOutcome,
     pub log_start: LogStart,
@@ -21,9 +23,24 @@ pub(super) struct Redone {
 }
 
 impl Repaired<'_> {
+    /// Whether pages wait for their readers. Not where a page that cannot be redone is for the
+    /// opening to tell of, and not where all is to stay in memory.
+    fn when(&self) -> When {
+        let options = &self.foundation.site.options;
+        let at_once = options.all.redo_before_open
+            || options.all.is_read_only()
+            || options.transactions.rows_may_be_lost
+            || self.report.doublewrite_renewed.is_some();
+        match at_once {
+            true => When::Now,
+            false => When::Read,
+        }
+    }
+
     /// Applies what the log says, and reads what is left of it.
     pub fn redo(mut self) -> Result<Redone> {
-        let outcome = self.gathered.redo(&mut self.log);
+        let when = self.when();
+        let outcome = self.gathered.redo(&mut self.log, when);
         let outcome = outcome.map_err(|error| say_what_is_lost(error, &self.report))?;
         let control = &self.ownership.new;
         paranoid!(
@@ -34,7 +51,9 @@ impl Repaired<'_> {
             control.checkpoint_lsn,
             control.epoch
         );
-        self.foundation.files.page_lsns().redo_done(outcome.end)?;
+        let left = outcome.left.clone().map(|left| left as Arc<dyn LateRedo>);
+        let page_lsns = self.foundation.files.page_lsns();
+        page_lsns.redo_done(outcome.end, left)?;
         Ok(Redone {
             log_start: LogStart {
                 lsn: outcome.end,

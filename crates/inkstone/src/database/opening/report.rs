@@ -69,6 +69,18 @@ impl Recovered {
         self.losers > 0 || self.prepared > 0
     }
 
+    /// What is left of redo when opening has returned, for people; nothing if nothing is.
+    pub fn left_text(&self) -> String {
+        match self.redo.pages_left {
+            0 => String::new(),
+            pages => format!(
+                ", {pages} pages ({} bytes of changes) to be redone when they are read, or in the \
+                 background",
+                self.redo.bytes_left
+            ),
+        }
+    }
+
     /// What became of unfinished transactions, for people.
     pub fn transactions_text(&self) -> String {
         if let Some(instead) = self.instead {

@@ -135,6 +135,7 @@ impl Inner {
             return Ok(Vec::new());
         }
         // What the log has for them goes into them; behind the checkpoint it is not needed again.
+        self.finish_redo()?;
         self.core.storage.pool.flush_all()?;
         self.checkpoint(Occasion::Demand)?;
         let aside = |&space: &SpaceId| {

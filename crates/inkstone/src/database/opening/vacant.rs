@@ -96,6 +96,7 @@ impl Vacant {
             catalog,
             next_space: control.next_space_id.0,
             run_start: control.checkpoint_lsn,
+            left: None,
             report,
             foundation,
             control: control_file,

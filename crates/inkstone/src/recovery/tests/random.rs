@@ -6,7 +6,7 @@ use crate::buffer::BufferPool;
 use crate::recovery::{OpenTransaction, RedoOutcome};
 use inkstone_format::{Lsn, TrxId};
 
-fn workload(seed: u64, steps: usize) -> Model {
+pub fn workload(seed: u64, steps: usize) -> Model {
     let mut model = Model::new(seed);
     for step in 0..steps {
         model.step();
@@ -18,7 +18,7 @@ fn workload(seed: u64, steps: usize) -> Model {
     model
 }
 
-fn check_pages(model: &Model, pool: &BufferPool, what: &str) {
+pub fn check_pages(model: &Model, pool: &BufferPool, what: &str) {
     for (&id, page) in &model.pages {
         let found = pool.shared(id).unwrap_or_else(|e| panic!("{what}: {e}"));
         assert!(found[4..] == page.bytes[4..], "{what}: page {id} differs");
@@ -47,7 +47,13 @@ fn check_transactions(model: &Model, outcome: &RedoOutcome, what: &str) {
 }
 
 /// No change that the disk lacks lies before the oldest dirty LSN.
-fn check_oldest(model: &Model, disk: &MemoryDisk, pool: &BufferPool, checkpoint: Lsn, what: &str) {
+pub fn check_oldest(
+    model: &Model,
+    disk: &MemoryDisk,
+    pool: &BufferPool,
+    checkpoint: Lsn,
+    what: &str,
+) {
     let oldest = pool.oldest_dirty_lsn();
     for (&id, page) in &model.pages {
         let lsn = disk.lsn(id);

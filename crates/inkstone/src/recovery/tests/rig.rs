@@ -6,7 +6,8 @@ use crate::buffer::{
 use crate::counters::Counters;
 use crate::poison::Poison;
 use crate::recovery::{
-    FrameSource, FrameView, Progress, RedoInputs, RedoOptions, RedoOutcome, TablespaceFiles, redo,
+    FrameSource, FrameView, Progress, RedoInputs, RedoOptions, RedoOutcome, TablespaceFiles, When,
+    gather,
 };
 use crate::sync::Mutex;
 use crate::{Error, Result};
@@ -290,6 +291,26 @@ pub fn run(
     pool: &Arc<BufferPool>,
     how: How,
 ) -> Result<RedoOutcome> {
+    run_when(source, disk, pool, how, When::Now)
+}
+
+/// Redo that leaves pages to their readers.
+pub fn run_late(
+    source: &mut dyn FrameSource,
+    disk: &MemoryDisk,
+    pool: &Arc<BufferPool>,
+    how: How,
+) -> Result<RedoOutcome> {
+    run_when(source, disk, pool, how, When::Read)
+}
+
+fn run_when(
+    source: &mut dyn FrameSource,
+    disk: &MemoryDisk,
+    pool: &Arc<BufferPool>,
+    how: How,
+    when: When,
+) -> Result<RedoOutcome> {
     let progress = |_: Progress| {};
     let inputs = RedoInputs {
         pool: pool.clone(),
@@ -301,7 +322,7 @@ pub fn run(
         },
         progress: &progress,
     };
-    redo(source, inputs)
+    gather(source, inputs)?.redo(source, when)
 }
 
 /// Redo of a whole log with a checkpoint, in a pool of its own.

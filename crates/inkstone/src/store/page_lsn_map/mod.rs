@@ -64,12 +64,13 @@ mod tests;
 
 pub use file::PAGE_LSN_MAP_FILE;
 
+use crate::buffer::LateRedo;
 use crate::counters::{Counter, Counters};
 use crate::mutants::{self, Mutant};
 use crate::paranoid::paranoid;
 use crate::poison::Poison;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{HashMap, Mutex, RwLock};
+use crate::sync::{HashMap, Mutex, OnceLock, RwLock};
 use crate::{Error, Result};
 use cache::{BlockCache, Lsns, Run};
 use file::{Block, Context, MapFile, WRITE_BLOCKS_MAX};
@@ -111,8 +112,10 @@ pub struct PageLsnMap {
     cache: BlockCache,
     ahead_max: u32,
     settling: Mutex<Settling>,
-    /// While redo runs: the checkpoint. Else `u64::MAX`.
+    /// While redo runs, or is late: the checkpoint. Else `u64::MAX`.
     redo_from: AtomicU64,
+    /// What is left of redo behind the opening: then `redo_from` holds for its pages alone.
+    late: OnceLock<Arc<dyn LateRedo>>,
 }
 
 /// The state of settling, for the one thread that settles.
@@ -161,6 +164,7 @@ impl PageLsnMap {
                 unsynced: false,
             }),
             redo_from: AtomicU64::new(u64::MAX),
+            late: OnceLock::new(),
         }
     }
 
@@ -247,9 +251,13 @@ impl PageLsnMap {
         };
     }
 
-    /// Redo is done, and the log was proven to end at `log_end`.
-    pub fn redo_done(&self, log_end: Lsn) -> Result<()> {
-        self.redo_from.store(u64::MAX, Ordering::Release);
+    /// Redo is done, but for what is `left` to be done when pages are read, and the log was proven
+    /// to end at `log_end`.
+    pub fn redo_done(&self, log_end: Lsn, left: Option<Arc<dyn LateRedo>>) -> Result<()> {
+        match left {
+            None => self.redo_from.store(u64::MAX, Ordering::Release),
+            Some(left) => drop(self.late.set(left)),
+        }
         let header = self.settling.lock().header;
         match header.newest > log_end {
             true => self.create(header.uuid, header.epoch),
@@ -265,6 +273,14 @@ impl PageLsnMap {
         self.file.read().clone()
     }
 
+    /// From which LSN on a version of the page will do, as redo makes up for the rest.
+    fn redo_from(&self, id: PageId) -> u64 {
+        match self.late.get().is_none_or(|late| late.of(id).is_some()) {
+            true => self.redo_from.load(Ordering::Acquire),
+            false => u64::MAX,
+        }
+    }
+
     /// The page LSN that the page was written with, if that is above the one that was `found` in
     /// place: then what was read is an older version of it.
     pub fn newer_than(&self, id: PageId, found: Lsn) -> Option<Lsn> {
@@ -275,7 +291,7 @@ impl PageLsnMap {
         if let Some(noted) = self.notes.newest(id) {
             return (noted > found).then_some(noted);
         }
-        if found.0 >= self.redo_from.load(Ordering::Acquire) {
+        if found.0 >= self.redo_from(id) {
             return None;
         }
         // A block that cannot be read says nothing.
@@ -345,7 +361,7 @@ impl PageLsnMap {
     /// it is newer than the file of the map has to know, then the process before wrote it and died:
     /// from now on it may not be older again.
     pub(crate) fn note_read(&self, id: PageId, found: Lsn) {
-        let redo_from = self.redo_from.load(Ordering::Acquire);
+        let redo_from = self.redo_from(id);
         if found.0 >= redo_from && self.notes.newest(id).is_none_or(|noted| noted < found) {
             self.note(id, Lsn(redo_from), found);
             self.bound_notes();

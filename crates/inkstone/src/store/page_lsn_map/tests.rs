@@ -71,7 +71,7 @@ impl Rig {
         rig.map()
             .open(UUID, epoch, Lsn(0), Some(Lsn(log_end)))
             .unwrap();
-        rig.map().redo_done(Lsn(log_end)).unwrap();
+        rig.map().redo_done(Lsn(log_end), None).unwrap();
         rig
     }
 
@@ -180,7 +180,7 @@ fn redo_believes_what_it_makes_up_for_and_only_that() {
     map.note(id(1, 6), Lsn(60), Lsn(65));
     assert_eq!(map.newer_than(id(1, 6), Lsn(65)), None);
     assert_eq!(map.newer_than(id(1, 6), Lsn(64)), Some(Lsn(65)));
-    map.redo_done(Lsn(100)).unwrap();
+    map.redo_done(Lsn(100), None).unwrap();
     assert_eq!(map.newer_than(id(1, 3), Lsn(60)), Some(Lsn(80)));
     assert_eq!(map.newer_than(id(1, 4), Lsn(69)), Some(Lsn(70)));
     map.note_read(id(1, 5), Lsn(70));
@@ -231,7 +231,7 @@ fn damage_finds_less_and_never_more() {
         let again = Rig::bare(&vfs, Doublewrite::Off);
         let map = again.map();
         map.open(UUID, 1, Lsn(0), Some(Lsn(100))).unwrap();
-        map.redo_done(Lsn(100)).unwrap();
+        map.redo_done(Lsn(100), None).unwrap();
         assert!([0, 50].contains(&again.known(id(1, 3))), "damage at {at}");
         for n in (0..40).filter(|&n| n != 3) {
             assert_eq!(again.known(id(1, n)), 0);
@@ -294,7 +294,7 @@ fn a_map_that_was_cut_short_grows() {
         let again = Rig::bare(&vfs, Doublewrite::Off);
         let map = again.map();
         map.open(UUID, 1, Lsn(0), Some(Lsn(100))).unwrap();
-        map.redo_done(Lsn(100)).unwrap();
+        map.redo_done(Lsn(100), None).unwrap();
         let more = 40 + BLOCK_ENTRIES as u32;
         let file = again.spaces.open(SpaceId(1)).unwrap();
         file.ensure_pages(more).unwrap();
