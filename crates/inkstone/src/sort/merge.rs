@@ -2,8 +2,8 @@
 
 use super::file::Runs;
 use super::{Place, compare_keys, prefix_of};
-use crate::paranoid::{ON, paranoid};
 use crate::Result;
+use crate::paranoid::{ON, paranoid};
 use inkstone_format::codec::Reader;
 use std::cmp::Ordering;
 
