@@ -5,7 +5,7 @@
 //! # Promises
 //!
 //! 1. What was added comes out, each row once, by key, and those of one key in the order in which
-//!    they were added. Checked by `settle`; tested by
+//!    they were added. `settle` looks at each key. Tested by
 //!    `rows_come_out_in_order_however_many_runs_there_are`.
 //! 2. All sorters together hold about [`SORT_MEMORY`] at most, however many there are. Tested by
 //!    `sorters_share_their_memory`.
