@@ -16,9 +16,9 @@
    Partitions are altered by handlers of their own, and the first one commits for all, in one
    transaction. */
 #include "ddl/alter.h"
-#include "codec/batch.h"
 #include "ddl/tables.h"
 #include "handler/ha_inkstone.h"
+#include "handler/sorted_insert.h"
 #include "ddl/partitions.h"
 #include <algorithm>
 
@@ -274,7 +274,17 @@ int ha_inkstone::find_added(TABLE *altered, Alter_inplace_info *info,
 bool ha_inkstone::inplace_alter_table(TABLE *altered, Alter_inplace_info *info)
 {
   AlterContext *context= static_cast<AlterContext *>(info->handler_ctx);
-  for (const std::string &name : context->built)
+  if (context->built.empty())
+    return false;
+  thd_progress_init(thd(), static_cast<uint>(context->built.size()));
+  const bool failed= build_indexes(altered, info, *context);
+  thd_progress_end(thd());
+  return failed;
+}
+
+bool ha_inkstone::build_indexes(TABLE *altered, Alter_inplace_info *info, const AlterContext &context)
+{
+  for (const std::string &name : context.built)
   {
     const KEY *key= find_key(altered, {name.data(), name.size()});
     if (int failed= build_index(*key, old_columns(info)))
@@ -283,6 +293,7 @@ bool ha_inkstone::inplace_alter_table(TABLE *altered, Alter_inplace_info *info)
         print_error(failed, MYF(0));
       return true;
     }
+    thd_progress_next_stage(thd());
   }
   return false;
 }
@@ -327,32 +338,42 @@ int ha_inkstone::build_index(const KEY &altered_key, const std::vector<Field *> 
 int ha_inkstone::fill_index(const KeyCodec &of_index, KEY &key, const ink_tree *tree, bool computed)
 {
   ink_error error;
+  OwnedSorter sorter;
+  if (new_sorter(&sorter, &error))
+    return failure(error);
+  MY_BITMAP *saved= table->read_set;
+  table->column_bitmaps_set_no_signal(&table->s->all_set, table->write_set);
+  int failed= gather_entries(of_index, computed, sorter.get());
+  table->column_bitmaps_set_no_signal(saved, table->write_set);
+  return failed ? failed : insert_sorted(of_index, key, tree, sorter.get());
+}
+
+/* Adds the entries of all rows to those that are to be sorted. */
+int ha_inkstone::gather_entries(const KeyCodec &of_index, bool computed, ink_sorter *sorter)
+{
+  ink_error error;
   OwnedTransaction reading;
   OwnedCursor cursor;
   if (begin(INK_READ_COMMITTED, access.session->interrupt.get(), &reading, &error) ||
       open_cursor(reading.get(), access.share->clustered(), ink_range(), ink_scan(), &cursor, &error))
     return failure(error);
-  Batch batch;
   ink_row rows[Scan::BATCH];
-  MY_BITMAP *saved= table->read_set;
-  table->column_bitmaps_set_no_signal(&table->s->all_set, table->write_set);
-  int failed= 0;
-  for (size_t count= 1; count && !failed;)
+  for (size_t count= 1; count;)
   {
+    if (thd_kill_level(thd()) != THD_IS_NOT_KILLED)
+      return HA_ERR_ABORTED_BY_USER;
     if (ink_cursor_fetch(cursor.get(), rows, Scan::BATCH, &count, &error))
-      failed= failure(error);
-    for (size_t i= 0; i < count && !failed; i++)
-      failed= add_entry(of_index, rows[i], computed, batch);
-    if (!failed && (batch.length() > SORTED_BYTES_MAX || !count))
-      failed= insert_sorted(of_index, key, tree, batch);
+      return failure(error);
+    for (size_t i= 0; i < count; i++)
+      if (int failed= add_entry(of_index, rows[i], computed, sorter))
+        return failed;
   }
-  table->column_bitmaps_set_no_signal(saved, table->write_set);
-  return failed;
+  return 0;
 }
 
-/* Adds the entry of a row to those that are to be sorted. */
-int ha_inkstone::add_entry(const KeyCodec &of_index, ink_row row, bool computed, Batch &batch)
+int ha_inkstone::add_entry(const KeyCodec &of_index, ink_row row, bool computed, ink_sorter *sorter)
 {
+  ink_error error;
   if (!codec.room->restore(&row, cut_key))
     return HA_ERR_CRASHED;
   if (int failed= fill(row.key, row.value, table->record[0]))
@@ -360,40 +381,42 @@ int ha_inkstone::add_entry(const KeyCodec &of_index, ink_row row, bool computed,
   if (computed)
     table->update_virtual_fields(this, VCOL_UPDATE_FOR_READ);
   EntryImage &entry= buffers.entry;
-  return buffers.row.take_key(row.key) || entry.put(of_index, table->record[0], buffers.row) ||
-                 batch.add(slice(entry.key), slice(entry.value))
-             ? HA_ERR_OUT_OF_MEM
-             : 0;
+  if (buffers.row.take_key(row.key) || entry.put(of_index, table->record[0], buffers.row))
+    return HA_ERR_OUT_OF_MEM;
+  return ink_sorter_add(sorter, slice(entry.key), slice(entry.value), &error) ? failure(error) : 0;
 }
 
 /* Entries are inserted in transactions of their own: no other session sees the tree before the
    ALTER commits. */
-int ha_inkstone::insert_sorted(const KeyCodec &of_index, KEY &key, const ink_tree *tree, Batch &batch)
+int ha_inkstone::insert_sorted(const KeyCodec &of_index, KEY &key, const ink_tree *tree, ink_sorter *sorter)
 {
-  if (!batch.count())
-    return 0;
-  ink_error error;
-  OwnedTransaction writing;
-  ink_row *entries= batch.sorted_rows();
-  if (!entries)
-    return HA_ERR_OUT_OF_MEM;
-  if (begin(INK_READ_COMMITTED, access.session->interrupt.get(), &writing, &error))
-    return failure(error);
-  size_t done;
-  if (ink_insert_many(writing.get(), tree, entries, batch.count(), &done, &error))
+  FillingTransaction writing;
+  Progress progress= {thd(), 0, ink_sorter_count(sorter)};
+  SortedInsert insert(tree, sorter, &progress);
+  while (!insert.is_over())
   {
-    if (error.code != INK_DUPLICATE_KEY)
-      return failure(error);
-    return show_duplicate(of_index, key, entries[done]);
+    if (int failed= writing.begin(*access.session))
+      return failed;
+    int failed= insert.next(writing.get());
+    if (failed == HA_ERR_FOUND_DUPP_KEY)
+      return show_duplicate(of_index, key, insert.refused());
+    if (failed || (failed= writing.count(thd(), insert.inserted_bytes())))
+      return failed;
   }
-  if (ink_commit(writing.get(), INK_LAZY, &error))
-    return failure(error);
-  batch.clear();
-  return 0;
+  return writing.commit(thd());
 }
 
 /* Reports a row that a new unique index refuses. */
 int ha_inkstone::show_duplicate(const KeyCodec &of_index, KEY &key, ink_row entry)
+{
+  if (int failed= show_row_of(of_index, entry))
+    return failed;
+  print_keydup_error(table, &key, MYF(0));
+  return HA_ERR_FOUND_DUPP_KEY;
+}
+
+/* Shows the row that an entry belongs to, if it is there. */
+int ha_inkstone::show_row_of(const KeyCodec &of_index, ink_row entry)
 {
   ink_slice of_row, row;
   size_t extras_at;
@@ -404,11 +427,7 @@ int ha_inkstone::show_duplicate(const KeyCodec &of_index, KEY &key, ink_row entr
     return HA_ERR_CRASHED;
   if (int failed= get(access.share->clustered(), slice(row_image.key), &row_value, &row, &found))
     return failed;
-  if (found)
-    if (int failed= show_row(slice(row_image.key), row))
-      return failed;
-  print_keydup_error(table, &key, MYF(0));
-  return HA_ERR_FOUND_DUPP_KEY;
+  return found ? show_row(slice(row_image.key), row) : 0;
 }
 
 bool ha_inkstone::commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *info, bool commit)

@@ -27,9 +27,6 @@ bool leaves_rows_out(const Alter_inplace_info *info);
 /** Whether InnoDB does these in place, as far as their kinds tell. */
 bool may_rebuild_in_innodb(alter_table_operations wanted);
 
-/** Entries of a new index are sorted so many bytes at a time. */
-static const size_t SORTED_BYTES_MAX= 32 << 20;
-
 /** handlerton::check_version: 0 if an ALTER in place to that definition has happened. */
 int check_version(handlerton *, const char *path, const LEX_CUSTRING *version, ulonglong create_id);
 

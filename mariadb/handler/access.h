@@ -4,6 +4,7 @@
 #ifndef INKSTONE_ACCESS_H
 #define INKSTONE_ACCESS_H
 
+#include "handler/sorted_insert.h"
 #include "server/session.h"
 #include "table/share.h"
 
@@ -16,7 +17,10 @@ struct Access
   {
   }
 
-  ink_transaction *transaction() const { return own ? own.get() : session->transaction.get(); }
+  ink_transaction *transaction() const
+  {
+    return copying.get() ? copying.get() : own ? own.get() : session->transaction.get();
+  }
   THD *thd() const { return session->thd; }
   int failure(const ink_error &error) const { return handler_error(thd(), error); }
 
@@ -25,6 +29,8 @@ struct Access
   Session *session;
   /** Of a sequence, whose numbers no rollback takes back: a transaction for each change. */
   OwnedTransaction own;
+  /** Of a copy that the server fills (BulkInsert). */
+  FillingTransaction copying;
   /** How rows are locked: enum ink_lock, enum ink_wait. */
   uint32_t lock, wait;
   /** Whether the statement has locked the table to change it. */

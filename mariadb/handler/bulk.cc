@@ -10,7 +10,7 @@ static const size_t HELD_BYTES_MAX= 512 * 1024, HELD_ROWS_MAX= 4096;
 
 BulkInsert::BulkInsert(ha_inkstone &handler)
     : table(handler), entries(new (std::nothrow) Batch[handler.codec.indexes.size() + 1]), count(0), tried(0),
-      first_generated(SIZE_MAX), counts_rows(false)
+      first_generated(SIZE_MAX), counts_rows(false), copied(0), kept_conditions(UINT_MAX)
 {
 }
 
@@ -52,12 +52,10 @@ int BulkInsert::flush()
   if (!count)
     return 0;
   ha_inkstone &t= table;
-  ink_error error;
-  ink_mark mark;
   tried= count;
-  int failed= ink_mark_set(t.transaction(), &mark, &error) ? t.failure(error) : insert_batches();
-  if (failed == HA_ERR_FOUND_DUPP_KEY)
-    failed= ink_mark_rollback(t.transaction(), &mark, &error) ? t.failure(error) : insert_one_by_one();
+  int failed= t.fills_copy && !copies() ? begin_copy() : 0;
+  if (!failed)
+    failed= copies() ? copy_held() : insert_held();
   if (int not_noted= count_auto_increments(failed == HA_ERR_FOUND_DUPP_KEY))
     failed= failed ? failed : not_noted;
   for (size_t i= 0; !failed && i < count; i++)
@@ -67,12 +65,23 @@ int BulkInsert::flush()
     t.thd()->first_successful_insert_id_in_cur_stmt= 0;
   first_generated= SIZE_MAX;
   if (failed)
-    keep_conditions(conditions[tried - 1]);
+    keep_conditions(kept_conditions == UINT_MAX ? conditions[tried - 1] : kept_conditions);
   conditions.clear();
   /* What a message about a duplicate shows lies in the batches: they are cleared with the next
      row. */
   count= 0;
   return failed;
+}
+
+int BulkInsert::insert_held()
+{
+  ha_inkstone &t= table;
+  ink_error error;
+  ink_mark mark;
+  int failed= ink_mark_set(t.transaction(), &mark, &error) ? t.failure(error) : insert_batches();
+  if (failed != HA_ERR_FOUND_DUPP_KEY)
+    return failed;
+  return ink_mark_rollback(t.transaction(), &mark, &error) ? t.failure(error) : insert_one_by_one();
 }
 
 /* As if rows were inserted one by one: those behind the one that was refused do not count. */
@@ -161,6 +170,185 @@ int BulkInsert::refused(size_t row, uint index, const ink_error &error)
   return t.failure(error);
 }
 
+/* A temporary table is seen by its session's transaction, which may have begun before it. (The
+   server calls an ALTER's copy of any table temporary.) */
+bool BulkInsert::commits_copy() const
+{
+  return table.table->s->tmp_table == NO_TMP_TABLE ||
+         table.access.share->name.find("/#sql-alter-") != std::string::npos;
+}
+
+int BulkInsert::begin_copy()
+{
+  ink_error error;
+  const size_t indexes= table.codec.indexes.size();
+  sorters.reset(new (std::nothrow) OwnedSorter[indexes + 1]);
+  if (!sorters)
+    return HA_ERR_OUT_OF_MEM;
+  for (uint i : table.access.share->indexes_by_age())
+    if (new_sorter(&sorters[i], &error))
+      return table.failure(error);
+  return 0;
+}
+
+/* Rows stay in the order in which they came: one that is refused is the first of them. */
+int BulkInsert::copy_held()
+{
+  ha_inkstone &t= table;
+  ink_error error;
+  size_t done;
+  const ink_row *rows= clustered.rows();
+  if (!rows)
+    return HA_ERR_OUT_OF_MEM;
+  note_conditions();
+  if (commits_copy())
+    if (int failed= t.access.copying.begin(*t.access.session))
+      return failed;
+  int failed= ink_insert_many(t.transaction(), t.access.share->clustered(), rows, count, &done, &error)
+                  ? t.failure(error)
+                  : 0;
+  if (failed && failed != HA_ERR_FOUND_DUPP_KEY)
+    return failed;
+  if (int not_sorted= sort_entries(failed ? done : count))
+    return not_sorted;
+  if (failed)
+  {
+    if (int earlier= refused_by_index(copied + done))
+      return earlier;
+    tried= done + 1;
+    return refused(done, t.table->s->primary_key, error);
+  }
+  copied+= count;
+  return commits_copy() ? t.access.copying.count(t.thd(), clustered.length()) : 0;
+}
+
+/* Of the first rows that are held back. */
+int BulkInsert::sort_entries(size_t rows)
+{
+  ink_error error;
+  for (uint i : table.access.share->indexes_by_age())
+  {
+    const ink_row *entry= entries[i].rows();
+    if (!entry)
+      return HA_ERR_OUT_OF_MEM;
+    for (size_t row= 0; row < rows; row++)
+      if (ink_sorter_add(sorters[i].get(), entry[row].key, entry[row].value, &error))
+        return table.failure(error);
+  }
+  return 0;
+}
+
+int BulkInsert::finish()
+{
+  const int failed= flush();
+  return failed || !copies() ? failed : finish_copy();
+}
+
+/* The server may have come to a row that cannot be: an earlier one that an index refuses is
+   reported in its place. */
+int BulkInsert::finish_copy()
+{
+  THD *thd= table.thd();
+  int failed;
+  if (!thd->is_error())
+    failed= insert_entries();
+  else
+    failed= thd_kill_level(thd) == THD_IS_NOT_KILLED ? refused_by_index(copied) : 0;
+  if (failed && kept_conditions != UINT_MAX)
+    keep_conditions(kept_conditions);
+  if (failed || !commits_copy() || (failed= table.access.copying.commit(thd)))
+    return failed;
+  return complete_copy();
+}
+
+/* Others may have begun transactions meanwhile: their snapshots would find some of the rows. */
+int BulkInsert::complete_copy()
+{
+  ink_error error;
+  ink_table *filled= table.access.share->engine_table();
+  for (size_t i= 0; i < ink_table_tree_count(filled); i++)
+    if (ink_complete_tree(database, ink_table_tree(filled, i), &error))
+      return table.failure(error);
+  return 0;
+}
+
+int BulkInsert::insert_entries()
+{
+  Progress progress= {table.thd(), 0, 0};
+  const std::vector<uint> &indexes= table.access.share->indexes_by_age();
+  for (uint i : indexes)
+    progress.total+= ink_sorter_count(sorters[i].get());
+  for (uint i : indexes)
+    if (int failed= insert_index(i, &progress))
+      return failed == HA_ERR_FOUND_DUPP_KEY ? refused_by_index(copied) : failed;
+  return 0;
+}
+
+int BulkInsert::insert_index(uint index, Progress *progress)
+{
+  Access &access= table.access;
+  SortedInsert insert(access.share->index_tree(index), sorters[index].get(), progress);
+  while (!insert.is_over())
+  {
+    if (commits_copy())
+      if (int failed= access.copying.begin(*access.session))
+        return failed;
+    if (int failed= insert.next(access.transaction()))
+      return failed;
+    if (commits_copy())
+      if (int failed= access.copying.count(table.thd(), insert.inserted_bytes()))
+        return failed;
+  }
+  return 0;
+}
+
+/* Reports the first row, of those before row number `before` of the copy, that an index refuses. 0:
+   there is none. */
+int BulkInsert::refused_by_index(uint64 before)
+{
+  ha_inkstone &t= table;
+  ink_error error;
+  ink_row entry= ink_row();
+  uint refusing= MAX_KEY;
+  for (uint i : t.access.share->indexes_by_age())
+  {
+    uint64_t number;
+    ink_row row;
+    bool found= false;
+    if (!(t.table->key_info[i].flags & HA_NOSAME))
+      continue;
+    if (ink_sorter_first_repeated(sorters[i].get(), &number, &row, &found, &error))
+      return t.failure(error);
+    if (!found || number >= before)
+      continue;
+    before= number;
+    refusing= i;
+    entry= row;
+  }
+  if (refusing == MAX_KEY)
+    return 0;
+  kept_conditions= conditions_at(before);
+  t.access.session->duplicate_index= refusing;
+  const int failed= t.show_row_of(t.codec.indexes[refusing], entry);
+  return failed ? failed : HA_ERR_FOUND_DUPP_KEY;
+}
+
+void BulkInsert::note_conditions()
+{
+  for (size_t i= 0; i < count; i++)
+    if (changes_of_conditions.empty() || changes_of_conditions.back().second != conditions[i])
+      changes_of_conditions.emplace_back(copied + i, conditions[i]);
+}
+
+uint BulkInsert::conditions_at(uint64 row) const
+{
+  uint there= 0;
+  for (const std::pair<uint64, uint> &change : changes_of_conditions)
+    if (change.first <= row)
+      there= change.second;
+  return there;
+}
+
 /* Takes back what the server said behind the first `kept` conditions, of rows that it would not
    have come to. */
 void BulkInsert::keep_conditions(size_t kept)
@@ -203,7 +391,7 @@ int ha_inkstone::end_bulk_insert()
   if (!bulk)
     return 0;
   /* Of a deadlock's victim nothing is left that a row could be added to. */
-  int failed= thd()->transaction_rollback_request ? 0 : bulk->flush();
+  int failed= thd()->transaction_rollback_request ? 0 : bulk->finish();
   bulk.reset();
   /* The server has reported an error of a later row than the one that is refused: row by row it
      would not have come to that. */

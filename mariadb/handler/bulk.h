@@ -6,7 +6,12 @@
    statement, and where the statement does not read the table. The first row that cannot be inserted
    is the one that is reported, for the first index that refuses it, as if rows had been inserted
    one by one: a batch that is refused is undone and repeated so, and what the server said of later
-   rows is taken back. */
+   rows is taken back.
+
+   Of a table that the server fills for ALTER or CREATE .. SELECT the entries of indexes are sorted
+   and inserted at the end, and all of it is committed on the way: no other session sees the table,
+   and it goes if the statement fails. Which row is refused first is found out then: the sorters
+   know how many came before each. */
 #ifndef INKSTONE_BULK_H
 #define INKSTONE_BULK_H
 
@@ -18,6 +23,7 @@ class BulkInsert
 {
 public:
   explicit BulkInsert(ha_inkstone &handler);
+  ~BulkInsert() { table.access.copying.end(); }
   /** False: out of memory. */
   bool is_ready() const { return entries != nullptr; }
   bool takes_rows() const { return !table.ignores_duplicates; }
@@ -25,8 +31,23 @@ public:
   int add(const uchar *record);
   /** Inserts what is held back. */
   int flush();
+  /** The last call: inserts all that is not inserted yet. */
+  int finish();
 
 private:
+  bool copies() const { return sorters != nullptr; }
+  bool commits_copy() const;
+  int begin_copy();
+  int insert_held();
+  int copy_held();
+  int sort_entries(size_t rows);
+  int finish_copy();
+  int complete_copy();
+  int insert_entries();
+  int insert_index(uint index, Progress *progress);
+  int refused_by_index(uint64 before);
+  void note_conditions();
+  uint conditions_at(uint64 row) const;
   void clear();
   int insert_batches();
   int insert_batch(const ink_tree *tree, Batch &batch, bool sort);
@@ -51,6 +72,14 @@ private:
   size_t first_generated;
   /** Whether their values raise the counter. */
   bool counts_rows;
+  /** Of a copy: the entries of each index (that of the clustered key is not used). */
+  std::unique_ptr<OwnedSorter[]> sorters;
+  /** Rows of a copy that are inserted. */
+  uint64 copied;
+  /** Of a copy: from which row on how many conditions there were. */
+  std::vector<std::pair<uint64, uint>> changes_of_conditions;
+  /** Conditions that stay after a failure; UINT_MAX: those of the last row that was tried. */
+  uint kept_conditions;
 };
 
 #endif

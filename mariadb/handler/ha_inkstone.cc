@@ -10,7 +10,7 @@ extern "C" bool thd_sqlcom_can_generate_row_events(const MYSQL_THD thd);
 
 ha_inkstone::ha_inkstone(handlerton *hton, TABLE_SHARE *table_arg)
     : handler(hton, table_arg), access(table), scan(access), auto_increment(access),
-      ignores_duplicates(false), is_change_noted(false), use_end_range(false)
+      ignores_duplicates(false), fills_copy(false), is_change_noted(false), use_end_range(false)
 {
 }
 
@@ -328,6 +328,13 @@ int ha_inkstone::extra(enum ha_extra_function operation)
   case HA_EXTRA_WRITE_CANNOT_REPLACE:
     ignores_duplicates= access.session->replaces_duplicates= false;
     break;
+  case HA_EXTRA_BEGIN_COPY:
+    fills_copy= true;
+    break;
+  case HA_EXTRA_END_COPY:
+  case HA_EXTRA_ABORT_COPY:
+    fills_copy= false;
+    break;
   case HA_EXTRA_RESET_STATE:
     access.session->updates_duplicates= access.session->replaces_duplicates= false;
     break;
@@ -341,7 +348,7 @@ int ha_inkstone::reset()
 {
   scan.suspend();
   bulk.reset();
-  ignores_duplicates= false;
+  ignores_duplicates= fills_copy= false;
   scan.want_semi_consistent(false);
   auto_increment.reset();
   access.wait= INK_WAIT;

@@ -10,6 +10,7 @@
    | search.cc, scan.cc | where a search begins and ends; the cursor in it    |
    | write.cc           | insert, update, delete                              |
    | bulk.cc            | many inserts of one statement                       |
+   | sorted_insert.cc   | sorted rows into trees that are not seen yet        |
    | autoinc.cc         | AUTO_INCREMENT                                      |
    | estimate.cc        | what the optimizer asks                             |
 
@@ -22,7 +23,6 @@
 #include "handler/autoinc.h"
 #include "handler/scan.h"
 
-class Batch;
 struct AlterContext;
 /** Rows that a bulk insert holds back, and what becomes of them. */
 class BulkInsert;
@@ -143,8 +143,11 @@ private:
   std::vector<uint16> altered_order(const TABLE *altered, Alter_inplace_info *info) const;
   int build_index(const KEY &altered_key, const std::vector<Field *> &columns);
   int fill_index(const KeyCodec &of_index, KEY &key, const ink_tree *tree, bool computed);
-  int add_entry(const KeyCodec &of_index, ink_row row, bool computed, Batch &batch);
-  int insert_sorted(const KeyCodec &of_index, KEY &key, const ink_tree *tree, Batch &batch);
+  bool build_indexes(TABLE *altered, Alter_inplace_info *info, const AlterContext &context);
+  int gather_entries(const KeyCodec &of_index, bool computed, ink_sorter *sorter);
+  int add_entry(const KeyCodec &of_index, ink_row row, bool computed, ink_sorter *sorter);
+  int insert_sorted(const KeyCodec &of_index, KEY &key, const ink_tree *tree, ink_sorter *sorter);
+  int show_row_of(const KeyCodec &of_index, ink_row entry);
   int show_duplicate(const KeyCodec &of_index, KEY &key, ink_row entry);
   int commit_altered(const std::vector<AlterContext *> &contexts, TABLE *altered, Alter_inplace_info *info);
 
@@ -243,6 +246,8 @@ private:
   AutoIncrement auto_increment;
   std::unique_ptr<BulkInsert> bulk;
   bool ignores_duplicates;
+  /** Whether the server fills a table that no other session sees, and that goes if that fails. */
+  bool fills_copy;
   /** Whether the session knows that its transaction changes the table. */
   bool is_change_noted;
   /** Whether the server says where the range ends that it reads. */

@@ -12,6 +12,7 @@ struct GiveBack
   void operator()(ink_transaction *transaction) const { ink_transaction_free(transaction); }
   void operator()(ink_cursor *cursor) const { ink_cursor_close(cursor); }
   void operator()(ink_export *exporting) const { ink_export_end(exporting); }
+  void operator()(ink_sorter *sorter) const { ink_sorter_free(sorter); }
   void operator()(ink_interrupt *interrupt) const { ink_interrupt_free(interrupt); }
 };
 
@@ -19,6 +20,7 @@ typedef std::unique_ptr<ink_table, GiveBack> OwnedTable;
 typedef std::unique_ptr<ink_transaction, GiveBack> OwnedTransaction;
 typedef std::unique_ptr<ink_cursor, GiveBack> OwnedCursor;
 typedef std::unique_ptr<ink_export, GiveBack> OwnedExport;
+typedef std::unique_ptr<ink_sorter, GiveBack> OwnedSorter;
 typedef std::unique_ptr<ink_interrupt, GiveBack> OwnedInterrupt;
 
 /** Bytes that the engine copies out; one can be filled again and again. */
@@ -44,6 +46,14 @@ inline int open_table(ink_slice name, OwnedTable *table, ink_error *error)
   ink_table *opened= nullptr;
   const int failed= ink_table_open(database, name, &opened, error);
   table->reset(failed ? nullptr : opened);
+  return failed;
+}
+
+inline int new_sorter(OwnedSorter *sorter, ink_error *error)
+{
+  ink_sorter *made= nullptr;
+  const int failed= ink_sorter_new(database, &made, error);
+  sorter->reset(failed ? nullptr : made);
   return failed;
 }
 

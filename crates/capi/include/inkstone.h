@@ -717,6 +717,28 @@ int ink_insert_or_lock(const ink_transaction *transaction, const ink_tree *tree,
  * that failed (INK_DUPLICATE_KEY). The others stay: see ink_mark_rollback. */
 int ink_insert_many(const ink_transaction *transaction, const ink_tree *tree, const ink_row *rows,
                     size_t count, size_t *done, ink_error *error);
+/* Rows that are sorted before a tree is filled with them: inserted in key order they cost a fraction
+ * of the reads, writes and log. What does not fit into memory lies in a temporary file of the
+ * database. From ink_sorter_new; given back by ink_sorter_free. For one thread at a time. */
+typedef struct ink_sorter ink_sorter;
+
+int ink_sorter_new(const ink_database *database, ink_sorter **sorter, ink_error *error);
+void ink_sorter_free(ink_sorter *sorter);
+/* Adds a row. Several may have one key. Not after a fetch; after a failure the sorter is of no more
+ * use. */
+int ink_sorter_add(ink_sorter *sorter, ink_slice key, ink_slice value, ink_error *error);
+/* How many rows were added. */
+uint64_t ink_sorter_count(const ink_sorter *sorter);
+/* The next rows by key, at most `max` (1 or more), into the caller's array; `*count` 0 only at the
+ * end. Those of one key come in the order in which they were added. The slices are lent out until
+ * the next call with this sorter. */
+int ink_sorter_fetch(ink_sorter *sorter, ink_row *rows, size_t max, size_t *count, ink_error *error);
+/* The first row, in the order in which they were added, whose key an earlier one has: how many were
+ * added before it, and the row, lent out until the next call. Looks at all rows; fetching begins
+ * anew then. */
+int ink_sorter_first_repeated(ink_sorter *sorter, uint64_t *number, ink_row *row, bool *found,
+                              ink_error *error);
+
 /* INK_ROW_NOT_FOUND if there is no row of the key. */
 int ink_update(const ink_transaction *transaction, const ink_tree *tree, ink_slice key,
                ink_slice value, ink_error *error);

@@ -25,6 +25,7 @@ mod hooks;
 mod raw;
 mod rows;
 mod savepoints;
+mod sorter;
 mod status;
 mod transaction;
 mod transfer;

@@ -432,6 +432,32 @@ static void snapshots_are_older_than_what_is_filled_later(ink_database *db) {
   ink_table_close(table);
 }
 
+static void rows_are_sorted(ink_database *db) {
+  const char *keys[] = {"c", "a", "b", "a", "c"};
+  ink_sorter *sorter;
+  ink_row rows[4], repeated;
+  size_t count;
+  uint64_t number;
+  bool found;
+  OK(ink_sorter_new(db, &sorter, &error));
+  for (size_t i = 0; i < 5; i++) {
+    ink_slice key = {(const uint8_t *)keys[i], 1}, value = {(const uint8_t *)"01234" + i, 1};
+    OK(ink_sorter_add(sorter, key, value, &error));
+  }
+  CHECK(ink_sorter_count(sorter) == 5);
+  OK(ink_sorter_fetch(sorter, rows, 4, &count, &error));
+  CHECK(count == 4 && *rows[0].value.data == '1' && *rows[1].value.data == '3');
+  CHECK(*rows[2].key.data == 'b' && *rows[3].value.data == '0');
+  OK(ink_sorter_fetch(sorter, rows, 4, &count, &error));
+  CHECK(count == 1 && *rows[0].value.data == '4');
+  OK(ink_sorter_fetch(sorter, rows, 4, &count, &error));
+  CHECK(count == 0);
+  OK(ink_sorter_first_repeated(sorter, &number, &repeated, &found, &error));
+  CHECK(found && number == 3 && *repeated.key.data == 'a' && *repeated.value.data == '3');
+  FAILS(INK_INVALID, ink_sorter_add(sorter, INK_STR("d"), INK_STR("5"), &error));
+  ink_sorter_free(sorter);
+}
+
 static void tables(ink_database *db, const char *directory) {
   ink_slice secondary = INK_STR("index");
   ink_buffer path = {0}, report = {0};
@@ -539,6 +565,7 @@ int main(int argc, char **argv) {
   lock_wait_hooks(db, ink_table_tree(table, 0));
   rows_without_transactions(db, ink_table_tree(table, 0));
   commit_in_two(db, ink_table_tree(table, 0));
+  rows_are_sorted(db);
   tables(db, argv[1]);
   without_visitors(db, ink_table_tree(table, 0));
   uint64_t commits = 0;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 const ORDER: &[&str] = &[
     "mutants", "error", "paranoid", "poison", "options", "counters", "aside", "control", "log",
-    "buffer", "store", "storage", "mtr", "space", "btree", "mvcc", "locks", "txn", "rows",
+    "buffer", "store", "storage", "mtr", "space", "btree", "mvcc", "sort", "locks", "txn", "rows",
     "catalog", "recovery", "database", "salvage", "typed",
 ];
 

@@ -49,6 +49,7 @@ impl Inner {
             Shutdown::LogOnly => Ok(()),
         };
         self.core.stopping.store(true, Ordering::Release);
+        self.sort_file.close();
         background.stop();
         let written = match how {
             Shutdown::Slow | Shutdown::Fast => self.write_everything(),

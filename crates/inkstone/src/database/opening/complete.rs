@@ -14,6 +14,7 @@ use crate::database::checkpoint::Checkpoints;
 use crate::database::{Database, Inner};
 use crate::paranoid::paranoid;
 use crate::recovery::RedoLeft;
+use crate::sort::SortFile;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{HashMap, Instant, Mutex};
 use crate::txn::Transaction;
@@ -103,6 +104,7 @@ impl Complete {
         let inner = Inner {
             core: parts.core,
             vfs: site.vfs,
+            sort_file: Arc::new(SortFile::new(site.directory.clone())),
             directory: site.directory,
             options: site.options.all,
             upkeep: site.options.upkeep,
@@ -125,6 +127,7 @@ impl Complete {
     pub fn run(mut self, begin: Instant) -> Result<Database> {
         self.inner.report.milliseconds = begin.elapsed().as_millis() as u64;
         let inner = Arc::new(self.inner);
+        inner.sort_file.open()?;
         inner.core.storage.pool.start_cleaners()?;
         let before = inner.background.lock().replace(Background::start(&inner)?);
         paranoid!(before.is_none(), "two threads purge one database");

@@ -17,7 +17,7 @@ pub(super) const SPILL_FILE: &str = "versions.tmp";
 
 /// How long such a file lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lifetime {
+pub(crate) enum Lifetime {
     /// As long as the process.
     Temporary,
     /// As long as the database.
@@ -28,7 +28,7 @@ const BLOCK: u64 = 4096;
 
 /// A part of the spill file, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Extent {
+pub(crate) struct Extent {
     pub offset: u64,
     pub length: u64,
 }
@@ -44,7 +44,7 @@ impl Extent {
 }
 
 #[derive(Debug)]
-pub(super) struct SpillFile {
+pub(crate) struct SpillFile {
     directory: Arc<dyn Directory>,
     name: &'static str,
     lifetime: Lifetime,

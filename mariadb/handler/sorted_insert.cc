@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Sorted rows on their way into a tree (handler/sorted_insert.h). */
+#include "handler/sorted_insert.h"
+
+/** As much is inserted between two commits. */
+static const size_t UNCOMMITTED_BYTES_MAX= 8 << 20;
+/** Rows that are inserted at a time: after so many the statement can be killed. */
+static const size_t ROWS_AT_A_TIME= 512;
+
+int FillingTransaction::begin(const Session &session)
+{
+  ink_error error;
+  if (held)
+    return 0;
+  uncommitted= 0;
+  return ::begin(INK_READ_COMMITTED, session.interrupt.get(), &held, &error) ? handler_error(session.thd, error) : 0;
+}
+
+int FillingTransaction::count(THD *thd, size_t bytes)
+{
+  uncommitted+= bytes;
+  return uncommitted < UNCOMMITTED_BYTES_MAX ? 0 : commit(thd);
+}
+
+/* The log's order makes it durable before the commit that shows what was filled. */
+int FillingTransaction::commit(THD *thd)
+{
+  ink_error error;
+  if (!held)
+    return 0;
+  const int failed= ink_commit(held.get(), INK_LAZY, &error) ? handler_error(thd, error) : 0;
+  held.reset();
+  return failed;
+}
+
+int SortedInsert::next(ink_transaction *transaction)
+{
+  ink_error error;
+  ink_row rows[ROWS_AT_A_TIME];
+  size_t count, done;
+  inserted= 0;
+  if (thd_kill_level(progress->thd) != THD_IS_NOT_KILLED)
+    return HA_ERR_ABORTED_BY_USER;
+  if (ink_sorter_fetch(sorter, rows, ROWS_AT_A_TIME, &count, &error))
+    return handler_error(progress->thd, error);
+  ended= !count;
+  if (ink_insert_many(transaction, tree, rows, count, &done, &error))
+  {
+    if (error.code == INK_DUPLICATE_KEY)
+      refused_row= rows[done];
+    return handler_error(progress->thd, error);
+  }
+  for (size_t i= 0; i < count; i++)
+    inserted+= rows[i].key.len + rows[i].value.len;
+  progress->done+= count;
+  thd_progress_report(progress->thd, progress->done, progress->total);
+  return 0;
+}
