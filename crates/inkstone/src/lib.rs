@@ -133,7 +133,7 @@ pub use recovery::{Phase, Progress, RedoStat};
 pub use rows::{
     Cursor, LockingCursor, LockingScan, Rows, RowsIter, Table, TableTree, TreeRef, Wait,
 };
-pub use sort::{Entry, Sorted, Sorter};
+pub use sort::{Entry, Repeated, Sorted, Sorter};
 pub use txn::{Mark, PendingCommit, Prepared, Transaction};
 
 /// What the tools and tests of this repository see of the engine. It is no part of the library's

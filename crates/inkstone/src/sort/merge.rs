@@ -18,6 +18,9 @@ pub struct Entry<'a> {
     pub number: u64,
 }
 
+/// A row whose key an earlier one has: how many were added before it, its key, its value.
+pub type Repeated = (u64, Vec<u8>, Vec<u8>);
+
 /// Rows in the order of their keys, as a [`Sorter`](super::Sorter) has sorted them.
 #[derive(Debug)]
 pub struct Sorted {
@@ -87,12 +90,12 @@ impl Sorted {
         }
     }
 
-    /// The first row, in the order in which they were added, that had the key of an earlier one:
-    /// its number, key and value. Looks at all rows, and goes back to the first.
-    pub fn first_repeated(&mut self) -> Result<Option<(u64, Vec<u8>, Vec<u8>)>> {
+    /// The first row, in the order in which they were added, that had the key of an earlier one.
+    /// Looks at all rows, and goes back to the first.
+    pub fn first_repeated(&mut self) -> Result<Option<Repeated>> {
         self.rewind()?;
         let (mut before, mut known) = (Vec::new(), false);
-        let mut first: Option<(u64, Vec<u8>, Vec<u8>)> = None;
+        let mut first: Option<Repeated> = None;
         while let Some(entry) = self.next_entry()? {
             let repeats = known && before == entry.key;
             if repeats && first.as_ref().is_none_or(|(n, ..)| entry.number < *n) {

@@ -19,7 +19,7 @@ mod merge;
 mod tests;
 
 pub(crate) use file::SortFile;
-pub use merge::{Entry, Sorted};
+pub use merge::{Entry, Repeated, Sorted};
 
 use crate::Result;
 use crate::paranoid::paranoid;
