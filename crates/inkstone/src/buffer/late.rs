@@ -15,8 +15,8 @@
 //!    `a_page_that_is_created_keeps_the_log_of_its_past`.
 //!
 //! Why a page is redone once: a page is read by one thread at a time (`load.rs`), and what is left
-//! of it is removed while that thread holds the new frame's latch exclusively. A later one finds the
-//! frame, or a page on disk that has the changes.
+//! of it is removed while that thread holds the new frame's latch exclusively. A later one finds
+//! the frame, or a page on disk that has the changes.
 
 use super::frame::Frame;
 use super::guard::Exclusive;

@@ -144,6 +144,16 @@ impl RedoLeft {
     pub fn redo_all(&self, pool: &BufferPool) -> Result<()> {
         self.left.lock().failed.clear();
         while self.redo_some(pool)? {}
+        // Another thread may have noted an error that it met before this call began.
+        let failed: Vec<PageId> = self.left.lock().failed.keys().copied().collect();
+        let mut first = Ok(());
+        for page in failed {
+            match pool.load(page) {
+                Err(error) if error.is_final() => return Err(error),
+                Err(error) if self.of(page).is_some() => first = first.and(Err(error)),
+                _ => {}
+            }
+        }
         let left = self.left.lock();
         paranoid!(
             left.failed.len() <= left.pages.len(),
@@ -151,7 +161,7 @@ impl RedoLeft {
             left.failed.len(),
             left.pages.len()
         );
-        left.failed.values().next().cloned().map_or(Ok(()), Err)
+        first
     }
 
     /// Has those that failed tried again.

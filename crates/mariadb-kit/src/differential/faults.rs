@@ -203,8 +203,8 @@ fn columns_of(sides: &mut Sides, table: &str) -> Option<Vec<String>> {
     names(sides, &ask)
 }
 
-/// Points that are in no key, and of which nothing is computed. An empty one, which IGNORE has let in, is refused when it is inserted
-/// again.
+/// Points that are in no key, and of which nothing is computed. An empty one, which IGNORE has let
+/// in, is refused when it is inserted again.
 fn points_outside_keys(sides: &mut Sides, table: &str) -> Option<Vec<String>> {
     let ask = format!(
         "SELECT column_name FROM information_schema.columns c WHERE table_schema = DATABASE() \
