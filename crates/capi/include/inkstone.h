@@ -718,8 +718,8 @@ int ink_insert_or_lock(const ink_transaction *transaction, const ink_tree *tree,
 int ink_insert_many(const ink_transaction *transaction, const ink_tree *tree, const ink_row *rows,
                     size_t count, size_t *done, ink_error *error);
 /* Rows that are sorted before a tree is filled with them: inserted in key order they cost a
- * fraction of the reads, writes and log. What does not fit into memory lies in a temporary file of the
- * database. From ink_sorter_new; given back by ink_sorter_free. For one thread at a time. */
+ * fraction of the reads, writes and log. What does not fit into memory lies in a temporary file of
+ * the database. From ink_sorter_new; given back by ink_sorter_free. For one thread at a time. */
 typedef struct ink_sorter ink_sorter;
 
 int ink_sorter_new(const ink_database *database, ink_sorter **sorter, ink_error *error);

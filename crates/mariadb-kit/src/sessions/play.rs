@@ -64,7 +64,7 @@ pub fn play(socket: &Path, script: &Script) -> Result<Played> {
     Ok(play.played)
 }
 
-/// The locks that sessions wait for in InnoDB, and for which sessions, as they were at the last step.
+/// The locks that sessions wait for in InnoDB, and whose these are, as they were at the last step.
 #[derive(Default)]
 struct Waits(BTreeMap<usize, Wanted>);
 
