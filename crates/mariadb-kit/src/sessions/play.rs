@@ -249,9 +249,30 @@ impl Play<'_> {
         }
     }
 
+    /// Whether two sessions want the whole server locked for reading, and one of them has tables
+    /// locked: the server lets both wait for ever, whichever engine the tables have.
+    fn is_hung_server(&self, waiting: &[usize]) -> bool {
+        let said = |session: usize, verb: &str| {
+            let is_said = |step: &Step| step.session == session && step.statement.starts_with(verb);
+            self.all_said.iter().rposition(is_said)
+        };
+        let has_tables = |&session: &usize| {
+            said(session, "LOCK TABLES").is_some_and(|at| Some(at) > said(session, "UNLOCK TABLES"))
+        };
+        let wants_server = |&session: &usize| {
+            self.stages[1]
+                .statement(session)
+                .starts_with("FLUSH TABLES WITH")
+        };
+        waiting.len() > 1 && waiting.iter().all(wants_server) && waiting.iter().any(has_tables)
+    }
+
     /// Whether every session has gone on when all others have ended their transactions.
     fn no_session_waits(&mut self, at: usize) -> bool {
         let waiting = self.stages[1].working();
+        if self.is_hung_server(&waiting) {
+            return false;
+        }
         waiting.is_empty()
             || self.is_wrong(
                 at,
