@@ -4,11 +4,16 @@ use inkstone_testkit::build::Result;
 use std::path::Path;
 use std::process::Command;
 
+/// What InnoDB's CHECK TABLE says of a deleted row that its purge has not come to yet, which is so
+/// on a busy machine.
+const NOT_PURGED: &str = "\tcheck\tWarning\tInnoDB: Unpurged clustered index record in table ";
+
 /// The output without what may differ: the engine's name, also where a test put its own word for
-/// it, and ids and waiting times of connections in lists of processes.
+/// it, ids and waiting times of connections in lists of processes, and how far purge has come.
 pub fn neutral(text: &str) -> String {
     let lines = text
         .lines()
+        .filter(|line| !line.contains(NOT_PURGED))
         .map(|line| match line.contains("\troot\tlocalhost") {
             true => without_moment(line),
             false => line.to_owned() + "\n",
@@ -83,6 +88,11 @@ mod tests {
             neutral("ENGINE=INKSTONE x Inkstone")
         );
         assert_eq!(neutral("größe"), "größe\n");
+        let not_purged =
+            "smoke.t\tcheck\tWarning\tInnoDB: Unpurged clustered index record in table `t`: x\n";
+        assert_eq!(neutral(&format!("a\n{not_purged}b")), "a\nb\n");
+        let of_inkstone = not_purged.replace("InnoDB", "INKSTONE");
+        assert_ne!(neutral(&of_inkstone), "");
         assert_eq!(neutral("on <STORAGE_ENGINE>"), neutral("on InnoDB"));
         let process = |id, time| format!("{id}\troot\tlocalhost\ttest\tSleep\t{time}\t\tNULL\n");
         assert_eq!(neutral(&process(7, 1)), neutral(&process(8, 3)));
