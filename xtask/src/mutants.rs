@@ -22,7 +22,9 @@ pub struct Arguments {
     json: bool,
 }
 
-/// What `--sessions` says of a replica that is apart.
+/// What `--sessions` says of a statement that ends otherwise than InnoDB's.
+const DIFFERS: &str = "DIFFERS: ";
+/// What it says of a replica that is apart.
 const REPLICA: &str = "DIFFERS: on the replica";
 
 /// How a machine's program ended.
@@ -88,7 +90,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 fn is_of_mariadb(machine: Machine) -> bool {
-    matches!(machine, Machine::Sessions(_))
+    matches!(machine, Machine::Replica(_) | Machine::Sessions(_))
 }
 
 /// The runs that caught mutants, once more without any: what they say then is no mutant's doing.
@@ -117,7 +119,9 @@ fn line_of(machine: Machine, runs: Option<u64>) -> Vec<String> {
             format!("--seed 1 --runs {runs}")
         }
         // Each written script at each format of the binary log.
-        Machine::Sessions(names) => format!("mariadb --sessions {names} --seed 1"),
+        Machine::Replica(names) | Machine::Sessions(names) => {
+            format!("mariadb --sessions {names} --seed 1")
+        }
         // A third of the cases is more than every mutant needs.
         Machine::Faults(kind) => format!("--kind {kind} --stride 3"),
     };
@@ -127,7 +131,9 @@ fn line_of(machine: Machine, runs: Option<u64>) -> Vec<String> {
 /// Runs a machine to its end, or for so long.
 fn outcome(machine: Machine, line: &[String], limit: Duration) -> Result<Outcome> {
     let program = match machine {
-        Machine::Sessions(_) => std::env::current_exe().map_err(|error| error.to_string())?,
+        Machine::Replica(_) | Machine::Sessions(_) => {
+            std::env::current_exe().map_err(|error| error.to_string())?
+        }
         _ => SIMULATED.build_testkit(machine.program())?,
     };
     let begin = Instant::now();
@@ -152,10 +158,16 @@ fn outcome(machine: Machine, line: &[String], limit: Duration) -> Result<Outcome
     })
 }
 
-/// Of sessions it is the replica that must see it: that they differ from InnoDB's is not enough.
+/// A server that cannot be started fails as well: what was seen must have been said.
 fn is_seen_by(machine: Machine, texts: &[String; 2]) -> bool {
-    let says = |text: &String| text.contains(REPLICA);
-    !is_of_mariadb(machine) || texts.iter().any(says)
+    let mut lines = texts.iter().flat_map(|text| text.lines());
+    match machine {
+        Machine::Replica(_) => lines.any(|line| line.starts_with(REPLICA)),
+        Machine::Sessions(_) => {
+            lines.any(|line| line.starts_with(DIFFERS) && !line.starts_with(REPLICA))
+        }
+        _ => true,
+    }
 }
 
 fn read_all(from: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<String> {
@@ -193,6 +205,7 @@ fn said(texts: &[String; 2]) -> String {
     let found = lines()
         .find(|line| line.starts_with("FAILED"))
         .or_else(|| lines().find(|line| line.starts_with(REPLICA)))
+        .or_else(|| lines().find(|line| line.starts_with(DIFFERS)))
         .or_else(|| lines().find(|line| line.contains("broken invariant")))
         .or_else(|| {
             // A panic: the line after the one that says where.

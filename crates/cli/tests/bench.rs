@@ -394,13 +394,14 @@ fn giant_transactions_are_measured_and_rolled_back() {
 
 #[test]
 fn the_rows_of_a_giant_transaction_follow_from_the_size_of_the_log() {
-    let words = "bench giant --times 1,2 --case delete";
+    // Not 1: near the log's size it depends on the machine how many rows' undo is moved.
+    let words = "bench giant --times 2,4 --case delete";
     let words: Vec<&str> = words.split_whitespace().collect();
     let lines = json_ok(&[&words[..], &SMALL, &["--set", "log_file_size=4m"]].concat());
     assert_eq!(lines.len(), 2);
     assert_eq!(number(&lines[0], "log_file_size"), f64::from(4 << 20));
     assert_eq!(number(&lines[1], "rows"), 2.0 * number(&lines[0], "rows"));
-    for (line, times) in lines.iter().zip([1.0, 2.0]) {
+    for (line, times) in lines.iter().zip([2.0, 4.0]) {
         let share = number(line, "log_bytes") / number(line, "log_file_size") / times;
         assert!((0.9..1.5).contains(&share), "{line}");
     }

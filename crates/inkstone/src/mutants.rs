@@ -18,8 +18,10 @@ pub enum Machine {
     Histories,
     /// Slow syncs of which one fails, under several flushers.
     FailedSync,
-    /// A replica of a MariaDB server, beside the scripts of several SQL sessions that have this in
-    /// their name.
+    /// The scripts of several SQL sessions that have this in their name, on a MariaDB server: its
+    /// replica is apart.
+    Replica(&'static str),
+    /// The same scripts: a statement ends otherwise than InnoDB's.
     Sessions(&'static str),
 }
 
@@ -31,7 +33,7 @@ impl Machine {
             Machine::Faults(_) => "faults",
             Machine::Histories => "histories",
             Machine::FailedSync => "failed-sync",
-            Machine::Sessions(_) => "mariadb --sessions",
+            Machine::Replica(_) | Machine::Sessions(_) => "mariadb --sessions",
         }
     }
 }
@@ -72,7 +74,7 @@ macro_rules! mutants {
     };
 }
 
-use Machine::{FailedSync, Faults, Histories, Sessions, Sim};
+use Machine::{FailedSync, Faults, Histories, Replica, Sessions, Sim};
 
 mutants! {
     LogUnsynced, "log-unsynced", Sim, 60,
@@ -161,7 +163,7 @@ mutants! {
         "it is not checked whether the control file is still the one that is locked";
     NewerTableRead, "newer-table-read", Sim, 60,
         "a snapshot reads a table that was made or filled after it";
-    StatementLockSkipped, "statement-lock-skipped", Sessions("AUTO_INCREMENT"), 300,
+    StatementLockSkipped, "statement-lock-skipped", Replica("AUTO_INCREMENT"), 300,
         "numbers for unknown rows are given out without the table's statement lock";
     PreparedKeepsShared, "prepared-keeps-shared", Sessions("shared"), 300,
         "a transaction that is prepared does not give back what it has locked shared";

@@ -24,9 +24,10 @@ fn testing_md_lists_every_mutant_as_it_is() {
     let rows = mutants::ALL.iter().map(|d| {
         let machine = match d.machine {
             Machine::Faults(kind) => format!("faults, kind `{kind}`"),
-            Machine::Sessions(names) => {
-                format!("{}, `{names}`", d.machine.program())
+            Machine::Replica(names) => {
+                format!("{}, `{names}`, its replica", d.machine.program())
             }
+            Machine::Sessions(names) => format!("{}, `{names}`", d.machine.program()),
             machine => machine.program().to_owned(),
         };
         format!(
