@@ -80,6 +80,24 @@ static bool becomes_present(const Field *before, const Field *after)
   return before->real_maybe_null() && !after->real_maybe_null() && after->type() == MYSQL_TYPE_TIMESTAMP;
 }
 
+/* What the server's copy alone gives InnoDB's rows: that, and a default that differs from row to
+   row. */
+static bool takes_values_by_copying(const TABLE *altered, const Alter_inplace_info *info)
+{
+  if (info->alter_info->create_list.elements != altered->s->fields)
+    return false;
+  List_iterator_fast<Create_field> created(info->alter_info->create_list);
+  for (uint i= 0; const Create_field *column= created++; i++)
+  {
+    const Field *field= altered->field[i];
+    if (column->field ? becomes_present(column->field, field)
+                      : field->stored_in_db() && field->default_value &&
+                            (field->default_value->flags & ~uint(VCOL_SESSION_FUNC | VCOL_TIME_FUNC)))
+      return true;
+  }
+  return false;
+}
+
 /* Evaluates the defaults, and warns of those that are cut. */
 static bool adds_constants(TABLE *altered, const std::vector<Field *> &columns)
 {
@@ -140,7 +158,7 @@ ha_inkstone::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info
 {
   const alter_table_operations wanted= info->handler_flags;
   const alter_table_operations of_innodb= wanted_of_innodb(table, info);
-  note_counter(of_innodb, altered);
+  note_counter(takes_values_by_copying(altered, info) ? of_innodb | ALTER_STORED_COLUMN_TYPE : of_innodb, altered);
   /* Copying makes all indexes anew. */
   if (is_outdated())
     return HA_ALTER_INPLACE_NOT_SUPPORTED;

@@ -166,6 +166,26 @@ ALTER TABLE longer MODIFY COLUMN b VARCHAR(20);
 SHOW CREATE TABLE longer;
 DROP TABLE longer;
 
+# InnoDB copies for a TIMESTAMP that is NULL no more, and for a default that differs from row to row: what was reserved is noted.
+CREATE TABLE present (a INT AUTO_INCREMENT PRIMARY KEY, b INT, c TIMESTAMP NULL, d INT AS (b + 1) VIRTUAL) ENGINE=Inkstone;
+INSERT INTO present (b) VALUES (1), ('x');
+ALTER TABLE present MODIFY COLUMN b INT NOT NULL;
+ALTER TABLE present ADD KEY kd (d);
+SHOW CREATE TABLE present;
+INSERT INTO present (b) VALUES (1), ('x');
+ALTER TABLE present MODIFY COLUMN c TIMESTAMP NOT NULL DEFAULT '2001-01-01 00:00:00';
+ALTER TABLE present DROP KEY kd;
+SHOW CREATE TABLE present;
+INSERT INTO present (b) VALUES (1), ('x');
+ALTER TABLE present ADD COLUMN e INT DEFAULT (b), ADD COLUMN f DATETIME DEFAULT NOW();
+ALTER TABLE present ADD KEY kd (d);
+SHOW CREATE TABLE present;
+INSERT INTO present (b) VALUES (1), ('x');
+ALTER TABLE present ADD COLUMN g VARCHAR(20) DEFAULT (DATABASE()), ADD COLUMN h INT DEFAULT (1 + 1);
+ALTER TABLE present DROP KEY kd;
+SHOW CREATE TABLE present;
+DROP TABLE present;
+
 # A row format that is named makes a table anew in InnoDB, and what was reserved stays; in the oldest one a column takes NULLs without that.
 CREATE TABLE formats (a INT AUTO_INCREMENT PRIMARY KEY, b INT NOT NULL CHECK (b < 9), c INT AS (b + 1) VIRTUAL) ENGINE=Inkstone;
 INSERT INTO formats (b) VALUES (1), (10);
