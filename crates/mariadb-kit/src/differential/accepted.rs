@@ -58,7 +58,7 @@ const RULES: [Rule; 8] = [
         applies: |statement, aspect, innodb, inkstone| {
             is_alter(statement)
                 && aspect == Aspect::Warnings
-                && [refused(innodb), refused(inkstone)] == [1062; 2]
+                && are_duplicates(innodb, inkstone)
                 && one_begins_the_other(&innodb.warnings, &inkstone.warnings)
         },
     },
@@ -147,17 +147,38 @@ fn unnumbered(outcome: &Outcome) -> Vec<(String, String)> {
 }
 
 /// Whether two ALTERs that a duplicate refuses have warned of the same rows, one of them of more.
-/// The duplicate itself, and what an ALTER in place says behind it, is compared elsewhere.
 fn one_begins_the_other(a: &[Warning], b: &[Warning]) -> bool {
-    let [a, b] = [a, b].map(|warnings| -> Vec<(&str, String)> {
-        let of_rows = warnings
-            .iter()
-            .filter(|it| !matches!(&*it.code, "1062" | "1138" | "1030"));
-        of_rows
-            .map(|it| (&*it.code, unnumbered_message(&it.message)))
-            .collect()
+    begin_alike(a, b, &mut are_of_the_same)
+}
+
+/// The same, with another comparison of two warnings. The duplicate itself, and what an ALTER in
+/// place says behind it, is compared elsewhere.
+pub fn begin_alike(
+    a: &[Warning],
+    b: &[Warning],
+    is_same: &mut dyn FnMut(&Warning, &Warning) -> bool,
+) -> bool {
+    let [mut a, mut b] = [a, b].map(|warnings| {
+        let of_row = |it: &&Warning| !matches!(&*it.code, "1062" | "1138" | "1030");
+        warnings.iter().filter(of_row)
     });
-    a.starts_with(&b) || b.starts_with(&a)
+    loop {
+        match (a.next(), b.next()) {
+            (Some(a), Some(b)) if !is_same(a, b) => return false,
+            (Some(_), Some(_)) => {}
+            _ => return true,
+        }
+    }
+}
+
+/// Whether two warnings are the same, but for the numbers of their rows.
+pub fn are_of_the_same(a: &Warning, b: &Warning) -> bool {
+    a.code == b.code && unnumbered_message(&a.message) == unnumbered_message(&b.message)
+}
+
+/// True of ALTERs that a duplicate refuses, on both sides.
+pub fn are_duplicates(innodb: &Outcome, inkstone: &Outcome) -> bool {
+    [refused(innodb), refused(inkstone)] == [1062; 2]
 }
 
 /// A message without the number of its row, and without the table of a column.

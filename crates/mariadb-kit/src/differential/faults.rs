@@ -3,7 +3,7 @@
 
 use super::accepted;
 use super::compare::rows_of;
-use super::sides::{Outcome, Sides, neutral};
+use super::sides::{Outcome, Sides, Warning, neutral};
 use crate::client::Reply;
 
 /// A table of InnoDB's that is as the ALTER would have made it, without rows.
@@ -235,7 +235,7 @@ fn meant_by_innodb(sides: &mut Sides, table: &str, code: &str, message: &str) ->
 }
 
 /// Whether two ALTERs that are refused for the same have warned of the same, but for the columns
-/// that InnoDB names.
+/// that InnoDB names. Where that is a duplicate one of them may have come to more rows.
 pub fn warns_of_another_column(
     sides: &mut Sides,
     text: &str,
@@ -244,16 +244,25 @@ pub fn warns_of_another_column(
     let Some((table, _)) = of_another_table(text) else {
         return false;
     };
+    let mut meant = |warning: &Warning| {
+        let message = meant_by_innodb(sides, table, &warning.code, &warning.message);
+        let message = message.unwrap_or_else(|| warning.message.clone());
+        Warning {
+            message,
+            ..warning.clone()
+        }
+    };
+    let (a, b) = (&innodb.warnings, &inkstone.warnings);
+    let are_the_same = a.len() == b.len()
+        && a.iter()
+            .zip(b)
+            .all(|(a, b)| a == b || a.code == b.code && meant(a).message == b.message);
     innodb.reply == inkstone.reply
-        && innodb.warnings.len() == inkstone.warnings.len()
-        && innodb
-            .warnings
-            .iter()
-            .zip(&inkstone.warnings)
-            .all(|(a, b)| {
-                let meant = meant_by_innodb(sides, table, &a.code, &a.message);
-                a == b || a.code == b.code && meant.as_deref() == Some(&*b.message)
-            })
+        && (are_the_same
+            || accepted::are_duplicates(innodb, inkstone)
+                && accepted::begin_alike(a, b, &mut |a, b| {
+                    accepted::are_of_the_same(a, b) || accepted::are_of_the_same(&meant(a), b)
+                }))
 }
 
 /// Whether InnoDB refuses, for the same reason as Inkstone, the ALTER that it has done in place if
