@@ -358,8 +358,9 @@ pub const INNODB_CHANGES_FEWER: &str = "InnoDB changes fewer rows by an index th
 pub const INNODB_WOULD_CHANGE_FEWER: &str = "InnoDB, too, would change fewer rows by an index than the table has (ranges of texts with letters that weigh nothing), and has used none";
 
 /// Why other rows of a SELECT with a fraction of a second are accepted: where Inkstone's are those
-/// that InnoDB itself gives when it is made to use just the indexes that Inkstone's plan has.
-pub const INNODB_BY_ANOTHER_INDEX: &str = "the server cuts a fraction of a second that the column has no place for, and takes it for equal where the plan uses a certain index; InnoDB does so too by that index";
+/// that InnoDB itself gives when it is made to use just the indexes that Inkstone's plan has, and
+/// each entry of them if that does.
+pub const INNODB_BY_ANOTHER_INDEX: &str = "the server cuts a fraction of a second that the column has no place for, and takes it for equal where the plan uses a certain index, and comes to each of its entries; InnoDB does so too by that plan";
 
 /// Why other rows of a join are accepted: where Inkstone's are those that InnoDB itself gives when
 /// it is made to read the tables in the order, and by the indexes, of Inkstone's plan.

@@ -37,6 +37,19 @@ impl Access {
             false => format!("FORCE INDEX (`{}`)", self.indexes.join("`, `")),
         }
     }
+
+    /// The same, of a plan that comes to each entry, where the optimizer would rather come to the
+    /// first of each group.
+    fn hint_of_each_entry(&self) -> String {
+        let indexes = self.indexes.join("`, `");
+        format!("FORCE INDEX (`{indexes}`) IGNORE INDEX FOR GROUP BY (`{indexes}`)")
+    }
+
+    /// Whether only some entries of each group are come to.
+    fn is_loose(&self) -> bool {
+        let extra = self.way.last().and_then(Option::as_deref);
+        String::from_utf8_lossy(extra.unwrap_or_default()).contains("Using index for group-by")
+    }
 }
 
 /// Tables in the order in which they are read.
@@ -53,23 +66,32 @@ pub fn plan(sides: &mut Sides, side: Side, statement: &str) -> Option<Plan> {
 /// A SELECT of one table, or of tables `x` and `y`, that InnoDB is made to do by the indexes, and
 /// in the order, of Inkstone's plan.
 pub fn by_inkstones_plan(sides: &mut Sides, text: &str) -> Option<String> {
-    let plan = plan(sides, Side::Inkstone, text)?;
-    match &plan[..] {
-        [only] => of_one_table_by(text, only),
+    let inkstones = plan(sides, Side::Inkstone, text)?;
+    match &inkstones[..] {
+        [only] => {
+            let innodbs = plan(sides, Side::Innodb, text)?;
+            let is_loose = matches!(&innodbs[..], [innodbs] if innodbs.is_loose());
+            let is_of_each = is_loose && !only.is_loose() && !only.indexes.is_empty();
+            let hint = match is_of_each {
+                true => only.hint_of_each_entry(),
+                false => only.hint(),
+            };
+            of_one_table_by(text, &hint)
+        }
         [first, second] => join_by(text, first, second),
         _ => None,
     }
 }
 
-/// `SELECT .. FROM t ..`, with a hint or without one, by this.
-fn of_one_table_by(text: &str, access: &Access) -> Option<String> {
+/// `SELECT .. FROM t ..`, with a hint or without one, by this one.
+fn of_one_table_by(text: &str, hint: &str) -> Option<String> {
     let (head, rest) = text.split_once(" FROM ")?;
     let (table, rest) = rest.split_once(' ').unwrap_or((rest, ""));
     let rest = match rest.strip_prefix("FORCE INDEX (") {
         Some(hinted) => hinted.split_once(')')?.1.trim_start(),
         None => rest,
     };
-    Some(format!("{head} FROM {table} {} {rest}", access.hint()))
+    Some(format!("{head} FROM {table} {hint} {rest}"))
 }
 
 /// `SELECT .. FROM t x JOIN t2 y ON ..`, by these.
@@ -162,7 +184,7 @@ mod tests {
     #[test]
     fn one_table_by_an_index() {
         let k1 = access("t1", &["k1"]);
-        let of = |text| of_one_table_by(text, &k1).unwrap_or_default();
+        let of = |text| of_one_table_by(text, &k1.hint()).unwrap_or_default();
         assert_eq!(
             of("SELECT MIN(a) FROM t1 WHERE a > 1"),
             "SELECT MIN(a) FROM t1 FORCE INDEX (`k1`) WHERE a > 1"
@@ -196,6 +218,20 @@ mod tests {
         assert_eq!(
             one.map(|access| access.hint()).unwrap_or_default(),
             "FORCE INDEX (`k1`, `k2`)"
+        );
+        let loose = "1 SIMPLE t1 range k1 k1 5 - 1 Using_where;_Using_index_for_group-by";
+        let of = |line: &str| {
+            let cells = line.split(' ').map(|text| cell(&text.replace('_', " ")));
+            Access::of(&cells.collect::<Vec<Cell>>())
+        };
+        let is_loose = |line| of(line).map(|access| access.is_loose());
+        assert_eq!(is_loose(loose), Some(true));
+        let each = "1 SIMPLE t1 ref k1 k1 5 const 7 Using_index";
+        assert_eq!(is_loose(each), Some(false));
+        let hint = of(each).map(|access| access.hint_of_each_entry());
+        assert_eq!(
+            hint.unwrap_or_default(),
+            "FORCE INDEX (`k1`) IGNORE INDEX FOR GROUP BY (`k1`)"
         );
     }
 }
