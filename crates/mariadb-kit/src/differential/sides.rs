@@ -406,6 +406,11 @@ impl Sides {
         Some(copy)
     }
 
+    /// Does a statement again, on one side.
+    pub fn again(&mut self, side: Side, statement: &str) -> Option<Outcome> {
+        self.run_on(side as usize, statement).ok()
+    }
+
     /// Asks InnoDB's side something about its own rows.
     pub fn ask(&mut self, statement: &str) -> Option<Reply> {
         self.ask_of(Side::Innodb, statement)
