@@ -359,7 +359,8 @@ pub const INNODB_WOULD_LEAVE_OUT: &str = "InnoDB gives the same rows when it is 
 pub const INNODB_CHANGES_FEWER: &str = "InnoDB changes fewer rows by an index than its table has (ranges of texts with letters that weigh nothing; fractions of a second that a column has no place for)";
 
 /// Why an UPDATE or DELETE by Inkstone of fewer rows is accepted, and ends its case: where InnoDB,
-/// given the rows that Inkstone has left, leaves as many of them out by one of its indexes.
+/// given the rows that Inkstone has left, leaves as many of them out by one of its indexes; or where
+/// it does the UPDATE that it has refused as Inkstone did when it is made to use the same index.
 pub const INNODB_WOULD_CHANGE_FEWER: &str = "InnoDB, too, would change fewer rows by an index than the table has (ranges of texts with letters that weigh nothing), and has used none";
 
 /// Why other rows of a SELECT with a fraction of a second are accepted: where Inkstone's are those

@@ -1,6 +1,7 @@
 //! Rows that an UPDATE or DELETE changes, and that an index of InnoDB leaves out.
 
 use super::compare::{indexes_of, rows_of};
+use super::plans;
 use super::sides::{Sides, neutral};
 use crate::client::{Done, Refusal, Reply};
 
@@ -130,20 +131,20 @@ pub fn would_leave_out(sides: &mut Sides, text: &str, rows: u64) -> bool {
     })
 }
 
-/// An UPDATE of one table by none of its indexes.
-fn by_no_index(text: &str) -> Option<String> {
+/// An UPDATE of one table, with this hint.
+fn hinted(text: &str, hint: &str) -> Option<String> {
     let (head, rest) = text.split_once(" SET ")?;
     let target = head.split(" FORCE INDEX ").next()?;
     let table = target.strip_prefix("UPDATE ")?;
     let table = table.strip_prefix("IGNORE ").unwrap_or(table);
     let is_one = !table.contains([' ', ',']);
-    is_one.then(|| format!("{target} USE INDEX () SET {rest}"))
+    is_one.then(|| format!("{target} {hint} SET {rest}"))
 }
 
 /// Whether InnoDB refuses an UPDATE that it has done by an index when it uses none, and names the
 /// row that Inkstone names.
 pub fn refuses_by_no_index(sides: &mut Sides, text: &str, inkstone: &Refusal) -> bool {
-    let reply = by_no_index(text).and_then(|text| sides.ask(&text));
+    let reply = hinted(text, "USE INDEX ()").and_then(|text| sides.ask(&text));
     match reply {
         Some(Reply::Refused(innodb)) => {
             innodb.code == inkstone.code && neutral(&innodb.message) == neutral(&inkstone.message)
@@ -152,16 +153,29 @@ pub fn refuses_by_no_index(sides: &mut Sides, text: &str, inkstone: &Refusal) ->
     }
 }
 
+/// Whether InnoDB does an UPDATE that it has refused when it is made to use the index of Inkstone's
+/// plan, and finds as many rows as Inkstone.
+pub fn is_done_by_inkstones_plan(sides: &mut Sides, text: &str, inkstone: &Done) -> bool {
+    let hint = plans::inkstones_index(sides, text);
+    let text = hint.and_then(|hint| hinted(text, &hint));
+    match text.and_then(|text| sides.ask(&text)) {
+        Some(Reply::Done(innodb)) => {
+            innodb.affected == inkstone.affected && innodb.info == inkstone.info
+        }
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Changed, by_no_index};
+    use super::{Changed, hinted};
 
     #[test]
     fn an_update_by_no_index() {
-        let of = |text| by_no_index(text);
-        let hinted = "UPDATE IGNORE t1 FORCE INDEX (`k`) SET a = 1 WHERE b = 2";
+        let of = |text| hinted(text, "USE INDEX ()");
+        let by_index = "UPDATE IGNORE t1 FORCE INDEX (`k`) SET a = 1 WHERE b = 2";
         let without = "UPDATE IGNORE t1 USE INDEX () SET a = 1 WHERE b = 2";
-        assert_eq!(of(hinted), Some(without.to_owned()));
+        assert_eq!(of(by_index), Some(without.to_owned()));
         let plain = "UPDATE t1 SET a = 1";
         assert_eq!(
             of(plain),

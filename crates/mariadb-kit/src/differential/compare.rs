@@ -1,7 +1,9 @@
 //! Whether both engines did the same.
 
 use super::accepted::{self, Accepted};
-use super::changes::{leaves_out, matched, refuses_by_no_index, would_leave_out};
+use super::changes::{
+    is_done_by_inkstones_plan, leaves_out, matched, refuses_by_no_index, would_leave_out,
+};
 use super::faults;
 use super::plans;
 use super::sides::{Outcome, Side, Sides, Warning, neutral};
@@ -188,6 +190,9 @@ fn unequal(
         }
         (Reply::Done(_), Reply::Refused(b)) if refuses_by_no_index(sides, text, b) => {
             return Some(Aspect::OnlyInnodbsChange);
+        }
+        (Reply::Refused(_), Reply::Done(b)) if is_done_by_inkstones_plan(sides, text, b) => {
+            return Some(Aspect::OnlyInnodbsChangePlan);
         }
         (Reply::Rows(a), Reply::Rows(b)) => {
             if let Some(aspect) = unequal_rows(sides, statement, text, &a.rows, &b.rows) {

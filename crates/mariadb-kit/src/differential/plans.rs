@@ -63,6 +63,14 @@ pub fn plan(sides: &mut Sides, side: Side, statement: &str) -> Option<Plan> {
     }
 }
 
+/// The hint for the index by which Inkstone finds the rows of a statement of one table.
+pub fn inkstones_index(sides: &mut Sides, text: &str) -> Option<String> {
+    match &plan(sides, Side::Inkstone, text)?[..] {
+        [only] if !only.indexes.is_empty() => Some(only.hint()),
+        _ => None,
+    }
+}
+
 /// A SELECT of one table, or of tables `x` and `y`, that InnoDB is made to do by the indexes, and
 /// in the order, of Inkstone's plan.
 pub fn by_inkstones_plan(sides: &mut Sides, text: &str) -> Option<String> {
