@@ -321,9 +321,9 @@ pub fn refuses_renamed_check(
 /// those that are stored that InnoDB's has among all.
 pub const INNODB_COUNTS_COLUMNS: &str = "InnoDB names the wrong column of a value that an ALTER cuts (it takes a place among stored columns for one among all)";
 
-/// Why warnings of a HANDLER that reads by values are accepted, and end their case: where InnoDB has
-/// them, too, when a row has refused a copy in its session. (InnoDB's copy in bulk is refused when
-/// the server has read all rows, and does not count any more.)
+/// Why warnings of a HANDLER that reads by values are accepted, and end their case: where InnoDB
+/// has them, too, when a row has refused a copy in its session. (InnoDB's copy in bulk is refused
+/// when the server has read all rows, and does not count any more.)
 pub const COUNTS_BEHIND_COPY: &str = "the server, behind an ALTER whose copy a row refused, goes on counting values that are cut, and HANDLER warns of those that it is to look for";
 
 /// Why an ALTER that makes a table anew, and that only Inkstone refuses, is accepted: where InnoDB
@@ -359,8 +359,9 @@ pub const INNODB_WOULD_LEAVE_OUT: &str = "InnoDB gives the same rows when it is 
 pub const INNODB_CHANGES_FEWER: &str = "InnoDB changes fewer rows by an index than its table has (ranges of texts with letters that weigh nothing; fractions of a second that a column has no place for)";
 
 /// Why an UPDATE or DELETE by Inkstone of fewer rows is accepted, and ends its case: where InnoDB,
-/// given the rows that Inkstone has left, leaves as many of them out by one of its indexes; or where
-/// it does the UPDATE that it has refused as Inkstone did when it is made to use the same index.
+/// given the rows that Inkstone has left, leaves as many of them out by one of its indexes; or
+/// where it does the UPDATE that it has refused as Inkstone did when it is made to use the same
+/// index.
 pub const INNODB_WOULD_CHANGE_FEWER: &str = "InnoDB, too, would change fewer rows by an index than the table has (ranges of texts with letters that weigh nothing), and has used none";
 
 /// Why other rows of a SELECT with a fraction of a second are accepted: where Inkstone's are those
