@@ -162,3 +162,22 @@ fn every_read(life: Life, fault: Fault) {
         }
     }
 }
+
+/// With `damage_is_found_or_repaired`, more of the kind: the file from which opening begins.
+#[test]
+fn nonsense_under_a_checksum_that_fits_is_an_error() {
+    let starts = work::starts().unwrap();
+    let all = damage::all(&starts, Life::Work).unwrap();
+    let of_control = |damage: &&damage::Damage| {
+        matches!(damage.what, What::Forged(_)) && damage.part() == Part::Control
+    };
+    let (mut broken, mut refused) = (Vec::new(), 0);
+    for damage in all.iter().filter(of_control) {
+        match damage::run(&starts, damage) {
+            Ok(finding) => refused += u64::from(finding == Finding::OnOpening),
+            Err(text) => broken.push(text),
+        }
+    }
+    assert!(refused > 20, "{refused}");
+    assert!(broken.is_empty(), "{}: {broken:#?}", broken.len());
+}

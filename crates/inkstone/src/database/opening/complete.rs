@@ -58,7 +58,10 @@ impl Undone {
         let mut complete = Complete::join(Joined {
             core: self.core,
             catalog: self.catalog,
-            next_space: new.next_space_id.0.max(self.highest_space + 1),
+            next_space: new
+                .next_space_id
+                .0
+                .max(self.highest_space.saturating_add(1)),
             run_start: self.outcome.end,
             left: self.outcome.left,
             report: self.report,
