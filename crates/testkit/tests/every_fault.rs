@@ -39,10 +39,13 @@ fn damage_is_found_or_repaired() {
 fn what_is_undamaged_is_salvaged() {
     let starts = work::starts().unwrap();
     let all = damage::all(&starts, Life::Work).unwrap();
-    let zeroed = all
-        .iter()
-        .filter(|damage| matches!(damage.what, What::Zeroed(_)));
-    let pages = zeroed.filter(|damage| matches!(damage.part(), Part::Catalog | Part::Data));
+    // A page of zeroes is none that verifying finds fault with, once it is free.
+    let hit = all.iter().filter(|damage| match damage.what {
+        What::Zeroed(_) => true,
+        What::FlippedBit(at) => at % 4096 == 1500,
+        _ => false,
+    });
+    let pages = hit.filter(|damage| matches!(damage.part(), Part::Catalog | Part::Data));
     let mut broken = Vec::new();
     let mut count = 0;
     for damage in pages {
