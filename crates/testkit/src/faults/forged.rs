@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 const BLOCK: usize = 4096;
 /// Every so many places of a page are hit.
-const PLACES: usize = 8;
+const PLACES: usize = 16;
 
 /// A field that becomes another.
 #[derive(Clone, Debug, PartialEq, Eq)]
