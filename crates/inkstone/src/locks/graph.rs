@@ -325,8 +325,8 @@ impl WaitGraph {
         deadlock::place_of(request, names.as_deref())
     }
 
-    /// Puts the deadlock into words, and tells the hooks of it, that a transaction is the victim of, in its own thread.
-    /// Called once for each victim.
+    /// Puts the deadlock into words that a transaction is the victim of, and tells the hooks of it,
+    /// in the transaction's own thread. Called once for each victim.
     pub(crate) fn tell_of_deadlock(&self, victim: &TrxState) {
         let deadlock = self.state.lock().accounts.remove(&victim.id());
         let words = deadlock.map(|deadlock| self.words(&deadlock));

@@ -4,10 +4,10 @@
 //!
 //! 1. Salvage over an overlay leaves the disk as it was, and so does opening with `force_recovery`,
 //!    which shows as much.
-//! 2. Of a database that was closed in order: afterwards it opens and is whole, in every page of its
-//!    files, free ones too, as `inkstone verify` asks; the rows that are missing are those of the
-//!    leaves whose bytes are damaged, and rows whose long value is in a damaged page. A table whose definition was in a damaged page of the catalog is there under
-//!    another name.
+//! 2. Of a database that was closed in order: afterwards it opens and is whole, in every page of
+//!    its files, free ones too, as `inkstone verify` asks; the rows that are missing are those of
+//!    the leaves whose bytes are damaged, and rows whose long value is in a damaged page. A table
+//!    whose definition was in a damaged page of the catalog is there under another name.
 //! 3. Of one that was not closed: as much, or an error that says what is damaged. No row is there
 //!    that the undamaged database does not have.
 //! 4. Where the undo file is damaged: it opens and is whole; every row is right that no transaction
