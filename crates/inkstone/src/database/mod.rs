@@ -19,6 +19,7 @@ mod checkpoint;
 mod close;
 mod ddl;
 mod inspect;
+mod news;
 mod opening;
 mod pool_ends;
 mod shrink;
@@ -117,6 +118,7 @@ pub(crate) struct Inner {
     pub checkpoints: checkpoint::Checkpoints,
     /// What this opening has left of redo.
     pub redo_left: Option<Arc<RedoLeft>>,
+    pub news: news::News,
     pub background: Mutex<Option<Background>>,
     pub report: OpenReport,
     /// Held until everything else is gone.
