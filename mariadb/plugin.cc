@@ -280,6 +280,13 @@ static void report_opening()
                           reinterpret_cast<const char *>(text.slice().data));
 }
 
+/* What recovery has left to the background is done. */
+static void report_recovered(ink_slice text)
+{
+  sql_print_information("Inkstone: recovery: %.*s", static_cast<int>(text.len),
+                        reinterpret_cast<const char *>(text.data));
+}
+
 static int initialise(void *plugin)
 {
   ink_error error;
@@ -293,6 +300,7 @@ static int initialise(void *plugin)
   }
   opened= my_time(0);
   report_opening();
+  ink_tell_when_recovered(database, report_recovered);
   report_lock_waits();
   hton->db_type= DB_TYPE_AUTOASSIGN;
   hton->flags= HTON_SUPPORTS_EXTENDED_KEYS | HTON_REQUIRES_CLOSE_AFTER_TRUNCATE |

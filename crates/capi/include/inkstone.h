@@ -223,6 +223,12 @@ int ink_close_as(ink_database *database, uint32_t how, ink_error *error);
 /* What the latest open found and did, in words ("created in 40 ms", "recovered in 90 ms: ..."). */
 int ink_open_report(const ink_database *database, ink_buffer *text, ink_error *error);
 
+/* Has `told` hear, in words, when redo that the open has left to the background is complete, and
+ * when its rollbacks are; at once of what was complete before. Called by a thread of the database,
+ * which it must not hold up, until ink_close returns. */
+typedef void (*ink_recovery_done)(ink_slice text);
+void ink_tell_when_recovered(const ink_database *database, ink_recovery_done told);
+
 /* Whether the latest open found a database that had not been closed in order. */
 bool ink_recovered(const ink_database *database);
 

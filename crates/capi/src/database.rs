@@ -6,6 +6,7 @@ use crate::raw::{self, ink_buffer, ink_slice};
 use inkstone::{Database, Durability, OpenReport, OptionKind, Options, Progress, Shutdown};
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void};
+use std::sync::Arc;
 
 /// `ink_database`.
 pub struct ink_database(pub Database);
@@ -240,6 +241,29 @@ fn recovery_text(report: &OpenReport) -> String {
             found.transactions_text(),
             found.left_text()
         ),
+    }
+}
+
+pub type ink_recovery_done = Option<unsafe extern "C" fn(ink_slice)>;
+
+/// Has a function told when recovery behind the opening is complete.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_tell_when_recovered(
+    database: *const ink_database,
+    told: ink_recovery_done,
+) {
+    // SAFETY: the caller's pointers are as the header asks.
+    unsafe {
+        on_or(database, (), |database| {
+            let Some(told) = told else { return };
+            database.0.tell_when_recovered(Arc::new(move |text| {
+                // The caller's function, which the header asks to return normally.
+                told(ink_slice::lend(text.as_bytes()));
+            }));
+        });
     }
 }
 

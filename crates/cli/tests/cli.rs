@@ -345,11 +345,14 @@ fn verify_names_the_damaged_page() {
 fn what_is_undamaged_is_salvaged_in_memory_and_on_disk() {
     let dir = tempfile::tempdir().unwrap();
     let db = fruit(dir.path());
-    let table = db.create_table("second", &[]).unwrap();
+    let table = db.create_table("second", &["by"]).unwrap();
+    let by = table.tree("by").unwrap();
     let txn = db.begin(inkstone::Isolation::ReadCommitted).unwrap();
     for n in 0..2000u32 {
         txn.insert(&table, &n.to_be_bytes(), &[7; 100]).unwrap();
+        txn.insert(by, &n.to_be_bytes(), b"").unwrap();
     }
+    txn.insert(&table, b"long", &[9; 50_000]).unwrap();
     txn.commit().unwrap();
     drop(table);
     db.close().unwrap();
@@ -365,10 +368,17 @@ fn what_is_undamaged_is_salvaged_in_memory_and_on_disk() {
         second["file"].as_str().unwrap(),
     );
     let mut bytes = std::fs::read(file).unwrap();
-    // The root, from which nothing but the way to the leaves is lost, and a leaf.
+    // The root, from which nothing but the way to the leaves is lost, a leaf of the same tree, and
+    // a page of the long value, which is free afterwards.
     let root = root.as_u64().unwrap() as usize;
-    let leaf = root + 1;
-    for page in [root, leaf] {
+    let first = |kind: u8, tree: Option<u8>| {
+        let pages = bytes.chunks_exact(16384);
+        let mut kinds = pages.map(|page| page[12] == kind && tree.is_none_or(|t| page[24] == t));
+        kinds.position(|is_it| is_it).unwrap()
+    };
+    let mut damaged = [root, first(3, Some(0)), first(5, None)];
+    damaged.sort_unstable();
+    for page in damaged {
         bytes[page * 16384 + 16000] ^= 4;
     }
     std::fs::write(file, &bytes).unwrap();
@@ -385,11 +395,7 @@ fn what_is_undamaged_is_salvaged_in_memory_and_on_disk() {
         .iter()
         .filter_map(|left_out| left_out["page"].as_str().map(str::to_owned))
         .collect();
-    assert_eq!(
-        pages,
-        [root, leaf].map(|page| format!("2:{page}")),
-        "{salvaged}"
-    );
+    assert_eq!(pages, damaged.map(|page| format!("2:{page}")), "{salvaged}");
     assert_eq!(
         std::fs::read(file).unwrap(),
         bytes,
@@ -400,6 +406,10 @@ fn what_is_undamaged_is_salvaged_in_memory_and_on_disk() {
     assert_eq!(code, 0, "{err}");
     assert!(
         text.contains("left out") && text.contains("was rebuilt"),
+        "{text}"
+    );
+    assert!(
+        text.contains("other trees may still have entries"),
         "{text}"
     );
     let verified = &json_ok(&["verify", &path])[0]["tables"];

@@ -42,6 +42,12 @@ pub const CONTROL_MAGIC: [u8; 8] = *b"INKSTCTL";
 /// The newest format of a database directory that this code knows.
 pub const FORMAT_VERSION: u32 = 1;
 
+/// No sequence, epoch, LSN or id is higher: a million of them a second last for 146,000 years.
+const NUMBER_MAX: u64 = 1 << 62;
+/// The end of the log is looked for in every epoch since the scan's start. A database that is
+/// killed while it is opened, once a second, comes to so many in half a year.
+const SCANNED_EPOCHS_MAX: u64 = 1 << 24;
+
 const VERSION: usize = 8;
 const PAGE_SIZE: usize = 12;
 const UUID: usize = 16;
@@ -182,6 +188,12 @@ impl Control {
             let detail = format!("log segments of {} bytes are none", self.log_segment_bytes);
             return Err(Corrupt::at(LOG_SEGMENT_BYTES, detail));
         }
+        self.check_order()?;
+        self.check_numbers()
+    }
+
+    /// What must not be beyond what.
+    fn check_order(&self) -> Result<(), Corrupt> {
         if self.scan_start_lsn > self.checkpoint_lsn {
             let detail = format!(
                 "scan start LSN {} is beyond checkpoint LSN {}",
@@ -189,7 +201,42 @@ impl Control {
             );
             return Err(Corrupt::at(SCAN_START_LSN, detail));
         }
+        if self.checkpoint_lsn > self.known_durable_lsn {
+            let detail = format!(
+                "checkpoint LSN {} is beyond {}, up to which the log was known to be durable",
+                self.checkpoint_lsn, self.known_durable_lsn
+            );
+            return Err(Corrupt::at(CHECKPOINT_LSN, detail));
+        }
+        let epochs = self.epoch.checked_sub(self.scan_start_epoch);
+        if epochs.is_none_or(|epochs| epochs > SCANNED_EPOCHS_MAX) {
+            let detail = format!(
+                "the scan starts in epoch {}, and the last was {}: no log is of so many epochs",
+                self.scan_start_epoch, self.epoch
+            );
+            return Err(Corrupt::at(SCAN_START_EPOCH, detail));
+        }
         Ok(())
+    }
+
+    /// Numbers that no database reaches: the next one of them might not be there.
+    fn check_numbers(&self) -> Result<(), Corrupt> {
+        let numbers = [
+            (SEQUENCE, self.sequence),
+            (EPOCH, self.epoch),
+            (KNOWN_DURABLE_LSN, self.known_durable_lsn.0),
+            (NEXT_TRX_ID, self.next_trx_id.0),
+            (NEXT_COMMIT, self.next_commit),
+            // Of addresses it is the upper part, of 23 bits.
+            (VERSION_EPOCH, u64::from(self.version_epoch) << 39),
+        ];
+        match numbers.into_iter().find(|(_, number)| *number > NUMBER_MAX) {
+            None => Ok(()),
+            Some((at, _)) => Err(Corrupt::at(
+                at,
+                "a number that no database reaches".to_owned(),
+            )),
+        }
     }
 
     /// Chooses between the two copies of a control file: the valid one with the higher sequence,

@@ -27,8 +27,10 @@
 //!
 //! 1. Every row of a page that can be read is there afterwards, but for a long value of which a
 //!    page was lost. Tested by `what_is_undamaged_is_salvaged`.
-//! 2. A file in which every page in use can be read is not touched. Tested by
-//!    `a_whole_database_is_left_as_it_is`.
+//! 2. A file in which every page in use can be read is not touched, but for free pages whose bytes
+//!    are no page. Tested by `a_whole_database_is_left_as_it_is`.
+//! 3. Every page of a file that was mended is whole, free ones too. Tested by
+//!    `what_is_undamaged_is_salvaged`.
 
 mod image;
 mod read_only;
@@ -249,11 +251,16 @@ fn mend_files(directory: &Arc<dyn Directory>, end: Lsn, report: &mut SalvageRepo
         let definition = defined.iter().find(|definition| definition.space == space);
         image.note_trees(definition);
         tables.push((space, image.roots().into_keys().collect()));
-        if !image.is_damaged() {
+        let is_damaged = image.is_damaged();
+        if !is_damaged && image.wrecks.is_empty() {
             continue;
         }
         let found: &[Table] = if space == CATALOG_SPACE { &tables } else { &[] };
-        let rebuilt = rebuild::rebuild(&*file, image, (&control, end), found).map_err(failed)?;
+        let rebuilt = match is_damaged {
+            true => rebuild::rebuild(&*file, image, (&control, end), found),
+            false => rebuild::clear_wrecks(&*file, image, (&control, end)),
+        };
+        let rebuilt = rebuilt.map_err(failed)?;
         let left_out = rebuilt.into_iter().map(|(page, what)| LeftOut {
             file: path.clone(),
             page,
@@ -261,7 +268,9 @@ fn mend_files(directory: &Arc<dyn Directory>, end: Lsn, report: &mut SalvageRepo
         });
         report.left_out.extend(left_out);
         file.sync().map_err(failed)?;
-        report.rebuilt.push(path.clone());
+        if is_damaged {
+            report.rebuilt.push(path.clone());
+        }
     }
     Ok(())
 }

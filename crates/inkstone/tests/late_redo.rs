@@ -6,6 +6,7 @@ use failure_support::{failed, insert, key, open_sim, rows};
 use inkstone::internals::options::Doublewrite;
 use inkstone::{Database, Error, Isolation, Options, Shutdown, Table};
 use inkstone_io::sim::{Fault, FaultRule, OpKind, SimVfs};
+use std::sync::{Arc, Mutex};
 
 const ROWS: u64 = 3000;
 
@@ -122,6 +123,52 @@ fn pages_are_redone_in_the_background() {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     check(&db, &db.table("t").unwrap());
+}
+
+#[test]
+fn what_is_done_behind_the_opening_is_told_once() {
+    let (disk, name) = crashed();
+    for begins_late in [false, true] {
+        let disk = disk.crash(1);
+        if !begins_late {
+            fail_reads(&disk, &name);
+        }
+        let db = open_sim(&disk, small()).unwrap();
+        let redo = &db.open_report().recovered.as_ref().unwrap().redo;
+        let wanted = format!(
+            "redo behind the opening is complete: {} pages, {} bytes of changes, ",
+            redo.pages_left, redo.bytes_left
+        );
+        if begins_late {
+            until(&|| db.redo_left().pages == 0);
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let hears = heard.clone();
+        db.tell_when_recovered(Arc::new(move |text| {
+            hears.lock().unwrap().push(text.to_owned());
+        }));
+        if !begins_late {
+            assert!(heard.lock().unwrap().is_empty());
+            disk.clear_faults();
+        }
+        until(&|| !heard.lock().unwrap().is_empty());
+        db.close().unwrap();
+        let heard = heard.lock().unwrap();
+        assert!(
+            heard.len() == 1 && heard[0].starts_with(&wanted),
+            "{heard:?}"
+        );
+    }
+}
+
+/// Waits for something that a background thread does.
+fn until(is_so: &dyn Fn() -> bool) {
+    let begin = std::time::Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed().as_secs() < 60);
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
 }
 
 #[test]

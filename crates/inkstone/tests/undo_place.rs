@@ -125,6 +125,12 @@ fn a_large_transaction_is_undone_after_a_crash() {
             }
             txn.commit().unwrap();
         }
+        let (told, heard) = std::sync::mpsc::channel();
+        db.tell_when_recovered(Arc::new(move |text| drop(told.send(text.to_owned()))));
+        let wanted =
+            format!("rollback behind the opening is complete: {left} row changes undone, ");
+        let minute = std::time::Duration::from_secs(60);
+        while !heard.recv_timeout(minute).unwrap().starts_with(&wanted) {}
     }
 }
 

@@ -14,6 +14,7 @@ pub mod around;
 pub mod damage;
 pub mod every;
 pub mod figure;
+pub mod forged;
 pub mod handles;
 pub mod huge;
 pub mod known;

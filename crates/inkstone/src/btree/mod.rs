@@ -234,7 +234,13 @@ impl Tree {
             match self.descend(target, 0, &mut pins)? {
                 Descent::Root(_) => {
                     let guard = latch(self.root)?;
-                    if self.check_node(self.root, &guard)?.is_leaf() {
+                    let page = self.check_node(self.root, &guard)?;
+                    if page.is_leaf() {
+                        // Scans go on from the end of what it covers.
+                        if !page.low().is_empty() || page.high().is_some() {
+                            let what = "a root that does not cover all keys".to_owned();
+                            return Err(self.corrupt(self.root, 40, what));
+                        }
                         return Ok(guard);
                     }
                 }

@@ -14,7 +14,6 @@ use crate::options::Durability;
 use crate::paranoid::paranoid;
 use crate::rows::{Table, TableInner, TableTree, TreeRef};
 use crate::space::{SYSTEM_PAGES, Space};
-use crate::sync::atomic::Ordering;
 use crate::sync::{Instant, thread};
 use crate::txn::Transaction;
 use crate::{Error, Result};
@@ -53,7 +52,7 @@ impl Database {
         if self.definition(name)?.is_some() {
             return Err(Error::AlreadyExists(format!("table {name}")));
         }
-        let space = SpaceId(inner.next_space.fetch_add(1, Ordering::SeqCst));
+        let space = inner.new_space()?;
         paranoid!(
             space > CATALOG_SPACE,
             "table {name} would be the catalog, {space}"

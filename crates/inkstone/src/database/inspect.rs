@@ -15,6 +15,7 @@ use inkstone_format::{Corrupt, PageNo, TreeId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Bound;
+use std::sync::Arc;
 
 /// What verifying a table found, when all is well.
 #[derive(Clone, Debug, Default)]
@@ -205,6 +206,21 @@ impl Database {
             "an earlier run's changes are left after their rollback"
         );
         self.inner.core.finish_rollbacks()
+    }
+
+    /// Has `listener` told, in words, when redo that this opening has left to the background is
+    /// complete, and when its rollbacks are; at once of what was complete before. One listener; it
+    /// is called by background threads, which it must not hold up.
+    ///
+    /// ```
+    /// # use inkstone::{Database, Options};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = Database::open(dir.path(), Options::default())?;
+    /// db.tell_when_recovered(std::sync::Arc::new(|text| eprintln!("{text}")));
+    /// # Ok::<(), inkstone::Error>(())
+    /// ```
+    pub fn tell_when_recovered(&self, listener: Arc<dyn Fn(&str) + Send + Sync>) {
+        self.inner.news.listen(listener);
     }
 
     /// How much of redo this opening has left: pages that are redone when they are read, and in the

@@ -19,6 +19,7 @@ mod checkpoint;
 mod close;
 mod ddl;
 mod inspect;
+mod news;
 mod opening;
 mod pool_ends;
 mod shrink;
@@ -41,12 +42,13 @@ use crate::recovery::RedoLeft;
 use crate::rows::Table;
 use crate::sort::{SortFile, Sorter};
 use crate::store::SpaceFiles;
-use crate::sync::atomic::AtomicU32;
+use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{HashMap, Mutex, MutexGuard};
 use crate::txn::Transaction;
 use crate::txn::core::Core;
 use crate::{Error, Result};
 use background::{Background, UpkeepOptions};
+use inkstone_format::SpaceId;
 use inkstone_format::tree_page::key_len_max;
 use inkstone_io::{Directory, Vfs};
 use opening::Locks;
@@ -116,6 +118,7 @@ pub(crate) struct Inner {
     pub checkpoints: checkpoint::Checkpoints,
     /// What this opening has left of redo.
     pub redo_left: Option<Arc<RedoLeft>>,
+    pub news: news::News,
     pub background: Mutex<Option<Background>>,
     pub report: OpenReport,
     /// Held until everything else is gone.
@@ -403,5 +406,19 @@ impl Inner {
         let latched = self.ddl.lock();
         self.checkpoints.place.check(&*self.directory)?;
         Ok(latched)
+    }
+
+    /// A number for a new tablespace: it was never given, and never will be again. The caller has
+    /// the latch of DDL.
+    pub(crate) fn new_space(&self) -> Result<SpaceId> {
+        let space = self.next_space.load(Ordering::SeqCst);
+        let Some(next) = space.checked_add(1) else {
+            return Err(Error::Unsupported(format!(
+                "a table more: all {space} numbers of tables are used up; copy the tables to a new \
+                 database"
+            )));
+        };
+        self.next_space.store(next, Ordering::SeqCst);
+        Ok(SpaceId(space))
     }
 }

@@ -20,7 +20,6 @@ use crate::mtr::Mtr;
 use crate::paranoid::paranoid;
 use crate::rows::{Table, TreeRef};
 use crate::space::Space;
-use crate::sync::atomic::Ordering;
 use crate::sync::{Instant, thread};
 use crate::txn::transaction::HasChanged;
 use crate::{Error, Result};
@@ -138,7 +137,7 @@ impl Database {
         }
         let source = Source::open(inner, file)?;
         let trees = source.named(trees)?;
-        let space = SpaceId(inner.next_space.fetch_add(1, Ordering::SeqCst));
+        let space = inner.new_space()?;
         let definition = TableDefinition {
             name: name.to_owned(),
             space,

@@ -1,13 +1,15 @@
 //! The account of a deadlock: which transaction waited for which, for what, in which statement.
 //!
 //! It is noted while the latches are held under which the circle was found, and put into words
-//! later, when none is held: names of tables are the catalog's.
+//! later, when none is held: names of tables are the catalog's. The victim does that when it wakes,
+//! while the tables are there; so their names stay when they are dropped.
 
 use super::request::Request;
 use super::statement::is_statement_lock;
 use super::{Access, LockMode, LockTarget, TreeKey};
 use crate::mvcc::system::TrxState;
 use crate::paranoid::paranoid;
+use crate::sync::OnceLock;
 use inkstone_format::TrxId;
 use inkstone_format::space::CLUSTERED_TREE;
 use std::fmt::Write;
@@ -46,6 +48,7 @@ pub struct Deadlock {
     victim: TrxId,
     /// Whether the victim was the cheapest.
     cheapest: bool,
+    words: OnceLock<String>,
 }
 
 impl Deadlock {
@@ -77,11 +80,22 @@ impl Deadlock {
             members: circle.iter().map(member).collect(),
             victim: victim.id(),
             cheapest: fewest == Some(victim.cost()),
+            words: OnceLock::new(),
         }
     }
 
-    /// In words, several lines.
-    pub fn text(&self, names: Option<&dyn TreeNames>) -> String {
+    /// In words, several lines, as it was put first.
+    pub fn words(&self, names: Option<&dyn TreeNames>) -> String {
+        if let Some(words) = self.words.get() {
+            return words.clone();
+        }
+        let words = self.text(names);
+        // Another thread may have been first.
+        let _ = self.words.set(words.clone());
+        words
+    }
+
+    fn text(&self, names: Option<&dyn TreeNames>) -> String {
         let mut text = format!("deadlock of {} transactions:\n", self.members.len());
         for (n, me) in self.members.iter().enumerate() {
             let next = &self.members[(n + 1) % self.members.len()];

@@ -316,7 +316,7 @@ impl WaitGraph {
 
     fn words(&self, deadlock: &Deadlock) -> String {
         let names = self.names.read().clone();
-        deadlock.text(names.as_deref())
+        deadlock.words(names.as_deref())
     }
 
     /// What a request waits for, in words.
@@ -325,12 +325,13 @@ impl WaitGraph {
         deadlock::place_of(request, names.as_deref())
     }
 
-    /// Tells the hooks of the deadlock that a transaction is the victim of, in its own thread.
-    /// Called once for each victim.
+    /// Puts the deadlock into words that a transaction is the victim of, and tells the hooks of it,
+    /// in the transaction's own thread. Called once for each victim.
     pub(crate) fn tell_of_deadlock(&self, victim: &TrxState) {
         let deadlock = self.state.lock().accounts.remove(&victim.id());
-        if let (Some(deadlock), Some(hooks)) = (deadlock, self.hooks()) {
-            hooks.deadlock_found(&self.words(&deadlock));
+        let words = deadlock.map(|deadlock| self.words(&deadlock));
+        if let (Some(words), Some(hooks)) = (words, self.hooks()) {
+            hooks.deadlock_found(&words);
         }
     }
 

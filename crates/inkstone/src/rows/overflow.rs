@@ -232,6 +232,12 @@ impl Core {
                 .first()
                 .is_none_or(|p| p.0 / covered == next.0 / covered)
         {
+            // The pages of a batch are latched together.
+            if next == first || pages.contains(&next) {
+                let what = "a chain that is to be freed comes back to this page";
+                let (id, what) = (space.page_id(next), Corrupt::at(NEXT_AT, what));
+                return Err(Error::corrupt_page(space.file().path(), id, what));
+            }
             pages.push(next);
             next = self.next_in_chain(space, next)?;
         }

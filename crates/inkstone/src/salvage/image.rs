@@ -41,6 +41,8 @@ pub(super) struct Image {
     pub chains: BTreeMap<PageNo, (u64, PageNo)>,
     /// Pages in use that cannot be read, or may be in use where the map is lost; and why.
     pub lost: BTreeMap<PageNo, String>,
+    /// Free pages whose bytes are no page; and why.
+    pub wrecks: BTreeMap<PageNo, String>,
     /// Trees that the file must have, where it does not say so itself.
     missing_trees: BTreeSet<TreeId>,
     /// The file's own pages are damaged, or its length is no number of pages.
@@ -65,6 +67,7 @@ impl Image {
             nodes: BTreeMap::new(),
             chains: BTreeMap::new(),
             lost: BTreeMap::new(),
+            wrecks: BTreeMap::new(),
             missing_trees: BTreeSet::new(),
             own_damage: length % size != 0,
         };
@@ -91,7 +94,12 @@ impl Image {
             }
             let in_use = map.as_ref().is_none_or(|map| bit(map, number % covered));
             file.read_at(&mut bytes, u64::from(number) * size)?;
-            if !in_use || (map.is_none() && is_zero(&bytes)) {
+            if (!in_use || map.is_none()) && is_zero(&bytes) {
+                continue;
+            }
+            if !in_use {
+                let wreck = usable(page, &bytes, false).err();
+                image.wrecks.extend(wreck.map(|why| (page, why)));
                 continue;
             }
             match usable(page, &bytes, true).and_then(|()| image.take(page, &bytes)) {

@@ -36,6 +36,8 @@ struct Rebuild<'f> {
     /// The page behind the file's last.
     end: u32,
     left_out: LeftOut,
+    /// Rows of the clustered tree are among it, or may be.
+    rows_lost: bool,
     /// Definitions of tables that the catalog has lost.
     definitions: Vec<TableDefinition>,
 }
@@ -67,6 +69,18 @@ pub(super) fn rebuild(
     Ok(rebuild.left_out)
 }
 
+/// Writes the free pages of a file anew whose bytes are no page; tells which.
+pub(super) fn clear_wrecks(file: &dyn File, image: Image, at: (&Control, Lsn)) -> Result<LeftOut> {
+    let mut rebuild = Rebuild::new(file, image, at);
+    for (page, why) in std::mem::take(&mut rebuild.image.wrecks) {
+        let id = PageId::new(rebuild.image.space, page);
+        let what = format!("page {id}, which is free: {why}");
+        rebuild.left_out.push((Some(id), what));
+        rebuild.free_page(page)?;
+    }
+    Ok(rebuild.left_out)
+}
+
 impl<'f> Rebuild<'f> {
     fn new(file: &'f dyn File, image: Image, (control, end): (&Control, Lsn)) -> Self {
         Self {
@@ -77,6 +91,7 @@ impl<'f> Rebuild<'f> {
             spare: Vec::new(),
             end: image.pages.max(OWN),
             left_out: Vec::new(),
+            rows_lost: false,
             definitions: Vec::new(),
             image,
         }
@@ -114,7 +129,34 @@ impl Rebuild<'_> {
             self.tree(tree, root, leaves)?;
             new_roots.insert(tree, root);
         }
-        self.own_pages(&new_roots, control)
+        self.own_pages(&new_roots, control)?;
+        let is_other = |tree: &TreeId| ![CLUSTERED_TREE, PENDING_FREE_TREE].contains(tree);
+        if self.rows_lost && new_roots.keys().any(is_other) {
+            // Only the program that made the entries knows of which rows they are.
+            let what = "rows of which the table's other trees may still have entries: have them \
+                        made anew by the program that has made them (in MariaDB: ALTER TABLE .. \
+                        FORCE)";
+            self.left_out.push((None, what.to_owned()));
+        }
+        let wrecks = std::mem::take(&mut self.image.wrecks);
+        for page in lost.into_keys().chain(wrecks.into_keys()) {
+            let is_own = page.0 % map_pages(self.size) < OWN;
+            if !is_own && page.0 < self.end && !self.used.contains(&page) {
+                self.free_page(page)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a page that nothing uses: of no type, but whole.
+    fn free_page(&mut self, page: PageNo) -> Result<()> {
+        let mut bytes = vec![0; self.size];
+        init_page(
+            &mut bytes,
+            PageId::new(self.image.space, page),
+            PageType::Free,
+        );
+        self.write(page, bytes)
     }
 
     /// The leaves of a tree, in order, none of which covers what another does.
@@ -262,6 +304,7 @@ impl Rebuild<'_> {
         }
         for &slot in broken.iter().rev() {
             if tree != PENDING_FREE_TREE {
+                self.rows_lost |= tree == CLUSTERED_TREE;
                 let key = TreePage(&bytes).key(slot);
                 let what = format!("the row {key:02x?} of tree {tree}: a page of its long value");
                 self.left_out.push((None, what));
@@ -319,6 +362,7 @@ impl Rebuild<'_> {
             return Ok(());
         }
         if leaves.is_empty() {
+            self.rows_lost |= tree == CLUSTERED_TREE;
             return self.empty_leaf(tree, root, &[], None);
         }
         let mut children: Vec<Child> = Vec::new();
@@ -363,6 +407,7 @@ impl Rebuild<'_> {
         self.empty_leaf(tree, page, &low, high)?;
         let to = high.map_or("the end".to_owned(), |high| format!("{high:02x?}"));
         let what = format!("rows of tree {tree} from {low:02x?} to {to}, if there were any");
+        self.rows_lost |= tree == CLUSTERED_TREE;
         self.left_out.push((None, what));
         children.push((low, page));
         Ok(())
@@ -442,13 +487,7 @@ impl Rebuild<'_> {
             here.for_each(|page| set_bits(&mut map, page.0 - first, 1, true));
             self.write(PageNo(first + 1), map)?;
             if region > 0 {
-                let mut empty = vec![0; self.size];
-                init_page(
-                    &mut empty,
-                    PageId::new(self.image.space, PageNo(first)),
-                    PageType::Free,
-                );
-                self.write(PageNo(first), empty)?;
+                self.free_page(PageNo(first))?;
             }
         }
         let mut header = vec![0; self.size];

@@ -12,7 +12,9 @@
 //! 4. So does what is replaced by an older version of itself, in its own place.
 //! 5. When damage of a page, or of the undo file, was found, the rest can be salvaged
 //!    ([`salvaged`]).
+//! 6. What is nonsense under a checksum that fits ([`forged`]) gives an error, or is no harm.
 
+use super::forged::{self, Forgery};
 use super::salvaged;
 use super::session::{self, History};
 use super::work::{Life, Start};
@@ -63,7 +65,8 @@ impl Part {
         })
     }
 
-    fn has_pages(self) -> bool {
+    /// Whether it is a tablespace.
+    pub fn has_pages(self) -> bool {
         matches!(self, Part::Catalog | Part::Data)
     }
 }
@@ -90,6 +93,8 @@ pub enum What {
     Truncated(u64),
     /// The file is gone.
     Missing,
+    /// A field is nonsense, and the checksum fits.
+    Forged(Forgery),
 }
 
 impl What {
@@ -102,6 +107,7 @@ impl What {
             What::Stale(_) => "stale",
             What::Truncated(_) => "truncated",
             What::Missing => "missing",
+            What::Forged(_) => "forged",
         }
     }
 }
@@ -176,6 +182,7 @@ impl Damage {
             }
             What::Truncated(length) => disk.truncate_raw(&self.path, *length),
             What::Missing => disk.remove_raw(&self.path),
+            What::Forged(forgery) => forged::apply(disk, &self.path, self.part(), forgery),
         }
     }
 }
@@ -223,6 +230,7 @@ pub fn all(starts: &[Start], life: Life) -> std::io::Result<Vec<Damage>> {
                 }
             }
         }
+        what.extend(forged::all(part, &bytes).into_iter().map(What::Forged));
         let path = &path;
         all.extend(what.into_iter().map(|what| Damage {
             life,
@@ -271,6 +279,9 @@ pub fn run(starts: &[Start], damage: &Damage) -> Result<Finding, String> {
 
 fn look(starts: &[Start], damage: &Damage) -> Result<Finding, String> {
     let start = &starts[damage.life as usize];
+    if let What::Forged(forgery) = &damage.what {
+        return forged::look(start, damage, forgery);
+    }
     let disk = start.copy();
     let applied = damage.apply(&disk, starts);
     applied.map_err(|error| error.to_string())?;

@@ -4,26 +4,28 @@
 //!
 //! 1. Salvage over an overlay leaves the disk as it was, and so does opening with `force_recovery`,
 //!    which shows as much.
-//! 2. Of a database that was closed in order: afterwards it opens and is whole; the rows that are
-//!    missing are those of the leaves whose bytes are damaged, and rows whose long value is in a
-//!    damaged page. A table whose definition was in a damaged page of the catalog is there under
-//!    another name.
+//! 2. Of a database that was closed in order: afterwards it opens and is whole, in every page of
+//!    its files, free ones too, as `inkstone verify` asks; the rows that are missing are those of
+//!    the leaves whose bytes are damaged, and rows whose long value is in a damaged page. A table
+//!    whose definition was in a damaged page of the catalog is there under another name.
 //! 3. Of one that was not closed: as much, or an error that says what is damaged. No row is there
 //!    that the undamaged database does not have.
 //! 4. Where the undo file is damaged: it opens and is whole; every row is right that no transaction
 //!    changed whose undo was there; the report says that undo is lost.
 
 use super::damage::{Damage, Part, What};
-use super::session::{DIRECTORY, found, options};
+use super::session::{DIRECTORY, found, options, verify};
 use super::work::{Life, Start, is_moved};
 use crate::model::{Found, show};
 use inkstone::internals::salvage::salvage;
+use inkstone::internals::store::parse_space_file_name;
 use inkstone::{Database, Error, Options};
-use inkstone_format::header::{PageType, page_type};
+use inkstone_format::header::{PageType, check_page, is_zero, page_type};
 use inkstone_format::tree_page::TreePage;
-use inkstone_io::Vfs;
+use inkstone_format::{PageId, PageNo};
 use inkstone_io::overlay::OverlayVfs;
 use inkstone_io::sim::SimVfs;
+use inkstone_io::{Create, OpenOptions, Vfs};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -50,6 +52,41 @@ fn look(vfs: Arc<dyn Vfs>) -> Result<Found, Error> {
     db.close()?;
     Ok(found)
 }
+
+/// What `inkstone verify` does: all trees, and then every page of the files, free ones too.
+fn verified(vfs: Arc<dyn Vfs>) -> Result<(), Error> {
+    let db = Database::open_on(vfs.clone(), Path::new(DIRECTORY), options(), &|_| {})?;
+    verify(&db)?;
+    db.close()?;
+    let failed = |error| Error::io("read", Path::new(DIRECTORY), error);
+    let directory = vfs.open_directory(Path::new(DIRECTORY), Create::Never);
+    let directory = directory.map_err(failed)?;
+    for name in directory.list().map_err(failed)? {
+        let Some(space) = parse_space_file_name(&name) else {
+            continue;
+        };
+        let file = directory.open(&name, READ_ONLY).map_err(failed)?;
+        let mut bytes = vec![0; file.len().map_err(failed)? as usize];
+        file.read_at(&mut bytes, 0).map_err(failed)?;
+        for (n, page) in bytes
+            .chunks(PAGE)
+            .enumerate()
+            .filter(|(_, page)| !is_zero(page))
+        {
+            let id = PageId::new(space, PageNo(n as u32));
+            let checked = check_page(page, id);
+            checked.map_err(|corrupt| Error::corrupt_page(file.path(), id, corrupt))?;
+        }
+    }
+    Ok(())
+}
+
+const READ_ONLY: OpenOptions = OpenOptions {
+    create: Create::Never,
+    read_only: true,
+    direct: false,
+    dsync: false,
+};
 
 /// Salvages a damaged disk, over an overlay, and compares.
 pub fn check(start: &Start, damaged: &SimVfs, damage: &Damage) -> Result<(), String> {
@@ -85,7 +122,9 @@ pub fn check(start: &Start, damaged: &SimVfs, damage: &Damage) -> Result<(), Str
     if lost.file {
         return Ok(());
     }
-    let found = look(overlay).map_err(|error| format!("opening what was salvaged: {error}"))?;
+    let found = look(overlay.clone());
+    let found = found.map_err(|error| format!("opening what was salvaged: {error}"))?;
+    verified(overlay).map_err(|error| format!("verifying what was salvaged: {error}"))?;
     let forced = match forced(&below) {
         // Old versions of rows are read there, and nothing is rolled back.
         Err(Error::Corrupt { file, .. }) if is_undo && file.ends_with("undo") => None,

@@ -11,6 +11,7 @@ use crate::catalog::{CATALOG_ISOLATION, CATALOG_SPACE, Catalog};
 use crate::control::ControlFile;
 use crate::database::background::Background;
 use crate::database::checkpoint::Checkpoints;
+use crate::database::news::News;
 use crate::database::{Database, Inner};
 use crate::paranoid::paranoid;
 use crate::recovery::RedoLeft;
@@ -58,7 +59,10 @@ impl Undone {
         let mut complete = Complete::join(Joined {
             core: self.core,
             catalog: self.catalog,
-            next_space: new.next_space_id.0.max(self.highest_space + 1),
+            next_space: new
+                .next_space_id
+                .0
+                .max(self.highest_space.saturating_add(1)),
             run_start: self.outcome.end,
             left: self.outcome.left,
             report: self.report,
@@ -116,6 +120,7 @@ impl Complete {
             ddl: Mutex::new(()),
             checkpoints: Checkpoints::new(parts.control, parts.run_start),
             redo_left: parts.left,
+            news: News::new(parts.report.recovered.as_ref()),
             background: Mutex::new(None),
             report: parts.report,
             _locks: parts.locks,

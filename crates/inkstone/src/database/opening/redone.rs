@@ -1,14 +1,13 @@
 //! Pages are where the log ends, or will be when they are read.
 
-use super::foundation::{Foundation, LogStart};
+use super::foundation::{Foundation, LOG_DIRECTORY, LogStart};
 use super::locked::Ownership;
 use super::repaired::Repaired;
 use super::report::OpenReport;
 use super::scanned::say_what_is_lost;
-use crate::Result;
 use crate::buffer::LateRedo;
-use crate::paranoid::paranoid;
 use crate::recovery::{RedoOutcome, When};
+use crate::{Error, Result};
 use std::sync::Arc;
 
 /// Stage 5. The end of the log is proven, and every page that is read from the buffer pool has
@@ -43,14 +42,15 @@ impl Repaired<'_> {
         let outcome = self.gathered.redo(&mut self.log, when);
         let outcome = outcome.map_err(|error| say_what_is_lost(error, &self.report))?;
         let control = &self.ownership.new;
-        paranoid!(
-            outcome.end >= control.checkpoint_lsn && outcome.epoch < control.epoch,
-            "the log of epoch {} ends at LSN {}, for a checkpoint at {} of epoch {}",
-            outcome.epoch,
-            outcome.end,
-            control.checkpoint_lsn,
-            control.epoch
-        );
+        if outcome.end < control.checkpoint_lsn || outcome.epoch >= control.epoch {
+            let log = self.foundation.site.directory.path_of(LOG_DIRECTORY);
+            let detail = format!(
+                "the log of epoch {} ends at LSN {}; the control file has a checkpoint at LSN {}, \
+                 and epoch {}: one of them is of another time",
+                outcome.epoch, outcome.end, control.checkpoint_lsn, self.ownership.old.epoch
+            );
+            return Err(Error::corrupt_file(&log, 0, detail));
+        }
         let left = outcome.left.clone().map(|left| left as Arc<dyn LateRedo>);
         let page_lsns = self.foundation.files.page_lsns();
         page_lsns.redo_done(outcome.end, left)?;

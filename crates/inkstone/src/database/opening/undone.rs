@@ -37,7 +37,12 @@ impl Redone {
     pub fn undo(mut self) -> Result<Undone> {
         let (outcome, foundation) = (&self.outcome, &self.foundation);
         let control = &self.ownership.new;
-        let next_trx = TrxId(control.next_trx_id.0.max(outcome.trx_id_max.0 + 1));
+        let next_trx = TrxId(
+            control
+                .next_trx_id
+                .0
+                .max(outcome.trx_id_max.0.saturating_add(1)),
+        );
         let mut open = outcome.losers.iter().chain(&outcome.prepared);
         paranoid!(
             open.all(|open| open.id < next_trx),
