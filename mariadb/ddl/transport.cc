@@ -173,6 +173,14 @@ void ha_inkstone::end_export()
 
 int ha_inkstone::discard_or_import_tablespace(my_bool discard)
 {
+  // The server takes no lock for it, so there is no transaction either.
+  if (table->s->tmp_table != NO_TMP_TABLE)
+  {
+    // InnoDB's two errors, of which the client gets the first.
+    my_error(ER_CANNOT_DISCARD_TEMPORARY_TABLE, MYF(0));
+    handler::print_error(HA_ERR_TABLE_NEEDS_UPGRADE, MYF(0));
+    return HA_ERR_INKSTONE;
+  }
   try
   {
     return discard ? discard_table() : import_table();

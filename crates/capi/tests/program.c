@@ -66,6 +66,24 @@ static bool find_log_writes(void *context, const ink_duration *duration) {
   return false;
 }
 
+static pthread_mutex_t hearing = PTHREAD_MUTEX_INITIALIZER;
+static int redo_heard;
+
+/* Called by a thread of the database. */
+static void hear(ink_slice what) {
+  pthread_mutex_lock(&hearing);
+  if (what.len > 24 && !memcmp(what.data, "redo behind the opening ", 24))
+    redo_heard++;
+  pthread_mutex_unlock(&hearing);
+}
+
+static int times_heard(void) {
+  pthread_mutex_lock(&hearing);
+  int times = redo_heard;
+  pthread_mutex_unlock(&hearing);
+  return times;
+}
+
 static bool count_names(void *context, ink_slice name) {
   CHECK(name.len > 0);
   ++*(int *)context;
@@ -584,6 +602,11 @@ int main(int argc, char **argv) {
   OK(ink_open_report(db, &report, &error));
   CHECK(strstr((char *)report.data, "2 prepared transactions kept") != NULL);
   ink_buffer_free(&report);
+  ink_tell_when_recovered(db, NULL);
+  ink_tell_when_recovered(db, hear);
+  for (int tenths = 0; tenths < 300 && times_heard() == 0; tenths++)
+    nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+  CHECK(times_heard() == 1);
   int xids = 0;
   OK(ink_prepared(db, count_names, &xids, &error));
   CHECK(xids == 2); /* also the one that had changed nothing */

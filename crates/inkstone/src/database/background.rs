@@ -148,7 +148,7 @@ fn purge_round(inner: &Inner, _: u64) -> Result<bool> {
 fn undo_round(inner: &Inner, _: u64) -> Result<bool> {
     inner.core.storage.poison.check()?;
     inner.core.finish_recovered()?;
-    inner.news.undone();
+    inner.recovery_listener.undone();
     Ok(false)
 }
 
@@ -194,7 +194,7 @@ fn redo_rest(inner: &Arc<Inner>, stop: &Arc<Stop>) -> Result<JoinHandle<()>> {
             let pause = match left.redo_some(&inner.core.storage.pool) {
                 Ok(true) => Duration::ZERO,
                 // All is done, or what is left cannot be done yet.
-                Ok(false) if left.stat().pages == 0 => return inner.news.redone(),
+                Ok(false) if left.stat().pages == 0 => return inner.recovery_listener.redone(),
                 Ok(false) => {
                     left.try_again();
                     REDO_INTERVAL

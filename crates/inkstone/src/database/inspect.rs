@@ -220,7 +220,7 @@ impl Database {
     /// # Ok::<(), inkstone::Error>(())
     /// ```
     pub fn tell_when_recovered(&self, listener: Arc<dyn Fn(&str) + Send + Sync>) {
-        self.inner.news.listen(listener);
+        self.inner.recovery_listener.listen(listener);
     }
 
     /// How much of redo this opening has left: pages that are redone when they are read, and in the

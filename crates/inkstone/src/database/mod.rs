@@ -12,6 +12,7 @@
 //! | `checkpoint` | how far recovery must go back; long transactions' undo |
 //! | `background` | the threads that purge, checkpoint and warm the pool |
 //! | `inspect` | verification and statistics |
+//! | `recovery_listener` | tells the program when work that opening has left to the background is done |
 //! | `status`, `watch` | counters and gauges; transactions, locks and waits |
 
 mod background;
@@ -19,9 +20,9 @@ mod checkpoint;
 mod close;
 mod ddl;
 mod inspect;
-mod news;
 mod opening;
 mod pool_ends;
+mod recovery_listener;
 mod shrink;
 mod status;
 mod tables;
@@ -118,7 +119,7 @@ pub(crate) struct Inner {
     pub checkpoints: checkpoint::Checkpoints,
     /// What this opening has left of redo.
     pub redo_left: Option<Arc<RedoLeft>>,
-    pub news: news::News,
+    pub recovery_listener: recovery_listener::RecoveryListener,
     pub background: Mutex<Option<Background>>,
     pub report: OpenReport,
     /// Held until everything else is gone.

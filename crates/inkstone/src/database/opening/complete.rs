@@ -11,7 +11,7 @@ use crate::catalog::{CATALOG_ISOLATION, CATALOG_SPACE, Catalog};
 use crate::control::ControlFile;
 use crate::database::background::Background;
 use crate::database::checkpoint::Checkpoints;
-use crate::database::news::News;
+use crate::database::recovery_listener::RecoveryListener;
 use crate::database::{Database, Inner};
 use crate::paranoid::paranoid;
 use crate::recovery::RedoLeft;
@@ -120,7 +120,7 @@ impl Complete {
             ddl: Mutex::new(()),
             checkpoints: Checkpoints::new(parts.control, parts.run_start),
             redo_left: parts.left,
-            news: News::new(parts.report.recovered.as_ref()),
+            recovery_listener: RecoveryListener::new(parts.report.recovered.as_ref()),
             background: Mutex::new(None),
             report: parts.report,
             _locks: parts.locks,

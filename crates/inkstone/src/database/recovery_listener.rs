@@ -21,14 +21,14 @@ struct State {
 }
 
 /// See the module.
-pub(crate) struct News {
+pub(crate) struct RecoveryListener {
     opened: Instant,
     /// Pages that were left to be redone, bytes of their changes, row changes left to be undone.
     left: (u64, u64, u64),
     state: Mutex<State>,
 }
 
-impl News {
+impl RecoveryListener {
     pub fn new(recovered: Option<&Recovered>) -> Self {
         let left = recovered.map_or((0, 0, 0), |found| {
             let rows = found.rows_to_undo - found.rows_without_space;
