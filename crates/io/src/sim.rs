@@ -369,6 +369,11 @@ impl SimVfs {
         self.process.limit_handles(limit);
     }
 
+    /// The files, directories and locks that the process has open now.
+    pub fn handles(&self) -> u64 {
+        self.process.handles()
+    }
+
     /// The most files, directories and locks that the process had open at once.
     pub fn handles_max(&self) -> u64 {
         self.process.handles_max()

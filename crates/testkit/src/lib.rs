@@ -45,3 +45,14 @@ pub mod schedule;
 pub mod workers;
 
 pub use rng::Rng;
+
+/// A database that was closed, or that did not open, has let go of all files, directories and
+/// locks.
+pub(crate) fn nothing_is_open(vfs: &inkstone_io::sim::SimVfs) -> Result<(), String> {
+    match vfs.handles() {
+        0 => Ok(()),
+        handles => Err(format!(
+            "{handles} files, directories or locks are open behind the end"
+        )),
+    }
+}

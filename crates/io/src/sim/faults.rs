@@ -290,6 +290,10 @@ impl Process {
         self.state.lock().handles.limit = limit;
     }
 
+    pub(super) fn handles(&self) -> u64 {
+        self.state.lock().handles.open
+    }
+
     pub(super) fn handles_max(&self) -> u64 {
         self.state.lock().handles.open_max
     }

@@ -2,6 +2,7 @@
 
 use super::Run;
 use crate::model::End;
+use crate::nothing_is_open;
 use inkstone::{Database, Error, Isolation, Shutdown};
 
 /// A table that is there only within a step. The model knows nothing of it.
@@ -72,6 +73,7 @@ impl Run {
         self.db = None;
         let closed = db.close_as(how);
         closed.map_err(|error| format!("{how:?} close while pages wait failed: {error}"))?;
+        nothing_is_open(&self.vfs)?;
         // Another close may have come before.
         self.closed_log_only &= how == Shutdown::LogOnly;
         self.trace(|| format!("closed while pages wait: {how:?}"));

@@ -2,8 +2,8 @@
 
 use super::wreck::{Wreck, control};
 use super::{DIRECTORY, Ending, Outcome, Run, Stop, is_fault};
-use crate::Rng;
 use crate::model::End;
+use crate::{Rng, nothing_is_open};
 use inkstone::internals::options::Doublewrite;
 use inkstone::{Database, Options, Shutdown};
 use inkstone_io::overlay::OverlayVfs;
@@ -297,6 +297,7 @@ impl Run {
             Err(error) if self.excuses(&error) => return Ok(self.kill()),
             Err(error) => return Err(format!("{how:?} close failed: {error}")),
         }
+        nothing_is_open(&self.vfs)?;
         if self.rng.chance(75) {
             return self.lose_power(End::Close);
         }

@@ -13,6 +13,7 @@
 use super::after::{self, After};
 use super::every::{Consequence, check_poisoned};
 use super::session::{Finish, History, Outcome, Session, Stop, is_clear};
+use crate::nothing_is_open;
 use inkstone::Error;
 use inkstone_io::sim::SimVfs;
 
@@ -77,6 +78,7 @@ impl Trial<'_> {
             Ok(session) => session,
             Err(error) => {
                 self.check_refusal(&error)?;
+                nothing_is_open(&self.vfs)?;
                 relieve(&self.vfs);
                 let again = Session::open(self.vfs.clone(), self.history.clone());
                 let session = again.map_err(|error| format!("opening once it is over: {error}"))?;
@@ -129,6 +131,7 @@ impl Trial<'_> {
         } else {
             let closed = session.close();
             closed.map_err(|error| format!("closing once it is over: {error}"))?;
+            nothing_is_open(&self.vfs)?;
         }
         Ok((history, consequence))
     }
@@ -144,7 +147,9 @@ impl Trial<'_> {
             self.vfs.kill();
             return Ok((history, consequence));
         }
-        match session.close() {
+        let closed = session.close();
+        nothing_is_open(&self.vfs)?;
+        match closed {
             Ok(()) => Ok((history, consequence)),
             Err(error) => {
                 self.check_errors(std::slice::from_ref(&error))

@@ -79,7 +79,7 @@ use inkstone_format::{Lsn, PageId, SpaceId};
 use inkstone_io::Directory;
 use notes::{Note, Notes};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// Part of the buffer pool that notes, and blocks, may take each.
 const SHARE: u64 = 128;
@@ -115,7 +115,8 @@ pub struct PageLsnMap {
     /// While redo runs, or is late: the checkpoint. Else `u64::MAX`.
     redo_from: AtomicU64,
     /// What is left of redo behind the opening: then `redo_from` holds for its pages alone.
-    late: OnceLock<Arc<dyn LateRedo>>,
+    /// What is left of redo, which the buffer pool keeps: it refers to the files, and so to this map.
+    late: OnceLock<Weak<dyn LateRedo>>,
 }
 
 /// The state of settling, for the one thread that settles.
@@ -256,7 +257,7 @@ impl PageLsnMap {
     pub fn redo_done(&self, log_end: Lsn, left: Option<Arc<dyn LateRedo>>) -> Result<()> {
         match left {
             None => self.redo_from.store(u64::MAX, Ordering::Release),
-            Some(left) => drop(self.late.set(left)),
+            Some(left) => drop(self.late.set(Arc::downgrade(&left))),
         }
         let header = self.settling.lock().header;
         match header.newest > log_end {
@@ -275,7 +276,9 @@ impl PageLsnMap {
 
     /// From which LSN on a version of the page will do, as redo makes up for the rest.
     fn redo_from(&self, id: PageId) -> u64 {
-        match self.late.get().is_none_or(|late| late.of(id).is_some()) {
+        let is_left =
+            |late: &Weak<dyn LateRedo>| late.upgrade().is_some_and(|late| late.of(id).is_some());
+        match self.late.get().is_none_or(is_left) {
             true => self.redo_from.load(Ordering::Acquire),
             false => u64::MAX,
         }
