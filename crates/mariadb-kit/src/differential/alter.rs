@@ -228,7 +228,7 @@ impl Maker {
         if column.generated.is_some() || column.auto_increment || !column.kind.can_be_sorted() {
             return None;
         }
-        let value = column.kind.value(random, &self.strings).render();
+        let value = column.kind.default(random, &self.strings);
         let sql = text(format!("ALTER COLUMN {} SET DEFAULT {value}", column.name));
         column.default = Some(value);
         Some(Clause::about(column.tag, sql))

@@ -282,7 +282,7 @@ impl Maker {
         if can_have && random.chance(25) {
             default = match null && random.chance(30) {
                 true => Some("NULL".to_owned()),
-                false => Some(kind.value(random, &self.strings).render()),
+                false => Some(kind.default(random, &self.strings)),
             };
         }
         if matches!(kind, Kind::Timestamp(_)) {
