@@ -109,9 +109,9 @@ pub fn compare(
         *accepted.entry(accepted::COUNTS_BEHIND_COPY).or_default() += 1;
         return Judged::Ends;
     }
-    if what == Aspect::Outcome && faults::refuses_to_copy(sides, &text, inkstone) {
+    if what == Aspect::Outcome && faults::refuses_to_copy(sides, &text, outcomes) {
         *accepted.entry(accepted::COPIES_ARE_CHECKED).or_default() += 1;
-        return Judged::Equal;
+        return Judged::Ends;
     }
     if accepted::is_about_row_numbers(&text, what, innodb, inkstone) && lie_otherwise(sides, &text)
     {

@@ -265,22 +265,28 @@ pub fn warns_of_another_column(
                 }))
 }
 
-/// Whether InnoDB refuses, for the same reason as Inkstone, the ALTER that it has done in place if
-/// it is to copy: of one that makes the table anew as it is.
-pub fn refuses_to_copy(sides: &mut Sides, text: &str, inkstone: &Outcome) -> bool {
-    let is_anew = text.starts_with("ALTER TABLE ")
-        && (text.ends_with(&format!(" ENGINE={}", super::sql::ENGINE)) || text.ends_with(" FORCE"));
-    let copying = text.replace(super::sql::ENGINE, "InnoDB") + ", ALGORITHM=COPY";
-    match (is_anew, &inkstone.reply) {
-        (true, Reply::Refused(refused)) => match sides.ask(&copying) {
-            Some(Reply::Refused(refusal)) => {
-                refusal.code == refused.code
-                    && neutral(&refusal.message) == neutral(&refused.message)
-            }
-            _ => false,
-        },
+/// Whether InnoDB, which has done an ALTER in place that Inkstone refuses, refuses for the same
+/// reason to copy the table that it has now.
+pub fn refuses_to_copy(sides: &mut Sides, text: &str, [innodb, inkstone]: &[Outcome; 2]) -> bool {
+    let (Reply::Done(_), Reply::Refused(refused)) = (&innodb.reply, &inkstone.reply) else {
+        return false;
+    };
+    let Some(table) = altered_table(text) else {
+        return false;
+    };
+    match sides.ask(&format!("ALTER TABLE {table} FORCE, ALGORITHM=COPY")) {
+        Some(Reply::Refused(refusal)) => {
+            refusal.code == refused.code && neutral(&refusal.message) == neutral(&refused.message)
+        }
         _ => false,
     }
+}
+
+/// The table that ALTER TABLE is about, under the name that it has then.
+fn altered_table(text: &str) -> Option<&str> {
+    let renamed = text.split_once("RENAME TO ").map(|(_, rest)| rest);
+    let rest = renamed.or_else(|| text.strip_prefix("ALTER TABLE "))?;
+    rest.split([' ', ',']).next()
 }
 
 fn names(sides: &mut Sides, ask: &str) -> Option<Vec<String>> {
