@@ -191,9 +191,28 @@ impl Tree {
             .storage
             .pool
             .exclusive_if_resident(self.space.page_id(hint))?;
-        let page = TreePage(&guard);
-        let mine = guard[PAGE_TYPE_AT] == PageType::Leaf as u8 && page.tree() == self.id;
-        (mine && page.covers(key)).then_some(guard)
+        self.is_leaf_of(&guard, Target::Key(key)).then_some(guard)
+    }
+
+    /// The leaf at `hint`, latched shared, if it is resident and the target's.
+    pub fn leaf_shared_at_hint(&self, hint: PageNo, target: Target<'_>) -> Option<Shared<'_>> {
+        let page = self.space.page_id(hint);
+        let guard = self.storage.pool.shared_if_resident(page)?;
+        self.is_leaf_of(&guard, target).then_some(guard)
+    }
+
+    /// Whether a page is a leaf of this tree, and the target's.
+    fn is_leaf_of(&self, bytes: &[u8], target: Target<'_>) -> bool {
+        let page = TreePage(bytes);
+        bytes[PAGE_TYPE_AT] == PageType::Leaf as u8
+            && page.tree() == self.id
+            && match target {
+                Target::Key(key) => page.covers(key),
+                Target::Before(key) => {
+                    page.low() < key && page.high().is_none_or(|high| key <= high)
+                }
+                Target::Last => page.high().is_none(),
+            }
     }
 
     /// The leaf of a key, latched exclusively without waiting for I/O: for callers that hold a

@@ -1,116 +1,130 @@
 //! Intervals of keys.
 //!
-//! An interval lies between two *cuts*: places before or after a key. Half-open intervals of cuts
-//! express every pair of bounds, and two overlap iff each begins before the other ends.
+//! Nothing lies between a key and the same with a zero behind it: the place behind a key is the
+//! place before that. So each place between keys has one name, the bytes that it lies before, and
+//! places are ordered as these bytes are. Half-open intervals of places express every pair of
+//! bounds; two overlap iff each begins before the other ends.
 
 use crate::paranoid::{Check, paranoid};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// On which side of its key a cut is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Side {
-    Before,
-    After,
+/// The place before a key.
+pub(crate) fn before(key: &[u8]) -> Box<[u8]> {
+    key.into()
 }
 
-/// A place between keys. The derived order is the order of places.
+/// The place behind a key.
+pub(crate) fn after(key: &[u8]) -> Box<[u8]> {
+    let mut place = Vec::with_capacity(key.len() + 1);
+    place.extend_from_slice(key);
+    place.push(0);
+    place.into()
+}
+
+/// The bound of an interval that begins at a place.
+pub(crate) fn low_bound(place: &[u8]) -> Bound<Vec<u8>> {
+    match place.split_last() {
+        // The empty key is the smallest.
+        None => Bound::Unbounded,
+        Some((0, key)) => Bound::Excluded(key.to_vec()),
+        Some(_) => Bound::Included(place.to_vec()),
+    }
+}
+
+/// Where an interval ends. The derived order is that of places.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Cut {
-    At(Box<[u8]>, Side),
-    /// After all keys.
-    End,
+pub(crate) enum High {
+    /// At a place.
+    At(Box<[u8]>),
+    /// Behind all keys.
+    Unbounded,
 }
 
-impl Cut {
+impl High {
     fn bytes(&self) -> usize {
         size_of::<Self>()
             + match self {
-                Self::At(key, _) => key.len(),
-                Self::End => 0,
+                Self::At(place) => place.len(),
+                Self::Unbounded => 0,
             }
     }
 
-    pub fn as_low(&self) -> Bound<Vec<u8>> {
+    /// Whether a place lies before it.
+    fn is_behind(&self, place: &[u8]) -> bool {
         match self {
-            Self::At(key, Side::Before) if key.is_empty() => Bound::Unbounded,
-            Self::At(key, Side::Before) => Bound::Included(key.to_vec()),
-            Self::At(key, Side::After) => Bound::Excluded(key.to_vec()),
-            Self::End => Bound::Unbounded,
+            Self::At(high) => **high > *place,
+            Self::Unbounded => true,
         }
     }
 
-    pub fn as_high(&self) -> Bound<Vec<u8>> {
+    /// Whether it ends at a place, or behind it.
+    fn reaches(&self, place: &[u8]) -> bool {
         match self {
-            Self::At(key, Side::Before) => Bound::Excluded(key.to_vec()),
-            Self::At(key, Side::After) => Bound::Included(key.to_vec()),
-            Self::End => Bound::Unbounded,
+            Self::At(high) => **high >= *place,
+            Self::Unbounded => true,
         }
     }
 
-    /// Nothing lies between a key and the same with a zero behind it: the cut between them has one
-    /// name, so that intervals that touch there become one.
-    pub fn before(key: &[u8]) -> Self {
-        match key.split_last() {
-            Some((0, shorter)) => Self::after(shorter),
-            _ => Self::At(key.into(), Side::Before),
-        }
-    }
-
-    pub fn after(key: &[u8]) -> Self {
-        Self::At(key.into(), Side::After)
-    }
-
-    pub fn low(bound: Bound<&[u8]>) -> Self {
-        match bound {
-            Bound::Included(key) => Self::before(key),
-            Bound::Excluded(key) => Self::after(key),
-            // The empty key is the smallest.
-            Bound::Unbounded => Self::before(&[]),
-        }
-    }
-
-    pub fn high(bound: Bound<&[u8]>) -> Self {
-        match bound {
-            Bound::Included(key) => Self::after(key),
-            Bound::Excluded(key) => Self::before(key),
-            Bound::Unbounded => Self::End,
-        }
-    }
-
-    /// Whether a key lies behind it.
-    pub fn is_before(&self, key: &[u8]) -> bool {
+    pub fn as_bound(&self) -> Bound<Vec<u8>> {
         match self {
-            Self::At(at, Side::Before) => **at <= *key,
-            Self::At(at, Side::After) => **at < *key,
-            Self::End => false,
+            Self::Unbounded => Bound::Unbounded,
+            Self::At(place) => match place.split_last() {
+                Some((0, key)) => Bound::Included(key.to_vec()),
+                _ => Bound::Excluded(place.to_vec()),
+            },
         }
     }
 }
 
-/// What lies between two cuts.
+/// What lies between two places.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Interval {
-    pub low: Cut,
-    pub high: Cut,
+    pub low: Box<[u8]>,
+    pub high: High,
 }
 
 impl Interval {
     /// `None` if nothing lies between the bounds.
     pub fn new(low: Bound<&[u8]>, high: Bound<&[u8]>) -> Option<Self> {
-        let (low, high) = (Cut::low(low), Cut::high(high));
-        (low < high).then_some(Self { low, high })
+        let low = match low {
+            Bound::Included(key) => before(key),
+            Bound::Excluded(key) => after(key),
+            Bound::Unbounded => before(&[]),
+        };
+        let high = match high {
+            Bound::Included(key) => High::At(after(key)),
+            Bound::Excluded(key) => High::At(before(key)),
+            Bound::Unbounded => High::Unbounded,
+        };
+        high.is_behind(&low).then_some(Self { low, high })
     }
 
-    pub fn of_key(key: &[u8]) -> Self {
+    /// From the first to the last of some keys.
+    pub fn of_keys(first: &[u8], last: &[u8]) -> Self {
+        paranoid!(first <= last, "keys from {first:x?} to {last:x?}");
         Self {
-            low: Cut::before(key),
-            high: Cut::after(key),
+            low: before(first),
+            high: High::At(after(last)),
         }
     }
 
+    pub fn overlaps(&self, with: &Self) -> bool {
+        self.high.is_behind(&with.low) && with.high.is_behind(&self.low)
+    }
+
     pub fn has(&self, key: &[u8]) -> bool {
-        self.low.is_before(key) && !self.high.is_before(key)
+        !self.is_behind(key) && !self.is_before(key)
+    }
+
+    /// Whether a key lies before it.
+    pub fn is_behind(&self, key: &[u8]) -> bool {
+        *key < *self.low
+    }
+
+    /// Whether a key lies behind it.
+    pub fn is_before(&self, key: &[u8]) -> bool {
+        !self.high.is_behind(key)
     }
 }
 
@@ -119,17 +133,17 @@ const CHECKED: usize = 8;
 
 impl Check for IntervalSet {
     fn check(&self) {
-        let mut before: Option<&Cut> = None;
+        let mut before: Option<&High> = None;
         let mut bytes = 0;
-        for (low, high) in self.cuts.iter().take(CHECKED) {
+        for (low, high) in self.ends.iter().take(CHECKED) {
             paranoid!(
-                low < high && before.is_none_or(|before| before < low),
-                "an interval from {low:?} to {high:?}, behind one to {before:?}"
+                high.is_behind(low) && before.is_none_or(|before| !before.reaches(low)),
+                "an interval from {low:x?} to {high:x?}, behind one to {before:x?}"
             );
             before = Some(high);
-            bytes += low.bytes() + high.bytes();
+            bytes += low_bytes(low) + high.bytes();
         }
-        let is_all = self.cuts.len() <= CHECKED;
+        let is_all = self.ends.len() <= CHECKED;
         paranoid!(
             if is_all {
                 bytes == self.bytes
@@ -137,26 +151,31 @@ impl Check for IntervalSet {
                 bytes < self.bytes
             },
             "{} intervals take {} bytes, the first ones {bytes}",
-            self.cuts.len(),
+            self.ends.len(),
             self.bytes
         );
     }
 }
 
-/// Disjoint, not touching, not empty intervals: low cut -> high cut.
+fn low_bytes(low: &[u8]) -> usize {
+    size_of::<Box<[u8]>>() + low.len()
+}
+
+/// Disjoint, not touching, not empty intervals.
 #[derive(Debug, Default)]
 pub(crate) struct IntervalSet {
-    cuts: BTreeMap<Cut, Cut>,
+    /// Where each ends, by the place where it begins.
+    ends: BTreeMap<Box<[u8]>, High>,
     bytes: usize,
 }
 
 impl IntervalSet {
     pub fn is_empty(&self) -> bool {
-        self.cuts.is_empty()
+        self.ends.is_empty()
     }
 
     pub fn len(&self) -> usize {
-        self.cuts.len()
+        self.ends.len()
     }
 
     /// Memory, in bytes, but for what the allocator adds.
@@ -164,58 +183,115 @@ impl IntervalSet {
         self.bytes
     }
 
-    /// Those that begin behind a cut, or all.
-    pub fn iter_after(&self, after: Option<&Cut>) -> impl Iterator<Item = (&Cut, &Cut)> {
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        self.cuts.range::<Cut, _>((from, Bound::Unbounded))
+    /// Those that begin behind a place, or all.
+    pub fn iter_after(&self, place: Option<&[u8]>) -> impl Iterator<Item = (&[u8], &High)> {
+        let from = place.map_or(Bound::Unbounded, Bound::Excluded);
+        let behind = self.ends.range::<[u8], _>((from, Bound::Unbounded));
+        behind.map(|(low, high)| (&**low, high))
     }
 
-    /// From the first interval that begins behind a cut, or of all, to the end of the next.
-    pub fn two_after(&self, after: Option<&Cut>) -> Option<Interval> {
-        let mut intervals = self.iter_after(after);
+    /// From the first interval that begins behind a place, or of all, to the end of the next.
+    pub fn two_after(&self, place: Option<&[u8]>) -> Option<Interval> {
+        let mut intervals = self.iter_after(place);
         let ((low, _), (_, high)) = (intervals.next()?, intervals.next()?);
-        paranoid!(low < high, "two intervals from {low:?} to {high:?}");
-        let (low, high) = (low.clone(), high.clone());
+        paranoid!(
+            high.is_behind(low),
+            "two intervals from {low:x?} to {high:x?}"
+        );
+        let (low, high) = (low.into(), high.clone());
         Some(Interval { low, high })
     }
 
+    /// The last one that begins in front of a place, or at it. Those before it end before it
+    /// begins.
+    fn last_from(&self, place: Bound<&[u8]>) -> Option<(&[u8], &High)> {
+        let mut from = self.ends.range::<[u8], _>((Bound::Unbounded, place));
+        from.next_back().map(|(low, high)| (&**low, high))
+    }
+
     pub fn overlaps(&self, with: &Interval) -> bool {
-        // Of the intervals that begin before `high` the last one ends last.
-        let last = self.cuts.range(..&with.high).next_back();
-        last.is_some_and(|(_, end)| *end > with.low)
+        let ends_at = match &with.high {
+            High::At(place) => Bound::Excluded(&**place),
+            High::Unbounded => Bound::Unbounded,
+        };
+        self.last_from(ends_at)
+            .is_some_and(|(_, end)| end.is_behind(&with.low))
     }
 
     pub fn covers(&self, what: &Interval) -> bool {
-        let last = self.cuts.range(..=&what.low).next_back();
-        last.is_some_and(|(_, end)| *end >= what.high)
+        self.last_from(Bound::Included(&what.low))
+            .is_some_and(|(_, end)| *end >= what.high)
     }
 
-    pub fn insert(&mut self, Interval { mut low, mut high }: Interval) {
-        while let Some((l, h)) = self.cuts.range(..=&high).next_back() {
-            if *h < low {
-                break;
-            }
-            let (l, h) = (l.clone(), h.clone());
-            self.cuts.remove(&l);
-            self.bytes -= l.bytes() + h.bytes();
-            low = low.min(l);
-            high = high.max(h);
+    /// Whether one of them has a key.
+    pub fn has(&self, key: &[u8]) -> bool {
+        self.last_from(Bound::Included(key))
+            .is_some_and(|(_, end)| end.is_behind(key))
+    }
+
+    pub fn insert(&mut self, interval: &Interval) {
+        if !self.lengthen(interval) {
+            self.insert_joining(interval.clone());
         }
         paranoid!(
-            low < high && !self.touches(&low, &high),
-            "intervals overlap from {low:?} to {high:?}"
-        );
-        self.bytes += low.bytes() + high.bytes();
-        let other = self.cuts.insert(low, high);
-        paranoid!(
-            other.is_none(),
-            "two intervals begin at one place, one to {other:?}"
+            self.covers(interval),
+            "{interval:x?} was inserted and is not covered"
         );
     }
 
-    /// Whether an interval overlaps or touches one of these.
-    fn touches(&self, low: &Cut, high: &Cut) -> bool {
-        let last = self.cuts.range(..=high).next_back();
-        last.is_some_and(|(_, end)| end >= low)
+    /// Moves the end of the interval in which this one begins, or where it begins: so the interval
+    /// of a scan grows. False: there is none, or another one lies behind its end.
+    fn lengthen(&mut self, Interval { low, high }: &Interval) -> bool {
+        let upto = match high {
+            High::At(place) => Bound::Included(&**place),
+            High::Unbounded => Bound::Unbounded,
+        };
+        let mut upto = self.ends.range_mut::<[u8], _>((Bound::Unbounded, upto));
+        let Some((begins, end)) = upto.next_back() else {
+            return false;
+        };
+        if **begins > **low || !end.reaches(low) {
+            return false;
+        }
+        if *end < *high {
+            let before = end.bytes();
+            end.clone_from(high);
+            self.bytes = self.bytes - before + end.bytes();
+        }
+        true
+    }
+
+    fn insert_joining(&mut self, Interval { mut low, mut high }: Interval) {
+        while let Some((begins, end)) = self.last_touching(&high) {
+            if !end.reaches(&low) {
+                break;
+            }
+            let (begins, end): (Box<[u8]>, High) = (begins.into(), end.clone());
+            self.ends.remove(&begins);
+            self.bytes -= low_bytes(&begins) + end.bytes();
+            low = low.min(begins);
+            high = high.max(end);
+        }
+        paranoid!(
+            high.is_behind(&low)
+                && self
+                    .last_touching(&high)
+                    .is_none_or(|(_, end)| !end.reaches(&low)),
+            "intervals overlap from {low:x?} to {high:x?}"
+        );
+        self.bytes += low_bytes(&low) + high.bytes();
+        let other = self.ends.insert(low, high);
+        paranoid!(
+            other.is_none(),
+            "two intervals begin at one place, one to {other:x?}"
+        );
+    }
+
+    /// The last one that does not begin behind `high`.
+    fn last_touching(&self, high: &High) -> Option<(&[u8], &High)> {
+        self.last_from(match high {
+            High::At(place) => Bound::Included(place),
+            High::Unbounded => Bound::Unbounded,
+        })
     }
 }

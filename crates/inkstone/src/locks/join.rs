@@ -64,7 +64,7 @@ impl TreeLocks {
             let kind = RangeKind::All(rows.mode);
             if self.may_join(me, &rows.interval, kind) {
                 owner.points.take(&rows, |key| self.filter.remove(key));
-                owner.range_mut(kind).insert(rows.interval);
+                owner.range_mut(kind).insert(&rows.interval);
                 paranoid!(
                     !owner.range(kind).is_empty(),
                     "rows of {me:?} were joined and no range is locked"
@@ -81,7 +81,7 @@ impl TreeLocks {
         while let Some(joined) = next {
             let after = joined.low.clone();
             if self.may_join(me, &joined, kind) {
-                set.insert(joined);
+                set.insert(&joined);
             }
             next = set.two_after(Some(&after));
         }

@@ -4,7 +4,7 @@
 //! portions, and no latch is held while one is shown. What is given and taken meanwhile may be in
 //! the list or not.
 
-use super::intervals::Cut;
+use super::intervals::{High, low_bound};
 use super::tree::{Owner, RangeKind, TreeLocks};
 use super::{Access, LockMode, LockTable, LockTarget, TreeKey};
 use crate::mvcc::system::TrxState;
@@ -147,18 +147,18 @@ impl LockTable {
         kind: RangeKind,
         show: &mut impl FnMut(&LockInfo) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let mut after: Option<Cut> = None;
+        let mut after: Option<Box<[u8]>> = None;
         loop {
             let portion = self.read(tree, |locks| {
                 let Some(owner) = locks.owner(owner) else {
                     return (Vec::new(), None);
                 };
-                let intervals: Vec<(&Cut, &Cut)> = owner
+                let intervals: Vec<(&[u8], &High)> = owner
                     .range(kind)
-                    .iter_after(after.as_ref())
+                    .iter_after(after.as_deref())
                     .take(PORTION)
                     .collect();
-                let last = intervals.last().map(|&(low, _)| low.clone());
+                let last = intervals.last().map(|&(low, _)| low.into());
                 (
                     intervals
                         .into_iter()
@@ -223,9 +223,9 @@ fn held_range(
     owner: &Owner,
     tree: TreeKey,
     kind: RangeKind,
-    (low, high): (&Cut, &Cut),
+    (low, high): (&[u8], &High),
 ) -> LockInfo {
-    let (low, high) = (low.as_low(), high.as_high());
+    let (low, high) = (low_bound(low), high.as_bound());
     match kind {
         RangeKind::All(mode) => held(owner, tree, mode, LockTarget::Range(low, high)),
         RangeKind::Gap => held(owner, tree, LockMode::Shared, LockTarget::Gap(low, high)),

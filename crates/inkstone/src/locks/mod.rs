@@ -409,10 +409,10 @@ impl LockTable {
                 return locks.lock_point(trx, row.key, mode);
             };
             if locks.is_range_free(trx.id(), &interval, mode) {
-                locks.lock_interval(trx, interval.clone(), RangeKind::All(mode));
+                locks.lock_interval(trx, &interval, RangeKind::All(mode));
             } else {
                 locks.lock_point(trx, row.key, mode);
-                locks.lock_interval(trx, interval.clone(), RangeKind::Gap);
+                locks.lock_interval(trx, &interval, RangeKind::Gap);
             }
             locks.refresh_within(&interval, &self.graph);
             Locked::Before
@@ -612,7 +612,7 @@ impl LockTable {
         self.change(tree, |locks| {
             if locks.is_range_free(trx.id(), &interval, mode) {
                 held.note(trx, tree);
-                locks.lock_interval(trx, interval.clone(), RangeKind::All(mode));
+                locks.lock_interval(trx, &interval, RangeKind::All(mode));
                 paranoid!(
                     locks.owner(trx.id()).is_some(),
                     "{:?} has locked {interval:?} and owns nothing",
@@ -647,7 +647,7 @@ impl LockTable {
         if let Some(interval) = Interval::new(low, high) {
             self.change(tree, |locks| {
                 held.note(trx, tree);
-                locks.lock_interval(trx, interval.clone(), RangeKind::Gap);
+                locks.lock_interval(trx, &interval, RangeKind::Gap);
                 self.join_if_large(locks, trx.id());
                 locks.refresh_within(&interval, &self.graph);
             });

@@ -5,7 +5,7 @@
 //! the block's part that is free; rows that are locked in order fill their blocks.
 
 use super::LockMode;
-use super::intervals::{Cut, Interval};
+use super::intervals::Interval;
 use crate::paranoid::{Check, paranoid};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -238,10 +238,7 @@ impl PointSet {
             first.get_or_insert(key);
             last = key;
         }
-        let interval = Interval {
-            low: Cut::before(first?),
-            high: Cut::after(last),
-        };
+        let interval = Interval::of_keys(first?, last);
         let next = blocks.next().map(|(bound, _)| bound.clone());
         let bound = bound.clone();
         Some((
@@ -292,20 +289,19 @@ impl PointSet {
 
     /// Whether a row in the interval is locked so that `mode` conflicts.
     pub fn conflicts_in(&self, interval: &Interval, mode: LockMode) -> bool {
-        paranoid!(interval.low < interval.high, "rows in {interval:?}");
-        let low = match interval.low.as_low() {
-            Bound::Included(key) | Bound::Excluded(key) => key,
-            Bound::Unbounded => Vec::new(),
-        };
-        let first = self.blocks.range::<[u8], _>(upto(&low)).next_back();
+        paranoid!(!interval.is_before(&interval.low), "rows in {interval:x?}");
+        let first = self
+            .blocks
+            .range::<[u8], _>(upto(&interval.low))
+            .next_back();
         let from = first.map_or(&[][..], |(key, _)| key);
         let blocks = self
             .blocks
             .range::<[u8], _>((Bound::Included(from), Bound::Unbounded));
         let entries = blocks.flat_map(|(_, block)| block.entries());
         entries
-            .skip_while(|(_, _, key)| !interval.low.is_before(key))
-            .take_while(|(_, _, key)| !interval.high.is_before(key))
+            .skip_while(|(_, _, key)| interval.is_behind(key))
+            .take_while(|(_, _, key)| !interval.is_before(key))
             .any(|(_, point, _)| mode.conflicts(point.mode))
     }
 

@@ -1,6 +1,6 @@
 //! A wish for a lock that cannot be granted at once.
 
-use super::intervals::Interval;
+use super::intervals::{Interval, low_bound};
 use super::{Access, LockTarget, TreeKey};
 use crate::mvcc::system::TrxState;
 use crate::paranoid::paranoid;
@@ -20,7 +20,7 @@ impl Target {
         match self {
             Self::Row(key) => LockTarget::Row(key.to_vec()),
             Self::Range(interval) => {
-                LockTarget::Range(interval.low.as_low(), interval.high.as_high())
+                LockTarget::Range(low_bound(&interval.low), interval.high.as_bound())
             }
         }
     }
@@ -40,7 +40,7 @@ impl Request {
     pub fn new(trx: &Arc<TrxState>, tree: TreeKey, target: Target, access: Access) -> Arc<Self> {
         if let Target::Range(interval) = &target {
             paranoid!(
-                interval.low < interval.high && access != Access::Insert,
+                !interval.is_before(&interval.low) && access != Access::Insert,
                 "a wish for {interval:?}: {access:?}"
             );
         }

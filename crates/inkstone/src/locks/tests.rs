@@ -702,7 +702,7 @@ proptest! {
         let found: Vec<_> = set.iter().map(|(key, point)| (key.to_vec(), point)).collect();
         prop_assert_eq!(found, model.clone().into_iter().collect::<Vec<_>>());
         for key in model.keys() {
-            let interval = Interval::of_key(key);
+            let interval = Interval::of_keys(key, key);
             prop_assert_eq!(set.conflicts_in(&interval, S), model[key].mode == X);
             prop_assert!(set.conflicts_in(&interval, X));
             let behind = Interval::new(Bound::Excluded(key), Bound::Unbounded).unwrap();

@@ -7,14 +7,13 @@
 //! A row with waiters has a *queue*. It is removed when no waiter is left.
 
 use super::graph::WaitGraph;
-use super::intervals::{Interval, IntervalSet};
+use super::intervals::{Interval, IntervalSet, low_bound};
 use super::points::{Point, PointSet};
 use super::request::{Request, Target};
 use super::{Access, Blocker, LockMode, Locked, TreeKey};
 use crate::mutants::{self, Mutant};
 use crate::mvcc::system::TrxState;
 use crate::paranoid::{Check, paranoid};
-use crate::sync::HashMap;
 use inkstone_format::TrxId;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -121,6 +120,11 @@ impl Owner {
             .any(|(kind, set)| kind.conflicts(access) && set.overlaps(interval))
     }
 
+    fn range_at_conflicts(&self, key: &[u8], access: Access) -> bool {
+        self.ranges()
+            .any(|(kind, set)| kind.conflicts(access) && set.has(key))
+    }
+
     fn point_conflicts(&self, key: &[u8], mode: LockMode) -> bool {
         let handed = self.handed.as_ref();
         handed.is_some_and(|handed| *handed.key == *key && handed.mode.conflicts(mode))
@@ -132,26 +136,20 @@ impl Owner {
         if self.points.get(key).is_some_and(|point| point.mode >= mode) {
             return true;
         }
-        self.has_ranges() && {
-            let interval = Interval::of_key(key);
-            let rows = |kind| match kind {
-                RangeKind::All(held) => held >= mode,
-                RangeKind::Gap => false,
-            };
-            self.ranges()
-                .any(|(kind, set)| rows(kind) && set.covers(&interval))
-        }
+        let rows = |kind| match kind {
+            RangeKind::All(held) => held >= mode,
+            RangeKind::Gap => false,
+        };
+        self.ranges().any(|(kind, set)| rows(kind) && set.has(key))
     }
 
     /// Whether anything that it holds touches a key.
     fn touches(&self, key: &[u8]) -> bool {
         let any = [Access::Insert, Access::Row(LockMode::Exclusive)];
         self.point_conflicts(key, LockMode::Exclusive)
-            || self.has_ranges() && {
-                let interval = Interval::of_key(key);
-                any.iter()
-                    .any(|&access| self.range_conflicts(&interval, access))
-            }
+            || any
+                .iter()
+                .any(|&access| self.range_at_conflicts(key, access))
     }
 }
 
@@ -224,7 +222,7 @@ impl Queue {
 /// See the [module](self).
 #[derive(Debug, Default)]
 pub(crate) struct TreeLocks {
-    owners: HashMap<TrxId, Owner>,
+    owners: BTreeMap<TrxId, Owner>,
     pub(crate) filter: PointFilter,
     queues: BTreeMap<Box<[u8]>, Queue>,
     /// Waiters for an interval. They have no order.
@@ -363,13 +361,13 @@ impl TreeLocks {
 
     /// Whether a transaction waits for something in an interval.
     pub(crate) fn is_awaited(&self, interval: &Interval) -> bool {
-        let (low, high) = (interval.low.as_low(), interval.high.as_high());
+        let (low, high) = (low_bound(&interval.low), interval.high.as_bound());
         let bounds = (
             low.as_ref().map(|key| &key[..]),
             high.as_ref().map(|key| &key[..]),
         );
         let overlaps = |request: &Arc<Request>| match &request.target {
-            Target::Range(wanted) => wanted.low < interval.high && interval.low < wanted.high,
+            Target::Range(wanted) => wanted.overlaps(interval),
             Target::Row(key) => interval.has(key),
         };
         self.queues.range::<[u8], _>(bounds).next().is_some()
@@ -390,16 +388,12 @@ impl TreeLocks {
         access: Access,
     ) -> impl Iterator<Item = &'l Arc<TrxState>> {
         let may_be_point = self.filter.may_have(key);
-        let mut interval = None;
         self.owners.iter().filter_map(move |(&id, owner)| {
             if id == me || owner.trx.is_ended() {
                 return None;
             }
             let conflicts = may_be_point && owner.point_conflicts(key, access.mode())
-                || owner.has_ranges() && {
-                    let interval = interval.get_or_insert_with(|| Interval::of_key(key));
-                    owner.range_conflicts(interval, access)
-                };
+                || owner.range_at_conflicts(key, access);
             conflicts.then_some(&owner.trx)
         })
     }
@@ -476,12 +470,12 @@ impl TreeLocks {
         Locked::Now
     }
 
-    pub fn lock_interval(&mut self, trx: &Arc<TrxState>, interval: Interval, kind: RangeKind) {
+    pub fn lock_interval(&mut self, trx: &Arc<TrxState>, interval: &Interval, kind: RangeKind) {
         let owner = self.owner_mut(trx);
         let stronger = kind == RangeKind::All(LockMode::Shared)
-            && owner.ranges[RangeKind::All(LockMode::Exclusive).index()].covers(&interval);
+            && owner.ranges[RangeKind::All(LockMode::Exclusive).index()].covers(interval);
         let set = &mut owner.ranges[kind.index()];
-        if !stronger && !set.covers(&interval) {
+        if !stronger {
             if set.is_empty() {
                 trx.add_cost();
             }
@@ -770,7 +764,7 @@ impl TreeLocks {
                 self.ranges_wanted.push(request);
                 continue;
             }
-            self.lock_interval(&request.trx, interval.clone(), RangeKind::All(mode));
+            self.lock_interval(&request.trx, interval, RangeKind::All(mode));
             graph.leave(&request.trx);
             request.grant();
             self.refresh_within(interval, graph);

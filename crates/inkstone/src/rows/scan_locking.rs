@@ -28,6 +28,7 @@ use crate::rows::tables::{TreeRef, bounds};
 use crate::sync::Instant;
 use crate::txn::transaction::{Inner, Transaction};
 use crate::{Error, Result};
+use inkstone_format::PageNo;
 use inkstone_format::tree_page::TreePage;
 use std::ops::{Bound, RangeBounds};
 
@@ -68,6 +69,8 @@ pub struct LockingScan {
     scope: Scope,
     /// Where to go on; `None` at the end.
     next: Option<Next>,
+    /// The leaf that was visited last: a hint.
+    leaf: Option<PageNo>,
     mode: LockMode,
     wait: Wait,
     /// Whether gaps are locked.
@@ -236,8 +239,13 @@ impl LockingScan {
         inner: &mut Inner,
         next: &Next,
     ) -> Result<Visit<'t>> {
-        let tree = self.tree.clone();
-        let leaf = tree.leaf_shared(next.target())?;
+        let tree = &self.tree;
+        let hint = self.leaf;
+        let leaf = match hint.and_then(|page| tree.leaf_shared_at_hint(page, next.target())) {
+            Some(leaf) => leaf,
+            None => tree.leaf_shared(next.target())?,
+        };
+        self.leaf = Some(leaf.id().page);
         let page = TreePage(&leaf);
         let (from, to) = self.scope.slots(page, next);
         let all = to.saturating_sub(from);
@@ -257,9 +265,9 @@ impl LockingScan {
                 dead += usize::from(!live);
                 continue;
             }
-            self.key = page.key(slot);
+            page.key_into(slot, &mut self.key);
             let shows = self.semi_consistent && self.wanted.as_ref() != Some(&self.key);
-            let row = row_name(&tree, &self.key);
+            let row = row_name(tree, &self.key);
             let (locks, state) = (&transaction.core.locks, &transaction.shared.state);
             let (held, mode) = (&mut inner.held, self.mode);
             let if_taken = if self.wait == Wait::Timeout && !shows {
@@ -303,12 +311,12 @@ impl LockingScan {
         let upto = fence.filter(|_| self.next.is_some());
         if self.gaps {
             let (locks, state) = (&transaction.core.locks, &transaction.shared.state);
-            let tree = row_name(&tree, &[]).tree;
+            let row = row_name(tree, &[]);
             let bounds = self.passed(behind_skipped.as_ref().unwrap_or(next), upto);
-            locks.lock_gap(state, &mut inner.held, tree, bounds);
+            locks.lock_gap(state, &mut inner.held, row.tree, bounds);
         }
         drop(leaf);
-        clean_leaf(&transaction.core, &tree, next, (dead, all))?;
+        clean_leaf(&transaction.core, tree, next, (dead, all))?;
         Ok(Visit::Passed)
     }
 
@@ -383,6 +391,7 @@ impl Transaction {
         Ok(LockingScan {
             tree: tree.clone(),
             next: Some(scope.start()),
+            leaf: None,
             scope,
             mode,
             wait,
