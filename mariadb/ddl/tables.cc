@@ -219,8 +219,11 @@ int drop_table(const char *path)
   const bool whole= thd && thd_sql_command(thd) != SQLCOM_ALTER_TABLE;
   if (int failed= wait_before_move(thd, name, whole))
     return failed;
+  const bool has_files= waits_for_files(thd, name.text());
   if (!ink_drop_table(database, name.slice(), &error))
   {
+    if (has_files)
+      remove_files(name.text());
     change_times::forget(name.text());
     return 0;
   }
@@ -307,10 +310,19 @@ static int truncate_all(THD *thd, const std::vector<std::string> &names)
   return failed;
 }
 
-/* The server truncates a partitioned table one partition after the other, and nothing finishes that
+/* As InnoDB says it of what changes a discarded table's definition, and takes it. */
+void warn_of_discarded(THD *thd, const TABLE *table)
+{
+  push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_TABLESPACE_DISCARDED,
+                      ER_THD(thd, ER_TABLESPACE_DISCARDED), table->s->table_name.str);
+}
+
+/* A discarded table is one again, an empty one. The server truncates a partitioned table one partition after the other, and nothing finishes that
    after a crash: the first one empties them all, the others find it done. */
 int ha_inkstone::truncate()
 {
+  if (access.share->is_discarded() && !thd_tablespace_op(thd()))
+    warn_of_discarded(thd(), table);
   try
   {
     const PartitionPath path(access.share->name);

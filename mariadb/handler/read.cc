@@ -160,6 +160,8 @@ int ha_inkstone::get(const ink_tree *tree, ink_slice image, OwnedBytes *bytes, i
   ink_slice key, rest;
   bool locked= false;
   const KeyRoom &room= access.share->key_room();
+  if (int refused= access.refuse_discarded())
+    return refused;
   if (room.tree_key(image, cut_key, &key))
     return HA_ERR_OUT_OF_MEM;
   if (access.lock == INK_LOCK_NONE

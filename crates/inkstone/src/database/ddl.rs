@@ -157,6 +157,29 @@ impl Database {
         Ok(())
     }
 
+    /// Says that a tree is whole for every snapshot, however old: that of a table that only one
+    /// client uses, which knows when it made it. Rows that other transactions of the client have
+    /// committed since are no rows to its snapshot. Nothing of it is durable.
+    ///
+    /// ```
+    /// # use inkstone::{Database, Error, Isolation, Options};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = Database::open(dir.path(), Options::default())?;
+    /// let txn = db.begin(Isolation::RepeatableRead)?;
+    /// txn.take_snapshot()?;
+    /// let table = db.create_table("own", &[])?;
+    /// txn.insert(&table, b"a", b"1")?;
+    /// assert!(matches!(txn.get(&table, b"a"), Err(Error::TableChanged { .. })));
+    /// db.complete_tree_for_all(&table)?;
+    /// assert_eq!(txn.get(&table, b"a")?.as_deref(), Some(&b"1"[..]));
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn complete_tree_for_all(&self, tree: &impl TreeRef) -> Result<()> {
+        let tree = tree.tree_ref().live(&self.inner.core)?;
+        tree.space.set_complete_for_all(tree.id);
+        Ok(())
+    }
+
     /// Waits until no prepared transaction has changed rows of a table. To be called before a tree
     /// is made of the rows that are there: what is prepared has left its other trees as they were,
     /// and may yet be rolled back, or commit without an entry in the new one.

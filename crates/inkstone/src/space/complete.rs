@@ -30,6 +30,11 @@ impl Space {
         newest.fetch_max(number, Ordering::AcqRel);
     }
 
+    /// Notes that every snapshot can read the tree.
+    pub fn set_complete_for_all(&self, tree: TreeId) {
+        self.completeness.trees.lock().remove(&tree);
+    }
+
     /// Whether a snapshot of this number sees everything that the tree had when it was made.
     pub fn is_complete_at(&self, tree: TreeId, number: u64) -> bool {
         if number >= self.completeness.newest.load(Ordering::Acquire) {
