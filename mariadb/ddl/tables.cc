@@ -155,6 +155,13 @@ static bool is_copy(const TableName &name)
          text.find("#TMP#") != std::string::npos;
 }
 
+/* A copy that was filled while others went on: EXCHANGE PARTITION gives a table such a name, too, on
+   its way. */
+static bool is_filled_copy(const TableName &name)
+{
+  return is_copy(name) && name.text().find("/" tmp_file_prefix "-exchange-") == std::string::npos;
+}
+
 /* Detached transactions that are prepared hold no lock of the server's. */
 int wait_for_prepared(THD *thd, const std::vector<std::string> &tables)
 {
@@ -253,12 +260,13 @@ int ha_inkstone::rename_table(const char *from, const char *to)
       return failed;
     if (int failed= note_rename(ha_thd(), from, to))
       return failed;
-    if (int failed= is_copy(from_name) ? complete(from_name) : 0)
+    const bool is_new= is_filled_copy(from_name);
+    if (int failed= is_new ? complete(from_name) : 0)
       return failed == HA_ERR_NO_SUCH_TABLE ? rename_whole(ha_thd(), from, to) : failed;
     if (!ink_rename_table(database, from_name.slice(), to_name.slice(), &error))
     {
       const std::string old= from_name.text(), now= to_name.text();
-      if (is_copy(from_name))
+      if (is_new)
         change_times::forget(old);
       else
         change_times::rename(old, now);
