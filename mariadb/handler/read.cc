@@ -265,7 +265,8 @@ int ha_inkstone::rnd_init(bool scans)
       return failed;
   active_index= MAX_KEY;
   scan.begin();
-  return scans ? scan.seek(active_tree(), ink_range(), false) : 0;
+  /* A discarded table is refused with the first row, as InnoDB does it. */
+  return scans && !access.share->is_discarded() ? scan.seek(active_tree(), ink_range(), false) : 0;
 }
 
 int ha_inkstone::rnd_end()

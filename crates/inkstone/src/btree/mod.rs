@@ -185,6 +185,15 @@ impl Tree {
         self.leaf(target, |id| self.storage.pool.exclusive(id), |_, _| {})
     }
 
+    /// The leaf at `hint`, latched shared, if it is resident and covers `key`.
+    pub fn leaf_shared_at_hint(&self, hint: PageNo, key: &[u8]) -> Option<Shared<'_>> {
+        let pool = &self.storage.pool;
+        let guard = pool.shared_if_resident(self.space.page_id(hint))?;
+        let page = TreePage(&guard);
+        let mine = guard[PAGE_TYPE_AT] == PageType::Leaf as u8 && page.tree() == self.id;
+        (mine && page.covers(key)).then_some(guard)
+    }
+
     /// The leaf at `hint`, latched exclusively, if it is resident and covers `key`.
     pub fn leaf_at_hint(&self, hint: PageNo, key: &[u8]) -> Option<Exclusive<'_>> {
         let guard = self

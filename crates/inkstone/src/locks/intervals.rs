@@ -191,9 +191,17 @@ impl IntervalSet {
     }
 
     pub fn insert(&mut self, Interval { mut low, mut high }: Interval) {
-        while let Some((l, h)) = self.cuts.range(..=&high).next_back() {
+        while let Some((l, h)) = self.cuts.range_mut(..=&high).next_back() {
             if *h < low {
                 break;
+            }
+            // As a scan does it that comes to one row after the other.
+            if *l <= low {
+                if *h < high {
+                    self.bytes = self.bytes - h.bytes() + high.bytes();
+                    *h = high;
+                }
+                return;
             }
             let (l, h) = (l.clone(), h.clone());
             self.cuts.remove(&l);
@@ -211,6 +219,37 @@ impl IntervalSet {
             other.is_none(),
             "two intervals begin at one place, one to {other:?}"
         );
+    }
+
+    /// An interval with those that end where it begins, and begin where it ends; `None`: there is
+    /// none.
+    pub fn with_neighbours(&self, of: &Interval) -> Option<Interval> {
+        if self.cuts.is_empty() {
+            return None;
+        }
+        let before = self.cuts.range(..&of.low).next_back();
+        let low = before
+            .filter(|(_, end)| **end == of.low)
+            .map(|(low, _)| low);
+        let high = self.cuts.get(&of.high);
+        (low.is_some() || high.is_some()).then(|| Interval {
+            low: low.unwrap_or(&of.low).clone(),
+            high: high.unwrap_or(&of.high).clone(),
+        })
+    }
+
+    /// Removes those that lie in an interval.
+    pub fn remove_in(&mut self, Interval { low, high }: &Interval) {
+        while let Some((l, h)) = self.cuts.range(low..high).next_back() {
+            paranoid!(
+                h <= high,
+                "an interval to {h:?} is no part of one to {high:?}"
+            );
+            let l = l.clone();
+            if let Some(h) = self.cuts.remove(&l) {
+                self.bytes -= l.bytes() + h.bytes();
+            }
+        }
     }
 
     /// Whether an interval overlaps or touches one of these.

@@ -28,8 +28,10 @@ use crate::rows::tables::{TreeRef, bounds};
 use crate::sync::Instant;
 use crate::txn::transaction::{Inner, Transaction};
 use crate::{Error, Result};
+use inkstone_format::PageNo;
 use inkstone_format::tree_page::TreePage;
 use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
 
 /// Rows of a range that are locked one by one as they are read.
 pub struct LockingCursor<'t> {
@@ -64,8 +66,11 @@ impl Iterator for LockingCursor<'_> {
 
 /// The state of a [`LockingCursor`], for callers that keep it apart from its transaction.
 pub struct LockingScan {
-    tree: Tree,
+    /// Apart: each row needs it beside the rest of the state, and clones of a tree are dear.
+    tree: Arc<Tree>,
     scope: Scope,
+    /// Where the last row was: a hint.
+    leaf: Option<PageNo>,
     /// Where to go on; `None` at the end.
     next: Option<Next>,
     mode: LockMode,
@@ -237,7 +242,15 @@ impl LockingScan {
         next: &Next,
     ) -> Result<Visit<'t>> {
         let tree = self.tree.clone();
-        let leaf = tree.leaf_shared(next.target())?;
+        let hinted = match (next, self.leaf) {
+            (Next::From(key), Some(leaf)) => tree.leaf_shared_at_hint(leaf, key),
+            _ => None,
+        };
+        let leaf = match hinted {
+            Some(leaf) => leaf,
+            None => tree.leaf_shared(next.target())?,
+        };
+        self.leaf = Some(leaf.id().page);
         let page = TreePage(&leaf);
         let (from, to) = self.scope.slots(page, next);
         let all = to.saturating_sub(from);
@@ -381,7 +394,8 @@ impl Transaction {
             backward,
         };
         Ok(LockingScan {
-            tree: tree.clone(),
+            tree: Arc::new(tree.clone()),
+            leaf: None,
             next: Some(scope.start()),
             scope,
             mode,
