@@ -159,6 +159,15 @@ ha_inkstone::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info
   const alter_table_operations wanted= info->handler_flags;
   const alter_table_operations of_innodb= wanted_of_innodb(table, info);
   note_counter(takes_values_by_copying(altered, info) ? of_innodb | ALTER_STORED_COLUMN_TYPE : of_innodb, altered);
+  if (access.share->is_discarded())
+  {
+    warn_of_discarded(thd(), table);
+    if (makes_anew_in_innodb(of_innodb, altered, info))
+    {
+      access.refuse_discarded();
+      return HA_ALTER_ERROR;
+    }
+  }
   /* Copying makes all indexes anew. */
   if (is_outdated())
     return HA_ALTER_INPLACE_NOT_SUPPORTED;

@@ -286,6 +286,18 @@ ha_inkstone::Reserved ha_inkstone::reserved_after(alter_table_operations wanted,
              : KEPT;
 }
 
+/* Whether InnoDB makes the table anew in place, or looks at its rows. */
+bool ha_inkstone::makes_anew_in_innodb(alter_table_operations wanted, const TABLE *altered,
+                                       const Alter_inplace_info *info) const
+{
+  if (!may_rebuild_in_innodb(wanted))
+    return false;
+  const alter_table_operations rebuilds=
+      takes_nulls_instantly(table, altered) ? REBUILDS & ~ALTER_COLUMN_NULLABLE : REBUILDS;
+  return (wanted & rebuilds) || ((wanted & COLUMNS_OF_ROWS) && has_indexed_virtual(table)) ||
+         (info->create_info->used_fields & HA_CREATE_USED_AUTO);
+}
+
 /* What a copy gets of the counter as it is now. */
 void ha_inkstone::count_altered(AlteredCounters::Counter *old)
 {

@@ -155,6 +155,13 @@ static bool is_copy(const TableName &name)
          text.find("#TMP#") != std::string::npos;
 }
 
+/* A copy that was filled while others went on: EXCHANGE PARTITION gives a table such a name, too, on
+   its way. */
+static bool is_filled_copy(const TableName &name)
+{
+  return is_copy(name) && name.text().find("/" tmp_file_prefix "-exchange-") == std::string::npos;
+}
+
 /* Detached transactions that are prepared hold no lock of the server's. */
 int wait_for_prepared(THD *thd, const std::vector<std::string> &tables)
 {
@@ -219,8 +226,11 @@ int drop_table(const char *path)
   const bool whole= thd && thd_sql_command(thd) != SQLCOM_ALTER_TABLE;
   if (int failed= wait_before_move(thd, name, whole))
     return failed;
+  const bool has_files= waits_for_files(thd, name.text());
   if (!ink_drop_table(database, name.slice(), &error))
   {
+    if (has_files)
+      remove_files(name.text());
     change_times::forget(name.text());
     return 0;
   }
@@ -250,12 +260,13 @@ int ha_inkstone::rename_table(const char *from, const char *to)
       return failed;
     if (int failed= note_rename(ha_thd(), from, to))
       return failed;
-    if (int failed= is_copy(from_name) ? complete(from_name) : 0)
+    const bool is_new= is_filled_copy(from_name);
+    if (int failed= is_new ? complete(from_name) : 0)
       return failed == HA_ERR_NO_SUCH_TABLE ? rename_whole(ha_thd(), from, to) : failed;
     if (!ink_rename_table(database, from_name.slice(), to_name.slice(), &error))
     {
       const std::string old= from_name.text(), now= to_name.text();
-      if (is_copy(from_name))
+      if (is_new)
         change_times::forget(old);
       else
         change_times::rename(old, now);
@@ -307,10 +318,19 @@ static int truncate_all(THD *thd, const std::vector<std::string> &names)
   return failed;
 }
 
-/* The server truncates a partitioned table one partition after the other, and nothing finishes that
+/* As InnoDB says it of what changes a discarded table's definition, and takes it. */
+void warn_of_discarded(THD *thd, const TABLE *table)
+{
+  push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_TABLESPACE_DISCARDED,
+                      ER_THD(thd, ER_TABLESPACE_DISCARDED), table->s->table_name.str);
+}
+
+/* A discarded table is one again, an empty one. The server truncates a partitioned table one partition after the other, and nothing finishes that
    after a crash: the first one empties them all, the others find it done. */
 int ha_inkstone::truncate()
 {
+  if (access.share->is_discarded() && !thd_tablespace_op(thd()))
+    warn_of_discarded(thd(), table);
   try
   {
     const PartitionPath path(access.share->name);

@@ -15,6 +15,12 @@ const char *refused_option(THD *thd, const HA_CREATE_INFO *info);
 /** Waits until no prepared transaction has changed rows of these tables, as long as a lock is
     waited for. */
 int wait_for_prepared(THD *thd, const std::vector<std::string> &tables);
+/** The warning of a statement that a discarded table takes. */
+void warn_of_discarded(THD *thd, const TABLE *table);
+/** Whether a table is discarded, and a file is there for it: they go with it. */
+bool waits_for_files(THD *thd, const std::string &table);
+/** Removes the files of an export, or of an import. */
+void remove_files(const std::string &table);
 /** Drops a table; ENOENT if there is none. */
 int drop_table(const char *path);
 /** Drops what is left of a database's tables. */

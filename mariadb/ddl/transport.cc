@@ -9,6 +9,7 @@
    in the file itself tells an INT from a CHAR. */
 #include "ddl/tables.h"
 #include "handler/ha_inkstone.h"
+#include "server/change_times.h"
 #include <algorithm>
 #include <fstream>
 #include <sstream>
@@ -21,14 +22,19 @@ static const char CFG_HEADER[]= "inkstone table 2";
 /** What a t.cfg says. */
 struct Exported
 {
-  /** Name and number; name and type; name and parts; the version of key images, without a name. */
-  std::vector<std::pair<std::string, std::string>> trees, columns, keys, images;
+  /** Name and number; name and type; name and parts; without a name: the version of key images, and
+      of a table with AUTO_INCREMENT what it gives next. */
+  std::vector<std::pair<std::string, std::string>> trees, columns, keys, images, counters;
 
   /** The list of a word. nullptr: there is none. */
   std::vector<std::pair<std::string, std::string>> *list(const std::string &word)
   {
-    return word == "tree" ? &trees : word == "column" ? &columns : word == "key" ? &keys : word == "images" ? &images
-                                                                                                           : nullptr;
+    return word == "tree"      ? &trees
+           : word == "column"  ? &columns
+           : word == "key"     ? &keys
+           : word == "images"  ? &images
+           : word == "counter" ? &counters
+                               : nullptr;
   }
 };
 
@@ -106,9 +112,28 @@ static void write_list(std::ofstream &cfg, const char *word,
 }
 
 /* Each partition has files of its own, under its own name. */
-static std::string file_of(const TableShare &share, const char *extension)
+static std::string file_of(const std::string &table, const char *extension)
 {
-  return std::string(mysql_data_home) + FN_LIBCHAR + share.name + extension;
+  return std::string(mysql_data_home) + FN_LIBCHAR + table + extension;
+}
+
+bool waits_for_files(THD *thd, const std::string &table)
+{
+  ink_error error;
+  OwnedTable opened;
+  std::vector<uchar> discarded;
+  if (::access(file_of(table, ".cfg").c_str(), F_OK) && ::access(file_of(table, ".ink").c_str(), F_OK))
+    return false;
+  if (open_table(slice_of(table), &opened, &error))
+    return false;
+  const ink_tree *meta= ink_table_find_tree(opened.get(), INK_STR(META_TREE));
+  return meta && !meta_get(thd, meta, INK_STR("discarded"), &discarded) && !discarded.empty();
+}
+
+void remove_files(const std::string &table)
+{
+  unlink(file_of(table, ".ink").c_str());
+  unlink(file_of(table, ".cfg").c_str());
 }
 
 int ha_inkstone::begin_export(THD *thd)
@@ -140,8 +165,8 @@ int ha_inkstone::write_export(THD *thd)
     return handler_error(thd, error);
   char absolute[FN_REFLEN];
   my_realpath(absolute, text_of(path.slice()).c_str(), MYF(0));
-  const std::string link= file_of(*access.share, ".ink");
-  std::ofstream cfg(file_of(*access.share, ".cfg"));
+  const std::string link= file_of(access.share->name, ".ink");
+  std::ofstream cfg(file_of(access.share->name, ".cfg"));
   cfg << CFG_HEADER << '\n';
   Exported exported= definition_of(table, access.share->image_version());
   for (size_t i= 0; i < ink_table_tree_count(engine_table); i++)
@@ -149,7 +174,10 @@ int ha_inkstone::write_export(THD *thd)
     const ink_tree *tree= ink_table_tree(engine_table, i);
     exported.trees.emplace_back(text_of(ink_tree_name(tree)), std::to_string(ink_tree_number(tree)));
   }
+  if (table->found_next_number_field)
+    exported.counters.emplace_back("", std::to_string(counter().next()));
   write_list(cfg, "images", exported.images);
+  write_list(cfg, "counter", exported.counters);
   write_list(cfg, "column", exported.columns);
   write_list(cfg, "key", exported.keys);
   write_list(cfg, "tree", exported.trees);
@@ -165,8 +193,7 @@ void ha_inkstone::end_export()
 {
   if (!exporting)
     return;
-  unlink(file_of(*access.share, ".ink").c_str());
-  unlink(file_of(*access.share, ".cfg").c_str());
+  remove_files(access.share->name);
   exporting.reset();
   access.share->count_exports(-1);
 }
@@ -193,8 +220,20 @@ int ha_inkstone::discard_or_import_tablespace(my_bool discard)
 
 int ha_inkstone::discard_table()
 {
+  if (access.share->is_discarded())
+  {
+    push_warning_printf(thd(), Sql_condition::WARN_LEVEL_WARN, ER_TABLESPACE_MISSING,
+                        ER_THD(thd(), ER_TABLESPACE_MISSING), access.share->name.c_str());
+    return 0;
+  }
+  const uint64 next= counter().next();
   int failed= truncate();
-  return failed ? failed : access.share->set_discarded(thd());
+  if (!failed && table->found_next_number_field)
+    failed= counter().set(thd(), next);
+  if (failed)
+    return failed;
+  change_times::forget(access.share->name);
+  return access.share->set_discarded(thd());
 }
 
 /* False: the file is no t.cfg of this version. */
@@ -256,14 +295,14 @@ static bool refused_file(const ink_error &error)
 
 int ha_inkstone::import_table()
 {
-  const std::string cfg= file_of(*access.share, ".cfg"), data= file_of(*access.share, ".ink");
+  const std::string cfg= file_of(access.share->name, ".cfg"), data= file_of(access.share->name, ".ink");
   Exported exported;
   /* The file's rows take the place of the table's: they may still be wanted if they were not
      discarded. */
   if (!access.share->is_discarded())
   {
-    my_error(ER_TABLESPACE_EXISTS, MYF(0), table->s->table_name.str);
-    return HA_ERR_INKSTONE;
+    my_error(ER_TABLESPACE_EXISTS, MYF(0), access.share->name.c_str());
+    return HA_ERR_TABLE_EXIST;
   }
   if (::access(cfg.c_str(), R_OK))
   {
@@ -289,7 +328,10 @@ int ha_inkstone::import_table()
   scan.close();
   if (int failed= access.share->reopen(thd(), table->s))
     return failed;
-  unlink(data.c_str());
-  unlink(cfg.c_str());
+  /* What the other server had reserved; the file itself has what its rows were given. */
+  if (table->found_next_number_field && !exported.counters.empty())
+    if (int failed= counter().set(thd(), strtoull(exported.counters[0].second.c_str(), nullptr, 10)))
+      return failed;
+  remove_files(access.share->name);
   return 0;
 }

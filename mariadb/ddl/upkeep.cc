@@ -20,6 +20,8 @@ int ha_inkstone::check(THD *thd, HA_CHECK_OPT *options)
 {
   if (is_outdated())
     return HA_ADMIN_NEEDS_ALTER;
+  if (access.refuse_discarded())
+    return HA_ADMIN_CORRUPT;
   ink_error error;
   OwnedBytes text;
   int failed= ink_verify_table(access.share->engine_table(), text.to_fill(), &error);

@@ -22,6 +22,15 @@ struct Access
     return copying.get() ? copying.get() : own ? own.get() : session->transaction.get();
   }
   THD *thd() const { return session->thd; }
+  /** Rows of a discarded table are refused where one is asked for, as with InnoDB; its definition is
+      not. 0: it is not discarded. */
+  int refuse_discarded() const
+  {
+    if (!share->is_discarded())
+      return 0;
+    my_error(ER_TABLESPACE_DISCARDED, MYF(0), table->s->table_name.str);
+    return HA_ERR_TABLESPACE_MISSING;
+  }
   int failure(const ink_error &error) const { return handler_error(thd(), error); }
 
   TABLE *const &table;

@@ -49,6 +49,10 @@ int ha_inkstone::info(uint flag)
     ink_table_estimates found;
     if (int failed= access.share->statistics(ha_thd(), &found))
       return failed;
+    /* Its file, which holds nothing, is not the one that it waits for. */
+    if (access.share->is_discarded())
+      found.rows= found.clustered_pages= found.long_value_bytes= found.secondary_pages= found.file_bytes=
+          found.allocated_bytes= 0;
     stats.records= found.rows;
     /* The optimizer takes 0 and 1 for exact. */
     if (!stats.records && !(flag & (HA_STATUS_TIME | HA_STATUS_OPEN)))

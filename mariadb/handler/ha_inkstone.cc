@@ -190,11 +190,10 @@ int ha_inkstone::refuse_lock(THD *thd, int lock_type)
   if (is_outdated() && lock_type == F_WRLCK && thd_sql_command(thd) != SQLCOM_TRUNCATE &&
       thd_sql_command(thd) != SQLCOM_REPAIR)
     return HA_ERR_TABLE_NEEDS_UPGRADE;
-  if (access.share->is_discarded() && !thd_tablespace_op(thd))
-  {
-    my_error(ER_TABLESPACE_DISCARDED, MYF(0), table->s->table_name.str);
-    return HA_ERR_TABLESPACE_MISSING;
-  }
+  /* There is nothing to be exported, nor to be held still. */
+  if (thd_sql_command(thd) == SQLCOM_FLUSH && lock_type == F_RDLCK)
+    if (int refused= access.refuse_discarded())
+      return refused;
   if (lock_type == F_WRLCK && !(table_flags() & HA_BINLOG_STMT_CAPABLE) &&
       thd_binlog_format(thd) == BINLOG_FORMAT_STMT && thd_binlog_filter_ok(thd) &&
       thd_sqlcom_can_generate_row_events(thd))
@@ -287,6 +286,12 @@ int ha_inkstone::begin_own()
   return begin(INK_READ_COMMITTED, interrupt, &access.own, &error) ? failure(error) : 0;
 }
 
+int ha_inkstone::begin_unlocked()
+{
+  int failed= use_session(ha_thd());
+  return failed ? failed : begin_own();
+}
+
 /* Commits a sequence's change. The log's order makes it durable before any commit that uses its
    number. */
 int ha_inkstone::end_own(int failed)
@@ -351,6 +356,7 @@ int ha_inkstone::reset()
   ignores_duplicates= fills_copy= false;
   scan.want_semi_consistent(false);
   auto_increment.reset();
+  access.own.reset();
   access.wait= INK_WAIT;
   return 0;
 }

@@ -153,6 +153,7 @@ private:
 
   /* ddl/alter_counters.cc */
   enum Reserved { KEPT, FORGOTTEN, NOTED };
+  bool makes_anew_in_innodb(alter_table_operations wanted, const TABLE *altered, const Alter_inplace_info *info) const;
   Reserved reserved_after(alter_table_operations wanted, const TABLE *altered) const;
   void count_altered(AlteredCounters::Counter *old);
   void note_counter(alter_table_operations wanted, const TABLE *altered);
@@ -198,6 +199,7 @@ private:
   bool is_outdated() const { return access.share->image_version() < codec.images_since(); }
   bool has_unique_key() const;
   int begin_own();
+  int begin_unlocked();
   int end_own(int failed);
 
   /* read.cc */

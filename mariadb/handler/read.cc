@@ -160,6 +160,8 @@ int ha_inkstone::get(const ink_tree *tree, ink_slice image, OwnedBytes *bytes, i
   ink_slice key, rest;
   bool locked= false;
   const KeyRoom &room= access.share->key_room();
+  if (int refused= access.refuse_discarded())
+    return refused;
   if (room.tree_key(image, cut_key, &key))
     return HA_ERR_OUT_OF_MEM;
   if (access.lock == INK_LOCK_NONE
@@ -263,7 +265,8 @@ int ha_inkstone::rnd_init(bool scans)
       return failed;
   active_index= MAX_KEY;
   scan.begin();
-  return scans ? scan.seek(active_tree(), ink_range(), false) : 0;
+  /* A discarded table is refused with the first row, as InnoDB does it. */
+  return scans && !access.share->is_discarded() ? scan.seek(active_tree(), ink_range(), false) : 0;
 }
 
 int ha_inkstone::rnd_end()

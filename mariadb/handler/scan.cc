@@ -63,6 +63,8 @@ bool Scan::keep_edge(const ink_range &range, bool is_backward)
 int Scan::seek(const ink_tree *tree, const ink_range &range, bool is_backward)
 {
   ink_error error;
+  if (int refused= access.refuse_discarded())
+    return refused;
   const bool unlocked= semi_consistent && access.wait == INK_WAIT && tree == access.share->clustered() &&
                        thd_tx_isolation(access.thd()) <= ISO_READ_COMMITTED;
   const ink_scan scan= {is_backward, access.lock, access.wait, unlocked};

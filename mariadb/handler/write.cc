@@ -36,6 +36,10 @@ int ha_inkstone::insert_before_reserving()
 
 int ha_inkstone::write_row(const uchar *record)
 {
+  /* The server locks no temporary sequence that it fills itself. */
+  if (table->s->table_type == TABLE_TYPE_SEQUENCE && !access.own)
+    if (int failed= begin_unlocked())
+      return failed;
   const bool counts= table->next_number_field && record == table->record[0];
   if (record == table->record[0])
     if (int failed= compute_behind_triggers())
@@ -54,6 +58,8 @@ int ha_inkstone::write_row(const uchar *record)
       return failed;
     mi_int8store(buffers.row_id, id);
   }
+  if (int refused= access.refuse_discarded())
+    return refused;
   if (bulk && bulk->takes_rows())
     return bulk->add(record);
   if (int failed= auto_increment.note(record))

@@ -247,7 +247,8 @@ int Session::rollback_statement()
 
 int Session::prepare(const XID &xid)
 {
-  if (!transaction)
+  /* What has only read has nothing to keep, and nothing can be kept. */
+  if (!transaction || ink_is_read_only(database))
     return 0;
   ink_error error;
   XidBytes bytes(xid);

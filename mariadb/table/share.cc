@@ -42,6 +42,8 @@ int TableShare::open(THD *thd, const char *path, const TABLE_SHARE *definition)
     failed= find_trees(thd, definition);
   if (!failed)
     failed= read_meta(thd, definition);
+  if (!failed && definition->tmp_table != NO_TMP_TABLE)
+    failed= show_to_all_snapshots(thd);
   times_opened++;
   if (failed)
     table.reset();
@@ -58,6 +60,17 @@ int TableShare::open_engine_table(THD *thd)
     return 0;
   sql_print_error("Inkstone: table %s lacks its tree of facts", name.c_str());
   return HA_ERR_CRASHED;
+}
+
+/* A temporary table is its session's own, which may have begun a transaction before it. (The server
+   calls an ALTER's copy temporary, too: that is complete from its end on, BulkInsert.) */
+int TableShare::show_to_all_snapshots(THD *thd)
+{
+  ink_error error;
+  for (size_t i= 0; i < ink_table_tree_count(table.get()); i++)
+    if (ink_complete_tree_for_all(database, ink_table_tree(table.get(), i), &error))
+      return handler_error(thd, error);
+  return 0;
 }
 
 /* Carries out what is left of the last ALTER's plan. */

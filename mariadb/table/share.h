@@ -91,6 +91,7 @@ public:
 
 private:
   int open_engine_table(THD *thd);
+  int show_to_all_snapshots(THD *thd);
   int finish_alter(THD *thd);
   int drop_unfinished(THD *thd);
   int find_trees(THD *thd, const TABLE_SHARE *definition);

@@ -117,7 +117,7 @@ int TableShare::read_values(THD *thd, const TABLE_SHARE *definition)
 int TableShare::keep_statistics(THD *thd, const TABLE *table)
 {
   std::lock_guard<std::mutex> latch(mutex);
-  if (!StatisticsOptions(table->s).persistent)
+  if (!StatisticsOptions(table->s).persistent || ink_is_read_only(database))
     return 0;
   if (exports)
   {
@@ -136,8 +136,11 @@ int TableShare::statistics(THD *thd, ink_table_estimates *found)
   {
     ink_error error;
     changes.store(0, std::memory_order_relaxed);
-    if (ink_estimate_table(this->table.get(), &found_statistics, &error))
+    ink_tree_estimates facts;
+    if (ink_estimate_table(this->table.get(), &found_statistics, &error) || ink_estimate_tree(meta, &facts, &error))
       return handler_error(thd, error);
+    /* The tree of facts is no index. */
+    found_statistics.secondary_pages-= MY_MIN(facts.pages, found_statistics.secondary_pages);
     has_statistics= true;
   }
   *found= found_statistics;

@@ -436,6 +436,9 @@ int ink_create_tree(const ink_database *database, ink_slice table, ink_slice tre
  * INK_TABLE_CHANGED from it, and not some of its rows. A new tree is so already; say it again when
  * it was filled while others began transactions. */
 int ink_complete_tree(const ink_database *database, const ink_tree *tree, ink_error *error);
+/* Says that every snapshot may read the tree, also an older one: of a table that a single client
+ * uses, which knows when it made it. */
+int ink_complete_tree_for_all(const ink_database *database, const ink_tree *tree, ink_error *error);
 /* Waits until no prepared transaction has changed rows of these tables: before a table is dropped
  * or renamed, or a tree is filled from the rows, for what is prepared commits without an entry in
  * it.

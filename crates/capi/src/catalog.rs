@@ -109,6 +109,21 @@ pub unsafe extern "C" fn ink_complete_tree(
     })
 }
 
+/// Notes that every snapshot may read a tree.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_complete_tree_for_all(
+    database: *const ink_database,
+    tree: *const ink_tree,
+    error: *mut ink_error,
+) -> c_int {
+    entry!(error, |database, tree| {
+        database.0.complete_tree_for_all(&tree.0)?;
+    })
+}
+
 /// Waits for prepared transactions.
 ///
 /// # Safety

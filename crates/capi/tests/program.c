@@ -444,6 +444,9 @@ static void snapshots_are_older_than_what_is_filled_later(ink_database *db) {
   OK(ink_commit(writing, INK_LAZY, &error));
   OK(ink_complete_tree(db, tree, &error));
   FAILS(INK_TABLE_CHANGED, ink_get(old, tree, INK_STR("a"), &value, &found, &error));
+  OK(ink_complete_tree_for_all(db, tree, &error));
+  OK(ink_get(old, tree, INK_STR("a"), &value, &found, &error));
+  CHECK(!found);
   ink_transaction_free(writing);
   ink_transaction_free(old);
   ink_buffer_free(&value);

@@ -3,7 +3,7 @@
 use super::server::Server;
 use super::session::Session;
 use inkstone_testkit::build::Result;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The columns and keys of the table that is exported.
 const EXPORTED: &str =
@@ -70,6 +70,7 @@ pub fn check(server: &Server) -> Result<()> {
         of_the_future,
     )?;
 
+    compare_with_innodb(server, &folder)?;
     refuse_damaged(server, &folder)?;
     check_partitions(server, &folder)?;
     make_table(server, EXPORTED)?;
@@ -91,6 +92,101 @@ pub fn check(server: &Server) -> Result<()> {
         true => Ok(()),
         false => Err(format!("an imported table is not the exported one: {sums}")),
     }
+}
+
+/// Tables that are exported, and imported as others: definition, statements before.
+const COUNTED: [(&str, &str); 6] = [
+    (
+        "TABLE c (id INT PRIMARY KEY AUTO_INCREMENT, v INT)",
+        "INSERT INTO c (v) VALUES (1), (2), (3), (4), (5); DELETE FROM c WHERE id > 3",
+    ),
+    (
+        "TABLE c (id INT PRIMARY KEY AUTO_INCREMENT, v INT) AUTO_INCREMENT=100",
+        "INSERT INTO c (id, v) VALUES (5, 1)",
+    ),
+    (
+        "TABLE c (id INT PRIMARY KEY AUTO_INCREMENT, v INT, UNIQUE (v))",
+        "INSERT INTO c (v) VALUES (1), (2); INSERT IGNORE INTO c (v) VALUES (1), (2)",
+    ),
+    (
+        "TABLE c (id INT PRIMARY KEY AUTO_INCREMENT, v INT)",
+        "INSERT INTO c VALUES (3, 3), (9, 9); UPDATE c SET id = 20 WHERE id = 9",
+    ),
+    ("TABLE c (id INT PRIMARY KEY AUTO_INCREMENT, v INT)", "DO 1"),
+    ("SEQUENCE c", "SELECT NEXTVAL(c), NEXTVAL(c)"),
+];
+
+/// What AUTO_INCREMENT and sequences give behind an import, sizes, and which files a DROP leaves,
+/// must be as with InnoDB.
+fn compare_with_innodb(server: &Server, folder: &Path) -> Result<()> {
+    let exported: Vec<PathBuf> = ["ink", "cfg"]
+        .iter()
+        .map(|extension| folder.join(format!("kept.{extension}")))
+        .collect();
+    let failed = |error: std::io::Error| format!("the exported files cannot be read: {error}");
+    let kept: Vec<Vec<u8>> = exported
+        .iter()
+        .map(std::fs::read)
+        .collect::<std::io::Result<_>>()
+        .map_err(failed)?;
+    let innodb = imported_by(server, folder, "InnoDB", "ibd")?;
+    let inkstone = imported_by(server, folder, "Inkstone", "ink")?;
+    for (path, bytes) in exported.iter().zip(kept) {
+        std::fs::write(path, bytes).map_err(failed)?;
+    }
+    match innodb == inkstone {
+        true => Ok(()),
+        false => Err(format!(
+            "tables of InnoDB and of Inkstone that were imported:\n{innodb}\n{inkstone}"
+        )),
+    }
+}
+
+/// What is seen of imported tables.
+fn imported_by(server: &Server, folder: &Path, engine: &str, extension: &str) -> Result<String> {
+    let mut seen = String::new();
+    for (definition, statements) in COUNTED {
+        let drop = "DROP TABLE IF EXISTS c, d";
+        server.sql(&format!(
+            "USE smoke; {drop}; CREATE {definition} ENGINE={engine}; {statements}"
+        ))?;
+        let mut session = Session::open(server, "smoke")?;
+        session.run("FLUSH TABLES c FOR EXPORT;");
+        copy_as(folder, "c", "kept", extension)?;
+        session.run("UNLOCK TABLES;");
+        server.sql("USE smoke; CREATE TABLE d LIKE c; ALTER TABLE d DISCARD TABLESPACE")?;
+        copy_as(folder, "kept", "d", extension)?;
+        let of_table =
+            "INSERT INTO d (v) VALUES (77); SELECT * FROM d ORDER BY id; SHOW CREATE TABLE d";
+        let uses = match definition.starts_with("SEQUENCE") {
+            true => "SELECT NEXTVAL(d); SELECT * FROM d",
+            false => of_table,
+        };
+        seen += &server.sql(&format!(
+            "USE smoke; ALTER TABLE d IMPORT TABLESPACE; SHOW CREATE TABLE d; {uses}; \
+             SELECT DATA_LENGTH, INDEX_LENGTH FROM information_schema.TABLES WHERE TABLE_NAME = 'd'"
+        ))?;
+        // Files that are there for a discarded table go with it.
+        server.sql("USE smoke; ALTER TABLE d DISCARD TABLESPACE")?;
+        copy_as(folder, "kept", "d", extension)?;
+        server.sql("USE smoke; DROP TABLE d")?;
+        let left = |extension: &str| folder.join(format!("d.{extension}")).exists();
+        seen += &format!("files left: {} {}\n", left(extension), left("cfg"));
+        server.sql(&format!("USE smoke; {drop}"))?;
+    }
+    Ok(seen
+        .replace(engine, "ENGINE")
+        .replace(&engine.to_uppercase(), "ENGINE"))
+}
+
+/// Copies both files of a table.
+fn copy_as(folder: &Path, from: &str, to: &str, extension: &str) -> Result<()> {
+    for each in [extension, "cfg"] {
+        let file = |name: &str| folder.join(format!("{name}.{each}"));
+        std::fs::copy(file(from), file(to))
+            .map_err(|error| format!("{from}.{each} cannot be copied: {error}"))?;
+    }
+    Ok(())
 }
 
 /// A file with a wrong byte is refused with what is wrong, and where.

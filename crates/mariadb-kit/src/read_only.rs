@@ -60,6 +60,15 @@ fn check_mode(server: &Server, expected: &str) -> Result<()> {
     if found.trim() != rows {
         return Err(format!("there is {found:?}, not {rows:?}"));
     }
+    for look in ["ANALYZE", "CHECK"] {
+        let said = server.sql(&format!("{look} TABLE dumped.t"))?;
+        if !said.trim().ends_with("\tstatus\tOK") {
+            return Err(format!("{look} TABLE: {said:?}"));
+        }
+    }
+    server.sql(
+        "XA START 'x'; SELECT COUNT(*) FROM dumped.t; XA END 'x'; XA PREPARE 'x'; XA COMMIT 'x'",
+    )?;
     for write in [
         "INSERT INTO dumped.t (v) VALUES (1)",
         "UPDATE dumped.t SET v = v + 1 WHERE id = 1",

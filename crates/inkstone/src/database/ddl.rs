@@ -131,6 +131,10 @@ impl Database {
         let shared = self.find_table(table)?.inner;
         let space = inner.space_of(&definition)?;
         let id = space.free_tree_id()?;
+        paranoid!(
+            definition.trees.iter().all(|(named, _)| *named != id),
+            "the number {id} of a new tree of {table} is another's"
+        );
         let made = TableTree {
             tree: Tree::create(space.clone(), id, inner.core.storage.clone())?,
             name: name.into(),
@@ -154,6 +158,35 @@ impl Database {
     pub fn complete_tree(&self, tree: &impl TreeRef) -> Result<()> {
         let tree = tree.tree_ref().live(&self.inner.core)?;
         self.inner.complete_tree(&tree.space, tree.id);
+        Ok(())
+    }
+
+    /// Says that a tree is whole for every snapshot, however old: that of a table that only one
+    /// client uses, which knows when it made it. Rows that other transactions of the client have
+    /// committed since are no rows to its snapshot. Nothing of it is durable.
+    ///
+    /// ```
+    /// # use inkstone::{Database, Error, Isolation, Options};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = Database::open(dir.path(), Options::default())?;
+    /// let txn = db.begin(Isolation::RepeatableRead)?;
+    /// txn.take_snapshot()?;
+    /// let table = db.create_table("own", &[])?;
+    /// txn.insert(&table, b"a", b"1")?;
+    /// assert!(matches!(txn.get(&table, b"a"), Err(Error::TableChanged { .. })));
+    /// db.complete_tree_for_all(&table)?;
+    /// assert_eq!(txn.get(&table, b"a")?.as_deref(), Some(&b"1"[..]));
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn complete_tree_for_all(&self, tree: &impl TreeRef) -> Result<()> {
+        let tree = tree.tree_ref().live(&self.inner.core)?;
+        tree.space.set_complete_for_all(tree.id);
+        paranoid!(
+            tree.space.is_complete_at(tree.id, 0),
+            "the first snapshot cannot read tree {} of {}",
+            tree.id,
+            tree.space.id
+        );
         Ok(())
     }
 

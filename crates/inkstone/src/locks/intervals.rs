@@ -66,6 +66,10 @@ impl High {
         }
     }
 
+    fn is_at(&self, place: &[u8]) -> bool {
+        matches!(self, Self::At(high) if **high == *place)
+    }
+
     pub fn as_bound(&self) -> Bound<Vec<u8>> {
         match self {
             Self::Unbounded => Bound::Unbounded,
@@ -210,11 +214,7 @@ impl IntervalSet {
     }
 
     pub fn overlaps(&self, with: &Interval) -> bool {
-        let ends_at = match &with.high {
-            High::At(place) => Bound::Excluded(&**place),
-            High::Unbounded => Bound::Unbounded,
-        };
-        self.last_from(ends_at)
+        self.last_before(&with.high)
             .is_some_and(|(_, end)| end.is_behind(&with.low))
     }
 
@@ -285,6 +285,47 @@ impl IntervalSet {
             other.is_none(),
             "two intervals begin at one place, one to {other:x?}"
         );
+    }
+
+    /// An interval with those that end where it begins, and begin where it ends; `None`: there is
+    /// none.
+    pub fn with_neighbours(&self, of: &Interval) -> Option<Interval> {
+        let before = self.last_from(Bound::Excluded(&of.low));
+        let low = before
+            .filter(|(_, end)| end.is_at(&of.low))
+            .map(|(low, _)| low);
+        let high = match &of.high {
+            High::At(place) => self.ends.get(place),
+            High::Unbounded => None,
+        };
+        (low.is_some() || high.is_some()).then(|| Interval {
+            low: low.unwrap_or(&of.low).into(),
+            high: high.unwrap_or(&of.high).clone(),
+        })
+    }
+
+    /// Removes those that lie in an interval.
+    pub fn remove_in(&mut self, interval: &Interval) {
+        while let Some((low, high)) = self.last_before(&interval.high) {
+            if *low < *interval.low {
+                break;
+            }
+            paranoid!(
+                *high <= interval.high,
+                "an interval to {high:x?} is no part of {interval:x?}"
+            );
+            let (low, bytes) = (Box::from(low), low_bytes(low) + high.bytes());
+            self.ends.remove::<[u8]>(&low);
+            self.bytes -= bytes;
+        }
+    }
+
+    /// The last one that begins before `high`.
+    fn last_before(&self, high: &High) -> Option<(&[u8], &High)> {
+        self.last_from(match high {
+            High::At(place) => Bound::Excluded(place),
+            High::Unbounded => Bound::Unbounded,
+        })
     }
 
     /// The last one that does not begin behind `high`.

@@ -409,12 +409,12 @@ impl LockTable {
                 return locks.lock_point(trx, row.key, mode);
             };
             if locks.is_range_free(trx.id(), &interval, mode) {
-                locks.lock_interval(trx, &interval, RangeKind::All(mode));
+                locks.lock_scanned(trx, &interval, mode, &self.graph);
             } else {
                 locks.lock_point(trx, row.key, mode);
                 locks.lock_interval(trx, &interval, RangeKind::Gap);
+                locks.refresh_within(&interval, &self.graph);
             }
-            locks.refresh_within(&interval, &self.graph);
             Locked::Before
         })
     }
@@ -440,7 +440,8 @@ impl LockTable {
             let may = match newest {
                 Newest::Own => true,
                 Newest::Busy(_) => false,
-                Newest::Free => is_mine(locks) || locks.is_free(me, row.key, access),
+                // In this order: mostly there is no other's lock to be looked for.
+                Newest::Free => locks.is_free(me, row.key, access) || is_mine(locks),
             };
             if may {
                 held.note(trx, row.tree);

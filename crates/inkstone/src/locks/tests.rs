@@ -482,6 +482,52 @@ fn a_scan_is_one_interval() {
     assert!(!f.is_free(&b, &[&key[..], b"x"].concat(), Access::Insert));
 }
 
+/// At the end of each leaf, of ten rows here, a scan locks the gap up to there. What it has passed
+/// is one interval all the same, and the transaction no dearer.
+#[test]
+fn a_scan_over_leaves_is_one_interval() {
+    use Bound::{Excluded, Included};
+    for backward in [false, true] {
+        let f = fixture();
+        let (mut a, b) = (f.begin(), f.begin());
+        for n in 0..100_u32 {
+            let n = if backward { 99 - n } else { n };
+            // A row, the fence behind it, or in front of it, and the row beside it.
+            let (key, fence) = (10 * n, 10 * n + 5);
+            let (this, fence) = (key.to_be_bytes(), fence.to_be_bytes());
+            let next = (key + 10).to_be_bytes();
+            let (passed, gap) = match backward {
+                false => ((Included(&fence[..]), Included(&next[..])), (&this, &fence)),
+                true => ((Included(&this[..]), Excluded(&fence[..])), (&fence, &next)),
+            };
+            let row = row(if backward { &this } else { &next });
+            if n % 10 == 0 {
+                let (trx, held) = &mut a;
+                let gap = match backward {
+                    false => (Excluded(&gap.0[..]), Excluded(&gap.1[..])),
+                    true => (Included(&gap.0[..]), Excluded(&gap.1[..])),
+                };
+                f.table.lock_gap(trx, held, PLACE, gap);
+            }
+            let passed = match n % 10 == 0 {
+                true => passed,
+                false if backward => (Included(&this[..]), Excluded(&next[..])),
+                false => (Excluded(&this[..]), Included(&next[..])),
+            };
+            let (trx, held) = &mut a;
+            let refuse = IfTaken::Refuse;
+            let locked = f
+                .table
+                .lock_passed(trx, held, row, passed, X, &Newest::Free, refuse);
+            assert!(locked.is_ok());
+        }
+        assert_eq!(f.table.counts(), (0, 1), "backward: {backward}");
+        assert_eq!(a.0.cost(), 3, "a tree, rows of a range, gaps");
+        let fence = 505_u32.to_be_bytes();
+        assert!(!f.is_free(&b, &fence, Access::Row(S)));
+    }
+}
+
 #[test]
 fn ranges_coalesce() {
     use Bound::{Excluded, Included, Unbounded};

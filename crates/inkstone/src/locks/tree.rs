@@ -68,6 +68,8 @@ pub(crate) struct Owner {
     /// Whether its rows have been counted: those of read committed come and go.
     counts_rows: bool,
     ranges: [IntervalSet; 3],
+    /// Which of them have been counted: gaps come and go.
+    counts_ranges: [bool; 3],
     pub handed: Option<Handed>,
     /// What they took when they were joined last; see [`TreeLocks::join_if_large`].
     pub bytes_after_join: usize,
@@ -80,6 +82,7 @@ impl Owner {
             points: PointSet::default(),
             counts_rows: false,
             ranges: Default::default(),
+            counts_ranges: [false; 3],
             handed: None,
             bytes_after_join: 0,
         }
@@ -238,6 +241,11 @@ impl Check for Owner {
         for (_, set) in self.ranges() {
             set.check();
         }
+        paranoid!(
+            self.counts_ranges[RangeKind::Gap.index()] || self.range(RangeKind::Gap).is_empty(),
+            "gaps of {:?} were not counted",
+            self.trx.id()
+        );
         paranoid!(
             self.counts_rows || self.points.is_empty(),
             "{} rows of {:?} were not counted",
@@ -472,15 +480,38 @@ impl TreeLocks {
 
     pub fn lock_interval(&mut self, trx: &Arc<TrxState>, interval: &Interval, kind: RangeKind) {
         let owner = self.owner_mut(trx);
-        let stronger = kind == RangeKind::All(LockMode::Shared)
-            && owner.ranges[RangeKind::All(LockMode::Exclusive).index()].covers(interval);
-        let set = &mut owner.ranges[kind.index()];
-        if !stronger {
-            if set.is_empty() {
-                trx.add_cost();
-            }
-            set.insert(interval);
+        let exclusive = owner.range(RangeKind::All(LockMode::Exclusive));
+        if kind == RangeKind::All(LockMode::Shared) && exclusive.covers(interval) {
+            return;
         }
+        if !std::mem::replace(&mut owner.counts_ranges[kind.index()], true) {
+            trx.add_cost();
+        }
+        owner.range_mut(kind).insert(interval);
+    }
+
+    /// Locks what a scan has passed with a row, and gaps beside it that the transaction has locked:
+    /// at the end of a leaf a scan locks the gap up to there, and goes on in the next leaf. So what
+    /// it has passed stays one interval.
+    pub fn lock_scanned(
+        &mut self,
+        trx: &Arc<TrxState>,
+        passed: &Interval,
+        mode: LockMode,
+        graph: &WaitGraph,
+    ) {
+        let me = trx.id();
+        let gaps = self.owner(me).map(|owner| owner.range(RangeKind::Gap));
+        let whole = gaps.and_then(|gaps| gaps.with_neighbours(passed));
+        let whole = whole.filter(|whole| self.is_range_free(me, whole, mode));
+        if let Some(whole) = &whole {
+            self.owner_mut(trx)
+                .range_mut(RangeKind::Gap)
+                .remove_in(whole);
+        }
+        let interval = whole.as_ref().unwrap_or(passed);
+        self.lock_interval(trx, interval, RangeKind::All(mode));
+        self.refresh_within(interval, graph);
     }
 
     /// Whether the transaction was handed this row and has not taken it.
@@ -777,6 +808,7 @@ impl TreeLocks {
         let mut given_back = self.remove_owner(trx)?;
         let mut kept = Owner::new(&given_back.trx);
         kept.counts_rows = given_back.counts_rows;
+        kept.counts_ranges = given_back.counts_ranges;
         for (key, point) in given_back.points.iter() {
             if point.mode == LockMode::Exclusive {
                 kept.points.set(key, point);

@@ -30,12 +30,22 @@ impl Space {
         newest.fetch_max(number, Ordering::AcqRel);
     }
 
+    /// Notes that every snapshot can read the tree.
+    pub fn set_complete_for_all(&self, tree: TreeId) {
+        self.completeness.trees.lock().remove(&tree);
+    }
+
     /// Whether a snapshot of this number sees everything that the tree had when it was made.
     pub fn is_complete_at(&self, tree: TreeId, number: u64) -> bool {
         if number >= self.completeness.newest.load(Ordering::Acquire) {
             return true;
         }
         let trees = self.completeness.trees.lock();
+        let newest = self.completeness.newest.load(Ordering::Acquire);
+        paranoid!(
+            trees.values().all(|&from| from <= newest),
+            "a tree is complete from behind {newest} on, the newest of all: {trees:?}"
+        );
         trees.get(&tree).is_none_or(|&from| number >= from)
     }
 }

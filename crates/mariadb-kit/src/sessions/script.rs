@@ -20,12 +20,13 @@ const PURGED: &str = "purged";
 /// The line that says how the script is logged.
 const FORMAT: &str = "log: ";
 /// What is written with the project.
-const FILES: [&str; 5] = [
+const FILES: [&str; 6] = [
     include_str!("scripts/hermitage.txt"),
     include_str!("scripts/locks.txt"),
     include_str!("scripts/auto_increment.txt"),
     include_str!("scripts/others.txt"),
     include_str!("scripts/replica.txt"),
+    include_str!("scripts/tables.txt"),
 ];
 
 /// A case.
