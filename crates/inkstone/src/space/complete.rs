@@ -21,13 +21,14 @@ pub(super) struct Completeness {
 impl Space {
     /// Notes that snapshots below this number cannot read the tree.
     pub fn set_complete_from(&self, tree: TreeId, number: u64) {
+        // First: a snapshot below it looks for the tree from now on.
+        let newest = &self.completeness.newest;
+        newest.fetch_max(number, Ordering::AcqRel);
         let before = self.completeness.trees.lock().insert(tree, number);
         paranoid!(
             before.is_none_or(|before| before <= number),
             "tree {tree} is complete from {number} on, and was from {before:?}"
         );
-        let newest = &self.completeness.newest;
-        newest.fetch_max(number, Ordering::AcqRel);
     }
 
     /// Notes that every snapshot can read the tree.
