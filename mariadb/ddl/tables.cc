@@ -325,7 +325,9 @@ void warn_of_discarded(THD *thd, const TABLE *table)
                       ER_THD(thd, ER_TABLESPACE_DISCARDED), table->s->table_name.str);
 }
 
-/* A discarded table is one again, an empty one. The server truncates a partitioned table one partition after the other, and nothing finishes that
+/* A discarded table is an ordinary one again, and empty.
+
+   The server truncates a partitioned table one partition after the other, and nothing finishes that
    after a crash: the first one empties them all, the others find it done. */
 int ha_inkstone::truncate()
 {

@@ -42,7 +42,7 @@ int TableShare::open(THD *thd, const char *path, const TABLE_SHARE *definition)
     failed= find_trees(thd, definition);
   if (!failed)
     failed= read_meta(thd, definition);
-  if (!failed && definition->tmp_table != NO_TMP_TABLE)
+  if (!failed && is_temporary())
     failed= show_to_all_snapshots(thd);
   times_opened++;
   if (failed)
@@ -62,8 +62,14 @@ int TableShare::open_engine_table(THD *thd)
   return HA_ERR_CRASHED;
 }
 
-/* A temporary table is its session's own, which may have begun a transaction before it. (The server
-   calls an ALTER's copy temporary, too: that is complete from its end on, BulkInsert.) */
+/* The server calls the definition that an ALTER makes temporary, too: by it alone a snapshot would
+   see a new index of any table. */
+bool TableShare::is_temporary() const
+{
+  return name.find("/" tmp_file_prefix "-temptable-") != std::string::npos;
+}
+
+/* A temporary table is its session's own, which may have begun a transaction before it. */
 int TableShare::show_to_all_snapshots(THD *thd)
 {
   ink_error error;

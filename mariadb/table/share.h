@@ -91,6 +91,7 @@ public:
 
 private:
   int open_engine_table(THD *thd);
+  bool is_temporary() const;
   int show_to_all_snapshots(THD *thd);
   int finish_alter(THD *thd);
   int drop_unfinished(THD *thd);
