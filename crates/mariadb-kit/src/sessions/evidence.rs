@@ -99,7 +99,7 @@ impl Stage {
     /// Of all deadlocks that InnoDB has found since the latest step began, those of the case's
     /// sessions that were in them: of one that was in several the first one's account.
     pub fn deadlocks_of_step(&mut self) -> Result<Vec<Party>> {
-        let log = self.logged()?;
+        let log = without_inkstone(&self.logged()?);
         let parties = log.split(") TRANSACTION:").skip(1).filter_map(party);
         let connections: Vec<u64> = self.sessions.iter().map(|s| s.connection).collect();
         Ok(parties
@@ -112,7 +112,7 @@ impl Stage {
     /// case's sessions was in one of them.
     pub fn deadlocks_with(&self, session: usize) -> Result<Vec<Vec<Party>>> {
         let connection = self.sessions[session - 1].connection;
-        let deadlocks = deadlocks_with(&self.logged()?, connection);
+        let deadlocks = deadlocks_with(&without_inkstone(&self.logged()?), connection);
         let known: Vec<u64> = self.sessions.iter().map(|s| s.connection).collect();
         let mut parties = deadlocks.iter().flatten();
         let all_are_known = parties.all(|party| known.contains(&party.connection));
@@ -122,7 +122,7 @@ impl Stage {
     /// The deadlock that InnoDB has found since the latest step began, if it was one only. (Which
     /// one it rolls back its log does not say in a way that can be trusted.)
     pub fn deadlock_of_step(&self) -> Result<Option<Vec<Party>>> {
-        Ok(only_deadlock(&self.logged()?))
+        Ok(only_deadlock(&without_inkstone(&self.logged()?)))
     }
 
     /// The first deadlock that Inkstone has found since the latest step began: its connections, and
@@ -140,6 +140,27 @@ impl Stage {
     pub fn latest_circle(&mut self) -> Result<Vec<u64>> {
         Ok(circle(&self.status()?))
     }
+}
+
+/// A log without the lines of Inkstone, whose side of the case goes on at the same time. They may
+/// stand in the middle of a line that InnoDB writes in pieces:
+/// `RECORD LOCKS space id 5 pag2026-11-25  9:01:02 9 [Note] Inkstone: deadlock of ..`
+fn without_inkstone(log: &str) -> String {
+    let mut innodbs = String::new();
+    for line in log.split_inclusive('\n') {
+        let Some((before, _)) = line.split_once(" [Note] Inkstone: ") else {
+            innodbs += line;
+            continue;
+        };
+        // The number of a thread, the time, the date.
+        let mut own = before;
+        for _ in 0..2 {
+            own = own.rsplit_once(' ').map_or("", |(own, _)| own.trim_end());
+        }
+        let end = own.len().saturating_sub("2026-11-25".len());
+        innodbs += own.get(..end).unwrap_or_default();
+    }
+    innodbs
 }
 
 /// What ends the account of a deadlock of InnoDB's.
@@ -478,6 +499,17 @@ Record lock, heap no 2 PHYSICAL RECORD: n_fields 4; compact format; info bits 32
         assert_eq!(first_circle(&log), Some((vec![10, 11], 11)));
         assert_eq!(rolled_back(&format!("{log}{log}")), [11, 11]);
         assert_eq!(first_circle("x"), None);
+    }
+
+    #[test]
+    fn lines_of_inkstone_are_taken_out_of_innodbs() {
+        let log = "*** (1) TRANSACTION:\nRECORD LOCKS space id 5 pag\
+            2026-11-25  9:01:02 9 [Note] Inkstone: deadlock of 2 transactions:\n\
+            2026-11-25 19:01:02 19 [Note] Inkstone:   transaction 7\n\
+            e no 3\n";
+        let expected = "*** (1) TRANSACTION:\nRECORD LOCKS space id 5 page no 3\n";
+        assert_eq!(without_inkstone(log), expected);
+        assert_eq!(without_inkstone(expected), expected);
     }
 
     #[test]
