@@ -373,6 +373,10 @@ pub const INNODB_BY_ANOTHER_INDEX: &str = "the server cuts a fraction of a secon
 /// it is made to read the tables in the order, and by the indexes, of Inkstone's plan.
 pub const INNODB_JOINS_SO_TOO: &str = "which rows of a join compare as equal depends on the plan (an index of a text's beginning, with letters that weigh nothing); InnoDB gives the same with Inkstone's plan";
 
+/// Why other rows of an INSERT .. SELECT from its own table are accepted, and end their case: where
+/// all is equal when InnoDB is made to read them as Inkstone does.
+pub const BUFFER_LOSES_ORDER: &str = "the server's temporary table does not keep the order in which an index gave the rows (a short row behind a long text); sorted there, or not, InnoDB does as Inkstone does";
+
 /// Why another order of rows is accepted: where Inkstone's is the one that ORDER BY asks for.
 pub const INNODB_UNORDERED: &str = "InnoDB gives rows of partitions in another order than ORDER BY says (a virtual column of the index)";
 

@@ -47,8 +47,17 @@ impl Access {
 
     /// Whether only some entries of each group are come to.
     fn is_loose(&self) -> bool {
+        self.says("Using index for group-by")
+    }
+
+    /// Whether rows are put into a temporary table as they come, and not sorted there.
+    fn is_buffer(&self) -> bool {
+        self.says("Using temporary") && !self.says("Using filesort")
+    }
+
+    fn says(&self, words: &str) -> bool {
         let extra = self.way.last().and_then(Option::as_deref);
-        String::from_utf8_lossy(extra.unwrap_or_default()).contains("Using index for group-by")
+        String::from_utf8_lossy(extra.unwrap_or_default()).contains(words)
     }
 }
 
@@ -60,6 +69,17 @@ pub fn plan(sides: &mut Sides, side: Side, statement: &str) -> Option<Plan> {
     match sides.ask_of(side, &format!("EXPLAIN {statement}"))? {
         Reply::Rows(rows) => rows.rows.iter().map(|line| Access::of(line)).collect(),
         _ => None,
+    }
+}
+
+/// Whether one of two plans for the same rows of one table has them in order by an index, and puts
+/// them into a temporary table, and the other one sorts them there.
+pub fn is_one_sorted(plans: [&Plan; 2]) -> bool {
+    match plans.map(|plan| &plan[..]) {
+        [[a], [b]] => {
+            a.is_buffer() && b.says("Using filesort") || b.is_buffer() && a.says("Using filesort")
+        }
+        _ => false,
     }
 }
 
@@ -87,6 +107,15 @@ pub fn by_inkstones_plan(sides: &mut Sides, text: &str) -> Option<String> {
             of_one_table_by(text, &hint)
         }
         [first, second] => join_by(text, first, second),
+        _ => None,
+    }
+}
+
+/// An INSERT or REPLACE .. SELECT of one table that InnoDB is made to read by the index of
+/// Inkstone's plan, or by none.
+pub fn inserts_by(text: &str, inkstones: &Plan) -> Option<String> {
+    match &inkstones[..] {
+        [only] => of_one_table_by(text, &only.hint()),
         _ => None,
     }
 }
@@ -200,6 +229,28 @@ mod tests {
         assert_eq!(
             of("SELECT a FROM t1 FORCE INDEX (k2) WHERE a > 1"),
             "SELECT a FROM t1 FORCE INDEX (`k1`) WHERE a > 1"
+        );
+    }
+
+    #[test]
+    fn rows_that_are_sorted_in_a_temporary_table_and_rows_that_are_not() {
+        let plan = |index: &[&str], extra: &str| {
+            vec![Access {
+                way: vec![Some(extra.as_bytes().to_vec())],
+                ..access("t1", index)
+            }]
+        };
+        let by_index = plan(&["k5"], "Using temporary");
+        let sorted = plan(&[], "Using temporary; Using filesort");
+        let direct = plan(&["k5"], "");
+        assert!(is_one_sorted([&by_index, &sorted]));
+        assert!(is_one_sorted([&sorted, &by_index]));
+        assert!(!is_one_sorted([&sorted, &sorted]));
+        assert!(!is_one_sorted([&by_index, &direct]));
+        let insert = "INSERT IGNORE INTO t1 (a, b) SELECT b, 'x' FROM t1 ORDER BY c LIMIT 20";
+        assert_eq!(
+            inserts_by(insert, &sorted).unwrap_or_default(),
+            "INSERT IGNORE INTO t1 (a, b) SELECT b, 'x' FROM t1 USE INDEX () ORDER BY c LIMIT 20"
         );
     }
 

@@ -73,6 +73,8 @@ pub struct Sides {
     /// The plans that each side had for the latest statement before it was done, if it is a join:
     /// behind it there are other rows.
     plans: [Option<Plan>; 2],
+    /// The same of an INSERT or REPLACE .. SELECT .. ORDER BY.
+    sources: [Option<Plan>; 2],
     /// Collations of the server, by name.
     pub collations: Vec<Collation>,
 }
@@ -90,6 +92,7 @@ impl Sides {
             clients: Vec::new(),
             files: folder.join("files"),
             plans: [None, None],
+            sources: [None, None],
             collations: Vec::new(),
         };
         sides.collations = sides.ask_collations()?;
@@ -224,13 +227,19 @@ impl Sides {
                 });
             }
         };
-        self.plans = match statement.contains("JOIN ") {
-            true => [Side::Innodb, Side::Inkstone].map(|side| plans::plan(self, side, &statement)),
-            false => [None, None],
-        };
+        let is_join = statement.contains("JOIN ");
+        self.plans = self.plans_if(is_join, &statement);
+        self.sources = self.plans_if(super::buffered::inserts_in_order(&statement), &statement);
         let innodb = self.run_on(0, &statement)?;
         let inkstone = self.run_on(1, &statement)?;
         Ok(Some([innodb, inkstone]))
+    }
+
+    fn plans_if(&mut self, is_asked: bool, statement: &str) -> [Option<Plan>; 2] {
+        match is_asked {
+            true => [Side::Innodb, Side::Inkstone].map(|side| plans::plan(self, side, statement)),
+            false => [None, None],
+        }
     }
 
     fn run_on(&mut self, side: usize, statement: &str) -> std::result::Result<Outcome, Gone> {
@@ -419,6 +428,15 @@ impl Sides {
     /// Asks a side something about its own rows.
     pub fn ask_of(&mut self, side: Side, statement: &str) -> Option<Reply> {
         self.clients.get_mut(side as usize)?.run(statement).ok()
+    }
+
+    /// True if the latest statement inserted rows by way of a temporary table, and only one engine
+    /// sorted them there.
+    pub fn buffered_otherwise(&self) -> bool {
+        match &self.sources {
+            [Some(innodb), Some(inkstone)] => plans::is_one_sorted([innodb, inkstone]),
+            _ => false,
+        }
     }
 
     /// True if the latest statement was a join, and was done in another way by one engine than by

@@ -46,7 +46,8 @@ impl Stage {
             "SELECT l.lock_data, b.trx_mysql_thread_id FROM information_schema.innodb_trx r \
              JOIN information_schema.innodb_locks l ON l.lock_id = r.trx_requested_lock_id \
              JOIN information_schema.innodb_lock_waits w ON w.requested_lock_id = l.lock_id \
-             JOIN information_schema.innodb_trx b ON b.trx_id = w.blocking_trx_id \
+             JOIN information_schema.innodb_trx b \
+             ON b.trx_id = w.blocking_trx_id AND b.trx_lock_structs > 0 \
              WHERE r.trx_mysql_thread_id = {connection}"
         ))?;
         let status = self.status()?;
@@ -98,7 +99,7 @@ impl Stage {
     /// Of all deadlocks that InnoDB has found since the latest step began, those of the case's
     /// sessions that were in them: of one that was in several the first one's account.
     pub fn deadlocks_of_step(&mut self) -> Result<Vec<Party>> {
-        let log = self.logged()?;
+        let log = without_inkstone(&self.logged()?);
         let parties = log.split(") TRANSACTION:").skip(1).filter_map(party);
         let connections: Vec<u64> = self.sessions.iter().map(|s| s.connection).collect();
         Ok(parties
@@ -106,10 +107,22 @@ impl Stage {
             .collect())
     }
 
+    /// The deadlocks that InnoDB has found since the latest step began, and that this session was
+    /// in, in their order (the status has the last of all). None if a connection of none of the
+    /// case's sessions was in one of them.
+    pub fn deadlocks_with(&self, session: usize) -> Result<Vec<Vec<Party>>> {
+        let connection = self.sessions[session - 1].connection;
+        let deadlocks = deadlocks_with(&without_inkstone(&self.logged()?), connection);
+        let known: Vec<u64> = self.sessions.iter().map(|s| s.connection).collect();
+        let mut parties = deadlocks.iter().flatten();
+        let all_are_known = parties.all(|party| known.contains(&party.connection));
+        Ok(if all_are_known { deadlocks } else { Vec::new() })
+    }
+
     /// The deadlock that InnoDB has found since the latest step began, if it was one only. (Which
     /// one it rolls back its log does not say in a way that can be trusted.)
     pub fn deadlock_of_step(&self) -> Result<Option<Vec<Party>>> {
-        Ok(only_deadlock(&self.logged()?))
+        Ok(only_deadlock(&without_inkstone(&self.logged()?)))
     }
 
     /// The first deadlock that Inkstone has found since the latest step began: its connections, and
@@ -118,14 +131,52 @@ impl Stage {
         Ok(first_circle(&self.logged()?))
     }
 
+    /// Connections that Inkstone has rolled back for a deadlock since the latest step began.
+    pub fn rolled_back_in_step(&self) -> Result<Vec<u64>> {
+        Ok(rolled_back(&self.logged()?))
+    }
+
     /// Connections of the latest deadlock that Inkstone has found.
     pub fn latest_circle(&mut self) -> Result<Vec<u64>> {
         Ok(circle(&self.status()?))
     }
 }
 
+/// A log without the lines of Inkstone, whose side of the case goes on at the same time. They may
+/// stand in the middle of a line that InnoDB writes in pieces:
+/// `RECORD LOCKS space id 5 pag2026-11-25  9:01:02 9 [Note] Inkstone: deadlock of ..`
+fn without_inkstone(log: &str) -> String {
+    let mut innodbs = String::new();
+    for line in log.split_inclusive('\n') {
+        let Some((before, _)) = line.split_once(" [Note] Inkstone: ") else {
+            innodbs += line;
+            continue;
+        };
+        // The number of a thread, the time, the date.
+        let mut own = before;
+        for _ in 0..2 {
+            own = own.rsplit_once(' ').map_or("", |(own, _)| own.trim_end());
+        }
+        let end = own.len().saturating_sub("2026-11-25".len());
+        innodbs += own.get(..end).unwrap_or_default();
+    }
+    innodbs
+}
+
+/// What ends the account of a deadlock of InnoDB's.
+const END: &str = "WE ROLL BACK TRANSACTION (";
+
+fn deadlocks_with(log: &str, connection: u64) -> Vec<Vec<Party>> {
+    let deadlocks = log.split(END).map(|one| {
+        let parties = one.split(") TRANSACTION:").skip(1).map(party);
+        parties.collect::<Option<Vec<Party>>>().unwrap_or_default()
+    });
+    deadlocks
+        .filter(|parties| parties.iter().any(|party| party.connection == connection))
+        .collect()
+}
+
 fn only_deadlock(log: &str) -> Option<Vec<Party>> {
-    const END: &str = "WE ROLL BACK TRANSACTION (";
     let (only, rest) = log.split_once(END)?;
     if rest.contains(END) {
         return None;
@@ -133,23 +184,36 @@ fn only_deadlock(log: &str) -> Option<Vec<Party>> {
     only.split(") TRANSACTION:").skip(1).map(party).collect()
 }
 
-/// Each line of a report stands behind a time and the engine's name.
 fn first_circle(log: &str) -> Option<(Vec<u64>, u64)> {
+    circles(log).into_iter().next()
+}
+
+fn rolled_back(log: &str) -> Vec<u64> {
+    circles(log).into_iter().map(|(_, victim)| victim).collect()
+}
+
+/// The connections of each deadlock of Inkstone's, and the one that was rolled back. Each line of a
+/// report stands behind a time and the engine's name.
+fn circles(log: &str) -> Vec<(Vec<u64>, u64)> {
     let lines = log
         .lines()
         .filter_map(|line| Some(line.split_once(" Inkstone: ")?.1));
-    let mut members = Vec::new();
-    for line in lines.skip_while(|line| !line.starts_with("deadlock of ")) {
-        if line.starts_with("  transaction ") {
-            let trx = number_behind(line, "  transaction ")?;
-            members.push((trx, number_behind(line, "(connection ")?));
+    let mut circles = Vec::new();
+    let mut members: Vec<(u64, u64)> = Vec::new();
+    for line in lines {
+        if line.starts_with("deadlock of ") {
+            members.clear();
+        } else if line.starts_with("  transaction ") {
+            let trx = number_behind(line, "  transaction ");
+            members.extend(trx.zip(number_behind(line, "(connection ")));
         } else if line.contains(" was rolled back: ") {
-            let victim = number_behind(line, "transaction ")?;
-            let (_, victim) = *members.iter().find(|(trx, _)| *trx == victim)?;
-            return Some((members.into_iter().map(|(_, it)| it).collect(), victim));
+            let trx = number_behind(line, "transaction ");
+            let victim = members.iter().find(|(member, _)| Some(*member) == trx);
+            let connections = members.iter().map(|(_, connection)| *connection).collect();
+            circles.extend(victim.map(|(_, victim)| (connections, *victim)));
         }
     }
-    None
+    circles
 }
 
 /// The members of the latest deadlock, each a line
@@ -176,6 +240,8 @@ pub struct Party {
     /// Locks as InnoDB counts them: one for each kind and page.
     pub locks: u64,
     pub wanted: Option<Wanted>,
+    /// It waited for the lock of a table's AUTO_INCREMENT.
+    pub wanted_numbers: bool,
     trx: u64,
     /// Transactions that have locks of the wanted record; those that wait for it are not told.
     holders: Vec<u64>,
@@ -218,6 +284,10 @@ fn party(text: &str) -> Option<Party> {
         changes: number_behind(text, "undo log entries ").unwrap_or(0),
         locks: number_before(text, " lock struct(s)").unwrap_or(0),
         wanted: wanted.and_then(|(_, lock)| record_lock(lock)),
+        wanted_numbers: wanted.is_some_and(|(_, lock)| {
+            let line = lock.trim_start().lines().next().unwrap_or_default();
+            line.starts_with("TABLE LOCK ") && line.ends_with(" lock mode AUTO-INC waiting")
+        }),
         // One that has changed nothing has no number, and its locks have 0.
         trx: number_behind(text, "TRANSACTION ").unwrap_or(0),
         holders: holders
@@ -427,7 +497,19 @@ Record lock, heap no 2 PHYSICAL RECORD: n_fields 4; compact format; info bits 32
             .map(|line| format!("1:02 9 [Note] Inkstone: {line}\n"));
         let log: String = ["x\n".to_owned()].into_iter().chain(lines).collect();
         assert_eq!(first_circle(&log), Some((vec![10, 11], 11)));
+        assert_eq!(rolled_back(&format!("{log}{log}")), [11, 11]);
         assert_eq!(first_circle("x"), None);
+    }
+
+    #[test]
+    fn lines_of_inkstone_are_taken_out_of_innodbs() {
+        let log = "*** (1) TRANSACTION:\nRECORD LOCKS space id 5 pag\
+            2026-11-25  9:01:02 9 [Note] Inkstone: deadlock of 2 transactions:\n\
+            2026-11-25 19:01:02 19 [Note] Inkstone:   transaction 7\n\
+            e no 3\n";
+        let expected = "*** (1) TRANSACTION:\nRECORD LOCKS space id 5 page no 3\n";
+        assert_eq!(without_inkstone(log), expected);
+        assert_eq!(without_inkstone(expected), expected);
     }
 
     #[test]
@@ -440,6 +522,24 @@ Record lock, heap no 2 PHYSICAL RECORD: n_fields 4; compact format; info bits 32
         let parties = only_deadlock(&log).unwrap();
         let connections: Vec<u64> = parties.iter().map(|party| party.connection).collect();
         assert_eq!(connections, [10, 11]);
+        let another = format!("{}{}{end}", party(1, 12), party(2, 11));
+        let of = |connection| -> Vec<Vec<u64>> {
+            let deadlocks = deadlocks_with(&format!("{log}{another}"), connection);
+            let connections =
+                |parties: &Vec<Party>| parties.iter().map(|it| it.connection).collect();
+            deadlocks.iter().map(connections).collect()
+        };
+        assert_eq!(of(11), [[10, 11], [12, 11]]);
+        assert_eq!(of(12), [[12, 11]]);
+        assert!(of(13).is_empty());
+        let waits = format!(
+            "{}*** WAITING FOR THIS LOCK TO BE GRANTED:\nTABLE LOCK table `s`.`n` trx id 7 lock mode AUTO-INC waiting\n{}",
+            party(1, 10),
+            party(2, 11)
+        );
+        let of_numbers = deadlocks_with(&waits, 10);
+        let wanted_numbers: Vec<bool> = of_numbers[0].iter().map(|it| it.wanted_numbers).collect();
+        assert_eq!(wanted_numbers, [true, false]);
         assert!(only_deadlock(&format!("{log}{log}")).is_none());
         assert!(only_deadlock("x").is_none());
     }

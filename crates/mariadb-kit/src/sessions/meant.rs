@@ -6,10 +6,11 @@
 //! ([`ask`]). Nothing is excused because of how a statement looks.
 
 use super::ask::{self, Ask, Kind};
-use super::evidence::{Wanted, is_record};
+use super::compare::same;
+use super::evidence::{Party, Wanted, is_record};
 use super::held::{Holders, is_open};
 use super::stage::{Outcome, Stage, What, is_locked_out};
-use super::victims::{only_in_one, victims};
+use super::victims::{DEADLOCK, NUMBERS_DEADLOCK, only_in_one, victims};
 use super::without::Without;
 use crate::client::{Reply, Rows};
 use inkstone_testkit::build::Result;
@@ -18,6 +19,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Error numbers of a table that is newer than the snapshot: SQL's, and the one that the server
 /// gives from within REPLACE.
 const TABLE_CHANGED: [u16; 2] = [1412, 159];
+
+/// How an UPDATE begins to say that it has found no rows.
+const NONE_MATCHED: &str = "Rows matched: 0 ";
 
 /// Why a difference is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,6 +38,7 @@ pub enum Reason {
     Order,
     Snapshot,
     Overlooked,
+    Numbers,
 }
 
 impl Reason {
@@ -62,6 +67,9 @@ impl Reason {
             }
             Self::Overlooked => {
                 "InnoDB passes over another's lock of an entry whose row the session has changed"
+            }
+            Self::Numbers => {
+                "both roll a session back, InnoDB in a deadlock over numbers, Inkstone in a later one"
             }
             Self::Victim => "another victim: the engines count a transaction's locks otherwise",
         }
@@ -155,7 +163,7 @@ impl Case<'_> {
             sides.iter().flat_map(|side| side.keys().copied()).collect();
         for session in sessions {
             let [one, other] = sides.map(|side| side.get(&session));
-            if one == other {
+            if same(one, other) {
                 continue;
             }
             let reason = match (one, other) {
@@ -183,6 +191,12 @@ impl Case<'_> {
                     if TABLE_CHANGED.contains(&refusal.code) =>
                 {
                     self.is_older(session)?.then_some(Reason::Snapshot)
+                }
+                (
+                    Some(What::Ended(Reply::Refused(one))),
+                    Some(What::Ended(Reply::Refused(other))),
+                ) if one.code == NUMBERS_DEADLOCK && other.code == DEADLOCK => {
+                    self.waited_for_numbers(session)?.then_some(Reason::Numbers)
                 }
                 (
                     Some(What::Ended(one @ Reply::Rows(_))),
@@ -492,7 +506,34 @@ impl Case<'_> {
         // Below REPEATABLE READ rows that are made behind it are not its matter. What it was given
         // is held for it, and looked at again in the end.
         let gives = self.inkstone.statement(session).starts_with("SELECT * ");
-        Ok(gives && self.holders.unlocks(session) || !is_open(self.inkstone, session)?)
+        Ok(gives && self.holders.unlocks(session)
+            || !is_open(self.inkstone, session)?
+            || self.has_found_none(session)?)
+    }
+
+    /// Below REPEATABLE READ a session's change has found no rows in Inkstone, and so holds nothing
+    /// of it. Done again now, behind what the others have made meanwhile, it waits for those that
+    /// it waits for in InnoDB.
+    fn has_found_none(&mut self, session: usize) -> Result<bool> {
+        let statement = self.inkstone.statement(session);
+        let is_change =
+            Ask::of(&statement, self.holders.schema()).is_some_and(|ask| ask.kind == Kind::Change);
+        let finds_none = match self.sides[1].get(&session) {
+            Some(What::Ended(Reply::Done(done))) => {
+                done.affected == 0 && (done.info.is_empty() || done.info.starts_with(NONE_MATCHED))
+            }
+            _ => false,
+        };
+        if !is_change || !finds_none || !self.holders.unlocks(session) {
+            return Ok(false);
+        }
+        let outcome = self.inkstone.aside(session, &statement)?;
+        if !matches!(outcome.get(&session), Some(What::Waits(_))) {
+            return Ok(false);
+        }
+        // InnoDB names those before it in the queue, too.
+        let [innodb, inkstone] = self.blockers(session)?;
+        Ok(!inkstone.is_empty() && inkstone.iter().all(|blocker| innodb.contains(blocker)))
     }
 
     /// One engine has a deadlock of sessions that were let go on together, and in the other one
@@ -717,7 +758,14 @@ impl Case<'_> {
         match outcome.get(&session) {
             Some(What::Waits(_)) => self.waits(session),
             // One of its blockers then waits for it already.
-            _ if !victims(&outcome).is_empty() => self.in_deadlock(&[session]),
+            // There another deadlock may come behind this session's.
+            _ if !victims(&outcome).is_empty() => {
+                let deadlocks = self.innodb.deadlocks_with(session)?;
+                match deadlocks.first() {
+                    Some(parties) => self.in_deadlock(&[session], parties),
+                    None => Ok(None),
+                }
+            }
             _ => Ok(None),
         }
     }
@@ -820,35 +868,41 @@ impl Case<'_> {
         Ok(None)
     }
 
-    /// InnoDB has found a deadlock, and Inkstone has none, or has not that one: one of the locks is
-    /// beyond what was asked, or is one that Inkstone gives before the queue. `shared`: victims in
-    /// both. Of several at once InnoDB reports the last one. All are of the one wait that has
+    /// InnoDB has found deadlocks, and Inkstone has none, or has not those: in each of them one of
+    /// the locks is beyond what was asked, or is one that Inkstone gives before the queue.
+    /// `shared`: victims in both. Where several are found at once they are of the one wait that has
     /// closed them: that of a session that goes on, or of this step's, the last victim then. It is
     /// that wait's lock.
     fn gap_deadlock(&mut self, victims: &[usize], shared: &[usize]) -> Result<Option<Reason>> {
-        let parties = self.innodb.latest_deadlock()?;
-        let connections: Vec<u64> = parties.iter().map(|party| party.connection).collect();
-        let parties = self.innodb.numbered(&connections);
-        if parties.iter().any(|party| shared.contains(party)) {
-            return Ok(None);
-        }
         let mut sessions: Vec<usize> = (1..=self.innodb.sessions.len()).collect();
         if victims.len() > 1 {
             sessions.retain(|session| !victims.contains(session) || *session == self.acting);
         }
-        let reason = self.in_deadlock(&sessions)?;
-        Ok(reason.map(|reason| match reason {
-            Reason::Upgrade => reason,
-            _ => Reason::GapDeadlock,
-        }))
+        let mut reason = None;
+        for &victim in victims.iter().filter(|victim| !shared.contains(victim)) {
+            // The one that it was rolled back for.
+            let Some(parties) = self.innodb.deadlocks_with(victim)?.pop() else {
+                return Ok(None);
+            };
+            let connections: Vec<u64> = parties.iter().map(|party| party.connection).collect();
+            let numbered = self.innodb.numbered(&connections);
+            if numbered.iter().any(|party| shared.contains(party)) {
+                return Ok(None);
+            }
+            reason = match self.in_deadlock(&sessions, &parties)? {
+                None => return Ok(None),
+                Some(Reason::Upgrade) => Some(Reason::Upgrade),
+                Some(_) => Some(Reason::GapDeadlock),
+            };
+        }
+        Ok(reason)
     }
 
-    /// Why a lock that one of these sessions wanted in InnoDB's latest deadlock is beyond what was
+    /// Why a lock that one of these sessions wanted in a deadlock of InnoDB's is beyond what was
     /// asked, or is one for which it waits behind others that wait for what it has.
-    fn in_deadlock(&mut self, sessions: &[usize]) -> Result<Option<Reason>> {
-        let parties = self.innodb.latest_deadlock()?;
+    fn in_deadlock(&mut self, sessions: &[usize], parties: &[Party]) -> Result<Option<Reason>> {
         let connections: Vec<u64> = parties.iter().map(|party| party.connection).collect();
-        for party in &parties {
+        for party in parties {
             let Some(wanted) = &party.wanted else {
                 continue;
             };
@@ -859,7 +913,7 @@ impl Case<'_> {
                 if !sessions.contains(&session) {
                     continue;
                 }
-                if party.is_upgrade(&parties) {
+                if party.is_upgrade(parties) {
                     return Ok(Some(Reason::Upgrade));
                 }
                 let reason = self.is_beyond(session, wanted, &others)?;

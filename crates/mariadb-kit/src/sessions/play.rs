@@ -13,6 +13,9 @@ use inkstone_testkit::build::Result;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+/// How a statement begins that locks the whole server for reading.
+const FLUSH_WITH_LOCK: &str = "FLUSH TABLES WITH";
+
 /// What a script came to.
 #[derive(Default)]
 pub struct Played {
@@ -121,7 +124,7 @@ impl Play<'_> {
                 }
             }
         }
-        if self.no_session_waits(end) {
+        if self.no_session_waits(end)? {
             self.compare_contents(end)?;
         }
         Ok(())
@@ -222,7 +225,7 @@ impl Play<'_> {
             return Ok(());
         }
         self.go_on(at)?;
-        if !self.no_session_waits(at) {
+        if !self.no_session_waits(at)? {
             return Ok(());
         }
         for (statement, outcome) in self.stages[1].contents()? {
@@ -249,36 +252,65 @@ impl Play<'_> {
         }
     }
 
-    /// Whether two sessions want the whole server locked for reading, and one of them has tables
-    /// locked: the server lets both wait for ever, whichever engine the tables have.
-    fn is_hung_server(&self, waiting: &[usize]) -> bool {
-        let said = |session: usize, verb: &str| {
-            let is_said = |step: &Step| step.session == session && step.statement.starts_with(verb);
-            self.all_said.iter().rposition(is_said)
-        };
+    /// Whether the server itself keeps these sessions for ever, whichever engine the tables have.
+    fn is_hung_server(&mut self, waiting: &[usize]) -> Result<bool> {
+        Ok(self.want_server(waiting) || self.wait_for_server(waiting)?)
+    }
+
+    fn has_said(&self, session: usize, verb: &str) -> Option<usize> {
+        let is_said = |step: &Step| step.session == session && step.statement.starts_with(verb);
+        self.all_said.iter().rposition(is_said)
+    }
+
+    /// Two sessions want the whole server locked for reading, and one of them has tables locked.
+    fn want_server(&self, waiting: &[usize]) -> bool {
         let has_tables = |&session: &usize| {
-            said(session, "LOCK TABLES").is_some_and(|at| Some(at) > said(session, "UNLOCK TABLES"))
+            self.has_said(session, "LOCK TABLES")
+                .is_some_and(|at| Some(at) > self.has_said(session, "UNLOCK TABLES"))
         };
         let wants_server = |&session: &usize| {
             self.stages[1]
                 .statement(session)
-                .starts_with("FLUSH TABLES WITH")
+                .starts_with(FLUSH_WITH_LOCK)
         };
         waiting.len() > 1 && waiting.iter().all(wants_server) && waiting.iter().any(has_tables)
     }
 
-    /// Whether every session has gone on when all others have ended their transactions.
-    fn no_session_waits(&mut self, at: usize) -> bool {
-        let waiting = self.stages[1].working();
-        if self.is_hung_server(&waiting) {
-            return false;
+    /// A session has the whole server locked for reading, and waits for a row of another, whose
+    /// COMMIT or next change the server keeps waiting for that lock. The engine knows nothing of
+    /// the one half of the circle, and the server nothing of the other. As long as the engines were
+    /// compared InnoDB's sessions wait, too.
+    fn wait_for_server(&mut self, waiting: &[usize]) -> Result<bool> {
+        let are_compared = self.played.meant.is_none() && self.played.differs.is_none();
+        if are_compared && self.stages[0].working() != waiting {
+            return Ok(false);
         }
-        waiting.is_empty()
-            || self.is_wrong(
-                at,
-                &end_of("the end"),
-                &format!("{waiting:?} wait without a blocker"),
-            )
+        let has_server = |session: &usize| {
+            let locked = self.has_said(*session, FLUSH_WITH_LOCK);
+            let is_said_now = self.said.get(session).copied() == locked;
+            locked > self.has_said(*session, "UNLOCK TABLES") && !is_said_now
+        };
+        let holders: Vec<usize> = waiting.iter().copied().filter(has_server).collect();
+        let stage = &mut self.stages[1];
+        let (all, kept) = (stage.waits()?, stage.kept_by_server()?);
+        let blockers = |session: usize| {
+            let blockers = all.get(&stage.sessions[session - 1].connection);
+            stage.numbered(blockers.map_or(&[], Vec::as_slice))
+        };
+        Ok(is_circle(waiting, &holders, &kept, &blockers))
+    }
+
+    /// Whether every session has gone on when all others have ended their transactions.
+    fn no_session_waits(&mut self, at: usize) -> Result<bool> {
+        let waiting = self.stages[1].working();
+        if waiting.is_empty() {
+            return Ok(true);
+        }
+        if self.is_hung_server(&waiting)? {
+            return Ok(false);
+        }
+        let wrong = format!("{waiting:?} wait without a blocker");
+        Ok(self.is_wrong(at, &end_of("the end"), &wrong))
     }
 
     /// Rows of all tables, and what CHECK TABLE says.
@@ -301,6 +333,23 @@ impl Play<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether a session that has the server waits for rows of one that the server keeps waiting, and
+/// all others that wait are kept so, or wait for these sessions.
+fn is_circle(
+    waiting: &[usize],
+    holders: &[usize],
+    kept: &[usize],
+    blockers: &dyn Fn(usize) -> Vec<usize>,
+) -> bool {
+    let closes = |&holder: &usize| blockers(holder).iter().any(|it| kept.contains(it));
+    let is_in_circle = |session: &usize| {
+        let blockers = blockers(*session);
+        let all_wait = blockers.iter().all(|blocker| waiting.contains(blocker));
+        kept.contains(session) || !blockers.is_empty() && all_wait
+    };
+    holders.iter().any(closes) && waiting.iter().all(is_in_circle)
 }
 
 fn go_on_alone(stage: &mut Stage, script: &Script, rest: &[Step]) -> Result<()> {
@@ -332,5 +381,29 @@ fn end_of(statement: impl Into<String>) -> Step {
     Step {
         session: 0,
         statement: statement.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_circle;
+
+    #[test]
+    fn a_server_hangs_where_its_lock_and_a_row_wait_for_each_other() {
+        // 3 has the server and waits for 2, which waits for that.
+        let is_hung = |of_third: &[usize], holders: &[usize], kept: &[usize]| {
+            let blockers = |session| match session {
+                3 => of_third.to_vec(),
+                _ => Vec::new(),
+            };
+            is_circle(&[2, 3], holders, kept, &blockers)
+        };
+        assert!(is_hung(&[2], &[3], &[2]));
+        // A session that is idle could still let it go on.
+        assert!(!is_hung(&[1, 2], &[3], &[2]));
+        // No session has the server, or none waits for it, or only for that.
+        assert!(!is_hung(&[2], &[], &[2]));
+        assert!(!is_hung(&[2], &[3], &[]));
+        assert!(!is_hung(&[], &[3], &[2, 3]));
     }
 }

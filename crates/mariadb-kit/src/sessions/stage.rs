@@ -57,14 +57,16 @@ impl Engine {
         }
     }
 
-    /// Which connection waits for a row, and for which others, by their numbers.
+    /// Which connection waits for a row, and for which others, by their numbers. In InnoDB all
+    /// transactions that have changed nothing have the number 0: those without locks block none.
     fn waits(self) -> &'static str {
         match self {
             Self::InnoDb => {
                 "SELECT r.trx_mysql_thread_id, b.trx_mysql_thread_id \
                  FROM information_schema.innodb_trx r \
                  LEFT JOIN information_schema.innodb_lock_waits w ON w.requesting_trx_id = r.trx_id \
-                 LEFT JOIN information_schema.innodb_trx b ON b.trx_id = w.blocking_trx_id \
+                 LEFT JOIN information_schema.innodb_trx b \
+                 ON b.trx_id = w.blocking_trx_id AND b.trx_lock_structs > 0 \
                  WHERE r.trx_state = 'LOCK WAIT'"
             }
             Self::Inkstone => {
@@ -94,6 +96,10 @@ pub(super) fn is_locked_out(error: &str) -> bool {
 /// Waiters for the name of a table.
 const NAME_WAITS: &str = "SELECT id FROM information_schema.processlist \
      WHERE state = 'Waiting for table metadata lock'";
+
+/// Waiters for the lock of the whole server, which writes and commits take.
+const BACKUP_WAITS: &str = "SELECT id FROM information_schema.processlist \
+     WHERE state = 'Waiting for backup lock'";
 
 /// A lock did not come within the session's time.
 const LOCK_WAIT_TIMEOUT: u16 = 1205;
@@ -430,6 +436,13 @@ impl Stage {
             }
         }
         Ok(waits)
+    }
+
+    /// Sessions that wait for the lock of the whole server.
+    pub(super) fn kept_by_server(&mut self) -> Result<Vec<usize>> {
+        let connections = numbers(&self.ask(BACKUP_WAITS)?);
+        let connections: Vec<u64> = connections.into_iter().flatten().flatten().collect();
+        Ok(self.numbered(&connections))
     }
 
     pub(super) fn numbered(&self, connections: &[u64]) -> Vec<usize> {

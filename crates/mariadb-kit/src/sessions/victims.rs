@@ -29,6 +29,30 @@ impl Case<'_> {
             && self.other_victims(&one, &other)?.is_some())
     }
 
+    /// Both have rolled a session back for a deadlock. In InnoDB it waited for the lock of a table's
+    /// AUTO_INCREMENT, as its report says, behind another one of that deadlock; Inkstone has rolled
+    /// that one back first, then given it the lock, and it has closed the next deadlock.
+    pub(super) fn waited_for_numbers(&mut self, session: usize) -> Result<bool> {
+        let [innodb, inkstone] =
+            [&*self.innodb, &*self.inkstone].map(|stage| stage.sessions[session - 1].connection);
+        let parties = self
+            .innodb
+            .deadlocks_with(session)?
+            .pop()
+            .unwrap_or_default();
+        let in_innodb = parties
+            .iter()
+            .any(|party| party.connection == innodb && party.wanted_numbers);
+        let order = self.inkstone.rolled_back_in_step()?;
+        let Some(place) = order.iter().position(|&victim| victim == inkstone) else {
+            return Ok(false);
+        };
+        let of_circle: Vec<u64> = parties.iter().map(|party| party.connection).collect();
+        let of_circle = self.innodb.numbered(&of_circle);
+        let before = self.inkstone.numbered(&order[..place]);
+        Ok(in_innodb && before.iter().any(|one| of_circle.contains(one)))
+    }
+
     /// Both count rows changed, and kinds of locks, but Inkstone has fewer locks: so each victim of
     /// Inkstone's alone has changed no more rows than one of InnoDB's alone has rows and locks.
     pub(super) fn other_victims(
@@ -63,11 +87,14 @@ pub(super) fn only_in_one(victims: &[Vec<usize>; 2]) -> [Vec<usize>; 2] {
 }
 
 /// What InnoDB says where the deadlock is over the lock of a table's AUTO_INCREMENT.
-const NUMBERS_DEADLOCK: u16 = 1467;
+pub(super) const NUMBERS_DEADLOCK: u16 = 1467;
+
+/// What both say of any other.
+pub(super) const DEADLOCK: u16 = 1213;
 
 /// Sessions that were rolled back because of a deadlock.
 pub(super) fn victims(outcome: &Outcome) -> Vec<usize> {
-    let is_victim = |what: &What| matches!(what, What::Ended(Reply::Refused(r)) if [1213, NUMBERS_DEADLOCK].contains(&r.code));
+    let is_victim = |what: &What| matches!(what, What::Ended(Reply::Refused(r)) if [DEADLOCK, NUMBERS_DEADLOCK].contains(&r.code));
     let victims = outcome.iter().filter(|(_, what)| is_victim(what));
     victims.map(|(session, _)| *session).collect()
 }
