@@ -267,6 +267,27 @@ impl Case<'_> {
         Ok(one_by_one.then_some(Reason::Order))
     }
 
+    /// Whether sessions that waited, and were let go on by this step in both engines, have taken
+    /// numbers of one AUTO_INCREMENT in another order. What they say is equal but for those.
+    pub fn have_other_numbers(&mut self) -> Result<bool> {
+        let others = other_numbers(self.sides);
+        if !is_other_order(&others) {
+            return Ok(false);
+        }
+        let tables: BTreeSet<Option<String>> = others
+            .keys()
+            .map(|&session| {
+                let statement = self.inkstone.statement(session);
+                let (_, behind) = statement.split_once(" INTO ")?;
+                behind.split([' ', '(']).next().map(str::to_owned)
+            })
+            .collect();
+        let let_go = self.let_go()?;
+        Ok(tables.len() == 1
+            && !tables.contains(&None)
+            && others.keys().all(|session| let_go.contains(session)))
+    }
+
     /// Whether a session waits in InnoDB only for such as are held back there, and whose
     /// transactions are over in Inkstone.
     fn is_behind(&mut self, session: usize, held_back: &[usize]) -> Result<bool> {
@@ -926,6 +947,26 @@ impl Case<'_> {
     }
 }
 
+/// The first numbers that each session's statement was given, where those are others in InnoDB than
+/// in Inkstone.
+fn other_numbers(sides: [&Outcome; 2]) -> BTreeMap<usize, [u64; 2]> {
+    let number = |side: &Outcome, session: usize| match side.get(&session) {
+        Some(What::Ended(Reply::Done(done))) if done.affected > 0 => done.last_insert_id,
+        _ => 0,
+    };
+    let both = |&session: &usize| (session, sides.map(|side| number(side, session)));
+    let others = sides[0].keys().map(both);
+    others
+        .filter(|(_, [one, other])| one != other && *one > 0 && *other > 0)
+        .collect()
+}
+
+/// Whether several have begun with the same number, but not the same session was first.
+fn is_other_order(numbers: &BTreeMap<usize, [u64; 2]>) -> bool {
+    let first = |engine: usize| numbers.values().map(|both| both[engine]).min();
+    numbers.len() > 1 && first(0) == first(1)
+}
+
 /// Finds a record if it is one that is asked for.
 fn one_of(ask: &Ask, record: &str) -> String {
     let Ask { table, asked, .. } = ask;
@@ -941,4 +982,44 @@ pub(super) fn seen(stage: &mut Stage, select: &str) -> Result<[Rows; 2]> {
         stage.ask(select)
     };
     Ok([at("UNCOMMITTED")?, at("COMMITTED")?])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::Done;
+
+    #[test]
+    fn numbers_that_two_have_taken_in_another_order() {
+        let outcome = |numbers: [(usize, u64); 3]| -> Outcome {
+            let ended = numbers.map(|(session, last_insert_id)| {
+                let done = Done {
+                    affected: 3,
+                    last_insert_id,
+                    warnings: 0,
+                    info: String::new(),
+                };
+                (session, What::Ended(Reply::Done(done)))
+            });
+            ended.into()
+        };
+        let innodb = outcome([(1, 0), (2, 8), (3, 11)]);
+        let others = |inkstone: &Outcome| other_numbers([&innodb, inkstone]);
+        let swapped = others(&outcome([(1, 0), (2, 11), (3, 8)]));
+        assert_eq!(swapped, BTreeMap::from([(2, [8, 11]), (3, [11, 8])]));
+        assert!(is_other_order(&swapped));
+        // Fewer numbers for the other one come first; a gap is no order.
+        assert!(is_other_order(&others(&outcome([(1, 0), (2, 9), (3, 8)]))));
+        assert!(!is_other_order(&others(&outcome([
+            (1, 0),
+            (2, 9),
+            (3, 12)
+        ]))));
+        assert!(!is_other_order(&others(&outcome([
+            (1, 0),
+            (2, 8),
+            (3, 12)
+        ]))));
+        assert!(!is_other_order(&others(&innodb)));
+    }
 }

@@ -188,6 +188,11 @@ impl Play<'_> {
             without: None,
         };
         let Some(difference) = difference else {
+            if case.have_other_numbers()? {
+                self.played.meant = Some(Reason::Order);
+                self.part(at)?;
+                return Ok(false);
+            }
             let noted = self.waits.note(&mut case)?;
             let waiting = self.stages[0].working();
             self.beyond.retain(|session, _| waiting.contains(session));

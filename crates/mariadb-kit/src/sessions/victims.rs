@@ -29,9 +29,9 @@ impl Case<'_> {
             && self.other_victims(&one, &other)?.is_some())
     }
 
-    /// Both have rolled a session back for a deadlock. In InnoDB it waited for the lock of a table's
-    /// AUTO_INCREMENT, as its report says, behind another one of that deadlock; Inkstone has rolled
-    /// that one back first, then given it the lock, and it has closed the next deadlock.
+    /// Both have rolled a session back for a deadlock. In InnoDB it waited for the lock of a
+    /// table's AUTO_INCREMENT, as its report says, behind another one of that deadlock; Inkstone
+    /// has rolled that one back first, then given it the lock, and it has closed the next deadlock.
     pub(super) fn waited_for_numbers(&mut self, session: usize) -> Result<bool> {
         let [innodb, inkstone] =
             [&*self.innodb, &*self.inkstone].map(|stage| stage.sessions[session - 1].connection);
