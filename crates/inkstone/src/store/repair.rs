@@ -182,6 +182,11 @@ impl Repair<'_> {
 
     /// Whether the copy of a page is whole, which is in `image` then.
     fn read_copy(&mut self, offset: u64, id: PageId, crc: u32) -> Result<bool> {
+        paranoid!(
+            offset > 0 && offset < self.copies.layout.file_len(),
+            "the copy of page {id} at {offset}, of {}",
+            self.copies.layout.file_len()
+        );
         for _ in 0..READS_MAX {
             self.copies.read(offset, &mut self.image)?;
             if image_crc(&self.image) == crc && check_page(&self.image, id).is_ok() {
