@@ -26,6 +26,26 @@ fn operations_that_fail_lose_nothing() {
     assert!(report.is_clean(), "{report}{:#?}", report.broken);
 }
 
+/// Of a torn page there is one copy, which is read twice: to see whether it is whole, and to be put
+/// in place. What the second read gave was not looked at.
+#[test]
+fn a_copy_that_is_misread_is_not_put_in_place() {
+    let starts = work::starts().unwrap();
+    let mut broken = Vec::new();
+    for fault in [Fault::FlippedBit, Fault::WrongPlace] {
+        let series = Series {
+            life: Life::AfterTear,
+            kind: OpKind::Read,
+            fault,
+            times: 4,
+        };
+        for nth in 1..160 {
+            broken.extend(every::run(&starts, Case { series, nth }).err());
+        }
+    }
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
 #[test]
 fn damage_is_found_or_repaired() {
     let starts = work::starts().unwrap();

@@ -21,6 +21,11 @@
 //! A copy stands for itself (its checksum is in the batch header and in the page), so in
 //! a batch torn while the copies were written those that are whole are whole copies.
 //!
+//! What a read gives once is no proof of what is there: a copy, or the header of a batch, that is
+//! not whole is read again, several times, before it counts as torn; and a copy is checked when it
+//! is read to be put in place. A torn page whose only copy was misread would be lost: what the log
+//! has of it begins at the checkpoint.
+//!
 //! Every step can be interrupted and repeated: the copies stay until a writer exists, and writers
 //! come after repair. Files in which nothing was repaired are not synced: what a killed process
 //! left is durable before this runs (`database/opening/settled.rs`).
@@ -38,6 +43,9 @@ use inkstone_io::{AlignedBuffer, Directory, ErrorKind, File};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+
+/// Times that what is not whole is read, before it counts as torn.
+const READS_MAX: usize = 8;
 
 /// What repair found and did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -65,6 +73,8 @@ struct Copy {
     sequence: u64,
     /// Offset in the doublewrite file.
     offset: u64,
+    /// The checksum of its bytes.
+    crc: u32,
 }
 
 /// Puts whole copies in place of torn pages, and makes all pages with copies durable.
@@ -152,7 +162,13 @@ impl Repair<'_> {
         let mut best = BTreeMap::new();
         for area in 0..self.copies.layout.areas {
             let Copies { file, path, layout } = &self.copies;
-            match read_batch(&**file, path, layout, area)? {
+            let mut batch = read_batch(&**file, path, layout, area)?;
+            for _ in 1..READS_MAX {
+                if batch.is_err() {
+                    batch = read_batch(&**file, path, layout, area)?;
+                }
+            }
+            match batch {
                 Ok(None) => {}
                 Ok(Some(batch)) => {
                     self.report.batches += 1;
@@ -164,6 +180,22 @@ impl Repair<'_> {
         Ok(best)
     }
 
+    /// Whether the copy of a page is whole, which is in `image` then.
+    fn read_copy(&mut self, offset: u64, id: PageId, crc: u32) -> Result<bool> {
+        paranoid!(
+            offset > 0 && offset < self.copies.layout.file_len(),
+            "the copy of page {id} at {offset}, of {}",
+            self.copies.layout.file_len()
+        );
+        for _ in 0..READS_MAX {
+            self.copies.read(offset, &mut self.image)?;
+            if image_crc(&self.image) == crc && check_page(&self.image, id).is_ok() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     fn collect_batch(
         &mut self,
         area: u32,
@@ -172,13 +204,14 @@ impl Repair<'_> {
     ) -> Result<()> {
         for (n, entry) in batch.entries.iter().enumerate() {
             let offset = self.copies.layout.image_offset(area, n as u32);
-            self.copies.read(offset, &mut self.image)?;
+            let is_whole = self.read_copy(offset, entry.id, entry.crc)?;
             let copy = Copy {
                 lsn: page_lsn(&self.image),
                 sequence: batch.sequence,
                 offset,
+                crc: entry.crc,
             };
-            if image_crc(&self.image) != entry.crc || check_page(&self.image, entry.id).is_err() {
+            if !is_whole {
                 self.report.torn_copies += 1;
                 continue;
             }
@@ -230,7 +263,12 @@ impl Repair<'_> {
             page_lsn(&self.in_place),
             copy.lsn
         );
-        self.copies.read(copy.offset, &mut self.image)?;
+        // It was whole, and need not be what is read now.
+        if !self.read_copy(copy.offset, id, copy.crc)? {
+            let detail = format!("the copy of page {id} was whole, and cannot be read again");
+            let path = &self.copies.path;
+            return Err(Error::corrupt_file(path, copy.offset, detail));
+        }
         file.ensure_pages(id.page.0.saturating_add(1))?;
         file.write_raw_page(id.page, &self.image)?;
         self.report.repaired.push(id);
