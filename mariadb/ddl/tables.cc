@@ -155,8 +155,8 @@ static bool is_copy(const TableName &name)
          text.find("#TMP#") != std::string::npos;
 }
 
-/* A copy that was filled while others went on: EXCHANGE PARTITION gives a table such a name, too, on
-   its way. */
+/* A copy that was filled while others went on: EXCHANGE PARTITION gives a table such a name, too,
+   on its way. */
 static bool is_filled_copy(const TableName &name)
 {
   return is_copy(name) && name.text().find("/" tmp_file_prefix "-exchange-") == std::string::npos;

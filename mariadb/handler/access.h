@@ -22,8 +22,8 @@ struct Access
     return copying.get() ? copying.get() : own ? own.get() : session->transaction.get();
   }
   THD *thd() const { return session->thd; }
-  /** Rows of a discarded table are refused where one is asked for, as with InnoDB; its definition is
-      not. 0: it is not discarded. */
+  /** Rows of a discarded table are refused where one is asked for, as with InnoDB; its definition
+      is not. 0: it is not discarded. */
   int refuse_discarded() const
   {
     if (!share->is_discarded())

@@ -242,8 +242,8 @@ fn refused(outcome: &Outcome) -> u16 {
 /// beside a primary key of prefixes of texts), and Inkstone's with nothing.
 pub const INNODB_CORRUPT: &str = "InnoDB finds its own index corrupt";
 
-/// Why warnings of InnoDB's CHECK TABLE are accepted: where each is about an entry that is marked as
-/// deleted, and Inkstone's says nothing. Purge may come to it later, or, behind a kill, never.
+/// Why warnings of InnoDB's CHECK TABLE are accepted: where each is about an entry that is marked
+/// as deleted, and Inkstone's says nothing. Purge may come to it later, or, behind a kill, never.
 pub const INNODB_PURGES_LATER: &str = "InnoDB finds entries of an index that are marked as deleted, and that purge has not come to, without their rows";
 
 /// Why other numbers of rows in what an ALTER says are accepted: where both tables have the same
