@@ -151,7 +151,7 @@ mutants! {
         "a page's latch is let go of between a change and the page's LSN";
     PageUnchecked, "page-unchecked", Faults("damage"), 60,
         "a page is believed without a look at its checksum and number";
-    PageLsnMapUnchecked, "page-lsn-map-unchecked", Faults("damage"), 120,
+    PageLsnMapUnchecked, "page-lsn-map-unchecked", Faults("damage"), 240,
         "an older version of a page in its own place is believed";
     ShortFileAccepted, "short-file-accepted", Faults("damage"), 120,
         "a tablespace file that was cut short is opened";
