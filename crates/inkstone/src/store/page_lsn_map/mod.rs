@@ -115,8 +115,7 @@ pub struct PageLsnMap {
     /// While redo runs, or is late: the checkpoint. Else `u64::MAX`.
     redo_from: AtomicU64,
     /// What is left of redo behind the opening: then `redo_from` holds for its pages alone.
-    /// What is left of redo, which the buffer pool keeps: it refers to the files, and they to this
-    /// map.
+    /// The buffer pool keeps it: it refers to the files, and they to this map.
     late: OnceLock<Weak<dyn LateRedo>>,
 }
 
