@@ -348,6 +348,10 @@ impl LogShared {
     fn note_boundary(&self, written: u64) {
         let mut boundaries = self.boundaries.lock();
         let last = boundaries.last().copied().unwrap_or_default();
+        paranoid!(
+            written >= last,
+            "written to LSN {written}, and before to {last}"
+        );
         if written >= last + BOUNDARY_DISTANCE && boundaries.len() < BOUNDARIES_MAX {
             boundaries.push(written);
             // Before a writer has to wait for it.

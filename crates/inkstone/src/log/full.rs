@@ -7,6 +7,7 @@
 //! 2. A thread that waits for room looks again when any was made. Tested by
 //!    `the_log_is_no_longer_than_its_size`.
 
+use crate::paranoid::paranoid;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use crate::sync::{Condvar, Mutex};
 use std::time::Duration;
@@ -73,7 +74,8 @@ impl Full {
             self.made.wait_for(&mut room, at_most);
         }
         drop(room);
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        let waiting = self.waiting.fetch_sub(1, Ordering::Relaxed);
+        paranoid!(waiting > 0, "a waiter for room was not counted");
     }
 }
 

@@ -410,6 +410,7 @@ impl Log {
 
     /// Waits until room was made in the log, or it was `at_most` so long.
     pub fn wait_for_room(&self, at_most: Duration) {
+        paranoid!(!at_most.is_zero(), "no time to wait for room in the log");
         self.shared.full.wait(at_most, || self.has_room());
     }
 
@@ -472,6 +473,7 @@ impl Log {
     #[inline]
     pub fn prepare_step_beside(&self, step: u64) -> Result<()> {
         let log = &*self.shared;
+        paranoid!(step > 0, "a step of a rollback that logs nothing");
         let has_room = || {
             let reserved = log.reserved.load(Ordering::Relaxed);
             log.segments.has_room_beside(reserved, step)
@@ -626,7 +628,12 @@ impl Drop for Publish {
 
 /// How far back the log is that a record may be coded against: a checkpoint keeps as much.
 fn context_reach(capacity_bytes: u64) -> u64 {
-    (capacity_bytes / 16).min(CONTEXT_REACH_MAX)
+    let reach = (capacity_bytes / 16).min(CONTEXT_REACH_MAX);
+    paranoid!(
+        reach < capacity_bytes,
+        "a reach of {reach} bytes in a log of {capacity_bytes}"
+    );
+    reach
 }
 
 impl LogShared {
@@ -687,6 +694,10 @@ impl LogParams {
         // An earlier run may have made segments that are long for this log.
         let files_max = files_max.max(FILES_MIN);
         let ahead = (2 + ring_bytes / 2 / self.segment_bytes).min(files_max / 3);
+        paranoid!(
+            ahead > 0 && ahead + 1 < files_max,
+            "{ahead} segments ahead of {files_max}"
+        );
         SegmentParams {
             directory: self.directory.clone(),
             uuid: self.uuid,

@@ -600,6 +600,10 @@ impl Segments {
 
     /// Lets there be more files: what keeps the log cannot be moved.
     pub(super) fn raise_bound(&self) {
+        paranoid!(
+            self.is_paced.load(Ordering::Relaxed),
+            "the log may grow where no checkpoint was waited for"
+        );
         self.bound.fetch_max(self.total() + 2, Ordering::AcqRel);
     }
 
@@ -645,7 +649,12 @@ impl Segments {
             self.sync_directory(&*self.params.directory)?;
         }
         let files = self.total().max(self.params.files_max);
-        self.bound.fetch_min(files, Ordering::AcqRel);
+        let before = self.bound.fetch_min(files, Ordering::AcqRel);
+        paranoid!(
+            before >= self.params.files_max,
+            "{before} files of the log may be, of {}",
+            self.params.files_max
+        );
         Ok(())
     }
 

@@ -137,7 +137,12 @@ impl Segments {
         let kept = files.saturating_sub(2) * segment;
         let other = self.floor() + self.promised() + self.params.lag_bytes;
         let least = segment.min(self.params.capacity_bytes / 16);
-        kept.saturating_sub(other).max(least)
+        let capacity = kept.saturating_sub(other).max(least);
+        paranoid!(
+            capacity > 0 && capacity <= files.max(2) * segment,
+            "{capacity} bytes may be kept in {files} files"
+        );
+        capacity
     }
 
     /// Whether a rollback may log one more step of up to `step` bytes, if all other holders of a
@@ -162,6 +167,7 @@ impl Segments {
 
     pub(in crate::log) fn promise_share(&self) -> u64 {
         let shared = self.params.files_max * self.params.segment_bytes / SHARED_PARTS;
+        paranoid!(shared > 0, "a log of no bytes is shared");
         shared / (self.reserve.promised.holders() + 1)
     }
 
