@@ -543,8 +543,7 @@ impl Log {
         self.shared.full.announce();
     }
 
-    /// What each transaction may be promised if all that there are, and one more, share a part of
-    /// the log.
+    /// What a transaction may be promised for one operation: less where much is promised.
     #[inline]
     pub fn promise_share(&self) -> u64 {
         self.shared.segments.promise_share()

@@ -32,7 +32,8 @@ const PREFIX: &str = "reserve.";
 const FLOOR_MAX: u64 = 4 << 20;
 /// Promises are made in units of so many bytes.
 pub(crate) const PROMISE_UNIT: u64 = 1 << 10;
-/// This part of the log is for what transactions are in the middle of.
+/// This part of the log is for what transactions are in the middle of, and this part of what is left
+/// of it for each one that comes.
 const SHARED_PARTS: u64 = 4;
 /// Low bits of [`Promised`]: there are at most 2^24 transactions, and 2^39 units are left, which
 /// are more than a file system holds.
@@ -165,10 +166,12 @@ impl Segments {
         self.reserve.promised.bytes()
     }
 
+    /// What a transaction may be promised for one operation: a part of what is left of the part of
+    /// the log that all share, so that the sum of all stays below that.
     pub(in crate::log) fn promise_share(&self) -> u64 {
         let shared = self.params.files_max * self.params.segment_bytes / SHARED_PARTS;
         paranoid!(shared > 0, "a log of no bytes is shared");
-        shared / (self.reserve.promised.holders() + 1)
+        shared.saturating_sub(self.promised()) / SHARED_PARTS
     }
 
     pub(in crate::log) fn reserve_files(&self) -> u64 {
