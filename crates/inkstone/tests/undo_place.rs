@@ -371,3 +371,45 @@ fn the_log_is_no_longer_than_its_size() {
     db.verify_table(&large).unwrap();
     db.close().unwrap();
 }
+
+/// Files that a larger log has left go, first those that are spare.
+#[test]
+fn a_log_that_is_opened_smaller_gives_files_back() {
+    let vfs = SimVfs::new(11);
+    let open = |log_file_size| {
+        let options = Options {
+            page_size: 4096,
+            buffer_pool_size: 1 << 20,
+            log_file_size,
+            ..Options::default()
+        };
+        Database::open_on(Arc::new(vfs.clone()), Path::new("db"), options, &|_| {}).unwrap()
+    };
+    let write = |db: &Database, bytes: u64| {
+        let table = db.table("t").or_else(|_| db.create_table("t", &[]));
+        let table = table.unwrap();
+        for n in 0..bytes / 500 {
+            let txn = db.begin(Isolation::ReadCommitted).unwrap();
+            txn.upsert(&table, &(n % 1000).to_be_bytes(), &noise(n, 400))
+                .unwrap();
+            txn.commit_with(Durability::Write).unwrap();
+        }
+    };
+    let log_files = || vfs.bytes_in(Path::new("db/log"));
+    let db = open(64 << 20);
+    write(&db, 80 << 20);
+    db.close().unwrap();
+    let large = log_files();
+    assert!(large > 32 << 20, "{large} bytes of log");
+    for small in [32 << 20, 16 << 20] {
+        let db = open(small);
+        write(&db, small);
+        let deadline = std::time::Instant::now() + Duration::from_secs(30);
+        while log_files() > small && std::time::Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let left = log_files();
+        assert!(left <= small, "{left} bytes of log, of {small}");
+        db.close().unwrap();
+    }
+}

@@ -32,8 +32,8 @@ const PREFIX: &str = "reserve.";
 const FLOOR_MAX: u64 = 4 << 20;
 /// Promises are made in units of so many bytes.
 pub(crate) const PROMISE_UNIT: u64 = 1 << 10;
-/// This part of the log is for what transactions are in the middle of, and this part of what is left
-/// of it for each one that comes.
+/// This part of the log is for what transactions are in the middle of; and this part of what is
+/// left of that for each one that comes.
 const SHARED_PARTS: u64 = 4;
 /// Low bits of [`Promised`]: there are at most 2^24 transactions, and 2^39 units are left, which
 /// are more than a file system holds.
