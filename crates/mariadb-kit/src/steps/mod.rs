@@ -3,7 +3,7 @@
 //! or those behind it, and nothing is left over.
 
 use super::apt::output;
-use super::orphans::{self, mended};
+use super::orphans::{self, TABLESPACE_DISCARDED, mended};
 use super::plugin::Plugin;
 use super::server::Server;
 use super::smoke::check_tables_but;
@@ -20,8 +20,6 @@ const DATABASE: &str = "steps";
 type Tables = BTreeMap<String, String>;
 
 const DISCARDED: &str = "discarded";
-/// What a table says then.
-const TABLESPACE_DISCARDED: &str = "ERROR 1814";
 
 /// `t0` and `t1` by hash, `r` by range; `x` and `y` are not partitioned.
 const BEFORE: &str = "r 29, t0 30, t1 20, x 4, y 4";
@@ -41,7 +39,7 @@ INSERT INTO y SELECT seq, seq, 'b' FROM seq_30_to_33";
 /// Name, statement, and the tables behind it. CONVERT PARTITION and CONVERT TABLE are not among
 /// them: their ddl log deletes the definition of the table, with any engine, if the server is
 /// killed before it was renamed.
-const CASES: [(&str, &str, &str); 21] = [
+const CASES: [(&str, &str, &str); 20] = [
     (
         "create",
         "CREATE TABLE n (id INT PRIMARY KEY, a INT) ENGINE=Inkstone PARTITION BY HASH (id) PARTITIONS 3",
@@ -121,11 +119,6 @@ const CASES: [(&str, &str, &str); 21] = [
         "discard",
         "ALTER TABLE x DISCARD TABLESPACE",
         "r 29, t0 30, t1 20, x discarded, y 4",
-    ),
-    (
-        "discard_partitioned",
-        "ALTER TABLE t1 DISCARD TABLESPACE",
-        "r 29, t0 30, t1 discarded, x 4, y 4",
     ),
 ];
 
