@@ -81,9 +81,9 @@ const char *refused_option(THD *thd, const HA_CREATE_INFO *info)
   return has_foreign_key(thd) ? "FOREIGN KEY" : nullptr;
 }
 
-/* Notes which images a new table's indexes will have. Durably: a table without that is taken for an
-   old one. */
-static int note_images(THD *thd, ink_slice name)
+/* Notes facts of a new table, and which images its indexes will have. Durably: a table without that
+   is taken for an old one. */
+static int note_facts(THD *thd, ink_slice name, std::vector<ink_row> facts)
 {
   ink_error error;
   OwnedTable opened;
@@ -92,16 +92,18 @@ static int note_images(THD *thd, ink_slice name)
   const ink_tree *meta= ink_table_find_tree(opened.get(), INK_STR(META_TREE));
   uchar version[8];
   mi_int8store(version, IMAGE_VERSION);
-  return meta ? meta_put(thd, meta, {{INK_STR("images"), {version, sizeof version}}}, INK_SYNC) : HA_ERR_CRASHED;
+  facts.push_back({INK_STR("images"), {version, sizeof version}});
+  return meta ? meta_put_all(thd, {{meta, facts}}, INK_SYNC) : HA_ERR_CRASHED;
 }
 
 /* Makes an empty table; nothing is left of it if that fails. */
-static int create_table(THD *thd, ink_slice name, const std::vector<ink_slice> &trees)
+static int create_table(THD *thd, ink_slice name, const std::vector<ink_slice> &trees,
+                        const std::vector<ink_row> &facts)
 {
   ink_error error;
   if (ink_create_table(database, name, trees.data(), trees.size(), &error))
     return handler_error(thd, error);
-  int failed= note_images(thd, name);
+  int failed= note_facts(thd, name, facts);
   if (failed)
     ink_drop_table(database, name, nullptr);
   return failed;
@@ -129,7 +131,7 @@ int ha_inkstone::create(const char *path, TABLE *form, HA_CREATE_INFO *info)
     return HA_ERR_OUT_OF_MEM;
   }
   TableName name(path);
-  if (int failed= create_table(ha_thd(), name.slice(), trees))
+  if (int failed= create_table(ha_thd(), name.slice(), trees, {}))
     return failed;
   return form->found_next_number_field ? set_first_auto_increment(path, form, info) : 0;
 }
@@ -282,8 +284,8 @@ int ha_inkstone::rename_table(const char *from, const char *to)
   return handler_error(ha_thd(), error);
 }
 
-/* Makes an empty table like another, to take its place. */
-static int create_replacement(THD *thd, const std::string &name)
+/* Makes an empty table like another, to take its place, of which these facts are known. */
+static int create_replacement(THD *thd, const std::string &name, const std::vector<ink_row> &facts)
 {
   ink_error error;
   OwnedTable opened;
@@ -293,16 +295,16 @@ static int create_replacement(THD *thd, const std::string &name)
   std::vector<ink_slice> trees;
   for (size_t i= 1; i < ink_table_tree_count(opened.get()); i++)
     trees.push_back(ink_tree_name(ink_table_tree(opened.get(), i)));
-  return create_table(thd, slice_of(replacement), trees);
+  return create_table(thd, slice_of(replacement), trees, facts);
 }
 
-/* Empties all of these tables in one step. */
-static int truncate_all(THD *thd, const std::vector<std::string> &names)
+/* Empties all of these tables in one step. `facts`: of each of the empty ones. */
+static int truncate_all(THD *thd, const std::vector<std::string> &names, const std::vector<ink_row> &facts)
 {
   std::vector<std::string> replacements;
   int failed= 0;
   for (const std::string &name : names)
-    if (!failed && !(failed= create_replacement(thd, name)))
+    if (!failed && !(failed= create_replacement(thd, name, facts)))
       replacements.push_back(name + REPLACEMENT);
   std::vector<ink_slice> from, to;
   for (size_t i= 0; i < replacements.size(); i++)
@@ -325,14 +327,20 @@ void warn_of_discarded(THD *thd, const TABLE *table)
                       ER_THD(thd, ER_TABLESPACE_DISCARDED), table->s->table_name.str);
 }
 
-/* A discarded table is an ordinary one again, and empty.
-
-   The server truncates a partitioned table one partition after the other, and nothing finishes that
-   after a crash: the first one empties them all, the others find it done. */
+/* A discarded table is an ordinary one again, and empty. */
 int ha_inkstone::truncate()
 {
   if (access.share->is_discarded() && !thd_tablespace_op(thd()))
     warn_of_discarded(thd(), table);
+  return replace_by_empty({});
+}
+
+/* In one step; `facts` are those of the empty table.
+
+   The server truncates a partitioned table one partition after the other, and nothing finishes that
+   after a crash: the first one empties them all, the others find it done. */
+int ha_inkstone::replace_by_empty(const std::vector<ink_row> &facts)
+{
   try
   {
     const PartitionPath path(access.share->name);
@@ -347,7 +355,7 @@ int ha_inkstone::truncate()
     if (!failed)
       failed= wait_for_prepared(thd(), names);
     if (!failed && !names.empty())
-      failed= truncate_all(thd(), names);
+      failed= truncate_all(thd(), names, facts);
     if (failed)
       return failed;
   }

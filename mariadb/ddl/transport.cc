@@ -226,14 +226,15 @@ int ha_inkstone::discard_table()
                         ER_THD(thd(), ER_TABLESPACE_MISSING), access.share->name.c_str());
     return 0;
   }
-  const uint64 next= counter().next();
-  int failed= truncate();
-  if (!failed && table->found_next_number_field)
-    failed= counter().set(thd(), next);
-  if (failed)
+  uchar next[8];
+  mi_int8store(next, counter().next());
+  std::vector<ink_row> facts= {{INK_STR("discarded"), INK_STR("1")}};
+  if (table->found_next_number_field)
+    facts.push_back({INK_STR("a"), {next, sizeof next}});
+  if (int failed= replace_by_empty(facts))
     return failed;
   change_times::forget(access.share->name);
-  return access.share->set_discarded(thd());
+  return 0;
 }
 
 /* False: the file is no t.cfg of this version. */

@@ -180,6 +180,7 @@ private:
   int begin_export(THD *thd);
   int write_export(THD *thd);
   void end_export();
+  int replace_by_empty(const std::vector<ink_row> &facts);
   int discard_table();
   int import_table();
 

@@ -223,14 +223,6 @@ int TableShare::read_meta(THD *thd, const TABLE_SHARE *definition)
   return failed;
 }
 
-int TableShare::set_discarded(THD *thd)
-{
-  std::lock_guard<std::mutex> latch(mutex);
-  int failed= meta_put(thd, meta, {{INK_STR("discarded"), INK_STR("1")}}, INK_SYNC);
-  discarded= !failed;
-  return failed;
-}
-
 int TableShare::take_row_ids(THD *thd, uint64 count, uint64 *first)
 {
   std::lock_guard<std::mutex> latch(mutex);

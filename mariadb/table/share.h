@@ -41,7 +41,6 @@ public:
                    const TABLE_SHARE *definition);
 
   /** DISCARD TABLESPACE: no rows until a file is imported. */
-  int set_discarded(THD *thd);
   bool is_discarded() const { return discarded; }
   /** Which images of keys the indexes have (see meta.h). */
   uint64 image_version() const { return images; }

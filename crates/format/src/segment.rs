@@ -26,7 +26,7 @@ mod tests;
 /// Bytes of the header block, and unit of log writes.
 pub const LOG_BLOCK: usize = 4096;
 /// The smallest segment, bytes of log.
-pub const SEGMENT_BYTES_MIN: u64 = 1 << 20;
+pub const SEGMENT_BYTES_MIN: u64 = 256 << 10;
 /// The largest segment, bytes of log.
 pub const SEGMENT_BYTES_MAX: u64 = 64 << 20;
 /// The format version that this program writes.
@@ -35,10 +35,11 @@ pub const SEGMENT_VERSION: u32 = 1;
 const MAGIC: &[u8; 8] = b"INKSTLOG";
 const CRC_AT: usize = LOG_BLOCK - 4;
 
-/// Bytes of log in a segment for a database created with this `log_file_size`.
+/// Bytes of log in a segment for a database created with this `log_file_size`: a 32nd of it, as the
+/// files may take no more, and the first and the last of them are in use in part.
 pub fn segment_bytes_for(log_file_size: u64) -> u64 {
-    let sixteenth = (log_file_size / 16).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
-    1 << sixteenth.ilog2()
+    let part = (log_file_size / 32).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
+    1 << part.ilog2()
 }
 
 /// Whether segments may hold this many bytes of log. Tests may use less than

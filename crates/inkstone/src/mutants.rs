@@ -111,6 +111,8 @@ mutants! {
         "the control file's valid copy is overwritten, not the other one";
     SegmentRecycledEarly, "segment-recycled-early", Sim, 60,
         "a log segment is recycled while recovery still needs it";
+    LogUnbounded, "log-unbounded", Sim, 120,
+        "the log makes files beyond log_file_size";
     DirectoryUnsynced, "directory-unsynced", Sim, 60,
         "the name of a new tablespace file is not made durable";
     PageLsnUnchecked, "page-lsn-unchecked", Sim, 60,

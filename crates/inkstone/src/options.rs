@@ -236,13 +236,16 @@ macro_rules! options {
     };
 }
 
+/// The least `log_buffer_size`.
+pub(crate) const LOG_BUFFER_SIZE_MIN: u64 = 2 << 20;
+
 options! {
     page_size: u64 = 16 << 10, "Bytes in a page: 4k, 8k, 16k, 32k or 64k. Chosen when a database is created; afterwards it must match (0: whatever the database has)";
     buffer_pool_size: u64 = 128 << 20, "Bytes of page frames in memory; at least 64 pages";
     buffer_pool_instances: u64 = 8, "Partitions of the buffer pool, 1 to 64";
     buffer_pool_dump_at_shutdown: bool = true, "Write the resident page numbers at close and load those pages in the background at open";
-    log_file_size: u64 = 512 << 20, "Bytes of redo log that are kept preallocated; flushing is paced so that recovery has no more to read, but for what an open transaction keeps. At least 4m";
-    log_buffer_size: u64 = 16 << 20, "Bytes of the log ring in memory, a power of two, at least 2m";
+    log_file_size: u64 = 512 << 20, "Bytes that the files of the redo log take at most; flushing is paced so that they suffice, and writers wait where they do not. At least 4m";
+    log_buffer_size: u64 = 16 << 20, "Bytes of the log ring in memory, a power of two, at least 2m; no more than a quarter of log_file_size is used";
     log_file_buffering: bool = false, "Write the log through the page cache (off: O_DIRECT)";
     log_write: LogWrite = LogWrite::Sync, "sync: pwrite and fdatasync; async: io_uring with several flushes in flight";
     log_write_through: bool = false, "Open the log with O_DSYNC: each write is durable, no separate sync";
@@ -400,7 +403,7 @@ impl Options {
         )?;
         check(
             self.log_buffer_size.is_power_of_two()
-                && (2 << 20..=1 << 32).contains(&self.log_buffer_size),
+                && (LOG_BUFFER_SIZE_MIN..=1 << 32).contains(&self.log_buffer_size),
             "log_buffer_size",
             self.log_buffer_size,
             "must be a power of two from 2m to 4g",

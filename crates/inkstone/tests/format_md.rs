@@ -119,7 +119,7 @@ fn a_database_on_disk_is_as_described() {
     let header = SegmentHeader::decode(&segment[..4096]).unwrap();
     assert_eq!(header.uuid, control.uuid);
     assert_eq!(segment.len() as u64, 4096 + header.segment_bytes);
-    assert_eq!(header.segment_bytes, 1 << 20);
+    assert_eq!(header.segment_bytes, 256 << 10);
 
     let dump = read("buffer_pool.dump");
     assert!(dump.len() % 8 == 0);

@@ -482,6 +482,15 @@ impl SimVfs {
         self.disk.names.lock().files().keys().cloned().collect()
     }
 
+    /// Length of the files that stand in a directory itself, in bytes.
+    pub fn bytes_in(&self, directory: &Path) -> u64 {
+        let (names, directory) = (self.disk.names.lock(), normal(directory));
+        let inside = names.files().iter();
+        let inside = inside.filter(|(path, _)| path.parent() == Some(&*directory));
+        let lengths = inside.map(|(_, node)| node.state.lock().content().length());
+        lengths.sum()
+    }
+
     fn node(&self, path: &Path) -> Result<Arc<Node>> {
         let names = self.disk.names.lock();
         let node = names.get(&normal(path));

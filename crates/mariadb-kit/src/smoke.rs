@@ -316,10 +316,19 @@ fn check_adjusted(server: &Server) -> Result<()> {
 
 /// Checks every table of Inkstone that is there.
 pub fn check_tables(server: &Server) -> Result<()> {
-    let tables = server.sql(
+    check_tables_but(server, &[])
+}
+
+/// As [`check_tables`], but for those of these names.
+pub fn check_tables_but(server: &Server, without: &[&str]) -> Result<()> {
+    let without: String = without
+        .iter()
+        .map(|name| format!(" AND table_name <> '{name}'"))
+        .collect();
+    let tables = server.sql(&format!(
         "SELECT CONCAT('CHECK TABLE `', table_schema, '`.`', table_name, '` EXTENDED;') \
-         FROM information_schema.tables WHERE engine = 'Inkstone'",
-    )?;
+         FROM information_schema.tables WHERE engine = 'Inkstone'{without}"
+    ))?;
     if tables.trim().is_empty() {
         return Ok(());
     }

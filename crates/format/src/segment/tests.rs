@@ -56,9 +56,9 @@ fn names_round_trip() {
 
 #[test]
 fn sizes_fit_the_log() {
-    assert_eq!(segment_bytes_for(4 << 20), 1 << 20);
-    assert_eq!(segment_bytes_for(512 << 20), 32 << 20);
-    assert_eq!(segment_bytes_for(1000 << 20), 32 << 20);
+    assert_eq!(segment_bytes_for(4 << 20), 256 << 10);
+    assert_eq!(segment_bytes_for(512 << 20), 16 << 20);
+    assert_eq!(segment_bytes_for(1000 << 20), 16 << 20);
     assert_eq!(segment_bytes_for(1 << 40), 64 << 20);
 }
 

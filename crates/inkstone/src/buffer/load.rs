@@ -372,7 +372,7 @@ impl Inner {
         self.counters.add(Counter::BufferFrameWaits, 1);
         let _timing = self.counters.time(Timed::FrameWait);
         self.supply.raise();
-        let mut patience = Patience::new(self, self.free.given());
+        let mut patience = Patience::for_frame(self);
         self.free.wait(|| {
             if let Err(error) = self.check() {
                 return Some(Err(error));

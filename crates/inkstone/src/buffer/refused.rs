@@ -7,8 +7,9 @@
 //!    `a_page_that_cannot_be_written_stays_and_the_others_land`.
 //! 2. A thread that needs what only writing could give (a frame, room in the log) waits until a
 //!    round of tries that began later wrote nothing ([`Patience`]), and then gets that error: it is
-//!    never one of a time when things were worse. While others are being served, the wait goes on.
-//!    Tested by `a_full_log_behind_a_refused_page_is_an_error_until_it_can_be_written`,
+//!    never one of a time when things were worse. While others are being served, the wait goes on;
+//!    that for a frame also while `ink-frames` finds any page to write, or to evict. Tested by
+//!    `a_thread_waits_for_frames_while_there_are_other_pages_to_write`, `a_full_log_behind_a_refused_page_is_an_error_until_it_can_be_written`,
 //!    `a_full_disk_keeps_pages_dirty_and_can_be_retried`.
 //! 3. Tries are [`PAUSE_MIN`] apart while a thread waits for them. Else each pause is twice as long
 //!    as the one before, up to [`PAUSE_MAX`]; a try that writes something is followed by another at
@@ -18,7 +19,7 @@
 use super::pool::Inner;
 use crate::Error;
 use crate::paranoid::paranoid;
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Instant, Mutex};
 use std::time::Duration;
 
@@ -36,6 +37,38 @@ pub(crate) struct Refusals {
     landed: AtomicU64,
     /// A thread waits for a round.
     wanted: AtomicBool,
+    supply: Supply,
+}
+
+/// What is known of the rounds in which the threads `ink-frames` look for frames.
+#[derive(Default)]
+struct Supply {
+    begun: AtomicU64,
+    under_way: AtomicUsize,
+    /// The latest one that found nothing to write or to evict.
+    fruitless: AtomicU64,
+}
+
+/// A round of `ink-frames`; over when it is dropped.
+pub(crate) struct SupplyRound<'a> {
+    supply: &'a Supply,
+    number: u64,
+}
+
+impl SupplyRound<'_> {
+    /// Nothing could be done.
+    pub fn was_fruitless(&self) {
+        self.supply
+            .fruitless
+            .fetch_max(self.number, Ordering::AcqRel);
+    }
+}
+
+impl Drop for SupplyRound<'_> {
+    fn drop(&mut self) {
+        let before = self.supply.under_way.fetch_sub(1, Ordering::AcqRel);
+        paranoid!(before > 0, "a round of ink-frames ends that did not begin");
+    }
 }
 
 impl Refusals {
@@ -47,6 +80,14 @@ impl Refusals {
     /// Why pages are refused, if any are.
     pub fn why(&self) -> Option<Error> {
         self.why.lock().clone()
+    }
+
+    /// A thread `ink-frames` begins to look for frames.
+    pub fn begin_supply(&self) -> SupplyRound<'_> {
+        let supply = &self.supply;
+        supply.under_way.fetch_add(1, Ordering::AcqRel);
+        let number = supply.begun.fetch_add(1, Ordering::AcqRel) + 1;
+        SupplyRound { supply, number }
     }
 }
 
@@ -111,6 +152,8 @@ pub(crate) struct Patience {
     begun: u64,
     /// What the refused pages and others got of it.
     served: (u64, u64),
+    /// For a frame: the rounds of `ink-frames` that had begun.
+    supplied: Option<u64>,
 }
 
 impl Patience {
@@ -119,7 +162,26 @@ impl Patience {
         Self {
             begun: pool.refusals.begun.load(Ordering::Acquire),
             served: (served, pool.refusals.landed.load(Ordering::Acquire)),
+            supplied: None,
         }
+    }
+
+    /// That of a thread which waits for a frame.
+    pub fn for_frame(pool: &Inner) -> Self {
+        let supplied = pool.refusals.supply.begun.load(Ordering::Acquire);
+        Self {
+            supplied: Some(supplied),
+            ..Self::new(pool, pool.free.given())
+        }
+    }
+
+    /// Whether other pages than the refused ones may give what is waited for.
+    fn others_may(&self, pool: &Inner) -> bool {
+        let supply = &pool.refusals.supply;
+        self.supplied.is_some_and(|before| {
+            supply.under_way.load(Ordering::Acquire) > 0
+                || supply.fruitless.load(Ordering::Acquire) <= before
+        })
     }
 
     /// The error to give up with, when it is time to.
@@ -127,9 +189,11 @@ impl Patience {
         let why = pool.refusals.why()?;
         let now = Self::new(pool, served);
         if now.served != self.served {
-            *self = now;
+            let supplied = self.supplied.is_some();
+            *self = if supplied { Self::for_frame(pool) } else { now };
         }
-        if pool.refusals.ended.load(Ordering::Acquire) > self.begun {
+        let tried = pool.refusals.ended.load(Ordering::Acquire) > self.begun;
+        if tried && !self.others_may(pool) {
             return Some(why);
         }
         if !pool.refusals.wanted.swap(true, Ordering::Relaxed) {

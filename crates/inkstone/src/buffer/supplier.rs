@@ -80,10 +80,14 @@ impl<'a> Supplier<'a> {
         if self.is_stocked() {
             return Ok(0);
         }
+        let looking = self.pool.refusals.begin_supply();
         let mut done = self.sweep();
         let short = !self.is_stocked();
         if short || self.cold_dirty.len() * 2 >= self.flusher.capacity() {
             done += self.write_cold()?;
+        }
+        if done == 0 {
+            looking.was_fruitless();
         }
         Ok(done)
     }

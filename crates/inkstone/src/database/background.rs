@@ -7,6 +7,8 @@
 
 use super::Inner;
 use super::checkpoint::Occasion;
+use crate::log::Log;
+use crate::paranoid::paranoid;
 use crate::recovery::RedoStat;
 use crate::rows::purge;
 use crate::sync::thread::{self, JoinHandle};
@@ -67,6 +69,8 @@ pub(crate) struct UpkeepOptions {
 pub(crate) struct Background {
     stop: Arc<Stop>,
     threads: Vec<JoinHandle<()>>,
+    /// Of which one of them waits for calls.
+    log: Option<Arc<Log>>,
 }
 
 impl Background {
@@ -77,18 +81,13 @@ impl Background {
             return Ok(Self {
                 stop,
                 threads: Vec::new(),
+                log: None,
             });
         }
         let mut threads = vec![
             spawn("ink-purge", inner, &stop, PURGE_INTERVAL, purge_round)?,
             spawn("ink-undo", inner, &stop, PURGE_INTERVAL, undo_round)?,
-            spawn(
-                "ink-checkpoint",
-                inner,
-                &stop,
-                CHECKPOINT_INTERVAL,
-                checkpoint_round,
-            )?,
+            checkpoints(inner, &stop)?,
         ];
         if inner.redo_left.is_some() {
             threads.push(redo_rest(inner, &stop)?);
@@ -96,12 +95,19 @@ impl Background {
         if inner.upkeep.stays_warm {
             threads.push(warm_up(inner, &stop)?);
         }
-        Ok(Self { stop, threads })
+        Ok(Self {
+            stop,
+            threads,
+            log: Some(inner.core.storage.log.clone()),
+        })
     }
 
     pub fn stop(self) {
         *self.stop.stopped.lock() = true;
         self.stop.wake.notify_all();
+        if let Some(log) = &self.log {
+            log.end_calls();
+        }
         for thread in self.threads {
             // The last handle may be dropped by one of these threads themselves.
             if thread.thread().id() != thread::current().id() {
@@ -152,14 +158,46 @@ fn undo_round(inner: &Inner, _: u64) -> Result<bool> {
     Ok(false)
 }
 
-fn checkpoint_round(inner: &Inner, count: u64) -> Result<bool> {
+/// The thread that writes checkpoints: ten times a second, and when the log is short of room.
+fn checkpoints(inner: &Arc<Inner>, stop: &Arc<Stop>) -> Result<JoinHandle<()>> {
+    let (weak, stop) = (Arc::downgrade(inner), stop.clone());
+    let log = inner.core.storage.log.clone();
+    let body = move || {
+        let (mut busy, mut count) = (false, 0);
+        // While there is much to do it goes on at once.
+        loop {
+            let called = log.next_call(match busy {
+                true => Duration::from_millis(1),
+                false => CHECKPOINT_INTERVAL,
+            });
+            if *stop.stopped.lock() {
+                return;
+            }
+            let Some(inner) = weak.upgrade() else { return };
+            count += u64::from(!called);
+            busy = checkpoint_round(&inner, count, called).unwrap_or(false);
+        }
+    };
+    thread::spawn("ink-checkpoint", body).map_err(|e| thread_error(inner, e))
+}
+
+/// `called`: a writer waits for room in the log, or soon would.
+fn checkpoint_round(inner: &Inner, count: u64, called: bool) -> Result<bool> {
     inner.core.storage.poison.check()?;
     inner.note_boundary();
     let limit = inner.upkeep.log_file_size / 2;
-    let saved = inner.save_long_undo(saved_every(inner.upkeep.log_file_size));
+    let saved_every = saved_every(inner.upkeep.log_file_size);
+    paranoid!(
+        saved_every > 0 && saved_every < limit,
+        "undo is saved of transactions that keep {saved_every} bytes of a log"
+    );
+    let saved = inner.save_long_undo(match inner.core.storage.log.has_room() {
+        true => saved_every,
+        false => saved_every / 4,
+    });
     let (kept, capacity) = (inner.kept_log(), inner.upkeep.log_file_size);
-    let second = count.is_multiple_of(10);
-    if second || kept > capacity / CHECKPOINT_DISTANCE_PARTS {
+    let second = !called && count.is_multiple_of(10);
+    if second || called || kept > capacity / CHECKPOINT_DISTANCE_PARTS {
         inner.checkpoint(Occasion::Routine)?;
     }
     if second {

@@ -19,8 +19,8 @@
 //! Then the page LSN map learns what recovery will need of the pages.
 //!
 //! A transaction that would keep too much of the log has its undo saved in the undo file
-//! (`txn/undo_place.rs`): then only what comes after that is needed. Writers are held back a little
-//! while more log is kept than `log_file_size` (`Core::before_write`).
+//! (`txn/undo_place.rs`): then only what comes after that is needed. Writers for which the log has
+//! no room call for a checkpoint (`Core::wait_for_log`); none waits for a transaction's latch.
 //!
 //! The log of a file that is being made or dropped is kept until the catalog says the same
 //! ([`Checkpoints::hold`]).
@@ -31,20 +31,17 @@
 use super::Inner;
 use crate::control::{ControlFile, ControlPlace};
 use crate::counters::Counter;
+use crate::log::BOUNDARY_DISTANCE;
 use crate::mtr::Mtr;
 use crate::mutants::{self, Mutant};
 use crate::paranoid::{MANY, paranoid};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::txn::core::CONTEXT_REACH;
 use crate::{Error, Result};
 use inkstone_format::control::Control;
 use inkstone_format::record::Record;
 use inkstone_format::{Lsn, SpaceId};
 use std::sync::Arc;
-
-/// The least distance of remembered frame boundaries.
-const BOUNDARY_DISTANCE: u64 = 256 << 10;
 
 /// The control file and what checkpoints remember.
 pub(crate) struct Checkpoints {
@@ -164,11 +161,15 @@ impl Inner {
     pub(super) fn note_boundary(&self) {
         let mut state = self.checkpoints.state.lock();
         let ready = self.core.storage.log.ready_lsn();
-        let last = state.boundaries.last().copied().unwrap_or_default();
-        if ready.0 >= last.0 + BOUNDARY_DISTANCE {
-            state.boundaries.push(ready);
-            state.check();
+        // Those that were written since the last time, and the present end.
+        let written = self.core.storage.log.take_boundaries();
+        for boundary in written.into_iter().map(Lsn).chain([ready]) {
+            let last = state.boundaries.last().copied().unwrap_or_default();
+            if boundary.0 >= last.0 + BOUNDARY_DISTANCE {
+                state.boundaries.push(boundary);
+            }
         }
+        state.check();
     }
 
     /// Bytes between the checkpoint and the end of the log.
@@ -286,7 +287,6 @@ impl Inner {
         state.check();
         core.storage.counters.add(Counter::Checkpoints, 1);
         log.set_keep_from(scan_start);
-        core.checkpoint_lsn.store(checkpoint.0, Ordering::Relaxed);
         Ok(())
     }
 
@@ -297,7 +297,9 @@ impl Inner {
         checkpoint: Lsn,
         needed: Option<Lsn>,
     ) -> Lsn {
-        let reach = Lsn(checkpoint.0.saturating_sub(CONTEXT_REACH));
+        let reach = Lsn(checkpoint
+            .0
+            .saturating_sub(self.core.storage.log.context_reach()));
         let behind = state
             .boundaries
             .iter()

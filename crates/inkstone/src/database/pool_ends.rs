@@ -34,7 +34,9 @@ impl RedoLog for PoolLog {
         self.log.get().map_or(Ok(()), |log| log.wait_durable(lsn))
     }
     fn capacity_bytes(&self) -> u64 {
-        self.capacity
+        self.log
+            .get()
+            .map_or(self.capacity, |log| log.capacity_bytes())
     }
 }
 

@@ -100,7 +100,7 @@ use std::time::Duration;
 use tree::TreeLocks;
 
 /// A waiter looks at least this often whether the engine is poisoned.
-const POISON_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+const POISON_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// Shards of the table, by tree; a power of two.
 const SHARDS: usize = 256;
 
@@ -712,6 +712,16 @@ impl LockTable {
     /// - [`Error::Interrupted`]: the transaction's interrupt was raised.
     /// - [`Error::Poisoned`].
     pub fn wait(&self, waiting: Waiting<'_>, deadline: Instant) -> Result<()> {
+        self.wait_doing(waiting, deadline, &mut || Ok(()))
+    }
+
+    /// As [`LockTable::wait`]; `meanwhile` is called now and then. Its error ends the wait.
+    pub fn wait_doing(
+        &self,
+        waiting: Waiting<'_>,
+        deadline: Instant,
+        meanwhile: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<()> {
         let request = &waiting.request;
         let me = &request.trx;
         self.poison.check()?;
@@ -721,7 +731,7 @@ impl LockTable {
             self.tell_hooks(request);
         }
         self.counters.add(Counter::LockWaits, 1);
-        let woken = self.sleep(request, interrupt.as_ref(), deadline);
+        let woken = self.sleep(request, interrupt.as_ref(), deadline, meanwhile);
         self.counters
             .record(Timed::RowLockWait, request.since.elapsed());
         let granted = request.is_granted() || !self.cancel(request);
@@ -789,6 +799,7 @@ impl LockTable {
         request: &Request,
         interrupt: Option<&Interrupt>,
         deadline: Instant,
+        meanwhile: &mut dyn FnMut() -> Result<()>,
     ) -> Result<()> {
         loop {
             if request.trx.is_doomed() || request.is_granted() {
@@ -803,6 +814,7 @@ impl LockTable {
                 return Err(Error::LockTimeout { waited_ms, place });
             }
             request.trx.sleep(deadline.min(now + POISON_CHECK_INTERVAL));
+            meanwhile()?;
         }
     }
 

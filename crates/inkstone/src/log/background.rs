@@ -140,6 +140,11 @@ impl LogShared {
                 return Err(error);
             }
             self.maintain(reserved)?;
+            let reserved = self.reserved.load(Ordering::Acquire);
+            if !self.segments.has_room(reserved) && !self.segments.wants_upkeep(reserved) {
+                self.full.call();
+                return Err(self.segments.used_up());
+            }
         }
     }
 

@@ -34,9 +34,9 @@
 //!
 //! Latches: `state` (short, never held over I/O) before the ring's `walk`.
 
-use super::LogShared;
 use super::group::Goal;
 use super::pipeline::{Flight, Pipeline, Reach, Slot, Turn, block_floor, flight_end, join};
+use super::{BOUNDARIES_MAX, BOUNDARY_DISTANCE, LogShared};
 use crate::paranoid::paranoid;
 use crate::sync::atomic::Ordering;
 use crate::sync::{hint, thread};
@@ -324,6 +324,7 @@ impl LogShared {
         );
         state.written_bytes = done.end;
         self.written.store(done.frames, Ordering::Release);
+        self.note_boundary(done.frames);
         self.ring.release(block_floor(done.end));
         let all = Reach {
             bytes: done.end,
@@ -342,6 +343,23 @@ impl LogShared {
             state.awaiting.push(done.group.clone());
         }
         !waits
+    }
+
+    fn note_boundary(&self, written: u64) {
+        let mut boundaries = self.boundaries.lock();
+        let last = boundaries.last().copied().unwrap_or_default();
+        paranoid!(
+            written >= last,
+            "written to LSN {written}, and before to {last}"
+        );
+        if written >= last + BOUNDARY_DISTANCE && boundaries.len() < BOUNDARIES_MAX {
+            boundaries.push(written);
+            // Before a writer has to wait for it.
+            let kept = written.saturating_sub(self.segments.keep_from());
+            if kept > self.segments.capacity() / 2 {
+                self.full.call();
+            }
+        }
     }
 
     fn set_durable(&self, state: &mut Pipeline, reach: Reach) {

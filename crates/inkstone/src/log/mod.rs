@@ -26,7 +26,7 @@
 //! # Parts
 //! `ring` (memory), `flush` (group commit), `pipeline` (the state that its threads share), `group`
 //! (threads that wait for the same flush), `flight` (a write on the disk), `segments` (files),
-//! `background` (thread `ink-log`), `reader`.
+//! `background` (thread `ink-log`), `full` (threads that wait for a checkpoint), `reader`.
 //!
 //! # Not promised
 //! Frames that were not awaited may be lost by a crash, and some later ones kept.
@@ -36,6 +36,7 @@
 mod background;
 mod flight;
 mod flush;
+mod full;
 mod group;
 mod pipeline;
 pub mod reader;
@@ -61,6 +62,7 @@ use crate::sync::thread::JoinHandle;
 use crate::{Error, Result};
 use background::Background;
 use crossbeam_utils::CachePadded;
+use full::Full;
 use group::Goal;
 use inkstone_format::Lsn;
 use inkstone_format::frame::{FRAME_MAX, FRAME_PAYLOAD_MAX, FrameHead};
@@ -70,9 +72,19 @@ use pipeline::Pipeline;
 use ring::Ring;
 use segments::{SegmentParams, Segments};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Bytes of log after which a frame carries a claim, wanted or not.
 pub const CLAIM_EVERY: u64 = 64 << 10;
+/// The least distance of the frame boundaries that are remembered.
+pub const BOUNDARY_DISTANCE: u64 = 64 << 10;
+/// As many as a checkpoint finds, at most, each as far from the next as a checkpoint is late.
+const BOUNDARIES_MAX: usize = 4096;
+/// The least number of files: one that is kept, one that is written, one that is promised, and one
+/// that is made.
+const FILES_MIN: u64 = 4;
+/// See [`Log::context_reach`].
+const CONTEXT_REACH_MAX: u64 = 1 << 20;
 /// No claim was made in this epoch yet.
 const NEVER: u64 = u64::MAX;
 /// Operations in flight in one batch with `LogWrite::Async`.
@@ -81,7 +93,7 @@ const BATCH_DEPTH: usize = 16;
 /// The options of the log.
 #[derive(Clone, Copy, Debug)]
 pub struct LogOptions {
-    /// Bytes of log that recovery should have to read at most (`log_file_size`).
+    /// Bytes that its files take at most (`log_file_size`).
     pub capacity_bytes: u64,
     /// Bytes of the ring (`log_buffer_size`), a power of two, at least 2 MiB.
     pub buffer_bytes: usize,
@@ -164,6 +176,9 @@ struct LogShared {
     state: Checked<Pipeline>,
     segments: Segments,
     background: Background,
+    full: Full,
+    /// Frame boundaries that were written, some way apart, for the checkpoint.
+    boundaries: Mutex<Vec<u64>>,
     counters: Arc<Counters>,
     poison: Poison,
 }
@@ -236,6 +251,8 @@ impl Log {
             state: Checked::new(state),
             segments,
             background: Background::default(),
+            full: Full::default(),
+            boundaries: Mutex::default(),
             counters,
             poison,
         });
@@ -353,9 +370,58 @@ impl Log {
         Lsn(self.shared.durable.load(Ordering::Acquire))
     }
 
-    /// Bytes of log that recovery should have to read at most.
+    /// Bytes of log that may be kept as things are: fewer than `log_file_size`, of which rollbacks
+    /// were promised a part. What makes room in the log is paced by it.
     pub fn capacity_bytes(&self) -> u64 {
-        self.shared.capacity_bytes
+        self.shared.segments.capacity()
+    }
+
+    /// Recovery needs nothing below.
+    pub fn keep_from(&self) -> Lsn {
+        Lsn(self.shared.segments.keep_from())
+    }
+
+    /// How far back the log is that a record may be coded against, in bytes.
+    pub fn context_reach(&self) -> u64 {
+        context_reach(self.shared.capacity_bytes)
+    }
+
+    /// Frame boundaries that were written since the last call, in order.
+    pub fn take_boundaries(&self) -> Vec<u64> {
+        std::mem::take(&mut *self.shared.boundaries.lock())
+    }
+
+    /// Calls for a checkpoint, as the log is short of room. False: no thread would write one.
+    pub fn call_checkpoint(&self) -> bool {
+        self.shared.full.call()
+    }
+
+    /// For the thread that writes checkpoints: waits for a call, `at_most` so long; whether there
+    /// was one.
+    pub fn next_call(&self, at_most: Duration) -> bool {
+        self.shared.segments.pace();
+        self.shared.full.next_call(at_most)
+    }
+
+    /// There are no more checkpoints to call for.
+    pub fn end_calls(&self) {
+        self.shared.full.stop();
+    }
+
+    /// Waits until room was made in the log, or it was `at_most` so long.
+    pub fn wait_for_room(&self, at_most: Duration) {
+        paranoid!(!at_most.is_zero(), "no time to wait for room in the log");
+        self.shared.full.wait(at_most, || self.has_room());
+    }
+
+    /// Lets the log be longer than `log_file_size`: what keeps it cannot be moved.
+    pub fn grow_beyond(&self) {
+        self.shared.segments.raise_bound();
+    }
+
+    /// Whether the disk has refused a file that the log needs.
+    pub fn is_disk_full(&self) -> bool {
+        self.shared.segments.is_short()
     }
 
     /// Bytes appended and not yet handed to the operating system.
@@ -389,6 +455,7 @@ impl Log {
         {
             log.background.nudge();
         }
+        log.full.announce();
     }
 
     /// To be called before log is written on behalf of a statement, with no latch held: fails when
@@ -400,6 +467,24 @@ impl Log {
             return Ok(());
         }
         log.make_room()
+    }
+
+    /// As [`Log::prepare_rollback_step`], for a rollback that was promised no log.
+    #[inline]
+    pub fn prepare_step_beside(&self, step: u64) -> Result<()> {
+        let log = &*self.shared;
+        paranoid!(step > 0, "a step of a rollback that logs nothing");
+        let has_room = || {
+            let reserved = log.reserved.load(Ordering::Relaxed);
+            log.segments.has_room_beside(reserved, step)
+        };
+        if has_room() {
+            return Ok(());
+        }
+        match log.make_room() {
+            Err(error) if !has_room() => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Whether [`Log::prepare`] would succeed as things are: for work that can as well be left.
@@ -455,6 +540,13 @@ impl Log {
     /// Takes back promised bytes that are not needed; `last`: all that the transaction held.
     pub fn take_back_promise(&self, bytes: u64, last: bool) {
         self.shared.segments.take_back(bytes, u64::from(last));
+        self.shared.full.announce();
+    }
+
+    /// What a transaction may be promised for one operation: less where much is promised.
+    #[inline]
+    pub fn promise_share(&self) -> u64 {
+        self.shared.segments.promise_share()
     }
 
     /// Files of the log's directory that opening has set aside.
@@ -533,6 +625,16 @@ impl Drop for Publish {
     }
 }
 
+/// How far back the log is that a record may be coded against: a checkpoint keeps as much.
+fn context_reach(capacity_bytes: u64) -> u64 {
+    let reach = (capacity_bytes / 16).min(CONTEXT_REACH_MAX);
+    paranoid!(
+        reach < capacity_bytes,
+        "a reach of {reach} bytes in a log of {capacity_bytes}"
+    );
+    reach
+}
+
 impl LogShared {
     /// The claim for a frame about to be built, if it shall have one.
     #[inline]
@@ -586,10 +688,14 @@ impl LogParams {
     fn segments(&self) -> SegmentParams {
         // Half a ring may be reserved in one burst, before segments are made for it.
         let ring_bytes = self.options.buffer_bytes as u64;
-        let ahead = 2 + ring_bytes / 2 / self.segment_bytes;
+        let capacity_bytes = self.options.capacity_bytes;
+        let files_max = capacity_bytes / (LOG_BLOCK as u64 + self.segment_bytes);
+        // An earlier run may have made segments that are long for this log.
+        let files_max = files_max.max(FILES_MIN);
+        let ahead = (2 + ring_bytes / 2 / self.segment_bytes).min(files_max / 3);
         paranoid!(
-            ahead * self.segment_bytes > ring_bytes / 2,
-            "{ahead} segments ahead of a ring of {ring_bytes} bytes"
+            ahead > 0 && ahead + 1 < files_max,
+            "{ahead} segments ahead of {files_max}"
         );
         SegmentParams {
             directory: self.directory.clone(),
@@ -601,7 +707,9 @@ impl LogParams {
             keep_from: self.keep_from.0,
             ahead,
             is_new: self.is_new,
-            files_max: self.options.capacity_bytes / self.segment_bytes + ahead + 1,
+            files_max,
+            capacity_bytes,
+            lag_bytes: context_reach(capacity_bytes) + BOUNDARY_DISTANCE,
         }
     }
 

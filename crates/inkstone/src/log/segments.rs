@@ -22,6 +22,9 @@
 //! 7. A file of a segment's name without this log's header for it is never removed or written to:
 //!    it is set aside, or opening fails. Tested by `what_is_no_segment_of_the_log_keeps_its_bytes`,
 //!    `opening_a_log_refuses_segments_of_others`.
+//! 8. While checkpoints make room there are no more files than fit `log_file_size`, or four, or
+//!    what an earlier run has left. Checked by `Segments::make`. Tested by
+//!    `the_log_is_no_longer_than_its_size`, `files_are_made_up_to_the_size_of_the_log`.
 //!
 //! # Words
 //! *live*: open for writing, from the durable LSN's segment on; *spare*: live, and wholly above
@@ -72,8 +75,12 @@ pub(super) struct SegmentParams {
     pub ahead: u64,
     /// The log is begun: it needs all of them.
     pub is_new: bool,
-    /// Files to keep when there are recyclable ones.
+    /// Files that there may be.
     pub files_max: u64,
+    /// Bytes of log that are kept (`log_file_size`).
+    pub capacity_bytes: u64,
+    /// Bytes of log that a checkpoint keeps behind itself.
+    pub lag_bytes: u64,
 }
 
 #[derive(Debug)]
@@ -86,6 +93,11 @@ pub(super) struct Segments {
     /// Every segment from the durable one up to this exists.
     last: AtomicU64,
     keep_from: AtomicU64,
+    /// Files that there may be now: more than `files_max` only while more are needed that an
+    /// earlier run, with other options or of an earlier build, has left.
+    bound: AtomicU64,
+    /// Checkpoints make room, and writers wait for it.
+    is_paced: AtomicBool,
     reserve: Reserve,
     short: AtomicBool,
     shortage: Mutex<Option<Error>>,
@@ -151,6 +163,8 @@ impl Segments {
             upkeep: Mutex::default(),
             last: AtomicU64::new(current),
             keep_from: AtomicU64::new(params.keep_from),
+            bound: AtomicU64::new(params.files_max),
+            is_paced: AtomicBool::new(false),
             reserve: Reserve::default(),
             short: AtomicBool::new(false),
             shortage: Mutex::default(),
@@ -158,6 +172,10 @@ impl Segments {
             params,
         };
         segments.adopt(start)?;
+        let left = segments.total();
+        if left > segments.params.files_max {
+            segments.bound.store(left + 2, Ordering::Release);
+        }
         segments.make_through(current + segments.params.ahead, start)?;
         segments.seal_end(start, end_block)?;
         Ok(segments)
@@ -384,6 +402,10 @@ impl Segments {
                 let detail = format!("missing, but the log ends in it at LSN {start}");
                 return Err(Error::corrupt_file(&self.path(number), 0, detail));
             }
+            if number > first && !self.may_make() {
+                last = number - 1;
+                break;
+            }
             match self.make(number) {
                 Err(Error::DiskFull { .. }) if number > first && !self.params.is_new => {
                     last = number - 1;
@@ -420,6 +442,18 @@ impl Segments {
         };
         if let Some(old) = recyclable {
             return self.make_from(Source::Recycled(old), number);
+        }
+        if !self.may_make() {
+            // What is appended finds what was promised to it.
+            if self.reserve_files() > 0 {
+                return self.make_from(Source::Reserve, number);
+            }
+            paranoid!(
+                !self.is_paced.load(Ordering::Relaxed),
+                "{} files of the log, of {}, hold less than is logged",
+                self.total(),
+                self.bound.load(Ordering::Relaxed)
+            );
         }
         match self.make_from(Source::New, number) {
             // Also at open: a spare segment and a reserve file are the same room.
@@ -538,14 +572,40 @@ impl Segments {
 
     /// Whether [`Segments::maintain`] would do something.
     pub(super) fn wants_upkeep(&self, reserved: u64) -> bool {
-        self.last.load(Ordering::Acquire) < self.number(reserved) + self.params.ahead
-            || self.lacks_reserve(reserved)
+        let lacks = self.last.load(Ordering::Acquire) < self.number(reserved) + self.params.ahead
+            || self.lacks_reserve(reserved);
+        lacks && (self.may_make() || self.can_recycle())
             || self.is_any_done() && (self.params.archive || self.has_surplus())
     }
 
+    /// Files that exist.
+    pub(super) fn total(&self) -> u64 {
+        self.count() as u64 + self.reserve_files()
+    }
+
     fn has_surplus(&self) -> bool {
-        let table = self.table.lock();
-        (table.live.len() + table.old.len()) as u64 > self.params.files_max
+        self.total() > self.params.files_max
+    }
+
+    /// Whether one more file may be made, or there is one to be used again.
+    fn may_make(&self) -> bool {
+        self.total() < self.bound.load(Ordering::Acquire)
+            || mutants::on(Mutant::LogUnbounded)
+            || !self.params.archive && self.recyclable().is_some()
+    }
+
+    /// From now on there are checkpoints that make room.
+    pub(super) fn pace(&self) {
+        self.is_paced.store(true, Ordering::Relaxed);
+    }
+
+    /// Lets there be more files: what keeps the log cannot be moved.
+    pub(super) fn raise_bound(&self) {
+        paranoid!(
+            self.is_paced.load(Ordering::Relaxed),
+            "the log may grow where no checkpoint was waited for"
+        );
+        self.bound.fetch_max(self.total() + 2, Ordering::AcqRel);
     }
 
     /// Whether a shortage can be mended without the disk giving anything.
@@ -571,7 +631,8 @@ impl Segments {
                 self.move_to_archive(number)?;
             }
         }
-        while self.last.load(Ordering::Acquire) < self.number(reserved) + self.params.ahead {
+        let ahead = self.number(reserved) + self.params.ahead;
+        while self.last.load(Ordering::Acquire) < ahead && self.may_make() {
             self.make_next()?;
         }
         self.fill_reserve(reserved)?;
@@ -588,6 +649,13 @@ impl Segments {
         if removed {
             self.sync_directory(&*self.params.directory)?;
         }
+        let files = self.total().max(self.params.files_max);
+        let before = self.bound.fetch_min(files, Ordering::AcqRel);
+        paranoid!(
+            before >= self.params.files_max,
+            "{before} files of the log may be, of {}",
+            self.params.files_max
+        );
         Ok(())
     }
 
@@ -619,6 +687,14 @@ impl Segments {
         self.last
             .load(Ordering::Acquire)
             .saturating_sub(self.number(reserved))
+    }
+
+    /// What a writer is told for which the log has no room.
+    pub(super) fn used_up(&self) -> Error {
+        let path = self.params.directory.path().display();
+        Error::DiskFull {
+            what: format!("the log in {path}, which log_file_size bounds"),
+        }
     }
 
     /// Whether the last upkeep failed.

@@ -143,16 +143,12 @@ impl Core {
             let shared = Shared::new(state.clone());
             let mut inner = shared.inner.lock();
             let rebuilt = moved.rebuilt.clone();
-            inner.touched = self.versions.adopt(state, &saved.segments, rebuilt)?;
-            inner.undo_place = UndoPlace::recovered(saved.list);
+            inner.touched = self.versions.adopt(state, &saved, rebuilt)?;
+            inner.undo_place = UndoPlace::recovered();
             inner.undo_count = moved.changes;
             inner.logged = true;
             inner.orphans = true;
-            // What the rows were is not known yet: where it is much, and the disk stays full, the
-            // rollback waits for space.
-            inner
-                .promise
-                .cover_recovered(self, moved.changes * undo_log_bytes(0, 0));
+            inner.promise.undo_moved(self);
             state.add_weight(moved.changes);
             state.set_owner(0);
             self.add_writer(&shared);
@@ -206,7 +202,7 @@ impl Core {
             inner.undo_place.undone += 1;
             // Threads that wait for its rows look at them again.
             self.locks.changes_taken_back(&shared.state);
-            self.save_own_undo(shared, inner)?;
+            self.save_undo_of_rollback(shared, inner)?;
         }
     }
 

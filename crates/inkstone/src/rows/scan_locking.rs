@@ -227,7 +227,7 @@ impl LockingScan {
                 *deadline = deadline.or_else(|| Some(transaction.deadline()));
             }
             *waited = true;
-            transaction.wait(taken, *deadline)?;
+            transaction.wait(None, taken, *deadline)?;
         }
         Ok(false)
     }

@@ -12,10 +12,11 @@ use super::change::{Attempt, CellValue, Here, Written};
 use super::tables::TreeRef;
 use crate::btree::{SplitFor, Target, Tree};
 use crate::buffer::Exclusive;
-use crate::locks::{Access, Blocker, IfTaken, LockMode, Newest, Taken};
+use crate::locks::{Access, Blocker, IfTaken, LockMode, Newest, Taken, Waiting};
 use crate::mutants::{self, Mutant};
 use crate::mvcc::system::TrxStatus;
 use crate::rows::read::row_name;
+use crate::sync::Instant;
 use crate::txn::transaction::{Inner, Transaction};
 use crate::{Error, Result};
 use inkstone_format::VersionAddress;
@@ -241,7 +242,7 @@ impl Transaction {
                 Attempt::Wait(waiting) => {
                     let deadline = *deadline.get_or_insert_with(|| self.deadline());
                     *waited = true;
-                    self.core.locks.wait(waiting, deadline)?;
+                    self.wait_for_row(inner, waiting, deadline)?;
                 }
                 Attempt::Split { need, ascending } => {
                     let live = self.core.liveness();
@@ -256,6 +257,20 @@ impl Transaction {
                 }
             }
         }
+    }
+
+    /// Waits for a row lock, with the transaction's latch and no page's. Meanwhile others go on:
+    /// the log does not wait for this transaction.
+    pub(crate) fn wait_for_row(
+        &self,
+        inner: &mut Inner,
+        waiting: Waiting<'_>,
+        deadline: Instant,
+    ) -> Result<()> {
+        let core = &self.core;
+        core.locks.wait_doing(waiting, deadline, &mut || {
+            core.save_undo_of_waiter(&self.shared, inner)
+        })
     }
 
     fn try_write(

@@ -19,9 +19,6 @@ use inkstone_format::{Lsn, SpaceId, TreeId, TrxId, VersionAddress};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A contextual insert record may need the log this many bytes before it, at most.
-pub const CONTEXT_REACH: u64 = 1 << 20;
-
 /// Transactions that have written, of one stripe.
 type WriterStripe = Mutex<HashMap<TrxId, Arc<Shared>>>;
 
@@ -100,11 +97,11 @@ pub struct Core {
     writers: Box<[CachePadded<WriterStripe>]>,
     /// Prepared transactions by XID.
     pub(crate) prepared: Mutex<HashMap<Vec<u8>, Arc<Shared>>>,
-    /// Records (start LSN) whose context lies further back than `CONTEXT_REACH` (at the second
-    /// LSN). Only a thread that sleeps between coding and reserving can bring this about.
+    /// Records (start LSN) whose context lies further back than `Log::context_reach` (at the
+    /// second LSN). Only a thread that sleeps between coding and reserving can bring this about.
     far_contexts: Mutex<Vec<(Lsn, Lsn)>>,
-    /// The last checkpoint.
-    pub checkpoint_lsn: AtomicU64,
+    /// The place up to which log was freed when a writer had waited for more in vain, and one.
+    pub(crate) log_stuck_at: AtomicU64,
     /// Set when the database closes: background work stops between two steps.
     pub stopping: AtomicBool,
 }
@@ -152,7 +149,7 @@ impl Core {
             writers: (0..STRIPES).map(|_| CachePadded::default()).collect(),
             prepared: Mutex::default(),
             far_contexts: Mutex::default(),
-            checkpoint_lsn: AtomicU64::new(u64::MAX),
+            log_stuck_at: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
         }
     }
@@ -256,7 +253,7 @@ impl Core {
             restart <= start,
             "an insert at LSN {start} coded against a later one at {restart}"
         );
-        if start.0 - restart.0 > CONTEXT_REACH {
+        if start.0 - restart.0 > self.storage.log.context_reach() {
             self.far_contexts.lock().push((start, restart));
         }
     }
@@ -268,7 +265,7 @@ impl Core {
         far.retain(|&(start, _)| start >= checkpoint);
         let mut last = far.iter().rev().take(MANY);
         paranoid!(
-            last.all(|(start, restart)| start.0 - restart.0 > CONTEXT_REACH),
+            last.all(|(start, restart)| start.0 - restart.0 > self.storage.log.context_reach()),
             "contexts that are near are noted as far: {far:?}"
         );
         far.iter().map(|&(_, restart)| restart).min()

@@ -8,14 +8,14 @@
 //! | handle: `TableTree::live` | what was dropped, from handles that outlive it; the log, from pages of another database | nothing | `NotFound`, `OtherDatabase` |
 //! | poison: `Poison::check` | the disk, from memory that a failed write or sync has made wrong; the files of the next opener | nothing | `Poisoned`, `Closed`, `Forked` |
 //! | opened to be written: `Core::check_writable` | the disk, where nothing may be changed | nothing | `ReadOnly` |
-//! | log on disk: `Log::prepare` | on a full disk what is left of the log, for rollbacks | a segment to be made | `DiskFull` |
+//! | log on disk: `Log::prepare` | what is left of the log, for rollbacks | a segment to be made, or let go of by a checkpoint | `DiskFull` |
 //! | age of pages: `BufferPool::throttle` | the time that recovery takes, from pages that are dirty for long | the cleaner | `Poisoned` |
-//! | age of the checkpoint: `Core::hold_back` | the length of the log, from checkpoints that are late | a pause of 10 ms at most | |
 //! | log in memory: `Log::wait_for_space` | the ring's last half, for writers that hold latches | the log's writer | `Poisoned` |
 //! | old versions: `VersionStore::make_room` | memory | segments to be written to their file | `DiskFull`, `Io` |
 //! | state: `Transaction::active` | a transaction that is prepared, being rolled back or over | its latch: a checkpoint that moves its undo | `TransactionState` |
 //! | place of undo: `Core::move_large_undo` | the log, from a transaction that would keep much of it | its rows to be renamed | `DiskFull`, `Io` |
-//! | promise: `LogPromise::cover_operation` | its rollback, on a full disk | a segment to be made | `DiskFull` |
+//! | space for undo: `VersionStore::reserve_undo` | the log, from undo that cannot be saved | space in the undo file | `DiskFull`, `Io` |
+//! | promise: `LogPromise::cover_operation` | its rollback | as log on disk | `DiskFull` |
 //!
 //! Behind them, under the leaf's latch, only locks of other transactions are in the way (`locks`):
 //! the thread waits for those without the latch, and does not pass the gates again.
@@ -27,7 +27,7 @@
 //! | a statement's write: `Transaction::begin_write` | from poison on; the handle was looked at by its caller |
 //! | the next pages of a long value: `Transaction::go_on_writing` | the same, without the state: it has the latch |
 //! | a first record that is no change: `Core::before_write` | poison to old versions |
-//! | a step of a rollback: `Core::before_undo` | poison; log on disk, of which the promise is used up; log in memory |
+//! | a step of a rollback: `Core::before_undo` | poison; log on disk, of which the promise is used up, or which is waited for; log in memory |
 //! | purge, freeing pages: `Core::before_upkeep` | poison, log on disk, log in memory |
 //! | a reader that removes dead rows: `Core::before_cleaning` | log on disk, without waiting: otherwise it is left; log in memory |
 //! | a row whose version is renamed: `Core::before_renaming` | log in memory: the statement, or the checkpoint, has passed the others |
@@ -37,17 +37,46 @@
 //! away.
 
 use crate::counters::{Counter, Timed};
+use crate::log::Log;
 use crate::paranoid::CheckedGuard;
+use crate::sync::Instant;
 use crate::sync::atomic::Ordering;
-use crate::sync::thread;
 use crate::txn::core::Core;
 use crate::txn::promise::rollback_step_bytes;
-use crate::txn::transaction::{Inner, Transaction};
+use crate::txn::transaction::{Inner, Shared, Transaction};
+use crate::txn::undo_place::saved_every;
 use crate::{Error, Result};
 use std::time::Duration;
 
-/// The longest time that one write is held back when the log that recovery needs is too long.
-const HELD_BACK_MAX: Duration = Duration::from_millis(10);
+/// How long a writer waits for room in the log while checkpoints make none.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// On a full disk, where there are fewer files that may be used again.
+const PATIENCE_ON_FULL_DISK: Duration = Duration::from_secs(1);
+/// It looks as often, at least.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// How long a thread waits for room in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// On a full disk not long, as its caller can do something about that.
+    Statement,
+    Rollback,
+}
+
+impl Patience {
+    fn time(self, log: &Log) -> Duration {
+        match self {
+            Self::Statement if log.is_disk_full() => PATIENCE_ON_FULL_DISK,
+            _ => PATIENCE,
+        }
+    }
+}
+
+/// A transaction that the thread has latched, and is not in the middle of an operation.
+pub(crate) struct Own<'a> {
+    pub shared: &'a Shared,
+    pub inner: &'a mut Inner,
+}
 
 impl Transaction {
     /// Before a statement writes. The inner state of the transaction, which may write one operation
@@ -61,14 +90,25 @@ impl Transaction {
 
     /// Before one more operation of a statement that [`begin_write`](Self::begin_write) has begun.
     pub(crate) fn go_on_writing(&self, inner: &mut Inner) -> Result<()> {
-        self.core.before_write()?;
+        let shared = &*self.shared;
+        self.core.before_write_of(Some(Own { shared, inner }))?;
         self.ready_undo(inner)
     }
 
     /// Its undo has a place, and the log has room for it.
     fn ready_undo(&self, inner: &mut Inner) -> Result<()> {
+        self.core.name_saved(&self.shared, inner)?;
         self.core.move_large_undo(&self.shared, inner)?;
-        inner.promise.cover_operation(&self.core)
+        if inner.undo_place.is_moved() {
+            self.core.versions.reserve_undo(&mut inner.touched, 1)?;
+        }
+        if inner.promise.covers_operation(&self.core) {
+            return Ok(());
+        }
+        let (core, shared) = (&self.core, &*self.shared);
+        core.wait_for_log(Some(Own { shared, inner }), Patience::Statement, |inner| {
+            inner.map_or(Ok(()), |inner| inner.promise.cover_operation(core))
+        })
     }
 }
 
@@ -83,20 +123,29 @@ impl Core {
 
     /// Before a transaction logs something.
     pub(crate) fn before_write(&self) -> Result<()> {
+        self.before_write_of(None)
+    }
+
+    /// `own`: the transaction that the thread has latched.
+    fn before_write_of(&self, own: Option<Own<'_>>) -> Result<()> {
         self.storage.poison.check()?;
         self.check_writable()?;
-        self.storage.log.prepare()?;
+        self.wait_for_log(own, Patience::Statement, |_| self.storage.log.prepare())?;
         self.storage.pool.throttle()?;
-        self.hold_back();
         self.storage.log.wait_for_space()?;
         self.versions.make_room()
     }
 
-    /// Before one step of a rollback: it may go on where the disk is too full for others.
-    pub(crate) fn before_undo(&self) -> Result<()> {
-        let log = &self.storage.log;
+    /// Before one step of a rollback: it may go on where the disk is too full for others. That of a
+    /// transaction whose undo has moved waits for the checkpoint, as others do.
+    pub(crate) fn before_undo(&self, is_moved: bool) -> Result<()> {
+        let (log, step) = (&self.storage.log, rollback_step_bytes(self));
         self.storage.poison.check()?;
-        log.prepare_rollback_step(rollback_step_bytes(self))?;
+        if is_moved {
+            self.wait_for_log(None, Patience::Rollback, |_| log.prepare_step_beside(step))?;
+        } else {
+            log.prepare_rollback_step(step)?;
+        }
         log.wait_for_space()
     }
 
@@ -122,19 +171,77 @@ impl Core {
         self.storage.log.wait_for_space()
     }
 
-    /// Slows a writer down while the log since the last checkpoint is longer than `log_file_size`,
-    /// so that checkpoints can keep up. Not for log that an open transaction keeps: no pause brings
-    /// its end nearer, and its undo is saved (`undo_place`).
-    fn hold_back(&self) {
-        let log = &self.storage.log;
-        let checkpoint = self.checkpoint_lsn.load(Ordering::Relaxed);
-        let age = log.current_lsn().0.saturating_sub(checkpoint);
-        let capacity = log.capacity_bytes();
-        if age > capacity {
-            self.storage.counters.add(Counter::CheckpointWaits, 1);
-            let _timing = self.storage.counters.time(Timed::LogSpaceWait);
-            let over = (age - capacity) as f64 / capacity as f64;
-            thread::sleep(HELD_BACK_MAX.mul_f64(over.min(1.0)));
+    /// Waits until `look` finds the room in the log that it wants, which checkpoints make. No page
+    /// is latched. Of the transaction that the thread has latched the undo is saved meanwhile.
+    ///
+    /// # Errors
+    /// That of `look`, at once if no checkpoint can make room, or when none has for
+    /// [`PATIENCE`]; after that at once, until one has.
+    #[inline]
+    pub(crate) fn wait_for_log(
+        &self,
+        mut own: Option<Own<'_>>,
+        patience: Patience,
+        mut look: impl FnMut(Option<&mut Inner>) -> Result<()>,
+    ) -> Result<()> {
+        match look(own.as_mut().map(|own| &mut *own.inner)) {
+            Err(error @ Error::DiskFull { .. }) => {
+                self.wait_for_room(own, patience, &mut look, error)
+            }
+            other => other,
         }
+    }
+
+    #[cold]
+    fn wait_for_room(
+        &self,
+        mut own: Option<Own<'_>>,
+        patience: Patience,
+        look: &mut dyn FnMut(Option<&mut Inner>) -> Result<()>,
+        mut error: Error,
+    ) -> Result<()> {
+        let log = &self.storage.log;
+        let mut freed = self.log_freed();
+        let is_stuck = self.log_stuck_at.load(Ordering::Relaxed) == freed + 1;
+        if is_stuck && patience == Patience::Statement || !log.call_checkpoint() {
+            return Err(error);
+        }
+        self.storage.counters.add(Counter::CheckpointWaits, 1);
+        let _timing = self.storage.counters.time(Timed::LogSpaceWait);
+        let mut since = Instant::now();
+        loop {
+            if let Some(own) = &mut own {
+                let limit = saved_every(log.capacity_bytes()) / 4;
+                self.save_own_undo(own.shared, own.inner, limit)?;
+            }
+            log.wait_for_room(LOOK_EVERY);
+            self.storage.poison.check()?;
+            match look(own.as_mut().map(|own| &mut *own.inner)) {
+                Err(again @ Error::DiskFull { .. }) => error = again,
+                other => return other,
+            }
+            let now = self.log_freed();
+            if now != freed {
+                (freed, since) = (now, Instant::now());
+            } else if since.elapsed() > patience.time(log) {
+                if self.keeps_log_for_good() {
+                    log.grow_beyond();
+                    since = Instant::now();
+                    continue;
+                }
+                self.log_stuck_at.store(freed + 1, Ordering::Relaxed);
+                return Err(error);
+            }
+            if !log.call_checkpoint() {
+                return Err(error);
+            }
+        }
+    }
+
+    /// A number that grows when log is freed, or comes nearer to that.
+    fn log_freed(&self) -> u64 {
+        let keep_from = self.storage.log.keep_from();
+        let dirty = self.storage.pool.oldest_dirty_lsn();
+        keep_from.0 + dirty.map_or(0, |dirty| dirty.0)
     }
 }

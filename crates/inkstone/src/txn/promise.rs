@@ -7,8 +7,10 @@
 //!   filled the leaf meanwhile, the leaf is split, which logs about as much as the half that moves.
 //!
 //! Before a transaction begins an operation it holds a promise for all this, and for one more
-//! operation, done and undone. So a disk that is full, and stays so, is noticed by a transaction
-//! that wants to write more, and every transaction can roll back.
+//! operation, done and undone. (One whose undo has moved needs only the latter: what it has written
+//! does not keep the log, so that checkpoints give its rollback room.) So a disk that is full, and
+//! stays so, is noticed by a transaction that wants to write more, and every transaction can roll
+//! back.
 //!
 //! The share for splits is an amortised bound: rows of one transaction that shrank by little each,
 //! on very many leaves, every one of which others have filled to the last byte, may need more. Then
@@ -29,6 +31,8 @@ const SPLIT_SHARE: u64 = 4;
 /// The log of one operation, in pages: what a statement may log, and undo, between two looks at its
 /// promise. A long value is written eight pages at a time; a split goes up to the root.
 const OPERATION_PAGES: u64 = 16;
+/// The least that it is taken for: a row and what comes with it.
+const OPERATION_BYTES_MIN: u64 = 4 << 10;
 /// The log of one step of a rollback, in pages: a split, up to the root.
 const STEP_PAGES: u64 = 5;
 /// What is asked for beyond the need, so that small changes ask seldom.
@@ -48,6 +52,9 @@ pub(crate) struct LogPromise {
     need: u64,
     /// What it was promised, in whole units.
     promised: u64,
+    /// Its undo has moved: no log is kept for it, so a checkpoint gives back what its rollback
+    /// takes, as it goes on.
+    is_moved: bool,
 }
 
 impl Check for LogPromise {
@@ -69,17 +76,30 @@ impl LogPromise {
     /// A change was made.
     pub fn add(&mut self, bytes: u64) {
         paranoid!(bytes > 0, "a change that takes no log to undo");
-        self.need += bytes;
+        if !self.is_moved {
+            self.need += bytes;
+        }
+    }
+
+    /// The transaction's undo has moved to the undo file, where it has its space.
+    pub fn undo_moved(&mut self, core: &Core) {
+        self.is_moved = true;
+        self.undone_to(core, 0);
     }
 
     /// Before an operation, with no page latched: makes sure that it can be undone as well.
-    #[inline]
     pub fn cover_operation(&mut self, core: &Core) -> Result<()> {
-        let wanted = self.need + OPERATION_PAGES * core.storage.page_size as u64;
+        let wanted = self.need + operation_bytes(core);
         if wanted <= self.promised {
             return Ok(());
         }
         self.raise(core, wanted)
+    }
+
+    /// Whether that is sure already.
+    #[inline]
+    pub fn covers_operation(&self, core: &Core) -> bool {
+        self.need + operation_bytes(core) <= self.promised
     }
 
     #[cold]
@@ -91,7 +111,8 @@ impl LogPromise {
         );
         let (log, first) = (&core.storage.log, self.promised == 0);
         let least = (wanted - self.promised).next_multiple_of(PROMISE_UNIT);
-        let more = (least + AHEAD_BYTES + self.need / 4).next_multiple_of(PROMISE_UNIT);
+        let ahead = operation_bytes(core).min(AHEAD_BYTES);
+        let more = (least + ahead + self.need / 4).next_multiple_of(PROMISE_UNIT);
         let got = match log.promise(more, first) {
             Ok(()) => more,
             Err(Error::DiskFull { .. }) => {
@@ -117,15 +138,18 @@ impl LogPromise {
             self.promised
         );
         self.need = need;
-        let promised = need + OPERATION_PAGES * core.storage.page_size as u64;
+        // Of an earlier build it may be larger than what others are to find room in.
+        let most = core.storage.log.capacity_bytes() / 4;
+        let promised = (need + operation_bytes(core)).min(most);
         self.promised = promised.next_multiple_of(PROMISE_UNIT);
         core.storage.log.promise_regardless(self.promised, true);
     }
 
     /// Changes were undone, up to a place where the need was `need`.
     pub fn undone_to(&mut self, core: &Core, need: u64) {
+        let need = if self.is_moved { 0 } else { need };
         self.need = need;
-        let kept = need + OPERATION_PAGES * core.storage.page_size as u64 + AHEAD_BYTES;
+        let kept = need + operation_bytes(core) + AHEAD_BYTES;
         let kept = kept.next_multiple_of(PROMISE_UNIT);
         if let Some(surplus) = self.promised.checked_sub(kept) {
             core.storage.log.take_back_promise(surplus, false);
@@ -140,6 +164,14 @@ impl LogPromise {
         }
         *self = Self::default();
     }
+}
+
+/// What a transaction is promised for one operation: less where many transactions share a log that
+/// is small for them, of which few are in the middle of a large one at the same time.
+#[inline]
+fn operation_bytes(core: &Core) -> u64 {
+    let most = OPERATION_PAGES * core.storage.page_size as u64;
+    most.min(core.storage.log.promise_share().max(OPERATION_BYTES_MIN))
 }
 
 /// The bound of one step of a rollback.

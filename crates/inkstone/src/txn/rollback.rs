@@ -20,9 +20,6 @@ use inkstone_format::tree_page::{
 use inkstone_format::{Corrupt, PageId, VersionAddress};
 use std::sync::Arc;
 
-/// After so many changes a rollback looks whether the transaction keeps too much of the log.
-const STEPS_BETWEEN_SAVES: u64 = 256;
-
 /// Undoes the transaction's changes made after version entry `until` (0: all).
 pub(crate) fn undo_until(
     core: &Arc<Core>,
@@ -31,7 +28,6 @@ pub(crate) fn undo_until(
     until: VersionAddress,
 ) -> Result<()> {
     inner.orphans = true;
-    let mut steps = 0u64;
     while inner.undo_last != until && inner.undo_last != VersionAddress(0) {
         let address = inner.undo_last;
         let entry = core.versions.read(address)?;
@@ -75,10 +71,7 @@ pub(crate) fn undo_until(
         if view.tree == CLUSTERED_TREE {
             shared.state.take_back_rows(undone);
         }
-        steps += 1;
-        if steps.is_multiple_of(STEPS_BETWEEN_SAVES) {
-            core.save_own_undo(shared, inner)?;
-        }
+        core.save_undo_of_rollback(shared, inner)?;
     }
     Ok(())
 }
@@ -290,7 +283,7 @@ fn undo_row(
 ) -> Result<()> {
     let live = |address| core.keeps(address);
     loop {
-        core.before_undo()?;
+        core.before_undo(matches!(log_as, LogAs::Restore))?;
         let leaf = tree.leaf_exclusive(Target::Key(key))?;
         let page = TreePage(&leaf);
         let id = leaf.id();

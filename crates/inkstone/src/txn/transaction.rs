@@ -33,11 +33,11 @@ use crate::mvcc::versions::{NewVersion, TouchedSegments};
 use crate::options::Durability;
 use crate::paranoid::{Check, Checked, CheckedGuard, MANY, paranoid};
 use crate::sync::{Instant, Mutex};
-use crate::txn::core::{CONTEXT_REACH, Core};
+use crate::txn::core::Core;
 use crate::txn::promise::LogPromise;
 use crate::txn::rollback::undo_until;
 use crate::txn::savepoints::{Place, Savepoint};
-use crate::txn::undo_place::UndoPlace;
+use crate::txn::undo_place::{HandedOver, UndoPlace};
 use crate::{Error, Result};
 use inkstone_format::record::{CONTEXT_CHAIN_MAX, Context, LoggedVersion, Record, TrxRef};
 use inkstone_format::space::CLUSTERED_TREE;
@@ -72,6 +72,8 @@ pub struct Shared {
     /// What other transactions see.
     pub state: Arc<TrxState>,
     pub(crate) inner: Checked<Inner>,
+    /// What the checkpoint has saved of its undo, and the log does not name yet.
+    pub(crate) handed_over: Mutex<HandedOver>,
 }
 
 /// A transaction's own state.
@@ -216,6 +218,7 @@ impl Shared {
         Arc::new(Self {
             state,
             inner: Checked::new(Inner::new()),
+            handed_over: Mutex::default(),
         })
     }
 
@@ -585,7 +588,7 @@ fn end(core: &Core, shared: &Shared, inner: &mut Inner, seq: u64) {
     );
     inner.phase = Phase::Ended;
     inner.promise.end(core);
-    core.forget_saved(inner);
+    core.forget_saved(shared, inner);
     core.locks.release_all(&shared.state, &mut inner.held);
     core.versions
         .finish(std::mem::take(&mut inner.touched), seq);
@@ -726,7 +729,9 @@ impl Change<'_> {
             .current_lsn()
             .0
             .saturating_sub(self.inner.context_from.0);
-        if self.inner.context_chain >= CONTEXT_CHAIN_MAX || reach > CONTEXT_REACH / 2 {
+        if self.inner.context_chain >= CONTEXT_CHAIN_MAX
+            || reach > self.core.storage.log.context_reach() / 2
+        {
             self.inner.context.clear();
         }
         if self.inner.context.is_known() && self.inner.logged {

@@ -36,13 +36,13 @@ use crate::btree::Target;
 use crate::counters::Counter;
 use crate::mtr::Mtr;
 use crate::mutants::{self, Mutant};
-use crate::mvcc::versions::{SPLICED, ToSave, VersionKind, VersionRef, spliced};
+use crate::mvcc::versions::{SPLICED, SavedList, ToSave, VersionKind, VersionRef, spliced};
 use crate::paranoid::paranoid;
 use crate::sync::HashMap;
 use crate::txn::core::Core;
 use crate::txn::transaction::{Inner, Phase, Shared};
 use crate::{Error, Result};
-use inkstone_format::record::{Record, Undo, UndoEntry, UndoList};
+use inkstone_format::record::{Record, Undo, UndoEntry};
 use inkstone_format::tree_page::{CELL_VERSIONED, TreePage, TreePageMut};
 use inkstone_format::{Lsn, SpaceId, TreeId, VersionAddress};
 
@@ -65,8 +65,6 @@ pub(crate) struct UndoPlace {
     pub bytes: u64,
     /// For each version that was moved, where it is now.
     moved: HashMap<VersionAddress, VersionAddress>,
-    /// The list of what is saved.
-    list: UndoList,
     /// One save at a time: a later one must not be named before an earlier one.
     is_being_saved: bool,
     /// Segments, the newest first, of which nothing is left to undo.
@@ -88,10 +86,9 @@ enum Stage {
 
 impl UndoPlace {
     /// For a transaction that an earlier run has moved.
-    pub fn recovered(list: UndoList) -> Self {
+    pub fn recovered() -> Self {
         Self {
             stage: Stage::Moved,
-            list,
             is_recovered: true,
             ..Self::default()
         }
@@ -125,6 +122,9 @@ impl Inner {
 pub(crate) fn saved_every(log_file_size: u64) -> u64 {
     (log_file_size / SAVED_PARTS).min(SAVED_EVERY_MAX)
 }
+
+/// What the head of a spliced value takes, in whole units of versions.
+const SPLICED_HEAD: u64 = 16;
 
 /// A row of which the newest version is moved.
 type Row = (SpaceId, TreeId, Vec<u8>);
@@ -166,6 +166,7 @@ impl Core {
         });
         mtr.commit()?;
         inner.undo_place.stage = Stage::Moved;
+        inner.promise.undo_moved(self);
         // The next insert names its version.
         inner.context.clear();
         self.storage.counters.add(Counter::UndoMoves, 1);
@@ -220,6 +221,13 @@ impl Core {
 
     fn copy_versions(&self, shared: &Shared, inner: &mut Inner) -> Result<()> {
         let chain = self.chain(inner)?;
+        // Nothing is copied that would not find its space.
+        let bytes = chain.iter().map(|(_, entry)| {
+            let version = entry.view().again(VersionAddress(0)).encoded_bytes();
+            version as u64 + SPLICED_HEAD
+        });
+        let bytes = bytes.sum();
+        self.versions.reserve_undo(&mut inner.touched, bytes)?;
         let mut moved = HashMap::default();
         let mut last = VersionAddress(0);
         inner.touched.log_versions(true);
@@ -325,7 +333,8 @@ impl Core {
     }
 
     /// Saves a transaction's undo if it keeps more than `limit` bytes of the log. Does nothing
-    /// while the transaction is in the middle of an operation: it is tried again.
+    /// while the transaction is in the middle of an operation, and waits for none: it is tried
+    /// again, and what was saved is named by the transaction's own thread.
     pub(crate) fn save_undo(&self, shared: &Shared, limit: u64) -> Result<()> {
         if !self.keeps_more_log(shared, limit) {
             return Ok(());
@@ -336,31 +345,78 @@ impl Core {
         if inner.phase == Phase::Ended || !inner.logged {
             return Ok(());
         }
+        self.name_saved(shared, &mut inner)?;
         let Some(sealed) = self.seal_undo(shared, &mut inner)? else {
             return Ok(());
         };
         drop(inner);
         let saved = self.write_undo(&sealed);
-        let mut inner = shared.inner.lock();
-        self.name_undo(shared, &mut inner, sealed, saved)
+        let failed = saved.as_ref().err().cloned();
+        if let Some((sealed, saved)) = shared.hand_over(sealed, saved.unwrap_or_default()) {
+            self.give_up_sealed(sealed, saved);
+        } else if let Some(mut inner) = shared.inner.try_lock() {
+            self.name_saved(shared, &mut inner)?;
+        }
+        failed.map_or(Ok(()), Err)
     }
 
-    /// As [`Core::save_undo`], for a thread that rolls the transaction back, with its latch.
-    pub(crate) fn save_own_undo(&self, shared: &Shared, inner: &mut Inner) -> Result<()> {
-        let limit = saved_every(self.storage.log.capacity_bytes());
-        if !inner.undo_place.is_moved() || !self.keeps_more_log(shared, limit) {
+    /// As [`Core::save_undo`], for a thread that has the transaction's latch, and is not in the
+    /// middle of an operation.
+    pub(crate) fn save_own_undo(
+        &self,
+        shared: &Shared,
+        inner: &mut Inner,
+        limit: u64,
+    ) -> Result<()> {
+        if !inner.logged || !self.keeps_more_log(shared, limit) {
             return Ok(());
         }
+        self.name_saved(shared, inner)?;
         let Some(sealed) = self.seal_undo(shared, inner)? else {
             return Ok(());
         };
         match self.write_undo(&sealed) {
-            // The log has it still, and room for the rollback.
-            Err(Error::DiskFull { .. }) => {
+            Ok(saved) => self.name_undo(shared, inner, sealed, saved),
+            Err(error) => {
                 inner.undo_place.is_being_saved = false;
-                Ok(())
+                self.versions.keep_room(&mut inner.touched, sealed.what);
+                Err(error)
             }
-            saved => self.name_undo(shared, inner, sealed, saved),
+        }
+    }
+
+    /// Whether a transaction is open that keeps the log, and whose undo cannot be moved. (No latch
+    /// is waited for.)
+    pub(crate) fn keeps_log_for_good(&self) -> bool {
+        self.writers().iter().any(|writer| {
+            let inner = writer.inner.try_lock();
+            inner.is_some_and(|inner| {
+                !inner.undo_place.is_moved()
+                    && (inner.is_too_large_to_move() || inner.phase == Phase::RollingBack)
+            })
+        })
+    }
+
+    /// For a thread that waits for a row lock, with its latch.
+    pub(crate) fn save_undo_of_waiter(&self, shared: &Shared, inner: &mut Inner) -> Result<()> {
+        let limit = saved_every(self.storage.log.capacity_bytes());
+        match self.save_own_undo(shared, inner, limit) {
+            Err(error) if error.is_final() => Err(error),
+            // It is tried again. Until then the log has it.
+            _ => Ok(()),
+        }
+    }
+
+    /// For a thread that rolls the transaction back, with its latch.
+    pub(crate) fn save_undo_of_rollback(&self, shared: &Shared, inner: &mut Inner) -> Result<()> {
+        if !inner.undo_place.is_moved() {
+            return Ok(());
+        }
+        let limit = saved_every(self.storage.log.capacity_bytes());
+        match self.save_own_undo(shared, inner, limit) {
+            // Of an earlier build, without space for it: the log has it still.
+            Err(Error::DiskFull { .. }) => Ok(()),
+            saved => saved,
         }
     }
 
@@ -381,40 +437,50 @@ impl Core {
             }
             self.move_undo(shared, inner)?;
         }
-        let (touched, undone) = (&inner.touched, inner.undo_place.undone);
-        let segments = self.versions.seal_logged(touched, undone);
+        let undone = inner.undo_place.undone;
+        let what = self.versions.seal_logged(&mut inner.touched, undone);
         // With the latch no record of the transaction is under way: all before this are of
         // versions in these segments, all behind it of later ones.
         let since = self.storage.log.current_lsn();
         inner.undo_place.is_being_saved = true;
-        Ok(Some(Sealed { segments, since }))
+        Ok(Some(Sealed { what, since }))
     }
 
     /// The second part, without the latch.
-    fn write_undo(&self, sealed: &Sealed) -> Result<Option<UndoList>> {
-        self.versions.save(&sealed.segments, &self.storage.poison)
+    fn write_undo(&self, sealed: &Sealed) -> Result<Option<SavedList>> {
+        // A former list was there.
+        self.storage.log.wait_durable(sealed.what.after())?;
+        self.versions.save(&sealed.what, &self.storage.poison)
     }
 
-    /// The third part: the log names what was saved.
+    /// The third part, of what the checkpoint has saved meanwhile, if it has: the log names it. The
+    /// transaction is latched.
+    pub(crate) fn name_saved(&self, shared: &Shared, inner: &mut Inner) -> Result<()> {
+        if !inner.undo_place.is_being_saved {
+            return Ok(());
+        }
+        match shared.take_saved() {
+            Some((sealed, saved)) => self.name_undo(shared, inner, sealed, saved),
+            None => Ok(()),
+        }
+    }
+
+    /// `saved`: none if that failed.
     fn name_undo(
         &self,
         shared: &Shared,
         inner: &mut Inner,
         sealed: Sealed,
-        saved: Result<Option<UndoList>>,
+        saved: Option<SavedList>,
     ) -> Result<()> {
         inner.undo_place.is_being_saved = false;
-        let Some(list) = saved? else {
-            paranoid!(
-                inner.phase == Phase::Ended,
-                "versions of {:?} are gone",
-                shared.state.id()
-            );
+        let Some(saved) = saved else {
+            self.versions.keep_room(&mut inner.touched, sealed.what);
             return Ok(());
         };
         let log = &self.storage.log;
         if inner.phase == Phase::Ended {
-            self.versions.give_up_list(list, log.current_lsn());
+            self.give_up_sealed(sealed, Some(saved));
             return Ok(());
         }
         paranoid!(
@@ -430,28 +496,89 @@ impl Core {
             since: sealed.since,
             changes: inner.undo_count,
             xid: inner.xid.clone(),
-            list,
+            list: saved.list,
         });
         let (_, end) = mtr.commit()?;
-        let before = std::mem::replace(&mut inner.undo_place.list, list);
-        self.versions.give_up_list(before, end);
+        self.versions
+            .list_named(&mut inner.touched, sealed.what, saved, end);
         shared.state.move_first_lsn(sealed.since);
         self.storage.counters.add(Counter::UndoSaves, 1);
         Ok(())
     }
 
+    /// What was saved of a transaction that has ended.
+    fn give_up_sealed(&self, sealed: Sealed, saved: Option<SavedList>) {
+        let end = self.storage.log.current_lsn();
+        self.versions
+            .give_up_saved(sealed.what, saved.unwrap_or_default(), end);
+    }
+
     /// The transaction has ended: what it has saved is needed until the log that says so is
     /// durable.
-    pub(crate) fn forget_saved(&self, inner: &mut Inner) {
-        let list = std::mem::take(&mut inner.undo_place.list);
+    pub(crate) fn forget_saved(&self, shared: &Shared, inner: &mut Inner) {
+        if let Some((sealed, saved)) = shared.end_saving() {
+            self.give_up_sealed(sealed, saved);
+        }
         let end = self.storage.log.current_lsn();
-        self.versions.give_up_list(list, end);
+        self.versions.give_up_space(&mut inner.touched, end);
         inner.undo_place.moved = HashMap::default();
     }
 }
 
 /// What is about to be saved.
-struct Sealed {
-    segments: ToSave,
+#[derive(Debug)]
+pub(crate) struct Sealed {
+    what: ToSave,
     since: Lsn,
+}
+
+/// What was sealed, and the list that was saved of it, if it was.
+type Saved = (Sealed, Option<SavedList>);
+
+/// What the checkpoint, which does not wait for the transaction's latch, hands over to the thread
+/// that has it.
+#[derive(Debug, Default)]
+pub(crate) enum HandedOver {
+    #[default]
+    Nothing,
+    Saved(Box<Saved>),
+    /// The transaction has ended, and takes nothing any more.
+    Ended,
+}
+
+impl Shared {
+    /// Gives it to the transaction; back if that has ended.
+    fn hand_over(&self, sealed: Sealed, saved: Option<SavedList>) -> Option<Saved> {
+        let mut handed_over = self.handed_over.lock();
+        if matches!(*handed_over, HandedOver::Ended) {
+            return Some((sealed, saved));
+        }
+        let before = std::mem::replace(
+            &mut *handed_over,
+            HandedOver::Saved(Box::new((sealed, saved))),
+        );
+        paranoid!(
+            matches!(before, HandedOver::Nothing),
+            "{:?} was saved twice at a time",
+            self.state.id()
+        );
+        None
+    }
+
+    fn take_saved(&self) -> Option<Saved> {
+        let mut handed_over = self.handed_over.lock();
+        match std::mem::take(&mut *handed_over) {
+            HandedOver::Saved(saved) => Some(*saved),
+            other => {
+                *handed_over = other;
+                None
+            }
+        }
+    }
+
+    fn end_saving(&self) -> Option<Saved> {
+        let saved = self.take_saved();
+        *self.handed_over.lock() = HandedOver::Ended;
+        saved
+    }
 }

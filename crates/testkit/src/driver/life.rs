@@ -254,7 +254,8 @@ impl Run {
             self.step += 1;
             stopped = self
                 .keep_spell(spell.as_ref())
-                .and_then(|()| self.one_step());
+                .and_then(|()| self.one_step())
+                .and_then(|()| self.check_log_files());
         }
         if let Err(Stop::Bug(text)) = stopped {
             return Err(format!("step {}: {text}", self.step));
@@ -273,6 +274,17 @@ impl Run {
         self.trace(|| format!("{end:?} with {} events", self.model.events()));
         self.forget_process();
         Ok(end)
+    }
+
+    /// The files of the log take no more than their options say, whatever transactions do.
+    fn check_log_files(&self) -> Outcome {
+        let bytes = self.vfs.bytes_in(&Path::new(DIRECTORY).join("log"));
+        if bytes <= self.options.log_file_size {
+            return Ok(());
+        }
+        let most = self.options.log_file_size;
+        let text = format!("the files of the log have {bytes} bytes, log_file_size is {most}");
+        Err(Stop::Bug(text))
     }
 
     /// Closes: in order, or with the log alone. Then the process ends, or the power is lost: what

@@ -168,6 +168,21 @@ fn a_page_that_cannot_be_written_stays_and_the_others_land() {
     eventually("forgotten", || bench.pool.inner_refusal().is_none());
 }
 
+/// The refused page is tried again in no time, the others take the device long.
+#[test]
+fn a_thread_waits_for_frames_while_there_are_other_pages_to_write() {
+    let bench = Bench::new(64, 200, 4);
+    bench.touch(1);
+    bench.store.refuse.lock().insert(page(1));
+    bench.store.write_delay_us.store(100_000, Ordering::Relaxed);
+    assert!(matches!(bench.pool.flush_all(), Err(Error::Io { .. })));
+    bench.pool.start_cleaners().unwrap();
+    for n in 3..200 {
+        bench.touch(n);
+    }
+    assert!(bench.pool.inner_refusal().is_some());
+}
+
 #[test]
 fn a_refused_page_that_is_discarded_is_forgotten() {
     let bench = Bench::new(64, 20, 4);

@@ -92,6 +92,7 @@ pub struct StoreState {
     /// While set, writers wait inside `write`.
     pub hold_writes: AtomicBool,
     pub hold_reads: AtomicBool,
+    /// Of batches with a page that is not refused.
     pub write_delay_us: AtomicU64,
     /// Batches under way.
     pub writing: AtomicUsize,
@@ -161,7 +162,8 @@ impl PageWriter for MockWriter {
         self.state.writing.fetch_add(1, Ordering::SeqCst);
         wait_while(&self.state.hold_writes);
         let delay = self.state.write_delay_us.load(Ordering::Relaxed);
-        if delay > 0 {
+        let refused = self.state.refuse.lock().clone();
+        if delay > 0 && images.iter().any(|image| !refused.contains(&image.id)) {
             crate::sync::thread::sleep(Duration::from_micros(delay));
         }
         let failure = if self.state.disk_full.load(Ordering::SeqCst) {
@@ -173,7 +175,6 @@ impl PageWriter for MockWriter {
         } else {
             Ok(())
         };
-        let refused = self.state.refuse.lock().clone();
         let none = images.iter().all(|image| !refused.contains(&image.id));
         for image in images.iter_mut() {
             if failure.is_ok() && !refused.contains(&image.id) {

@@ -16,7 +16,7 @@ use crate::database::{Database, Inner};
 use crate::paranoid::paranoid;
 use crate::recovery::RedoLeft;
 use crate::sort::SortFile;
-use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::atomic::AtomicU32;
 use crate::sync::{HashMap, Instant, Mutex};
 use crate::txn::Transaction;
 use crate::txn::core::Core;
@@ -101,10 +101,6 @@ impl Complete {
             parts.run_start,
             parts.next_space
         );
-        parts
-            .core
-            .checkpoint_lsn
-            .store(checkpoint.0, Ordering::Relaxed);
         let inner = Inner {
             core: parts.core,
             vfs: site.vfs,

@@ -3,7 +3,7 @@
 use crate::buffer::PoolOptions;
 use crate::database::background::UpkeepOptions;
 use crate::log::LogOptions;
-use crate::options::{MemoryBound, Options};
+use crate::options::{LOG_BUFFER_SIZE_MIN, MemoryBound, Options};
 use crate::paranoid::paranoid;
 use crate::recovery::RedoOptions;
 use crate::store::StoreOptions;
@@ -38,7 +38,7 @@ impl Parts {
         Self {
             log: LogOptions {
                 capacity_bytes: all.log_file_size,
-                buffer_bytes: all.log_buffer_size as usize,
+                buffer_bytes: ring_bytes(&all) as usize,
                 buffering: all.log_file_buffering,
                 write: all.log_write,
                 write_through: all.log_write_through,
@@ -82,4 +82,16 @@ impl Parts {
             memory_bound,
         }
     }
+}
+
+/// What is in memory alone is a part of the log: a quarter at most.
+fn ring_bytes(all: &Options) -> u64 {
+    let quarter = (all.log_file_size / 4).max(LOG_BUFFER_SIZE_MIN);
+    let ring = all.log_buffer_size.min(1 << quarter.ilog2());
+    paranoid!(
+        ring.is_power_of_two() && ring >= LOG_BUFFER_SIZE_MIN,
+        "a ring of {ring} bytes for a log of {}",
+        all.log_file_size
+    );
+    ring
 }

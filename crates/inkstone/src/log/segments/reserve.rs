@@ -1,9 +1,10 @@
 //! Log space that is promised to rollbacks.
 //!
 //! A rollback writes log too. On a disk that stays full only what exists already can take it: the
-//! spare segments, and *reserve files*: files of a segment's length, allocated and not written
-//! yet, out of which segments are made when nothing else is left. (To make one of them costs one
-//! call; its zeroes are written only if it becomes a segment.)
+//! spare segments, and *reserve files*: files of a segment's length, allocated and not written yet,
+//! out of which segments are made when nothing else is left. There are no more of both than fit
+//! `log_file_size`: where that many exist, a thread that wants more waits for a checkpoint. (To
+//! make one of them costs one call; its zeroes are written only if it becomes a segment.)
 //!
 //! # Promises
 //! 1. A holder of promised bytes finds them, whatever others do with the disk: transactions begin
@@ -31,6 +32,9 @@ const PREFIX: &str = "reserve.";
 const FLOOR_MAX: u64 = 4 << 20;
 /// Promises are made in units of so many bytes.
 pub(crate) const PROMISE_UNIT: u64 = 1 << 10;
+/// This part of the log is for what transactions are in the middle of; and this part of what is
+/// left of that for each one that comes.
+const SHARED_PARTS: u64 = 4;
 /// Low bits of [`Promised`]: there are at most 2^24 transactions, and 2^39 units are left, which
 /// are more than a file system holds.
 const HOLDER_BITS: u32 = 25;
@@ -114,6 +118,34 @@ impl Segments {
         self.available(reserved) >= self.floor() + self.promised()
     }
 
+    /// Whether a rollback that holds no promise may log one more step of up to `step` bytes: it
+    /// takes nothing of what others were promised.
+    pub(in crate::log) fn has_room_beside(&self, reserved: u64, step: u64) -> bool {
+        self.available(reserved) >= self.floor() / 2 + self.promised() + step
+    }
+
+    /// Bytes of log that may be kept, for what is to be paced by it: less while much is promised,
+    /// and, on a full disk, what the files hold that there are.
+    pub(in crate::log) fn capacity(&self) -> u64 {
+        let bound = self.bound.load(Ordering::Relaxed);
+        let files = if self.is_short() {
+            bound.min(self.total())
+        } else {
+            bound
+        };
+        let segment = self.params.segment_bytes;
+        // The first and the last segment are in use in part.
+        let kept = files.saturating_sub(2) * segment;
+        let other = self.floor() + self.promised() + self.params.lag_bytes;
+        let least = segment.min(self.params.capacity_bytes / 16);
+        let capacity = kept.saturating_sub(other).max(least);
+        paranoid!(
+            capacity > 0 && capacity <= files.max(2) * segment,
+            "{capacity} bytes may be kept in {files} files"
+        );
+        capacity
+    }
+
     /// Whether a rollback may log one more step of up to `step` bytes, if all other holders of a
     /// promise do the same.
     pub(in crate::log) fn has_room_for_step(&self, reserved: u64, step: u64) -> bool {
@@ -134,6 +166,14 @@ impl Segments {
         self.reserve.promised.bytes()
     }
 
+    /// What a transaction may be promised for one operation: a part of what is left of the part of
+    /// the log that all share, so that the sum of all stays below that.
+    pub(in crate::log) fn promise_share(&self) -> u64 {
+        let shared = self.params.files_max * self.params.segment_bytes / SHARED_PARTS;
+        paranoid!(shared > 0, "a log of no bytes is shared");
+        shared.saturating_sub(self.promised()) / SHARED_PARTS
+    }
+
     pub(in crate::log) fn reserve_files(&self) -> u64 {
         self.reserve.files.load(Ordering::Relaxed)
     }
@@ -152,7 +192,7 @@ impl Segments {
 
     /// Makes what the promises lack: recycled segments if there are any, else reserve files.
     pub(super) fn fill_reserve(&self, reserved: u64) -> Result<()> {
-        while self.lacks_reserve(reserved) {
+        while self.lacks_reserve(reserved) && self.may_make() {
             if !self.params.archive && self.recyclable().is_some() {
                 self.make_next()?;
             } else {

@@ -374,6 +374,7 @@ fn a_full_disk_stops_writers_but_not_rollbacks() {
     // Large segments, so that only two are made ahead.
     params.segment_bytes = 4 << 20;
     params.start_lsn = Lsn(4 << 20);
+    params.options.capacity_bytes = 256 << 20;
     let (log, _, poison) = open(params);
     log.prepare().unwrap();
     assert_eq!(log.stat().spare_segments, 2);
@@ -421,6 +422,7 @@ fn reserve_files_come_and_go() {
     let mut small = params(&vfs);
     small.segment_bytes = 4 << 20;
     small.start_lsn = Lsn(4 << 20);
+    small.options.capacity_bytes = 256 << 20;
     let (log, counters, poison) = open(small.clone());
     log.promise(10 << 20, true).unwrap();
     // Those that it takes, and one more, which the background thread may still be making.
@@ -459,4 +461,51 @@ fn reserve_files_come_and_go() {
         assert!(began.elapsed().as_secs() < 15);
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
+}
+
+/// A log of which nothing is recycled is full at its size, and goes on when something is. What is
+/// paced by its capacity sees less of it while much is promised.
+#[test]
+fn files_are_made_up_to_the_size_of_the_log() {
+    let vfs = MemoryVfs::new();
+    let mut params = params(&vfs);
+    params.segment_bytes = 1 << 20;
+    params.start_lsn = Lsn(1 << 20);
+    params.options.capacity_bytes = 12 << 20;
+    let (log, _, poison) = open(params);
+    let files = || {
+        let stat = log.stat();
+        stat.segments as u64 + stat.reserve_files
+    };
+    let whole = log.capacity_bytes();
+    assert!((4 << 20..9 << 20).contains(&whole), "{whole}");
+    log.promise(2 << 20, true).unwrap();
+    assert_eq!(log.capacity_bytes(), whole - (2 << 20));
+    let write = || {
+        log.wait_for_space()?;
+        let (_, end) = log.append(&[1; 100_000], Claim::IfNews, |_, _| {})?;
+        log.wait_durable(end)?;
+        Ok::<_, Error>(end.0)
+    };
+    let mut end = 0;
+    let full = loop {
+        match log.prepare() {
+            Ok(()) => end = write().unwrap(),
+            Err(error) => break error,
+        }
+    };
+    assert!(full.to_string().contains("log_file_size"), "{full}");
+    assert_eq!((files(), log.is_disk_full()), (11, false));
+    // All but what is promised, the floor, and a part of the last file.
+    assert!((9 << 20..10 << 20).contains(&end), "{end}");
+    // What is promised is there.
+    while end < 10 << 20 {
+        log.prepare_rollback_step(64 << 10).unwrap();
+        end = write().unwrap();
+    }
+    assert_eq!(files(), 11);
+    log.set_keep_from(Lsn(9 << 20));
+    log.prepare().unwrap();
+    write().unwrap();
+    assert!(files() <= 11 && !poison.is_set());
 }

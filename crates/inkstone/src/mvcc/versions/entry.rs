@@ -50,7 +50,7 @@ pub struct NewVersion<'a> {
 
 impl NewVersion<'_> {
     /// Bytes that it takes in a segment.
-    pub(super) fn encoded_bytes(&self) -> usize {
+    pub(crate) fn encoded_bytes(&self) -> usize {
         version_bytes(self.key.len(), self.old_value.len())
     }
 

@@ -64,7 +64,7 @@ mod test_vfs;
 mod tests;
 
 pub use entry::NewVersion;
-pub(crate) use saved::{RebuiltSegments, ToSave, UNDO_FILE};
+pub(crate) use saved::{RebuiltSegments, SavedList, ToSave, UNDO_FILE};
 pub use view::{
     MARK_ONLY, NO_PURGE, RUN, SPLICED, VersionKind, VersionRef, VersionView, run_of, spliced,
 };
@@ -79,7 +79,7 @@ use crossbeam_utils::CachePadded;
 use entry::UNIT;
 use inkstone_format::version::VERSION_UNIT_BITS as UNIT_BITS;
 use inkstone_format::{Corrupt, Lsn, VersionAddress};
-use saved::Saving;
+use saved::{Saving, UndoSpace};
 use segment::{MemoryChange, Segment};
 use spill::SPILL_FILE;
 pub(crate) use spill::{Extent, Lifetime, SpillFile};
@@ -95,6 +95,8 @@ pub const EPOCH_LIMIT: u32 = 1 << (63 - UNIT_BITS - SEGMENT_BITS);
 /// Bytes in a segment, at most (but a large entry has one of its own).
 const SEGMENT_BYTES_MAX: usize = UNIT << UNIT_BITS;
 const SEGMENT_BYTES_MIN: usize = 8 << 10;
+/// The least bytes in a segment of logged versions: the versions of one operation fit one.
+const LOGGED_SEGMENT_BYTES_MIN: usize = 64 << 10;
 
 /// The segments that a transaction wrote to. Kept by the transaction, and given to
 /// [`VersionStore::finish`] at its end: without that, the segments never retire.
@@ -104,6 +106,8 @@ pub struct TouchedSegments {
     segments: Vec<(Arc<Segment>, u32)>,
     /// New versions get logged addresses.
     logged: bool,
+    /// What it has of the undo file beside the segments.
+    undo_space: UndoSpace,
 }
 
 impl TouchedSegments {
@@ -334,6 +338,11 @@ impl VersionStore {
         Ok(address)
     }
 
+    /// Bytes of a segment of logged versions.
+    fn logged_segment_bytes(&self) -> usize {
+        self.segment_bytes.max(LOGGED_SEGMENT_BYTES_MIN)
+    }
+
     fn append_to_stripe(
         &self,
         trx: &Arc<TrxState>,
@@ -393,7 +402,20 @@ impl VersionStore {
             }
         }
         self.backstop()?;
-        let segment = self.create(self.segment_bytes.max(bytes), true)?;
+        let capacity = self.logged_segment_bytes().max(bytes);
+        // A version that is larger than most, or one operation with very many.
+        let room = match touched.undo_space.take_ahead(capacity as u64) {
+            Some(room) => room,
+            None => self.undo.lock().reserve(capacity as u64)?,
+        };
+        let segment = match self.create(capacity, true) {
+            Ok(segment) => segment,
+            Err(error) => {
+                self.undo.lock().release(room);
+                return Err(error);
+            }
+        };
+        segment.set_room(room);
         let writer = self.writer(&segment, trx, touched);
         let address = segment.append(writer, version, bytes);
         crate::invariant!(
@@ -706,6 +728,10 @@ impl VersionStore {
             let was_sealed = sealed.all.remove(&number).is_some();
             paranoid!(was_sealed, "segment {number} retired and was not sealed");
             sealed.in_memory.remove(&number);
+        }
+        if let Some(room) = segment.take_room() {
+            // It was never written, so nothing names it.
+            file.release(room);
         }
         match segment.retire() {
             // An earlier place in the log may name it.

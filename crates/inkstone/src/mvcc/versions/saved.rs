@@ -51,6 +51,8 @@ use std::sync::Arc;
 pub(crate) const UNDO_FILE: &str = "undo";
 /// Bytes of the list for each segment.
 const LISTED_BYTES: usize = 24;
+/// Segments for which a list has room beyond those that there are.
+const LISTED_AHEAD: usize = 4;
 
 /// Saving, and what waits to be given back.
 #[derive(Debug, Default)]
@@ -147,9 +149,51 @@ fn read_list(file: &dyn File, len: u64, list: UndoList) -> Result<Vec<SavedSegme
     }
 }
 
-/// The segments of a transaction that are to be saved: sealed, and never changed again.
+/// What is about to be saved of a transaction: segments that are sealed, and never changed again.
 #[derive(Debug)]
-pub(crate) struct ToSave(Vec<Arc<Segment>>);
+pub(crate) struct ToSave {
+    segments: Vec<Arc<Segment>>,
+    /// Where their list is to go, once the log is durable up to an LSN.
+    room: Option<Room>,
+}
+
+/// Space that the log may name until it is durable up to an LSN.
+type Room = (Lsn, Extent);
+
+impl ToSave {
+    /// The log must be durable up to here before it is saved.
+    pub(crate) fn after(&self) -> Lsn {
+        self.room.map_or(Lsn(0), |(lsn, _)| lsn)
+    }
+}
+
+/// A list that was saved, and where: nowhere if nothing of the transaction is left to undo.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SavedList {
+    pub list: UndoList,
+    extent: Option<Extent>,
+}
+
+/// What a transaction has of the undo file beside its segments.
+#[derive(Debug, Default)]
+pub(super) struct UndoSpace {
+    /// For its next segments.
+    ahead: Vec<Extent>,
+    /// For its next lists, the one first that has waited longest.
+    lists: Vec<Room>,
+    /// Bytes that each of those has, at least.
+    list_bytes: u64,
+    /// The list that the log names.
+    named: Option<Extent>,
+}
+
+impl UndoSpace {
+    /// Space for a segment of so many bytes, if there is any.
+    pub fn take_ahead(&mut self, bytes: u64) -> Option<Extent> {
+        let fitting = self.ahead.iter().position(|e| e.length >= bytes)?;
+        Some(self.ahead.swap_remove(fitting))
+    }
+}
 
 impl TouchedSegments {
     /// Whether the transaction's versions are logged ones from now on.
@@ -170,14 +214,121 @@ impl TouchedSegments {
 impl VersionStore {
     /// Seals the segment of logged versions that the transaction appends to, if there is one, and
     /// names all of them, but for the `undone` newest. The caller has the transaction's latch.
-    pub(crate) fn seal_logged(&self, touched: &TouchedSegments, undone: usize) -> ToSave {
+    pub(crate) fn seal_logged(&self, touched: &mut TouchedSegments, undone: usize) -> ToSave {
         if let Some((last, _)) = touched.segments.last()
             && last.is_logged()
             && !last.is_sealed()
         {
             self.seal(last);
         }
-        ToSave(touched.logged(undone))
+        let lists = &mut touched.undo_space.lists;
+        let room = (!lists.is_empty()).then(|| lists.remove(0));
+        ToSave {
+            segments: touched.logged(undone),
+            room,
+        }
+    }
+
+    /// Takes space in the undo file for so many bytes of versions that a transaction is about to
+    /// make, and for the lists of all its segments: what it has written can be saved, and so be
+    /// rolled back, on a disk that is full by then. To be called with no page latched.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`], [`Error::Io`]: the transaction has what it had before.
+    pub(crate) fn reserve_undo(&self, touched: &mut TouchedSegments, bytes: u64) -> Result<()> {
+        let unit = self.logged_segment_bytes() as u64;
+        let wanted = bytes.div_ceil(unit) as usize;
+        let listed = touched.segments.len() + wanted + LISTED_AHEAD;
+        let list_bytes = (listed * LISTED_BYTES) as u64;
+        let space = &mut touched.undo_space;
+        if space.ahead.len() >= wanted && space.list_bytes >= list_bytes {
+            return Ok(());
+        }
+        let mut file = self.undo.lock();
+        let mut shorter = Vec::new();
+        if space.list_bytes < list_bytes {
+            // A list is written while the log names the one before.
+            let extent = file.reserve(2 * list_bytes)?;
+            let other = match file.reserve(2 * list_bytes) {
+                Ok(other) => other,
+                Err(error) => {
+                    file.release(extent);
+                    return Err(error);
+                }
+            };
+            space.list_bytes = extent.length;
+            let both = vec![(Lsn(0), extent), (Lsn(0), other)];
+            shorter = std::mem::replace(&mut space.lists, both);
+        }
+        let mut reserved = Ok(());
+        while reserved.is_ok() && space.ahead.len() < wanted {
+            reserved = file.reserve(unit).map(|extent| space.ahead.push(extent));
+        }
+        drop(file);
+        for (lsn, extent) in shorter {
+            self.give_up_extent(extent, lsn);
+        }
+        reserved
+    }
+
+    /// What was sealed was not saved, or its list has no place.
+    pub(crate) fn keep_room(&self, touched: &mut TouchedSegments, saving: ToSave) {
+        if let Some((lsn, extent)) = saving.room {
+            self.keep_list(&mut touched.undo_space, lsn, extent);
+        }
+    }
+
+    fn keep_list(&self, space: &mut UndoSpace, lsn: Lsn, extent: Extent) {
+        match extent.length >= space.list_bytes {
+            true => space.lists.push((lsn, extent)),
+            false => self.give_up_extent(extent, lsn),
+        }
+    }
+
+    /// The log names a list of the transaction, up to `end`, and no longer the one before.
+    pub(crate) fn list_named(
+        &self,
+        touched: &mut TouchedSegments,
+        saving: ToSave,
+        saved: SavedList,
+        end: Lsn,
+    ) {
+        let space = &mut touched.undo_space;
+        if let Some((lsn, extent)) = saving.room
+            && saved.extent != Some(extent)
+        {
+            self.keep_list(space, lsn, extent);
+        }
+        if let Some(before) = std::mem::replace(&mut space.named, saved.extent) {
+            self.keep_list(space, end, before);
+        }
+    }
+
+    /// The transaction has ended before what was saved of it was named.
+    pub(crate) fn give_up_saved(&self, saving: ToSave, saved: SavedList, end: Lsn) {
+        let room = saving.room.map(|(_, extent)| extent);
+        if let Some(extent) = room {
+            self.give_up_extent(extent, end);
+        }
+        if let Some(extent) = saved.extent.filter(|extent| room != Some(*extent)) {
+            self.give_up_extent(extent, end);
+        }
+    }
+
+    /// The transaction has ended, as the log says up to `end`.
+    pub(crate) fn give_up_space(&self, touched: &mut TouchedSegments, end: Lsn) {
+        let space = std::mem::take(&mut touched.undo_space);
+        if !space.ahead.is_empty() {
+            let mut file = self.undo.lock();
+            // The last first: the file is shortened by each.
+            for extent in space.ahead.into_iter().rev() {
+                file.release(extent);
+            }
+        }
+        let lists = space.lists.into_iter().map(|(_, extent)| extent);
+        for extent in lists.chain(space.named) {
+            self.give_up_extent(extent, end);
+        }
     }
 
     /// Makes segments, and a list of them, durable in the undo file. `None`: the transaction has
@@ -186,10 +337,10 @@ impl VersionStore {
     /// # Errors
     /// [`Error::DiskFull`], [`Error::Io`]: nothing was saved; the segments stay where they are. A
     /// failed sync poisons.
-    pub(crate) fn save(&self, wanted: &ToSave, poison: &Poison) -> Result<Option<UndoList>> {
+    pub(crate) fn save(&self, wanted: &ToSave, poison: &Poison) -> Result<Option<SavedList>> {
         let mut name_is_durable = self.saving.one_at_a_time.lock();
-        let mut listed = Vec::with_capacity(wanted.0.len());
-        for segment in &wanted.0 {
+        let mut listed = Vec::with_capacity(wanted.segments.len());
+        for segment in &wanted.segments {
             let Some(place) = self.move_to_undo_file(segment)? else {
                 return Ok(None);
             };
@@ -202,11 +353,21 @@ impl VersionStore {
         }
         if listed.is_empty() {
             // Nothing of it is left to undo.
-            return Ok(Some(UndoList::default()));
+            return Ok(Some(SavedList::default()));
         }
         let bytes = encode(&listed);
-        let (file, extent) = self.undo.lock().write(&bytes)?;
-        self.counters.add(Counter::UndoBytesSaved, extent.length);
+        let room = wanted.room.map(|(_, extent)| extent);
+        let room = room.filter(|extent| extent.length >= bytes.len() as u64);
+        let (file, extent) = match room {
+            Some(extent) => (self.undo.lock().write_to(extent, &bytes)?, extent),
+            None => self.undo.lock().write(&bytes)?,
+        };
+        let blocks = Extent {
+            length: bytes.len() as u64,
+            ..extent
+        };
+        self.counters
+            .add(Counter::UndoBytesSaved, blocks.whole_blocks().length);
         let path = file.path().to_owned();
         let synced = if mutants::on(Mutant::UndoSavedUnsynced) {
             Ok(())
@@ -221,10 +382,13 @@ impl VersionStore {
             *name_is_durable = true;
         }
         synced?;
-        Ok(Some(UndoList {
-            offset: extent.offset,
-            bytes: bytes.len() as u32,
-            checksum: crc32c::crc32c(&bytes),
+        Ok(Some(SavedList {
+            list: UndoList {
+                offset: extent.offset,
+                bytes: bytes.len() as u32,
+                checksum: crc32c::crc32c(&bytes),
+            },
+            extent: Some(extent),
         }))
     }
 
@@ -237,17 +401,7 @@ impl VersionStore {
         Ok(segment.place())
     }
 
-    /// A list is not needed once the log is durable up to `lsn`.
-    pub(crate) fn give_up_list(&self, list: UndoList, lsn: Lsn) {
-        let extent = Extent {
-            offset: list.offset,
-            length: u64::from(list.bytes),
-        };
-        if list.bytes > 0 {
-            self.give_up_extent(extent, lsn);
-        }
-    }
-
+    /// An extent is not needed once the log is durable up to `lsn`.
     pub(super) fn give_up_extent(&self, extent: Extent, lsn: Lsn) {
         self.saving.given_up.lock().push((lsn, extent));
     }
@@ -358,13 +512,13 @@ impl VersionStore {
     pub(crate) fn adopt(
         &self,
         trx: &Arc<TrxState>,
-        saved: &[SavedSegment],
+        saved: &Saved,
         rebuilt: RebuiltSegments,
     ) -> Result<TouchedSegments> {
         let mut segments = BTreeMap::new();
-        if !saved.is_empty() {
+        if !saved.segments.is_empty() {
             let file = self.undo.lock().file()?;
-            for place in saved {
+            for place in &saved.segments {
                 let (extent, bytes) = (place.extent().whole_blocks(), place.bytes as usize);
                 let place_of = Place {
                     extent,
@@ -378,15 +532,31 @@ impl VersionStore {
         for (number, rebuilt) in rebuilt.0 {
             let segment = Arc::new(Segment::rebuilt(number, trx, rebuilt.bytes));
             paranoid!(segment.is_logged(), "segment {number} was not logged");
+            // It was taken in the earlier run, and has stayed in the file. If not, the log keeps
+            // the segment.
+            if let Ok(room) = self.undo.lock().reserve(segment.memory()) {
+                segment.set_room(room);
+            }
             segments.insert(number, segment);
         }
         for segment in segments.values() {
             self.enter_adopted(segment)?;
         }
-        Ok(TouchedSegments {
+        let named = Extent {
+            offset: saved.list.offset,
+            length: u64::from(saved.list.bytes),
+        };
+        let mut touched = TouchedSegments {
             segments: segments.into_values().map(|segment| (segment, 0)).collect(),
             logged: true,
-        })
+            undo_space: UndoSpace {
+                named: (named.length > 0).then(|| named.whole_blocks()),
+                ..UndoSpace::default()
+            },
+        };
+        // As above: without it a later list may have no space.
+        let _ = self.reserve_undo(&mut touched, 0);
+        Ok(touched)
     }
 
     /// Shows the versions, the newest first, of the newest segment of logged versions, but for the

@@ -6,8 +6,8 @@ use super::{NO_PURGE, VersionRef, VersionView, address_of};
 use crate::mutants::{self, Mutant};
 use crate::mvcc::system::{TrxState, TrxStatus};
 use crate::paranoid::{MANY, paranoid};
-use crate::sync::RwLock;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{Mutex, RwLock};
 use crate::{Error, Result};
 use inkstone_format::{Corrupt, TrxId, VersionAddress};
 use inkstone_io::File;
@@ -145,6 +145,8 @@ pub(super) struct Segment {
     purge_wanted: AtomicBool,
     /// Bytes of memory that it is reckoned at.
     memory: AtomicU64,
+    /// Space in its file that it is to be written to, taken before.
+    room: Mutex<Option<Extent>>,
 }
 
 /// A change of the memory that the store is reckoned at, bytes.
@@ -166,7 +168,23 @@ impl Segment {
             sealed: AtomicBool::new(false),
             purge_wanted: AtomicBool::new(false),
             memory: AtomicU64::new(capacity as u64),
+            room: Mutex::default(),
         }
+    }
+
+    /// It has space in its file, to be written to when it leaves memory.
+    pub fn set_room(&self, room: Extent) {
+        let before = self.room.lock().replace(room);
+        paranoid!(
+            before.is_none(),
+            "segment {} has two rooms, {before:?} and {room:?}",
+            self.number
+        );
+    }
+
+    /// Takes away the space that it was not written to.
+    pub fn take_room(&self) -> Option<Extent> {
+        self.room.lock().take()
     }
 
     /// A sealed segment of one transaction, which an earlier run has saved.
@@ -470,7 +488,16 @@ impl Segment {
             true => crc32c::crc32c(&image),
             false => 0,
         };
-        let (handle, extent) = file.write(&image)?;
+        let (handle, extent) = match self.take_room() {
+            Some(room) => match file.write_to(room, &image) {
+                Ok(handle) => (handle, file.shorten(room, image.len() as u64)),
+                Err(error) => {
+                    *self.room.lock() = Some(room);
+                    return Err(error);
+                }
+            },
+            None => file.write(&image)?,
+        };
         paranoid!(
             image.len() == bytes.len() && extent.length >= bytes.len() as u64,
             "segment {} of {} bytes in an extent of {}",

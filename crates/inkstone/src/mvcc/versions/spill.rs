@@ -7,7 +7,7 @@
 use crate::paranoid::{Check, MANY, paranoid};
 use crate::{Error, Result};
 use inkstone_format::Corrupt;
-use inkstone_io::{Create, Directory, File, OpenOptions};
+use inkstone_io::{Create, Directory, ErrorKind, File, OpenOptions};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -101,14 +101,68 @@ impl SpillFile {
 
     /// Writes `bytes` to free space. After an error nothing is in use that was not before.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(Arc<dyn File>, Extent)> {
-        let file = self.file()?;
+        self.file()?;
         let extent = self.allocate(bytes.len() as u64);
-        if let Err(error) = file.write_at(bytes, extent.offset) {
-            self.release(extent);
-            return Err(Error::io("write", &self.path, error));
+        match self.write_to(extent, bytes) {
+            Ok(file) => Ok((file, extent)),
+            Err(error) => {
+                self.release(extent);
+                Err(error)
+            }
         }
+    }
+
+    /// Writes `bytes` to the beginning of an extent that is in use.
+    pub fn write_to(&mut self, extent: Extent, bytes: &[u8]) -> Result<Arc<dyn File>> {
+        let file = self.file()?;
+        paranoid!(
+            bytes.len() as u64 <= extent.length && extent.offset + extent.length <= self.end,
+            "{} bytes for an extent of {} at {}",
+            bytes.len(),
+            extent.length,
+            extent.offset
+        );
+        let written = file.write_at(bytes, extent.offset);
+        written.map_err(|e| Error::io("write", &self.path, e))?;
         self.written += bytes.len() as u64;
-        Ok((file, extent))
+        Ok(file)
+    }
+
+    /// Takes space that is there when it is written to, also on a disk that is full by then. After
+    /// an error nothing is in use that was not before.
+    pub fn reserve(&mut self, bytes: u64) -> Result<Extent> {
+        let file = self.file()?;
+        let extent = self.allocate(bytes);
+        let taken = match file.allocate(extent.offset, extent.length) {
+            // Where nothing can be allocated, only what is written is there for certain.
+            Err(e) if e.kind() == ErrorKind::Unsupported => {
+                file.write_at(&vec![0; extent.length as usize], extent.offset)
+            }
+            taken => taken,
+        };
+        match taken {
+            Ok(()) => Ok(extent),
+            Err(error) => {
+                self.release(extent);
+                Err(Error::io("allocate", &self.path, error))
+            }
+        }
+    }
+
+    /// Gives back what of an extent lies behind its first `bytes`. What is left of it.
+    pub fn shorten(&mut self, extent: Extent, bytes: u64) -> Extent {
+        let kept = Extent {
+            length: bytes,
+            ..extent
+        }
+        .whole_blocks();
+        if kept.length < extent.length {
+            self.release(Extent {
+                offset: kept.offset + kept.length,
+                length: extent.length - kept.length,
+            });
+        }
+        kept
     }
 
     /// Takes over extents that an earlier process has left in use. They do not overlap.

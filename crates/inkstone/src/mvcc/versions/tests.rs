@@ -677,21 +677,23 @@ impl Fixture {
         (trx, addresses.unwrap())
     }
 
-    fn save(&self, trx: &Trx) -> UndoList {
-        let sealed = self.store.seal_logged(&trx.touched, 0);
-        self.store
-            .save(&sealed, &Poison::default())
-            .unwrap()
-            .unwrap()
+    /// Saves its undo, and has the log, up to `end`, name that.
+    fn save(&self, trx: &mut Trx, end: u64) -> UndoList {
+        let sealed = self.store.seal_logged(&mut trx.touched, 0);
+        let saved = self.store.save(&sealed, &Poison::default());
+        let saved = saved.unwrap().unwrap();
+        let touched = &mut trx.touched;
+        self.store.list_named(touched, sealed, saved, Lsn(end));
+        saved.list
     }
 }
 
 #[test]
 fn a_saved_segment_is_read_by_a_later_store() {
     let f = fixture(64 << 10);
-    let (trx, addresses) = f.logged(2000);
+    let (mut trx, addresses) = f.logged(4000);
     assert!(addresses.iter().all(|address| address.is_logged()));
-    let list = f.save(&trx);
+    let list = f.save(&mut trx, 1);
     let counters = Arc::new(Counters::default());
     let later = VersionStore::open(f.vfs.clone(), 64 << 10, 2, counters).unwrap();
     assert!(!later.is_live(addresses[0]), "nothing was taken over yet");
@@ -701,7 +703,7 @@ fn a_saved_segment_is_read_by_a_later_store() {
     assert_eq!(saved[1].list, list);
     let state = f.system.begin(f.system.next_trx_id());
     let touched = later
-        .adopt(&state, &saved[1].segments, RebuiltSegments::default())
+        .adopt(&state, &saved[1], RebuiltSegments::default())
         .unwrap();
     let (mut seen, mut undone) = (Vec::new(), 0);
     let mut show = |address, view: &VersionView<'_>| {
@@ -722,8 +724,10 @@ fn a_saved_segment_is_read_by_a_later_store() {
     assert_eq!(later.trx_of(addresses[7]).unwrap().id(), state.id());
     // Its space is in use: what comes next goes elsewhere.
     let used = later.undo_file_bytes();
-    let (other, _) = f.logged(1);
-    let sealed = f.store.seal_logged(&other.touched, 0);
+    let (mut other, _) = f.logged(1);
+    // The later store has files of its own.
+    other.touched.segments[0].0.take_room();
+    let sealed = f.store.seal_logged(&mut other.touched, 0);
     later.save(&sealed, &Poison::default()).unwrap();
     assert!(later.undo_file_bytes() > used);
     later.finish(touched, f.system.finish_abort(&state));
@@ -734,39 +738,68 @@ fn a_saved_segment_is_read_by_a_later_store() {
 #[test]
 fn an_extent_is_kept_until_the_log_is_durable() {
     let f = fixture(1 << 20);
-    let (trx, _) = f.logged(100);
-    let first = f.save(&trx);
+    let (mut trx, _) = f.logged(100);
+    f.save(&mut trx, 400);
     let used = f.store.undo_file_bytes();
-    let second = f.save(&trx);
+    f.save(&mut trx, 500);
     assert_eq!(f.store.undo_file_bytes(), used + 4096, "a list more");
-    f.store.give_up_list(first, Lsn(500));
     f.store.reclaim(Lsn(499));
     assert_eq!(f.store.undo_file_bytes(), used + 4096);
-    f.store.reclaim(Lsn(500));
-    assert_eq!(f.store.undo_file_bytes(), used);
-    f.store.give_up_list(second, Lsn(600));
+    let third = f.store.seal_logged(&mut trx.touched, 0);
+    assert_eq!(third.after(), Lsn(500), "where the first list was");
+    f.store.keep_room(&mut trx.touched, third);
+    f.store.give_up_space(&mut trx.touched, Lsn(600));
     let seq = f.system.finish_commit(&trx.state);
     f.store.finish(trx.touched, seq);
     let oldest = f.system.oldest_snapshot();
     let retired = f.store.retire(oldest, Lsn(700), &mut |_, _| Ok(()));
     assert_eq!(retired.unwrap(), 1);
-    assert_eq!(f.store.undo_file_bytes(), used);
+    f.store.reclaim(Lsn(599));
+    assert_eq!(f.store.undo_file_bytes(), used + 4096);
     f.store.reclaim(Lsn(700));
     assert_eq!(f.store.undo_file_bytes(), 0);
+}
+
+/// A transaction that has reserved its space is saved again and again on a full disk, and has its
+/// list written in two places by turns.
+#[test]
+fn what_was_reserved_is_saved_on_a_full_disk() {
+    let f = fixture(1 << 20);
+    let (mut trx, addresses) = f.logged(3000);
+    f.store.reserve_undo(&mut trx.touched, 200_000).unwrap();
+    let full = f.undo_bytes().len() as u64;
+    f.vfs.limit.store(full, Ordering::Relaxed);
+    let used = f.store.undo_file_bytes();
+    for n in 1..4 {
+        for key in 0..100u64 {
+            f.update(&mut trx, &key.to_be_bytes(), b"before", NONE)
+                .unwrap();
+        }
+        let list = f.save(&mut trx, n);
+        let (seen, _) = f.found_later(list, false).unwrap();
+        assert_eq!(seen.len() as u64, addresses.len() as u64 + 100 * n);
+        assert!(f.store.undo_file_bytes() <= used);
+    }
+    let space = f.store.reserve_undo(&mut trx.touched, 1 << 20);
+    assert!(matches!(space, Err(Error::DiskFull { .. })), "{space:?}");
+    f.store.give_up_space(&mut trx.touched, Lsn(9));
+    let seq = f.system.finish_commit(&trx.state);
+    f.store.finish(trx.touched, seq);
 }
 
 /// It commits between the moment at which its segments were sealed and the write.
 #[test]
 fn a_transaction_may_end_while_it_is_being_saved() {
     let f = fixture(1 << 20);
-    let (trx, _) = f.logged(100);
-    let sealed = f.store.seal_logged(&trx.touched, 0);
+    let (mut trx, _) = f.logged(100);
+    let sealed = f.store.seal_logged(&mut trx.touched, 0);
     let seq = f.system.finish_commit(&trx.state);
     f.store.finish(trx.touched, seq);
     let oldest = f.system.oldest_snapshot();
     let retired = f.store.retire(oldest, Lsn(700), &mut |_, _| Ok(()));
     assert_eq!(retired.unwrap(), 1);
-    assert_eq!(f.store.save(&sealed, &Poison::default()).unwrap(), None);
+    let saved = f.store.save(&sealed, &Poison::default()).unwrap();
+    assert!(saved.is_none());
     assert_eq!(f.store.undo_file_bytes(), 0);
 }
 
@@ -777,7 +810,7 @@ impl Fixture {
         let later = VersionStore::open(self.vfs.clone(), 64 << 10, 2, counters)?;
         let saved = later.adopt_saved(&[list], lossy)?;
         let state = self.system.begin(self.system.next_trx_id());
-        let touched = later.adopt(&state, &saved[0].segments, RebuiltSegments::default())?;
+        let touched = later.adopt(&state, &saved[0], RebuiltSegments::default())?;
         let (mut seen, mut undone) = (Vec::new(), 0);
         let mut show = |address, _: &VersionView<'_>| {
             seen.push(address);
@@ -806,9 +839,9 @@ impl Fixture {
 #[test]
 fn damage_of_saved_versions_is_found_and_passed_over() {
     let f = fixture(64 << 10);
-    let (trx, mut addresses) = f.logged(600);
+    let (mut trx, mut addresses) = f.logged(600);
     addresses.reverse();
-    let list = f.save(&trx);
+    let list = f.save(&mut trx, 1);
     let whole = f.undo_bytes();
     assert_eq!(f.found_later(list, false).unwrap(), (addresses.clone(), 0));
     let in_use = |at: usize| {
@@ -861,8 +894,8 @@ fn damage_of_saved_versions_is_found_and_passed_over() {
 #[test]
 fn a_list_that_is_not_there_or_damaged_is_an_error() {
     let f = fixture(1 << 20);
-    let (trx, _) = f.logged(100);
-    let list = f.save(&trx);
+    let (mut trx, _) = f.logged(100);
+    let list = f.save(&mut trx, 1);
     let is_refused = |list| match f.store.adopt_saved(&[list], false) {
         Err(Error::Corrupt { .. }) => {}
         other => panic!("{other:?}"),
