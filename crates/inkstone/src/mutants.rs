@@ -85,6 +85,8 @@ mutants! {
         "syncs of a file of pages overlap, and a failed one is noticed when all of its batch have ended";
     LogSyncsApart, "log-syncs-apart", FailedSync, 120,
         "two syncs of the log are under way";
+    CachedCountsAsDurable, "cached-counts-as-durable", Sim, 120,
+        "log that was handed to the page cache counts as durable where writes go through to the disk";
     ClosedLogUnsynced, "closed-log-unsynced", Sim, 120,
         "a close that writes only the log does not sync it";
     PagesUnsynced, "pages-unsynced", Sim, 60,

@@ -246,7 +246,7 @@ options! {
     buffer_pool_dump_at_shutdown: bool = true, "Write the resident page numbers at close and load those pages in the background at open";
     log_file_size: u64 = 512 << 20, "Bytes that the files of the redo log take at most; flushing is paced so that they suffice, and writers wait where they do not. At least 4m";
     log_buffer_size: u64 = 16 << 20, "Bytes of the log ring in memory, a power of two, at least 2m; no more than a quarter of log_file_size is used";
-    log_file_buffering: bool = false, "Write the log through the page cache (off: O_DIRECT)";
+    log_file_buffering: bool = false, "Write the log through the page cache (off: O_DIRECT). What a commit only hands to the operating system goes through it always";
     log_write: LogWrite = LogWrite::Sync, "sync: pwrite and fdatasync; async: io_uring with several flushes in flight";
     log_write_through: bool = false, "Open the log with O_DSYNC: each write is durable, no separate sync";
     log_archive: bool = false, "Keep log segments that recovery no longer needs (in log/archive) instead of recycling them";

@@ -39,11 +39,12 @@ impl LogShared {
             unsafe { self.ring.parts(from, whole) }
         };
         let staged = &scratch[..(to - staged_from) as usize];
-        let pieces = self.pieces(from, [first, second, staged])?;
+        let pieces = self.pieces(from, [first, second, staged], flight.cached)?;
         self.counters.add(Counter::LogBytesWritten, to - from);
         match batch {
-            None => self.write_pieces(&pieces),
-            Some(batch) => self.run_batch(&mut **batch, &pieces, flight),
+            Some(batch) if !flight.cached => self.run_batch(&mut **batch, &pieces, flight),
+            // The page cache takes it at once.
+            _ => self.write_pieces(&pieces),
         }
     }
 
@@ -64,7 +65,13 @@ impl LogShared {
     }
 
     /// Splits the bytes from LSN `from` on where segments end.
-    fn pieces<'a>(&self, from: u64, buffers: [&'a [u8]; 3]) -> Result<Vec<Piece<'a>>> {
+    fn pieces<'a>(
+        &self,
+        from: u64,
+        buffers: [&'a [u8]; 3],
+        cached: bool,
+    ) -> Result<Vec<Piece<'a>>> {
+        let durable = self.durable.load(Ordering::Acquire);
         let mut pieces: Vec<Piece<'a>> = Vec::with_capacity(2);
         let mut at = from;
         for mut buffer in buffers {
@@ -81,9 +88,7 @@ impl LogShared {
                     Some(piece) if piece.number == number => piece.buffers.push(part),
                     _ => pieces.push(Piece {
                         number,
-                        file: self
-                            .segments
-                            .file(number, self.durable.load(Ordering::Acquire))?,
+                        file: self.segments.file(number, durable, cached)?,
                         offset: self.segments.offset(at),
                         buffers: vec![part],
                     }),

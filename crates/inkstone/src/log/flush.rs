@@ -31,12 +31,21 @@
 //! 6. One sync is under way. A kernel or device may report a failure to one sync only: a second one
 //!    would succeed wrongly, and be told before the first one's thread has set the poison. Checked
 //!    by `Pipeline::check`. Tested by the simulator (`log-syncs-apart`).
+//! 7. Where commits want only that the operating system has their frames, a small flight goes
+//!    through the page cache, whatever the options say: the device need not be waited for. Until a
+//!    sync has covered it all further ones do so too. So a block is never written in both ways at
+//!    once, and a write past the cache never meets what the cache has yet to write. Checked by
+//!    `Pipeline::check`. Tested by `a_commit_that_is_only_written_waits_for_no_device`. Tested by
+//!    the simulator (`cached-counts-as-durable`).
 //!
 //! Latches: `state` (short, never held over I/O) before the ring's `walk`.
 
 use super::group::Goal;
-use super::pipeline::{Flight, Pipeline, Reach, Slot, Turn, block_floor, flight_end, join};
+use super::pipeline::{
+    Flight, Pipeline, Reach, SCRATCH_BYTES, Slot, Turn, block_ceil, block_floor, flight_end, join,
+};
 use super::{BOUNDARIES_MAX, BOUNDARY_DISTANCE, LogShared};
+use crate::mutants::{self, Mutant};
 use crate::paranoid::paranoid;
 use crate::sync::atomic::Ordering;
 use crate::sync::{hint, thread};
@@ -234,6 +243,9 @@ impl LogShared {
         };
         let group = std::mem::take(&mut state.next);
         let wants_sync = goal == Goal::Durable || group.has(Goal::Durable);
+        let is_small = block_ceil(end) - block_floor(start) <= SCRATCH_BYTES as u64;
+        let cached = self.segments.has_cached() && state.is_next_cached(!wants_sync && is_small);
+        let brings_sync = state.asynchronous && !self.write_through && !cached;
         let flight = Flight {
             id: state.new_id(),
             start,
@@ -241,10 +253,14 @@ impl LogShared {
             frames,
             before: self.written_reach(&state),
             durable_before: self.durable.load(Ordering::Acquire),
-            syncs: state.asynchronous && !self.write_through && wants_sync && state.may_sync(),
+            syncs: brings_sync && wants_sync && state.may_sync(),
+            cached,
             done: false,
             group,
         };
+        if cached {
+            state.cached_bytes = end;
+        }
         state.submitted = end;
         state.submitted_frames = frames;
         state.next_frames = next_frames;
@@ -330,7 +346,7 @@ impl LogShared {
             bytes: done.end,
             frames: done.frames,
         };
-        if self.write_through {
+        if self.write_through && (!done.cached || mutants::on(Mutant::CachedCountsAsDurable)) {
             self.set_durable(state, all);
         } else if done.syncs {
             let gapless = state.durable_bytes.max(done.before.bytes) >= done.start;

@@ -54,6 +54,8 @@ pub(super) struct Pipeline {
     pub(super) written_bytes: u64,
     /// What is durable to the byte; `durable` is the last frame boundary in it.
     pub(super) durable_bytes: u64,
+    /// End of the last flight that was handed to the page cache.
+    pub(super) cached_bytes: u64,
     pub(super) flights: VecDeque<Flight>,
     pub(super) next: Arc<Group>,
     pub(super) awaiting: Vec<Arc<Group>>,
@@ -76,6 +78,8 @@ pub(super) struct Flight {
     /// Where the log was durable then: segments from here on need the sync.
     pub(super) durable_before: u64,
     pub(super) syncs: bool,
+    /// It goes through the page cache, whatever the options say (promise 7).
+    pub(super) cached: bool,
     pub(super) done: bool,
     pub(super) group: Arc<Group>,
 }
@@ -142,6 +146,7 @@ impl Pipeline {
             next_frames: start,
             written_bytes: start,
             durable_bytes: start,
+            cached_bytes: start,
             flights: VecDeque::new(),
             next: Arc::default(),
             awaiting: Vec::new(),
@@ -195,6 +200,13 @@ impl Pipeline {
     /// A group with a member that waits for a sync that is not under way.
     pub(super) fn awaits_sync(&self) -> Option<&Arc<Group>> {
         self.awaiting.iter().find(|g| g.has(Goal::Durable))
+    }
+
+    /// Whether the next flight goes through the page cache (promise 7). `only_written`: its commits
+    /// want no more than that the operating system has it.
+    pub(super) fn is_next_cached(&self, only_written: bool) -> bool {
+        let continues = self.cached_bytes > self.durable_bytes;
+        continues || only_written && self.flights.is_empty()
     }
 
     pub(super) fn take_lead(&mut self) -> Turn {
@@ -304,6 +316,13 @@ impl Check for Pipeline {
             self.submitted
         );
         self.check_order();
+        // Promise 7.
+        let cached = self.flights.iter().filter(|flight| flight.cached).count();
+        paranoid!(
+            cached == 0 || cached == self.flights.len(),
+            "{cached} of {} flights under way go through the page cache",
+            self.flights.len()
+        );
         // Promise 6.
         paranoid!(
             self.syncs_under_way() <= 1 || mutants::on(Mutant::LogSyncsApart),

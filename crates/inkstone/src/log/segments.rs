@@ -115,9 +115,18 @@ enum Source {
 /// What the header of a segment's file says, or what is wrong with it.
 type Header = std::result::Result<SegmentHeader, Corrupt>;
 
+/// A segment that is open, in both ways in which it is written.
+#[derive(Clone, Debug)]
+struct Live {
+    /// As the options say: past the page cache, say, and durable when it returns.
+    file: Arc<dyn File>,
+    /// Through the page cache: what the operating system has is all that is wanted.
+    cached: Arc<dyn File>,
+}
+
 #[derive(Debug, Default)]
 struct Table {
-    live: BTreeMap<u64, Arc<dyn File>>,
+    live: BTreeMap<u64, Live>,
     old: BTreeSet<u64>,
 }
 
@@ -201,9 +210,9 @@ impl Segments {
                 self.sync_file(&*self.open_file(number, false)?)?;
                 self.table.lock().old.insert(number);
             } else if self.adopt_one(number, start)? {
-                let file = self.open_file(number, self.params.dsync)?;
-                self.sync_file(&*file)?;
-                self.table.lock().live.insert(number, file);
+                let live = self.open_live(number)?;
+                self.sync_file(&*live.file)?;
+                self.table.lock().live.insert(number, live);
             }
         }
         Ok(())
@@ -287,7 +296,7 @@ impl Segments {
         );
         let mut block = AlignedBuffer::zeroed(LOG_BLOCK);
         block[..prefix.len()].copy_from_slice(prefix);
-        let file = self.file(number, 0)?;
+        let file = self.file(number, 0, false)?;
         file.write_at(&block, self.offset(start - prefix.len() as u64))
             .map_err(|e| self.poison.set(Error::io("write", file.path(), e)))?;
         self.sync_file(&*file)
@@ -329,6 +338,10 @@ impl Segments {
             direct: self.params.direct,
             dsync,
         };
+        self.open_with(name, options)
+    }
+
+    fn open_with(&self, name: &str, options: OpenOptions) -> Result<Arc<dyn File>> {
         let directory = &self.params.directory;
         directory
             .open(name, options)
@@ -353,6 +366,27 @@ impl Segments {
         self.open_name(&segment_file_name(number), Create::Never, dsync)
     }
 
+    fn open_live(&self, number: u64) -> Result<Live> {
+        let file = self.open_file(number, self.params.dsync)?;
+        if !self.has_cached() {
+            let cached = file.clone();
+            return Ok(Live { file, cached });
+        }
+        let through_cache = OpenOptions {
+            create: Create::Never,
+            read_only: false,
+            direct: false,
+            dsync: false,
+        };
+        let cached = self.open_with(&segment_file_name(number), through_cache)?;
+        Ok(Live { file, cached })
+    }
+
+    /// Whether writing through the page cache differs from what the options say.
+    pub(super) fn has_cached(&self) -> bool {
+        self.params.direct || self.params.dsync
+    }
+
     fn sync_file(&self, file: &dyn File) -> Result<()> {
         self.poison.sync(file.path(), || file.sync())
     }
@@ -361,11 +395,12 @@ impl Segments {
         self.poison.sync(directory.path(), || directory.sync())
     }
 
-    /// The file of a live segment; makes it if that was not done in time. The log is durable up to
-    /// `durable`.
-    pub(super) fn file(&self, number: u64, durable: u64) -> Result<Arc<dyn File>> {
-        if let Some(file) = self.table.lock().live.get(&number) {
-            return Ok(file.clone());
+    /// The file of a live segment, to be written through the page cache or as the options say;
+    /// makes it if that was not done in time. The log is durable up to `durable`.
+    pub(super) fn file(&self, number: u64, durable: u64, cached: bool) -> Result<Arc<dyn File>> {
+        let of = |live: &Live| if cached { &live.cached } else { &live.file }.clone();
+        if let Some(live) = self.table.lock().live.get(&number) {
+            return Ok(of(live));
         }
         let _upkeep = self.upkeep.lock();
         self.demote(durable);
@@ -373,7 +408,7 @@ impl Segments {
             self.make_next()?;
         }
         match self.table.lock().live.get(&number) {
-            Some(file) => Ok(file.clone()),
+            Some(live) => Ok(of(live)),
             None => crate::error::broken_invariant(
                 format_args!("segment {number:x} is not live"),
                 file!(),
@@ -388,7 +423,8 @@ impl Segments {
         paranoid!(from <= to, "segments from LSN {from} to {to}");
         let range = self.number(from)..=self.number(to.saturating_sub(1).max(from));
         let table = self.table.lock();
-        table.live.range(range).map(|(_, f)| f.clone()).collect()
+        let live = table.live.range(range);
+        live.map(|(_, live)| live.file.clone()).collect()
     }
 
     /// Makes what is missing of the segments from that of `start` to `wanted`.
@@ -486,8 +522,8 @@ impl Segments {
         }
         self.rename(PREPARE, &segment_file_name(number))?;
         self.sync_directory(&*self.params.directory)?;
-        let file = self.open_file(number, self.params.dsync)?;
-        let before = self.table.lock().live.insert(number, file);
+        let live = self.open_live(number)?;
+        let before = self.table.lock().live.insert(number, live);
         paranoid!(before.is_none(), "segment {number:x} was made twice");
         self.counters.add(
             match source {

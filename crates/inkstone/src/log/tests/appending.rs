@@ -84,16 +84,20 @@ fn many_threads_write_through() {
 /// What `wait_durable` returned for survives a power loss at that very moment, in all modes.
 #[test]
 fn durable_is_never_claimed_early() {
-    for (write, buffering) in [
-        (LogWrite::Sync, false),
-        (LogWrite::Sync, true),
-        (LogWrite::Async, false),
-        (LogWrite::Async, true),
+    for (write, buffering, write_through) in [
+        (LogWrite::Sync, false, false),
+        (LogWrite::Sync, true, false),
+        (LogWrite::Sync, false, true),
+        (LogWrite::Sync, true, true),
+        (LogWrite::Async, false, false),
+        (LogWrite::Async, true, false),
+        (LogWrite::Async, false, true),
     ] {
         let vfs = MemoryVfs::new();
         let (log, ..) = open(params_with(&vfs, |options| {
             options.write = write;
             options.buffering = buffering;
+            options.write_through = write_through;
         }));
         vfs.faults.sync_micros.store(200, Ordering::SeqCst);
         crate::sync::test_scope(|scope| {
@@ -118,6 +122,51 @@ fn durable_is_never_claimed_early() {
                 });
             }
         });
+    }
+}
+
+/// It goes through the page cache, with whatever comes until all of that is durable.
+#[test]
+fn a_commit_that_is_only_written_waits_for_no_device() {
+    for (write, buffering, write_through) in [
+        (LogWrite::Sync, false, false),
+        (LogWrite::Sync, false, true),
+        (LogWrite::Sync, true, true),
+        (LogWrite::Async, false, false),
+        (LogWrite::Async, false, true),
+    ] {
+        let vfs = MemoryVfs::new();
+        let (log, ..) = open(params_with(&vfs, |options| {
+            options.write = write;
+            options.buffering = buffering;
+            options.write_through = write_through;
+        }));
+        let counts = || {
+            let faults = &vfs.faults;
+            let writes = [&faults.writes, &faults.cached_writes];
+            writes.map(|count| count.load(Ordering::SeqCst))
+        };
+        for round in 0..3 {
+            let before = counts();
+            for n in 0..5 {
+                log.wait_written(append(&log, &payload(n, 3000)).1).unwrap();
+            }
+            let written = counts();
+            assert_eq!(written.map(|n| n - 5), before, "round {round}");
+            assert!(log.durable_lsn() < log.written_lsn());
+            // What is to be durable goes after it, is synced, and is there.
+            let (_, end) = append(&log, &payload(7, 3000));
+            log.wait_durable(end).unwrap();
+            assert_eq!(counts()[1], written[1] + 1, "round {round}");
+            let crashed = vfs.crash(|_, _| false);
+            let (_, reached) = read(read_params(&crashed, 1)).unwrap();
+            assert!(reached >= end, "{reached} < {end}");
+            // From then on as the options say.
+            log.wait_durable(append(&log, &payload(8, 3000)).1).unwrap();
+            assert_eq!(counts().map(|n| n - 1)[0], written[0] + 1);
+            assert_eq!(counts()[1], written[1] + 1, "round {round}");
+        }
+        log.close().unwrap();
     }
 }
 

@@ -22,6 +22,8 @@ pub struct Faults {
     /// While set, syncs that have begun do not end.
     pub hold_syncs: AtomicBool,
     pub writes: AtomicU64,
+    /// Those of them that wait for no device.
+    pub cached_writes: AtomicU64,
     pub syncs: AtomicU64,
     /// Bytes that were read.
     pub bytes_read: AtomicU64,
@@ -269,6 +271,11 @@ impl File for Handle {
         self.aligned(buffer.as_ptr() as usize, buffer.len(), offset)?;
         if self.path.extension().is_some_and(|e| e == "log") {
             self.faults.writes.fetch_add(1, Ordering::SeqCst);
+            let cached = !self.options.direct && !self.options.dsync;
+            let cached = u64::from(cached);
+            self.faults
+                .cached_writes
+                .fetch_add(cached, Ordering::SeqCst);
             if due(&self.faults.write_in) {
                 return Err(Error::other("injected write error"));
             }
