@@ -36,6 +36,16 @@ ink_row *Batch::sorted_rows()
   return first;
 }
 
+size_t Batch::number_of(const ink_row &row) const
+{
+  const Place *first= reinterpret_cast<const Place *>(places.data());
+  const size_t start= row.key.data - bytes.data();
+  const Place *found= std::lower_bound(first, first + count(), start, [](const Place &place, size_t key) {
+    return place.key < key;
+  });
+  return found - first;
+}
+
 void Batch::clear()
 {
   bytes.clear();

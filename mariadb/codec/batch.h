@@ -13,6 +13,8 @@ public:
   /** The rows, as they were added or by key; valid until the next call. nullptr: out of memory. */
   ink_row *rows();
   ink_row *sorted_rows();
+  /** As which one such a row was added, from 0 on. */
+  size_t number_of(const ink_row &row) const;
   size_t count() const { return places.length() / sizeof(Place); }
   /** Bytes of keys and values. */
   size_t length() const { return bytes.length(); }

@@ -158,6 +158,12 @@ ha_inkstone::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info
 {
   const alter_table_operations wanted= info->handler_flags;
   const alter_table_operations of_innodb= wanted_of_innodb(table, info);
+  /* The table is open and not locked: a partition may know another connection, that had it last. */
+  if (use_session(ha_thd()))
+  {
+    my_error(ER_OUT_OF_RESOURCES, MYF(0));
+    return HA_ALTER_ERROR;
+  }
   note_counter(takes_values_by_copying(altered, info) ? of_innodb | ALTER_STORED_COLUMN_TYPE : of_innodb, altered);
   if (access.share->is_discarded())
   {

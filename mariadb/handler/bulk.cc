@@ -56,7 +56,7 @@ int BulkInsert::flush()
   int failed= t.fills_copy && !copies() ? begin_copy() : 0;
   if (!failed)
     failed= copies() ? copy_held() : insert_held();
-  if (int not_noted= count_auto_increments(failed == HA_ERR_FOUND_DUPP_KEY))
+  if (int not_noted= count_auto_increments(failed))
     failed= failed ? failed : not_noted;
   for (size_t i= 0; !failed && i < count; i++)
     t.count_change();
@@ -84,15 +84,17 @@ int BulkInsert::insert_held()
   return ink_mark_rollback(t.transaction(), &mark, &error) ? t.failure(error) : insert_one_by_one();
 }
 
-/* As if rows were inserted one by one: those behind the one that was refused do not count. */
-int BulkInsert::count_auto_increments(bool duplicate)
+/* As if rows were inserted one by one: those behind the one that failed do not count. `failure` is
+   what that has failed with. */
+int BulkInsert::count_auto_increments(int failure)
 {
   ulonglong next= 0;
   int failed= 0;
   for (size_t i= 0; i < tried && i < auto_increments.size(); i++)
   {
-    if (counts_rows && !failed)
-      failed= table.auto_increment.count(auto_increments[i], !duplicate || i + 1 < tried);
+    const bool inserted= !failure || i + 1 < tried;
+    if (counts_rows && !failed && (inserted || failure == HA_ERR_FOUND_DUPP_KEY))
+      failed= table.auto_increment.count(auto_increments[i], inserted);
     set_if_bigger(next, table.auto_increment.next_after(auto_increments[i]));
   }
   auto_increments.clear();
@@ -129,9 +131,10 @@ int BulkInsert::insert_batch(const ink_tree *tree, Batch &batch, bool sort)
   if (!rows)
     return HA_ERR_OUT_OF_MEM;
   size_t done;
-  return ink_insert_many(table.transaction(), tree, rows, count, &done, &error)
-             ? table.failure(error)
-             : 0;
+  if (!ink_insert_many(table.transaction(), tree, rows, count, &done, &error))
+    return 0;
+  tried= batch.number_of(rows[std::min(done, count - 1)]) + 1;
+  return table.failure(error);
 }
 
 int BulkInsert::insert_one_by_one()

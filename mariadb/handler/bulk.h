@@ -52,7 +52,7 @@ private:
   int insert_batches();
   int insert_batch(const ink_tree *tree, Batch &batch, bool sort);
   int insert_one_by_one();
-  int count_auto_increments(bool duplicate);
+  int count_auto_increments(int failure);
   int refused(size_t row, uint index, const ink_error &error);
   void keep_conditions(size_t kept);
 
@@ -65,7 +65,7 @@ private:
   std::vector<ulonglong> auto_increments;
   /** How many conditions (warnings, notes) the statement had when the row came, of each row. */
   std::vector<uint> conditions;
-  /** Rows that were inserted, or refused as duplicates, of those held back. */
+  /** Rows that were inserted, or refused, of those held back: the last one may have failed. */
   size_t tried;
   /** The row that the server has taken for the first one with a value of AUTO_INCREMENT; SIZE_MAX:
       none of these. */

@@ -71,8 +71,10 @@ int ha_inkstone::info(uint flag)
       if (int failed= access.share->rows_per_value(ha_thd(), table, codec.indexes))
         return failed;
   }
-  if ((flag & HA_STATUS_ERRKEY) && access.session)
-    errkey= access.session->duplicate_index;
+  /* The server may ask a partition that the statement has not locked. */
+  if (flag & HA_STATUS_ERRKEY)
+    if (const Session *asking= session_of(ha_thd()))
+      errkey= asking->duplicate_index;
   if ((flag & HA_STATUS_AUTO) && table->found_next_number_field)
     stats.auto_increment_value= counter().next();
   return 0;
