@@ -46,7 +46,7 @@ template <class Change> int AutoIncrement::change(Change change) const
   const ink_table *table= access.share->engine_table();
   if (has_known_rows(access.thd()) && counter().change_unlocked(table, change))
     return 0;
-  if (ink_lock_for_statement(access.transaction(), table, &error))
+  if (ink_lock_for_statement(access.of_statement(), table, &error))
     return access.failure(error);
   counter().change(change);
   return 0;

@@ -143,6 +143,14 @@ impl Core {
         }
     }
 
+    /// As [`Core::move_large_undo`], of one that is about to become large.
+    pub(crate) fn move_undo_early(&self, shared: &Shared, inner: &mut Inner) -> Result<()> {
+        match inner.undo_place.is_moved() {
+            true => Ok(()),
+            false => self.move_undo(shared, inner),
+        }
+    }
+
     /// Gives the transaction's changes logged versions. After an error it is the same transaction,
     /// which must not write before this is called again.
     #[cold]
