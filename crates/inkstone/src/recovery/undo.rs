@@ -198,6 +198,10 @@ impl Core {
             // Later changes of their rows are undone by now. Of the earlier changes none is of
             // such a row: a bulk has rows only of keys that were not there.
             for (address, space, tree, from) in bulks {
+                paranoid!(
+                    address.is_logged(),
+                    "a bulk insert with version {address:#x?} is found after a crash"
+                );
                 if let Some(tree) = self.tree(space, tree)?
                     && !mutants::on(Mutant::BulkLeftAfterCrash)
                 {
