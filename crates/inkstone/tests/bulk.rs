@@ -45,7 +45,7 @@ fn shuffled(count: u64) -> impl Iterator<Item = u64> {
 
 /// As a part of a statement: later calls go on with the bulk.
 fn insert(txn: &Transaction, tree: &impl TreeRef, rows: &Rows) {
-    for rows in rows.chunks(1500) {
+    for rows in rows.chunks(10_000) {
         let slices: Vec<_> = rows
             .iter()
             .map(|(key, value)| (&key[..], &value[..]))
@@ -71,24 +71,24 @@ fn a_bulk_ends_at_a_savepoint() {
     let table = db.create_table("t", &["second"]).unwrap();
     let second = table.tree("second").unwrap();
     let txn = db.begin(Isolation::RepeatableRead).unwrap();
-    txn.insert_many(&table, rows(0..2000)).unwrap();
+    txn.insert_many(&table, rows(0..5000)).unwrap();
     insert(&txn, second, &rows(shuffled(3000)));
     assert_eq!(bulks(&db), 2);
     txn.update(&table, &7u64.to_be_bytes(), b"another").unwrap();
     txn.savepoint("s").unwrap();
     let (before, before_second) = (seen_by(&txn, &table), seen_by(&txn, second));
-    assert_eq!((before.len(), before_second.len()), (2000, 3000));
+    assert_eq!((before.len(), before_second.len()), (5000, 3000));
     // Behind the rows that there are: a bulk of its own.
-    insert(&txn, &table, &rows(2000..4000));
-    insert(&txn, second, &rows(3000..3100));
+    insert(&txn, &table, &rows(5000..7000));
+    insert(&txn, second, &rows(3000..3020));
     assert_eq!(bulks(&db), 3);
     txn.delete(&table, &9u64.to_be_bytes()).unwrap();
-    txn.update(&table, &2500u64.to_be_bytes(), b"another")
+    txn.update(&table, &5500u64.to_be_bytes(), b"another")
         .unwrap();
     // And what comes behind a mark, too.
     let mark = txn.mark().unwrap();
     let marked = seen_by(&txn, &table);
-    insert(&txn, &table, &rows(4000..5000));
+    insert(&txn, &table, &rows(7000..8000));
     txn.rollback_to_mark(mark).unwrap();
     assert_eq!(seen_by(&txn, &table), marked);
     txn.rollback_to_savepoint("s").unwrap();
@@ -107,13 +107,13 @@ fn a_statement_that_fails_undoes_its_own_rows() {
     let db = open(&SimVfs::new(2));
     let table = db.create_table("t", &[]).unwrap();
     let txn = db.begin(Isolation::ReadCommitted).unwrap();
-    let all = rows(0..3000);
+    let all = rows(0..6000);
     let twice = all.iter().chain(&all[2000..2001]).cloned();
     let failed = txn.insert_many(&table, twice).unwrap_err();
     assert!(matches!(failed, Error::DuplicateKey { .. }), "{failed}");
     assert_eq!((bulks(&db), seen_by(&txn, &table)), (1, vec![]));
     txn.insert_many(&table, all.clone()).unwrap();
-    let later = rows(3000..5000).into_iter().chain(rows(5..6));
+    let later = rows(6000..8000).into_iter().chain(rows(5..6));
     txn.insert_many(&table, later).unwrap_err();
     txn.commit().unwrap();
     assert_eq!((bulks(&db), rows_of(&db, &table)), (3, all));
@@ -148,6 +148,35 @@ fn nothing_of_a_bulk_is_seen_before_its_commit() {
     txn.rollback().unwrap();
     assert_eq!(rows_of(&db, &table).len(), all.len() + 1);
     db.verify_table(&table).unwrap();
+}
+
+#[test]
+fn a_bulk_in_a_table_that_is_dropped_is_passed_over() {
+    let db = open(&SimVfs::new(5));
+    let kept = db.create_table("kept", &[]).unwrap();
+    let dropped = db.create_table("dropped", &[]).unwrap();
+    let txn = db.begin(Isolation::ReadCommitted).unwrap();
+    insert(&txn, &kept, &rows(0..5000));
+    txn.savepoint("s").unwrap();
+    insert(&txn, &dropped, &rows(0..5000));
+    drop(dropped);
+    db.drop_table("dropped").unwrap();
+    txn.rollback_to_savepoint("s").unwrap();
+    assert_eq!(seen_by(&txn, &kept).len(), 5000);
+    let last = db.create_table("last", &[]).unwrap();
+    insert(&txn, &last, &rows(0..5000));
+    drop((last, kept));
+    db.drop_table("last").unwrap();
+    db.drop_table("kept").unwrap();
+    txn.rollback().unwrap();
+    assert_eq!(
+        db.status()
+            .iter()
+            .find(|s| s.0 == "active_transactions")
+            .unwrap()
+            .1,
+        0
+    );
 }
 
 /// Versions of a bulk take no bytes by row.

@@ -46,9 +46,12 @@ const RUN_ROWS: usize = 256;
 /// Bytes of rows in one record, at most.
 const RUN_BYTES: usize = 128 << 10;
 
-/// Rows of one call, or bytes of them, for which a bulk is begun: it takes space in the undo file.
-const BULK_ROWS: usize = if cfg!(inkstone_sim) { 32 } else { 512 };
-const BULK_BYTES: usize = 64 << 10;
+/// Rows of one call, or bytes of them, for which a bulk is begun: it takes space in the undo file,
+/// and the versions of other changes are logged from then on.
+const BULK_ROWS: usize = if cfg!(inkstone_sim) { 32 } else { 4096 };
+const BULK_BYTES: usize = 256 << 10;
+/// Rows for which one is begun where that is so already.
+const BULK_ROWS_MOVED: usize = 32;
 
 /// What became of the rows at the front.
 enum Run {
@@ -83,6 +86,7 @@ impl Transaction {
         let tree = tree.tree_ref();
         self.statement(|transaction| {
             let mut rows = rows.into_iter().fuse();
+            let mut ahead = rows.size_hint().0;
             let mut total = 0;
             let mut gathered = Vec::new();
             loop {
@@ -102,7 +106,9 @@ impl Transaction {
                     .iter()
                     .map(|(key, value)| (key.as_ref(), value.as_ref()))
                     .collect();
-                let (done, result) = transaction.insert_run(tree.live(&self.core)?, &batch);
+                ahead = ahead.saturating_sub(batch.len());
+                let live = tree.live(&self.core)?;
+                let (done, result) = transaction.insert_run(live, &batch, ahead);
                 result?;
                 paranoid!(
                     done <= batch.len(),
@@ -127,7 +133,7 @@ impl Transaction {
     ) -> (usize, Result<()>) {
         let tree = tree.tree_ref();
         let (done, result) = match tree.live(&self.core) {
-            Ok(live) => self.insert_run(live, rows),
+            Ok(live) => self.insert_run(live, rows, 0),
             Err(error) => (0, Err(error)),
         };
         paranoid!(
@@ -148,16 +154,22 @@ impl Transaction {
 
     /// Inserts rows; stops at the first whose key exists, or that fails. How many were inserted.
     /// Rows in key order are inserted in runs.
-    fn insert_run(&self, tree: &Tree, rows: &[RowRef<'_>]) -> (usize, Result<()>) {
+    /// `ahead`: rows that the caller has beyond these, at least.
+    fn insert_run(&self, tree: &Tree, rows: &[RowRef<'_>], ahead: usize) -> (usize, Result<()>) {
         let mut done = 0;
-        let result = self.insert_run_from(tree, rows, &mut done);
+        let result = self.insert_run_from(tree, (rows, ahead), &mut done);
         (done, result)
     }
 
-    fn insert_run_from(&self, tree: &Tree, rows: &[RowRef<'_>], done: &mut usize) -> Result<()> {
+    fn insert_run_from(
+        &self,
+        tree: &Tree,
+        (rows, ahead): (&[RowRef<'_>], usize),
+        done: &mut usize,
+    ) -> Result<()> {
         while *done < rows.len() {
             let mut inner = self.begin_write()?;
-            let result = self.insert_leaf_run(&mut inner, tree, &rows[*done..]);
+            let result = self.insert_leaf_run(&mut inner, tree, &rows[*done..], ahead);
             match self.after_error(inner, result)? {
                 Run::Rows(count) => *done += count,
                 Run::Again => {}
@@ -175,7 +187,13 @@ impl Transaction {
     }
 
     /// Inserts the rows at the front that go side by side into one leaf.
-    fn insert_leaf_run(&self, inner: &mut Inner, tree: &Tree, rows: &[RowRef<'_>]) -> Result<Run> {
+    fn insert_leaf_run(
+        &self,
+        inner: &mut Inner,
+        tree: &Tree,
+        rows: &[RowRef<'_>],
+        ahead: usize,
+    ) -> Result<Run> {
         let (page_size, (first, value)) = (tree.storage().page_size, rows[0]);
         if first.len() > key_len_max(page_size)
             || !is_inline(page_size, first.len(), value.len())
@@ -202,7 +220,8 @@ impl Transaction {
             self.begin_bulk(inner, tree)?;
             return Ok(Run::Again);
         }
-        if bulk.is_none() && is_bulk(TreePage(&leaf), slot, rows) {
+        let at_end = TreePage(&leaf).high().is_none() && slot == TreePage(&leaf).count();
+        if bulk.is_none() && at_end && inner.takes_bulk(rows, ahead) {
             let is_empty = leaf.id() == tree.root && TreePage(&leaf).count() == 0;
             inner.bulks.push(Bulk {
                 space: tree.space.id,
@@ -411,15 +430,19 @@ impl Transaction {
     }
 }
 
-/// Whether these rows, of which the first belongs at `slot`, begin a bulk: they are many, and there
-/// is no row behind them.
-fn is_bulk(page: TreePage<'_>, slot: usize, rows: &[RowRef<'_>]) -> bool {
-    let at_end = page.high().is_none() && slot == page.count();
-    let bytes = |row: &RowRef<'_>| row.0.len() + row.1.len();
-    at_end && (rows.len() >= BULK_ROWS || rows.iter().map(bytes).sum::<usize>() >= BULK_BYTES)
-}
-
 impl Inner {
+    /// Whether rows, and so many more, are worth a bulk.
+    fn takes_bulk(&self, rows: &[RowRef<'_>], ahead: usize) -> bool {
+        let bytes = |row: &RowRef<'_>| row.0.len() + row.1.len();
+        match self.undo_place.is_moved() {
+            true => rows.len() >= BULK_ROWS_MOVED,
+            false => {
+                rows.len() + ahead >= BULK_ROWS
+                    || rows.iter().map(bytes).sum::<usize>() >= BULK_BYTES
+            }
+        }
+    }
+
     /// The bulk insert into a tree that is going on.
     fn bulk_of(&self, tree: &Tree) -> Option<&Bulk> {
         let mut bulks = self.bulks.iter();

@@ -78,6 +78,10 @@ pub(crate) fn undo_until(
         if view.tree == CLUSTERED_TREE {
             shared.state.take_back_rows(undone);
         }
+        if inner.undo_last == VersionAddress(0) {
+            // Of a dropped table's bulk the rows were not counted.
+            inner.undo_count = 0;
+        }
         core.save_undo_of_rollback(shared, inner)?;
     }
     Ok(())

@@ -94,6 +94,8 @@ impl Transaction {
         );
         match undone {
             Ok(()) => {
+                // What a bulk had of a table that was dropped was not counted.
+                inner.undo_count = place.undo_count;
                 inner.promise.undone_to(&self.core, place.undo_log_bytes);
                 self.core.locks.changes_taken_back(&self.shared.state);
             }
