@@ -9,8 +9,8 @@
 static const size_t HELD_BYTES_MAX= 512 * 1024, HELD_ROWS_MAX= 4096;
 
 BulkInsert::BulkInsert(ha_inkstone &handler)
-    : table(handler), entries(new (std::nothrow) Batch[handler.codec.indexes.size() + 1]), count(0), tried(0),
-      first_generated(SIZE_MAX), counts_rows(false), copied(0), kept_conditions(UINT_MAX)
+    : table(handler), entries(new (std::nothrow) Batch[handler.codec.indexes.size() + 1]), count(0),
+      held_bytes(0), tried(0), first_generated(SIZE_MAX), counts_rows(false), is_copy(false), copied(0), kept_conditions(UINT_MAX)
 {
 }
 
@@ -24,7 +24,7 @@ int BulkInsert::add(const uchar *record)
   if (made.row.put(t.codec, record, made.row_id) || made.row.tree_key(t.codec, &key) ||
       clustered.add(key, slice(made.row.value)))
     return HA_ERR_OUT_OF_MEM;
-  size_t held= clustered.length();
+  held_bytes= clustered.length();
   for (uint i= 0; i < t.codec.indexes.size(); i++)
   {
     if (t.codec.is_clustered(i))
@@ -32,7 +32,7 @@ int BulkInsert::add(const uchar *record)
     if (made.entry.put(t.codec.indexes[i], record, made.row) ||
         entries[i].add(slice(made.entry.key), slice(made.entry.value)))
       return HA_ERR_OUT_OF_MEM;
-    held+= entries[i].length();
+    held_bytes+= entries[i].length();
   }
   if (t.table->found_next_number_field)
     auto_increments.push_back(t.auto_increment.value_of(record));
@@ -44,7 +44,19 @@ int BulkInsert::add(const uchar *record)
   if (t.insert_id_for_cur_row && !t.thd()->first_successful_insert_id_in_cur_stmt)
     first_generated= count;
   count++;
-  return held >= HELD_BYTES_MAX || count >= HELD_ROWS_MAX ? flush() : 0;
+  return held_bytes >= HELD_BYTES_MAX || count >= HELD_ROWS_MAX ? flush() : 0;
+}
+
+/** Whether an index may refuse a row for one that is there. */
+bool BulkInsert::refuses_rows(uint index) const
+{
+  return (table.table->key_info[index].flags & HA_NOSAME) != 0;
+}
+
+bool BulkInsert::refuses_entries() const
+{
+  const std::vector<uint> &indexes= table.access.share->indexes_by_age();
+  return std::any_of(indexes.begin(), indexes.end(), [this](uint i) { return refuses_rows(i); });
 }
 
 int BulkInsert::flush()
@@ -53,7 +65,9 @@ int BulkInsert::flush()
     return 0;
   ha_inkstone &t= table;
   tried= count;
-  int failed= t.fills_copy && !copies() ? begin_copy() : 0;
+  /* The last rows of a statement, if they are the first, too, are sorted in memory. */
+  const bool more= count >= HELD_ROWS_MAX || held_bytes >= HELD_BYTES_MAX;
+  int failed= !sorters && (t.fills_copy || more) ? begin_sorting() : 0;
   if (!failed)
     failed= copies() ? copy_held() : insert_held();
   if (int not_noted= count_auto_increments(failed))
@@ -78,10 +92,37 @@ int BulkInsert::insert_held()
   ha_inkstone &t= table;
   ink_error error;
   ink_mark mark;
-  int failed= ink_mark_set(t.transaction(), &mark, &error) ? t.failure(error) : insert_batches();
+  /* Without a mark the statement's rows of a tree are one bulk. */
+  if (!refuses_entries())
+  {
+    const int failed= insert_clustered();
+    return failed ? failed : insert_batches();
+  }
+  int failed= ink_mark_set(t.transaction(), &mark, &error) ? t.failure(error)
+                                                           : insert_batch(t.access.share->clustered(), clustered, false);
+  if (!failed)
+    failed= insert_batches();
   if (failed != HA_ERR_FOUND_DUPP_KEY)
     return failed;
   return ink_mark_rollback(t.transaction(), &mark, &error) ? t.failure(error) : insert_one_by_one();
+}
+
+/* Where no index but the clustered key refuses rows. */
+int BulkInsert::insert_clustered()
+{
+  ha_inkstone &t= table;
+  ink_error error;
+  size_t done;
+  const ink_row *rows= clustered.rows();
+  if (!rows)
+    return HA_ERR_OUT_OF_MEM;
+  if (!ink_insert_many(t.transaction(), t.access.share->clustered(), rows, count, &done, &error))
+    return 0;
+  tried= done + 1;
+  const int failed= t.failure(error);
+  if (failed != HA_ERR_FOUND_DUPP_KEY)
+    return failed;
+  return refused(done, t.table->s->primary_key, error);
 }
 
 /* As if rows were inserted one by one: those behind the one that failed do not count. `failure` is
@@ -110,18 +151,18 @@ void BulkInsert::clear()
     entries[i].clear();
 }
 
+/* The entries of the rows that are held back. Those that are sorted are behind the last that can be
+   refused. */
 int BulkInsert::insert_batches()
 {
-  if (int failed= insert_batch(table.access.share->clustered(), clustered, false))
-    return failed;
   for (uint i= 0; i < table.codec.indexes.size(); i++)
   {
-    if (table.codec.is_clustered(i))
+    if (table.codec.is_clustered(i) || sorts(i))
       continue;
     if (int failed= insert_batch(table.access.share->index_tree(i), entries[i], true))
       return failed;
   }
-  return 0;
+  return sort_entries(count);
 }
 
 int BulkInsert::insert_batch(const ink_tree *tree, Batch &batch, bool sort)
@@ -148,6 +189,9 @@ int BulkInsert::insert_one_by_one()
       return refused(row, table.table->s->primary_key, error);
     for (uint i : table.access.share->indexes_by_age())
     {
+      /* The statement fails: nothing will look for what is left out. */
+      if (sorts(i))
+        continue;
       const ink_row &entry= entries[i].rows()[row];
       if (ink_insert(table.transaction(), table.access.share->index_tree(i), entry.key, entry.value, &error))
         return refused(row, i, error);
@@ -181,15 +225,16 @@ bool BulkInsert::commits_copy() const
          table.access.share->name.find("/#sql-alter-") != std::string::npos;
 }
 
-int BulkInsert::begin_copy()
+int BulkInsert::begin_sorting()
 {
   ink_error error;
   const size_t indexes= table.codec.indexes.size();
   sorters.reset(new (std::nothrow) OwnedSorter[indexes + 1]);
   if (!sorters)
     return HA_ERR_OUT_OF_MEM;
+  is_copy= table.fills_copy;
   for (uint i : table.access.share->indexes_by_age())
-    if (new_sorter(&sorters[i], &error))
+    if ((copies() || !refuses_rows(i)) && new_sorter(&sorters[i], &error))
       return table.failure(error);
   return 0;
 }
@@ -231,6 +276,8 @@ int BulkInsert::sort_entries(size_t rows)
   ink_error error;
   for (uint i : table.access.share->indexes_by_age())
   {
+    if (!sorts(i))
+      continue;
     const ink_row *entry= entries[i].rows();
     if (!entry)
       return HA_ERR_OUT_OF_MEM;
@@ -241,10 +288,21 @@ int BulkInsert::sort_entries(size_t rows)
   return 0;
 }
 
-int BulkInsert::finish()
+int BulkInsert::settle()
 {
   const int failed= flush();
-  return failed || !copies() ? failed : finish_copy();
+  if (failed || copies() || !sorters)
+    return failed;
+  const int not_inserted= insert_entries();
+  sorters.reset();
+  return not_inserted;
+}
+
+int BulkInsert::finish()
+{
+  /* A statement that has failed is undone: its entries are not missed. */
+  const int failed= table.thd()->is_error() ? flush() : settle();
+  return failed || !sorters ? failed : copies() ? finish_copy() : 0;
 }
 
 /* The server may have come to a row that cannot be: an earlier one that an index refuses is
@@ -280,10 +338,14 @@ int BulkInsert::insert_entries()
   Progress progress= {table.thd(), 0, 0};
   const std::vector<uint> &indexes= table.access.share->indexes_by_age();
   for (uint i : indexes)
-    progress.total+= ink_sorter_count(sorters[i].get());
+    if (sorts(i))
+      progress.total+= ink_sorter_count(sorters[i].get());
   for (uint i : indexes)
-    if (int failed= insert_index(i, &progress))
-      return failed == HA_ERR_FOUND_DUPP_KEY ? refused_by_index(copied) : failed;
+  {
+    const int failed= sorts(i) ? insert_index(i, &progress) : 0;
+    if (failed)
+      return failed == HA_ERR_FOUND_DUPP_KEY && copies() ? refused_by_index(copied) : failed;
+  }
   return 0;
 }
 
@@ -291,14 +353,15 @@ int BulkInsert::insert_index(uint index, Progress *progress)
 {
   Access &access= table.access;
   SortedInsert insert(access.share->index_tree(index), sorters[index].get(), progress);
+  const bool commits= copies() && commits_copy();
   while (!insert.is_over())
   {
-    if (commits_copy())
+    if (commits)
       if (int failed= access.copying.begin(*access.session))
         return failed;
     if (int failed= insert.next(access.transaction()))
       return failed;
-    if (commits_copy())
+    if (commits)
       if (int failed= access.copying.count(table.thd(), insert.inserted_bytes()))
         return failed;
   }

@@ -8,6 +8,10 @@
    one by one: a batch that is refused is undone and repeated so, and what the server said of later
    rows is taken back.
 
+   Where more rows come than are held back at a time, the entries of indexes that refuse none are
+   sorted and inserted at the end of the statement: in key order they cost a fraction. A search of
+   the table by the statement comes behind that.
+
    Of a table that the server fills for ALTER or CREATE .. SELECT the entries of indexes are sorted
    and inserted at the end, and all of it is committed on the way: no other session sees the table,
    and it goes if the statement fails. Which row is refused first is found out then: the sorters
@@ -29,15 +33,21 @@ public:
   bool takes_rows() const { return !table.ignores_duplicates; }
   /** Holds a row back; if it has a hidden id, the handler's row_id is that. */
   int add(const uchar *record);
-  /** Inserts what is held back. */
+  /** Inserts what is held back, but for entries that are sorted. */
   int flush();
+  /** Inserts those, too: what is searched for next is there. */
+  int settle();
   /** The last call: inserts all that is not inserted yet. */
   int finish();
 
 private:
-  bool copies() const { return sorters != nullptr; }
+  bool copies() const { return is_copy; }
+  /** Whether entries of an index wait in a sorter. */
+  bool sorts(uint index) const { return sorters && sorters[index]; }
+  bool refuses_rows(uint index) const;
+  bool refuses_entries() const;
   bool commits_copy() const;
-  int begin_copy();
+  int begin_sorting();
   int insert_held();
   int copy_held();
   int sort_entries(size_t rows);
@@ -50,6 +60,7 @@ private:
   uint conditions_at(uint64 row) const;
   void clear();
   int insert_batches();
+  int insert_clustered();
   int insert_batch(const ink_tree *tree, Batch &batch, bool sort);
   int insert_one_by_one();
   int count_auto_increments(int failure);
@@ -60,7 +71,7 @@ private:
   Batch clustered;
   /** By index; that of the clustered key is not used. */
   const std::unique_ptr<Batch[]> entries;
-  size_t count;
+  size_t count, held_bytes;
   /** Of each row; empty if the table has no such column. */
   std::vector<ulonglong> auto_increments;
   /** How many conditions (warnings, notes) the statement had when the row came, of each row. */
@@ -72,8 +83,9 @@ private:
   size_t first_generated;
   /** Whether their values raise the counter. */
   bool counts_rows;
-  /** Of a copy: the entries of each index (that of the clustered key is not used). */
+  /** The entries of each index that has its own here (of a copy all; never the clustered key). */
   std::unique_ptr<OwnedSorter[]> sorters;
+  bool is_copy;
   /** Rows of a copy that are inserted. */
   uint64 copied;
   /** Of a copy: from which row on how many conditions there were. */

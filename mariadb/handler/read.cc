@@ -261,7 +261,7 @@ int ha_inkstone::next_found(uchar *record, bool stops)
 int ha_inkstone::rnd_init(bool scans)
 {
   if (bulk)
-    if (int failed= bulk->flush())
+    if (int failed= bulk->settle())
       return failed;
   active_index= MAX_KEY;
   scan.begin();
@@ -303,7 +303,7 @@ int ha_inkstone::index_init(uint index, bool)
   if (is_outdated())
     return HA_ERR_TABLE_NEEDS_UPGRADE;
   if (bulk)
-    if (int failed= bulk->flush())
+    if (int failed= bulk->settle())
       return failed;
   active_index= index;
   scan.begin();

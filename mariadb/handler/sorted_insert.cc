@@ -4,8 +4,8 @@
 
 /** As much is inserted between two commits. */
 static const size_t UNCOMMITTED_BYTES_MAX= 8 << 20;
-/** Rows that are inserted at a time: after so many the statement can be killed. */
-static const size_t ROWS_AT_A_TIME= 512;
+/** Rows that are inserted at a time, enough for a bulk: after so many the statement can be killed. */
+static const size_t ROWS_AT_A_TIME= 4096;
 
 int FillingTransaction::begin(const Session &session)
 {
@@ -36,15 +36,15 @@ int FillingTransaction::commit(THD *thd)
 int SortedInsert::next(ink_transaction *transaction)
 {
   ink_error error;
-  ink_row rows[ROWS_AT_A_TIME];
+  rows.resize(ROWS_AT_A_TIME);
   size_t count, done;
   inserted= 0;
   if (thd_kill_level(progress->thd) != THD_IS_NOT_KILLED)
     return HA_ERR_ABORTED_BY_USER;
-  if (ink_sorter_fetch(sorter, rows, ROWS_AT_A_TIME, &count, &error))
+  if (ink_sorter_fetch(sorter, rows.data(), ROWS_AT_A_TIME, &count, &error))
     return handler_error(progress->thd, error);
   ended= !count;
-  if (ink_insert_many(transaction, tree, rows, count, &done, &error))
+  if (ink_insert_many(transaction, tree, rows.data(), count, &done, &error))
   {
     if (error.code == INK_DUPLICATE_KEY)
       refused_row= rows[done];

@@ -4,6 +4,7 @@
 #define INKSTONE_SORTED_INSERT_H
 
 #include "server/session.h"
+#include <vector>
 
 /** A transaction of what fills such trees, committed now and then: neither undo nor old versions of
     the whole are kept. What is there after a failure goes with the tree. */
@@ -51,6 +52,8 @@ private:
   const ink_tree *tree;
   ink_sorter *sorter;
   Progress *progress;
+  /** On loan from the sorter. */
+  std::vector<ink_row> rows;
   size_t inserted;
   ink_row refused_row;
   bool ended;

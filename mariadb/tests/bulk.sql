@@ -68,3 +68,57 @@ SELECT COUNT(*), MAX(id), SUM(n) FROM anew;
 CHECK TABLE numbered, anew EXTENDED;
 DROP TABLE numbered, anew;
 SET SESSION inkstone_lock_wait_timeout = DEFAULT;
+# Rows that come in many parts: entries of indexes that refuse none are inserted at the end, and a
+# table that was empty is filled as a bulk. What fails leaves nothing, whenever it fails.
+CREATE TABLE filled (id INT AUTO_INCREMENT PRIMARY KEY, k INT NOT NULL, c VARCHAR(40), KEY (k), KEY (c, k)) ENGINE=Inkstone;
+INSERT INTO filled (k, c) SELECT (seq * 7919) % 20011, MD5(seq) FROM seq_1_to_20000;
+SELECT COUNT(*), SUM(k), COUNT(DISTINCT c) FROM filled;
+SELECT COUNT(*), SUM(id) FROM filled FORCE INDEX (k) WHERE k BETWEEN 100 AND 9000;
+SELECT COUNT(*), MIN(k), MAX(k) FROM filled FORCE INDEX (c) WHERE c LIKE 'ab%';
+CHECK TABLE filled EXTENDED;
+INSERT INTO filled (id, k, c) SELECT seq, seq, 'again' FROM seq_30000_to_40000 UNION ALL SELECT 17, 1, 'twice';
+SELECT COUNT(*), SUM(k), MAX(id) FROM filled;
+INSERT INTO filled (k, c) VALUES (1, 'next');
+SELECT MAX(id) FROM filled;
+BEGIN;
+INSERT INTO filled (k, c) SELECT seq, 'more' FROM seq_1_to_20000;
+SAVEPOINT s;
+UPDATE filled SET k = k + 1, c = 'changed' WHERE id MOD 3 = 0;
+INSERT INTO filled (k, c) SELECT seq, 'even more' FROM seq_1_to_10000;
+SELECT COUNT(*), SUM(k), SUM(c = 'changed'), SUM(c = 'even more') FROM filled;
+ROLLBACK TO SAVEPOINT s;
+SELECT COUNT(*), SUM(k), SUM(c = 'more') FROM filled;
+SELECT COUNT(*), SUM(k) FROM filled FORCE INDEX (c) WHERE c = 'more';
+ROLLBACK;
+SELECT COUNT(*), SUM(k), MAX(id) FROM filled;
+CHECK TABLE filled EXTENDED;
+# An index that refuses rows between others that do not.
+CREATE TABLE refusing (id INT PRIMARY KEY, u INT, k INT, UNIQUE KEY (u), KEY (k)) ENGINE=Inkstone;
+INSERT INTO refusing SELECT seq, IF(seq = 15000, 3, seq), seq % 100 FROM seq_1_to_20000;
+SELECT COUNT(*) FROM refusing;
+INSERT INTO refusing SELECT seq, seq, seq % 100 FROM seq_1_to_20000;
+SELECT COUNT(*), SUM(u) FROM refusing FORCE INDEX (k) WHERE k = 7;
+CHECK TABLE refusing EXTENDED;
+# Into no key at all, in an order of its own, and by LOAD DATA.
+CREATE TABLE hidden (k INT, c VARCHAR(40), KEY (k)) ENGINE=Inkstone;
+INSERT INTO hidden SELECT k, c FROM filled ORDER BY c;
+SELECT COUNT(*), SUM(k) FROM hidden FORCE INDEX (k) WHERE k > 500;
+CHECK TABLE hidden EXTENDED;
+CREATE TABLE shuffled (c VARCHAR(40) PRIMARY KEY, k INT, KEY (k)) ENGINE=Inkstone;
+BEGIN;
+INSERT INTO shuffled SELECT MD5(seq), seq FROM seq_1_to_20000;
+SELECT COUNT(*), SUM(k) FROM shuffled WHERE k <= 100;
+ROLLBACK;
+SELECT COUNT(*) FROM shuffled;
+INSERT INTO shuffled SELECT MD5(seq), seq FROM seq_1_to_20000;
+SELECT COUNT(*), SUM(k) FROM shuffled WHERE k <= 100;
+CHECK TABLE shuffled EXTENDED;
+DROP TABLE hidden, shuffled, refusing;
+# A copy that is committed on the way counts its numbers in the statement.
+CREATE TABLE copied (id INT AUTO_INCREMENT PRIMARY KEY, c CHAR(200) NOT NULL, KEY (c)) ENGINE=MyISAM;
+INSERT INTO copied (c) SELECT REPEAT(MD5(seq), 6) FROM seq_1_to_100000;
+ALTER TABLE copied ENGINE=Inkstone;
+INSERT INTO copied (c) VALUES ('last');
+SELECT COUNT(*), MAX(id) FROM copied;
+CHECK TABLE copied;
+DROP TABLE copied, filled;

@@ -59,6 +59,21 @@ pub struct LoggedVersion {
     pub previous: VersionAddress,
 }
 
+impl LoggedVersion {
+    /// The version that all rows of a bulk insert have, which a [`Record::BulkInsert`] has made.
+    pub fn of_bulk(address: VersionAddress) -> Self {
+        Self {
+            address,
+            previous: address,
+        }
+    }
+
+    /// Whether it is such a version: the record makes none.
+    pub fn is_of_bulk(&self) -> bool {
+        self.previous == self.address
+    }
+}
+
 /// How one value became another: what is between the bytes that both begin and end with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diff {
@@ -305,6 +320,16 @@ pub enum Record {
         trx_slot: u32,
         addresses: Vec<(VersionAddress, u32)>,
     },
+    /// The transaction begins to insert many rows of a tree, all with one version at this address:
+    /// whatever row of a key from `from` on has it is to be removed. Its row records name the
+    /// version as the one before, too ([`LoggedVersion::is_of_bulk`]).
+    BulkInsert {
+        trx_slot: u32,
+        address: VersionAddress,
+        space: SpaceId,
+        tree: TreeId,
+        from: Vec<u8>,
+    },
     /// Segments of the transaction's versions are in the undo file, as the list says that lies
     /// there: those that it had at the LSN `since`; the log from there on has the rest.
     UndoSaved {
@@ -411,6 +436,11 @@ pub const KINDS: &[(u8, &str, &str)] = &[
         0x26,
         "UNDO_SAVED",
         "trx slot, trx id, LSN, changes, 0 or 1 and xid, list (offset, bytes, checksum u32)",
+    ),
+    (
+        0x27,
+        "BULK_INSERT",
+        "trx slot, logged address, tablespace, tree, least key",
     ),
     (0x28, "FILE_CREATE", "space"),
     (0x29, "FILE_DELETE", "space"),
@@ -562,6 +592,7 @@ impl Record {
             Self::Prepare { .. } => "PREPARE",
             Self::UndoCopy { .. } => "UNDO_COPY",
             Self::UndoMoved { .. } => "UNDO_MOVED",
+            Self::BulkInsert { .. } => "BULK_INSERT",
             Self::UndoSaved { .. } => "UNDO_SAVED",
             Self::FileCreate { .. } => "FILE_CREATE",
             Self::FileDelete { .. } => "FILE_DELETE",

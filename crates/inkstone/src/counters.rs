@@ -72,6 +72,8 @@ counters! {
     UndoBytesSaved "undo_bytes_saved" "Bytes written to the undo file",
     RowsRead "rows_read" "Rows returned by point reads and cursors",
     RowsInserted "rows_inserted" "Rows inserted",
+    BulkInserts "bulk_inserts" "Trees into which a statement has inserted many rows with one version",
+    BulksUndone "bulk_inserts_undone" "Times that such rows were removed again",
     RowsUpdated "rows_updated" "Rows updated",
     RowsDeleted "rows_deleted" "Rows delete-marked",
     RowsPurged "rows_purged" "Delete-marked rows removed physically",

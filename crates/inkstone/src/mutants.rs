@@ -129,6 +129,10 @@ mutants! {
         "a row keeps its old version address when its transaction's undo moves";
     UndoSavedUnsynced, "undo-saved-unsynced", Sim, 120,
         "the log lets go of undo that was written to the undo file and not synced";
+    BulkLeftAfterCrash, "bulk-left-after-crash", Sim, 120,
+        "what a bulk insert has put into its tree stays there after a crash";
+    BulkOutlivesPlace, "bulk-outlives-place", Sim, 120,
+        "rows behind a savepoint join a bulk insert that began before it";
     UndoSkipsFirst, "undo-skips-first", Sim, 60,
         "a rollback leaves the transaction's first change in place";
     VersionRetiredEarly, "version-retired-early", Sim, 60,

@@ -146,7 +146,7 @@ fn run_sql(
 fn measure_file(server: &Server, text: &str, engine: &str) -> Result<Vec<Part>> {
     server.sql("CREATE OR REPLACE DATABASE experiment")?;
     let text = text.replace("Inkstone", engine);
-    let mut client = server.client_for(&counters::with_marks(&text, engine))?;
+    let mut client = server.client_for(&counters::with_marks(&text, engine, server.process()?))?;
     client.args(["--database=experiment", "--batch", "--skip-column-names"]);
     let printed = output(&mut client).map_err(|error| format!("{engine}: {error}"))?;
     counters::parts(&printed)
@@ -176,6 +176,8 @@ fn rows(runs: &[Vec<Vec<Part>>; 2]) -> Vec<(String, &'static str, f64, f64)> {
             rows.push((part.label.clone(), unit, innodb, inkstone));
         };
         push("s", &|part| part.seconds);
+        push("processor s", &|part| part.processor_seconds);
+        push("peak bytes", &|part| part.peak_bytes);
         push("log bytes", &|part| part.log_bytes);
         if part.rows > 0.0 {
             push("log bytes/row", &|part| part.log_bytes / part.rows);

@@ -296,6 +296,12 @@ impl Server {
         self.socket.exists() && self.sql("DO 1").is_ok()
     }
 
+    /// The id of the server's process.
+    pub fn process(&self) -> Result<u32> {
+        let child = self.child();
+        Ok(child.as_ref().ok_or("the server does not run")?.id())
+    }
+
     /// How the server ended, if it has.
     pub fn exited(&self) -> Option<std::process::ExitStatus> {
         self.child().as_mut()?.try_wait().ok().flatten()

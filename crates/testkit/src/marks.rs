@@ -120,6 +120,14 @@ pub const SOMETIMES: &[(&str, &str)] = &[
         "spells survived",
         "pages could be written again, and the engine went on",
     ),
+    (
+        "bulk_inserts",
+        "a statement inserted many rows of a tree with one version",
+    ),
+    (
+        "bulk inserts undone after a crash",
+        "such rows were removed by the rollback of a loser that a power loss or a kill had left",
+    ),
     ("power losses", ""),
     ("kills", ""),
     ("closes", ""),

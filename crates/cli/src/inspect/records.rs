@@ -258,6 +258,17 @@ impl Show {
                 let rows: u64 = addresses.iter().map(|&(_, rows)| u64::from(rows)).sum();
                 format!("trx slot {trx_slot}: {rows} changes have versions of their own")
             }
+            Record::BulkInsert {
+                trx_slot,
+                address,
+                space,
+                tree,
+                from,
+            } => format!(
+                "trx slot {trx_slot}: rows of tree {tree} in tablespace {space} from {} on have \
+                 version {address:#x?}",
+                self.bytes(from)
+            ),
             Record::UndoSaved {
                 trx_slot,
                 trx,

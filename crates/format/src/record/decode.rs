@@ -560,6 +560,20 @@ fn get_without_page(kind: u8, r: &mut Reader<'_>) -> Result<Record, Corrupt> {
                 checksum: u32::from_le_bytes(r.take(4)?.try_into().expect("four bytes")),
             },
         },
+        0x27 => {
+            let trx_slot = get_u32v(r, "transaction slot")?;
+            let address = get_logged(r)?;
+            if !address.is_logged() {
+                return Err(r.corrupt("a bulk insert without an address"));
+            }
+            Record::BulkInsert {
+                trx_slot,
+                address,
+                space: SpaceId(get_u32v(r, "tablespace")?),
+                tree: TreeId(get_u32v(r, "tree")?),
+                from: r.bytes()?.to_vec(),
+            }
+        }
         0x28 => Record::FileCreate {
             space: SpaceId(get_u32v(r, "tablespace")?),
         },

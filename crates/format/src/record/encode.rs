@@ -370,6 +370,20 @@ impl Record {
                 }
                 undo_copy::put_entries(out, entries);
             }
+            Self::BulkInsert {
+                trx_slot,
+                address,
+                space,
+                tree,
+                from,
+            } => {
+                out.push(0x27);
+                put_varint(out, u64::from(*trx_slot));
+                put_varint(out, address.to_log());
+                put_varint(out, u64::from(space.0));
+                put_varint(out, u64::from(tree.0));
+                put_bytes(out, from);
+            }
             Self::UndoMoved {
                 trx_slot,
                 addresses,

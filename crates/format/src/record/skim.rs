@@ -360,6 +360,7 @@ fn slot_of(record: &Record) -> Option<u32> {
         | Record::Prepare { trx_slot, .. }
         | Record::UndoCopy { trx_slot, .. }
         | Record::UndoMoved { trx_slot, .. }
+        | Record::BulkInsert { trx_slot, .. }
         | Record::UndoSaved { trx_slot, .. } => Some(*trx_slot),
         _ => None,
     }

@@ -263,6 +263,15 @@ fn record_of_versions() -> impl Strategy<Value = Record> {
             trx_slot,
             addresses
         }),
+        (0u32..9, logged(), 0u32..9, 0u32..9, bytes(20)).prop_map(
+            |(trx_slot, address, space, tree, from)| Record::BulkInsert {
+                trx_slot,
+                address,
+                space: SpaceId(space),
+                tree: TreeId(tree),
+                from,
+            }
+        ),
         (numbers, proptest::option::of(bytes(20)), list).prop_map(
             |((trx_slot, trx, since, changes), xid, list)| Record::UndoSaved {
                 trx_slot,

@@ -192,6 +192,20 @@ fn moved_records() {
         trx_slot: 1,
         addresses: vec![(address(0), 3), (address(5), 1)],
     }]);
+    records(&[Record::BulkInsert {
+        trx_slot: 1,
+        address: address(12),
+        space: SpaceId(2),
+        tree: TreeId(0),
+        from: b"k1".to_vec(),
+    }]);
+    records(&[Record::RowsInsert {
+        page: page(13),
+        trx: with(12, address(12)),
+        tree: TreeId(0),
+        slot: 40,
+        rows: vec![row(b"k1", b"one"), row(b"k2", b"two")],
+    }]);
     records(&[Record::SetVersions {
         page: page(13),
         versions: vec![(0, Some(address(0))), (1, None)],

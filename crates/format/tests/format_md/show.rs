@@ -258,6 +258,17 @@ pub fn record(kind: u8, record: &Record) -> String {
             let all: Vec<String> = addresses.iter().map(moved).collect();
             format!("slot {trx_slot} rows {}", all.join(", "))
         }
+        Record::BulkInsert {
+            trx_slot,
+            address: at,
+            space,
+            tree,
+            from,
+        } => format!(
+            "slot {trx_slot} version {} tablespace {space} tree {tree} from {}",
+            address(*at),
+            bytes(from)
+        ),
         Record::UndoSaved {
             trx_slot,
             trx,

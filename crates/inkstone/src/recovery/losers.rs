@@ -202,6 +202,17 @@ impl TransactionTable {
                 trx_slot,
                 addresses,
             } => self.undo_moved(*trx_slot, addresses, start, tail)?,
+            Record::BulkInsert {
+                trx_slot,
+                address,
+                space,
+                tree,
+                from,
+            } => {
+                let rows = (*space, *tree, from.as_slice());
+                let moved = self.moved(*trx_slot, start, tail);
+                super::moved::rebuild_bulk(&mut moved.rebuilt, *address, rows, start)?;
+            }
             Record::UndoSaved {
                 trx_slot,
                 trx,

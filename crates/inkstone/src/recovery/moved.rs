@@ -4,7 +4,8 @@
 //! has room where it was.
 
 use crate::mvcc::versions::{
-    MARK_ONLY, NO_PURGE, NewVersion, RUN, RebuiltSegments, SPLICED, VersionKind, run_of, spliced,
+    BULK, MARK_ONLY, NO_PURGE, NewVersion, RUN, RebuiltSegments, SPLICED, VersionKind, run_of,
+    spliced,
 };
 use crate::paranoid::paranoid;
 use crate::sync::HashMap;
@@ -53,6 +54,12 @@ impl<'r> Row<'r> {
         };
         let version = trx.version?;
         let (key, rows, change) = match record {
+            // Its version was made before.
+            Record::RowsInsert { rows, .. } if version.is_of_bulk() => (
+                &rows.first()?.key,
+                rows.len(),
+                Change::insert(tree, Vec::new()),
+            ),
             Record::RowsInsert { rows, .. } => {
                 let keys = rows.iter().map(|row| row.key.as_slice());
                 let others = match rows.len() {
@@ -85,6 +92,9 @@ impl<'r> Row<'r> {
     /// Puts the version where it was.
     pub fn rebuild(&self, segments: &mut RebuiltSegments, lsn: Lsn) -> Result<(), String> {
         paranoid!(self.rows > 0, "a version of no row");
+        if self.version.is_of_bulk() {
+            return Ok(());
+        }
         let (row, version) = ((self.space, self.tree, self.key), self.version);
         let version_of = self.change.version(row, version.previous);
         segments.add(version.address, &version_of, lsn)
@@ -156,6 +166,22 @@ impl Change {
             undo_previous: VersionAddress(0),
         }
     }
+}
+
+/// Puts the version of a bulk insert where it was.
+pub(super) fn rebuild_bulk(
+    segments: &mut RebuiltSegments,
+    address: VersionAddress,
+    (space, tree, from): (SpaceId, TreeId, &[u8]),
+    lsn: Lsn,
+) -> Result<(), String> {
+    if tree == PENDING_FREE_TREE {
+        return Err(format!("a bulk insert into tree {tree}, which has none"));
+    }
+    let mut bulk = Change::insert(tree, Vec::new());
+    bulk.flags |= BULK;
+    let version = bulk.version((space, tree, from), VersionAddress(0));
+    segments.add(address, &version, lsn)
 }
 
 /// Purge looks at new entries of the tree of long values that wait to be freed, at no other

@@ -7,6 +7,7 @@
 
 use crate::btree::{SplitFor, Target};
 use crate::mtr::Mtr;
+use crate::mutants::{self, Mutant};
 use crate::mvcc::system::TrxState;
 use crate::mvcc::versions::{NO_PURGE, NewVersion, VersionKind, VersionView};
 use crate::paranoid::paranoid;
@@ -14,7 +15,7 @@ use crate::recovery::OpenTransaction;
 use crate::sync::HashMap;
 use crate::txn::core::Core;
 use crate::txn::promise::undo_log_bytes;
-use crate::txn::rollback::{undo_logged, undo_recovered_version};
+use crate::txn::rollback::{undo_bulk, undo_logged, undo_recovered_version};
 use crate::txn::transaction::{Inner, Phase, Shared};
 use crate::txn::undo_place::UndoPlace;
 use crate::{Error, Result};
@@ -181,13 +182,12 @@ impl Core {
         loop {
             let _whole_trees = self.undoing.lock();
             let (mut rows, undone) = (0, inner.undo_place.undone);
+            let mut bulks = Vec::new();
             let mut undo = |address, view: &VersionView<'_>| {
-                if self.is_stopping() {
-                    return Err(Error::TransactionState(
-                        "interrupted: the database is closing",
-                    ));
-                }
-                if let Some(tree) = self.tree(view.space, view.tree)? {
+                self.check_stopping()?;
+                if view.is_bulk() {
+                    bulks.push((address, view.space, view.tree, view.key.to_vec()));
+                } else if let Some(tree) = self.tree(view.space, view.tree)? {
                     rows += undo_recovered_version(self, &tree, address, view)?;
                 }
                 Ok(())
@@ -195,6 +195,22 @@ impl Core {
             let lossy = self.options.rows_may_be_lost;
             let versions = &self.versions;
             let more = versions.last_logged(&inner.touched, undone, lossy, &mut undo)?;
+            // Later changes of their rows are undone by now. Of the earlier changes none is of
+            // such a row: a bulk has rows only of keys that were not there.
+            for (address, space, tree, from) in bulks {
+                paranoid!(
+                    address.is_logged(),
+                    "a bulk insert with version {address:#x?} is found after a crash"
+                );
+                if let Some(tree) = self.tree(space, tree)?
+                    && !mutants::on(Mutant::BulkLeftAfterCrash)
+                {
+                    rows += undo_bulk(self, &tree, address, &from, &mut || {
+                        self.check_stopping()?;
+                        self.save_undo_of_rollback(shared, inner)
+                    })?;
+                }
+            }
             inner.undo_count = inner.undo_count.saturating_sub(rows);
             if !more {
                 return Ok(());

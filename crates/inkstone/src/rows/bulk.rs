@@ -1,26 +1,42 @@
 //! Inserting many rows: those that arrive in key order and belong to one leaf side by side are
 //! inserted under one latch and logged in one record.
+//!
+//! # Bulk inserts
+//!
+//! Many rows that go behind all rows of a tree, or into an empty one, have one version for all of
+//! them, not one for each run: its address is logged, so rows that carry it are invisible and
+//! locked until the transaction has ended, in this run and after a crash. Its undo is to remove
+//! what has it: from the key on that the bulk began with, or, of a tree that was empty, all. Rows
+//! of others among them stay.
+//!
+//! # Promises
+//!
+//! 1. A bulk ends at every place to which the transaction can go back, and with every return to
+//!    one: what comes later is undone apart. Tested by `a_bulk_ends_at_a_savepoint`. Tested by the
+//!    simulator (`bulk-outlives-place`).
+//! 2. Undoing a bulk removes its rows and no others, after a crash too. Tested by
+//!    `others_rows_stay_when_a_bulk_is_undone`. Tested by the simulator (`bulk-left-after-crash`).
 
 use crate::Result;
-use crate::btree::{Target, Tree};
+use crate::btree::{SplitFor, Target, Tree};
 use crate::buffer::Exclusive;
 use crate::counters::Counter;
 use crate::locks::LockMode;
 use crate::mtr::Mtr;
-use crate::mvcc::versions::{NO_PURGE, NewVersion, RUN, VersionKind, run_of};
+use crate::mvcc::versions::{BULK, NO_PURGE, NewVersion, RUN, VersionKind, run_of};
 use crate::paranoid::paranoid;
 use crate::rows::change::{Room, Written, make_room};
 use crate::rows::read::row_name;
 use crate::rows::tables::TreeRef;
 use crate::rows::write::Write;
 use crate::txn::promise::undo_log_bytes;
-use crate::txn::transaction::{Change, Coding, Inner, Made, Transaction};
-use inkstone_format::VersionAddress;
-use inkstone_format::record::put_rows_insert;
+use crate::txn::transaction::{Bulk, Change, Coding, Inner, Made, Transaction};
+use inkstone_format::record::{LoggedVersion, Record, TrxRef, put_rows_insert};
 use inkstone_format::space::CLUSTERED_TREE;
 use inkstone_format::tree_page::{
     SLOT_LEN, TreePage, TreePageMut, cell_len, is_inline, key_len_max,
 };
+use inkstone_format::{PageId, VersionAddress};
 
 /// A row: key and value.
 type RowRef<'r> = (&'r [u8], &'r [u8]);
@@ -29,6 +45,23 @@ type RowRef<'r> = (&'r [u8], &'r [u8]);
 const RUN_ROWS: usize = 256;
 /// Bytes of rows in one record, at most.
 const RUN_BYTES: usize = 128 << 10;
+
+/// Rows of one call, or bytes of them, for which a bulk is begun: it takes space in the undo file,
+/// and the versions of other changes are logged from then on.
+const BULK_ROWS: usize = if cfg!(inkstone_sim) { 32 } else { 4096 };
+const BULK_BYTES: usize = 256 << 10;
+/// Rows for which one is begun where that is so already.
+const BULK_ROWS_MOVED: usize = 32;
+
+/// What became of the rows at the front.
+enum Run {
+    /// So many were inserted.
+    Rows(usize),
+    /// There is room now, or a bulk has begun: look again.
+    Again,
+    /// The first is no plain case: a long value, a lock of another transaction, an existing key.
+    Single,
+}
 
 /// Rows, and bytes of them, that are taken from a caller's iterator before they are inserted: more
 /// would not be in the processor's caches any more when they are.
@@ -53,6 +86,7 @@ impl Transaction {
         let tree = tree.tree_ref();
         self.statement(|transaction| {
             let mut rows = rows.into_iter().fuse();
+            let mut ahead = rows.size_hint().0;
             let mut total = 0;
             let mut gathered = Vec::new();
             loop {
@@ -72,7 +106,9 @@ impl Transaction {
                     .iter()
                     .map(|(key, value)| (key.as_ref(), value.as_ref()))
                     .collect();
-                let (done, result) = transaction.insert_run(tree.live(&self.core)?, &batch);
+                ahead = ahead.saturating_sub(batch.len());
+                let live = tree.live(&self.core)?;
+                let (done, result) = transaction.insert_run(live, &batch, ahead);
                 result?;
                 paranoid!(
                     done <= batch.len(),
@@ -97,7 +133,7 @@ impl Transaction {
     ) -> (usize, Result<()>) {
         let tree = tree.tree_ref();
         let (done, result) = match tree.live(&self.core) {
-            Ok(live) => self.insert_run(live, rows),
+            Ok(live) => self.insert_run(live, rows, 0),
             Err(error) => (0, Err(error)),
         };
         paranoid!(
@@ -118,42 +154,52 @@ impl Transaction {
 
     /// Inserts rows; stops at the first whose key exists, or that fails. How many were inserted.
     /// Rows in key order are inserted in runs.
-    fn insert_run(&self, tree: &Tree, rows: &[RowRef<'_>]) -> (usize, Result<()>) {
+    /// `ahead`: rows that the caller has beyond these, at least.
+    fn insert_run(&self, tree: &Tree, rows: &[RowRef<'_>], ahead: usize) -> (usize, Result<()>) {
         let mut done = 0;
-        let result = self.insert_run_from(tree, rows, &mut done);
+        let result = self.insert_run_from(tree, (rows, ahead), &mut done);
         (done, result)
     }
 
-    fn insert_run_from(&self, tree: &Tree, rows: &[RowRef<'_>], done: &mut usize) -> Result<()> {
+    fn insert_run_from(
+        &self,
+        tree: &Tree,
+        (rows, ahead): (&[RowRef<'_>], usize),
+        done: &mut usize,
+    ) -> Result<()> {
         while *done < rows.len() {
             let mut inner = self.begin_write()?;
-            let result = self.insert_leaf_run(&mut inner, tree, &rows[*done..]);
-            let count = self.after_error(inner, result)?;
-            *done += count;
-            if count == 0 {
-                // Not a plain case: a long value, a full leaf, a lock of another transaction, an
-                // existing key.
-                let (key, value) = rows[*done];
-                let write = Write::Insert(value, LockMode::Shared);
-                if self.write(tree, key, write)? == Written::Exists {
-                    return Ok(());
+            let result = self.insert_leaf_run(&mut inner, tree, &rows[*done..], ahead);
+            match self.after_error(inner, result)? {
+                Run::Rows(count) => *done += count,
+                Run::Again => {}
+                Run::Single => {
+                    let (key, value) = rows[*done];
+                    let write = Write::Insert(value, LockMode::Shared);
+                    if self.write(tree, key, write)? == Written::Exists {
+                        return Ok(());
+                    }
+                    *done += 1;
                 }
-                *done += 1;
             }
         }
         Ok(())
     }
 
-    /// Inserts the rows at the front that go side by side into one leaf. 0: the first is not plain.
+    /// Inserts the rows at the front that go side by side into one leaf.
     fn insert_leaf_run(
         &self,
         inner: &mut Inner,
         tree: &Tree,
         rows: &[RowRef<'_>],
-    ) -> Result<usize> {
-        let (page_size, first) = (tree.storage().page_size, rows[0].0);
-        if first.len() > key_len_max(page_size) || self.shared.state.is_doomed() {
-            return Ok(0);
+        ahead: usize,
+    ) -> Result<Run> {
+        let (page_size, (first, value)) = (tree.storage().page_size, rows[0]);
+        if first.len() > key_len_max(page_size)
+            || !is_inline(page_size, first.len(), value.len())
+            || self.shared.state.is_doomed()
+        {
+            return Ok(Run::Single);
         }
         self.pin_snapshot(inner);
         let hint = inner
@@ -164,22 +210,108 @@ impl Transaction {
             None => tree.leaf_exclusive(Target::Key(first))?,
         };
         let Err(slot) = TreePage(&leaf).search(first) else {
-            return Ok(0);
+            return Ok(Run::Single);
         };
-        let count = self.run_length(tree, TreePage(&leaf), slot, rows);
-        if count == 0 {
-            return Ok(0);
+        let bulk = inner.bulk_of(tree);
+        let is_due = bulk.is_some_and(|bulk| bulk.address.is_none());
+        let mut rows = rows;
+        if is_due && inner.logged {
+            drop(leaf);
+            self.begin_bulk(inner, tree)?;
+            return Ok(Run::Again);
         }
+        let at_end = TreePage(&leaf).high().is_none() && slot == TreePage(&leaf).count();
+        if bulk.is_none() && at_end && inner.takes_bulk(rows, ahead) {
+            let is_empty = leaf.id() == tree.root && TreePage(&leaf).count() == 0;
+            inner.bulks.push(Bulk {
+                space: tree.space.id,
+                tree: tree.id,
+                from: if is_empty { Vec::new() } else { first.to_vec() },
+                address: None,
+            });
+            if inner.logged {
+                return Ok(Run::Again);
+            }
+            // Its first record is that of a single row: what begins a bulk begins no transaction.
+            rows = &rows[..1];
+        }
+        let count = self.run_length(tree, TreePage(&leaf), slot, rows);
         let prefix = TreePage(&leaf).prefix_len();
-        let bytes: usize = rows[..count]
+        let bytes: usize = rows[..count.max(1)]
             .iter()
             .map(|(key, value)| cell_len(key.len() - prefix, value.len(), true) + SLOT_LEN)
             .sum();
-        let Room::Yes(leaf) = make_room(&self.core, leaf, bytes, first)? else {
-            return Ok(0);
+        let name = row_name(tree, first);
+        if count == 0 && self.core.locks.blocks_insert(&self.shared.state, name) {
+            return Ok(Run::Single);
+        }
+        let beside = (
+            tree.space.id,
+            tree.id,
+            leaf.id().page,
+            (slot as u16).wrapping_sub(1),
+        );
+        let ascending = slot > 0 && inner.last_insert == Some(beside);
+        match make_room(&self.core, leaf, bytes, first)? {
+            Room::Yes(leaf) => {
+                self.place_run(inner, tree, leaf, slot, &rows[..count.max(1)])?;
+                Ok(Run::Rows(count.max(1)))
+            }
+            Room::Cleaned => Ok(Run::Again),
+            Room::No => {
+                let wanted = SplitFor {
+                    key: first,
+                    need: bytes,
+                    ascending,
+                };
+                tree.split_leaf(wanted, &self.core.liveness())?;
+                Ok(Run::Again)
+            }
+        }
+    }
+
+    /// Makes the version of the bulk's rows. No page is latched.
+    fn begin_bulk(&self, inner: &mut Inner, tree: &Tree) -> Result<()> {
+        let core = &self.core;
+        core.move_undo_early(&self.shared, inner)?;
+        core.versions.reserve_undo(&mut inner.touched, 1)?;
+        let from = inner.bulk_of(tree).map(|bulk| bulk.from.clone());
+        let from = from.unwrap_or_default();
+        let mut change = Change {
+            core,
+            shared: &self.shared,
+            inner,
         };
-        self.place_run(inner, tree, leaf, slot, &rows[..count])?;
-        Ok(count)
+        let address = change.version(NewVersion {
+            kind: VersionKind::Insert,
+            flags: NO_PURGE | BULK,
+            space: tree.space.id,
+            tree: tree.id,
+            key: &from,
+            old_flags: 0,
+            old_value: &[],
+            previous: VersionAddress(0),
+            undo_previous: change.inner.undo_last,
+        })?;
+        paranoid!(
+            address.is_logged() && change.inner.logged,
+            "a bulk insert with version {address} begins a transaction, or is not logged"
+        );
+        let mut mtr = Mtr::new(&core.storage);
+        mtr.note(&Record::BulkInsert {
+            trx_slot: self.shared.state.slot(),
+            address,
+            space: tree.space.id,
+            tree: tree.id,
+            from,
+        });
+        mtr.commit()?;
+        inner.undo_last = address;
+        if let Some(bulk) = inner.bulk_of_mut(tree) {
+            bulk.address = Some(address);
+        }
+        core.storage.counters.add(Counter::BulkInserts, 1);
+        Ok(())
     }
 
     /// How many rows from the front fit side by side at `slot`.
@@ -237,25 +369,32 @@ impl Transaction {
             shared: &self.shared,
             inner,
         };
-        let (flags, others) = match rows {
-            [_] => (NO_PURGE, Vec::new()),
-            _ => (NO_PURGE | RUN, run_of(rows.iter().map(|&(key, _)| key))),
+        let bulk = change.inner.bulk_of(tree);
+        let bulk = bulk.filter(|bulk| bulk.from[..] <= *rows[0].0);
+        let bulk = bulk.and_then(|bulk| bulk.address);
+        let (address, trx) = match bulk {
+            Some(address) => {
+                let trx = TrxRef {
+                    slot: self.shared.state.slot(),
+                    first: None,
+                    version: Some(LoggedVersion::of_bulk(address)),
+                };
+                (address, trx)
+            }
+            None => {
+                let address = change.version_of_run(page, tree, rows)?;
+                let trx = change.shared.trx_ref(change.inner, address, None);
+                (address, trx)
+            }
         };
-        let address = change.version(NewVersion {
-            kind: VersionKind::Insert,
-            flags,
-            space: page.space,
-            tree: tree.id,
-            key: rows[0].0,
-            old_flags: 0,
-            old_value: &others,
-            previous: VersionAddress(0),
-            undo_previous: change.inner.undo_last,
-        })?;
+        paranoid!(
+            rows.is_sorted_by(|a, b| a.0 < b.0),
+            "rows of one leaf are not in the order of their keys"
+        );
         if tree.id == CLUSTERED_TREE {
-            (1..rows.len()).for_each(|_| self.shared.state.add_cost());
+            let counted = usize::from(bulk.is_none());
+            (counted..rows.len()).for_each(|_| self.shared.state.add_cost());
         }
-        let trx = change.shared.trx_ref(change.inner, address, None);
         let mut mtr = Mtr::new(&core.storage);
         let index = mtr.push(leaf);
         let context = &mut change.inner.context;
@@ -275,6 +414,7 @@ impl Transaction {
             rows: rows.len() as u64,
             undo_bytes: rows.len() as u64 * undo_log_bytes(0, 0),
             coding: Coding::InFull,
+            is_of_bulk: bulk.is_some(),
         };
         change.commit(mtr, made)?;
         inner.last_insert = Some((
@@ -287,5 +427,56 @@ impl Transaction {
             .counters
             .add(Counter::RowsInserted, rows.len() as u64);
         Ok(())
+    }
+}
+
+impl Inner {
+    /// Whether rows, and so many more, are worth a bulk.
+    fn takes_bulk(&self, rows: &[RowRef<'_>], ahead: usize) -> bool {
+        let bytes = |row: &RowRef<'_>| row.0.len() + row.1.len();
+        match self.undo_place.is_moved() {
+            true => rows.len() >= BULK_ROWS_MOVED,
+            false => {
+                rows.len() + ahead >= BULK_ROWS
+                    || rows.iter().map(bytes).sum::<usize>() >= BULK_BYTES
+            }
+        }
+    }
+
+    /// The bulk insert into a tree that is going on.
+    fn bulk_of(&self, tree: &Tree) -> Option<&Bulk> {
+        let mut bulks = self.bulks.iter();
+        bulks.find(|bulk| bulk.space == tree.space.id && bulk.tree == tree.id)
+    }
+
+    fn bulk_of_mut(&mut self, tree: &Tree) -> Option<&mut Bulk> {
+        let mut bulks = self.bulks.iter_mut();
+        bulks.find(|bulk| bulk.space == tree.space.id && bulk.tree == tree.id)
+    }
+}
+
+impl Change<'_> {
+    /// The version of rows that are inserted side by side.
+    fn version_of_run(
+        &mut self,
+        page: PageId,
+        tree: &Tree,
+        rows: &[RowRef<'_>],
+    ) -> Result<VersionAddress> {
+        let (flags, others) = match rows {
+            [_] => (NO_PURGE, Vec::new()),
+            _ => (NO_PURGE | RUN, run_of(rows.iter().map(|&(key, _)| key))),
+        };
+        self.version(NewVersion {
+            kind: VersionKind::Insert,
+            flags,
+            space: page.space,
+            tree: tree.id,
+            key: rows[0].0,
+            old_flags: 0,
+            old_value: &others,
+            previous: VersionAddress(0),
+            undo_previous: self.inner.undo_last,
+        })
     }
 }

@@ -158,6 +158,7 @@ impl Transaction {
             rows: 1,
             undo_bytes: undo_log_bytes(0, 0),
             coding,
+            is_of_bulk: false,
         };
         change.commit(mtr, made)?;
         inner.last_insert = Some((page.space, tree.id, page.page, slot as u16));
@@ -311,6 +312,7 @@ impl Transaction {
             rows: 1,
             undo_bytes: undo_log_bytes(put_back, old.len.saturating_sub(len)),
             coding: Coding::Apart,
+            is_of_bulk: false,
         };
         row.commit(mtr, made)?;
         Ok(Attempt::Done(Written::Changed))

@@ -32,12 +32,8 @@ pub fn run(core: &Arc<Core>) -> Result<usize> {
         oldest,
         core.storage.log.current_lsn(),
         &mut |address, entry| {
-            if core.is_stopping() {
-                // What is left is found by the next run, or by a write that needs the room.
-                return Err(crate::Error::TransactionState(
-                    "interrupted: the database is closing",
-                ));
-            }
+            // What is left is found by the next run, or by a write that needs the room.
+            core.check_stopping()?;
             purge_entry(core, address, entry)
         },
     );

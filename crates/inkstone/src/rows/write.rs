@@ -131,7 +131,7 @@ impl Transaction {
             });
         }
         let mut inner = self.begin_write()?;
-        let place = inner.place();
+        let place = inner.place_of_row();
         let result = self.write_row(&mut inner, tree, key, write);
         if result.is_err() && !matches!(result, Err(Error::Deadlock)) {
             // A long value may be half exchanged: the statement has no effect.

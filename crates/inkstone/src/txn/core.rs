@@ -315,4 +315,14 @@ impl Core {
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
+
+    /// Fails if the database is being closed: for long work that the next run goes on with.
+    pub fn check_stopping(&self) -> Result<()> {
+        match self.is_stopping() {
+            true => Err(Error::TransactionState(
+                "interrupted: the database is closing",
+            )),
+            false => Ok(()),
+        }
+    }
 }

@@ -5,6 +5,7 @@
 //! with what is left.
 
 use crate::btree::{SplitFor, Target, Tree};
+use crate::counters::Counter;
 use crate::mtr::Mtr;
 use crate::mutants::{self, Mutant};
 use crate::mvcc::versions::{MARK_ONLY, RUN, VersionKind, VersionView};
@@ -28,6 +29,7 @@ pub(crate) fn undo_until(
     until: VersionAddress,
 ) -> Result<()> {
     inner.orphans = true;
+    inner.bulks.clear();
     while inner.undo_last != until && inner.undo_last != VersionAddress(0) {
         let address = inner.undo_last;
         let entry = core.versions.read(address)?;
@@ -54,7 +56,12 @@ pub(crate) fn undo_until(
         }
         let tree = core.tree(view.space, view.tree);
         let undone = tree.and_then(|tree| {
-            let undo = |tree| undo_version(core, shared, inner, &tree, address, &view);
+            let undo = |tree: Tree| match view.is_bulk() {
+                true => undo_bulk(core, &tree, address, view.key, &mut || {
+                    core.save_undo_of_rollback(shared, inner)
+                }),
+                false => undo_version(core, shared, inner, &tree, address, &view),
+            };
             tree.map(undo).transpose()
         });
         let undone = match undone {
@@ -70,6 +77,10 @@ pub(crate) fn undo_until(
         inner.undo_count = inner.undo_count.saturating_sub(undone);
         if view.tree == CLUSTERED_TREE {
             shared.state.take_back_rows(undone);
+        }
+        if inner.undo_last == VersionAddress(0) {
+            // Of a dropped table's bulk the rows were not counted.
+            inner.undo_count = 0;
         }
         core.save_undo_of_rollback(shared, inner)?;
     }
@@ -167,6 +178,68 @@ pub(crate) fn undo_recovered_version(
         })?;
     }
     Ok(undone)
+}
+
+/// Undoes a bulk insert: the rows of keys from `from` on that have its version go, leaf by leaf
+/// from the last one, so that each empty leaf is left of nothing that would have to move. Undoing
+/// it again finds none. `between`: called with no page latched. How many rows.
+pub(crate) fn undo_bulk(
+    core: &Arc<Core>,
+    tree: &Tree,
+    address: VersionAddress,
+    from: &[u8],
+    between: &mut dyn FnMut() -> Result<()>,
+) -> Result<u64> {
+    let live = |address| core.keeps(address);
+    let (mut undone, mut above): (u64, Option<Vec<u8>>) = (0, None);
+    loop {
+        between()?;
+        core.before_undo(true)?;
+        let target = above.as_deref().map_or(Target::Last, Target::Before);
+        let leaf = tree.leaf_exclusive(target)?;
+        let (id, low) = (leaf.id(), TreePage(&leaf).low().to_vec());
+        paranoid!(
+            above.as_deref().is_none_or(|above| &low[..] < above),
+            "the leaf before {above:x?} begins at {low:x?}"
+        );
+        let runs = runs_of(TreePage(&leaf), address);
+        let mut thin = TreePage(&leaf).count() == 0;
+        if !runs.is_empty() {
+            let mut mtr = Mtr::new(&core.storage);
+            let index = mtr.push(leaf);
+            for &(slot, count) in runs.iter().rev() {
+                let (page, slot, count) = (id, slot as u16, count as u16);
+                mtr.replay(index, &Record::Remove { page, slot, count });
+            }
+            thin = Tree::is_thin(TreePage(mtr.page(index)));
+            mtr.commit()?;
+            undone += runs.iter().map(|&(_, count)| count as u64).sum::<u64>();
+        } else {
+            drop(leaf);
+        }
+        // An empty leaf does no harm; the log may be short.
+        if thin && core.storage.log.has_room() {
+            tree.merge_around(&low, &live)?;
+        }
+        if &low[..] <= from {
+            let any = u64::from(undone > 0);
+            core.storage.counters.add(Counter::BulksUndone, any);
+            return Ok(undone);
+        }
+        above = Some(low);
+    }
+}
+
+/// The rows of a leaf that have a version: slots where rows stand side by side, and how many.
+fn runs_of(page: TreePage<'_>, address: VersionAddress) -> Vec<(usize, usize)> {
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    for slot in (0..page.count()).filter(|&slot| page.version(slot) == Some(address)) {
+        match runs.last_mut() {
+            Some((first, count)) if *first + *count == slot => *count += 1,
+            _ => runs.push((slot, 1)),
+        }
+    }
+    runs
 }
 
 /// What a row becomes.

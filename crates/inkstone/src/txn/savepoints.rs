@@ -1,5 +1,6 @@
 //! Statements, marks and savepoints: places in a transaction to which it can be undone.
 
+use crate::mutants::{self, Mutant};
 use crate::txn::transaction::{Inner, Phase, Transaction};
 use crate::{Error, Result};
 use inkstone_format::{TrxId, VersionAddress};
@@ -59,7 +60,16 @@ pub(crate) struct Place {
 }
 
 impl Inner {
-    pub fn place(&self) -> Place {
+    /// Where it is now: a bulk insert ends here, as what comes later must be undone apart.
+    pub fn place(&mut self) -> Place {
+        if !mutants::on(Mutant::BulkOutlivesPlace) {
+            self.bulks.clear();
+        }
+        self.place_of_row()
+    }
+
+    /// The same for the write of one row, which is undone before anything is added to a bulk.
+    pub fn place_of_row(&self) -> Place {
         Place {
             undo_last: self.undo_last,
             undo_count: self.undo_count,
@@ -84,6 +94,8 @@ impl Transaction {
         );
         match undone {
             Ok(()) => {
+                // What a bulk had of a table that was dropped was not counted.
+                inner.undo_count = place.undo_count;
                 inner.promise.undone_to(&self.core, place.undo_log_bytes);
                 self.core.locks.changes_taken_back(&self.shared.state);
             }
@@ -160,7 +172,7 @@ impl Transaction {
     /// # Ok::<(), inkstone::Error>(())
     /// ```
     pub fn mark(&self) -> Result<Mark> {
-        let inner = self.active()?;
+        let mut inner = self.active()?;
         Ok(Mark {
             transaction: self.shared.state.id(),
             place: inner.place(),
@@ -222,7 +234,7 @@ impl Transaction {
     /// set are forgotten, and the transaction goes on.
     pub fn statement<T>(&self, f: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
         let (place, savepoints) = {
-            let inner = self.active()?;
+            let mut inner = self.active()?;
             (inner.place(), inner.savepoints.len())
         };
         let result = f(self);

@@ -76,6 +76,17 @@ pub struct Shared {
     pub(crate) handed_over: Mutex<HandedOver>,
 }
 
+/// Many rows that a statement inserts into one tree, with one version for all of them.
+#[derive(Debug)]
+pub(crate) struct Bulk {
+    pub space: SpaceId,
+    pub tree: TreeId,
+    /// Rows of keys below this are no part of it.
+    pub from: Vec<u8>,
+    /// Their version; none before the transaction's first record.
+    pub address: Option<VersionAddress>,
+}
+
 /// A transaction's own state.
 pub(crate) struct Inner {
     pub phase: Phase,
@@ -98,6 +109,8 @@ pub(crate) struct Inner {
     pub statement: Option<Place>,
     /// Tables whose statement lock it has.
     pub statement_locks: Vec<SpaceId>,
+    /// Trees of which a bulk insert is going on: until the next place to go back to.
+    pub bulks: Vec<Bulk>,
     /// Where the last insert went: the next one often goes beside it.
     pub last_insert: Option<(SpaceId, TreeId, PageNo, u16)>,
     pub xid: Option<Vec<u8>>,
@@ -130,6 +143,7 @@ impl Inner {
             savepoints: Vec::new(),
             statement: None,
             statement_locks: Vec::new(),
+            bulks: Vec::new(),
             last_insert: None,
             xid: None,
             is_own: false,
@@ -165,6 +179,12 @@ impl Check for Inner {
             }
         }
         self.promise.check();
+        for bulk in &self.bulks {
+            paranoid!(
+                bulk.address.is_none() || self.undo_place.is_moved(),
+                "a bulk insert with undo in the log: {bulk:?}"
+            );
+        }
         paranoid!(
             self.context_chain <= CONTEXT_CHAIN_MAX,
             "{} inserts coded against each other",
@@ -687,6 +707,8 @@ pub(crate) struct Made {
     /// A bound of the log that undoing them takes.
     pub undo_bytes: u64,
     pub coding: Coding,
+    /// The version is that of a bulk insert, which was there before.
+    pub is_of_bulk: bool,
 }
 
 /// How a change's record stands to the transaction's inserts, which are coded against each other.
@@ -771,7 +793,9 @@ impl Change<'_> {
             Coding::Apart => {}
         }
         inner.logged = true;
-        inner.undo_last = made.address;
+        if !made.is_of_bulk {
+            inner.undo_last = made.address;
+        }
         inner.undo_count += made.rows;
         inner.promise.add(made.undo_bytes);
         shared.state.add_weight(made.rows);

@@ -11,7 +11,7 @@
 //!   from the moment of saving on has the rest.
 //!
 //! ```text
-//!         large, or keeps too much log              keeps too much log
+//!         large, bulk, or keeps too much log        keeps too much log
 //! short ------------------------------> moved ----------------------> saved, and again
 //!        versions copied, rows renamed          segments and list synced,
 //!        UNDO_MOVED logged                      UNDO_SAVED logged
@@ -140,6 +140,14 @@ impl Core {
             Stage::Short if is_large => self.move_undo(shared, inner),
             Stage::Moving => self.move_undo(shared, inner),
             _ => Ok(()),
+        }
+    }
+
+    /// As [`Core::move_large_undo`], of one that is about to become large.
+    pub(crate) fn move_undo_early(&self, shared: &Shared, inner: &mut Inner) -> Result<()> {
+        match inner.undo_place.is_moved() {
+            true => Ok(()),
+            false => self.move_undo(shared, inner),
         }
     }
 

@@ -75,7 +75,13 @@ impl Run {
         }
         self.verify_all()?;
         self.check_prepared_locks(&db)?;
-        self.check_status(&db)
+        self.check_status(&db)?;
+        let counters = db.counters().snapshot();
+        let undone = counters.iter().find(|c| c.0 == "bulk_inserts_undone");
+        // This life has inserted none yet.
+        let undone = undone.map_or(0, |&(_, count)| count);
+        self.marks.add("bulk inserts undone after a crash", undone);
+        Ok(())
     }
 
     /// There is a tablespace file for each table and for the catalog, and no other.

@@ -345,6 +345,7 @@ impl Run {
             "log_bytes",
             "undo_moves",
             "undo_saves",
+            "bulk_inserts",
             "page_write_failures",
             "pages_redone_late",
         ];

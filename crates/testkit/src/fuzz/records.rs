@@ -297,6 +297,13 @@ fn samples() -> Vec<Record> {
             trx_slot: 4,
             addresses: vec![(logged(0), 3), (logged(7), 1)],
         },
+        Record::BulkInsert {
+            trx_slot: 4,
+            address: logged(9),
+            space: SpaceId(3),
+            tree: TreeId(1),
+            from: b"k".to_vec(),
+        },
         Record::UndoSaved {
             trx_slot: 4,
             trx: TrxId(900),

@@ -66,7 +66,7 @@ mod tests;
 pub use entry::NewVersion;
 pub(crate) use saved::{RebuiltSegments, SavedList, ToSave, UNDO_FILE};
 pub use view::{
-    MARK_ONLY, NO_PURGE, RUN, SPLICED, VersionKind, VersionRef, VersionView, run_of, spliced,
+    BULK, MARK_ONLY, NO_PURGE, RUN, SPLICED, VersionKind, VersionRef, VersionView, run_of, spliced,
 };
 
 use crate::counters::{Counter, Counters, STRIPES, thread_stripe};

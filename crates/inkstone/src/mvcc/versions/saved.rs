@@ -642,6 +642,12 @@ impl RebuiltSegments {
         Ok(())
     }
 
+    /// Bytes of all versions.
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.values().map(|rebuilt| rebuilt.bytes.len()).sum()
+    }
+
     /// Forgets the segments that were sealed at an LSN: the undo file has them.
     pub(crate) fn forget_before(&mut self, lsn: Lsn) {
         self.0.retain(|_, rebuilt| rebuilt.last >= lsn);

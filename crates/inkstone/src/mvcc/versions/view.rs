@@ -20,6 +20,10 @@ pub const MARK_ONLY: u8 = 4;
 /// side; see [`run_of`].
 pub const RUN: u8 = 8;
 
+/// Flag of an [`VersionKind::Insert`] entry: all rows of the tree, from its key on, that have its
+/// address were inserted with it, as a bulk; it does not name them.
+pub const BULK: u8 = 16;
+
 /// What a [`RUN`] entry keeps beside its first key: the other keys, each coded against the one
 /// before.
 pub fn run_of<'k>(keys: impl IntoIterator<Item = &'k [u8]>) -> Vec<u8> {
@@ -137,7 +141,12 @@ impl VersionView<'_> {
         }
     }
 
-    /// The keys of the rows that the change concerns.
+    /// Whether it is the one entry of all rows of a bulk insert.
+    pub fn is_bulk(&self) -> bool {
+        self.flags & BULK != 0
+    }
+
+    /// The keys of the rows that the change concerns, but for a bulk's.
     pub fn keys(&self) -> std::result::Result<Vec<Vec<u8>>, Corrupt> {
         let mut keys = vec![self.key.to_vec()];
         if self.flags & RUN != 0 {

@@ -7,6 +7,8 @@ use inkstone_format::header::{PageType, init_page};
 use inkstone_format::record::{
     Context, Diff, LoggedVersion, Record, Row, TrxRef, Undo, UndoEntry, UndoList, put_insert,
 };
+use inkstone_format::space::PENDING_FREE_TREE;
+use inkstone_format::version::version_bytes;
 use inkstone_format::{Lsn, SpaceId, TreeId, TrxId, VersionAddress};
 
 const TREE: TreeId = TreeId(0);
@@ -425,4 +427,43 @@ fn versions_behind_what_is_saved_are_made_anew() {
     let moved = outcome.losers[0].moved.as_ref().unwrap();
     assert_eq!((outcome.losers[0].first_lsn, moved.changes), (since, 21));
     assert_eq!(outcome.losers[0].undo, []);
+}
+
+/// Any number of rows takes the memory of one version.
+#[test]
+fn rows_of_a_bulk_make_no_version() {
+    let address = VersionAddress::of(VersionAddress::logged_segment(7), 0);
+    let trx = TrxRef {
+        version: Some(LoggedVersion::of_bulk(address)),
+        ..slot(3)
+    };
+    let begin = |tree| Record::BulkInsert {
+        trx_slot: 3,
+        address,
+        space: SpaceId(2),
+        tree,
+        from: Vec::new(),
+    };
+    let mut log = log();
+    let since = log.end;
+    log.records(&[saved(3, 9, (since, 20)), begin(TreeId(0))]);
+    for key in 0..50u8 {
+        let at = u16::from(key);
+        log.records(&[insert(trx, 2 * at, &[&[key, b'a'], &[key, b'b']])]);
+    }
+    let outcome = outcome(&log).unwrap();
+    let moved = outcome.losers[0].moved.as_ref().unwrap();
+    assert_eq!((moved.changes, outcome.losers[0].undo.len()), (120, 0));
+    assert_eq!(moved.rebuilt.bytes(), version_bytes(0, 0));
+    let twice = [begin(TreeId(0)), begin(TreeId(0))];
+    for (records, why) in [
+        (&twice[..], "two versions have address"),
+        (&[begin(PENDING_FREE_TREE)], "which has none"),
+    ] {
+        let mut log = self::log();
+        log.records(&[saved(3, 9, (since, 20))]);
+        log.records(records);
+        let error = detail(self::outcome(&log));
+        assert!(error.contains(why), "{error}");
+    }
 }
