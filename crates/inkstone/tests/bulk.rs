@@ -39,7 +39,7 @@ fn rows(numbers: impl Iterator<Item = u64>) -> Rows {
 
 /// Numbers below `count`, in an order of their own.
 fn shuffled(count: u64) -> impl Iterator<Item = u64> {
-    assert!(count % 7919 != 0);
+    assert!(!count.is_multiple_of(7919));
     (0..count).map(move |n| n * 7919 % count)
 }
 
