@@ -21,8 +21,8 @@ struct Access
   {
     return copying.get() ? copying.get() : of_statement();
   }
-  /** The statement's own, also while a copy is filled: that one's ends on the way, and would wait for
-      the other's locks. */
+  /** The statement's own, also while a copy is filled: that one's ends on the way, and would wait
+      for the other's locks. */
   ink_transaction *of_statement() const { return own ? own.get() : session->transaction.get(); }
   THD *thd() const { return session->thd; }
   /** Rows of a discarded table are refused where one is asked for, as with InnoDB; its definition

@@ -1,5 +1,5 @@
-//! Bulk inserts: many rows with one version, invisible and locked until their transaction has ended,
-//! and gone as one when it is undone.
+//! Bulk inserts: many rows with one version, invisible and locked until their transaction has
+//! ended, and gone as one when it is undone.
 
 use inkstone::internals::counters::Counter;
 use inkstone::internals::options::Durability;
@@ -138,7 +138,7 @@ fn nothing_of_a_bulk_is_seen_before_its_commit() {
     assert_eq!(seen_by(&older, &table), []);
     assert_eq!(rows_of(&db, &table).len(), all.len() + 1);
     drop(older);
-    // Without anybody who could need the version its address goes where the room is needed.
+    // Where no snapshot needs the version its address goes when the room is needed.
     db.purge().unwrap();
     let txn = db.begin(Isolation::ReadCommitted).unwrap();
     for (key, _) in &all {
