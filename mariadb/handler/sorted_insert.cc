@@ -4,7 +4,7 @@
 
 /** As much is inserted between two commits. */
 static const size_t UNCOMMITTED_BYTES_MAX= 8 << 20;
-/** Rows that are inserted at a time, enough for a bulk: after so many the statement can be killed. */
+/** Rows that are inserted at a time, enough for a bulk. Then the statement can be killed. */
 static const size_t ROWS_AT_A_TIME= 4096;
 
 int FillingTransaction::begin(const Session &session)

@@ -1,5 +1,5 @@
-//! Bulk inserts: many rows with one version, invisible and locked until their transaction has ended,
-//! and gone as one when it is undone.
+//! Bulk inserts: many rows with one version, invisible and locked until their transaction has
+//! ended, and gone as one when it is undone.
 
 use inkstone::internals::counters::Counter;
 use inkstone::internals::options::Durability;
@@ -39,7 +39,7 @@ fn rows(numbers: impl Iterator<Item = u64>) -> Rows {
 
 /// Numbers below `count`, in an order of their own.
 fn shuffled(count: u64) -> impl Iterator<Item = u64> {
-    assert!(count % 7919 != 0);
+    assert!(!count.is_multiple_of(7919));
     (0..count).map(move |n| n * 7919 % count)
 }
 
@@ -138,7 +138,7 @@ fn nothing_of_a_bulk_is_seen_before_its_commit() {
     assert_eq!(seen_by(&older, &table), []);
     assert_eq!(rows_of(&db, &table).len(), all.len() + 1);
     drop(older);
-    // Without anybody who could need the version its address goes where the room is needed.
+    // Where no snapshot needs the version its address goes when the room is needed.
     db.purge().unwrap();
     let txn = db.begin(Isolation::ReadCommitted).unwrap();
     for (key, _) in &all {
