@@ -178,6 +178,7 @@ fn checkpoints(inner: &Arc<Inner>, stop: &Arc<Stop>) -> Result<JoinHandle<()>> {
             busy = checkpoint_round(&inner, count, called).unwrap_or(false);
         }
     };
+    inner.core.storage.log.answer_calls();
     thread::spawn("ink-checkpoint", body).map_err(|e| thread_error(inner, e))
 }
 

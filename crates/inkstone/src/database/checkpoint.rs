@@ -297,9 +297,16 @@ impl Inner {
         checkpoint: Lsn,
         needed: Option<Lsn>,
     ) -> Lsn {
-        let reach = Lsn(checkpoint
-            .0
-            .saturating_sub(self.core.storage.log.context_reach()));
+        let (reach, run_start) = (
+            self.core.storage.log.context_reach(),
+            self.checkpoints.run_start,
+        );
+        let mut reach = Lsn(checkpoint.0.saturating_sub(reach));
+        if checkpoint >= run_start {
+            // Records of this run are coded against this run's alone: the log of the run before it
+            // must not wait for more of this one's, for which it may leave no room.
+            reach = reach.max(run_start);
+        }
         let behind = state
             .boundaries
             .iter()
@@ -320,7 +327,7 @@ impl Inner {
         .flatten()
         .fold(checkpoint, Lsn::min);
         // Frames of earlier runs have epochs that only the old scan start knows.
-        if wanted < self.checkpoints.run_start {
+        if wanted < run_start {
             return old.scan_start_lsn;
         }
         wanted.max(old.scan_start_lsn)

@@ -17,7 +17,7 @@ pub(super) struct Full {
     /// A checkpoint is called for, and none has begun since.
     called: Mutex<bool>,
     call: Condvar,
-    /// Whether there is a thread that answers.
+    /// Whether there is a thread that answers, or will as soon as it runs.
     is_heard: AtomicBool,
     waiting: AtomicUsize,
     room: Mutex<()>,
@@ -38,9 +38,13 @@ impl Full {
         true
     }
 
-    /// Waits for a call; whether there was one. From now on calls are answered.
-    pub fn next_call(&self, at_most: Duration) -> bool {
+    /// From now on calls are answered.
+    pub fn listen(&self) {
         self.is_heard.store(true, Ordering::Release);
+    }
+
+    /// Waits for a call; whether there was one.
+    pub fn next_call(&self, at_most: Duration) -> bool {
         let mut called = self.called.lock();
         if !*called {
             self.call.wait_for(&mut called, at_most);
@@ -88,6 +92,10 @@ mod tests {
         let full = Full::default();
         let none = Duration::ZERO;
         assert!(!full.call(), "no thread listens");
+        // The thread may run late.
+        full.listen();
+        assert!(full.call());
+        assert!(full.next_call(none));
         assert!(!full.next_call(none));
         assert!(full.call() && full.call());
         assert!(full.next_call(Duration::from_secs(60)));
@@ -96,6 +104,7 @@ mod tests {
         assert!(full.next_call(Duration::from_secs(60)));
         assert!(!full.next_call(none));
         full.stop();
+        assert!(full.next_call(none), "its last round");
         assert!(!full.call());
     }
 }

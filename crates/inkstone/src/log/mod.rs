@@ -396,10 +396,15 @@ impl Log {
         self.shared.full.call()
     }
 
-    /// For the thread that writes checkpoints: waits for a call, `at_most` so long; whether there
-    /// was one.
-    pub fn next_call(&self, at_most: Duration) -> bool {
+    /// Before the thread that writes checkpoints is started: from now on it may be called for one,
+    /// although it does not run yet.
+    pub fn answer_calls(&self) {
         self.shared.segments.pace();
+        self.shared.full.listen();
+    }
+
+    /// For that thread: waits for a call, `at_most` so long; whether there was one.
+    pub fn next_call(&self, at_most: Duration) -> bool {
         self.shared.full.next_call(at_most)
     }
 
