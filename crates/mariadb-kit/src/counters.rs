@@ -53,7 +53,7 @@ pub fn with_marks(text: &str, engine: &str, server: u32) -> String {
 fn mark(label: &str, engine: &str, server: u32) -> String {
     // The peak begins anew.
     let process = format!(
-        "system echo {PROCESS} $(cut -d' ' -f14,15 /proc/{server}/stat) \
+        "system echo '{PROCESS}' $(cut -d' ' -f14,15 /proc/{server}/stat) \
          $(grep VmHWM /proc/{server}/status | tr -dc 0-9) && echo 5 > /proc/{server}/clear_refs\n"
     );
     let engine = engine.to_lowercase();
@@ -172,6 +172,22 @@ mod tests {
         assert!(parts(&marks("2")).is_ok());
         assert!(parts(&marks("NULL")).is_err());
         assert!(parts(&marks("2").replace("#process 1 1 1", "#process 1 1")).is_err());
+    }
+
+    /// A `#` that is not quoted would be a comment to the shell.
+    #[test]
+    fn the_system_tells_of_a_process() {
+        let text = with_marks("", "InnoDB", std::process::id());
+        let command = text.lines().find_map(|line| line.strip_prefix("system "));
+        let command = command.expect("a command for the shell");
+        let output = std::process::Command::new("sh")
+            .args(["-c", command])
+            .output();
+        let output = output.expect("a shell").stdout;
+        let printed = String::from_utf8(output).expect("text");
+        let process = printed.trim().strip_prefix(PROCESS);
+        let (ticks, peak) = told(process.expect("a mark")).expect("numbers");
+        assert!(ticks >= 0.0 && peak > 100.0, "{printed}");
     }
 
     #[test]
