@@ -304,20 +304,30 @@ impl IntervalSet {
         })
     }
 
-    /// Removes those that lie in an interval.
+    /// Removes those that begin in an interval, as far as they lie in it: of one that goes on
+    /// behind it the rest stays.
     pub fn remove_in(&mut self, interval: &Interval) {
         while let Some((low, high)) = self.last_before(&interval.high) {
             if *low < *interval.low {
                 break;
             }
-            paranoid!(
-                *high <= interval.high,
-                "an interval to {high:x?} is no part of {interval:x?}"
-            );
-            let (low, bytes) = (Box::from(low), low_bytes(low) + high.bytes());
+            let (low, high) = (Box::from(low), high.clone());
             self.ends.remove::<[u8]>(&low);
-            self.bytes -= bytes;
+            self.bytes -= low_bytes(&low) + high.bytes();
+            if let High::At(place) = &interval.high
+                && high.is_behind(place)
+            {
+                self.insert_joining(Interval {
+                    low: place.clone(),
+                    high,
+                });
+            }
         }
+        paranoid!(
+            self.last_before(&interval.high)
+                .is_none_or(|(low, _)| *low < *interval.low),
+            "an interval begins in {interval:x?}, from which all were removed"
+        );
     }
 
     /// The last one that begins before `high`.

@@ -278,6 +278,32 @@ fn a_wait_that_is_given_up_lets_the_next_go_on() {
     assert!(f.lock(&mut c, b"k", S));
 }
 
+/// A scan takes what it has passed, and a gap that ends there, for one interval. Of a gap that
+/// begins there the rest stays locked.
+#[test]
+fn a_gap_that_goes_on_behind_a_scan_stays_locked() {
+    let f = fixture();
+    let (mut a, mut b) = (f.begin(), f.begin());
+    f.lock_gap(&mut a, b"b", b"d");
+    f.lock_gap(&mut a, b"d", b"m");
+    // The row came into the gap; the scan has passed those two.
+    let (trx, held) = &mut a;
+    let bounds = (Bound::Included(&b"d"[..]), Bound::Included(&b"f"[..]));
+    let (newest, refuse) = (&Newest::Free, IfTaken::Refuse);
+    let passed = f
+        .table
+        .lock_passed(trx, held, row(b"f"), bounds, X, newest, refuse);
+    assert!(passed.is_ok());
+    for key in [b"c", b"e", b"g", b"k"] {
+        assert!(!f.is_free(&b, key, Access::Insert), "{key:?}");
+    }
+    assert!(f.is_free(&b, b"g", Access::Row(X)) && !f.is_free(&b, b"e", Access::Row(X)));
+    assert!(f.is_free(&b, b"n", Access::Insert));
+    f.end(&a.0, &mut a.1);
+    f.end(&b.0, &mut b.1);
+    assert!(f.table.is_idle(PLACE));
+}
+
 #[test]
 fn gaps_are_in_the_way_of_inserts_alone() {
     let f = fixture();
