@@ -1,6 +1,6 @@
-//! `--steps`: each statement of DDL of partitioned tables, killed before each single change of a
-//! file that the server makes in it. After each restart the tables are those before the statement
-//! or those behind it, and nothing is left over.
+//! `--steps`: each statement of DDL of partitioned tables, and DISCARD TABLESPACE, killed before
+//! each single change of a file that the server makes in it. After each restart the tables are
+//! those before the statement or those behind it, and nothing is left over.
 
 use super::apt::output;
 use super::orphans::{self, TABLESPACE_DISCARDED, mended};
