@@ -13,7 +13,7 @@ Session::Session(THD *connection)
       begun_at(INK_REPEATABLE_READ), tables_in_use(0),
       statement_running(false), auto_increment_rows(0), altered{0, {}},
       updates_duplicates(false),
-      replaces_duplicates(false), duplicate_index(MAX_KEY), ordered(false), prepared(false), begun(0)
+      replaces_duplicates(false), duplicate_index(MAX_KEY), ordered(false), prepared(Prepared::not_yet), begun(0)
 {
   message[0]= 0;
 }
@@ -85,7 +85,8 @@ int Session::begin_if_none()
   ink_transaction_set_tag(transaction.get(), thd_get_thread_id(thd));
   ink_transaction_set_owner(transaction.get(), thd);
   begun= my_time(0);
-  ordered= prepared= false;
+  ordered= false;
+  prepared= Prepared::not_yet;
   return 0;
 }
 
@@ -127,7 +128,8 @@ void Session::end()
   transaction.reset();
   statement_running= false;
   auto_increment_rows= 0;
-  ordered= prepared= false;
+  ordered= false;
+  prepared= Prepared::not_yet;
 }
 
 /* Called one after the other for all commits, with the binary log's latch held: takes the commit's
@@ -148,8 +150,10 @@ int Session::commit()
   ink_error error;
   int failed= 0;
   const bool by_server= ordered;
-  /* What the binary log orders is found by it after a crash, if it is prepared durably. */
-  const uint32_t wait_for= by_server && prepared ? static_cast<uint32_t>(INK_LAZY) : flush_log_at_commit();
+  /* After a crash the server commits what it has prepared itself and finds in the binary log. What
+     XA PREPARE has prepared it leaves as it is found, to be committed or rolled back by hand. */
+  const bool is_found_by_server= by_server && prepared == Prepared::by_server;
+  const uint32_t wait_for= is_found_by_server ? static_cast<uint32_t>(INK_LAZY) : flush_log_at_commit();
   if (!by_server)
     commit_ordered();
   if (ordered_error.code != INK_OK)
@@ -202,7 +206,7 @@ int Session::rollback()
 {
   if (!transaction)
     return 0;
-  if (leaves_rollbacks() && !prepared && leave_to_next_start())
+  if (leaves_rollbacks() && prepared == Prepared::not_yet && leave_to_next_start())
   {
     end();
     return 0;
@@ -254,7 +258,7 @@ int Session::prepare(const XID &xid)
   XidBytes bytes(xid);
   if (ink_prepare(transaction.get(), bytes.slice(), flush_log_at_commit(), &error))
     return handler_error(thd, error);
-  prepared= true;
+  prepared= XID(xid).get_my_xid() ? Prepared::by_server : Prepared::by_user;
   /* As with InnoDB: nothing is read any more. Where the server prepares by itself it commits soon,
      and what was read must not be overwritten by what the binary log has before that. */
   if (thd_sql_command(thd) == SQLCOM_XA_PREPARE && thd_tx_isolation(thd) != ISO_SERIALIZABLE &&

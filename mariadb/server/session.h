@@ -30,6 +30,14 @@ struct AlteredCounters
   bool has_handed_over(THD *thd, const std::string &table) const;
 };
 
+/** Why a transaction is prepared: for a commit of the server in two phases, or by XA PREPARE. */
+enum class Prepared
+{
+  not_yet,
+  by_server,
+  by_user
+};
+
 struct Session
 {
   explicit Session(THD *thd);
@@ -73,8 +81,8 @@ struct Session
   uint duplicate_index;
   /** commit_ordered was called, commit is to wait. */
   bool ordered;
-  /** Prepared durably: a commit in order is found again by the binary log, and need not wait. */
-  bool prepared;
+  /** If it is, durably. */
+  Prepared prepared;
   /** Why commit_ordered, which cannot fail, did fail. */
   ink_error ordered_error;
   /** The last error without a number of the server's. */

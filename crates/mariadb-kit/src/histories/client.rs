@@ -19,8 +19,6 @@ const REGISTERS: u64 = 4;
 const ROW_RANGES: u64 = 3;
 /// Rows in a range, about.
 const ROWS: usize = 8;
-/// Of a hundred transactions, how many are XA transactions.
-const XA: u64 = 12;
 /// `inkstone_lock_wait_timeout` of connections that wait long, in seconds: longer than any wait
 /// lasts while no hand-off is lost and each deadlock is found.
 const PATIENCE_S: u64 = 30;
@@ -37,6 +35,8 @@ pub struct World {
     pub level: Option<Level>,
     /// Transactions of a client in a life.
     pub transactions: usize,
+    /// Of a hundred transactions, how many are XA transactions.
+    pub xa_percent: u64,
     /// Bytes that rows are longer than need be.
     pub paddings: Vec<u64>,
     pub clock: AtomicU64,
@@ -129,7 +129,7 @@ impl Client<'_> {
         let level = self.world.level;
         let level = level.unwrap_or_else(|| *self.random.pick(&Level::ALL));
         let seconds = *self.random.pick(&[1, PATIENCE_S]);
-        let is_xa = self.random.chance(XA);
+        let is_xa = self.random.chance(self.world.xa_percent);
         let xa = is_xa.then(|| format!("{}-{}", self.number, self.world.tick()));
         let mut begun = self.world.tick();
         let begin = (|| -> Done {
@@ -256,11 +256,17 @@ impl Client<'_> {
         let Some(name) = &running.xa else {
             return self.run_done("ROLLBACK");
         };
-        // The server may say again that it was a deadlock.
         match self.run_done(&format!("XA END '{name}'")) {
-            Ok(()) | Err(Stop::Refused(_)) => self.run_done(&format!("XA ROLLBACK '{name}'")),
-            other => other,
+            Ok(()) => {
+                if self.random.chance(50) {
+                    self.run_done(&format!("XA PREPARE '{name}'"))?;
+                }
+            }
+            // The server may say again that it was a deadlock.
+            Err(Stop::Refused(_)) => {}
+            other => return other,
         }
+        self.run_done(&format!("XA ROLLBACK '{name}'"))
     }
 
     fn commit(&mut self, running: &Running) -> Done {

@@ -32,6 +32,14 @@ const RUNS_FOR_CLASSES: u64 = 60;
 /// Transactions of a client in a life.
 const TRANSACTIONS: usize = 40;
 
+/// When the server is killed.
+enum Kill {
+    /// While the clients work.
+    Amid(Duration),
+    /// Once the last of them has ended: what it was told last had no later sync to cover it.
+    AtEnd,
+}
+
 /// Records and checks until the time is up; the exit code says whether every promise was kept.
 pub fn run(tree: &Tree, plugin: &Plugin, plan: Plan, json: bool) -> Result<ExitCode> {
     let server = Server::temporary(tree, "histories")
@@ -133,6 +141,7 @@ impl Campaign {
         let world = World {
             level,
             transactions: TRANSACTIONS,
+            xa_percent: *random.pick(&[12, 12, 70]),
             paddings: random.pick(&paddings).clone(),
             clock: AtomicU64::new(0),
             element: AtomicU64::new(0),
@@ -145,9 +154,11 @@ impl Campaign {
             .sql(&format!("USE {DATABASE}; {}", TABLES.join("; ")))?;
         let mut initial = State::new();
         for _ in 0..LIVES {
-            let kill = random
-                .chance(25)
-                .then(|| Duration::from_millis(random.between(20, 1500)));
+            let kill = match random.below(8) {
+                0 | 1 => Some(Kill::Amid(Duration::from_millis(random.between(20, 1500)))),
+                2 => Some(Kill::AtEnd),
+                _ => None,
+            };
             let clients = random.between(2, 8) as u32;
             let txns = self.life(&world, clients, &mut random, kill)?;
             let end = match world.killed.swap(false, Ordering::SeqCst) {
@@ -188,13 +199,13 @@ impl Campaign {
         Ok(())
     }
 
-    /// Clients at work, until all have done it or the server is killed in the midst of it.
+    /// Clients at work, until all have done it or the server is killed.
     fn life(
         &self,
         world: &World,
         clients: u32,
         random: &mut Random,
-        kill: Option<Duration>,
+        kill: Option<Kill>,
     ) -> Result<Vec<Txn>> {
         let mut ready = Vec::new();
         for number in 0..clients {
@@ -210,7 +221,7 @@ impl Campaign {
                 .into_iter()
                 .map(|client| scope.spawn(|| client.run()))
                 .collect();
-            if let Some(after) = kill {
+            if let Some(Kill::Amid(after)) = kill {
                 std::thread::sleep(after);
                 world.killed.store(true, Ordering::SeqCst);
                 self.server.kill();
@@ -222,6 +233,10 @@ impl Campaign {
                 })
                 .collect()
         });
+        if let Some(Kill::AtEnd) = kill {
+            world.killed.store(true, Ordering::SeqCst);
+            self.server.kill();
+        }
         let mut all = Vec::new();
         for (txns, wrong) in results {
             if let Some(text) = wrong {
