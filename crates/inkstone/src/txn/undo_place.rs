@@ -53,7 +53,9 @@ const LARGE_CHANGES: u64 = 4096;
 /// The most that moves at once.
 const MOVED_BYTES_MAX: u64 = 512 << 10;
 const MOVED_CHANGES_MAX: u64 = 1 << 16;
-/// Undo is saved when a transaction keeps this part of the log, or [`SAVED_EVERY_MAX`].
+/// Undo is saved when a transaction keeps this part of the log, or [`SAVED_EVERY_MAX`]; or when as
+/// many bytes of versions are not saved: an opening holds those in memory, and they may be eight
+/// times what the log has of them.
 const SAVED_PARTS: u64 = 8;
 const SAVED_EVERY_MAX: u64 = 16 << 20;
 
@@ -63,6 +65,8 @@ pub(crate) struct UndoPlace {
     stage: Stage,
     /// Bytes of versions made so far.
     pub bytes: u64,
+    /// Those of them that were made before its undo was last saved.
+    saved_bytes: u64,
     /// For each version that was moved, where it is now.
     moved: HashMap<VersionAddress, VersionAddress>,
     /// One save at a time: a later one must not be named before an earlier one.
@@ -104,6 +108,10 @@ impl UndoPlace {
         self.moved.get(&address).copied().unwrap_or(address)
     }
 
+    fn is_much_unsaved(&self, log_file_size: u64) -> bool {
+        self.bytes - self.saved_bytes > saved_every(log_file_size)
+    }
+
     /// Whether a row with version `found` has the change of version `address` as its newest.
     pub fn is_version(&self, found: Option<VersionAddress>, address: VersionAddress) -> bool {
         found.is_some_and(|found| found == address || self.now(found) == address)
@@ -139,8 +147,21 @@ impl Core {
         match place.stage {
             Stage::Short if is_large => self.move_undo(shared, inner),
             Stage::Moving => self.move_undo(shared, inner),
+            Stage::Moved if place.is_much_unsaved(self.storage.log.capacity_bytes()) => {
+                self.ask_for_saving(shared, inner)
+            }
             _ => Ok(()),
         }
+    }
+
+    /// The checkpoint would hardly find a busy transaction between two operations: it is given what
+    /// is to be saved.
+    #[cold]
+    fn ask_for_saving(&self, shared: &Shared, inner: &mut Inner) -> Result<()> {
+        if let Some(sealed) = self.seal_undo(shared, inner)? {
+            shared.ask_for_saving(sealed);
+        }
+        Ok(())
     }
 
     /// As [`Core::move_large_undo`], of one that is about to become large.
@@ -340,24 +361,17 @@ impl Core {
             .set(format!("version {address} of an open transaction: {why}"))
     }
 
-    /// Saves a transaction's undo if it keeps more than `limit` bytes of the log. Does nothing
-    /// while the transaction is in the middle of an operation, and waits for none: it is tried
-    /// again, and what was saved is named by the transaction's own thread.
+    /// Saves a transaction's undo if it keeps more than `limit` bytes of the log, or much of it is
+    /// not saved. Does nothing while the transaction is in the middle of an operation, and waits
+    /// for none: it is tried again, and what was saved is named by the transaction's own thread.
     pub(crate) fn save_undo(&self, shared: &Shared, limit: u64) -> Result<()> {
-        if !self.keeps_more_log(shared, limit) {
-            return Ok(());
-        }
-        let Some(mut inner) = shared.inner.try_lock() else {
+        let sealed = match shared.take_to_save() {
+            Some(sealed) => Some(sealed),
+            None => self.seal_idle(shared, limit)?,
+        };
+        let Some(sealed) = sealed else {
             return Ok(());
         };
-        if inner.phase == Phase::Ended || !inner.logged {
-            return Ok(());
-        }
-        self.name_saved(shared, &mut inner)?;
-        let Some(sealed) = self.seal_undo(shared, &mut inner)? else {
-            return Ok(());
-        };
-        drop(inner);
         let saved = self.write_undo(&sealed);
         let failed = saved.as_ref().err().cloned();
         if let Some((sealed, saved)) = shared.hand_over(sealed, saved.unwrap_or_default()) {
@@ -368,6 +382,18 @@ impl Core {
         failed.map_or(Ok(()), Err)
     }
 
+    /// What is to be saved of a transaction that is in no operation.
+    fn seal_idle(&self, shared: &Shared, limit: u64) -> Result<Option<Sealed>> {
+        let Some(mut inner) = shared.inner.try_lock() else {
+            return Ok(None);
+        };
+        if inner.phase == Phase::Ended || !inner.logged || !self.is_to_save(shared, &inner, limit) {
+            return Ok(None);
+        }
+        self.name_saved(shared, &mut inner)?;
+        self.seal_undo(shared, &mut inner)
+    }
+
     /// As [`Core::save_undo`], for a thread that has the transaction's latch, and is not in the
     /// middle of an operation.
     pub(crate) fn save_own_undo(
@@ -376,7 +402,7 @@ impl Core {
         inner: &mut Inner,
         limit: u64,
     ) -> Result<()> {
-        if !inner.logged || !self.keeps_more_log(shared, limit) {
+        if !inner.logged || !self.is_to_save(shared, inner, limit) {
             return Ok(());
         }
         self.name_saved(shared, inner)?;
@@ -428,10 +454,11 @@ impl Core {
         }
     }
 
-    fn keeps_more_log(&self, shared: &Shared, limit: u64) -> bool {
+    fn is_to_save(&self, shared: &Shared, inner: &Inner, limit: u64) -> bool {
         let end = self.storage.log.current_lsn();
         let first = shared.state.first_lsn().unwrap_or(end);
-        end.0.saturating_sub(first.0) > limit
+        let capacity = self.storage.log.capacity_bytes();
+        end.0.saturating_sub(first.0) > limit || inner.undo_place.is_much_unsaved(capacity)
     }
 
     /// The first part: what is to be saved, and up to where in the log. The transaction is latched.
@@ -451,7 +478,8 @@ impl Core {
         // versions in these segments, all behind it of later ones.
         let since = self.storage.log.current_lsn();
         inner.undo_place.is_being_saved = true;
-        Ok(Some(Sealed { what, since }))
+        let bytes = inner.undo_place.bytes;
+        Ok(Some(Sealed { what, since, bytes }))
     }
 
     /// The second part, without the latch.
@@ -507,6 +535,7 @@ impl Core {
             list: saved.list,
         });
         let (_, end) = mtr.commit()?;
+        inner.undo_place.saved_bytes = sealed.bytes;
         self.versions
             .list_named(&mut inner.touched, sealed.what, saved, end);
         shared.state.move_first_lsn(sealed.since);
@@ -538,23 +567,49 @@ impl Core {
 pub(crate) struct Sealed {
     what: ToSave,
     since: Lsn,
+    /// Of versions made until then.
+    bytes: u64,
 }
 
 /// What was sealed, and the list that was saved of it, if it was.
 type Saved = (Sealed, Option<SavedList>);
 
-/// What the checkpoint, which does not wait for the transaction's latch, hands over to the thread
-/// that has it.
+/// What a transaction's thread and the checkpoint, which does not wait for the transaction's latch,
+/// hand over to each other.
 #[derive(Debug, Default)]
 pub(crate) enum HandedOver {
     #[default]
     Nothing,
+    /// To the checkpoint.
+    ToSave(Sealed),
+    /// To the thread that has the latch.
     Saved(Box<Saved>),
     /// The transaction has ended, and takes nothing any more.
     Ended,
 }
 
 impl Shared {
+    /// With the transaction's latch.
+    fn ask_for_saving(&self, sealed: Sealed) {
+        let before = std::mem::replace(&mut *self.handed_over.lock(), HandedOver::ToSave(sealed));
+        paranoid!(
+            matches!(before, HandedOver::Nothing),
+            "{:?} is to be saved twice at a time",
+            self.state.id()
+        );
+    }
+
+    fn take_to_save(&self) -> Option<Sealed> {
+        let mut handed_over = self.handed_over.lock();
+        match std::mem::take(&mut *handed_over) {
+            HandedOver::ToSave(sealed) => Some(sealed),
+            other => {
+                *handed_over = other;
+                None
+            }
+        }
+    }
+
     /// Gives it to the transaction; back if that has ended.
     fn hand_over(&self, sealed: Sealed, saved: Option<SavedList>) -> Option<Saved> {
         let mut handed_over = self.handed_over.lock();
@@ -585,8 +640,10 @@ impl Shared {
     }
 
     fn end_saving(&self) -> Option<Saved> {
-        let saved = self.take_saved();
-        *self.handed_over.lock() = HandedOver::Ended;
-        saved
+        match std::mem::replace(&mut *self.handed_over.lock(), HandedOver::Ended) {
+            HandedOver::Saved(saved) => Some(*saved),
+            HandedOver::ToSave(sealed) => Some((sealed, None)),
+            HandedOver::Nothing | HandedOver::Ended => None,
+        }
     }
 }

@@ -3,6 +3,7 @@
 //! everything goes on; if the process ends first, nothing is lost.
 
 use super::{Disk, Outcome, Run};
+use inkstone::Error;
 use inkstone_io::sim::{Fault, FaultRule, OpKind};
 use std::ops::Range;
 
@@ -88,9 +89,11 @@ impl Run {
         let _ = tables.iter().try_for_each(|table| db.flush_table(table));
         for table in &tables {
             if let Err(error) = db.flush_table(table) {
-                return match self.vfs.is_dead() {
-                    true => Err(super::Stop::Dead),
-                    false => super::bug(format!("flushing after a spell: {error}")),
+                return match error {
+                    _ if self.vfs.is_dead() => Err(super::Stop::Dead),
+                    // By the fault of the plan, which may have come in the spell.
+                    Error::Poisoned(_) => self.judge("flushing after a spell", &error),
+                    _ => super::bug(format!("flushing after a spell: {error}")),
                 };
             }
         }

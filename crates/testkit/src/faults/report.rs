@@ -164,7 +164,7 @@ impl Report {
 
     fn process_case(&mut self, case: processes::Case) {
         let measured = case.run().and_then(|value| {
-            let figure = processes::LOSER_ROW;
+            let figure = processes::LOSER_OPENING;
             let measured = value.map(|value| Measured { figure, value });
             self.figures.extend(measured);
             measured.map_or(Ok(()), |measured| measured.judge())

@@ -608,13 +608,13 @@ impl VersionStore {
     }
 }
 
-/// Segments of one transaction that are made anew of the log, by number.
+/// Segments of one transaction that are made anew of the log, by number. A copy shares the bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RebuiltSegments(BTreeMap<u64, Rebuilt>);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Rebuilt {
-    bytes: Vec<u8>,
+    bytes: Arc<Vec<u8>>,
     /// The start of the frame with its last record.
     last: Lsn,
 }
@@ -628,6 +628,12 @@ impl RebuiltSegments {
         version: &NewVersion<'_>,
         lsn: Lsn,
     ) -> std::result::Result<(), String> {
+        if !self.0.contains_key(&address.segment())
+            && let Some(mut last) = self.0.last_entry()
+        {
+            // No more comes to it.
+            Arc::make_mut(&mut last.get_mut().bytes).shrink_to_fit();
+        }
         let rebuilt = self.0.entry(address.segment()).or_default();
         if version.previous == address {
             return Err(format!("version {address:#x?} leads to itself"));
@@ -636,8 +642,9 @@ impl RebuiltSegments {
         if at < rebuilt.bytes.len() {
             return Err(format!("two versions have address {address:#x?}"));
         }
-        rebuilt.bytes.resize(at, 0);
-        version.encode(&mut rebuilt.bytes, address, 0);
+        let bytes = Arc::make_mut(&mut rebuilt.bytes);
+        bytes.resize(at, 0);
+        version.encode(bytes, address, 0);
         rebuilt.last = lsn;
         Ok(())
     }

@@ -199,10 +199,10 @@ impl Segment {
     }
 
     /// A sealed segment of one transaction, of bytes that were made anew of the log.
-    pub fn rebuilt(number: u64, trx: &Arc<TrxState>, bytes: Vec<u8>) -> Self {
+    pub fn rebuilt(number: u64, trx: &Arc<TrxState>, bytes: Arc<Vec<u8>>) -> Self {
         let segment = Self::new(number, UNIT);
         segment.memory.store(bytes.len() as u64, Ordering::Relaxed);
-        *segment.storage.write() = Storage::Sealed(Arc::new(bytes));
+        *segment.storage.write() = Storage::Sealed(bytes);
         segment.adopted(trx)
     }
 
