@@ -3,7 +3,7 @@
 
 use inkstone::internals::counters::Counter;
 use inkstone::internals::options::Durability;
-use inkstone::{Database, Error, Isolation, Options, Table, Transaction, TreeRef};
+use inkstone::{Database, Error, Isolation, LockMode, Options, Table, Transaction, TreeRef, Wait};
 use inkstone_io::sim::SimVfs;
 use std::path::Path;
 use std::sync::Arc;
@@ -369,6 +369,109 @@ fn the_log_is_no_longer_than_its_size() {
     idle.rollback().unwrap();
     assert_eq!(rows_of(&db, &large), []);
     db.verify_table(&large).unwrap();
+    db.close().unwrap();
+}
+
+/// However a large transaction waits for a lock: others write many times the log meanwhile. (A
+/// locking scan waited with the transaction's latch and saved nothing: after ten seconds they were
+/// refused.)
+#[test]
+fn a_transaction_that_waits_for_a_lock_keeps_no_log() {
+    type Waits = fn(&Transaction, &Table);
+    let ways: [(&str, Waits); 3] = [
+        ("a write", |txn, table| {
+            assert!(txn.delete(table, b"held").unwrap());
+        }),
+        ("a read", |txn, table| {
+            let found = txn.get_locking(table, b"held", LockMode::Shared, Wait::Timeout);
+            assert!(found.unwrap().is_some());
+        }),
+        ("a scan", |txn, table| {
+            let rows = txn.range_locking(table, .., LockMode::Exclusive, Wait::Timeout);
+            assert_eq!(rows.unwrap().map(|row| row.unwrap()).count(), 1);
+        }),
+    ];
+    for (name, wait) in ways {
+        let vfs = SimVfs::new(12);
+        let db = open(&vfs);
+        let [held, large, small] = ["held", "large", "small"].map(|name| {
+            let made = db.create_table(name, &[]);
+            made.unwrap()
+        });
+        let holder = db.begin(Isolation::ReadCommitted).unwrap();
+        holder.insert(&held, b"held", b"1").unwrap();
+        let waiter = db.begin(Isolation::ReadCommitted).unwrap();
+        for n in 0..1500u64 {
+            let key = (n * 7919).to_be_bytes();
+            waiter.insert(&large, &key, &noise(n, 300)).unwrap();
+        }
+        std::thread::scope(|s| {
+            s.spawn(|| wait(&waiter, &held));
+            while db.counters().get(Counter::LockWaits) == 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            for n in 0..40_000u64 {
+                let txn = db.begin(Isolation::ReadCommitted).unwrap();
+                let written = txn.upsert(&small, &(n % 100).to_be_bytes(), &noise(n, 400));
+                written.unwrap_or_else(|error| panic!("beside {name} that waits: {error}"));
+                txn.commit_with(Durability::Lazy).unwrap();
+            }
+            holder.commit().unwrap();
+        });
+        assert!(db.counters().get(Counter::LogBytes) > 12 << 20);
+        waiter.rollback().unwrap();
+        assert_eq!(rows_of(&db, &large), []);
+        db.close().unwrap();
+    }
+}
+
+/// A step of a rollback may log a split of pages of 64 KiB, more than the log has room for at times,
+/// with a log of 4 MiB: it waits for that. (It failed at once.)
+#[test]
+fn a_rollback_to_a_savepoint_waits_for_room() {
+    let vfs = SimVfs::new(13);
+    let options = Options {
+        page_size: 64 << 10,
+        buffer_pool_size: 8 << 20,
+        log_file_size: 4 << 20,
+        ..Options::default()
+    };
+    let db = Database::open_on(Arc::new(vfs), Path::new("db"), options, &|_| {}).unwrap();
+    let table = db.create_table("t", &[]).unwrap();
+    let (giant, done) = (
+        db.begin(Isolation::ReadCommitted).unwrap(),
+        AtomicBool::new(false),
+    );
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            for n in 0..20_000u64 {
+                let key = [&[200], &noise(n, 12)[..]].concat();
+                giant.insert(&table, &key, &noise(n, 300)).unwrap();
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        for n in 0u64.. {
+            let txn = db.begin(Isolation::ReadCommitted).unwrap();
+            txn.savepoint("s").unwrap();
+            for row in 0..50 {
+                let key = [&n.to_be_bytes()[..], &[row]].concat();
+                let long = if row % 50 == n as u8 % 50 {
+                    20_000
+                } else {
+                    100
+                };
+                txn.insert(&table, &key, &noise(n, long)).unwrap();
+            }
+            txn.rollback_to_savepoint("s").unwrap();
+            txn.insert(&table, &n.to_be_bytes(), b"kept").unwrap();
+            txn.commit_with(Durability::Lazy).unwrap();
+            if done.load(Ordering::Relaxed) && n >= 3000 {
+                break;
+            }
+        }
+    });
+    giant.rollback().unwrap();
+    db.verify_table(&table).unwrap();
     db.close().unwrap();
 }
 

@@ -155,7 +155,7 @@ impl Database {
         drop(hold);
         made?;
         // What the source had not freed yet, also if purge has looked meanwhile.
-        inner.core.pending_free.lock().push(space);
+        inner.core.pending_free.lock().insert(space);
         self.find_table(name)
     }
 }

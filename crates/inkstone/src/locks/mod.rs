@@ -701,7 +701,7 @@ impl LockTable {
     }
 
     /// Sleeps until what `waiting` stands for is granted. Afterwards the caller looks at the row
-    /// again.
+    /// again. `meanwhile` is called now and then; its error ends the wait.
     ///
     /// # Errors
     /// - [`Error::Deadlock`]: the waiter was chosen as the victim and must be rolled back. The
@@ -711,12 +711,7 @@ impl LockTable {
     /// - [`Error::LockTimeout`]: `deadline` has passed; it says how long this one wait took.
     /// - [`Error::Interrupted`]: the transaction's interrupt was raised.
     /// - [`Error::Poisoned`].
-    pub fn wait(&self, waiting: Waiting<'_>, deadline: Instant) -> Result<()> {
-        self.wait_doing(waiting, deadline, &mut || Ok(()))
-    }
-
-    /// As [`LockTable::wait`]; `meanwhile` is called now and then. Its error ends the wait.
-    pub fn wait_doing(
+    pub fn wait(
         &self,
         waiting: Waiting<'_>,
         deadline: Instant,

@@ -124,7 +124,9 @@ impl Fixture {
                 .lock_row(trx, held, row(key), mode, &Newest::Free, IfTaken::Queue)
             {
                 Ok(_) => return Ok(()),
-                Err(Taken::Queued(waiting)) => self.table.wait(waiting, deadline)?,
+                Err(Taken::Queued(waiting)) => {
+                    self.table.wait(waiting, deadline, &mut || Ok(()))?
+                }
                 Err(Taken::Refused) => panic!("{trx:?} was given no place in the queue"),
             }
         }
@@ -138,7 +140,7 @@ impl Fixture {
             .table
             .lock_row(trx, held, row(b"busy"), X, &busy, IfTaken::Queue)
         {
-            Err(Taken::Queued(waiting)) => self.table.wait(waiting, deadline),
+            Err(Taken::Queued(waiting)) => self.table.wait(waiting, deadline, &mut || Ok(())),
             _ => panic!("a changed row was locked"),
         }
     }
@@ -234,18 +236,18 @@ fn a_queue_is_served_in_order_without_overtaking() {
     let waiters: Vec<_> = f.table.waits().iter().map(|w| w.transaction.id()).collect();
     assert_eq!(waiters.len(), 4);
     f.end(&a.0, &mut a.1);
-    f.table.wait(writer, soon()).unwrap();
+    f.table.wait(writer, soon(), &mut || Ok(())).unwrap();
     assert!(!f.is_free(&c, b"k", Access::Row(S)), "it was handed over");
     assert!(f.lock(&mut b, b"k", X));
     f.end(&b.0, &mut b.1);
-    f.table.wait(first_reader, soon()).unwrap();
-    f.table.wait(second_reader, soon()).unwrap();
+    f.table.wait(first_reader, soon(), &mut || Ok(())).unwrap();
+    f.table.wait(second_reader, soon(), &mut || Ok(())).unwrap();
     assert!(f.lock(&mut c, b"k", S) && f.lock(&mut d, b"k", S));
     f.end(&c.0, &mut c.1);
     // What was handed over and is not wanted goes on to the next.
     f.table.give_up(&d.0, PLACE);
     f.end(&d.0, &mut d.1);
-    f.table.wait(last, soon()).unwrap();
+    f.table.wait(last, soon(), &mut || Ok(())).unwrap();
     f.table.give_up(&e.0, PLACE);
     f.end(&e.0, &mut e.1);
     assert!(f.table.is_idle(PLACE) && f.table.waits().is_empty());
@@ -261,8 +263,8 @@ fn an_upgrade_of_a_shared_lock_goes_before_the_waiters() {
     assert!(f.lock(&mut c, b"l", S) && f.lock(&mut a, b"l", S));
     let upgrade = f.queue(&mut c, b"l", X);
     f.end(&a.0, &mut a.1);
-    f.table.wait(upgrade, soon()).unwrap();
-    f.table.wait(waits, soon()).unwrap();
+    f.table.wait(upgrade, soon(), &mut || Ok(())).unwrap();
+    f.table.wait(waits, soon(), &mut || Ok(())).unwrap();
     assert_eq!(f.counters.get(Counter::Deadlocks), 0);
 }
 
@@ -274,7 +276,7 @@ fn a_wait_that_is_given_up_lets_the_next_go_on() {
     let writer = f.queue(&mut b, b"k", X);
     let reader = f.queue(&mut c, b"k", S);
     drop(writer);
-    f.table.wait(reader, soon()).unwrap();
+    f.table.wait(reader, soon(), &mut || Ok(())).unwrap();
     assert!(f.lock(&mut c, b"k", S));
 }
 
@@ -320,7 +322,9 @@ fn gaps_are_in_the_way_of_inserts_alone() {
     f.end(&b.0, &mut b.1);
     assert_eq!(f.first_blockers(), [a.0.id()]);
     f.end(&a.0, &mut a.1);
-    f.table.wait(insert.unwrap_err(), soon()).unwrap();
+    f.table
+        .wait(insert.unwrap_err(), soon(), &mut || Ok(()))
+        .unwrap();
     let (trx, held) = &mut c;
     assert!(
         f.table
@@ -342,7 +346,9 @@ fn a_gap_may_come_before_the_insert_that_was_handed_its_place() {
         .table
         .may_write(trx, held, row(b"g"), Access::Insert, &Newest::Free);
     f.end(&a.0, &mut a.1);
-    f.table.wait(insert.unwrap_err(), soon()).unwrap();
+    f.table
+        .wait(insert.unwrap_err(), soon(), &mut || Ok(()))
+        .unwrap();
     f.lock_gap(&mut c, b"d", b"m");
     let (trx, held) = &mut b;
     let again = f
@@ -350,7 +356,7 @@ fn a_gap_may_come_before_the_insert_that_was_handed_its_place() {
         .may_write(trx, held, row(b"g"), Access::Insert, &Newest::Free);
     let again = again.expect_err("the gap's owner would see a phantom");
     f.end(&c.0, &mut c.1);
-    f.table.wait(again, soon()).unwrap();
+    f.table.wait(again, soon(), &mut || Ok(())).unwrap();
 }
 
 #[test]
@@ -371,7 +377,10 @@ fn a_new_gap_is_seen_by_a_waiting_insert() {
         b.0.is_doomed() && !c.0.is_doomed(),
         "the circle closes with the gap"
     );
-    assert!(matches!(f.table.wait(waits, soon()), Err(Error::Deadlock)));
+    assert!(matches!(
+        f.table.wait(waits, soon(), &mut || Ok(())),
+        Err(Error::Deadlock)
+    ));
     drop(insert);
 }
 
@@ -384,10 +393,13 @@ fn a_deadlock_through_any_blocker_is_found() {
     let first = f.queue(&mut c, b"k", X);
     let second = f.queue(&mut b, b"l", X);
     assert!(b.0.is_doomed(), "of two, the one that changed less");
-    assert!(matches!(f.table.wait(second, soon()), Err(Error::Deadlock)));
+    assert!(matches!(
+        f.table.wait(second, soon(), &mut || Ok(())),
+        Err(Error::Deadlock)
+    ));
     f.end(&b.0, &mut b.1);
     f.end(&a.0, &mut a.1);
-    f.table.wait(first, soon()).unwrap();
+    f.table.wait(first, soon(), &mut || Ok(())).unwrap();
 }
 
 /// Once the waiter between the two in the queue was found first, and was rolled back beside one of
@@ -403,11 +415,14 @@ fn of_a_deadlock_of_two_no_third_one_is_the_victim() {
     let second = f.queue(&mut b, b"k", X);
     let first = f.queue(&mut a, b"l", X);
     assert!(b.0.is_doomed() && !c.0.is_doomed());
-    assert!(matches!(f.table.wait(second, soon()), Err(Error::Deadlock)));
+    assert!(matches!(
+        f.table.wait(second, soon(), &mut || Ok(())),
+        Err(Error::Deadlock)
+    ));
     f.end(&b.0, &mut b.1);
-    f.table.wait(first, soon()).unwrap();
+    f.table.wait(first, soon(), &mut || Ok(())).unwrap();
     f.end(&a.0, &mut a.1);
-    f.table.wait(third, soon()).unwrap();
+    f.table.wait(third, soon(), &mut || Ok(())).unwrap();
 }
 
 #[test]
@@ -475,7 +490,7 @@ fn locks_beyond_their_memory_are_joined() {
     // The locks of others, and what they wait for, are as before.
     assert!(f.is_free(&b, &other, Access::Row(S)));
     f.end(&c.0, &mut c.1);
-    f.table.wait(waiting, soon()).unwrap();
+    f.table.wait(waiting, soon(), &mut || Ok(())).unwrap();
     f.end(&d.0, &mut d.1);
     f.end(&b.0, &mut b.1);
     f.end(&a.0, &mut a.1);
@@ -602,7 +617,7 @@ fn ranges_and_rows_exclude_each_other() {
     let Err(Taken::Queued(waiting)) = taken else {
         panic!("a locked range was free");
     };
-    f.table.wait(waiting, soon()).unwrap();
+    f.table.wait(waiting, soon(), &mut || Ok(())).unwrap();
     let c = f.begin();
     assert!(!f.is_free(&c, b"a", Access::Row(S)));
 }
@@ -904,7 +919,7 @@ fn a_wait_ends_when_the_engine_is_poisoned() {
     let mut c = f.begin();
     let waiting = f.queue(&mut c, b"k", S);
     assert!(matches!(
-        f.table.wait(waiting, soon()),
+        f.table.wait(waiting, soon(), &mut || Ok(())),
         Err(Error::Poisoned(_))
     ));
 }

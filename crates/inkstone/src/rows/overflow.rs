@@ -15,7 +15,7 @@
 //!    first page with the entry that names it; it can stop anywhere.
 
 use crate::btree::{SplitFor, Target, Tree};
-use crate::locks::{HeldLocks, IfTaken, LockMode, Newest, RowName, Taken};
+use crate::locks::{IfTaken, LockMode, Newest, RowName, Taken};
 use crate::mtr::Mtr;
 use crate::rows::change::{OldCell, Written, remove_dead_rows};
 use crate::rows::read::row_name;
@@ -162,14 +162,14 @@ impl Core {
         };
         let Some(_tidy) = space.tidy() else {
             // In a later round.
-            self.pending_free.lock().push(space.id);
+            self.pending_free.lock().insert(space.id);
             return Ok(());
         };
         let Some(tree) = self.pending_free_tree(&space)? else {
             return Ok(());
         };
         let mut from = Vec::new();
-        loop {
+        while !self.is_stopping() {
             let next = {
                 let leaf = tree.leaf_shared(Target::Key(&from))?;
                 let page = TreePage(&leaf);
@@ -187,9 +187,10 @@ impl Core {
                     from = [&key[..], &[0]].concat();
                 }
                 Pending::NextLeaf(first) => from = first,
-                Pending::End => return Ok(()),
+                Pending::End => break,
             }
         }
+        Ok(())
     }
 
     fn may_free(&self, tree: &Tree, page: TreePage<'_>, slot: usize) -> bool {
@@ -395,7 +396,7 @@ impl Transaction {
         for part in value.chunks(per_page * BATCH_PAGES) {
             self.go_on_writing(inner)?;
             let (head, tail) = match last {
-                None => self.store_first(&mut inner.held, &pending, part, per_page)?,
+                None => self.store_first(inner, &pending, part, per_page)?,
                 Some(last) => self.store_more(&pending, part, per_page, last)?,
             };
             first.get_or_insert(head);
@@ -406,7 +407,7 @@ impl Transaction {
 
     fn store_first(
         &self,
-        held: &mut HeldLocks,
+        inner: &mut Inner,
         pending: &Tree,
         part: &[u8],
         per_page: usize,
@@ -446,13 +447,13 @@ impl Transaction {
             }
             let (state, row) = (&self.shared.state, row_name(pending, &key));
             let (mode, newest) = (LockMode::Exclusive, Newest::Free);
-            let locked = core
-                .locks
-                .lock_row(state, held, row, mode, &newest, IfTaken::Queue);
+            let locked =
+                core.locks
+                    .lock_row(state, &mut inner.held, row, mode, &newest, IfTaken::Queue);
             if let Err(taken) = locked {
                 drop((mtr, leaf, frames));
                 if let Taken::Queued(waiting) = taken {
-                    core.locks.wait(waiting, self.deadline())?;
+                    self.wait_for_row(inner, waiting, self.deadline())?;
                     // Another page will do as well.
                     core.locks.give_up(state, row.tree);
                 }

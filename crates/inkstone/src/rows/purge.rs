@@ -42,7 +42,7 @@ pub fn run(core: &Arc<Core>) -> Result<usize> {
     for space in waiting {
         if let Err(error) = core.free_pending(space) {
             // Tried again in the next round.
-            core.pending_free.lock().push(space);
+            core.pending_free.lock().insert(space);
             failed.get_or_insert(error);
         }
     }
@@ -60,10 +60,7 @@ fn purge_entry(core: &Arc<Core>, address: VersionAddress, entry: &VersionView<'_
         return remove_marked(core, &tree, address, entry.key);
     }
     if entry.tree == PENDING_FREE_TREE {
-        let mut waiting = core.pending_free.lock();
-        if !waiting.contains(&entry.space) {
-            waiting.push(entry.space);
-        }
+        core.pending_free.lock().insert(entry.space);
     }
     Ok(())
 }

@@ -312,22 +312,19 @@ impl Transaction {
         let (held, tree) = (&mut inner.held, row_name(tree, &[]).tree);
         match locks.lock_range(state, held, tree, (low, high), mode, if_taken(deadline)) {
             Ok(()) => Ok(()),
-            Err(taken) => self.wait(Some(inner), taken, deadline),
+            Err(taken) => self.wait(inner, taken, deadline),
         }
     }
 
-    /// Waits in the queue for a lock, if there is time. `inner`: if the caller has latched it.
+    /// Waits in the queue for a lock, if there is time.
     pub(crate) fn wait(
         &self,
-        inner: Option<&mut Inner>,
+        inner: &mut Inner,
         taken: Taken<'_>,
         deadline: Option<Instant>,
     ) -> Result<()> {
         match (taken, deadline) {
-            (Taken::Queued(waiting), Some(deadline)) => match inner {
-                Some(inner) => self.wait_for_row(inner, waiting, deadline),
-                None => self.core.locks.wait(waiting, deadline),
-            },
+            (Taken::Queued(waiting), Some(deadline)) => self.wait_for_row(inner, waiting, deadline),
             _ => Err(Error::LockNotAvailable),
         }
     }
@@ -357,7 +354,7 @@ impl Transaction {
                 looked => break looked,
             };
             waited = true;
-            if let Err(error) = self.wait(Some(inner), taken, deadline) {
+            if let Err(error) = self.wait(inner, taken, deadline) {
                 break Err(error);
             }
         };

@@ -227,7 +227,7 @@ impl LockingScan {
                 *deadline = deadline.or_else(|| Some(transaction.deadline()));
             }
             *waited = true;
-            transaction.wait(None, taken, *deadline)?;
+            transaction.wait(inner, taken, *deadline)?;
         }
         Ok(false)
     }

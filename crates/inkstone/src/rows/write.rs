@@ -268,7 +268,7 @@ impl Transaction {
         deadline: Instant,
     ) -> Result<()> {
         let core = &self.core;
-        core.locks.wait_doing(waiting, deadline, &mut || {
+        core.locks.wait(waiting, deadline, &mut || {
             core.save_undo_of_waiter(&self.shared, inner)
         })
     }

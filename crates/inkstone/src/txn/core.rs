@@ -16,6 +16,7 @@ use crate::txn::transaction::Shared;
 use crate::{Error, Result};
 use crossbeam_utils::CachePadded;
 use inkstone_format::{Lsn, SpaceId, TreeId, TrxId, VersionAddress};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -79,7 +80,7 @@ pub struct Core {
     files: Arc<SpaceFiles>,
     uuid: [u8; 16],
     /// Tablespaces whose long values that are no longer referenced wait to be freed.
-    pub pending_free: Mutex<Vec<SpaceId>>,
+    pub pending_free: Mutex<BTreeSet<SpaceId>>,
     /// A tablespace gets at most one tree of long values that wait to be freed.
     pub(crate) making_pending_free: Mutex<()>,
     /// Trees whose pages are to be freed.
@@ -187,7 +188,7 @@ impl Core {
         let mut spaces = self.spaces.write();
         let known = spaces.entry(id).or_insert_with(|| {
             // An earlier run may have left long values that are to be freed.
-            self.pending_free.lock().push(id);
+            self.pending_free.lock().insert(id);
             Some(Arc::new(found))
         });
         Ok(known.clone())

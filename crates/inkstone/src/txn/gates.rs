@@ -27,7 +27,7 @@
 //! | a statement's write: `Transaction::begin_write` | from poison on; the handle was looked at by its caller |
 //! | the next pages of a long value: `Transaction::go_on_writing` | the same, without the state: it has the latch |
 //! | a first record that is no change: `Core::before_write` | poison to old versions |
-//! | a step of a rollback: `Core::before_undo` | poison; log on disk, of which the promise is used up, or which is waited for; log in memory |
+//! | a step of a rollback: `Core::before_undo` | poison; log on disk, first of what was promised, then waited for; log in memory |
 //! | purge, freeing pages: `Core::before_upkeep` | poison, log on disk, log in memory |
 //! | a reader that removes dead rows: `Core::before_cleaning` | log on disk, without waiting: otherwise it is left; log in memory |
 //! | a row whose version is renamed: `Core::before_renaming` | log in memory: the statement, or the checkpoint, has passed the others |
@@ -136,17 +136,26 @@ impl Core {
         self.versions.make_room()
     }
 
-    /// Before one step of a rollback: it may go on where the disk is too full for others. That of a
-    /// transaction whose undo has moved waits for the checkpoint, as others do.
+    /// Before one step of a rollback: it may go on where the disk is too full for others, as long as
+    /// its promise holds. That of a transaction whose undo has moved has none. What finds no room
+    /// waits for the checkpoint, as others do.
     pub(crate) fn before_undo(&self, is_moved: bool) -> Result<()> {
         let (log, step) = (&self.storage.log, rollback_step_bytes(self));
         self.storage.poison.check()?;
-        if is_moved {
-            self.wait_for_log(None, Patience::Rollback, |_| log.prepare_step_beside(step))?;
-        } else {
-            log.prepare_rollback_step(step)?;
-        }
+        self.wait_for_log(None, Patience::Rollback, |_| match is_moved {
+            true => log.prepare_step_beside(step),
+            false => log.prepare_rollback_step(step),
+        })?;
         log.wait_for_space()
+    }
+
+    /// Waits until the log has room for the next step of a rollback of moved undo. Of the
+    /// transaction itself the log need keep nothing meanwhile.
+    pub(crate) fn wait_before_undo(&self, own: Own<'_>) -> Result<()> {
+        let (log, step) = (&self.storage.log, rollback_step_bytes(self));
+        self.wait_for_log(Some(own), Patience::Rollback, |_| {
+            log.prepare_step_beside(step)
+        })
     }
 
     /// Before one step of work that no statement asks for. On a full disk it fails: what is left of

@@ -31,7 +31,7 @@ impl Transaction {
             }
             match locks.lock_for_statement(state, &mut inner.held, space) {
                 Ok(()) => return Ok(()),
-                Err(taken) => self.wait(Some(inner), taken, Some(deadline))?,
+                Err(taken) => self.wait(inner, taken, Some(deadline))?,
             }
         }
     }

@@ -594,7 +594,7 @@ pub(crate) fn finish_commit(
     let seq = core.trxs.finish_commit(&shared.state);
     end(core, shared, inner, seq);
     if inner.orphans {
-        core.pending_free.lock().append(&mut inner.long_values);
+        core.pending_free.lock().extend(inner.long_values.drain(..));
     }
     core.storage.counters.add(Counter::Commits, 1);
     Ok(lsn)
@@ -643,7 +643,7 @@ pub(crate) fn rollback_all(
     }
     let seq = core.trxs.finish_abort(&shared.state);
     end(core, shared, inner, seq);
-    core.pending_free.lock().append(&mut inner.long_values);
+    core.pending_free.lock().extend(inner.long_values.drain(..));
     if !inner.is_own {
         core.storage.counters.add(Counter::Rollbacks, 1);
     }

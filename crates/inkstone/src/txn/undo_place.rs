@@ -40,6 +40,7 @@ use crate::mvcc::versions::{SPLICED, SavedList, ToSave, VersionKind, VersionRef,
 use crate::paranoid::paranoid;
 use crate::sync::HashMap;
 use crate::txn::core::Core;
+use crate::txn::gates::Own;
 use crate::txn::transaction::{Inner, Phase, Shared};
 use crate::{Error, Result};
 use inkstone_format::record::{Record, Undo, UndoEntry};
@@ -441,7 +442,7 @@ impl Core {
         }
     }
 
-    /// For a thread that rolls the transaction back, with its latch.
+    /// For a thread that rolls the transaction back, with its latch: between two steps.
     pub(crate) fn save_undo_of_rollback(&self, shared: &Shared, inner: &mut Inner) -> Result<()> {
         if !inner.undo_place.is_moved() {
             return Ok(());
@@ -449,9 +450,10 @@ impl Core {
         let limit = saved_every(self.storage.log.capacity_bytes());
         match self.save_own_undo(shared, inner, limit) {
             // Of an earlier build, without space for it: the log has it still.
-            Err(Error::DiskFull { .. }) => Ok(()),
-            saved => saved,
+            Err(Error::DiskFull { .. }) => return Ok(()),
+            saved => saved?,
         }
+        self.wait_before_undo(Own { shared, inner })
     }
 
     fn is_to_save(&self, shared: &Shared, inner: &Inner, limit: u64) -> bool {
