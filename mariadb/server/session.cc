@@ -5,6 +5,7 @@
 #include "server/partition_path.h"
 #include "server/variables.h"
 #include "server/xid.h"
+#include <atomic>
 #include <mutex>
 #include <new>
 
@@ -249,6 +250,18 @@ int Session::rollback_statement()
   return error.code == INK_TRANSACTION_STATE ? 0 : handler_error(thd, error);
 }
 
+/* A prepared transaction of the server's that the binary log does not tell of is rolled back after
+   a crash, by this version of the server: it looks for it in no other place. */
+static void tell_of_no_binary_log()
+{
+  static std::atomic<bool> told(false);
+  if (!told.exchange(true))
+    sql_print_warning("Inkstone: a transaction over several engines is committed without the binary"
+                      " log: after a crash this version of MariaDB rolls back what an engine has"
+                      " not made durable by itself, also if the client was told of the commit. Set"
+                      " log_bin (on a replica also log_slave_updates)");
+}
+
 int Session::prepare(const XID &xid)
 {
   /* What has only read has nothing to keep, and nothing can be kept. */
@@ -259,6 +272,8 @@ int Session::prepare(const XID &xid)
   if (ink_prepare(transaction.get(), bytes.slice(), flush_log_at_commit(), &error))
     return handler_error(thd, error);
   prepared= XID(xid).get_my_xid() ? Prepared::by_server : Prepared::by_user;
+  if (prepared == Prepared::by_server && !(opt_bin_log && thd_test_options(thd, OPTION_BIN_LOG)))
+    tell_of_no_binary_log();
   /* As with InnoDB: nothing is read any more. Where the server prepares by itself it commits soon,
      and what was read must not be overwritten by what the binary log has before that. */
   if (thd_sql_command(thd) == SQLCOM_XA_PREPARE && thd_tx_isolation(thd) != ISO_SERIALIZABLE &&

@@ -52,6 +52,8 @@ pub struct ControlFile {
     current: Control,
     /// Which copy holds `current`.
     copy: usize,
+    /// The other one could not be read when the file was opened.
+    other_was_lost: bool,
     poison: Poison,
 }
 
@@ -96,6 +98,7 @@ impl ControlFile {
             path,
             current,
             copy: 0,
+            other_was_lost: false,
             poison: poison.clone(),
         })
     }
@@ -135,14 +138,22 @@ impl ControlFile {
                 Error::corrupt_file(&path, c.offset as u64, format!("{}{length}", c.detail))
             }
         })?;
+        let other = [first, second][1 - copy];
         Ok(Self {
             file,
             disk,
             path,
             current,
             copy,
+            other_was_lost: Control::choose([other, other]).is_err(),
             poison: poison.clone(),
         })
+    }
+
+    /// An epoch that has not begun, though the copy that cannot be read was perhaps the newer one:
+    /// each epoch begins with a write of one copy.
+    pub fn next_epoch(&self) -> u64 {
+        self.current.epoch + 1 + u64::from(self.other_was_lost)
     }
 
     /// What the file says now.

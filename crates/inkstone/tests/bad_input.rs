@@ -340,6 +340,61 @@ fn the_control_file_missing_damaged_foreign() {
     says(&error, &["another database"]);
 }
 
+/// What a process that is killed now leaves.
+fn killed(of: &Path) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("log")).unwrap();
+    for part in ["", "log"] {
+        for entry in std::fs::read_dir(of.join(part)).unwrap() {
+            let from = entry.unwrap().path();
+            if from.is_file() {
+                let to = dir.path().join(part).join(from.file_name().unwrap());
+                std::fs::copy(from, to).unwrap();
+            }
+        }
+    }
+    dir
+}
+
+/// A control file of an earlier opening is refused as often as it is tried (each refusal had counted
+/// the epoch up, until it fitted); if only its newer copy is lost, the older one will do.
+#[test]
+fn a_control_file_of_an_earlier_opening() {
+    let dir = made();
+    let (control, mut olds) = (dir.path().join("control"), Vec::new());
+    for _ in 0..3 {
+        olds.push(std::fs::read(&control).unwrap());
+        let db = Database::open(dir.path(), small()).unwrap();
+        db.create_table(&format!("t{}", olds.len()), &[]).unwrap();
+        db.flush_log().unwrap();
+        let left = killed(dir.path());
+        let newest = std::fs::read(left.path().join("control")).unwrap();
+        let sequence = |copy: usize| {
+            let at = copy * 4096 + 32;
+            u64::from_le_bytes(newest[at..at + 8].try_into().unwrap())
+        };
+        let copy = usize::from(sequence(1) > sequence(0));
+        patch(&left.path().join("control"), |bytes| {
+            bytes[copy * 4096 + 50] ^= 1
+        });
+        let found = Database::open(left.path(), small()).unwrap();
+        assert!(found.table(&format!("t{}", olds.len())).is_ok());
+        found.close().unwrap();
+        // The process is killed: nothing of it is written back.
+        drop(left);
+        let left = killed(dir.path());
+        db.close().unwrap();
+        for old in &olds {
+            let found = left.path().join("control");
+            std::fs::write(&found, old).unwrap();
+            for _ in 0..5 {
+                refused(left.path());
+                assert!(std::fs::read(&found).unwrap() == *old, "the refusal wrote");
+            }
+        }
+    }
+}
+
 #[test]
 fn the_catalog_missing_truncated_foreign() {
     let dir = made();

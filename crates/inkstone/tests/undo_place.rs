@@ -388,7 +388,8 @@ fn a_transaction_that_waits_for_a_lock_keeps_no_log() {
         }),
         ("a scan", |txn, table| {
             let rows = txn.range_locking(table, .., LockMode::Exclusive, Wait::Timeout);
-            assert_eq!(rows.unwrap().map(|row| row.unwrap()).count(), 1);
+            let rows: Vec<_> = rows.unwrap().map(|row| row.unwrap()).collect();
+            assert_eq!(rows.len(), 1);
         }),
     ];
     for (name, wait) in ways {

@@ -284,7 +284,14 @@ impl Worker<'_> {
         let mut rng = self.rng(1);
         loop {
             let transaction = self.db.begin(Isolation::ReadCommitted)?;
+            let undone_after = rng.from_to(2, 200);
             for n in 0..rng.from_to(1, 3_000) {
+                if n % undone_after == 0 {
+                    if n / undone_after % 2 == 1 {
+                        transaction.rollback_to_savepoint("half")?;
+                    }
+                    transaction.savepoint("half")?;
+                }
                 let key = rng.below(self.load.wide_rows).to_be_bytes();
                 match n % 5 {
                     0 | 1 => {

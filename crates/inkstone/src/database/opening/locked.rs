@@ -170,9 +170,10 @@ impl Locked {
             memory_bound: site.options.memory_bound,
             ..OpenReport::default()
         };
+        let epoch = file.next_epoch();
         let new = Control {
-            epoch: old.epoch + 1,
-            version_epoch: old.version_epoch + 1,
+            epoch,
+            version_epoch: old.version_epoch + (epoch - old.epoch) as u32,
             clean_shutdown: false,
             ..old.clone()
         };

@@ -1,13 +1,14 @@
 //! Pages are where the log ends, or will be when they are read.
 
 use super::foundation::{Foundation, LOG_DIRECTORY, LogStart};
-use super::locked::Ownership;
+use super::locked::{Ownership, Site};
 use super::repaired::Repaired;
 use super::report::OpenReport;
 use super::scanned::say_what_is_lost;
 use crate::buffer::LateRedo;
 use crate::recovery::{RedoOutcome, When};
 use crate::{Error, Result};
+use inkstone_format::Lsn;
 use std::sync::Arc;
 
 /// Stage 5. The end of the log is proven, and every page that is read from the buffer pool has
@@ -19,6 +20,26 @@ pub(super) struct Redone {
     pub report: OpenReport,
     pub foundation: Foundation,
     pub ownership: Ownership,
+}
+
+/// Fails if the log does not end where the control file leaves it to.
+pub(super) fn check_log_end(
+    site: &Site,
+    ownership: &Ownership,
+    epoch: u64,
+    end: Lsn,
+) -> Result<()> {
+    let Ownership { old, new, .. } = ownership;
+    if end >= new.checkpoint_lsn && epoch < new.epoch {
+        return Ok(());
+    }
+    let log = site.directory.path_of(LOG_DIRECTORY);
+    let detail = format!(
+        "the log of epoch {epoch} ends at LSN {end}; the control file has a checkpoint at LSN {}, \
+         and epoch {}: one of them is of another time",
+        new.checkpoint_lsn, old.epoch
+    );
+    Err(Error::corrupt_file(&log, 0, detail))
 }
 
 impl Repaired<'_> {
@@ -41,16 +62,12 @@ impl Repaired<'_> {
         let when = self.when();
         let outcome = self.gathered.redo(&mut self.log, when);
         let outcome = outcome.map_err(|error| say_what_is_lost(error, &self.report))?;
-        let control = &self.ownership.new;
-        if outcome.end < control.checkpoint_lsn || outcome.epoch >= control.epoch {
-            let log = self.foundation.site.directory.path_of(LOG_DIRECTORY);
-            let detail = format!(
-                "the log of epoch {} ends at LSN {}; the control file has a checkpoint at LSN {}, \
-                 and epoch {}: one of them is of another time",
-                outcome.epoch, outcome.end, control.checkpoint_lsn, self.ownership.old.epoch
-            );
-            return Err(Error::corrupt_file(&log, 0, detail));
-        }
+        check_log_end(
+            &self.foundation.site,
+            &self.ownership,
+            outcome.epoch,
+            outcome.end,
+        )?;
         let left = outcome.left.clone().map(|left| left as Arc<dyn LateRedo>);
         let page_lsns = self.foundation.files.page_lsns();
         page_lsns.redo_done(outcome.end, left)?;

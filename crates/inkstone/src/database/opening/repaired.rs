@@ -2,12 +2,13 @@
 
 use super::foundation::Foundation;
 use super::locked::Ownership;
+use super::redone::check_log_end;
 use super::report::OpenReport;
 use super::scanned::{Scanned, say_what_is_lost};
 use super::vacant::finish_creation;
 use crate::Result;
 use crate::paranoid::paranoid;
-use crate::recovery::{Gathered, LogSource};
+use crate::recovery::{FrameSource, Gathered, LogSource};
 use crate::store::{RepairReport, repair};
 
 /// Stage 4. The new epoch is durable in the page LSN map and then in the control file, so log that
@@ -26,6 +27,15 @@ impl<'a> Scanned<'a> {
     /// Makes the new epoch durable and repairs torn pages, before the areas of the doublewrite file
     /// are used again.
     pub fn repair(mut self) -> Result<Repaired<'a>> {
+        if let Some(end) = self.gathered.log_end() {
+            // Before anything is written: a log of another time is refused the next time too.
+            check_log_end(
+                &self.foundation.site,
+                &self.ownership,
+                self.log.epoch(),
+                end,
+            )?;
+        }
         let repaired = self.write_epoch_and_repair();
         let repaired = repaired.map_err(|error| say_what_is_lost(error, &self.report))?;
         Ok(Repaired {
