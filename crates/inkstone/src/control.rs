@@ -196,6 +196,12 @@ impl ControlFile {
             now.epoch,
             now.checkpoint_lsn
         );
+        paranoid!(
+            next.epoch == now.epoch || next.epoch == self.next_epoch(),
+            "epoch {} follows {}",
+            next.epoch,
+            now.epoch
+        );
         let (block, offset) = (next.encode(), (copy * CONTROL_COPY_LEN) as u64);
         self.file
             .write_at(&block, offset)
@@ -204,6 +210,7 @@ impl ControlFile {
         read_back(&*self.disk, &self.path, &block, offset)?;
         self.current = next;
         self.copy = copy;
+        self.other_was_lost = false;
         Ok(())
     }
 }
