@@ -7,6 +7,9 @@
 #include "create_options.h"
 #include "ddl/partitions.h"
 #include "server/variables.h"
+#include "sql_partition.h"
+#include <algorithm>
+#include <set>
 
 /* What the engine cannot do is refused before anything is made. */
 static int refuse(const TABLE *form)
@@ -335,23 +338,52 @@ int ha_inkstone::truncate()
   return replace_by_empty({});
 }
 
+/* Leaves those of a table's partitions that ALTER TABLE .. TRUNCATE PARTITION names. */
+static void keep_to_truncate(partition_info *info, const std::string &table, const std::string &own,
+                             std::vector<std::string> *names)
+{
+  std::set<std::string> truncated= {own};
+  char name[FN_REFLEN + 1];
+  List_iterator_fast<partition_element> parts(info->partitions);
+  while (partition_element *part= parts++)
+  {
+    if (part->part_state != PART_ADMIN)
+      continue;
+    if (!info->is_sub_partitioned() &&
+        !create_partition_name(name, sizeof name, table.c_str(), part->partition_name, NORMAL_PART_NAME, true))
+      truncated.insert(name);
+    List_iterator_fast<partition_element> subparts(part->subpartitions);
+    while (partition_element *subpart= subparts++)
+      if (!create_subpartition_name(name, sizeof name, table.c_str(), part->partition_name,
+                                    subpart->partition_name, NORMAL_PART_NAME))
+        truncated.insert(name);
+  }
+  const auto is_other= [&](const std::string &each) { return !truncated.count(each); };
+  names->erase(std::remove_if(names->begin(), names->end(), is_other), names->end());
+}
+
 /* In one step; `facts` are those of the empty table.
 
-   The server truncates a partitioned table one partition after the other, and nothing finishes that
-   after a crash: the first one empties them all, the others find it done. */
+   The server truncates a partitioned table, or some of its partitions, one partition after the
+   other, and nothing finishes that after a crash: the first one empties them all, the others find
+   it done. */
 int ha_inkstone::replace_by_empty(const std::vector<ink_row> &facts)
 {
   try
   {
     const PartitionPath path(access.share->name);
-    const bool whole= table->part_info && path.is_partition() &&
-                      thd()->lex->sql_command == SQLCOM_TRUNCATE;
-    std::vector<std::string> names= {access.share->name};
+    const bool is_partition= table->part_info && path.is_partition();
+    const bool whole= is_partition && thd()->lex->sql_command == SQLCOM_TRUNCATE;
+    const bool some= is_partition && (thd()->lex->alter_info.partition_flags & ALTER_PARTITION_TRUNCATE);
+    const std::string own= access.share->name;
+    std::vector<std::string> names= {own};
     int failed= 0;
-    if (whole && ink_table_is_replaced(access.share->engine_table(), slice_of(access.share->name)))
+    if ((whole || some) && ink_table_is_replaced(access.share->engine_table(), slice_of(own)))
       names.clear();
-    else if (whole)
+    else if (whole || some)
       failed= partitions_of(thd(), path.table, &names);
+    if (some && !names.empty())
+      keep_to_truncate(table->part_info, path.table, own, &names);
     if (!failed)
       failed= wait_for_prepared(thd(), names);
     if (!failed && !names.empty())

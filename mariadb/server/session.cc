@@ -246,7 +246,9 @@ int Session::rollback_statement()
   /* It ends then: an idle session keeps no snapshot of it. */
   if (!ink_statement_rollback(transaction.get(), &error) && !ink_statement_end(transaction.get(), &error))
     return 0;
-  /* After a deadlock the whole transaction is gone, and the server is told so. */
+  /* The whole transaction is gone, after a deadlock, or goes, if the statement could not be undone
+     (a full disk): a COMMIT would find none. */
+  thd->mark_transaction_to_rollback(true);
   return error.code == INK_TRANSACTION_STATE ? 0 : handler_error(thd, error);
 }
 

@@ -62,7 +62,7 @@ extern "C" {
 
 /* ---- Bytes and errors -------------------------------------------------------------------------- */
 
-/* Borrowed bytes. `data` may be NULL when `len` is 0. */
+/* Borrowed bytes. `data` may be NULL when `len` is 0, else INK_INVALID. */
 typedef struct ink_slice {
   const uint8_t *data;
   size_t len;

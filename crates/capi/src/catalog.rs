@@ -322,7 +322,10 @@ pub unsafe extern "C" fn ink_table_find_tree(
     // SAFETY: the caller's pointers are as the header asks.
     unsafe {
         on_or(table, null(), |table| {
-            let (mut trees, name) = (table.table.trees().iter(), name.bytes());
+            let Ok(name) = name.bytes() else {
+                return null();
+            };
+            let mut trees = table.table.trees().iter();
             lend_tree(trees.find(|tree| tree.name().as_bytes() == name))
         })
     }

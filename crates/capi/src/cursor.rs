@@ -32,8 +32,8 @@ impl ink_range {
             let key = || unsafe { key.bytes() };
             match kind {
                 0 => Ok(Bound::Unbounded),
-                1 => Ok(Bound::Included(key())),
-                2 => Ok(Bound::Excluded(key())),
+                1 => Ok(Bound::Included(key()?)),
+                2 => Ok(Bound::Excluded(key()?)),
                 _ => Err(Failure::invalid(format!("bound {kind}"))),
             }
         };

@@ -27,19 +27,22 @@ impl ink_slice {
     /// # Safety
     /// `data` points to `len` readable bytes that do not change while the result is used, or `len`
     /// is 0.
-    pub unsafe fn bytes<'a>(self) -> &'a [u8] {
-        if self.len == 0 || self.data.is_null() {
-            return &[];
+    pub unsafe fn bytes<'a>(self) -> Result<&'a [u8], Failure> {
+        match self.len {
+            0 => Ok(&[]),
+            len if self.data.is_null() => {
+                Err(Failure::invalid(format!("{len} bytes at a null pointer")))
+            }
+            // SAFETY: what this function asks for.
+            len => Ok(unsafe { std::slice::from_raw_parts(self.data, len) }),
         }
-        // SAFETY: what this function asks for.
-        unsafe { std::slice::from_raw_parts(self.data, self.len) }
     }
 
     /// # Safety
     /// As [`ink_slice::bytes`].
     pub unsafe fn text<'a>(self) -> Result<&'a str, Failure> {
         // SAFETY: what this function asks for.
-        let bytes = unsafe { self.bytes() };
+        let bytes = unsafe { self.bytes() }?;
         std::str::from_utf8(bytes).map_err(|_| Failure::invalid("a name is not UTF-8"))
     }
 }

@@ -54,7 +54,7 @@ pub unsafe extern "C" fn ink_get(
         let buffer = raw::place(value)?;
         let mut bytes = buffer.take();
         bytes.clear();
-        let result = transaction.get_into(&tree.0, key.bytes(), &mut bytes);
+        let result = transaction.get_into(&tree.0, key.bytes()?, &mut bytes);
         buffer.put(bytes);
         raw::put(found, result?);
     })
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn ink_get_locking(
     entry!(error, |transaction, tree| {
         let transaction = transaction.0.active()?;
         let (mode, waits) = (lock_mode(lock)?, wait(waits)?);
-        let (row, taken) = transaction.get_locking_new(&tree.0, key.bytes(), mode, waits)?;
+        let (row, taken) = transaction.get_locking_new(&tree.0, key.bytes()?, mode, waits)?;
         raw::put(found, row.is_some());
         raw::put(locked, taken == Locked::Now);
         let buffer = raw::place(value)?;
@@ -101,7 +101,7 @@ pub unsafe extern "C" fn ink_unlock_row(
 ) -> c_int {
     entry!(error, |transaction, tree| {
         let transaction = transaction.0.active()?;
-        transaction.unlock_row(&tree.0, key.bytes())?;
+        transaction.unlock_row(&tree.0, key.bytes()?)?;
     })
 }
 
@@ -149,7 +149,7 @@ pub unsafe extern "C" fn ink_insert(
 ) -> c_int {
     entry!(error, |transaction, tree| {
         let transaction = transaction.0.active()?;
-        transaction.insert(&tree.0, key.bytes(), value.bytes())?;
+        transaction.insert(&tree.0, key.bytes()?, value.bytes()?)?;
     })
 }
 
@@ -169,7 +169,7 @@ pub unsafe extern "C" fn ink_insert_or_lock(
     entry!(error, |transaction, tree| {
         let transaction = transaction.0.active()?;
         let mode = lock_mode(duplicate)?;
-        transaction.insert_or_lock(&tree.0, key.bytes(), value.bytes(), mode)?;
+        transaction.insert_or_lock(&tree.0, key.bytes()?, value.bytes()?, mode)?;
     })
 }
 
@@ -191,9 +191,9 @@ pub unsafe extern "C" fn ink_insert_many(
         let (transaction, tree) = (raw::handle(transaction)?, raw::handle(tree)?);
         let transaction = transaction.0.active()?;
         let rows = raw::array(rows, count)?.iter();
-        let rows: Vec<(&[u8], &[u8])> = rows
-            .map(|row| (row.key.bytes(), row.value.bytes()))
-            .collect();
+        let rows = rows
+            .map(|row| Ok((row.key.bytes()?, row.value.bytes()?)))
+            .collect::<Result<Vec<_>, Failure>>()?;
         let (inserted, result) = transaction.insert_until_duplicate(&tree.0, &rows);
         raw::put(done, inserted);
         result?;
@@ -214,7 +214,7 @@ pub unsafe extern "C" fn ink_update(
 ) -> c_int {
     entry!(error, |transaction, tree| {
         let transaction = transaction.0.active()?;
-        transaction.update(&tree.0, key.bytes(), value.bytes())?;
+        transaction.update(&tree.0, key.bytes()?, value.bytes()?)?;
     })
 }
 
@@ -233,7 +233,7 @@ pub unsafe extern "C" fn ink_upsert(
 ) -> c_int {
     entry!(error, |transaction, tree| {
         let transaction = transaction.0.active()?;
-        let new = transaction.upsert(&tree.0, key.bytes(), value.bytes())?;
+        let new = transaction.upsert(&tree.0, key.bytes()?, value.bytes()?)?;
         raw::put(inserted, new);
     })
 }
@@ -252,7 +252,7 @@ pub unsafe extern "C" fn ink_delete(
 ) -> c_int {
     entry!(error, |transaction, tree| {
         let transaction = transaction.0.active()?;
-        let gone = transaction.delete(&tree.0, key.bytes())?;
+        let gone = transaction.delete(&tree.0, key.bytes()?)?;
         raw::put(deleted, gone);
     })
 }
@@ -282,7 +282,7 @@ pub unsafe extern "C" fn ink_write_rows(
         let transaction = database.0.begin(Isolation::ReadCommitted)?;
         for row in raw::array(rows, count)? {
             let tree = raw::handle(row.tree)?;
-            transaction.upsert(&tree.0, row.key.bytes(), row.value.bytes())?;
+            transaction.upsert(&tree.0, row.key.bytes()?, row.value.bytes()?)?;
         }
         transaction.commit_with(how)?;
     })
@@ -303,7 +303,7 @@ pub unsafe extern "C" fn ink_read_row(
 ) -> c_int {
     entry!(error, |database, tree| {
         let transaction = database.0.begin(Isolation::ReadCommitted)?;
-        let row = transaction.get(&tree.0, key.bytes())?;
+        let row = transaction.get(&tree.0, key.bytes()?)?;
         raw::fill(value, row.as_deref().unwrap_or_default())?;
         raw::put(found, row.is_some());
     })

@@ -104,7 +104,7 @@ pub unsafe extern "C" fn ink_sorter_add(
         let State::Gathering(gathering) = &mut sorter.state else {
             return Err(Failure::invalid("a sorter that gives rows back".to_owned()));
         };
-        gathering.add(key.bytes(), value.bytes())?;
+        gathering.add(key.bytes()?, value.bytes()?)?;
         sorter.count += 1;
     })
 }

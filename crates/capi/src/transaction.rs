@@ -358,7 +358,7 @@ pub unsafe extern "C" fn ink_prepare(
         let how = durability(how)?;
         match transaction.0.take() {
             State::Active(active) => {
-                let prepared = active.prepare_with(xid.bytes(), how)?;
+                let prepared = active.prepare_with(xid.bytes()?, how)?;
                 transaction.0.put(State::Prepared(prepared));
             }
             other => {
@@ -420,7 +420,7 @@ pub unsafe extern "C" fn ink_commit_by_xid(
     error: *mut ink_error,
 ) -> c_int {
     entry!(error, |database| {
-        database.0.commit_prepared(xid.bytes())?;
+        database.0.commit_prepared(xid.bytes()?)?;
     })
 }
 
@@ -435,6 +435,6 @@ pub unsafe extern "C" fn ink_rollback_by_xid(
     error: *mut ink_error,
 ) -> c_int {
     entry!(error, |database| {
-        database.0.rollback_prepared(xid.bytes())?;
+        database.0.rollback_prepared(xid.bytes()?)?;
     })
 }

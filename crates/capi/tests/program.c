@@ -205,6 +205,9 @@ static void rows_and_cursors(ink_database *db, const ink_table *table) {
   OK(ink_get(txn, tree, INK_STR("new"), &value, &found, &error));
   CHECK(found && value.len == 5 && memcmp(value.data, "value", 5) == 0);
   OK(ink_delete(txn, tree, INK_STR("new"), NULL, &error));
+  ink_slice nowhere = {NULL, 5};
+  FAILS(INK_INVALID, ink_delete(txn, tree, nowhere, NULL, &error));
+  CHECK(strstr(error.message, "5 bytes at a null pointer") != NULL);
   OK(ink_get(txn, tree, INK_STR("new"), &value, &found, &error));
   CHECK(!found);
   FAILS(INK_ROW_NOT_FOUND, ink_update(txn, tree, INK_STR("no"), INK_STR("x"), &error));

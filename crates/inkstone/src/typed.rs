@@ -99,6 +99,10 @@ impl<K: Field, V: Field> Builder<K, V> {
     /// tree that the table does not have yet is created and filled, in one durable step: if that
     /// fails ([`Error::DuplicateKey`] for a unique one), or the process ends meanwhile, there is no
     /// such tree, and the next call makes it anew. Nothing else may write the table meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`]: the table has a secondary tree that is not named here. Its entries
+    /// would stay as they are while rows change. [`Database::drop_tree`] removes it.
     pub fn open(self, db: &Database) -> Result<TypedTable<K, V>> {
         let names: Vec<&str> = self
             .indexes
@@ -112,6 +116,15 @@ impl<K: Field, V: Field> Builder<K, V> {
             },
             other => other?,
         };
+        let left_out = |tree: &&TableTree| !names.contains(&tree.name());
+        if let Some(tree) = table.trees().iter().skip(1).find(left_out) {
+            return Err(Error::Unsupported(format!(
+                "table {} has the secondary tree {}, which would not follow its rows: name it as \
+                 an index, or remove it with drop_tree",
+                self.name,
+                tree.name()
+            )));
+        }
         let mut typed = TypedTable {
             table,
             indexes: self.indexes,

@@ -356,8 +356,8 @@ fn killed(of: &Path) -> tempfile::TempDir {
     dir
 }
 
-/// A control file of an earlier opening is refused as often as it is tried (each refusal had counted
-/// the epoch up, until it fitted); if only its newer copy is lost, the older one will do.
+/// A control file of an earlier opening is refused as often as it is tried (each refusal had
+/// counted the epoch up, until it fitted); if only its newer copy is lost, the older one will do.
 #[test]
 fn a_control_file_of_an_earlier_opening() {
     let dir = made();

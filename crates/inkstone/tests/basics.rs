@@ -1,5 +1,6 @@
 //! The embedded API on real files: rows, ranges, reopening.
 
+use inkstone::internals::counters::Counter;
 use inkstone::{Database, Error, Isolation, Options};
 
 fn options() -> Options {
@@ -91,6 +92,8 @@ fn long_values_come_and_go() {
     let db = Database::open(dir.path(), options()).unwrap();
     let table = db.create_table("t", &[]).unwrap();
     let long = |n: u8| vec![n; 300_000 + usize::from(n)];
+    // The catalog's row.
+    let made = db.counters().get(Counter::RowsInserted);
     let txn = db.begin(Isolation::RepeatableRead).unwrap();
     for n in 0..10u8 {
         txn.insert(&table, &[n], &long(n)).unwrap();
@@ -106,6 +109,14 @@ fn long_values_come_and_go() {
     let gone = db.begin(Isolation::RepeatableRead).unwrap();
     gone.update(&table, &[7], &long(200)).unwrap();
     gone.rollback().unwrap();
+    let counted = [
+        (Counter::RowsInserted, made + 10),
+        (Counter::RowsUpdated, 6),
+        (Counter::RowsDeleted, 1),
+    ];
+    for (counter, rows) in counted {
+        assert_eq!(db.counters().get(counter), rows, "{counter:?}");
+    }
     for n in 0..10u8 {
         assert_eq!(old.get(&table, &[n]).unwrap(), Some(long(n)));
     }

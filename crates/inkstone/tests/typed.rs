@@ -24,6 +24,19 @@ fn ages(people: &People, txn: &inkstone::Transaction) -> Vec<(u32, u64)> {
         .collect()
 }
 
+/// It opened, and its trees kept the entries of rows that were deleted since.
+#[test]
+fn a_tree_that_is_not_named_is_not_left_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Database::open(dir.path(), Options::default()).unwrap();
+    open(&db);
+    let fewer = || People::builder("people").index("by_age", |_, row| Descending(row.1));
+    let refused = fewer().open(&db).err().map(|error| error.to_string());
+    assert!(refused.is_some_and(|text| text.contains("by_name") && text.contains("drop_tree")));
+    db.drop_tree("people", "by_name").unwrap();
+    fewer().open(&db).unwrap();
+}
+
 #[test]
 fn secondary_trees_follow_the_rows() {
     let dir = tempfile::tempdir().unwrap();

@@ -426,8 +426,8 @@ fn a_transaction_that_waits_for_a_lock_keeps_no_log() {
     }
 }
 
-/// A step of a rollback may log a split of pages of 64 KiB, more than the log has room for at times,
-/// with a log of 4 MiB: it waits for that. (It failed at once.)
+/// A step of a rollback may log a split of pages of 64 KiB, more than the log has room for at
+/// times, with a log of 4 MiB: it waits for that. (It failed at once.)
 #[test]
 fn a_rollback_to_a_savepoint_waits_for_room() {
     let vfs = SimVfs::new(13);

@@ -1,9 +1,11 @@
-//! `--crash`: a server killed at random under transactions and DDL, with its binary log on.
+//! `--crash`: a server killed at random under transactions and DDL, with its binary log on. Its log
+//! is small, and some transactions are larger than it.
 //!
 //! After each restart: everything acknowledged is there, both engines of a transaction agree, the
 //! binary log agrees (a replica that is never killed has the same rows), no table is half made or
 //! left over, and every page is sound.
 
+use super::giants::{self, Giants};
 use super::orphans;
 use super::pair::{Pair, Shape};
 use super::partitioned::Partitioned;
@@ -19,6 +21,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 const WORKERS: u64 = 5;
+const GIANTS: u64 = 2;
 
 /// How long, and which way.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -39,6 +42,7 @@ pub fn run(tree: &Tree, plugin: &Plugin, plan: Plan) -> Result<ExitCode> {
     let shape = Shape {
         name: "crash",
         databases: &[TRANSFERS],
+        options: &giants::OPTIONS,
         ..Shape::default()
     };
     let mut pair = Pair::start(tree, plugin, &shape)?;
@@ -63,6 +67,7 @@ fn kill_loop(pair: &mut Pair, plan: Plan) -> Result<()> {
     for partitioned in &partitioned {
         partitioned.set_up(&pair.primary)?;
     }
+    let giants = Giants::set_up(&pair.primary, plan.seed)?;
     let mut random = Random(plan.seed);
     let end = Instant::now() + Duration::from_secs_f64(plan.minutes * 60.0);
     let mut crashes = 0;
@@ -70,23 +75,27 @@ fn kill_loop(pair: &mut Pair, plan: Plan) -> Result<()> {
         // In turns everything at once, and nothing but DDL of partitioned tables.
         let transactions = crashes % 2 == 0;
         let lives = match transactions {
+            // Longer than a thread waits for room in the log.
+            true if random.chance(20) => 14_000,
             true => 300 + random.below(3000),
             false => 30 + random.below(1000),
         };
         let lives = Duration::from_millis(lives);
-        let busy = transactions.then_some(&work);
+        let busy = transactions.then_some((&work, &giants));
         live_and_die(&pair.primary, busy, &partitioned, lives)?;
         crashes += 1;
         pair.primary.start()?;
         work.settle(&pair.primary)?;
         check(pair, &work, &partitioned)?;
+        giants.check(&pair.primary)?;
         // Every fifth crash the engine's own checks run, too.
         if crashes % 5 == 0 {
             check_files(&mut pair.primary)?;
         }
         eprintln!(
-            "crash {crashes}: {} transactions acknowledged, {} DDL statements, {} of partitioned tables; all agree",
+            "crash {crashes}: {} transactions acknowledged, {} statements of giants, {} DDL statements, {} of partitioned tables; all agree",
             work.count(),
+            giants.statements.load(Ordering::Relaxed),
             work.definitions.load(Ordering::Relaxed),
             statements(&partitioned)
         );
@@ -113,7 +122,7 @@ fn statements(partitioned: &[Partitioned]) -> u64 {
 /// Lets the workloads run, and kills the server in the midst of it.
 fn live_and_die(
     server: &Server,
-    work: Option<&Workload>,
+    busy: Option<(&Workload, &Giants)>,
     partitioned: &[Partitioned],
     lives: Duration,
 ) -> Result<()> {
@@ -122,7 +131,9 @@ fn live_and_die(
             .iter()
             .map(|each| scope.spawn(|| each.run(server)))
             .collect();
-        if let Some(work) = work {
+        if let Some((work, giants)) = busy {
+            let run = |k| scope.spawn(move || giants.run(server, k));
+            threads.extend((1..=GIANTS).map(run));
             let transfers = |worker| scope.spawn(move || work.transfer(server, worker));
             threads.extend((0..WORKERS).map(transfers));
             threads.push(scope.spawn(|| work.distribute(server)));

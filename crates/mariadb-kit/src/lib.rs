@@ -12,6 +12,7 @@ mod counters;
 mod crash;
 mod differential;
 mod experiments;
+mod giants;
 mod group_commit;
 mod histories;
 mod idle;

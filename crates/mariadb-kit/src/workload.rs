@@ -35,7 +35,12 @@ CREATE TABLE history (id BIGINT AUTO_INCREMENT PRIMARY KEY, worker INT, n BIGINT
 DELIMITER //
 CREATE PROCEDURE transfer(w INT, m BIGINT, a INT, b INT, amount INT)
 BEGIN
-  DECLARE EXIT HANDLER FOR SQLEXCEPTION ROLLBACK;
+  DECLARE code INT;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN
+    GET DIAGNOSTICS CONDITION 1 code = MYSQL_ERRNO;
+    ROLLBACK;
+    SELECT CONCAT('ERROR ', code, ' in a transfer');
+  END;
   START TRANSACTION;
   CALL work(w, m, a, b, amount);
   COMMIT;
@@ -109,6 +114,10 @@ impl Workload {
             let Some(lines) = session.run(&call) else {
                 return Ok(());
             };
+            let error = lines.iter().find(|line| line.starts_with("ERROR"));
+            if let Some(error) = error.filter(|error| !is_conflict(error)) {
+                return Err(format!("{call} {error}"));
+            }
             if lines.iter().any(|line| line == "committed") {
                 locked(&self.acknowledged).insert((worker, n));
             }
@@ -174,6 +183,13 @@ impl Workload {
         }
         Ok(())
     }
+}
+
+/// Whether others are the reason of an error: it is a deadlock, or a wait that was too long.
+pub fn is_conflict(error: &str) -> bool {
+    ["ERROR 1213 ", "ERROR 1205 "]
+        .iter()
+        .any(|conflict| error.starts_with(conflict))
 }
 
 /// Locks; a thread that panicked meanwhile is reported where it is joined.

@@ -70,7 +70,7 @@ gauges! {
     "buffer_pool_dirty" "Pages that are newer in memory than on disk" |now| now.pool.dirty as u64,
     "buffer_pool_refused" "Of those, pages whose last write failed: they are tried again, and no checkpoint passes them" |now| now.pool.refused as u64,
     "table_files_open" "Files of tables that are open" |now| now.table_files_open as u64,
-    "active_transactions" "Transactions that have written and not ended, prepared ones with them" |now| now.active_transactions as u64,
+    "active_transactions" "Transactions that have begun and not ended, prepared ones with them" |now| now.active_transactions as u64,
     "version_store_bytes" "Bytes of old versions in memory" |now| now.versions.memory_bytes,
     "version_store_spilled_bytes" "Bytes of old versions in the spill file" |now| now.versions.spilled_bytes,
     "undo_file_bytes" "Bytes of the undo file in use, for large and old transactions" |now| now.undo_file_bytes,

@@ -78,6 +78,15 @@ enum Logged {
     Mark,
 }
 
+impl Core {
+    /// Counts a change of a row; long values that wait to be freed are none.
+    fn count_row(&self, tree: &Tree, counter: Counter) {
+        if tree.id != PENDING_FREE_TREE {
+            self.storage.counters.add(counter, 1);
+        }
+    }
+}
+
 impl Transaction {
     /// Whether this transaction made the newest version of a row.
     fn is_own(&self, version: Option<VersionAddress>) -> bool {
@@ -162,7 +171,7 @@ impl Transaction {
         };
         change.commit(mtr, made)?;
         inner.last_insert = Some((page.space, tree.id, page.page, slot as u16));
-        core.storage.counters.add(Counter::RowsInserted, 1);
+        core.count_row(tree, Counter::RowsInserted);
         Ok(Attempt::Done(Written::Inserted))
     }
 
@@ -189,7 +198,7 @@ impl Transaction {
         };
         let done = self.replace_row(inner, here, change)?;
         if matches!(done, Attempt::Done(_)) {
-            self.core.storage.counters.add(Counter::RowsUpdated, 1);
+            self.core.count_row(tree, Counter::RowsUpdated);
             self.drop_long_value(inner, tree, &old)?;
         }
         Ok(done)
@@ -214,9 +223,10 @@ impl Transaction {
             kind: VersionKind::Unmark,
             logged: diff.map_or(Logged::Revive, Logged::Update),
         };
+        let tree = here.tree;
         let done = self.replace_row(inner, here, change)?;
         if let Attempt::Done(_) = done {
-            self.core.storage.counters.add(Counter::RowsInserted, 1);
+            self.core.count_row(tree, Counter::RowsInserted);
             return Ok(Attempt::Done(Written::Inserted));
         }
         Ok(done)
@@ -241,7 +251,7 @@ impl Transaction {
         };
         let done = self.replace_row(inner, here, change)?;
         if matches!(done, Attempt::Done(_)) {
-            self.core.storage.counters.add(Counter::RowsDeleted, 1);
+            self.core.count_row(tree, Counter::RowsDeleted);
             self.drop_long_value(inner, tree, &old)?;
         }
         Ok(done)

@@ -136,9 +136,9 @@ impl Core {
         self.versions.make_room()
     }
 
-    /// Before one step of a rollback: it may go on where the disk is too full for others, as long as
-    /// its promise holds. That of a transaction whose undo has moved has none. What finds no room
-    /// waits for the checkpoint, as others do.
+    /// Before one step of a rollback: it may go on where the disk is too full for others, as long
+    /// as its promise holds. That of a transaction whose undo has moved has none. What finds no
+    /// room waits for the checkpoint, as others do.
     pub(crate) fn before_undo(&self, is_moved: bool) -> Result<()> {
         let (log, step) = (&self.storage.log, rollback_step_bytes(self));
         self.storage.poison.check()?;

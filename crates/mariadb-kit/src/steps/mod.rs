@@ -22,61 +22,64 @@ type Tables = BTreeMap<String, String>;
 const DISCARDED: &str = "discarded";
 
 /// `t0` and `t1` by hash, `r` by range; `x` and `y` are not partitioned.
-const BEFORE: &str = "r 29, t0 30, t1 20, x 4, y 4";
+const BEFORE: &str = "r 29, s 19, t0 30, t1 20, x 4, y 4";
 const SET_UP: &str = "CREATE OR REPLACE DATABASE steps; USE steps;
 CREATE TABLE t0 (id INT NOT NULL PRIMARY KEY, a INT, b VARCHAR(100), KEY (a)) ENGINE=Inkstone PARTITION BY HASH (id) PARTITIONS 3;
 CREATE TABLE t1 (id INT NOT NULL PRIMARY KEY, a INT, b VARCHAR(100), KEY (a)) ENGINE=Inkstone PARTITION BY HASH (id) PARTITIONS 2;
 CREATE TABLE r (id INT NOT NULL PRIMARY KEY, a INT, b VARCHAR(100), KEY (a)) ENGINE=Inkstone PARTITION BY RANGE (id)
   (PARTITION p10 VALUES LESS THAN (10), PARTITION p20 VALUES LESS THAN (20), PARTITION p30 VALUES LESS THAN (30));
+CREATE TABLE s (id INT NOT NULL PRIMARY KEY, a INT, b VARCHAR(100), KEY (a)) ENGINE=Inkstone PARTITION BY RANGE (id)
+  SUBPARTITION BY HASH (id) SUBPARTITIONS 2 (PARTITION p10 VALUES LESS THAN (10), PARTITION p20 VALUES LESS THAN (20));
 CREATE TABLE x (id INT NOT NULL PRIMARY KEY, a INT, b VARCHAR(100), KEY (a)) ENGINE=Inkstone;
 CREATE TABLE y LIKE x;
 INSERT INTO t0 SELECT seq, seq, 'b' FROM seq_1_to_30;
 INSERT INTO t1 SELECT seq, seq, 'b' FROM seq_1_to_20;
 INSERT INTO r SELECT seq, seq, 'b' FROM seq_1_to_29;
+INSERT INTO s SELECT seq, seq, 'b' FROM seq_1_to_19;
 INSERT INTO x SELECT seq, seq, 'b' FROM seq_10_to_13;
 INSERT INTO y SELECT seq, seq, 'b' FROM seq_30_to_33";
 
 /// Name, statement, and the tables behind it. CONVERT PARTITION and CONVERT TABLE are not among
 /// them: their ddl log deletes the definition of the table, with any engine, if the server is
 /// killed before it was renamed.
-const CASES: [(&str, &str, &str); 20] = [
+const CASES: [(&str, &str, &str); 22] = [
     (
         "create",
         "CREATE TABLE n (id INT PRIMARY KEY, a INT) ENGINE=Inkstone PARTITION BY HASH (id) PARTITIONS 3",
-        "n 0, r 29, t0 30, t1 20, x 4, y 4",
+        "n 0, r 29, s 19, t0 30, t1 20, x 4, y 4",
     ),
     (
         "create_select",
         "CREATE TABLE n (id INT PRIMARY KEY) ENGINE=Inkstone PARTITION BY HASH (id) PARTITIONS 2 SELECT seq AS id FROM seq_1_to_9",
-        "n 9, r 29, t0 30, t1 20, x 4, y 4",
+        "n 9, r 29, s 19, t0 30, t1 20, x 4, y 4",
     ),
-    ("drop", "DROP TABLE t0", "r 29, t1 20, x 4, y 4"),
+    ("drop", "DROP TABLE t0", "r 29, s 19, t1 20, x 4, y 4"),
     (
         "rename",
         "RENAME TABLE t0 TO n",
-        "n 30, r 29, t1 20, x 4, y 4",
+        "n 30, r 29, s 19, t1 20, x 4, y 4",
     ),
     (
         "swap",
         "RENAME TABLE t0 TO n, t1 TO t0, n TO t1",
-        "r 29, t0 20, t1 30, x 4, y 4",
+        "r 29, s 19, t0 20, t1 30, x 4, y 4",
     ),
     ("copy", "ALTER TABLE t0 FORCE, ALGORITHM=COPY", BEFORE),
     (
         "copy_rename",
         "ALTER TABLE t0 RENAME TO n, FORCE, ALGORITHM=COPY",
-        "n 30, r 29, t1 20, x 4, y 4",
+        "n 30, r 29, s 19, t1 20, x 4, y 4",
     ),
     ("inplace", "ALTER TABLE t0 ADD INDEX ab (a, b)", BEFORE),
     (
         "inplace_rename",
         "ALTER TABLE t0 ADD COLUMN e INT DEFAULT 5, RENAME TO n",
-        "n 30, r 29, t1 20, x 4, y 4",
+        "n 30, r 29, s 19, t1 20, x 4, y 4",
     ),
     (
         "truncate",
         "TRUNCATE TABLE t0",
-        "r 29, t0 0, t1 20, x 4, y 4",
+        "r 29, s 19, t0 0, t1 20, x 4, y 4",
     ),
     (
         "partition",
@@ -98,12 +101,22 @@ const CASES: [(&str, &str, &str); 20] = [
     (
         "drop_partition",
         "ALTER TABLE r DROP PARTITION p20",
-        "r 19, t0 30, t1 20, x 4, y 4",
+        "r 19, s 19, t0 30, t1 20, x 4, y 4",
     ),
     (
         "truncate_partition",
         "ALTER TABLE r TRUNCATE PARTITION p20",
-        "r 19, t0 30, t1 20, x 4, y 4",
+        "r 19, s 19, t0 30, t1 20, x 4, y 4",
+    ),
+    (
+        "truncate_partitions",
+        "ALTER TABLE r TRUNCATE PARTITION p10, p30",
+        "r 10, s 19, t0 30, t1 20, x 4, y 4",
+    ),
+    (
+        "truncate_subpartitions",
+        "ALTER TABLE s TRUNCATE PARTITION p20",
+        "r 29, s 9, t0 30, t1 20, x 4, y 4",
     ),
     (
         "reorganize",
@@ -113,12 +126,12 @@ const CASES: [(&str, &str, &str); 20] = [
     (
         "exchange",
         "ALTER TABLE r EXCHANGE PARTITION p20 WITH TABLE x",
-        "r 23, t0 30, t1 20, x 10, y 4",
+        "r 23, s 19, t0 30, t1 20, x 10, y 4",
     ),
     (
         "discard",
         "ALTER TABLE x DISCARD TABLESPACE",
-        "r 29, t0 30, t1 20, x discarded, y 4",
+        "r 29, s 19, t0 30, t1 20, x discarded, y 4",
     ),
 ];
 
