@@ -24,6 +24,10 @@
 //!    life under an epoch that the file does not know, and the next one would begin the same epoch
 //!    again. Tested by `a_write_that_the_device_loses_is_noticed`.
 //!
+//! 7. An epoch of which there may be log is not begun again: where a copy cannot be read the next
+//!    one may have begun already ([`ControlFile::next_epoch`]). Checked by [`ControlFile::write`].
+//!    Tested by `a_control_file_of_an_earlier_opening`.
+//!
 //! No latches: the writer owns the file (`&mut self`).
 
 use crate::mutants::{self, Mutant};

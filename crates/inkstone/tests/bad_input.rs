@@ -380,8 +380,6 @@ fn a_control_file_of_an_earlier_opening() {
         let found = Database::open(left.path(), small()).unwrap();
         assert!(found.table(&format!("t{}", olds.len())).is_ok());
         found.close().unwrap();
-        // The process is killed: nothing of it is written back.
-        drop(left);
         let left = killed(dir.path());
         db.close().unwrap();
         for old in &olds {

@@ -11,7 +11,7 @@
 //!   from the moment of saving on has the rest.
 //!
 //! ```text
-//!         large, bulk, or keeps too much log        keeps too much log
+//!         large, bulk, or keeps too much log    too much log, or not saved
 //! short ------------------------------> moved ----------------------> saved, and again
 //!        versions copied, rows renamed          segments and list synced,
 //!        UNDO_MOVED logged                      UNDO_SAVED logged
