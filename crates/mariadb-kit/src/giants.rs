@@ -10,8 +10,8 @@ use inkstone_testkit::build::Result;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const DATABASE: &str = "giants";
-/// Rows of a transaction: some 6 MiB of log, and as much for its update.
-const ROWS: u64 = 30_000;
+/// Rows of a transaction: some 7 MB of log, and as much again for their update.
+const ROWS: u64 = 100_000;
 /// Options of a server on which they are larger than the log.
 pub const OPTIONS: [&str; 2] = [
     "--inkstone-log-file-size=8M",
