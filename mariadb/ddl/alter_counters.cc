@@ -178,8 +178,13 @@ static bool is_same_key(const KEY &before, const KEY &after, List<Create_field> 
   return true;
 }
 
-/* The flags that indexes may have which go or come, without those that InnoDB keeps. A unique key
-   that is not named so may be the primary key: then the server says both. */
+static bool is_named_primary(const KEY &key)
+{
+  return !my_strcasecmp(system_charset_info, key.name.str, primary_key_name.str);
+}
+
+/* The flags that indexes may have which go or come, without those that InnoDB keeps. Where none has
+   the name of the primary key a unique one may be it: then the server says both. */
 static alter_table_operations index_changes_of_innodb(const TABLE *table, const Alter_inplace_info *info)
 {
   const bool redundant= table->s->row_type == ROW_TYPE_REDUNDANT;
@@ -202,13 +207,19 @@ static alter_table_operations index_changes_of_innodb(const TABLE *table, const 
     else
       changes|= old.flags & HA_NOSAME ? ALTER_DROP_UNIQUE_INDEX : ALTER_DROP_NON_UNIQUE_NON_PRIM_INDEX;
   }
+  const KEY *const keys= info->key_info_buffer, *const end= keys + info->key_count;
+  const bool has_primary= std::any_of(keys, end, is_named_primary);
   for (uint i= 0; i < info->index_add_count; i++)
   {
     const uint added= info->index_add_buffer[i];
-    const KEY &key= info->key_info_buffer[added];
-    if (!is_kept[added])
-      changes|= key.flags & HA_NOSAME ? ALTER_ADD_PK_INDEX | ALTER_ADD_UNIQUE_INDEX
-                                      : ALTER_ADD_NON_UNIQUE_NON_PRIM_INDEX;
+    const KEY &key= keys[added];
+    if (is_kept[added])
+      continue;
+    if (!(key.flags & HA_NOSAME))
+      changes|= ALTER_ADD_NON_UNIQUE_NON_PRIM_INDEX;
+    else
+      changes|= has_primary && !is_named_primary(key) ? ALTER_ADD_UNIQUE_INDEX
+                                                      : ALTER_ADD_PK_INDEX | ALTER_ADD_UNIQUE_INDEX;
   }
   return changes;
 }
@@ -262,6 +273,22 @@ static bool takes_nulls_instantly(const TABLE *before, const TABLE *altered)
   return true;
 }
 
+/* A VARCHAR of the primary key may have values of more than 255 bytes now, which the keys of the
+   indexes there are need not know. */
+static bool grows_in_primary_key(const TABLE *before, const TABLE *altered)
+{
+  if (before->s->primary_key >= MAX_KEY || altered->s->primary_key >= MAX_KEY)
+    return false;
+  const KEY &old= before->key_info[before->s->primary_key], &key= altered->key_info[altered->s->primary_key];
+  if (old.user_defined_key_parts != key.user_defined_key_parts)
+    return false;
+  for (uint i= 0; i < key.user_defined_key_parts; i++)
+    if (before->field[old.key_part[i].fieldnr - 1]->field_length <= 255 &&
+        altered->field[key.key_part[i].fieldnr - 1]->field_length > 255)
+      return true;
+  return false;
+}
+
 /* What InnoDB's way of altering a table makes of what was reserved and not used. */
 ha_inkstone::Reserved ha_inkstone::reserved_after(alter_table_operations wanted, const TABLE *altered) const
 {
@@ -281,7 +308,9 @@ ha_inkstone::Reserved ha_inkstone::reserved_after(alter_table_operations wanted,
     return KEPT;
   /* Then it opens the table anew, as behind a restart. */
   const bool rebuilt= !instant && (wanted & (REBUILDS | COLUMNS_OF_ROWS));
-  return (wanted & (ALTER_ADD_VIRTUAL_COLUMN | ALTER_DROP_VIRTUAL_COLUMN)) || (has_virtual(altered) && !rebuilt)
+  const bool relearns_lengths= (wanted & NEW_INDEXES) && grows_in_primary_key(table, altered);
+  return (wanted & (ALTER_ADD_VIRTUAL_COLUMN | ALTER_DROP_VIRTUAL_COLUMN)) ||
+                 ((has_virtual(altered) || relearns_lengths) && !rebuilt)
              ? FORGOTTEN
              : KEPT;
 }

@@ -245,3 +245,20 @@ ALTER TABLE beyond DROP COLUMN c;
 SHOW CREATE TABLE beyond;
 SELECT * FROM beyond;
 DROP TABLE beyond;
+
+# A VARCHAR of the primary key that grows beyond 255 bytes, and a new index: InnoDB opens the table anew, and what was reserved is forgotten. Without an index it is not, nor where rows are made anew.
+CREATE TABLE grown (a INT NOT NULL AUTO_INCREMENT, b VARCHAR(20) NOT NULL, c INT CHECK (c < 9), d INT, PRIMARY KEY (a, b(1))) ENGINE=Inkstone DEFAULT CHARSET=utf8mb3;
+INSERT INTO grown (b, c) VALUES ('', 1), ('', 10);
+ALTER TABLE grown MODIFY b VARCHAR(40) NOT NULL, ADD KEY kd (d);
+SHOW CREATE TABLE grown;
+ALTER TABLE grown MODIFY b VARCHAR(300) NOT NULL, DROP KEY kd, ADD UNIQUE kc (c);
+SHOW CREATE TABLE grown;
+INSERT INTO grown (b, c) VALUES ('', 2), ('', 10);
+ALTER TABLE grown MODIFY b VARCHAR(400) NOT NULL, ADD KEY kd (d);
+SHOW CREATE TABLE grown;
+DROP TABLE grown;
+CREATE TABLE grown (a INT NOT NULL AUTO_INCREMENT, b VARCHAR(20) NOT NULL, c INT CHECK (c < 9), d INT, PRIMARY KEY (a, b)) ENGINE=Inkstone DEFAULT CHARSET=utf8mb3;
+INSERT INTO grown (b, c) VALUES ('', 1), ('', 10);
+ALTER TABLE grown MODIFY b VARCHAR(300) NOT NULL, ADD KEY kd (d), ADD e INT FIRST;
+SHOW CREATE TABLE grown;
+DROP TABLE grown;

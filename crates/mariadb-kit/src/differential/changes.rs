@@ -13,6 +13,8 @@ struct Changed<'t> {
     before: &'t str,
     behind: &'t str,
     condition: &'t str,
+    /// In which order it comes to them: an index may leave others out when it is read backwards.
+    order: &'t str,
     /// Or so many of them, of which an index may leave out more.
     limited: bool,
 }
@@ -27,6 +29,7 @@ impl<'t> Changed<'t> {
         };
         let tables = tables.split(" SET ").next()?;
         let limited = order.contains(" LIMIT ");
+        let order = order.split(" LIMIT ").next()?;
         let Some((first, second)) = tables.split_once("JOIN ") else {
             let table = tables.split(' ').next()?;
             let (before, behind) = ("", "");
@@ -35,6 +38,7 @@ impl<'t> Changed<'t> {
                 before,
                 behind,
                 condition,
+                order,
                 limited,
             });
         };
@@ -46,12 +50,14 @@ impl<'t> Changed<'t> {
             before,
             behind,
             condition,
+            order,
             limited,
         })
     }
 
-    /// How many rows InnoDB finds, with a hint for the table and one for the first table of a join.
-    fn count(&self, sides: &mut Sides, hint: &str, first: &str) -> Option<u64> {
+    /// How many rows InnoDB finds, with a hint for the table and one for the first table of a join;
+    /// in this order if there is one.
+    fn count(&self, sides: &mut Sides, hint: &str, first: &str, order: &str) -> Option<u64> {
         let Self {
             table,
             before,
@@ -62,17 +68,20 @@ impl<'t> Changed<'t> {
         let alias = if before.is_empty() { "" } else { " y" };
         let before = before.replacen(" x ", &format!(" x {first} "), 1);
         let from = format!("{before}{table}{alias} {hint} {behind}");
-        let rows = rows_of(
-            sides,
-            &format!("SELECT COUNT(*) FROM {from} WHERE {condition}"),
-        )?;
+        // Only a LIMIT keeps the order of rows that are counted.
+        let order = match order {
+            "" => String::new(),
+            order => format!(" ORDER BY {order} LIMIT {}", u64::MAX),
+        };
+        let found = format!("SELECT 1 FROM {from} WHERE {condition}{order}");
+        let rows = rows_of(sides, &format!("SELECT COUNT(*) FROM ({found}) found"))?;
         let cell = rows.into_iter().next()?.into_iter().next()??;
         String::from_utf8(cell).ok()?.parse().ok()
     }
 
     /// Whether InnoDB finds by its indexes just so many rows fewer than in the table.
     fn leaves_out(&self, sides: &mut Sides, rows: u64) -> bool {
-        let Some(all) = self.count(sides, "USE INDEX ()", "USE INDEX ()") else {
+        let Some(all) = self.count(sides, "USE INDEX ()", "USE INDEX ()", "") else {
             return false;
         };
         let mut indexes = indexes_of(sides, self.table);
@@ -84,11 +93,14 @@ impl<'t> Changed<'t> {
             .collect();
         // A join may use one of its first table.
         hints.push(String::new());
-        hints.into_iter().any(|hint| {
-            let found = self.count(sides, &hint, "");
+        let mut is_left_out = |hint: &str, order: &str| {
+            let found = self.count(sides, hint, "", order);
             let left_out = found.and_then(|found| all.checked_sub(found));
             left_out.is_some_and(|it| it == rows || (self.limited && it > rows))
-        })
+        };
+        hints
+            .iter()
+            .any(|hint| is_left_out(hint, "") || is_left_out(hint, self.order))
     }
 }
 
@@ -198,6 +210,8 @@ mod tests {
         assert_eq!(of(delete), Some((["", "t2", ""], "b > 1 AND b < 5")));
         let sorted = "UPDATE t1 SET a = 1 WHERE b = 2 ORDER BY c DESC";
         assert_eq!(of(sorted), Some((["", "t1", ""], "b = 2")));
+        let order = |text| Changed::of(text).map(|changed| changed.order);
+        assert_eq!(order(sorted), Some("c DESC"));
         let joined = "UPDATE t1 x JOIN t2 y ON x.a = y.b SET x.c = 1 WHERE y.d = 1";
         let from = ["t1 x JOIN ", "t2", "ON x.a = y.b"];
         assert_eq!(of(joined), Some((from, "y.d = 1")));
@@ -206,6 +220,7 @@ mod tests {
         let limited = "DELETE FROM t2 WHERE b > 1 ORDER BY c LIMIT 3";
         assert_eq!(of(limited), Some((["", "t2", ""], "b > 1")));
         assert!(Changed::of(limited).is_some_and(|changed| changed.limited));
+        assert_eq!(order(limited), Some("c"));
         for other in [
             "DELETE FROM t2",
             "INSERT INTO t1 SELECT * FROM t2 WHERE a = 1",

@@ -200,7 +200,7 @@ fn unequal(
             }
         }
         (Reply::Done(a), Reply::Done(b)) => {
-            if a.affected != b.affected {
+            if a.affected != b.affected || matched(a) != matched(b) {
                 let more = matched(b).saturating_sub(matched(a));
                 if more > 0 && leaves_out(sides, text, more) {
                     return Some(Aspect::OnlyInnodbsChange);
@@ -209,7 +209,10 @@ fn unequal(
                 if fewer > 0 && would_leave_out(sides, text, fewer) {
                     return Some(Aspect::OnlyInnodbsChangePlan);
                 }
-                return Some(Aspect::Affected);
+                return Some(match a.affected == b.affected {
+                    true => Aspect::Info,
+                    false => Aspect::Affected,
+                });
             }
             if a.last_insert_id != b.last_insert_id {
                 return Some(Aspect::LastInsertId);
