@@ -234,6 +234,57 @@ fn an_idle_transaction_does_not_keep_the_log() {
     db.close().unwrap();
 }
 
+/// A scan may begin between inserts that are coded against each other, just before a record that
+/// says that undo from before them is saved, and needs none of them. Here one of several distances
+/// has it begin there.
+#[test]
+fn a_scan_begins_anywhere_before_what_is_saved() {
+    for distance in (20..60).step_by(4) {
+        let vfs = SimVfs::new(distance);
+        let db = open(&vfs);
+        let (table, other) = (
+            db.create_table("t", &[]).unwrap(),
+            db.create_table("other", &[]).unwrap(),
+        );
+        let giant = db.begin(Isolation::ReadCommitted).unwrap();
+        let mut n = 0u64;
+        let mut insert = |rows: u64| {
+            for _ in 0..rows {
+                giant.insert(&table, &n.to_be_bytes(), b"giant").unwrap();
+                n += 1;
+            }
+        };
+        // Until it has given the checkpoint what is to be saved: that is called saved between two
+        // inserts later.
+        insert(8_300);
+        let saves = db.counters().get(Counter::UndoSaves);
+        insert(30);
+        db.maintain(u64::MAX).unwrap();
+        assert_eq!(db.counters().get(Counter::UndoSaves), saves + 1);
+        insert(100);
+        db.maintain(0).unwrap();
+        for step in 0..distance {
+            let txn = db.begin(Isolation::ReadCommitted).unwrap();
+            for n in 0..20u64 {
+                txn.upsert(&other, &n.to_be_bytes(), &noise(step << 8 | n, 300))
+                    .unwrap();
+            }
+            txn.commit().unwrap();
+            db.maintain(u64::MAX).unwrap();
+        }
+        db.checkpoint().unwrap();
+        db.flush_log().unwrap();
+        let vfs = vfs.kill();
+        drop((giant, table, other, db));
+        let db = open(&vfs);
+        db.finish_rollbacks().unwrap();
+        let (table, other) = (db.table("t").unwrap(), db.table("other").unwrap());
+        assert_eq!(rows_of(&db, &table), []);
+        assert_eq!(rows_of(&db, &other).len(), 20);
+        db.close().unwrap();
+    }
+}
+
 /// A savepoint from before the move is a place to go back to after it.
 #[test]
 fn savepoints_outlive_the_move() {

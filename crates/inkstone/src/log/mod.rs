@@ -76,14 +76,18 @@ use std::time::Duration;
 
 /// Bytes of log after which a frame carries a claim, wanted or not.
 pub const CLAIM_EVERY: u64 = 64 << 10;
-/// The least distance of the frame boundaries that are remembered.
-pub const BOUNDARY_DISTANCE: u64 = 64 << 10;
+/// The least distance of the frame boundaries that are remembered, where a scan may begin. In the
+/// simulator it begins nearly anywhere.
+pub const BOUNDARY_DISTANCE: u64 = if cfg!(inkstone_sim) { 64 } else { WRITE_BYTES };
+/// What is written at once is about as long, and has its boundary at the end.
+const WRITE_BYTES: u64 = 64 << 10;
 /// As many as a checkpoint finds, at most, each as far from the next as a checkpoint is late.
 const BOUNDARIES_MAX: usize = 4096;
 /// The least number of files: one that is kept, one that is written, one that is promised, and one
 /// that is made.
 const FILES_MIN: u64 = 4;
-/// See [`Log::context_reach`].
+/// See [`Log::context_reach`]. (In the simulator a life logs little.)
+const CONTEXT_REACH_PARTS: u64 = if cfg!(inkstone_sim) { 1024 } else { 16 };
 const CONTEXT_REACH_MAX: u64 = 1 << 20;
 /// No claim was made in this epoch yet.
 const NEVER: u64 = u64::MAX;
@@ -632,7 +636,7 @@ impl Drop for Publish {
 
 /// How far back the log is that a record may be coded against: a checkpoint keeps as much.
 fn context_reach(capacity_bytes: u64) -> u64 {
-    let reach = (capacity_bytes / 16).min(CONTEXT_REACH_MAX);
+    let reach = (capacity_bytes / CONTEXT_REACH_PARTS).min(CONTEXT_REACH_MAX);
     paranoid!(
         reach < capacity_bytes,
         "a reach of {reach} bytes in a log of {capacity_bytes}"
@@ -714,7 +718,7 @@ impl LogParams {
             is_new: self.is_new,
             files_max,
             capacity_bytes,
-            lag_bytes: context_reach(capacity_bytes) + BOUNDARY_DISTANCE,
+            lag_bytes: context_reach(capacity_bytes) + WRITE_BYTES,
         }
     }
 

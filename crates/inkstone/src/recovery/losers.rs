@@ -24,7 +24,9 @@
 //! unknown slot: they are redo only.
 //!
 //! The undo of a large transaction has moved (`txn/undo_place.rs`): of it the table keeps what was
-//! logged since the undo file got the rest, as segments of versions.
+//! logged since the undo file got the rest, as segments of versions. The scan may begin before that,
+//! also between inserts that are coded against each other: of each that cannot be decoded a later
+//! record must say that its undo is saved, or copied, or that its transaction has ended.
 
 use super::moved::Row;
 use crate::mutants::{self, Mutant};
@@ -103,6 +105,9 @@ pub(super) struct TransactionTable {
     unknown_moved: HashMap<u32, MovedUndo>,
     /// Slots that wrote at or after the checkpoint without a known beginning, and where first.
     unknown: BTreeMap<u32, Lsn>,
+    /// Where the transaction of a slot last had an insert that could not be decoded, if it has not
+    /// ended, and its undo is not known from a later place on.
+    undecoded: BTreeMap<u32, Lsn>,
     skipped: BTreeSet<SpaceId>,
     id_max: TrxId,
 }
@@ -117,9 +122,22 @@ pub(super) struct Unfinished {
 }
 
 impl TransactionTable {
-    /// Whether the transaction of a slot is open, and its beginning was read.
-    pub fn is_open(&self, slot: u32) -> bool {
-        self.open.contains_key(&slot)
+    /// Takes notice of an insert before the checkpoint that is coded against one that was not read.
+    /// Its page is on disk; its undo must not be needed.
+    pub fn note_undecoded(&mut self, slot: u32, start: Lsn) {
+        let is_open = self.open.contains_key(&slot);
+        let at = match mutants::on(Mutant::SavedInsertNeeded) && is_open {
+            true => Lsn(u64::MAX),
+            false => start,
+        };
+        self.undecoded.insert(slot, at);
+    }
+
+    /// The undo of a slot's transaction is elsewhere, or in the log from `since` on.
+    fn known_since(&mut self, slot: u32, since: Lsn) {
+        if self.undecoded.get(&slot).is_some_and(|&at| at < since) {
+            self.undecoded.remove(&slot);
+        }
     }
 
     /// Takes notice of a record of the frame that starts at `start`; `tail`: the frame is at or
@@ -252,6 +270,7 @@ impl TransactionTable {
         self.unknown_moved.remove(&slot);
         self.copies.remove(&slot);
         self.unknown.remove(&slot);
+        self.undecoded.remove(&slot);
     }
 
     /// The transaction of a row record, opened if this is its first record; `None` if unknown.
@@ -287,7 +306,8 @@ impl TransactionTable {
                 )),
             };
         }
-        if let Some(since) = self.unknown.get(&slot) {
+        let before = self.unknown.get(&slot).or(self.undecoded.get(&slot));
+        if let Some(since) = before {
             return Err(format!(
                 "transaction {id} begins in slot {slot}, where another is open since before LSN {since}"
             ));
@@ -391,6 +411,7 @@ impl TransactionTable {
         moved.rebuilt.forget_before(since);
         moved.list = list;
         moved.changes = changes;
+        self.known_since(slot, since);
         Ok(())
     }
 
@@ -468,6 +489,7 @@ impl TransactionTable {
         let before = self.open.remove(&slot);
         let xid = copy.xid.or(before.and_then(|open| open.xid));
         self.unknown.remove(&slot);
+        self.known_since(slot, copy.first_lsn);
         paranoid!(
             copy.id <= self.id_max,
             "transaction {} is above the highest one, {}",
@@ -491,6 +513,12 @@ impl TransactionTable {
             return Err(format!(
                 "the transaction in slot {slot} wrote at LSN {since} and has not ended, but its \
                  beginning lies before the part of the log that recovery may read"
+            ));
+        }
+        if let Some((slot, at)) = self.undecoded.first_key_value() {
+            return Err(format!(
+                "the transaction in slot {slot} has not ended, and its insert at LSN {at} is coded \
+                 against one that was not read"
             ));
         }
         let mut all: Vec<_> = self.open.into_values().collect();

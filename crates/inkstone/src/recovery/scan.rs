@@ -185,7 +185,7 @@ impl<'a> Scan<'a> {
                 }
                 Ok(())
             }
-            Outcome::Failed(error) => self.note_failed(error.clone(), tail),
+            Outcome::Failed(error) => self.note_failed(error.clone(), start, tail),
             Outcome::Earlier => self.note_late(place, tail, batch.payload(frame)),
         }
     }
@@ -202,9 +202,9 @@ impl<'a> Scan<'a> {
         records.clear();
         match self.contexts.skim(payload, &mut bytes, &mut records) {
             Ok(()) => {}
-            Err(SkimError::Decode(error)) => return self.note_failed(error, tail),
+            Err(SkimError::Decode(error)) => return self.note_failed(error, place.start, tail),
             Err(SkimError::Earlier { trx_slot }) => {
-                return self.note_failed(DecodeError::NoContext { trx_slot }, tail);
+                return self.note_failed(DecodeError::NoContext { trx_slot }, place.start, tail);
             }
         }
         self.report.records += records.len() as u64;
@@ -218,10 +218,15 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    fn note_failed(&mut self, error: DecodeError, tail: bool) -> std::result::Result<(), Problem> {
+    fn note_failed(
+        &mut self,
+        error: DecodeError,
+        start: Lsn,
+        tail: bool,
+    ) -> std::result::Result<(), Problem> {
         match error {
-            // Its transaction ended before the checkpoint, and its pages are on disk.
-            DecodeError::NoContext { trx_slot } if !tail && !self.table.is_open(trx_slot) => {
+            DecodeError::NoContext { trx_slot } if !tail => {
+                self.table.note_undecoded(trx_slot, start);
                 self.report.frames_without_context += 1;
                 Ok(())
             }

@@ -47,8 +47,8 @@ use inkstone_format::record::{Record, Undo, UndoEntry};
 use inkstone_format::tree_page::{CELL_VERSIONED, TreePage, TreePageMut};
 use inkstone_format::{Lsn, SpaceId, TreeId, VersionAddress};
 
-/// Bytes of versions of which a transaction counts as large.
-const LARGE_BYTES: u64 = 128 << 10;
+/// Bytes of versions of which a transaction counts as large. (In the simulator many are.)
+const LARGE_BYTES: u64 = if cfg!(inkstone_sim) { 8 } else { 128 } << 10;
 /// Changes of which it does: each row is visited when its undo moves.
 const LARGE_CHANGES: u64 = 4096;
 /// The most that moves at once.
@@ -57,7 +57,7 @@ const MOVED_CHANGES_MAX: u64 = 1 << 16;
 /// Undo is saved when a transaction keeps this part of the log, or [`SAVED_EVERY_MAX`]; or when as
 /// many bytes of versions are not saved: an opening holds those in memory, and they may be eight
 /// times what the log has of them.
-const SAVED_PARTS: u64 = 8;
+const SAVED_PARTS: u64 = if cfg!(inkstone_sim) { 256 } else { 8 };
 const SAVED_EVERY_MAX: u64 = 16 << 20;
 
 /// Where a transaction's undo is, and what is known of it there.

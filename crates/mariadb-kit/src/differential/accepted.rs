@@ -356,7 +356,7 @@ pub const INNODB_WOULD_LEAVE_OUT: &str = "InnoDB gives the same rows when it is 
 /// Why an UPDATE or DELETE by InnoDB of fewer rows is accepted, and ends its case: where InnoDB,
 /// asked behind it, leaves as many rows of its table out by one of its indexes; or where it refuses
 /// the same UPDATE by no index, for the same row as Inkstone.
-pub const INNODB_CHANGES_FEWER: &str = "InnoDB changes fewer rows by an index than its table has (ranges of texts with letters that weigh nothing, or of NOPAD texts read backwards; fractions of a second that a column has no place for)";
+pub const INNODB_CHANGES_FEWER: &str = "InnoDB finds other rows by an index than in the table, and changes fewer (ranges of texts with letters that weigh nothing, or of NOPAD texts read backwards; fractions of a second, and bits, that a column has no place for)";
 
 /// Why an UPDATE or DELETE by Inkstone of fewer rows is accepted, and ends its case: where InnoDB,
 /// given the rows that Inkstone has left, leaves as many of them out by one of its indexes; or

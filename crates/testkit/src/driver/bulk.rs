@@ -45,13 +45,30 @@ impl Run {
         for rows in trees.iter_mut().skip(1) {
             rows.sort();
         }
-        self.trace(|| format!("{n}: bulk insert of {count} into {id}"));
+        // Row by row inserts are coded against each other, also over a checkpoint amid them.
+        let upkeep = self.rng.chance(30).then(|| {
+            (
+                self.rng.below(2 * count.max(1)),
+                self.rng.pick(&[0, u64::MAX]),
+            )
+        });
+        self.trace(|| format!("{n}: bulk insert of {count} into {id}, {upkeep:?}"));
         self.marks.add("bulk statements", 1);
         client.pin(&self.model.now, self.model.clock);
         client.touched.extend(steps.iter().map(|s| s.0.clone()));
+        let db = self.database();
         let result = client.txn.statement(|txn| {
             for (tree, rows) in table.trees().iter().zip(trees) {
-                txn.insert_many(tree, rows)?;
+                let Some((before, undo_bytes_max)) = upkeep else {
+                    txn.insert_many(tree, rows)?;
+                    continue;
+                };
+                for (at, (key, value)) in rows.iter().enumerate() {
+                    if at as u64 == before {
+                        db.maintain(undo_bytes_max)?;
+                    }
+                    txn.insert(tree, key, value)?;
+                }
             }
             Ok(())
         });

@@ -90,15 +90,21 @@ impl Run {
         event: Event,
         happened: impl Fn(&[String]) -> bool,
     ) -> Outcome {
+        self.trace(|| format!("{what} fails: {error}"));
         if let Err(stop) = self.judge(what, error) {
             if matches!(stop, Stop::Dead) {
                 self.model.happened(event);
             }
             return Err(stop);
         }
-        let names = match self.database().tables() {
+        let mut names = self.database().tables();
+        if names.as_ref().is_err_and(is_fault) {
+            // Nothing can be read while no page can be written: the spell is over.
+            self.vfs.clear_faults();
+            names = self.database().tables();
+        }
+        let names = match names {
             Ok(names) => names,
-            Err(error) if is_fault(&error) => self.database().tables().unwrap_or_default(),
             Err(error) => return bug(format!("list of tables: {error}")),
         };
         if happened(&names) {
