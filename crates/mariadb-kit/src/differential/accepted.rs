@@ -18,7 +18,11 @@ struct Rule {
     applies: fn(&str, Aspect, &Outcome, &Outcome) -> bool,
 }
 
-const RULES: [Rule; 8] = [
+/// How the server's error 1062 begins where it copies rows.
+const RESEQUENCED_DUPLICATE: &str =
+    "ALTER TABLE causes auto_increment resequencing, resulting in duplicate entry";
+
+const RULES: [Rule; 9] = [
     Rule {
         reason: "CREATE .. SELECT with a unique key: InnoDB sorts the rows, and names the last one that it has read for the duplicate",
         applies: |statement, aspect, innodb, inkstone| {
@@ -32,6 +36,23 @@ const RULES: [Rule; 8] = [
         reason: "how many rows an ALTER copied says which way it was done, not what it did",
         applies: |statement, aspect, _, _| {
             is_alter(statement) && matches!(aspect, Aspect::Affected | Aspect::Info)
+        },
+    },
+    Rule {
+        reason: "an ALTER that copies has words of its own for a duplicate of an AUTO_INCREMENT column, InnoDB's with ALGORITHM=COPY too",
+        applies: |statement, aspect, innodb, inkstone| {
+            let duplicate = |outcome: &Outcome| match &outcome.reply {
+                Reply::Refused(refusal) => Some(
+                    refusal
+                        .message
+                        .replace(RESEQUENCED_DUPLICATE, "Duplicate entry"),
+                ),
+                _ => None,
+            };
+            is_alter(statement)
+                && aspect == Aspect::Message
+                && [refused(innodb), refused(inkstone)] == [1062; 2]
+                && duplicate(innodb) == duplicate(inkstone)
         },
     },
     Rule {
