@@ -580,12 +580,15 @@ fn a_torn_page_whose_copy_is_gone() {
             true => patch(&doublewrite, |bytes| bytes[..100].fill(0)),
             false => std::fs::remove_file(&doublewrite).unwrap(),
         }
-        let error = failed(Database::open(killed.path(), small()));
-        assert!(matches!(error, Error::Corrupt { .. }), "{error}");
-        says(
-            &error,
-            &["t00000001.ink", "doublewrite", "put the right one back"],
-        );
+        // Each time: a supervisor opens again at once.
+        for _ in 0..3 {
+            let error = failed(Database::open(killed.path(), small()));
+            assert!(matches!(error, Error::Corrupt { .. }), "{error}");
+            says(
+                &error,
+                &["t00000001.ink", "doublewrite", "put the right one back"],
+            );
+        }
     }
 }
 

@@ -265,7 +265,7 @@ pub const INNODB_CORRUPT: &str = "InnoDB finds its own index corrupt";
 
 /// Why warnings of InnoDB's CHECK TABLE are accepted: where each is about an entry that is marked
 /// as deleted, and Inkstone's says nothing. Purge may come to it later, or, behind a kill, never.
-pub const INNODB_PURGES_LATER: &str = "InnoDB finds entries of an index that are marked as deleted, and that purge has not come to, without their rows";
+pub const INNODB_PURGES_LATER: &str = "InnoDB finds rows, and entries of an index without theirs, that are marked as deleted, and that purge has not come to";
 
 /// Why other numbers of rows in what an ALTER says are accepted: where both tables have the same
 /// rows and give them in another order (which a trigger of a join has put there, say).
@@ -342,10 +342,10 @@ pub fn refuses_renamed_check(
 /// those that are stored that InnoDB's has among all.
 pub const INNODB_COUNTS_COLUMNS: &str = "InnoDB names the wrong column of a value that an ALTER cuts (it takes a place among stored columns for one among all)";
 
-/// Why warnings of a HANDLER that reads by values are accepted, and end their case: where InnoDB
-/// has them, too, when a row has refused a copy in its session. (InnoDB's copy in bulk is refused
+/// Why warnings of a HANDLER that reads by values, or of a SELECT, are accepted, and end their case:
+/// where InnoDB has them, too, when a row has refused a copy in its session. (InnoDB's copy in bulk is refused
 /// when the server has read all rows, and does not count any more.)
-pub const COUNTS_BEHIND_COPY: &str = "the server, behind an ALTER whose copy a row refused, goes on counting values that are cut, and HANDLER warns of those that it is to look for";
+pub const COUNTS_BEHIND_COPY: &str = "the server, behind an ALTER whose copy a row refused, goes on counting values that are cut, and HANDLER warns of those that it is to look for, SELECT of those of virtual columns";
 
 /// Why an ALTER that only Inkstone refuses is accepted, and ends its case: where InnoDB refuses for
 /// the same reason to copy the table that its ALTER in place has left.

@@ -4,7 +4,6 @@ use super::foundation::{Foundation, LOG_DIRECTORY, LogStart};
 use super::locked::{Ownership, Site};
 use super::repaired::Repaired;
 use super::report::OpenReport;
-use super::scanned::say_what_is_lost;
 use crate::buffer::LateRedo;
 use crate::recovery::{RedoOutcome, When};
 use crate::{Error, Result};
@@ -61,7 +60,7 @@ impl Repaired<'_> {
     pub fn redo(mut self) -> Result<Redone> {
         let when = self.when();
         let outcome = self.gathered.redo(&mut self.log, when);
-        let outcome = outcome.map_err(|error| say_what_is_lost(error, &self.report))?;
+        let outcome = outcome.map_err(|error| self.foundation.refused(error, &self.report))?;
         check_log_end(
             &self.foundation.site,
             &self.ownership,

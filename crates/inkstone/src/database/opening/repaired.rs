@@ -4,7 +4,7 @@ use super::foundation::Foundation;
 use super::locked::Ownership;
 use super::redone::check_log_end;
 use super::report::OpenReport;
-use super::scanned::{Scanned, say_what_is_lost};
+use super::scanned::Scanned;
 use super::vacant::finish_creation;
 use crate::Result;
 use crate::paranoid::paranoid;
@@ -37,7 +37,7 @@ impl<'a> Scanned<'a> {
             )?;
         }
         let repaired = self.write_epoch_and_repair();
-        let repaired = repaired.map_err(|error| say_what_is_lost(error, &self.report))?;
+        let repaired = repaired.map_err(|error| self.foundation.refused(error, &self.report))?;
         Ok(Repaired {
             gathered: self.gathered,
             log: self.log,

@@ -30,6 +30,8 @@ pub struct OpenReport {
     /// Why the doublewrite file was made anew, if it was. If a crash came before, it could not mend
     /// torn pages; recovery met none, or opening would have failed.
     pub doublewrite_renewed: Option<String>,
+    /// Why there are no copies of torn pages, whether the file is wanted or not.
+    pub(super) copies_lost: Option<String>,
     /// Why the page LSN map could not be read or written, if so. It was begun anew, or will be by
     /// the next opening that can: older versions of pages that were written before may pass for
     /// new.

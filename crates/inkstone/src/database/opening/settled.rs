@@ -85,7 +85,7 @@ fn read_params(directory: &dyn Directory, control: &Control) -> Result<ReadParam
 /// What can be read of log, tablespaces, doublewrite file and page LSN map from here on survives
 /// power loss, and so do their names. Changes no byte that was durable. `past_cache`: how the files
 /// of tables are read.
-fn settle(directory: &dyn Directory, past_cache: bool) -> Result<()> {
+pub(super) fn settle(directory: &dyn Directory, past_cache: bool) -> Result<()> {
     let tables = Tables {
         directory,
         are_synced: directory.sync_file_system().is_ok(),
