@@ -5,8 +5,10 @@
 mod failure_support;
 
 use failure_support::*;
-use inkstone::Isolation;
+use inkstone::{Database, Isolation};
 use inkstone_io::sim::SimVfs;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 #[test]
 fn replaced_long_values_roll_back() {
@@ -25,4 +27,62 @@ fn replaced_long_values_roll_back() {
         }
         db.verify_table(&table).unwrap();
     }
+}
+
+/// The end of the log falls between the records of one deletion: the row is marked, and no entry
+/// says yet that its long value is to be freed. While that transaction waits to be rolled back in
+/// the background its table is whole.
+#[test]
+fn a_deletion_is_cut_off_in_the_middle() {
+    let mut marked = 0;
+    for cut in 0.. {
+        let vfs = SimVfs::new(4);
+        let db = open_sim(&vfs, small()).unwrap();
+        let table = db.create_table("t", &[]).unwrap();
+        let txn = db.begin(Isolation::ReadCommitted).unwrap();
+        txn.insert(&table, &key(1), &[7; 10_000]).unwrap();
+        txn.commit().unwrap();
+        let loser = db.begin(Isolation::ReadCommitted).unwrap();
+        loser.insert(&table, &key(2), b"moved").unwrap();
+        db.maintain(0).unwrap();
+        let before = written(&db, &vfs);
+        loser.delete(&table, &key(1)).unwrap();
+        let after = written(&db, &vfs);
+        let (log, after) = after
+            .into_iter()
+            .find(|(log, bytes)| before[log] != *bytes)
+            .unwrap();
+        let before = &before[&log];
+        let mut changed = (0..after.len()).filter(|&at| before[at] != after[at]);
+        let (first, last) = (
+            changed.clone().next().unwrap(),
+            changed.next_back().unwrap(),
+        );
+        let end = first + cut;
+        if end > last {
+            break;
+        }
+        let vfs = vfs.kill();
+        vfs.write_raw(&log, end as u64, &before[end..=last])
+            .unwrap();
+        drop((loser, table, db));
+        let db = open_sim(&vfs, small()).unwrap();
+        let table = db.table("t").unwrap();
+        db.verify_table(&table).unwrap();
+        marked += db.verify_table(&table).unwrap().trees[0].1.deleted_rows;
+        db.finish_rollbacks().unwrap();
+        db.verify_table(&table).unwrap();
+        assert_eq!(rows(&db, &table).unwrap().len(), 1);
+        db.close().unwrap();
+    }
+    assert!(marked > 0, "no opening found the row marked");
+}
+
+/// The bytes of the log's files, as far as the log goes now.
+fn written(db: &Database, vfs: &SimVfs) -> BTreeMap<PathBuf, Vec<u8>> {
+    db.flush_log().unwrap();
+    let files = vfs.files().into_iter();
+    let logs = files.filter(|file| file.starts_with("db/log"));
+    logs.map(|file| (file.clone(), vfs.read_raw(&file).unwrap()))
+        .collect()
 }

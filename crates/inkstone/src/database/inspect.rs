@@ -11,6 +11,7 @@ use crate::space::SYSTEM_PAGES;
 use crate::{Error, Result};
 use inkstone_format::apply::map_pages;
 use inkstone_format::space::PENDING_FREE_TREE;
+use inkstone_format::tree_page::Cell;
 use inkstone_format::{Corrupt, PageNo, TreeId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -342,7 +343,7 @@ impl Check<'_> {
         let found = tree.verify(&mut |_, page| {
             for slot in 0..page.count() {
                 let cell = page.cell(slot);
-                if cell.is_overflow() && !cell.is_deleted() {
+                if cell.is_overflow() && self.keeps_value(&cell) {
                     overflow.extend(core.long_value_pages(tree, cell.value)?);
                 }
             }
@@ -356,6 +357,14 @@ impl Check<'_> {
         }
         self.walked.insert(tree.id);
         Ok((found, overflow.len() as u64))
+    }
+
+    /// Whether a row has its value: one that a transaction without an end has deleted may have it
+    /// alone, in the middle of the statement, or where a crash came amid it.
+    fn keeps_value(&self, cell: &Cell<'_>) -> bool {
+        let version = cell.version.filter(|_| cell.is_deleted());
+        let deleted_by = version.and_then(|version| self.inner.core.versions.trx_of(version));
+        !cell.is_deleted() || deleted_by.is_some_and(|trx| !trx.is_ended())
     }
 
     fn pending(&mut self) -> Result<()> {
