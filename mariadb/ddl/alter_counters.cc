@@ -273,6 +273,22 @@ static bool takes_nulls_instantly(const TABLE *before, const TABLE *altered)
   return true;
 }
 
+/* A key has a virtual column that was not there before. */
+static bool indexes_new_virtual(const TABLE *before, const TABLE *altered)
+{
+  const auto is_new= [&](const Field *field) {
+    Field **const end= before->field + before->s->fields;
+    return !field->stored_in_db() && std::none_of(before->field, end, [&](const Field *old) {
+      return !my_strcasecmp(system_charset_info, old->field_name.str, field->field_name.str);
+    });
+  };
+  for (uint i= 0; i < altered->s->keys; i++)
+    for (uint j= 0; j < altered->key_info[i].user_defined_key_parts; j++)
+      if (is_new(altered->field[altered->key_info[i].key_part[j].fieldnr - 1]))
+        return true;
+  return false;
+}
+
 /* A VARCHAR of the primary key may have values of more than 255 bytes now, which the keys of the
    indexes there are need not know. */
 static bool grows_in_primary_key(const TABLE *before, const TABLE *altered)
@@ -302,6 +318,8 @@ ha_inkstone::Reserved ha_inkstone::reserved_after(alter_table_operations wanted,
   {
     const alter_table_operations more= instant ? ALTER_DROP_STORED_COLUMN | ALTER_STORED_COLUMN_ORDER : 0;
     if ((wanted & ~(BESIDE_VIRTUAL_CHANGES | more)) || table->part_info || !keeps_virtual_order(table, altered))
+      return NOTED;
+    if ((wanted & ALTER_DROP_VIRTUAL_COLUMN) && indexes_new_virtual(table, altered))
       return NOTED;
   }
   if (!(wanted & ~IN_DEFINITION_ONLY))

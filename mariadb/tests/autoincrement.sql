@@ -262,3 +262,15 @@ INSERT INTO grown (b, c) VALUES ('', 1), ('', 10);
 ALTER TABLE grown MODIFY b VARCHAR(300) NOT NULL, ADD KEY kd (d), ADD e INT FIRST;
 SHOW CREATE TABLE grown;
 DROP TABLE grown;
+
+# An index of a virtual column that is added while another is dropped is a copy: what was reserved is noted.
+CREATE TABLE virtuals (a INT NOT NULL AUTO_INCREMENT PRIMARY KEY, b INT CHECK (b < 9), c INT AS (b) VIRTUAL, d INT AS (b + 1) VIRTUAL) ENGINE=Inkstone;
+INSERT INTO virtuals (b) VALUES (1), (10);
+ALTER TABLE virtuals DROP COLUMN c, ADD COLUMN e INT AS (b) VIRTUAL, ADD KEY ke (b, e);
+SHOW CREATE TABLE virtuals;
+ALTER TABLE virtuals DROP COLUMN d, ADD COLUMN f INT AS (b) VIRTUAL, ADD KEY kb (b);
+SHOW CREATE TABLE virtuals;
+INSERT INTO virtuals (b) VALUES (1), (10);
+ALTER TABLE virtuals DROP COLUMN f, ADD COLUMN g INT AS (b) VIRTUAL, ADD KEY kb2 (b);
+SHOW CREATE TABLE virtuals;
+DROP TABLE virtuals;
