@@ -4,6 +4,7 @@ use super::checkpoint::Occasion;
 use super::{Database, Inner};
 use crate::btree::{RangeEstimates, Tree, TreeReport};
 use crate::catalog::CLUSTERED;
+use crate::mvcc::versions::VersionKind;
 use crate::paranoid::paranoid;
 use crate::recovery::RedoStat;
 use crate::rows::{Table, TableTree, TreeRef};
@@ -11,8 +12,9 @@ use crate::space::SYSTEM_PAGES;
 use crate::{Error, Result};
 use inkstone_format::apply::map_pages;
 use inkstone_format::space::PENDING_FREE_TREE;
-use inkstone_format::tree_page::Cell;
-use inkstone_format::{Corrupt, PageNo, TreeId};
+use inkstone_format::tree_page::{CELL_DELETED, CELL_OVERFLOW, Cell};
+use inkstone_format::{Corrupt, PageNo, TreeId, VersionAddress};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Bound;
@@ -343,8 +345,10 @@ impl Check<'_> {
         let found = tree.verify(&mut |_, page| {
             for slot in 0..page.count() {
                 let cell = page.cell(slot);
-                if cell.is_overflow() && self.keeps_value(&cell) {
-                    overflow.extend(core.long_value_pages(tree, cell.value)?);
+                if cell.is_overflow() || cell.version.is_some() {
+                    for value in self.long_values(&cell)? {
+                        overflow.extend(core.long_value_pages(tree, &value)?);
+                    }
                 }
             }
             Ok(())
@@ -359,12 +363,39 @@ impl Check<'_> {
         Ok((found, overflow.len() as u64))
     }
 
-    /// Whether a row has its value: one that a transaction without an end has deleted may have it
-    /// alone, in the middle of the statement, or where a crash came amid it.
-    fn keeps_value(&self, cell: &Cell<'_>) -> bool {
-        let version = cell.version.filter(|_| cell.is_deleted());
-        let deleted_by = version.and_then(|version| self.inner.core.versions.trx_of(version));
-        !cell.is_deleted() || deleted_by.is_some_and(|trx| !trx.is_ended())
+    /// The long values of a row: the one that it has, and those that it gets back if a transaction
+    /// without an end is rolled back. Of these no entry may say yet that they are to be freed: in
+    /// the middle of a statement, or where a crash came amid it.
+    fn long_values(&self, cell: &Cell<'_>) -> Result<BTreeSet<Vec<u8>>> {
+        let versions = &self.inner.core.versions;
+        let has_long = |flags: u8| flags & CELL_OVERFLOW != 0 && flags & CELL_DELETED == 0;
+        let (mut flags, mut value) = (cell.flags, Cow::Borrowed(cell.value));
+        let mut version = cell.version.unwrap_or(VersionAddress(0));
+        let mut found = BTreeSet::new();
+        loop {
+            if has_long(flags) {
+                found.insert(value.to_vec());
+            }
+            let entry = match version {
+                VersionAddress(0) => None,
+                address => versions.read(address)?,
+            };
+            let Some(entry) = entry else { break };
+            let view = entry.view();
+            if view.kind == VersionKind::Insert || view.trx.is_ended() {
+                break;
+            }
+            match view.kind {
+                VersionKind::DeleteMark => flags &= !CELL_DELETED,
+                _ => {
+                    let old = view.old_value(&value);
+                    let old = old.map_err(|corrupt| versions.corrupt(version, corrupt))?;
+                    (flags, value) = (view.old_flags, Cow::Owned(old.into_owned()));
+                }
+            }
+            version = view.previous;
+        }
+        Ok(found)
     }
 
     fn pending(&mut self) -> Result<()> {
