@@ -321,7 +321,8 @@ fn recovery_reads_what_a_killed_process_wrote() {
         assert!(number(line, "first_read_ms") >= number(line, "open_ms"));
         assert!(number(line, "first_commit_ms") >= number(line, "first_read_ms"));
         assert!(number(line, "normal_rate") > 0.0 && number(line, "rate_after_10_s") > 0.0);
-        assert!(number(line, "log_bytes") >= f64::from(4 << 20), "{line}");
+        // A checkpoint may come between the last look at the log and the kill.
+        assert!(number(line, "log_bytes") >= f64::from(3 << 20), "{line}");
         let records = match line["case"].as_str() {
             Some("wide") => 2000.0,
             _ => 10_000.0,
