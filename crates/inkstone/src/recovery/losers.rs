@@ -24,9 +24,9 @@
 //! unknown slot: they are redo only.
 //!
 //! The undo of a large transaction has moved (`txn/undo_place.rs`): of it the table keeps what was
-//! logged since the undo file got the rest, as segments of versions. The scan may begin before that,
-//! also between inserts that are coded against each other: of each that cannot be decoded a later
-//! record must say that its undo is saved, or copied, or that its transaction has ended.
+//! logged since the undo file got the rest, as segments of versions. The scan may begin before
+//! that, also between inserts that are coded against each other: of each that cannot be decoded a
+//! later record must say that its undo is saved, or copied, or that its transaction has ended.
 
 use super::moved::Row;
 use crate::mutants::{self, Mutant};

@@ -342,9 +342,9 @@ pub fn refuses_renamed_check(
 /// those that are stored that InnoDB's has among all.
 pub const INNODB_COUNTS_COLUMNS: &str = "InnoDB names the wrong column of a value that an ALTER cuts (it takes a place among stored columns for one among all)";
 
-/// Why warnings of a HANDLER that reads by values, or of a SELECT, are accepted, and end their case:
-/// where InnoDB has them, too, when a row has refused a copy in its session. (InnoDB's copy in bulk is refused
-/// when the server has read all rows, and does not count any more.)
+/// Why warnings of a HANDLER that reads by values, or of a SELECT, are accepted, and end their
+/// case: where InnoDB has them, too, when a row has refused a copy in its session. (InnoDB's copy
+/// in bulk is refused when the server has read all rows, and does not count any more.)
 pub const COUNTS_BEHIND_COPY: &str = "the server, behind an ALTER whose copy a row refused, goes on counting values that are cut, and HANDLER warns of those that it is to look for, SELECT of those of virtual columns";
 
 /// Why an ALTER that only Inkstone refuses is accepted, and ends its case: where InnoDB refuses for

@@ -149,10 +149,11 @@ impl SpillFile {
         }
     }
 
-    /// Gives back what of an extent lies behind its first `bytes`. What is left of it.
+    /// Gives back what of an extent lies behind its first `bytes`. What is left of it, at least a
+    /// block.
     pub fn shorten(&mut self, extent: Extent, bytes: u64) -> Extent {
         let kept = Extent {
-            length: bytes,
+            length: bytes.max(1),
             ..extent
         }
         .whole_blocks();
@@ -168,7 +169,9 @@ impl SpillFile {
     /// Takes over extents that an earlier process has left in use. They do not overlap.
     pub fn adopt(&mut self, extents: &[Extent]) -> Result<Arc<dyn File>> {
         let file = self.file()?;
-        let mut used: Vec<_> = extents.iter().map(|e| (e.offset, e.length)).collect();
+        // An empty segment has nothing there.
+        let taken = extents.iter().filter(|extent| extent.length > 0);
+        let mut used: Vec<_> = taken.map(|e| (e.offset, e.length)).collect();
         used.sort_unstable();
         for (offset, length) in used {
             let length = length.next_multiple_of(BLOCK);
@@ -201,9 +204,10 @@ impl SpillFile {
         Ok(file)
     }
 
+    /// At least a block: a segment may have been sealed before anything was appended, as one that
+    /// was open for long.
     fn allocate(&mut self, bytes: u64) -> Extent {
-        let length = bytes.next_multiple_of(BLOCK);
-        paranoid!(length > 0, "an empty extent of the spill file");
+        let length = bytes.max(1).next_multiple_of(BLOCK);
         let fitting = self.free.iter().find(|&(_, &free)| free >= length);
         let Some((&offset, &free)) = fitting else {
             let offset = self.end;
@@ -223,8 +227,11 @@ impl SpillFile {
             mut offset,
             mut length,
         } = extent;
+        if length == 0 {
+            return;
+        }
         paranoid!(
-            length > 0 && offset + length <= self.end,
+            offset + length <= self.end,
             "an extent of {length} bytes at {offset} given back, of {}",
             self.end
         );

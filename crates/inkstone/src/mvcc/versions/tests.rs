@@ -159,6 +159,21 @@ fn an_entry_reads_as_it_was_written() {
     assert_eq!(f.spill_length(), None, "the file is created when needed");
 }
 
+/// A segment may be sealed before anything was appended to it.
+#[test]
+fn an_extent_of_no_bytes_is_one() {
+    let f = fixture(64 << 20);
+    let mut file = f.store.spill.lock();
+    let (_, empty) = file.write(&[]).unwrap();
+    let (_, other) = file.write(&[7; 100]).unwrap();
+    assert_ne!(empty.offset, other.offset);
+    assert!(file.shorten(empty, 0).length > 0);
+    file.release(empty);
+    file.release(other);
+    file.check_invariants();
+    assert_eq!(file.used_bytes(), 0);
+}
+
 #[test]
 fn addresses_that_were_never_given_out() {
     let f = fixture(1 << 20);
