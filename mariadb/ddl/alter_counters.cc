@@ -74,14 +74,13 @@ int ha_inkstone::greatest_auto_increment(ulonglong *greatest)
   return failed;
 }
 
-/* The counter may be lowered, but not to a value that is in use: then it is noted as behind that,
-   and goes on where increment and offset allow. */
-int ha_inkstone::lower_auto_increment(ulonglong wanted)
+/* A value that is in use is noted as behind the greatest, and goes on where increment and offset
+   allow. */
+int ha_inkstone::set_behind_rows(ulonglong next)
 {
-  ulonglong next= wanted ? wanted : 1, greatest= 0;
-  if (next < counter().next())
-    if (int failed= greatest_auto_increment(&greatest))
-      return failed;
+  ulonglong greatest;
+  if (int failed= greatest_auto_increment(&greatest))
+    return failed;
   if (next > greatest)
     return counter().set(thd(), next);
   if (int failed= counter().set(thd(), behind(greatest)))
@@ -90,7 +89,15 @@ int ha_inkstone::lower_auto_increment(ulonglong wanted)
   return 0;
 }
 
-/* The same, of a table that this statement has not locked. */
+/* The counter may be lowered, but not to a value that is in use. Where it is raised no row is
+   looked at, as in InnoDB. */
+int ha_inkstone::lower_auto_increment(ulonglong wanted)
+{
+  const ulonglong next= wanted ? wanted : 1;
+  return next < counter().next() ? set_behind_rows(next) : counter().set(thd(), next);
+}
+
+/* As greatest_auto_increment, of a table that this statement has not locked. */
 int ha_inkstone::greatest_uncommitted(ulonglong *greatest)
 {
   ink_error error;
@@ -418,10 +425,11 @@ int ha_inkstone::alter_counter(const TABLE *altered, const Alter_inplace_info *i
   switch (reserved_after(wanted_of_innodb(table, info), altered))
   {
   case NOTED:
-    /* A copy gets the table's counter, each of its partitions: that may be more than what the
-       partition has counted. It is less where the table's has run over. */
-    if (table->part_info && info->create_info->auto_increment_value < counter().next())
-      return lower_auto_increment(info->create_info->auto_increment_value);
+    /* A copy gets the table's counter, each of its partitions, and counts the rows: that may be
+       more than what the partition has counted, as an UPDATE moves rows to others and only the
+       table counts that. It is less where the table's has run over. */
+    if (table->part_info)
+      return set_behind_rows(std::max<ulonglong>(info->create_info->auto_increment_value, 1));
     return counter().set(thd(), std::max<uint64>(counter().next(),
                                                              info->create_info->auto_increment_value));
   case FORGOTTEN:

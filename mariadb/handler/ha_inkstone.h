@@ -163,6 +163,7 @@ private:
   int greatest_auto_increment(ulonglong *next);
   int greatest_uncommitted(ulonglong *greatest);
   int find_auto_increment();
+  int set_behind_rows(ulonglong next);
   int lower_auto_increment(ulonglong wanted);
   int forget_reserved();
 

@@ -274,3 +274,16 @@ INSERT INTO virtuals (b) VALUES (1), (10);
 ALTER TABLE virtuals DROP COLUMN f, ADD COLUMN g INT AS (b) VIRTUAL, ADD KEY kb2 (b);
 SHOW CREATE TABLE virtuals;
 DROP TABLE virtuals;
+
+# An UPDATE that moves a row to another partition is counted by the table alone; a copy counts the rows.
+CREATE TABLE moved (a INT NOT NULL AUTO_INCREMENT PRIMARY KEY, b INT) ENGINE=Inkstone PARTITION BY HASH (a) PARTITIONS 5;
+INSERT INTO moved VALUES (NULL, 1), (NULL, 2);
+UPDATE moved SET a = a + 1 ORDER BY a DESC;
+FLUSH TABLES;
+ALTER TABLE moved ADD COLUMN c INT AS (b) VIRTUAL;
+SHOW CREATE TABLE moved;
+INSERT INTO moved (b) VALUES (3);
+SELECT * FROM moved ORDER BY a;
+ALTER TABLE moved AUTO_INCREMENT = 2;
+SHOW CREATE TABLE moved;
+DROP TABLE moved;

@@ -539,6 +539,15 @@ impl SimVfs {
         Ok(())
     }
 
+    /// Takes `length` bytes back to what stood there before they were last written, zeroes if
+    /// nothing did, durably: that write was torn. A stale read ([`Fault::Stale`]) gives what it
+    /// gave before.
+    pub fn tear_raw(&self, path: &Path, offset: u64, length: u64) -> Result<()> {
+        let node = self.node(path)?;
+        node.state.lock().tear(offset, length as usize);
+        Ok(())
+    }
+
     /// Flips a bit (0 to 7) of the byte at `offset`, durably.
     pub fn flip_bit(&self, path: &Path, offset: u64, bit: u8) -> Result<()> {
         let node = self.node(path)?;

@@ -27,17 +27,19 @@ fn operations_that_fail_lose_nothing() {
 }
 
 /// Of a torn page there is one copy, which is read twice: to see whether it is whole, and to be put
-/// in place. What the second read gave was not looked at.
+/// in place. What the second read gave was not looked at; and a header of copies, or a page in
+/// place, that was read as it had been before counted as what is there.
 #[test]
 fn a_copy_that_is_misread_is_not_put_in_place() {
     let starts = work::starts().unwrap();
     let mut broken = Vec::new();
-    for fault in [Fault::FlippedBit, Fault::WrongPlace] {
+    let faults = [(Fault::FlippedBit, 4), (Fault::WrongPlace, 4)];
+    for (fault, times) in faults.into_iter().chain([(Fault::Stale, 1)]) {
         let series = Series {
             life: Life::AfterTear,
             kind: OpKind::Read,
             fault,
-            times: 4,
+            times,
         };
         for nth in 1..160 {
             broken.extend(every::run(&starts, Case { series, nth }).err());

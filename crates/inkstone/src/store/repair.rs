@@ -21,10 +21,11 @@
 //! A copy stands for itself (its checksum is in the batch header and in the page), so in
 //! a batch torn while the copies were written those that are whole are whole copies.
 //!
-//! What a read gives once is no proof of what is there: a copy, or the header of a batch, that is
-//! not whole is read again, several times, before it counts as torn; and a copy is checked when it
-//! is read to be put in place. A torn page whose only copy was misread would be lost: what the log
-//! has of it begins at the checkpoint.
+//! What a read gives once is no proof of what is there. A copy, or the header of a batch, that is
+//! not whole is read again, several times, before it counts as torn; so is a header that does not
+//! fit its copies, or is none, and a page that is older than its copy; and a copy is checked when
+//! it is read to be put in place. A torn page whose only copy was misread would be lost: what the
+//! log has of it begins at the checkpoint.
 //!
 //! Every step can be interrupted and repeated: the copies stay until a writer exists, and writers
 //! come after repair. Files in which nothing was repaired are not synced: what a killed process
@@ -164,7 +165,7 @@ impl Repair<'_> {
             let Copies { file, path, layout } = &self.copies;
             let mut batch = read_batch(&**file, path, layout, area)?;
             for _ in 1..READS_MAX {
-                if batch.is_err() {
+                if !matches!(batch, Ok(Some(_))) {
                     batch = read_batch(&**file, path, layout, area)?;
                 }
             }
@@ -172,12 +173,31 @@ impl Repair<'_> {
                 Ok(None) => {}
                 Ok(Some(batch)) => {
                     self.report.batches += 1;
-                    self.collect_batch(area, &batch, &mut best)?;
+                    let mut torn = self.collect_batch(area, &batch, &mut best)?;
+                    if torn > 0
+                        && let Some(newer) = self.newer_batch(area, &batch)?
+                    {
+                        torn = self.collect_batch(area, &newer, &mut best)?;
+                    }
+                    self.report.torn_copies += torn;
                 }
                 Err(_) => self.report.torn_batches += 1,
             }
         }
         Ok(best)
+    }
+
+    /// What the header of a batch is, if it was read as it had been before: then it does not fit
+    /// the copies behind it.
+    fn newer_batch(&self, area: u32, found: &BatchHeader) -> Result<Option<BatchHeader>> {
+        let Copies { file, path, layout } = &self.copies;
+        for _ in 1..READS_MAX {
+            let again = read_batch(&**file, path, layout, area)?.ok().flatten();
+            if let Some(newer) = again.filter(|again| again.sequence > found.sequence) {
+                return Ok(Some(newer));
+            }
+        }
+        Ok(None)
     }
 
     /// Whether the copy of a page is whole, which is in `image` then.
@@ -196,12 +216,14 @@ impl Repair<'_> {
         Ok(false)
     }
 
+    /// Takes notice of the copies of a batch; how many are torn or damaged.
     fn collect_batch(
         &mut self,
         area: u32,
         batch: &BatchHeader,
         best: &mut BTreeMap<PageId, Copy>,
-    ) -> Result<()> {
+    ) -> Result<u64> {
+        let mut torn = 0;
         for (n, entry) in batch.entries.iter().enumerate() {
             let offset = self.copies.layout.image_offset(area, n as u32);
             let is_whole = self.read_copy(offset, entry.id, entry.crc)?;
@@ -212,7 +234,7 @@ impl Repair<'_> {
                 crc: entry.crc,
             };
             if !is_whole {
-                self.report.torn_copies += 1;
+                torn += 1;
                 continue;
             }
             let newer = |old: &Copy| (copy.lsn, copy.sequence) > (old.lsn, old.sequence);
@@ -220,7 +242,7 @@ impl Repair<'_> {
                 best.insert(entry.id, copy);
             }
         }
-        Ok(())
+        Ok(torn)
     }
 
     /// Whether the whole page in place is an older version than recovery needs, and the copy is
@@ -231,18 +253,31 @@ impl Repair<'_> {
         newest.is_some_and(|newest| newest <= copy.lsn)
     }
 
+    /// Whether the page in place is whole, which is in `in_place` then. One that is older than its
+    /// copy may be torn, and have been read as it was before: it is read again.
+    fn is_whole(&mut self, file: &SpaceFile, id: PageId, copy: &Copy) -> Result<bool> {
+        if id.page.0 >= file.pages() {
+            return Ok(false);
+        }
+        let offset = file.offset(id.page);
+        for _ in 0..READS_MAX {
+            match file.acquire()?.bytes().read_at(&mut self.in_place, offset) {
+                Ok(()) if check_page(&self.in_place, id).is_err() => return Ok(false),
+                Ok(()) if page_lsn(&self.in_place) >= copy.lsn => return Ok(true),
+                Ok(()) => {}
+                Err(e) if e.kind() == ErrorKind::UnexpectedEof => return Ok(false),
+                // What cannot be read is no better than torn, if there is a copy to be used.
+                Err(_) if copy.lsn > self.checkpoint => return Ok(false),
+                Err(e) => return Err(Error::io(format!("read page {id} of"), file.path(), e)),
+            }
+        }
+        Ok(true)
+    }
+
     /// Checks a page in place and repairs it if it is bad.
     fn examine(&mut self, file: &SpaceFile, id: PageId, copy: &Copy) -> Result<()> {
         self.report.pages_examined += 1;
-        let offset = file.offset(id.page);
-        let whole = id.page.0 < file.pages()
-            && match file.acquire()?.bytes().read_at(&mut self.in_place, offset) {
-                Ok(()) => check_page(&self.in_place, id).is_ok(),
-                Err(e) if e.kind() == ErrorKind::UnexpectedEof => false,
-                // What cannot be read is no better than torn, if there is a copy to be used.
-                Err(_) if copy.lsn > self.checkpoint => false,
-                Err(e) => return Err(Error::io(format!("read page {id} of"), file.path(), e)),
-            };
+        let whole = self.is_whole(file, id, copy)?;
         if mutants::on(Mutant::TornPageKept) {
             return Ok(());
         }

@@ -147,6 +147,15 @@ impl NodeState {
         );
     }
 
+    /// The last write of these bytes did not reach them.
+    pub(super) fn tear(&mut self, offset: u64, length: usize) {
+        let before = self.before.clone();
+        let mut bytes = vec![0; length];
+        before.read_present(&mut bytes, offset);
+        self.write(&bytes, offset, true, true);
+        self.before = before;
+    }
+
     /// Whether a write only replaces bytes that are durable: length, space and the note that there
     /// is data.
     pub(super) fn overwrites(&self, offset: u64, length: u64) -> bool {

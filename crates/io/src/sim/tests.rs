@@ -391,6 +391,26 @@ fn corruption_is_durable() {
     );
 }
 
+/// Of a write that was torn a stale read gives what it gave when the write was whole.
+#[test]
+fn a_torn_write_leaves_what_was_there() {
+    let vfs = SimVfs::new(1);
+    let file = open_durable(&vfs, "file");
+    file.write_at(&[1; 8192], 0).unwrap();
+    file.write_at(&[2; 8192], 0).unwrap();
+    let path = Path::new("file");
+    vfs.tear_raw(path, 2048, 2048).unwrap();
+    vfs.tear_raw(path, 8192, 100).unwrap();
+    let expected = [[2; 2048], [1; 2048], [2; 2048], [2; 2048], [0; 2048]].concat();
+    assert!(bytes(&vfs, "file") == expected[..8292]);
+    vfs.fail_nth(OpKind::Read, 1, Fault::Stale);
+    let mut stale = [0; 8192];
+    file.read_at(&mut stale, 0).unwrap();
+    assert!(stale == [1; 8192]);
+    check_invariants(&vfs);
+    assert!(bytes(&vfs.crash(1), "file") == expected[..8292]);
+}
+
 #[test]
 fn atomic_writes_have_limits() {
     let vfs = SimVfs::new(1);

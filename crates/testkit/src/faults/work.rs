@@ -93,7 +93,7 @@ pub fn starts() -> Result<Vec<Start>, String> {
 }
 
 /// Tears every page that was written after the checkpoint and whose copy is in the doublewrite
-/// file. How many.
+/// file: its second half is what it was before. How many.
 fn tear_pages(disk: &SimVfs) -> std::io::Result<usize> {
     let page_size = options().page_size as usize;
     let control = disk.read_raw(&Path::new(DIRECTORY).join(CONTROL_FILE))?;
@@ -111,9 +111,11 @@ fn tear_pages(disk: &SimVfs) -> std::io::Result<usize> {
         let bytes = disk.read_raw(&path)?;
         for (number, page) in bytes.chunks_exact(page_size).enumerate() {
             if page_lsn(page) > control.checkpoint_lsn && copies.contains(page) {
-                let half = (number * page_size + page_size / 2) as u64;
-                disk.write_raw(&path, half, &vec![0; page_size / 2])?;
-                torn += 1;
+                let half = page_size / 2;
+                let offset = number * page_size + half;
+                disk.tear_raw(&path, offset as u64, half as u64)?;
+                let now = disk.read_raw(&path)?;
+                torn += usize::from(now[offset..offset + half] != page[half..]);
             }
         }
     }
