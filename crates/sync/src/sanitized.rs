@@ -14,11 +14,27 @@ pub use parking_lot::RwLock as ShardedLock;
 use atomic::{AtomicBool, Ordering};
 
 /// A value that is written once. Its own word says to readers that it was written.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct OnceLock<T> {
     value: std::sync::OnceLock<T>,
     writing: Mutex<()>,
     written: AtomicBool,
+}
+
+impl<T> Default for OnceLock<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: Clone> Clone for OnceLock<T> {
+    fn clone(&self) -> Self {
+        let clone = Self::new();
+        if let Some(value) = self.get() {
+            let _ = clone.set(value.clone());
+        }
+        clone
+    }
 }
 
 impl<T> OnceLock<T> {

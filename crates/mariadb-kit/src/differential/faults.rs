@@ -3,7 +3,7 @@
 
 use super::accepted;
 use super::compare::rows_of;
-use super::sides::{Outcome, Sides, Warning, neutral};
+use super::sides::{Outcome, Side, Sides, Warning, neutral};
 use crate::client::Reply;
 
 /// A table of InnoDB's that is as the ALTER would have made it, without rows.
@@ -93,7 +93,12 @@ fn is_there(
     let mut is_found = |checks: &str, direction: &str| {
         let _ = sides.ask(&format!("SET check_constraint_checks = {checks}"));
         let faults = faults(sides, table, alter, key, direction);
-        let is_named = |each: &String| named.iter().any(|named| is_same(each, named));
+        let meant = meant_by_innodb(sides, ALTERED, &code, &refusal.message);
+        let meant = meant.map(|message| fault(&code, &message, table));
+        let is_named = |each: &String| {
+            let mut named = named.iter().chain(&meant);
+            named.any(|named| is_same(each, named))
+        };
         faults.is_some_and(|faults| faults.iter().any(is_named))
     };
     let is_there = ["1", "0"]
@@ -265,16 +270,19 @@ pub fn warns_of_another_column(
                 }))
 }
 
-/// Whether InnoDB, which has done an ALTER in place that Inkstone refuses, refuses for the same
-/// reason to copy the table that it has now.
+/// Whether the engine that has done an ALTER in place that the other one refuses, refuses for the
+/// same reason to copy the table that it has now.
 pub fn refuses_to_copy(sides: &mut Sides, text: &str, [innodb, inkstone]: &[Outcome; 2]) -> bool {
-    let (Reply::Done(_), Reply::Refused(refused)) = (&innodb.reply, &inkstone.reply) else {
-        return false;
+    let (side, refused) = match (&innodb.reply, &inkstone.reply) {
+        (Reply::Done(_), Reply::Refused(refused)) => (Side::Innodb, refused),
+        (Reply::Refused(refused), Reply::Done(_)) => (Side::Inkstone, refused),
+        _ => return false,
     };
     let Some(table) = altered_table(text) else {
         return false;
     };
-    match sides.ask(&format!("ALTER TABLE {table} FORCE, ALGORITHM=COPY")) {
+    let copy = format!("ALTER TABLE {table} FORCE, ALGORITHM=COPY");
+    match sides.ask_of(side, &copy) {
         Some(Reply::Refused(refusal)) => {
             refusal.code == refused.code && neutral(&refusal.message) == neutral(&refused.message)
         }

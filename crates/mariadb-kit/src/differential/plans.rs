@@ -30,6 +30,15 @@ impl Access {
         })
     }
 
+    /// All rows of a table, by no index.
+    fn whole(table: &str) -> Self {
+        Self {
+            table: table.to_owned(),
+            indexes: Vec::new(),
+            way: Vec::new(),
+        }
+    }
+
     /// What makes the optimizer use these indexes.
     fn hint(&self) -> String {
         match self.indexes.is_empty() {
@@ -163,11 +172,15 @@ fn unhinted(text: &str) -> Option<String> {
     Some(format!("{before} USE INDEX (){behind}"))
 }
 
-/// The same, also of a statement of one table that says nothing of indexes.
+/// The same, also of a statement of one table, or of tables `x` and `y`, that says nothing of
+/// indexes.
 pub fn by_no_index(text: &str) -> Option<String> {
     let unhinted = unhinted(text);
-    if unhinted.is_some() || text.contains("JOIN ") {
+    if unhinted.is_some() {
         return unhinted;
+    }
+    if text.contains("JOIN ") {
+        return join_by(text, &Access::whole("x"), &Access::whole("y"));
     }
     let (head, rest) = text.split_once(" FROM ")?;
     let (table, rest) = rest.split_once(' ').unwrap_or((rest, ""));
@@ -198,7 +211,10 @@ mod tests {
             "SELECT a FROM t1 USE INDEX () GROUP BY a"
         );
         assert_eq!(of("SELECT * FROM t1"), "SELECT * FROM t1 USE INDEX () ");
-        assert_eq!(of("SELECT x.a FROM t1 x JOIN t2 y ON x.a = y.a"), "");
+        assert_eq!(
+            of("SELECT x.a FROM t1 x LEFT JOIN t2 y ON x.a = y.a"),
+            "SELECT x.a FROM t1 x USE INDEX () LEFT JOIN t2 y USE INDEX () ON x.a = y.a"
+        );
     }
 
     #[test]
