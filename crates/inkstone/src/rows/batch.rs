@@ -1,6 +1,7 @@
 //! Rows of a leaf, copied for a cursor.
 
 use crate::buffer::Ahead;
+use crate::paranoid::paranoid;
 use inkstone_format::VersionAddress;
 use inkstone_format::tree_page::{Cell, TreePage};
 use std::ops::Range;
@@ -59,6 +60,17 @@ impl Batch {
     }
 
     pub fn copy(&mut self, page: TreePage<'_>, slots: Range<usize>, backward: bool) {
+        paranoid!(
+            self.at == self.cells.len(),
+            "{} rows of a leaf were not handed out",
+            self.cells.len() - self.at
+        );
+        paranoid!(
+            page.is_leaf() && slots.start <= slots.end && slots.end <= page.count(),
+            "slots {slots:?} are copied of a page of {}, of level {}",
+            page.count(),
+            page.level()
+        );
         self.clear();
         self.key.clear();
         self.key.extend_from_slice(page.prefix());
@@ -123,22 +135,42 @@ impl Batch {
 
     /// Has the last row be the next one again.
     pub fn back(&mut self) {
+        paranoid!(self.at > 0, "a batch goes back to before its first row");
         self.at -= 1;
     }
 
     /// The key of the row that was handed out last.
     #[inline]
     pub fn key(&self) -> &[u8] {
+        paranoid!(
+            self.prefix_len <= self.key_len && self.key_len <= self.key.len(),
+            "a key of {} bytes in a buffer of {}, behind a prefix of {}",
+            self.key_len,
+            self.key.len(),
+            self.prefix_len
+        );
         &self.key[..self.key_len]
     }
 
     #[inline]
     pub fn bytes(&self, range: Range<usize>) -> &[u8] {
+        paranoid!(
+            range.end + SHORT <= self.heap.len(),
+            "a row's bytes {range:?} are of another batch than one of {} bytes",
+            self.heap.len()
+        );
         &self.heap[range]
     }
 
     /// The cell of a row.
     pub fn cell(&self, row: Row) -> Cell<'_> {
+        paranoid!(
+            row.cell_at < row.value_at && row.end + SHORT <= self.heap.len(),
+            "a cell at {}..{} is of another batch than one of {} bytes",
+            row.cell_at,
+            row.end,
+            self.heap.len()
+        );
         Cell::read(&self.heap, row.cell_at)
     }
 

@@ -171,7 +171,14 @@ impl Transaction {
             let mut inner = self.begin_write()?;
             let result = self.insert_leaf_run(&mut inner, tree, &rows[*done..], ahead);
             match self.after_error(inner, result)? {
-                Run::Rows(count) => *done += count,
+                Run::Rows(count) => {
+                    paranoid!(
+                        count > 0 && *done + count <= rows.len(),
+                        "a run of {count} rows behind {done} of {}",
+                        rows.len()
+                    );
+                    *done += count;
+                }
                 Run::Again => {}
                 Run::Single => {
                     let (key, value) = rows[*done];
@@ -235,6 +242,12 @@ impl Transaction {
             // Its first record is that of a single row: what begins a bulk begins no transaction.
             rows = &rows[..1];
         }
+        paranoid!(
+            inner
+                .bulk_of(tree)
+                .is_none_or(|bulk| bulk.address.is_some() || !inner.logged),
+            "rows of a bulk without a version are inserted by a transaction that has one"
+        );
         let count = self.run_length(tree, TreePage(&leaf), slot, rows);
         let prefix = TreePage(&leaf).prefix_len();
         let bytes: usize = rows[..count.max(1)]
@@ -272,6 +285,13 @@ impl Transaction {
 
     /// Makes the version of the bulk's rows. No page is latched.
     fn begin_bulk(&self, inner: &mut Inner, tree: &Tree) -> Result<()> {
+        paranoid!(
+            inner
+                .bulk_of(tree)
+                .is_some_and(|bulk| bulk.address.is_none()),
+            "a bulk of tree {} is begun that is not there, or has a version",
+            tree.id
+        );
         let core = &self.core;
         core.move_undo_early(&self.shared, inner)?;
         core.versions.reserve_undo(&mut inner.touched, 1)?;
@@ -324,6 +344,12 @@ impl Transaction {
     ) -> usize {
         let page_size = tree.storage().page_size;
         let next = (slot < page.count()).then(|| page.key(slot));
+        paranoid!(
+            slot <= page.count() && page.is_leaf(),
+            "rows belong at slot {slot} of {}, in a page of level {}",
+            page.count(),
+            page.level()
+        );
         let prefix = page.prefix_len();
         let (mut room, mut bytes, mut last): (usize, usize, Option<&[u8]>) = (page.free(), 0, None);
         let mut count = 0;
@@ -364,6 +390,12 @@ impl Transaction {
     ) -> Result<()> {
         let (core, page) = (&self.core, leaf.id());
         let live = core.liveness();
+        let before = TreePage(&leaf).count();
+        paranoid!(
+            rows.iter().all(|(key, _)| TreePage(&leaf).covers(key)),
+            "{} rows go into page {page}, which does not cover them",
+            rows.len()
+        );
         let mut change = Change {
             core,
             shared: &self.shared,
@@ -408,6 +440,12 @@ impl Transaction {
             let rows = rows.iter().map(|&(key, value)| (0, key, value));
             put_rows_insert(payload, context, trx, page, tree.id, slot, count, rows);
         });
+        paranoid!(
+            TreePage(mtr.page(index)).count() == before + rows.len(),
+            "page {page} of {before} rows has {} after an insert of {}",
+            TreePage(mtr.page(index)).count(),
+            rows.len()
+        );
         let made = Made {
             address,
             tree: tree.id,
@@ -463,6 +501,12 @@ impl Change<'_> {
         tree: &Tree,
         rows: &[RowRef<'_>],
     ) -> Result<VersionAddress> {
+        paranoid!(
+            page.space == tree.space.id && !rows.is_empty(),
+            "{} rows of a tree in tablespace {} go into page {page}",
+            rows.len(),
+            tree.space.id
+        );
         let (flags, others) = match rows {
             [_] => (NO_PURGE, Vec::new()),
             _ => (NO_PURGE | RUN, run_of(rows.iter().map(|&(key, _)| key))),

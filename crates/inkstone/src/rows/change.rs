@@ -8,6 +8,7 @@ use crate::locks::Waiting;
 use crate::mtr::Mtr;
 use crate::mutants::{self, Mutant};
 use crate::mvcc::versions::{NO_PURGE, NewVersion, SPLICED, VersionKind, spliced};
+use crate::paranoid::paranoid;
 use crate::txn::core::Core;
 use crate::txn::promise::undo_log_bytes;
 use crate::txn::transaction::{Change, Coding, Inner, Made, Transaction};
@@ -117,6 +118,15 @@ impl Transaction {
         } = here;
         let (core, page) = (&self.core, leaf.id());
         let live = core.liveness();
+        paranoid!(
+            slot <= TreePage(&leaf).count() && TreePage(&leaf).covers(key),
+            "a row goes to slot {slot} of page {page}, which does not cover it"
+        );
+        paranoid!(
+            value.flags & !CELL_OVERFLOW == 0,
+            "a new row has flags {:#x}",
+            value.flags
+        );
         let prefix_len = TreePage(&leaf).prefix_len();
         let need = cell_len(key.len() - prefix_len, value.bytes.len(), true) + SLOT_LEN;
         let last = inner.last_insert;
@@ -161,6 +171,10 @@ impl Transaction {
                 value.bytes,
             );
         });
+        paranoid!(
+            TreePage(mtr.page(index)).version(slot) == Some(address),
+            "slot {slot} of page {page} does not have version {address}"
+        );
         let made = Made {
             address,
             tree: tree.id,
@@ -184,6 +198,12 @@ impl Transaction {
     ) -> Result<Attempt<'_>> {
         let (tree, old) = (here.tree, OldCell::of(&here));
         let diff = Diff::between(&old.value, value.bytes);
+        paranoid!(
+            (old.flags | value.flags) & CELL_DELETED == 0,
+            "a row with flags {:#x} is updated to one with {:#x}",
+            old.flags,
+            value.flags
+        );
         let purge = if old.flags & CELL_OVERFLOW != 0 {
             0
         } else {
@@ -212,6 +232,12 @@ impl Transaction {
         value: CellValue<'_>,
     ) -> Result<Attempt<'_>> {
         let old = OldCell::of(&here);
+        paranoid!(
+            old.flags & CELL_DELETED != 0 && value.flags & CELL_DELETED == 0,
+            "a row with flags {:#x} is revived with {:#x}",
+            old.flags,
+            value.flags
+        );
         // If this transaction has deleted the row, undoing that needs the old value again, which a
         // revival's record does not hold.
         let own = self.is_own(old.version);
@@ -235,6 +261,11 @@ impl Transaction {
     /// Delete-marks a row.
     pub(super) fn mark_row(&self, inner: &mut Inner, here: Here<'_>) -> Result<Attempt<'_>> {
         let (tree, old) = (here.tree, OldCell::of(&here));
+        paranoid!(
+            old.flags & CELL_DELETED == 0,
+            "a row is deleted that is not there: flags {:#x}",
+            old.flags
+        );
         let kept = old.value.clone();
         let change = Replacement {
             old: &old,
@@ -306,6 +337,10 @@ impl Transaction {
             previous: previous.unwrap_or_default(),
             undo_previous: row.inner.undo_last,
         })?;
+        paranoid!(
+            previous != Some(address),
+            "version {address} of a row is its own predecessor"
+        );
         let trx = row.shared.trx_ref(row.inner, address, previous);
         let record = change.record(page, trx, tree, slot as u16, key);
         let mut mtr = Mtr::new(&core.storage);
@@ -316,6 +351,10 @@ impl Transaction {
             crate::invariant!(placed.is_ok(), "a row does not fit page {page} after all");
             record.put(payload);
         });
+        paranoid!(
+            TreePage(mtr.page(index)).version(slot) == Some(address),
+            "slot {slot} of page {page} does not have version {address}"
+        );
         let made = Made {
             address,
             tree,
@@ -352,6 +391,11 @@ impl Replacement<'_> {
     }
 
     fn record(self, page: PageId, trx: TrxRef, tree: TreeId, slot: u16, key: &[u8]) -> Record {
+        paranoid!(
+            matches!(self.logged, Logged::Mark) == (self.kind == VersionKind::DeleteMark),
+            "a change of kind {:?} is logged as another",
+            self.kind
+        );
         let key = key.to_vec();
         match self.logged {
             Logged::Update(diff) => Record::RowUpdate {
@@ -394,6 +438,13 @@ pub(crate) struct OldCell {
 
 impl OldCell {
     fn of(here: &Here<'_>) -> Self {
+        paranoid!(
+            here.slot < TreePage(&here.leaf).count()
+                && TreePage(&here.leaf).key(here.slot) == here.key,
+            "slot {} of page {} has another row",
+            here.slot,
+            here.leaf.id()
+        );
         let cell = TreePage(&here.leaf).cell(here.slot);
         Self {
             flags: cell.flags & !CELL_VERSIONED,
@@ -414,6 +465,11 @@ impl<'o> KeptValue<'o> {
     /// The whole value, or for a transaction whose versions are made anew of the log what the
     /// record has of it. Without a difference the record has none: then it is for this run only.
     fn of(inner: &Inner, old: &'o OldCell, diff: Option<&Diff>, flags: u8) -> Self {
+        paranoid!(
+            flags & SPLICED == 0 && old.flags & CELL_VERSIONED == 0,
+            "a version with flags {flags:#x} of a row with {:#x}",
+            old.flags
+        );
         match diff.filter(|_| inner.undo_place.is_moved()) {
             Some(diff) => Self {
                 bytes: Cow::Owned(spliced(diff.prefix, diff.suffix, &diff.old)),
@@ -446,6 +502,11 @@ pub(crate) fn make_room<'p>(
     key: &[u8],
 ) -> Result<Room<'p>> {
     let live = core.liveness();
+    paranoid!(
+        TreePage(&leaf).covers(key),
+        "room is looked for in page {}, which does not cover the key",
+        leaf.id()
+    );
     if TreePage(&leaf).has_room(need, &live) {
         return Ok(Room::Yes(leaf));
     }
@@ -486,6 +547,7 @@ pub(crate) fn remove_dead_rows(
     if dead.is_empty() && addresses.is_empty() {
         return Ok(0);
     }
+    let before = page.count();
     let id = leaf.id();
     let freed = (dead.len() + addresses.len()) as u64;
     let mut mtr = Mtr::new(&core.storage);
@@ -507,6 +569,12 @@ pub(crate) fn remove_dead_rows(
             },
         );
     }
+    paranoid!(
+        TreePage(mtr.page(index)).count() + dead.len() == before,
+        "page {id} of {before} rows has {} without {} dead ones",
+        TreePage(mtr.page(index)).count(),
+        dead.len()
+    );
     mtr.commit()?;
     core.storage
         .counters

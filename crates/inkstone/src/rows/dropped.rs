@@ -6,10 +6,12 @@ use crate::Result;
 use crate::btree::Tree;
 use crate::mvcc::Isolation;
 use crate::options::Durability;
+use crate::paranoid::paranoid;
 use crate::rows::write::Write;
 use crate::space::Space;
 use crate::txn::core::{Core, DroppedTree};
 use crate::txn::transaction::Transaction;
+use inkstone_format::space::PENDING_FREE_TREE;
 use inkstone_format::{SpaceId, TreeId, TrxId};
 use std::sync::Arc;
 
@@ -19,6 +21,11 @@ const BATCH_ROWS: usize = 64;
 impl Core {
     /// Has the pages of a tree freed, which the catalog does not name any more.
     pub fn drop_tree(&self, space: &Space, tree: TreeId) {
+        paranoid!(
+            tree < PENDING_FREE_TREE,
+            "tree {tree} of tablespace {} is dropped, which no table has",
+            space.id
+        );
         space.note_tree_dropped(tree);
         // After the note: a transaction that finds the tree still there has begun by now.
         let users = self.trxs.active().iter().map(|trx| trx.id()).collect();

@@ -17,10 +17,11 @@
 use crate::btree::{SplitFor, Target, Tree};
 use crate::locks::{IfTaken, LockMode, Newest, RowName, Taken};
 use crate::mtr::Mtr;
+use crate::paranoid::paranoid;
 use crate::rows::change::{OldCell, Written, remove_dead_rows};
 use crate::rows::read::row_name;
 use crate::rows::write::Write;
-use crate::space::Space;
+use crate::space::{FreePage, Space};
 use crate::txn::core::Core;
 use crate::txn::transaction::{Inner, Transaction};
 use crate::{Error, Result};
@@ -105,6 +106,11 @@ impl Core {
             value.extend_from_slice(data);
             next = overflow.next();
         }
+        paranoid!(
+            value.len() as u64 == length,
+            "{} bytes of a long value of {length} were read",
+            value.len()
+        );
         Ok(value)
     }
 
@@ -186,7 +192,13 @@ impl Core {
                     self.free_chain(&tree, first_page(&key))?;
                     from = [&key[..], &[0]].concat();
                 }
-                Pending::NextLeaf(first) => from = first,
+                Pending::NextLeaf(first) => {
+                    paranoid!(
+                        first > from,
+                        "the leaf behind {from:x?} begins at {first:x?}"
+                    );
+                    from = first;
+                }
                 Pending::End => break,
             }
         }
@@ -194,6 +206,12 @@ impl Core {
     }
 
     fn may_free(&self, tree: &Tree, page: TreePage<'_>, slot: usize) -> bool {
+        paranoid!(
+            tree.id == PENDING_FREE_TREE && slot < page.count(),
+            "slot {slot} of {} in tree {} is no chain that waits to be freed",
+            page.count(),
+            tree.id
+        );
         let cell = page.cell(slot);
         if cell.is_deleted() || cell.version.is_some_and(|address| self.is_live(address)) {
             return false;
@@ -206,6 +224,11 @@ impl Core {
     /// Frees a whole chain, a few pages in each mini-transaction: those behind the first page,
     /// which the entry names, then the first page with the entry.
     fn free_chain(self: &Arc<Self>, tree: &Tree, first: PageNo) -> Result<()> {
+        paranoid!(
+            tree.id == PENDING_FREE_TREE,
+            "a chain of tree {} is freed",
+            tree.id
+        );
         loop {
             if self.is_stopping() {
                 return Ok(());
@@ -259,6 +282,18 @@ impl Core {
     }
 
     fn free_batch(&self, space: &Arc<Space>, first: PageNo, batch: &[PageNo]) -> Result<()> {
+        let region = |page: PageNo| page.0 / map_pages(self.storage.page_size);
+        paranoid!(
+            !batch.is_empty() && batch.len() <= BATCH_PAGES,
+            "{} pages of the chain at {first} are freed together",
+            batch.len()
+        );
+        paranoid!(
+            batch
+                .iter()
+                .all(|&page| page != first && region(page) == region(batch[0])),
+            "pages {batch:?} of the chain at {first} are not under one space map page"
+        );
         let next = self.next_in_chain(space, batch[batch.len() - 1])?;
         loop {
             let mut pins = self.storage.pool.pins();
@@ -318,6 +353,11 @@ impl Core {
             else {
                 continue;
             };
+            paranoid!(
+                slot < TreePage(&leaf).count() && TreePage(&leaf).key(slot) == key,
+                "slot {slot} of page {} is not the entry of the chain at {first}",
+                leaf.id()
+            );
             let id = leaf.id();
             let leaf = mtr.push(leaf);
             mtr.replay(
@@ -329,10 +369,23 @@ impl Core {
                 },
             );
             let page = mtr.push(page);
+            paranoid!(
+                TreePage(mtr.page(leaf)).search(&key).is_err(),
+                "the entry of the chain at {first} is still there"
+            );
             space.free(&mut mtr, map, page);
             return mtr.commit().map(drop);
         }
     }
+}
+
+/// For a part of a long value so many pages were asked for.
+fn check_found(free: &[FreePage], count: usize) {
+    paranoid!(
+        free.len() == count && (1..=BATCH_PAGES).contains(&count),
+        "{} free pages were found for a part of {count}",
+        free.len()
+    );
 }
 
 fn first_page(key: &[u8]) -> PageNo {
@@ -343,6 +396,10 @@ fn first_page(key: &[u8]) -> PageNo {
 /// entries keep their version addresses, which replaying the record would not do.
 fn insert_entry(core: &Core, mtr: &mut Mtr<'_>, leaf: usize, key: &[u8]) {
     let (id, live) = (mtr.id(leaf), |address| core.keeps(address));
+    paranoid!(
+        key.len() == size_of::<PageNo>(),
+        "the key {key:x?} names no page"
+    );
     if let Ok(slot) = TreePage(mtr.page(leaf)).search(key) {
         // A deleted entry of the same page, which purge has not removed yet.
         let record = Record::Remove {
@@ -368,6 +425,10 @@ fn insert_entry(core: &Core, mtr: &mut Mtr<'_>, leaf: usize, key: &[u8]) {
         };
         record.put(payload);
     });
+    paranoid!(
+        TreePage(mtr.page(leaf)).search(key).is_ok(),
+        "the entry {key:x?} is not in page {id} after all"
+    );
 }
 
 impl Transaction {
@@ -402,7 +463,14 @@ impl Transaction {
             first.get_or_insert(head);
             last = Some(tail);
         }
-        Ok(reference(length, first.expect("a long value has bytes")))
+        let first = first.expect("a long value has bytes");
+        let reference = reference(length, first);
+        paranoid!(
+            parse_reference(&reference) == Some((length, first)),
+            "the reference to {length} bytes from page {first} on is read as {:?}",
+            parse_reference(&reference)
+        );
+        Ok(reference)
     }
 
     fn store_first(
@@ -420,6 +488,7 @@ impl Transaction {
             let (mut mtr, free) = pending
                 .space
                 .find_free(count, &mut frames, || Mtr::new(&core.storage))?;
+            check_found(&free, count);
             let key = free[0].page.0.to_be_bytes();
             let leaf = match pending.leaf_if_resident(&key)? {
                 Ok(leaf) => leaf,
@@ -484,6 +553,7 @@ impl Transaction {
             let (mut mtr, free) = pending
                 .space
                 .find_free(count, &mut frames, || Mtr::new(&core.storage))?;
+            check_found(&free, count);
             let Some(guard) = core.storage.pool.exclusive_if_resident(last) else {
                 continue;
             };
@@ -507,12 +577,18 @@ impl Transaction {
         &self,
         mtr: &mut Mtr<'p>,
         pending: &'p Tree,
-        free: &[crate::space::FreePage],
+        free: &[FreePage],
         part: &[u8],
         per_page: usize,
         frames: &mut crate::buffer::Reservation<'p>,
     ) -> Result<()> {
         let storage = pending.storage();
+        paranoid!(
+            part.len().div_ceil(per_page) == free.len(),
+            "{} bytes of a long value go into {} pages",
+            part.len(),
+            free.len()
+        );
         // All frames first: nothing may fail after the first change.
         let mut indexes = Vec::with_capacity(free.len());
         for free in free {
@@ -547,6 +623,10 @@ impl Transaction {
         tree: &Tree,
         reference: &[u8],
     ) -> Result<()> {
+        paranoid!(
+            parse_reference(reference).is_some_and(|(_, first)| first != PageNo(0)),
+            "a row is to refer to no chain: {reference:x?}"
+        );
         let pending = self.core.make_pending_free_tree(&tree.space)?;
         let first = parse_reference(reference).map_or(PageNo(0), |(_, first)| first);
         let written = self.write_row(inner, &pending, &first.0.to_be_bytes(), Write::Delete)?;

@@ -10,6 +10,7 @@ use crate::btree::{Target, Tree};
 use crate::counters::Counter;
 use crate::mtr::Mtr;
 use crate::mvcc::versions::{VersionKind, VersionView};
+use crate::paranoid::paranoid;
 use crate::txn::core::Core;
 use inkstone_format::VersionAddress;
 use inkstone_format::record::Record;
@@ -93,6 +94,10 @@ fn remove_marked(core: &Arc<Core>, tree: &Tree, address: VersionAddress, key: &[
         },
     );
     let page = TreePage(mtr.page(index));
+    paranoid!(
+        page.search(key).is_err(),
+        "row {key:x?} is still in page {id} after it was purged"
+    );
     // Not at every row: merging is tried when a page has become thin by some margin.
     let thin = page.count() == 0 || Tree::is_thin(page) && page.count() % 8 == 0;
     mtr.commit()?;

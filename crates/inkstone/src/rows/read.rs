@@ -13,6 +13,7 @@ use crate::mutants::{self, Mutant};
 use crate::mvcc::isolation::{Isolation, MissingRow};
 use crate::mvcc::system::Snapshot;
 use crate::mvcc::versions::{MARK_ONLY, VersionKind};
+use crate::paranoid::paranoid;
 use crate::sync::Instant;
 use crate::txn::core::Core;
 use crate::txn::transaction::{Inner, Transaction};
@@ -283,6 +284,11 @@ impl Transaction {
     }
 
     fn read_serializable(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        paranoid!(
+            self.isolation().locks_reads(),
+            "a plain read at {:?} locks",
+            self.isolation()
+        );
         self.check_interrupt()?;
         let mut inner = self.active()?;
         let bounds = (Bound::Included(key), Bound::Included(key));
@@ -323,6 +329,11 @@ impl Transaction {
         taken: Taken<'_>,
         deadline: Option<Instant>,
     ) -> Result<()> {
+        paranoid!(
+            deadline.is_some() || matches!(taken, Taken::Refused),
+            "a statement of {:?} that does not wait stands in a queue",
+            self.id()
+        );
         match (taken, deadline) {
             (Taken::Queued(waiting), Some(deadline)) => self.wait_for_row(inner, waiting, deadline),
             _ => Err(Error::LockNotAvailable),
@@ -365,6 +376,10 @@ impl Transaction {
         let Look::Row(locked) = looked else {
             return Ok((None, Locked::Before));
         };
+        paranoid!(
+            seen.flags & CELL_DELETED == 0,
+            "a locking read returns row {key:x?}, which is deleted"
+        );
         self.core.value_of(tree, &mut seen)?;
         self.core.storage.counters.add(Counter::RowsRead, 1);
         Ok((Some(seen.value), locked))

@@ -10,6 +10,7 @@ use crate::locks::LockMode;
 use crate::mvcc::interrupt::Interrupt;
 use crate::mvcc::isolation::Isolation;
 use crate::mvcc::system::Snapshot;
+use crate::paranoid::paranoid;
 use crate::rows::batch::{Batch, Row};
 use crate::rows::change::remove_dead_rows;
 use crate::rows::read::{Seen, Wait, sees_newest};
@@ -53,6 +54,16 @@ impl Next {
             Self::From(key) => Target::Key(key),
             Self::Before(key) => Target::Before(key),
             Self::Last => Target::Last,
+        }
+    }
+
+    /// Whether `following` is behind it, or the end: a scan comes to an end.
+    pub fn is_passed_by(&self, following: Option<&Self>) -> bool {
+        match (self, following) {
+            (Self::From(here), Some(Self::From(key))) => here < key,
+            (Self::Before(here), Some(Self::Before(key))) => key < here,
+            (Self::Last, Some(Self::Before(_))) | (_, None) => true,
+            _ => false,
         }
     }
 }
@@ -206,6 +217,14 @@ impl<'c> Iterator for RowsIter<'c> {
     fn next(&mut self) -> Option<Self::Item> {
         let found = self.found.next()?;
         let copied = &self.cursor.copied;
+        paranoid!(
+            self.at <= found.key_end && found.key_end <= found.end && found.end <= copied.len(),
+            "a row at {}, {}, {} of {} bytes that were copied",
+            self.at,
+            found.key_end,
+            found.end,
+            copied.len()
+        );
         let key = &copied[self.at..found.key_end];
         let value = match &found.in_batch {
             Some(range) => self.cursor.batch.bytes(range.clone()),
@@ -338,6 +357,13 @@ impl Cursor {
                 Err(error) => return Err(error),
             }
         }
+        paranoid!(
+            self.found.len() <= max
+                && self.found.last().map_or(0, |found| found.end) == self.copied.len(),
+            "{} rows of {max} were found, in {} bytes",
+            self.found.len(),
+            self.copied.len()
+        );
         self.reads += self.found.len() as u64;
         Ok(Rows { cursor: self })
     }
@@ -366,6 +392,12 @@ impl Cursor {
         let deleted = row.flags & CELL_DELETED != 0;
         if deleted && !self.is_live(row) {
             self.batch.dead += 1;
+            paranoid!(
+                self.batch.dead <= self.batch.len(),
+                "{} dead rows among {}",
+                self.batch.dead,
+                self.batch.len()
+            );
             return Ok(None);
         }
         if sees_newest(self.isolation, row.flags) {
@@ -418,6 +450,10 @@ impl Cursor {
         };
         match self.copy_leaf(&next) {
             Ok(following) => {
+                paranoid!(
+                    next.is_passed_by(following.as_ref()),
+                    "a scan goes on from {next:x?} at {following:x?}"
+                );
                 self.next = following;
                 self.leaf = next;
                 Ok(true)
@@ -441,6 +477,12 @@ impl Cursor {
         };
         let page = TreePage(&leaf);
         let (from, to) = self.scope.slots(page, next);
+        paranoid!(
+            from <= page.count() && to <= page.count() && self.limit > 0,
+            "{} rows of slots {from}..{to} of {} are to be copied",
+            self.limit,
+            page.count()
+        );
         let to = to.max(from);
         let take = (to - from).min(self.limit);
         let slots = if self.scope.backward {
@@ -507,6 +549,7 @@ pub(crate) fn clean_leaf(
     leaf: &Next,
     (dead, read): (usize, usize),
 ) -> Result<()> {
+    paranoid!(dead <= read, "{dead} of {read} rows are dead");
     if dead < DEAD_ROWS || dead < read / 2 {
         return Ok(());
     }

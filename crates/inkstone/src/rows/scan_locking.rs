@@ -22,6 +22,7 @@ use crate::btree::Tree;
 use crate::counters::Counter;
 use crate::locks::{IfTaken, LockMode, Locked, Newest, Taken};
 use crate::mvcc::isolation::Isolation;
+use crate::paranoid::paranoid;
 use crate::rows::read::{Seen, Wait, row_name};
 use crate::rows::scan::{Cursor, KeyRange, Next, Scope, check_not_dropped, clean_leaf};
 use crate::rows::tables::{TreeRef, bounds};
@@ -113,6 +114,15 @@ impl LockingScan {
         let mut inner = transaction.active()?;
         let result = self.lock_next(transaction, &mut inner);
         let found = transaction.after_error(inner, result)?;
+        paranoid!(
+            found || self.next.is_none(),
+            "a scan ends, and would go on at {:x?}",
+            self.next
+        );
+        paranoid!(
+            !self.shown_unlocked || found && self.locked == Locked::Before,
+            "a row is shown unlocked, and is locked"
+        );
         if found {
             if !self.shown_unlocked {
                 transaction.core.value_of(&self.tree, &mut self.row)?;
@@ -161,6 +171,10 @@ impl LockingScan {
     /// if it is still there.
     pub fn want_row(&mut self) {
         if std::mem::take(&mut self.shown_unlocked) {
+            paranoid!(
+                self.locked == Locked::Before,
+                "a row that is wanted after all was locked"
+            );
             self.wanted = Some(self.key.clone());
             self.next = Some(self.scope.at_row(&self.key));
         }
@@ -206,11 +220,19 @@ impl LockingScan {
                     self.next = Some(self.scope.at_row(&self.key));
                 }
                 Err(_) | Ok(Visit::Blocked(_)) => self.next = Some(next),
-                Ok(_) => {}
+                Ok(_) => paranoid!(
+                    next.is_passed_by(self.next.as_ref()),
+                    "a scan goes on from {next:x?} at {:x?}",
+                    self.next
+                ),
             }
             let taken = match visit? {
                 Visit::Row => return Ok(true),
                 Visit::Unlocked => {
+                    paranoid!(
+                        self.semi_consistent,
+                        "a row is shown unlocked to a scan that locks"
+                    );
                     if self.show_committed(transaction)? {
                         self.shown_unlocked = true;
                         return Ok(true);
@@ -249,6 +271,11 @@ impl LockingScan {
         let page = TreePage(&leaf);
         let (from, to) = self.scope.slots(page, next);
         let all = to.saturating_sub(from);
+        paranoid!(
+            from <= page.count() && to <= page.count(),
+            "slots {from}..{to} of {} are to be locked",
+            page.count()
+        );
         let mut dead = 0;
         // Behind the row that was skipped last.
         let mut behind_skipped = None;
@@ -327,6 +354,15 @@ impl LockingScan {
         upto: Option<Bound<&'s [u8]>>,
     ) -> (Bound<&'s [u8]>, Bound<&'s [u8]>) {
         let Scope { low, high, .. } = &self.scope;
+        let is_ordered = match (next, upto) {
+            (Next::From(key), Some(Bound::Included(to) | Bound::Excluded(to))) => &key[..] <= to,
+            (Next::Before(key), Some(Bound::Included(to))) => to < &key[..],
+            _ => true,
+        };
+        paranoid!(
+            is_ordered,
+            "a scan that goes on from {next:x?} passes {upto:x?}"
+        );
         match next {
             Next::From(key) => {
                 let low = match low {

@@ -1,9 +1,11 @@
 //! Handles of tables and their trees.
 
 use crate::btree::Tree;
+use crate::paranoid::paranoid;
 use crate::space::Space;
 use crate::txn::core::Core;
 use crate::{Error, Result};
+use inkstone_format::space::CLUSTERED_TREE;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
@@ -49,6 +51,11 @@ impl TreeRef for TableTree {
 impl Table {
     /// A table of one tree that is not in the catalog: the catalog itself.
     pub(crate) fn over(tree: &Tree, name: &str, name_of_tree: &str) -> Self {
+        paranoid!(
+            tree.id == CLUSTERED_TREE,
+            "tree {} is the first of table {name}",
+            tree.id
+        );
         let inner = Arc::new(TableInner {
             name: name.to_owned(),
             space: tree.space.clone(),
@@ -113,6 +120,14 @@ impl TableTree {
 
     /// Its tree, for a call that names no database but the handle's own.
     pub(crate) fn not_dropped(&self) -> Result<&Tree> {
+        paranoid!(
+            self.tree.space.id == self.table.space.id,
+            "tree {} of table {} lies in tablespace {}, the table in {}",
+            self.name,
+            self.table.name,
+            self.tree.space.id,
+            self.table.space.id
+        );
         self.tree.storage().poison.check()?;
         if self.table.space.is_dropped() {
             return Err(Error::NotFound(format!(

@@ -15,6 +15,7 @@ use crate::buffer::Exclusive;
 use crate::locks::{Access, Blocker, IfTaken, LockMode, Newest, Taken, Waiting};
 use crate::mutants::{self, Mutant};
 use crate::mvcc::system::TrxStatus;
+use crate::paranoid::paranoid;
 use crate::rows::read::row_name;
 use crate::sync::Instant;
 use crate::txn::transaction::{Inner, Transaction};
@@ -151,6 +152,11 @@ impl Transaction {
         if self.shared.state.is_doomed() {
             return Err(Error::Deadlock);
         }
+        paranoid!(
+            key.len() <= key_len_max(tree.storage().page_size),
+            "a key of {} bytes is written",
+            key.len()
+        );
         self.pin_snapshot(inner);
         let value = match write {
             Write::Insert(value, _) | Write::Update(value) | Write::Upsert(value) => value,
@@ -184,6 +190,12 @@ impl Transaction {
         value: &[u8],
     ) -> Result<Written> {
         let reference = self.store_long_value(inner, tree, value)?;
+        paranoid!(
+            is_inline(tree.storage().page_size, key.len(), reference.len()),
+            "a reference of {} bytes does not fit beside a key of {}",
+            reference.len(),
+            key.len()
+        );
         let cell = CellValue {
             bytes: &reference,
             flags: CELL_OVERFLOW,
@@ -245,6 +257,7 @@ impl Transaction {
                     self.wait_for_row(inner, waiting, deadline)?;
                 }
                 Attempt::Split { need, ascending } => {
+                    paranoid!(need > 0, "a leaf is split to make room for nothing");
                     let live = self.core.liveness();
                     tree.split_leaf(
                         SplitFor {
@@ -311,6 +324,10 @@ impl Transaction {
         if let Err(waiting) = locks.may_write(state, &mut inner.held, row, access, &newest) {
             return Ok(Attempt::Wait(waiting));
         }
+        paranoid!(
+            !matches!(newest, Newest::Busy(_)),
+            "a row is written that another transaction is changing: {newest:?}"
+        );
         let is_new = found.is_err();
         let here = Here {
             tree,
