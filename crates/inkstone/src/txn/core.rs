@@ -15,6 +15,7 @@ use crate::sync::{HashMap, Mutex, RwLock};
 use crate::txn::transaction::Shared;
 use crate::{Error, Result};
 use crossbeam_utils::CachePadded;
+use inkstone_format::catalog::CATALOG_SPACE;
 use inkstone_format::{Lsn, SpaceId, TreeId, TrxId, VersionAddress};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -201,11 +202,17 @@ impl Core {
 
     /// A tablespace that was just made.
     pub fn add_space(&self, space: &Arc<Space>) {
-        self.spaces.write().insert(space.id, Some(space.clone()));
+        let before = self.spaces.write().insert(space.id, Some(space.clone()));
+        paranoid!(
+            before.is_none(),
+            "tablespace {} was known before it was made",
+            space.id
+        );
     }
 
     /// A tablespace is gone: it is not found any more. Gives it back if it was known.
     pub fn remove_space(&self, id: SpaceId) -> Option<Arc<Space>> {
+        paranoid!(id != CATALOG_SPACE, "the catalog is forgotten");
         self.spaces.write().insert(id, None).flatten()
     }
 
@@ -232,13 +239,22 @@ impl Core {
     }
 
     pub(crate) fn add_writer(&self, shared: &Arc<Shared>) {
-        self.writer_stripe(&shared.state)
-            .lock()
-            .insert(shared.state.id(), shared.clone());
+        let mut stripe = self.writer_stripe(&shared.state).lock();
+        let before = stripe.insert(shared.state.id(), shared.clone());
+        paranoid!(
+            before.is_none_or(|before| Arc::ptr_eq(&before, shared)),
+            "two transactions that write are {:?}",
+            shared.state.id()
+        );
     }
 
     pub(crate) fn remove_writer(&self, state: &TrxState) {
-        self.writer_stripe(state).lock().remove(&state.id());
+        let gone = self.writer_stripe(state).lock().remove(&state.id());
+        paranoid!(
+            gone.is_some(),
+            "{:?} has written, and is not entered",
+            state.id()
+        );
     }
 
     /// Transactions that have written and not ended.

@@ -38,7 +38,7 @@
 
 use crate::counters::{Counter, Timed};
 use crate::log::Log;
-use crate::paranoid::CheckedGuard;
+use crate::paranoid::{CheckedGuard, paranoid};
 use crate::sync::Instant;
 use crate::sync::atomic::Ordering;
 use crate::txn::core::Core;
@@ -152,6 +152,11 @@ impl Core {
     /// Waits until the log has room for the next step of a rollback of moved undo. Of the
     /// transaction itself the log need keep nothing meanwhile.
     pub(crate) fn wait_before_undo(&self, own: Own<'_>) -> Result<()> {
+        paranoid!(
+            own.inner.undo_place.is_moved(),
+            "{:?} waits with undo that the log keeps",
+            own.shared.state.id()
+        );
         let (log, step) = (&self.storage.log, rollback_step_bytes(self));
         self.wait_for_log(Some(own), Patience::Rollback, |_| {
             log.prepare_step_beside(step)

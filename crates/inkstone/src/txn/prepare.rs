@@ -4,6 +4,7 @@ use crate::log::Claim;
 use crate::mtr::Mtr;
 use crate::mvcc::system::TrxState;
 use crate::options::Durability;
+use crate::paranoid::paranoid;
 use crate::txn::core::Core;
 use crate::txn::transaction::{
     HasChanged, Inner, PendingCommit, Phase, Shared, Transaction, finish_commit, rollback_all,
@@ -137,6 +138,13 @@ impl Transaction {
 
     fn log_prepare(&self, inner: &mut Inner, xid: &[u8], claim: Claim) -> Result<Lsn> {
         let (state, core) = (&self.shared.state, &self.core);
+        paranoid!(
+            inner.phase == Phase::Active && (inner.logged || inner.undo_count == 0),
+            "{:?} is prepared in phase {:?}, with {} changes that the log does not know",
+            state.id(),
+            inner.phase,
+            inner.undo_count
+        );
         let mut mtr = Mtr::new(&core.storage);
         let xid = xid.to_vec();
         if inner.logged {
@@ -200,6 +208,16 @@ impl Core {
         shared.ok_or_else(|| unknown_xid(xid))
     }
 
+    /// It has ended, and its XID can be another's.
+    fn forget_prepared(&self, xid: &[u8], ended: &Arc<Shared>) {
+        let gone = self.prepared.lock().remove(xid);
+        paranoid!(
+            gone.is_some_and(|gone| Arc::ptr_eq(&gone, ended)),
+            "the XID of {:?} was not entered, or is another's",
+            ended.state.id()
+        );
+    }
+
     /// Commits a prepared transaction without waiting: see [`Transaction::commit_deferred`].
     pub fn commit_prepared(
         self: &Arc<Self>,
@@ -219,13 +237,19 @@ impl Core {
             ));
         }
         let lsn = finish_commit(self, &shared, &mut inner, durability)?;
-        self.prepared.lock().remove(xid);
+        self.forget_prepared(xid, &shared);
         let core = self.clone();
         Ok(PendingCommit { core, lsn })
     }
 
     /// Of a transaction whose undo has moved no record of its rollback tells that it began.
     fn log_unprepared(&self, shared: &Shared, inner: &Inner) -> Result<()> {
+        paranoid!(
+            inner.xid.is_none() && inner.logged,
+            "{:?} is no longer prepared, and has XID {:x?}",
+            shared.state.id(),
+            inner.xid
+        );
         if !inner.undo_place.is_moved() {
             return Ok(());
         }
@@ -251,7 +275,7 @@ impl Core {
         self.log_unprepared(&shared, &inner)?;
         let claim = Claim::of_commit(durability);
         let lsn = rollback_all(self, &shared, &mut inner, claim)?;
-        self.prepared.lock().remove(xid);
+        self.forget_prepared(xid, &shared);
         drop(inner);
         self.wait_for_commit(lsn, durability)
     }

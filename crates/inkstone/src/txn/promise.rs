@@ -83,6 +83,7 @@ impl LogPromise {
 
     /// The transaction's undo has moved to the undo file, where it has its space.
     pub fn undo_moved(&mut self, core: &Core) {
+        paranoid!(!self.is_moved, "undo moves that has moved");
         self.is_moved = true;
         self.undone_to(core, 0);
     }

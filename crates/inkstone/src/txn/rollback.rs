@@ -73,6 +73,11 @@ pub(crate) fn undo_until(
                 view.keys().map_or(1, |keys| keys.len()) as u64
             }
         };
+        paranoid!(
+            inner.undo_last == address,
+            "version {} was the last one while {address} was undone",
+            inner.undo_last
+        );
         inner.undo_last = view.undo_previous;
         inner.undo_count = inner.undo_count.saturating_sub(undone);
         if view.tree == CLUSTERED_TREE {
@@ -233,6 +238,10 @@ pub(crate) fn undo_bulk(
 /// The rows of a leaf that have a version: slots where rows stand side by side, and how many.
 fn runs_of(page: TreePage<'_>, address: VersionAddress) -> Vec<(usize, usize)> {
     let mut runs: Vec<(usize, usize)> = Vec::new();
+    paranoid!(
+        address.is_logged(),
+        "a bulk insert has version {address}, which the log does not name"
+    );
     for slot in (0..page.count()).filter(|&slot| page.version(slot) == Some(address)) {
         match runs.last_mut() {
             Some((first, count)) if *first + *count == slot => *count += 1,
@@ -374,7 +383,12 @@ fn undo_row(
             let mut mtr = Mtr::new(&core.storage);
             let index = mtr.push(leaf);
             mtr.replay(index, &log_as.record(id, slot, None, Undo::Insert));
-            let thin = TreePage(mtr.page(index)).count() == 0;
+            let left = TreePage(mtr.page(index));
+            paranoid!(
+                left.search(key).is_err(),
+                "row {key:x?} is still in page {id} after its insert was undone"
+            );
+            let thin = left.count() == 0;
             mtr.commit()?;
             // An empty leaf does no harm; the log may be short.
             if thin && core.storage.log.has_room() {
@@ -423,6 +437,10 @@ fn undo_row(
             );
             record.put(payload);
         });
+        paranoid!(
+            TreePage(mtr.page(index)).version(slot) == version,
+            "row {key:x?} of page {id} does not have its version {version:?} back"
+        );
         return mtr.commit().map(drop);
     }
 }

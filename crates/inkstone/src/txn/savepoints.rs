@@ -1,6 +1,7 @@
 //! Statements, marks and savepoints: places in a transaction to which it can be undone.
 
 use crate::mutants::{self, Mutant};
+use crate::paranoid::paranoid;
 use crate::txn::transaction::{Inner, Phase, Transaction};
 use crate::{Error, Result};
 use inkstone_format::{TrxId, VersionAddress};
@@ -124,6 +125,11 @@ impl Transaction {
         let mut inner = self.active()?;
         inner.savepoints.retain(|s| s.name != name);
         let place = inner.place();
+        let before = inner.savepoints.last();
+        paranoid!(
+            before.is_none_or(|before| before.place.undo_count <= place.undo_count),
+            "savepoint {name} is set in front of {before:?}"
+        );
         inner.savepoints.push(Savepoint {
             name: name.to_owned(),
             place,

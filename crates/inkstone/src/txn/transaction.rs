@@ -26,6 +26,7 @@ use crate::counters::Counter;
 use crate::locks::HeldLocks;
 use crate::log::Claim;
 use crate::mtr::Mtr;
+use crate::mutants::{self, Mutant};
 use crate::mvcc::interrupt::Interrupt;
 use crate::mvcc::isolation::Isolation;
 use crate::mvcc::system::{Details, Snapshot, TrxState};
@@ -39,6 +40,7 @@ use crate::txn::rollback::undo_until;
 use crate::txn::savepoints::{Place, Savepoint};
 use crate::txn::undo_place::{HandedOver, UndoPlace};
 use crate::{Error, Result};
+use inkstone_format::catalog::CATALOG_SPACE;
 use inkstone_format::record::{CONTEXT_CHAIN_MAX, Context, LoggedVersion, Record, TrxRef};
 use inkstone_format::space::CLUSTERED_TREE;
 use inkstone_format::version::version_bytes;
@@ -274,6 +276,10 @@ impl Shared {
         address: VersionAddress,
         previous: Option<VersionAddress>,
     ) -> TrxRef {
+        paranoid!(
+            !inner.undo_place.is_moved() || address.is_logged(),
+            "undo has moved, and a record names version {address}"
+        );
         let previous = previous.filter(|previous| previous.is_logged());
         let version = LoggedVersion {
             address,
@@ -473,6 +479,12 @@ impl Transaction {
     /// Rolls back, or leaves that to purge if it fails: then too the transaction is over for its
     /// owner.
     pub(crate) fn roll_back(&self, inner: &mut Inner) -> Result<()> {
+        paranoid!(
+            inner.phase == Phase::Active,
+            "{:?} is rolled back in phase {:?}",
+            self.id(),
+            inner.phase
+        );
         self.release_statement_locks(inner);
         let result = rollback_all(&self.core, &self.shared, inner, Claim::WhenDue);
         if result.is_err() {
@@ -482,6 +494,12 @@ impl Transaction {
     }
 
     pub(crate) fn leave_to_purge(&self, inner: &mut Inner) {
+        paranoid!(
+            inner.phase == Phase::Active,
+            "{:?} is left to purge in phase {:?}",
+            self.id(),
+            inner.phase
+        );
         inner.phase = Phase::RollingBack;
         self.shared.state.set_owner(0);
         self.core.unfinished.lock().push(self.shared.clone());
@@ -490,6 +508,10 @@ impl Transaction {
     /// Has the commit say in the log that a tablespace's file is no longer needed: both are there
     /// after a crash, or neither is.
     pub(crate) fn delete_file(&self, space: SpaceId) -> Result<()> {
+        paranoid!(
+            space != CATALOG_SPACE,
+            "the file of the catalog is to be deleted"
+        );
         self.active()?.files_deleted.push(space);
         Ok(())
     }
@@ -629,6 +651,12 @@ pub(crate) fn rollback_all(
             core.undo_moved(shared, inner)?;
         } else {
             undo_until(core, shared, inner, VersionAddress(0))?;
+            paranoid!(
+                inner.undo_last == VersionAddress(0) || mutants::on(Mutant::UndoSkipsFirst),
+                "{:?} is rolled back down to version {}",
+                shared.state.id(),
+                inner.undo_last
+            );
         }
         let mut mtr = Mtr::new(&core.storage);
         mtr.note(&Record::RollbackEnd {
@@ -770,6 +798,12 @@ impl Change<'_> {
             shared,
             inner,
         } = self;
+        paranoid!(
+            inner.phase == Phase::Active,
+            "{:?} changes rows in phase {:?}",
+            shared.state.id(),
+            inner.phase
+        );
         paranoid!(
             made.address != VersionAddress(0) && made.rows > 0,
             "{} rows changed, the last one's version {}",

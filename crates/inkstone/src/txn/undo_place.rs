@@ -110,6 +110,12 @@ impl UndoPlace {
     }
 
     fn is_much_unsaved(&self, log_file_size: u64) -> bool {
+        paranoid!(
+            self.saved_bytes <= self.bytes,
+            "{} bytes of versions were saved of {}",
+            self.saved_bytes,
+            self.bytes
+        );
         self.bytes - self.saved_bytes > saved_every(log_file_size)
     }
 
@@ -177,6 +183,11 @@ impl Core {
     /// which must not write before this is called again.
     #[cold]
     fn move_undo(&self, shared: &Shared, inner: &mut Inner) -> Result<()> {
+        paranoid!(
+            inner.undo_place.stage != Stage::Moved && !inner.undo_place.is_recovered,
+            "the undo of {:?} moves, and has moved",
+            shared.state.id()
+        );
         if inner.undo_place.stage == Stage::Short {
             self.copy_versions(shared, inner)?;
         }
@@ -208,6 +219,12 @@ impl Core {
         let entries = (self.versions).undo_entries(inner.undo_last, VersionAddress(0));
         let mut chain = entries.collect::<Result<Vec<_>>>()?;
         chain.reverse();
+        let last = chain.last().map(|(address, _)| *address);
+        paranoid!(
+            last.unwrap_or_default() == inner.undo_last,
+            "a chain of versions ends at {last:?}, not at {}",
+            inner.undo_last
+        );
         Ok(chain)
     }
 
@@ -280,12 +297,27 @@ impl Core {
                 inner.touched.log_versions(false);
                 return made.map(drop);
             };
+            paranoid!(
+                address.is_logged(),
+                "version {old} has moved to {address}, which is not logged"
+            );
             moved.insert(*old, address);
             last = address;
         }
+        paranoid!(
+            moved.len() == chain.len(),
+            "{} of {} versions have moved",
+            moved.len(),
+            chain.len()
+        );
         inner.undo_place.moved = moved;
         let place = &inner.undo_place;
         inner.undo_last = place.now(inner.undo_last);
+        paranoid!(
+            inner.undo_last == last,
+            "the last version has moved to {}, and {last} was copied last",
+            inner.undo_last
+        );
         for savepoint in &mut inner.savepoints {
             savepoint.place.undo_last = place.now(savepoint.place.undo_last);
         }
@@ -325,6 +357,10 @@ impl Core {
         (space, tree, key): (SpaceId, TreeId, &[u8]),
         address: VersionAddress,
     ) -> Result<()> {
+        paranoid!(
+            address.is_logged(),
+            "row {key:x?} is to name version {address}, which is not logged"
+        );
         let Some(tree) = self.tree(space, tree)? else {
             return Ok(());
         };
@@ -474,6 +510,11 @@ impl Core {
             }
             self.move_undo(shared, inner)?;
         }
+        paranoid!(
+            inner.logged && inner.undo_place.is_moved(),
+            "undo of {:?} is saved that the log does not name",
+            shared.state.id()
+        );
         let undone = inner.undo_place.undone;
         let what = self.versions.seal_logged(&mut inner.touched, undone);
         // With the latch no record of the transaction is under way: all before this are of
@@ -511,6 +552,11 @@ impl Core {
         sealed: Sealed,
         saved: Option<SavedList>,
     ) -> Result<()> {
+        paranoid!(
+            inner.undo_place.is_being_saved,
+            "undo of {:?} was saved that was not sealed",
+            shared.state.id()
+        );
         inner.undo_place.is_being_saved = false;
         let Some(saved) = saved else {
             self.versions.keep_room(&mut inner.touched, sealed.what);
