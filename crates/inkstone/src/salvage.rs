@@ -41,12 +41,13 @@ use crate::control::{CONTROL_FILE, ControlFile};
 use crate::counters::Counters;
 pub use crate::database::LeftOut;
 use crate::options::Options;
+use crate::paranoid::paranoid;
 use crate::poison::Poison;
 use crate::store::{PageLsnMap, parse_space_file_name, space_file_name};
 use crate::{Database, Error, Result};
 use image::Image;
 use inkstone_format::control::Control;
-use inkstone_format::header::{PageType, init_page, set_page_lsn, stamp_checksum};
+use inkstone_format::header::{PageType, check_page, init_page, set_page_lsn, stamp_checksum};
 use inkstone_format::{Lsn, PageId, SpaceId, TreeId};
 use inkstone_io::{Create, Directory, ErrorKind, OpenOptions, Vfs};
 use std::collections::BTreeSet;
@@ -171,6 +172,10 @@ fn set_to_nothing(vfs: &Arc<dyn Vfs>, path: &Path, id: PageId) -> Result<()> {
     init_page(&mut page, id, PageType::Free);
     set_page_lsn(&mut page, end);
     stamp_checksum(&mut page);
+    paranoid!(
+        check_page(&page, id).is_ok(),
+        "page {id} is not one after it was set to nothing"
+    );
     let name = space_file_name(id.space);
     let failed = |e| Error::io("write", &directory.path_of(&name), e);
     let file = directory.open(&name, TO_WRITE).map_err(failed)?;
@@ -226,6 +231,10 @@ fn mend_files(directory: &Arc<dyn Directory>, end: Lsn, report: &mut SalvageRepo
     if spaces.last() != Some(&CATALOG_SPACE) {
         spaces.push(CATALOG_SPACE);
     }
+    paranoid!(
+        spaces.is_sorted_by(|a, b| a > b),
+        "a file is mended twice, or behind the catalog: {spaces:?}"
+    );
     let read = |space: SpaceId| {
         let name = space_file_name(space);
         let path = directory.path_of(&name);

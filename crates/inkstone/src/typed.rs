@@ -27,6 +27,7 @@ pub use inkstone_format::field::{Descending, Field};
 
 use crate::database::Database;
 use crate::options::Durability;
+use crate::paranoid::paranoid;
 use crate::rows::Cursor;
 use crate::rows::{Table, TableTree};
 use crate::txn::Transaction;
@@ -171,7 +172,13 @@ fn prefix_bounds(range: (Bound<Vec<u8>>, Bound<Vec<u8>>)) -> (Bound<Vec<u8>>, Bo
     };
     match low {
         Bound::Excluded(prefix) => match after_prefix(prefix.clone()) {
-            Some(after) => (Bound::Included(after), high),
+            Some(after) => {
+                paranoid!(
+                    after > prefix && !after.starts_with(&prefix),
+                    "{after:x?} is not behind all that begins with {prefix:x?}"
+                );
+                (Bound::Included(after), high)
+            }
             // Nothing is above it.
             None => (Bound::Included(prefix.clone()), Bound::Excluded(prefix)),
         },

@@ -1,6 +1,7 @@
 //! A tablespace file as it is: which of its pages can be used, and for what.
 
 use crate::catalog::TableDefinition;
+use crate::paranoid::paranoid;
 use crate::store::PageLsnMap;
 use inkstone_format::apply::{bit, map_pages};
 use inkstone_format::control::Control;
@@ -110,6 +111,12 @@ impl Image {
             }
         }
         image.look_behind_the_end(map.as_deref(), covered);
+        let is_lost = |page| image.lost.contains_key(page);
+        paranoid!(
+            !image.wrecks.keys().any(is_lost) && !image.chains.keys().any(is_lost),
+            "a page of tablespace {space} is lost, and is not: {:?}",
+            image.lost.keys()
+        );
         Ok(image)
     }
 
@@ -149,6 +156,10 @@ impl Image {
         size: u64,
         usable: Usable<'_>,
     ) -> std::io::Result<Option<Vec<u8>>> {
+        paranoid!(
+            number % map_pages(size as usize) == 1,
+            "page {number} is no place for a space map"
+        );
         let mut bytes = vec![0; size as usize];
         if number < self.pages {
             file.read_at(&mut bytes, u64::from(number) * size)?;
@@ -172,6 +183,11 @@ impl Image {
 
     /// Notes what a page in use holds; an error, if it is nothing that is ever in use.
     fn take(&mut self, page: PageNo, bytes: &[u8]) -> Result<(), String> {
+        paranoid!(
+            page.0 % map_pages(bytes.len()) >= OWN && page.0 < self.pages,
+            "page {page} of {} is taken for one of a tree",
+            self.pages
+        );
         match page_type(bytes) {
             Some(PageType::Leaf | PageType::Inner) => {
                 let node = TreePage(bytes);

@@ -5,6 +5,7 @@
 
 use super::{log_end, mend_files, read_control, redo};
 use crate::options::{Doublewrite, Options};
+use crate::paranoid::paranoid;
 use crate::recovery::Progress;
 use crate::salvage::SalvageReport;
 use crate::{Database, Error, Result};
@@ -48,6 +49,10 @@ fn salvaged(
     progress: &dyn Fn(Progress),
 ) -> Result<Database> {
     let mut report = SalvageReport::default();
+    paranoid!(
+        options.is_read_only(),
+        "a database is salvaged in memory, and may be written"
+    );
     let directory = vfs.open_directory(path, Create::Never);
     let directory = directory.map_err(|e| Error::io("open", path, e))?;
     let mut control = read_control(&*directory)?;

@@ -7,6 +7,7 @@
 use super::Table;
 use super::image::{Image, Node, OWN};
 use crate::catalog::{CATALOG_SPACE, CATALOG_TREE, CLUSTERED, TableDefinition};
+use crate::paranoid::paranoid;
 use inkstone_format::apply::{map_pages, set_bits};
 use inkstone_format::control::Control;
 use inkstone_format::header::{PAGE_HEADER_LEN, PageType, init_page, set_page_lsn, stamp_checksum};
@@ -176,7 +177,14 @@ impl Rebuild<'_> {
                 kept.insert(&leaf.low, leaf);
             }
         }
-        kept.into_values().cloned().collect()
+        let leaves: Vec<Node> = kept.into_values().cloned().collect();
+        let ends_before =
+            |leaf: &Node, next: &Node| leaf.high.as_ref().is_some_and(|high| high <= &next.low);
+        paranoid!(
+            leaves.windows(2).all(|two| ends_before(&two[0], &two[1])),
+            "two leaves of tree {tree} are kept that cover a key"
+        );
+        leaves
     }
 
     /// Definitions in leaves that can be read.
@@ -269,6 +277,11 @@ impl Rebuild<'_> {
     }
 
     fn write(&mut self, page: PageNo, mut bytes: Vec<u8>) -> Result<()> {
+        paranoid!(
+            bytes.len() == self.size,
+            "{} bytes are written as page {page}",
+            bytes.len()
+        );
         set_page_lsn(&mut bytes, self.lsn);
         stamp_checksum(&mut bytes);
         self.file
@@ -350,7 +363,12 @@ impl Rebuild<'_> {
             self.end += 1;
             PageNo(self.end - 1)
         });
-        self.used.insert(page);
+        let is_new = self.used.insert(page);
+        paranoid!(
+            is_new && page.0 % covered >= OWN && page.0 < self.end,
+            "page {page} of {} is given to a second user",
+            self.end
+        );
         page
     }
 
@@ -381,6 +399,12 @@ impl Rebuild<'_> {
         let mut level = 1;
         loop {
             let parts = self.parts(&children);
+            paranoid!(
+                parts.len() == 1 || parts.len() < children.len(),
+                "{} nodes above {}: the tree would have no root",
+                parts.len(),
+                children.len()
+            );
             if parts.len() == 1 {
                 return self.node(tree, root, level, &[], None, &children);
             }
@@ -430,6 +454,12 @@ impl Rebuild<'_> {
                 taken += need;
             }
         }
+        paranoid!(
+            parts.iter().map(Vec::len).sum::<usize>() == children.len(),
+            "{} children were dealt out to {} nodes",
+            children.len(),
+            parts.len()
+        );
         parts
     }
 
@@ -442,6 +472,11 @@ impl Rebuild<'_> {
         high: Option<&[u8]>,
         children: &[Child],
     ) -> Result<()> {
+        paranoid!(
+            level > 0 && !children.is_empty(),
+            "a node of level {level} over {} children",
+            children.len()
+        );
         let mut bytes = self.new_node(tree, page, level, low, high);
         let mut node = TreePageMut(&mut bytes);
         for (slot, (key, child)) in children.iter().enumerate() {

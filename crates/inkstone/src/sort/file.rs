@@ -120,12 +120,28 @@ impl Runs {
 
     /// Begins another run.
     pub fn begin(&mut self) {
+        paranoid!(
+            self.runs.last().is_none_or(|run| !run.is_empty()),
+            "run {} has no chunk, and another begins",
+            self.runs.len()
+        );
         self.runs.push(Vec::new());
     }
 
     /// Adds a chunk to the last run.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        paranoid!(
+            !bytes.is_empty() && bytes.len() <= CHUNK_BYTES,
+            "a chunk of {} bytes",
+            bytes.len()
+        );
         let (file, extent) = self.shared.write(bytes)?;
+        paranoid!(
+            extent.length >= bytes.len() as u64,
+            "{} bytes were written into an extent of {}",
+            bytes.len(),
+            extent.length
+        );
         self.file = Some(file);
         let crc = inkstone_format::doublewrite::image_crc(bytes);
         let extent = Extent {
@@ -142,6 +158,11 @@ impl Runs {
     /// Appends a chunk's bytes to `buffer`.
     pub fn read(&self, run: usize, chunk: usize, buffer: &mut Vec<u8>) -> Result<()> {
         let Chunk { extent, crc } = self.runs[run][chunk];
+        paranoid!(
+            extent.length > 0 && extent.length <= CHUNK_BYTES as u64,
+            "chunk {chunk} of run {run} has {} bytes",
+            extent.length
+        );
         let file = self.file.as_ref().expect("a chunk was written");
         let at = buffer.len();
         buffer.resize(at + extent.length as usize, 0);

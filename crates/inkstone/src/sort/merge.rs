@@ -25,8 +25,8 @@ pub type Repeated = (u64, Vec<u8>, Vec<u8>);
 #[derive(Debug)]
 pub struct Sorted {
     source: Source,
-    /// The key of the row that was given back last, where promises are executed.
-    last: Vec<u8>,
+    /// Key and number of the row that was given back last, where promises are executed.
+    last: Option<(Vec<u8>, u64)>,
 }
 
 #[derive(Debug)]
@@ -52,10 +52,7 @@ impl Sorted {
     }
 
     fn of(source: Source) -> Self {
-        Self {
-            source,
-            last: Vec::new(),
-        }
+        Self { source, last: None }
     }
 
     /// The next row; `None` behind the last one.
@@ -73,14 +70,14 @@ impl Sorted {
             Source::Runs(merge) => merge.next()?,
         };
         if ON && let Some(entry) = entry {
-            settle(&mut self.last, entry.key);
+            settle(&mut self.last, entry);
         }
         Ok(entry)
     }
 
     /// Goes back to the first row.
     pub fn rewind(&mut self) -> Result<()> {
-        self.last.clear();
+        self.last = None;
         match &mut self.source {
             Source::Memory(_, next) => {
                 *next = 0;
@@ -111,13 +108,23 @@ impl Sorted {
 }
 
 /// Promise 1 of `sort`.
-fn settle(last: &mut Vec<u8>, key: &[u8]) {
+fn settle(last: &mut Option<(Vec<u8>, u64)>, entry: Entry<'_>) {
+    let Some((key, number)) = last else {
+        *last = Some((entry.key.to_vec(), entry.number));
+        return;
+    };
     paranoid!(
-        last.as_slice() <= key,
+        key.as_slice() <= entry.key,
         "a sorted row is less than the one before"
     );
-    last.clear();
-    last.extend_from_slice(key);
+    paranoid!(
+        key.as_slice() < entry.key || *number < entry.number,
+        "of two rows of one key number {} comes behind number {number}",
+        entry.number
+    );
+    key.clear();
+    key.extend_from_slice(entry.key);
+    *number = entry.number;
 }
 
 /// Where a run is read.
@@ -139,6 +146,13 @@ impl Cursor {
     }
 
     fn entry(&self) -> Entry<'_> {
+        paranoid!(
+            self.key.0 <= self.key.1 && self.key.1 <= self.end && self.end <= self.buffer.len(),
+            "a row with its key at {:?}, to {} of {} bytes",
+            self.key,
+            self.end,
+            self.buffer.len()
+        );
         Entry {
             key: self.key(&self.buffer),
             value: &self.buffer[self.key.1..self.end],
@@ -154,6 +168,12 @@ impl Cursor {
                 self.prefix = prefix_of(&self.buffer[key.0..key.1]);
                 return Ok(true);
             }
+            paranoid!(
+                self.chunks <= runs.chunks(run) && self.end <= self.buffer.len(),
+                "{} chunks of run {run} were read, of {}",
+                self.chunks,
+                runs.chunks(run)
+            );
             self.buffer.drain(..self.end);
             (self.end, self.key) = (0, (0, 0));
             if self.chunks == runs.chunks(run) {
@@ -214,11 +234,18 @@ impl Merge {
         for at in (0..self.heap.len() / 2).rev() {
             self.sift_down(at);
         }
+        paranoid!(
+            self.cursors.len() == self.runs.len(),
+            "{} runs are read of {}",
+            self.cursors.len(),
+            self.runs.len()
+        );
         Ok(())
     }
 
     /// Rows of an earlier run were added before those of a later one.
     fn is_less(&self, run: usize, other: usize) -> bool {
+        paranoid!(run != other, "run {run} is twice among those merged");
         let (a, b) = (&self.cursors[run], &self.cursors[other]);
         let keys = compare_keys((a.prefix, a.key(&a.buffer)), (b.prefix, b.key(&b.buffer)));
         keys.then_with(|| run.cmp(&other)) == Ordering::Less
@@ -248,6 +275,11 @@ impl Merge {
             }
             self.sift_down(0);
         }
+        let (top, below) = (self.heap.first(), self.heap.iter().skip(1).take(2));
+        paranoid!(
+            top.is_none_or(|&top| below.copied().all(|run| !self.is_less(run, top))),
+            "run {top:?} is at the top, and another one has a lesser row"
+        );
         self.given = !self.heap.is_empty();
         Ok(self.heap.first().map(|&run| self.cursors[run].entry()))
     }

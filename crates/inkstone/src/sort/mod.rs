@@ -115,6 +115,11 @@ impl Sorter {
                 limit: u64::from(u32::MAX),
             });
         };
+        paranoid!(
+            self.places.len() < u32::MAX as usize,
+            "{} rows are held, more than have a number",
+            self.places.len()
+        );
         self.places.push(Place {
             prefix: prefix_of(key),
             at: self.bytes.len(),
@@ -143,6 +148,12 @@ impl Sorter {
 
     /// No more rows: gives them back by key.
     pub fn sort(mut self) -> Result<Sorted> {
+        paranoid!(
+            self.runs.is_empty() == (self.in_runs == 0),
+            "{} rows in {} runs",
+            self.in_runs,
+            self.runs.len()
+        );
         if self.runs.is_empty() {
             self.sort_held();
             let held = Held {
@@ -190,6 +201,11 @@ impl Sorter {
         if !chunk.is_empty() {
             self.runs.write(&chunk)?;
         }
+        paranoid!(
+            self.runs.chunks(self.runs.len() - 1) > 0,
+            "{} rows were written in no chunk",
+            self.places.len()
+        );
         self.in_runs += self.places.len() as u64;
         self.bytes.clear();
         self.places.clear();

@@ -111,6 +111,11 @@ impl DoublewriteFile {
     /// Reads the newest copy of a page into `page`, if there is one with a page LSN of `least` or
     /// more; else leaves `page` as it is. Areas may be written meanwhile: copies are whole or none.
     pub(crate) fn read_copy(&self, id: PageId, least: Lsn, page: &mut [u8]) -> Result<bool> {
+        paranoid!(
+            page.len() == self.layout.page_size as usize,
+            "a copy of page {id} goes into {} bytes",
+            page.len()
+        );
         let mut image = AlignedBuffer::zeroed(self.layout.page_size as usize);
         let mut newest = None;
         for area in 0..self.layout.areas {
@@ -137,6 +142,10 @@ impl DoublewriteFile {
 
     /// Makes copies durable that were written.
     fn finish_batch(&self, written: std::io::Result<()>, pages: u64, bytes: u64) -> Result<()> {
+        paranoid!(
+            bytes == BLOCK_LEN as u64 + pages * u64::from(self.layout.page_size),
+            "{bytes} bytes were written for {pages} copies and their header"
+        );
         written.map_err(|e| Error::io("write page copies to", &self.path, e))?;
         if self.needs_sync && !mutants::on(Mutant::DoublewriteUnsynced) {
             self.syncs.sync(&self.poison, &self.path, || {
@@ -159,6 +168,10 @@ fn create(
     flush_method: FlushMethod,
     poison: &Poison,
 ) -> Result<()> {
+    paranoid!(
+        layout.check().is_ok(),
+        "a doublewrite file is made that would be refused: {layout:?}"
+    );
     let new = directory.path_of(DOUBLEWRITE_FILE_NEW);
     let options = open_options(flush_method, Create::IfMissing);
     let file = directory.open(DOUBLEWRITE_FILE_NEW, options);
@@ -188,6 +201,7 @@ fn fill(file: &dyn File, layout: &Layout) -> std::io::Result<()> {
         file.write_at(&zeroes[..n as usize], at)?;
         at += n;
     }
+    paranoid!(at == end, "a file of {end} bytes was filled to {at}");
     Ok(())
 }
 
@@ -287,6 +301,11 @@ pub(crate) fn read_batch(
     layout: &Layout,
     area: u32,
 ) -> Result<std::result::Result<Option<BatchHeader>, inkstone_format::Corrupt>> {
+    paranoid!(
+        area < layout.areas,
+        "area {area} of {} is to be read",
+        layout.areas
+    );
     let mut block = AlignedBuffer::zeroed(BLOCK_LEN);
     let read = file.read_at(&mut block, layout.area_offset(area));
     read.map_err(|e| Error::io(format!("read area {area} of"), path, e))?;

@@ -76,6 +76,7 @@ enum Victim {
 impl OpenFiles {
     /// An empty cache of at most `limit` files.
     pub fn new(limit: usize) -> Self {
+        paranoid!(limit > 0, "no file may be open");
         Self {
             limit,
             state: Mutex::default(),
@@ -183,6 +184,11 @@ impl OpenFiles {
             self.give_place_back();
             return None;
         }
+        paranoid!(
+            slot.users == 0,
+            "{} users of a file that was not open",
+            slot.users
+        );
         slot.handle = Some(handle);
         slot.place = state.next;
         state.next += 1;
@@ -240,6 +246,11 @@ impl State {
         for _ in 0..2 * self.round.len() {
             let (_, file) = self.round.pop_first()?;
             let mut slot = file.slot.lock();
+            paranoid!(
+                slot.handle.is_some(),
+                "the file at place {} of the round is not open",
+                slot.place
+            );
             let idle = slot.users == 0 && !file.take_used();
             if idle && !file.is_unsynced() {
                 return slot.handle.take().map(Victim::Clean);

@@ -41,6 +41,10 @@ impl<'s> FilePageReader<'s> {
             "{} pages to be read are too many, or in no order",
             ids.len()
         );
+        paranoid!(
+            ids.iter().all(|id| id.space == ids[0].space),
+            "pages of several files are read as of one: {ids:?}"
+        );
         let page_size = self.store.spaces().page_size() as usize;
         let file = self.store.spaces().open(ids[0].space)?;
         let inside = ids.partition_point(|id| id.page.0 < file.pages());
@@ -79,6 +83,10 @@ impl<'s> FilePageReader<'s> {
 impl PageReader for FilePageReader<'_> {
     fn read(&mut self, pages: &mut [(PageId, &mut [u8])]) -> Vec<Result<()>> {
         let page_size = self.store.spaces().page_size() as usize;
+        paranoid!(
+            pages.iter().all(|(_, buffer)| buffer.len() == page_size),
+            "pages of {page_size} bytes are read into other buffers"
+        );
         let page_lsns = self.store.spaces().page_lsns();
         page_lsns.fetch(pages.iter().map(|(id, _)| *id));
         let mut results = Vec::with_capacity(pages.len());
@@ -97,6 +105,12 @@ impl PageReader for FilePageReader<'_> {
                 });
             }
         }
+        paranoid!(
+            results.len() == pages.len(),
+            "{} results of {} pages",
+            results.len(),
+            pages.len()
+        );
         results
     }
 }
@@ -110,5 +124,11 @@ fn runs(ids: &[PageId]) -> Vec<Range<usize>> {
         at += run.len();
         start..at
     });
-    cut.collect()
+    let cut: Vec<_> = cut.collect();
+    paranoid!(
+        cut.last().map_or(0, |last| last.end) == ids.len(),
+        "{} pages were cut into runs {cut:?}",
+        ids.len()
+    );
+    cut
 }

@@ -53,6 +53,12 @@ impl FilePageStore {
         counters: Arc<Counters>,
         poison: Poison,
     ) -> Result<Self> {
+        paranoid!(
+            options.page_size == spaces.page_size(),
+            "a store of pages of {} bytes over files of pages of {}",
+            options.page_size,
+            spaces.page_size()
+        );
         let protection = match options.doublewrite {
             Doublewrite::Off => Protection::Off,
             Doublewrite::Atomic => Protection::Atomic,
@@ -91,6 +97,10 @@ impl FilePageStore {
     pub(super) fn newer_than(&self, id: PageId, found: Lsn) -> Option<Lsn> {
         let page_lsns = self.spaces.page_lsns();
         let newest = page_lsns.newer_than(id, found);
+        paranoid!(
+            newest.is_none_or(|newest| newest > found),
+            "page {id} of LSN {found} is older than its LSN {newest:?}"
+        );
         if newest.is_none() {
             page_lsns.note_read(id, found);
         }

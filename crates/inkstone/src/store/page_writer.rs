@@ -88,6 +88,11 @@ impl<'t, 'a> OpenTargets<'t, 'a> {
             }
             end = range.end;
         }
+        paranoid!(
+            all.is_empty() || end > 0 && end <= all.len(),
+            "{end} of {} pages can be written",
+            all.len()
+        );
         let targets = &all[..end];
         Ok(Self { targets, files })
     }
@@ -247,6 +252,12 @@ impl FilePageWriter {
     }
 
     fn write_batch(&mut self, targets: &[Target<'_>]) -> Result<()> {
+        let key = |target: &Target<'_>| target.image.id;
+        paranoid!(
+            targets.is_sorted_by(|a, b| key(a) < key(b)),
+            "{} pages are written in no order",
+            targets.len()
+        );
         if !matches!(self.protection, Protection::Copies { .. }) {
             return self.write_in_place(targets);
         }
@@ -280,6 +291,12 @@ impl FilePageWriter {
                 "there is no doublewrite file".to_owned(),
             ));
         };
+        paranoid!(
+            !pages.is_empty() && pages.len() <= file.batch_pages(),
+            "copies of {} pages are made at once, of {} at most",
+            pages.len(),
+            file.batch_pages()
+        );
         let mut area = file.take_area()?;
         let pages = pages.iter().map(|page| (page.id, &*page.bytes));
         area.write_batch(&mut *self.batch, &pages.collect::<Vec<_>>())?;
@@ -302,6 +319,11 @@ impl FilePageWriter {
                     rest.iter().position(is_other).unwrap_or(rest.len())
                 }
             };
+            paranoid!(
+                done > 0 && done <= rest.len(),
+                "{done} of {} pages are done",
+                rest.len()
+            );
             rest = &rest[done..];
         }
         Ok(())
@@ -347,6 +369,12 @@ impl FilePageWriter {
     /// What was written is durable: older versions of these pages are stale from now on, and copies
     /// of them need not be kept.
     fn land(&self, targets: &[Target<'_>], written: &[bool]) {
+        paranoid!(
+            targets.len() == written.len(),
+            "{} pages were to be written, and of {} it is known whether they were",
+            targets.len(),
+            written.len()
+        );
         let landed = targets.iter().zip(written).filter(|(_, written)| **written);
         let mut ids = Vec::with_capacity(targets.len());
         let page_lsns = self.spaces.page_lsns();

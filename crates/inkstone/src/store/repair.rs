@@ -155,6 +155,14 @@ impl Repair<'_> {
                 file.sync()?;
             }
         }
+        let report = &self.report;
+        paranoid!(
+            (report.repaired.len() + report.stale.len()) as u64 <= report.pages_examined,
+            "{} pages were repaired and {} are stale, of {}",
+            report.repaired.len(),
+            report.stale.len(),
+            report.pages_examined
+        );
         Ok(())
     }
 
@@ -242,6 +250,11 @@ impl Repair<'_> {
                 best.insert(entry.id, copy);
             }
         }
+        paranoid!(
+            torn <= batch.entries.len() as u64,
+            "{torn} copies are torn of {}",
+            batch.entries.len()
+        );
         Ok(torn)
     }
 
@@ -305,6 +318,12 @@ impl Repair<'_> {
             return Err(Error::corrupt_file(path, copy.offset, detail));
         }
         file.ensure_pages(id.page.0.saturating_add(1))?;
+        paranoid!(
+            id.page.0 < file.pages() && file.space() == id.space,
+            "page {id} is put into tablespace {} of {} pages",
+            file.space(),
+            file.pages()
+        );
         file.write_raw_page(id.page, &self.image)?;
         self.report.repaired.push(id);
         Ok(())

@@ -138,10 +138,17 @@ impl SpaceFile {
         }
         let step_max = (GROWTH_BYTES_MAX / u64::from(self.context.page_size)) as u32;
         let stepped = now.saturating_add(now.min(step_max)).max(pages);
-        match self.extend(now, stepped) {
+        let grown = match self.extend(now, stepped) {
             Err(Error::DiskFull { .. }) if stepped > pages => self.extend(now, pages),
             result => result,
-        }
+        };
+        // The latch is held: nothing cuts the file.
+        paranoid!(
+            grown.is_err() || self.pages() >= pages,
+            "a file has {} pages after growing to {pages}",
+            self.pages()
+        );
+        grown
     }
 
     /// As [`SpaceFile::ensure_pages`], but not a page more.
@@ -337,6 +344,12 @@ impl Cut<'_> {
 
 impl Drop for Cut<'_> {
     fn drop(&mut self) {
+        paranoid!(
+            self.file.pages() <= self.before,
+            "a file of {} pages has {} while it is cut",
+            self.before,
+            self.file.pages()
+        );
         self.file.pages.store(self.before, Ordering::Release);
     }
 }

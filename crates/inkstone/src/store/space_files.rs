@@ -170,7 +170,14 @@ impl SpaceFiles {
     /// The file if it is known already.
     pub fn get(&self, space: SpaceId) -> Option<Arc<SpaceFile>> {
         match self.shard(space).read().get(&space) {
-            Some(Entry::Known(file)) => Some(file.clone()),
+            Some(Entry::Known(file)) => {
+                paranoid!(
+                    file.space() == space,
+                    "the file of tablespace {space} is that of {}",
+                    file.space()
+                );
+                Some(file.clone())
+            }
             Some(Entry::Removed) | None => None,
         }
     }
@@ -233,6 +240,11 @@ impl SpaceFiles {
             let _ = self.directory.remove(&space_file_name(space));
             return Err(error);
         }
+        paranoid!(
+            file.pages() >= initial_pages,
+            "a new file has {} pages of {initial_pages}",
+            file.pages()
+        );
         self.insert(space, Entry::Known(file.clone()));
         Ok(file)
     }
@@ -384,6 +396,11 @@ impl SpaceFiles {
             taken += 1;
         }
         let wanted = in_use.iter().map(|file| (file, file.want_sync()));
+        paranoid!(
+            in_use.len() <= taken,
+            "{} files are synced of {taken}",
+            in_use.len()
+        );
         sync_side_by_side(queue, &self.context.poison, wanted.collect())?;
         Ok(taken)
     }

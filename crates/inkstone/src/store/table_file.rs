@@ -67,6 +67,11 @@ impl Progress {
         self.synced.load(Ordering::Acquire) < self.done()
     }
     fn note_synced(&self, done: u64) {
+        paranoid!(
+            done <= self.done(),
+            "a sync has covered {done} writes of {}",
+            self.done()
+        );
         self.synced.fetch_max(done, Ordering::AcqRel);
     }
 }

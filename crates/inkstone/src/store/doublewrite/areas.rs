@@ -135,6 +135,10 @@ impl State {
 
     /// Gives an area back that is not taken, if nothing is kept there.
     fn release(&mut self, area: u32, moment: SyncMoment) {
+        paranoid!(
+            self.free.iter().take(MANY).all(|(free, _)| *free != area),
+            "area {area} is given back, and was free"
+        );
         let gathered = self.gathering.is_some_and(|areas| areas.contains(&area));
         if !gathered && self.kept.values().all(|place| place.area != area) {
             self.free.push_back((area, moment));
@@ -181,6 +185,14 @@ impl DoublewriteFile {
         (number, settled): (u32, SyncMoment),
     ) -> Result<Area> {
         state.taken += 1;
+        paranoid!(
+            state
+                .kept
+                .values()
+                .take(MANY)
+                .all(|place| place.area != number),
+            "area {number} is taken, and holds copies that must stay"
+        );
         drop(state);
         let mut area = Area {
             doublewrite: self.clone(),
@@ -274,6 +286,11 @@ impl DoublewriteFile {
     ) -> Result<Area> {
         let page_size = self.layout.page_size as usize;
         let mut room = AlignedBuffer::zeroed(pages.len() * page_size);
+        paranoid!(
+            pages.iter().all(|(_, at)| at.area != area.number),
+            "copies of area {} are gathered in it",
+            area.number
+        );
         for (image, &(id, at)) in room.chunks_exact_mut(page_size).zip(pages) {
             let offset = self.layout.image_offset(at.area, at.image);
             let read = self.file.read_at(image, offset);

@@ -337,6 +337,11 @@ impl MapFile {
         let found: Vec<_> = (slot..slot.saturating_add(more))
             .map_while(|slot| Some((slot, slots.run(slot)?)))
             .collect();
+        paranoid!(
+            found.first() == Some(&(slot, run)) && found.len() <= more as usize,
+            "{} blocks are read ahead from slot {slot} on",
+            found.len()
+        );
         self.read_behind
             .store(slot + found.len() as u32, Ordering::Relaxed);
         found
