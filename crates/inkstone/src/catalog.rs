@@ -111,6 +111,12 @@ impl<'t> Catalog<'t> {
     }
 
     fn write(&self, name: &str, write: Write<'_>) -> Result<Written> {
+        paranoid!(
+            (self.tree.space.id, self.tree.id) == (CATALOG_SPACE, CATALOG_TREE),
+            "table {name} is entered in tree {} of tablespace {}",
+            self.tree.id,
+            self.tree.space.id
+        );
         self.transaction.write(self.tree, name.as_bytes(), write)
     }
 }

@@ -1,6 +1,7 @@
 //! Options: one declarative table, from which the struct, parsing, and the help text come. The
 //! names are InnoDB's without the prefix wherever InnoDB has the option.
 
+use crate::paranoid::paranoid;
 use crate::{Error, Result};
 use std::fmt;
 
@@ -334,6 +335,7 @@ impl Options {
     /// it. `page_size` must be resolved.
     pub(crate) fn fit_memory(&mut self, limit: Option<u64>) -> Option<MemoryBound> {
         let limit = limit?;
+        paranoid!(self.page_size > 0, "memory is measured in pages of no size");
         let (pool, recovery) = (self.buffer_pool_size, self.recovery_memory_bytes());
         let beside = self
             .log_buffer_size
@@ -348,6 +350,10 @@ impl Options {
             self.recovery_memory = fitting.min(room.max(RECOVERY_MEMORY_MIN));
         }
         let now = (self.buffer_pool_size, self.recovery_memory_bytes());
+        paranoid!(
+            now.0 <= pool && now.0 >= least.min(pool) && now.1 <= recovery,
+            "{pool} and {recovery} bytes were made to fit {limit}: {now:?}"
+        );
         (now != (pool, recovery)).then_some(MemoryBound {
             limit,
             buffer_pool_size: (pool, now.0),

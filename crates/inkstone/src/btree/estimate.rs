@@ -5,6 +5,7 @@ mod values;
 
 use super::{Target, Tree};
 use crate::Result;
+use crate::paranoid::paranoid;
 use inkstone_format::header::{PAGE_TYPE_AT, PageType};
 use inkstone_format::tree_page::TreePage;
 use inkstone_format::{PageId, PageNo};
@@ -67,7 +68,10 @@ impl Tree {
                 }));
             }
             match page.high() {
-                Some(next) => at = next.to_vec(),
+                Some(next) => {
+                    paranoid!(next > &at[..], "the leaf of {at:x?} ends at {next:x?}");
+                    at = next.to_vec();
+                }
                 None => return Ok(None),
             }
         }

@@ -367,6 +367,10 @@ impl Inner {
             self.supply.raise();
         }
         if let Some(index) = taken.or_else(|| self.sweep_clean(CALLER_VISITS_MAX)) {
+            paranoid!(
+                self.arena.frame(index).page_id().is_none(),
+                "frame {index} was free, and holds a page"
+            );
             return Ok(index);
         }
         self.counters.add(Counter::BufferFrameWaits, 1);

@@ -43,7 +43,8 @@ impl LoadSlot {
 
     /// Tells the waiters.
     pub fn finish(&self, result: Result<()>) {
-        *self.outcome.lock() = Some(result);
+        let before = self.outcome.lock().replace(result);
+        paranoid!(before.is_none(), "a read of a page ended twice: {before:?}");
         self.finished.notify_all();
     }
 }
@@ -172,6 +173,10 @@ impl Shard<'_> {
             id.to_u64() != NO_PAGE && first != index + 1,
             "page {id} enters a chain that begins with its frame {index}"
         );
+        paranoid!(
+            frame.id.load(Ordering::Relaxed) == NO_PAGE,
+            "page {id} is put into frame {index}, which holds another"
+        );
         frame.next.store(first, Ordering::Relaxed);
         frame.id.store(id.to_u64(), Ordering::Release);
         bucket.store(index + 1, Ordering::Release);
@@ -185,6 +190,10 @@ impl Shard<'_> {
             crate::invariant!(at != 0, "page {id} is not in its chain");
             let frame = self.arena.frame(at - 1);
             if at - 1 == index {
+                paranoid!(
+                    frame.id.load(Ordering::Relaxed) == id.to_u64(),
+                    "page {id} is taken out of frame {index}, which holds another"
+                );
                 link.store(frame.next.load(Ordering::Relaxed), Ordering::Release);
                 frame.id.store(NO_PAGE, Ordering::Release);
                 return;
@@ -201,6 +210,10 @@ impl Shard<'_> {
 
     /// Announces a read.
     pub fn begin_load(&mut self, id: PageId) -> Arc<LoadSlot> {
+        paranoid!(
+            self.find(id).is_none(),
+            "page {id} is to be read, and is in the pool"
+        );
         let slot = Arc::new(LoadSlot::default());
         self.loads.push((id.to_u64(), slot.clone()));
         slot

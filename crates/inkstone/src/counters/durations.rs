@@ -13,6 +13,7 @@
 //! Each power of two of nanoseconds has [`STEPS`] buckets. What takes longer than [`LONGEST_NS`]
 //! counts in the last one; then only the maximum tells how long it was.
 
+use crate::paranoid::paranoid;
 use crate::sync::Instant;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -91,7 +92,13 @@ impl Histogram {
 
     fn record(&self, took: Duration) {
         let nanoseconds = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        let bucket = &self.buckets[bucket_of(nanoseconds.min(LONGEST_NS))];
+        let number = bucket_of(nanoseconds.min(LONGEST_NS));
+        paranoid!(
+            nanoseconds.min(LONGEST_NS) <= longest_in(number),
+            "{nanoseconds} ns are counted among those of {} at most",
+            longest_in(number)
+        );
+        let bucket = &self.buckets[number];
         bucket.fetch_add(1, Ordering::Relaxed);
         self.sum_ns.fetch_add(nanoseconds, Ordering::Relaxed);
         self.max_ns.fetch_max(nanoseconds, Ordering::Relaxed);
@@ -144,6 +151,10 @@ fn percentile(counts: &[u64; BUCKETS], per_mille: u64) -> u64 {
         seen >= rank
     };
     let bucket = counts.iter().position(reaches);
+    paranoid!(
+        per_mille <= 1000 && bucket.is_some(),
+        "no bucket has the one at {per_mille} of a thousand among {all}"
+    );
     bucket.map_or(0, longest_in)
 }
 

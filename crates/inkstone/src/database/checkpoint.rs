@@ -259,6 +259,10 @@ impl Inner {
         } else {
             old.scan_start_epoch
         };
+        paranoid!(
+            checkpoint <= end && ready <= end,
+            "a checkpoint at LSN {checkpoint}, where the log is ready to {ready}, and ends at {end}"
+        );
         let control = Control {
             checkpoint_lsn: checkpoint,
             scan_start_lsn: scan_start,
@@ -327,6 +331,10 @@ impl Inner {
         .flatten()
         .fold(checkpoint, Lsn::min);
         // Frames of earlier runs have epochs that only the old scan start knows.
+        paranoid!(
+            !state.boundaries.is_empty(),
+            "no frame boundary is left behind LSN {reach}"
+        );
         if wanted < run_start {
             return old.scan_start_lsn;
         }

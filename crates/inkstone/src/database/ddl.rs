@@ -244,6 +244,7 @@ impl Database {
         let _ddl = inner.begin_ddl()?;
         let mut definition = self.known_definition(table)?;
         let at = secondary(&definition, name)?;
+        paranoid!(at > 0, "the clustered tree of table {table} is dropped");
         let (id, _) = definition.trees.remove(at);
         let space = inner.space_of(&definition)?;
         self.redefine(&definition)?;
@@ -317,6 +318,11 @@ impl Database {
 
     /// Writes a table's changed definition, durably. The caller holds the latch of DDL.
     pub(super) fn redefine(&self, definition: &TableDefinition) -> Result<()> {
+        paranoid!(
+            self.inner.is_ddl_latched(),
+            "table {} is redefined beside other changes of tables",
+            definition.name
+        );
         let transaction = Transaction::begin_own(&self.inner.core, CATALOG_ISOLATION)?;
         Catalog::new(&self.inner.catalog, &transaction).replace(definition)?;
         transaction.commit_with(Durability::Sync)?;
@@ -346,8 +352,12 @@ impl Database {
     }
 
     fn known_definition(&self, name: &str) -> Result<TableDefinition> {
-        self.definition(name)?
-            .ok_or_else(|| Error::NotFound(format!("table {name}")))
+        let found = self.definition(name)?;
+        paranoid!(
+            found.as_ref().is_none_or(|found| found.name == name),
+            "the definition of table {name} is that of another: {found:?}"
+        );
+        found.ok_or_else(|| Error::NotFound(format!("table {name}")))
     }
 
     /// Opens a table. [`Error::NotFound`] if there is none of this name.
@@ -366,6 +376,10 @@ impl Database {
         if let Some(table) = self.inner.tables.lock().get(name) {
             return Ok(table.clone());
         }
+        paranoid!(
+            self.inner.is_ddl_latched(),
+            "table {name} is opened beside changes of tables"
+        );
         let definition = self.known_definition(name)?;
         let table = self.inner.open_table(&definition)?;
         paranoid!(
@@ -402,9 +416,16 @@ fn secondary(definition: &TableDefinition, tree: &str) -> Result<usize> {
 
 impl Inner {
     fn space_of(&self, definition: &TableDefinition) -> Result<Arc<Space>> {
-        self.core
-            .space(definition.space)?
-            .ok_or_else(|| Error::NotFound(format!("the file of table {}", definition.name)))
+        let space = self.core.space(definition.space)?;
+        paranoid!(
+            space
+                .as_ref()
+                .is_none_or(|space| space.id == definition.space),
+            "table {} lies in tablespace {}, and another was found",
+            definition.name,
+            definition.space
+        );
+        space.ok_or_else(|| Error::NotFound(format!("the file of table {}", definition.name)))
     }
 
     fn make_table(
@@ -421,6 +442,12 @@ impl Inner {
         let names = std::iter::once(CLUSTERED).chain(secondary.iter().copied());
         let trees: Vec<(TreeId, String)> =
             (0..).map(TreeId).zip(names.map(str::to_owned)).collect();
+        paranoid!(
+            self.is_ddl_latched() && trees.len() == secondary.len() + 1,
+            "table {name} gets {} trees, for {} names, beside other changes of tables",
+            trees.len(),
+            secondary.len()
+        );
         for (id, _) in &trees {
             Tree::create(opened.clone(), *id, storage.clone())?;
         }
@@ -442,6 +469,11 @@ impl Inner {
     pub(super) fn complete_tree(&self, space: &Space, tree: TreeId) {
         let now = self.core.trxs.snapshot().seq();
         space.set_complete_from(tree, now);
+        paranoid!(
+            space.is_complete_at(tree, now),
+            "a snapshot of now cannot read tree {tree} of {}",
+            space.id
+        );
     }
 
     /// Keeps what is logged from now on for recovery to read. The caller holds the latch of DDL.

@@ -359,7 +359,18 @@ impl Check<'_> {
         for &page in &overflow {
             self.claim(page, User::LongValue(name.to_owned()))?;
         }
-        self.walked.insert(tree.id);
+        let is_first = self.walked.insert(tree.id);
+        paranoid!(
+            is_first,
+            "tree {} ({name}) was walked twice, and no page is used twice",
+            tree.id
+        );
+        paranoid!(
+            found.pages.len() + overflow.len() <= self.users.len(),
+            "{} pages of {name} are used, and {} known",
+            found.pages.len() + overflow.len(),
+            self.users.len()
+        );
         Ok((found, overflow.len() as u64))
     }
 

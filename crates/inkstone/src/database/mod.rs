@@ -39,6 +39,7 @@ use crate::btree::Tree;
 use crate::counters::Counters;
 use crate::mvcc::Isolation;
 use crate::options::{Durability, Options, Shutdown};
+use crate::paranoid::paranoid;
 use crate::recovery::RedoLeft;
 use crate::rows::Table;
 use crate::sort::{SortFile, Sorter};
@@ -409,9 +410,18 @@ impl Inner {
         Ok(latched)
     }
 
+    /// Whether some thread has the latch of DDL: for promises of those that must have it.
+    pub(crate) fn is_ddl_latched(&self) -> bool {
+        self.ddl.try_lock().is_none()
+    }
+
     /// A number for a new tablespace: it was never given, and never will be again. The caller has
     /// the latch of DDL.
     pub(crate) fn new_space(&self) -> Result<SpaceId> {
+        paranoid!(
+            self.is_ddl_latched(),
+            "two tables may get one number, as the latch of DDL is free"
+        );
         let space = self.next_space.load(Ordering::SeqCst);
         let Some(next) = space.checked_add(1) else {
             return Err(Error::Unsupported(format!(

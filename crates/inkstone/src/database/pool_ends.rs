@@ -3,6 +3,7 @@
 use super::opening::check_lsn;
 use crate::buffer::{PageReader, PageStore, PageWriter, RedoLog};
 use crate::log::Log;
+use crate::paranoid::paranoid;
 use crate::store::{FilePageStore, SpaceFiles};
 use crate::sync::OnceLock;
 use crate::{Error, Result};
@@ -85,7 +86,14 @@ struct CheckedReader<'s> {
 
 impl PageReader for CheckedReader<'_> {
     fn read(&mut self, pages: &mut [(PageId, &mut [u8])]) -> Vec<Result<()>> {
-        let results = self.reader.read(pages).into_iter();
+        let results = self.reader.read(pages);
+        paranoid!(
+            results.len() == pages.len(),
+            "{} results of {} pages",
+            results.len(),
+            pages.len()
+        );
+        let results = results.into_iter();
         let checked = results
             .zip(pages)
             .map(|(result, (id, bytes))| result.and_then(|()| self.store.check(*id, bytes)));

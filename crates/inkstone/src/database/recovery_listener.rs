@@ -6,6 +6,7 @@
 //!    `what_is_done_behind_the_opening_is_told_once`.
 
 use super::opening::Recovered;
+use crate::paranoid::paranoid;
 use crate::sync::{Instant, Mutex};
 use std::sync::Arc;
 
@@ -31,6 +32,12 @@ pub(crate) struct RecoveryListener {
 impl RecoveryListener {
     pub fn new(recovered: Option<&Recovered>) -> Self {
         let left = recovered.map_or((0, 0, 0), |found| {
+            paranoid!(
+                found.rows_without_space <= found.rows_to_undo,
+                "{} changes to undo, {} of them without space",
+                found.rows_to_undo,
+                found.rows_without_space
+            );
             let rows = found.rows_to_undo - found.rows_without_space;
             (found.redo.pages_left, found.redo.bytes_left, rows)
         });
@@ -59,6 +66,11 @@ impl RecoveryListener {
         let Some(listener) = state.listener.clone() else {
             return state.kept.push(text);
         };
+        paranoid!(
+            state.kept.is_empty(),
+            "{} earlier messages were not told",
+            state.kept.len()
+        );
         drop(state);
         listener(&text);
     }
@@ -81,6 +93,7 @@ impl RecoveryListener {
             return;
         }
         let (rows, seconds) = (self.left.2, self.opened.elapsed().as_secs_f64());
+        paranoid!(rows > 0, "the rollback of nothing was awaited");
         self.tell(format!(
             "rollback behind the opening is complete: {rows} row changes undone, {seconds:.1} s"
         ));

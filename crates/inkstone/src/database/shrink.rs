@@ -3,6 +3,7 @@
 
 use super::{Database, Inner};
 use crate::Result;
+use crate::paranoid::{MANY, paranoid};
 use crate::rows::{Table, TreeRef};
 use crate::space::{Space, Worth};
 use std::sync::Arc;
@@ -18,6 +19,11 @@ impl Inner {
         let checkpoint = self.checkpoints.control().checkpoint_lsn;
         let mut spaces: Vec<Arc<Space>> = self.core.known_spaces();
         spaces.sort_unstable_by_key(|space| space.id);
+        let mut first = spaces.windows(2).take(MANY);
+        paranoid!(
+            first.all(|two| two[0].id < two[1].id),
+            "a tablespace is known twice"
+        );
         // Each has its turn, also if many others free pages all the time.
         let first = round as usize * LOOKS_MAX % spaces.len().max(1);
         spaces.rotate_left(first);

@@ -6,6 +6,7 @@ use crate::buffer::BufferStatus;
 use crate::counters::{COUNTERS, DurationBucket, DurationSummary};
 use crate::log::LogStat;
 use crate::mvcc::versions::VersionStats;
+use crate::paranoid::paranoid;
 use crate::recovery::RedoStat;
 use std::fmt::Write;
 
@@ -210,6 +211,10 @@ fn put_duration(text: &mut String, duration: &DurationSummary) {
         ("0.99", duration.p99),
         ("0.999", duration.p999),
     ];
+    paranoid!(
+        quantiles.is_sorted_by(|a, b| a.1 <= b.1) && duration.p999 <= duration.max,
+        "the quantiles of {name} do not grow: {duration:?}"
+    );
     for (quantile, value) in quantiles {
         let value = value.as_secs_f64();
         let _ = writeln!(text, "{name}{{quantile=\"{quantile}\"}} {value}");

@@ -41,6 +41,10 @@ impl Core {
     /// Forgets a tablespace and its pages: it is not found any more.
     pub(super) fn forget_space(&self, space: SpaceId) {
         let dropped = self.remove_space(space);
+        paranoid!(
+            dropped.as_ref().is_none_or(|dropped| dropped.id == space),
+            "tablespace {space} was forgotten under the name of another"
+        );
         let pages = dropped.as_ref().map_or(u32::MAX, |it| it.file().pages());
         if let Some(dropped) = dropped {
             dropped.set_dropped();

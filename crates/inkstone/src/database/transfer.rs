@@ -15,7 +15,7 @@
 
 use super::checkpoint::Hold;
 use super::{Database, Inner};
-use crate::catalog::{TableDefinition, check_name};
+use crate::catalog::{CATALOG_SPACE, TableDefinition, check_name};
 use crate::mtr::Mtr;
 use crate::paranoid::paranoid;
 use crate::rows::{Table, TreeRef};
@@ -262,6 +262,12 @@ impl<'a> Source<'a> {
     }
 
     fn read_unchecked(&self, page: PageNo, buffer: &mut [u8]) -> Result<()> {
+        paranoid!(
+            page.0 < self.pages && buffer.len() == self.page_size,
+            "page {page} of {} is read into {} bytes",
+            self.pages,
+            buffer.len()
+        );
         let offset = u64::from(page.0) * self.page_size as u64;
         let read = self.file.read_at(buffer, offset);
         read.map_err(|e| Error::io(format!("read page {page} of"), self.path, e))
@@ -284,6 +290,10 @@ impl<'a> Source<'a> {
     /// Writes the file of a new tablespace, durably.
     fn write_to(&self, inner: &Inner, space: SpaceId, hold: &Hold<'_>) -> Result<()> {
         let log = &inner.core.storage.log;
+        paranoid!(
+            inner.is_ddl_latched(),
+            "tablespace {space} is imported beside changes of tables"
+        );
         let lsn = note_creation(inner, space)?;
         log.wait_durable(lsn)?;
         let mut copied = 0;
@@ -342,7 +352,12 @@ impl<'a> Source<'a> {
 fn note_creation(inner: &Inner, space: SpaceId) -> Result<Lsn> {
     let mut mtr = Mtr::new(&inner.core.storage);
     mtr.note(&Record::FileCreate { space });
-    Ok(mtr.commit()?.1)
+    let (start, end) = mtr.commit()?;
+    paranoid!(
+        start < end && space != CATALOG_SPACE,
+        "the creation of tablespace {space} is logged from LSN {start} to {end}"
+    );
+    Ok(end)
 }
 
 /// Makes a page of another tablespace one of this.

@@ -170,6 +170,10 @@ impl Database {
             if let Standing::Waits(wish) = lock.standing
                 && let Some(blocker) = wish.blockers.first()
             {
+                paranoid!(
+                    *blocker != lock.transaction.id(),
+                    "{blocker:?} is shown as waiting for itself"
+                );
                 waits.insert(lock.transaction.id(), (blocker.0, wish.waited));
             }
         }

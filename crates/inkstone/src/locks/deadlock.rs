@@ -96,6 +96,12 @@ impl Deadlock {
     }
 
     fn text(&self, names: Option<&dyn TreeNames>) -> String {
+        paranoid!(
+            self.members.iter().any(|member| member.trx == self.victim),
+            "the victim {:?} is none of {} in the deadlock",
+            self.victim,
+            self.members.len()
+        );
         let mut text = format!("deadlock of {} transactions:\n", self.members.len());
         for (n, me) in self.members.iter().enumerate() {
             let next = &self.members[(n + 1) % self.members.len()];

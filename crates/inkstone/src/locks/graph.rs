@@ -287,6 +287,11 @@ impl WaitGraph {
             let Some(victim) = victim.cloned() else {
                 return;
             };
+            paranoid!(
+                !victim.is_doomed() && !victim.is_ended(),
+                "{:?} is a victim again, or has ended",
+                victim.id()
+            );
             let requests: Vec<_> = circle.iter().map(|edges| &edges.request).collect();
             let statement = |owner| match owner {
                 0 => None,
@@ -328,6 +333,11 @@ impl WaitGraph {
     /// Puts the deadlock into words that a transaction is the victim of, and tells the hooks of it,
     /// in the transaction's own thread. Called once for each victim.
     pub(crate) fn tell_of_deadlock(&self, victim: &TrxState) {
+        paranoid!(
+            victim.is_doomed(),
+            "{:?} is told of a deadlock, and was no victim",
+            victim.id()
+        );
         let deadlock = self.state.lock().accounts.remove(&victim.id());
         let words = deadlock.map(|deadlock| self.words(&deadlock));
         if let (Some(words), Some(hooks)) = (words, self.hooks()) {

@@ -298,9 +298,14 @@ impl IntervalSet {
             High::At(place) => self.ends.get(place),
             High::Unbounded => None,
         };
+        let (from, to) = (low.unwrap_or(&of.low), high.unwrap_or(&of.high));
+        paranoid!(
+            *from <= *of.low && *to >= of.high,
+            "{of:x?} with its neighbours is from {from:x?} to {to:x?}"
+        );
         (low.is_some() || high.is_some()).then(|| Interval {
-            low: low.unwrap_or(&of.low).into(),
-            high: high.unwrap_or(&of.high).clone(),
+            low: from.into(),
+            high: to.clone(),
         })
     }
 

@@ -8,6 +8,7 @@ use super::intervals::{High, low_bound};
 use super::tree::{Owner, RangeKind, TreeLocks};
 use super::{Access, LockMode, LockTable, LockTarget, TreeKey};
 use crate::mvcc::system::TrxState;
+use crate::paranoid::paranoid;
 use crate::sync::HashMap;
 use crate::sync::atomic::Ordering;
 use inkstone_format::TrxId;
@@ -134,7 +135,13 @@ impl LockTable {
             let portion = portion.unwrap_or_default();
             portion.iter().try_for_each(&mut *show)?;
             match portion.last().map(|lock| &lock.target) {
-                Some(LockTarget::Row(key)) if portion.len() == PORTION => after = Some(key.clone()),
+                Some(LockTarget::Row(key)) if portion.len() == PORTION => {
+                    paranoid!(
+                        after.as_ref().is_none_or(|after| after < key),
+                        "behind row {after:x?} locks come up to {key:x?}"
+                    );
+                    after = Some(key.clone());
+                }
                 _ => return ControlFlow::Continue(()),
             }
         }
@@ -172,6 +179,10 @@ impl LockTable {
             if portion.len() < PORTION {
                 return ControlFlow::Continue(());
             }
+            paranoid!(
+                after < last,
+                "behind a range from {after:x?} on come those up to {last:x?}"
+            );
             after = last;
         }
     }
@@ -187,6 +198,10 @@ impl LockTable {
             .flatten()
         {
             queue.iter().try_for_each(&mut *show)?;
+            paranoid!(
+                after.as_ref().is_none_or(|after| *after < key),
+                "behind the queue of {after:x?} comes that of {key:x?}"
+            );
             after = Some(key);
         }
         let ranges = self.read(tree, |locks| waits_for_ranges(locks, tree));
@@ -225,6 +240,10 @@ fn held_range(
     kind: RangeKind,
     (low, high): (&[u8], &High),
 ) -> LockInfo {
+    paranoid!(
+        High::At(low.into()) < *high,
+        "a range is locked from {low:x?} to {high:x?}"
+    );
     let (low, high) = (low_bound(low), high.as_bound());
     match kind {
         RangeKind::All(mode) => held(owner, tree, mode, LockTarget::Range(low, high)),

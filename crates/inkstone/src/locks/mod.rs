@@ -590,6 +590,13 @@ impl LockTable {
         self.change_used(row.tree, |locks| {
             let unlocked = locks.unlock_point(trx.id(), row.key);
             if unlocked {
+                let owner = locks.owner(trx.id());
+                paranoid!(
+                    owner.is_none_or(|owner| owner.points.get(row.key).is_none()),
+                    "{:?} has row {:x?} still, which it has unlocked",
+                    trx.id(),
+                    row.key
+                );
                 locks.hand_off(row.key, &self.graph);
                 locks.grant_ranges(&self.graph);
             }
@@ -665,6 +672,11 @@ impl LockTable {
                 if let Some(owner) = locks.remove_owner(trx.id()) {
                     locks.hand_off_all(&owner, &self.graph);
                 }
+                paranoid!(
+                    locks.owner(trx.id()).is_none(),
+                    "{:?} ends, and has locks in {tree:?}",
+                    trx.id()
+                );
             });
         }
         self.hand_off_watched(trx);
@@ -754,6 +766,11 @@ impl LockTable {
         self.change_used(request.tree, |locks| {
             let taken_back = locks.cancel(request, &self.graph);
             if taken_back {
+                paranoid!(
+                    !request.is_granted(),
+                    "{:?} gives up a wait for what it was given",
+                    request.trx.id()
+                );
                 self.graph.leave(&request.trx);
             }
             taken_back
@@ -782,6 +799,13 @@ impl LockTable {
             return;
         }
         let blockers = self.change_used(request.tree, |locks| locks.all_blockers(request));
+        paranoid!(
+            blockers
+                .iter()
+                .all(|blocker| blocker.id() != request.trx.id()),
+            "{:?} is in its own way",
+            request.trx.id()
+        );
         for blocker in blockers {
             if let Some(blocking) = blocker.hold_owner() {
                 hooks.about_to_wait(owner, blocking.get());

@@ -70,6 +70,11 @@ impl Syncs {
     fn begin(&self) -> u64 {
         let mut state = self.state.lock();
         let number = state.next;
+        paranoid!(
+            state.numbers.last().is_none_or(|last| *last < number),
+            "sync {number} begins behind {:?}",
+            state.numbers
+        );
         state.next += 1;
         state.numbers.push(number);
         number

@@ -50,6 +50,14 @@ impl Foundation {
     /// Opens the doublewrite file, or creates it, and makes the pool.
     pub fn new(site: Site, files: Arc<SpaceFiles>, control: &Control) -> Result<Self> {
         let (options, counters, poison) = (&site.options, &site.counters, &site.poison);
+        paranoid!(
+            options.store.page_size == control.page_size
+                && options.pool.page_size == control.page_size as usize,
+            "pages of {} bytes are opened as pages of {}, in a pool for {}",
+            control.page_size,
+            options.store.page_size,
+            options.pool.page_size
+        );
         let store = FilePageStore::new(
             site.vfs.clone(),
             &*site.directory,

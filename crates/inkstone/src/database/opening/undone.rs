@@ -157,6 +157,11 @@ fn finish_transactions(
             continue;
         }
         let left = core.roll_back_recovered(&states[&open.id], open)? as u64;
+        paranoid!(
+            left <= open.undo.len() as u64,
+            "{left} changes are left to undo of {}",
+            open.undo.len()
+        );
         recovered.rows_undone += open.undo.len() as u64 - left;
         recovered.rows_to_undo += left;
         recovered.rows_without_space += left;

@@ -9,6 +9,7 @@ use crate::btree::Tree;
 use crate::catalog::{CATALOG_SPACE, CATALOG_TREE};
 use crate::control::ControlFile;
 use crate::options::Options;
+use crate::paranoid::paranoid;
 use crate::poison::Poison;
 use crate::space::{SYSTEM_PAGES, Space};
 use crate::store::parse_space_file_name;
@@ -88,6 +89,11 @@ impl Vacant {
         let log = &core.storage.log;
         log.wait_durable(log.current_lsn())?;
         let site = &foundation.site;
+        paranoid!(
+            log.durable_lsn() > control.checkpoint_lsn,
+            "a new database has no log behind LSN {}",
+            control.checkpoint_lsn
+        );
         let control_file = ControlFile::create(&*site.directory, &control, &site.poison)?;
         remove_marker(&*site.directory)?;
         self.locks.take_control(&*directory)?;
@@ -109,6 +115,11 @@ impl Vacant {
 fn first_control(options: &Parts) -> Control {
     let log_segment_bytes = segment_bytes_for(options.log.capacity_bytes);
     let start = Lsn(log_segment_bytes);
+    paranoid!(
+        log_segment_bytes > 0 && log_segment_bytes <= options.log.capacity_bytes,
+        "segments of {log_segment_bytes} bytes for a log of {}",
+        options.log.capacity_bytes
+    );
     Control {
         page_size: options.store.page_size,
         uuid: random_uuid(),
