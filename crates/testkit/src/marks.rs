@@ -40,6 +40,10 @@ pub const SOMETIMES: &[(&str, &str)] = &[
         "old versions went to the spill file",
     ),
     (
+        "pages_read_ahead",
+        "a scan read leaves together, before it had come to them",
+    ),
+    (
         "prepared over a crash",
         "a prepared transaction was there after a power loss or a kill",
     ),

@@ -20,6 +20,7 @@
 //! (2019). It differs in that leaves are latched, and that structure changes begin at the space
 //! map.
 
+mod ahead;
 mod estimate;
 mod merge;
 mod racy;
@@ -29,6 +30,7 @@ mod split;
 mod tests;
 mod verify;
 
+pub use ahead::ReadAhead;
 pub use estimate::RangeEstimates;
 pub use racy::Target;
 pub use split::SplitFor;
@@ -167,22 +169,29 @@ impl Tree {
 
     /// The leaf of the target, latched shared.
     pub fn leaf_shared(&self, target: Target<'_>) -> Result<Shared<'_>> {
-        self.leaf(target, |id| self.storage.pool.shared(id), |_, _| {})
+        self.leaf(target, |id| self.storage.pool.shared(id), |_, _, _| {})
     }
 
-    /// As `leaf_shared`, and the page that seems to be the next leaf: a hint.
-    pub fn leaf_shared_and_next(&self, target: Target<'_>) -> Result<(Shared<'_>, Option<PageId>)> {
+    /// As `leaf_shared`, for a scan of leaves until one that covers this key, and the page that
+    /// seems to be the leaf behind it: a hint.
+    pub fn leaf_of_scan(
+        &self,
+        target: Target<'_>,
+        until: Option<&[u8]>,
+        ahead: &mut ReadAhead,
+    ) -> Result<(Shared<'_>, Option<PageId>)> {
         let mut next = None;
         let latch = |id| self.storage.pool.shared(id);
-        let leaf = self.leaf(target, latch, |parent, slot| {
-            next = parent.child_behind(slot)
+        let leaf = self.leaf(target, latch, |parent, slot, child| {
+            next = self.racy(parent).child_behind(slot);
+            self.read_ahead((parent, child), target, until, ahead);
         })?;
         Ok((leaf, next.map(|page| self.space.page_id(page))))
     }
 
     /// The leaf of the target, latched exclusively.
     pub fn leaf_exclusive(&self, target: Target<'_>) -> Result<Exclusive<'_>> {
-        self.leaf(target, |id| self.storage.pool.exclusive(id), |_, _| {})
+        self.leaf(target, |id| self.storage.pool.exclusive(id), |_, _, _| {})
     }
 
     /// The leaf at `hint`, latched exclusively, if it is resident and covers `key`.
@@ -238,12 +247,13 @@ impl Tree {
         }
     }
 
-    /// `on_path`: sees the leaf's parent, which may be changing, and the slot there.
+    /// `on_path`: sees the leaf's parent, which may be changing, the slot there, and the leaf,
+    /// before it is latched.
     fn leaf<G>(
         &self,
         target: Target<'_>,
         latch: impl Fn(PageId) -> Result<G>,
-        mut on_path: impl FnMut(RacyPage, usize),
+        mut on_path: impl FnMut(&Optimistic<'_>, usize, PageId),
     ) -> Result<G>
     where
         G: std::ops::Deref<Target = [u8]>,
@@ -269,7 +279,7 @@ impl Tree {
                     slot,
                     child,
                 } => {
-                    on_path(self.racy(&parent), slot);
+                    on_path(&parent, slot, child);
                     let latched = latch(child);
                     if !parent.validate() {
                         continue;

@@ -5,7 +5,6 @@
 //! is published when its bytes are complete, already latched for the thread that read it, so that
 //! this thread makes progress even if the page would be evicted at once.
 
-use super::PageReader;
 use super::frame::Frame;
 use super::guard::{Exclusive, Optimistic, Reservation, Shared};
 use super::late::Come;
@@ -277,17 +276,43 @@ impl Inner {
 
     /// Makes pages resident, in the order of their ids, as far as there are free frames: false if
     /// there are none left. A page that cannot be read is left out.
-    pub(crate) fn load_many(&self, reader: &mut dyn PageReader, ids: &[PageId]) -> Result<bool> {
+    pub(crate) fn load_many(&self, ids: &[PageId]) -> Result<bool> {
+        self.check()?;
+        let loaded = self.load_into(ids, || self.free.pop(thread_stripe()));
+        Ok(loaded.is_ok())
+    }
+
+    /// As `load_many`, but clean cold pages leave for these.
+    pub(crate) fn read_ahead(&self, ids: &[PageId]) {
+        if self.check().is_err() {
+            return;
+        }
+        let take = || {
+            let taken = self.free.pop(thread_stripe());
+            taken.or_else(|| self.sweep_clean(CALLER_VISITS_MAX))
+        };
+        let (Ok(read) | Err(read)) = self.load_into(ids, take);
+        self.counters.add(Counter::PagesReadAhead, read);
+        if self.free.count() < self.stock_low {
+            self.supply.raise();
+        }
+    }
+
+    /// Loads pages into frames that are taken one by one; how many, as an error if there was no
+    /// frame for the next.
+    fn load_into(&self, ids: &[PageId], take: impl Fn() -> Option<u32>) -> Result<u64, u64> {
         paranoid!(
             ids.is_sorted_by(|a, b| a < b),
             "{} pages to be loaded are not in order",
             ids.len()
         );
-        self.check()?;
         let mut loads = Vec::with_capacity(ids.len());
         let mut frames_left = true;
         for &id in ids {
-            let Some(index) = self.free.pop(thread_stripe()) else {
+            if self.table.hint(&self.arena, id).is_some() {
+                continue;
+            }
+            let Some(index) = take() else {
                 frames_left = false;
                 break;
             };
@@ -296,6 +321,13 @@ impl Inner {
                 None => self.free.push(index, self.arena.frame(index)),
             }
         }
+        let count = loads.len() as u64;
+        self.read_loads(loads);
+        if frames_left { Ok(count) } else { Err(count) }
+    }
+
+    /// Reads pages whose loads have begun into frames that are ours.
+    fn read_loads(&self, loads: Vec<(PageId, u32, Arc<LoadSlot>)>) {
         // Those that the log has whole are not read.
         let is_read = |id| self.late_of(id).is_none_or(|(_, left)| !left.initialises);
         let (to_read, others): (Vec<_>, Vec<_>) = loads.into_iter().partition(|l| is_read(l.0));
@@ -304,7 +336,7 @@ impl Inner {
             // SAFETY: the frame was taken from the free ones and is not in the table: we own it.
             .map(|&(id, index, _)| (id, unsafe { self.arena.bytes_mut(index) }))
             .collect();
-        let results = reader.read(&mut pages);
+        let results = self.store.read_many(&mut pages);
         crate::invariant!(
             results.len() == pages.len(),
             "{} results of {} reads",
@@ -318,7 +350,6 @@ impl Inner {
         for (id, index, slot) in others {
             self.take_in(id, index, &slot, Ok(()));
         }
-        Ok(frames_left)
     }
 
     /// A page was read into a frame that is ours, or not.

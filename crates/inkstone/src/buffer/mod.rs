@@ -95,26 +95,14 @@ pub trait RedoLog: Send + Sync {
 pub trait PageStore: Send + Sync {
     /// Fills `buffer` (one page, 4096-aligned) and checks checksum and page id.
     fn read(&self, id: PageId, buffer: &mut [u8]) -> Result<()>;
-    /// A reader of many pages for the use of one thread.
-    fn reader(&self) -> Result<Box<dyn PageReader + '_>>;
-    /// A writer for the use of one thread.
-    fn writer(&self) -> Result<Box<dyn PageWriter>>;
-}
-
-/// Reads batches of pages; see [`PageStore::reader`].
-pub trait PageReader {
-    /// As [`PageStore::read`], for pages in the order of their ids: one result each.
-    fn read(&mut self, pages: &mut [(PageId, &mut [u8])]) -> Vec<Result<()>>;
-}
-
-/// Reads page by page, for stores that have nothing better.
-pub struct OneByOne<'s>(pub &'s dyn PageStore);
-
-impl PageReader for OneByOne<'_> {
-    fn read(&mut self, pages: &mut [(PageId, &mut [u8])]) -> Vec<Result<()>> {
-        let read = |(id, bytes): &mut (PageId, &mut [u8])| self.0.read(*id, bytes);
+    /// As [`read`](Self::read), for pages in the order of their ids: one result each. A store that
+    /// has nothing better reads them one by one.
+    fn read_many(&self, pages: &mut [(PageId, &mut [u8])]) -> Vec<Result<()>> {
+        let read = |(id, bytes): &mut (PageId, &mut [u8])| self.read(*id, bytes);
         pages.iter_mut().map(read).collect()
     }
+    /// A writer for the use of one thread.
+    fn writer(&self) -> Result<Box<dyn PageWriter>>;
 }
 
 /// Writes batches of pages; see [`PageStore::writer`].

@@ -1,6 +1,5 @@
 //! The pool: what callers see, and its threads.
 
-use super::PageReader;
 use super::behind::WriteBehind;
 use super::cleaner::{self, Cleaner, Role};
 use super::dirty::DirtySets;
@@ -30,6 +29,9 @@ use std::sync::Arc;
 
 /// The fewest frames that a pool works with.
 const FRAMES_MIN: usize = 16;
+
+/// One caller reads so small a part of the pool ahead.
+const AHEAD_PARTS: usize = 16;
 
 /// Pages of a dropped tablespace whose frames are free at once.
 const DROPPED_AT_ONCE: u32 = 4096;
@@ -326,18 +328,29 @@ impl BufferPool {
 
     /// Makes pages resident, in the order of their ids, as far as there are free frames: false if
     /// there are none left. A page that cannot be read is left out. The caller holds no latch.
-    pub fn load_many(&self, reader: &mut dyn PageReader, ids: &[PageId]) -> Result<bool> {
-        self.inner.load_many(reader, ids)
+    pub fn load_many(&self, ids: &[PageId]) -> Result<bool> {
+        self.inner.load_many(ids)
+    }
+
+    /// Makes pages resident that will be wanted soon, in the order of their ids, as far as frames
+    /// can be had without waiting. What cannot be read is left out. The caller holds no latch.
+    pub fn read_ahead(&self, ids: &[PageId]) {
+        self.inner.read_ahead(ids);
+    }
+
+    /// Most pages that one caller may have read ahead: they must still be there when it comes.
+    pub fn ahead_max(&self) -> usize {
+        self.inner.arena.len() / AHEAD_PARTS
+    }
+
+    /// Whether the page seems to be resident: a hint.
+    pub fn seems_resident(&self, id: PageId) -> bool {
+        self.inner.table.hint(&self.inner.arena, id).is_some()
     }
 
     /// Makes a page resident. The caller holds no latch.
     pub fn load(&self, id: PageId) -> Result<()> {
         self.inner.load(id)
-    }
-
-    /// A reader for [`BufferPool::load_many`].
-    pub fn reader(&self) -> Result<Box<dyn PageReader + '_>> {
-        self.inner.store.reader()
     }
 
     /// For pages that must be resident together.

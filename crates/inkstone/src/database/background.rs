@@ -301,7 +301,7 @@ impl Inner {
             let pages = file.map_or(0, |file| file.pages());
             known.extend(of_table.iter().filter(|id| id.page.0 < pages));
         }
-        pool.load_many(&mut *pool.reader()?, &known)
+        pool.load_many(&known)
     }
 
     fn read_dump(&self) -> Vec<PageId> {

@@ -1,7 +1,7 @@
 //! What the buffer pool stands between: the log above it, and the files below.
 
 use super::opening::check_lsn;
-use crate::buffer::{PageReader, PageStore, PageWriter, RedoLog};
+use crate::buffer::{PageStore, PageWriter, RedoLog};
 use crate::log::Log;
 use crate::paranoid::paranoid;
 use crate::store::{FilePageStore, SpaceFiles};
@@ -70,23 +70,8 @@ impl PageStore for CheckedStore {
         self.store.read(id, buffer)?;
         self.check(id, buffer)
     }
-    fn reader(&self) -> Result<Box<dyn PageReader + '_>> {
-        let (store, reader) = (self, self.store.reader()?);
-        Ok(Box::new(CheckedReader { store, reader }))
-    }
-    fn writer(&self) -> Result<Box<dyn PageWriter>> {
-        self.store.writer()
-    }
-}
-
-struct CheckedReader<'s> {
-    store: &'s CheckedStore,
-    reader: Box<dyn PageReader + 's>,
-}
-
-impl PageReader for CheckedReader<'_> {
-    fn read(&mut self, pages: &mut [(PageId, &mut [u8])]) -> Vec<Result<()>> {
-        let results = self.reader.read(pages);
+    fn read_many(&self, pages: &mut [(PageId, &mut [u8])]) -> Vec<Result<()>> {
+        let results = self.store.read_many(pages);
         paranoid!(
             results.len() == pages.len(),
             "{} results of {} pages",
@@ -96,7 +81,10 @@ impl PageReader for CheckedReader<'_> {
         let results = results.into_iter();
         let checked = results
             .zip(pages)
-            .map(|(result, (id, bytes))| result.and_then(|()| self.store.check(*id, bytes)));
+            .map(|(result, (id, bytes))| result.and_then(|()| self.check(*id, bytes)));
         checked.collect()
+    }
+    fn writer(&self) -> Result<Box<dyn PageWriter>> {
+        self.store.writer()
     }
 }

@@ -125,7 +125,7 @@ impl RedoLeft {
         if pages.is_empty() {
             return Ok(false);
         }
-        pool.load_many(&mut *pool.reader()?, &pages)?;
+        pool.load_many(&pages)?;
         // Where frames were short, or a page could not be read.
         for &page in &pages {
             if self.of(page).is_none() {

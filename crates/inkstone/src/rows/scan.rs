@@ -4,7 +4,7 @@
 //! without any latch. It sees its statement's snapshot; changes that its own transaction makes to
 //! rows that were copied already are not seen by it.
 
-use crate::btree::{Target, Tree};
+use crate::btree::{ReadAhead, Target, Tree};
 use crate::counters::Counter;
 use crate::locks::LockMode;
 use crate::mvcc::interrupt::Interrupt;
@@ -114,6 +114,15 @@ impl Scope {
                 (from(), if within { here } else { here.min(to()) })
             }
             Next::Last => (from(), to()),
+        }
+    }
+
+    /// The end of the range, in the direction of the scan.
+    pub fn until(&self) -> Option<&[u8]> {
+        let end = if self.backward { &self.low } else { &self.high };
+        match end {
+            Bound::Included(key) | Bound::Excluded(key) => Some(key),
+            Bound::Unbounded => None,
         }
     }
 
@@ -256,6 +265,7 @@ pub struct Cursor {
     isolation: Isolation,
     /// Rows to copy from the next leaf, at most.
     limit: usize,
+    ahead: ReadAhead,
     reads: u64,
 }
 
@@ -289,6 +299,7 @@ impl Cursor {
             interrupt: None,
             isolation: Isolation::default(),
             limit: FIRST_ROWS,
+            ahead: ReadAhead::default(),
             reads: 0,
         }
     }
@@ -428,6 +439,7 @@ impl Cursor {
         self.next = Some(self.scope.start());
         self.batch.clear();
         self.limit = FIRST_ROWS;
+        self.ahead = ReadAhead::default();
     }
 
     /// Finds the version of a row that the snapshot sees, and its whole value.
@@ -470,11 +482,11 @@ impl Cursor {
         self.core.storage.poison.check()?;
         self.interrupt.as_ref().map_or(Ok(()), Interrupt::check)?;
         check_not_dropped(&self.tree)?;
-        let (leaf, behind) = if self.scope.backward {
-            (self.tree.leaf_shared(next.target())?, None)
-        } else {
-            self.tree.leaf_shared_and_next(next.target())?
-        };
+        let until = self.scope.until();
+        let (leaf, behind) = self
+            .tree
+            .leaf_of_scan(next.target(), until, &mut self.ahead)?;
+        let behind = behind.filter(|_| !self.scope.backward);
         let page = TreePage(&leaf);
         let (from, to) = self.scope.slots(page, next);
         paranoid!(

@@ -18,7 +18,7 @@
 //! without a lock. Mostly it is not wanted, and there was no wait; if it is, the cursor goes back
 //! to it, and waits.
 
-use crate::btree::Tree;
+use crate::btree::{ReadAhead, Tree};
 use crate::counters::Counter;
 use crate::locks::{IfTaken, LockMode, Locked, Newest, Taken};
 use crate::mvcc::isolation::Isolation;
@@ -72,6 +72,7 @@ pub struct LockingScan {
     next: Option<Next>,
     /// The leaf that was visited last: a hint.
     leaf: Option<PageNo>,
+    ahead: ReadAhead,
     mode: LockMode,
     wait: Wait,
     /// Whether gaps are locked.
@@ -265,7 +266,10 @@ impl LockingScan {
         let hint = self.leaf;
         let leaf = match hint.and_then(|page| tree.leaf_shared_at_hint(page, next.target())) {
             Some(leaf) => leaf,
-            None => tree.leaf_shared(next.target())?,
+            None => {
+                let (target, until) = (next.target(), self.scope.until());
+                tree.leaf_of_scan(target, until, &mut self.ahead)?.0
+            }
         };
         self.leaf = Some(leaf.id().page);
         let page = TreePage(&leaf);
@@ -428,6 +432,7 @@ impl Transaction {
             tree: tree.clone(),
             next: Some(scope.start()),
             leaf: None,
+            ahead: ReadAhead::default(),
             scope,
             mode,
             wait,

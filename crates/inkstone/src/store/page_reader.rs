@@ -1,43 +1,84 @@
 //! Reading many pages at once: adjacent ones in one operation, and operations side by side.
 //!
-//! For the thread that warms the pool up: it knows beforehand what will be wanted. A page that does
-//! not come as it should is read once more by itself, as any page is ([`PageStore::read`]).
+//! For scans, and the thread that warms the pool up: they know beforehand what will be wanted. A
+//! page that does not come as it should is read once more by itself, as any page is
+//! ([`PageStore::read`]).
 
 use super::page_store::FilePageStore;
 use crate::Result;
-use crate::buffer::{PageReader, PageStore};
+use crate::buffer::PageStore;
 use crate::counters::Counter;
 use crate::paranoid::paranoid;
+use crate::sync::Mutex;
 use inkstone_format::header::{check_page, page_lsn};
 use inkstone_format::{PageId, PageNo};
 use inkstone_io::{AlignedBuffer, Batch, Op};
 use std::ops::Range;
 
-/// Pages that are read together.
-pub(super) const PAGES_MAX: usize = 64;
+/// Most pages that are read together.
+const PAGES_MAX: usize = 64;
+/// Most bytes.
+const BYTES_MAX: usize = 1 << 20;
 
-/// See the module. Belongs to one thread.
-pub(super) struct FilePageReader<'s> {
-    store: &'s FilePageStore,
+/// Readers that are kept for the next caller: each has a queue and a buffer.
+const IDLE_MAX: usize = 4;
+
+/// See the module: a reader for each thread that reads.
+#[derive(Default)]
+pub(super) struct PageReaders {
+    idle: Mutex<Vec<PageReader>>,
+}
+
+impl std::fmt::Debug for PageReaders {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PageReaders").finish_non_exhaustive()
+    }
+}
+
+impl PageReaders {
+    /// Reads pages in the order of their ids: one result each.
+    pub fn read(
+        &self,
+        store: &FilePageStore,
+        pages: &mut [(PageId, &mut [u8])],
+    ) -> Vec<Result<()>> {
+        let idle = self.idle.lock().pop();
+        let reader = idle.map_or_else(|| PageReader::new(store), Ok);
+        let Ok(mut reader) = reader else {
+            let read = |(id, bytes): &mut (PageId, &mut [u8])| store.read(*id, bytes);
+            return pages.iter_mut().map(read).collect();
+        };
+        let results = reader.read(store, pages);
+        let mut idle = self.idle.lock();
+        if idle.len() < IDLE_MAX {
+            idle.push(reader);
+        }
+        results
+    }
+}
+
+/// Belongs to one thread at a time.
+struct PageReader {
     queue: Box<dyn Batch>,
     /// What is read, one page behind the other.
     bytes: AlignedBuffer,
 }
 
-impl<'s> FilePageReader<'s> {
-    pub fn new(store: &'s FilePageStore, queue: Box<dyn Batch>) -> Self {
-        let bytes = PAGES_MAX * store.spaces().page_size() as usize;
-        Self {
-            store,
-            queue,
-            bytes: AlignedBuffer::zeroed(bytes),
-        }
+impl PageReader {
+    fn new(store: &FilePageStore) -> Result<Self> {
+        let page_size = store.spaces().page_size() as usize;
+        let pages = PAGES_MAX.min(BYTES_MAX / page_size);
+        Ok(Self {
+            queue: store.queue(pages)?,
+            bytes: AlignedBuffer::zeroed(pages * page_size),
+        })
     }
 
     /// Reads pages of one file; tells which of them have come.
-    fn read_of_file(&mut self, ids: &[PageId]) -> Result<Vec<bool>> {
+    fn read_of_file(&mut self, store: &FilePageStore, ids: &[PageId]) -> Result<Vec<bool>> {
+        let page_size = store.spaces().page_size() as usize;
         paranoid!(
-            ids.len() <= PAGES_MAX && ids.is_sorted_by(|a, b| a < b),
+            ids.len() * page_size <= self.bytes.len() && ids.is_sorted_by(|a, b| a < b),
             "{} pages to be read are too many, or in no order",
             ids.len()
         );
@@ -45,8 +86,7 @@ impl<'s> FilePageReader<'s> {
             ids.iter().all(|id| id.space == ids[0].space),
             "pages of several files are read as of one: {ids:?}"
         );
-        let page_size = self.store.spaces().page_size() as usize;
-        let file = self.store.spaces().open(ids[0].space)?;
+        let file = store.spaces().open(ids[0].space)?;
         let inside = ids.partition_point(|id| id.page.0 < file.pages());
         let in_use = file.acquire()?;
         let runs = runs(&ids[..inside]);
@@ -69,7 +109,7 @@ impl<'s> FilePageReader<'s> {
             results.len(),
             runs.len()
         );
-        let counters = self.store.counters();
+        let counters = store.counters();
         counters.add(Counter::DataReadCalls, runs.len() as u64);
         counters.add(Counter::PagesRead, inside as u64);
         let mut come = vec![false; ids.len()];
@@ -78,30 +118,33 @@ impl<'s> FilePageReader<'s> {
         }
         Ok(come)
     }
-}
 
-impl PageReader for FilePageReader<'_> {
-    fn read(&mut self, pages: &mut [(PageId, &mut [u8])]) -> Vec<Result<()>> {
-        let page_size = self.store.spaces().page_size() as usize;
+    fn read(
+        &mut self,
+        store: &FilePageStore,
+        pages: &mut [(PageId, &mut [u8])],
+    ) -> Vec<Result<()>> {
+        let page_size = store.spaces().page_size() as usize;
         paranoid!(
             pages.iter().all(|(_, buffer)| buffer.len() == page_size),
             "pages of {page_size} bytes are read into other buffers"
         );
-        let page_lsns = self.store.spaces().page_lsns();
+        let page_lsns = store.spaces().page_lsns();
         page_lsns.fetch(pages.iter().map(|(id, _)| *id));
         let mut results = Vec::with_capacity(pages.len());
         let of_files = pages.chunk_by_mut(|(a, _), (b, _)| a.space == b.space);
-        for pages in of_files.flat_map(|of_file| of_file.chunks_mut(PAGES_MAX)) {
+        let together = self.bytes.len() / page_size;
+        for pages in of_files.flat_map(|of_file| of_file.chunks_mut(together)) {
             let ids: Vec<PageId> = pages.iter().map(|(id, _)| *id).collect();
-            let come = self.read_of_file(&ids).unwrap_or_default();
+            let come = self.read_of_file(store, &ids).unwrap_or_default();
             for (n, (id, buffer)) in pages.iter_mut().enumerate() {
                 buffer.copy_from_slice(&self.bytes[n * page_size..(n + 1) * page_size]);
                 let is_it = come.get(n).is_some_and(|&come| come)
                     && check_page(buffer, *id).is_ok()
-                    && self.store.newer_than(*id, page_lsn(buffer)).is_none();
+                    && store.newer_than(*id, page_lsn(buffer)).is_none();
                 results.push(match is_it {
                     true => Ok(()),
-                    false => self.store.read(*id, buffer),
+                    false => store.read(*id, buffer),
                 });
             }
         }

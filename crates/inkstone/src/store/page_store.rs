@@ -2,11 +2,11 @@
 
 use super::StoreOptions;
 use super::doublewrite::DoublewriteFile;
-use super::page_reader::{FilePageReader, PAGES_MAX};
+use super::page_reader::PageReaders;
 use super::page_writer::FilePageWriter;
 use super::space_file::SpaceFile;
 use super::space_files::SpaceFiles;
-use crate::buffer::{PageReader, PageStore, PageWriter};
+use crate::buffer::{PageStore, PageWriter};
 use crate::counters::{Counter, Counters};
 use crate::options::Doublewrite;
 use crate::paranoid::paranoid;
@@ -37,6 +37,7 @@ pub struct FilePageStore {
     vfs: Arc<dyn Vfs>,
     spaces: Arc<SpaceFiles>,
     protection: Protection,
+    readers: PageReaders,
     counters: Arc<Counters>,
     poison: Poison,
 }
@@ -78,6 +79,7 @@ impl FilePageStore {
             vfs,
             spaces,
             protection,
+            readers: PageReaders::default(),
             counters,
             poison,
         })
@@ -108,7 +110,7 @@ impl FilePageStore {
     }
 
     /// A queue for a thread of its own.
-    fn queue(&self, depth: usize) -> Result<Box<dyn Batch>> {
+    pub(super) fn queue(&self, depth: usize) -> Result<Box<dyn Batch>> {
         let queue = self
             .spaces
             .open_files()
@@ -198,9 +200,8 @@ impl PageStore for FilePageStore {
         read
     }
 
-    fn reader(&self) -> Result<Box<dyn PageReader + '_>> {
-        let queue = self.queue(PAGES_MAX)?;
-        Ok(Box::new(FilePageReader::new(self, queue)))
+    fn read_many(&self, pages: &mut [(PageId, &mut [u8])]) -> Vec<Result<()>> {
+        self.readers.read(self, pages)
     }
 
     fn writer(&self) -> Result<Box<dyn PageWriter>> {

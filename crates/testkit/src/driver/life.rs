@@ -330,6 +330,7 @@ impl Run {
         let Some(db) = &self.db else { return };
         let kept = [
             "buffer_evictions",
+            "pages_read_ahead",
             "leaf_splits",
             "inner_splits",
             "page_merges",

@@ -1,8 +1,7 @@
 //! A log and a store in memory that check what the pool promises them.
 
 use crate::buffer::{
-    BufferPool, Exclusive, OneByOne, PageImage, PageReader, PageStore, PageWriter, PoolOptions,
-    RedoLog,
+    BufferPool, Exclusive, PageImage, PageStore, PageWriter, PoolOptions, RedoLog,
 };
 use crate::counters::Counters;
 use crate::poison::Poison;
@@ -137,9 +136,6 @@ impl PageStore for MockStore {
         Ok(())
     }
 
-    fn reader(&self) -> Result<Box<dyn PageReader + '_>> {
-        Ok(Box::new(OneByOne(self)))
-    }
     fn writer(&self) -> Result<Box<dyn PageWriter>> {
         Ok(Box::new(MockWriter {
             state: self.state.clone(),

@@ -329,13 +329,12 @@ fn a_closed_pool_says_so() {
 fn many_pages_are_loaded_as_far_as_frames_are_free() {
     let bench = Bench::new(64, 100, 4);
     drop(bench.pool.shared(page(3)).unwrap());
-    let mut reader = bench.pool.reader().unwrap();
     let some: Vec<_> = (0..20).map(page).collect();
-    assert!(bench.pool.load_many(&mut *reader, &some).unwrap());
+    assert!(bench.pool.load_many(&some).unwrap());
     assert_eq!(bench.pool.resident_pages(), some);
     assert_eq!(bench.store.reads.load(Ordering::Relaxed), 20);
     let all: Vec<_> = (0..100).map(page).collect();
-    assert!(!bench.pool.load_many(&mut *reader, &all).unwrap());
+    assert!(!bench.pool.load_many(&all).unwrap());
     assert_eq!(bench.pool.resident_pages().len(), 64);
     assert_eq!(bench.pool.status().evictions, 0);
     assert!(bench.pool.shared_if_resident(page(63)).is_some());

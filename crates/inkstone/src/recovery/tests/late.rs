@@ -34,7 +34,7 @@ fn one_step(random: &mut Random, pages: &[PageId], pool: &BufferPool, left: Opti
         3 => {
             let to = 1 + random.below(pages.len());
             let some: Vec<PageId> = pages[..to].to_vec();
-            pool.load_many(&mut *pool.reader().unwrap(), &some).unwrap();
+            pool.load_many(&some).unwrap();
         }
         4 => pool.flush_all().unwrap(),
         5 => {

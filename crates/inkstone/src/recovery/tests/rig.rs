@@ -1,8 +1,6 @@
 //! A log in memory, and a store in memory that tells how often it was read.
 
-use crate::buffer::{
-    BufferPool, OneByOne, PageImage, PageReader, PageStore, PageWriter, PoolOptions, RedoLog,
-};
+use crate::buffer::{BufferPool, PageImage, PageStore, PageWriter, PoolOptions, RedoLog};
 use crate::counters::Counters;
 use crate::poison::Poison;
 use crate::recovery::{
@@ -193,9 +191,6 @@ impl PageStore for MemoryDisk {
         let bytes = bytes.ok_or_else(|| corrupt(Corrupt::at(0, "beyond the end")))?;
         buffer.copy_from_slice(bytes);
         check_page(buffer, id).map_err(corrupt)
-    }
-    fn reader(&self) -> Result<Box<dyn PageReader + '_>> {
-        Ok(Box::new(OneByOne(self)))
     }
     fn writer(&self) -> Result<Box<dyn PageWriter>> {
         Ok(Box::new(self.clone()))

@@ -25,7 +25,7 @@ fn adjacent_pages_come_in_one_read() {
         .zip(&mut buffers)
         .map(|(&id, buffer)| (id, &mut buffer[..]))
         .collect();
-    let results = rig.store.reader().unwrap().read(&mut pages);
+    let results = rig.store.read_many(&mut pages);
     assert_eq!(results.len(), ids.len());
     for ((result, &page), buffer) in results.iter().zip(&ids).zip(&buffers) {
         match (page.space.0, page.page.0) {

@@ -1,0 +1,120 @@
+//! Leaves that a scan will want are read together, before it comes to them.
+//!
+//! A scan knows the leaves that it goes to by their parent. Where one is missing after a few in a
+//! row, those behind it come with it: in one operation where they are adjacent, side by side where
+//! they are not. The window doubles from miss to miss, so that a scan that ends soon has read at
+//! most about as many leaves for nothing as it has wanted. None is read beyond the end of its
+//! range.
+//!
+//! It is a hint: a leaf that does not come this way is read when it is wanted.
+
+use super::{Target, Tree};
+use crate::buffer::Optimistic;
+use crate::paranoid::paranoid;
+use inkstone_format::PageId;
+use inkstone_format::tree_page::TreePage;
+
+/// Leaves that a scan passes before any is read ahead.
+const PASSED_MIN: usize = 2;
+const WINDOW_MIN: usize = 4;
+const WINDOW_MAX: usize = 64;
+/// Bytes read ahead at once.
+const WINDOW_BYTES_MAX: usize = 1 << 20;
+
+/// How a scan has gone so far.
+#[derive(Debug, Default)]
+pub struct ReadAhead {
+    /// Leaves passed in a row.
+    passed: usize,
+    last: Option<PageId>,
+    /// Leaves read together last.
+    window: usize,
+}
+
+impl ReadAhead {
+    fn pass(&mut self, leaf: PageId) {
+        if self.last != Some(leaf) {
+            self.passed += 1;
+            self.last = Some(leaf);
+        }
+    }
+}
+
+impl Tree {
+    /// Before a scan latches the leaf `child`: reads it together with those behind it if it is not
+    /// the first that is missing. `until`: the end of the scan's range. The caller holds no latch.
+    pub(super) fn read_ahead(
+        &self,
+        (parent, child): (&Optimistic<'_>, PageId),
+        target: Target<'_>,
+        until: Option<&[u8]>,
+        ahead: &mut ReadAhead,
+    ) {
+        ahead.pass(child);
+        let pool = &self.storage.pool;
+        if ahead.passed <= PASSED_MIN || pool.seems_resident(child) {
+            return;
+        }
+        let most = WINDOW_MAX
+            .min(WINDOW_BYTES_MAX / self.storage.page_size)
+            .min(pool.ahead_max());
+        ahead.window = (2 * ahead.window).max(WINDOW_MIN).min(most);
+        let Some(mut leaves) = self.leaves_ahead(parent.id(), target, until, ahead.window) else {
+            return;
+        };
+        paranoid!(
+            leaves.len() <= most && leaves.iter().all(|leaf| leaf.space == self.space.id),
+            "{} leaves are read ahead at once, of {most}, or of other trees: {leaves:?}",
+            leaves.len()
+        );
+        if leaves.len() > 1 {
+            leaves.sort_unstable();
+            pool.read_ahead(&leaves);
+        }
+    }
+
+    /// The leaf of the target and those behind it, or before it, as far as their parent knows them.
+    fn leaves_ahead(
+        &self,
+        parent: PageId,
+        target: Target<'_>,
+        until: Option<&[u8]>,
+        most: usize,
+    ) -> Option<Vec<PageId>> {
+        let parent = self.storage.pool.shared_if_resident(parent)?;
+        let node = self.check_node(parent.id(), &parent).ok()?;
+        if node.level() != 1 {
+            return None;
+        }
+        let backward = !matches!(target, Target::Key(_));
+        let slots = match target {
+            Target::Key(key) if node.covers(key) => node.child_slot(key)..node.count(),
+            Target::Before(key) if node.low() < key => 0..node.child_slot_before(key) + 1,
+            Target::Last => 0..node.count(),
+            _ => return None,
+        };
+        let is_wanted = |page: TreePage<'_>, slot: usize| match until {
+            // The first slot stands for the low fence of the node.
+            Some(high) if !backward => slot == slots.start || page.key(slot).as_slice() <= high,
+            Some(low) => slot + 1 >= slots.end || page.key(slot + 1).as_slice() > low,
+            None => true,
+        };
+        let page_of = |slot: usize| self.space.page_id(node.child(slot));
+        let wanted = |slot: &usize| is_wanted(node, *slot);
+        Some(match backward {
+            true => slots
+                .clone()
+                .rev()
+                .take(most)
+                .take_while(wanted)
+                .map(page_of)
+                .collect(),
+            false => slots
+                .clone()
+                .take(most)
+                .take_while(wanted)
+                .map(page_of)
+                .collect(),
+        })
+    }
+}
