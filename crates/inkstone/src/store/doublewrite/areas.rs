@@ -66,7 +66,8 @@ struct State {
     /// The first one given back is taken first. Syncs that were under way at that moment must end
     /// well before it is written.
     free: VecDeque<(u32, SyncMoment)>,
-    taken: u32,
+    /// Each is given back by its holder, whatever becomes of the copies that are kept there.
+    taken: BTreeSet<u32>,
     kept: BTreeMap<PageId, Place>,
     /// The areas whose kept copies are being gathered.
     gathering: Option<[u32; 2]>,
@@ -86,7 +87,7 @@ impl Areas {
         let free = |area| (area, SyncMoment::default());
         let state = State {
             free: (0..areas).map(free).collect(),
-            taken: 0,
+            taken: BTreeSet::new(),
             kept: BTreeMap::new(),
             gathering: None,
             why: None,
@@ -106,17 +107,17 @@ impl State {
     fn check(&self, areas: u32, batch_pages: u32) {
         let free = self.free.len() as u32;
         paranoid!(
-            free + self.taken <= areas,
-            "{free} areas are free and {} taken, of {areas}",
+            free + self.taken.len() as u32 <= areas,
+            "{free} areas are free and {:?} taken, of {areas}",
             self.taken
         );
-        let mut seen = BTreeSet::new();
+        let mut seen = self.taken.clone();
         paranoid!(
             self.free
                 .iter()
                 .take(MANY)
                 .all(|(area, _)| seen.insert(*area)),
-            "an area is free twice"
+            "an area is free twice, or taken as well"
         );
         for (id, place) in self.kept.iter().take(MANY) {
             paranoid!(
@@ -126,21 +127,22 @@ impl State {
                 place.image
             );
             paranoid!(
-                !seen.contains(&place.area),
+                self.taken.contains(&place.area) || !seen.contains(&place.area),
                 "the copy of page {id} is kept in area {}, which is free",
                 place.area
             );
         }
     }
 
-    /// Gives an area back that is not taken, if nothing is kept there.
+    /// Gives an area back, if nothing is kept there, and it is not taken or being gathered.
     fn release(&mut self, area: u32, moment: SyncMoment) {
         paranoid!(
             self.free.iter().take(MANY).all(|(free, _)| *free != area),
             "area {area} is given back, and was free"
         );
         let gathered = self.gathering.is_some_and(|areas| areas.contains(&area));
-        if !gathered && self.kept.values().all(|place| place.area != area) {
+        let is_held = gathered || self.taken.contains(&area);
+        if !is_held && self.kept.values().all(|place| place.area != area) {
             self.free.push_back((area, moment));
         }
     }
@@ -167,7 +169,7 @@ impl DoublewriteFile {
             {
                 break free;
             }
-            if state.taken == 0 {
+            if state.taken.is_empty() {
                 self.poison.check()?;
                 return Err(state.why.clone().unwrap_or_else(|| {
                     let reason = "no area of the doublewrite file can be used";
@@ -184,7 +186,7 @@ impl DoublewriteFile {
         mut state: MutexGuard<'_, State>,
         (number, settled): (u32, SyncMoment),
     ) -> Result<Area> {
-        state.taken += 1;
+        state.taken.insert(number);
         paranoid!(
             state
                 .kept
@@ -414,8 +416,8 @@ impl Drop for Area {
     fn drop(&mut self) {
         let areas = &self.doublewrite.areas;
         let mut state = areas.state.lock();
-        paranoid!(state.taken > 0, "area {} is not taken", self.number);
-        state.taken -= 1;
+        let was_taken = state.taken.remove(&self.number);
+        paranoid!(was_taken, "area {} is not taken", self.number);
         if !self.holding {
             if !self.failed.is_empty() {
                 state.why = self.why.take().or(state.why.take());
@@ -425,5 +427,27 @@ impl Drop for Area {
             state.release(self.number, moment);
         }
         self.doublewrite.end_change(state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where the last kept copy of an area is given up before the holder of the area lets go of it
+    /// (it has just gathered copies there), two batches would share the area.
+    #[test]
+    fn an_area_is_given_back_by_its_holder() {
+        let mut state = Areas::new(2).state.into_inner();
+        let (moment, area) = (SyncMoment::default(), 0);
+        state.free.retain(|(free, _)| *free != area);
+        state.taken.insert(area);
+        state.release(area, moment);
+        state.check(2, 1);
+        assert_eq!(state.free.len(), 1);
+        state.taken.remove(&area);
+        state.release(area, moment);
+        state.check(2, 1);
+        assert_eq!(state.free.len(), 2);
     }
 }
