@@ -29,7 +29,7 @@ use crate::database::Database;
 use crate::options::Durability;
 use crate::paranoid::paranoid;
 use crate::rows::Cursor;
-use crate::rows::{Table, TableTree};
+use crate::rows::{Table, TableTree, TreeRef};
 use crate::txn::Transaction;
 use crate::{Error, Result};
 use inkstone_format::Corrupt;
@@ -267,9 +267,11 @@ impl<K: Field, V: Field> TypedTable<K, V> {
     /// Changes a row. [`Error::RowNotFound`] if there is none.
     pub fn update(&self, txn: &Transaction, key: &K, value: &V) -> Result<()> {
         txn.statement(|txn| {
-            let old = self.lock(txn, key)?;
+            // A row that comes behind this look is none: its entries are not known.
+            let Some(old) = self.lock(txn, key)? else {
+                return Err(self.table.tree_ref().missing());
+            };
             txn.update(&self.table, &key.to_bytes(), &value.to_bytes())?;
-            let Some(old) = old else { return Ok(()) };
             for index in &self.indexes {
                 if Self::entry(index, key, &old) != Self::entry(index, key, value) {
                     self.remove_entry(txn, index, key, &old)?;

@@ -107,6 +107,44 @@ fn a_new_index_is_filled() {
     assert_eq!(threes.count(), 100);
 }
 
+/// A row that comes between the look for it and the change: its entries stayed as they were.
+#[test]
+fn an_update_beside_an_insert_leaves_no_stale_entry() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Database::open(dir.path(), Options::default()).unwrap();
+    let people = open(&db);
+    let change = |work: &dyn Fn(&inkstone::Transaction) -> inkstone::Result<()>| {
+        let txn = db.begin(Isolation::ReadCommitted).unwrap();
+        match work(&txn) {
+            Ok(()) => txn.commit().unwrap(),
+            Err(error) => assert!(matches!(error, Error::RowNotFound { .. }), "{error}"),
+        }
+    };
+    let person = |age| ("Ada".to_owned(), age);
+    for _ in 0..40 {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..50 {
+                    change(&|txn| people.insert(txn, &1, &person(1)));
+                    change(&|txn| people.delete(txn, &1).map(drop));
+                }
+                change(&|txn| people.insert(txn, &1, &person(1)));
+            });
+            scope.spawn(|| {
+                for _ in 0..100 {
+                    change(&|txn| people.update(txn, &1, &person(2)));
+                }
+            });
+        });
+        let txn = db.begin(Isolation::RepeatableRead).unwrap();
+        let (_, age) = people.get(&txn, &1).unwrap().unwrap();
+        assert_eq!(ages(&people, &txn), [(age, 1)]);
+        people.delete(&txn, &1).unwrap();
+        assert_eq!(ages(&people, &txn), []);
+        txn.commit().unwrap();
+    }
+}
+
 fn add_people(db: &Database, names: impl Fn(u64) -> String) {
     let plain = TypedTable::<u64, (String, u32)>::builder("people");
     let plain = plain.open(db).unwrap();
