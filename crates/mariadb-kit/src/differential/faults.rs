@@ -208,8 +208,8 @@ fn columns_of(sides: &mut Sides, table: &str) -> Option<Vec<String>> {
     names(sides, &ask)
 }
 
-/// Points that are in no key, and of which nothing is computed. An empty one, which IGNORE has let
-/// in, is refused when it is inserted again.
+/// Points that are in no key, and of which nothing is computed that is stored or in a key. An empty
+/// one, which IGNORE has let in, is refused when it is inserted again.
 fn points_outside_keys(sides: &mut Sides, table: &str) -> Option<Vec<String>> {
     let ask = format!(
         "SELECT column_name FROM information_schema.columns c WHERE table_schema = DATABASE() \
@@ -217,7 +217,9 @@ fn points_outside_keys(sides: &mut Sides, table: &str) -> Option<Vec<String>> {
          AND NOT EXISTS (SELECT * FROM information_schema.statistics s WHERE s.table_schema = DATABASE() \
            AND s.table_name = '{table}' AND s.column_name = c.column_name) \
          AND NOT EXISTS (SELECT * FROM information_schema.columns g WHERE g.table_schema = DATABASE() \
-           AND g.table_name = '{table}' AND INSTR(g.generation_expression, CONCAT('`', c.column_name, '`')))"
+           AND g.table_name = '{table}' AND INSTR(g.generation_expression, CONCAT('`', c.column_name, '`')) \
+           AND (g.extra LIKE 'STORED%' OR EXISTS (SELECT * FROM information_schema.statistics s \
+             WHERE s.table_schema = DATABASE() AND s.table_name = '{table}' AND s.column_name = g.column_name)))"
     );
     names(sides, &ask)
 }
