@@ -213,6 +213,7 @@ private:
   int deliver_row_of(ink_slice row_key, uchar *record, bool filters);
   bool wants_unread_key() const;
   check_result_t check_condition();
+  check_result_t check_filter();
   int get_row(ink_slice row_key, uchar *record, bool *found);
   int get(const ink_tree *tree, ink_slice image, OwnedBytes *bytes, ink_slice *found_value, bool *found);
   int read_point(uchar *record);
@@ -225,6 +226,8 @@ private:
   bool covering() { return keyread_enabled() && keyread == active_index; }
   int complete_apart(uchar *record);
   void compute_virtual();
+  void compute_unread_key();
+  bool is_unread_virtual(const KeyPartCodec &part) const;
   bool keep_blobs(uchar *record);
   bool reads_all_columns() const { return access.lock != INK_LOCK_NONE && access.writes; }
 

@@ -88,7 +88,7 @@ int ha_inkstone::deliver_entry(ink_row row, uchar *record)
       return HA_ERR_CRASHED;
     check_result_t result= has_condition ? check_condition() : CHECK_POS;
     if (result == CHECK_POS && has_filter && !filters_rows)
-      result= handler_rowid_filter_check(this);
+      result= check_filter();
     if (result == CHECK_NEG)
     {
       scan.unlock_fetched();
@@ -99,6 +99,10 @@ int ha_inkstone::deliver_entry(ink_row row, uchar *record)
     /* An exclusive lock is one of the row, not only of the entry. */
     if (covering() && access.lock != INK_LOCK_EXCLUSIVE && !wants_unread_key())
       return 0;
+    if (covering())
+      for (const KeyPartCodec &part : active_codec().parts())
+        if (is_unread_virtual(part))
+          table->mark_column_with_deps(part.column());
   }
   return deliver_row_of(row_key, record, filters_rows);
 }
@@ -112,10 +116,17 @@ int ha_inkstone::deliver_row_of(ink_slice row_key, uchar *record, bool filters)
     return failed;
   if (!found)
     return SKIPPED;
-  const check_result_t result= filters ? handler_rowid_filter_check(this) : CHECK_POS;
+  const check_result_t result= filters ? check_filter() : CHECK_POS;
   if (result == CHECK_NEG)
     return SKIPPED;
   return result == CHECK_POS ? complete_apart(record) : refused_by(result);
+}
+
+/* A virtual column that is wanted, and of which an entry has but the beginning. */
+bool ha_inkstone::is_unread_virtual(const KeyPartCodec &part) const
+{
+  const Field *column= part.column();
+  return !part.is_whole() && !column->stored_in_db() && bitmap_is_set(table->read_set, column->field_index);
 }
 
 /* Whether a column is wanted of which an entry has but the beginning: of the primary key, for the
@@ -137,6 +148,18 @@ check_result_t ha_inkstone::check_condition()
   if (!in_range_check_pushed_down)
     end_range= nullptr;
   check_result_t result= handler_index_cond_check(this);
+  end_range= end;
+  return result;
+}
+
+/* The filter of row ids. The server compares the record with the range's end here, too, if no
+   condition is pushed, as where the key has but the beginning of a column: that is not in the
+   record. The scan ends there by itself. */
+check_result_t ha_inkstone::check_filter()
+{
+  key_range *const end= end_range;
+  end_range= nullptr;
+  check_result_t result= handler_rowid_filter_check(this);
   end_range= end;
   return result;
 }
@@ -184,6 +207,24 @@ void ha_inkstone::compute_virtual()
   keyread= covered;
 }
 
+/* Of a covering read that wanted the row: only those columns, as what the others are made of may be
+   unread. */
+void ha_inkstone::compute_unread_key()
+{
+  my_bitmap_map bits[bitmap_buffer_size(MAX_FIELDS) / sizeof(my_bitmap_map)];
+  MY_BITMAP unread, *const wanted= table->read_set;
+  if (my_bitmap_init(&unread, bits, table->s->fields))
+    return;
+  for (const KeyPartCodec &part : active_codec().parts())
+    if (is_unread_virtual(part))
+      bitmap_set_bit(&unread, part.column()->field_index);
+  if (bitmap_is_clear_all(&unread))
+    return;
+  table->column_bitmaps_set_no_signal(&unread, table->write_set);
+  compute_virtual();
+  table->column_bitmaps_set_no_signal(wanted, table->write_set);
+}
+
 /* The server computes virtual columns in record[0], and in record[1] for a row that is replaced.
    Ordered scans of partitions read into places of their own, and compare the index's columns there.
    HANDLER keeps such rows for its next statement. */
@@ -192,9 +233,11 @@ int ha_inkstone::complete_apart(uchar *record)
   if (!table->part_info || record == table->record[0] || record == table->record[1])
   {
     /* Where indexes are merged the server says of the first one that it wants nothing but keys,
-       computes nothing for the others, and compares a range's end with what stands there. */
-    if (record == table->record[0] && table->vfield && keyread_enabled() && !covering())
-      compute_virtual();
+       computes nothing for the others, and compares a range's end with what stands there. Of the
+       first one's the row is read for what its entries have but the beginning of; the others' base
+       columns may be unread. */
+    if (record == table->record[0] && table->vfield && keyread_enabled())
+      covering() ? compute_unread_key() : compute_virtual();
     return 0;
   }
   const my_ptrdiff_t moved= record - table->record[0];

@@ -75,13 +75,14 @@ impl Maker {
     /// A random SELECT.
     pub fn query(&self, random: &mut Random, tables: &[Table]) -> Statement {
         let table = random.pick(tables);
-        match random.weighted(&[20, 40, 15, 10, 10, 5]) {
+        match random.weighted(&[18, 36, 14, 10, 10, 5, 7]) {
             0 => self.whole(random, table),
             1 => self.ordered(random, table),
             2 => self.grouped(random, table),
             3 => self.extremes(random, table),
             4 => self.joined(random, table, tables),
-            _ => self.counted(random, table),
+            5 => self.counted(random, table),
+            _ => self.merged(random, table),
         }
     }
 
@@ -192,6 +193,25 @@ impl Maker {
                 a.name, left.name, right.name, a.name, b.name
             )),
             filter,
+        ]))
+    }
+
+    /// By two indexes: their entries merged, or the one's rows filtered by the other.
+    fn merged(&self, random: &mut Random, table: &Table) -> Statement {
+        let first = |key: &Key| table.column(&key.parts[0].column);
+        let Some((one, other)) = random_key(random, table).zip(random_key(random, table)) else {
+            return self.whole(random, table);
+        };
+        let Some((a, b)) = first(one).zip(first(other)) else {
+            return self.whole(random, table);
+        };
+        let (table, one, other) = (&table.name, one.hint(), other.hint());
+        let begin = format!("SELECT * FROM {table} FORCE INDEX ({one}, {other}) WHERE ");
+        Statement::any_order(Sql::Row(vec![
+            text(begin),
+            self.condition(random, &[a], ""),
+            text(random.word(&[" AND ", " OR "])),
+            self.condition(random, &[b], ""),
         ]))
     }
 
