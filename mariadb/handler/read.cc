@@ -102,7 +102,7 @@ int ha_inkstone::deliver_entry(ink_row row, uchar *record)
     if (covering())
       for (const KeyPartCodec &part : active_codec().parts())
         if (is_unread_virtual(part))
-          table->mark_column_with_deps(part.column());
+          table->mark_virtual_column_deps(part.column());
   }
   return deliver_row_of(row_key, record, filters_rows);
 }

@@ -7,9 +7,7 @@
 )]
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use inkstone::internals::buffer::{
-    BufferPool, OneByOne, PageReader, PageStore, PageWriter, PoolOptions, RedoLog,
-};
+use inkstone::internals::buffer::{BufferPool, PageStore, PageWriter, PoolOptions, RedoLog};
 use inkstone::internals::counters::Counters;
 use inkstone::internals::log::{Claim, Log, LogOptions, LogParams};
 use inkstone::internals::options::LogWrite;
@@ -108,9 +106,6 @@ impl PageStore for Empty {
     fn read(&self, id: PageId, buffer: &mut [u8]) -> Result<()> {
         init_page(buffer, id, PageType::Free);
         Ok(())
-    }
-    fn reader(&self) -> Result<Box<dyn PageReader + '_>> {
-        Ok(Box::new(OneByOne(self)))
     }
     fn writer(&self) -> Result<Box<dyn PageWriter>> {
         Ok(Box::new(Self))
