@@ -27,7 +27,7 @@ const REACHED: &[(&str, usize)] = &[
     ("sort", 36),
     ("space", 34),
     ("store", 32),
-    ("txn", 33),
+    ("txn", 32),
 ];
 
 const ASSERTIONS: &[&str] = &[

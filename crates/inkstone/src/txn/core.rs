@@ -15,7 +15,6 @@ use crate::sync::{HashMap, Mutex, RwLock};
 use crate::txn::transaction::Shared;
 use crate::{Error, Result};
 use crossbeam_utils::CachePadded;
-use inkstone_format::catalog::CATALOG_SPACE;
 use inkstone_format::{Lsn, SpaceId, TreeId, TrxId, VersionAddress};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -212,7 +211,6 @@ impl Core {
 
     /// A tablespace is gone: it is not found any more. Gives it back if it was known.
     pub fn remove_space(&self, id: SpaceId) -> Option<Arc<Space>> {
-        paranoid!(id != CATALOG_SPACE, "the catalog is forgotten");
         self.spaces.write().insert(id, None).flatten()
     }
 
