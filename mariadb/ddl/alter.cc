@@ -164,7 +164,8 @@ ha_inkstone::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info
     my_error(ER_OUT_OF_RESOURCES, MYF(0));
     return HA_ALTER_ERROR;
   }
-  note_counter(takes_values_by_copying(altered, info) ? of_innodb | ALTER_STORED_COLUMN_TYPE : of_innodb, altered);
+  note_counter(takes_values_by_copying(altered, info) ? of_innodb | ALTER_STORED_COLUMN_TYPE : of_innodb, altered,
+               info);
   if (access.share->is_discarded())
   {
     warn_of_discarded(thd(), table);
@@ -190,7 +191,7 @@ ha_inkstone::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info
         (wanted & ~(NO_CHANGE_OF_ROWS | INDEX_CHANGES | ALTER_ADD_STORED_BASE_COLUMN | ALTER_PARTITIONED)) ||
         !same_primary_key(table, altered, columns) || !indexes_old_columns(altered, info, columns) ||
         !resizes_only_unindexed(altered, columns) ||
-        (reserved_after(of_innodb, altered) == NOTED && adds_checks(altered, columns)))
+        (reserved_after(of_innodb, altered, info) == NOTED && adds_checks(altered, columns)))
       return HA_ALTER_INPLACE_NOT_SUPPORTED;
   }
   catch (const std::bad_alloc &)

@@ -190,26 +190,53 @@ static bool is_named_primary(const KEY &key)
   return !my_strcasecmp(system_charset_info, key.name.str, primary_key_name.str);
 }
 
-/* The flags that indexes may have which go or come, without those that InnoDB keeps. Where none has
-   the name of the primary key a unique one may be it: then the server says both. */
+/* The dropped indexes that InnoDB keeps, and the added ones that they are. */
+struct KeptIndexes
+{
+  std::vector<bool> dropped, added;
+
+  KeptIndexes(const TABLE *table, const Alter_inplace_info *info)
+      : dropped(info->index_drop_count), added(info->key_count)
+  {
+    const bool redundant= table->s->row_type == ROW_TYPE_REDUNDANT;
+    uint *const end= info->index_add_buffer + info->index_add_count;
+    for (uint i= 0; i < info->index_drop_count; i++)
+    {
+      const KEY &old= *info->index_drop_buffer[i];
+      uint *const same= std::find_if(info->index_add_buffer, end, [&](uint number) {
+        const KEY &key= info->key_info_buffer[number];
+        return !my_strcasecmp(system_charset_info, old.name.str, key.name.str) &&
+               is_same_key(old, key, info->alter_info->create_list, redundant);
+      });
+      if (same != end)
+        dropped[i]= added[*same]= true;
+    }
+  }
+};
+
+/* A key that can be the primary one: its columns are whole, and never NULL. */
+static bool is_candidate(const KEY &key)
+{
+  const KEY_PART_INFO *const parts= key.key_part, *const end= parts + key.user_defined_key_parts;
+  return (key.flags & HA_NOSAME) && !(key.flags & HA_NULL_PART_KEY) &&
+         std::none_of(parts, end, [](const KEY_PART_INFO &part) { return part.key_part_flag & HA_PART_KEY_SEG; });
+}
+
+/* The flags that indexes may have which go or come, without those that InnoDB keeps. Where no
+   candidate stays, a unique one may be the primary one by any name: then the server says both. */
 static alter_table_operations index_changes_of_innodb(const TABLE *table, const Alter_inplace_info *info)
 {
-  const bool redundant= table->s->row_type == ROW_TYPE_REDUNDANT;
-  std::vector<bool> is_kept(info->key_count);
+  const KeptIndexes kept(table, info);
   alter_table_operations changes= 0;
+  KEY *const there= table->key_info;
+  auto candidates= std::count_if(there, there + table->s->keys, is_candidate);
   for (uint i= 0; i < info->index_drop_count; i++)
   {
     const KEY &old= *info->index_drop_buffer[i];
-    const auto is_same= [&](uint added) {
-      const KEY &key= info->key_info_buffer[added];
-      return !my_strcasecmp(system_charset_info, old.name.str, key.name.str) &&
-             is_same_key(old, key, info->alter_info->create_list, redundant);
-    };
-    uint *const end= info->index_add_buffer + info->index_add_count;
-    uint *const same= std::find_if(info->index_add_buffer, end, is_same);
-    if (same != end)
-      is_kept[*same]= true;
-    else if (&old == table->key_info + table->s->primary_key)
+    if (kept.dropped[i])
+      continue;
+    candidates-= is_candidate(old);
+    if (&old == there + table->s->primary_key)
       changes|= ALTER_DROP_PK_INDEX | ALTER_DROP_UNIQUE_INDEX;
     else
       changes|= old.flags & HA_NOSAME ? ALTER_DROP_UNIQUE_INDEX : ALTER_DROP_NON_UNIQUE_NON_PRIM_INDEX;
@@ -220,13 +247,14 @@ static alter_table_operations index_changes_of_innodb(const TABLE *table, const 
   {
     const uint added= info->index_add_buffer[i];
     const KEY &key= keys[added];
-    if (is_kept[added])
+    if (kept.added[added])
       continue;
     if (!(key.flags & HA_NOSAME))
       changes|= ALTER_ADD_NON_UNIQUE_NON_PRIM_INDEX;
+    else if (is_named_primary(key) || (!has_primary && !candidates))
+      changes|= ALTER_ADD_PK_INDEX | ALTER_ADD_UNIQUE_INDEX;
     else
-      changes|= has_primary && !is_named_primary(key) ? ALTER_ADD_UNIQUE_INDEX
-                                                      : ALTER_ADD_PK_INDEX | ALTER_ADD_UNIQUE_INDEX;
+      changes|= ALTER_ADD_UNIQUE_INDEX;
   }
   return changes;
 }
@@ -296,24 +324,34 @@ static bool indexes_new_virtual(const TABLE *before, const TABLE *altered)
   return false;
 }
 
-/* A VARCHAR of the primary key may have values of more than 255 bytes now, which the keys of the
-   indexes there are need not know. */
-static bool grows_in_primary_key(const TABLE *before, const TABLE *altered)
+/* The values of a column of this key may be longer than 255 bytes now, and could not before. */
+static bool has_grown_long(const KEY &key, const Alter_inplace_info *info)
 {
-  if (before->s->primary_key >= MAX_KEY || altered->s->primary_key >= MAX_KEY)
-    return false;
-  const KEY &old= before->key_info[before->s->primary_key], &key= altered->key_info[altered->s->primary_key];
-  if (old.user_defined_key_parts != key.user_defined_key_parts)
-    return false;
   for (uint i= 0; i < key.user_defined_key_parts; i++)
-    if (before->field[old.key_part[i].fieldnr - 1]->field_length <= 255 &&
-        altered->field[key.key_part[i].fieldnr - 1]->field_length > 255)
+  {
+    const Create_field *column= info->alter_info->create_list.elem(key.key_part[i].fieldnr);
+    if (column->field && column->field->field_length <= 255 && column->length > 255)
       return true;
+  }
   return false;
 }
 
+/* Some index is new whose entries, in InnoDB with the primary key, have a column that has grown
+   so: the ones that are there need not know it. */
+static bool relearns_lengths(const TABLE *table, const TABLE *altered, const Alter_inplace_info *info)
+{
+  const KeptIndexes kept(table, info);
+  const uint primary= altered->s->primary_key;
+  const bool primary_grew= primary < MAX_KEY && has_grown_long(info->key_info_buffer[primary], info);
+  uint *const end= info->index_add_buffer + info->index_add_count;
+  return std::any_of(info->index_add_buffer, end, [&](uint added) {
+    return !kept.added[added] && (primary_grew || has_grown_long(info->key_info_buffer[added], info));
+  });
+}
+
 /* What InnoDB's way of altering a table makes of what was reserved and not used. */
-ha_inkstone::Reserved ha_inkstone::reserved_after(alter_table_operations wanted, const TABLE *altered) const
+ha_inkstone::Reserved ha_inkstone::reserved_after(alter_table_operations wanted, const TABLE *altered,
+                                                  const Alter_inplace_info *info) const
 {
   if (!may_rebuild_in_innodb(wanted))
     return NOTED;
@@ -333,9 +371,8 @@ ha_inkstone::Reserved ha_inkstone::reserved_after(alter_table_operations wanted,
     return KEPT;
   /* Then it opens the table anew, as behind a restart. */
   const bool rebuilt= !instant && (wanted & (REBUILDS | COLUMNS_OF_ROWS));
-  const bool relearns_lengths= (wanted & NEW_INDEXES) && grows_in_primary_key(table, altered);
   return (wanted & (ALTER_ADD_VIRTUAL_COLUMN | ALTER_DROP_VIRTUAL_COLUMN)) ||
-                 ((has_virtual(altered) || relearns_lengths) && !rebuilt)
+                 ((has_virtual(altered) || relearns_lengths(table, altered, info)) && !rebuilt)
              ? FORGOTTEN
              : KEPT;
 }
@@ -367,10 +404,11 @@ void ha_inkstone::count_altered(AlteredCounters::Counter *old)
 }
 
 /* For a copy that is made. */
-void ha_inkstone::note_counter(alter_table_operations wanted, const TABLE *altered)
+void ha_inkstone::note_counter(alter_table_operations wanted, const TABLE *altered,
+                               const Alter_inplace_info *info)
 {
   Session *noting= session_of(ha_thd());
-  const Reserved reserved= reserved_after(wanted, altered);
+  const Reserved reserved= reserved_after(wanted, altered, info);
   if (!noting || reserved == NOTED)
     return;
   if (noting->altered.query != ha_thd()->query_id)
@@ -422,7 +460,7 @@ int ha_inkstone::alter_counter(const TABLE *altered, const Alter_inplace_info *i
   if (info->create_info->used_fields & HA_CREATE_USED_AUTO)
     if (int failed= lower_auto_increment(info->create_info->auto_increment_value))
       return failed;
-  switch (reserved_after(wanted_of_innodb(table, info), altered))
+  switch (reserved_after(wanted_of_innodb(table, info), altered, info))
   {
   case NOTED:
     /* A copy gets the table's counter, each of its partitions, and counts the rows: that may be

@@ -154,9 +154,9 @@ private:
   /* ddl/alter_counters.cc */
   enum Reserved { KEPT, FORGOTTEN, NOTED };
   bool makes_anew_in_innodb(alter_table_operations wanted, const TABLE *altered, const Alter_inplace_info *info) const;
-  Reserved reserved_after(alter_table_operations wanted, const TABLE *altered) const;
+  Reserved reserved_after(alter_table_operations wanted, const TABLE *altered, const Alter_inplace_info *info) const;
   void count_altered(AlteredCounters::Counter *old);
-  void note_counter(alter_table_operations wanted, const TABLE *altered);
+  void note_counter(alter_table_operations wanted, const TABLE *altered, const Alter_inplace_info *info);
   void recount_altered();
   int alter_counter(const TABLE *altered, const Alter_inplace_info *info);
   int set_first_auto_increment(const char *path, const TABLE *form, const HA_CREATE_INFO *info);

@@ -263,6 +263,18 @@ ALTER TABLE grown MODIFY b VARCHAR(300) NOT NULL, ADD KEY kd (d), ADD e INT FIRS
 SHOW CREATE TABLE grown;
 DROP TABLE grown;
 
+# So it is where only the new index has the column. One that is there and goes on with it need not know.
+CREATE TABLE grown (a INT NOT NULL AUTO_INCREMENT PRIMARY KEY, b VARCHAR(20) NOT NULL, c INT CHECK (c < 9), KEY kb (b)) ENGINE=Inkstone DEFAULT CHARSET=utf8mb4;
+INSERT INTO grown (b, c) VALUES ('', 1), ('', 10);
+ALTER TABLE grown MODIFY b VARCHAR(200) NOT NULL, ADD KEY kc (c);
+SHOW CREATE TABLE grown;
+DROP TABLE grown;
+CREATE TABLE grown (a INT NOT NULL AUTO_INCREMENT PRIMARY KEY, b VARCHAR(20) NOT NULL, c INT CHECK (c < 9), KEY kb (b)) ENGINE=Inkstone DEFAULT CHARSET=utf8mb4;
+INSERT INTO grown (b, c) VALUES ('', 1), ('', 10);
+ALTER TABLE grown MODIFY b VARCHAR(200) NOT NULL, ADD KEY kcb (c, b(3));
+SHOW CREATE TABLE grown;
+DROP TABLE grown;
+
 # An index of a virtual column that is added while another is dropped is a copy: what was reserved is noted.
 CREATE TABLE virtuals (a INT NOT NULL AUTO_INCREMENT PRIMARY KEY, b INT CHECK (b < 9), c INT AS (b) VIRTUAL, d INT AS (b + 1) VIRTUAL) ENGINE=Inkstone;
 INSERT INTO virtuals (b) VALUES (1), (10);
