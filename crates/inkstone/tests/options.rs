@@ -49,7 +49,7 @@ fn every_option_has_a_test_here() {
         "doublewrite",                  // copies_and_their_skip
         "doublewrite_skip_fresh",       // copies_and_their_skip
         "flush_method",                 // how_files_are_opened
-        "open_files",                   // open_files.rs
+        "open_files",                   // open_files/mod.rs
         "io_backend",                   // how_files_are_opened
         "fast_shutdown",                // closing.rs
         "lock_wait_timeout_ms",         // waiting_for_a_lock

@@ -11,8 +11,8 @@
 //! In an ordinary build all of this is `parking_lot`, `crossbeam` and `std`, re-exported or behind
 //! a call that the compiler removes.
 //!
-//! Counters that decide nothing stay plain (`counters.rs`), as does `Arc`, and `OnceLock` but under
-//! ThreadSanitizer: no thread waits for these while others run. [Decision
+//! Counters that decide nothing stay plain (`counters/mod.rs`), as does `Arc`, and `OnceLock` but
+//! under ThreadSanitizer: no thread waits for these while others run. [Decision
 //! 0011](../../../docs/decisions/0011-a-seam-for-threads-locks-and-clocks.md).
 
 mod parked;

@@ -14,7 +14,7 @@
 //! Before that it is looked whether the control file is still ours (`ControlPlace`).
 //!
 //! Also before it, every sync that is under way must end well: one that fails may be of pages that
-//! another sync has just called durable (`poison/syncs.rs`).
+//! another sync has just called durable (`poison/syncs/mod.rs`).
 //!
 //! Then the page LSN map learns what recovery will need of the pages.
 //!

@@ -28,10 +28,10 @@
 //! 4. A page reaches the disk only with a checksum that fits its bytes. Tested by
 //!    `copies_are_durable_before_pages_are_overwritten`.
 //! 5. A failed sync poisons the engine, before another sync of the same file begins and before any
-//!    page that it was to make durable counts as clean (`poison/syncs.rs`). Nothing else here does:
-//!    a page that could not be written stays dirty, and its copy in the doublewrite file stays
-//!    until it is durable in place (`doublewrite/areas.rs`). Tested by `a_failed_sync_poisons`,
-//!    `a_failed_write_costs_its_own_pages_only`,
+//!    page that it was to make durable counts as clean (`poison/syncs/mod.rs`). Nothing else here
+//!    does: a page that could not be written stays dirty, and its copy in the doublewrite file
+//!    stays until it is durable in place (`doublewrite/areas.rs`). Tested by
+//!    `a_failed_sync_poisons`, `a_failed_write_costs_its_own_pages_only`,
 //!    `a_page_whose_write_failed_is_whole_after_power_loss`. Tested by the simulator
 //!    (`page-syncs-apart`).
 //! 6. An older version of a page in the page's own place is never taken for the page
@@ -48,8 +48,8 @@
 //! In this order: `SpaceFiles::ddl` (held across I/O, creating, opening and removing files only),
 //! `SpaceFile::grow` (held across I/O, changing a file's size only), those of the map
 //! (`page_lsn_map/mod.rs`; a settler holds none of the others), those of the cache of open files
-//! (`open_files.rs`; never held across I/O, but a thread that waits for a handle waits for I/O of
-//! others), a shard of `SpaceFiles::shards` (never held across I/O), the state of `Areas` (never
+//! (`open_files/mod.rs`; never held across I/O, but a thread that waits for a handle waits for I/O
+//! of others), a shard of `SpaceFiles::shards` (never held across I/O), the state of `Areas` (never
 //! held across I/O; a writer waits there for an area while it holds nothing).
 
 mod doublewrite;

@@ -1,11 +1,11 @@
 //! docs/format.md is true: each of its examples is decoded by the real code, and means what the
 //! text beside it says; each record kind has one.
 
-#[path = "format_md/blocks.rs"]
+#[path = "blocks.rs"]
 mod blocks;
-#[path = "format_md/print.rs"]
+#[path = "print.rs"]
 mod print;
-#[path = "format_md/show.rs"]
+#[path = "show.rs"]
 mod show;
 
 use blocks::{Block, blocks};
