@@ -67,22 +67,21 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     let false_catches = without_mutants(&rows)?;
     let survivors = rows.iter().filter(|row| !row.outcome.caught).count();
-    match arguments.json {
-        true => println!("{}", json_of(&rows, &false_catches)),
-        false => {
-            for text in &false_catches {
-                println!("caught without a mutant: {text}");
-            }
-            println!(
-                "{} of {} mutants caught; without them {}",
-                rows.len() - survivors,
-                rows.len(),
-                match false_catches.len() {
-                    0 => "the same runs pass",
-                    _ => "the same runs fail",
-                }
-            );
+    if arguments.json {
+        println!("{}", json_of(&rows, &false_catches));
+    } else {
+        for text in &false_catches {
+            println!("caught without a mutant: {text}");
         }
+        println!(
+            "{} of {} mutants caught; without them {}",
+            rows.len() - survivors,
+            rows.len(),
+            match false_catches.len() {
+                0 => "the same runs pass",
+                _ => "the same runs fail",
+            }
+        );
     }
     Ok(ExitCode::from(u8::from(
         survivors > 0 || !false_catches.is_empty(),
@@ -228,20 +227,21 @@ fn text_of(row: &Row) -> String {
         .runs
         .map_or(String::new(), |n| format!("{n} runs, "));
     let said: String = outcome.said.chars().take(110).collect();
-    match outcome.caught {
-        true => format!(
+    if outcome.caught {
+        format!(
             "{:<26} {:<8} {runs}{:.1} s: {said}",
             mutant.name,
             mutant.machine.program(),
             outcome.seconds
-        ),
-        false => format!(
+        )
+    } else {
+        format!(
             "{:<26} {:<8} SURVIVED {:.0} s: {}",
             mutant.name,
             mutant.machine.program(),
             outcome.seconds,
             mutant.bug
-        ),
+        )
     }
 }
 

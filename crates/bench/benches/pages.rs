@@ -53,11 +53,11 @@ fn checksum(criterion: &mut Criterion) {
     group.throughput(Throughput::Bytes(PAGE as u64));
     let mut page = leaf(100);
     group.bench_function("stamp 16 KiB", |b| {
-        b.iter(|| stamp_checksum(black_box(&mut page)))
+        b.iter(|| stamp_checksum(black_box(&mut page)));
     });
     stamp_checksum(&mut page);
     group.bench_function("check 16 KiB", |b| {
-        b.iter(|| check_page(black_box(&page), ID).expect("right"))
+        b.iter(|| check_page(black_box(&page), ID).expect("right"));
     });
     group.finish();
 }
@@ -71,7 +71,7 @@ fn page_search(criterion: &mut Criterion) {
                 .wrapping_mul(6364136223846793005)
                 .wrapping_add(1442695040888963407);
             TreePage(black_box(&page)).search(&key((n >> 33) % 220))
-        })
+        });
     });
 }
 
@@ -85,7 +85,7 @@ fn leaf_insert(criterion: &mut Criterion) {
                 TreePageMut(bytes).insert(slot, 0, None, &key(55), &VALUE, &|_| false)
             },
             BatchSize::SmallInput,
-        )
+        );
     });
 }
 
@@ -95,7 +95,7 @@ fn frame_head(criterion: &mut Criterion) {
         b.iter(|| {
             let mut head = FrameHead::new(black_box(&payload), None);
             head.seal(Lsn(black_box(1 << 30)), 3).len()
-        })
+        });
     });
 }
 
@@ -129,7 +129,7 @@ fn packing(criterion: &mut Criterion) {
                 out.clear();
                 pack(&mut out, black_box(value), black_box(reference));
                 out.len()
-            })
+            });
         });
     }
     group.finish();
@@ -160,7 +160,7 @@ fn split(criterion: &mut Criterion) {
             || full.clone(),
             |bytes| TreePageMut(bytes).set_high(rows, Some(&high), &|_| true),
             BatchSize::SmallInput,
-        )
+        );
     });
 }
 

@@ -78,7 +78,7 @@ fn log_append(criterion: &mut Criterion) {
                 log.set_keep_from(log.durable_lsn());
             }
             time
-        })
+        });
     });
     group.finish();
     log.close().expect("closed");
@@ -147,21 +147,21 @@ fn page_lookup(criterion: &mut Criterion) {
         b.iter(|| {
             pool.optimistic_if_resident(page(mixed.below(FRAMES / 2)))
                 .is_some()
-        })
+        });
     });
     criterion.bench_function("page table lookup, absent", |b| {
         b.iter(|| {
             let absent = FRAMES + mixed.below(FRAMES);
             pool.optimistic_if_resident(page(absent)).is_some()
-        })
+        });
     });
     criterion.bench_function("shared latch of a resident page", |b| {
         b.iter(|| {
             drop(
                 pool.shared(page(mixed.below(FRAMES / 2)))
                     .expect("resident"),
-            )
-        })
+            );
+        });
     });
     pool.close();
 }
@@ -190,7 +190,7 @@ fn transactions(criterion: &mut Criterion) {
         b.iter(|| {
             let key = mixed.below(ROWS).to_be_bytes();
             reader.get(&table, &key).expect("read").expect("there")
-        })
+        });
     });
     reader.commit().expect("committed");
     criterion.bench_function("update of one row and commit, setting 0", |b| {
@@ -200,7 +200,7 @@ fn transactions(criterion: &mut Criterion) {
             value[..8].copy_from_slice(&mixed.below(u64::MAX >> 1).to_be_bytes());
             transaction.update(&table, &mixed.below(ROWS).to_be_bytes(), &value)?;
             transaction.commit()
-        })
+        });
     });
     let mut next = ROWS;
     let inserts = db.begin(Isolation::ReadCommitted).expect("begun");
@@ -208,7 +208,7 @@ fn transactions(criterion: &mut Criterion) {
         b.iter(|| {
             next += 1;
             inserts.insert(&table, &next.to_be_bytes(), &VALUE)
-        })
+        });
     });
     inserts.commit().expect("committed");
     drop(table);

@@ -536,13 +536,12 @@ fn traces(directory: &Path) -> Vec<(PathBuf, std::time::SystemTime, Vec<u8>)> {
     let mut found = Vec::new();
     for entry in directory.read_dir().unwrap() {
         let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => found.extend(traces(&path)),
-            false => {
-                let changed = path.metadata().unwrap().modified().unwrap();
-                let bytes = std::fs::read(&path).unwrap();
-                found.push((path, changed, bytes));
-            }
+        if path.is_dir() {
+            found.extend(traces(&path));
+        } else {
+            let changed = path.metadata().unwrap().modified().unwrap();
+            let bytes = std::fs::read(&path).unwrap();
+            found.push((path, changed, bytes));
         }
     }
     found.sort();

@@ -375,7 +375,7 @@ fn a_control_file_of_an_earlier_opening() {
         };
         let copy = usize::from(sequence(1) > sequence(0));
         patch(&left.path().join("control"), |bytes| {
-            bytes[copy * 4096 + 50] ^= 1
+            bytes[copy * 4096 + 50] ^= 1;
         });
         let found = Database::open(left.path(), small()).unwrap();
         assert!(found.table(&format!("t{}", olds.len())).is_ok());
@@ -576,9 +576,10 @@ fn a_torn_page_whose_copy_is_gone() {
             }
         });
         let doublewrite = killed.path().join("doublewrite");
-        match damaged {
-            true => patch(&doublewrite, |bytes| bytes[..100].fill(0)),
-            false => std::fs::remove_file(&doublewrite).unwrap(),
+        if damaged {
+            patch(&doublewrite, |bytes| bytes[..100].fill(0));
+        } else {
+            std::fs::remove_file(&doublewrite).unwrap();
         }
         // Each time: a supervisor opens again at once.
         for _ in 0..3 {

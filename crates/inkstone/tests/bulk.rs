@@ -230,12 +230,11 @@ fn others_rows_stay_when_a_bulk_is_undone() {
             continue;
         }
         let is_prepared = seed % 3 == 0;
-        match is_prepared {
-            true => loser.prepare(b"x").unwrap(),
-            false => {
-                db.flush_log().unwrap();
-                std::mem::forget(loser);
-            }
+        if is_prepared {
+            loser.prepare(b"x").unwrap();
+        } else {
+            db.flush_log().unwrap();
+            std::mem::forget(loser);
         }
         let vfs = match seed % 2 {
             0 => vfs.kill(),

@@ -131,9 +131,10 @@ fn a_close_makes_all_that_was_committed_durable() {
                 }
                 let open = db.begin(ReadCommitted).unwrap();
                 open.insert(&table, &key(999), &val(0)).unwrap();
-                match by_drop {
-                    true => drop((table, db)),
-                    false => db.close_as(how).unwrap(),
+                if by_drop {
+                    drop((table, db));
+                } else {
+                    db.close_as(how).unwrap();
                 }
                 drop(open);
                 let vfs = vfs.crash(7);

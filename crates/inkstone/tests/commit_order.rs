@@ -91,10 +91,11 @@ fn it_does_not_wait_for_its_undo_to_be_saved() {
                 });
                 gate.changed
                     .wait_while(&mut gate.state.lock(), |state| !state.stopped);
-                match commits {
-                    true => drop(prepared.commit_deferred(Durability::Lazy).unwrap()),
+                if commits {
+                    drop(prepared.commit_deferred(Durability::Lazy).unwrap());
+                } else {
                     // It reads what it undoes, and so may wait.
-                    false => drop(prepared),
+                    drop(prepared);
                 }
                 gate.open();
                 saving.join().unwrap().unwrap();

@@ -43,9 +43,10 @@ fn files(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => found.extend(files(&path)),
-            false => found.push(path),
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else {
+            found.push(path);
         }
     }
     found.sort();
@@ -167,9 +168,10 @@ fn a_replaced_control_file_stops_the_engine() {
             }
             _ => std::fs::rename(path.join("control"), place.path().join("taken")).unwrap(),
         }
-        let refused = match by_ddl {
-            true => db.create_table("new", &[]).map(drop),
-            false => db.checkpoint(),
+        let refused = if by_ddl {
+            db.create_table("new", &[]).map(drop)
+        } else {
+            db.checkpoint()
         };
         let error = refused.unwrap_err();
         assert!(matches!(error, Error::Poisoned(_)), "{error:?}");

@@ -192,7 +192,7 @@ fn names_of_trees_and_tables_change() {
         let db = open(&dir);
         let table = db.create_table("t", &["a", "b"]).unwrap();
         commit(&db, |txn| {
-            txn.insert(table.tree("a").unwrap(), b"k", b"v").unwrap()
+            txn.insert(table.tree("a").unwrap(), b"k", b"v").unwrap();
         });
         let renamed = db.rename_tree("t", "a", "c").unwrap();
         assert!(matches!(

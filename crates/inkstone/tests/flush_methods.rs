@@ -28,12 +28,11 @@ fn check(directory: &Path, options: &Options, what: &str) {
 fn copy(from: &Path, to: &Path) {
     for (path, bytes) in contents(from) {
         let target = to.join(path.strip_prefix(from).unwrap());
-        match path.is_dir() {
-            true => std::fs::create_dir_all(target).unwrap(),
-            false => {
-                std::fs::create_dir_all(target.parent().unwrap()).unwrap();
-                std::fs::write(target, bytes).unwrap();
-            }
+        if path.is_dir() {
+            std::fs::create_dir_all(target).unwrap();
+        } else {
+            std::fs::create_dir_all(target.parent().unwrap()).unwrap();
+            std::fs::write(target, bytes).unwrap();
         }
     }
 }

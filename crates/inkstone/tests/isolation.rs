@@ -209,9 +209,10 @@ fn otv() {
         case.set(&t2, 2, 18);
         assert_eq!(case.get(&t3, 2), Some(if dirty { 18 } else { 19 }));
         t2.commit().unwrap();
-        let after = match one_snapshot(level) {
-            false => (Some(18), Some(12)),
-            true => (Some(19), Some(11)),
+        let after = if !one_snapshot(level) {
+            (Some(18), Some(12))
+        } else {
+            (Some(19), Some(11))
         };
         assert_eq!((case.get(&t3, 2), case.get(&t3, 1)), after);
     });
@@ -237,9 +238,10 @@ fn pmp_reads() {
             return;
         }
         insert(t2);
-        let seen = match one_snapshot(level) {
-            false => vec![(3, 30)],
-            true => vec![],
+        let seen = if !one_snapshot(level) {
+            vec![(3, 30)]
+        } else {
+            vec![]
         };
         assert_eq!(case.multiples(&t1, 3), seen);
     });
@@ -467,9 +469,10 @@ fn uncommitted_long_values_are_not_shown() {
             writer.delete(&case.table, &key(1)).unwrap();
             assert!(read().as_ref() == Some(&old) && scan().unwrap().1 == old);
             assert_eq!(case.get(&reader, 1), None, "short values are");
-            match commits {
-                false => writer.rollback().unwrap(),
-                true => writer.commit().unwrap(),
+            if !commits {
+                writer.rollback().unwrap();
+            } else {
+                writer.commit().unwrap();
             }
         }
         assert!(read() == Some(new.clone()) && scan().unwrap().1 == new);

@@ -101,9 +101,12 @@ fn short_scans_read_little_for_nothing() {
             std::ops::Bound::Included(&range.start()[..]),
             std::ops::Bound::Included(&range.end()[..]),
         );
-        let (rows, pages, _) = reads(&db, |txn| match backward {
-            true => txn.range_backward(&table, bounds).unwrap().count(),
-            false => txn.range(&table, bounds).unwrap().count(),
+        let (rows, pages, _) = reads(&db, |txn| {
+            if backward {
+                txn.range_backward(&table, bounds).unwrap().count()
+            } else {
+                txn.range(&table, bounds).unwrap().count()
+            }
         });
         assert_eq!(rows as u64, to - from + 1);
         assert!(pages <= 11, "{pages} pages for about 9 leaves");

@@ -126,7 +126,7 @@ fn a_waiter_is_woken_when_a_row_is_given_back() {
         let begun = Instant::now();
         scope(|s| {
             let other = blocked(s, || {
-                commit(&db, |t| t.update(&table, &key(1), b"9").unwrap())
+                commit(&db, |t| t.update(&table, &key(1), b"9").unwrap());
             });
             assert!(holder.unlock_row(&table, &key(1)).unwrap());
             other.join().unwrap();
@@ -137,7 +137,7 @@ fn a_waiter_is_woken_when_a_row_is_given_back() {
         holder.update(&table, &key(2), b"8").unwrap();
         scope(|s| {
             let other = blocked(s, || {
-                commit(&db, |t| t.update(&table, &key(2), b"9").unwrap())
+                commit(&db, |t| t.update(&table, &key(2), b"9").unwrap());
             });
             holder.rollback_to_savepoint("s").unwrap();
             other.join().unwrap();

@@ -82,7 +82,7 @@ fn a_large_transaction_is_undone_after_a_crash() {
         change_many(&db, (6_000, SHARE), |n| change_one(&loser, &tables, n));
         loser.savepoint("middle").unwrap();
         change_many(&db, (6_000, SHARE), |n| {
-            change_one(&loser, &tables, 6_000 + n)
+            change_one(&loser, &tables, 6_000 + n);
         });
         let counted = |counter| db.counters().get(counter);
         assert_eq!(counted(Counter::UndoMoves), 1);
@@ -405,9 +405,10 @@ fn the_log_is_no_longer_than_its_size() {
                 for n in 0..rows {
                     change(case, n, &txn);
                 }
-                match committed {
-                    true => txn.commit().unwrap(),
-                    false => txn.rollback().unwrap(),
+                if committed {
+                    txn.commit().unwrap();
+                } else {
+                    txn.rollback().unwrap();
                 }
             }
         }

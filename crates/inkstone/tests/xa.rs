@@ -279,9 +279,10 @@ fn a_prepared_transaction_that_was_rolled_back_is_gone_after_a_kill() {
         let txn = db.begin(ReadCommitted).unwrap();
         txn.insert(&table, &key(1), &val(1)).unwrap();
         let prepared = txn.prepare_with(b"a", Durability::Sync).unwrap();
-        match by_handle {
-            true => prepared.rollback().unwrap(),
-            false => db.rollback_prepared(b"a").unwrap(),
+        if by_handle {
+            prepared.rollback().unwrap();
+        } else {
+            db.rollback_prepared(b"a").unwrap();
         }
         common::ready_to_die();
     }
@@ -445,7 +446,7 @@ fn a_prepared_transaction_without_changes_is_kept() {
             let txn = db.begin(RepeatableRead).unwrap();
             match xid {
                 b"lock" => {
-                    drop(txn.get_locking(&table, &key(1), LockMode::Exclusive, Wait::Timeout))
+                    drop(txn.get_locking(&table, &key(1), LockMode::Exclusive, Wait::Timeout));
                 }
                 b"undo" => {
                     txn.savepoint("s").unwrap();

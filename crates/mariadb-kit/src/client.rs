@@ -202,9 +202,10 @@ fn reply_to(packet: &[u8]) -> Result<Reply> {
             let last_insert_id = reader.number()?;
             let _status = reader.u16()?;
             let warnings = reader.u16()?;
-            let info = match reader.0.is_empty() {
-                true => String::new(),
-                false => String::from_utf8_lossy(&reader.cell()?.unwrap_or_default()).into_owned(),
+            let info = if reader.0.is_empty() {
+                String::new()
+            } else {
+                String::from_utf8_lossy(&reader.cell()?.unwrap_or_default()).into_owned()
             };
             Ok(Reply::Done(Done {
                 affected,

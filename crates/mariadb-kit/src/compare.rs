@@ -14,9 +14,12 @@ pub fn neutral(text: &str) -> String {
     let lines = text
         .lines()
         .filter(|line| !line.contains(NOT_PURGED))
-        .map(|line| match line.contains("\troot\tlocalhost") {
-            true => without_moment(line),
-            false => line.to_owned() + "\n",
+        .map(|line| {
+            if line.contains("\troot\tlocalhost") {
+                without_moment(line)
+            } else {
+                line.to_owned() + "\n"
+            }
         });
     without_name(&lines.collect::<String>()).replace("<STORAGE_ENGINE>", "<ENGINE>")
 }

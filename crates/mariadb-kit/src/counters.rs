@@ -110,11 +110,10 @@ pub fn parts(printed: &str) -> Result<Vec<Part>> {
             peak_bytes: peak * 1024.0,
         });
     }
-    match parts.is_empty() {
-        true => {
-            Err("the file measures nothing: it needs a line \"-- measure LABEL [ROWS]\"".to_owned())
-        }
-        false => Ok(parts),
+    if parts.is_empty() {
+        Err("the file measures nothing: it needs a line \"-- measure LABEL [ROWS]\"".to_owned())
+    } else {
+        Ok(parts)
     }
 }
 
@@ -134,9 +133,10 @@ fn numbers(line: &str) -> Result<(&str, Vec<f64>)> {
     let mut words = line.split('\t').skip(1);
     let label = words.next().unwrap_or_default();
     let numbers: Vec<f64> = words.filter_map(|word| word.parse().ok()).collect();
-    match numbers.len() == COUNTERS.len() + 1 {
-        true => Ok((label, numbers)),
-        false => Err(format!("a counter of {COUNTERS:?} is missing: {line}")),
+    if numbers.len() == COUNTERS.len() + 1 {
+        Ok((label, numbers))
+    } else {
+        Err(format!("a counter of {COUNTERS:?} is missing: {line}"))
     }
 }
 

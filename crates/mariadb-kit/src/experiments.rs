@@ -29,9 +29,10 @@ pub fn run(
 ) -> Result<ExitCode> {
     let mut results = Vec::new();
     for Input { name, text } in inputs("experiments", filter, "")? {
-        let sections = match name.ends_with(".sql") {
-            true => run_sql(tree, plugin, &name, &text, effort)?,
-            false => run_sysbench(tree, plugin, &name, &text, effort)?,
+        let sections = if name.ends_with(".sql") {
+            run_sql(tree, plugin, &name, &text, effort)?
+        } else {
+            run_sysbench(tree, plugin, &name, &text, effort)?
         };
         if !json {
             sections.iter().for_each(Section::print);
@@ -60,9 +61,10 @@ impl Section {
             "", "", "InnoDB", "Inkstone", "ratio"
         );
         for (label, unit, innodb, inkstone) in &self.rows {
-            let ratio = match *innodb > 0.0 {
-                true => format!("{:8.3}", inkstone / innodb),
-                false => "-".to_owned(),
+            let ratio = if *innodb > 0.0 {
+                format!("{:8.3}", inkstone / innodb)
+            } else {
+                "-".to_owned()
             };
             println!(
                 "{label:30} {unit:14} {:>14} {:>14} {ratio:>8}",

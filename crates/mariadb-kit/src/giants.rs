@@ -90,9 +90,10 @@ CREATE TABLE {DATABASE}.rws (id BIGINT PRIMARY KEY, k INT, a INT, b BIGINT, v VA
         let parts = server.sql(&format!(
             "SELECT k, COUNT(*) FROM {DATABASE}.rws GROUP BY k HAVING COUNT(*) <> {ROWS}"
         ))?;
-        match parts.trim().is_empty() {
-            true => Ok(()),
-            false => Err(format!("parts of giants of {ROWS} rows:\n{parts}")),
+        if parts.trim().is_empty() {
+            Ok(())
+        } else {
+            Err(format!("parts of giants of {ROWS} rows:\n{parts}"))
         }
     }
 }

@@ -88,9 +88,10 @@ pub fn check(server: &Server) -> Result<()> {
     }
     let sums = server.sql("CHECKSUM TABLE smoke.e, smoke.i")?;
     let mut of_each = sums.lines().filter_map(|line| line.split('\t').nth(1));
-    match of_each.next() == of_each.next() {
-        true => Ok(()),
-        false => Err(format!("an imported table is not the exported one: {sums}")),
+    if of_each.next() == of_each.next() {
+        Ok(())
+    } else {
+        Err(format!("an imported table is not the exported one: {sums}"))
     }
 }
 
@@ -134,11 +135,12 @@ fn compare_with_innodb(server: &Server, folder: &Path) -> Result<()> {
     for (path, bytes) in exported.iter().zip(kept) {
         std::fs::write(path, bytes).map_err(failed)?;
     }
-    match innodb == inkstone {
-        true => Ok(()),
-        false => Err(format!(
+    if innodb == inkstone {
+        Ok(())
+    } else {
+        Err(format!(
             "tables of InnoDB and of Inkstone that were imported:\n{innodb}\n{inkstone}"
-        )),
+        ))
     }
 }
 
@@ -158,9 +160,10 @@ fn imported_by(server: &Server, folder: &Path, engine: &str, extension: &str) ->
         copy_as(folder, "kept", "d", extension)?;
         let of_table =
             "INSERT INTO d (v) VALUES (77); SELECT * FROM d ORDER BY id; SHOW CREATE TABLE d";
-        let uses = match definition.starts_with("SEQUENCE") {
-            true => "SELECT NEXTVAL(d); SELECT * FROM d",
-            false => of_table,
+        let uses = if definition.starts_with("SEQUENCE") {
+            "SELECT NEXTVAL(d); SELECT * FROM d"
+        } else {
+            of_table
         };
         seen += &server.sql(&format!(
             "USE smoke; ALTER TABLE d IMPORT TABLESPACE; SHOW CREATE TABLE d; {uses}; \
@@ -246,11 +249,12 @@ fn export(server: &Server, folder: &Path) -> Result<()> {
     let is_same = before == read();
     copy(folder, "e", "kept", |cfg| cfg)?;
     let unlocked = run("UNLOCK TABLES;");
-    match is_same && analyzed.contains("not kept over a restart") {
-        true => Ok(()),
-        false => Err(format!(
+    if is_same && analyzed.contains("not kept over a restart") {
+        Ok(())
+    } else {
+        Err(format!(
             "ANALYZE of an exported table: file unchanged: {is_same}; {flushed}{analyzed}{unlocked}"
-        )),
+        ))
     }
 }
 

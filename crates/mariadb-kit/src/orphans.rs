@@ -89,11 +89,12 @@ pub fn expected(server: &Server) -> Result<BTreeSet<String>> {
 pub fn check_number(server: &Server) -> Result<()> {
     let expected = expected(server)?;
     let files = table_files(&server.data().join("inkstone"))?;
-    match files.len() == expected.len() {
-        true => Ok(()),
-        false => Err(format!(
+    if files.len() == expected.len() {
+        Ok(())
+    } else {
+        Err(format!(
             "the engine has the files {files:?}; the tables are {expected:?}"
-        )),
+        ))
     }
 }
 
@@ -117,9 +118,10 @@ pub fn check_stopped(data: &Path, expected: &BTreeSet<String>) -> Result<()> {
     }
     database.close().map_err(say)?;
     let files = table_files(&directory)?;
-    match files.len() == tables.len() {
-        true => Ok(()),
-        false => Err(format!("{} tables have the files {files:?}", tables.len())),
+    if files.len() == tables.len() {
+        Ok(())
+    } else {
+        Err(format!("{} tables have the files {files:?}", tables.len()))
     }
 }
 

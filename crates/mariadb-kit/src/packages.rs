@@ -80,9 +80,12 @@ fn candidates(apt: &Apt) -> Result<Vec<String>> {
         .filter(of_series)
         .cloned()
         .collect();
-    both.sort_by(|a, b| match is_older(a, b) {
-        true => std::cmp::Ordering::Greater,
-        false => std::cmp::Ordering::Less,
+    both.sort_by(|a, b| {
+        if is_older(a, b) {
+            std::cmp::Ordering::Greater
+        } else {
+            std::cmp::Ordering::Less
+        }
     });
     if both.is_empty() {
         return Err(format!(
@@ -97,9 +100,10 @@ fn candidates(apt: &Apt) -> Result<Vec<String>> {
 
 fn list<'a>(versions: impl Iterator<Item = &'a String>) -> String {
     let names: Vec<&str> = versions.map(String::as_str).collect();
-    match names.is_empty() {
-        true => "none".to_owned(),
-        false => names.join(", "),
+    if names.is_empty() {
+        "none".to_owned()
+    } else {
+        names.join(", ")
     }
 }
 
@@ -111,9 +115,12 @@ fn newest_unpacked() -> Option<Tree> {
     let entries = std::fs::read_dir(home()).ok()?;
     let folders = entries.flatten().map(|entry| entry.path());
     let mut trees: Vec<Tree> = folders.filter_map(|path| Tree::open(&path).ok()).collect();
-    trees.sort_by(|a, b| match is_older(&a.version, &b.version) {
-        true => std::cmp::Ordering::Less,
-        false => std::cmp::Ordering::Greater,
+    trees.sort_by(|a, b| {
+        if is_older(&a.version, &b.version) {
+            std::cmp::Ordering::Less
+        } else {
+            std::cmp::Ordering::Greater
+        }
     });
     trees.pop()
 }

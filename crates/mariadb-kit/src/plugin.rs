@@ -238,9 +238,10 @@ fn files(handler: &Path, endings: &[&str]) -> Result<Vec<PathBuf>> {
 
 fn sources(handler: &Path) -> Result<Vec<PathBuf>> {
     let sources = files(handler, &["cc"])?;
-    match sources.is_empty() {
-        true => Err(format!("there is no .cc file in {}", handler.display())),
-        false => Ok(sources),
+    if sources.is_empty() {
+        Err(format!("there is no .cc file in {}", handler.display()))
+    } else {
+        Ok(sources)
     }
 }
 

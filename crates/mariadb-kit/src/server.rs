@@ -196,13 +196,14 @@ impl Server {
         let status = command
             .status()
             .map_err(|error| cannot_start(&command, error))?;
-        match status.success() {
-            true => std::fs::write(&made, &self.tree.version)
-                .map_err(|error| format!("{} cannot be written: {error}", made.display())),
-            false => Err(format!(
+        if status.success() {
+            std::fs::write(&made, &self.tree.version)
+                .map_err(|error| format!("{} cannot be written: {error}", made.display()))
+        } else {
+            Err(format!(
                 "the system tables cannot be made:\n{}",
                 self.end_of_log()
-            )),
+            ))
         }
     }
 

@@ -52,12 +52,11 @@ fn run_files(tree: &Tree, plugin: &Plugin, files: &[Input]) -> Result<usize> {
         let began = Instant::now();
         let differences = compare(&mut server, text).unwrap_or_else(|error| error);
         let seconds = began.elapsed().as_secs_f64();
-        match differences.is_empty() {
-            true => println!("{name:24} equal   {seconds:6.1} s"),
-            false => {
-                wrong += 1;
-                println!("{name:24} DIFFERS {seconds:6.1} s\n{differences}");
-            }
+        if differences.is_empty() {
+            println!("{name:24} equal   {seconds:6.1} s");
+        } else {
+            wrong += 1;
+            println!("{name:24} DIFFERS {seconds:6.1} s\n{differences}");
         }
         if let Some(status) = server.exited() {
             println!(
@@ -162,7 +161,7 @@ fn output_within(command: &mut Command, patience: Duration) -> Result<Output> {
             match child.try_wait() {
                 Ok(Some(status)) => break Ok(status),
                 Ok(None) if began.elapsed() < patience => {
-                    std::thread::sleep(Duration::from_millis(20))
+                    std::thread::sleep(Duration::from_millis(20));
                 }
                 _ => {
                     let _ = child.kill();
@@ -259,9 +258,10 @@ fn check_refusals(server: &Server) -> Result<()> {
             }
         }
     }
-    match definitions()? == before {
-        true => Ok(()),
-        false => Err("a refused statement has changed a table".to_owned()),
+    if definitions()? == before {
+        Ok(())
+    } else {
+        Err("a refused statement has changed a table".to_owned())
     }
 }
 
@@ -269,11 +269,12 @@ fn check_refusals(server: &Server) -> Result<()> {
 /// drop it.
 fn check_databases(server: &Server) -> Result<()> {
     let databases = server.sql("SHOW DATABASES")?;
-    match databases.lines().any(|name| name == "inkstone") {
-        true => Err(format!(
+    if databases.lines().any(|name| name == "inkstone") {
+        Err(format!(
             "the engine's directory is a database: {databases:?}"
-        )),
-        false => Ok(()),
+        ))
+    } else {
+        Ok(())
     }
 }
 
@@ -306,11 +307,12 @@ fn check_adjusted(server: &Server) -> Result<()> {
     let log = server.log();
     let text = std::fs::read(&log).map_err(|error| format!("{}: {error}", log.display()))?;
     let warned = String::from_utf8_lossy(&text).contains("inkstone_buffer_pool_size is 307200");
-    match bytes.trim() == (64_u32 * 65536).to_string() && warned {
-        true => Ok(()),
-        false => Err(format!(
+    if bytes.trim() == (64_u32 * 65536).to_string() && warned {
+        Ok(())
+    } else {
+        Err(format!(
             "a pool of 300 KiB has become {bytes} bytes, with a warning: {warned}"
-        )),
+        ))
     }
 }
 
@@ -337,8 +339,9 @@ pub fn check_tables_but(server: &Server, without: &[&str]) -> Result<()> {
         .lines()
         .filter(|line| !line.ends_with("\tOK"))
         .collect();
-    match bad.is_empty() {
-        true => Ok(()),
-        false => Err(format!("CHECK TABLE finds damage:\n{}", bad.join("\n"))),
+    if bad.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("CHECK TABLE finds damage:\n{}", bad.join("\n")))
     }
 }

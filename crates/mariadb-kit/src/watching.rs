@@ -53,9 +53,10 @@ fn until_waiting(server: &Server, count: usize) -> Result<()> {
 }
 
 fn expect(what: &str, found: &str, expected: &str) -> Result<()> {
-    match found.trim() == expected {
-        true => Ok(()),
-        false => Err(format!("{what}:\n{found}\ninstead of\n{expected}")),
+    if found.trim() == expected {
+        Ok(())
+    } else {
+        Err(format!("{what}:\n{found}\ninstead of\n{expected}"))
     }
 }
 

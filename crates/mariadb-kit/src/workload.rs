@@ -265,10 +265,11 @@ pub fn check(server: &Server, work: &Workload) -> Result<()> {
         )
     });
     let apart = server.sql(&apart.join("; "))?;
-    match apart.trim().is_empty() {
-        true => Ok(()),
-        false => Err(format!(
+    if apart.trim().is_empty() {
+        Ok(())
+    } else {
+        Err(format!(
             "transactions are committed in one engine only:\n{apart}"
-        )),
+        ))
     }
 }

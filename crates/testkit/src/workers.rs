@@ -61,9 +61,10 @@ impl Tally {
 
     /// Marks that it should have seen and did not.
     pub fn missing(&self) -> Vec<&'static str> {
-        match self.is_judged() {
-            true => self.marks.missing(),
-            false => Vec::new(),
+        if self.is_judged() {
+            self.marks.missing()
+        } else {
+            Vec::new()
         }
     }
 

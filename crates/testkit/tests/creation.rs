@@ -18,9 +18,10 @@ fn open(vfs: &SimVfs) -> inkstone::Result<Database> {
 
 /// What a database must be able to do.
 fn work(db: &Database, key: &[u8]) {
-    let table = match db.tables().unwrap().is_empty() {
-        true => db.create_table("t", &["s"]).unwrap(),
-        false => db.table("t").unwrap(),
+    let table = if db.tables().unwrap().is_empty() {
+        db.create_table("t", &["s"]).unwrap()
+    } else {
+        db.table("t").unwrap()
     };
     let txn = db.begin(Isolation::ReadCommitted).unwrap();
     txn.upsert(&table, key, b"value").unwrap();

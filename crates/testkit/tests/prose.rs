@@ -121,9 +121,10 @@ fn prose() -> impl Iterator<Item = (String, Vec<Line>)> {
     let ours = |name: &String| !AS_IT_IS.iter().any(|start| name.starts_with(start));
     files(&endings).into_iter().filter(ours).map(|name| {
         let text = std::fs::read_to_string(root().join(&name)).expect("a source is UTF-8");
-        let lines = match name.ends_with(".md") {
-            true => paragraphs(&text),
-            false => comments(&text, !name.ends_with(".rs")),
+        let lines = if name.ends_with(".md") {
+            paragraphs(&text)
+        } else {
+            comments(&text, !name.ends_with(".rs"))
         };
         (name, lines)
     })

@@ -70,9 +70,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         if count.instructions == 0.0 {
             return Err(format!("nothing was counted below {function}"));
         }
-        match arguments.json {
-            true => print_json(name, &count),
-            false => print_text(name, &count),
+        if arguments.json {
+            print_json(name, &count);
+        } else {
+            print_text(name, &count);
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -59,10 +59,11 @@ pub struct Object {
 impl Object {
     /// Finds the atomic instructions of an object file.
     pub fn disassemble(path: &str) -> Result<Self> {
-        let text = match std::path::Path::new(path).is_file() {
-            true => output(Command::new("objdump").args(["-d", "--no-show-raw-insn", path]))?,
+        let text = if std::path::Path::new(path).is_file() {
+            output(Command::new("objdump").args(["-d", "--no-show-raw-insn", path]))?
+        } else {
             // What the kernel maps (the clock's page) is no file.
-            false => String::new(),
+            String::new()
         };
         let atomic = text.lines().filter_map(atomic_at).collect();
         Ok(Self {

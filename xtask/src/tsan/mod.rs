@@ -154,9 +154,10 @@ impl Nightly {
         let status = command
             .status()
             .map_err(|error| format!("{command:?} cannot be started: {error}"))?;
-        match status.success() {
-            true => Ok(()),
-            false => Err(format!("{command:?} failed")),
+        if status.success() {
+            Ok(())
+        } else {
+            Err(format!("{command:?} failed"))
         }
     }
 }

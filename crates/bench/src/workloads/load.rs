@@ -115,9 +115,10 @@ fn one(arguments: &Load, case: Case, probed: &Path, directory: &Path) -> Result<
         buffer_pool_size: 2 << 30,
         ..published()
     })?;
-    let (rows, row_bytes) = match case.is_wide() {
-        true => (arguments.wide_rows, 8 + WIDE_VALUE_LEN as u64),
-        false => (arguments.rows, 16),
+    let (rows, row_bytes) = if case.is_wide() {
+        (arguments.wide_rows, 8 + WIDE_VALUE_LEN as u64)
+    } else {
+        (arguments.rows, 16)
     };
     let payload = rows * row_bytes;
     let probed_bytes = payload.clamp(PROBE_BYTES_MIN, PROBE_BYTES_MAX);

@@ -37,9 +37,10 @@ pub fn run(arguments: &Recover, output: &Output) -> Result<()> {
 }
 
 fn say(report: &SalvageReport, is_written: bool, output: &Output) {
-    let done = match is_written {
-        true => "was rebuilt",
-        false => "would be rebuilt (nothing on disk was changed; --write does it)",
+    let done = if is_written {
+        "was rebuilt"
+    } else {
+        "would be rebuilt (nothing on disk was changed; --write does it)"
     };
     for file in &report.rebuilt {
         output.text(format!("{} {done}", file.display()));

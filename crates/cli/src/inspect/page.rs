@@ -252,9 +252,12 @@ impl PageView<'_> {
         let count: u64 = ranges.iter().map(|(first, last)| last - first + 1).sum();
         let shown: Vec<String> = ranges
             .iter()
-            .map(|(first, last)| match first == last {
-                true => first.to_string(),
-                false => format!("{first}-{last}"),
+            .map(|(first, last)| {
+                if first == last {
+                    first.to_string()
+                } else {
+                    format!("{first}-{last}")
+                }
             })
             .collect();
         output.text(format!("allocated {count} pages: {}", shown.join(" ")));

@@ -120,9 +120,12 @@ impl Report<'_> {
             &self.after_recovery,
         ];
         for (name, counter, in_bytes) in LINES {
-            let cells = phases.map(|counts| match in_bytes {
-                true => bytes(counts.get(counter)),
-                false => count(counts.get(counter)),
+            let cells = phases.map(|counts| {
+                if in_bytes {
+                    bytes(counts.get(counter))
+                } else {
+                    count(counts.get(counter))
+                }
             });
             table.row([name.to_owned()].into_iter().chain(cells));
         }

@@ -264,12 +264,11 @@ fn check_len(b: &[u8]) -> Result<(), Corrupt> {
 
 fn check_crc(b: &[u8], at: usize, computed: u32) -> Result<(), Corrupt> {
     let stored = get_u32(b, at);
-    match stored == computed {
-        true => Ok(()),
-        false => {
-            let detail = format!("checksum {stored:08x}, computed {computed:08x}");
-            Err(Corrupt::at(at, detail))
-        }
+    if stored == computed {
+        Ok(())
+    } else {
+        let detail = format!("checksum {stored:08x}, computed {computed:08x}");
+        Err(Corrupt::at(at, detail))
     }
 }
 

@@ -110,9 +110,10 @@ fn get_version(r: &mut Reader<'_>) -> Result<LoggedVersion, Corrupt> {
         address: get_logged(r)?,
         previous: get_logged(r)?,
     };
-    match version.address.is_logged() {
-        true => Ok(version),
-        false => Err(r.corrupt("a version without an address")),
+    if version.address.is_logged() {
+        Ok(version)
+    } else {
+        Err(r.corrupt("a version without an address"))
     }
 }
 
@@ -150,9 +151,10 @@ pub fn decode_one(bytes: &[u8]) -> Result<Record, Corrupt> {
         kind @ (0x10 | 0x14) => get_rows_insert(kind, &mut r)?,
         kind => get_plain(kind, &mut r)?,
     };
-    match r.is_empty() {
-        true => Ok(record),
-        false => Err(r.corrupt("more than a record")),
+    if r.is_empty() {
+        Ok(record)
+    } else {
+        Err(r.corrupt("more than a record"))
     }
 }
 

@@ -149,17 +149,19 @@ impl Skimmer {
     /// Hands what is known on to the one that has read everything before, and forgets it.
     pub fn hand_on(&mut self, to: &mut Self) {
         for (slot, context) in self.contexts.drain() {
-            match context.known || !to.is_whole {
-                true => drop(to.contexts.insert(slot, context)),
-                false => drop(to.contexts.remove(&slot)),
+            if context.known || !to.is_whole {
+                drop(to.contexts.insert(slot, context));
+            } else {
+                drop(to.contexts.remove(&slot));
             }
         }
     }
 
     fn forget(&mut self, slot: u32) {
-        match self.is_whole {
-            true => drop(self.contexts.remove(&slot)),
-            false => self.contexts.entry(slot).or_default().clear(),
+        if self.is_whole {
+            drop(self.contexts.remove(&slot));
+        } else {
+            self.contexts.entry(slot).or_default().clear();
         }
     }
 
@@ -268,12 +270,11 @@ impl Skimmer {
             _ => return Err(SkimError::Decode(DecodeError::NoContext { trx_slot })),
         };
         let same_page = kind & SAME_PAGE != 0;
-        let (page, tree) = match same_page {
-            true => (context.page, context.tree),
-            false => {
-                let page = get_page(r)?;
-                (page, TreeId(get_u32v(r, "tree")?))
-            }
+        let (page, tree) = if same_page {
+            (context.page, context.tree)
+        } else {
+            let page = get_page(r)?;
+            (page, TreeId(get_u32v(r, "tree")?))
         };
         let at = match (kind & NEXT_SLOT != 0, same_page) {
             (true, true) => context.slot.wrapping_add(1),

@@ -100,9 +100,10 @@ impl TreePageMut<'_> {
         let mut heap = self.read().heap_end();
         for slot in 0..keep {
             let cell = from.cell(slot);
-            let (cut, regained) = match slot == 0 && !from.is_leaf() {
-                true => (0, &[][..]),
-                false => (cut, regained),
+            let (cut, regained) = if slot == 0 && !from.is_leaf() {
+                (0, &[][..])
+            } else {
+                (cut, regained)
             };
             let version = cell.version.filter(|&v| live(v));
             // Suffix and value stand side by side.

@@ -101,20 +101,21 @@ impl Tree {
         };
         let page_of = |slot: usize| self.space.page_id(node.child(slot));
         let wanted = |slot: &usize| is_wanted(node, *slot);
-        Some(match backward {
-            true => slots
+        Some(if backward {
+            slots
                 .clone()
                 .rev()
                 .take(most)
                 .take_while(wanted)
                 .map(page_of)
-                .collect(),
-            false => slots
+                .collect()
+        } else {
+            slots
                 .clone()
                 .take(most)
                 .take_while(wanted)
                 .map(page_of)
-                .collect(),
+                .collect()
         })
     }
 }

@@ -149,11 +149,12 @@ impl Tree {
     /// Fails if a snapshot of this number is older than the tree, and would see too few of its
     /// rows.
     pub fn check_complete_at(&self, number: u64) -> Result<()> {
-        match self.space.is_complete_at(self.id, number) || mutants::on(Mutant::NewerTableRead) {
-            true => Ok(()),
-            false => Err(Error::TableChanged {
+        if self.space.is_complete_at(self.id, number) || mutants::on(Mutant::NewerTableRead) {
+            Ok(())
+        } else {
+            Err(Error::TableChanged {
                 path: self.space.file().path().to_owned(),
-            }),
+            })
         }
     }
 

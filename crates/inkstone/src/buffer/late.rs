@@ -103,9 +103,10 @@ impl Inner {
         let Some((late, left)) = self.late_of(id) else {
             return read(page).map(|()| Come::Whole);
         };
-        match left.initialises {
-            true => header::init_page(page, id, header::PageType::Free),
-            false => read(page)?,
+        if left.initialises {
+            header::init_page(page, id, header::PageType::Free);
+        } else {
+            read(page)?;
         }
         if mutants::on(Mutant::LateRedoPassedOver) && !left.initialises {
             return Ok(Come::Late(None));
@@ -131,9 +132,10 @@ impl Inner {
             if made.initialised {
                 page.mark_fresh();
             }
-            match mutants::on(Mutant::LateRedoLeftClean) {
-                true => header::set_page_lsn(&mut page, made.end),
-                false => page.mark_dirty(made.start, made.end),
+            if mutants::on(Mutant::LateRedoLeftClean) {
+                header::set_page_lsn(&mut page, made.end);
+            } else {
+                page.mark_dirty(made.start, made.end);
             }
         }
         self.end_late(id);

@@ -40,9 +40,10 @@ struct Stop {
 impl Stop {
     /// True when it is time to stop. Sleeps before it looks, unless the time is none.
     fn sleep_unless_zero(&self, time: Duration) -> bool {
-        match time.is_zero() {
-            true => *self.stopped.lock(),
-            false => self.sleep(time),
+        if time.is_zero() {
+            *self.stopped.lock()
+        } else {
+            self.sleep(time)
         }
     }
 
@@ -166,9 +167,10 @@ fn checkpoints(inner: &Arc<Inner>, stop: &Arc<Stop>) -> Result<JoinHandle<()>> {
         let (mut busy, mut count) = (false, 0);
         // While there is much to do it goes on at once.
         loop {
-            let called = log.next_call(match busy {
-                true => Duration::from_millis(1),
-                false => CHECKPOINT_INTERVAL,
+            let called = log.next_call(if busy {
+                Duration::from_millis(1)
+            } else {
+                CHECKPOINT_INTERVAL
             });
             if *stop.stopped.lock() {
                 return;
@@ -192,9 +194,10 @@ fn checkpoint_round(inner: &Inner, count: u64, called: bool) -> Result<bool> {
         saved_every > 0 && saved_every < limit,
         "undo is saved of transactions that keep {saved_every} bytes of a log"
     );
-    let saved = inner.save_long_undo(match inner.core.storage.log.has_room() {
-        true => saved_every,
-        false => saved_every / 4,
+    let saved = inner.save_long_undo(if inner.core.storage.log.has_room() {
+        saved_every
+    } else {
+        saved_every / 4
     });
     let (kept, capacity) = (inner.kept_log(), inner.upkeep.log_file_size);
     let second = !called && count.is_multiple_of(10);

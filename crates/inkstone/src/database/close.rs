@@ -36,9 +36,10 @@ impl Inner {
         let Some(background) = self.background.lock().take() else {
             return Ok(());
         };
-        let how = match self.options.is_read_only() {
-            true => Shutdown::LogOnly,
-            false => how,
+        let how = if self.options.is_read_only() {
+            Shutdown::LogOnly
+        } else {
+            how
         };
         let tidied = match how {
             Shutdown::Slow => self.purge_everything(),

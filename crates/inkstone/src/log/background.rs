@@ -115,12 +115,13 @@ impl LogShared {
 
     fn maintain(&self, reserved: u64) -> Result<()> {
         let durable = self.durable.load(Ordering::Acquire);
-        self.segments
-            .maintain(durable, reserved)
-            .map_err(|error| match self.poison.is_set() {
-                true => self.fail(error),
-                false => error,
-            })
+        self.segments.maintain(durable, reserved).map_err(|error| {
+            if self.poison.is_set() {
+                self.fail(error)
+            } else {
+                error
+            }
+        })
     }
 
     /// Makes what the promises to rollbacks lack, or says why that cannot be. While the disk is

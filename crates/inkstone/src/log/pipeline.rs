@@ -247,9 +247,10 @@ impl Pipeline {
     pub(super) fn hand_on(&self, sync_too: bool) -> Poked {
         let mut poked = Poked::default();
         if self.can_lead() {
-            match self.may_flush() && self.next.has(Goal::Durable) {
-                true => poked.poke(&self.next, Goal::Durable),
-                false => poked.poke(&self.next, Goal::Written),
+            if self.may_flush() && self.next.has(Goal::Durable) {
+                poked.poke(&self.next, Goal::Durable);
+            } else {
+                poked.poke(&self.next, Goal::Written);
             }
         }
         if sync_too

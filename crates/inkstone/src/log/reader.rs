@@ -512,12 +512,11 @@ impl Source {
         let from = LOG_BLOCK as u64 + at;
         // Past the cache there are whole blocks only; elsewhere they do no harm, but may not be
         // there.
-        let (before, read) = match segment.file.is_direct() {
-            true => {
-                let before = (from % DIRECT_ALIGNMENT as u64) as usize;
-                (before, (before + len).next_multiple_of(DIRECT_ALIGNMENT))
-            }
-            false => (0, len),
+        let (before, read) = if segment.file.is_direct() {
+            let before = (from % DIRECT_ALIGNMENT as u64) as usize;
+            (before, (before + len).next_multiple_of(DIRECT_ALIGNMENT))
+        } else {
+            (0, len)
         };
         let blocks = &mut self.blocks[..read];
         let found = segment.file.read_at(blocks, from - before as u64);

@@ -49,9 +49,10 @@ pub fn apply_changes<'c>(
     changes: impl Iterator<Item = Change<'c>> + Clone,
     scratch: &mut Vec<u8>,
 ) -> std::result::Result<Option<Applied>, Corrupt> {
-    let has = match mutants::on(Mutant::PageLsnUnchecked) {
-        true => Lsn(0),
-        false => page_lsn(page),
+    let has = if mutants::on(Mutant::PageLsnUnchecked) {
+        Lsn(0)
+    } else {
+        page_lsn(page)
     };
     paranoid!(
         changes.clone().is_sorted_by_key(|change| change.end),
@@ -117,9 +118,10 @@ fn replay_all<'c>(
             "the log leaves an inner node without children",
         ));
     }
-    match cfg!(debug_assertions) {
-        true => check_tree(page),
-        false => Ok(()),
+    if cfg!(debug_assertions) {
+        check_tree(page)
+    } else {
+        Ok(())
     }
 }
 
@@ -276,12 +278,11 @@ impl Applier {
         };
         // The disk lacks what was passed over while the page was set aside.
         let mut since = None;
-        let page = match first.initialises_page() {
-            true => {
-                since = self.set_aside.lock().remove(&id).map(|(_, start)| start);
-                self.create(id)
-            }
-            false => self.find(id, first.start, tally),
+        let page = if first.initialises_page() {
+            since = self.set_aside.lock().remove(&id).map(|(_, start)| start);
+            self.create(id)
+        } else {
+            self.find(id, first.start, tally)
         };
         let Some(mut page) = page? else {
             return Ok(());

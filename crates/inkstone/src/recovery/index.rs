@@ -114,12 +114,11 @@ impl PageIndex {
         self.bytes += bytes;
         let at = self.batch.add(place, record);
         let changes = self.batch.pages[number as usize];
-        let (first, before) = match changes.first == NONE || initialises {
-            true => (at, 0),
-            false => {
-                self.batch.set_next(changes.last, at);
-                (changes.first, changes.bytes)
-            }
+        let (first, before) = if changes.first == NONE || initialises {
+            (at, 0)
+        } else {
+            self.batch.set_next(changes.last, at);
+            (changes.first, changes.bytes)
         };
         self.batch.pages[number as usize] = PageChanges {
             page,
@@ -237,12 +236,11 @@ impl PageBatch {
             return open;
         }
         let number = self.pieces.len() as u32;
-        match needed > PIECE / 4 {
-            true => self.pieces.push(Vec::with_capacity(needed)),
-            false => {
-                self.pieces.push(Vec::with_capacity(PIECE));
-                self.open = Some(number);
-            }
+        if needed > PIECE / 4 {
+            self.pieces.push(Vec::with_capacity(needed));
+        } else {
+            self.pieces.push(Vec::with_capacity(PIECE));
+            self.open = Some(number);
         }
         number
     }

@@ -126,9 +126,10 @@ impl TransactionTable {
     /// Its page is on disk; its undo must not be needed.
     pub fn note_undecoded(&mut self, slot: u32, start: Lsn) {
         let is_open = self.open.contains_key(&slot);
-        let at = match mutants::on(Mutant::SavedInsertNeeded) && is_open {
-            true => Lsn(u64::MAX),
-            false => start,
+        let at = if mutants::on(Mutant::SavedInsertNeeded) && is_open {
+            Lsn(u64::MAX)
+        } else {
+            start
         };
         self.undecoded.insert(slot, at);
     }
@@ -298,12 +299,13 @@ impl TransactionTable {
     fn begin(&mut self, slot: u32, id: TrxId, start: Lsn) -> Result<(), Reason> {
         self.note_id(id)?;
         if let Some(open) = self.open.get(&slot) {
-            return match open.id == id {
-                true => Ok(()),
-                false => Err(format!(
+            return if open.id == id {
+                Ok(())
+            } else {
+                Err(format!(
                     "transaction {id} begins in slot {slot}, where transaction {} is open since LSN {}",
                     open.id, open.first_lsn
-                )),
+                ))
             };
         }
         let before = self.unknown.get(&slot).or(self.undecoded.get(&slot));
@@ -465,11 +467,12 @@ impl TransactionTable {
         let Some(copy) = self.copies.get_mut(&slot).filter(|copy| copy.id == id) else {
             // A copy that began before the scan is of a transaction that ended before the
             // checkpoint; one that begins later was read from its first part.
-            return match self.open.contains_key(&slot) {
-                false => Ok(()),
-                true => Err(format!(
+            return if !self.open.contains_key(&slot) {
+                Ok(())
+            } else {
+                Err(format!(
                     "a part of a copy of the undo of transaction {id}, and not the first one"
-                )),
+                ))
             };
         };
         copy.entries.extend_from_slice(entries);

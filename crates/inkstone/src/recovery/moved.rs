@@ -120,9 +120,10 @@ impl Change {
             false => NO_PURGE,
         };
         Self {
-            kind: match is_revival {
-                true => VersionKind::Unmark,
-                false => VersionKind::Update,
+            kind: if is_revival {
+                VersionKind::Unmark
+            } else {
+                VersionKind::Update
             },
             flags: SPLICED | purged,
             old_flags,

@@ -50,9 +50,10 @@ impl Bounds {
         let batches = 2 * threads + 2;
         let share = memory / batches;
         // With assertions small, so that tests have many.
-        let (read, kept) = match paranoid::ON {
-            true => (LITTLE, LITTLE),
-            false => ((share / 4).clamp(LITTLE, READ_MAX), share / 2),
+        let (read, kept) = if paranoid::ON {
+            (LITTLE, LITTLE)
+        } else {
+            ((share / 4).clamp(LITTLE, READ_MAX), share / 2)
         };
         Self {
             batches: batches as u64,
@@ -370,9 +371,10 @@ impl Pipeline {
             return Job::Skim(next.remove());
         }
         if state.end.is_some() {
-            return match state.read.is_empty() && state.working == 0 {
-                true => Job::Leave,
-                false => Job::Wait,
+            return if state.read.is_empty() && state.working == 0 {
+                Job::Leave
+            } else {
+                Job::Wait
             };
         }
         if state.reading || state.next - state.due.0 >= self.bounds.batches {
@@ -426,9 +428,10 @@ impl Feed<'_, '_> {
         loop {
             let due = state.due;
             if let Some(batch) = state.done.remove(&due) {
-                state.due = match batch.is_cut {
-                    true => (due.0, due.1 + 1),
-                    false => (due.0 + 1, 0),
+                state.due = if batch.is_cut {
+                    (due.0, due.1 + 1)
+                } else {
+                    (due.0 + 1, 0)
                 };
                 pipeline.changed.notify_all();
                 return Ok(Some(batch));
@@ -511,10 +514,11 @@ impl Feed<'_, '_> {
             Ok(false) => state.end = Some(Ok(())),
             Err(error) => state.end = Some(Err(error)),
         }
-        match batch.frames.is_empty() {
+        if batch.frames.is_empty() {
             // The last number is that of the only thread that reads.
-            true => state.next -= 1,
-            false => drop(state.read.insert(batch.place, batch)),
+            state.next -= 1;
+        } else {
+            state.read.insert(batch.place, batch);
         }
         self.pipeline.changed.notify_all();
     }

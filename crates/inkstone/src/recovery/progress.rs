@@ -44,7 +44,7 @@ impl fmt::Display for Progress {
         } = self;
         match (self.phase, self.bytes_total) {
             (Phase::Scan, Some(total)) => {
-                write!(f, "{bytes} of at most {total} bytes of log read")?
+                write!(f, "{bytes} of at most {total} bytes of log read")?;
             }
             (Phase::Scan, None) => write!(f, "{bytes} bytes of log read")?,
             (Phase::Apply, _) => write!(

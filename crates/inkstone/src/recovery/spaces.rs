@@ -67,9 +67,10 @@ impl Spaces {
     pub fn note_create(&mut self, space: SpaceId, tail: bool) -> Result<()> {
         self.created.insert(space);
         if tail && !self.known.contains_key(&space) {
-            let state = match self.files.exists(space)? {
-                true => State::Present,
-                false => State::Creatable,
+            let state = if self.files.exists(space)? {
+                State::Present
+            } else {
+                State::Creatable
             };
             self.known.insert(space, state);
         }
@@ -103,9 +104,10 @@ impl Spaces {
         let state = match self.known.get(&space) {
             Some(&state) => state,
             None => {
-                let state = match self.files.exists(space)? {
-                    true => State::Present,
-                    false => State::Missing(lsn),
+                let state = if self.files.exists(space)? {
+                    State::Present
+                } else {
+                    State::Missing(lsn)
                 };
                 self.known.insert(space, state);
                 state

@@ -472,12 +472,10 @@ impl Inner {
     /// Whether rows, and so many more, are worth a bulk.
     fn takes_bulk(&self, rows: &[RowRef<'_>], ahead: usize) -> bool {
         let bytes = |row: &RowRef<'_>| row.0.len() + row.1.len();
-        match self.undo_place.is_moved() {
-            true => rows.len() >= BULK_ROWS_MOVED,
-            false => {
-                rows.len() + ahead >= BULK_ROWS
-                    || rows.iter().map(bytes).sum::<usize>() >= BULK_BYTES
-            }
+        if self.undo_place.is_moved() {
+            rows.len() >= BULK_ROWS_MOVED
+        } else {
+            rows.len() + ahead >= BULK_ROWS || rows.iter().map(bytes).sum::<usize>() >= BULK_BYTES
         }
     }
 

@@ -265,9 +265,10 @@ fn mend_files(directory: &Arc<dyn Directory>, end: Lsn, report: &mut SalvageRepo
             continue;
         }
         let found: &[Table] = if space == CATALOG_SPACE { &tables } else { &[] };
-        let rebuilt = match is_damaged {
-            true => rebuild::rebuild(&*file, image, (&control, end), found),
-            false => rebuild::clear_wrecks(&*file, image, (&control, end)),
+        let rebuilt = if is_damaged {
+            rebuild::rebuild(&*file, image, (&control, end), found)
+        } else {
+            rebuild::clear_wrecks(&*file, image, (&control, end))
         };
         let rebuilt = rebuilt.map_err(failed)?;
         let left_out = rebuilt.into_iter().map(|(page, what)| LeftOut {

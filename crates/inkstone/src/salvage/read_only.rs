@@ -56,13 +56,12 @@ fn salvaged(
     let directory = vfs.open_directory(path, Create::Never);
     let directory = directory.map_err(|e| Error::io("open", path, e))?;
     let mut control = read_control(&*directory)?;
-    let end = match control.clean_shutdown {
-        true => control.known_durable_lsn.max(control.checkpoint_lsn),
-        false => {
-            redo(vfs, path, &options, &mut report)?;
-            control = read_control(&*directory)?;
-            log_end(&*directory, &control)?
-        }
+    let end = if control.clean_shutdown {
+        control.known_durable_lsn.max(control.checkpoint_lsn)
+    } else {
+        redo(vfs, path, &options, &mut report)?;
+        control = read_control(&*directory)?;
+        log_end(&*directory, &control)?
     };
     mend_files(&directory, end, &mut report)?;
     Database::open_salvaged(vfs.clone(), path, options, report.left_out, progress)

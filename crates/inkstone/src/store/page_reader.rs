@@ -142,9 +142,10 @@ impl PageReader {
                 let is_it = come.get(n).is_some_and(|&come| come)
                     && check_page(buffer, *id).is_ok()
                     && store.newer_than(*id, page_lsn(buffer)).is_none();
-                results.push(match is_it {
-                    true => Ok(()),
-                    false => store.read(*id, buffer),
+                results.push(if is_it {
+                    Ok(())
+                } else {
+                    store.read(*id, buffer)
                 });
             }
         }

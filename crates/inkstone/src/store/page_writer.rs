@@ -74,9 +74,10 @@ impl<'t, 'a> OpenTargets<'t, 'a> {
         let mut end = 0;
         for of_file in all.chunk_by(|a, b| Arc::ptr_eq(&a.file, &b.file)) {
             let file = &of_file[0].file;
-            let in_use = match files.is_empty() {
-                true => file.acquire().map(Some),
-                false => file.try_acquire(),
+            let in_use = if files.is_empty() {
+                file.acquire().map(Some)
+            } else {
+                file.try_acquire()
             };
             let range = end..end + of_file.len();
             match in_use {
@@ -211,9 +212,10 @@ impl FilePageWriter {
         self.write_in_place(&kept)?;
         let mut crowded = None;
         others.retain(|target| {
-            let crowd = match self.needs_copy(target.image) {
-                true => copies.is_crowded_by(target.image.id.space),
-                false => None,
+            let crowd = if self.needs_copy(target.image) {
+                copies.is_crowded_by(target.image.id.space)
+            } else {
+                None
             };
             let may_pass = crowd.is_none();
             crowded = crowded.take().or(crowd);
@@ -340,9 +342,10 @@ impl FilePageWriter {
         let operations = extents.iter().map(|(file, extent)| {
             let pages = &targets[extent.clone()];
             let atomic = matches!(protection, Protection::Atomic);
-            let buffers = match atomic && pages.len() > 1 {
-                true => vec![&gather[byte_range(extent, page_size)]],
-                false => pages.iter().map(|page| &*page.image.bytes).collect(),
+            let buffers = if atomic && pages.len() > 1 {
+                vec![&gather[byte_range(extent, page_size)]]
+            } else {
+                pages.iter().map(|page| &*page.image.bytes).collect()
             };
             Op::Write {
                 file: file.begin_write(),
@@ -529,9 +532,10 @@ fn extent_len(first: &Target<'_>, run: usize, page_size: u32) -> usize {
         return run.min((WRITE_BYTES_MAX / page_size) as usize);
     };
     // Sizes that the hardware does by itself are cheap; beyond them the file system copies.
-    let bytes_max = match limits.unit_max_opt >= page_size {
-        true => limits.unit_max_opt.min(limits.unit_max),
-        false => limits.unit_max,
+    let bytes_max = if limits.unit_max_opt >= page_size {
+        limits.unit_max_opt.min(limits.unit_max)
+    } else {
+        limits.unit_max
     };
     let pages_max = run.min((bytes_max.min(WRITE_BYTES_MAX) / page_size) as usize);
     paranoid!(

@@ -294,9 +294,10 @@ impl Repair<'_> {
         if mutants::on(Mutant::TornPageKept) {
             return Ok(());
         }
-        let usable = match whole {
-            true => self.is_newer_than_stale(id, copy),
-            false => copy.lsn > self.checkpoint,
+        let usable = if whole {
+            self.is_newer_than_stale(id, copy)
+        } else {
+            copy.lsn > self.checkpoint
         };
         if !usable {
             // Behind the end of the file it is the copy of a page that was given back.

@@ -155,9 +155,10 @@ impl SpaceFile {
     pub(super) fn ensure_pages_exact(&self, pages: u32) -> Result<()> {
         let _grow = self.grow.lock();
         let now = self.pages();
-        match pages > now {
-            true => self.extend(now, pages),
-            false => Ok(()),
+        if pages > now {
+            self.extend(now, pages)
+        } else {
+            Ok(())
         }
     }
 

@@ -383,9 +383,10 @@ impl SpaceFiles {
         let mut in_use = Vec::new();
         let mut taken = 0;
         for file in files {
-            let used = match in_use.is_empty() {
-                true => file.acquire().map(Some),
-                false => file.try_acquire(),
+            let used = if in_use.is_empty() {
+                file.acquire().map(Some)
+            } else {
+                file.try_acquire()
             };
             match used {
                 Ok(Some(used)) => in_use.push(used),

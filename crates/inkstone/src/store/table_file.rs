@@ -402,9 +402,10 @@ pub(crate) fn sync_side_by_side(
         wanted = later;
     }
     // One that failed meanwhile may have been of the same writes.
-    match mutants::on(Mutant::PageSyncsApart) {
-        true => Ok(()),
-        false => poison.check(),
+    if mutants::on(Mutant::PageSyncsApart) {
+        Ok(())
+    } else {
+        poison.check()
     }
 }
 
@@ -430,9 +431,12 @@ fn run_syncs(queue: &mut dyn Batch, led: Vec<SyncOfFile<'_>>) -> Result<()> {
         }
     };
     let (late, mut unnoticed) = (mutants::on(Mutant::PageSyncsApart), Vec::new());
-    queue.drive(first, &mut |number, result, _| match late {
-        true => unnoticed.push((number, result)),
-        false => notice((number, result)),
+    queue.drive(first, &mut |number, result, _| {
+        if late {
+            unnoticed.push((number, result));
+        } else {
+            notice((number, result));
+        }
     });
     unnoticed.into_iter().for_each(notice);
     paranoid!(led.iter().all(Option::is_none), "a sync has no result");

@@ -333,11 +333,12 @@ impl Core {
 
     /// Fails if the database is being closed: for long work that the next run goes on with.
     pub fn check_stopping(&self) -> Result<()> {
-        match self.is_stopping() {
-            true => Err(Error::TransactionState(
+        if self.is_stopping() {
+            Err(Error::TransactionState(
                 "interrupted: the database is closing",
-            )),
-            false => Ok(()),
+            ))
+        } else {
+            Ok(())
         }
     }
 }

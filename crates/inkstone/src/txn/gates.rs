@@ -115,9 +115,10 @@ impl Transaction {
 impl Core {
     /// [`Error::ReadOnly`] if nothing may be changed.
     pub(crate) fn check_writable(&self) -> Result<()> {
-        match self.options.read_only {
-            true => Err(Error::ReadOnly),
-            false => Ok(()),
+        if self.options.read_only {
+            Err(Error::ReadOnly)
+        } else {
+            Ok(())
         }
     }
 
@@ -142,9 +143,12 @@ impl Core {
     pub(crate) fn before_undo(&self, is_moved: bool) -> Result<()> {
         let (log, step) = (&self.storage.log, rollback_step_bytes(self));
         self.storage.poison.check()?;
-        self.wait_for_log(None, Patience::Rollback, |_| match is_moved {
-            true => log.prepare_step_beside(step),
-            false => log.prepare_rollback_step(step),
+        self.wait_for_log(None, Patience::Rollback, |_| {
+            if is_moved {
+                log.prepare_step_beside(step)
+            } else {
+                log.prepare_rollback_step(step)
+            }
         })?;
         log.wait_for_space()
     }

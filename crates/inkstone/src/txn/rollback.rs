@@ -56,11 +56,14 @@ pub(crate) fn undo_until(
         }
         let tree = core.tree(view.space, view.tree);
         let undone = tree.and_then(|tree| {
-            let undo = |tree: Tree| match view.is_bulk() {
-                true => undo_bulk(core, &tree, address, view.key, &mut || {
-                    core.save_undo_of_rollback(shared, inner)
-                }),
-                false => undo_version(core, shared, inner, &tree, address, &view),
+            let undo = |tree: Tree| {
+                if view.is_bulk() {
+                    undo_bulk(core, &tree, address, view.key, &mut || {
+                        core.save_undo_of_rollback(shared, inner)
+                    })
+                } else {
+                    undo_version(core, shared, inner, &tree, address, &view)
+                }
             };
             tree.map(undo).transpose()
         });

@@ -173,9 +173,10 @@ impl Core {
 
     /// As [`Core::move_large_undo`], of one that is about to become large.
     pub(crate) fn move_undo_early(&self, shared: &Shared, inner: &mut Inner) -> Result<()> {
-        match inner.undo_place.is_moved() {
-            true => Ok(()),
-            false => self.move_undo(shared, inner),
+        if inner.undo_place.is_moved() {
+            Ok(())
+        } else {
+            self.move_undo(shared, inner)
         }
     }
 

@@ -68,9 +68,10 @@ impl Vfs for OverlayVfs {
     }
 
     fn open_file(&self, path: &Path, options: OpenOptions) -> Result<Arc<dyn File>> {
-        match options.read_only {
-            true => self.below.open_file(path, options),
-            false => Err(crate::posix::read_only()),
+        if options.read_only {
+            self.below.open_file(path, options)
+        } else {
+            Err(crate::posix::read_only())
         }
     }
 

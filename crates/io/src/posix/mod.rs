@@ -99,9 +99,10 @@ impl PosixFile {
         options: OpenOptions,
     ) -> Result<Self> {
         let mut flags = OFlags::CLOEXEC;
-        flags |= match options.read_only {
-            true => OFlags::RDONLY,
-            false => OFlags::RDWR,
+        flags |= if options.read_only {
+            OFlags::RDONLY
+        } else {
+            OFlags::RDWR
         };
         flags |= match options.create {
             Create::Never => OFlags::empty(),

@@ -161,9 +161,10 @@ impl Content {
     pub(super) fn share(&mut self, other: &Self, offset: u64, length: u64) {
         for (number, block) in other.blocks.range(block_range(offset, length)) {
             self.blocks.insert(*number, Arc::clone(block));
-            match other.unwritten.contains(number) {
-                true => self.unwritten.insert(*number),
-                false => self.unwritten.remove(number),
+            if other.unwritten.contains(number) {
+                self.unwritten.insert(*number)
+            } else {
+                self.unwritten.remove(number)
             };
         }
         self.length = other.length;

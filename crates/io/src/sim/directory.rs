@@ -97,9 +97,10 @@ impl Directory for SimDirectory {
     }
 
     fn lock_shared(&self, name: &str) -> Result<Box<dyn Send + Sync>> {
-        match self.exists(name)? {
-            true => self.lock(name),
-            false => Err(not_found(&self.inside(name)?)),
+        if self.exists(name)? {
+            self.lock(name)
+        } else {
+            Err(not_found(&self.inside(name)?))
         }
     }
 

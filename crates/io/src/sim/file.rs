@@ -216,9 +216,10 @@ impl File for SimFile {
                 .and(Err(dead())),
             Verdict::Misread(_) => Err(input_output_error()),
             Verdict::Short => {
-                let part = match atomic {
-                    true => 0,
-                    false => self.disk.dice(bytes.len() as u64) as usize,
+                let part = if atomic {
+                    0
+                } else {
+                    self.disk.dice(bytes.len() as u64) as usize
                 };
                 self.store(&mut state, &bytes[..part], offset, false, false)
                     .and(Err(input_output_error()))
@@ -233,9 +234,10 @@ impl File for SimFile {
             match self.admit(OpKind::Sync)? {
                 Verdict::Proceed => {
                     let failed = state.write_backs_failed;
-                    match self.told.swap(failed, Ordering::Relaxed) < failed {
-                        true => Err(input_output_error()),
-                        false => Ok(state.sync_mark()),
+                    if self.told.swap(failed, Ordering::Relaxed) < failed {
+                        Err(input_output_error())
+                    } else {
+                        Ok(state.sync_mark())
                     }
                 }
                 Verdict::LastGasp => return Err(dead()),

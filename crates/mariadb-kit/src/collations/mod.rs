@@ -71,12 +71,13 @@ fn collations(server: &Server, filter: Option<&str>) -> Result<Vec<String>> {
         .filter(|name| filter.is_none_or(|part| name.contains(part)))
         .map(str::to_owned)
         .collect();
-    match names.is_empty() {
-        true => Err(format!(
+    if names.is_empty() {
+        Err(format!(
             "no collation's name has {:?} in it",
             filter.unwrap_or("")
-        )),
-        false => Ok(names),
+        ))
+    } else {
+        Ok(names)
     }
 }
 

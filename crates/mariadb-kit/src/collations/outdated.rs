@@ -142,9 +142,10 @@ fn answers(server: &Server, hint: &str) -> Result<String> {
 /// Runs a statement that must print `text`.
 fn expect(server: &Server, statement: &str, text: &str) -> Result<()> {
     let printed = server.sql(statement)?;
-    match printed.contains(text) {
-        true => Ok(()),
-        false => Err(format!("{statement} does not say {text:?} but\n{printed}")),
+    if printed.contains(text) {
+        Ok(())
+    } else {
+        Err(format!("{statement} does not say {text:?} but\n{printed}"))
     }
 }
 

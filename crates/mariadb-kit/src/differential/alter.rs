@@ -85,9 +85,10 @@ impl Maker {
     }
 
     fn add_column(&mut self, random: &mut Random, table: &mut Table) -> Clause {
-        let generated = match self.topics.has(Topic::Generated) && random.chance(20) {
-            true => self.generated(random, table),
-            false => None,
+        let generated = if self.topics.has(Topic::Generated) && random.chance(20) {
+            self.generated(random, table)
+        } else {
+            None
         };
         let mut column = generated.unwrap_or_else(|| self.column(random));
         if matches!(column.kind, Kind::Json) && !column.null {
@@ -150,18 +151,14 @@ impl Maker {
         if matches!(column.kind, Kind::Timestamp(_)) && column.default.is_none() {
             column.default = Some("'2001-01-01 00:00:00'".to_owned());
         }
-        let place = match random.chance(15) {
-            true => " FIRST",
-            false => "",
-        };
+        let place = if random.chance(15) { " FIRST" } else { "" };
         let sql = text(format!("MODIFY COLUMN {}{place}", column.definition()));
         let tag = column.tag;
-        match place.is_empty() {
-            true => table.columns[at] = column,
-            false => {
-                table.columns.remove(at);
-                table.columns.insert(0, column);
-            }
+        if place.is_empty() {
+            table.columns[at] = column;
+        } else {
+            table.columns.remove(at);
+            table.columns.insert(0, column);
         }
         Some(Clause::about(tag, sql))
     }
@@ -195,9 +192,10 @@ impl Maker {
 
     fn add_key(&mut self, random: &mut Random, table: &mut Table) -> Option<Clause> {
         let has_primary = table.keys.iter().any(|key| key.kind == KeyKind::Primary);
-        let key = match !has_primary && random.chance(40) {
-            true => self.key_of(random, table, KeyKind::Primary)?,
-            false => self.key(random, table)?,
+        let key = if !has_primary && random.chance(40) {
+            self.key_of(random, table, KeyKind::Primary)?
+        } else {
+            self.key(random, table)?
         };
         if key.kind == KeyKind::Primary {
             let holds = |column: &Column| key.has(&column.name) && holds_other_nulls(column);
@@ -364,9 +362,10 @@ fn rename_column(random: &mut Random, table: &mut Table) -> Option<Clause> {
         }
     }
     let tag = table.columns[at].tag;
-    let sql = match random.chance(50) {
-        true => format!("RENAME COLUMN {old} TO {new}"),
-        false => format!("CHANGE COLUMN {old} {}", table.columns[at].definition()),
+    let sql = if random.chance(50) {
+        format!("RENAME COLUMN {old} TO {new}")
+    } else {
+        format!("CHANGE COLUMN {old} {}", table.columns[at].definition())
     };
     Some(Clause::about(tag, text(sql)))
 }

@@ -182,9 +182,10 @@ fn unequal(
                 return Some(Aspect::Outcome);
             }
             if neutral(&a.message) != neutral(&b.message) {
-                return match names_other_key(sides, text, innodb, inkstone) {
-                    true => Some(Aspect::OnlyInnodbsKey),
-                    false => Some(Aspect::Message),
+                return if names_other_key(sides, text, innodb, inkstone) {
+                    Some(Aspect::OnlyInnodbsKey)
+                } else {
+                    Some(Aspect::Message)
                 };
             }
         }
@@ -209,9 +210,10 @@ fn unequal(
                 if fewer > 0 && would_leave_out(sides, text, fewer) {
                     return Some(Aspect::OnlyInnodbsChangePlan);
                 }
-                return Some(match a.affected == b.affected {
-                    true => Aspect::Info,
-                    false => Aspect::Affected,
+                return Some(if a.affected == b.affected {
+                    Aspect::Info
+                } else {
+                    Aspect::Affected
                 });
             }
             if a.last_insert_id != b.last_insert_id {

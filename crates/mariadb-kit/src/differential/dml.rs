@@ -60,9 +60,12 @@ impl Maker {
         let all = random.chance(40);
         let mut columns: Vec<&Column> = table
             .written()
-            .filter(|column| match column.auto_increment {
-                true => random.chance(30),
-                false => all || random.chance(85),
+            .filter(|column| {
+                if column.auto_increment {
+                    random.chance(30)
+                } else {
+                    all || random.chance(85)
+                }
             })
             .collect();
         if columns.is_empty() {

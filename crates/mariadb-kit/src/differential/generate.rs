@@ -61,9 +61,10 @@ impl Generator {
         let strings = Strings::new(&mut random);
         let left = random.between(30, 120);
         // A restart costs as much as a dozen cases.
-        let restart_at = match topics.has(Topic::Restarts) && case % 24 == 23 {
-            true => Some((random.below(left), random.chance(60))),
-            false => None,
+        let restart_at = if topics.has(Topic::Restarts) && case % 24 == 23 {
+            Some((random.below(left), random.chance(60)))
+        } else {
+            None
         };
         let mut generator = Self {
             maker: Maker::new(palette, strings, topics.clone()),

@@ -272,33 +272,31 @@ impl Maker {
         let mut statements = vec![Statement::exact(text(open))];
         for _ in 0..random.between(1, 5) {
             let limit = text(format!(" LIMIT {}", random.pick(&[1, 3, 100])));
-            let filter = match random.chance(20) {
-                true => self.filter(random, &columns, ""),
-                false => text(""),
+            let filter = if random.chance(20) {
+                self.filter(random, &columns, "")
+            } else {
+                text("")
             };
             let read = match super::query::random_key(random, table) {
                 Some(key) if random.chance(80) => {
                     let begin = format!("HANDLER h READ `{}` ", key.hint());
-                    match random.chance(50) {
-                        true => {
-                            let place = random.word(&["FIRST", "NEXT", "PREV", "LAST", "NEXT"]);
-                            text(begin + place)
-                        }
-                        false => {
-                            let count = 1 + random.place(key.parts.len());
-                            let parts = key.parts.iter().take(count);
-                            let values =
-                                parts
-                                    .filter_map(|part| table.column(&part.column))
-                                    .map(|column| {
-                                        let value = column.kind.value(random, &self.strings);
-                                        tagged(column.tag, value)
-                                    });
-                            let values = Sql::List(values.collect());
-                            let sign = random.word(&["=", "<=", ">=", "<", ">"]);
-                            let begin = text(begin + sign + " (");
-                            Sql::Row(vec![begin, values, text(")")])
-                        }
+                    if random.chance(50) {
+                        let place = random.word(&["FIRST", "NEXT", "PREV", "LAST", "NEXT"]);
+                        text(begin + place)
+                    } else {
+                        let count = 1 + random.place(key.parts.len());
+                        let parts = key.parts.iter().take(count);
+                        let values =
+                            parts
+                                .filter_map(|part| table.column(&part.column))
+                                .map(|column| {
+                                    let value = column.kind.value(random, &self.strings);
+                                    tagged(column.tag, value)
+                                });
+                        let values = Sql::List(values.collect());
+                        let sign = random.word(&["=", "<=", ">=", "<", ">"]);
+                        let begin = text(begin + sign + " (");
+                        Sql::Row(vec![begin, values, text(")")])
                     }
                 }
                 _ if table.total_order().is_none() => {
@@ -330,9 +328,10 @@ impl Maker {
             .filter(|column| !matches!(column.kind, Kind::Point))
             .filter(|column| to.written().any(|other| other.name == column.name))
             .collect();
-        let (to, columns) = match columns.is_empty() {
-            true => (from, from.written().collect()),
-            false => (to, columns),
+        let (to, columns) = if columns.is_empty() {
+            (from, from.written().collect())
+        } else {
+            (to, columns)
         };
         let names = || {
             let names = columns.iter();

@@ -41,9 +41,10 @@ impl Access {
 
     /// What makes the optimizer use these indexes.
     fn hint(&self) -> String {
-        match self.indexes.is_empty() {
-            true => "USE INDEX ()".to_owned(),
-            false => format!("FORCE INDEX (`{}`)", self.indexes.join("`, `")),
+        if self.indexes.is_empty() {
+            "USE INDEX ()".to_owned()
+        } else {
+            format!("FORCE INDEX (`{}`)", self.indexes.join("`, `"))
         }
     }
 
@@ -109,9 +110,10 @@ pub fn by_inkstones_plan(sides: &mut Sides, text: &str) -> Option<String> {
             let innodbs = plan(sides, Side::Innodb, text)?;
             let is_loose = matches!(&innodbs[..], [innodbs] if innodbs.is_loose());
             let is_of_each = is_loose && !only.is_loose() && !only.indexes.is_empty();
-            let hint = match is_of_each {
-                true => only.hint_of_each_entry(),
-                false => only.hint(),
+            let hint = if is_of_each {
+                only.hint_of_each_entry()
+            } else {
+                only.hint()
             };
             of_one_table_by(text, &hint)
         }

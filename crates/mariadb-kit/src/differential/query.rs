@@ -99,9 +99,10 @@ impl Maker {
         let Some(key) = random_key(random, table) else {
             return self.whole(random, table);
         };
-        let filter = match random.chance(60) {
-            true => self.range(random, table, key),
-            false => text(""),
+        let filter = if random.chance(60) {
+            self.range(random, table, key)
+        } else {
+            text("")
         };
         by_index(random, table, key, filter)
     }
@@ -117,9 +118,10 @@ impl Maker {
             return self.whole(random, table);
         };
         let of = *random.pick(&columns);
-        let filter = match random.chance(50) {
-            true => self.range(random, table, key),
-            false => text(""),
+        let filter = if random.chance(50) {
+            self.range(random, table, key)
+        } else {
+            text("")
         };
         let as_column =
             |column: &Column| Representative::As(table.name.clone(), column.name.clone());
@@ -138,9 +140,10 @@ impl Maker {
                 vec![as_column(by), Representative::Itself],
             ),
         };
-        let group = match what.starts_with("DISTINCT") {
-            true => String::new(),
-            false => format!(" GROUP BY {}", by.name),
+        let group = if what.starts_with("DISTINCT") {
+            String::new()
+        } else {
+            format!(" GROUP BY {}", by.name)
         };
         let hint = hint(random, key);
         Statement {
@@ -158,9 +161,10 @@ impl Maker {
             return self.whole(random, table);
         };
         let by = &key.parts[0].column;
-        let filter = match random.chance(60) {
-            true => self.range(random, table, key),
-            false => text(""),
+        let filter = if random.chance(60) {
+            self.range(random, table, key)
+        } else {
+            text("")
         };
         let hint = hint(random, key);
         Statement {
@@ -235,18 +239,20 @@ pub fn by_index(random: &mut Random, table: &Table, key: &Key, filter: Sql) -> S
         .parts
         .iter()
         .take_while(sortable)
-        .map(|part| match part.descending != turned {
-            true => format!("{} DESC", part.column),
-            false => part.column.clone(),
+        .map(|part| {
+            if part.descending != turned {
+                format!("{} DESC", part.column)
+            } else {
+                part.column.clone()
+            }
         })
         .collect();
-    let names = match random.chance(30) {
+    let names = if random.chance(30) {
         // What the key covers, alone.
-        true => {
-            let names: Vec<&str> = key.parts.iter().map(|part| &*part.column).collect();
-            names.join(", ")
-        }
-        false => table.names().join(", "),
+        let names: Vec<&str> = key.parts.iter().map(|part| &*part.column).collect();
+        names.join(", ")
+    } else {
+        table.names().join(", ")
     };
     let hint = hint(random, key);
     let begin = text(format!("SELECT {names} FROM {}{hint}", table.name));
@@ -280,17 +286,19 @@ pub fn by_index(random: &mut Random, table: &Table, key: &Key, filter: Sql) -> S
 
 /// An index to use.
 pub fn hint(random: &mut Random, key: &Key) -> String {
-    match random.chance(85) {
-        true => format!(" FORCE INDEX ({})", key.hint()),
-        false => String::new(),
+    if random.chance(85) {
+        format!(" FORCE INDEX ({})", key.hint())
+    } else {
+        String::new()
     }
 }
 
 /// One of the table's keys.
 pub fn random_key<'a>(random: &mut Random, table: &'a Table) -> Option<&'a Key> {
-    match table.keys.is_empty() {
-        true => None,
-        false => Some(random.pick(&table.keys)),
+    if table.keys.is_empty() {
+        None
+    } else {
+        Some(random.pick(&table.keys))
     }
 }
 

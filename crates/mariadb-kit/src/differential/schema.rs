@@ -280,9 +280,10 @@ impl Maker {
             Kind::Point | Kind::Json | Kind::Blob(_) | Kind::Text(..)
         );
         if can_have && random.chance(25) {
-            default = match null && random.chance(30) {
-                true => Some("NULL".to_owned()),
-                false => Some(kind.default(random, &self.strings)),
+            default = if null && random.chance(30) {
+                Some("NULL".to_owned())
+            } else {
+                Some(kind.default(random, &self.strings))
             };
         }
         if matches!(kind, Kind::Timestamp(_)) {
@@ -415,9 +416,10 @@ impl Maker {
 
     /// A random key of a table that has none of its name.
     pub fn key(&mut self, random: &mut Random, table: &Table) -> Option<Key> {
-        let kind = match random.chance(35) {
-            true => KeyKind::Unique,
-            false => KeyKind::Plain,
+        let kind = if random.chance(35) {
+            KeyKind::Unique
+        } else {
+            KeyKind::Plain
         };
         self.key_of(random, table, kind)
     }

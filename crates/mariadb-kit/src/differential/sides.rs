@@ -205,9 +205,10 @@ impl Sides {
             self.settle()?;
         }
         self.clients.clear();
-        match kill {
-            true => self.server.kill(),
-            false => self.server.stop()?,
+        if kill {
+            self.server.kill();
+        } else {
+            self.server.stop()?;
         }
         self.server.start()
     }
@@ -236,9 +237,10 @@ impl Sides {
     }
 
     fn plans_if(&mut self, is_asked: bool, statement: &str) -> [Option<Plan>; 2] {
-        match is_asked {
-            true => [Side::Innodb, Side::Inkstone].map(|side| plans::plan(self, side, statement)),
-            false => [None, None],
+        if is_asked {
+            [Side::Innodb, Side::Inkstone].map(|side| plans::plan(self, side, statement))
+        } else {
+            [None, None]
         }
     }
 

@@ -153,17 +153,18 @@ impl Sql {
             Self::Text(_) => self.clone(),
             Self::Value(own, simpler) => {
                 *number += 1;
-                match *number - 1 == at {
-                    false => self.clone(),
+                if *number - 1 != at {
+                    self.clone()
+                } else {
                     // What stands before it in its own list may still come.
-                    true => Self::Value(
+                    Self::Value(
                         value.to_owned(),
                         simpler
                             .iter()
                             .take_while(|other| *other != value && *other != own)
                             .cloned()
                             .collect(),
-                    ),
+                    )
                 }
             }
             Self::Row(parts) => Self::Row(

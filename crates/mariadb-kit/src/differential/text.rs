@@ -159,17 +159,19 @@ impl Strings {
             string = string.to_uppercase();
         }
         // One in a few dozen is too long.
-        match random.chance(3) {
-            true => string,
-            false => string.chars().take(length_max).collect(),
+        if random.chance(3) {
+            string
+        } else {
+            string.chars().take(length_max).collect()
         }
     }
 }
 
 fn letters_of(random: &mut Random, charset: &str, most: usize) -> String {
-    let ranges = match random.chance(90) {
-        true => letters(charset),
-        false => letters("utf8mb4"),
+    let ranges = if random.chance(90) {
+        letters(charset)
+    } else {
+        letters("utf8mb4")
     };
     let length = 1 + random.place(most.max(1));
     let letter = |_| {

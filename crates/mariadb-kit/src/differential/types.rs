@@ -86,9 +86,10 @@ impl Palette {
 
     /// A type with a collation.
     pub fn text(&self, random: &mut Random) -> Kind {
-        let collation = match random.chance(25) || self.collations.is_empty() {
-            true => None,
-            false => Some(random.pick(&self.collations).clone()),
+        let collation = if random.chance(25) || self.collations.is_empty() {
+            None
+        } else {
+            Some(random.pick(&self.collations).clone())
         };
         match random.weighted(&[25, 50, 15, 5, 5]) {
             0 => Kind::Char(*random.pick(&[1, 4, 10, 60, 255]), collation),
@@ -298,9 +299,10 @@ impl Kind {
                     "-00:00:00.5",
                     "00:00:00",
                 ];
-                match random.chance(50) {
-                    true => format!("'{}'", random.word(&times)),
-                    false => format!("'{}'", random.word(&hours)),
+                if random.chance(50) {
+                    format!("'{}'", random.word(&times))
+                } else {
+                    format!("'{}'", random.word(&hours))
                 }
             }
             Self::Timestamp(_) => {
@@ -336,9 +338,10 @@ impl Kind {
     /// that is added in place gets the value of that text, in both engines; in a copy it does not.
     pub fn default(&self, random: &mut Random, strings: &Strings) -> String {
         let value = self.value(random, strings).render();
-        match value.contains('(') && value.contains("x'") {
-            true => "'a'".to_owned(),
-            false => value,
+        if value.contains('(') && value.contains("x'") {
+            "'a'".to_owned()
+        } else {
+            value
         }
     }
 
@@ -376,14 +379,13 @@ impl Kind {
         if length_max >= 256 && random.chance(20) {
             return long_bytes(random, length_max as u64);
         }
-        let string = match random.chance(50) {
-            true => strings.draw(random, "ascii", length_max).into_bytes(),
-            false => {
-                let length = random.place(length_max.min(6) + 1);
-                (0..length)
-                    .map(|_| *random.pick(&[0, 0, 0x20, 0x61, 0xff, 0x80]))
-                    .collect()
-            }
+        let string = if random.chance(50) {
+            strings.draw(random, "ascii", length_max).into_bytes()
+        } else {
+            let length = random.place(length_max.min(6) + 1);
+            (0..length)
+                .map(|_| *random.pick(&[0, 0, 0x20, 0x61, 0xff, 0x80]))
+                .collect()
         };
         let half = &string[..string.len() / 2];
         Sql::Value(
@@ -443,9 +445,10 @@ fn number(value: String) -> Sql {
 /// Small ones that meet, limits, and what is just beyond them.
 fn integer(random: &mut Random, bytes: u32, unsigned: bool) -> String {
     let bits = bytes * 8;
-    let (least, most) = match unsigned {
-        true => (0, (1i128 << bits) - 1),
-        false => (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1),
+    let (least, most) = if unsigned {
+        (0, (1i128 << bits) - 1)
+    } else {
+        (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1)
     };
     let value = match random.weighted(&[70, 6, 6, 4, 4, 1, 1]) {
         0 => i128::from(random.below(24)),

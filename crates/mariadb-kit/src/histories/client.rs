@@ -141,9 +141,10 @@ impl Client<'_> {
             if let Some(name) = &xa {
                 return self.run_done(&format!("XA START '{name}'"));
             }
-            match level.has_snapshot() && self.random.chance(30) {
-                true => self.run_done("START TRANSACTION WITH CONSISTENT SNAPSHOT"),
-                false => self.run_done("START TRANSACTION"),
+            if level.has_snapshot() && self.random.chance(30) {
+                self.run_done("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+            } else {
+                self.run_done("START TRANSACTION")
             }
         })();
         if let Err(stop) = begin {
@@ -156,9 +157,10 @@ impl Client<'_> {
             xa,
             rows: Vec::new(),
         };
-        let steps = match self.random.chance(4) {
-            true => self.random.between(15, 40),
-            false => self.random.between(1, 6),
+        let steps = if self.random.chance(4) {
+            self.random.between(15, 40)
+        } else {
+            self.random.between(1, 6)
         };
         let mut outcome = None;
         for _ in 0..steps {
@@ -370,9 +372,10 @@ impl Client<'_> {
     /// Reads a key; `lock`: LOCK IN SHARE MODE, FOR UPDATE.
     fn read(&mut self, running: &mut Running, key: Key, lock: Option<&'static str>) -> Done<Value> {
         let at = self.world.tick();
-        let lock = match running.level.locks_all() {
-            true => lock.or(Some(LOCKS[0])),
-            false => lock,
+        let lock = if running.level.locks_all() {
+            lock.or(Some(LOCKS[0]))
+        } else {
+            lock
         };
         let mut statement = format!(
             "SELECT {} FROM {} WHERE id = {}",
@@ -472,9 +475,10 @@ impl Client<'_> {
 
     fn upsert_text(&mut self, key: Key, value: &Value) -> String {
         let insert = self.insert_text(&[(key, value)]);
-        match self.random.chance(50) {
-            true => insert.replacen("INSERT", "REPLACE", 1),
-            false => insert + " ON DUPLICATE KEY UPDATE v = VALUES(v), pad = VALUES(pad)",
+        if self.random.chance(50) {
+            insert.replacen("INSERT", "REPLACE", 1)
+        } else {
+            insert + " ON DUPLICATE KEY UPDATE v = VALUES(v), pad = VALUES(pad)"
         }
     }
 
@@ -645,11 +649,12 @@ impl Client<'_> {
             return Ok(());
         }
         let value = self.read(running, key, None)?;
-        match value.is_empty() {
-            true => Ok(()),
-            false => Err(Stop::Wrong(format!(
+        if value.is_empty() {
+            Ok(())
+        } else {
+            Err(Stop::Wrong(format!(
                 "{key} is {value:?}, and a delete does not find it"
-            ))),
+            )))
         }
     }
 }

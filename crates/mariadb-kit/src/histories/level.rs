@@ -47,9 +47,10 @@ impl Level {
                 "SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE"
             }
         };
-        let snapshot = match self.may_conflict() {
-            true => "SET SESSION inkstone_snapshot_isolation = ON",
-            false => "SET SESSION inkstone_snapshot_isolation = OFF",
+        let snapshot = if self.may_conflict() {
+            "SET SESSION inkstone_snapshot_isolation = ON"
+        } else {
+            "SET SESSION inkstone_snapshot_isolation = OFF"
         };
         [level, snapshot]
     }

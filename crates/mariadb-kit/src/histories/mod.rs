@@ -52,17 +52,17 @@ pub fn run(tree: &Tree, plugin: &Plugin, plan: Plan, json: bool) -> Result<ExitC
     };
     campaign.server.start()?;
     let result = campaign.runs(plan);
-    let missing = match campaign.tally.marks.get("runs") >= RUNS_FOR_CLASSES {
-        true => campaign.tally.never_shown(),
-        false => Vec::new(),
+    let missing = if campaign.tally.marks.get("runs") >= RUNS_FOR_CLASSES {
+        campaign.tally.never_shown()
+    } else {
+        Vec::new()
     };
-    match json {
-        true => {
-            let mut tally = campaign.tally.json();
-            tally["never_seen"] = missing.clone().into();
-            println!("{tally:#}");
-        }
-        false => campaign.print(),
+    if json {
+        let mut tally = campaign.tally.json();
+        tally["never_seen"] = missing.clone().into();
+        println!("{tally:#}");
+    } else {
+        campaign.print();
     }
     if let Err(error) = result {
         let folder = campaign.server.folder().display();
@@ -85,9 +85,10 @@ struct Campaign {
 /// Of the run of this number: each level has each format in turn that it can be logged in.
 fn format(number: u64, level: Option<Level>) -> Format {
     let round = number / (Level::ALL.len() as u64 + 1);
-    let formats = match level.is_some_and(Level::locks_gaps) {
-        true => &Format::ALL[..],
-        false => &[Format::Row, Format::Mixed],
+    let formats = if level.is_some_and(Level::locks_gaps) {
+        &Format::ALL[..]
+    } else {
+        &[Format::Row, Format::Mixed]
     };
     formats[(round % formats.len() as u64) as usize]
 }
@@ -161,14 +162,13 @@ impl Campaign {
             };
             let clients = random.between(2, 8) as u32;
             let txns = self.life(&world, clients, &mut random, kill)?;
-            let end = match world.killed.swap(false, Ordering::SeqCst) {
-                true => {
-                    self.server.start()?;
-                    self.settle(&mut random)?;
-                    self.tally.marks.add("kills", 1);
-                    End::Kill
-                }
-                false => End::Quiet,
+            let end = if world.killed.swap(false, Ordering::SeqCst) {
+                self.server.start()?;
+                self.settle(&mut random)?;
+                self.tally.marks.add("kills", 1);
+                End::Kill
+            } else {
+                End::Quiet
             };
             let last = everything(&world, self.connect(DATABASE)?)?;
             let history = History {

@@ -78,7 +78,7 @@ fn run_engine(
     let driver = layout::make(tree, plugin, &overlay, engine, suites, &place)?;
     let environment = &plugin.environment;
     driver::run(tree, &driver, engine, environment, tests, &|line| {
-        eprintln!("{line}")
+        eprintln!("{line}");
     })
 }
 

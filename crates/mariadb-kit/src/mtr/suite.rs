@@ -87,9 +87,10 @@ impl Suite {
     /// Its tests, in order.
     pub fn tests(&self, tree: &Tree) -> Result<Vec<String>> {
         let folder = tree.share().join("mysql-test").join(self.folder());
-        let folder = match folder.join("t").exists() {
-            true => folder.join("t"),
-            false => folder,
+        let folder = if folder.join("t").exists() {
+            folder.join("t")
+        } else {
+            folder
         };
         let entries = std::fs::read_dir(&folder)
             .map_err(|_| format!("the test suite has no suite {:?}", self.name))?;
@@ -100,9 +101,10 @@ impl Suite {
             .filter(|test| self.can_take(&folder.join(format!("{test}.test"))))
             .collect();
         tests.sort();
-        match tests.is_empty() {
-            true => Err(format!("the suite {:?} has no such test", self.name)),
-            false => Ok(tests),
+        if tests.is_empty() {
+            Err(format!("the suite {:?} has no such test", self.name))
+        } else {
+            Ok(tests)
         }
     }
 }

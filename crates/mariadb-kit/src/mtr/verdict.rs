@@ -61,9 +61,10 @@ pub fn compare(
         Outcome::Failed(remark) => {
             let (reason, lines) = documented_difference(documented);
             return Ok(
-                match !reason.is_empty() && !is_crash(remark) && lines == failed_line(remark) {
-                    true => Verdict::Documented(reason),
-                    false => Verdict::Failed(remark.clone()),
+                if !reason.is_empty() && !is_crash(remark) && lines == failed_line(remark) {
+                    Verdict::Documented(reason)
+                } else {
+                    Verdict::Failed(remark.clone())
                 },
             );
         }
@@ -73,9 +74,10 @@ pub fn compare(
         return Ok(Verdict::Equal);
     }
     let (reason, lines) = documented_difference(documented);
-    Ok(match !reason.is_empty() && lines == differences {
-        true => Verdict::Documented(reason),
-        false => Verdict::Differs(differences),
+    Ok(if !reason.is_empty() && lines == differences {
+        Verdict::Documented(reason)
+    } else {
+        Verdict::Differs(differences)
     })
 }
 

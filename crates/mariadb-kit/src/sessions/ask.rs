@@ -130,9 +130,10 @@ impl Ask {
                 same.extend(equal.map(|equal| format!("({})", equal.join(" AND "))));
             }
         }
-        let range = match same.is_empty() {
-            true => "FALSE".to_owned(),
-            false => same.join(" OR "),
+        let range = if same.is_empty() {
+            "FALSE".to_owned()
+        } else {
+            same.join(" OR ")
         };
         Some(Self {
             table: table.to_owned(),
@@ -227,9 +228,10 @@ fn bounds(condition: &str, index: Option<&Index>) -> String {
     };
     let mut terms = terms(condition);
     terms.retain(|term| term.starts_with(&format!("{first} ")));
-    match terms.is_empty() {
-        true => "TRUE".to_owned(),
-        false => terms.join(" AND "),
+    if terms.is_empty() {
+        "TRUE".to_owned()
+    } else {
+        terms.join(" AND ")
     }
 }
 

@@ -26,9 +26,10 @@ impl Difference {
                 .get(&session)
                 .map_or("says nothing".to_owned(), What::kind)
         };
-        let prefix = match step.session == session {
-            false => "another session, at ",
-            true => "",
+        let prefix = if step.session != session {
+            "another session, at "
+        } else {
+            ""
         };
         Some(Self {
             what: format!(

@@ -147,9 +147,10 @@ impl Generator {
     }
 
     fn row(&mut self, id: u64) -> String {
-        let u = match self.table != 1 && self.random.chance(10) {
-            true => "NULL".to_owned(),
-            false => id.to_string(),
+        let u = if self.table != 1 && self.random.chance(10) {
+            "NULL".to_owned()
+        } else {
+            id.to_string()
         };
         format!("({id}, {u}, {}, {})", id / 20, self.random.below(3))
     }
@@ -160,9 +161,10 @@ impl Generator {
         let usual = self.random.word(&LEVELS);
         let mut open = vec![0; sessions];
         for session in 1..=sessions {
-            let level = match self.random.chance(70) {
-                true => usual,
-                false => self.random.word(&LEVELS),
+            let level = if self.random.chance(70) {
+                usual
+            } else {
+                self.random.word(&LEVELS)
             };
             let statement = format!("SET SESSION TRANSACTION ISOLATION LEVEL {level}");
             steps.push(Step { session, statement });
@@ -324,9 +326,10 @@ impl Generator {
 
     /// One of the tables.
     fn name(&mut self) -> &'static str {
-        match self.names > 1 && self.random.chance(30) {
-            true => NAMES[1],
-            false => NAMES[0],
+        if self.names > 1 && self.random.chance(30) {
+            NAMES[1]
+        } else {
+            NAMES[0]
         }
     }
 
@@ -415,9 +418,10 @@ impl Generator {
 
     /// A row that may be there, may have been, or a gap.
     fn number(&mut self) -> u64 {
-        match self.random.chance(65) {
-            true => 10 * self.random.between(1, END / 10),
-            false => self.random.between(1, END + 5),
+        if self.random.chance(65) {
+            10 * self.random.between(1, END / 10)
+        } else {
+            self.random.between(1, END + 5)
         }
     }
 

@@ -268,9 +268,10 @@ impl Holders {
                     shown(&now)
                 )));
             }
-            held.rows = match held.whole {
-                true => now,
-                false => held.rows.intersection(&now).cloned().collect(),
+            held.rows = if held.whole {
+                now
+            } else {
+                held.rows.intersection(&now).cloned().collect()
             };
         }
         Ok(None)
@@ -290,9 +291,10 @@ impl Holders {
                 // A row of the range that an index has told not to be wanted is not locked, only
                 // its entry there.
                 let select = held.ask.select(false);
-                let locked = match held.whole {
-                    true => newest(stage, &select)?,
-                    false => held.rows.clone(),
+                let locked = if held.whole {
+                    newest(stage, &select)?
+                } else {
+                    held.rows.clone()
                 };
                 let statement = format!("{select}{lock} {patience}");
                 let mut outcome = stage.step(session, &statement)?;

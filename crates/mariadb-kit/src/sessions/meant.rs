@@ -217,10 +217,13 @@ impl Case<'_> {
                 (
                     Some(What::Ended(Reply::Done(_) | Reply::Rows(_))),
                     Some(What::Waits(blockers)),
-                ) => match self.overlooks(session, blockers)? {
-                    true => Some(Reason::Overlooked),
-                    false => self.not_inserted_yet(session, blockers)?,
-                },
+                ) => {
+                    if self.overlooks(session, blockers)? {
+                        Some(Reason::Overlooked)
+                    } else {
+                        self.not_inserted_yet(session, blockers)?
+                    }
+                }
                 (Some(What::Ended(Reply::Done(_))), Some(What::Ended(Reply::Done(_)))) => {
                     changed.push(session);
                     continue;
@@ -440,12 +443,13 @@ impl Case<'_> {
         loop {
             // Of a lock of the server's the holder is not told: one of the sessions that waited
             // with this one.
-            let next = left
-                .iter()
-                .position(|(_, blockers)| match blockers.is_empty() {
-                    true => any_has_ended,
-                    false => blockers.iter().all(|blocker| gone.contains(blocker)),
-                });
+            let next = left.iter().position(|(_, blockers)| {
+                if blockers.is_empty() {
+                    any_has_ended
+                } else {
+                    blockers.iter().all(|blocker| gone.contains(blocker))
+                }
+            });
             match next {
                 Some(next) => gone.push(left.remove(next).0),
                 None => return Ok(gone),
@@ -465,9 +469,10 @@ impl Case<'_> {
             one != other
         });
         let is_of_both = differ.all(|session| both.contains(session));
-        match is_of_both && both.iter().all(|session| circle.contains(session)) {
-            true => self.waits(self.acting),
-            false => Ok(None),
+        if is_of_both && both.iter().all(|session| circle.contains(session)) {
+            self.waits(self.acting)
+        } else {
+            Ok(None)
         }
     }
 
@@ -563,21 +568,22 @@ impl Case<'_> {
     fn order_of_deadlock(&mut self, let_go: &[usize]) -> Result<Option<Reason>> {
         let both = self.sides.map(victims);
         let is_innodb = both[0].len() > both[1].len();
-        let connections = match is_innodb {
-            true => {
-                let parties = self.innodb.latest_deadlock()?;
-                parties.iter().map(|party| party.connection).collect()
-            }
-            false => self.inkstone.latest_circle()?,
+        let connections = if is_innodb {
+            let parties = self.innodb.latest_deadlock()?;
+            parties.iter().map(|party| party.connection).collect()
+        } else {
+            self.inkstone.latest_circle()?
         };
-        let stage = match is_innodb {
-            true => &*self.innodb,
-            false => &*self.inkstone,
+        let stage = if is_innodb {
+            &*self.innodb
+        } else {
+            &*self.inkstone
         };
         let circle = stage.numbered(&connections);
-        let [more, fewer] = match is_innodb {
-            true => &both,
-            false => &[both[1].clone(), both[0].clone()],
+        let [more, fewer] = if is_innodb {
+            &both
+        } else {
+            &[both[1].clone(), both[0].clone()]
         };
         let mut victims = more.iter().filter(|one| !fewer.contains(one));
         let sessions = self.sides.iter().flat_map(|side| side.keys());
@@ -700,13 +706,15 @@ impl Case<'_> {
             }
             // InnoDB gives back what it has read through the clustered index, and not what through
             // another.
-            ask.asked = match unlocks {
-                true => ask.condition.clone(),
-                false => return Ok(None),
+            ask.asked = if unlocks {
+                ask.condition.clone()
+            } else {
+                return Ok(None);
             };
-            let is_wanted = match changed_by_itself {
-                true => self.is_in_innodb(&ask, &record)?,
-                false => self.is_in(&ask, &record)?,
+            let is_wanted = if changed_by_itself {
+                self.is_in_innodb(&ask, &record)?
+            } else {
+                self.is_in(&ask, &record)?
             };
             if is_wanted {
                 return Ok(None);
@@ -830,9 +838,10 @@ impl Case<'_> {
         };
         let mut reason = None;
         for blocker in blockers {
-            reason = match self.beyond.contains_key(&blocker) {
-                true => self.innodb.wanted(blocker)?,
-                false => None,
+            reason = if self.beyond.contains_key(&blocker) {
+                self.innodb.wanted(blocker)?
+            } else {
+                None
             }
             .and_then(|wanted| self.noted(blocker, &wanted));
             if reason.is_none() {

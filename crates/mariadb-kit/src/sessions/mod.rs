@@ -179,9 +179,10 @@ impl Campaign {
             return Ok(());
         }
         let what = difference.what.clone();
-        let (shrunk, difference) = match self.whole {
-            true => (script, difference),
-            false => shrink(replica, script, difference)?,
+        let (shrunk, difference) = if self.whole {
+            (script, difference)
+        } else {
+            shrink(replica, script, difference)?
         };
         eprintln!("\nDIFFERS: {what}\n{}", told(&shrunk, &difference));
         self.found.insert(what, (shrunk, difference, 1));
@@ -307,9 +308,10 @@ fn shrink(
             while end > 0 && Instant::now() < until {
                 end -= 1;
                 let mut candidate = best.clone();
-                match of_setup {
-                    true => drop(candidate.setup.remove(end)),
-                    false => drop(candidate.steps.remove(end)),
+                if of_setup {
+                    drop(candidate.setup.remove(end));
+                } else {
+                    drop(candidate.steps.remove(end));
                 }
                 progress |= try_one(candidate, &mut best)?;
             }

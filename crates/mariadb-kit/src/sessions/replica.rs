@@ -334,9 +334,10 @@ pub fn with_format(mut script: Script, seed: u64) -> Script {
     let mut format = *random.pick(&Format::ALL);
     // There both engines refuse every change (error 1665).
     if format == Format::Statement && has_weak && !random.chance(10) {
-        match script.name.starts_with(generate::NAME) {
-            true => strengthen(&mut script.steps, &mut random),
-            false => format = *random.pick(&[Format::Row, Format::Mixed]),
+        if script.name.starts_with(generate::NAME) {
+            strengthen(&mut script.steps, &mut random);
+        } else {
+            format = *random.pick(&[Format::Row, Format::Mixed]);
         }
     }
     script.format = Some(format);

@@ -158,13 +158,12 @@ impl Stage {
         must(&mut monitor, &format!("USE {database}"))?;
         // It looks at tables while DDL waits for their names, and would wait behind that.
         must(&mut monitor, "SET lock_wait_timeout = 1")?;
-        let holder = match script.purged {
-            true => None,
-            false => {
-                let mut holder = connect()?;
-                must(&mut holder, "START TRANSACTION WITH CONSISTENT SNAPSHOT")?;
-                Some(holder)
-            }
+        let holder = if script.purged {
+            None
+        } else {
+            let mut holder = connect()?;
+            must(&mut holder, "START TRANSACTION WITH CONSISTENT SNAPSHOT")?;
+            Some(holder)
         };
         let mut setup = connect()?;
         must(&mut setup, &format!("USE {database}"))?;

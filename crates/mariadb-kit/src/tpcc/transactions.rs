@@ -65,9 +65,10 @@ pub fn check(server: &Server, database: &str) -> Result<()> {
          SELECT (SELECT COUNT(*) FROM orders WHERE carrier IS NULL) <> (SELECT COUNT(*) FROM new_orders); \
          SELECT (SELECT SUM(ytd) FROM warehouse) <> (SELECT SUM(amount) FROM history)"
     ))?;
-    match found.split_whitespace().all(|wrong| wrong == "0") {
-        true => Ok(()),
-        false => Err(format!("{database}: sums do not add up: {found:?}")),
+    if found.split_whitespace().all(|wrong| wrong == "0") {
+        Ok(())
+    } else {
+        Err(format!("{database}: sums do not add up: {found:?}"))
     }
 }
 

@@ -42,9 +42,10 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let done = match arguments.worker {
-        true => serve(&arguments).map(|()| ExitCode::SUCCESS),
-        false => lead(&arguments),
+    let done = if arguments.worker {
+        serve(&arguments).map(|()| ExitCode::SUCCESS)
+    } else {
+        lead(&arguments)
     };
     done.unwrap_or_else(|error| {
         eprintln!("failed-sync: {error}");

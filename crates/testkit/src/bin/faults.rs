@@ -133,9 +133,10 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
         (Ok(starts), Some(case)) => report.case(&starts, case),
         (Ok(starts), None) => kinds.iter().for_each(|kind| kind.run(&mut report, &starts)),
     }
-    match arguments.json {
-        true => println!("{}", report.json()),
-        false => print!("{report}"),
+    if arguments.json {
+        println!("{}", report.json());
+    } else {
+        print!("{report}");
     }
     Ok(report.is_clean())
 }

@@ -146,9 +146,10 @@ impl Arguments {
             first_seed: self.seed.unwrap_or(if single { 1 } else { clock }),
             runs: if single { Some(1) } else { self.runs },
             time: self.minutes,
-            jobs: match single || self.trace {
-                true => 1,
-                false => self.jobs.map_or(2 * cores, |jobs| jobs as usize),
+            jobs: if single || self.trace {
+                1
+            } else {
+                self.jobs.map_or(2 * cores, |jobs| jobs as usize)
             },
             keep_going: self.keep_going,
             show_output: self.trace,
@@ -165,9 +166,10 @@ fn main() -> ExitCode {
         eprintln!("sim: {error}");
         return ExitCode::from(2);
     }
-    let done = match arguments.worker {
-        true => workers::serve(|seed| arguments.run_seed(seed)).map(|()| ExitCode::SUCCESS),
-        false => lead(&arguments),
+    let done = if arguments.worker {
+        workers::serve(|seed| arguments.run_seed(seed)).map(|()| ExitCode::SUCCESS)
+    } else {
+        lead(&arguments)
     };
     done.unwrap_or_else(|error| {
         eprintln!("sim: {error}");

@@ -240,9 +240,10 @@ impl Machine {
             seed,
             home: home.join(format!("run-{seed}")),
             fuse: fuse && self.fuse,
-            backend: match uring && self.uring {
-                true => IoBackend::IoUring,
-                false => IoBackend::Posix,
+            backend: if uring && self.uring {
+                IoBackend::IoUring
+            } else {
+                IoBackend::Posix
             },
             takes_direct: self.direct,
             mutant: arguments.mutant.clone(),

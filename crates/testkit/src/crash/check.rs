@@ -34,9 +34,10 @@ pub fn check(db: &Database, load: &Load) -> Result<()> {
     let prepared = checker.prepared(&present)?;
     drop(checker);
     for id in prepared {
-        match load.plan(id).commit_if_left {
-            true => db.commit_prepared(&id.xid())?,
-            false => db.rollback_prepared(&id.xid())?,
+        if load.plan(id).commit_if_left {
+            db.commit_prepared(&id.xid())?;
+        } else {
+            db.rollback_prepared(&id.xid())?;
         }
     }
     Line::Complete.say();

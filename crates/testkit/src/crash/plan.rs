@@ -365,9 +365,10 @@ impl Account {
         Some(Self {
             balance: i64::from_be_bytes(value[..8].try_into().ok()?),
             version: u64::from_be_bytes(value[8..16].try_into().ok()?),
-            writer: match writer.is_empty() {
-                true => None,
-                false => Some(TxnId::of_key(writer)?),
+            writer: if writer.is_empty() {
+                None
+            } else {
+                Some(TxnId::of_key(writer)?)
             },
         })
     }

@@ -84,9 +84,10 @@ impl<'s> Run<'s> {
         let mut rng = Rng::new(setting.seed);
         let page_size = settings::page_size(&mut rng);
         let surface = settings::surface(&mut rng, page_size);
-        let stage = match setting.fuse {
-            true => Stage::losing_power(&setting.home, surface)?,
-            false => Stage::real(&setting.home)?,
+        let stage = if setting.fuse {
+            Stage::losing_power(&setting.home, surface)?
+        } else {
+            Stage::real(&setting.home)?
         };
         Ok(Self {
             setting,
@@ -277,9 +278,10 @@ impl<'s> Run<'s> {
 
     /// At some mutation of the disk, or some change of a name.
     fn power_loss_within(&mut self, mutations: u64, names: u64, patience: Duration) -> Moment {
-        let trigger = match self.rng.chance(65) {
-            true => Trigger::Mutation(1 + self.rng.skewed(mutations)),
-            false => Trigger::Name(1 + self.rng.skewed(names)),
+        let trigger = if self.rng.chance(65) {
+            Trigger::Mutation(1 + self.rng.skewed(mutations))
+        } else {
+            Trigger::Name(1 + self.rng.skewed(names))
         };
         Moment::PowerLoss(trigger, patience)
     }
@@ -290,9 +292,10 @@ impl<'s> Run<'s> {
             if self.stopped() {
                 return Ok(());
             }
-            let moment = match self.stage.loses_power() && self.rng.chance(60) {
-                true => self.power_loss_within(500, 12, OPEN_MAX),
-                false => Moment::Opening(Duration::from_micros(self.rng.skewed(200_000))),
+            let moment = if self.stage.loses_power() && self.rng.chance(60) {
+                self.power_loss_within(500, 12, OPEN_MAX)
+            } else {
+                Moment::Opening(Duration::from_micros(self.rng.skewed(200_000)))
             };
             let child = self.start(Role::Open, 0)?;
             let lines = self.live(child, moment)?;
@@ -346,9 +349,10 @@ impl<'s> Run<'s> {
     fn check(&mut self, mut life: Life) -> Outcome {
         let copied = self.stage.keep_a_copy();
         self.io("copying the database", copied)?;
-        let (role, moment) = match self.rng.chance(50) {
-            true => (Role::Check, Moment::Never),
-            false => (Role::CheckAndWait, Moment::Complete),
+        let (role, moment) = if self.rng.chance(50) {
+            (Role::Check, Moment::Never)
+        } else {
+            (Role::CheckAndWait, Moment::Complete)
         };
         let child = self.start(role, 0)?;
         let lines = self.live(child, moment)?;

@@ -50,9 +50,10 @@ pub fn vary(rng: &mut Rng, options: &mut Options, place: Place) {
     options.log_write_through = rng.chance(25);
     options.log_archive = rng.chance(10);
     options.flush_log_at_trx_commit = rng.pick(&durabilities);
-    options.doublewrite = match may_skip_doublewrite(options.page_size, place) && rng.chance(60) {
-        true => Doublewrite::Off,
-        false => Doublewrite::On,
+    options.doublewrite = if may_skip_doublewrite(options.page_size, place) && rng.chance(60) {
+        Doublewrite::Off
+    } else {
+        Doublewrite::On
     };
     options.doublewrite_skip_fresh = rng.chance(70);
     options.flush_method = flush_method(rng, place);

@@ -95,11 +95,12 @@ impl Run {
             files.iter().filter(is_space).count(),
             self.model.now.tables.len(),
         );
-        match found == tables + 1 {
-            true => Ok(()),
-            false => bug(format!(
+        if found == tables + 1 {
+            Ok(())
+        } else {
+            bug(format!(
                 "{tables} tables, the catalog, and {found} files: {files:?}"
-            )),
+            ))
         }
     }
 

@@ -164,9 +164,10 @@ impl Features {
             FlushMethod::ODsync,
             FlushMethod::ODirect,
             // Unsafe where the cache forgets, as its documentation says.
-            match volatile_cache {
-                true => FlushMethod::ODirect,
-                false => FlushMethod::ODirectNoFsync,
+            if volatile_cache {
+                FlushMethod::ODirect
+            } else {
+                FlushMethod::ODirectNoFsync
             },
         ];
         let durabilities = [Durability::Sync, Durability::Write, Durability::Lazy];
@@ -230,9 +231,10 @@ impl Features {
             heavy,
             giant,
             ends: some(rng, &ends),
-            crash_within: match heavy {
-                true => vec![3000, 30_000],
-                false => some(rng, &[30, 300, 3000]),
+            crash_within: if heavy {
+                vec![3000, 30_000]
+            } else {
+                some(rng, &[30, 300, 3000])
             },
             opening_crash_percent: rng.pick(&[0, 30, 70]),
             opening_crashes_max: rng.pick(&[1, 3, 6]),

@@ -105,9 +105,10 @@ impl Shape {
             rng.skewed(self.value_max.min(inline))
         };
         let mut value = vec![rng.next() as u8; length as usize];
-        let different = match self.noise {
-            true => value.len(),
-            false => rng.pick(&[0, 64]),
+        let different = if self.noise {
+            value.len()
+        } else {
+            rng.pick(&[0, 64])
         };
         let different = different.min(value.len());
         for bytes in value[..different].chunks_mut(8) {

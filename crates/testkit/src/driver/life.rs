@@ -177,9 +177,10 @@ impl Run {
         self.vfs = self.vfs.kill();
         self.wreck = None;
         let fault = self.plan.fault.as_ref().filter(|_| self.tolerant);
-        match fault.is_some_and(|f| f.kind.is_none_or(|kind| kind == OpKind::Sync)) {
-            true => End::PowerLoss,
-            false => End::Kill,
+        if fault.is_some_and(|f| f.kind.is_none_or(|kind| kind == OpKind::Sync)) {
+            End::PowerLoss
+        } else {
+            End::Kill
         }
     }
 

@@ -45,9 +45,10 @@ impl Run {
         let may_wait = serializable && self.others_work_in(n, id);
         client.locks |= serializable;
         let bounds = &low[..]..&high[..];
-        let cursor = match backward {
-            true => client.txn.range_backward(&table.trees()[tree], bounds),
-            false => client.txn.range(&table.trees()[tree], bounds),
+        let cursor = if backward {
+            client.txn.range_backward(&table.trees()[tree], bounds)
+        } else {
+            client.txn.range(&table.trees()[tree], bounds)
         };
         let found: Result<Vec<_>, _> = match cursor {
             Ok(cursor) => cursor.collect(),

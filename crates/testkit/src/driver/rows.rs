@@ -98,14 +98,16 @@ impl Run {
                     }
                 }
             }
-            match fail {
-                true => Err(Error::TransactionState("told to fail")),
-                false => Ok(()),
+            if fail {
+                Err(Error::TransactionState("told to fail"))
+            } else {
+                Ok(())
             }
         };
-        let result = match single {
-            true => body(&txn),
-            false => txn.statement(body),
+        let result = if single {
+            body(&txn)
+        } else {
+            txn.statement(body)
         };
         if let Some(stop) = stop {
             return Err(stop);

@@ -23,9 +23,10 @@ impl Run {
         }
         let some_trees = features.secondary_trees;
         let name = self.new_name();
-        let trees = match some_trees {
-            true => self.rng.pick(&["", "a", "a", "ab"]),
-            false => "",
+        let trees = if some_trees {
+            self.rng.pick(&["", "a", "a", "ab"])
+        } else {
+            ""
         };
         let secondary: Vec<String> = trees.chars().map(|c| c.to_string()).collect();
         let secondary: Vec<&str> = secondary.iter().map(String::as_str).collect();

@@ -86,9 +86,10 @@ impl Case {
         let mut rng = Rng::new(seed ^ 0x0f5c);
         let rng = &mut rng;
         // Real sleeps are not to be slept through.
-        let sync_millis = match cfg!(inkstone_sim) {
-            true => rng.pick(&[1, 20, 60, 60]),
-            false => 2,
+        let sync_millis = if cfg!(inkstone_sim) {
+            rng.pick(&[1, 20, 60, 60])
+        } else {
+            2
         };
         let tables = rng.pick(&[3, 12, 42, 42]);
         let style = match rng.below(4) {
@@ -134,9 +135,10 @@ impl Case {
             flush_method: self.flush_method,
             log_file_buffering: rng.chance(50),
             log_write: rng.pick(&[LogWrite::Sync, LogWrite::Async]),
-            doublewrite: match self.copies {
-                true => Doublewrite::On,
-                false => Doublewrite::Off,
+            doublewrite: if self.copies {
+                Doublewrite::On
+            } else {
+                Doublewrite::Off
             },
             doublewrite_skip_fresh: rng.chance(50),
             flush_log_at_trx_commit: Durability::Sync,
@@ -381,12 +383,11 @@ impl Work {
     fn flush(&self, rng: &mut Rng) -> inkstone::Result<()> {
         // Changes gather meanwhile.
         thread::sleep(self.case.sync_time * rng.below(40) as u32);
-        match rng.chance(50) {
-            true => self.db.checkpoint(),
-            false => {
-                let table = rng.below(self.case.tables);
-                self.db.flush_table(&self.tables[table as usize])
-            }
+        if rng.chance(50) {
+            self.db.checkpoint()
+        } else {
+            let table = rng.below(self.case.tables);
+            self.db.flush_table(&self.tables[table as usize])
         }
     }
 

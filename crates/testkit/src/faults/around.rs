@@ -103,13 +103,12 @@ impl Case {
             return Err(format!("with little memory: {error}"));
         }
         let history = session.history.clone();
-        let disk = match self.life.is_killed() {
-            true => vfs.crash(limit),
-            false => {
-                let closed = session.close();
-                closed.map_err(|error| format!("closing: {error}"))?;
-                vfs.kill()
-            }
+        let disk = if self.life.is_killed() {
+            vfs.crash(limit)
+        } else {
+            let closed = session.close();
+            closed.map_err(|error| format!("closing: {error}"))?;
+            vfs.kill()
         };
         disk.limit_memory(limit);
         after::look(&disk, history, 0).map_err(After::text)?;

@@ -342,9 +342,10 @@ impl Look {
         if let Some(finding) = again.look(&mut history, 0)? {
             return Err(format!("{finding:?} at the second opening"));
         }
-        match history.states() < states {
-            true => Ok(Finding::LastCommitLost),
-            false => Ok(Finding::NoneLeft),
+        if history.states() < states {
+            Ok(Finding::LastCommitLost)
+        } else {
+            Ok(Finding::NoneLeft)
         }
     }
 

@@ -207,9 +207,10 @@ impl<'a> Run<'a> {
             self.check_policy(consequence)?;
         }
         self.check_after(history)?;
-        match happened {
-            true => Ok(consequence),
-            false => Ok(Consequence::NoSuchOperation),
+        if happened {
+            Ok(consequence)
+        } else {
+            Ok(Consequence::NoSuchOperation)
         }
     }
 
@@ -245,9 +246,10 @@ impl<'a> Run<'a> {
         if self.case.series.life.is_killed() {
             self.vfs.kill();
         } else if let Err(error) = session.close() {
-            return match is_clear(&error) {
-                true => Ok((history, Consequence::NotClosed)),
-                false => Err(format!("closing: {error}")),
+            return if is_clear(&error) {
+                Ok((history, Consequence::NotClosed))
+            } else {
+                Err(format!("closing: {error}"))
             };
         }
         Ok(match (poisoned, failed) {
@@ -313,9 +315,10 @@ impl<'a> Run<'a> {
 
     fn after(&self, history: History) -> Result<(), After> {
         let lose_power = self.sync_fails() || self.case.nth.is_multiple_of(2);
-        let disk = match lose_power {
-            true => self.vfs.crash(self.case.nth),
-            false => self.vfs.kill(),
+        let disk = if lose_power {
+            self.vfs.crash(self.case.nth)
+        } else {
+            self.vfs.kill()
         };
         after::look(&disk, history, self.lost_max())
     }

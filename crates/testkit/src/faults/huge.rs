@@ -272,9 +272,10 @@ impl Run {
             .collect::<Result<BTreeSet<u64>, Error>>()
         };
         let found = read().map_err(failed("reading"))?;
-        match found == self.keys {
-            true => Ok(()),
-            false => Err(format!("rows {found:?}, expected {:?}", self.keys)),
+        if found == self.keys {
+            Ok(())
+        } else {
+            Err(format!("rows {found:?}, expected {:?}", self.keys))
         }
     }
 }

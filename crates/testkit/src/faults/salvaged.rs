@@ -112,9 +112,10 @@ pub fn check(start: &Start, damaged: &SimVfs, damage: &Damage) -> Result<(), Str
     if bytes(&below)? != before {
         return Err("salvage over an overlay changed the disk".to_owned());
     }
-    let lost = match is_undo {
-        true => Lost::default(),
-        false => lost(start, damaged, damage)?,
+    let lost = if is_undo {
+        Lost::default()
+    } else {
+        lost(start, damaged, damage)?
     };
     if let Some(what) = report.not_mended.first().filter(|_| !lost.file) {
         return Err(format!("still wrong after salvage: {what}"));
@@ -133,14 +134,12 @@ pub fn check(start: &Start, damaged: &SimVfs, damage: &Damage) -> Result<(), Str
     if bytes(&below)? != before {
         return Err("an opening with force_recovery changed the disk".to_owned());
     }
-    let (expected, lost) = match is_undo {
-        true => (without_moved(expected), Some(&lost)),
-        false => (expected, is_closed.then_some(&lost)),
+    let (expected, lost) = if is_undo {
+        (without_moved(expected), Some(&lost))
+    } else {
+        (expected, is_closed.then_some(&lost))
     };
-    let shown = |found: Found| match is_undo {
-        true => without_moved(found),
-        false => found,
-    };
+    let shown = |found: Found| if is_undo { without_moved(found) } else { found };
     compare(&expected, &shown(found), lost)?;
     forced.map_or(Ok(()), |forced| {
         compare(&expected, &shown(forced), lost)
@@ -257,8 +256,9 @@ pub fn leaves_alone(start: &Start) -> Result<(), String> {
     let overlay: Arc<dyn Vfs> = Arc::new(OverlayVfs::new(Arc::new(start.copy())));
     let report = salvage(&overlay, Path::new(DIRECTORY), &options());
     let report = report.map_err(|error| error.to_string())?;
-    match report.rebuilt.is_empty() && report.left_out.is_empty() && report.not_mended.is_empty() {
-        true => Ok(()),
-        false => Err(format!("{report:?}")),
+    if report.rebuilt.is_empty() && report.left_out.is_empty() && report.not_mended.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("{report:?}"))
     }
 }

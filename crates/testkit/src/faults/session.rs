@@ -412,9 +412,10 @@ impl Session {
     /// Commits or rolls back what was prepared.
     pub fn decide(&mut self, xid: &str, commit: bool) -> Outcome {
         let name = xid.as_bytes().to_vec();
-        let event = match commit {
-            true => Event::CommitPrepared(name),
-            false => Event::RollbackPrepared(name),
+        let event = if commit {
+            Event::CommitPrepared(name)
+        } else {
+            Event::RollbackPrepared(name)
         };
         let done = self.insist("deciding a prepared transaction", |this| {
             if commit {

@@ -67,9 +67,10 @@ impl Trial<'_> {
             None => vfs.kill(),
         };
         after::look(&disk, history, 0).map_err(After::text)?;
-        match vfs.faulted().is_empty() {
-            true => Ok(Consequence::NoSuchOperation),
-            false => Ok(consequence),
+        if vfs.faulted().is_empty() {
+            Ok(Consequence::NoSuchOperation)
+        } else {
+            Ok(consequence)
         }
     }
 
@@ -100,13 +101,15 @@ impl Trial<'_> {
             ..self
         };
         this.check_errors(&session.errors)?;
-        let consequence = match session.errors.is_empty() {
-            true => Consequence::Unnoticed,
-            false => Consequence::Failed,
+        let consequence = if session.errors.is_empty() {
+            Consequence::Unnoticed
+        } else {
+            Consequence::Failed
         };
-        match this.end.relieved {
-            true => this.relieved(session, consequence),
-            false => this.unrelieved(session, consequence),
+        if this.end.relieved {
+            this.relieved(session, consequence)
+        } else {
+            this.unrelieved(session, consequence)
         }
     }
 

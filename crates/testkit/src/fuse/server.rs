@@ -316,7 +316,7 @@ impl Filesystem for Server {
         };
         let created = self.look_up_or_create(parent, name, create);
         reply!(reply, created, it => {
-            reply.created(&TTL, &it, Generation(0), FileHandle(0), opened(flags))
+            reply.created(&TTL, &it, Generation(0), FileHandle(0), opened(flags));
         });
     }
 

@@ -131,9 +131,10 @@ impl Client<'_> {
         };
         // A transaction with patience gets its lock, or is part of a deadlock: it never waits in
         // vain.
-        let patience = match self.rng.chance(40) {
-            true => PATIENCE,
-            false => Duration::from_millis(self.rng.from_to(5, 300)),
+        let patience = if self.rng.chance(40) {
+            PATIENCE
+        } else {
+            Duration::from_millis(self.rng.from_to(5, 300))
         };
         txn.set_lock_wait_timeout(patience);
         let mut running = Running {
@@ -143,9 +144,10 @@ impl Client<'_> {
             savepoint: false,
             rows: Vec::new(),
         };
-        let steps = match self.rng.chance(4) {
-            true => self.rng.from_to(15, 40),
-            false => self.rng.from_to(1, self.world.shape.steps_max),
+        let steps = if self.rng.chance(4) {
+            self.rng.from_to(15, 40)
+        } else {
+            self.rng.from_to(1, self.world.shape.steps_max)
         };
         let mut over = None;
         for _ in 0..steps {
@@ -268,9 +270,10 @@ impl Client<'_> {
     }
 
     fn wait(&mut self) -> Wait {
-        match self.rng.chance(10) {
-            true => Wait::NoWait,
-            false => Wait::Timeout,
+        if self.rng.chance(10) {
+            Wait::NoWait
+        } else {
+            Wait::Timeout
         }
     }
 
@@ -278,9 +281,10 @@ impl Client<'_> {
     fn read(&mut self, running: &mut Running, key: Key, lock: Option<LockMode>) -> Done<Value> {
         let at = self.world.tick();
         let bytes = key_bytes(key);
-        let lock = match running.locks_all() {
-            true => lock.or(Some(LockMode::Shared)),
-            false => lock,
+        let lock = if running.locks_all() {
+            lock.or(Some(LockMode::Shared))
+        } else {
+            lock
         };
         let found = match lock {
             Some(mode) => {
@@ -330,9 +334,10 @@ impl Client<'_> {
 
     /// An error that only the death of the process explains.
     fn unexpected(&self, what: &str, error: Error) -> Stop {
-        match self.vfs.is_dead() {
-            true => Stop::Engine(error),
-            false => Stop::Wrong(format!("{what} fails with: {error}")),
+        if self.vfs.is_dead() {
+            Stop::Engine(error)
+        } else {
+            Stop::Wrong(format!("{what} fails with: {error}"))
         }
     }
 
@@ -527,9 +532,10 @@ fn state(rows: &[(Vec<u8>, Vec<u8>)]) -> Done<BTreeMap<Key, Value>> {
         let key = key_of(key).ok_or_else(|| Stop::Wrong(format!("no key: {key:?}")))?;
         found.insert(key, decoded(key, Some(bytes))?);
     }
-    match found.len() == rows.len() {
-        true => Ok(found),
-        false => Err(Stop::Wrong("a scan returns a key twice".to_owned())),
+    if found.len() == rows.len() {
+        Ok(found)
+    } else {
+        Err(Stop::Wrong("a scan returns a key twice".to_owned()))
     }
 }
 

@@ -257,9 +257,10 @@ impl Builder<'_> {
                 let on = (read.key, version, version);
                 self.add(writer, node, Kind::Wr, Some(on));
             }
-            let kind = match read.predicate {
-                true => Kind::PredicateRw,
-                false => Kind::Rw,
+            let kind = if read.predicate {
+                Kind::PredicateRw
+            } else {
+                Kind::Rw
             };
             for &next in self.versions.next(read.key, version) {
                 if let Some((writer, _)) = self.versions.writer(read.key, next)

@@ -69,8 +69,9 @@ pub(super) fn value_of(bytes: &[u8]) -> Result<Value, String> {
     let value: Value = elements
         .map(|element| element.iter().fold(0, |n, &byte| n << 8 | u64::from(byte)))
         .collect();
-    match padding.iter().all(|&byte| byte == filler(&value)) {
-        true => Ok(value),
-        false => Err(damaged()),
+    if padding.iter().all(|&byte| byte == filler(&value)) {
+        Ok(value)
+    } else {
+        Err(damaged())
     }
 }

@@ -118,11 +118,12 @@ impl Sample<'_> {
         let mut keys: Vec<Vec<u8>> = slots.clone().map(key).collect();
         let high = node.high().filter(|_| !keys.is_empty());
         keys.extend(high.map(<[u8]>::to_vec));
-        let children = match is_leaf {
-            true => Vec::new(),
-            false => slots
+        let children = if is_leaf {
+            Vec::new()
+        } else {
+            slots
                 .map(|slot| self.tree.space.page_id(node.child(slot)))
-                .collect(),
+                .collect()
         };
         Ok(Some(Visited {
             is_leaf,

@@ -187,9 +187,10 @@ impl PageWriter for MockWriter {
         }
         self.state.writing.fetch_sub(1, Ordering::SeqCst);
         self.state.batches.fetch_add(1, Ordering::Relaxed);
-        match none {
-            true => failure,
-            false => failure.and(Err(io_error())),
+        if none {
+            failure
+        } else {
+            failure.and(Err(io_error()))
         }
     }
 }

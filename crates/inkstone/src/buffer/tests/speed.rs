@@ -15,12 +15,13 @@ fn hits_per_second(bench: &Bench, threads: u64, hits: u64, by_hint: bool) -> f64
                 for hit in 0..hits {
                     let number = (hit * 61 + thread * 7) % 1024;
                     let id = page(number as u32);
-                    let guard = match by_hint {
-                        true => bench
+                    let guard = if by_hint {
+                        bench
                             .pool
                             .optimistic_at(frames[number as usize], id)
-                            .unwrap(),
-                        false => bench.pool.optimistic(id).unwrap(),
+                            .unwrap()
+                    } else {
+                        bench.pool.optimistic(id).unwrap()
                     };
                     // SAFETY: the first byte of a resident page.
                     std::hint::black_box(unsafe { guard.page_ptr().read_volatile() });

@@ -17,9 +17,12 @@ fn a_prepared_transaction_is_waited_for_until_it_has_ended() {
         txn.prepare(b"x").unwrap();
         let shared = db.inner.core.prepared.lock()[&b"x"[..]].clone();
         let latch = shared.inner.lock();
-        let end = || match commits {
-            true => db.commit_prepared(b"x"),
-            false => db.rollback_prepared(b"x"),
+        let end = || {
+            if commits {
+                db.commit_prepared(b"x")
+            } else {
+                db.rollback_prepared(b"x")
+            }
         };
         thread::scope(|scope| {
             let ends = [scope.spawn(end), scope.spawn(end)];

@@ -50,10 +50,7 @@ impl Repaired<'_> {
             || options.all.is_read_only()
             || options.transactions.rows_may_be_lost
             || self.report.doublewrite_renewed.is_some();
-        match at_once {
-            true => When::Now,
-            false => When::Read,
-        }
+        if at_once { When::Now } else { When::Read }
     }
 
     /// Applies what the log says, and reads what is left of it.

@@ -125,7 +125,7 @@ impl Fixture {
             {
                 Ok(_) => return Ok(()),
                 Err(Taken::Queued(waiting)) => {
-                    self.table.wait(waiting, deadline, &mut || Ok(()))?
+                    self.table.wait(waiting, deadline, &mut || Ok(()))?;
                 }
                 Err(Taken::Refused) => panic!("{trx:?} was given no place in the queue"),
             }
@@ -537,16 +537,18 @@ fn a_scan_over_leaves_is_one_interval() {
             let (key, fence) = (10 * n, 10 * n + 5);
             let (this, fence) = (key.to_be_bytes(), fence.to_be_bytes());
             let next = (key + 10).to_be_bytes();
-            let (passed, gap) = match backward {
-                false => ((Included(&fence[..]), Included(&next[..])), (&this, &fence)),
-                true => ((Included(&this[..]), Excluded(&fence[..])), (&fence, &next)),
+            let (passed, gap) = if !backward {
+                ((Included(&fence[..]), Included(&next[..])), (&this, &fence))
+            } else {
+                ((Included(&this[..]), Excluded(&fence[..])), (&fence, &next))
             };
             let row = row(if backward { &this } else { &next });
             if n % 10 == 0 {
                 let (trx, held) = &mut a;
-                let gap = match backward {
-                    false => (Excluded(&gap.0[..]), Excluded(&gap.1[..])),
-                    true => (Included(&gap.0[..]), Excluded(&gap.1[..])),
+                let gap = if !backward {
+                    (Excluded(&gap.0[..]), Excluded(&gap.1[..]))
+                } else {
+                    (Included(&gap.0[..]), Excluded(&gap.1[..]))
                 };
                 f.table.lock_gap(trx, held, PLACE, gap);
             }

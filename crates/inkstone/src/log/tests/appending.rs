@@ -308,7 +308,7 @@ fn the_background_thread_flushes_what_no_commit_awaits() {
 fn segments_are_recycled_and_their_stale_bytes_never_pass() {
     let vfs = MemoryVfs::new();
     let (log, counters, _) = open(params_with(&vfs, |options| {
-        options.capacity_bytes = 4 * SEGMENT
+        options.capacity_bytes = 4 * SEGMENT;
     }));
     let mut from = Lsn(0);
     for i in 0..6020u64 {

@@ -279,9 +279,10 @@ impl VersionStore {
     }
 
     fn keep_list(&self, space: &mut UndoSpace, lsn: Lsn, extent: Extent) {
-        match extent.length >= space.list_bytes {
-            true => space.lists.push((lsn, extent)),
-            false => self.give_up_extent(extent, lsn),
+        if extent.length >= space.list_bytes {
+            space.lists.push((lsn, extent));
+        } else {
+            self.give_up_extent(extent, lsn);
         }
     }
 
@@ -466,9 +467,10 @@ impl VersionStore {
             if let Some(offset) = cut {
                 let what = format!("the file ends at byte {len}, within versions that it had");
                 let error = unreadable(file.path(), offset, &what);
-                match lossy {
-                    true => self.note_lost(error),
-                    false => return Err(error),
+                if lossy {
+                    self.note_lost(error);
+                } else {
+                    return Err(error);
                 }
             }
             extents.push(Extent {
@@ -488,13 +490,14 @@ impl VersionStore {
     fn existing_undo_file(&self, list: UndoList) -> Result<Arc<dyn File>> {
         let directory = &self.directory_handle;
         let exists = directory.exists(UNDO_FILE);
-        match exists.map_err(|e| Error::io("open", &self.undo_path, e))? {
-            true => self.undo.lock().file(),
-            false => Err(unreadable(
+        if exists.map_err(|e| Error::io("open", &self.undo_path, e))? {
+            self.undo.lock().file()
+        } else {
+            Err(unreadable(
                 &self.undo_path,
                 list.offset,
                 "the file is missing",
-            )),
+            ))
         }
     }
 

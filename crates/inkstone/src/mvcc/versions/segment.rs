@@ -484,9 +484,10 @@ impl Segment {
             _ => return Ok(0),
         };
         let (image, index) = self.spill_image(&bytes);
-        let checksum = match self.is_logged() {
-            true => crc32c::crc32c(&image),
-            false => 0,
+        let checksum = if self.is_logged() {
+            crc32c::crc32c(&image)
+        } else {
+            0
         };
         let (handle, extent) = match self.take_room() {
             Some(room) => match file.write_to(room, &image) {

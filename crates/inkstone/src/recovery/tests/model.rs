@@ -131,9 +131,10 @@ impl Model {
             let exists = self.pages.contains_key(&id);
             let (mut fresh, mut touched) = (false, false);
             for _ in 0..1 + self.random.below(2) {
-                let record = match exists || fresh {
-                    true => self.any_record(id, &bytes, slot),
-                    false => self.init_record(id),
+                let record = if exists || fresh {
+                    self.any_record(id, &bytes, slot)
+                } else {
+                    self.init_record(id)
                 };
                 let mut copy = bytes.clone();
                 if apply::replay(&mut copy, id, &record).is_err() {
@@ -418,9 +419,10 @@ impl Model {
             self.commit(payload, vec![]);
             return;
         }
-        match self.random.one_in(2) {
-            true => Record::Commit { trx_slot }.put(&mut payload),
-            false => Record::RollbackEnd { trx_slot }.put(&mut payload),
+        if self.random.one_in(2) {
+            Record::Commit { trx_slot }.put(&mut payload);
+        } else {
+            Record::RollbackEnd { trx_slot }.put(&mut payload);
         }
         self.open.remove(&trx_slot);
         self.commit(payload, vec![]);

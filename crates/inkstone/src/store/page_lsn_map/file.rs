@@ -263,9 +263,10 @@ impl MapFile {
             let slots = self.slots.lock();
             let all = run_of(PageNo(pages.start))..=run_of(PageNo(pages.end - 1));
             let all = all.map(|run| (space, run));
-            match slots.is_released(space) {
-                true => return Ok(()),
-                false => all.filter(|&run| slots.slot(run).is_none()).collect(),
+            if slots.is_released(space) {
+                return Ok(());
+            } else {
+                all.filter(|&run| slots.slot(run).is_none()).collect()
             }
         };
         let free = self.slots.lock().free_count();
@@ -330,9 +331,10 @@ impl MapFile {
             return Vec::new();
         };
         let behind = self.read_behind.load(Ordering::Relaxed);
-        let more = match slot.wrapping_sub(behind) <= READ_OVER_BLOCKS as u32 {
-            true => most,
-            false => 1,
+        let more = if slot.wrapping_sub(behind) <= READ_OVER_BLOCKS as u32 {
+            most
+        } else {
+            1
         };
         let found: Vec<_> = (slot..slot.saturating_add(more))
             .map_while(|slot| Some((slot, slots.run(slot)?)))

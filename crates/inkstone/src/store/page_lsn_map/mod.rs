@@ -260,9 +260,10 @@ impl PageLsnMap {
             Some(left) => drop(self.late.set(Arc::downgrade(&left))),
         }
         let header = self.settling.lock().header;
-        match header.newest > log_end {
-            true => self.create(header.uuid, header.epoch),
-            false => Ok(()),
+        if header.newest > log_end {
+            self.create(header.uuid, header.epoch)
+        } else {
+            Ok(())
         }
     }
 
@@ -278,9 +279,10 @@ impl PageLsnMap {
     fn redo_from(&self, id: PageId) -> u64 {
         let is_left =
             |late: &Weak<dyn LateRedo>| late.upgrade().is_some_and(|late| late.of(id).is_some());
-        match self.late.get().is_none_or(is_left) {
-            true => self.redo_from.load(Ordering::Acquire),
-            false => u64::MAX,
+        if self.late.get().is_none_or(is_left) {
+            self.redo_from.load(Ordering::Acquire)
+        } else {
+            u64::MAX
         }
     }
 

@@ -165,9 +165,10 @@ impl Batch for PosixBatch {
             loop {
                 while let Some(one) = waiting.pop_front() {
                     let alone = in_flight == 0 && waiting.is_empty();
-                    let refused = match alone || !waits(&one.operation) {
-                        true => Some(one),
-                        false => shared.hand_over(one, &mut crew).err(),
+                    let refused = if alone || !waits(&one.operation) {
+                        Some(one)
+                    } else {
+                        shared.hand_over(one, &mut crew).err()
                     };
                     match refused {
                         None => in_flight += 1,

@@ -279,9 +279,10 @@ impl Expectation {
             if promised || earlier {
                 checked.commits += 1;
                 if !there {
-                    let why = match promised {
-                        true => "its durability promised it",
-                        false => "a later commit is there",
+                    let why = if promised {
+                        "its durability promised it"
+                    } else {
+                        "a later commit is there"
                     };
                     wrong.push(format!("commit of {id:?} ({durability:?}) is lost: {why}"));
                 }

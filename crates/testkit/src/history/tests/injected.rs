@@ -26,14 +26,13 @@ fn serial(rng: &mut Rng, level: Isolation) -> History {
                 ops.push(Op { at: tick(), action });
             }
         }
-        let outcome = match rng.chance(20) {
-            true => Outcome::Aborted("rollback".to_owned()),
-            false => {
-                now = state;
-                Outcome::Committed {
-                    at: tick(),
-                    durability: Durability::Sync,
-                }
+        let outcome = if rng.chance(20) {
+            Outcome::Aborted("rollback".to_owned())
+        } else {
+            now = state;
+            Outcome::Committed {
+                at: tick(),
+                durability: Durability::Sync,
             }
         };
         let client = client % 3;
