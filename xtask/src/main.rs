@@ -14,6 +14,7 @@ mod fuzz;
 mod histories;
 mod lock_times;
 mod mutants;
+mod public_api;
 mod races;
 mod sim;
 mod tsan;
@@ -42,6 +43,7 @@ enum Command {
     LockTimes(lock_times::Arguments),
     Mariadb(Box<inkstone_mariadb_kit::Arguments>),
     Mutants(mutants::Arguments),
+    PublicApi(public_api::Arguments),
     Races(races::Arguments),
     Sim(sim::Arguments),
     Tsan(tsan::Arguments),
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
         Command::LockTimes(arguments) => lock_times::run(&arguments),
         Command::Mariadb(arguments) => inkstone_mariadb_kit::run(&arguments),
         Command::Mutants(arguments) => mutants::run(&arguments),
+        Command::PublicApi(arguments) => public_api::run(&arguments),
         Command::Races(arguments) => races::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
         Command::Tsan(arguments) => tsan::run(&arguments),
