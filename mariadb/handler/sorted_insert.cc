@@ -3,7 +3,7 @@
 #include "handler/sorted_insert.h"
 
 /** As much is inserted between two commits. */
-static const size_t UNCOMMITTED_BYTES_MAX= 8 << 20;
+static const uint64 UNCOMMITTED_BYTES_MAX= 8 << 20;
 /** Rows that are inserted at a time, enough for a bulk. Then the statement can be killed. */
 static const size_t ROWS_AT_A_TIME= 4096;
 
@@ -16,7 +16,7 @@ int FillingTransaction::begin(const Session &session)
   return ::begin(INK_READ_COMMITTED, session.interrupt.get(), &held, &error) ? handler_error(session.thd, error) : 0;
 }
 
-int FillingTransaction::count(THD *thd, size_t bytes)
+int FillingTransaction::count(THD *thd, uint64 bytes)
 {
   uncommitted+= bytes;
   return uncommitted < UNCOMMITTED_BYTES_MAX ? 0 : commit(thd);
@@ -36,23 +36,13 @@ int FillingTransaction::commit(THD *thd)
 int SortedInsert::next(ink_transaction *transaction)
 {
   ink_error error;
-  rows.resize(ROWS_AT_A_TIME);
-  size_t count, done;
-  inserted= 0;
+  inserted= ink_inserted();
   if (thd_kill_level(progress->thd) != THD_IS_NOT_KILLED)
     return HA_ERR_ABORTED_BY_USER;
-  if (ink_sorter_fetch(sorter, rows.data(), ROWS_AT_A_TIME, &count, &error))
+  if (ink_sorter_insert(sorter, transaction, tree, ROWS_AT_A_TIME, &inserted, &error))
     return handler_error(progress->thd, error);
-  ended= !count;
-  if (ink_insert_many(transaction, tree, rows.data(), count, &done, &error))
-  {
-    if (error.code == INK_DUPLICATE_KEY)
-      refused_row= rows[done];
-    return handler_error(progress->thd, error);
-  }
-  for (size_t i= 0; i < count; i++)
-    inserted+= rows[i].key.len + rows[i].value.len;
-  progress->done+= count;
+  ended= !inserted.rows;
+  progress->done+= inserted.rows;
   thd_progress_report(progress->thd, progress->done, progress->total);
   return 0;
 }

@@ -4,7 +4,6 @@
 #define INKSTONE_SORTED_INSERT_H
 
 #include "server/session.h"
-#include <vector>
 
 /** A transaction of what fills such trees, committed now and then: neither undo nor old versions of
     the whole are kept. What is there after a failure goes with the tree. */
@@ -15,14 +14,14 @@ public:
   /** Begins it, unless it has begun. */
   int begin(const Session &session);
   /** So many bytes more were inserted: commits when they are many. */
-  int count(THD *thd, size_t bytes);
+  int count(THD *thd, uint64 bytes);
   int commit(THD *thd);
   /** Rolls back what is not committed. */
   void end() { held.reset(); }
 
 private:
   OwnedTransaction held;
-  size_t uncommitted= 0;
+  uint64 uncommitted= 0;
 };
 
 /** How far a statement has come that inserts sorted rows, for SHOW PROCESSLIST. */
@@ -37,25 +36,22 @@ class SortedInsert
 {
 public:
   SortedInsert(const ink_tree *tree, ink_sorter *sorter, Progress *progress)
-      : tree(tree), sorter(sorter), progress(progress), inserted(0), refused_row(), ended(false)
+      : tree(tree), sorter(sorter), progress(progress), inserted(), ended(false)
   {
   }
   /** Inserts the next rows. HA_ERR_FOUND_DUPP_KEY: a key was there (refused). */
   int next(ink_transaction *transaction);
   bool is_over() const { return ended; }
   /** By the last call. */
-  size_t inserted_bytes() const { return inserted; }
+  uint64 inserted_bytes() const { return inserted.bytes; }
   /** Valid until the sorter is used again. */
-  ink_row refused() const { return refused_row; }
+  ink_row refused() const { return inserted.refused; }
 
 private:
   const ink_tree *tree;
   ink_sorter *sorter;
   Progress *progress;
-  /** On loan from the sorter. */
-  std::vector<ink_row> rows;
-  size_t inserted;
-  ink_row refused_row;
+  ink_inserted inserted;
   bool ended;
 };
 

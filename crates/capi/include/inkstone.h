@@ -733,17 +733,27 @@ typedef struct ink_sorter ink_sorter;
 
 int ink_sorter_new(const ink_database *database, ink_sorter **sorter, ink_error *error);
 void ink_sorter_free(ink_sorter *sorter);
-/* Adds a row. Several may have one key. Not after a fetch; after a failure the sorter is of no more
+/* Adds a row. Several may have one key. Not after an insert; after a failure the sorter is of no more
  * use. */
 int ink_sorter_add(ink_sorter *sorter, ink_slice key, ink_slice value, ink_error *error);
 /* How many rows were added. */
 uint64_t ink_sorter_count(const ink_sorter *sorter);
-/* The next rows by key, at most `max` (1 or more), into the caller's array; `*count` 0 only at the
- * end. Those of one key come in the order in which they were added. The slices are lent out until
- * the next call with this sorter. */
-int ink_sorter_fetch(ink_sorter *sorter, ink_row *rows, size_t max, size_t *count, ink_error *error);
+/* What a call of ink_sorter_insert has inserted. */
+typedef struct ink_inserted {
+  uint64_t rows;
+  /* Of their keys and values. */
+  uint64_t bytes;
+  /* The row that could not be inserted, lent out until the next call with this sorter. */
+  ink_row refused;
+} ink_inserted;
+
+/* Inserts the next rows by key, at most `max` (1 or more); `inserted->rows` 0 only at the end. Those
+ * of one key come in the order in which they were added: the second is INK_DUPLICATE_KEY. Rows
+ * before one that fails stay (see ink_mark_rollback), and inserting does not go on behind it. */
+int ink_sorter_insert(ink_sorter *sorter, const ink_transaction *transaction, const ink_tree *tree,
+                      size_t max, ink_inserted *inserted, ink_error *error);
 /* The first row, in the order in which they were added, whose key an earlier one has: how many were
- * added before it, and the row, lent out until the next call. Looks at all rows; fetching begins
+ * added before it, and the row, lent out until the next call. Looks at all rows; inserting begins
  * anew then. */
 int ink_sorter_first_repeated(ink_sorter *sorter, uint64_t *number, ink_row *row, bool *found,
                               ink_error *error);

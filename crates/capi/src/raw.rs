@@ -15,6 +15,15 @@ pub struct ink_slice {
     pub len: usize,
 }
 
+impl Default for ink_slice {
+    fn default() -> Self {
+        Self {
+            data: std::ptr::null(),
+            len: 0,
+        }
+    }
+}
+
 impl ink_slice {
     /// Bytes that are lent to C.
     pub fn lend(bytes: &[u8]) -> Self {
@@ -49,10 +58,19 @@ impl ink_slice {
 
 /// `ink_row`.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct ink_row {
     pub key: ink_slice,
     pub value: ink_slice,
+}
+
+impl ink_row {
+    pub fn lend(key: &[u8], value: &[u8]) -> Self {
+        Self {
+            key: ink_slice::lend(key),
+            value: ink_slice::lend(value),
+        }
+    }
 }
 
 /// `ink_buffer`: a `Vec<u8>` in parts, or zeroes.

@@ -1,9 +1,11 @@
 //! Sorting rows.
 
+use crate::catalog::ink_tree;
 use crate::database::ink_database;
 use crate::entry::{entry, free, on_or};
 use crate::error::{Failure, ink_error};
 use crate::raw::{self, ink_row, ink_slice};
+use crate::transaction::ink_transaction;
 use inkstone::{Sorted, Sorter};
 use std::ffi::c_int;
 
@@ -14,13 +16,21 @@ enum State {
     Failed,
 }
 
+/// `ink_inserted`.
+#[repr(C)]
+#[derive(Default)]
+pub struct ink_inserted {
+    pub rows: u64,
+    pub bytes: u64,
+    pub refused: ink_row,
+}
+
 /// `ink_sorter`.
 pub struct ink_sorter {
     state: State,
     count: u64,
-    /// What is lent out: keys and values, one after the other, and where each ends.
-    bytes: Vec<u8>,
-    ends: Vec<(usize, usize)>,
+    /// The repeated row that is lent out.
+    repeated: (Vec<u8>, Vec<u8>),
 }
 
 impl ink_sorter {
@@ -33,28 +43,6 @@ impl ink_sorter {
             State::Sorted(sorted) => Ok(sorted),
             _ => Err(Failure::invalid("a sort that has failed".to_owned())),
         }
-    }
-
-    /// Copies up to `max` rows to where they are lent out from.
-    fn fill(&mut self, max: usize) -> Result<(), Failure> {
-        let (mut bytes, mut ends) = (
-            std::mem::take(&mut self.bytes),
-            std::mem::take(&mut self.ends),
-        );
-        bytes.clear();
-        ends.clear();
-        let sorted = self.sorted()?;
-        while ends.len() < max {
-            let Some(entry) = sorted.next_entry()? else {
-                break;
-            };
-            bytes.extend_from_slice(entry.key);
-            let key_end = bytes.len();
-            bytes.extend_from_slice(entry.value);
-            ends.push((key_end, bytes.len()));
-        }
-        (self.bytes, self.ends) = (bytes, ends);
-        Ok(())
     }
 }
 
@@ -72,8 +60,7 @@ pub unsafe extern "C" fn ink_sorter_new(
         *raw::place(sorter)? = raw::into_handle(ink_sorter {
             state: State::Gathering(database.0.sorter()),
             count: 0,
-            bytes: Vec::new(),
-            ends: Vec::new(),
+            repeated: Default::default(),
         });
     })
 }
@@ -119,34 +106,30 @@ pub unsafe extern "C" fn ink_sorter_count(sorter: *const ink_sorter) -> u64 {
     unsafe { on_or(sorter, 0, |sorter| sorter.count) }
 }
 
-/// Gives rows back by key.
+/// Inserts the next rows by key.
 ///
 /// # Safety
 /// See the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ink_sorter_fetch(
+pub unsafe extern "C" fn ink_sorter_insert(
     sorter: *mut ink_sorter,
-    rows: *mut ink_row,
+    transaction: *const ink_transaction,
+    tree: *const ink_tree,
     max: usize,
-    count: *mut usize,
+    inserted: *mut ink_inserted,
     error: *mut ink_error,
 ) -> c_int {
-    entry!(error, || {
-        let (sorter, count) = (raw::place(sorter)?, raw::place(count)?);
-        raw::handle(rows)?;
-        *count = 0;
-        sorter.fill(max)?;
-        let mut start = 0;
-        for &(key_end, end) in &sorter.ends {
-            let row = ink_row {
-                key: ink_slice::lend(&sorter.bytes[start..key_end]),
-                value: ink_slice::lend(&sorter.bytes[key_end..end]),
-            };
-            // At most `max`, as many as the caller's array has room for.
-            rows.add(*count).write(row);
-            *count += 1;
-            start = end;
+    entry!(error, |transaction, tree| {
+        let (sorter, inserted) = (raw::place(sorter)?, raw::place(inserted)?);
+        *inserted = ink_inserted::default();
+        let transaction = transaction.0.active()?;
+        let sorted = sorter.sorted()?;
+        let result = transaction.insert_sorted(&tree.0, sorted, max);
+        if let Some((key, value)) = sorted.refused() {
+            inserted.refused = ink_row::lend(key, value);
         }
+        let done = result?;
+        (inserted.rows, inserted.bytes) = (done.rows, done.bytes);
     })
 }
 
@@ -169,15 +152,9 @@ pub unsafe extern "C" fn ink_sorter_first_repeated(
         let Some((at, key, value)) = repeated else {
             return Ok(());
         };
-        sorter.bytes = key;
-        let key_end = sorter.bytes.len();
-        sorter.bytes.extend_from_slice(&value);
-        sorter.ends.clear();
         raw::put(number, at);
-        let lent = ink_row {
-            key: ink_slice::lend(&sorter.bytes[..key_end]),
-            value: ink_slice::lend(&sorter.bytes[key_end..]),
-        };
-        raw::put(row, lent);
+        sorter.repeated = (key, value);
+        let (key, value) = &sorter.repeated;
+        raw::put(row, ink_row::lend(key, value));
     })
 }

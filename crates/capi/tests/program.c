@@ -457,29 +457,54 @@ static void snapshots_are_older_than_what_is_filled_later(ink_database *db) {
 }
 
 static void rows_are_sorted(ink_database *db) {
-  const char *keys[] = {"c", "a", "b", "a", "c"};
+  const char *keys[] = {"c", "a", "b", "a", "d"};
+  ink_transaction *txn = begin(db, INK_READ_COMMITTED, NULL);
   ink_sorter *sorter;
-  ink_row rows[4], repeated;
-  size_t count;
+  ink_inserted inserted;
+  ink_row repeated;
+  ink_table *table;
+  ink_buffer value = {0};
   uint64_t number;
   bool found;
+  OK(ink_create_table(db, INK_STR("sorted"), NULL, 0, &error));
+  OK(ink_table_open(db, INK_STR("sorted"), &table, &error));
+  const ink_tree *tree = ink_table_tree(table, 0);
   OK(ink_sorter_new(db, &sorter, &error));
   for (size_t i = 0; i < 5; i++) {
-    ink_slice key = {(const uint8_t *)keys[i], 1}, value = {(const uint8_t *)"01234" + i, 1};
-    OK(ink_sorter_add(sorter, key, value, &error));
+    ink_slice key = {(const uint8_t *)keys[i], 1}, text = {(const uint8_t *)"01234" + i, 1};
+    if (i != 3)
+      OK(ink_sorter_add(sorter, key, text, &error));
   }
-  CHECK(ink_sorter_count(sorter) == 5);
-  OK(ink_sorter_fetch(sorter, rows, 4, &count, &error));
-  CHECK(count == 4 && *rows[0].value.data == '1' && *rows[1].value.data == '3');
-  CHECK(*rows[2].key.data == 'b' && *rows[3].value.data == '0');
-  OK(ink_sorter_fetch(sorter, rows, 4, &count, &error));
-  CHECK(count == 1 && *rows[0].value.data == '4');
-  OK(ink_sorter_fetch(sorter, rows, 4, &count, &error));
-  CHECK(count == 0);
+  CHECK(ink_sorter_count(sorter) == 4);
+  OK(ink_sorter_insert(sorter, txn, tree, 3, &inserted, &error));
+  CHECK(inserted.rows == 3 && inserted.bytes == 6 && !inserted.refused.key.data);
+  OK(ink_get(txn, tree, INK_STR("c"), &value, &found, &error));
+  CHECK(found && *value.data == '0');
+  OK(ink_get(txn, tree, INK_STR("d"), &value, &found, &error));
+  CHECK(!found);
+  OK(ink_sorter_insert(sorter, txn, tree, 3, &inserted, &error));
+  CHECK(inserted.rows == 1);
+  OK(ink_sorter_insert(sorter, txn, tree, 3, &inserted, &error));
+  CHECK(inserted.rows == 0);
+  FAILS(INK_INVALID, ink_sorter_add(sorter, INK_STR("d"), INK_STR("5"), &error));
+  OK(ink_sorter_first_repeated(sorter, &number, &repeated, &found, &error));
+  CHECK(!found);
+  FAILS(INK_DUPLICATE_KEY, ink_sorter_insert(sorter, txn, tree, 3, &inserted, &error));
+  CHECK(inserted.rows == 0 && *inserted.refused.key.data == 'a' && *inserted.refused.value.data == '1');
+  ink_sorter_free(sorter);
+
+  OK(ink_sorter_new(db, &sorter, &error));
+  for (size_t i = 0; i < 5; i++) {
+    ink_slice key = {(const uint8_t *)keys[i], 1}, text = {(const uint8_t *)"01234" + i, 1};
+    OK(ink_sorter_add(sorter, key, text, &error));
+  }
   OK(ink_sorter_first_repeated(sorter, &number, &repeated, &found, &error));
   CHECK(found && number == 3 && *repeated.key.data == 'a' && *repeated.value.data == '3');
-  FAILS(INK_INVALID, ink_sorter_add(sorter, INK_STR("d"), INK_STR("5"), &error));
   ink_sorter_free(sorter);
+  ink_transaction_free(txn);
+  ink_buffer_free(&value);
+  ink_table_close(table);
+  OK(ink_drop_table(db, INK_STR("sorted"), &error));
 }
 
 static void tables(ink_database *db, const char *directory) {

@@ -266,3 +266,51 @@ fn others_rows_stay_when_a_bulk_is_undone() {
         db.close().unwrap();
     }
 }
+
+#[test]
+fn sorted_rows_are_inserted_until_one_is_refused() {
+    let db = open(&SimVfs::new(1));
+    let table = db.create_table("t", &[]).unwrap();
+    let all = rows(0..6000);
+    let sorter = || {
+        let mut sorter = db.sorter();
+        for n in shuffled(6000) {
+            let (key, value) = &all[n as usize];
+            sorter.add(key, value).unwrap();
+        }
+        sorter.sort().unwrap()
+    };
+    let txn = db.begin(Isolation::ReadCommitted).unwrap();
+    let (key, value) = &all[5000];
+    txn.insert(&table, key, value).unwrap();
+    txn.commit().unwrap();
+
+    let txn = db.begin(Isolation::ReadCommitted).unwrap();
+    let mut sorted = sorter();
+    let mut inserted = txn.insert_sorted(&table, &mut sorted, 4096).unwrap();
+    assert_eq!(inserted.rows, 4096);
+    assert_eq!(inserted.bytes, bytes_of(&all[..4096]));
+    assert_eq!(sorted.refused(), None);
+    let error = txn.insert_sorted(&table, &mut sorted, 4096).unwrap_err();
+    assert!(matches!(error, Error::DuplicateKey { .. }), "{error}");
+    assert_eq!(sorted.refused(), Some((&key[..], &value[..])));
+    assert_eq!(seen_by(&txn, &table), all[..=5000]);
+    drop(txn);
+    assert_eq!(rows_of(&db, &table), all[5000..=5000]);
+
+    let txn = db.begin(Isolation::ReadCommitted).unwrap();
+    txn.delete(&table, key).unwrap();
+    let (mut sorted, mut total) = (sorter(), 0);
+    inserted = txn.insert_sorted(&table, &mut sorted, 1 << 20).unwrap();
+    while inserted.rows > 0 {
+        total += inserted.rows;
+        inserted = txn.insert_sorted(&table, &mut sorted, 1 << 20).unwrap();
+    }
+    assert_eq!(total, 6000);
+    txn.commit().unwrap();
+    assert_eq!(rows_of(&db, &table), all);
+}
+
+fn bytes_of(rows: &[(Vec<u8>, Vec<u8>)]) -> u64 {
+    rows.iter().map(|(k, v)| (k.len() + v.len()) as u64).sum()
+}

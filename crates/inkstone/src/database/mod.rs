@@ -258,8 +258,8 @@ impl Database {
     /// }
     /// let mut sorted = sorter.sort()?;
     /// let txn = db.begin(Isolation::ReadCommitted)?;
-    /// while let Some(entry) = sorted.next_entry()? {
-    ///     txn.insert(&table, entry.key, entry.value)?;
+    /// while txn.insert_sorted(&table, &mut sorted, 4096)?.rows > 0 {
+    ///     // Say how far it has come.
     /// }
     /// txn.commit()?;
     /// # Ok::<(), Error>(())

@@ -29,6 +29,7 @@ use crate::rows::change::{Room, Written, make_room};
 use crate::rows::read::row_name;
 use crate::rows::tables::TreeRef;
 use crate::rows::write::Write;
+use crate::sort::Sorted;
 use crate::txn::promise::undo_log_bytes;
 use crate::txn::transaction::{Bulk, Change, Coding, Inner, Made, Transaction};
 use inkstone_format::record::{LoggedVersion, Record, TrxRef, put_rows_insert};
@@ -67,6 +68,19 @@ enum Run {
 /// would not be in the processor's caches any more when they are.
 const GATHERED_ROWS: usize = 1024;
 const GATHERED_BYTES: usize = 128 << 10;
+
+/// Bytes of rows that are taken from a sort and inserted at a time.
+const SORTED_BYTES: usize = 1 << 20;
+
+/// What [`Transaction::insert_sorted`] has inserted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct InsertedRows {
+    /// How many rows.
+    pub rows: u64,
+    /// Bytes of their keys and values.
+    pub bytes: u64,
+}
 
 /// Each call is a statement: if it fails it has no effect, and the transaction goes on (after
 /// [`Error::Deadlock`](crate::Error::Deadlock) it is rolled back).
@@ -150,6 +164,30 @@ impl Transaction {
                 result
             },
         )
+    }
+
+    /// Inserts the next rows of a sort, up to `max` (1 or more) and about a mebibyte of them: none
+    /// only behind the last one. Those before a row that fails
+    /// ([`Error::DuplicateKey`](crate::Error::DuplicateKey): its key exists;
+    /// [`Sorted::refused`] is that row) stay; go back to a [`mark`](Transaction::mark) to undo them.
+    /// Rows behind it that this call has taken from the sort the next call does not insert.
+    pub fn insert_sorted(
+        &self,
+        tree: &impl TreeRef,
+        sorted: &mut Sorted,
+        max: usize,
+    ) -> Result<InsertedRows> {
+        let rows = sorted.take(max, SORTED_BYTES)?;
+        let (done, result) = self.insert_until_duplicate(tree, &rows);
+        let length = |(key, value): &RowRef<'_>| (key.len() + value.len()) as u64;
+        let inserted = InsertedRows {
+            rows: done as u64,
+            bytes: rows[..done].iter().map(length).sum(),
+        };
+        if result.is_err() {
+            sorted.refuse(done);
+        }
+        result.map(|()| inserted)
     }
 
     /// Inserts rows; stops at the first whose key exists, or that fails. How many were inserted.

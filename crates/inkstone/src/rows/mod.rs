@@ -27,6 +27,7 @@ mod scan_locking;
 mod tables;
 mod write;
 
+pub use bulk::InsertedRows;
 pub(crate) use change::Written;
 pub use read::Wait;
 pub use scan::{Cursor, Rows, RowsIter};

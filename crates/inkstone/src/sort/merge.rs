@@ -18,6 +18,24 @@ pub struct Entry<'a> {
     pub number: u64,
 }
 
+/// Rows that were taken from a sort, one behind the other.
+#[derive(Debug, Default)]
+struct Taken {
+    bytes: Vec<u8>,
+    /// Where the key and the value of each end.
+    ends: Vec<(usize, usize)>,
+    /// Which of them could not be inserted.
+    refused: Option<usize>,
+}
+
+impl Taken {
+    fn rows(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let starts = std::iter::once(0).chain(self.ends.iter().map(|&(_, end)| end));
+        let places = starts.zip(&self.ends);
+        places.map(|(start, &(key, end))| (&self.bytes[start..key], &self.bytes[key..end]))
+    }
+}
+
 /// A row whose key an earlier one has: how many were added before it, its key, its value.
 pub type Repeated = (u64, Vec<u8>, Vec<u8>);
 
@@ -27,6 +45,7 @@ pub struct Sorted {
     source: Source,
     /// Key and number of the row that was given back last, where promises are executed.
     last: Option<(Vec<u8>, u64)>,
+    taken: Taken,
 }
 
 #[derive(Debug)]
@@ -52,7 +71,11 @@ impl Sorted {
     }
 
     fn of(source: Source) -> Self {
-        Self { source, last: None }
+        Self {
+            source,
+            last: None,
+            taken: Taken::default(),
+        }
     }
 
     /// The next row; `None` behind the last one.
@@ -73,6 +96,37 @@ impl Sorted {
             settle(&mut self.last, entry);
         }
         Ok(entry)
+    }
+
+    /// Takes the next rows, up to so many and about so many bytes; none behind the last one.
+    pub(crate) fn take(&mut self, rows: usize, bytes: usize) -> Result<Vec<(&[u8], &[u8])>> {
+        let mut taken = std::mem::take(&mut self.taken);
+        taken.bytes.clear();
+        taken.ends.clear();
+        taken.refused = None;
+        while taken.ends.len() < rows && taken.bytes.len() < bytes {
+            let Some(entry) = self.next_entry()? else {
+                break;
+            };
+            taken.bytes.extend_from_slice(entry.key);
+            let key_end = taken.bytes.len();
+            taken.bytes.extend_from_slice(entry.value);
+            taken.ends.push((key_end, taken.bytes.len()));
+        }
+        self.taken = taken;
+        Ok(self.taken.rows().collect())
+    }
+
+    /// Of the rows that were taken last this one could not be inserted.
+    pub(crate) fn refuse(&mut self, number: usize) {
+        self.taken.refused = (number < self.taken.ends.len()).then_some(number);
+    }
+
+    /// Key and value of the row that
+    /// [`insert_sorted`](crate::Transaction::insert_sorted) could not insert, if its last call
+    /// failed at one.
+    pub fn refused(&self) -> Option<(&[u8], &[u8])> {
+        self.taken.rows().nth(self.taken.refused?)
     }
 
     /// Goes back to the first row.
