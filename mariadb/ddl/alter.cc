@@ -332,6 +332,30 @@ bool ha_inkstone::build_indexes(TABLE *altered, Alter_inplace_info *info, const 
   return false;
 }
 
+/* The beginning of a CHAR or BINARY: a message about a duplicate leaves out blanks and zeroes at the
+   end of what there is of a value. */
+static bool is_beginning(const KEY_PART_INFO &part)
+{
+  return (part.key_part_flag & HA_PART_KEY_SEG) && part.field->real_type() == MYSQL_TYPE_STRING;
+}
+
+/* In place InnoDB shows what its entry has. */
+static void cut_values(const KEY &key)
+{
+  const KEY_PART_INFO *const end= key.key_part + key.user_defined_key_parts;
+  for (const KEY_PART_INFO *part= key.key_part; part != end; part++)
+  {
+    if (!is_beginning(*part))
+      continue;
+    CHARSET_INFO *charset= part->field->charset();
+    char *value= reinterpret_cast<char *>(part->field->ptr);
+    const size_t length= part->field->pack_length();
+    const size_t kept= charset->charpos(value, value + length, part->length / charset->mbmaxlen);
+    if (kept < length)
+      charset->fill(value + kept, length - kept, charset->pad_char);
+  }
+}
+
 /* Fills a new tree from the rows. Writers are kept away by the server. */
 int ha_inkstone::build_index(const KEY &altered_key, const std::vector<Field *> &columns)
 {
@@ -348,9 +372,16 @@ int ha_inkstone::build_index(const KEY &altered_key, const std::vector<Field *> 
   KeyCodec of_index;
   of_index.init(key, &codec.clustered, codec.room);
   /* A message about a duplicate shows values of the row as it still is: its NULLs are where they
-     were. */
+     were. Where InnoDB copies, the server shows of a column's beginning what the Field of that
+     length has. */
   for (KEY_PART_INFO &part : parts)
   {
+    if (is_beginning(part) && !access.session->is_altered_in_place_by_innodb())
+    {
+      if (!(part.field= part.field->make_new_field(thd()->mem_root, table, false)))
+        return HA_ERR_OUT_OF_MEM;
+      part.field->field_length= part.length;
+    }
     part.null_bit= part.field->null_ptr ? part.field->null_bit : 0;
     part.null_offset= part.field->null_ptr ? part.field->null_offset() : 0;
   }
@@ -443,14 +474,14 @@ int ha_inkstone::insert_sorted(const KeyCodec &of_index, KEY &key, const ink_tre
 /* Reports a row that a new unique index refuses. */
 int ha_inkstone::show_duplicate(const KeyCodec &of_index, KEY &key, ink_row entry)
 {
-  if (int failed= show_row_of(of_index, entry))
+  if (int failed= show_row_of(of_index, key, entry))
     return failed;
   print_keydup_error(table, &key, MYF(0));
   return HA_ERR_FOUND_DUPP_KEY;
 }
 
 /* Shows the row that an entry belongs to, if it is there. */
-int ha_inkstone::show_row_of(const KeyCodec &of_index, ink_row entry)
+int ha_inkstone::show_row_of(const KeyCodec &of_index, const KEY &key, ink_row entry)
 {
   ink_slice of_row, row;
   size_t extras_at;
@@ -461,7 +492,12 @@ int ha_inkstone::show_row_of(const KeyCodec &of_index, ink_row entry)
     return HA_ERR_CRASHED;
   if (int failed= get(access.share->clustered(), slice(row_image.key), &row_value, &row, &found))
     return failed;
-  return found ? show_row(slice(row_image.key), row) : 0;
+  if (!found)
+    return 0;
+  const int failed= show_row(slice(row_image.key), row);
+  if (!failed && access.session->is_altered_in_place_by_innodb())
+    cut_values(key);
+  return failed;
 }
 
 bool ha_inkstone::commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *info, bool commit)

@@ -395,7 +395,7 @@ int BulkInsert::refused_by_index(uint64 before)
     return 0;
   kept_conditions= conditions_at(before);
   t.access.session->duplicate_index= refusing;
-  const int failed= t.show_row_of(t.codec.indexes[refusing], entry);
+  const int failed= t.show_row_of(t.codec.indexes[refusing], t.table->key_info[refusing], entry);
   return failed ? failed : HA_ERR_FOUND_DUPP_KEY;
 }
 

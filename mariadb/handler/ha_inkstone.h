@@ -147,7 +147,7 @@ private:
   int gather_entries(const KeyCodec &of_index, bool computed, ink_sorter *sorter);
   int add_entry(const KeyCodec &of_index, ink_row row, bool computed, ink_sorter *sorter);
   int insert_sorted(const KeyCodec &of_index, KEY &key, const ink_tree *tree, ink_sorter *sorter);
-  int show_row_of(const KeyCodec &of_index, ink_row entry);
+  int show_row_of(const KeyCodec &of_index, const KEY &key, ink_row entry);
   int show_duplicate(const KeyCodec &of_index, KEY &key, ink_row entry);
   int commit_altered(const std::vector<AlterContext *> &contexts, TABLE *altered, Alter_inplace_info *info);
 

@@ -56,6 +56,8 @@ struct Session
   void forget_old_kill();
   /** Takes the snapshot now, at repeatable read. */
   int take_snapshot();
+  /** Whether the statement is an ALTER that InnoDB does in place. */
+  bool is_altered_in_place_by_innodb() const { return altered.query == thd->query_id; }
   /** The transaction has changed rows of this table. */
   void note_change(const std::string &table);
 

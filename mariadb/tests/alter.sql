@@ -173,3 +173,15 @@ SELECT * FROM kept ORDER BY a;
 SHOW CREATE TABLE kept;
 CHECK TABLE kept EXTENDED;
 DROP TABLE kept;
+
+# Of a column's beginning the message shows what InnoDB's entry has of it, in place and copied: without blanks and zeroes at its end.
+CREATE TABLE beginnings (a BINARY(8), b CHAR(8) CHARACTER SET utf8mb4, c INT) ENGINE=Inkstone;
+INSERT INTO beginnings VALUES (x'0000610061', ' a b', 1), (x'0000610061', ' a b', 2);
+ALTER TABLE beginnings ADD UNIQUE KEY (a(2));
+ALTER TABLE beginnings ADD UNIQUE KEY (b(1));
+ALTER TABLE beginnings ADD UNIQUE KEY (b(3));
+ALTER TABLE beginnings ADD UNIQUE KEY (a(2), b(3)), FORCE;
+ALTER TABLE beginnings ADD UNIQUE KEY (a(2), b(1)), ALGORITHM=COPY;
+ALTER TABLE beginnings ADD UNIQUE KEY (a(2), b(3)), MODIFY c BIGINT;
+ALTER TABLE beginnings ADD UNIQUE KEY (a(2), b(1)), ADD d INT AS (c) VIRTUAL;
+DROP TABLE beginnings;
