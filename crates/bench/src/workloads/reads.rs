@@ -6,10 +6,11 @@ use crate::database::parse_size;
 use crate::failure::Result;
 use crate::output::{Output, rounded};
 use crate::progress;
+use crate::random::Random;
 use crate::sink::Fields;
 use crate::{clients, memory};
 use clap::Args;
-use inkstone::{Error, Isolation};
+use inkstone::{Error, Isolation, Table, Transaction};
 
 /// Arguments of `bench reads`.
 #[derive(Args, Clone, Debug)]
@@ -44,6 +45,40 @@ pub struct Reads {
 /// Operations between two looks at the clock.
 const BATCH: u64 = 64;
 
+/// Reads random rows. How many.
+fn points(
+    random: &mut Random,
+    transaction: &mut Transaction,
+    table: &Table,
+    rows: u64,
+) -> inkstone::Result<u64> {
+    for _ in 0..BATCH {
+        let key = random.below(rows).to_be_bytes();
+        if transaction.get(table, &key)?.is_none() {
+            return Err(Error::NotFound("a row that was loaded".to_owned()));
+        }
+    }
+    Ok(BATCH)
+}
+
+/// Reads rows from a random one on.
+fn scan(
+    random: &mut Random,
+    transaction: &mut Transaction,
+    table: &Table,
+    arguments: &Reads,
+) -> inkstone::Result<u64> {
+    let from = random.below(arguments.rows - arguments.scan_rows + 1);
+    let key = from.to_be_bytes();
+    let mut rows = transaction.range(table, &key[..]..)?;
+    for _ in 0..arguments.scan_rows {
+        if rows.next_row()?.is_none() {
+            return Err(Error::NotFound("a row that was loaded".to_owned()));
+        }
+    }
+    Ok(1)
+}
+
 pub fn run(arguments: &Reads, output: &Output) -> Result<()> {
     at_least("rows", arguments.rows, arguments.scan_rows.max(1))?;
     let columns = [
@@ -76,23 +111,10 @@ pub fn run(arguments: &Reads, output: &Output) -> Result<()> {
                 |random| Ok((random, db.begin(Isolation::RepeatableRead)?)),
                 |(random, transaction)| {
                     if case == "point" {
-                        for _ in 0..BATCH {
-                            let key = random.below(arguments.rows).to_be_bytes();
-                            if transaction.get(&table, &key)?.is_none() {
-                                return Err(Error::NotFound("a row that was loaded".to_owned()));
-                            }
-                        }
-                        return Ok(BATCH);
+                        points(random, transaction, &table, arguments.rows)
+                    } else {
+                        scan(random, transaction, &table, arguments)
                     }
-                    let from = random.below(arguments.rows - arguments.scan_rows + 1);
-                    let key = from.to_be_bytes();
-                    let mut rows = transaction.range(&table, &key[..]..)?;
-                    for _ in 0..arguments.scan_rows {
-                        if rows.next_row()?.is_none() {
-                            return Err(Error::NotFound("a row that was loaded".to_owned()));
-                        }
-                    }
-                    Ok(1)
                 },
             )?;
             let rate = run.per_second();

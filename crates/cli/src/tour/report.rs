@@ -129,7 +129,11 @@ impl Report<'_> {
             });
             table.row([name.to_owned()].into_iter().chain(cells));
         }
-        let [load, work, recovery] = phases;
+        self.add_ratios(&mut table, phases);
+        table
+    }
+
+    fn add_ratios(&self, table: &mut TextTable, [load, work, recovery]: [&Counts; 3]) {
         let per = |what: &str, load: String, work: String, recovery: String| {
             [what.to_owned(), load, work, recovery]
         };
@@ -180,7 +184,6 @@ impl Report<'_> {
                 count(number.unwrap_or(0)),
             ));
         }
-        table
     }
 
     fn to_json(&self) -> Value {

@@ -330,7 +330,7 @@ impl<'a> TreePage<'a> {
 
     /// Checks the page's structure; every other method may be called only on checked pages.
     pub fn check(self) -> Result<(), Corrupt> {
-        let (size, count) = (self.0.len(), self.count());
+        let count = self.count();
         let bad = |at: usize, what: String| Err(Corrupt::at(at, what));
         let leaf = self.0[PAGE_TYPE_AT] == PageType::Leaf as u8;
         if leaf != self.is_leaf() || self.level() > LEVEL_MAX {
@@ -346,34 +346,7 @@ impl<'a> TreePage<'a> {
         if self.0[FLAGS_AT] & !HAS_HIGH != 0 || get_u16(self.0, 46) != 0 {
             return bad(FLAGS_AT, "reserved bits are set".to_owned());
         }
-        let slots_end = SLOTS_AT + count * SLOT_LEN;
-        let fences = self.low_len() + self.high_len();
-        if fences + SLOTS_AT > size
-            || self.heap_start() > size - fences
-            || self.heap_start() < slots_end
-            || self.garbage() > size
-        {
-            return bad(
-                HEAP_START_AT,
-                format!(
-                    "heap starts at {}, {count} slots, fences of {fences} bytes",
-                    self.heap_start()
-                ),
-            );
-        }
-        if self.high().is_none() && self.high_len() != 0 {
-            return bad(
-                HIGH_LEN_AT,
-                "a high fence has a length but is not there".to_owned(),
-            );
-        }
-        let expected_prefix = self.high().map_or(0, |h| common_prefix(self.low(), h));
-        if self.prefix_len() != expected_prefix {
-            return bad(
-                PREFIX_LEN_AT,
-                format!("prefix {} should be {expected_prefix}", self.prefix_len()),
-            );
-        }
+        self.check_fences()?;
         if !leaf && count == 0 {
             return bad(COUNT_AT, "inner node without children".to_owned());
         }
@@ -403,6 +376,41 @@ impl<'a> TreePage<'a> {
             if low.as_slice() < self.low() || self.high().is_some_and(|h| high.as_slice() >= h) {
                 return bad(SLOTS_AT, "a key lies outside of the fences".to_owned());
             }
+        }
+        Ok(())
+    }
+
+    /// Checks where the fences and the heap lie, and the prefix that the fences have in common.
+    fn check_fences(self) -> Result<(), Corrupt> {
+        let (size, count) = (self.0.len(), self.count());
+        let bad = |at: usize, what: String| Err(Corrupt::at(at, what));
+        let slots_end = SLOTS_AT + count * SLOT_LEN;
+        let fences = self.low_len() + self.high_len();
+        if fences + SLOTS_AT > size
+            || self.heap_start() > size - fences
+            || self.heap_start() < slots_end
+            || self.garbage() > size
+        {
+            return bad(
+                HEAP_START_AT,
+                format!(
+                    "heap starts at {}, {count} slots, fences of {fences} bytes",
+                    self.heap_start()
+                ),
+            );
+        }
+        if self.high().is_none() && self.high_len() != 0 {
+            return bad(
+                HIGH_LEN_AT,
+                "a high fence has a length but is not there".to_owned(),
+            );
+        }
+        let expected_prefix = self.high().map_or(0, |h| common_prefix(self.low(), h));
+        if self.prefix_len() != expected_prefix {
+            return bad(
+                PREFIX_LEN_AT,
+                format!("prefix {} should be {expected_prefix}", self.prefix_len()),
+            );
         }
         Ok(())
     }

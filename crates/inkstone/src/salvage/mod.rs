@@ -207,6 +207,26 @@ const TO_WRITE: OpenOptions = OpenOptions {
     dsync: false,
 };
 
+/// The tablespaces that have files, and the catalog, which is the last: what the files say of their
+/// trees, it may have lost.
+fn spaces_to_mend(directory: &dyn Directory) -> Result<Vec<SpaceId>> {
+    let names = directory.list();
+    let names = names.map_err(|e| Error::io("list", directory.path(), e))?;
+    let mut spaces: Vec<SpaceId> = names
+        .iter()
+        .filter_map(|name| parse_space_file_name(name))
+        .collect();
+    spaces.sort_by_key(|space| std::cmp::Reverse(*space));
+    if spaces.last() != Some(&CATALOG_SPACE) {
+        spaces.push(CATALOG_SPACE);
+    }
+    paranoid!(
+        spaces.is_sorted_by(|a, b| a > b),
+        "a file is mended twice, or behind the catalog: {spaces:?}"
+    );
+    Ok(spaces)
+}
+
 /// Rebuilds the files that need it, of a database whose pages are where its log ends, at `end`.
 fn mend_files(directory: &Arc<dyn Directory>, end: Lsn, report: &mut SalvageReport) -> Result<()> {
     let locked = directory.lock(CONTROL_FILE);
@@ -220,21 +240,7 @@ fn mend_files(directory: &Arc<dyn Directory>, end: Lsn, report: &mut SalvageRepo
     let (counters, poison) = (Arc::<Counters>::default(), Poison::default());
     let page_lsns = PageLsnMap::new(directory.clone(), false, MAP_BYTES, counters, poison);
     page_lsns.open_to_look(control.uuid, control.epoch)?;
-    let names = directory.list();
-    let names = names.map_err(|e| Error::io("list", directory.path(), e))?;
-    let mut spaces: Vec<SpaceId> = names
-        .iter()
-        .filter_map(|name| parse_space_file_name(name))
-        .collect();
-    // The catalog is the last: what the files say of their trees, it may have lost.
-    spaces.sort_by_key(|space| std::cmp::Reverse(*space));
-    if spaces.last() != Some(&CATALOG_SPACE) {
-        spaces.push(CATALOG_SPACE);
-    }
-    paranoid!(
-        spaces.is_sorted_by(|a, b| a > b),
-        "a file is mended twice, or behind the catalog: {spaces:?}"
-    );
+    let spaces = spaces_to_mend(&**directory)?;
     let read = |space: SpaceId| {
         let name = space_file_name(space);
         let path = directory.path_of(&name);

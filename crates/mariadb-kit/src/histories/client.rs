@@ -124,6 +124,23 @@ impl Client<'_> {
         (txns, None)
     }
 
+    /// Begins a transaction whose waits last so long at most. When that was.
+    fn begin(&mut self, level: Level, seconds: u64, xa: Option<&str>) -> Result<Time, Stop> {
+        for statement in level.settings() {
+            self.run_done(statement)?;
+        }
+        self.run_done(&format!("SET inkstone_lock_wait_timeout = {seconds}"))?;
+        let begun = self.world.tick();
+        match xa {
+            Some(name) => self.run_done(&format!("XA START '{name}'"))?,
+            None if level.has_snapshot() && self.random.chance(30) => {
+                self.run_done("START TRANSACTION WITH CONSISTENT SNAPSHOT")?;
+            }
+            None => self.run_done("START TRANSACTION")?,
+        }
+        Ok(begun)
+    }
+
     /// One transaction, if it began, and whether the server still answers.
     fn transaction(&mut self) -> Result<(Option<Txn>, bool), String> {
         let level = self.world.level;
@@ -131,25 +148,10 @@ impl Client<'_> {
         let seconds = *self.random.pick(&[1, PATIENCE_S]);
         let is_xa = self.random.chance(self.world.xa_percent);
         let xa = is_xa.then(|| format!("{}-{}", self.number, self.world.tick()));
-        let mut begun = self.world.tick();
-        let begin = (|| -> Done {
-            for statement in level.settings() {
-                self.run_done(statement)?;
-            }
-            self.run_done(&format!("SET inkstone_lock_wait_timeout = {seconds}"))?;
-            begun = self.world.tick();
-            if let Some(name) = &xa {
-                return self.run_done(&format!("XA START '{name}'"));
-            }
-            if level.has_snapshot() && self.random.chance(30) {
-                self.run_done("START TRANSACTION WITH CONSISTENT SNAPSHOT")
-            } else {
-                self.run_done("START TRANSACTION")
-            }
-        })();
-        if let Err(stop) = begin {
-            return self.gone(stop).map(|_| (None, false));
-        }
+        let begun = match self.begin(level, seconds, xa.as_deref()) {
+            Ok(begun) => begun,
+            Err(stop) => return self.gone(stop).map(|_| (None, false)),
+        };
         let mut running = Running {
             level,
             ops: Vec::new(),

@@ -22,6 +22,41 @@ pub enum Outcome {
 /// Outcomes by suite and test.
 pub type Outcomes = BTreeMap<(String, String), Outcome>;
 
+/// The test driver for these tests of a suite.
+fn driver(tree: &Tree, tests: &Path, suite: &Suite, names: &[String]) -> Command {
+    let mut command = tree.command(Path::new("perl"));
+    command
+        .current_dir(tests)
+        .env("PERL5LIB", tree.perl_path())
+        .env("MTR_BUILD_THREAD", "auto")
+        .arg("mariadb-test-run.pl")
+        .arg(format!("--vardir={}", tests.join("var").display()))
+        .arg(format!("--suite={}", suite.printed()))
+        .args(["--record", "--force", "--max-test-fail=0", "--retry=0"])
+        .args([
+            "--enable-disabled",
+            "--nocheck-testcases",
+            "--testcase-timeout=4",
+        ])
+        .args([
+            "--suite-timeout=120",
+            "--max-save-core=0",
+            "--max-save-datadir=0",
+        ])
+        .args(
+            names
+                .iter()
+                .map(|name| format!("{}.{name}", suite.printed())),
+        );
+    if let Kind::NamedEngine = suite.kind() {
+        command.args([
+            "--mysqld=--plugin-maturity=experimental",
+            "--mysqld=--plugin-load-add=ha_inkstone.so",
+        ]);
+    }
+    command
+}
+
 /// Runs the tests of the suites, one after the other, and records what each prints. The servers,
 /// not the programs of the driver, have the environment.
 pub fn run(
@@ -33,43 +68,10 @@ pub fn run(
     progress: &(dyn Fn(&str) + Sync),
 ) -> Result<Outcomes> {
     let mut outcomes = Outcomes::new();
-    let vardir = tests.join("var");
     for (suite, names) in suites {
-        let mut command = tree.command(Path::new("perl"));
-        command
-            .current_dir(tests)
-            .env("PERL5LIB", tree.perl_path())
-            .env("MTR_BUILD_THREAD", "auto")
-            .arg("mariadb-test-run.pl")
-            .arg(format!("--vardir={}", vardir.display()))
-            .arg(format!("--suite={}", suite.printed()))
-            .args(["--record", "--force", "--max-test-fail=0", "--retry=0"])
-            .args([
-                "--enable-disabled",
-                "--nocheck-testcases",
-                "--testcase-timeout=4",
-            ])
-            .args([
-                "--suite-timeout=120",
-                "--max-save-core=0",
-                "--max-save-datadir=0",
-            ])
-            .args(
-                environment
-                    .iter()
-                    .map(|(name, value)| format!("--mysqld-env={name}={value}")),
-            )
-            .args(
-                names
-                    .iter()
-                    .map(|name| format!("{}.{name}", suite.printed())),
-            );
-        if let Kind::NamedEngine = suite.kind() {
-            command.args([
-                "--mysqld=--plugin-maturity=experimental",
-                "--mysqld=--plugin-load-add=ha_inkstone.so",
-            ]);
-        }
+        let mut command = driver(tree, tests, suite, names);
+        let environment = environment.iter();
+        command.args(environment.map(|(name, value)| format!("--mysqld-env={name}={value}")));
         let lines = lines(&mut command, |line| {
             if let Some((test, result)) = verdict(line) {
                 progress(&format!(

@@ -4,7 +4,7 @@ use super::generate::secondary_key;
 use super::{Outcome, Run, bug};
 use crate::model::{End, Found, show};
 use inkstone::internals::store::parse_space_file_name;
-use inkstone::{Database, Error, Isolation, LockMode, Wait};
+use inkstone::{Database, Error, Isolation, LockMode, Recovered, Wait};
 use std::collections::BTreeMap;
 
 impl Run {
@@ -13,28 +13,7 @@ impl Run {
         let db = self.database();
         let report = db.open_report().clone();
         if let Some(recovered) = &report.recovered {
-            let marks = &mut self.marks;
-            marks.add("recoveries", 1);
-            marks.add("pages repaired", recovered.torn_pages_repaired);
-            // Those that were seen torn; the others had not been written in place at all.
-            let torn = self.wreck.map_or(0, |wreck| wreck.torn_pages);
-            let repaired = torn.min(recovered.torn_pages_repaired);
-            marks.add("torn pages repaired", repaired);
-            let undone = recovered.rows_undone + recovered.rows_to_undo;
-            let thousands = undone > 2000 * recovered.losers.max(1);
-            marks.add("losers of thousands of rows", u64::from(thousands));
-            let crashed = u64::from(end != End::Close);
-            marks.add("prepared over a crash", crashed * recovered.prepared);
-            marks.add("losers", recovered.losers);
-            marks.add("rows undone", undone);
-            marks.add("prepared recovered", recovered.prepared);
-            marks.add("pages initialised", recovered.redo.pages_initialised);
-            marks.add("pages applied", recovered.redo.pages_applied);
-            marks.add(
-                "frames without context",
-                recovered.redo.frames_without_context,
-            );
-            marks.add("more than one batch", u64::from(recovered.redo.batches > 1));
+            self.mark_recovery(recovered, end);
         }
         let removed = report.removed.len() as u64;
         self.marks.add("orphans removed", removed);
@@ -82,6 +61,31 @@ impl Run {
         let undone = undone.map_or(0, |&(_, count)| count);
         self.marks.add("bulk inserts undone after a crash", undone);
         Ok(())
+    }
+
+    fn mark_recovery(&mut self, recovered: &Recovered, end: End) {
+        let marks = &mut self.marks;
+        marks.add("recoveries", 1);
+        marks.add("pages repaired", recovered.torn_pages_repaired);
+        // Those that were seen torn; the others had not been written in place at all.
+        let torn = self.wreck.map_or(0, |wreck| wreck.torn_pages);
+        let repaired = torn.min(recovered.torn_pages_repaired);
+        marks.add("torn pages repaired", repaired);
+        let undone = recovered.rows_undone + recovered.rows_to_undo;
+        let thousands = undone > 2000 * recovered.losers.max(1);
+        marks.add("losers of thousands of rows", u64::from(thousands));
+        let crashed = u64::from(end != End::Close);
+        marks.add("prepared over a crash", crashed * recovered.prepared);
+        marks.add("losers", recovered.losers);
+        marks.add("rows undone", undone);
+        marks.add("prepared recovered", recovered.prepared);
+        marks.add("pages initialised", recovered.redo.pages_initialised);
+        marks.add("pages applied", recovered.redo.pages_applied);
+        marks.add(
+            "frames without context",
+            recovered.redo.frames_without_context,
+        );
+        marks.add("more than one batch", u64::from(recovered.redo.batches > 1));
     }
 
     /// There is a tablespace file for each table and for the catalog, and no other.

@@ -40,7 +40,10 @@ impl Run {
             keys
         };
         let backward = self.rng.chance(40);
-        self.trace(|| format!("{n}: range of {id}.{tree} {} {}", show(&low), show(&high)));
+        self.trace(|| {
+            let (low, high) = (show(&low), show(&high));
+            format!("{n}: range of {id}.{tree} {low} {high}, backward: {backward}")
+        });
         let serializable = client.isolation == Isolation::Serializable;
         let may_wait = serializable && self.others_work_in(n, id);
         client.locks |= serializable;
@@ -67,6 +70,17 @@ impl Run {
         if backward {
             found.reverse();
         }
+        self.check_range((id, tree), (low, high), client, found)
+    }
+
+    /// Whether a range has what the client is to see.
+    fn check_range(
+        &mut self,
+        (id, tree): (TableId, usize),
+        (low, high): (Vec<u8>, Vec<u8>),
+        client: &Client,
+        found: Vec<(Vec<u8>, Vec<u8>)>,
+    ) -> Outcome {
         let view = client.view(&self.model.now);
         let mut wanted = std::collections::BTreeMap::new();
         if let Some(table) = view.tables.get(&id) {
@@ -97,7 +111,7 @@ impl Run {
             let (is, should) = (found.len(), wanted.len());
             let level = client.isolation;
             return bug(format!(
-                "{level:?} range of {id}.{tree} (backward: {backward}) has {is} rows, expected {should}; first off: {off}"
+                "{level:?} range of {id}.{tree} has {is} rows, expected {should}; first off: {off}"
             ));
         }
         let newest = self
