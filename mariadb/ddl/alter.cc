@@ -332,8 +332,8 @@ bool ha_inkstone::build_indexes(TABLE *altered, Alter_inplace_info *info, const 
   return false;
 }
 
-/* The beginning of a CHAR or BINARY: a message about a duplicate leaves out blanks and zeroes at the
-   end of what there is of a value. */
+/* The beginning of a CHAR or BINARY: a message about a duplicate leaves out blanks and zeroes at
+   the end of what there is of a value. */
 static bool is_beginning(const KEY_PART_INFO &part)
 {
   return (part.key_part_flag & HA_PART_KEY_SEG) && part.field->real_type() == MYSQL_TYPE_STRING;

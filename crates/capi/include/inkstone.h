@@ -733,8 +733,8 @@ typedef struct ink_sorter ink_sorter;
 
 int ink_sorter_new(const ink_database *database, ink_sorter **sorter, ink_error *error);
 void ink_sorter_free(ink_sorter *sorter);
-/* Adds a row. Several may have one key. Not after an insert; after a failure the sorter is of no more
- * use. */
+/* Adds a row. Several may have one key. Not after an insert; after a failure the sorter is of no
+ * more use. */
 int ink_sorter_add(ink_sorter *sorter, ink_slice key, ink_slice value, ink_error *error);
 /* How many rows were added. */
 uint64_t ink_sorter_count(const ink_sorter *sorter);
@@ -747,9 +747,10 @@ typedef struct ink_inserted {
   ink_row refused;
 } ink_inserted;
 
-/* Inserts the next rows by key, at most `max` (1 or more); `inserted->rows` 0 only at the end. Those
- * of one key come in the order in which they were added: the second is INK_DUPLICATE_KEY. Rows
- * before one that fails stay (see ink_mark_rollback), and inserting does not go on behind it. */
+/* Inserts the next rows by key, at most `max` (1 or more); `inserted->rows` 0 only at the end.
+ * Those of one key come in the order in which they were added: the second is INK_DUPLICATE_KEY.
+ * Rows before one that fails stay (see ink_mark_rollback), and inserting does not go on behind
+ * it. */
 int ink_sorter_insert(ink_sorter *sorter, const ink_transaction *transaction, const ink_tree *tree,
                       size_t max, ink_inserted *inserted, ink_error *error);
 /* The first row, in the order in which they were added, whose key an earlier one has: how many were

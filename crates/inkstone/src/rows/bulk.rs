@@ -168,9 +168,9 @@ impl Transaction {
 
     /// Inserts the next rows of a sort, up to `max` (1 or more) and about a mebibyte of them: none
     /// only behind the last one. Those before a row that fails
-    /// ([`Error::DuplicateKey`](crate::Error::DuplicateKey): its key exists;
-    /// [`Sorted::refused`] is that row) stay; go back to a [`mark`](Transaction::mark) to undo them.
-    /// Rows behind it that this call has taken from the sort the next call does not insert.
+    /// ([`Error::DuplicateKey`](crate::Error::DuplicateKey): its key exists; [`Sorted::refused`]
+    /// is that row) stay; go back to a [`mark`](Transaction::mark) to undo them. Rows behind it
+    /// that this call has taken from the sort the next call does not insert.
     pub fn insert_sorted(
         &self,
         tree: &impl TreeRef,
