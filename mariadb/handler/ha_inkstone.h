@@ -8,6 +8,7 @@
    | access.h           | the session, transaction and locks that it works in |
    | read.cc            | reading rows, by index and without                  |
    | search.cc, scan.cc | where a search begins and ends; the cursor in it    |
+   | lookup_ahead.cc    | rows of an index's entries, read before             |
    | write.cc           | insert, update, delete                              |
    | bulk.cc            | many inserts of one statement                       |
    | sorted_insert.cc   | sorted rows into trees that are not seen yet        |
@@ -21,6 +22,7 @@
 #include "codec/row_buffers.h"
 #include "handler/access.h"
 #include "handler/autoinc.h"
+#include "handler/lookup_ahead.h"
 #include "handler/scan.h"
 
 struct AlterContext;
@@ -210,6 +212,7 @@ private:
   int next_found(uchar *record, bool stops);
   int deliver(ink_row row, uchar *record);
   int deliver_entry(ink_row row, uchar *record);
+  int look_up_ahead();
   int deliver_row_of(ink_slice row_key, uchar *record, bool filters);
   bool wants_unread_key() const;
   check_result_t check_condition();
@@ -249,6 +252,7 @@ private:
   Access access;
   TableCodec codec;
   Scan scan;
+  LookupAhead lookups;
   RowBuffers buffers;
   AutoIncrement auto_increment;
   std::unique_ptr<BulkInsert> bulk;

@@ -104,7 +104,24 @@ int ha_inkstone::deliver_entry(ink_row row, uchar *record)
         if (is_unread_virtual(part))
           table->mark_virtual_column_deps(part.column());
   }
+  if (int failed= look_up_ahead())
+    return failed;
   return deliver_row_of(row_key, record, filters_rows);
+}
+
+/* The first entry of a batch whose row is wanted: the others' are read with it. */
+int ha_inkstone::look_up_ahead()
+{
+  size_t count;
+  const ink_row *entries= scan.take_batch(&count);
+  if (!lookups.is_due(count))
+    return 0;
+  lookups.begin();
+  for (size_t i= 0; i < count; i++)
+    if (lookups.add(active_codec(), access.share->key_room(), entries[i]))
+      return HA_ERR_OUT_OF_MEM;
+  lookups.read(transaction(), access.share->clustered());
+  return 0;
 }
 
 /* The row that an entry is of; SKIPPED if it has gone, or the filter, if one is left, does not want

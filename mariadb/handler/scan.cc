@@ -4,7 +4,7 @@
 
 Scan::Scan(const Access &access)
     : access(access), cursor_tree(nullptr), row_at(0), row_count(0), fetch_next(1),
-      scanning(false), backward(false), semi_consistent(false), shown_unlocked(false),
+      is_batch_new(false), scanning(false), backward(false), semi_consistent(false), shown_unlocked(false),
       stop_at_bound(false), edge_bound(0), at_edge(false), current(NO_KEY)
 {
 }
@@ -236,6 +236,7 @@ int Scan::fetch_from_tree(ink_row **row)
       shown_unlocked= row_count && ink_cursor_is_unlocked(cursor.get());
       /* Of a cut key the whole head is locked. */
     } while (shown_unlocked && key_room().is_cut(rows[0].key));
+    is_batch_new= true;
     if (access.lock == INK_LOCK_NONE)
       fetch_next= BATCH;
     if (!row_count)
@@ -243,6 +244,14 @@ int Scan::fetch_from_tree(ink_row **row)
   }
   *row= &rows[row_at++];
   return 0;
+}
+
+const ink_row *Scan::take_batch(size_t *count)
+{
+  const size_t from= row_at ? row_at - 1 : 0;
+  *count= is_batch_new ? row_count - from : 0;
+  is_batch_new= false;
+  return rows + from;
 }
 
 int Scan::next(bool beyond_bound, ink_row **row)

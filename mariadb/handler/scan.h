@@ -55,6 +55,10 @@ public:
   bool is_within_key() const { return search.is_bounded && !backward; }
   bool stops_at_bound() const { return stop_at_bound; }
 
+  /** The entries from the current one on that were fetched with it, once for each batch; else
+      none. */
+  const ink_row *take_batch(size_t *count);
+
   /** Gives back the lock of the row that was fetched last. Where several were fetched to find it,
       all stay locked. */
   void unlock_fetched();
@@ -79,6 +83,7 @@ private:
   const ink_tree *cursor_tree;
   ink_row rows[BATCH];
   size_t row_at, row_count, fetch_next;
+  bool is_batch_new;
   LongKeyScan long_keys;
   /** Whether the cursor runs, and which way. */
   bool scanning, backward;

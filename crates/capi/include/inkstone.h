@@ -693,6 +693,12 @@ enum ink_wait {
 int ink_get(const ink_transaction *transaction, const ink_tree *tree, ink_slice key,
             ink_buffer *value, bool *found, ink_error *error);
 
+/* Reads the pages of these rows together, those that are not in memory, before they are looked up
+ * one by one; `*pages` (may be NULL): how many. A hint: of many keys those at the front count.
+ * Where all are in memory it costs a part of the lookups, for nothing. */
+int ink_prefetch(const ink_transaction *transaction, const ink_tree *tree, const ink_slice *keys,
+                 size_t count, size_t *pages, ink_error *error);
+
 /* Locks a row (at INK_REPEATABLE_READ the gap, at higher levels the place, where it would be) and
  * reads its newest committed version. `*locked` (may be NULL): whether this call took a lock that
  * the transaction did not have, and that ink_unlock_row may give back. */

@@ -60,6 +60,29 @@ pub unsafe extern "C" fn ink_get(
     })
 }
 
+/// Reads the pages of rows that will be looked up.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_prefetch(
+    transaction: *const ink_transaction,
+    tree: *const ink_tree,
+    keys: *const ink_slice,
+    count: usize,
+    pages: *mut usize,
+    error: *mut ink_error,
+) -> c_int {
+    entry!(error, |transaction, tree| {
+        let transaction = transaction.0.active()?;
+        let keys = raw::array(keys, count)?.iter();
+        let keys = keys
+            .map(|key| key.bytes())
+            .collect::<Result<Vec<_>, Failure>>()?;
+        raw::put(pages, transaction.prefetch(&tree.0, &keys)?);
+    })
+}
+
 /// Locks and reads a row.
 ///
 /// # Safety

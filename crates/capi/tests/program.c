@@ -482,6 +482,10 @@ static void rows_are_sorted(ink_database *db) {
   CHECK(found && *value.data == '0');
   OK(ink_get(txn, tree, INK_STR("d"), &value, &found, &error));
   CHECK(!found);
+  const ink_slice wanted[] = {INK_STR("a"), INK_STR("d")};
+  size_t pages = 1;
+  OK(ink_prefetch(txn, tree, wanted, 2, &pages, &error));
+  CHECK(pages == 0);
   OK(ink_sorter_insert(sorter, txn, tree, 3, &inserted, &error));
   CHECK(inserted.rows == 1);
   OK(ink_sorter_insert(sorter, txn, tree, 3, &inserted, &error));

@@ -139,3 +139,29 @@ fn failed_reads_ahead_are_no_errors() {
         db.close().unwrap();
     }
 }
+
+/// Scattered rows whose keys are known come together; those in memory are not read again.
+#[test]
+fn rows_that_are_looked_up_together_are_read_together() {
+    let (_vfs, db, table) = cold(true);
+    let keys = |from: u64| (0..8).map(move |n| key((from + n * 2357) % ROWS));
+    for from in [0, 100, 5000] {
+        let keys: Vec<_> = keys(from).collect();
+        let (pages, read, _) = reads(&db, |txn| txn.prefetch(&table, &keys).unwrap());
+        assert_eq!(pages, 8);
+        // The root, the first time.
+        assert!((8..=9).contains(&read), "{read}");
+        let (rows, read, _) = reads(&db, |txn| {
+            assert_eq!(txn.prefetch(&table, &keys).unwrap(), 0);
+            let found = keys.iter().map(|key| txn.get(&table, key).unwrap());
+            found.flatten().count()
+        });
+        assert_eq!((rows, read), (8, 0));
+    }
+    assert_eq!(metric(&db, "pages_read_ahead"), 3 * 8);
+    // No more than stay.
+    let many: Vec<_> = (0..ROWS).step_by(100).map(key).collect();
+    let (pages, ..) = reads(&db, |txn| txn.prefetch(&table, &many).unwrap());
+    assert_eq!(pages, 2 << 20 >> 14 >> 4);
+    db.close().unwrap();
+}

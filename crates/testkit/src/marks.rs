@@ -92,6 +92,10 @@ pub const SOMETIMES: &[(&str, &str)] = &[
         "a closed, killed or crashed database was recovered in memory and verified, and its disk stayed as it was",
     ),
     (
+        "rows read ahead",
+        "keys were said before they were looked up, and pages of their rows read together",
+    ),
+    (
         "old snapshots read",
         "a repeatable read saw another version than the newest",
     ),

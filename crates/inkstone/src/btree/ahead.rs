@@ -6,13 +6,18 @@
 //! most about as many leaves for nothing as it has wanted. None is read beyond the end of its
 //! range.
 //!
+//! What looks up many rows, as those that entries of a secondary tree are of, says their keys
+//! before: their leaves come together, too.
+//!
 //! It is a hint: a leaf that does not come this way is read when it is wanted.
 
-use super::{Target, Tree};
+use super::{Descent, Target, Tree};
+use crate::Result;
 use crate::buffer::Optimistic;
 use crate::paranoid::paranoid;
 use inkstone_format::PageId;
 use inkstone_format::tree_page::TreePage;
+use std::collections::BTreeSet;
 
 /// Leaves that a scan passes before any is read ahead.
 const PASSED_MIN: usize = 2;
@@ -71,6 +76,38 @@ impl Tree {
             leaves.sort_unstable();
             pool.read_ahead(&leaves);
         }
+    }
+
+    /// Reads the leaves of keys together, those that are missing, of the first keys if these are
+    /// more than stay until they are wanted. How many. The caller holds no latch.
+    pub(crate) fn read_leaves_of<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> Result<usize> {
+        let pool = &self.storage.pool;
+        let most = pool.ahead_max();
+        let mut missing = BTreeSet::new();
+        for key in keys {
+            let mut pins = pool.pins();
+            let descent = self.descend(Target::Key(key), 0, &mut pins)?;
+            let Descent::Child { parent, child, .. } = descent else {
+                continue;
+            };
+            if parent.validate() && !pool.seems_resident(child) {
+                missing.insert(child);
+            }
+            if missing.len() >= most {
+                break;
+            }
+        }
+        let missing: Vec<PageId> = missing.into_iter().collect();
+        paranoid!(
+            missing.iter().all(|leaf| leaf.space == self.space.id),
+            "leaves of another tree are read ahead: {missing:?}"
+        );
+        // A single one comes when it is wanted.
+        if missing.len() < 2 {
+            return Ok(0);
+        }
+        pool.read_ahead(&missing);
+        Ok(missing.len())
     }
 
     /// The leaf of the target and those behind it, or before it, as far as their parent knows them.

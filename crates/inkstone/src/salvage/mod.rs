@@ -224,6 +224,10 @@ fn spaces_to_mend(directory: &dyn Directory) -> Result<Vec<SpaceId>> {
         spaces.is_sorted_by(|a, b| a > b),
         "a file is mended twice, or behind the catalog: {spaces:?}"
     );
+    paranoid!(
+        spaces.last() == Some(&CATALOG_SPACE),
+        "the catalog is not the last that is mended: {spaces:?}"
+    );
     Ok(spaces)
 }
 

@@ -113,12 +113,23 @@ impl Sorted {
             taken.bytes.extend_from_slice(entry.value);
             taken.ends.push((key_end, taken.bytes.len()));
         }
+        paranoid!(
+            taken.ends.len() <= rows && taken.ends.last().is_none_or(|e| e.1 == taken.bytes.len()),
+            "{} rows of {} bytes were taken, of {rows} at most",
+            taken.ends.len(),
+            taken.bytes.len()
+        );
         self.taken = taken;
         Ok(self.taken.rows().collect())
     }
 
     /// Of the rows that were taken last this one could not be inserted.
     pub(crate) fn refuse(&mut self, number: usize) {
+        paranoid!(
+            number <= self.taken.ends.len(),
+            "row {number} of {} was refused",
+            self.taken.ends.len()
+        );
         self.taken.refused = (number < self.taken.ends.len()).then_some(number);
     }
 

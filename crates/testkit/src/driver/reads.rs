@@ -1,14 +1,18 @@
 //! Reading: by key, by range, with locks. Each read is compared with the model.
 
 use super::client::Client;
+use super::generate::Shape;
 use super::{Outcome, Run, bug};
 use crate::model::{RowName, TableId, show};
 use inkstone::{Error, Isolation, LockMode, Table, Wait};
 
 impl Run {
     pub(super) fn get(&mut self, n: usize, client: &mut Client) -> Outcome {
-        let (table, _, row) = self.any_row(client);
+        let (table, shape, row) = self.any_row(client);
         client.pin(&self.model.now, self.model.clock);
+        if self.rng.chance(20) {
+            self.prefetch(client, &table, shape)?;
+        }
         self.trace(|| format!("{n}: get {} {}", row.0, show(&row.2)));
         let serializable = client.isolation == Isolation::Serializable;
         let may_wait = serializable && self.expect(n, client, &row).timeout;
@@ -25,6 +29,19 @@ impl Run {
             }
             Err(Error::LockTimeout { .. }) if may_wait => Ok(()),
             Err(error) => self.judge("get", &error),
+        }
+    }
+
+    /// Says some keys before they may be looked up.
+    fn prefetch(&mut self, client: &Client, table: &Table, shape: Shape) -> Outcome {
+        let mut key = || shape.random_key(&mut self.rng, self.options.page_size);
+        let keys: Vec<_> = (0..8).map(|_| key()).collect();
+        match client.txn.prefetch(table, &keys) {
+            Ok(pages) => {
+                self.marks.add("rows read ahead", u64::from(pages > 0));
+                Ok(())
+            }
+            Err(error) => self.judge("prefetch", &error),
         }
     }
 
