@@ -276,9 +276,9 @@ int Session::prepare(const XID &xid)
   prepared= XID(xid).get_my_xid() ? Prepared::by_server : Prepared::by_user;
   if (prepared == Prepared::by_server && !(opt_bin_log && thd_test_options(thd, OPTION_BIN_LOG)))
     tell_of_no_binary_log();
-  /* As with InnoDB: nothing is read any more; what has changed nothing keeps its locks all the same.
-     Where the server prepares by itself it commits soon, and what was read must not be overwritten
-     by what the binary log has before that. */
+  /* As with InnoDB: nothing is read any more; what has changed nothing keeps its locks all the
+     same. Where the server prepares by itself it commits soon, and what was read must not be
+     overwritten by what the binary log has before that. */
   if (thd_sql_command(thd) == SQLCOM_XA_PREPARE && thd_tx_isolation(thd) != ISO_SERIALIZABLE &&
       !changed.empty() && ink_release_shared_locks(transaction.get(), &error))
     return handler_error(thd, error);

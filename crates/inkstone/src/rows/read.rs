@@ -152,9 +152,9 @@ impl Transaction {
     }
 
     /// Reads the pages of these rows together, those that are not in memory, before they are
-    /// looked up one by one. How many pages that were. It is a hint: of many keys those at the front
-    /// count, as pages must stay until they are wanted. Where all are in memory it costs a part of
-    /// the lookups, for nothing.
+    /// looked up one by one. How many pages that were. It is a hint: of many keys those at the
+    /// front count, as pages must stay until they are wanted. Where all are in memory it costs a
+    /// part of the lookups, for nothing.
     pub fn prefetch<K: AsRef<[u8]>>(&self, tree: &impl TreeRef, keys: &[K]) -> Result<usize> {
         let tree = tree.tree_ref().live(&self.core)?;
         let pages = tree.read_leaves_of(keys.iter().map(AsRef::as_ref))?;
