@@ -148,7 +148,7 @@ pub const SOMETIMES: &[(&str, &str)] = &[
 ];
 
 /// Runs after which a campaign must have seen everything.
-pub const RUNS_TO_JUDGE: u64 = 200;
+pub const RUNS_TO_JUDGE: u64 = 400;
 
 /// Counts of what was seen, by name.
 #[derive(Clone, Debug, Default)]

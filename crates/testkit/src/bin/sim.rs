@@ -78,7 +78,7 @@ Examples:
   cargo xtask sim --seed 42 --trace          the same features and seed, step by step
   cargo xtask sim --seed 1 --runs 300 --json a campaign that is the same each time
 
-Exit code: 0 all is well; 1 a promise was broken, or a campaign of 200 runs or more never saw one
+Exit code: 0 all is well; 1 a promise was broken, or a campaign of 400 runs or more never saw one
 of its marks; 2 wrong use.";
 
 fn minutes(text: &str) -> Result<Duration, String> {
