@@ -2,7 +2,7 @@
 /* The rows of the entries that a scan of an index has fetched: their pages are read together, where
    they are not in memory.
 
-   Where they are, finding that out is wasted: it is tried again after 1, 2, 4, .. batches. */
+   Where they are, finding that out is wasted: it is tried again after 1, 3, 7, .. 64 batches. */
 #ifndef INKSTONE_LOOKUP_AHEAD_H
 #define INKSTONE_LOOKUP_AHEAD_H
 
