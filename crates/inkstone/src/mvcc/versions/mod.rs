@@ -85,6 +85,7 @@ use spill::SPILL_FILE;
 pub(crate) use spill::{Extent, Lifetime, SpillFile};
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -196,6 +197,52 @@ impl Check for Sealed {
     }
 }
 
+/// The least numbers of live segments, or those of the next ones: what is below is dead. Changed
+/// with the directory latched. Nearly all addresses that rows carry are dead, and so none of them
+/// costs a look at the directory.
+#[derive(Debug)]
+struct OldestLive {
+    unlogged: AtomicU64,
+    /// Numbers of logged versions are above all others.
+    logged: AtomicU64,
+}
+
+impl OldestLive {
+    fn new(next_number: u64) -> Self {
+        Self {
+            unlogged: AtomicU64::new(next_number),
+            logged: AtomicU64::new(VersionAddress::logged_segment(next_number)),
+        }
+    }
+
+    #[inline]
+    fn is_above(&self, number: u64) -> bool {
+        let oldest = if number < VersionAddress::logged_segment(0) {
+            &self.unlogged
+        } else {
+            &self.logged
+        };
+        number < oldest.load(Ordering::Acquire)
+    }
+
+    fn set(&self, directory: &Directory) {
+        let least_logged = VersionAddress::logged_segment(0);
+        let numbers = |range| directory.live.range::<u64, _>(range).next();
+        let unlogged = numbers((Bound::Unbounded, Bound::Excluded(least_logged)));
+        let logged = numbers((Bound::Included(least_logged), Bound::Unbounded));
+        let next = directory.next_number;
+        let next_logged = VersionAddress::logged_segment(next);
+        let unlogged = unlogged.map_or(next, |(&number, _)| number);
+        let logged = logged.map_or(next_logged, |(&number, _)| number);
+        paranoid!(
+            unlogged <= next && logged <= next_logged,
+            "segments {unlogged} and {logged:#x} are live, the next is {next}"
+        );
+        self.unlogged.store(unlogged, Ordering::Release);
+        self.logged.store(logged, Ordering::Release);
+    }
+}
+
 #[derive(Debug)]
 struct Directory {
     live: BTreeMap<u64, Arc<Segment>>,
@@ -207,8 +254,7 @@ struct Directory {
 pub struct VersionStore {
     stripes: Box<[CachePadded<Checked<Stripe>>]>,
     directory: ShardedLock<Directory>,
-    /// No segment below this number is live. Changed with the directory latched.
-    oldest_live: CachePadded<AtomicU64>,
+    oldest_live: CachePadded<OldestLive>,
     memory: CachePadded<AtomicU64>,
     sealed: Checked<Sealed>,
     spill: Checked<SpillFile>,
@@ -272,7 +318,7 @@ impl VersionStore {
                 live: BTreeMap::new(),
                 next_number,
             }),
-            oldest_live: CachePadded::new(AtomicU64::new(next_number)),
+            oldest_live: CachePadded::new(OldestLive::new(next_number)),
             memory: CachePadded::default(),
             sealed: Checked::default(),
             spill_path: spill.path().to_owned(),
@@ -545,7 +591,7 @@ impl VersionStore {
     /// The spill file cannot be read, or the address was never given out.
     pub fn read(&self, address: VersionAddress) -> Result<Option<VersionRef>> {
         let number = segment_of(address);
-        if number < self.oldest_live.load(Ordering::Acquire) {
+        if self.oldest_live.is_above(number) {
             return Ok(None);
         }
         let segment = self.directory.read().live.get(&number).cloned();
@@ -578,7 +624,7 @@ impl VersionStore {
     #[inline]
     pub fn is_live(&self, address: VersionAddress) -> bool {
         let number = segment_of(address);
-        number >= self.oldest_live.load(Ordering::Acquire) && self.has_segment(number)
+        !self.oldest_live.is_above(number) && self.has_segment(number)
     }
 
     fn has_segment(&self, number: u64) -> bool {
@@ -605,7 +651,7 @@ impl VersionStore {
     /// dead. Never does I/O.
     pub fn trx_of(&self, address: VersionAddress) -> Option<Arc<TrxState>> {
         let number = segment_of(address);
-        if number < self.oldest_live.load(Ordering::Acquire) {
+        if self.oldest_live.is_above(number) {
             return None;
         }
         let directory = self.directory.read();
@@ -686,6 +732,7 @@ impl VersionStore {
             return Err(corrupt("a segment of versions has a number of a later run"));
         }
         let other = directory.live.insert(segment.number, segment.clone());
+        self.oldest_live.set(&directory);
         drop(directory);
         if other.is_some() {
             return Err(corrupt("two transactions have versions in one segment"));
@@ -707,15 +754,7 @@ impl VersionStore {
             let mut directory = self.directory.write();
             let was_live = directory.live.remove(&number).is_some();
             paranoid!(was_live, "segment {number} retired and was not live");
-            // Numbers of logged versions are above all others.
-            let first = directory.live.first_key_value().map(|(&number, _)| number);
-            let oldest = first.map_or(directory.next_number, |n| n.min(directory.next_number));
-            paranoid!(
-                oldest <= directory.next_number,
-                "segment {oldest} is live, the next is {}",
-                directory.next_number
-            );
-            self.oldest_live.store(oldest, Ordering::Release);
+            self.oldest_live.set(&directory);
         }
         // With its file latched no thread is in the middle of spilling it.
         let mut file = if segment.is_logged() {
