@@ -33,6 +33,7 @@
 //!    `an_idle_transaction_does_not_keep_the_log`.
 
 use crate::btree::Target;
+use crate::buffer::Exclusive;
 use crate::counters::Counter;
 use crate::mtr::Mtr;
 use crate::mutants::{self, Mutant};
@@ -346,49 +347,70 @@ impl Core {
         if mutants::on(Mutant::MovedRowsForgotten) {
             rows.pop();
         }
-        for ((space, tree, key), address) in rows {
-            self.rename_row(inner, (space, tree, &key), address)?;
+        let mut rows = &rows[..];
+        while !rows.is_empty() {
+            let renamed = self.rename_rows_of_leaf(inner, rows)?;
+            rows = &rows[renamed..];
         }
         Ok(())
     }
 
-    fn rename_row(
-        &self,
-        inner: &Inner,
-        (space, tree, key): (SpaceId, TreeId, &[u8]),
-        address: VersionAddress,
-    ) -> Result<()> {
-        paranoid!(
-            address.is_logged(),
-            "row {key:x?} is to name version {address}, which is not logged"
-        );
-        let Some(tree) = self.tree(space, tree)? else {
-            return Ok(());
+    /// Of the first row's leaf; how many of `rows` those are.
+    fn rename_rows_of_leaf(&self, inner: &Inner, rows: &[(Row, VersionAddress)]) -> Result<usize> {
+        let Some(((space, tree, first), _)) = rows.first() else {
+            return Ok(0);
+        };
+        let is_same = |((s, t, _), _): &&(Row, _)| (s, t) == (space, tree);
+        let Some(tree) = self.tree(*space, *tree)? else {
+            return Ok(rows.iter().take_while(is_same).count());
         };
         self.before_renaming()?;
-        let leaf = tree.leaf_exclusive(Target::Key(key))?;
-        let Ok(slot) = TreePage(&leaf).search(key) else {
-            return Err(self.unnamed(address, "the row is missing"));
-        };
-        let cell = TreePage(&leaf).cell(slot);
-        if cell.version == Some(address) {
-            return Ok(());
+        let leaf = tree.leaf_exclusive(Target::Key(first))?;
+        let page = TreePage(&leaf);
+        let is_here = |row: &&(Row, _)| is_same(row) && page.covers(&row.0.2);
+        let count = rows.iter().take_while(is_here).count();
+        paranoid!(count > 0, "page {} does not cover a row of it", leaf.id());
+        let mut versions = Vec::with_capacity(count);
+        for ((_, _, key), address) in &rows[..count] {
+            paranoid!(
+                address.is_logged(),
+                "row {key:x?} is to name version {address}, which is not logged"
+            );
+            let Ok(slot) = page.search(key) else {
+                return Err(self.unnamed(*address, "the row is missing"));
+            };
+            let found = page.version(slot);
+            if !inner.undo_place.is_version(found, *address) {
+                return Err(self.unnamed(*address, "the row has another version"));
+            }
+            if found != Some(*address) {
+                versions.push((slot as u16, Some(*address)));
+            }
         }
-        if !inner.undo_place.is_version(cell.version, address) {
-            return Err(self.unnamed(address, "the row has another version"));
+        if !versions.is_empty() {
+            self.set_versions(leaf, versions)?;
         }
-        let (flags, value) = (cell.flags & !CELL_VERSIONED, cell.value.to_vec());
-        let record = Record::SetVersions {
-            page: leaf.id(),
-            versions: vec![(slot as u16, Some(address))],
-        };
+        Ok(count)
+    }
+
+    fn set_versions(
+        &self,
+        leaf: Exclusive<'_>,
+        versions: Vec<(u16, Option<VersionAddress>)>,
+    ) -> Result<()> {
+        let page = leaf.id();
         let live = self.liveness();
         let mut mtr = Mtr::new(&self.storage);
         let index = mtr.push(leaf);
         mtr.change(index, |bytes, payload| {
-            let placed = TreePageMut(bytes).replace(slot, flags, Some(address), &value, &live);
-            crate::invariant!(placed.is_ok(), "an address takes more room than another");
-            record.put(payload);
+            for &(slot, address) in &versions {
+                let slot = usize::from(slot);
+                let cell = TreePage(bytes).cell(slot);
+                let (flags, value) = (cell.flags & !CELL_VERSIONED, cell.value.to_vec());
+                let placed = TreePageMut(bytes).replace(slot, flags, address, &value, &live);
+                crate::invariant!(placed.is_ok(), "an address takes more room than another");
+            }
+            Record::SetVersions { page, versions }.put(payload);
         });
         mtr.commit().map(drop)
     }

@@ -209,6 +209,10 @@ struct OldestLive {
 
 impl OldestLive {
     fn new(next_number: u64) -> Self {
+        paranoid!(
+            next_number < VersionAddress::logged_segment(0),
+            "segment {next_number:#x} is the next, and counts as logged"
+        );
         Self {
             unlogged: AtomicU64::new(next_number),
             logged: AtomicU64::new(VersionAddress::logged_segment(next_number)),
@@ -529,7 +533,10 @@ impl VersionStore {
         };
         let segment = Arc::new(Segment::new(number, capacity));
         let other = directory.live.insert(number, segment.clone());
-        paranoid!(other.is_none(), "segment {number} was made twice");
+        paranoid!(
+            other.is_none() && !self.oldest_live.is_above(number),
+            "segment {number} was made twice, or passes for dead"
+        );
         drop(directory);
         self.charge(capacity as i64);
         Ok(segment)
