@@ -316,24 +316,24 @@ pub fn of_several_faults(
 /// what Inkstone did when the server has opened the table anew.
 pub const INNODB_STAYS_PRUNED: &str = "the server remembers of a partitioned table that an earlier statement was about no partition, and finds no rows by an index of InnoDB (Inkstone makes it forget)";
 
-/// Why an ALTER that only one engine refuses is accepted, and ends its case: where that one does
-/// it, too, when the server has opened the table anew. InnoDB refuses it behind an ALTER that
+/// Why this error of an ALTER is accepted of one engine, and ends its case: where that one does or
+/// says what the other one does when the server has opened the table anew. InnoDB refuses it behind an ALTER that
 /// failed if that was done in place, or says `ALGORITHM=COPY`.
 pub const CHECK_OF_FAILED_COPY: &str = "the server, behind an ALTER that a row refused, knows a constraint's columns by their old names until the table is opened anew";
 
-/// The engine that has the error that the server then gives, if the other one has none.
-pub fn refuses_renamed_check(
+/// The engine that has the error that the server then gives, and what the other one says.
+pub fn refuses_renamed_check<'a>(
     statement: &str,
-    innodb: &Outcome,
-    inkstone: &Outcome,
-) -> Option<Side> {
+    innodb: &'a Outcome,
+    inkstone: &'a Outcome,
+) -> Option<(Side, &'a Outcome)> {
     let says = |outcome: &Outcome| match &outcome.reply {
         Reply::Refused(refusal) => refusal.code == 1054 && refusal.message.ends_with(" in 'CHECK'"),
         _ => false,
     };
-    match [refused(innodb), refused(inkstone)] {
-        [0, _] if is_alter(statement) && says(inkstone) => Some(Side::Inkstone),
-        [_, 0] if is_alter(statement) && says(innodb) => Some(Side::Innodb),
+    match [says(innodb), says(inkstone)] {
+        [false, true] if is_alter(statement) => Some((Side::Inkstone, innodb)),
+        [true, false] if is_alter(statement) => Some((Side::Innodb, inkstone)),
         _ => None,
     }
 }
@@ -400,6 +400,16 @@ pub const BUFFER_LOSES_ORDER: &str = "the server's temporary table does not keep
 
 /// Why another order of rows is accepted: where Inkstone's is the one that ORDER BY asks for.
 pub const INNODB_UNORDERED: &str = "InnoDB gives rows of partitions in another order than ORDER BY says (a virtual column of the index)";
+
+/// The table of an UPDATE, or of an INSERT .. ON DUPLICATE KEY UPDATE.
+pub fn updates_rows_of(statement: &str) -> Option<&str> {
+    let is_insert = statement.contains(" ON DUPLICATE KEY UPDATE ");
+    let target = match statement.strip_prefix("UPDATE ") {
+        Some(target) => target.strip_prefix("IGNORE ").unwrap_or(target),
+        None => statement.split_once("INTO ").filter(|_| is_insert)?.1,
+    };
+    target.split(' ').next()
+}
 
 /// Why another key of error 1062 of an UPDATE is accepted: where InnoDB's is the one that stands in
 /// the server's order of keys where Inkstone's stands among InnoDB's indexes.

@@ -126,8 +126,8 @@ pub fn compare(
         *accepted.entry(accepted::INNODB_LOSES_ENTRY).or_default() += 1;
         return Judged::Ends;
     }
-    if let Some(side) = accepted::refuses_renamed_check(&text, innodb, inkstone)
-        && alters_when_reopened(sides, side, &text)
+    if let Some((side, other)) = accepted::refuses_renamed_check(&text, innodb, inkstone)
+        && alters_when_reopened(sides, side, &text, other)
     {
         *accepted.entry(accepted::CHECK_OF_FAILED_COPY).or_default() += 1;
         return Judged::Ends;
@@ -347,15 +347,13 @@ fn has_fraction(text: &str) -> bool {
     })
 }
 
-/// Whether InnoDB, of an UPDATE of a partitioned table, means the key that Inkstone names: it takes
+/// Whether InnoDB, of a row of a partitioned table that is updated, means the key that Inkstone names: it takes
 /// the key's place among its own indexes, which are in the order in which they were made, for one
 /// in the order of the server.
 fn names_other_key(sides: &mut Sides, text: &str, innodb: &Outcome, inkstone: &Outcome) -> bool {
-    let Some(target) = text.strip_prefix("UPDATE ") else {
+    let Some(table) = accepted::updates_rows_of(text) else {
         return false;
     };
-    let target = target.strip_prefix("IGNORE ").unwrap_or(target);
-    let table = target.split(' ').next().unwrap_or_default();
     let named = [innodb, inkstone].map(accepted::duplicate_key);
     let [Some(named), Some(violated)] = named else {
         return false;
@@ -471,17 +469,21 @@ fn reads_by_values(text: &str) -> bool {
     place.is_some_and(|place| place.starts_with(['=', '<', '>']))
 }
 
-/// Whether an engine does an ALTER TABLE when the server has closed the table before it.
-fn alters_when_reopened(sides: &mut Sides, side: Side, text: &str) -> bool {
+/// Whether an engine says of an ALTER TABLE what the other one has said, when the server has closed
+/// the table before it.
+fn alters_when_reopened(sides: &mut Sides, side: Side, text: &str, other: &Outcome) -> bool {
     let table = text.strip_prefix("ALTER TABLE ");
     let Some(table) = table.and_then(|rest| rest.split(' ').next()) else {
         return false;
     };
-    let flush = format!("FLUSH TABLES {table}");
-    [&*flush, text].iter().all(|statement| {
-        let reply = sides.ask_of(side, statement);
-        matches!(reply, Some(Reply::Done(_)))
-    })
+    let _ = sides.ask_of(side, &format!("FLUSH TABLES {table}"));
+    match (sides.ask_of(side, text), &other.reply) {
+        (Some(Reply::Done(_)), Reply::Done(_)) => true,
+        (Some(Reply::Refused(a)), Reply::Refused(b)) => {
+            a.code == b.code && neutral(&a.message) == neutral(&b.message)
+        }
+        _ => false,
+    }
 }
 
 /// Whether InnoDB, given the rows of an INSERT or REPLACE and told to leave out those that a key
