@@ -55,6 +55,13 @@ enum Found {
     Loaded(u32),
 }
 
+/// What came of loading several pages.
+struct Loaded {
+    pages: u64,
+    /// There were as many frames as pages.
+    frames_left: bool,
+}
+
 impl Inner {
     /// Counts an access to the page in the frame, and has it stay a while.
     #[inline]
@@ -279,7 +286,7 @@ impl Inner {
     pub(crate) fn load_many(&self, ids: &[PageId]) -> Result<bool> {
         self.check()?;
         let loaded = self.load_into(ids, || self.free.pop(thread_stripe()));
-        Ok(loaded.is_ok())
+        Ok(loaded.frames_left)
     }
 
     /// As `load_many`, but clean cold pages leave for these.
@@ -291,16 +298,15 @@ impl Inner {
             let taken = self.free.pop(thread_stripe());
             taken.or_else(|| self.sweep_clean(CALLER_VISITS_MAX))
         };
-        let (Ok(read) | Err(read)) = self.load_into(ids, take);
-        self.counters.add(Counter::PagesReadAhead, read);
+        let loaded = self.load_into(ids, take);
+        self.counters.add(Counter::PagesReadAhead, loaded.pages);
         if self.free.count() < self.stock_low {
             self.supply.raise();
         }
     }
 
-    /// Loads pages into frames that are taken one by one; how many, as an error if there was no
-    /// frame for the next.
-    fn load_into(&self, ids: &[PageId], take: impl Fn() -> Option<u32>) -> Result<u64, u64> {
+    /// Loads pages into frames that are taken one by one, as long as there are any.
+    fn load_into(&self, ids: &[PageId], take: impl Fn() -> Option<u32>) -> Loaded {
         paranoid!(
             ids.is_sorted_by(|a, b| a < b),
             "{} pages to be loaded are not in order",
@@ -321,9 +327,9 @@ impl Inner {
                 None => self.free.push(index, self.arena.frame(index)),
             }
         }
-        let count = loads.len() as u64;
+        let pages = loads.len() as u64;
         self.read_loads(loads);
-        if frames_left { Ok(count) } else { Err(count) }
+        Loaded { pages, frames_left }
     }
 
     /// Reads pages whose loads have begun into frames that are ours.
