@@ -6,7 +6,7 @@ use super::sides::{Sides, neutral};
 use crate::client::{Done, Refusal, Reply};
 
 /// Whose rows an UPDATE or DELETE changes: all for which a condition holds.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Changed<'t> {
     /// A table whose indexes may have been used, and what stands before it and behind it in FROM.
     table: &'t str,
@@ -80,8 +80,20 @@ impl<'t> Changed<'t> {
     }
 
     /// Whether InnoDB finds by its indexes just so many rows fewer than in the table, or more: a
-    /// key looked up may be cut to what its column has place for.
+    /// key looked up may be cut to what its column has place for. Indexes that are merged find
+    /// what the parts of an OR ask for.
     fn leaves_out(&self, sides: &mut Sides, rows: u64) -> bool {
+        let of_part = |part| Changed {
+            condition: part,
+            ..*self
+        };
+        self.leaves_out_together(sides, rows)
+            || parts_of_or(self.condition)
+                .into_iter()
+                .any(|part| of_part(part).leaves_out_together(sides, rows))
+    }
+
+    fn leaves_out_together(&self, sides: &mut Sides, rows: u64) -> bool {
         let Some(all) = self.count(sides, "USE INDEX ()", "USE INDEX ()", "") else {
             return false;
         };
@@ -99,6 +111,17 @@ impl<'t> Changed<'t> {
         };
         ways.into_iter()
             .any(|way| is_left_out(way, "") || is_left_out(way, self.order))
+    }
+}
+
+/// The conditions of which one must hold, if there are several.
+fn parts_of_or(condition: &str) -> Vec<&str> {
+    let parts: Vec<_> = condition.split(" OR ").collect();
+    let is_whole = |part: &&str| part.matches('(').count() == part.matches(')').count();
+    if parts.len() > 1 && parts.iter().all(is_whole) {
+        parts
+    } else {
+        Vec::new()
     }
 }
 
@@ -186,7 +209,15 @@ pub fn is_done_by_inkstones_plan(sides: &mut Sides, text: &str, inkstone: &Done)
 
 #[cfg(test)]
 mod tests {
-    use super::{Changed, hinted};
+    use super::{Changed, hinted, parts_of_or};
+
+    #[test]
+    fn parts_of_a_condition() {
+        let parts = ["a LIKE CONCAT('', 'x')", "b > 1"];
+        assert_eq!(parts_of_or("a LIKE CONCAT('', 'x') OR b > 1"), parts);
+        assert!(parts_of_or("a > 1").is_empty());
+        assert!(parts_of_or("(a > 1 OR b > 1) AND (c > 1 OR d > 1)").is_empty());
+    }
 
     #[test]
     fn an_update_by_no_index() {
