@@ -57,6 +57,12 @@ pub const fn region_pages(page_size: usize, region: u32) -> u32 {
     if behind < covered { behind } else { covered }
 }
 
+/// Whether a page is the first one of a later region, which stays unused, though its map has it for
+/// allocated.
+pub const fn is_spare(page_size: usize, page: PageNo) -> bool {
+    page.0 > 0 && page.0.is_multiple_of(map_pages(page_size))
+}
+
 /// Offset of a tree's root page number in page 0.
 pub fn root_offset(tree: TreeId) -> usize {
     ROOTS_AT + 4 * tree.0 as usize

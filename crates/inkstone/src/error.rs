@@ -150,10 +150,12 @@ pub enum Error {
         path: PathBuf,
     },
     /// This process was forked from the one that opened the database, which goes on using it. The
-    /// handle, its transactions and cursors are of no use here, and dropping them does nothing.
+    /// handle, its transactions and cursors are of no use here, and dropping them does nothing. Nor
+    /// can another database be opened here: a latch that one of the parent's threads had is never
+    /// let go. After `exec` it can.
     #[error(
-        "the database was opened before this process was forked, and belongs to the parent; open it \
-         after forking, in one process at a time"
+        "a database was opened before this process was forked, and belongs to the parent; open \
+         databases after forking, or in a process that was started anew"
     )]
     Forked,
     /// The directory does not hold a database, or not a whole one.

@@ -33,6 +33,7 @@ use crate::rows::{Table, TableTree, TreeRef};
 use crate::txn::Transaction;
 use crate::{Error, Result};
 use inkstone_format::Corrupt;
+use inkstone_format::catalog::CLUSTERED;
 pub use inkstone_format::codec::Reader;
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
@@ -104,12 +105,22 @@ impl<K: Field, V: Field> Builder<K, V> {
     /// # Errors
     /// [`Error::Unsupported`]: the table has a secondary tree that is not named here. Its entries
     /// would stay as they are while rows change. [`Database::drop_tree`] removes it.
+    ///
+    /// [`Error::AlreadyExists`]: two indexes have one name, or one has that of the rows, `primary`.
     pub fn open(self, db: &Database) -> Result<TypedTable<K, V>> {
         let names: Vec<&str> = self
             .indexes
             .iter()
             .map(|index| index.name.as_str())
             .collect();
+        for (at, name) in names.iter().enumerate() {
+            if *name == CLUSTERED || names[..at].contains(name) {
+                return Err(Error::AlreadyExists(format!(
+                    "tree {name} of table {}: name the index otherwise",
+                    self.name
+                )));
+            }
+        }
         let table = match db.table(&self.name) {
             Err(Error::NotFound(_)) => match db.create_table(&self.name, &names) {
                 Err(Error::AlreadyExists(_)) => db.table(&self.name)?,

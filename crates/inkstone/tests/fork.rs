@@ -116,6 +116,10 @@ fn with_children(place: &Path) {
         busy.store(false, std::sync::atomic::Ordering::Relaxed);
     });
     txn.commit().unwrap();
+    // Another database is none for a child either: it may lack the thread that has a latch.
+    let other = place.join("other");
+    let child = fork(|| forked(Database::open(&other, options())));
+    assert!(ended_well(child) && !other.exists());
     // A child that only lives, and knows nothing of the database, holds nothing.
     let living = fork(|| {
         std::thread::sleep(std::time::Duration::from_secs(600));

@@ -257,6 +257,30 @@ where
     }
 }
 
+/// Entries of such an index stood among the rows, and of two of one name one was never filled.
+#[test]
+fn names_of_indexes_are_their_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Database::open(dir.path(), Options::default()).unwrap();
+    let builder = || TypedTable::<u64, u32>::builder("t");
+    for exists in [false, true] {
+        if exists {
+            builder().open(&db).unwrap();
+        }
+        let rows = builder().index("primary", |_, value| *value);
+        let twice = builder()
+            .index("a", |_, value| *value)
+            .unique_index("a", |_, value| *value);
+        for (builder, name) in [(rows, "primary"), (twice, "a")] {
+            let Err(Error::AlreadyExists(what)) = builder.open(&db) else {
+                panic!("an index {name} was made");
+            };
+            assert!(what.contains(name), "{what}");
+        }
+    }
+    assert_eq!(db.table("t").unwrap().trees().len(), 1);
+}
+
 #[test]
 fn ranges_of_an_index_are_those_of_a_sorted_list() {
     check_ranges(&[0u8, 1, 2, 127, 254, 255], |v| *v);

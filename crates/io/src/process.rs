@@ -14,6 +14,42 @@ static FORKS: AtomicU32 = AtomicU32::new(0);
 static COUNTED: AtomicBool = AtomicBool::new(false);
 static WATCH: Once = Once::new();
 
+/// Things that are open in this process and have threads of their own.
+static THREADED: AtomicU32 = AtomicU32::new(0);
+/// This process was forked from one that had such things open.
+static LACKS_THREADS: AtomicBool = AtomicBool::new(false);
+
+/// Something is open that has threads of its own, as long as this is kept.
+///
+/// A child that is forked meanwhile lacks these threads, and any latch that one of them holds,
+/// those of the language and of its libraries too, is held in the child for ever. So nothing can be
+/// opened there that needs latches: see [`lacks_threads`].
+#[derive(Debug)]
+pub struct Threaded(Owner);
+
+impl Threaded {
+    /// Something is about to be opened.
+    pub fn enter() -> Self {
+        let owner = Owner::this_process();
+        THREADED.fetch_add(1, Ordering::Relaxed);
+        Self(owner)
+    }
+}
+
+impl Drop for Threaded {
+    fn drop(&mut self) {
+        if self.0.is_this_process() {
+            THREADED.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Whether this process was forked, and not replaced by `exec`, from one that had something open
+/// with threads of its own.
+pub fn lacks_threads() -> bool {
+    LACKS_THREADS.load(Ordering::Relaxed)
+}
+
 /// A process, as one of its threads noted it.
 ///
 /// ```
@@ -32,7 +68,7 @@ impl Owner {
     pub fn this_process() -> Self {
         WATCH.call_once(|| {
             // SAFETY: the function stays where it is, and does what a child of many threads may do
-            // between fork and exec: it changes an atomic.
+            // between fork and exec: it changes atomics.
             let failed = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
             COUNTED.store(failed == 0, Ordering::Relaxed);
         });
@@ -58,5 +94,8 @@ impl Default for Owner {
 }
 
 extern "C" fn in_child() {
+    if THREADED.swap(0, Ordering::Relaxed) > 0 {
+        LACKS_THREADS.store(true, Ordering::Relaxed);
+    }
     FORKS.fetch_add(1, Ordering::Relaxed);
 }

@@ -9,7 +9,7 @@ use inkstone::internals::store::PageLsnMap;
 use inkstone_bench::progress;
 use inkstone_format::apply::{bit, map_pages};
 use inkstone_format::header::{PageType, check_page, is_zero, page_lsn, page_type};
-use inkstone_format::space::more_maps;
+use inkstone_format::space::{is_spare, more_maps};
 use inkstone_format::tree_page::TreePage;
 use inkstone_format::{Corrupt, Lsn, PageId, PageNo, SpaceId};
 use inkstone_io::Vfs;
@@ -136,6 +136,9 @@ impl FileCheck<'_> {
     }
 
     fn is_allocated(&self, page: PageNo) -> bool {
+        if is_spare(self.page_size, page) {
+            return false;
+        }
         let covered = map_pages(self.page_size);
         let map = self.maps.get((page.0 / covered) as usize);
         map.is_some_and(|map| bit(map, page.0 % covered))

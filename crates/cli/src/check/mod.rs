@@ -110,6 +110,7 @@ fn verify_all(arguments: &Verify, output: &Output) -> Result<()> {
     }
     say_opening(&opened, output);
     let mut damages = Damages::default();
+    damages.note(db.verify_undo().map_err(Failure::from))?;
     let tables = damages.note(verify_tables(&db))?.unwrap_or_default();
     db.close()?;
     let files = damages.note(check_files(&*overlay, &arguments.directory))?;

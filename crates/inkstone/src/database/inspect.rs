@@ -260,6 +260,24 @@ impl Database {
         crate::rows::purge::run(&self.inner.core).map(drop)
     }
 
+    /// Reads all that the undo file has of transactions that have not ended: of this run, and of
+    /// those that an earlier run has left, which are rolled back in the background, or prepared.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`]: they cannot be rolled back.
+    pub fn verify_undo(&self) -> Result<()> {
+        self.inner.core.storage.poison.check()?;
+        for writer in self.inner.core.writers() {
+            let inner = writer.inner.lock();
+            let undone = inner.undo_place.undone;
+            self.inner
+                .core
+                .versions
+                .read_logged(&inner.touched, undone)?;
+        }
+        Ok(())
+    }
+
     /// As [`Database::verify_table`], of the catalog, which is no table but lies in one's shape.
     pub fn verify_catalog(&self) -> Result<TableReport> {
         self.inner.core.storage.poison.check()?;

@@ -52,6 +52,7 @@ use crate::{Error, Result};
 use background::{Background, UpkeepOptions};
 use inkstone_format::SpaceId;
 use inkstone_format::tree_page::key_len_max;
+use inkstone_io::process::Threaded;
 use inkstone_io::{Directory, Vfs};
 use opening::Locks;
 use std::path::Path;
@@ -123,6 +124,8 @@ pub(crate) struct Inner {
     pub recovery_listener: recovery_listener::RecoveryListener,
     pub background: Mutex<Option<Background>>,
     pub report: OpenReport,
+    /// There are threads, from the end of opening on.
+    pub threaded: Option<Threaded>,
     /// Held until everything else is gone.
     _locks: Locks,
 }

@@ -12,6 +12,8 @@
 //!    newer one, which claims that the log was durable beyond *P*. Then *P* is damaged, and the
 //!    error says where it is. Tested by `a_torn_tail_is_an_end`, `damage_is_found_across_epochs`,
 //!    `leftovers_of_a_lost_write_are_a_legal_end`.
+//! 4. Nor is it the end where a segment from that of *P* on is missing, or has no header of this
+//!    log, and a later one is sound: they are made in order. Tested by `a_missing_segment_is_no_end`.
 //!
 //! # Why that is right
 //! A claim is made only after a sync that covers it, so what it covers cannot be missing after a
@@ -248,7 +250,7 @@ impl LogReader {
             )));
         }
         match self.search()? {
-            None => Ok(()),
+            None => self.source.check_behind(at / self.params.segment_bytes),
             Some(proof) => Err(self.damage(format!(
                 "no frame at LSN {at}: {why}; the frame at LSN {} (epoch {}) says that the log was durable up to LSN {}",
                 proof.at, proof.epoch, proof.claim
@@ -472,6 +474,23 @@ impl Source {
 
     fn path(&self, number: u64) -> PathBuf {
         self.directory.join(segment_file_name(number))
+    }
+
+    /// Whether all segments from one on are sound, to the last one that is. (They are made one
+    /// after the other, each with a synced header and name.)
+    fn check_behind(&mut self, number: u64) -> Result<()> {
+        let mut sound = self.files.iter().rev().filter(|(_, s)| s.header.is_ok());
+        let Some((&last, _)) = sound.next() else {
+            return Ok(());
+        };
+        for number in number..last {
+            if let Err((path, corrupt)) = self.check(number, 0) {
+                let last = self.path(last);
+                let detail = format!("{}; the later {} is there", corrupt.detail, last.display());
+                return Err(Error::corrupt_file(&path, corrupt.offset as u64, detail));
+            }
+        }
+        Ok(())
     }
 
     /// Whether a segment is there, with a sound header and at least `needed` bytes of log.

@@ -361,11 +361,16 @@ impl Core {
             return Ok(0);
         };
         let is_same = |((s, t, _), _): &&(Row, _)| (s, t) == (space, tree);
+        let of_tree = || rows.iter().take_while(is_same).count();
         let Some(tree) = self.tree(*space, *tree)? else {
-            return Ok(rows.iter().take_while(is_same).count());
+            return Ok(of_tree());
         };
         self.before_renaming()?;
-        let leaf = tree.leaf_exclusive(Target::Key(first))?;
+        let leaf = match tree.leaf_exclusive(Target::Key(first)) {
+            // Its table was dropped meanwhile.
+            Err(Error::NotFound(_)) => return Ok(of_tree()),
+            leaf => leaf?,
+        };
         let page = TreePage(&leaf);
         let is_here = |row: &&(Row, _)| is_same(row) && page.covers(&row.0.2);
         let count = rows.iter().take_while(is_here).count();

@@ -21,6 +21,7 @@ use crate::sync::{HashMap, Instant, Mutex};
 use crate::txn::Transaction;
 use crate::txn::core::Core;
 use inkstone_format::{Lsn, SpaceId};
+use inkstone_io::process::Threaded;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -119,13 +120,15 @@ impl Complete {
             recovery_listener: RecoveryListener::new(parts.report.recovered.as_ref()),
             background: Mutex::new(None),
             report: parts.report,
+            threaded: None,
             _locks: parts.locks,
         };
         Self { inner }
     }
 
     /// Starts the background threads. `begin`: when opening began.
-    pub fn run(mut self, begin: Instant) -> Result<Database> {
+    pub fn run(mut self, threaded: Threaded, begin: Instant) -> Result<Database> {
+        self.inner.threaded = Some(threaded);
         self.inner.report.milliseconds = begin.elapsed().as_millis() as u64;
         let inner = Arc::new(self.inner);
         inner.sort_file.open()?;

@@ -46,11 +46,12 @@ pub(super) use preflight::check_lsn;
 pub use report::{LeftOut, OpenReport, Recovered};
 
 use super::Database;
-use crate::Result;
 use crate::options::Options;
 use crate::recovery::Progress;
 use crate::sync::Instant;
+use crate::{Error, Result};
 use inkstone_io::Vfs;
+use inkstone_io::process::{self, Threaded};
 use locked::{Found, lock_directory};
 use std::path::Path;
 use std::sync::Arc;
@@ -77,6 +78,10 @@ pub(super) fn open(
     progress: &dyn Fn(Progress),
 ) -> Result<Database> {
     let begin = Instant::now();
+    if process::lacks_threads() {
+        return Err(Error::Forked);
+    }
+    let threaded = Threaded::enter();
     let complete = match lock_directory(vfs, path, options)? {
         Found::Nothing(vacant) => vacant.create()?,
         Found::Database(mut locked) => {
@@ -86,5 +91,5 @@ pub(super) fn open(
             scanned.repair()?.redo()?.undo()?.tidy()?
         }
     };
-    complete.run(begin)
+    complete.run(threaded, begin)
 }

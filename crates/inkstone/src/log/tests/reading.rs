@@ -246,6 +246,37 @@ fn damage_is_found_across_epochs() {
     assert!(detail.contains("epoch 5"), "{detail}");
 }
 
+/// Nothing claims what the last segment had, but the segments behind it tell that it was there.
+#[test]
+fn a_missing_segment_is_no_end() {
+    let (vfs, ends) = written(200, 3000);
+    let last = ends.last().unwrap() / SEGMENT;
+    let path = segment_path(last);
+    let damages: [&dyn Fn(&MemoryVfs); 4] = [
+        &|vfs| vfs.remove(&path).unwrap(),
+        &|vfs| vfs.edit(&path, |bytes| bytes.clear()),
+        &|vfs| vfs.edit(&path, |bytes| bytes.fill(0)),
+        &|vfs| {
+            let mut older = Vec::new();
+            vfs.edit(&segment_path(last - 1), |bytes| older = bytes.clone());
+            vfs.edit(&path, |bytes| *bytes = older);
+        },
+    ];
+    for damage in damages {
+        let harmed = vfs.crash(|_, _| true);
+        damage(&harmed);
+        let (file, _, detail) = corruption(read(read_params(&harmed, 1)));
+        assert!(file == path && detail.contains("; the later "), "{detail}");
+        // One that was not made yet is an end.
+        let mut later = last + 1;
+        while harmed.remove(&segment_path(later)).is_ok() {
+            later += 1;
+        }
+        assert!(later > last + 1, "no spare segment");
+        assert!(read(read_params(&harmed, 1)).is_ok());
+    }
+}
+
 #[test]
 fn missing_cut_and_foreign_segments_are_told_apart() {
     let (vfs, ends) = written(200, 3000);

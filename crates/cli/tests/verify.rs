@@ -1,0 +1,90 @@
+//! `inkstone verify` of databases that are larger than most tests', or were left in the middle.
+
+mod common;
+
+use common::run;
+use inkstone::{Database, Isolation, Options};
+use std::path::Path;
+
+fn options() -> Options {
+    Options {
+        page_size: 4096,
+        buffer_pool_size: 8 << 20,
+        log_file_size: 16 << 20,
+        ..Options::default()
+    }
+}
+
+fn copy_directory(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in from.read_dir().unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_directory(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+/// The first page of the second region stays unused; it was taken for a page that was lost.
+#[test]
+fn a_file_of_two_regions_is_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Database::open(dir.path(), options()).unwrap();
+    let table = db.create_table("t", &[]).unwrap();
+    let txn = db.begin(Isolation::ReadCommitted).unwrap();
+    let long = vec![b'x'; 45 << 20];
+    for key in [b"a", b"b", b"c"] {
+        txn.insert(&table, key, &long).unwrap();
+    }
+    txn.commit().unwrap();
+    db.close().unwrap();
+    let region = inkstone_format::apply::map_pages(4096);
+    let pages = table.path().metadata().unwrap().len() / 4096;
+    assert!(pages > u64::from(region) + 2, "{pages} pages");
+    let (code, out, err) = run(&["verify", &dir.path().display().to_string()]);
+    assert_eq!(code, 0, "{out}{err}");
+    let mut bytes = std::fs::read(table.path()).unwrap();
+    bytes[(region as usize + 2) * 4096 + 100] ^= 1;
+    std::fs::write(table.path(), &bytes).unwrap();
+    let (code, _, err) = run(&["verify", &dir.path().display().to_string()]);
+    let page = format!("page 1:{}", region + 2);
+    assert!(code == 1 && err.contains(&page), "{err}");
+}
+
+/// It looked at tables alone, and opening told of the damage later.
+#[test]
+fn undo_that_is_damaged_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let (live, killed) = (dir.path().join("live"), dir.path().join("killed"));
+    let db = Database::open(&live, options()).unwrap();
+    let table = db.create_table("t", &[]).unwrap();
+    let txn = db.begin(Isolation::ReadCommitted).unwrap();
+    for key in 0..20_000u32 {
+        txn.insert(&table, &key.to_be_bytes(), &[7; 200]).unwrap();
+    }
+    txn.commit().unwrap();
+    let open = db.begin(Isolation::ReadCommitted).unwrap();
+    for key in 0..20_000u32 {
+        open.update(&table, &key.to_be_bytes(), &[8; 200]).unwrap();
+    }
+    db.maintain(0).unwrap();
+    db.flush_log().unwrap();
+    copy_directory(&live, &killed);
+    drop((open, table, db));
+    let path = killed.display().to_string();
+    let (code, out, err) = run(&["verify", &path]);
+    assert_eq!(code, 0, "{out}{err}");
+    let undo = killed.join("undo");
+    let mut bytes = std::fs::read(&undo).unwrap();
+    let mut values = bytes.windows(100).enumerate();
+    let at = values.find(|(_, window)| window.iter().all(|&byte| byte == 7));
+    let (at, _) = at.expect("an old value in the undo file");
+    bytes[at..at + 8].fill(0xa5);
+    std::fs::write(&undo, &bytes).unwrap();
+    let (code, out, err) = run(&["verify", &path]);
+    let named = err.contains(&undo.display().to_string());
+    assert!(code == 1 && named, "{code}: {out}{err}");
+}
