@@ -105,7 +105,7 @@ static int create_table(THD *thd, ink_slice name, const std::vector<ink_slice> &
 {
   ink_error error;
   if (ink_create_table(database, name, trees.data(), trees.size(), &error))
-    return handler_error(thd, error);
+    return error.code == INK_DISK_FULL ? ENOSPC : handler_error(thd, error);
   int failed= note_facts(thd, name, facts);
   if (failed)
     ink_drop_table(database, name, nullptr);

@@ -51,39 +51,72 @@ bool ha_inkstone::has_unknown_tree(THD *thd)
   return false;
 }
 
-/* Each row must have its entry in each index, and the indexes nothing else. */
+/* Each row must have its entry in each index, and the indexes nothing else. That the sums are equal
+   shows it by one pass over each tree; where they are not, row by row it is found out why. */
 int ha_inkstone::check_entries(THD *thd)
 {
-  uint64 row_count= 0;
+  EntrySums of_rows, of_indexes;
+  int failed= check_rows([&] { return add_entries_of_row(&of_rows); });
+  for (uint i= 0; !failed && i < codec.indexes.size(); i++)
+    if (!codec.is_clustered(i))
+      failed= add_entries(thd, i, &of_indexes[i]);
+  if (!failed && of_rows != of_indexes)
+    failed= check_rows([&] { return check_entries_of_row(thd); });
+  if (failed == HA_ERR_CRASHED)
+    return HA_ADMIN_CORRUPT;
+  if (failed)
+  {
+    if (thd_kill_level(thd) != THD_IS_NOT_KILLED)
+      push_warning(thd, Sql_condition::WARN_LEVEL_ERROR, ER_QUERY_INTERRUPTED,
+                   ER_THD(thd, ER_QUERY_INTERRUPTED));
+    return HA_ADMIN_FAILED;
+  }
+  for (uint i= 0; i < codec.indexes.size(); i++)
+  {
+    if (of_rows[i] == of_indexes[i])
+      continue;
+    push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_NOT_KEYFILE,
+                        "Inkstone: index %s has %llu entries for %llu rows",
+                        table->key_info[i].name.str, (ulonglong) of_indexes[i].count,
+                        (ulonglong) of_rows[i].count);
+    return HA_ADMIN_CORRUPT;
+  }
+  return HA_ADMIN_OK;
+}
+
+/* Does the check for each row, which is in record 0. */
+template <class Check> int ha_inkstone::check_rows(Check check)
+{
   access.lock= INK_LOCK_NONE;
   MY_BITMAP *saved= table->read_set;
   table->column_bitmaps_set_no_signal(&table->s->all_set, table->write_set);
   int failed= ha_rnd_init(true);
   while (!failed && !(failed= ha_rnd_next(table->record[0])))
-  {
-    row_count++;
-    failed= check_entries_of_row(thd);
-  }
+    failed= check();
   ha_rnd_end();
   table->column_bitmaps_set_no_signal(saved, table->write_set);
-  if (failed != HA_ERR_END_OF_FILE)
-    return failed == HA_ERR_CRASHED ? HA_ADMIN_CORRUPT : HA_ADMIN_FAILED;
+  return failed == HA_ERR_END_OF_FILE ? 0 : failed;
+}
+
+/* The entry that the row in record 0, whose key was made, has in an index. */
+int ha_inkstone::put_entry_of_row(uint index)
+{
+  return buffers.entry.put(codec.indexes[index], table->record[0], buffers.row) ? HA_ERR_OUT_OF_MEM : 0;
+}
+
+int ha_inkstone::add_entries_of_row(EntrySums *sums)
+{
+  if (buffers.row.put_key(codec, table->record[0], buffers.row_id))
+    return HA_ERR_OUT_OF_MEM;
   for (uint i= 0; i < codec.indexes.size(); i++)
   {
-    uint64 entry_count= 0;
     if (codec.is_clustered(i))
       continue;
-    if (count_entries(i, &entry_count))
-      return HA_ADMIN_FAILED;
-    if (entry_count == row_count)
-      continue;
-    push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_NOT_KEYFILE,
-                        "Inkstone: index %s has %llu entries for %llu rows",
-                        table->key_info[i].name.str, (ulonglong) entry_count,
-                        (ulonglong) row_count);
-    return HA_ADMIN_CORRUPT;
+    if (int failed= put_entry_of_row(i))
+      return failed;
+    (*sums)[i].add(slice(buffers.entry.key), slice(buffers.entry.value));
   }
-  return HA_ADMIN_OK;
+  return 0;
 }
 
 int ha_inkstone::check_entries_of_row(THD *thd)
@@ -94,11 +127,11 @@ int ha_inkstone::check_entries_of_row(THD *thd)
   for (uint i= 0; i < codec.indexes.size(); i++)
   {
     bool found;
-    EntryImage &entry= buffers.entry;
+    const EntryImage &entry= buffers.entry;
     if (codec.is_clustered(i))
       continue;
-    if (entry.put(codec.indexes[i], table->record[0], buffers.row))
-      return HA_ERR_OUT_OF_MEM;
+    if (int failed= put_entry_of_row(i))
+      return failed;
     if (ink_get(transaction(), access.share->index_tree(i), slice(entry.key), entry_value.to_fill(), &found, &error))
       return failure(error);
     if (found && same_bytes(entry_value.slice(), slice(entry.value)))
@@ -111,7 +144,7 @@ int ha_inkstone::check_entries_of_row(THD *thd)
   return 0;
 }
 
-int ha_inkstone::count_entries(uint index, uint64 *count)
+int ha_inkstone::add_entries(THD *thd, uint index, EntrySum *sum)
 {
   ink_error error;
   OwnedCursor entries;
@@ -121,9 +154,12 @@ int ha_inkstone::count_entries(uint index, uint64 *count)
     return failure(error);
   while (fetched)
   {
+    if (thd_kill_level(thd) != THD_IS_NOT_KILLED)
+      return HA_ERR_ABORTED_BY_USER;
     if (ink_cursor_fetch(entries.get(), rows, Scan::BATCH, &fetched, &error))
       return failure(error);
-    *count+= fetched;
+    for (size_t i= 0; i < fetched; i++)
+      sum->add(rows[i].key, rows[i].value);
   }
   return 0;
 }

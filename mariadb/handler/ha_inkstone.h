@@ -20,6 +20,7 @@
 #define HA_INKSTONE_H
 
 #include "codec/row_buffers.h"
+#include "ddl/entry_sum.h"
 #include "handler/access.h"
 #include "handler/autoinc.h"
 #include "handler/lookup_ahead.h"
@@ -172,12 +173,15 @@ private:
   /* ddl/upkeep.cc */
   bool has_unknown_tree(THD *thd);
   int check_entries(THD *thd);
+  template <class Check> int check_rows(Check check);
+  int put_entry_of_row(uint index);
+  int add_entries_of_row(EntrySums *sums);
+  int add_entries(THD *thd, uint index, EntrySum *sum);
   int check_entries_of_row(THD *thd);
   /** Pages that a scan of the table reads, but for long values. */
   uint64 clustered_pages= 0;
   /** More rows than fit into them, as InnoDB counts. */
   ha_rows rows_upper_bound= 0;
-  int count_entries(uint index, uint64 *count);
 
   /* ddl/transport.cc */
   int begin_export(THD *thd);

@@ -43,6 +43,7 @@ mod tpcc;
 mod tree;
 mod watching;
 mod workload;
+mod wrong_indexes;
 
 use inkstone_testkit::build::Result;
 use plugin::Plugin;

@@ -8,7 +8,7 @@ use super::plugin::Plugin;
 use super::server::Server;
 use super::tree::{Configuration, Tree};
 use super::watching;
-use super::{idle, import, missing, read_only, shutdown};
+use super::{idle, import, missing, read_only, shutdown, wrong_indexes};
 use inkstone_testkit::build::Result;
 use std::io::Read;
 use std::process::{Command, ExitCode, Output, Stdio};
@@ -74,6 +74,7 @@ fn run_files(tree: &Tree, plugin: &Plugin, files: &[Input]) -> Result<usize> {
     check_refusals(&server)?;
     import::check(&server)?;
     missing::check(&mut server)?;
+    wrong_indexes::check(&mut server)?;
     shutdown::check(&mut server)?;
     read_only::check(&mut server)?;
     // The data must survive a restart as they are, also under options that are out of bounds.
