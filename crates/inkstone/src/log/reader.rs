@@ -13,7 +13,8 @@
 //!    error says where it is. Tested by `a_torn_tail_is_an_end`, `damage_is_found_across_epochs`,
 //!    `leftovers_of_a_lost_write_are_a_legal_end`.
 //! 4. Nor is it the end where a segment from that of *P* on is missing, or has no header of this
-//!    log, and a later one is sound: they are made in order. Tested by `a_missing_segment_is_no_end`.
+//!    log, and a later one is sound: they are made in order. Tested by
+//!    `a_missing_segment_is_no_end`.
 //!
 //! # Why that is right
 //! A claim is made only after a sync that covers it, so what it covers cannot be missing after a

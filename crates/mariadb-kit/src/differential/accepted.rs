@@ -317,8 +317,8 @@ pub fn of_several_faults(
 pub const INNODB_STAYS_PRUNED: &str = "the server remembers of a partitioned table that an earlier statement was about no partition, and finds no rows by an index of InnoDB (Inkstone makes it forget)";
 
 /// Why this error of an ALTER is accepted of one engine, and ends its case: where that one does or
-/// says what the other one does when the server has opened the table anew. InnoDB refuses it behind an ALTER that
-/// failed if that was done in place, or says `ALGORITHM=COPY`.
+/// says what the other one does when the server has opened the table anew. InnoDB refuses it behind
+/// an ALTER that failed if that was done in place, or says `ALGORITHM=COPY`.
 pub const CHECK_OF_FAILED_COPY: &str = "the server, behind an ALTER that a row refused, knows a constraint's columns by their old names until the table is opened anew";
 
 /// The engine that has the error that the server then gives, and what the other one says.

@@ -347,9 +347,9 @@ fn has_fraction(text: &str) -> bool {
     })
 }
 
-/// Whether InnoDB, of a row of a partitioned table that is updated, means the key that Inkstone names: it takes
-/// the key's place among its own indexes, which are in the order in which they were made, for one
-/// in the order of the server.
+/// Whether InnoDB, of a row of a partitioned table that is updated, means the key that Inkstone
+/// names: it takes the key's place among its own indexes, which are in the order in which they were
+/// made, for one in the order of the server.
 fn names_other_key(sides: &mut Sides, text: &str, innodb: &Outcome, inkstone: &Outcome) -> bool {
     let Some(table) = accepted::updates_rows_of(text) else {
         return false;

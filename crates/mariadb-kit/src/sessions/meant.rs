@@ -639,7 +639,11 @@ impl Case<'_> {
         if absent && wanted.is_marked {
             return Ok(Some(Reason::Mark));
         }
-        if !self.is_in(&ask, &record)? {
+        let gone_on = matches!(
+            self.sides[1].get(&session),
+            Some(What::Ended(Reply::Done(_)))
+        );
+        if !self.is_asked(&ask, &record, gone_on)? {
             return Ok(Some(Reason::Neighbour));
         }
         // Below REPEATABLE READ a change passes over rows that are not committed yet. What it wants
@@ -690,13 +694,11 @@ impl Case<'_> {
             }
         }
         // In Inkstone the session may have changed the row meanwhile, to one that they would have
-        // wanted. Without a victim InnoDB has the row as they have read it.
-        let gone_on = matches!(
-            self.sides[1].get(&session),
-            Some(What::Ended(Reply::Done(_)))
-        );
+        // wanted. Without a victim InnoDB has the row as they have read it; with one it has gone on
+        // there, too, and what is committed is what they have read.
         let changes = matches!(ask.kind, Kind::Change | Kind::Insert);
-        let changed_by_itself = changes && gone_on && victims(self.sides[0]).is_empty();
+        let changed_by_itself = changes && gone_on;
+        let has_victim = !victims(self.sides[0]).is_empty();
         let wish_is_exclusive = ask.exclusive;
         let mut reason = Reason::OfBlocker;
         for (mut ask, unlocks) in asks {
@@ -711,10 +713,10 @@ impl Case<'_> {
             } else {
                 return Ok(None);
             };
-            let is_wanted = if changed_by_itself {
-                self.is_in_innodb(&ask, &record)?
-            } else {
-                self.is_in(&ask, &record)?
+            let is_wanted = match (changed_by_itself, has_victim) {
+                (true, false) => self.is_in_innodb(&ask, &record)?,
+                (true, true) => self.was_in(&ask, &record)?,
+                (false, _) => self.is_in(&ask, &record)?,
             };
             if is_wanted {
                 return Ok(None);
@@ -722,6 +724,18 @@ impl Case<'_> {
             reason = Reason::Unwanted;
         }
         Ok(Some(reason))
+    }
+
+    /// Whether a record is one that the statement of a session that waits in InnoDB has asked for.
+    /// Where it has `gone_on` in Inkstone the new keys that it asks for are not told from the rows
+    /// that it has changed there.
+    fn is_asked(&mut self, ask: &Ask, record: &str, gone_on: bool) -> Result<bool> {
+        if !gone_on || ask.kind != Kind::Change {
+            return self.is_in(ask, record);
+        }
+        let mut range = ask.clone();
+        range.asked.clone_from(&range.range);
+        Ok(self.is_in_innodb(ask, record)? || self.is_in(&range, record)?)
     }
 
     /// Whether a session waits in InnoDB, or was a victim in this step.
@@ -735,6 +749,13 @@ impl Case<'_> {
         let inkstone = seen(self.inkstone, &one_of(ask, record))?;
         let in_inkstone = inkstone.iter().any(|rows| !rows.rows.is_empty());
         Ok(self.is_in_innodb(ask, record)? || in_inkstone)
+    }
+
+    /// The same of committed rows alone.
+    fn was_in(&mut self, ask: &Ask, record: &str) -> Result<bool> {
+        let select = one_of(ask, record);
+        let both = [self.seen(&select)?, seen(self.inkstone, &select)?];
+        Ok(both.iter().any(|[_, committed]| !committed.rows.is_empty()))
     }
 
     /// The same of InnoDB's rows alone.
