@@ -29,6 +29,42 @@ fn replaced_long_values_roll_back() {
     }
 }
 
+/// Pages of what was rolled back to a savepoint stayed taken until the transaction ended.
+#[test]
+fn a_savepoint_gives_long_values_back() {
+    let vfs = SimVfs::new(3);
+    let db = open_sim(&vfs, small()).unwrap();
+    let table = db.create_table("t", &[]).unwrap();
+    let txn = db.begin(Isolation::ReadCommitted).unwrap();
+    txn.insert(&table, &key(1), &[1; 3000]).unwrap();
+    let used = || db.verify_table(&table).unwrap().allocated_pages;
+    let purge = || (0..4).for_each(|_| db.purge().unwrap());
+    let before = used();
+    for round in 0..3 {
+        txn.savepoint("s").unwrap();
+        for n in 2..20 {
+            txn.insert(&table, &key(n), &[n as u8; 20_000]).unwrap();
+        }
+        txn.update(&table, &key(1), &[round; 50_000]).unwrap();
+        txn.update(&table, &key(1), &[round; 60_000]).unwrap();
+        assert!(used() > before + 80);
+        // What a key refuses stays nowhere.
+        let refused = txn.insert(&table, &key(1), &[9; 400_000]);
+        assert!(matches!(refused, Err(inkstone::Error::DuplicateKey { .. })));
+        let full = used();
+        purge();
+        assert!(used() + 20 < full, "{} pages, {full} before purge", used());
+        txn.rollback_to_savepoint("s").unwrap();
+        purge();
+        assert!(used() <= before + 2, "{} pages, before {before}", used());
+        assert_eq!(txn.get(&table, &key(1)).unwrap(), Some(vec![1; 3000]));
+    }
+    txn.commit().unwrap();
+    purge();
+    assert_eq!(rows(&db, &table).unwrap().len(), 1);
+    db.verify_table(&table).unwrap();
+}
+
 /// The end of the log falls between the records of one deletion: the row is marked, and no entry
 /// says yet that its long value is to be freed. While that transaction waits to be rolled back in
 /// the background its table is whole.

@@ -23,7 +23,7 @@ use crate::rows::read::row_name;
 use crate::rows::write::Write;
 use crate::space::{FreePage, Space};
 use crate::txn::core::Core;
-use crate::txn::transaction::{Inner, Transaction};
+use crate::txn::transaction::{Inner, Shared, Transaction};
 use crate::{Error, Result};
 use inkstone_format::apply::map_pages;
 use inkstone_format::header::{PAGE_TYPE_AT, PageType};
@@ -112,6 +112,23 @@ impl Core {
             value.len()
         );
         Ok(value)
+    }
+
+    /// A chain that a transaction has made, and that no row refers to any more: it is freed before
+    /// the transaction ends.
+    pub(crate) fn disown_long_value(
+        &self,
+        shared: &Shared,
+        space: &Arc<Space>,
+        first: PageNo,
+    ) -> Result<()> {
+        if let Some(pending) = self.pending_free_tree(space)? {
+            let key = first.0.to_be_bytes();
+            self.locks
+                .unlock_row(&shared.state, row_name(&pending, &key));
+            self.pending_free.lock().insert(space.id);
+        }
+        Ok(())
     }
 
     /// The pages of the chain of a cell's reference, for verification.
@@ -455,11 +472,18 @@ impl Transaction {
         let per_page = bytes_per_page(core.storage.page_size);
         let (mut first, mut last) = (None, None);
         for part in value.chunks(per_page * BATCH_PAGES) {
-            self.go_on_writing(inner)?;
-            let (head, tail) = match last {
-                None => self.store_first(inner, &pending, part, per_page)?,
-                Some(last) => self.store_more(&pending, part, per_page, last)?,
+            let mut store = || {
+                self.go_on_writing(inner)?;
+                match last {
+                    None => self.store_first(inner, &pending, part, per_page),
+                    Some(last) => self.store_more(&pending, part, per_page, last),
+                }
             };
+            let stored = store();
+            if let (Err(_), Some(first)) = (&stored, first) {
+                core.disown_long_value(&self.shared, &tree.space, first)?;
+            }
+            let (head, tail) = stored?;
             first.get_or_insert(head);
             last = Some(tail);
         }

@@ -21,6 +21,7 @@ use crate::sync::Instant;
 use crate::txn::transaction::{Inner, Transaction};
 use crate::{Error, Result};
 use inkstone_format::VersionAddress;
+use inkstone_format::overflow::parse_reference;
 use inkstone_format::tree_page::{CELL_OVERFLOW, TreePage, is_inline, key_len_max};
 use std::ops::Bound;
 
@@ -200,11 +201,17 @@ impl Transaction {
             bytes: &reference,
             flags: CELL_OVERFLOW,
         };
-        let written = self.write_cell(inner, tree, key, write, cell)?;
-        if matches!(written, Written::Inserted | Written::Changed) {
-            self.adopt_long_value(inner, tree, &reference)?;
+        let written = self.write_cell(inner, tree, key, write, cell);
+        match (&written, parse_reference(&reference)) {
+            (Ok(Written::Inserted | Written::Changed), _) => {
+                self.adopt_long_value(inner, tree, &reference)?;
+            }
+            (_, Some((_, first))) => {
+                (self.core).disown_long_value(&self.shared, &tree.space, first)?;
+            }
+            (_, None) => {}
         }
-        Ok(written)
+        written
     }
 
     /// Writes a row's cell, and gives up its place in the queue in the end.
