@@ -405,10 +405,13 @@ impl Check<'_> {
             if has_long(flags) {
                 found.insert(value.to_vec());
             }
-            if versions.trx_of(version).is_none_or(|trx| trx.is_ended()) {
+            // What the undo file says is not looked at here: a rollback will tell of damage.
+            let Ok(Some(trx)) = versions.trx_of(version, u64::MAX) else {
+                break;
+            };
+            if trx.is_ended() {
                 break;
             }
-            // What the undo file says is not looked at here: a rollback will tell of damage.
             let Ok(Some(entry)) = versions.read(version) else {
                 break;
             };

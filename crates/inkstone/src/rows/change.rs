@@ -90,9 +90,12 @@ impl Core {
 
 impl Transaction {
     /// Whether this transaction made the newest version of a row.
-    fn is_own(&self, version: Option<VersionAddress>) -> bool {
-        let trx = version.and_then(|address| self.core.versions.trx_of(address));
-        trx.is_some_and(|trx| trx.id() == self.shared.state.id())
+    fn is_own(&self, version: Option<VersionAddress>) -> Result<bool> {
+        let Some(address) = version else {
+            return Ok(false);
+        };
+        let trx = self.core.versions.trx_of(address, u64::MAX)?;
+        Ok(trx.is_some_and(|trx| trx.id() == self.shared.state.id()))
     }
 
     fn change<'a>(&'a self, inner: &'a mut Inner) -> Change<'a> {
@@ -240,7 +243,7 @@ impl Transaction {
         );
         // If this transaction has deleted the row, undoing that needs the old value again, which a
         // revival's record does not hold.
-        let own = self.is_own(old.version);
+        let own = self.is_own(old.version)?;
         let diff = own.then(|| Diff::between(&old.value, value.bytes));
         let change = Replacement {
             kept: KeptValue::of(inner, &old, diff.as_ref(), purge_flag(here.tree.id)),

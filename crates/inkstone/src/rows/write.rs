@@ -391,7 +391,16 @@ impl Transaction {
     /// How the newest version of a row stands to this transaction. [`Error::WriteConflict`]: it was
     /// committed after the snapshot of a transaction that must not pass over it.
     pub(crate) fn newest(&self, inner: &Inner, version: Option<VersionAddress>) -> Result<Newest> {
-        let Some(trx) = version.and_then(|address| self.core.versions.trx_of(address)) else {
+        let first_wins =
+            self.isolation().first_committer_wins() && !mutants::on(Mutant::LostUpdate);
+        let snapshot = inner.snapshot.as_ref().filter(|_| first_wins);
+        // What has ended before is no conflict.
+        let settled = snapshot.map_or(u64::MAX, |snapshot| snapshot.seq());
+        let trx = match version {
+            Some(address) => self.core.versions.trx_of(address, settled)?,
+            None => None,
+        };
+        let Some(trx) = trx else {
             return Ok(Newest::Free);
         };
         if trx.id() == self.shared.state.id() {
@@ -401,16 +410,8 @@ impl Transaction {
             return Ok(Newest::Free);
         }
         Ok(match trx.settled_status() {
-            TrxStatus::Committed(seq) => match &inner.snapshot {
-                Some(snapshot)
-                    if self.isolation().first_committer_wins()
-                        && seq > snapshot.seq()
-                        && !mutants::on(Mutant::LostUpdate) =>
-                {
-                    return Err(Error::WriteConflict);
-                }
-                _ => Newest::Free,
-            },
+            TrxStatus::Committed(number) if number > settled => return Err(Error::WriteConflict),
+            TrxStatus::Committed(_) => Newest::Free,
             TrxStatus::Aborted => Newest::Free,
             _ => Newest::Busy(Blocker::from(&trx)),
         })

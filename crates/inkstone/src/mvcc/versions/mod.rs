@@ -7,8 +7,8 @@
 //!   same transaction made before.
 //! - *segment*: entries that were appended together and go together. *Open*: being appended to by
 //!   the threads of one stripe, and by transactions that have begun there; *sealed*: unchangeable;
-//!   *spilled*: sealed, and its bytes are in the spill file; *retired*: gone, its addresses are
-//!   *dead*.
+//!   *spilled*: sealed, and its bytes are in the spill file, with its writers that had ended: memory
+//!   keeps some 300 bytes of it, whatever it holds; *retired*: gone, its addresses are *dead*.
 //! - *finish*: a transaction tells each segment that it wrote to its commit or rollback number.
 //!
 //! ```text
@@ -57,6 +57,7 @@ mod saved;
 mod segment;
 mod spill;
 mod view;
+mod writers;
 
 #[cfg(test)]
 mod test_vfs;
@@ -260,6 +261,8 @@ pub struct VersionStore {
     directory: ShardedLock<Directory>,
     oldest_live: CachePadded<OldestLive>,
     memory: CachePadded<AtomicU64>,
+    /// Of that what spilled segments keep, which no spilling makes less.
+    kept: CachePadded<AtomicU64>,
     sealed: Checked<Sealed>,
     spill: Checked<SpillFile>,
     /// Latched after `spill`, never both.
@@ -324,6 +327,7 @@ impl VersionStore {
             }),
             oldest_live: CachePadded::new(OldestLive::new(next_number)),
             memory: CachePadded::default(),
+            kept: CachePadded::default(),
             sealed: Checked::default(),
             spill_path: spill.path().to_owned(),
             undo_path: undo.path().to_owned(),
@@ -538,7 +542,7 @@ impl VersionStore {
             "segment {number} was made twice, or passes for dead"
         );
         drop(directory);
-        self.charge(capacity as i64);
+        self.charge(segment.memory() as i64);
         Ok(segment)
     }
 
@@ -562,10 +566,7 @@ impl VersionStore {
     /// # Errors
     /// [`Error::DiskFull`], [`Error::Io`]: the statement must fail; what was stored stays readable.
     pub fn make_room(&self) -> Result<()> {
-        if self.memory.load(Ordering::Relaxed) <= self.budget {
-            return Ok(());
-        }
-        while self.memory.load(Ordering::Relaxed) > self.budget {
+        while self.in_memory() > self.budget {
             let first = self
                 .sealed
                 .lock()
@@ -584,9 +585,16 @@ impl VersionStore {
         Ok(())
     }
 
+    /// Bytes that spilling can make less.
+    #[inline]
+    fn in_memory(&self) -> u64 {
+        let kept = self.kept.load(Ordering::Relaxed);
+        self.memory.load(Ordering::Relaxed).saturating_sub(kept)
+    }
+
     /// For an appender that did not call `make_room`.
     fn backstop(&self) -> Result<()> {
-        if self.memory.load(Ordering::Relaxed) <= self.budget / 4 * 5 {
+        if self.in_memory() <= self.budget / 4 * 5 {
             return Ok(());
         }
         self.make_room()
@@ -655,14 +663,26 @@ impl VersionStore {
     }
 
     /// The transaction that made the change that the entry describes; `None` if the address is
-    /// dead. Never does I/O.
-    pub fn trx_of(&self, address: VersionAddress) -> Option<Arc<TrxState>> {
+    /// dead, or that transaction and all others of its segment have ended with numbers up to
+    /// `settled`. Does no I/O but for a version that has been spilled and is not as old as that.
+    ///
+    /// # Errors
+    /// The spill file cannot be read, or the address was never given out.
+    pub fn trx_of(&self, address: VersionAddress, settled: u64) -> Result<Option<Arc<TrxState>>> {
         let number = segment_of(address);
         if self.oldest_live.is_above(number) {
-            return None;
+            return Ok(None);
         }
         let directory = self.directory.read();
-        directory.live.get(&number)?.trx_of(unit_of(address))
+        let Some(segment) = directory.live.get(&number) else {
+            return Ok(None);
+        };
+        if segment.has_ended_by(settled) {
+            return Ok(None);
+        }
+        let segment = segment.clone();
+        drop(directory);
+        segment.trx_of(unit_of(address), self.path_of(&segment))
     }
 
     /// The entries of a transaction from `last` backwards, for rollback; stops before `until` (a
@@ -748,6 +768,8 @@ impl VersionStore {
         sealed.all.insert(segment.number, segment.clone());
         if segment.place().is_none() {
             sealed.in_memory.insert(segment.number, segment.clone());
+        } else {
+            self.kept.fetch_add(segment.memory(), Ordering::Relaxed);
         }
         drop(sealed);
         self.charge(segment.memory() as i64);
@@ -779,7 +801,16 @@ impl VersionStore {
             // It was never written, so nothing names it.
             file.release(room);
         }
-        match segment.retire() {
+        let extent = segment.retire();
+        if extent.is_some() {
+            let before = self.kept.fetch_sub(segment.memory(), Ordering::Relaxed);
+            paranoid!(
+                before >= segment.memory(),
+                "spilled segments keep {before} bytes, one of them {}",
+                segment.memory()
+            );
+        }
+        match extent {
             // An earlier place in the log may name it.
             Some(extent) if segment.is_logged() => {
                 drop(file);

@@ -39,6 +39,7 @@ use crate::mvcc::system::TrxState;
 use crate::paranoid::paranoid;
 use crate::poison::Poison;
 use crate::sync::Mutex;
+use crate::sync::atomic::Ordering;
 use crate::{Error, Result};
 use inkstone_format::record::UndoList;
 use inkstone_format::{Lsn, SpaceId, VersionAddress};
@@ -668,7 +669,10 @@ impl VersionStore {
     /// Writes a sealed segment to the file that it belongs in, which the caller has latched.
     pub(super) fn spill_segment(&self, segment: &Segment, file: &mut SpillFile) -> Result<()> {
         let before = file.written_bytes();
-        self.charge(segment.spill(file)?);
+        if let Some(change) = segment.spill(file)? {
+            self.kept.fetch_add(segment.memory(), Ordering::Relaxed);
+            self.charge(change);
+        }
         let written = file.written_bytes() - before;
         let bytes = if segment.is_logged() {
             Counter::UndoBytesSaved

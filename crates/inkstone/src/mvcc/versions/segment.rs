@@ -2,39 +2,24 @@
 
 use super::entry::{self, Header, NewVersion, UNIT};
 use super::spill::{Extent, SpillFile};
+use super::writers::{self, RECORD_BYTES, WRITER_BYTES, Writers};
 use super::{NO_PURGE, VersionRef, VersionView, address_of};
 use crate::mutants::{self, Mutant};
-use crate::mvcc::system::{TrxState, TrxStatus};
-use crate::paranoid::{MANY, paranoid};
+use crate::mvcc::system::TrxState;
+use crate::paranoid::paranoid;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Mutex, RwLock};
 use crate::{Error, Result};
-use inkstone_format::{Corrupt, TrxId, VersionAddress};
+use inkstone_format::{Corrupt, VersionAddress};
 use inkstone_io::File;
 use std::path::Path;
 use std::sync::Arc;
 
 /// What a reader takes from the spill file at first: most entries are within.
 const READ_AHEAD_BYTES: usize = 1024;
-/// Memory that one writer is reckoned at: the list's entry and its shared state.
-const WRITER_BYTES: u64 = 144;
-
-/// A transaction that wrote to the segment.
-#[derive(Debug)]
-enum Writer {
-    State(Arc<TrxState>),
-    /// It has ended; only this was kept, to save memory in spilled segments.
-    Ended(TrxId, TrxStatus),
-}
-
-impl Writer {
-    fn state(&self) -> Arc<TrxState> {
-        match self {
-            Self::State(trx) => trx.clone(),
-            Self::Ended(id, status) => TrxState::ended(*id, *status),
-        }
-    }
-}
+/// Memory that a segment is reckoned at beside its versions: itself, and its places in the store's
+/// lists.
+const SEGMENT_BYTES: u64 = 320;
 
 /// Where the bytes of a segment are. It only moves forward in this order (Sealed -> Retired too).
 #[derive(Debug)]
@@ -60,8 +45,8 @@ pub(super) struct Place {
 struct Spilled {
     file: Arc<dyn File>,
     place: Place,
-    /// Unit at which each entry begins, ascending, and its writer.
-    index: Box<[(u16, u32)]>,
+    /// Writers in the table behind the versions.
+    writers: u32,
 }
 
 impl Spilled {
@@ -97,9 +82,22 @@ impl Spilled {
         Ok(bytes)
     }
 
-    /// All bytes of segment `number`, which match all checksums.
-    fn read_all(&self, path: &Path, number: u64) -> Result<Vec<u8>> {
-        let bytes = self.read(path, 0, self.place.bytes)?;
+    /// A writer of segment `number` that had ended when the segment was spilled.
+    fn read_writer(&self, path: &Path, number: u64, index: u32) -> Result<Arc<TrxState>> {
+        let at = self.place.bytes + index as usize * RECORD_BYTES;
+        let record = if index < self.writers {
+            self.read(path, at, RECORD_BYTES)?
+        } else {
+            Vec::new()
+        };
+        writers::ended(&record, number, index).map_err(|c| self.corrupt(path, at, c))
+    }
+
+    /// All bytes of segment `number`, which match all checksums, and the table of its writers.
+    fn read_all(&self, path: &Path, number: u64) -> Result<(Vec<u8>, Vec<u8>)> {
+        let table = self.writers as usize * RECORD_BYTES;
+        let mut bytes = self.read(path, 0, self.place.bytes + table)?;
+        let table = bytes.split_off(self.place.bytes);
         for entry in entry::entries(&bytes, number) {
             let (at, header) = entry.map_err(|c| self.corrupt(path, 0, c))?;
             let entry = &bytes[at..at + header.encoded_bytes()];
@@ -115,7 +113,7 @@ impl Spilled {
             );
             return Err(self.corrupt(path, 0, Corrupt::at(0, detail)));
         }
-        Ok(bytes)
+        Ok((bytes, table))
     }
 
     /// Its bytes, with zeroes in place of those that cannot be read.
@@ -135,7 +133,7 @@ pub(super) struct Segment {
     pub number: u64,
     capacity: usize,
     storage: RwLock<Storage>,
-    writers: RwLock<Vec<Writer>>,
+    writers: RwLock<Writers>,
     /// Writers that have not called `finish`.
     open_writers: AtomicUsize,
     /// Largest commit (or rollback) number of the writers that have.
@@ -167,7 +165,7 @@ impl Segment {
             max_seq: AtomicU64::new(0),
             sealed: AtomicBool::new(false),
             purge_wanted: AtomicBool::new(false),
-            memory: AtomicU64::new(capacity as u64),
+            memory: AtomicU64::new(SEGMENT_BYTES + capacity as u64),
             room: Mutex::default(),
         }
     }
@@ -190,10 +188,11 @@ impl Segment {
     /// A sealed segment of one transaction, which an earlier run has saved.
     pub fn saved(number: u64, trx: &Arc<TrxState>, file: Arc<dyn File>, place: Place) -> Self {
         let segment = Self::new(number, UNIT);
+        segment.memory.store(SEGMENT_BYTES, Ordering::Relaxed);
         *segment.storage.write() = Storage::Spilled(Spilled {
             file,
             place,
-            index: Box::default(),
+            writers: 0,
         });
         segment.adopted(trx)
     }
@@ -201,7 +200,8 @@ impl Segment {
     /// A sealed segment of one transaction, of bytes that were made anew of the log.
     pub fn rebuilt(number: u64, trx: &Arc<TrxState>, bytes: Arc<Vec<u8>>) -> Self {
         let segment = Self::new(number, UNIT);
-        segment.memory.store(bytes.len() as u64, Ordering::Relaxed);
+        let memory = SEGMENT_BYTES + bytes.len() as u64;
+        segment.memory.store(memory, Ordering::Relaxed);
         *segment.storage.write() = Storage::Sealed(bytes);
         segment.adopted(trx)
     }
@@ -239,17 +239,8 @@ impl Segment {
     pub fn add_writer(&self, trx: &Arc<TrxState>) -> (u32, MemoryChange) {
         self.open_writers.fetch_add(1, Ordering::Relaxed);
         self.memory.fetch_add(WRITER_BYTES, Ordering::Relaxed);
-        let mut writers = self.writers.write();
-        let is_it =
-            |writer: &Writer| matches!(writer, Writer::State(other) if Arc::ptr_eq(other, trx));
-        paranoid!(
-            !writers.iter().rev().take(MANY).any(is_it),
-            "{:?} entered segment {} twice",
-            trx.id(),
-            self.number
-        );
-        writers.push(Writer::State(trx.clone()));
-        ((writers.len() - 1) as u32, WRITER_BYTES as i64)
+        let index = self.writers.write().add(trx);
+        (index, WRITER_BYTES as i64)
     }
 
     /// Whether it is open and takes an entry of so many bytes, as things are.
@@ -324,44 +315,70 @@ impl Segment {
         crate::invariant!(before > 0, "segment {} has no open writer", self.number);
     }
 
+    /// Whether all transactions that wrote the entries that it has now have ended, with numbers up
+    /// to this one.
+    pub fn has_ended_by(&self, number: u64) -> bool {
+        // What has finished has left its number before.
+        self.open_writers.load(Ordering::Acquire) == 0
+            && self.max_seq.load(Ordering::Relaxed) <= number
+    }
+
     /// Whether everything that its entries describe is visible to every snapshot from
     /// `oldest_snapshot` on. Never turns false again.
     pub fn is_retirable(&self, oldest_snapshot: u64) -> bool {
         // Sealed: no new writers. None open: max_seq is final.
-        self.sealed.load(Ordering::Acquire)
-            && self.open_writers.load(Ordering::Acquire) == 0
-            && (self.max_seq.load(Ordering::Relaxed) <= oldest_snapshot
-                || mutants::on(Mutant::VersionRetiredEarly))
+        let early = mutants::on(Mutant::VersionRetiredEarly);
+        let by = if early { u64::MAX } else { oldest_snapshot };
+        self.sealed.load(Ordering::Acquire) && self.has_ended_by(by)
     }
 
     pub fn wants_purge(&self) -> bool {
         self.purge_wanted.load(Ordering::Relaxed)
     }
 
-    fn writer(&self, index: u32, address: VersionAddress) -> Result<Arc<TrxState>, Corrupt> {
-        let writers = self.writers.read();
-        let writer = writers.get(index as usize).map(Writer::state);
-        writer.ok_or_else(|| Corrupt::at(12, format!("writer {index} of version {address:#x?}")))
+    /// The writer with an index. Its storage is held: until it is let go the writer stays where it
+    /// is.
+    fn writer(
+        &self,
+        storage: &Storage,
+        path: &Path,
+        (index, address): (u32, VersionAddress),
+    ) -> Result<Arc<TrxState>> {
+        if let Some(trx) = self.writers.read().get(index) {
+            return Ok(trx.clone());
+        }
+        match storage {
+            Storage::Spilled(spilled) if !self.is_logged() => {
+                spilled.read_writer(path, self.number, index)
+            }
+            _ => {
+                let detail = format!("writer {index} of version {address:#x?} is unknown");
+                Err(Error::corrupt_file(path, address.0, detail))
+            }
+        }
     }
 
-    /// The transaction that wrote the entry; `None` if retired or if no entry begins there. No I/O.
-    pub fn trx_of(&self, unit: usize) -> Option<Arc<TrxState>> {
+    /// The transaction that wrote the entry; `None` if retired. Reads the spill file if the segment
+    /// was spilled.
+    pub fn trx_of(&self, unit: usize, path: &Path) -> Result<Option<Arc<TrxState>>> {
         let address = address_of(self.number, unit);
         let storage = self.storage.read();
-        let in_memory =
-            |bytes: &[u8]| Some(Header::parse(bytes, unit * UNIT, address).ok()?.writer);
-        let writer = match &*storage {
+        let corrupt = |c: Corrupt| Error::corrupt_file(path, address.0, c.detail);
+        let in_memory = |bytes: &[u8]| Header::parse(bytes, unit * UNIT, address).map_err(corrupt);
+        let header = match &*storage {
             Storage::Open(bytes) => in_memory(bytes)?,
             Storage::Sealed(bytes) => in_memory(bytes)?,
-            Storage::Spilled(_) if self.is_logged() => 0,
-            Storage::Spilled(spilled) => {
-                let key = |&(unit, _): &(u16, u32)| usize::from(unit);
-                let at = spilled.index.binary_search_by_key(&unit, key).ok()?;
-                spilled.index[at].1
+            Storage::Spilled(_) if self.is_logged() => {
+                return self.writer(&storage, path, (0, address)).map(Some);
             }
-            Storage::Retired => return None,
+            Storage::Spilled(spilled) => {
+                let entry = spilled.read_entry(path, unit * UNIT, address)?;
+                Header::parse(&entry, 0, address).map_err(corrupt)?
+            }
+            Storage::Retired => return Ok(None),
         };
-        self.writer(writer, address).ok()
+        let writer = (header.writer, address);
+        self.writer(&storage, path, writer).map(Some)
     }
 
     /// The entry at a unit; `None` if retired. `path` names the spill file in errors.
@@ -387,9 +404,8 @@ impl Segment {
             }
             Storage::Retired => return Ok(None),
         };
-        drop(storage);
         let header = Header::parse(&bytes, at, address).map_err(corrupt)?;
-        let trx = self.writer(header.writer, address).map_err(corrupt)?;
+        let trx = self.writer(&storage, path, (header.writer, address))?;
         Ok(Some(VersionRef {
             bytes,
             at,
@@ -398,12 +414,16 @@ impl Segment {
         }))
     }
 
-    /// All bytes of a sealed segment; from the spill file if need be. `None` if retired.
-    fn sealed_bytes(&self, path: &Path) -> Result<Option<Arc<Vec<u8>>>> {
+    /// All bytes of a sealed segment; from the spill file if need be, with the table of its
+    /// writers. `None` if retired.
+    fn sealed_bytes(&self, path: &Path) -> Result<Option<(Arc<Vec<u8>>, Vec<u8>)>> {
         let storage = self.storage.read();
         match &*storage {
-            Storage::Sealed(bytes) => Ok(Some(bytes.clone())),
-            Storage::Spilled(spilled) => Ok(Some(Arc::new(spilled.read_all(path, self.number)?))),
+            Storage::Sealed(bytes) => Ok(Some((bytes.clone(), Vec::new()))),
+            Storage::Spilled(spilled) => {
+                let (bytes, table) = spilled.read_all(path, self.number)?;
+                Ok(Some((Arc::new(bytes), table)))
+            }
             Storage::Open(_) => {
                 crate::invariant!(false, "segment {} is open", self.number);
                 Ok(None)
@@ -412,13 +432,31 @@ impl Segment {
         }
     }
 
+    /// As [`Segment::writer`], with the table that was read.
+    fn writer_of(
+        &self,
+        table: &[u8],
+        path: &Path,
+        (index, address): (u32, VersionAddress),
+    ) -> Result<Arc<TrxState>> {
+        if table.is_empty() {
+            return self.writer(&self.storage.read(), path, (index, address));
+        }
+        if let Some(trx) = self.writers.read().get(index) {
+            return Ok(trx.clone());
+        }
+        let record = table.chunks(RECORD_BYTES).nth(index as usize);
+        let corrupt = |c: Corrupt| Error::corrupt_file(path, address.0, c.detail);
+        writers::ended(record.unwrap_or_default(), self.number, index).map_err(corrupt)
+    }
+
     /// Shows every entry that purge wants to see, in order. No latch is held meanwhile.
     pub fn purge(
         &self,
         path: &Path,
         purge: &mut dyn FnMut(VersionAddress, &VersionView<'_>) -> Result<()>,
     ) -> Result<()> {
-        let Some(bytes) = self.sealed_bytes(path)? else {
+        let Some((bytes, table)) = self.sealed_bytes(path)? else {
             return Ok(());
         };
         let mut last: Option<(u32, Arc<TrxState>)> = None;
@@ -431,7 +469,7 @@ impl Segment {
             let address = address_of(self.number, at / UNIT);
             let trx = match last.take() {
                 Some((writer, trx)) if writer == header.writer => trx,
-                _ => self.writer(header.writer, address).map_err(corrupt)?,
+                _ => self.writer_of(&table, path, (header.writer, address))?,
             };
             purge(address, &VersionView::new(&header, &bytes, at, &trx))?;
             last = Some((header.writer, trx));
@@ -450,7 +488,7 @@ impl Segment {
         let corrupt = |c: Corrupt| Error::corrupt_file(path, c.offset as u64, c.detail);
         let (bytes, all) = match (self.sealed_bytes(path), lost) {
             (Ok(None), _) => return Ok(()),
-            (Ok(Some(bytes)), _) => {
+            (Ok(Some((bytes, _))), _) => {
                 let all: Result<Vec<_>, _> = entry::entries(&bytes, self.number).collect();
                 (bytes, all.map_err(corrupt)?)
             }
@@ -464,7 +502,7 @@ impl Segment {
         };
         for (at, header) in all.into_iter().rev() {
             let address = address_of(self.number, at / UNIT);
-            let trx = self.writer(header.writer, address).map_err(corrupt)?;
+            let trx = self.writer(&self.storage.read(), path, (header.writer, address))?;
             show(address, &VersionView::new(&header, &bytes, at, &trx))?;
         }
         Ok(())
@@ -477,18 +515,22 @@ impl Segment {
         }
     }
 
-    /// Moves a sealed segment to the spill file. Readers go on meanwhile.
-    pub fn spill(&self, file: &mut SpillFile) -> Result<MemoryChange> {
+    /// Moves a sealed segment to the spill file. Readers go on meanwhile. `None`: it is not in
+    /// memory any more.
+    pub fn spill(&self, file: &mut SpillFile) -> Result<Option<MemoryChange>> {
         let bytes = match &*self.storage.read() {
             Storage::Sealed(bytes) => bytes.clone(),
-            _ => return Ok(0),
+            _ => return Ok(None),
         };
-        let (image, index) = self.spill_image(&bytes);
+        let mut image = self.spill_image(&bytes);
         let checksum = if self.is_logged() {
             crc32c::crc32c(&image)
         } else {
             0
         };
+        // The one writer of a logged segment stays in memory.
+        let table = (!self.is_logged()).then(|| self.writers.read().table(self.number));
+        image.extend_from_slice(table.as_deref().unwrap_or_default());
         let (handle, extent) = match self.take_room() {
             Some(room) => match file.write_to(room, &image) {
                 Ok(handle) => (handle, file.shorten(room, image.len() as u64)),
@@ -500,7 +542,7 @@ impl Segment {
             None => file.write(&image)?,
         };
         paranoid!(
-            image.len() == bytes.len() && extent.length >= bytes.len() as u64,
+            image.len() >= bytes.len() && extent.length >= image.len() as u64,
             "segment {} of {} bytes in an extent of {}",
             self.number,
             bytes.len(),
@@ -510,9 +552,8 @@ impl Segment {
         if !matches!(&*storage, Storage::Sealed(_)) {
             drop(storage);
             file.release(extent);
-            return Ok(0);
+            return Ok(None);
         }
-        let kept = index.len() * size_of::<(u16, u32)>();
         let place = Place {
             extent,
             bytes: bytes.len(),
@@ -521,18 +562,21 @@ impl Segment {
         *storage = Storage::Spilled(Spilled {
             file: handle,
             place,
-            index,
+            writers: (table.as_ref().map_or(0, Vec::len) / RECORD_BYTES) as u32,
         });
-        drop(storage);
-        let kept = (kept + self.compact_writers()) as u64;
+        let mut writers = self.writers.write();
+        if let Some(table) = &table {
+            writers.forget(table);
+        }
+        let kept = SEGMENT_BYTES + writers.memory();
+        drop((writers, storage));
         let before = self.memory.swap(kept, Ordering::Relaxed);
-        Ok(kept as i64 - before as i64)
+        Ok(Some(kept as i64 - before as i64))
     }
 
-    /// A copy of the bytes with checksums, and the index.
-    fn spill_image(&self, bytes: &[u8]) -> (Vec<u8>, Box<[(u16, u32)]>) {
+    /// A copy of the bytes with checksums.
+    fn spill_image(&self, bytes: &[u8]) -> Vec<u8> {
         let mut image = bytes.to_vec();
-        let mut index = Vec::new();
         for entry in entry::entries(bytes, self.number) {
             let Ok((at, header)) = entry else {
                 crate::invariant!(false, "segment {} is broken", self.number);
@@ -547,30 +591,8 @@ impl Segment {
                 self.number,
                 bytes.len()
             );
-            // All entries of a logged segment are of its one writer.
-            if !self.is_logged() {
-                index.push(((at / UNIT) as u16, header.writer));
-            }
         }
-        (image, index.into_boxed_slice())
-    }
-
-    /// Forgets the shared state of writers that have ended. Returns the bytes that remain.
-    fn compact_writers(&self) -> usize {
-        let mut writers = self.writers.write();
-        let mut bytes = 0;
-        for writer in writers.iter_mut() {
-            bytes += size_of::<Writer>();
-            if let Writer::State(trx) = writer {
-                if trx.is_ended() {
-                    *writer = Writer::Ended(trx.id(), trx.status());
-                } else {
-                    bytes += WRITER_BYTES as usize;
-                }
-            }
-        }
-        writers.shrink_to_fit();
-        bytes
+        image
     }
 
     /// Drops the bytes. Returns the extent that is free now.
