@@ -2,9 +2,8 @@
 
 mod common;
 
-use common::run;
+use common::{SMALL, json, json_ok, run};
 use inkstone::{Database, Isolation, Options};
-use std::path::Path;
 
 fn options() -> Options {
     Options {
@@ -12,19 +11,6 @@ fn options() -> Options {
         buffer_pool_size: 8 << 20,
         log_file_size: 16 << 20,
         ..Options::default()
-    }
-}
-
-fn copy_directory(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in from.read_dir().unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy_directory(&entry.path(), &target);
-        } else {
-            std::fs::copy(entry.path(), target).unwrap();
-        }
     }
 }
 
@@ -44,22 +30,22 @@ fn a_file_of_two_regions_is_whole() {
     let region = inkstone_format::apply::map_pages(4096);
     let pages = table.path().metadata().unwrap().len() / 4096;
     assert!(pages > u64::from(region) + 2, "{pages} pages");
-    let (code, out, err) = run(&["verify", &dir.path().display().to_string()]);
-    assert_eq!(code, 0, "{out}{err}");
+    let path = dir.path().display().to_string();
+    let verify = [&["verify", &path], &SMALL[..]].concat();
+    assert_eq!(json_ok(&verify)[0]["ok"], true);
     let mut bytes = std::fs::read(table.path()).unwrap();
     bytes[(region as usize + 2) * 4096 + 100] ^= 1;
     std::fs::write(table.path(), &bytes).unwrap();
-    let (code, _, err) = run(&["verify", &dir.path().display().to_string()]);
-    let page = format!("page 1:{}", region + 2);
-    assert!(code == 1 && err.contains(&page), "{err}");
+    let (code, lines) = json(&verify);
+    assert_eq!(code, 1);
+    assert_eq!(lines[0]["error"]["page"], format!("1:{}", region + 2));
 }
 
 /// It looked at tables alone, and opening told of the damage later.
 #[test]
 fn undo_that_is_damaged_is_named() {
     let dir = tempfile::tempdir().unwrap();
-    let (live, killed) = (dir.path().join("live"), dir.path().join("killed"));
-    let db = Database::open(&live, options()).unwrap();
+    let db = Database::open(dir.path(), options()).unwrap();
     let table = db.create_table("t", &[]).unwrap();
     let txn = db.begin(Isolation::ReadCommitted).unwrap();
     for key in 0..20_000u32 {
@@ -70,14 +56,13 @@ fn undo_that_is_damaged_is_named() {
     for key in 0..20_000u32 {
         open.update(&table, &key.to_be_bytes(), &[8; 200]).unwrap();
     }
+    open.prepare(b"xid").unwrap();
     db.maintain(0).unwrap();
-    db.flush_log().unwrap();
-    copy_directory(&live, &killed);
-    drop((open, table, db));
-    let path = killed.display().to_string();
+    db.close().unwrap();
+    let path = dir.path().display().to_string();
     let (code, out, err) = run(&["verify", &path]);
     assert_eq!(code, 0, "{out}{err}");
-    let undo = killed.join("undo");
+    let undo = dir.path().join("undo");
     let mut bytes = std::fs::read(&undo).unwrap();
     let mut values = bytes.windows(100).enumerate();
     let at = values.find(|(_, window)| window.iter().all(|&byte| byte == 7));

@@ -7,8 +7,8 @@
 //!   same transaction made before.
 //! - *segment*: entries that were appended together and go together. *Open*: being appended to by
 //!   the threads of one stripe, and by transactions that have begun there; *sealed*: unchangeable;
-//!   *spilled*: sealed, and its bytes are in the spill file, with its writers that had ended: memory
-//!   keeps some 300 bytes of it, whatever it holds; *retired*: gone, its addresses are *dead*.
+//!   *spilled*: sealed, and its bytes are in the spill file, with its writers that had ended;
+//!   memory keeps some 300 bytes of it. *Retired*: gone, its addresses are *dead*.
 //! - *finish*: a transaction tells each segment that it wrote to its commit or rollback number.
 //!
 //! ```text

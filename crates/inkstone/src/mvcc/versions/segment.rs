@@ -41,6 +41,13 @@ pub(super) struct Place {
     pub checksum: u32,
 }
 
+/// All of a sealed segment.
+struct Whole {
+    bytes: Arc<Vec<u8>>,
+    /// Of its writers those that the spill file has.
+    table: Vec<u8>,
+}
+
 #[derive(Debug)]
 struct Spilled {
     file: Arc<dyn File>,
@@ -93,8 +100,8 @@ impl Spilled {
         writers::ended(&record, number, index).map_err(|c| self.corrupt(path, at, c))
     }
 
-    /// All bytes of segment `number`, which match all checksums, and the table of its writers.
-    fn read_all(&self, path: &Path, number: u64) -> Result<(Vec<u8>, Vec<u8>)> {
+    /// All of segment `number`, of which the bytes match all checksums.
+    fn read_all(&self, path: &Path, number: u64) -> Result<Whole> {
         let table = self.writers as usize * RECORD_BYTES;
         let mut bytes = self.read(path, 0, self.place.bytes + table)?;
         let table = bytes.split_off(self.place.bytes);
@@ -113,7 +120,8 @@ impl Spilled {
             );
             return Err(self.corrupt(path, 0, Corrupt::at(0, detail)));
         }
-        Ok((bytes, table))
+        let bytes = Arc::new(bytes);
+        Ok(Whole { bytes, table })
     }
 
     /// Its bytes, with zeroes in place of those that cannot be read.
@@ -414,16 +422,15 @@ impl Segment {
         }))
     }
 
-    /// All bytes of a sealed segment; from the spill file if need be, with the table of its
-    /// writers. `None` if retired.
-    fn sealed_bytes(&self, path: &Path) -> Result<Option<(Arc<Vec<u8>>, Vec<u8>)>> {
+    /// All of a sealed segment; from the spill file if need be. `None` if retired.
+    fn read_sealed(&self, path: &Path) -> Result<Option<Whole>> {
         let storage = self.storage.read();
         match &*storage {
-            Storage::Sealed(bytes) => Ok(Some((bytes.clone(), Vec::new()))),
-            Storage::Spilled(spilled) => {
-                let (bytes, table) = spilled.read_all(path, self.number)?;
-                Ok(Some((Arc::new(bytes), table)))
-            }
+            Storage::Sealed(bytes) => Ok(Some(Whole {
+                bytes: bytes.clone(),
+                table: Vec::new(),
+            })),
+            Storage::Spilled(spilled) => spilled.read_all(path, self.number).map(Some),
             Storage::Open(_) => {
                 crate::invariant!(false, "segment {} is open", self.number);
                 Ok(None)
@@ -456,7 +463,7 @@ impl Segment {
         path: &Path,
         purge: &mut dyn FnMut(VersionAddress, &VersionView<'_>) -> Result<()>,
     ) -> Result<()> {
-        let Some((bytes, table)) = self.sealed_bytes(path)? else {
+        let Some(Whole { bytes, table }) = self.read_sealed(path)? else {
             return Ok(());
         };
         let mut last: Option<(u32, Arc<TrxState>)> = None;
@@ -486,9 +493,9 @@ impl Segment {
         show: &mut dyn FnMut(VersionAddress, &VersionView<'_>) -> Result<()>,
     ) -> Result<()> {
         let corrupt = |c: Corrupt| Error::corrupt_file(path, c.offset as u64, c.detail);
-        let (bytes, all) = match (self.sealed_bytes(path), lost) {
+        let (bytes, all) = match (self.read_sealed(path), lost) {
             (Ok(None), _) => return Ok(()),
-            (Ok(Some((bytes, _))), _) => {
+            (Ok(Some(Whole { bytes, .. })), _) => {
                 let all: Result<Vec<_>, _> = entry::entries(&bytes, self.number).collect();
                 (bytes, all.map_err(corrupt)?)
             }
