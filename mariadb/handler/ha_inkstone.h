@@ -19,8 +19,8 @@
 #ifndef HA_INKSTONE_H
 #define HA_INKSTONE_H
 
+#include "codec/entry_sum.h"
 #include "codec/row_buffers.h"
-#include "ddl/entry_sum.h"
 #include "handler/access.h"
 #include "handler/autoinc.h"
 #include "handler/lookup_ahead.h"

@@ -119,10 +119,10 @@ impl Stage {
         Ok(if all_are_known { deadlocks } else { Vec::new() })
     }
 
-    /// The deadlock that InnoDB has found since the latest step began, if it was one only. (Which
-    /// one it rolls back its log does not say in a way that can be trusted.)
-    pub fn deadlock_of_step(&self) -> Result<Option<Vec<Party>>> {
-        Ok(only_deadlock(&without_inkstone(&self.logged()?)))
+    /// All deadlocks that InnoDB has found since the latest step began, in their order. (Which one
+    /// it rolls back its log does not say in a way that can be trusted.)
+    pub fn all_deadlocks_of_step(&self) -> Result<Vec<Vec<Party>>> {
+        Ok(deadlocks(&without_inkstone(&self.logged()?)))
     }
 
     /// The first deadlock that Inkstone has found since the latest step began: its connections, and
@@ -176,12 +176,11 @@ fn deadlocks_with(log: &str, connection: u64) -> Vec<Vec<Party>> {
         .collect()
 }
 
-fn only_deadlock(log: &str) -> Option<Vec<Party>> {
-    let (only, rest) = log.split_once(END)?;
-    if rest.contains(END) {
-        return None;
-    }
-    only.split(") TRANSACTION:").skip(1).map(party).collect()
+/// Those that are told to their end.
+fn deadlocks(log: &str) -> Vec<Vec<Party>> {
+    let told = log.split_inclusive(END).filter(|one| one.ends_with(END));
+    told.filter_map(|one| one.split(") TRANSACTION:").skip(1).map(party).collect())
+        .collect()
 }
 
 fn first_circle(log: &str) -> Option<(Vec<u64>, u64)> {
@@ -513,13 +512,13 @@ Record lock, heap no 2 PHYSICAL RECORD: n_fields 4; compact format; info bits 32
     }
 
     #[test]
-    fn the_only_deadlock_of_innodb_is_read_from_its_log() {
+    fn deadlocks_of_innodb_are_read_from_its_log() {
         let party = |n: u64, connection: u64| {
             format!("*** ({n}) TRANSACTION:\nTRANSACTION {n}\nMariaDB thread id {connection}, x\n")
         };
         let end = "*** WE ROLL BACK TRANSACTION (2)\n";
         let log = format!("x\n{}{}{end}", party(1, 10), party(2, 11));
-        let parties = only_deadlock(&log).unwrap();
+        let parties = deadlocks(&log).remove(0);
         let connections: Vec<u64> = parties.iter().map(|party| party.connection).collect();
         assert_eq!(connections, [10, 11]);
         let another = format!("{}{}{end}", party(1, 12), party(2, 11));
@@ -540,7 +539,7 @@ Record lock, heap no 2 PHYSICAL RECORD: n_fields 4; compact format; info bits 32
         let of_numbers = deadlocks_with(&waits, 10);
         let wanted_numbers: Vec<bool> = of_numbers[0].iter().map(|it| it.wanted_numbers).collect();
         assert_eq!(wanted_numbers, [true, false]);
-        assert!(only_deadlock(&format!("{log}{log}")).is_none());
-        assert!(only_deadlock("x").is_none());
+        assert_eq!(deadlocks(&format!("{log}{log}x")).len(), 2);
+        assert!(deadlocks("x").is_empty());
     }
 }

@@ -1,24 +1,33 @@
 //! Sessions that are rolled back because of a deadlock, and why they may be others.
 
+use super::evidence::Party;
 use super::meant::{Case, Reason};
 use super::stage::{Outcome, What};
 use crate::client::Reply;
 use inkstone_testkit::build::Result;
 
 impl Case<'_> {
-    /// InnoDB's one deadlock of this step is of the same sessions as Inkstone's first, and they
+    /// InnoDB's first deadlock of this step is of the same sessions as Inkstone's first, and they
     /// have rolled back another one of them: what came behind it are deadlocks of other
     /// transactions.
     pub(super) fn chose_otherwise(&mut self) -> Result<bool> {
-        let [one, _] = self.sides.map(victims);
-        let (Some(parties), Some((circle, other))) = (
-            self.innodb.deadlock_of_step()?,
+        let [mut one, _] = self.sides.map(victims);
+        let deadlocks = self.innodb.all_deadlocks_of_step()?;
+        let (Some((parties, later)), Some((circle, other))) = (
+            deadlocks.split_first(),
             self.inkstone.first_circle_of_step()?,
         ) else {
             return Ok(false);
         };
-        let connections: Vec<u64> = parties.iter().map(|party| party.connection).collect();
-        let in_innodb = self.innodb.numbered(&connections);
+        let connections_of = |parties: &[Party]| -> Vec<u64> {
+            parties.iter().map(|party| party.connection).collect()
+        };
+        let in_innodb = self.innodb.numbered(&connections_of(parties));
+        // The first one's victim is in none that was found later.
+        for parties in later {
+            let found_later = self.innodb.numbered(&connections_of(parties));
+            one.retain(|victim| in_innodb.contains(victim) && !found_later.contains(victim));
+        }
         let in_inkstone = self.inkstone.numbered(&circle);
         let other = self.inkstone.numbered(&[other]);
         let all_are_known = in_innodb.len() == parties.len() && in_inkstone.len() == circle.len();
