@@ -25,7 +25,10 @@ use inkstone_bench::workloads;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return refuse(&error),
+    };
     let output = Output::new(arguments.json);
     match run(arguments.command, &output) {
         Ok(()) => ExitCode::SUCCESS,
@@ -36,6 +39,19 @@ fn main() -> ExitCode {
             ExitCode::from(failure.exit_code())
         }
     }
+}
+
+/// Help that was asked for, or what is wrong with the arguments.
+fn refuse(error: &clap::Error) -> ExitCode {
+    // Nothing more can be done where that cannot be written.
+    let _ = error.print();
+    let code = error.exit_code();
+    let wants_json = std::env::args_os().any(|argument| argument == "--json");
+    if code != 0 && wants_json {
+        let failure = Failure::Usage(error.render().to_string());
+        Output::new(true).json(&failure.to_json());
+    }
+    ExitCode::from(code as u8)
 }
 
 fn run(command: Command, output: &Output) -> Result<(), Failure> {

@@ -447,6 +447,9 @@ fn exit_codes_tell_what_went_wrong() {
         let (code, _, err) = run(arguments);
         assert_eq!(code, 2, "{arguments:?}: {err}");
         assert!(!err.is_empty());
+        let (code, lines) = json(arguments);
+        assert_eq!((code, lines.len()), (2, 1), "{arguments:?}");
+        assert_eq!(lines[0]["error"]["kind"], "usage", "{arguments:?}");
     }
     for command in ["verify", "recover", "stat"] {
         for path in [&empty, &missing] {
