@@ -53,6 +53,7 @@
 //! [`VersionStore::make_room`] before latching a page.
 
 mod entry;
+mod live;
 mod saved;
 mod segment;
 mod spill;
@@ -80,13 +81,13 @@ use crossbeam_utils::CachePadded;
 use entry::UNIT;
 use inkstone_format::version::VERSION_UNIT_BITS as UNIT_BITS;
 use inkstone_format::{Corrupt, Lsn, VersionAddress};
+use live::{Directory, OldestLive};
 use saved::{Saving, UndoSpace};
 use segment::{MemoryChange, Segment};
 use spill::SPILL_FILE;
 pub(crate) use spill::{Extent, Lifetime, SpillFile};
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -196,62 +197,6 @@ impl Check for Sealed {
             );
         }
     }
-}
-
-/// The least numbers of live segments, or those of the next ones: what is below is dead. Changed
-/// with the directory latched. Nearly all addresses that rows carry are dead, and so none of them
-/// costs a look at the directory.
-#[derive(Debug)]
-struct OldestLive {
-    unlogged: AtomicU64,
-    /// Numbers of logged versions are above all others.
-    logged: AtomicU64,
-}
-
-impl OldestLive {
-    fn new(next_number: u64) -> Self {
-        paranoid!(
-            next_number < VersionAddress::logged_segment(0),
-            "segment {next_number:#x} is the next, and counts as logged"
-        );
-        Self {
-            unlogged: AtomicU64::new(next_number),
-            logged: AtomicU64::new(VersionAddress::logged_segment(next_number)),
-        }
-    }
-
-    #[inline]
-    fn is_above(&self, number: u64) -> bool {
-        let oldest = if number < VersionAddress::logged_segment(0) {
-            &self.unlogged
-        } else {
-            &self.logged
-        };
-        number < oldest.load(Ordering::Acquire)
-    }
-
-    fn set(&self, directory: &Directory) {
-        let least_logged = VersionAddress::logged_segment(0);
-        let numbers = |range| directory.live.range::<u64, _>(range).next();
-        let unlogged = numbers((Bound::Unbounded, Bound::Excluded(least_logged)));
-        let logged = numbers((Bound::Included(least_logged), Bound::Unbounded));
-        let next = directory.next_number;
-        let next_logged = VersionAddress::logged_segment(next);
-        let unlogged = unlogged.map_or(next, |(&number, _)| number);
-        let logged = logged.map_or(next_logged, |(&number, _)| number);
-        paranoid!(
-            unlogged <= next && logged <= next_logged,
-            "segments {unlogged} and {logged:#x} are live, the next is {next}"
-        );
-        self.unlogged.store(unlogged, Ordering::Release);
-        self.logged.store(logged, Ordering::Release);
-    }
-}
-
-#[derive(Debug)]
-struct Directory {
-    live: BTreeMap<u64, Arc<Segment>>,
-    next_number: u64,
 }
 
 /// The old versions of one open database. See the module's text.
