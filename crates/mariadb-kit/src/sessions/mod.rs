@@ -11,6 +11,7 @@
 
 mod ask;
 mod compare;
+mod deadlocks;
 mod evidence;
 mod generate;
 mod held;
