@@ -347,8 +347,8 @@ pub const INNODB_COUNTS_COLUMNS: &str = "InnoDB names the wrong column of a valu
 /// in bulk is refused when the server has read all rows, and does not count any more.)
 pub const COUNTS_BEHIND_COPY: &str = "the server, behind an ALTER whose copy a row refused, goes on counting values that are cut, and HANDLER warns of those that it is to look for, SELECT of those of virtual columns";
 
-/// Why an ALTER that only one engine refuses is accepted, and ends its case: where the other one
-/// refuses for the same reason to copy the table that its ALTER in place has left.
+/// Why an ALTER or OPTIMIZE that only one engine refuses is accepted, and ends its case: where the
+/// other one refuses for the same reason to copy the table that its ALTER in place has left.
 pub const COPIES_ARE_CHECKED: &str = "an ALTER that copies checks constraints of rows that IGNORE has let in, and computes generated columns again, one in place does not (InnoDB copies a partitioned table for a virtual column)";
 
 /// Why other rows are accepted, and end their case: where InnoDB gives Inkstone's when its tables

@@ -109,7 +109,9 @@ pub fn compare(
         *accepted.entry(accepted::COUNTS_BEHIND_COPY).or_default() += 1;
         return Judged::Ends;
     }
-    if what == Aspect::Outcome && faults::refuses_to_copy(sides, &text, outcomes) {
+    if what == Aspect::Outcome && faults::refuses_to_copy(sides, &text, outcomes)
+        || what == Aspect::Rows && faults::refuses_to_recreate(sides, &text, outcomes)
+    {
         *accepted.entry(accepted::COPIES_ARE_CHECKED).or_default() += 1;
         return Judged::Ends;
     }

@@ -4,7 +4,7 @@
 use super::accepted;
 use super::compare::rows_of;
 use super::sides::{Outcome, Side, Sides, Warning, neutral};
-use crate::client::Reply;
+use crate::client::{Reply, Rows};
 
 /// A table of InnoDB's that is as the ALTER would have made it, without rows.
 const ALTERED: &str = "altered";
@@ -288,6 +288,37 @@ pub fn refuses_to_copy(sides: &mut Sides, text: &str, [innodb, inkstone]: &[Outc
         Some(Reply::Refused(refusal)) => {
             refusal.code == refused.code && neutral(&refusal.message) == neutral(&refused.message)
         }
+        _ => false,
+    }
+}
+
+/// Whether InnoDB, that has recreated a table in place for an OPTIMIZE that Inkstone refuses,
+/// refuses for the same reason to copy it.
+pub fn refuses_to_recreate(
+    sides: &mut Sides,
+    text: &str,
+    [innodb, inkstone]: &[Outcome; 2],
+) -> bool {
+    let (Reply::Rows(recreated), Reply::Rows(refused)) = (&innodb.reply, &inkstone.reply) else {
+        return false;
+    };
+    let errors = |rows: &Rows| -> Vec<String> {
+        let told = rows.rows.iter().filter_map(|row| match &row[..] {
+            [_, _, Some(kind), Some(text)] if kind == b"error" => Some(text),
+            _ => None,
+        });
+        told.map(|text| String::from_utf8_lossy(text).into_owned())
+            .collect()
+    };
+    let table = text.strip_prefix("OPTIMIZE TABLE ");
+    let (Some(table), [error], []) = (table, &errors(refused)[..], &errors(recreated)[..]) else {
+        return false;
+    };
+    match sides.ask_of(
+        Side::Innodb,
+        &format!("ALTER TABLE {table} FORCE, ALGORITHM=COPY"),
+    ) {
+        Some(Reply::Refused(refusal)) => neutral(&refusal.message) == neutral(error),
         _ => false,
     }
 }
