@@ -124,11 +124,11 @@ proptest! {
 }
 
 /// Rows as cells of a page: value and version address; the mutex is the leaf's latch.
-type Cells = Vec<Mutex<(i64, VersionAddress)>>;
+pub(super) type Cells = Vec<Mutex<(i64, VersionAddress)>>;
 
 impl Fixture {
     /// What a snapshot sees of a row, from a copy of its cell.
-    fn visible(&self, cell: (i64, VersionAddress), snapshot: &Snapshot) -> i64 {
+    pub(super) fn visible(&self, cell: (i64, VersionAddress), snapshot: &Snapshot) -> i64 {
         let (mut value, mut address) = cell;
         while let Some(trx) = self.store.trx_of(address, 0).unwrap() {
             if snapshot.sees(TrxId(u64::MAX), &trx) {
@@ -143,7 +143,14 @@ impl Fixture {
     }
 
     /// Adds to a row if no other transaction has an uncommitted change there.
-    fn add(&self, trx: &mut Trx, cells: &Cells, row: usize, amount: i64, padding: usize) -> bool {
+    pub(super) fn add(
+        &self,
+        trx: &mut Trx,
+        cells: &Cells,
+        row: usize,
+        amount: i64,
+        padding: usize,
+    ) -> bool {
         if self.store.make_room().is_err() {
             return false;
         }
@@ -161,7 +168,7 @@ impl Fixture {
         true
     }
 
-    fn roll_back(&self, trx: Trx, cells: &Cells) {
+    pub(super) fn roll_back(&self, trx: Trx, cells: &Cells) {
         for entry in self.store.undo_entries(trx.last, NONE) {
             let (address, entry) = entry.unwrap();
             let view = entry.view();

@@ -1,5 +1,6 @@
 //! The version store under many schedules (`cargo xtask races`).
 
+use super::model::Cells;
 use super::*;
 use crate::sync::explore::{Seen, explore};
 use crate::sync::thread;
