@@ -9,6 +9,7 @@ use super::ask::{self, Ask, Kind};
 use super::compare::same;
 use super::evidence::{Wanted, is_record};
 use super::held::{Holders, is_open};
+use super::schema::Index;
 use super::stage::{Outcome, Stage, What, is_locked_out};
 use super::victims::{DEADLOCK, NUMBERS_DEADLOCK, only_in_one, victims};
 use super::without::Without;
@@ -39,6 +40,7 @@ pub enum Reason {
     Snapshot,
     Overlooked,
     Numbers,
+    Halfway,
 }
 
 impl Reason {
@@ -67,6 +69,9 @@ impl Reason {
             }
             Self::Overlooked => {
                 "InnoDB passes over another's lock of an entry whose row the session has changed"
+            }
+            Self::Halfway => {
+                "InnoDB, at READ UNCOMMITTED, finds no entry of a row that a statement which waits has half changed"
             }
             Self::Numbers => {
                 "both roll a session back, InnoDB in a deadlock over numbers, Inkstone in a later one"
@@ -208,6 +213,10 @@ impl Case<'_> {
                         reason => reason,
                     };
                     let reason = reason.or_else(|| self.read_later(session, one, rows));
+                    let reason = match reason {
+                        None => self.read_halfway(session, one, rows)?,
+                        reason => reason,
+                    };
                     if reason.is_none() && matches!(one, Reply::Rows(_)) {
                         changed.push(session);
                         continue;
@@ -685,6 +694,36 @@ impl Case<'_> {
             .then_some(*reason)
     }
 
+    /// A statement that takes no locks reads by an index of InnoDB beside one that waits, and gives
+    /// fewer rows than Inkstone; by no index InnoDB gives those of Inkstone.
+    fn read_halfway(
+        &mut self,
+        session: usize,
+        innodb: &Reply,
+        inkstone: &Rows,
+    ) -> Result<Option<Reason>> {
+        let statement = self.innodb.statement(session);
+        let plain = Ask::of(&statement, self.holders.schema());
+        let plain = plain.filter(|ask| ask.kind == Kind::Plain && !ask.force.is_empty());
+        let (Some(ask), Reply::Rows(fewer)) = (plain, innodb) else {
+            return Ok(None);
+        };
+        let is_fewer = fewer.rows.iter().all(|row| inkstone.rows.contains(row));
+        let waits = |stage: &Stage| stage.working().iter().any(|&other| other != session);
+        if !is_fewer || !waits(self.innodb) || !waits(self.inkstone) {
+            return Ok(None);
+        }
+        let whole = statement.replacen(&ask.force, "USE INDEX ()", 1);
+        let outcome = self.innodb.aside(session, &whole)?;
+        let of_all = match outcome.get(&session) {
+            Some(What::Ended(Reply::Rows(of_all))) => &of_all.rows,
+            _ => return Ok(None),
+        };
+        let is_same = of_all.len() == inkstone.rows.len()
+            && of_all.iter().all(|row| inkstone.rows.contains(row));
+        Ok(is_same.then_some(Reason::Halfway))
+    }
+
     /// NOWAIT, SKIP LOCKED or WAIT has met a lock of InnoDB's: the same statement without it waits
     /// for that.
     fn impatient(
@@ -700,7 +739,7 @@ impl Case<'_> {
         match innodb {
             Reply::Refused(refusal) if refusal.code == 1205 => {}
             Reply::Rows(rows) if rows.rows.iter().all(|row| inkstone.rows.contains(row)) => {
-                match self.passed_over(&statement, rows, inkstone) {
+                match self.passed_over(&statement, rows, inkstone)? {
                     Some(of_row) => patient = of_row,
                     None => return Ok(None),
                 }
@@ -739,9 +778,11 @@ impl Case<'_> {
             }
             (Reply::Rows(rows), Reply::Rows(fewer)) if ask::patient(&statement).is_some() => {
                 let is_fewer = fewer.rows.iter().all(|row| rows.rows.contains(row));
-                is_fewer
-                    .then(|| self.passed_over(&statement, fewer, rows))
-                    .flatten()
+                if is_fewer {
+                    self.passed_over(&statement, fewer, rows)?
+                } else {
+                    None
+                }
             }
             _ => None,
         };
@@ -775,28 +816,57 @@ impl Case<'_> {
         Ok(reason)
     }
 
-    /// The statement for one row alone that one engine has passed over, and the other has not.
-    fn passed_over(&self, statement: &str, fewer: &Rows, more: &Rows) -> Option<String> {
-        let ask = Ask::of(statement, self.holders.schema())?;
-        let row = more.rows.iter().find(|row| !fewer.rows.contains(row))?;
-        let table = self.holders.schema().table(&ask.table)?;
-        let forced = ask
-            .force
-            .split(['(', ')'])
-            .nth(1)
-            .and_then(|name| table.index(name));
-        let index = forced.or(table.indexes.first())?;
-        let value = |name: &String| {
-            let at = table.columns.iter().position(|column| column == name)?;
-            Some(format!("{name} <=> {}", ask::literal(&row[at])))
+    /// The statement for one row alone that one engine has passed over, and the other has not. Where
+    /// other rows have its key in the index that is scanned, too, it is looked up in the clustered
+    /// one.
+    fn passed_over(
+        &mut self,
+        statement: &str,
+        fewer: &Rows,
+        more: &Rows,
+    ) -> Result<Option<String>> {
+        let schema = self.holders.schema();
+        let (Some(ask), Some(row)) = (
+            Ask::of(statement, schema),
+            more.rows.iter().find(|row| !fewer.rows.contains(row)),
+        ) else {
+            return Ok(None);
         };
-        let same: Option<Vec<String>> = index.columns.iter().map(value).collect();
-        let Ask { table, force, .. } = &ask;
-        let lock = ask.lock();
-        Some(format!(
-            "SELECT * FROM {table} {force} WHERE {}{lock}",
-            same?.join(" AND ")
-        ))
+        let Some(table) = schema.table(&ask.table) else {
+            return Ok(None);
+        };
+        let is_it = |index: &Index| -> Option<String> {
+            let value = |name: &String| {
+                let at = table.columns.iter().position(|column| column == name)?;
+                Some(format!("{name} <=> {}", ask::literal(&row[at])))
+            };
+            let same: Option<Vec<String>> = index.columns.iter().map(value).collect();
+            Some(same?.join(" AND "))
+        };
+        let clustered = table.indexes.first();
+        let forced = ask.force.split(['(', ')']).nth(1);
+        let forced = forced.and_then(|name| table.index(name));
+        let (Some(index), lock) = (forced.or(clustered), ask.lock()) else {
+            return Ok(None);
+        };
+        let Some(mut same) = is_it(index) else {
+            return Ok(None);
+        };
+        let mut force = ask.force.clone();
+        let alike = format!("SELECT * FROM {} WHERE {same}", ask.table);
+        if let Some((clustered, its)) = clustered
+            .filter(|clustered| clustered.unique && !index.unique)
+            .and_then(|clustered| Some((clustered, is_it(clustered)?)))
+            && seen(self.innodb, &alike)?
+                .iter()
+                .any(|rows| rows.rows.len() > 1)
+        {
+            (same, force) = (its, format!("FORCE INDEX ({})", clustered.name));
+        }
+        let table = &ask.table;
+        Ok(Some(format!(
+            "SELECT * FROM {table} {force} WHERE {same}{lock}"
+        )))
     }
 }
 
