@@ -816,9 +816,9 @@ impl Case<'_> {
         Ok(reason)
     }
 
-    /// The statement for one row alone that one engine has passed over, and the other has not. Where
-    /// other rows have its key in the index that is scanned, too, it is looked up in the clustered
-    /// one.
+    /// The statement for one row alone that one engine has passed over, and the other has not.
+    /// Where other rows have its key in the index that is scanned, too, it is looked up in the
+    /// clustered one.
     fn passed_over(
         &mut self,
         statement: &str,
