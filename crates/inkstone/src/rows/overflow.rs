@@ -114,8 +114,9 @@ impl Core {
         Ok(value)
     }
 
-    /// A chain that a transaction has made, and that no row refers to any more: it is freed before
-    /// the transaction ends.
+    /// A chain that a transaction has made, and that no row has referred to: it is freed before the
+    /// transaction ends. (One of a row that was taken back is not: a cursor of the transaction may
+    /// have copied the row, and reads the value when it comes to it.)
     pub(crate) fn disown_long_value(
         &self,
         shared: &Shared,

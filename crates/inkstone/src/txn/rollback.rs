@@ -13,13 +13,12 @@ use crate::paranoid::paranoid;
 use crate::txn::core::Core;
 use crate::txn::transaction::{Inner, Shared};
 use crate::{Error, Result};
-use inkstone_format::overflow::parse_reference;
 use inkstone_format::record::{Diff, Record, Undo};
 use inkstone_format::space::CLUSTERED_TREE;
 use inkstone_format::tree_page::{
-    CELL_DELETED, CELL_OVERFLOW, CELL_VERSIONED, Cell, TreePage, TreePageMut, cell_len,
+    CELL_DELETED, CELL_VERSIONED, Cell, TreePage, TreePageMut, cell_len,
 };
-use inkstone_format::{Corrupt, PageId, PageNo, VersionAddress};
+use inkstone_format::{Corrupt, PageId, VersionAddress};
 use std::sync::Arc;
 
 /// Undoes the transaction's changes made after version entry `until` (0: all).
@@ -115,13 +114,9 @@ fn undo_version(
         .keys()
         .map_err(|c| core.versions.corrupt(address, c))?;
     for key in keys.iter().rev() {
-        let mut made = None;
         undo_row(core, log_as, tree, key, |found| {
             // Of several rows some may have been undone before a failure.
             let is_its = found.is_some_and(|cell| place.is_version(cell.version, address));
-            made = found
-                .filter(|_| is_its)
-                .and_then(|cell| chain_made(entry, cell));
             match (found, is_its) {
                 (Some(cell), true) => {
                     restored(core, entry, cell.value).map_err(|corrupt| corrupt.detail)
@@ -134,18 +129,8 @@ fn undo_version(
                 }
             }
         })?;
-        if let Some(first) = made {
-            core.disown_long_value(shared, &tree.space, first)?;
-        }
     }
     Ok(keys.len() as u64)
-}
-
-/// The first page of the long value that a change has given its row.
-fn chain_made(entry: &VersionView<'_>, cell: Cell<'_>) -> Option<PageNo> {
-    let is_new = entry.kind != VersionKind::DeleteMark && cell.flags & CELL_OVERFLOW != 0;
-    let (_, first) = parse_reference(cell.value).filter(|_| is_new)?;
-    Some(first)
 }
 
 /// What undoing a version makes of its row, which has the value that the change gave it.
