@@ -267,9 +267,18 @@ pub const INNODB_CORRUPT: &str = "InnoDB finds its own index corrupt";
 /// as deleted, and Inkstone's says nothing. Purge may come to it later, or, behind a kill, never.
 pub const INNODB_PURGES_LATER: &str = "InnoDB finds rows, and entries of an index without theirs, that are marked as deleted, and that purge has not come to";
 
-/// Why other numbers of rows in what an ALTER says are accepted: where both tables have the same
-/// rows and give them in another order (which a trigger of a join has put there, say).
-pub const ROWS_LIE_OTHERWISE: &str = "an ALTER numbers the rows of a table whose rows lie in another order, which was open when they were inserted";
+/// Why other numbers of rows in what an ALTER or UPDATE says are accepted: where both tables have
+/// the same rows and give them in another order (in which a trigger has put them there, say).
+pub const ROWS_LIE_OTHERWISE: &str = "an ALTER or UPDATE numbers the rows of a table whose rows lie in another order, which was open when they were inserted";
+
+/// The table whose rows a statement goes through and numbers, in the order in which they lie.
+pub fn numbers_rows_of(statement: &str) -> Option<&str> {
+    let table = statement.strip_prefix("ALTER TABLE ").or_else(|| {
+        let target = statement.strip_prefix("UPDATE ")?;
+        Some(target.strip_prefix("IGNORE ").unwrap_or(target))
+    });
+    table?.split(' ').next()
+}
 
 /// True of a difference that is but one of the numbers of rows.
 pub fn is_about_row_numbers(
@@ -278,7 +287,7 @@ pub fn is_about_row_numbers(
     innodb: &Outcome,
     inkstone: &Outcome,
 ) -> bool {
-    is_alter(statement)
+    (is_alter(statement) || statement.starts_with("UPDATE "))
         && matches!(aspect, Aspect::Message | Aspect::Warnings)
         && refused(innodb) == refused(inkstone)
         && innodb.warnings.len() == inkstone.warnings.len()

@@ -19,9 +19,20 @@ struct Changed<'t> {
     limited: bool,
 }
 
+/// A way to find rows: a hint for the table, one for the first table of a join, and whether that is
+/// read first.
+#[derive(Clone, Copy, Debug, Default)]
+struct Way<'h> {
+    hint: &'h str,
+    first: &'h str,
+    straight: &'h str,
+}
+
 impl<'t> Changed<'t> {
     fn of(text: &'t str) -> Option<Self> {
-        let (head, rest) = text.rsplit_once(" WHERE ")?;
+        // A join may have none.
+        let joined = text.contains(" JOIN ").then_some((text, "TRUE"));
+        let (head, rest) = text.rsplit_once(" WHERE ").or(joined)?;
         let (condition, order) = rest.split_once(" ORDER BY ").unwrap_or((rest, ""));
         let tables = match head.strip_prefix("UPDATE ") {
             Some(target) => target.strip_prefix("IGNORE ").unwrap_or(target),
@@ -55,9 +66,13 @@ impl<'t> Changed<'t> {
         })
     }
 
-    /// How many rows InnoDB finds, with a hint for the table and one for the first table of a join;
-    /// in this order if there is one.
-    fn count(&self, sides: &mut Sides, hint: &str, first: &str, order: &str) -> Option<u64> {
+    /// How many rows InnoDB finds in this way; in this order if there is one.
+    fn count(&self, sides: &mut Sides, way: Way<'_>, order: &str) -> Option<u64> {
+        let Way {
+            hint,
+            first,
+            straight,
+        } = way;
         let Self {
             table,
             before,
@@ -73,8 +88,12 @@ impl<'t> Changed<'t> {
             "" => String::new(),
             order => format!(" ORDER BY {order} LIMIT {}", u64::MAX),
         };
-        let found = format!("SELECT 1 FROM {from} WHERE {condition}{order}");
-        let rows = rows_of(sides, &format!("SELECT COUNT(*) FROM ({found}) found"))?;
+        // The server makes one SELECT of the two, and joins as the outer one says.
+        let found = format!("SELECT {straight} 1 FROM {from} WHERE {condition}{order}");
+        let rows = rows_of(
+            sides,
+            &format!("SELECT {straight} COUNT(*) FROM ({found}) found"),
+        )?;
         let cell = rows.into_iter().next()?.into_iter().next()??;
         String::from_utf8(cell).ok()?.parse().ok()
     }
@@ -94,7 +113,12 @@ impl<'t> Changed<'t> {
     }
 
     fn leaves_out_together(&self, sides: &mut Sides, rows: u64) -> bool {
-        let Some(all) = self.count(sides, "USE INDEX ()", "USE INDEX ()", "") else {
+        let none = Way {
+            hint: "USE INDEX ()",
+            first: "USE INDEX ()",
+            straight: "",
+        };
+        let Some(all) = self.count(sides, none, "") else {
             return false;
         };
         let seconds = hints(sides, self.table);
@@ -102,10 +126,22 @@ impl<'t> Changed<'t> {
             Some((first, _)) => hints(sides, first),
             None => Vec::new(),
         };
-        let ways = seconds.iter().map(|hint| (&**hint, ""));
-        let ways = ways.chain(firsts.iter().map(|hint| ("", &**hint)));
-        let mut is_left_out = |(hint, first): (&str, &str), order: &str| {
-            let found = self.count(sides, hint, first, order);
+        let mut ways = Vec::new();
+        for hint in &seconds {
+            for straight in ["", "STRAIGHT_JOIN"] {
+                ways.push(Way {
+                    hint,
+                    first: "",
+                    straight,
+                });
+            }
+        }
+        ways.extend(firsts.iter().map(|first| Way {
+            first,
+            ..Way::default()
+        }));
+        let mut is_left_out = |way: Way<'_>, order: &str| {
+            let found = self.count(sides, way, order);
             let left_out = found.map(|found| all.abs_diff(found));
             left_out.is_some_and(|it| it == rows || (self.limited && it > rows))
         };
@@ -254,6 +290,8 @@ mod tests {
         assert_eq!(of(joined), Some((from, "y.d = 1")));
         let joined = "DELETE x FROM t1 x JOIN t2 y ON x.a = y.b WHERE y.d = 1";
         assert_eq!(of(joined), Some((from, "y.d = 1")));
+        let unlimited = "UPDATE t1 x JOIN t2 y ON x.a = y.b SET x.c = 1";
+        assert_eq!(of(unlimited), Some((from, "TRUE")));
         let limited = "DELETE FROM t2 WHERE b > 1 ORDER BY c LIMIT 3";
         assert_eq!(of(limited), Some((["", "t2", ""], "b > 1")));
         assert!(Changed::of(limited).is_some_and(|changed| changed.limited));

@@ -427,10 +427,10 @@ fn changes_when_reopened(sides: &mut Sides, text: &str, inkstone: &Reply) -> boo
     }
 }
 
-/// Whether the table of an ALTER TABLE has the same rows on both sides, and not in the same order.
+/// Whether the table of an ALTER TABLE or UPDATE has the same rows on both sides, and not in the
+/// same order.
 fn lie_otherwise(sides: &mut Sides, text: &str) -> bool {
-    let table = text.strip_prefix("ALTER TABLE ");
-    let Some(table) = table.and_then(|rest| rest.split(' ').next()) else {
+    let Some(table) = accepted::numbers_rows_of(text) else {
         return false;
     };
     let select = format!("SELECT * FROM {table} USE INDEX ()");

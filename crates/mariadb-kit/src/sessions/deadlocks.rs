@@ -35,18 +35,18 @@ impl Case<'_> {
     }
 
     /// Inkstone has a deadlock that this step's session has closed; in InnoDB it has not come so
-    /// far, and waits for a lock that is beyond what was asked.
+    /// far, and waits for a lock that is beyond what was asked. Others of the circle may go on in
+    /// Inkstone then.
     pub(super) fn further_on(&mut self, victim: usize) -> Result<Option<Reason>> {
         let connections = self.inkstone.latest_circle()?;
         let circle = self.inkstone.numbered(&connections);
-        let both = [self.acting, victim];
         let sessions = self.sides.iter().flat_map(|side| side.keys());
         let mut differ = sessions.filter(|session| {
             let [one, other] = self.sides.map(|side| side.get(session));
             one != other
         });
-        let is_of_both = differ.all(|session| both.contains(session));
-        if is_of_both && both.iter().all(|session| circle.contains(session)) {
+        let is_of_circle = differ.all(|session| circle.contains(session));
+        if is_of_circle && [self.acting, victim].iter().all(|one| circle.contains(one)) {
             self.waits(self.acting)
         } else {
             Ok(None)
