@@ -1,4 +1,5 @@
 use super::*;
+use crate::sync::{Instant, thread};
 use inkstone_format::frame::{TAG_CLAIM, TAG_VALID};
 use proptest::prelude::*;
 
@@ -11,6 +12,11 @@ fn written(count: u64, len: usize) -> (MemoryVfs, Vec<u64>) {
         let (_, end) = append(&log, &payload(i, len));
         log.wait_durable(end).unwrap();
         ends.push(end.0);
+    }
+    // What is made ahead is there, too.
+    let end = Instant::now() + Duration::from_secs(10);
+    while log.stat().spare_segments == 0 && Instant::now() < end {
+        thread::sleep(Duration::from_millis(1));
     }
     (vfs, ends)
 }
