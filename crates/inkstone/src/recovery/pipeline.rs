@@ -463,8 +463,11 @@ impl Feed<'_, '_> {
             batch.taken,
             batch.frames.len()
         );
-        if batch.is_small(self.pipeline.bounds) {
-            self.pipeline.state.lock().spare.push(batch);
+        let bounds = self.pipeline.bounds;
+        let mut state = self.pipeline.state.lock();
+        // Those that were cut off others are new ones, and would be ever more.
+        if batch.is_small(bounds) && (state.spare.len() as u64) < bounds.batches {
+            state.spare.push(batch);
         }
     }
 
