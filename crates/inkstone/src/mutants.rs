@@ -137,6 +137,8 @@ mutants! {
         "rows behind a savepoint join a bulk insert that began before it";
     UndoSkipsFirst, "undo-skips-first", Sim, 60,
         "a rollback leaves the transaction's first change in place";
+    MilestoneUndone, "milestone-undone", Sim, 120,
+        "a change that was undone stays a milestone among the versions of its row";
     VersionRetiredEarly, "version-retired-early", Sim, 60,
         "versions are retired while a snapshot still needs them";
     MarkedRowRemovedEarly, "marked-row-removed-early", Sim, 60,

@@ -40,6 +40,14 @@ pub const SOMETIMES: &[(&str, &str)] = &[
         "old versions went to the spill file",
     ),
     (
+        "rows of open cursors that were changed",
+        "a cursor that stayed open gave a row that its transaction, or another one, had changed meanwhile",
+    ),
+    (
+        "milestones_taken",
+        "a read passed many versions of a row at once",
+    ),
+    (
         "pages_read_ahead",
         "a scan read leaves together, before it had come to them",
     ),

@@ -165,6 +165,7 @@ impl Change {
             previous,
             // The order of addresses takes the place of the chain.
             undo_previous: VersionAddress(0),
+            steps: 0,
         }
     }
 }

@@ -311,6 +311,7 @@ impl Core {
                 old_value: &before.value,
                 previous,
                 undo_previous,
+                steps: 0,
             };
             let bytes = version_bytes(entry.key.len(), before.value.len());
             inner.undo_place.bytes += bytes as u64;

@@ -350,6 +350,7 @@ impl Transaction {
             old_value: &[],
             previous: VersionAddress(0),
             undo_previous: change.inner.undo_last,
+            steps: 0,
         })?;
         paranoid!(
             address.is_logged() && change.inner.logged,
@@ -557,6 +558,7 @@ impl Change<'_> {
             old_value: &others,
             previous: VersionAddress(0),
             undo_previous: self.inner.undo_last,
+            steps: 0,
         })
     }
 }

@@ -7,7 +7,7 @@ use crate::counters::Counter;
 use crate::locks::Waiting;
 use crate::mtr::Mtr;
 use crate::mutants::{self, Mutant};
-use crate::mvcc::versions::{NO_PURGE, NewVersion, SPLICED, VersionKind, spliced};
+use crate::mvcc::versions::{NO_PURGE, NewVersion, SPLICED, VersionKind, is_milestone, spliced};
 use crate::paranoid::paranoid;
 use crate::txn::core::Core;
 use crate::txn::promise::undo_log_bytes;
@@ -152,6 +152,7 @@ impl Transaction {
             old_value: &[],
             previous: VersionAddress(0),
             undo_previous: change.inner.undo_last,
+            steps: 0,
         })?;
         let trx = change.shared.trx_ref(change.inner, address, None);
         let mut mtr = Mtr::new(&core.storage);
@@ -327,8 +328,19 @@ impl Transaction {
             }
         };
         let put_back = change.bytes_to_put_back();
-        let mut row = self.change(inner);
         let previous = old.version.filter(|&address| core.is_live(address));
+        let mut steps = core.versions.steps_after(previous);
+        if kind != VersionKind::DeleteMark {
+            steps = core.versions.or_milestone(steps);
+        }
+        let whole;
+        let kept = if is_milestone(steps) && change.kept.flags & SPLICED != 0 {
+            whole = spliced(0, 0, &old.value);
+            &*whole
+        } else {
+            &*change.kept.bytes
+        };
+        let mut row = self.change(inner);
         let address = row.version(NewVersion {
             kind,
             flags: change.kept.flags,
@@ -336,9 +348,10 @@ impl Transaction {
             tree,
             key,
             old_flags: old.flags,
-            old_value: &change.kept.bytes,
+            old_value: kept,
             previous: previous.unwrap_or_default(),
             undo_previous: row.inner.undo_last,
+            steps,
         })?;
         paranoid!(
             previous != Some(address),
@@ -528,16 +541,15 @@ pub(crate) fn remove_dead_rows(
     except: Option<&[u8]>,
 ) -> Result<u64> {
     let page = TreePage(&leaf);
+    let live = core.liveness();
     let is_dead = |slot: &usize| {
         page.version(*slot)
-            .is_some_and(|v| v.is_logged() && !core.is_live(v))
+            .is_some_and(|v| v.is_logged() && !live(v))
     };
     let dead: Vec<usize> = (0..page.count())
         .filter(|&slot| page.is_deleted(slot))
         .filter(|&slot| {
-            let dead = page
-                .version(slot)
-                .is_none_or(|address| !core.is_live(address));
+            let dead = page.version(slot).is_none_or(|address| !live(address));
             dead || mutants::on(Mutant::MarkedRowRemovedEarly)
         })
         .filter(|&slot| except.is_none_or(|key| page.key(slot) != key))

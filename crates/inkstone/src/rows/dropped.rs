@@ -27,6 +27,7 @@ impl Core {
             space.id
         );
         space.note_tree_dropped(tree);
+        self.versions.unlist_milestones_of(space.id, tree);
         // After the note: a transaction that finds the tree still there has begun by now.
         let users = self.trxs.active().iter().map(|trx| trx.id()).collect();
         let space = space.id;

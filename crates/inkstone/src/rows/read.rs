@@ -11,7 +11,7 @@ use crate::counters::Counter;
 use crate::locks::{IfTaken, LockMode, Locked, Newest, RowName, Taken};
 use crate::mutants::{self, Mutant};
 use crate::mvcc::isolation::{Isolation, MissingRow};
-use crate::mvcc::system::Snapshot;
+use crate::mvcc::system::{Snapshot, TrxState};
 use crate::mvcc::versions::{MARK_ONLY, VersionKind};
 use crate::paranoid::paranoid;
 use crate::sync::Instant;
@@ -70,14 +70,39 @@ impl Core {
     /// Replaces a copied cell by the version that the snapshot sees. False: none, the row is not
     /// there for it.
     pub(crate) fn resolve(&self, snapshot: &Snapshot, me: TrxId, seen: &mut Seen) -> Result<bool> {
-        while let Some(address) = seen.version {
-            let Some(entry) = self.versions.read(address)? else {
+        let mut passed = 0;
+        let is_there = self.go_back(snapshot, me, seen, &mut passed);
+        if passed > 0 {
+            let counters = &self.storage.counters;
+            counters.add(Counter::VersionsPassed, passed as u64);
+        }
+        is_there
+    }
+
+    fn go_back(
+        &self,
+        snapshot: &Snapshot,
+        me: TrxId,
+        seen: &mut Seen,
+        passed: &mut usize,
+    ) -> Result<bool> {
+        while let Some(mut address) = seen.version {
+            let Some(mut entry) = self.versions.read(address)? else {
                 break;
             };
-            let entry = entry.view();
-            if snapshot.sees(me, entry.trx) {
+            if snapshot.sees(me, entry.view().trx) {
                 break;
             }
+            *passed += 1;
+            if *passed == self.versions.steps_between_milestones() {
+                let sees = |trx: &TrxState| snapshot.sees(me, trx);
+                let oldest = self.versions.oldest_unseen(&entry.view(), sees)?;
+                if let Some(oldest) = oldest {
+                    self.storage.counters.add(Counter::MilestonesTaken, 1);
+                    (address, entry) = oldest;
+                }
+            }
+            let entry = entry.view();
             match entry.kind {
                 VersionKind::Insert => return Ok(false),
                 VersionKind::DeleteMark => seen.flags &= !CELL_DELETED,

@@ -50,6 +50,7 @@ pub(crate) fn undo_until(
             view.undo_previous != address,
             "version {address} was made before itself"
         );
+        core.versions.unlist_milestone(&view, address);
         let first = view.undo_previous == VersionAddress(0);
         if first && mutants::on(Mutant::UndoSkipsFirst) {
             break;

@@ -766,7 +766,9 @@ impl Change<'_> {
         let bytes = version_bytes(version.key.len(), version.old_value.len());
         self.inner.undo_place.bytes += bytes as u64;
         let Inner { touched, .. } = &mut *self.inner;
-        (self.core.versions).append(&self.shared.state, touched, version)
+        let address = (self.core.versions).append(&self.shared.state, touched, version)?;
+        self.core.versions.list_milestone(&version, address);
+        Ok(address)
     }
 
     /// Readies the context for one more contextual insert: a full record from time to time, so

@@ -31,15 +31,18 @@
 //!    (`undo-saved-unsynced`).
 //! 3. What is saved is written once, outside of the transaction's latch. Tested by
 //!    `an_idle_transaction_does_not_keep_the_log`.
+//! 4. Of the undo that has moved at most twice what is saved at a time is not saved, and one
+//!    operation's: a transaction that is faster waits. Tested by
+//!    `unsaved_undo_is_bounded`, the fault campaign (`processes/loser`).
 
 use crate::btree::Target;
 use crate::buffer::Exclusive;
-use crate::counters::Counter;
+use crate::counters::{Counter, Timed};
 use crate::mtr::Mtr;
 use crate::mutants::{self, Mutant};
 use crate::mvcc::versions::{SPLICED, SavedList, ToSave, VersionKind, VersionRef, spliced};
 use crate::paranoid::paranoid;
-use crate::sync::HashMap;
+use crate::sync::{HashMap, thread};
 use crate::txn::core::Core;
 use crate::txn::gates::Own;
 use crate::txn::transaction::{Inner, Phase, Shared};
@@ -47,6 +50,7 @@ use crate::{Error, Result};
 use inkstone_format::record::{Record, Undo, UndoEntry};
 use inkstone_format::tree_page::{CELL_VERSIONED, TreePage, TreePageMut};
 use inkstone_format::{Lsn, SpaceId, TreeId, VersionAddress};
+use std::time::Duration;
 
 /// Bytes of versions of which a transaction counts as large. (In the simulator many are.)
 const LARGE_BYTES: u64 = if cfg!(inkstone_sim) { 8 } else { 128 } << 10;
@@ -110,14 +114,15 @@ impl UndoPlace {
         self.moved.get(&address).copied().unwrap_or(address)
     }
 
-    fn is_much_unsaved(&self, log_file_size: u64) -> bool {
+    /// Bytes of versions that were made since it was last saved.
+    fn unsaved(&self) -> u64 {
         paranoid!(
             self.saved_bytes <= self.bytes,
             "{} bytes of versions were saved of {}",
             self.saved_bytes,
             self.bytes
         );
-        self.bytes - self.saved_bytes > saved_every(log_file_size)
+        self.bytes - self.saved_bytes
     }
 
     /// Whether a row with version `found` has the change of version `address` as its newest.
@@ -155,10 +160,36 @@ impl Core {
         match place.stage {
             Stage::Short if is_large => self.move_undo(shared, inner),
             Stage::Moving => self.move_undo(shared, inner),
-            Stage::Moved if place.is_much_unsaved(self.storage.log.capacity_bytes()) => {
-                self.ask_for_saving(shared, inner)
+            Stage::Moved => {
+                let most = saved_every(self.storage.log.capacity_bytes());
+                match place.unsaved() {
+                    unsaved if unsaved <= most => Ok(()),
+                    unsaved if place.is_being_saved && unsaved > 2 * most => {
+                        self.wait_for_saving(shared, inner)
+                    }
+                    _ => self.ask_for_saving(shared, inner),
+                }
             }
-            _ => Ok(()),
+            Stage::Short => Ok(()),
+        }
+    }
+
+    /// Of a transaction that makes versions faster than they are saved. What the checkpoint has not
+    /// taken yet the transaction saves by itself.
+    #[cold]
+    fn wait_for_saving(&self, shared: &Shared, inner: &mut Inner) -> Result<()> {
+        self.storage.counters.add(Counter::UndoWaits, 1);
+        let _timing = self.storage.counters.time(Timed::LogSpaceWait);
+        loop {
+            if let Some(sealed) = shared.take_to_save() {
+                return self.write_own_undo(shared, inner, sealed);
+            }
+            self.name_saved(shared, inner)?;
+            if !inner.undo_place.is_being_saved {
+                return Ok(());
+            }
+            self.storage.poison.check()?;
+            thread::sleep(Duration::from_millis(1));
         }
     }
 
@@ -282,6 +313,8 @@ impl Core {
         inner.touched.log_versions(true);
         for (old, entry) in &chain {
             let view = entry.view();
+            // Its change is undone by its new address.
+            self.versions.unlist_milestone(&view, *old);
             let previous = moved.get(&view.previous).copied();
             let whole;
             let mut version = view.again(last);
@@ -471,9 +504,14 @@ impl Core {
             return Ok(());
         }
         self.name_saved(shared, inner)?;
-        let Some(sealed) = self.seal_undo(shared, inner)? else {
-            return Ok(());
-        };
+        match self.seal_undo(shared, inner)? {
+            Some(sealed) => self.write_own_undo(shared, inner, sealed),
+            None => Ok(()),
+        }
+    }
+
+    /// The second part and the third, with the latch.
+    fn write_own_undo(&self, shared: &Shared, inner: &mut Inner, sealed: Sealed) -> Result<()> {
         match self.write_undo(&sealed) {
             Ok(saved) => self.name_undo(shared, inner, sealed, saved),
             Err(error) => {
@@ -524,7 +562,7 @@ impl Core {
         let end = self.storage.log.current_lsn();
         let first = shared.state.first_lsn().unwrap_or(end);
         let capacity = self.storage.log.capacity_bytes();
-        end.0.saturating_sub(first.0) > limit || inner.undo_place.is_much_unsaved(capacity)
+        end.0.saturating_sub(first.0) > limit || inner.undo_place.unsaved() > saved_every(capacity)
     }
 
     /// The first part: what is to be saved, and up to where in the log. The transaction is latched.

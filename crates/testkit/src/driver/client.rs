@@ -1,5 +1,6 @@
 //! A client: an open transaction and what the model knows about it.
 
+use super::cursor::{Given, Open};
 use crate::model::{Change, RowName, State, TableId, Value};
 use inkstone::{Isolation, Transaction};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +22,9 @@ pub(crate) struct Client {
     /// Rows that it has locked by name, and not given back.
     pub locked: BTreeSet<RowName>,
     pub savepoints: Vec<(String, usize)>,
+    /// A cursor that is open.
+    pub open: Option<Open>,
+    pub given: Given,
 }
 
 impl Client {
@@ -35,6 +39,8 @@ impl Client {
             locks: false,
             locked: BTreeSet::new(),
             savepoints: Vec::new(),
+            open: None,
+            given: Given::new(),
         }
     }
 
@@ -75,6 +81,8 @@ impl Client {
     }
 
     pub fn changed(&mut self, change: Change) {
+        let given = self.given.entry(change.row.clone()).or_default();
+        given.push(change.value.clone());
         self.overlay
             .insert(change.row.clone(), change.value.clone());
         self.own.push(change);

@@ -91,6 +91,10 @@ pub struct Features {
     pub outcomes_max: u64,
     /// For a while pages cannot be written: for want of space, or because the device fails.
     pub spells: bool,
+    /// One row of each table is changed and read more than all others: it has many versions.
+    pub hot_rows: bool,
+    /// Cursors stay open while their transactions go on.
+    pub open_cursors: bool,
 }
 
 /// What the simulated disk does to pages in a power loss.
@@ -241,6 +245,8 @@ impl Features {
             outcomes_max: rng.pick(&[0, 1, 3]),
             spells: rng.chance(30),
             closes: some(rng, CLOSES),
+            hot_rows: rng.chance(30),
+            open_cursors: on(rng),
         }
     }
 

@@ -337,6 +337,7 @@ impl Run {
             "page_merges",
             "rows_purged",
             "version_segments_spilled",
+            "milestones_taken",
             "version_segments_retired",
             "log_segments_recycled",
             "checkpoints",

@@ -17,6 +17,7 @@
 mod bulk;
 mod check;
 mod client;
+mod cursor;
 mod ends;
 mod expect;
 mod features;

@@ -81,12 +81,19 @@ impl Run {
         Ok(())
     }
 
+    /// Writes pages that could not be written, without waiting for the pool to try again by itself.
+    /// Pages of one table may be in the way of another's.
+    pub(super) fn write_pages(&mut self) {
+        let db = self.database();
+        let mut tables = self.tables.values();
+        let _ = tables.try_for_each(|table| db.flush_table(table));
+    }
+
     /// Everything can be written again.
     fn end_spell(&mut self) -> Outcome {
+        self.write_pages();
         let db = self.database();
         let tables: Vec<_> = self.tables.values().cloned().collect();
-        // Pages of one table may have been in the way of another's.
-        let _ = tables.iter().try_for_each(|table| db.flush_table(table));
         for table in &tables {
             if let Err(error) = db.flush_table(table) {
                 return match error {

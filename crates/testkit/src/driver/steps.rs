@@ -66,7 +66,12 @@ impl Run {
             27..=30 if features.locking_reads => self.get_locking(n, &mut client),
             31..=38 if features.savepoints => self.savepoint(n, &mut client),
             39..=44 if features.bulk => self.bulk(n, &mut client),
+            69..=74 if features.open_cursors => self.go_on_reading(n, &mut client),
             45..=48 if features.failing_statements => self.failing_statement(n, &mut client),
+            // Of a row's many changes some are undone, and snapshots are between them.
+            49..=52 if features.hot_rows => return self.roll_back(n, client),
+            53..=58 if features.hot_rows => return self.commit(n, client),
+            59..=68 if features.hot_rows => self.get(n, &mut client),
             _ => {
                 let count = self.rng.pick(&[1, 1, 1, 4, 20]);
                 let mut outcome = Ok(());
@@ -93,6 +98,9 @@ impl Run {
 
     pub(super) fn any_row(&mut self, client: &Client) -> (Table, Shape, RowName) {
         let (id, table, shape) = self.any_table();
+        if self.features().hot_rows && self.rng.chance(60) {
+            return (table, shape, (id, 0, shape.key(0, self.options.page_size)));
+        }
         // Often a row that is there.
         if self.rng.chance(50) {
             if let Some(change) = client.own.last()

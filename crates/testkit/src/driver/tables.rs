@@ -102,6 +102,7 @@ impl Run {
         if names.as_ref().is_err_and(is_fault) {
             // Nothing can be read while no page can be written: the spell is over.
             self.vfs.clear_faults();
+            self.write_pages();
             names = self.database().tables();
         }
         let names = match names {

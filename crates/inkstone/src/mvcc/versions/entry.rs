@@ -6,7 +6,7 @@
 //!        8      kind                      36..40  tree
 //!        9      flags                     40..44  marker: low half of the entry's address
 //!       10      old flags of the cell     44..48  CRC-32C, in the spill file only
-//!       11      0                         48..    key, old value
+//!       11      steps                     48..    key, old value
 //!       12..16  index of the writer               zeroes up to a multiple of 16
 //!       16..24  address of the row's older version
 //! ```
@@ -22,6 +22,7 @@ pub(super) use inkstone_format::version::{
 };
 
 const KIND: usize = 8;
+pub(super) const STEPS: usize = 11;
 const MARKER: usize = 40;
 const CHECKSUM: Range<usize> = 44..48;
 
@@ -46,6 +47,9 @@ pub struct NewVersion<'a> {
     pub previous: VersionAddress,
     /// The entry that the same transaction made before this one; 0 if none.
     pub undo_previous: VersionAddress,
+    /// How many of the row's live changes it is after the last milestone, see
+    /// [`VersionStore::steps_after`](super::VersionStore::steps_after).
+    pub steps: u8,
 }
 
 impl NewVersion<'_> {
@@ -69,7 +73,7 @@ impl NewVersion<'_> {
         let mut header = [0; HEADER_BYTES];
         header[0..4].copy_from_slice(&(self.key.len() as u32).to_le_bytes());
         header[4..8].copy_from_slice(&(self.old_value.len() as u32).to_le_bytes());
-        header[8..12].copy_from_slice(&[self.kind as u8, self.flags, self.old_flags, 0]);
+        header[8..12].copy_from_slice(&[self.kind as u8, self.flags, self.old_flags, self.steps]);
         header[12..16].copy_from_slice(&writer.to_le_bytes());
         header[16..24].copy_from_slice(&self.previous.0.to_le_bytes());
         header[24..32].copy_from_slice(&self.undo_previous.0.to_le_bytes());
@@ -96,6 +100,7 @@ pub(super) struct Header {
     pub kind: VersionKind,
     pub flags: u8,
     pub old_flags: u8,
+    pub steps: u8,
     pub writer: u32,
     pub previous: VersionAddress,
     pub undo_previous: VersionAddress,
@@ -126,6 +131,7 @@ impl Header {
             kind,
             flags: header[9],
             old_flags: header[10],
+            steps: header[STEPS],
             writer: u32_at(12),
             previous: VersionAddress(u64_at(16)),
             undo_previous: VersionAddress(u64_at(24)),

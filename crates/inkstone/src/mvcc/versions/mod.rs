@@ -46,7 +46,7 @@
 //!
 //! # Latches, in order
 //!
-//! `retiring`; `spill`; a stripe; `sealed`; `directory`; a segment's `storage`; a segment's
+//! `retiring`; `spill`; a stripe; `sealed`; `milestones`; `directory`; a segment's `storage`; a segment's
 //! `writers`. Only `spill` is held across writes, and only `retiring` and one segment's `storage`
 //! (shared) across reads of the spill file; all else for a few instructions.
 //! [`VersionStore::append`] does no I/O below five quarters of the budget: call
@@ -54,6 +54,7 @@
 
 mod entry;
 mod live;
+mod milestones;
 mod saved;
 mod segment;
 mod spill;
@@ -72,6 +73,7 @@ pub use view::{
 };
 
 use crate::counters::{Counter, Counters, STRIPES, thread_stripe};
+use crate::mutants::{self, Mutant};
 use crate::mvcc::system::TrxState;
 use crate::paranoid::{Check, Checked, MANY, paranoid};
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -80,8 +82,10 @@ use crate::{Error, Result};
 use crossbeam_utils::CachePadded;
 use entry::UNIT;
 use inkstone_format::version::VERSION_UNIT_BITS as UNIT_BITS;
-use inkstone_format::{Corrupt, Lsn, VersionAddress};
+use inkstone_format::{Corrupt, Lsn, SpaceId, TreeId, VersionAddress};
 use live::{Directory, OldestLive};
+pub(crate) use milestones::is_milestone;
+use milestones::{MILESTONE, Milestones, row_of, steps_between};
 use saved::{Saving, UndoSpace};
 use segment::{MemoryChange, Segment};
 use spill::SPILL_FILE;
@@ -213,6 +217,7 @@ pub struct VersionStore {
     /// Latched after `spill`, never both.
     undo: Checked<SpillFile>,
     saving: Saving,
+    milestones: Checked<Milestones>,
     /// What of the undo file was passed over.
     lost_undo: Mutex<Vec<Error>>,
     directory_handle: Arc<dyn inkstone_io::Directory>,
@@ -220,6 +225,8 @@ pub struct VersionStore {
     spill_path: PathBuf,
     undo_path: PathBuf,
     segment_bytes: usize,
+    /// Changes of a row from one milestone to the next.
+    steps_between: u8,
     budget: u64,
     counters: Arc<Counters>,
 }
@@ -279,10 +286,12 @@ impl VersionStore {
             spill: Checked::new(spill),
             undo: Checked::new(undo),
             saving: Saving::default(),
+            milestones: Checked::new(Milestones::new(memory_budget)),
             lost_undo: Mutex::default(),
             directory_handle: directory,
             retiring: Mutex::default(),
             segment_bytes: segment_bytes as usize / UNIT * UNIT,
+            steps_between: steps_between(memory_budget),
             budget: memory_budget,
             counters,
         })
@@ -630,6 +639,92 @@ impl VersionStore {
         segment.trx_of(unit_of(address), self.path_of(&segment))
     }
 
+    /// How many of a row's live changes a new one is after the last milestone, if this was the
+    /// row's newest version, as far as memory tells.
+    pub fn steps_after(&self, previous: Option<VersionAddress>) -> u8 {
+        let Some(address) = previous else {
+            return 0;
+        };
+        let number = segment_of(address);
+        if self.oldest_live.is_above(number) {
+            return 0;
+        }
+        let directory = self.directory.read();
+        let segment = directory.live.get(&number);
+        match segment.and_then(|segment| segment.steps_of(unit_of(address))) {
+            None => 0,
+            Some(MILESTONE) => 1,
+            Some(steps) => self.steps_between.min(steps + 1),
+        }
+    }
+
+    /// What a change so many steps after the last milestone says of itself if it keeps the row's
+    /// whole old value: it is the next one when that is due.
+    pub fn or_milestone(&self, steps: u8) -> u8 {
+        if steps < self.steps_between {
+            steps
+        } else {
+            MILESTONE
+        }
+    }
+
+    /// Lists a version that was just made, and is in its row's cell soon, if it is a milestone.
+    pub fn list_milestone(&self, version: &NewVersion<'_>, address: VersionAddress) {
+        if is_milestone(version.steps) {
+            let row = (version.space, version.tree, version.key.into());
+            self.milestones.lock().add(row, address);
+        }
+    }
+
+    /// Takes a version off the list. To be called before its change is undone.
+    pub fn unlist_milestone(&self, version: &VersionView<'_>, address: VersionAddress) {
+        if is_milestone(version.steps) && !mutants::on(Mutant::MilestoneUndone) {
+            self.milestones.lock().remove(row_of(version), address);
+        }
+    }
+
+    /// Takes the versions of a tree off the list.
+    pub fn unlist_milestones_of(&self, space: SpaceId, tree: TreeId) {
+        self.milestones.lock().remove_tree(space, tree);
+    }
+
+    /// How many unseen versions a reader goes through before it looks for a milestone.
+    pub fn steps_between_milestones(&self) -> usize {
+        self.steps_between.into()
+    }
+
+    /// The oldest milestone of the row of a version that is not seen, as the version is not.
+    ///
+    /// # Errors
+    /// Those of [`VersionStore::read`].
+    pub fn oldest_unseen(
+        &self,
+        version: &VersionView<'_>,
+        sees: impl Fn(&TrxState) -> bool,
+    ) -> Result<Option<(VersionAddress, VersionRef)>> {
+        let row = row_of(version);
+        let (mut low, mut high) = self.milestones.lock().numbers(&row);
+        let mut oldest = None;
+        while low < high {
+            let middle = low + (high - low) / 2;
+            // Promise 1 of the list is of the moment at which it is asked.
+            let address = self.milestones.lock().nth(&row, middle);
+            let entry = match address {
+                Some(address) => self.read(address)?.map(|entry| (address, entry)),
+                None => None,
+            };
+            match entry {
+                Some(entry) if !sees(entry.1.view().trx) => {
+                    high = middle;
+                    oldest = Some(entry);
+                }
+                // A dead one is seen by all.
+                _ => low = middle + 1,
+            }
+        }
+        Ok(oldest)
+    }
+
     /// The entries of a transaction from `last` backwards, for rollback; stops before `until` (a
     /// savepoint; 0: goes back to the first).
     pub fn undo_entries(&self, last: VersionAddress, until: VersionAddress) -> UndoEntries<'_> {
@@ -692,6 +787,10 @@ impl VersionStore {
                     retired += 1;
                 }
             }
+        }
+        if retired > 0 {
+            let mut milestones = self.milestones.lock();
+            milestones.remove_dead(|address| self.is_live(address));
         }
         failed.map_or(Ok(retired), Err)
     }
@@ -791,7 +890,7 @@ impl VersionStore {
     pub fn stats(&self) -> VersionStats {
         let spilled_bytes = self.spill.lock().used_bytes();
         VersionStats {
-            memory_bytes: self.memory.load(Ordering::Relaxed),
+            memory_bytes: self.memory.load(Ordering::Relaxed) + self.milestones.lock().bytes(),
             segments: self.directory.read().live.len(),
             sealed_in_memory: self.sealed.lock().in_memory.len(),
             spilled_bytes,

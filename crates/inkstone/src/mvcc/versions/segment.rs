@@ -389,6 +389,16 @@ impl Segment {
         self.writer(&storage, path, writer).map(Some)
     }
 
+    /// The steps that the entry at a unit has counted, if it is in memory.
+    pub fn steps_of(&self, unit: usize) -> Option<u8> {
+        let at = unit * UNIT + entry::STEPS;
+        match &*self.storage.read() {
+            Storage::Open(bytes) => bytes.get(at).copied(),
+            Storage::Sealed(bytes) => bytes.get(at).copied(),
+            Storage::Spilled(_) | Storage::Retired => None,
+        }
+    }
+
     /// The entry at a unit; `None` if retired. `path` names the spill file in errors.
     pub fn read(&self, unit: usize, path: &Path) -> Result<Option<VersionRef>> {
         let address = address_of(self.number, unit);

@@ -110,6 +110,8 @@ pub struct VersionView<'a> {
     pub previous: VersionAddress,
     /// The entry that the same transaction made before this one; 0 if none.
     pub undo_previous: VersionAddress,
+    /// See [`NewVersion::steps`].
+    pub(super) steps: u8,
     /// The transaction that made the change. Of a transaction that ended long ago only id and
     /// status were kept, so compare ids, not pointers.
     pub trx: &'a Arc<TrxState>,
@@ -127,6 +129,7 @@ impl<'a> VersionView<'a> {
             kept_value: header.old_value(bytes, at),
             previous: header.previous,
             undo_previous: header.undo_previous,
+            steps: header.steps,
             trx,
         }
     }
@@ -176,6 +179,7 @@ impl VersionView<'_> {
             old_value: self.kept_value,
             previous: self.previous,
             undo_previous,
+            steps: self.steps,
         }
     }
 }

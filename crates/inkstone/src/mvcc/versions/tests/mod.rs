@@ -4,6 +4,7 @@ use super::test_vfs::MemVfs;
 use crate::poison::Poison;
 use inkstone_format::record::UndoList;
 use inkstone_io::Directory as _;
+mod milestones;
 mod model;
 #[cfg(inkstone_shuttle)]
 mod races;
@@ -25,6 +26,10 @@ struct Fixture {
     system: TrxSystem,
     counters: Arc<Counters>,
     store: VersionStore,
+    /// Times that a reader has gone on at a milestone.
+    jumps: AtomicU64,
+    /// Versions that readers have gone past.
+    passed: AtomicU64,
 }
 
 fn fixture(budget: u64) -> Fixture {
@@ -36,6 +41,8 @@ fn fixture(budget: u64) -> Fixture {
         system: TrxSystem::new(TrxId(1)),
         counters,
         store: store.unwrap(),
+        jumps: AtomicU64::new(0),
+        passed: AtomicU64::new(0),
     }
 }
 
@@ -62,6 +69,7 @@ impl Fixture {
         old_value: &[u8],
         previous: VersionAddress,
     ) -> Result<VersionAddress> {
+        let steps = self.store.steps_after(Some(previous));
         let version = NewVersion {
             kind: VersionKind::Update,
             flags: 0,
@@ -72,8 +80,10 @@ impl Fixture {
             old_value,
             previous,
             undo_previous: trx.last,
+            steps: self.store.or_milestone(steps),
         };
         trx.last = self.store.append(&trx.state, &mut trx.touched, version)?;
+        self.store.list_milestone(&version, trx.last);
         Ok(trx.last)
     }
 
@@ -127,6 +137,7 @@ fn an_entry_reads_as_it_was_written() {
         old_value: b"what it was",
         previous: VersionAddress(u64::MAX - 1),
         undo_previous: VersionAddress(77),
+        steps: 3,
     };
     let address = f
         .store
@@ -291,6 +302,7 @@ fn epochs_do_not_share_addresses() {
             old_value: b"",
             previous: last,
             undo_previous: NONE,
+            steps: 0,
         };
         let address = store.append(&trx, &mut touched, version).unwrap();
         assert!(address > last && !store.is_live(last) && store.read(last).unwrap().is_none());
@@ -467,6 +479,7 @@ fn nothing_to_purge_is_not_read_back() {
             old_value: &[],
             previous: NONE,
             undo_previous: trx.last,
+            steps: 0,
         };
         trx.last = f
             .store
