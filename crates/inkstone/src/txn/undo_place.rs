@@ -32,8 +32,7 @@
 //! 3. What is saved is written once, outside of the transaction's latch. Tested by
 //!    `an_idle_transaction_does_not_keep_the_log`.
 //! 4. Of the undo that has moved at most twice what is saved at a time is not saved, and one
-//!    operation's: a transaction that is faster waits. Tested by
-//!    `unsaved_undo_is_bounded`, the fault campaign (`processes/loser`).
+//!    operation's: a transaction that is faster waits. Tested by `unsaved_undo_is_bounded`.
 
 use crate::btree::Target;
 use crate::buffer::Exclusive;

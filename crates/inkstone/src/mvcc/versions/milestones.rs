@@ -8,13 +8,13 @@
 //!
 //! # Promises
 //!
-//! 1. A milestone that is listed is a change that was not undone. So whoever does not see it finds
-//!    what he sees behind it, also from a copy of the row's cell that is older than the list.
+//! 1. A milestone that is listed is a change that was not undone. So a reader that does not see it
+//!    finds what it sees behind it, also from a copy of the row's cell that is older than the list.
 //!    Rollback takes it from the list before it changes the row back. Tested by
-//!    `readers_pass_many_versions`, the simulator (`milestone-undone`).
+//!    `readers_pass_many_versions`. Tested by the simulator (`milestone-undone`).
 //! 2. The list takes a bounded part of memory: when it is full every other milestone is given up,
-//!    and of the next ones only every other one is listed, so that they are evenly far apart. Tested
-//!    by `milestones_take_bounded_memory`.
+//!    and of the next ones every other one is listed, so that they are evenly far apart. Tested by
+//!    `milestones_take_bounded_memory`.
 
 use super::VersionView;
 use crate::paranoid::{Check, MANY, paranoid};
@@ -141,6 +141,10 @@ impl Milestones {
 
     /// Takes one off the list. It is among the newest of its row, or not listed.
     pub fn remove(&mut self, row: RowKey, address: VersionAddress) {
+        paranoid!(
+            address != VersionAddress(0),
+            "no version is taken off the list"
+        );
         let Some(of_row) = self.rows.get_mut(&row) else {
             return;
         };
@@ -201,6 +205,12 @@ impl Milestones {
     /// A row's by its number; `None` if that is gone.
     pub fn nth(&self, row: &RowKey, number: u64) -> Option<VersionAddress> {
         let of_row = self.rows.get(row)?;
+        paranoid!(
+            of_row.addresses.len() as u64 <= of_row.seen,
+            "{} of {} milestones are listed",
+            of_row.addresses.len(),
+            of_row.seen
+        );
         let at = number.checked_sub(of_row.first)?;
         of_row.addresses.get(usize::try_from(at).ok()?).copied()
     }

@@ -46,9 +46,9 @@
 //!
 //! # Latches, in order
 //!
-//! `retiring`; `spill`; a stripe; `sealed`; `milestones`; `directory`; a segment's `storage`; a segment's
-//! `writers`. Only `spill` is held across writes, and only `retiring` and one segment's `storage`
-//! (shared) across reads of the spill file; all else for a few instructions.
+//! `retiring`; `spill`; a stripe; `sealed`; `milestones`; `directory`; a segment's `storage`; a
+//! segment's `writers`. Only `spill` is held across writes, and only `retiring` and one segment's
+//! `storage` (shared) across reads of the spill file; all else for a few instructions.
 //! [`VersionStore::append`] does no I/O below five quarters of the budget: call
 //! [`VersionStore::make_room`] before latching a page.
 
@@ -654,13 +654,24 @@ impl VersionStore {
         match segment.and_then(|segment| segment.steps_of(unit_of(address))) {
             None => 0,
             Some(MILESTONE) => 1,
-            Some(steps) => self.steps_between.min(steps + 1),
+            Some(steps) => {
+                paranoid!(
+                    steps <= self.steps_between || address.is_logged(),
+                    "version {address} is {steps} steps after a milestone"
+                );
+                self.steps_between.min(steps.saturating_add(1))
+            }
         }
     }
 
     /// What a change so many steps after the last milestone says of itself if it keeps the row's
     /// whole old value: it is the next one when that is due.
     pub fn or_milestone(&self, steps: u8) -> u8 {
+        paranoid!(
+            steps <= self.steps_between,
+            "{steps} steps, and a milestone is due after {}",
+            self.steps_between
+        );
         if steps < self.steps_between {
             steps
         } else {
@@ -715,6 +726,11 @@ impl VersionStore {
             };
             match entry {
                 Some(entry) if !sees(entry.1.view().trx) => {
+                    paranoid!(
+                        is_milestone(entry.1.view().steps) && row_of(&entry.1.view()) == row,
+                        "version {} is no milestone of row {row:x?}",
+                        entry.0
+                    );
                     high = middle;
                     oldest = Some(entry);
                 }

@@ -392,6 +392,11 @@ impl Segment {
     /// The steps that the entry at a unit has counted, if it is in memory.
     pub fn steps_of(&self, unit: usize) -> Option<u8> {
         let at = unit * UNIT + entry::STEPS;
+        paranoid!(
+            at < self.capacity || self.is_sealed(),
+            "unit {unit} of a segment of {} bytes",
+            self.capacity
+        );
         match &*self.storage.read() {
             Storage::Open(bytes) => bytes.get(at).copied(),
             Storage::Sealed(bytes) => bytes.get(at).copied(),
