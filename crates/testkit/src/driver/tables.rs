@@ -107,6 +107,10 @@ impl Run {
         }
         let names = match names {
             Ok(names) => names,
+            Err(_) if self.vfs.is_dead() => {
+                self.model.happened(event);
+                return Err(Stop::Dead);
+            }
             Err(error) => return bug(format!("list of tables: {error}")),
         };
         if happened(&names) {
