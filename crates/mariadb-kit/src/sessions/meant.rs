@@ -21,6 +21,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// gives from within REPLACE.
 const TABLE_CHANGED: [u16; 2] = [1412, 159];
 
+/// The error of a key that is there.
+const DUPLICATE: u16 = 1062;
+
 /// How an UPDATE begins to say that it has found no rows.
 const NONE_MATCHED: &str = "Rows matched: 0 ";
 
@@ -139,7 +142,10 @@ impl Case<'_> {
             _ => {
                 let [innodb, inkstone] = only_in_one(&victims);
                 if !innodb.is_empty() && !inkstone.is_empty() {
-                    return self.other_victims(&innodb, &inkstone);
+                    return match self.beside_numbers(&innodb)? {
+                        None => self.other_victims(&innodb, &inkstone),
+                        reason => Ok(reason),
+                    };
                 }
                 None
             }
@@ -164,6 +170,8 @@ impl Case<'_> {
         // Sessions that another waits for in one engine, and not in the other; and sessions that
         // ended otherwise.
         let (mut first, mut changed) = (Vec::new(), Vec::new());
+        // Sessions that find in Inkstone what another one has inserted.
+        let mut second = Vec::new();
         let sessions: BTreeSet<usize> =
             sides.iter().flat_map(|side| side.keys().copied()).collect();
         for session in sessions {
@@ -237,6 +245,12 @@ impl Case<'_> {
                     changed.push(session);
                     continue;
                 }
+                (Some(What::Ended(Reply::Done(_))), Some(What::Ended(Reply::Refused(refusal))))
+                    if refusal.code == DUPLICATE && let_go.contains(&session) =>
+                {
+                    second.push(session);
+                    continue;
+                }
                 _ => None,
             };
             match reason {
@@ -251,6 +265,9 @@ impl Case<'_> {
         }
         // A session that went first in one engine, and second in the other, differs: going first it
         // has not seen what the other has done.
+        if !second.iter().all(|session| first.contains(session)) {
+            return Ok(None);
+        }
         changed.retain(|session| !first.contains(session));
         if changed.is_empty() {
             return Ok(reasons.first().copied());

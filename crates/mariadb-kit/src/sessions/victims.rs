@@ -62,6 +62,17 @@ impl Case<'_> {
         Ok(in_innodb && before.iter().any(|one| of_circle.contains(one)))
     }
 
+    /// In InnoDB all victims have waited for the lock of a table's AUTO_INCREMENT, and with them
+    /// rolled back this step's session still waits in a circle.
+    pub(super) fn beside_numbers(&mut self, victims: &[usize]) -> Result<Option<Reason>> {
+        let waited = |session: &usize| matches!(self.sides[0].get(session), Some(What::Ended(Reply::Refused(it))) if it.code == NUMBERS_DEADLOCK);
+        if victims.iter().all(waited) {
+            self.late_deadlock(self.acting)
+        } else {
+            Ok(None)
+        }
+    }
+
     /// Both count rows changed, and kinds of locks, but Inkstone has fewer locks: so each victim of
     /// Inkstone's alone has changed no more rows than one of InnoDB's alone has rows and locks.
     pub(super) fn other_victims(
