@@ -429,9 +429,15 @@ fn versions_spill() {
             ..small()
         });
         insert(&db, &table, 0..500, &[1; 900]).unwrap();
-        let txn = db.begin(Isolation::ReadCommitted).unwrap();
-        for n in 0..5000 {
-            txn.update(&table, &key(n % 500), &[n as u8; 900]).unwrap();
+        // Versions that it needs, of transactions that are short.
+        let old = db.begin(Isolation::RepeatableRead).unwrap();
+        old.take_snapshot().unwrap();
+        for from in (0..5000).step_by(50) {
+            let txn = db.begin(Isolation::ReadCommitted).unwrap();
+            for n in from..from + 50 {
+                txn.update(&table, &key(n % 500), &[n as u8; 900]).unwrap();
+            }
+            txn.commit().unwrap();
         }
         assert_eq!(status(&db)["version_segments_spilled"] > 0, spills);
         assert_eq!(
@@ -439,7 +445,8 @@ fn versions_spill() {
             spills
         );
         assert!(status(&db)["version_store_bytes"] <= version_store_memory + (1 << 20));
-        txn.rollback().unwrap();
+        assert_eq!(old.get(&table, &key(7)).unwrap(), Some(vec![1; 900]));
+        old.rollback().unwrap();
         drop(table);
         db.close().unwrap();
         assert!(!vfs.files().contains(&sim_dir().join("versions.tmp")));

@@ -10,9 +10,9 @@
 //! waits for loses its edges at once, and those of a doomed waiter, or to a transaction that has
 //! ended, are not followed.
 
-use super::LockWaitHooks;
 use super::deadlock::{self, Deadlock, TreeNames};
 use super::request::Request;
+use super::{Access, LockMode, LockWaitHooks};
 use crate::counters::{Counter, Counters};
 use crate::mutants::{self, Mutant};
 use crate::mvcc::system::TrxState;
@@ -22,10 +22,30 @@ use inkstone_format::TrxId;
 use std::cmp::{Ordering, Reverse};
 use std::sync::Arc;
 
+/// What a request waits for.
+#[derive(Debug, Default)]
+pub(crate) struct Blockers {
+    pub trxs: Vec<Arc<TrxState>>,
+    /// A shared request in its place would wait for them, too.
+    pub are_exclusive: bool,
+}
+
 #[derive(Debug)]
 struct Edges {
     request: Arc<Request>,
     blockers: Vec<Arc<TrxState>>,
+    are_exclusive: bool,
+}
+
+impl Edges {
+    /// Whether it waits for all that a waiter before it in a queue waits for.
+    fn waits_for_all_of(&self, before: &Self) -> bool {
+        let (one, other) = (&self.request, &before.request);
+        let is_shared = one.access == Access::Row(LockMode::Shared);
+        let is_exclusive = other.access == Access::Row(LockMode::Exclusive);
+        let is_covered = is_shared && is_exclusive && before.are_exclusive;
+        one.wants_the_same_row(other) && (one.access == other.access || is_covered)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -91,12 +111,13 @@ impl State {
     }
 
     /// False if the waiter waits no more.
-    fn replace_blockers(&mut self, waiter: &TrxState, blockers: Vec<Arc<TrxState>>) -> bool {
+    fn replace_blockers(&mut self, waiter: &TrxState, blockers: Blockers) -> bool {
         let Some(edges) = self.edges.get_mut(&waiter.id()) else {
             return false;
         };
-        let before = std::mem::replace(&mut edges.blockers, blockers.clone());
-        self.add_blockers(&blockers);
+        edges.are_exclusive = blockers.are_exclusive;
+        let before = std::mem::replace(&mut edges.blockers, blockers.trxs.clone());
+        self.add_blockers(&blockers.trxs);
         self.remove_blockers(&before);
         true
     }
@@ -104,7 +125,7 @@ impl State {
     /// A waiter that closes a circle gets edges to every transaction that it waits for: there may
     /// be a shorter circle, without the waiters before it in the queue. Queues are long, so this is
     /// done for no other waiter.
-    fn complete(&mut self, waiter: &TrxState, all: impl FnOnce() -> Vec<Arc<TrxState>>) {
+    fn complete(&mut self, waiter: &TrxState, all: impl FnOnce() -> Blockers) {
         if !self.circle(waiter).is_empty() {
             self.replace_blockers(waiter, all());
         }
@@ -161,9 +182,9 @@ fn way_to<'s>(reached: &[(&'s Edges, usize)], place: usize) -> Vec<&'s Edges> {
 }
 
 /// A circle without the waiters that only stand in a queue between two others. In a queue, a waiter
-/// mostly has an edge only to the one before it: if both want the same of the same row, it waits
-/// for all that the one before it waits for. Were that one the victim, the others would still wait
-/// for each other.
+/// mostly has an edge only to the one before it: if both want the same of the same row, or the one
+/// before it waits only for such as are in the way of both, it waits for all that the one before it
+/// waits for. Were that one the victim, the others would still wait for each other.
 fn without_bystanders(mut circle: Vec<&Edges>) -> Vec<&Edges> {
     paranoid!(
         circle.len() != 1,
@@ -172,7 +193,7 @@ fn without_bystanders(mut circle: Vec<&Edges>) -> Vec<&Edges> {
     let mut at = 0;
     while at < circle.len() && circle.len() > 2 {
         let next = (at + 1) % circle.len();
-        if circle[at].request.wants_the_same(&circle[next].request) {
+        if circle[at].waits_for_all_of(circle[next]) {
             circle.remove(next);
             // Those before it have moved up.
             at -= usize::from(next < at);
@@ -226,17 +247,18 @@ impl WaitGraph {
     pub(crate) fn enter(
         &self,
         request: &Arc<Request>,
-        blockers: Vec<Arc<TrxState>>,
-        all: impl FnOnce() -> Vec<Arc<TrxState>>,
+        blockers: Blockers,
+        all: impl FnOnce() -> Blockers,
     ) {
         if !request.trx.is_patient() {
             return;
         }
         let mut state = self.state.lock();
-        state.add_blockers(&blockers);
+        state.add_blockers(&blockers.trxs);
         let edges = Edges {
             request: request.clone(),
-            blockers,
+            blockers: blockers.trxs,
+            are_exclusive: blockers.are_exclusive,
         };
         let other = state.edges.insert(request.trx.id(), edges);
         crate::invariant!(other.is_none(), "{:?} waits twice at once", request.trx);
@@ -248,8 +270,8 @@ impl WaitGraph {
     pub(crate) fn set_blockers(
         &self,
         waiter: &Arc<TrxState>,
-        blockers: Vec<Arc<TrxState>>,
-        all: impl FnOnce() -> Vec<Arc<TrxState>>,
+        blockers: Blockers,
+        all: impl FnOnce() -> Blockers,
     ) {
         let mut state = self.state.lock();
         if state.replace_blockers(waiter, blockers) {

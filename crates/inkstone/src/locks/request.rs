@@ -61,12 +61,12 @@ impl Request {
     }
 
     /// Whether both are wishes for one row, of one kind.
-    pub fn wants_the_same(&self, other: &Self) -> bool {
+    pub fn wants_the_same_row(&self, other: &Self) -> bool {
         let same_row = match (&self.target, &other.target) {
             (Target::Row(one), Target::Row(other)) => one == other,
             _ => false,
         };
-        same_row && (self.tree, self.access) == (other.tree, other.access)
+        same_row && self.tree == other.tree
     }
 
     pub fn is_granted(&self) -> bool {

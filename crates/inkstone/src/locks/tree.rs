@@ -6,7 +6,7 @@
 //!
 //! A row with waiters has a *queue*. It is removed when no waiter is left.
 
-use super::graph::WaitGraph;
+use super::graph::{Blockers, WaitGraph};
 use super::intervals::{Interval, IntervalSet, low_bound};
 use super::points::{Point, PointSet};
 use super::request::{Request, Target};
@@ -345,7 +345,7 @@ impl TreeLocks {
         let queue = self.queues.get(key).into_iter();
         queue.flat_map(|queue| {
             let requests = queue.waiting.iter().enumerate();
-            requests.map(|(at, request)| (request, self.blockers(queue, at, false)))
+            requests.map(|(at, request)| (request, self.blockers(queue, at, false).trxs))
         })
     }
 
@@ -607,13 +607,17 @@ impl TreeLocks {
         let blockers = self.in_the_way_of_range(me, interval, mode).cloned();
         let blockers: Vec<_> = blockers.collect();
         self.ranges_wanted.push(request.clone());
-        graph.enter(request, blockers.clone(), || blockers);
+        let of_range = |trxs| Blockers {
+            trxs,
+            are_exclusive: false,
+        };
+        graph.enter(request, of_range(blockers.clone()), || of_range(blockers));
         self.grant_ranges(graph);
     }
 
     /// The transactions that the request at place `at` of a queue waits for. Unless `all` are
     /// wanted, only up to the last one before it that waits for all the others itself.
-    fn blockers(&self, queue: &Queue, at: usize, all: bool) -> Vec<Arc<TrxState>> {
+    fn blockers(&self, queue: &Queue, at: usize, all: bool) -> Blockers {
         paranoid!(
             at < queue.waiting.len(),
             "place {at} in a queue of {}",
@@ -621,28 +625,45 @@ impl TreeLocks {
         );
         let request = &queue.waiting[at];
         let Target::Row(key) = &request.target else {
-            return Vec::new();
+            return Blockers::default();
         };
         let me = request.trx.id();
-        let mut found: Vec<Arc<TrxState>> = Vec::new();
-        let mut add = |trx: &Arc<TrxState>| {
-            if trx.id() != me && !trx.is_ended() && !found.iter().any(|f| f.id() == trx.id()) {
-                found.push(trx.clone());
+        let mut found = Blockers {
+            trxs: Vec::new(),
+            are_exclusive: matches!(request.access, Access::Row(_)),
+        };
+        let mut add = |trx: &Arc<TrxState>, is_exclusive: bool| {
+            if trx.id() != me && !trx.is_ended() {
+                found.are_exclusive &= is_exclusive;
+                if !found.trxs.iter().any(|f| f.id() == trx.id()) {
+                    found.trxs.push(trx.clone());
+                }
             }
         };
         for earlier in queue.waiting.iter().take(at).rev() {
             if earlier.access.conflicts(request.access) {
-                add(&earlier.trx);
+                let is_exclusive = earlier.access == Access::Row(LockMode::Exclusive);
+                add(&earlier.trx, is_exclusive);
                 if earlier.access.waits_for_all_of(request.access) && !all {
                     return found;
                 }
             }
         }
-        self.in_the_way(me, key, request.access).for_each(&mut add);
+        for trx in self.in_the_way(me, key, request.access) {
+            add(trx, self.is_exclusive(trx.id(), key));
+        }
         if let Some(holder) = &queue.holder {
-            add(&holder.trx);
+            add(&holder.trx, true);
         }
         found
+    }
+
+    /// Whether a transaction's locks of a row are in the way of a shared one.
+    fn is_exclusive(&self, trx: TrxId, key: &[u8]) -> bool {
+        let shared = LockMode::Shared;
+        self.owners.get(&trx).is_some_and(|owner| {
+            owner.point_conflicts(key, shared) || owner.range_at_conflicts(key, Access::Row(shared))
+        })
     }
 
     /// Every transaction that a request waits for.
@@ -660,7 +681,7 @@ impl TreeLocks {
                     return Vec::new();
                 };
                 let at = queue.waiting.iter().position(|r| r.trx.id() == me);
-                at.map_or_else(Vec::new, |at| self.blockers(queue, at, true))
+                at.map_or_else(Vec::new, |at| self.blockers(queue, at, true).trxs)
             }
         }
     }
@@ -701,7 +722,10 @@ impl TreeLocks {
     /// too.
     pub fn refresh_ranges(&self, graph: &WaitGraph) {
         for request in &self.ranges_wanted {
-            let all = || self.all_blockers(request);
+            let all = || Blockers {
+                trxs: self.all_blockers(request),
+                are_exclusive: false,
+            };
             graph.set_blockers(&request.trx, all(), all);
         }
     }

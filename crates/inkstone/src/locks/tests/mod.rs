@@ -425,6 +425,40 @@ fn of_a_deadlock_of_two_no_third_one_is_the_victim() {
     f.table.wait(third, soon(), &mut || Ok(())).unwrap();
 }
 
+/// The same where the one between them wants the row alone, and the one behind it shared.
+#[test]
+fn no_bystander_that_wants_more_is_the_victim() {
+    let f = fixture();
+    let [mut a, mut b, mut c] = [(); 3].map(|()| f.begin());
+    (0..9).for_each(|_| a.0.add_cost());
+    (0..5).for_each(|_| b.0.add_cost());
+    assert!(f.lock(&mut a, b"k", X) && f.lock(&mut b, b"l", X));
+    let third = f.queue(&mut c, b"k", X);
+    let second = f.queue(&mut b, b"k", S);
+    let first = f.queue(&mut a, b"l", X);
+    assert!(b.0.is_doomed() && !c.0.is_doomed());
+    assert!(matches!(
+        f.table.wait(second, soon(), &mut || Ok(())),
+        Err(Error::Deadlock)
+    ));
+    f.end(&b.0, &mut b.1);
+    f.table.wait(first, soon(), &mut || Ok(())).unwrap();
+    f.end(&a.0, &mut a.1);
+    f.table.wait(third, soon(), &mut || Ok(())).unwrap();
+    f.end(&c.0, &mut c.1);
+
+    // Where the one in front holds the row shared, the one between is part of the circle.
+    let [mut a, mut b, mut c] = [(); 3].map(|()| f.begin());
+    (0..9).for_each(|_| a.0.add_cost());
+    (0..5).for_each(|_| b.0.add_cost());
+    assert!(f.lock(&mut a, b"k", S) && f.lock(&mut b, b"l", X));
+    let third = f.queue(&mut c, b"k", X);
+    let second = f.queue(&mut b, b"k", S);
+    let first = f.queue(&mut a, b"l", X);
+    assert!(c.0.is_doomed() && !b.0.is_doomed());
+    drop((first, second, third));
+}
+
 #[test]
 fn a_lock_of_a_row_costs_less_than_forty_bytes() {
     use points::{Point, PointSet};
