@@ -41,6 +41,11 @@ impl Edges {
     /// Whether it waits for all that a waiter before it in a queue waits for.
     fn waits_for_all_of(&self, before: &Self) -> bool {
         let (one, other) = (&self.request, &before.request);
+        paranoid!(
+            one.trx.id() != other.trx.id(),
+            "{:?} is twice in a circle",
+            one.trx.id()
+        );
         let is_shared = one.access == Access::Row(LockMode::Shared);
         let is_exclusive = other.access == Access::Row(LockMode::Exclusive);
         let is_covered = is_shared && is_exclusive && before.are_exclusive;

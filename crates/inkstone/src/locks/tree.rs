@@ -655,6 +655,10 @@ impl TreeLocks {
         if let Some(holder) = &queue.holder {
             add(&holder.trx, true);
         }
+        paranoid!(
+            found.trxs.iter().all(|trx| trx.id() != me),
+            "{me:?} waits for itself"
+        );
         found
     }
 
