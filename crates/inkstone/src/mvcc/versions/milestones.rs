@@ -118,12 +118,11 @@ impl Milestones {
         let before = self.bytes;
         let mut bytes = 0;
         self.rows.retain(|row, of_row| {
-            let mut number = of_row.first;
+            let mut number = 0_u64;
             of_row.addresses.retain(|_| {
                 number += 1;
                 number.is_multiple_of(2)
             });
-            of_row.first = of_row.first.div_ceil(2);
             of_row.addresses.shrink_to_fit();
             of_row.level += 1;
             let is_left = !of_row.addresses.is_empty();

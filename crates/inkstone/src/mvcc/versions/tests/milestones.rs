@@ -2,7 +2,7 @@
 
 use super::model::Cells;
 use super::*;
-use crate::mvcc::versions::milestones::steps_between;
+use crate::mvcc::versions::milestones::{Milestones, steps_between};
 
 /// Versions of a row that a reader goes past, at most: to the first milestone, and from the last.
 fn passed_max(f: &Fixture, given_up: u32) -> u64 {
@@ -107,6 +107,22 @@ fn milestones_take_bounded_memory() {
     }
     drop(snapshots);
     f.expect_empty();
+}
+
+/// Rows of which only the last milestone is live fill the list, too.
+#[test]
+fn a_list_of_single_milestones_is_thinned() {
+    let row = |n: u32| (SpaceId(1), TreeId(2), n.to_be_bytes().into());
+    let mut milestones = Milestones::new(1 << 20);
+    for n in 0..2000 {
+        milestones.add(row(n), VersionAddress(1));
+        milestones.add(row(n), VersionAddress(2 + u64::from(n)));
+        milestones.remove_dead(|address| address != VersionAddress(1));
+        assert!(milestones.bytes() <= 1 << 16);
+    }
+    assert!(milestones.bytes() > 0);
+    milestones.remove_dead(|_| false);
+    assert_eq!(milestones.bytes(), 0);
 }
 
 #[test]
