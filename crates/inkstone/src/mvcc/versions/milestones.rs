@@ -18,8 +18,9 @@
 
 use super::VersionView;
 use crate::paranoid::{Check, MANY, paranoid};
+use crate::sync::HashMap;
 use inkstone_format::{SpaceId, TreeId, VersionAddress};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 /// Memory that a row is reckoned at beside its key and its milestones.
 const ROW_BYTES: u64 = 128;
@@ -76,7 +77,7 @@ fn row_bytes(row: &RowKey) -> u64 {
 impl Milestones {
     pub fn new(budget: u64) -> Self {
         Self {
-            rows: HashMap::new(),
+            rows: HashMap::default(),
             bytes: 0,
             bytes_max: budget / PART_OF_BUDGET,
         }
