@@ -259,7 +259,7 @@ impl Play<'_> {
 
     /// Whether the server itself keeps these sessions for ever, whichever engine the tables have.
     fn is_hung_server(&mut self, waiting: &[usize]) -> Result<bool> {
-        Ok(self.want_server(waiting) || self.wait_for_server(waiting)?)
+        Ok(self.want_server(waiting)? || self.wait_for_server(waiting)?)
     }
 
     fn has_said(&self, session: usize, verb: &str) -> Option<usize> {
@@ -267,8 +267,10 @@ impl Play<'_> {
         self.all_said.iter().rposition(is_said)
     }
 
-    /// Two sessions want the whole server locked for reading, and one of them has tables locked.
-    fn want_server(&self, waiting: &[usize]) -> bool {
+    /// Two sessions want the whole server locked for reading, and one of them has tables locked. No
+    /// other waits for a lock of the engine.
+    fn want_server(&mut self, waiting: &[usize]) -> Result<bool> {
+        let waits = self.stages[1].waits()?;
         let has_tables = |&session: &usize| {
             self.has_said(session, "LOCK TABLES")
                 .is_some_and(|at| Some(at) > self.has_said(session, "UNLOCK TABLES"))
@@ -278,7 +280,17 @@ impl Play<'_> {
                 .statement(session)
                 .starts_with(FLUSH_WITH_LOCK)
         };
-        waiting.len() > 1 && waiting.iter().all(wants_server) && waiting.iter().any(has_tables)
+        let (wanting, others): (Vec<usize>, Vec<usize>) =
+            waiting.iter().partition(|&one| wants_server(one));
+        let waits_for_row = |&session: &usize| {
+            let blockers = waits.get(&self.stages[1].sessions[session - 1].connection);
+            blockers.is_some_and(|blockers| !blockers.is_empty())
+        };
+        Ok(
+            wanting.len() > 1
+                && wanting.iter().any(has_tables)
+                && !others.iter().any(waits_for_row),
+        )
     }
 
     /// A session has the whole server locked for reading, and waits for a row of another, whose
