@@ -234,29 +234,6 @@ fn an_idle_transaction_does_not_keep_the_log() {
     db.close().unwrap();
 }
 
-/// A transaction that makes undo faster than it is saved waits for that: what is not saved an
-/// opening has in memory.
-#[test]
-fn unsaved_undo_is_bounded() {
-    let vfs = SimVfs::new(6);
-    let db = open(&vfs);
-    let table = db.create_table("t", &[]).unwrap();
-    let giant = db.begin(Isolation::ReadCommitted).unwrap();
-    let counter = |counter| db.counters().get(counter);
-    let mut most = 0;
-    for n in 0..60_000_u64 {
-        giant.insert(&table, &n.to_be_bytes(), b"row").unwrap();
-        let made = counter(Counter::VersionBytes);
-        most = most.max(made.saturating_sub(counter(Counter::UndoBytesSaved)));
-    }
-    // Twice the eighth part of a log of 4 MiB.
-    assert!(most < 1 << 20, "{most} bytes of undo were not saved");
-    assert!(counter(Counter::UndoWaits) > 0 && counter(Counter::UndoSaves) > 3);
-    giant.rollback().unwrap();
-    assert!(rows_of(&db, &table).is_empty());
-    db.close().unwrap();
-}
-
 /// A scan may begin between inserts that are coded against each other, just before a record that
 /// says that undo from before them is saved, and needs none of them. Here one of several distances
 /// has it begin there.

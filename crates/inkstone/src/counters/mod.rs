@@ -70,7 +70,6 @@ counters! {
     CheckpointWaits "checkpoint_waits" "Times that a transaction was slowed down because the checkpoint age was high",
     UndoMoves "undo_moves" "Large and old transactions whose undo got a place of its own",
     UndoSaves "undo_saves" "Times that the undo of such a transaction was saved, so that older log need not be kept",
-    UndoWaits "undo_waits" "Times that such a transaction waited for that, as it made more meanwhile",
     UndoBytesSaved "undo_bytes_saved" "Bytes written to the undo file",
     RowsRead "rows_read" "Rows returned by point reads and cursors",
     RowsInserted "rows_inserted" "Rows inserted",

@@ -31,17 +31,15 @@
 //!    (`undo-saved-unsynced`).
 //! 3. What is saved is written once, outside of the transaction's latch. Tested by
 //!    `an_idle_transaction_does_not_keep_the_log`.
-//! 4. Of the undo that has moved at most twice what is saved at a time is not saved, and one
-//!    operation's: a transaction that is faster waits. Tested by `unsaved_undo_is_bounded`.
 
 use crate::btree::Target;
 use crate::buffer::Exclusive;
-use crate::counters::{Counter, Timed};
+use crate::counters::Counter;
 use crate::mtr::Mtr;
 use crate::mutants::{self, Mutant};
 use crate::mvcc::versions::{SPLICED, SavedList, ToSave, VersionKind, VersionRef, spliced};
 use crate::paranoid::paranoid;
-use crate::sync::{HashMap, thread};
+use crate::sync::HashMap;
 use crate::txn::core::Core;
 use crate::txn::gates::Own;
 use crate::txn::transaction::{Inner, Phase, Shared};
@@ -49,7 +47,6 @@ use crate::{Error, Result};
 use inkstone_format::record::{Record, Undo, UndoEntry};
 use inkstone_format::tree_page::{CELL_VERSIONED, TreePage, TreePageMut};
 use inkstone_format::{Lsn, SpaceId, TreeId, VersionAddress};
-use std::time::Duration;
 
 /// Bytes of versions of which a transaction counts as large. (In the simulator many are.)
 const LARGE_BYTES: u64 = if cfg!(inkstone_sim) { 8 } else { 128 } << 10;
@@ -159,36 +156,10 @@ impl Core {
         match place.stage {
             Stage::Short if is_large => self.move_undo(shared, inner),
             Stage::Moving => self.move_undo(shared, inner),
-            Stage::Moved => {
-                let most = saved_every(self.storage.log.capacity_bytes());
-                match place.unsaved() {
-                    unsaved if unsaved <= most => Ok(()),
-                    unsaved if place.is_being_saved && unsaved > 2 * most => {
-                        self.wait_for_saving(shared, inner)
-                    }
-                    _ => self.ask_for_saving(shared, inner),
-                }
+            Stage::Moved if place.unsaved() > saved_every(self.storage.log.capacity_bytes()) => {
+                self.ask_for_saving(shared, inner)
             }
-            Stage::Short => Ok(()),
-        }
-    }
-
-    /// Of a transaction that makes versions faster than they are saved. What the checkpoint has not
-    /// taken yet the transaction saves by itself.
-    #[cold]
-    fn wait_for_saving(&self, shared: &Shared, inner: &mut Inner) -> Result<()> {
-        self.storage.counters.add(Counter::UndoWaits, 1);
-        let _timing = self.storage.counters.time(Timed::LogSpaceWait);
-        loop {
-            if let Some(sealed) = shared.take_to_save() {
-                return self.write_own_undo(shared, inner, sealed);
-            }
-            self.name_saved(shared, inner)?;
-            if !inner.undo_place.is_being_saved {
-                return Ok(());
-            }
-            self.storage.poison.check()?;
-            thread::sleep(Duration::from_millis(1));
+            _ => Ok(()),
         }
     }
 
@@ -503,14 +474,9 @@ impl Core {
             return Ok(());
         }
         self.name_saved(shared, inner)?;
-        match self.seal_undo(shared, inner)? {
-            Some(sealed) => self.write_own_undo(shared, inner, sealed),
-            None => Ok(()),
-        }
-    }
-
-    /// The second part and the third, with the latch.
-    fn write_own_undo(&self, shared: &Shared, inner: &mut Inner, sealed: Sealed) -> Result<()> {
+        let Some(sealed) = self.seal_undo(shared, inner)? else {
+            return Ok(());
+        };
         match self.write_undo(&sealed) {
             Ok(saved) => self.name_undo(shared, inner, sealed, saved),
             Err(error) => {

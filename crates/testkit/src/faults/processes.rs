@@ -38,7 +38,7 @@ const MEMORY: &str = "memory: ";
 pub const LOSER_OPENING: Figure = Figure {
     name: "memory of an opening with a large loser",
     unit: "MiB",
-    // What of its undo is not saved, at most twice 16 MiB; and a process.
+    // What of its undo is not saved, 16 MiB and what comes while that is saved; and a process.
     bound: 64.0,
     breach: None,
 };

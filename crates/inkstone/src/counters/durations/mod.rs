@@ -45,7 +45,7 @@ durations! {
     LogWrite "log_write" "A write to a log segment; until it is durable with log_write_through, and with its sync where log_write=async submits both",
     LogSync "log_sync" "A sync of a log segment",
     LogBufferWait "log_buffer_wait" "A wait for room in the log buffer",
-    LogSpaceWait "log_space_wait" "A writer held back because too much log waits for a checkpoint, or much of its undo is not saved",
+    LogSpaceWait "log_space_wait" "A writer held back because too much log waits for a checkpoint",
     PageRead "page_read" "A page read from a tablespace file",
     PageWrite "page_write" "A batch of pages written in place",
     PageSync "page_sync" "A sync of a tablespace file",
