@@ -60,7 +60,7 @@ impl Request {
         self.trx.wake_up();
     }
 
-    /// Whether both are wishes for one row, of one kind.
+    /// Whether both are wishes for one row.
     pub fn wants_the_same_row(&self, other: &Self) -> bool {
         let same_row = match (&self.target, &other.target) {
             (Target::Row(one), Target::Row(other)) => one == other,

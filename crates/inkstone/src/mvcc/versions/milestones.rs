@@ -43,8 +43,9 @@ struct OfRow {
     addresses: VecDeque<VersionAddress>,
     /// The number of the first one: each has the next, until every other one is given up.
     first: u64,
-    /// How many could have been listed, and that one in two to the power of this is.
+    /// How many could have been listed so far.
     seen: u64,
+    /// One in two to the power of this is listed.
     level: u32,
 }
 

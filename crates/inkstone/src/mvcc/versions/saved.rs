@@ -238,11 +238,7 @@ impl VersionStore {
     /// [`Error::DiskFull`], [`Error::Io`]: the transaction has what it had before.
     pub(crate) fn reserve_undo(&self, touched: &mut TouchedSegments, bytes: u64) -> Result<()> {
         let unit = self.logged_segment_bytes() as u64;
-        let wanted = if bytes <= unit {
-            1
-        } else {
-            bytes.div_ceil(unit) as usize
-        };
+        let wanted = bytes.div_ceil(unit) as usize;
         let listed = touched.segments.len() + wanted + LISTED_AHEAD;
         let list_bytes = (listed * LISTED_BYTES) as u64;
         let space = &mut touched.undo_space;

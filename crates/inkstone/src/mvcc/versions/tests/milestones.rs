@@ -38,7 +38,7 @@ fn readers_pass_many_versions() {
     let f = fixture(1 << 20);
     let cells: Cells = (0..3).map(|_| Mutex::new((0, NONE))).collect();
     let mut snapshots = Vec::new();
-    // One transaction is open all the time, and some are taken back, whole or in part.
+    // One transaction is open all the time, and some are rolled back.
     let mut open = f.begin();
     assert!(f.add(&mut open, &cells, 2, 1000, 0));
     for round in 0..3000 {
