@@ -1,11 +1,54 @@
-//! Bulk inserts.
+//! Bulk inserts, and inserts of many rows one by one.
 
 use super::client::Client;
 use super::expect::Expected;
 use super::generate::secondary_key;
 use super::{Outcome, Run, bug};
+use crate::Rng;
 use crate::model::Change;
-use inkstone::Error;
+use inkstone::{Database, Error};
+
+/// What the background does amid rows that are inserted one by one. They are coded against each
+/// other, also over a save of their undo and over a checkpoint.
+#[derive(Debug)]
+struct Upkeep {
+    /// Before which row it begins.
+    from: u64,
+    /// How many rows lie between two times.
+    between: u64,
+    /// All pages are written each so many times.
+    times_per_flush: u64,
+    undo_bytes_max: u64,
+}
+
+/// How often there is upkeep in one tree: over more log than a record's context may lie back.
+const TIMES: u64 = 200;
+
+impl Upkeep {
+    fn draw(rng: &mut Rng, rows: u64) -> Self {
+        Self {
+            from: rng.below(rows.max(1)),
+            between: rng.pick(&[1, 3, 10, 100]),
+            times_per_flush: rng.pick(&[1, 20, TIMES]),
+            undo_bytes_max: rng.pick(&[0, 0, u64::MAX]),
+        }
+    }
+
+    fn before_row(&self, at: u64, db: &Database) -> inkstone::Result<()> {
+        let Some(behind) = at.checked_sub(self.from) else {
+            return Ok(());
+        };
+        let time = behind / self.between;
+        if !behind.is_multiple_of(self.between) || time >= TIMES {
+            return Ok(());
+        }
+        db.maintain(self.undo_bytes_max)?;
+        if time.is_multiple_of(self.times_per_flush) {
+            db.checkpoint()?;
+        }
+        Ok(())
+    }
+}
 
 impl Run {
     pub(super) fn bulk(&mut self, n: usize, client: &mut Client) -> Outcome {
@@ -45,13 +88,10 @@ impl Run {
         for rows in trees.iter_mut().skip(1) {
             rows.sort();
         }
-        // Row by row inserts are coded against each other, also over a checkpoint amid them.
-        let upkeep = self.rng.chance(30).then(|| {
-            (
-                self.rng.below(2 * count.max(1)),
-                self.rng.pick(&[0, u64::MAX]),
-            )
-        });
+        let upkeep = self
+            .rng
+            .chance(30)
+            .then(|| Upkeep::draw(&mut self.rng, count));
         self.trace(|| format!("{n}: bulk insert of {count} into {id}, {upkeep:?}"));
         self.marks.add("bulk statements", 1);
         client.pin(&self.model.now, self.model.clock);
@@ -59,15 +99,13 @@ impl Run {
         let db = self.database();
         let result = client.txn.statement(|txn| {
             for (tree, rows) in table.trees().iter().zip(trees) {
-                let Some((before, undo_bytes_max)) = upkeep else {
+                let Some(upkeep) = &upkeep else {
                     txn.insert_many(tree, rows)?;
                     continue;
                 };
-                for (at, (key, value)) in rows.iter().enumerate() {
-                    if at as u64 == before {
-                        db.maintain(undo_bytes_max)?;
-                    }
-                    txn.insert(tree, key, value)?;
+                for (at, (key, value)) in (0..).zip(rows) {
+                    upkeep.before_row(at, &db)?;
+                    txn.insert(tree, &key, &value)?;
                 }
             }
             Ok(())
@@ -82,7 +120,10 @@ impl Run {
                     let value = Some(value.into());
                     client.changed(Change { row, value });
                 }
-                Ok(())
+                match upkeep {
+                    Some(_) if self.rng.chance(50) => self.if_power_were_lost(),
+                    _ => Ok(()),
+                }
             }
             Err(Error::DuplicateKey { .. }) if any(&|e| e.exists) => Ok(()),
             Err(Error::WriteConflict) if any(&|e| e.conflict) => Ok(()),

@@ -225,6 +225,16 @@ impl Run {
         checked.map_err(|text| format!("in another outcome of the power loss: {text}"))
     }
 
+    /// What would be recovered if the power were lost now; the life goes on.
+    pub(super) fn if_power_were_lost(&mut self) -> Outcome {
+        if self.tolerant || self.plan.fault.is_some() || self.vfs.is_dead() {
+            return Ok(());
+        }
+        let process = self.vfs.clone();
+        self.other_outcome(&process, End::PowerLoss)
+            .map_err(Stop::Bug)
+    }
+
     /// Drops all handles of a process that has ended.
     pub(super) fn forget_process(&mut self) {
         self.note_counters();

@@ -22,6 +22,7 @@ impl Run {
             24..=31 if self.features().ddl => self.rename(),
             32..=46 => self.decide(),
             47..=48 => self.verify_all(),
+            49 => self.if_power_were_lost(),
             _ => {
                 let n = self.rng.below(self.clients.len() as u64) as usize;
                 match self.clients[n].take() {
