@@ -116,6 +116,10 @@ pub const SOMETIMES: &[(&str, &str)] = &[
         "a row was locked by name once, and given back",
     ),
     (
+        "locks made shared again",
+        "a row locked shared, then exclusive, gave back the second lock alone",
+    ),
+    (
         "tables newer than a snapshot",
         "a repeatable read was refused, as its snapshot was older than the table",
     ),

@@ -375,8 +375,8 @@ impl LockTable {
     }
 
     /// Locks a row for `trx`. Having it shared and asking for exclusive upgrades; having it at
-    /// least as strong does nothing. [`Locked::Now`]: `trx` had no lock of the row, and may give
-    /// it back.
+    /// least as strong does nothing. [`Locked::Now`]: `trx` had no lock of the row that is as
+    /// strong, and may give back what was added.
     pub fn lock_row(
         &self,
         trx: &Arc<TrxState>,
@@ -584,15 +584,18 @@ impl LockTable {
         })
     }
 
-    /// Gives a row's lock back before the transaction ends, if it was asked for once; false if not,
-    /// or there is none. The waiters for it go on.
+    /// Gives a row's lock back before the transaction ends, or what the last request for it has
+    /// added to it. False if that was nothing. The waiters for it go on.
     pub fn unlock_row(&self, trx: &TrxState, row: RowName<'_>) -> bool {
         self.change_used(row.tree, |locks| {
             let unlocked = locks.unlock_point(trx.id(), row.key);
             if unlocked {
                 let owner = locks.owner(trx.id());
                 paranoid!(
-                    owner.is_none_or(|owner| owner.points.get(row.key).is_none()),
+                    owner.is_none_or(|owner| {
+                        let point = owner.points.get(row.key);
+                        point.is_none_or(|point| point.given_back() == Some(point))
+                    }),
                     "{:?} has row {:x?} still, which it has unlocked",
                     trx.id(),
                     row.key

@@ -18,13 +18,24 @@ const BLOCK_BYTES: usize = 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Point {
     pub mode: LockMode,
-    /// It was asked for more than once: none of the requests can give it back for the others.
-    pub kept: bool,
+    /// What stays when the last request for it gives it back: earlier ones have it, too.
+    pub kept: Option<LockMode>,
 }
 
 impl Point {
+    /// What the set has of it when the last request for it gives it back.
+    pub fn given_back(self) -> Option<Self> {
+        let mode = self.kept?;
+        Some(Self { mode, ..self })
+    }
+
     fn encode(self) -> u8 {
-        u8::from(self.mode == LockMode::Exclusive) | u8::from(self.kept) << 1
+        let kept = match self.kept {
+            None => 0,
+            Some(LockMode::Shared) => 2,
+            Some(LockMode::Exclusive) => 4,
+        };
+        u8::from(self.mode == LockMode::Exclusive) | kept
     }
 
     fn decode(byte: u8) -> Self {
@@ -32,7 +43,11 @@ impl Point {
             0 => LockMode::Shared,
             _ => LockMode::Exclusive,
         };
-        let kept = byte & 2 != 0;
+        let kept = match byte >> 1 {
+            0 => None,
+            1 => Some(LockMode::Shared),
+            _ => Some(LockMode::Exclusive),
+        };
         Self { mode, kept }
     }
 }

@@ -20,13 +20,13 @@ pub enum Taken<'l> {
     Refused,
 }
 
-/// Whether a locking read took a lock that its transaction did not have: a token that gives it
-/// back.
+/// Whether a locking read took a lock that its transaction did not have, or had weaker: a token
+/// that gives it back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Locked {
     /// It took one, which [`Transaction::unlock_row`](crate::Transaction::unlock_row) can give
-    /// back.
+    /// back. A shared lock that it had stays.
     Now,
-    /// The transaction had the lock before, or none was taken.
+    /// The transaction had the lock before, as strong, or none was taken.
     Before,
 }

@@ -459,13 +459,19 @@ impl TreeLocks {
             .is_none()
     }
 
-    /// Locks a row. [`Locked::Now`]: the transaction had no lock of it that stays.
+    /// Locks a row. [`Locked::Now`]: the transaction had no lock of it that is as strong.
     pub fn lock_point(&mut self, trx: &Arc<TrxState>, key: &[u8], mode: LockMode) -> Locked {
         let owner = self.owner_mut(trx);
         if let Some(had) = owner.points.get(key) {
+            let is_raised = mode > had.mode;
             let mode = had.mode.max(mode);
-            owner.points.set(key, Point { mode, kept: true });
-            return Locked::Before;
+            let kept = Some(had.mode);
+            owner.points.set(key, Point { mode, kept });
+            return if is_raised {
+                Locked::Now
+            } else {
+                Locked::Before
+            };
         }
         if owner.has_row(key, mode) {
             return Locked::Before;
@@ -473,7 +479,7 @@ impl TreeLocks {
         if !std::mem::replace(&mut owner.counts_rows, true) {
             trx.add_cost();
         }
-        owner.points.set(key, Point { mode, kept: false });
+        owner.points.set(key, Point { mode, kept: None });
         self.filter.add(key);
         Locked::Now
     }
@@ -531,18 +537,28 @@ impl TreeLocks {
         Some(handed.key)
     }
 
-    /// Gives a row's lock back, if it was asked for once. False: it stays, or there is none.
+    /// Gives back what the last request for a row has added: the lock, or what made it exclusive.
+    /// False: it stays, or there is none.
     pub fn unlock_point(&mut self, trx: TrxId, key: &[u8]) -> bool {
         let Some(owner) = self.owners.get_mut(&trx) else {
             return false;
         };
-        let stays = |point: Point| point.kept && !mutants::on(Mutant::LockTokenIgnored);
-        if owner.points.get(key).is_none_or(stays) {
+        let Some(point) = owner.points.get(key) else {
             return false;
+        };
+        let earlier = point.given_back();
+        match earlier.filter(|_| !mutants::on(Mutant::LockTokenIgnored)) {
+            Some(earlier) if earlier == point => return false,
+            Some(earlier) => {
+                let is_new = owner.points.set(key, earlier);
+                paranoid!(!is_new, "row {key:x?} of {trx:?} was not locked");
+            }
+            None => {
+                let was_there = owner.points.remove(key);
+                paranoid!(was_there, "row {key:x?} of {trx:?} was not locked");
+                self.filter.remove(key);
+            }
         }
-        let was_there = owner.points.remove(key);
-        paranoid!(was_there, "row {key:x?} of {trx:?} was not locked");
-        self.filter.remove(key);
         true
     }
 

@@ -2,7 +2,7 @@
 
 use super::cursor::{Given, Open};
 use crate::model::{Change, RowName, State, TableId, Value};
-use inkstone::{Isolation, Transaction};
+use inkstone::{Isolation, LockMode, Transaction};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -19,8 +19,8 @@ pub(crate) struct Client {
     pub touched: BTreeSet<RowName>,
     /// Whether it has taken explicit locks.
     pub locks: bool,
-    /// Rows that it has locked by name, and not given back.
-    pub locked: BTreeSet<RowName>,
+    /// Rows that it has locked by name, and not given back; how.
+    pub locked: BTreeMap<RowName, LockMode>,
     pub savepoints: Vec<(String, usize)>,
     /// A cursor that is open.
     pub open: Option<Open>,
@@ -37,7 +37,7 @@ impl Client {
             overlay: BTreeMap::new(),
             touched: BTreeSet::new(),
             locks: false,
-            locked: BTreeSet::new(),
+            locked: BTreeMap::new(),
             savepoints: Vec::new(),
             open: None,
             given: Given::new(),

@@ -144,7 +144,13 @@ impl Run {
     }
 
     pub(super) fn get_locking(&mut self, n: usize, client: &mut Client) -> Outcome {
-        let (table, _, row) = self.any_row(client);
+        let (table, row) = match self.locked_row(client) {
+            Some(again) => again,
+            None => {
+                let (table, _, row) = self.any_row(client);
+                (table, row)
+            }
+        };
         client.pin(&self.model.now, self.model.clock);
         let mode = self.rng.pick(&[LockMode::Shared, LockMode::Exclusive]);
         let wait = self
@@ -163,7 +169,7 @@ impl Run {
                 let wanted = client.current(&self.model.now, &row);
                 same_value(&row, found.as_deref(), wanted.as_deref())?;
                 match found {
-                    Some(_) => self.unlock(client, &table, row),
+                    Some(_) => self.unlock(client, &table, row, mode),
                     None => Ok(()),
                 }
             }
@@ -176,40 +182,62 @@ impl Run {
 }
 
 impl Run {
-    /// Gives a row's lock back now and then: only its sole holder can.
-    fn unlock(&mut self, client: &mut Client, table: &Table, row: RowName) -> Outcome {
-        let again = !client.locked.insert(row.clone()) || {
-            let twice = self.rng.chance(30);
-            if twice {
-                let locked = client
-                    .txn
-                    .get_locking(table, &row.2, LockMode::Shared, Wait::NoWait);
-                match locked {
-                    Ok(_) => {}
-                    Err(error) => return self.judge("locking again", &error),
-                }
-            }
-            twice
-        };
-        if again {
-            self.marks.add("rows locked twice", 1);
-            return match client.txn.unlock_row(table, &row.2) {
-                Ok(false) => Ok(()),
-                Ok(true) => bug(format!("{} was locked twice and is free", show(&row.2))),
-                Err(error) => self.judge("unlocking", &error),
-            };
+    /// Now and then, a row that the client has locked.
+    fn locked_row(&mut self, client: &Client) -> Option<(Table, RowName)> {
+        let count = client.locked.len() as u64;
+        if count == 0 || self.rng.chance(30) {
+            return None;
         }
-        if self.rng.chance(80) {
+        let nth = self.rng.below(count) as usize;
+        let (row, _) = client.locked.iter().nth(nth)?;
+        let table = self.tables.get(&row.0)?;
+        Some((table.clone(), row.clone()))
+    }
+
+    /// Gives a row's lock back now and then, or what the last request for it has added to it.
+    fn unlock(
+        &mut self,
+        client: &mut Client,
+        table: &Table,
+        row: RowName,
+        mode: LockMode,
+    ) -> Outcome {
+        let mut had = client.locked.get(&row).copied();
+        let mut has = had.max(Some(mode)).unwrap_or(mode);
+        if self.rng.chance(50) {
+            let again = self.rng.pick(&[LockMode::Shared, LockMode::Exclusive]);
+            match (client.txn).get_locking(table, &row.2, again, Wait::NoWait) {
+                Ok(_) => (had, has) = (Some(has), has.max(again)),
+                // Another transaction has it shared, too.
+                Err(Error::LockNotAvailable | Error::WriteConflict) if again > has => {}
+                Err(error) => return self.judge("locking again", &error),
+            }
+        }
+        client.locked.insert(row.clone(), has);
+        let adds_nothing = had == Some(has);
+        self.marks.add("rows locked twice", u64::from(adds_nothing));
+        if had.is_none() && self.rng.chance(60) {
             return Ok(());
         }
         match client.txn.unlock_row(table, &row.2) {
-            Ok(unlocked) => {
-                self.marks.add("rows unlocked", u64::from(unlocked));
-                if unlocked {
-                    client.locked.remove(&row);
-                }
+            Ok(true) if adds_nothing => {
+                bug(format!("{} was locked twice and is free", show(&row.2)))
+            }
+            Ok(true) => {
+                let mark = match had {
+                    Some(had) => {
+                        client.locked.insert(row, had);
+                        "locks made shared again"
+                    }
+                    None => {
+                        client.locked.remove(&row);
+                        "rows unlocked"
+                    }
+                };
+                self.marks.add(mark, 1);
                 Ok(())
             }
+            Ok(false) => Ok(()),
             Err(error) => self.judge("unlocking", &error),
         }
     }

@@ -210,6 +210,26 @@ fn a_lock_that_was_taken_twice_is_not_given_back_early() {
 }
 
 #[test]
+fn a_lock_that_was_made_exclusive_is_made_shared_again() {
+    let f = fixture();
+    let [mut a, mut b, mut c] = [(); 3].map(|()| f.begin());
+    assert!(f.lock(&mut a, b"k", S) && f.lock(&mut a, b"k", X));
+    let reader = f.queue(&mut b, b"k", S);
+    assert!(f.table.unlock_row(&a.0, row(b"k")));
+    f.table.wait(reader, soon(), &mut || Ok(())).unwrap();
+    assert!(f.lock(&mut b, b"k", S));
+    assert!(!f.is_free(&c, b"k", Access::Row(X)));
+    assert!(
+        !f.table.unlock_row(&a.0, row(b"k")),
+        "the shared lock stays"
+    );
+    f.end(&b.0, &mut b.1);
+    assert!(!f.lock(&mut c, b"k", X) && f.lock(&mut a, b"k", X));
+    f.end(&a.0, &mut a.1);
+    assert!(f.is_free(&c, b"k", Access::Row(X)));
+}
+
+#[test]
 fn rows_that_are_given_back_make_no_transaction_dearer() {
     let f = fixture();
     let mut a = f.begin();
@@ -454,7 +474,7 @@ fn a_lock_of_a_row_costs_less_than_forty_bytes() {
     use points::{Point, PointSet};
     let point = Point {
         mode: X,
-        kept: false,
+        kept: None,
     };
     for ascending in [true, false] {
         let mut set = PointSet::default();
@@ -803,7 +823,7 @@ proptest! {
         let mut model = std::collections::BTreeMap::new();
         for (what, mut key, more) in steps {
             key.extend(vec![7; more]);
-            let point = Point { mode: if what == 1 { S } else { X }, kept: what == 0 };
+            let point = Point { mode: if what == 1 { S } else { X }, kept: [None, Some(S), Some(X)][usize::from(what % 3)] };
             match what {
                 3 => prop_assert_eq!(set.remove(&key), model.remove(&key).is_some()),
                 _ => prop_assert_eq!(set.set(&key, point), model.insert(key.clone(), point).is_none()),
