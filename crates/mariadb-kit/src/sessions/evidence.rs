@@ -275,14 +275,18 @@ impl Party {
 fn party(text: &str) -> Option<Party> {
     let wanted = text.split_once("WAITING FOR THIS LOCK TO BE GRANTED:");
     let (_, holders) = text.split_once("CONFLICTING WITH:").unwrap_or_default();
-    let holders = holders
-        .lines()
-        .filter(|line| line.starts_with("RECORD LOCKS ") && !line.ends_with(" waiting"));
+    let wanted_lock = wanted.and_then(|(_, lock)| record_lock(lock));
+    // Locks of gaps are in the way of inserts alone.
+    let wants_gap = (wanted_lock.as_ref()).is_some_and(|wanted| wanted.is_intention);
+    let holders = holders.lines().filter(|line| {
+        let is_gap = line.contains(" locks gap before rec");
+        line.starts_with("RECORD LOCKS ") && !line.ends_with(" waiting") && (wants_gap || !is_gap)
+    });
     Some(Party {
         connection: number_behind(text, "MariaDB thread id ")?,
         changes: number_behind(text, "undo log entries ").unwrap_or(0),
         locks: number_before(text, " lock struct(s)").unwrap_or(0),
-        wanted: wanted.and_then(|(_, lock)| record_lock(lock)),
+        wanted: wanted_lock,
         wanted_numbers: wanted.is_some_and(|(_, lock)| {
             let line = lock.trim_start().lines().next().unwrap_or_default();
             line.starts_with("TABLE LOCK ") && line.ends_with(" lock mode AUTO-INC waiting")
@@ -472,13 +476,22 @@ Record lock, heap no 2 PHYSICAL RECORD: n_fields 4; compact format; info bits 32
             for holder in holders {
                 text += &format!("{lock} {holder} lock mode S locks rec but not gap\n{record}");
             }
-            party(&text).unwrap()
+            text
         };
-        let parties = [of(64, &[64]), of(65, &[64])];
+        let parties_of = |texts: [String; 2]| texts.map(|text| party(&text).unwrap());
+        let parties = parties_of([of(64, &[64]), of(65, &[64])]);
         assert!(parties[0].is_upgrade(&parties));
         assert!(!parties[1].is_upgrade(&parties));
-        let both_have_it = [of(64, &[64, 65]), of(65, &[64, 65])];
+        let both_have_it = parties_of([of(64, &[64, 65]), of(65, &[64, 65])]);
         assert!(!both_have_it[0].is_upgrade(&both_have_it));
+        // A third one's lock of the gap in front of the row is in nobody's way.
+        let (row, gap) = (
+            "66 lock mode S locks rec but not gap",
+            "66 lock_mode X locks gap before rec",
+        );
+        let texts = [of(64, &[64, 66]), of(65, &[64, 66])];
+        let beside_gap = parties_of(texts.map(|text| text.replace(row, gap)));
+        assert!(beside_gap[0].is_upgrade(&beside_gap));
     }
 
     #[test]
