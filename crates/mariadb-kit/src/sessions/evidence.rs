@@ -484,7 +484,7 @@ Record lock, heap no 2 PHYSICAL RECORD: n_fields 4; compact format; info bits 32
         assert!(!parties[1].is_upgrade(&parties));
         let both_have_it = parties_of([of(64, &[64, 65]), of(65, &[64, 65])]);
         assert!(!both_have_it[0].is_upgrade(&both_have_it));
-        // A third one's lock of the gap in front of the row is in nobody's way.
+        // A third one's lock of the gap in front of the row conflicts with neither.
         let (row, gap) = (
             "66 lock mode S locks rec but not gap",
             "66 lock_mode X locks gap before rec",
