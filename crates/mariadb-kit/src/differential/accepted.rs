@@ -360,9 +360,9 @@ pub const COUNTS_BEHIND_COPY: &str = "the server, behind an ALTER whose copy a r
 /// other one refuses for the same reason to copy the table that its ALTER in place has left.
 pub const COPIES_ARE_CHECKED: &str = "an ALTER that copies checks constraints of rows that IGNORE has let in, and computes generated columns again, one in place does not (InnoDB copies a partitioned table for a virtual column)";
 
-/// Why other rows are accepted, and end their case: where InnoDB gives Inkstone's when its tables
-/// with stored columns have been copied.
-pub const INNODB_KEEPS_STALE: &str = "the server leaves a stored column as it was where a trigger changes what it is computed of (LOAD DATA REPLACE); an ALTER that copies computes it anew, one of InnoDB's in place does not";
+/// Why other rows are accepted, and end their case: where one engine gives the other one's when its
+/// tables with stored columns and a trigger have been copied.
+pub const STALE_UNTIL_COPIED: &str = "the server leaves a stored column as it was where a trigger changes what it is computed of (LOAD DATA REPLACE, UPDATE of a join); an ALTER that copies computes it anew, one in place does not";
 
 /// Why an INSERT or REPLACE that InnoDB finds no row for is accepted, and ends its case: where
 /// InnoDB, told to leave out rows that a key refuses, leaves one of its indexes without entries of
