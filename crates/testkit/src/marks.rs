@@ -44,6 +44,10 @@ pub const SOMETIMES: &[(&str, &str)] = &[
         "a cursor that stayed open gave a row that its transaction, or another one, had changed meanwhile",
     ),
     (
+        "long values given by open cursors that were taken back",
+        "a cursor had copied a row, and read its long value after the row was taken back",
+    ),
+    (
         "milestones_taken",
         "a read passed many versions of a row at once",
     ),

@@ -250,6 +250,11 @@ impl Features {
         }
     }
 
+    /// Whether values that have pages of their own are taken back under open cursors.
+    pub(super) fn reads_over_undo(&self) -> bool {
+        self.open_cursors && self.long_values && self.savepoints
+    }
+
     /// Prepares a disk.
     pub(super) fn set_up(&self, vfs: &SimVfs) {
         vfs.set_volatile_cache(self.volatile_cache);

@@ -95,15 +95,26 @@ impl Shape {
             }
             return value.into();
         }
-        let inline = page_size / 2 - 128 - 8;
-        let length = if rng.chance(self.long_percent) {
-            let most = (page_size * rng.pick(&[1, 3, 12, 30])).min(LONG_MAX);
-            inline + 1 + rng.below(most)
-        } else if rng.chance(4) {
+        let inline = inline_max(page_size);
+        if rng.chance(self.long_percent) {
+            return self.long_value(rng, page_size);
+        }
+        let length = if rng.chance(4) {
             inline - rng.below(3)
         } else {
             rng.skewed(self.value_max.min(inline))
         };
+        self.value_of(rng, length)
+    }
+
+    /// A value that has pages of its own.
+    pub fn long_value(&self, rng: &mut Rng, page_size: u64) -> Value {
+        let most = (page_size * rng.pick(&[1, 3, 12, 30])).min(LONG_MAX);
+        let length = inline_max(page_size) + 1 + rng.below(most);
+        self.value_of(rng, length)
+    }
+
+    fn value_of(&self, rng: &mut Rng, length: u64) -> Value {
         let mut value = vec![rng.next() as u8; length as usize];
         let different = if self.noise {
             value.len()
@@ -116,6 +127,11 @@ impl Shape {
         }
         value.into()
     }
+}
+
+/// Bytes of the longest value that stays in its row.
+fn inline_max(page_size: u64) -> u64 {
+    page_size / 2 - 128 - 8
 }
 
 /// The key of a row in secondary tree `n`: some bytes of the value, then the row's key.

@@ -4,7 +4,7 @@ use super::client::Client;
 use super::generate::secondary_key;
 use super::{Outcome, Run, bug};
 use crate::model::{Change, RowName, Value, show};
-use inkstone::{Error, Transaction};
+use inkstone::{Error, Table, Transaction};
 
 /// A row operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,27 +143,7 @@ impl Run {
         let old = client.current(&self.model.now, &row);
         let value = (kind != Kind::Delete)
             .then(|| shape.value(&mut self.rng, old.as_ref(), self.options.page_size));
-        let mut steps = vec![RowStep {
-            row: row.clone(),
-            kind,
-            value: value.clone(),
-        }];
-        for tree in 1..table.trees().len() {
-            let name = |value: &[u8]| (row.0, tree, secondary_key(tree, &row.2, value));
-            let (old, new) = (old.as_deref().map(name), value.as_deref().map(name));
-            if old == new {
-                continue;
-            }
-            if let Some(row) = old {
-                let (kind, value) = (Kind::Delete, None);
-                steps.push(RowStep { row, kind, value });
-            }
-            if let Some(row) = new {
-                let (kind, value) = (Kind::Insert, Some(Value::from(&b""[..])));
-                steps.push(RowStep { row, kind, value });
-            }
-        }
-        steps
+        steps_of(&table, row, kind, old, value)
     }
 
     pub(super) fn write_row(&mut self, n: usize, client: &mut Client) -> Outcome {
@@ -172,6 +152,22 @@ impl Run {
         let length = steps[0].value.as_ref().map_or(0, |v| v.len());
         self.trace(|| format!("{n}: {kind:?} {} {} of {length}", row.0, show(&row.2)));
         self.marks.add("row statements", 1);
+        self.statement(n, client, &steps, false).map(drop)
+    }
+
+    /// Gives a row of a table's first tree this value.
+    pub(super) fn put_row(
+        &mut self,
+        n: usize,
+        client: &mut Client,
+        table: &Table,
+        row: RowName,
+        value: Value,
+    ) -> Outcome {
+        let (length, key) = (value.len(), show(&row.2));
+        self.trace(|| format!("{n}: puts {length} bytes into {} {key}", row.0));
+        let old = client.current(&self.model.now, &row);
+        let steps = steps_of(table, row, Kind::Upsert, old, Some(value));
         self.statement(n, client, &steps, false).map(drop)
     }
 
@@ -189,4 +185,35 @@ impl Run {
         self.marks.add("failing statements", 1);
         self.statement(n, client, &steps, true).map(drop)
     }
+}
+
+/// A change of a row, and what goes with it in the secondary trees.
+fn steps_of(
+    table: &Table,
+    row: RowName,
+    kind: Kind,
+    old: Option<Value>,
+    value: Option<Value>,
+) -> Vec<RowStep> {
+    let mut steps = vec![RowStep {
+        row: row.clone(),
+        kind,
+        value: value.clone(),
+    }];
+    for tree in 1..table.trees().len() {
+        let name = |value: &[u8]| (row.0, tree, secondary_key(tree, &row.2, value));
+        let (old, new) = (old.as_deref().map(name), value.as_deref().map(name));
+        if old == new {
+            continue;
+        }
+        if let Some(row) = old {
+            let (kind, value) = (Kind::Delete, None);
+            steps.push(RowStep { row, kind, value });
+        }
+        if let Some(row) = new {
+            let (kind, value) = (Kind::Insert, Some(Value::from(&b""[..])));
+            steps.push(RowStep { row, kind, value });
+        }
+    }
+    steps
 }

@@ -68,6 +68,7 @@ impl Run {
             31..=38 if features.savepoints => self.savepoint(n, &mut client),
             39..=44 if features.bulk => self.bulk(n, &mut client),
             69..=74 if features.open_cursors => self.go_on_reading(n, &mut client),
+            75..=76 if features.reads_over_undo() => self.read_over_undo(n, &mut client),
             45..=48 if features.failing_statements => self.failing_statement(n, &mut client),
             // Of a row's many changes some are undone, and snapshots are between them.
             49..=52 if features.hot_rows => return self.roll_back(n, client),
@@ -129,23 +130,38 @@ impl Run {
         let choice = self.rng.below(10);
         if client.savepoints.is_empty() || choice < 4 {
             let name = format!("s{}", self.rng.below(3));
-            self.trace(|| format!("{n}: savepoint {name}"));
-            client.savepoints.retain(|(other, _)| *other != name);
-            client.savepoints.push((name.clone(), client.own.len()));
-            return match client.txn.savepoint(&name) {
-                Ok(()) => Ok(()),
-                Err(error) => self.judge("savepoint", &error),
-            };
+            return self.set_savepoint(n, client, name);
         }
         let at = self.rng.below(client.savepoints.len() as u64) as usize;
-        let (name, length) = client.savepoints[at].clone();
         if choice == 4 {
+            let (name, _) = client.savepoints[at].clone();
             client.savepoints.truncate(at);
             return match client.txn.release_savepoint(&name) {
                 Ok(()) => Ok(()),
                 Err(error) => self.judge("release", &error),
             };
         }
+        self.roll_back_to_savepoint(n, client, at)
+    }
+
+    pub(super) fn set_savepoint(&mut self, n: usize, client: &mut Client, name: String) -> Outcome {
+        self.trace(|| format!("{n}: savepoint {name}"));
+        client.savepoints.retain(|(other, _)| *other != name);
+        client.savepoints.push((name.clone(), client.own.len()));
+        match client.txn.savepoint(&name) {
+            Ok(()) => Ok(()),
+            Err(error) => self.judge("savepoint", &error),
+        }
+    }
+
+    /// To the one at this place of the client's savepoints.
+    pub(super) fn roll_back_to_savepoint(
+        &mut self,
+        n: usize,
+        client: &mut Client,
+        at: usize,
+    ) -> Outcome {
+        let (name, length) = client.savepoints[at].clone();
         self.trace(|| format!("{n}: rollback to {name}"));
         client.savepoints.truncate(at + 1);
         client.undo_to(length);
