@@ -199,6 +199,42 @@ fn rows_of_a_loser_are_locked_until_they_are_undone() {
     db.verify_table(&table).unwrap();
 }
 
+/// What is left of a loser is shown while it is undone.
+#[test]
+fn changes_of_a_loser_are_counted_down() {
+    const ROWS: u64 = 20_000;
+    let vfs = SimVfs::new(3);
+    let db = open(&vfs);
+    let table = db.create_table("t", &[]).unwrap();
+    let loser = db.begin(Isolation::ReadCommitted).unwrap();
+    change_many(&db, (ROWS, SHARE), |n| {
+        loser
+            .insert(&table, &n.to_be_bytes(), &noise(n, 40))
+            .unwrap();
+    });
+    db.flush_log().unwrap();
+    let vfs = vfs.crash(3);
+    drop((loser, table, db));
+    let db = open(&vfs);
+    let left = || gauge(&db, "undo_recovered_changes");
+    let all = left();
+    assert!(all > ROWS / 2, "{all} changes to undo");
+    std::thread::scope(|s| {
+        let undoing = s.spawn(|| db.finish_rollbacks().unwrap());
+        let mut before = all;
+        let mut steps = 0;
+        while !undoing.is_finished() {
+            let now = left();
+            assert!(now <= before);
+            steps += u64::from(now < before);
+            before = now;
+        }
+        assert!(steps > 2, "seen to fall {steps} times");
+    });
+    assert_eq!(left(), 0);
+    assert_eq!(rows_of(&db, &db.table("t").unwrap()), []);
+}
+
 /// The log that a transaction keeps is bounded, however long it stays open.
 #[test]
 fn an_idle_transaction_does_not_keep_the_log() {

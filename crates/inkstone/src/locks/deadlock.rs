@@ -48,6 +48,8 @@ pub struct Deadlock {
     victim: TrxId,
     /// Whether the victim was the cheapest.
     cheapest: bool,
+    /// Set when the victim was interrupted before it was rolled back.
+    spared: OnceLock<()>,
     words: OnceLock<String>,
 }
 
@@ -80,8 +82,15 @@ impl Deadlock {
             members: circle.iter().map(member).collect(),
             victim: victim.id(),
             cheapest: fewest == Some(victim.cost()),
+            spared: OnceLock::new(),
             words: OnceLock::new(),
         }
+    }
+
+    /// The victim is not rolled back after all.
+    pub(crate) fn spare_victim(&self) {
+        // Once for each victim.
+        let _ = self.spared.set(());
     }
 
     /// In words, several lines, as it was put first.
@@ -122,12 +131,12 @@ impl Deadlock {
                 let _ = writeln!(text, "    {statement}");
             }
         }
-        let why = if self.cheapest {
-            "it had the fewest changes and locks"
-        } else {
-            "the program prefers it"
+        let fate = match (self.spared.get(), self.cheapest) {
+            (Some(()), _) => "was interrupted, and waits no more",
+            (None, true) => "was rolled back: it had the fewest changes and locks",
+            (None, false) => "was rolled back: the program prefers it",
         };
-        let _ = write!(text, "transaction {} was rolled back: {why}", self.victim);
+        let _ = write!(text, "transaction {} {fate}", self.victim);
         text
     }
 }

@@ -372,6 +372,15 @@ impl WaitGraph {
         }
     }
 
+    /// The victim of a deadlock was interrupted, waits no more, and is not rolled back.
+    pub(crate) fn spare(&self, victim: &TrxState) {
+        let deadlock = self.state.lock().accounts.remove(&victim.id());
+        if let Some(deadlock) = deadlock {
+            deadlock.spare_victim();
+        }
+        victim.spare();
+    }
+
     /// How many wait right now.
     pub fn waiting(&self) -> usize {
         self.state.lock().edges.len()

@@ -724,7 +724,7 @@ impl LockTable {
     ///   them; of equals the one that closed the circle, then the youngest), or the one that the
     ///   hooks prefer.
     /// - [`Error::LockTimeout`]: `deadline` has passed; it says how long this one wait took.
-    /// - [`Error::Interrupted`]: the transaction's interrupt was raised.
+    /// - [`Error::Interrupted`]: the transaction's interrupt was raised. It is no victim then.
     /// - [`Error::Poisoned`].
     pub fn wait(
         &self,
@@ -746,8 +746,16 @@ impl LockTable {
             .record(Timed::RowLockWait, request.since.elapsed());
         let granted = request.is_granted() || !self.cancel(request);
         // Only a waiter with edges is doomed: from here on that cannot happen, and what happened
-        // before is reported by this very wait.
+        // before is reported by this very wait. One that is interrupted does not wait any more,
+        // which ends the deadlock as well: its program stops a statement, and goes on with the
+        // transaction.
+        let is_raised = interrupt.as_ref().is_some_and(Interrupt::is_raised);
+        let interrupted = is_raised || matches!(woken, Err(Error::Interrupted));
         let result = match woken {
+            _ if me.is_doomed() && interrupted => {
+                self.graph.spare(me);
+                Err(Error::Interrupted)
+            }
             _ if me.is_doomed() => Err(Error::Deadlock),
             Err(Error::LockTimeout { .. }) if granted => Ok(()),
             other => other,

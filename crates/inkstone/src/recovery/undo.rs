@@ -212,6 +212,7 @@ impl Core {
                 }
             }
             inner.undo_count = inner.undo_count.saturating_sub(rows);
+            shared.state.take_back_weight(rows);
             if !more {
                 return Ok(());
             }

@@ -221,7 +221,11 @@ impl Space {
             .map(TreeId)
             .find(|&tree| format::root(&header, tree).is_none())
             .ok_or_else(|| {
-                Error::Unsupported(format!("a table has at most {} trees", TREES_MAX - 1))
+                Error::Unsupported(format!(
+                    "a table has at most {} trees; one that was dropped counts until the \
+                     transactions and snapshots that were open then have ended",
+                    TREES_MAX - 1
+                ))
             })
     }
 

@@ -230,6 +230,37 @@ fn a_lock_that_was_made_exclusive_is_made_shared_again() {
 }
 
 #[test]
+fn a_victim_that_is_interrupted_is_not_rolled_back() {
+    let f = fixture();
+    let [mut a, mut b] = [(); 2].map(|()| f.begin());
+    b.0.add_cost();
+    let interrupt = Interrupt::new();
+    a.0.set_details(|details| details.interrupt = Some(interrupt.clone()));
+    assert!(f.lock(&mut a, b"a", X) && f.lock(&mut b, b"b", X));
+    let first = f.queue(&mut a, b"b", X);
+    let second = f.queue(&mut b, b"a", X);
+    assert!(a.0.is_doomed());
+    interrupt.raise();
+    let stopped = f.table.wait(first, soon(), &mut || Ok(()));
+    assert!(matches!(stopped, Err(Error::Interrupted)) && !a.0.is_doomed());
+    let text = f.table.graph().latest_deadlock().unwrap();
+    assert!(
+        text.ends_with("was interrupted, and waits no more"),
+        "{text}"
+    );
+    // It has what it had, and may wait again: that closes the circle again.
+    interrupt.clear();
+    assert!(!f.is_free(&b, b"a", Access::Row(S)));
+    let again = f.queue(&mut a, b"b", X);
+    assert!(a.0.is_doomed());
+    let stopped = f.table.wait(again, soon(), &mut || Ok(()));
+    assert!(matches!(stopped, Err(Error::Deadlock)));
+    f.end(&a.0, &mut a.1);
+    f.table.wait(second, soon(), &mut || Ok(())).unwrap();
+    f.end(&b.0, &mut b.1);
+}
+
+#[test]
 fn rows_that_are_given_back_make_no_transaction_dearer() {
     let f = fixture();
     let mut a = f.begin();

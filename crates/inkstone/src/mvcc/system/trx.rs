@@ -69,6 +69,12 @@ fn add(counter: &AtomicU32, n: u64) {
     counter.store(sum, Ordering::Relaxed);
 }
 
+fn take_back(counter: &AtomicU32, n: u64) {
+    let n = u32::try_from(n).unwrap_or(u32::MAX);
+    let left = counter.load(Ordering::Relaxed).saturating_sub(n);
+    counter.store(left, Ordering::Relaxed);
+}
+
 /// What lists show of a transaction, and what waiting needs: its owner for the hooks, and its
 /// interrupt. Nothing else is decided by it.
 #[derive(Clone, Debug, Default)]
@@ -269,6 +275,12 @@ impl TrxState {
         add(&self.weight, n);
     }
 
+    /// So many changes of one that an earlier run has left were undone. Called by the thread that
+    /// undoes them.
+    pub(crate) fn take_back_weight(&self, undone: u64) {
+        take_back(&self.weight, undone);
+    }
+
     /// Number of rows changed, and not undone: each change of a clustered tree counts.
     pub fn rows(&self) -> u64 {
         self.rows.load(Ordering::Relaxed).into()
@@ -281,10 +293,7 @@ impl TrxState {
 
     /// Changes of so many rows were undone. Called by the thread that undoes them.
     pub fn take_back_rows(&self, undone: u64) {
-        let rows = u64::from(self.rows.load(Ordering::Relaxed));
-        let left = rows.saturating_sub(undone);
-        self.rows
-            .store(left.try_into().unwrap_or(u32::MAX), Ordering::Relaxed);
+        take_back(&self.rows, undone);
     }
 
     /// By what a deadlock's victim is chosen: the least.
@@ -315,6 +324,12 @@ impl TrxState {
     pub(crate) fn doom(&self) {
         self.doomed.store(true, Ordering::Release);
         self.wake_up();
+    }
+
+    /// It is no victim any more: it has stopped waiting. Called by its own thread, when no deadlock
+    /// can be found that it is part of.
+    pub(crate) fn spare(&self) {
+        self.doomed.store(false, Ordering::Release);
     }
 
     /// Whether it waits for locks, for however short a time.
