@@ -22,6 +22,7 @@ mod ends;
 mod expect;
 mod features;
 mod generate;
+mod hot;
 mod late;
 mod life;
 mod reads;

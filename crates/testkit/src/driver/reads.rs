@@ -13,11 +13,22 @@ impl Run {
         if self.rng.chance(20) {
             self.prefetch(client, &table, shape)?;
         }
+        self.get_row(n, client, &table, row)
+    }
+
+    pub(super) fn get_row(
+        &mut self,
+        n: usize,
+        client: &mut Client,
+        table: &Table,
+        row: RowName,
+    ) -> Outcome {
+        client.pin(&self.model.now, self.model.clock);
         self.trace(|| format!("{n}: get {} {}", row.0, show(&row.2)));
         let serializable = client.isolation == Isolation::Serializable;
         let may_wait = serializable && self.expect(n, client, &row).timeout;
         client.locks |= serializable;
-        match client.txn.get(&table, &row.2) {
+        match client.txn.get(table, &row.2) {
             Err(Error::TableChanged { .. }) if client.is_older_than(row.0) => Ok(()),
             Ok(_) if client.is_older_than(row.0) => too_old(row.0),
             Ok(found) => {

@@ -72,6 +72,7 @@ impl Run {
             45..=48 if features.failing_statements => self.failing_statement(n, &mut client),
             // Of a row's many changes some are undone, and snapshots are between them.
             49..=52 if features.hot_rows => return self.roll_back(n, client),
+            77..=78 if features.hot_rows => return self.change_often(n, client),
             53..=58 if features.hot_rows => return self.commit(n, client),
             59..=68 if features.hot_rows => self.get(n, &mut client),
             _ => {
