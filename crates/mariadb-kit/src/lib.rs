@@ -18,6 +18,7 @@ mod histories;
 mod idle;
 mod import;
 mod inputs;
+mod kills;
 mod libraries;
 mod missing;
 mod mtr;
