@@ -140,10 +140,12 @@ impl<'t> Changed<'t> {
             first,
             ..Way::default()
         }));
+        // A row of a join may be found several times, and is changed once.
+        let or_more = self.limited || !self.before.is_empty();
         let mut is_left_out = |way: Way<'_>, order: &str| {
             let found = self.count(sides, way, order);
             let left_out = found.map(|found| all.abs_diff(found));
-            left_out.is_some_and(|it| it == rows || (self.limited && it > rows))
+            left_out.is_some_and(|it| it == rows || (or_more && it > rows))
         };
         ways.into_iter()
             .any(|way| is_left_out(way, "") || is_left_out(way, self.order))
@@ -188,17 +190,22 @@ pub fn leaves_out(sides: &mut Sides, text: &str, rows: u64) -> bool {
 /// Whether InnoDB, given the rows that Inkstone has left, would leave so many of them out by an
 /// index, too.
 pub fn would_leave_out(sides: &mut Sides, text: &str, rows: u64) -> bool {
-    let itself = |changed: &Changed<'_>| format!("{} x JOIN ", changed.table);
-    let is_of_one =
-        |changed: &Changed<'_>| changed.before.is_empty() || changed.before == itself(changed);
-    let Some(changed) = Changed::of(text).filter(is_of_one) else {
+    let Some(changed) = Changed::of(text) else {
         return false;
     };
-    sides.copy_to_innodb(changed.table).is_some_and(|copy| {
-        let before = match changed.before {
-            "" => String::new(),
-            _ => format!("{copy} x JOIN "),
-        };
+    // A join with itself has one copy.
+    let first = changed.before.strip_suffix(" x JOIN ");
+    let is_simple = changed.before.is_empty() || first.is_some_and(|first| !first.contains(' '));
+    let copied = is_simple.then(|| sides.copy_to_innodb(changed.table));
+    let Some(copy) = copied.flatten() else {
+        return false;
+    };
+    let before = match first {
+        None => Some(String::new()),
+        Some(first) if first == changed.table => Some(format!("{copy} x JOIN ")),
+        Some(first) => (sides.copy_to_innodb(first)).map(|first| format!("{first} x JOIN ")),
+    };
+    before.is_some_and(|before| {
         let of_copy = Changed {
             table: &copy,
             before: &before,

@@ -391,7 +391,7 @@ impl Sides {
     fn copy_of(&mut self, side: usize, table: &str) -> Option<String> {
         let [(_, innodb), _] = ENGINES;
         let (_, from) = ENGINES[side];
-        let copy = "copied_to_innodb".to_owned();
+        let copy = format!("copy_of_{table}");
         self.end_transactions();
         let client = self.clients.get_mut(1)?;
         let done = |reply: std::io::Result<Reply>| match reply {
