@@ -237,7 +237,8 @@ impl Transaction {
 
     /// Gives the lock of a row back that a locking read has taken, because the row is not wanted
     /// after all; its waiters go on. Only at read committed and below: at other levels the lock
-    /// stays, and this returns false. A row that the transaction has changed stays locked.
+    /// stays, and this returns false. A row that the transaction has changed stays locked. Of a row
+    /// that was locked before, only what the last read has added is given back.
     pub fn unlock_row(&self, tree: &impl TreeRef, key: &[u8]) -> Result<bool> {
         self.release_row(tree.tree_ref().live(&self.core)?, key)
     }
