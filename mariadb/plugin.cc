@@ -55,11 +55,26 @@ static int commit(handlerton *, THD *thd, bool all)
   return ends_transaction(thd, all) ? session->commit() : session->end_statement();
 }
 
+/* The transaction is rolled back that a statement was in: a client that hears only that the
+   statement was killed would go on with it. The server looks for a kill before it tells of another
+   error, and the kill may come at any time. */
+static void tell_of_rollback(THD *thd)
+{
+  Diagnostics_area *told= thd->get_stmt_da();
+  if (!thd->transaction_rollback_request || !told->is_error() ||
+      (told->sql_errno() != ER_QUERY_INTERRUPTED && told->sql_errno() != ER_STATEMENT_TIMEOUT))
+    return;
+  told->reset_diagnostics_area();
+  my_error(ER_LOCK_DEADLOCK, MYF(0));
+}
+
 static int rollback(handlerton *, THD *thd, bool all)
 {
   Session *session= existing_session(thd);
   if (!session)
     return 0;
+  if (all)
+    tell_of_rollback(thd);
   return ends_transaction(thd, all) ? session->rollback() : session->rollback_statement();
 }
 

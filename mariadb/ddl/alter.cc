@@ -201,10 +201,25 @@ ha_inkstone::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info
   return info->index_add_count ? HA_ALTER_INPLACE_NOCOPY_LOCK : HA_ALTER_INPLACE_INSTANT;
 }
 
+/* Whether EXCHANGE PARTITION is about tables whose rows lie by different keys, of which the server
+   compares the names alone: a key that became NOT NULL in place is not the clustered one, in a new
+   table it is. Neither could be opened afterwards. */
+static bool exchanges_other_rows(THD *thd, const TABLE *table)
+{
+  if (!(thd->lex->alter_info.partition_flags & ALTER_PARTITION_EXCHANGE))
+    return false;
+  const TABLE *partitioned= thd->lex->query_tables->table;
+  auto clustered= [](const TABLE *t) {
+    return t->s->primary_key < MAX_KEY ? t->key_info[t->s->primary_key].name.str : "";
+  };
+  return strcmp(clustered(table), clustered(partitioned)) != 0;
+}
+
 bool ha_inkstone::check_if_incompatible_data(HA_CREATE_INFO *info, uint table_changes)
 {
   bool same= table_changes == IS_EQUAL_YES &&
-             !((info->used_fields & HA_CREATE_USED_AUTO) && info->auto_increment_value);
+             !((info->used_fields & HA_CREATE_USED_AUTO) && info->auto_increment_value) &&
+             !exchanges_other_rows(thd(), table);
   return same ? COMPATIBLE_DATA_YES : COMPATIBLE_DATA_NO;
 }
 

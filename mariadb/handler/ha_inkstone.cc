@@ -394,6 +394,10 @@ void ha_inkstone::print_error(int error, myf flags)
   /* What failed has been said, with the server's own error. */
   if (error == HA_ERR_INKSTONE && ha_thd()->is_error())
     return;
+  /* Nothing useful can follow in the transaction. A statement that is killed instead fails alone:
+     the server does not come here. */
+  if (error == HA_ERR_RECORD_CHANGED)
+    ha_thd()->mark_transaction_to_rollback(true);
   if (error == HA_ERR_TABLE_NEEDS_UPGRADE && !is_outdated())
     my_printf_error(ER_TABLE_NEEDS_REBUILD,
                     "Table rebuild required: a key of this row is longer than those that the indexes of `%s`, which an"

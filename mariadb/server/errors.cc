@@ -42,17 +42,9 @@ int handler_error(THD *thd, const ink_error &error)
   case INK_DUPLICATE_KEY:
     return HA_ERR_FOUND_DUPP_KEY;
   case INK_WRITE_CONFLICT:
-    /* Nothing useful can follow in the transaction. A statement that is killed fails alone. */
-    if (thd && thd_kill_level(thd) != THD_IS_NOT_KILLED)
-      return HA_ERR_ABORTED_BY_USER;
-    if (thd)
-      thd->mark_transaction_to_rollback(true);
     return HA_ERR_RECORD_CHANGED;
   case INK_DEADLOCK:
-    /* The victim is rolled back already. Of a statement that was killed meanwhile the server would
-       say no more than that. */
-    if (thd && thd_kill_level(thd) != THD_IS_NOT_KILLED)
-      my_error(ER_LOCK_DEADLOCK, MYF(0));
+    /* The victim is rolled back already. */
     if (thd)
       thd->mark_transaction_to_rollback(true);
     return HA_ERR_LOCK_DEADLOCK;

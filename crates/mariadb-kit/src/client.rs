@@ -74,6 +74,7 @@ pub struct Refusal {
 pub struct Client {
     stream: BufReader<UnixStream>,
     sequence: u8,
+    id: u32,
 }
 
 impl Client {
@@ -84,8 +85,10 @@ impl Client {
         let mut client = Self {
             stream: BufReader::with_capacity(1 << 16, stream),
             sequence: 0,
+            id: 0,
         };
-        client.receive()?;
+        let greeting = client.receive()?;
+        client.id = connection_id(&greeting)?;
         let mut answer = Vec::new();
         answer.extend(CAPABILITIES.to_le_bytes());
         answer.extend((1u32 << 30).to_le_bytes());
@@ -104,6 +107,11 @@ impl Client {
             Reply::Refused(refusal) => Err(Error::other(refusal.message)),
             _ => Ok(client),
         }
+    }
+
+    /// The number that the server has given to this connection: KILL and PROCESSLIST know it by it.
+    pub fn id(&self) -> u32 {
+        self.id
     }
 
     /// From now on a statement may take as long as it likes: it may wait for another session.
@@ -183,6 +191,18 @@ impl Client {
     }
 }
 
+/// What the packet with which the server begins says of the connection.
+fn connection_id(greeting: &[u8]) -> Result<u32> {
+    let mut reader = Reader(greeting);
+    if reader.u8()? == 0xff {
+        let text = String::from_utf8_lossy(greeting);
+        return Err(Error::other(format!("the server refuses it: {text}")));
+    }
+    // Its version, up to a zero.
+    while reader.u8()? != 0 {}
+    reader.u32()
+}
+
 /// A packet that says that a statement was done, or failed.
 fn reply_to(packet: &[u8]) -> Result<Reply> {
     let mut reader = Reader(packet);
@@ -247,6 +267,11 @@ impl Reader<'_> {
         Ok(u16::from_le_bytes([bytes[0], bytes[1]]))
     }
 
+    fn u32(&mut self) -> Result<u32> {
+        let bytes = self.take(4)?;
+        Ok(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+    }
+
     /// A number of one to nine bytes.
     fn number(&mut self) -> Result<u64> {
         let length = match self.u8()? {
@@ -274,6 +299,15 @@ impl Reader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_greeting_numbers_the_connection() {
+        let greeting = b"\x0a10.11.18-MariaDB\0\x07\x01\0\0salt";
+        assert_eq!(connection_id(greeting).unwrap(), 0x107);
+        assert!(connection_id(&greeting[..18]).is_err());
+        let refusal = connection_id(b"\xff\x10\x04Too many connections").unwrap_err();
+        assert!(refusal.to_string().contains("Too many connections"));
+    }
 
     #[test]
     fn packets_are_read_as_the_protocol_has_them() {

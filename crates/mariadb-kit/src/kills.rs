@@ -59,13 +59,13 @@ impl Sessions {
             client.run("USE kills")?;
             Ok(client)
         };
-        let mut killed = connect()?;
-        let id = cell(&mut killed, "SELECT CONNECTION_ID()")?;
+        let killed = connect()?;
+        let kill = format!("KILL QUERY {}", killed.id());
         Ok(Self {
             killed,
             closing: connect()?,
             killing: connect()?,
-            kill: format!("KILL QUERY {id}"),
+            kill,
         })
     }
 

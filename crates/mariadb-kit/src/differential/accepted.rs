@@ -42,11 +42,7 @@ const RULES: [Rule; 9] = [
         reason: "an ALTER that copies has words of its own for a duplicate of an AUTO_INCREMENT column, InnoDB's with ALGORITHM=COPY too",
         applies: |statement, aspect, innodb, inkstone| {
             let duplicate = |outcome: &Outcome| match &outcome.reply {
-                Reply::Refused(refusal) => Some(
-                    refusal
-                        .message
-                        .replace(RESEQUENCED_DUPLICATE, "Duplicate entry"),
-                ),
+                Reply::Refused(refusal) => Some(as_any_duplicate(&refusal.message)),
                 _ => None,
             };
             is_alter(statement)
@@ -220,6 +216,11 @@ fn without_table(message: &str) -> String {
     }
 }
 
+/// The message of a duplicate, without the words that a copy has for one of an AUTO_INCREMENT column.
+pub fn as_any_duplicate(message: &str) -> String {
+    message.replace(RESEQUENCED_DUPLICATE, "Duplicate entry")
+}
+
 /// True of errors that rows of a table are the reason for.
 fn is_fault_of_rows(code: u16) -> bool {
     matches!(
@@ -324,6 +325,10 @@ pub fn of_several_faults(
 /// Why an UPDATE or DELETE by InnoDB of no rows is accepted, and ends its case: where InnoDB does
 /// what Inkstone did when the server has opened the table anew.
 pub const INNODB_STAYS_PRUNED: &str = "the server remembers of a partitioned table that an earlier statement was about no partition, and finds no rows by an index of InnoDB (Inkstone makes it forget)";
+
+/// Why an EXCHANGE PARTITION that only Inkstone refuses is accepted, and ends its case: where InnoDB
+/// can then not open one of the two tables.
+pub const INNODB_EXCHANGES_OTHER_KEYS: &str = "the server exchanges a partition for a table whose rows lie by another key, and InnoDB can open one of the two no more";
 
 /// Why this error of an ALTER is accepted of one engine, and ends its case: where that one does or
 /// says what the other one does when the server has opened the table anew. InnoDB refuses it behind

@@ -109,6 +109,11 @@ pub fn compare(
         *accepted.entry(accepted::COUNTS_BEHIND_COPY).or_default() += 1;
         return Judged::Ends;
     }
+    if what == Aspect::Outcome && faults::exchanges_other_keys(sides, &text, outcomes) {
+        let reason = accepted::INNODB_EXCHANGES_OTHER_KEYS;
+        *accepted.entry(reason).or_default() += 1;
+        return Judged::Ends;
+    }
     if what == Aspect::Outcome && faults::refuses_to_copy(sides, &text, outcomes)
         || what == Aspect::Rows && faults::refuses_to_recreate(sides, &text, outcomes)
     {
@@ -178,7 +183,7 @@ fn unequal(
     [innodb, inkstone]: &[Outcome; 2],
 ) -> Option<Aspect> {
     let finds_none = matches!(&innodb.reply, Reply::Done(done) if matched(done) == 0);
-    if finds_none && innodb != inkstone && changes_when_reopened(sides, text, &inkstone.reply) {
+    if finds_none && innodb != inkstone && changes_when_reopened(sides, text, inkstone) {
         return Some(Aspect::OnlyInnodbsPruning);
     }
     match (&innodb.reply, &inkstone.reply) {
@@ -412,7 +417,7 @@ fn gives_so_when_copied(sides: &mut Sides, side: Side, text: &str, others: &Outc
 
 /// Whether an UPDATE or DELETE of a partitioned table, of which InnoDB has found no rows, does to
 /// InnoDB's what it did to Inkstone's when the server has opened the table anew.
-fn changes_when_reopened(sides: &mut Sides, text: &str, inkstone: &Reply) -> bool {
+fn changes_when_reopened(sides: &mut Sides, text: &str, inkstone: &Outcome) -> bool {
     let head = text.split(" WHERE ").next().unwrap_or_default();
     let head = head.split(" ORDER BY ").next().unwrap_or_default();
     let words = head.strip_prefix("DELETE FROM ").or_else(|| {
@@ -427,11 +432,16 @@ fn changes_when_reopened(sides: &mut Sides, text: &str, inkstone: &Reply) -> boo
     }
     sides.end_transactions();
     let flushed = sides.ask(&format!("FLUSH TABLES {table}"));
-    let again = flushed.and_then(|_| sides.ask(text));
-    match (again, inkstone) {
-        (Some(Reply::Done(a)), Reply::Done(b)) => (a.affected, &a.info) == (b.affected, &b.info),
-        (Some(Reply::Refused(a)), Reply::Refused(b)) => {
-            a.code == b.code && neutral(&a.message) == neutral(&b.message)
+    let again = flushed.and_then(|_| sides.again(Side::Innodb, text));
+    let Some(again) = again else {
+        return false;
+    };
+    match (&again.reply, &inkstone.reply) {
+        (Reply::Done(a), Reply::Done(b)) => (a.affected, &a.info) == (b.affected, &b.info),
+        (Reply::Refused(a), Reply::Refused(b)) => {
+            a.code == b.code
+                && (neutral(&a.message) == neutral(&b.message)
+                    || names_other_key(sides, text, &again, inkstone))
         }
         _ => false,
     }

@@ -8,6 +8,10 @@ use crate::client::{Reply, Rows};
 
 /// A table of InnoDB's that is as the ALTER would have made it, without rows.
 const ALTERED: &str = "altered";
+/// `ER_GET_ERRNO`.
+const CANNOT_OPEN: u16 = 1030;
+/// `ER_TABLES_DIFFERENT_METADATA`.
+const OTHER_DEFINITIONS: u16 = 1736;
 
 /// Why two errors of an ALTER, which may both be right for this reason, are.
 pub fn proved(
@@ -53,7 +57,8 @@ fn names_so_row_by_row(sides: &mut Sides, text: &str, inkstone: &Outcome) -> boo
     let _ = sides.ask("SET GLOBAL innodb_alter_copy_bulk = OFF");
     let mut names_so = |text: &String| match (sides.ask(text), &inkstone.reply) {
         (Some(Reply::Refused(a)), Reply::Refused(b)) => {
-            (a.code, b.code) == (1062, 1062) && neutral(&a.message) == neutral(&b.message)
+            let said = |text: &str| neutral(&accepted::as_any_duplicate(text));
+            (a.code, b.code) == (1062, 1062) && said(&a.message) == said(&b.message)
         }
         _ => false,
     };
@@ -294,6 +299,27 @@ pub fn refuses_to_copy(sides: &mut Sides, text: &str, [innodb, inkstone]: &[Outc
         }
         _ => false,
     }
+}
+
+/// Whether InnoDB has exchanged a partition, which Inkstone refuses, and cannot open one of the two
+/// tables any more.
+pub fn exchanges_other_keys(
+    sides: &mut Sides,
+    text: &str,
+    [innodb, inkstone]: &[Outcome; 2],
+) -> bool {
+    let (Reply::Done(_), Reply::Refused(refused)) = (&innodb.reply, &inkstone.reply) else {
+        return false;
+    };
+    let other = text.split_once(" WITH TABLE ").map(|(_, other)| other);
+    let (Some(table), Some(other)) = (altered_table(text), other) else {
+        return false;
+    };
+    let mut fails = |table: &str| {
+        let read = sides.ask(&format!("SELECT 1 FROM {table} LIMIT 1"));
+        matches!(read, Some(Reply::Refused(refusal)) if refusal.code == CANNOT_OPEN)
+    };
+    refused.code == OTHER_DEFINITIONS && (fails(table) || fails(other))
 }
 
 /// Whether InnoDB, that has recreated a table in place for an OPTIMIZE that Inkstone refuses,

@@ -28,6 +28,10 @@ const DEADLOCK: u16 = 1213;
 const DUPLICATE: u16 = 1062;
 /// `ER_CHECKREAD`: the row was changed after the snapshot.
 const CHANGED: u16 = 1020;
+/// `ER_QUERY_INTERRUPTED`.
+const KILLED: u16 = 1317;
+/// `ER_XAER_NOTA` and `ER_XAER_RMFAIL`: what was killed had done it.
+const XA_DONE: [u16; 2] = [1397, 1399];
 
 /// What the clients of a run share.
 pub struct World {
@@ -46,6 +50,10 @@ pub struct World {
     pub lists: AtomicU32,
     /// The server is about to be killed, or was.
     pub killed: AtomicBool,
+    /// Statements are killed (KILL QUERY).
+    pub kills_statements: bool,
+    /// Statements that said that they were.
+    pub statements_killed: AtomicU64,
 }
 
 impl World {
@@ -76,6 +84,12 @@ impl From<std::io::Error> for Stop {
 }
 
 type Done<T = ()> = Result<T, Stop>;
+
+/// Whether the server said that what was asked is done, or only that it was killed.
+enum Ended {
+    Said,
+    Unsaid,
+}
 
 /// A lock that a SELECT takes.
 const LOCKS: [&str; 2] = ["LOCK IN SHARE MODE", "FOR UPDATE"];
@@ -127,16 +141,16 @@ impl Client<'_> {
     /// Begins a transaction whose waits last so long at most. When that was.
     fn begin(&mut self, level: Level, seconds: u64, xa: Option<&str>) -> Result<Time, Stop> {
         for statement in level.settings() {
-            self.run_done(statement)?;
+            self.run_whole(statement)?;
         }
-        self.run_done(&format!("SET inkstone_lock_wait_timeout = {seconds}"))?;
+        self.run_whole(&format!("SET inkstone_lock_wait_timeout = {seconds}"))?;
         let begun = self.world.tick();
         match xa {
-            Some(name) => self.run_done(&format!("XA START '{name}'"))?,
+            Some(name) => self.run_xa(&format!("XA START '{name}'")).map(drop)?,
             None if level.has_snapshot() && self.random.chance(30) => {
-                self.run_done("START TRANSACTION WITH CONSISTENT SNAPSHOT")?;
+                self.run_whole("START TRANSACTION WITH CONSISTENT SNAPSHOT")?;
             }
-            None => self.run_done("START TRANSACTION")?,
+            None => self.run_whole("START TRANSACTION")?,
         }
         Ok(begun)
     }
@@ -195,7 +209,7 @@ impl Client<'_> {
                 .or_else(|stop| self.gone(stop).map(|_| Outcome::Aborted(why))),
             None => self.end(&running),
         }?;
-        let goes_on = ended != Outcome::Unknown;
+        let goes_on = ended != Outcome::Unknown || !self.world.killed.load(Ordering::SeqCst);
         Ok((Some(self.over(running, begun, ended)), goes_on))
     }
 
@@ -241,6 +255,7 @@ impl Client<'_> {
                 return Err(format!("{}: a lock that never came: {text}", level.name()));
             }
             TIMEOUT => {}
+            KILLED if self.world.kills_statements => {}
             // Without gap locks a row that is missing may come.
             DUPLICATE if matches!(level, Level::ReadCommitted | Level::Snapshot) => {}
             CHANGED if level.may_conflict() => {
@@ -258,32 +273,38 @@ impl Client<'_> {
 
     fn roll_back(&mut self, running: &Running) -> Done {
         let Some(name) = &running.xa else {
-            return self.run_done("ROLLBACK");
+            return self.run_whole("ROLLBACK");
         };
-        match self.run_done(&format!("XA END '{name}'")) {
-            Ok(()) => {
+        match self.run_xa(&format!("XA END '{name}'")) {
+            Ok(_) => {
                 if self.random.chance(50) {
-                    self.run_done(&format!("XA PREPARE '{name}'"))?;
+                    self.run_xa(&format!("XA PREPARE '{name}'"))?;
                 }
             }
             // The server may say again that it was a deadlock.
             Err(Stop::Refused(_)) => {}
-            other => return other,
+            Err(other) => return Err(other),
         }
-        self.run_done(&format!("XA ROLLBACK '{name}'"))
+        self.run_xa(&format!("XA ROLLBACK '{name}'")).map(drop)
     }
 
-    fn commit(&mut self, running: &Running) -> Done {
+    fn commit(&mut self, running: &Running) -> Done<Ended> {
         let Some(name) = &running.xa else {
-            return self.run_done("COMMIT");
+            return match self.run_done("COMMIT") {
+                // What it leaves open is rolled back: which of the two it was is not asked.
+                Err(Stop::Refused(refusal)) if self.is_kill(&refusal) => {
+                    self.run_whole("ROLLBACK").map(|()| Ended::Unsaid)
+                }
+                other => other.map(|()| Ended::Said),
+            };
         };
-        self.run_done(&format!("XA END '{name}'"))?;
+        self.run_xa(&format!("XA END '{name}'"))?;
         if self.random.chance(20) {
-            return self.run_done(&format!("XA COMMIT '{name}' ONE PHASE"));
+            return self.run_xa(&format!("XA COMMIT '{name}' ONE PHASE"));
         }
-        self.run_done(&format!("XA PREPARE '{name}'"))?;
+        self.run_xa(&format!("XA PREPARE '{name}'"))?;
         self.pause();
-        self.run_done(&format!("XA COMMIT '{name}'"))
+        self.run_xa(&format!("XA COMMIT '{name}'"))
     }
 
     fn end(&mut self, running: &Running) -> Result<Outcome, String> {
@@ -294,7 +315,8 @@ impl Client<'_> {
             };
         }
         match self.commit(running) {
-            Ok(()) => Ok(Outcome::Committed {
+            Ok(Ended::Unsaid) => Ok(Outcome::Unknown),
+            Ok(Ended::Said) => Ok(Outcome::Committed {
                 at: self.world.tick(),
                 durability: inkstone::Durability::Sync,
             }),
@@ -317,7 +339,13 @@ impl Client<'_> {
 
     fn run_reply(&mut self, statement: &str) -> Done<Reply> {
         match self.connection.run(statement)? {
-            Reply::Refused(refusal) => Err(Stop::Refused(refusal)),
+            Reply::Refused(refusal) => {
+                let killed = u64::from(self.is_kill(&refusal));
+                self.world
+                    .statements_killed
+                    .fetch_add(killed, Ordering::Relaxed);
+                Err(Stop::Refused(refusal))
+            }
             reply => Ok(reply),
         }
     }
@@ -326,12 +354,55 @@ impl Client<'_> {
         self.run_reply(statement).map(drop)
     }
 
+    /// Whether a statement was killed: it had no effect, but for one that ends a transaction.
+    fn is_kill(&self, refusal: &Refusal) -> bool {
+        refusal.code == KILLED && self.world.kills_statements
+    }
+
+    /// Runs a statement that may be run twice until it is not killed.
+    fn run_whole(&mut self, statement: &str) -> Done {
+        loop {
+            match self.run_done(statement) {
+                Err(Stop::Refused(refusal)) if self.is_kill(&refusal) => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Runs a statement of an XA transaction until it is not killed. One that was killed may have
+    /// done it all the same.
+    fn run_xa(&mut self, statement: &str) -> Done<Ended> {
+        let mut killed = false;
+        loop {
+            match self.run_done(statement) {
+                Err(Stop::Refused(refusal)) if self.is_kill(&refusal) => killed = true,
+                Err(Stop::Refused(refusal)) if killed && XA_DONE.contains(&refusal.code) => {
+                    return Ok(Ended::Unsaid);
+                }
+                other => return other.map(|()| Ended::Said),
+            }
+        }
+    }
+
     /// The rows that a statement changed, as it says.
     fn changed(&mut self, statement: &str) -> Done<u64> {
         match self.run_reply(statement)? {
             Reply::Done(done) => Ok(done.affected),
             _ => Err(Stop::Wrong(format!("{statement} gives rows"))),
         }
+    }
+
+    /// The rows that a DELETE has taken. Where statements are killed, none is no answer: the server
+    /// says so of a DELETE that was killed while its plan was made, whatever the engine.
+    fn deleted(&mut self, statement: &str) -> Done<u64> {
+        let count = self.changed(statement)?;
+        if count == 0 && self.world.kills_statements {
+            return Err(Stop::Refused(Refusal {
+                code: KILLED,
+                message: "a DELETE of nothing, which may have been killed".to_owned(),
+            }));
+        }
+        Ok(count)
     }
 
     fn rows(&mut self, statement: &str) -> Done<Vec<Vec<String>>> {
@@ -361,10 +432,10 @@ impl Client<'_> {
     fn savepoint(&mut self, running: &mut Running) -> Done {
         let at = self.world.tick();
         if running.savepoint && self.random.chance(60) {
-            self.run_done("ROLLBACK TO SAVEPOINT s")?;
+            self.run_whole("ROLLBACK TO SAVEPOINT s")?;
             running.note(at, Action::RollBack);
         } else {
-            self.run_done("SAVEPOINT s")?;
+            self.run_whole("SAVEPOINT s")?;
             running.savepoint = true;
             running.note(at, Action::Savepoint);
         }
@@ -430,7 +501,7 @@ impl Client<'_> {
             // No other transaction may see it gone.
             (true, 3) => {
                 let delete = format!("DELETE FROM {} WHERE id = {}", table(key), id(key));
-                if self.changed(&delete)? == 0 {
+                if self.deleted(&delete)? == 0 {
                     return Err(Stop::Wrong(format!("{key} is gone: it cannot be deleted")));
                 }
                 self.run_done(&insert).map_err(|stop| match stop {
@@ -633,7 +704,7 @@ impl Client<'_> {
         let at = self.world.tick();
         let key = *self.random.pick(&running.rows);
         let delete = format!("DELETE FROM {} WHERE id = {}", table(key), id(key));
-        if self.changed(&delete)? > 0 {
+        if self.deleted(&delete)? > 0 {
             let value = Value::new();
             running.note(at, Action::Write { key, value });
             return Ok(());

@@ -1,7 +1,7 @@
 //! `--histories`: concurrent transactions in SQL, recorded, and checked for what their isolation
 //! level forbids, by the checker of `cargo xtask histories` (`inkstone_testkit::history`). The
-//! server is killed now and then; its binary log is on, so that commits go through the server's
-//! group commit.
+//! server is killed now and then, and in some lives single statements are; its binary log is on, so
+//! that commits go through the server's group commit.
 
 mod client;
 mod level;
@@ -31,6 +31,8 @@ const LIVES: u64 = 4;
 const RUNS_FOR_CLASSES: u64 = 60;
 /// Transactions of a client in a life.
 const TRANSACTIONS: usize = 40;
+/// From one statement that is killed to the next, at most: about as long as a few statements take.
+const KILLS_APART_US: u64 = 3000;
 
 /// When the server is killed.
 enum Kill {
@@ -148,6 +150,8 @@ impl Campaign {
             element: AtomicU64::new(0),
             lists: AtomicU32::new(0),
             killed: AtomicBool::new(false),
+            kills_statements: random.chance(50),
+            statements_killed: AtomicU64::new(0),
         };
         self.server
             .sql(&format!("CREATE DATABASE IF NOT EXISTS {DATABASE}"))?;
@@ -184,6 +188,8 @@ impl Campaign {
             }
             initial = last;
         }
+        let killed = world.statements_killed.load(Ordering::Relaxed);
+        self.tally.marks.add("statements killed", killed);
         Ok(())
     }
 
@@ -208,15 +214,27 @@ impl Campaign {
         kill: Option<Kill>,
     ) -> Result<Vec<Txn>> {
         let mut ready = Vec::new();
+        let mut ids = Vec::new();
         for number in 0..clients {
+            let connection = self.connect(DATABASE)?;
+            ids.push(connection.id());
             ready.push(Client {
                 world,
-                connection: self.connect(DATABASE)?,
+                connection,
                 number,
                 random: Random(random.bits()),
             });
         }
+        let killing = Killing {
+            connection: self.connect(DATABASE)?,
+            ids,
+            random: Random(random.bits()),
+        };
+        let is_over = AtomicBool::new(false);
         let results: Vec<_> = std::thread::scope(|scope| {
+            if world.kills_statements {
+                scope.spawn(|| killing.run(&is_over));
+            }
             let threads: Vec<_> = ready
                 .into_iter()
                 .map(|client| scope.spawn(|| client.run()))
@@ -227,11 +245,13 @@ impl Campaign {
                 self.server.kill();
             }
             let joined = threads.into_iter().map(|thread| thread.join());
-            joined
+            let results = joined
                 .map(|result| {
                     result.unwrap_or_else(|_| (Vec::new(), Some("a client panicked".to_owned())))
                 })
-                .collect()
+                .collect();
+            is_over.store(true, Ordering::SeqCst);
+            results
         });
         if let Some(Kill::AtEnd) = kill {
             world.killed.store(true, Ordering::SeqCst);
@@ -245,5 +265,27 @@ impl Campaign {
             all.extend(txns);
         }
         Ok(all)
+    }
+}
+
+/// What kills statements of the clients.
+struct Killing {
+    connection: Connection,
+    /// The clients' connections, as the server numbers them.
+    ids: Vec<u32>,
+    random: Random,
+}
+
+impl Killing {
+    /// Until the work is over, or the server is gone.
+    fn run(mut self, is_over: &AtomicBool) {
+        while !is_over.load(Ordering::SeqCst) {
+            let apart = Duration::from_micros(self.random.below(KILLS_APART_US));
+            std::thread::sleep(apart);
+            let kill = format!("KILL QUERY {}", self.random.pick(&self.ids));
+            if self.connection.run(&kill).is_err() {
+                break;
+            }
+        }
     }
 }

@@ -193,11 +193,7 @@ impl Stage {
             Client::connect(&self.socket).map_err(|e| format!("no connection: {e}"))?;
         client.wait_for_ever().map_err(|error| error.to_string())?;
         must(&mut client, &format!("USE {}", self.engine.database()))?;
-        let connection = match client.run("SELECT CONNECTION_ID()") {
-            Ok(Reply::Rows(rows)) => numbers(&rows).first().and_then(|row| row[0]),
-            _ => None,
-        };
-        let connection = connection.ok_or("the server does not number its connections")?;
+        let connection = client.id().into();
         let (statements, received) = channel::<String>();
         let (sender, replies) = channel();
         // It ends with its channel, or with its connection.
