@@ -216,7 +216,8 @@ fn without_table(message: &str) -> String {
     }
 }
 
-/// The message of a duplicate, without the words that a copy has for one of an AUTO_INCREMENT column.
+/// The message of a duplicate, without the words that a copy has for one of an AUTO_INCREMENT
+/// column.
 pub fn as_any_duplicate(message: &str) -> String {
     message.replace(RESEQUENCED_DUPLICATE, "Duplicate entry")
 }
@@ -326,8 +327,8 @@ pub fn of_several_faults(
 /// what Inkstone did when the server has opened the table anew.
 pub const INNODB_STAYS_PRUNED: &str = "the server remembers of a partitioned table that an earlier statement was about no partition, and finds no rows by an index of InnoDB (Inkstone makes it forget)";
 
-/// Why an EXCHANGE PARTITION that only Inkstone refuses is accepted, and ends its case: where InnoDB
-/// can then not open one of the two tables.
+/// Why an EXCHANGE PARTITION that only Inkstone refuses is accepted, and ends its case: where
+/// InnoDB can then not open one of the two tables.
 pub const INNODB_EXCHANGES_OTHER_KEYS: &str = "the server exchanges a partition for a table whose rows lie by another key, and InnoDB can open one of the two no more";
 
 /// Why this error of an ALTER is accepted of one engine, and ends its case: where that one does or
