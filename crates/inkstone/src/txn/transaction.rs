@@ -319,11 +319,15 @@ pub struct Transaction {
     lock_wait_timeout: Mutex<Duration>,
 }
 
+/// How long a transaction of the database's own waits for a row lock. They are all short.
+const OWN_LOCK_WAIT_TIMEOUT: Duration = Duration::from_secs(60);
+
 impl Transaction {
     /// Begins one of the database's own, which reads the catalog, say: the counter of rollbacks
-    /// leaves it out.
+    /// leaves it out, and it waits for others of its kind however short a statement may wait.
     pub(crate) fn begin_own(core: &Arc<Core>, isolation: Isolation) -> Result<Self> {
         let transaction = Self::begin(core, isolation)?;
+        transaction.set_lock_wait_timeout(OWN_LOCK_WAIT_TIMEOUT);
         transaction.shared.inner.lock().is_own = true;
         Ok(transaction)
     }

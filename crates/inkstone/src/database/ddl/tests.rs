@@ -1,3 +1,5 @@
+use crate::catalog::{CATALOG_ISOLATION, Catalog};
+use crate::txn::Transaction;
 use crate::{Database, Error, Isolation, Options};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -47,4 +49,26 @@ fn a_prepared_transaction_is_waited_for_until_it_has_ended() {
         });
         assert!(db.prepared_transactions().is_empty());
     }
+}
+
+/// How long a statement waits for a row says nothing of DDL.
+#[test]
+fn ddl_waits_for_the_catalog_where_statements_do_not_wait() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options {
+        lock_wait_timeout_ms: 0,
+        ..Options::default()
+    };
+    let db = Database::open(dir.path(), options).unwrap();
+    db.create_table("t", &[]).unwrap();
+    let other = Transaction::begin_own(&db.inner.core, CATALOG_ISOLATION).unwrap();
+    let catalog = Catalog::new(&db.inner.catalog, &other);
+    catalog.remove("t").unwrap();
+    thread::scope(|scope| {
+        let dropping = scope.spawn(|| db.drop_table("t"));
+        thread::sleep(Duration::from_millis(50));
+        assert!(!dropping.is_finished());
+        other.rollback().unwrap();
+        dropping.join().unwrap().unwrap();
+    });
 }
