@@ -58,6 +58,7 @@ const SOMETIMES_SEEN: &[&str] = &[
     "deadlocks",
     "lock timeouts",
     "write conflicts",
+    "statements interrupted",
     "transactions that died in their commit",
     "commits lost legally",
     "buffer_evictions",

@@ -4,7 +4,9 @@ use super::life::{Plan, Shape};
 use super::rows::{key_bytes, key_of, range_bytes, value_bytes, value_of};
 use super::{Action, Key, Op, Outcome, Range, ScanKind, Time, Txn, Value};
 use crate::Rng;
-use inkstone::{Database, Durability, Error, Isolation, LockMode, Table, Transaction, Wait};
+use inkstone::{
+    Database, Durability, Error, Interrupt, Isolation, LockMode, Table, Transaction, Wait,
+};
 use inkstone_io::sim::SimVfs;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -32,6 +34,10 @@ pub(super) struct World {
     pub element: AtomicU64,
     /// The first of the lists that are worked on.
     pub lists: AtomicU32,
+    /// Each client's: any client may raise it.
+    pub interrupts: Vec<Interrupt>,
+    /// Statements that were interrupted.
+    pub interrupted: AtomicU64,
     /// A client has found something wrong: the others need not go on.
     pub over: AtomicBool,
 }
@@ -124,11 +130,12 @@ impl Client<'_> {
         let level = self.world.plan.level;
         let level = level.unwrap_or_else(|| self.rng.pick(&LEVELS));
         let begin = self.world.tick();
-        let txn = match self.db.begin(level) {
+        let mut txn = match self.db.begin(level) {
             Ok(txn) => txn,
             Err(_) if self.vfs.is_dead() => return Ok(None),
             Err(error) => return Err(format!("begin: {error}")),
         };
+        txn.set_interrupt(self.interrupt());
         // A transaction with patience gets its lock, or is part of a deadlock: it never waits in
         // vain.
         let patience = if self.rng.chance(40) {
@@ -156,6 +163,7 @@ impl Client<'_> {
                 break;
             }
             self.pause();
+            self.interrupt().clear();
             over = match self.step(&mut running) {
                 Ok(()) => None,
                 Err(Stop::Wrong(text)) => return Err(text),
@@ -200,6 +208,9 @@ impl Client<'_> {
             }
             Error::DuplicateKey { .. } if free => {}
             Error::LockTimeout { .. } | Error::LockNotAvailable => {}
+            Error::Interrupted => {
+                self.world.interrupted.fetch_add(1, Ordering::Relaxed);
+            }
             Error::WriteConflict | Error::DuplicateKey { .. } if snapshot => {}
             error => return Err(format!("{level:?} fails with: {error}")),
         }
@@ -231,8 +242,16 @@ impl Client<'_> {
         }
     }
 
-    /// Lets others run.
+    fn interrupt(&self) -> &Interrupt {
+        &self.world.interrupts[self.number as usize]
+    }
+
+    /// Lets others run, or interrupts one.
     fn pause(&mut self) {
+        if self.rng.chance(self.world.shape.interrupt_percent) {
+            let interrupts = &self.world.interrupts;
+            interrupts[self.rng.below(interrupts.len() as u64) as usize].raise();
+        }
         match self.rng.below(100) {
             chance if chance < self.world.shape.sleep_percent => {
                 std::thread::sleep(Duration::from_micros(self.rng.below(300)));
@@ -323,8 +342,12 @@ impl Client<'_> {
                 if !txn.delete(table, &key_bytes)? {
                     return Err(Stop::Wrong(format!("{key} is gone: it cannot be deleted")));
                 }
-                txn.insert(table, &key_bytes, &bytes)
-                    .map_err(|error| self.unexpected("an insert after a delete", error))?;
+                let mut inserted = txn.insert(table, &key_bytes, &bytes);
+                while matches!(inserted, Err(Error::Interrupted)) {
+                    self.interrupt().clear();
+                    inserted = txn.insert(table, &key_bytes, &bytes);
+                }
+                inserted.map_err(|error| self.unexpected("an insert after a delete", error))?;
             }
             (true, _) => txn.update(table, &key_bytes, &bytes)?,
         }

@@ -5,11 +5,11 @@ use super::client::{Client, World, everything};
 use super::{Action, End, History, Key, Op, Outcome, State, Txn, check};
 use crate::Rng;
 use inkstone::internals::options::{Doublewrite, FlushMethod, LogWrite};
-use inkstone::{Database, Durability, Isolation, Options, Table};
+use inkstone::{Database, Durability, Interrupt, Isolation, Options, Table};
 use inkstone_io::sim::SimVfs;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Where the database lies on the simulated disk.
@@ -64,6 +64,8 @@ pub(super) struct Shape {
     pub scans: u64,
     pub steps_max: u64,
     pub sleep_percent: u64,
+    /// Of a hundred pauses of a client, in how many it interrupts one, be it itself.
+    pub interrupt_percent: u64,
     /// Bytes that values are longer than need be.
     pub paddings: Vec<u64>,
 }
@@ -82,6 +84,7 @@ impl Shape {
             scans: rng.pick(&[1, 4, 4, 10]),
             steps_max: rng.pick(&[3, 6, 10]),
             sleep_percent: rng.pick(&[0, 10, 40]),
+            interrupt_percent: rng.pick(&[0, 0, 5, 30]),
             paddings: paddings[rng.below(4) as usize].clone(),
         }
     }
@@ -146,6 +149,8 @@ pub fn run(plan: Plan) -> (Tally, Result<(), String>) {
     vfs.set_sync_delay(Duration::from_micros(rng.pick(&[0, 0, 100])));
     let world = World {
         shape: Shape::random(&mut rng),
+        interrupts: (0..plan.clients).map(|_| Interrupt::new()).collect(),
+        interrupted: AtomicU64::new(0),
         plan,
         clock: AtomicU64::new(0),
         element: AtomicU64::new(0),
@@ -161,6 +166,8 @@ pub fn run(plan: Plan) -> (Tally, Result<(), String>) {
     };
     run.tally.marks.add("runs", 1);
     let result = run.lives();
+    let interrupted = run.world.interrupted.load(Ordering::Relaxed);
+    run.tally.marks.add("statements interrupted", interrupted);
     (run.tally, result)
 }
 
