@@ -1,7 +1,8 @@
 //! Typed tables: rows of Rust types, with secondary trees that are kept up to date by themselves.
 //!
 //! Keys and values are [`Field`]s: integers, strings, bytes, floats, options, tuples of them. Keys
-//! sort as the types do.
+//! sort as the types do; `None` comes first, and floats are in the order of `total_cmp`: -0.0 before
+//! 0.0 (a range that begins at 0.0 has no -0.0), NaNs at the ends.
 //!
 //! ```
 //! use inkstone::typed::TypedTable;
@@ -35,6 +36,7 @@ use crate::{Error, Result};
 use inkstone_format::Corrupt;
 use inkstone_format::catalog::CLUSTERED;
 pub use inkstone_format::codec::Reader;
+use std::any::type_name;
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
@@ -44,6 +46,8 @@ type Extract<K, V> = dyn Fn(&K, &V, &mut Vec<u8>) + Send + Sync;
 struct Index<K, V> {
     name: String,
     unique: bool,
+    /// The type of its keys, as the compiler names it.
+    key_type: &'static str,
     extract: Arc<Extract<K, V>>,
 }
 
@@ -92,6 +96,7 @@ impl<K: Field, V: Field> Builder<K, V> {
         self.indexes.push(Index {
             name: name.to_owned(),
             unique,
+            key_type: type_name::<I>(),
             extract,
         });
         self
@@ -360,6 +365,7 @@ impl<K: Field, V: Field> TypedTable<K, V> {
     }
 
     /// Entries of a secondary tree in a range of its keys: the secondary key and the row's key.
+    /// [`Error::Unsupported`] if `I` is not what the index was declared with.
     pub fn by_index<I: Field>(
         &self,
         txn: &Transaction,
@@ -373,6 +379,13 @@ impl<K: Field, V: Field> TypedTable<K, V> {
             .ok_or_else(|| {
                 Error::NotFound(format!("index {name} of table {}", self.table.name()))
             })?;
+        let (declared, asked) = (index.key_type, type_name::<I>());
+        if declared != asked {
+            return Err(Error::Unsupported(format!(
+                "index {name} of table {} has keys of type {declared}, not {asked}",
+                self.table.name()
+            )));
+        }
         let (low, high) = match (index.unique, byte_bounds(&range)) {
             (true, bounds) => bounds,
             // Row keys follow.
@@ -415,12 +428,10 @@ impl<K: Field, V: Field> Iterator for Rows<K, V> {
     type Item = Result<(K, V)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let (key, value) = match self.cursor.next_row().transpose()? {
-            Ok(row) => row,
-            Err(error) => return Some(Err(error)),
-        };
-        let row = K::from_bytes(key).and_then(|key| Ok((key, V::from_bytes(value)?)));
-        Some(row.map_err(|corrupt| misfit(&self.table, &corrupt)))
+        self.cursor.next_of_iterator(|key, value| {
+            let row = K::from_bytes(key).and_then(|key| Ok((key, V::from_bytes(value)?)));
+            row.map_err(|corrupt| misfit(&self.table, &corrupt))
+        })
     }
 }
 
@@ -436,19 +447,17 @@ impl<I: Field, K: Field> Iterator for Entries<I, K> {
     type Item = Result<(I, K)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let (key, value) = match self.cursor.next_row().transpose()? {
-            Ok(row) => row,
-            Err(error) => return Some(Err(error)),
-        };
-        let mut r = Reader::new(key);
-        let entry = I::get(&mut r).and_then(|index| {
-            let primary = if self.unique {
-                K::from_bytes(value)?
-            } else {
-                K::get(&mut r)?
-            };
-            Ok((index, primary))
-        });
-        Some(entry.map_err(|corrupt| misfit(&self.table, &corrupt)))
+        self.cursor.next_of_iterator(|key, value| {
+            let mut r = Reader::new(key);
+            let entry = I::get(&mut r).and_then(|index| {
+                let primary = if self.unique {
+                    K::from_bytes(value)?
+                } else {
+                    K::get(&mut r)?
+                };
+                Ok((index, primary))
+            });
+            entry.map_err(|corrupt| misfit(&self.table, &corrupt))
+        })
     }
 }

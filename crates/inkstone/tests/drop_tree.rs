@@ -4,7 +4,7 @@ mod common;
 
 use common::{all, commit, key, open, val, within};
 use inkstone::Isolation::ReadCommitted;
-use inkstone::{Database, Error, Options, Table};
+use inkstone::{Database, Error, LockMode, Options, Table, Wait};
 use inkstone_io::sim::SimVfs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -418,5 +418,24 @@ fn estimates_do_not_see_the_pages_of_a_dropped_tree() {
             done.store(true, Ordering::Relaxed);
         });
         until_free(&db, &table);
+    });
+}
+
+/// A loop over a cursor that looks at none of its rows ends, too.
+#[test]
+fn cursors_end_behind_an_error() {
+    within(60, || {
+        let dir = tempfile::tempdir().unwrap();
+        let db = open(&dir);
+        let table = db.create_table("t", &[]).unwrap();
+        commit(&db, |txn| txn.insert(&table, b"a", b"1").unwrap());
+        let txn = db.begin(ReadCommitted).unwrap();
+        let plain = txn.range(&table, ..).unwrap();
+        let locking = txn
+            .range_locking(&table, .., LockMode::Shared, Wait::Timeout)
+            .unwrap();
+        db.drop_table("t").unwrap();
+        assert_eq!(plain.count(), 1);
+        assert_eq!(locking.count(), 1);
     });
 }

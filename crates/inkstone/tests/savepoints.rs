@@ -480,3 +480,37 @@ fn locks_after_a_rollback_to_a_savepoint() {
         assert_eq!(rows(&db, &table), [(0, 3), (1, 2), (2, 0)]);
     });
 }
+
+/// A mark that was set behind the place that the transaction went back to is no place in it.
+#[test]
+fn a_void_mark_undoes_nothing() {
+    for level in [ReadCommitted, RepeatableRead] {
+        let dir = tempfile::tempdir().unwrap();
+        let db = open(&dir);
+        let table = db.create_table("t", &[]).unwrap();
+        let txn = db.begin(level).unwrap();
+        for n in 0..10u32 {
+            txn.insert(&table, &n.to_be_bytes(), b"").unwrap();
+        }
+        let first = txn.mark().unwrap();
+        txn.savepoint("s").unwrap();
+        txn.insert(&table, b"undone", b"").unwrap();
+        let void = txn.mark().unwrap();
+        txn.rollback_to_mark(first).unwrap();
+        for more in 0..4u32 {
+            let undone = txn.rollback_to_mark(void);
+            assert!(matches!(undone, Err(Error::TransactionState(_))));
+            assert_eq!(txn.range(&table, ..).unwrap().count(), 10 + more as usize);
+            txn.insert(&table, format!("more {more}").as_bytes(), b"")
+                .unwrap();
+        }
+        let later = txn.mark().unwrap();
+        txn.rollback_to_savepoint("s").unwrap();
+        assert!(txn.rollback_to_mark(later).is_err());
+        // Nothing was undone since: it is where the transaction is.
+        txn.rollback_to_mark(first).unwrap();
+        txn.commit().unwrap();
+        let txn = db.begin(level).unwrap();
+        assert_eq!(txn.range(&table, ..).unwrap().count(), 10);
+    }
+}

@@ -298,3 +298,23 @@ fn ranges_of_an_index_are_those_of_a_sorted_list() {
     let bytes = [vec![], vec![0u8], vec![0, 0], vec![255], vec![255, 255]];
     check_ranges(&bytes, Vec::clone);
 }
+
+#[test]
+fn an_index_is_read_as_what_it_was_declared_with() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Database::open(dir.path(), Options::default()).unwrap();
+    let table = TypedTable::<u64, f64>::builder("t")
+        .index("f", |_, value| *value)
+        .open(&db)
+        .unwrap();
+    let txn = db.begin(Isolation::RepeatableRead).unwrap();
+    for (key, value) in [(1, 0.0), (2, -0.0), (3, f64::NAN), (4, -1.0)] {
+        table.insert(&txn, &key, &value).unwrap();
+    }
+    let error = table.by_index::<u64>(&txn, "f", ..).err().unwrap();
+    assert!(error.to_string().contains("f64"), "{error}");
+    let from = |range| table.by_index::<f64>(&txn, "f", range).unwrap();
+    let keys: Vec<u64> = from(-5.0..).map(|entry| entry.unwrap().1).collect();
+    assert_eq!(keys, [4, 2, 1, 3]);
+    assert_eq!(from(0.0..).count(), 2);
+}

@@ -20,6 +20,9 @@ use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
+/// Rounds of purge that the log may cut off before a program is told.
+const PURGE_ROUNDS_MAX: u32 = 1000;
+
 /// What verifying a table found, when all is well.
 #[derive(Clone, Debug, Default)]
 pub struct TableReport {
@@ -254,10 +257,20 @@ impl Database {
         self.inner.finish_redo()
     }
 
-    /// Runs one round of purge now, instead of waiting for the background thread.
+    /// Runs one round of purge now, instead of waiting for the background thread. Where the log has
+    /// no room it waits for a checkpoint, as a statement does.
     pub fn purge(&self) -> Result<()> {
-        self.inner.core.storage.poison.check()?;
-        crate::rows::purge::run(&self.inner.core).map(drop)
+        let core = &self.inner.core;
+        let mut rounds = 0;
+        loop {
+            core.before_round()?;
+            rounds += 1;
+            match crate::rows::purge::run(core) {
+                // Others have used what room there was: a round goes on where the last one ended.
+                Err(Error::DiskFull { .. }) if rounds < PURGE_ROUNDS_MAX => {}
+                purged => return purged.map(drop),
+            }
+        }
     }
 
     /// Reads all that the undo file has of transactions that have not ended: of this run, and of

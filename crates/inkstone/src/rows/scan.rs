@@ -244,7 +244,8 @@ impl<'c> Iterator for RowsIter<'c> {
     }
 }
 
-/// Rows of a range in key order, or in reverse. See the module.
+/// Rows of a range in key order, or in reverse. See the module. As an iterator it ends behind an
+/// error; [`next_row`](Self::next_row) tries again.
 pub struct Cursor {
     core: Arc<Core>,
     tree: Tree,
@@ -267,6 +268,8 @@ pub struct Cursor {
     limit: usize,
     ahead: ReadAhead,
     reads: u64,
+    /// As an iterator it has given an error.
+    has_failed: bool,
 }
 
 impl Cursor {
@@ -301,7 +304,26 @@ impl Cursor {
             limit: FIRST_ROWS,
             ahead: ReadAhead::default(),
             reads: 0,
+            has_failed: false,
         }
+    }
+
+    /// The next row as an iterator gives it, which ends behind an error: a loop that looks at none
+    /// of its rows would not end.
+    pub(crate) fn next_of_iterator<T>(
+        &mut self,
+        read: impl FnOnce(&[u8], &[u8]) -> Result<T>,
+    ) -> Option<Result<T>> {
+        if self.has_failed {
+            return None;
+        }
+        let row = match self.next_row() {
+            Ok(None) => return None,
+            Ok(Some((key, value))) => read(key, value),
+            Err(error) => Err(error),
+        };
+        self.has_failed = row.is_err();
+        Some(row)
     }
 
     /// The next row: key and value. The slices are valid until the next call.
@@ -590,11 +612,7 @@ impl Iterator for Cursor {
     type Item = Result<(Vec<u8>, Vec<u8>)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        match self.next_row() {
-            Ok(Some((key, value))) => Some(Ok((key.to_vec(), value.to_vec()))),
-            Ok(None) => None,
-            Err(error) => Some(Err(error)),
-        }
+        self.next_of_iterator(|key, value| Ok((key.to_vec(), value.to_vec())))
     }
 }
 

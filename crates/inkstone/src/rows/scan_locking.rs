@@ -33,10 +33,13 @@ use inkstone_format::PageNo;
 use inkstone_format::tree_page::TreePage;
 use std::ops::{Bound, RangeBounds};
 
-/// Rows of a range that are locked one by one as they are read.
+/// Rows of a range that are locked one by one as they are read. As an iterator it ends behind an
+/// error; [`next_row`](Self::next_row) tries again, as after a timeout.
 pub struct LockingCursor<'t> {
     transaction: &'t Transaction,
     scan: LockingScan,
+    /// As an iterator it has given an error.
+    has_failed: bool,
 }
 
 impl LockingCursor<'_> {
@@ -60,7 +63,12 @@ impl Iterator for LockingCursor<'_> {
     type Item = Result<(Vec<u8>, Vec<u8>)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.next_row().transpose()
+        if self.has_failed {
+            return None;
+        }
+        let row = self.next_row();
+        self.has_failed = row.is_err();
+        row.transpose()
     }
 }
 
@@ -398,6 +406,7 @@ impl Transaction {
         Ok(LockingCursor {
             transaction: self,
             scan: self.locking_scan_of(tree, range, false, mode, wait)?,
+            has_failed: false,
         })
     }
 

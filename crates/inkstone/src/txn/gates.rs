@@ -29,6 +29,7 @@
 //! | a first record that is no change: `Core::before_write` | poison to old versions |
 //! | a step of a rollback: `Core::before_undo` | poison; log on disk, first of what was promised, then waited for; log in memory |
 //! | purge, freeing pages: `Core::before_upkeep` | poison, log on disk, log in memory |
+//! | a round of purge that a program asks for: `Core::before_round` | poison, log on disk |
 //! | a reader that removes dead rows: `Core::before_cleaning` | log on disk, without waiting: otherwise it is left; log in memory |
 //! | a row whose version is renamed: `Core::before_renaming` | log in memory: the statement, or the checkpoint, has passed the others |
 //!
@@ -173,6 +174,12 @@ impl Core {
         self.storage.poison.check()?;
         self.storage.log.prepare()?;
         self.storage.log.wait_for_space()
+    }
+
+    /// Before a round of upkeep that a program asks for: it waits, as a statement does.
+    pub(crate) fn before_round(&self) -> Result<()> {
+        self.storage.poison.check()?;
+        self.wait_for_log(None, Patience::Statement, |_| self.storage.log.prepare())
     }
 
     /// Before a reader removes what it has found dead; false if it is to leave that.

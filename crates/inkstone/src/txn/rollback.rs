@@ -96,6 +96,25 @@ pub(crate) fn undo_until(
     Ok(())
 }
 
+/// Whether the transaction has come past version entry `place`, and has not undone it: an entry that
+/// was undone is never met on the way back.
+pub(crate) fn leads_to(core: &Core, inner: &Inner, place: VersionAddress) -> Result<bool> {
+    let mut at = inner.undo_last;
+    while at != place && at != VersionAddress(0) {
+        let Some(entry) = core.versions.read(at)? else {
+            return Err(core.versions.corrupt(
+                at,
+                Corrupt {
+                    offset: 0,
+                    detail: "the version of an open transaction is gone".to_owned(),
+                },
+            ));
+        };
+        at = entry.view().undo_previous;
+    }
+    Ok(at == place)
+}
+
 /// Undoes one change that this run has made, of a row or of several. How many rows.
 fn undo_version(
     core: &Arc<Core>,

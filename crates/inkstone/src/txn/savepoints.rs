@@ -2,6 +2,7 @@
 
 use crate::mutants::{self, Mutant};
 use crate::paranoid::paranoid;
+use crate::txn::rollback::leads_to;
 use crate::txn::transaction::{Inner, Phase, Transaction};
 use crate::{Error, Result};
 use inkstone_format::{TrxId, VersionAddress};
@@ -186,11 +187,20 @@ impl Transaction {
     }
 
     /// Undoes everything since the mark; savepoints set since are forgotten, and marks set since
-    /// are void. Locks are as with [`rollback_to_savepoint`](Self::rollback_to_savepoint).
+    /// are void, if anything was undone: to go back to one is an error
+    /// ([`Error::TransactionState`]), and undoes nothing. Locks are as with
+    /// [`rollback_to_savepoint`](Self::rollback_to_savepoint).
     pub fn rollback_to_mark(&self, mark: Mark) -> Result<()> {
         let mut inner = self.active()?;
         if mark.transaction != self.shared.state.id() {
             return Err(Error::TransactionState("another one than the mark's"));
+        }
+        let place = inner.undo_place.now(mark.place.undo_last);
+        // Where nothing was ever undone each mark is on the way back.
+        if inner.orphans && !leads_to(&self.core, &inner, place)? {
+            return Err(Error::TransactionState(
+                "no longer where the mark was set: it was rolled back to an earlier place since",
+            ));
         }
         let kept = |s: &Savepoint| s.place.undo_count <= mark.place.undo_count;
         inner.savepoints.retain(kept);

@@ -5,7 +5,7 @@ use super::rows::{key_bytes, key_of, range_bytes, value_bytes, value_of};
 use super::{Action, Key, Op, Outcome, Range, ScanKind, Time, Txn, Value};
 use crate::Rng;
 use inkstone::{
-    Database, Durability, Error, Interrupt, Isolation, LockMode, Table, Transaction, Wait,
+    Database, Durability, Error, Interrupt, Isolation, LockMode, Mark, Table, Transaction, Wait,
 };
 use inkstone_io::sim::SimVfs;
 use std::collections::BTreeMap;
@@ -83,11 +83,21 @@ struct Running {
     level: Isolation,
     ops: Vec<Op>,
     savepoint: bool,
+    /// A mark behind the savepoint that was gone back to since.
+    void: Option<Mark>,
     /// Rows that a scan found.
     rows: Vec<Key>,
 }
 
 impl Running {
+    /// Whether it has changed anything since its savepoint.
+    fn has_written(&self) -> bool {
+        let since = self.ops.iter().rev();
+        since
+            .take_while(|op| !matches!(op.action, Action::Savepoint | Action::RollBack))
+            .any(|op| matches!(op.action, Action::Write { .. }))
+    }
+
     fn note(&mut self, at: Time, action: Action) {
         self.ops.push(Op { at, action });
     }
@@ -149,6 +159,7 @@ impl Client<'_> {
             level,
             ops: Vec::new(),
             savepoint: false,
+            void: None,
             rows: Vec::new(),
         };
         let steps = if self.rng.chance(4) {
@@ -277,8 +288,19 @@ impl Client<'_> {
 
     fn savepoint(&mut self, running: &mut Running) -> Done {
         let at = self.world.tick();
+        if let Some(void) = running.void {
+            match running.txn.rollback_to_mark(void) {
+                Err(Error::TransactionState(_)) => {}
+                Err(error) => return Err(error.into()),
+                Ok(()) => return Err(Stop::Wrong("a void mark is gone back to".to_owned())),
+            }
+        }
         if running.savepoint && self.rng.chance(60) {
+            let mark = running.txn.mark()?;
             running.txn.rollback_to_savepoint("s")?;
+            if running.has_written() {
+                running.void = Some(mark);
+            }
             running.note(at, Action::RollBack);
         } else {
             running.txn.savepoint("s")?;
