@@ -1,8 +1,8 @@
 //! Typed tables: rows of Rust types, with secondary trees that are kept up to date by themselves.
 //!
 //! Keys and values are [`Field`]s: integers, strings, bytes, floats, options, tuples of them. Keys
-//! sort as the types do; `None` comes first, and floats are in the order of `total_cmp`: -0.0 before
-//! 0.0 (a range that begins at 0.0 has no -0.0), NaNs at the ends.
+//! sort as the types do; `None` comes first, and floats are in the order of `total_cmp`: -0.0
+//! before 0.0 (a range that begins at 0.0 has no -0.0), NaNs at the ends.
 //!
 //! ```
 //! use inkstone::typed::TypedTable;

@@ -355,7 +355,9 @@ impl Database {
 
     /// Closes as [`Options::fast_shutdown`] says: in order, if that is not set. What is left to
     /// write is written then, so that the next open needs no recovery. Transactions must have
-    /// ended; those that have not are rolled back by the next open.
+    /// ended; those that have not are rolled back by the next open. All clones of the database are
+    /// closed with it, but the directory is in use ([`Error::InUse`]) until the last of them is
+    /// dropped, and files stay open while there are handles of tables, or cursors.
     pub fn close(self) -> Result<()> {
         let how = self.inner.options.fast_shutdown;
         self.close_as(how)

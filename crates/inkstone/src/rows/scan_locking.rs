@@ -46,6 +46,11 @@ impl LockingCursor<'_> {
     /// Locks and returns the next row: key and newest value.
     pub fn next_row(&mut self) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
         if self.scan.next_row(self.transaction)? {
+            let (key, Scope { low, high, .. }) = (&self.scan.key, &self.scan.scope);
+            paranoid!(
+                (low.as_ref(), high.as_ref()).contains(key),
+                "row {key:02x?} was locked for a scan from {low:02x?} to {high:02x?}"
+            );
             Ok(Some((self.scan.key.clone(), self.scan.row.value.clone())))
         } else {
             Ok(None)

@@ -96,8 +96,8 @@ pub(crate) fn undo_until(
     Ok(())
 }
 
-/// Whether the transaction has come past version entry `place`, and has not undone it: an entry that
-/// was undone is never met on the way back.
+/// Whether the transaction has come past version entry `place`, and has not undone it: an entry
+/// that was undone is never met on the way back.
 pub(crate) fn leads_to(core: &Core, inner: &Inner, place: VersionAddress) -> Result<bool> {
     let mut at = inner.undo_last;
     while at != place && at != VersionAddress(0) {
