@@ -181,7 +181,7 @@ impl Model {
         assert_eq!(self.check_checkpoint(), self.bench.checkpoint());
         self.bench.pool.close();
         self.bench.pool.check_invariants();
-        println!(
+        eprintln!(
             "{threads} threads: {} changes, {} reads, {:?}, {} batches",
             self.changes.load(Ordering::Relaxed),
             self.reads.load(Ordering::Relaxed),

@@ -45,7 +45,7 @@ fn optimistic_hits() {
     for by_hint in [false, true] {
         for threads in [1, 2] {
             let rate = hits_per_second(&bench, threads, hits, by_hint);
-            println!(
+            eprintln!(
                 "optimistic hits by {}: {threads} threads, {:.1} million/s, {:.1} ns each",
                 if by_hint { "hint" } else { "id" },
                 rate / 1e6,

@@ -33,7 +33,7 @@ fn throughput() {
     for threads in [1, 2] {
         for _ in 0..3 {
             let rate = appends_a_second(threads, 4_000_000) / 1e6;
-            println!("{threads} threads: {rate:.1} million appends/s of 16 bytes");
+            eprintln!("{threads} threads: {rate:.1} million appends/s of 16 bytes");
         }
     }
 }

@@ -430,7 +430,7 @@ fn operations(rig: &Rig, pages: &[PageId]) -> [u64; 4] {
 fn a_thousand_tables_take_few_operations() {
     let pages: Vec<_> = (2..1002).map(|space| id(space, 3)).collect();
     let [first, reads, later_reads, later_writes] = operations(&thousand(), &pages);
-    println!("{first} {reads} {later_reads} {later_writes}");
+    eprintln!("{first} {reads} {later_reads} {later_writes}");
     assert!(first <= 25 && reads <= 150, "{first}, {reads}");
     let later = (later_reads, later_writes);
     assert!(later_reads <= 25 && later_writes <= 25, "{later:?}");
@@ -444,7 +444,7 @@ fn runs_of_two_large_tables_take_few_operations() {
         .map(|(space, run)| id(space, run * BLOCK_ENTRIES as u32 + 7))
         .collect();
     let [first, reads, later_reads, later_writes] = operations(&large(), &pages);
-    println!("{first} {reads} {later_reads} {later_writes}");
+    eprintln!("{first} {reads} {later_reads} {later_writes}");
     assert!(first <= 20 && reads <= 250, "{first}, {reads}");
     let later = (later_reads, later_writes);
     assert!(later_reads <= 20 && later_writes <= 20, "{later:?}");
