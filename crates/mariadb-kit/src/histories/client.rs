@@ -30,11 +30,8 @@ const DUPLICATE: u16 = 1062;
 const CHANGED: u16 = 1020;
 /// `ER_QUERY_INTERRUPTED`.
 const KILLED: u16 = 1317;
-/// `ER_XAER_RMFAIL`. Behind a statement that was killed an XA transaction may be one that can only
-/// be rolled back; its client hears of that here at the latest.
-const XA_ROLLBACK_ONLY: u16 = 1399;
 /// `ER_XAER_NOTA` and `ER_XAER_RMFAIL`: what was killed had done it.
-const XA_DONE: [u16; 2] = [1397, XA_ROLLBACK_ONLY];
+const XA_DONE: [u16; 2] = [1397, 1399];
 
 /// What the clients of a run share.
 pub struct World {
@@ -259,9 +256,6 @@ impl Client<'_> {
             }
             TIMEOUT => {}
             KILLED if self.world.kills_statements => {}
-            XA_ROLLBACK_ONLY if self.world.kills_statements => {
-                return Ok(Some("only to be rolled back".to_owned()));
-            }
             // Without gap locks a row that is missing may come.
             DUPLICATE if matches!(level, Level::ReadCommitted | Level::Snapshot) => {}
             CHANGED if level.may_conflict() => {
@@ -331,15 +325,6 @@ impl Client<'_> {
             }
             Err(Stop::Refused(_)) if self.world.killed.load(Ordering::SeqCst) => {
                 Ok(Outcome::Unknown)
-            }
-            Err(Stop::Refused(refusal))
-                if refusal.code == XA_ROLLBACK_ONLY && self.world.kills_statements =>
-            {
-                let why = "only to be rolled back".to_owned();
-                match self.roll_back(running) {
-                    Ok(()) => Ok(Outcome::Aborted(why)),
-                    Err(stop) => self.gone(stop).map(Outcome::Aborted),
-                }
             }
             Err(stop) => self.gone(stop).map(|_| Outcome::Unknown),
         }

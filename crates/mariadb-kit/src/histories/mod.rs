@@ -31,7 +31,7 @@ const LIVES: u64 = 4;
 const RUNS_FOR_CLASSES: u64 = 60;
 /// Transactions of a client in a life.
 const TRANSACTIONS: usize = 40;
-/// Statements are killed in runs of these seeds, not in CI: one kill of about 10,000 still shows a
+/// Statements are killed in runs of these seeds, not in CI: one kill of some thousand still shows a
 /// transaction otherwise than its client was told, which is open (docs/testing.md).
 const KILLS_FROM_SEED: u64 = 1000;
 /// From one statement that is killed to the next, at most: about as long as a few statements take.
