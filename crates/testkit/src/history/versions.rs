@@ -231,7 +231,12 @@ impl Versions {
                 if let Some(read) = &written.read_before {
                     pairs.push((key, written_version(key, read), version));
                 }
-                if let (End::Quiet, Some(last)) = (history.end, history.last.get(&key)) {
+                // Of a commit that may have been none nothing follows from what is there.
+                if let (Outcome::Committed { .. }, End::Quiet, Some(last)) = (
+                    &history.txns[at].outcome,
+                    history.end,
+                    history.last.get(&key),
+                ) {
                     pairs.push((key, version, written_version(key, last)));
                 }
             }

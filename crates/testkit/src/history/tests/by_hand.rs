@@ -299,6 +299,33 @@ fn what_is_found_after_the_end() {
     }
 }
 
+/// A commit whose outcome was not told may have been none, also where nothing has crashed.
+#[test]
+fn a_commit_that_may_have_been_none() {
+    let story = |outcome: Outcome, last: u64| {
+        let later = Txn {
+            outcome,
+            begin: 4,
+            ..txn(vec![read(R, &[1]), write(R, &[2])])
+        };
+        violations(&History {
+            end: End::Quiet,
+            last: [(R, vec![last])].into(),
+            ..history(ReadCommitted, vec![txn(vec![write(R, &[1])]), later])
+        })
+    };
+    let committed = Outcome::Committed {
+        at: 9,
+        durability: Durability::Sync,
+    };
+    for last in [1, 2] {
+        let found = story(Outcome::Unknown, last);
+        assert!(found.is_empty(), "{last}: {found:?}");
+    }
+    assert!(story(committed.clone(), 2).is_empty());
+    assert!(!story(committed, 1).is_empty());
+}
+
 /// If a transaction survives a power loss, so do all those whose work it has seen.
 #[test]
 fn what_survives_is_a_prefix() {
