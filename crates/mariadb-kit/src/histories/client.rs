@@ -276,13 +276,13 @@ impl Client<'_> {
             return self.run_whole("ROLLBACK");
         };
         match self.run_xa(&format!("XA END '{name}'")) {
-            Ok(_) => {
+            Ok(Ended::Said) => {
                 if self.random.chance(50) {
                     self.run_xa(&format!("XA PREPARE '{name}'"))?;
                 }
             }
-            // The server may say again that it was a deadlock.
-            Err(Stop::Refused(_)) => {}
+            // The server may say again that it was a deadlock, and only that to one that was killed.
+            Ok(Ended::Unsaid) | Err(Stop::Refused(_)) => {}
             Err(other) => return Err(other),
         }
         self.run_xa(&format!("XA ROLLBACK '{name}'")).map(drop)
