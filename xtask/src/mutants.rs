@@ -117,6 +117,10 @@ fn line_of(machine: Machine, runs: Option<u64>) -> Vec<String> {
             let runs = runs.unwrap_or(1_000_000);
             format!("--seed 1 --runs {runs}")
         }
+        Machine::SmallLog => {
+            let runs = runs.unwrap_or(1_000_000);
+            format!("--small-log --seed 1 --runs {runs}")
+        }
         // Each written script at each format of the binary log.
         Machine::Replica(names) | Machine::Sessions(names) => {
             format!("mariadb --sessions {names} --seed 1")

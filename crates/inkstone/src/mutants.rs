@@ -18,6 +18,8 @@ pub enum Machine {
     Histories,
     /// Slow syncs of which one fails, under several flushers.
     FailedSync,
+    /// Clients that share a small log.
+    SmallLog,
     /// The scripts of several SQL sessions that have this in their name, on a MariaDB server: its
     /// replica is apart.
     Replica(&'static str),
@@ -29,7 +31,7 @@ impl Machine {
     /// The program's or command's name.
     pub const fn program(self) -> &'static str {
         match self {
-            Machine::Sim => "sim",
+            Machine::Sim | Machine::SmallLog => "sim",
             Machine::Faults(_) => "faults",
             Machine::Histories => "histories",
             Machine::FailedSync => "failed-sync",
@@ -74,7 +76,7 @@ macro_rules! mutants {
     };
 }
 
-use Machine::{FailedSync, Faults, Histories, Replica, Sessions, Sim};
+use Machine::{FailedSync, Faults, Histories, Replica, Sessions, Sim, SmallLog};
 
 mutants! {
     LogUnsynced, "log-unsynced", Sim, 60,
@@ -113,6 +115,10 @@ mutants! {
         "the control file's valid copy is overwritten, not the other one";
     SegmentRecycledEarly, "segment-recycled-early", Sim, 60,
         "a log segment is recycled while recovery still needs it";
+    RollbackKeepsLog, "rollback-keeps-log", SmallLog, 120,
+        "a rollback waits for room in the log and keeps what there is of it";
+    UndonePartMoves, "undone-part-moves", SmallLog, 120,
+        "undo moves with rows of a version that were undone before";
     LogUnbounded, "log-unbounded", Sim, 120,
         "the log makes files beyond log_file_size";
     DirectoryUnsynced, "directory-unsynced", Sim, 60,

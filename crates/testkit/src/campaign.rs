@@ -2,7 +2,7 @@
 
 use crate::driver::{Marks, Plan};
 use crate::failed_sync::flushers;
-use crate::schedule;
+use crate::{schedule, small_log};
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, Once};
@@ -106,6 +106,17 @@ pub fn run_flushers(case: flushers::Case) -> (Marks, Result<(), String>) {
     );
     let text = format!("{case:?}");
     let (marks, result) = watched(&line, || flushers::run(case));
+    (
+        marks,
+        result.map_err(|error| format!("{error}\n  {text}\n  repeat: {line}")),
+    )
+}
+
+/// Runs a case of clients that share a small log; the error says how to repeat it.
+pub fn run_small_log(case: small_log::Case) -> (Marks, Result<(), String>) {
+    let line = format!("cargo xtask sim --small-log --seed {} --trace", case.seed);
+    let text = format!("{case:?}");
+    let (marks, result) = watched(&line, || small_log::run(case));
     (
         marks,
         result.map_err(|error| format!("{error}\n  {text}\n  repeat: {line}")),

@@ -9,6 +9,7 @@
 //! | [`workers`] | a campaign on all cores: processes that run seeds |
 //! | [`faults`] | a small piece of work in which the k-th operation on the disk fails, or whole files, or in which handles and memory are few |
 //! | [`failed_sync`] | a sync of each kind of file fails: what the page cache shows afterwards, what others make of it meanwhile |
+//! | [`small_log`] | threads roll back to savepoints, with a log that comes round meanwhile |
 //! | [`crash`] | real processes, killed, and power loss under them |
 //! | [`fuse`] | a mounted file system that forgets what was not synced |
 //! | [`diagnose`] | what disk and log say of a page that an error names |
@@ -42,6 +43,7 @@ pub mod marks;
 pub mod model;
 mod rng;
 pub mod schedule;
+pub mod small_log;
 pub mod workers;
 
 pub use rng::Rng;

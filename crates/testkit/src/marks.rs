@@ -128,6 +128,10 @@ pub const SOMETIMES: &[(&str, &str)] = &[
         "a repeatable read was refused, as its snapshot was older than the table",
     ),
     (
+        "rollback_waits",
+        "a step of a rollback waited for room in the log, which came",
+    ),
+    (
         "slow syncs of which one failed",
         "a sync failed while others of many files were under way, and power was lost after it",
     ),

@@ -82,6 +82,7 @@ counters! {
     InnerSplits "inner_splits" "Inner pages split",
     PageMerges "page_merges" "Pages merged into a neighbour",
     Commits "commits" "Transactions committed",
+    RollbackWaits "rollback_waits" "Times that a step of a rollback waited for room in the log",
     Rollbacks "rollbacks" "Transactions rolled back, without the database's own",
     LockWaits "lock_waits" "Times that a transaction waited for a row or range lock",
     LockTimeouts "lock_timeouts" "Lock waits that timed out",

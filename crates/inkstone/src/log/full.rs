@@ -8,7 +8,7 @@
 //!    `the_log_is_no_longer_than_its_size`.
 
 use crate::paranoid::paranoid;
-use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use crate::sync::{Condvar, Mutex};
 use std::time::Duration;
 
@@ -17,6 +17,8 @@ pub(super) struct Full {
     /// A checkpoint is called for, and none has begun since.
     called: Mutex<bool>,
     call: Condvar,
+    /// Times that the thread has come back for a call: checkpoints that are over.
+    rounds: AtomicU64,
     /// Whether there is a thread that answers, or will as soon as it runs.
     is_heard: AtomicBool,
     waiting: AtomicUsize,
@@ -45,11 +47,17 @@ impl Full {
 
     /// Waits for a call; whether there was one.
     pub fn next_call(&self, at_most: Duration) -> bool {
+        self.rounds.fetch_add(1, Ordering::Relaxed);
         let mut called = self.called.lock();
         if !*called {
             self.call.wait_for(&mut called, at_most);
         }
         std::mem::take(&mut *called)
+    }
+
+    /// A number that grows with each checkpoint that is over, whether it has made room or not.
+    pub fn rounds(&self) -> u64 {
+        self.rounds.load(Ordering::Relaxed)
     }
 
     /// Calls are not answered any more. Lets a wait for one end.
@@ -104,6 +112,7 @@ mod tests {
         assert!(full.next_call(Duration::from_secs(60)));
         assert!(!full.next_call(none));
         full.stop();
+        assert_eq!(full.rounds(), 5);
         assert!(full.next_call(none), "its last round");
         assert!(!full.call());
     }

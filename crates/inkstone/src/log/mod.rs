@@ -412,6 +412,11 @@ impl Log {
         self.shared.full.next_call(at_most)
     }
 
+    /// A number that grows with each round of that thread that is over.
+    pub fn checkpoint_rounds(&self) -> u64 {
+        self.shared.full.rounds()
+    }
+
     /// There are no more checkpoints to call for.
     pub fn end_calls(&self) {
         self.shared.full.stop();

@@ -179,25 +179,39 @@ impl Core {
             shared.state.id()
         );
         inner.orphans = true;
+        // Of the segment: its bulks so far, and the versions from which on all are undone.
+        let (mut bulks, mut undone_from) = (Vec::new(), VersionAddress(u64::MAX));
         loop {
+            self.before_undo(Some((shared, inner)))?;
             let _whole_trees = self.undoing.lock();
             let (mut rows, undone) = (0, inner.undo_place.undone);
-            let mut bulks = Vec::new();
+            let mut has_room = true;
             let mut undo = |address, view: &VersionView<'_>| {
                 self.check_stopping()?;
+                if !has_room || address >= undone_from {
+                    return Ok(());
+                }
                 if view.is_bulk() {
                     bulks.push((address, view.space, view.tree, view.key.to_vec()));
                 } else if let Some(tree) = self.tree(view.space, view.tree)? {
-                    rows += undo_recovered_version(self, &tree, address, view)?;
+                    has_room = undo_recovered_version(self, &tree, address, view, &mut rows)?;
+                }
+                if has_room {
+                    undone_from = address;
                 }
                 Ok(())
             };
             let lossy = self.options.rows_may_be_lost;
             let versions = &self.versions;
             let more = versions.last_logged(&inner.touched, undone, lossy, &mut undo)?;
+            if !has_room {
+                inner.undo_count = inner.undo_count.saturating_sub(rows);
+                shared.state.take_back_weight(rows);
+                continue;
+            }
             // Later changes of their rows are undone by now. Of the earlier changes none is of
             // such a row: a bulk has rows only of keys that were not there.
-            for (address, space, tree, from) in bulks {
+            for (address, space, tree, from) in bulks.drain(..) {
                 paranoid!(
                     address.is_logged(),
                     "a bulk insert with version {address:#x?} is found after a crash"
@@ -207,7 +221,7 @@ impl Core {
                 {
                     rows += undo_bulk(self, &tree, address, &from, &mut || {
                         self.check_stopping()?;
-                        self.save_undo_of_rollback(shared, inner)
+                        self.before_undo(Some((shared, inner)))
                     })?;
                 }
             }
@@ -217,9 +231,9 @@ impl Core {
                 return Ok(());
             }
             inner.undo_place.undone += 1;
+            undone_from = VersionAddress(u64::MAX);
             // Threads that wait for its rows look at them again.
             self.locks.changes_taken_back(&shared.state);
-            self.save_undo_of_rollback(shared, inner)?;
         }
     }
 

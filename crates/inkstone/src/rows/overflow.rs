@@ -471,10 +471,13 @@ impl Transaction {
             inner.long_values.push(tree.space.id);
         }
         let per_page = bytes_per_page(core.storage.page_size);
-        let (mut first, mut last) = (None, None);
-        for part in value.chunks(per_page * BATCH_PAGES) {
+        let (mut first, mut last, mut rest) = (None, None, value);
+        while !rest.is_empty() {
             let mut store = || {
                 self.go_on_writing(inner)?;
+                let pages = inner.promise.pages_at_once(core, BATCH_PAGES);
+                let (part, more) = rest.split_at(rest.len().min(pages * per_page));
+                rest = more;
                 match last {
                     None => self.store_first(inner, &pending, part, per_page),
                     Some(last) => self.store_more(&pending, part, per_page, last),

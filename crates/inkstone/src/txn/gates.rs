@@ -27,7 +27,8 @@
 //! | a statement's write: `Transaction::begin_write` | from poison on; the handle was looked at by its caller |
 //! | the next pages of a long value: `Transaction::go_on_writing` | the same, without the state: it has the latch |
 //! | a first record that is no change: `Core::before_write` | poison to old versions |
-//! | a step of a rollback: `Core::before_undo` | poison; log on disk, first of what was promised, then waited for; log in memory |
+//! | before a step of a rollback: `Core::before_undo` | poison; log on disk, first of what was promised, then waited for |
+//! | the step: `Core::begin_undo` | the same, without waiting: otherwise back to the former; log in memory |
 //! | purge, freeing pages: `Core::before_upkeep` | poison, log on disk, log in memory |
 //! | a round of purge that a program asks for: `Core::before_round` | poison, log on disk |
 //! | a reader that removes dead rows: `Core::before_cleaning` | log on disk, without waiting: otherwise it is left; log in memory |
@@ -39,7 +40,8 @@
 
 use crate::counters::{Counter, Timed};
 use crate::log::Log;
-use crate::paranoid::{CheckedGuard, paranoid};
+use crate::mutants::{self, Mutant};
+use crate::paranoid::CheckedGuard;
 use crate::sync::Instant;
 use crate::sync::atomic::Ordering;
 use crate::txn::core::Core;
@@ -49,12 +51,16 @@ use crate::txn::undo_place::saved_every;
 use crate::{Error, Result};
 use std::time::Duration;
 
-/// How long a writer waits for room in the log while checkpoints make none.
+/// How long a writer waits for room in the log while checkpoints make none. (On a disk that stands
+/// still there are none: it waits as long as that does.)
 const PATIENCE: Duration = Duration::from_secs(10);
 /// On a full disk, where there are fewer files that may be used again.
 const PATIENCE_ON_FULL_DISK: Duration = Duration::from_secs(1);
 /// It looks as often, at least.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// The checkpoint that is under way when a wait begins, and one that has seen all of what it waits
+/// for.
+const ROUNDS: u64 = 2;
 
 /// How long a thread waits for room in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,34 +144,47 @@ impl Core {
         self.versions.make_room()
     }
 
-    /// Before one step of a rollback: it may go on where the disk is too full for others, as long
-    /// as its promise holds. That of a transaction whose undo has moved has none. What finds no
-    /// room waits for the checkpoint, as others do.
-    pub(crate) fn before_undo(&self, is_moved: bool) -> Result<()> {
-        let (log, step) = (&self.storage.log, rollback_step_bytes(self));
+    /// Before a step of a rollback of `own`, which the thread has latched: waits until the log has
+    /// room for it. Of the transaction itself the log need keep nothing meanwhile: its undo moves
+    /// and is saved, so what was known of its versions before may be at another place. None: of a
+    /// transaction that is being rolled back from what recovery found in the log.
+    pub(crate) fn before_undo(&self, own: Option<(&Shared, &mut Inner)>) -> Result<()> {
+        let mut own = own.map(|(shared, inner)| Own { shared, inner });
+        if let Some(own) = &mut own {
+            self.save_undo_of_rollback(own.shared, own.inner)?;
+        }
         self.storage.poison.check()?;
-        self.wait_for_log(None, Patience::Rollback, |_| {
-            if is_moved {
-                log.prepare_step_beside(step)
-            } else {
-                log.prepare_rollback_step(step)
-            }
-        })?;
-        log.wait_for_space()
+        let is_moved = own
+            .as_ref()
+            .is_some_and(|own| own.inner.undo_place.is_moved());
+        let own = own.filter(|_| !mutants::on(Mutant::RollbackKeepsLog));
+        self.wait_for_log(own, Patience::Rollback, |inner| {
+            let inner = inner.map(|inner| inner.undo_place.is_moved());
+            self.room_for_undo(inner.unwrap_or(is_moved))
+        })
     }
 
-    /// Waits until the log has room for the next step of a rollback of moved undo. Of the
-    /// transaction itself the log need keep nothing meanwhile.
-    pub(crate) fn wait_before_undo(&self, own: Own<'_>) -> Result<()> {
-        paranoid!(
-            own.inner.undo_place.is_moved(),
-            "{:?} waits with undo that the log keeps",
-            own.shared.state.id()
-        );
+    /// The step itself, behind [`before_undo`](Self::before_undo): false if other threads have
+    /// taken the room. The thread must not wait here, where the place of undo cannot change.
+    pub(crate) fn begin_undo(&self, is_moved: bool) -> Result<bool> {
+        self.storage.poison.check()?;
+        match self.room_for_undo(is_moved) {
+            Err(Error::DiskFull { .. }) => return Ok(false),
+            looked => looked?,
+        }
+        self.storage.log.wait_for_space()?;
+        Ok(true)
+    }
+
+    /// A rollback may go on where the disk is too full for others, as long as its promise holds.
+    /// That of a transaction whose undo has moved has none.
+    fn room_for_undo(&self, is_moved: bool) -> Result<()> {
         let (log, step) = (&self.storage.log, rollback_step_bytes(self));
-        self.wait_for_log(Some(own), Patience::Rollback, |_| {
+        if is_moved {
             log.prepare_step_beside(step)
-        })
+        } else {
+            log.prepare_rollback_step(step)
+        }
     }
 
     /// Before one step of work that no statement asks for. On a full disk it fails: what is left of
@@ -232,12 +251,19 @@ impl Core {
             return Err(error);
         }
         self.storage.counters.add(Counter::CheckpointWaits, 1);
+        if patience == Patience::Rollback {
+            self.storage.counters.add(Counter::RollbackWaits, 1);
+        }
         let _timing = self.storage.counters.time(Timed::LogSpaceWait);
-        let mut since = Instant::now();
+        let (mut since, mut round) = (Instant::now(), log.checkpoint_rounds());
         loop {
             if let Some(own) = &mut own {
                 let limit = saved_every(log.capacity_bytes()) / 4;
-                self.save_own_undo(own.shared, own.inner, limit)?;
+                match self.save_own_undo(own.shared, own.inner, limit) {
+                    // A rollback goes on in what it was promised of the log.
+                    Err(Error::DiskFull { .. }) if patience == Patience::Rollback => {}
+                    saved => saved?,
+                }
             }
             log.wait_for_room(LOOK_EVERY);
             self.storage.poison.check()?;
@@ -247,8 +273,10 @@ impl Core {
             }
             let now = self.log_freed();
             if now != freed {
-                (freed, since) = (now, Instant::now());
-            } else if since.elapsed() > patience.time(log) {
+                (freed, since, round) = (now, Instant::now(), log.checkpoint_rounds());
+            } else if since.elapsed() > patience.time(log)
+                && log.checkpoint_rounds() >= round + ROUNDS
+            {
                 if self.keeps_log_for_good() {
                     log.grow_beyond();
                     since = Instant::now();
@@ -263,7 +291,7 @@ impl Core {
         }
     }
 
-    /// A number that grows when log is freed, or comes nearer to that.
+    /// A number that changes when log is freed, or comes nearer to that.
     fn log_freed(&self) -> u64 {
         let keep_from = self.storage.log.keep_from();
         let dirty = self.storage.pool.oldest_dirty_lsn();

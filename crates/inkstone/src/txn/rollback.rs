@@ -30,8 +30,13 @@ pub(crate) fn undo_until(
 ) -> Result<()> {
     inner.orphans = true;
     inner.bulks.clear();
-    while inner.undo_last != until && inner.undo_last != VersionAddress(0) {
+    loop {
+        core.before_undo(Some((shared, inner)))?;
         let address = inner.undo_last;
+        // The undo may have moved before this step.
+        if address == inner.undo_place.now(until) || address == VersionAddress(0) {
+            return Ok(());
+        }
         let entry = core.versions.read(address)?;
         let Some(entry) = entry else {
             return Err(core
@@ -53,15 +58,16 @@ pub(crate) fn undo_until(
         core.versions.unlist_milestone(&view, address);
         let first = view.undo_previous == VersionAddress(0);
         if first && mutants::on(Mutant::UndoSkipsFirst) {
-            break;
+            return Ok(());
         }
         let tree = core.tree(view.space, view.tree);
         let undone = tree.and_then(|tree| {
             let undo = |tree: Tree| {
                 if view.is_bulk() {
                     undo_bulk(core, &tree, address, view.key, &mut || {
-                        core.save_undo_of_rollback(shared, inner)
+                        core.before_undo(Some((shared, inner)))
                     })
+                    .map(Undone::All)
                 } else {
                     undo_version(core, shared, inner, &tree, address, &view)
                 }
@@ -74,7 +80,8 @@ pub(crate) fn undo_until(
             Err(error) if !core.is_space_dropped(view.space) => return Err(error),
             Ok(None) | Err(_) => {
                 inner.undo_place.passed_over = true;
-                view.keys().map_or(1, |keys| keys.len()) as u64
+                let rows = view.keys().map_or(1, |keys| keys.len());
+                Undone::All(rows.saturating_sub(inner.undo_place.undone_rows) as u64)
             }
         };
         paranoid!(
@@ -82,18 +89,22 @@ pub(crate) fn undo_until(
             "version {} was the last one while {address} was undone",
             inner.undo_last
         );
-        inner.undo_last = view.undo_previous;
-        inner.undo_count = inner.undo_count.saturating_sub(undone);
+        let (Undone::All(rows) | Undone::Part(rows)) = undone;
+        inner.undo_count = inner.undo_count.saturating_sub(rows);
         if view.tree == CLUSTERED_TREE {
-            shared.state.take_back_rows(undone);
+            shared.state.take_back_rows(rows);
         }
+        if let Undone::Part(rows) = undone {
+            inner.undo_place.undone_rows += rows as usize;
+            continue;
+        }
+        inner.undo_place.undone_rows = 0;
+        inner.undo_last = view.undo_previous;
         if inner.undo_last == VersionAddress(0) {
             // Of a dropped table's bulk the rows were not counted.
             inner.undo_count = 0;
         }
-        core.save_undo_of_rollback(shared, inner)?;
     }
-    Ok(())
 }
 
 /// Whether the transaction has come past version entry `place`, and has not undone it: an entry
@@ -115,7 +126,15 @@ pub(crate) fn leads_to(core: &Core, inner: &Inner, place: VersionAddress) -> Res
     Ok(at == place)
 }
 
-/// Undoes one change that this run has made, of a row or of several. How many rows.
+/// How much of a version was undone, in rows.
+enum Undone {
+    All(u64),
+    /// The log has no room just now for the others.
+    Part(u64),
+}
+
+/// Undoes one change that this run has made, of a row or of those of several that are left, the
+/// last one first.
 fn undo_version(
     core: &Arc<Core>,
     shared: &Shared,
@@ -123,7 +142,7 @@ fn undo_version(
     tree: &Tree,
     address: VersionAddress,
     entry: &VersionView<'_>,
-) -> Result<u64> {
+) -> Result<Undone> {
     let place = &inner.undo_place;
     let log_as = if place.is_moved() {
         LogAs::Restore
@@ -133,8 +152,9 @@ fn undo_version(
     let keys = entry
         .keys()
         .map_err(|c| core.versions.corrupt(address, c))?;
-    for key in keys.iter().rev() {
-        undo_row(core, log_as, tree, key, |found| {
+    let mut rows = 0;
+    for key in keys.iter().rev().skip(place.undone_rows) {
+        let is_undone = undo_row(core, log_as, tree, key, |found| {
             // Of several rows some may have been undone before a failure.
             let is_its = found.is_some_and(|cell| place.is_version(cell.version, address));
             match (found, is_its) {
@@ -149,8 +169,12 @@ fn undo_version(
                 }
             }
         })?;
+        if !is_undone {
+            return Ok(Undone::Part(rows));
+        }
+        rows += 1;
     }
-    Ok(keys.len() as u64)
+    Ok(Undone::All(rows))
 }
 
 /// What undoing a version makes of its row, which has the value that the change gave it.
@@ -185,44 +209,55 @@ fn restored(
     }))
 }
 
-/// Undoes one version that an earlier run has made, of the rows that still have it. How many.
+/// Undoes one version that an earlier run has made, of the rows that still have it. Counts those in
+/// `undone`; false if the log has no room just now, so that it must be undone again.
 pub(crate) fn undo_recovered_version(
     core: &Arc<Core>,
     tree: &Tree,
     address: VersionAddress,
     entry: &VersionView<'_>,
-) -> Result<u64> {
-    let mut undone = 0;
+    undone: &mut u64,
+) -> Result<bool> {
     let keys = entry
         .keys()
         .map_err(|c| core.versions.corrupt(address, c))?;
     for key in keys.iter().rev() {
-        undo_row(core, LogAs::Restore, tree, key, |found| match found {
-            Some(cell) if cell.version == Some(address) => {
-                undone += 1;
-                restored(core, entry, cell.value).map_err(|corrupt| corrupt.detail)
+        let mut is_its = false;
+        let is_done = undo_row(core, LogAs::Restore, tree, key, |found| {
+            is_its = found.is_some_and(|cell| cell.version == Some(address));
+            match found {
+                Some(cell) if is_its => {
+                    restored(core, entry, cell.value).map_err(|corrupt| corrupt.detail)
+                }
+                _ => Ok(After::AsItIs),
             }
-            _ => Ok(After::AsItIs),
         })?;
+        if !is_done {
+            return Ok(false);
+        }
+        *undone += u64::from(is_its);
     }
-    Ok(undone)
+    Ok(true)
 }
 
 /// Undoes a bulk insert: the rows of keys from `from` on that have its version go, leaf by leaf
 /// from the last one, so that each empty leaf is left of nothing that would have to move. Undoing
-/// it again finds none. `between`: called with no page latched. How many rows.
+/// it again finds none. `before_step`: waits for room in the log, with no page latched. How many
+/// rows.
 pub(crate) fn undo_bulk(
     core: &Arc<Core>,
     tree: &Tree,
     address: VersionAddress,
     from: &[u8],
-    between: &mut dyn FnMut() -> Result<()>,
+    before_step: &mut dyn FnMut() -> Result<()>,
 ) -> Result<u64> {
     let live = |address| core.keeps(address);
     let (mut undone, mut above): (u64, Option<Vec<u8>>) = (0, None);
     loop {
-        between()?;
-        core.before_undo(true)?;
+        before_step()?;
+        if !core.begin_undo(true)? {
+            continue;
+        }
         let target = above.as_deref().map_or(Target::Last, Target::Before);
         let leaf = tree.leaf_exclusive(target)?;
         let (id, low) = (leaf.id(), TreePage(&leaf).low().to_vec());
@@ -355,7 +390,7 @@ pub(crate) fn undo_logged(
     key: &[u8],
     undo: &Undo,
 ) -> Result<()> {
-    undo_row(core, LogAs::Undo(trx_slot), tree, key, |found| {
+    let restore = |found: Option<Cell<'_>>| {
         let cell_value = found.ok_or("the row is missing")?.value;
         let (flags, value) = match undo {
             Undo::Insert => return Ok(After::Gone),
@@ -374,32 +409,40 @@ pub(crate) fn undo_logged(
             value,
             undo: undo.clone(),
         }))
-    })
+    };
+    loop {
+        core.before_undo(None)?;
+        if undo_row(core, LogAs::Undo(trx_slot), tree, key, restore)? {
+            return Ok(());
+        }
+    }
 }
 
-/// Finds a row and changes it back. `restore` looks at the cell and says what becomes of it; an
-/// error: the row is not what it should be.
+/// Finds a row and changes it back; false if the log has no room just now. `restore` looks at the
+/// cell and says what becomes of it; an error: the row is not what it should be.
 fn undo_row(
     core: &Arc<Core>,
     log_as: LogAs,
     tree: &Tree,
     key: &[u8],
     mut restore: impl FnMut(Option<Cell<'_>>) -> std::result::Result<After, String>,
-) -> Result<()> {
+) -> Result<bool> {
     let live = |address| core.keeps(address);
     loop {
-        core.before_undo(matches!(log_as, LogAs::Restore))?;
+        if !core.begin_undo(matches!(log_as, LogAs::Restore))? {
+            return Ok(false);
+        }
         let leaf = tree.leaf_exclusive(Target::Key(key))?;
         let page = TreePage(&leaf);
         let id = leaf.id();
         let found = page.search(key);
         if found.is_err() && core.options.rows_may_be_lost {
-            return Ok(());
+            return Ok(true);
         }
         let restored = restore(found.ok().map(|slot| page.cell(slot)))
             .map_err(|why| broken(core, tree, id, &why))?;
         let (Ok(slot), false) = (found, matches!(restored, After::AsItIs)) else {
-            return Ok(());
+            return Ok(true);
         };
         let cell = page.cell(slot);
         let After::Restored(restored) = restored else {
@@ -417,7 +460,7 @@ fn undo_row(
             if thin && core.storage.log.has_room() {
                 tree.merge_around(key, &live)?;
             }
-            return Ok(());
+            return Ok(true);
         };
         let flags = restored.flags.of(cell.flags);
         let len = cell_len(
@@ -464,7 +507,7 @@ fn undo_row(
             TreePage(mtr.page(index)).version(slot) == version,
             "row {key:x?} of page {id} does not have its version {version:?} back"
         );
-        return mtr.commit().map(drop);
+        return mtr.commit().map(|_| true);
     }
 }
 

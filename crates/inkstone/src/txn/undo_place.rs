@@ -37,11 +37,12 @@ use crate::buffer::Exclusive;
 use crate::counters::Counter;
 use crate::mtr::Mtr;
 use crate::mutants::{self, Mutant};
-use crate::mvcc::versions::{SPLICED, SavedList, ToSave, VersionKind, VersionRef, spliced};
+use crate::mvcc::versions::{
+    RUN, SPLICED, SavedList, ToSave, VersionKind, VersionRef, run_of, spliced,
+};
 use crate::paranoid::paranoid;
 use crate::sync::HashMap;
 use crate::txn::core::Core;
-use crate::txn::gates::Own;
 use crate::txn::transaction::{Inner, Phase, Shared};
 use crate::{Error, Result};
 use inkstone_format::record::{Record, Undo, UndoEntry};
@@ -75,6 +76,8 @@ pub(crate) struct UndoPlace {
     is_being_saved: bool,
     /// Segments, the newest first, of which nothing is left to undo.
     pub undone: usize,
+    /// Rows of the newest version, the last ones, that are undone while others of it are not.
+    pub undone_rows: usize,
     /// A rollback has passed over rows of a dropped table: what the log has of them is still there.
     pub passed_over: bool,
     /// It was taken over from an earlier run: there is no chain of versions.
@@ -281,14 +284,31 @@ impl Core {
         let mut moved = HashMap::default();
         let mut last = VersionAddress(0);
         inner.touched.log_versions(true);
-        for (old, entry) in &chain {
+        for (nth, (old, entry)) in chain.iter().enumerate() {
             let view = entry.view();
             // Its change is undone by its new address.
             self.versions.unlist_milestone(&view, *old);
             let previous = moved.get(&view.previous).copied();
             let whole;
+            let others;
             let mut version = view.again(last);
             version.previous = previous.unwrap_or(view.previous);
+            let undone_rows = inner.undo_place.undone_rows;
+            if undone_rows > 0 && nth + 1 == chain.len() && !mutants::on(Mutant::UndonePartMoves) {
+                // The log has compensation records of these rows.
+                let keys = view.keys().map_err(|c| self.versions.corrupt(*old, c))?;
+                let left = keys.len().saturating_sub(undone_rows);
+                paranoid!(
+                    left > 0,
+                    "version {old} of {} rows is all undone",
+                    keys.len()
+                );
+                others = run_of(keys[..left].iter().map(|key| &key[..]));
+                version.old_value = &others;
+                if left == 1 {
+                    version.flags &= !RUN;
+                }
+            }
             // As recovery makes it anew of the log, which has no more than the difference: what it
             // makes has room here.
             if view.kind == VersionKind::Update || view.kind == VersionKind::Unmark {
@@ -316,6 +336,7 @@ impl Core {
             chain.len()
         );
         inner.undo_place.moved = moved;
+        inner.undo_place.undone_rows = 0;
         let place = &inner.undo_place;
         inner.undo_last = place.now(inner.undo_last);
         paranoid!(
@@ -517,10 +538,9 @@ impl Core {
         let limit = saved_every(self.storage.log.capacity_bytes());
         match self.save_own_undo(shared, inner, limit) {
             // Of an earlier build, without space for it: the log has it still.
-            Err(Error::DiskFull { .. }) => return Ok(()),
-            saved => saved?,
+            Err(Error::DiskFull { .. }) => Ok(()),
+            saved => saved,
         }
-        self.wait_before_undo(Own { shared, inner })
     }
 
     fn is_to_save(&self, shared: &Shared, inner: &Inner, limit: u64) -> bool {
@@ -536,7 +556,10 @@ impl Core {
             return Ok(None);
         }
         if !inner.undo_place.is_moved() {
-            if inner.phase == Phase::RollingBack || inner.is_too_large_to_move() {
+            let place = &inner.undo_place;
+            // A version is made shorter, of which a part is undone, when it is copied.
+            let is_part_copied = place.stage == Stage::Moving && place.undone_rows > 0;
+            if inner.phase == Phase::RollingBack || inner.is_too_large_to_move() || is_part_copied {
                 return Ok(None);
             }
             self.move_undo(shared, inner)?;

@@ -7,12 +7,15 @@ use inkstone_testkit::driver::{Marks, Plan};
 use inkstone_testkit::failed_sync::flushers;
 use inkstone_testkit::marks::{RUNS_TO_JUDGE, SOMETIMES};
 use inkstone_testkit::workers::{self, Campaign, Tally};
-use inkstone_testkit::{campaign, faults};
+use inkstone_testkit::{campaign, faults, small_log};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Every so many seeds a run is one of slow syncs of which one fails (`failed-sync`).
 const FLUSHERS_EVERY: u64 = 4;
+/// Of so many seeds one is of clients that share a small log.
+const SMALL_LOG_EVERY: u64 = 16;
+const SMALL_LOG_AT: u64 = 6;
 
 /// Runs the real engine on a simulated disk: random work of several clients, then a power loss or a
 /// kill, then recovery (interrupted, too), then a comparison with a model. Again and again.
@@ -38,6 +41,9 @@ struct Arguments {
     /// comes]
     #[arg(long, value_name = "C")]
     cycles: Option<u64>,
+    /// Only clients that are threads and share a small log (otherwise one seed of sixteen)
+    #[arg(long, conflicts_with_all = ["steps", "cycles", "fault"])]
+    small_log: bool,
     /// Processes that run seeds at the same time [default: two for each core]
     #[arg(long, value_name = "J", value_parser = clap::value_parser!(u64).range(1..=1024))]
     jobs: Option<u64>,
@@ -105,6 +111,13 @@ impl Arguments {
             return faults::run(seed, kind, self.nth, self.error, self.times, self.trace);
         }
         let own = self.steps.is_none() && self.cycles.is_none();
+        if self.small_log || own && seed % SMALL_LOG_EVERY == SMALL_LOG_AT {
+            let case = small_log::Case::of_seed(seed);
+            if self.trace {
+                eprintln!("{case:?}");
+            }
+            return campaign::run_small_log(case);
+        }
         if own && seed.is_multiple_of(FLUSHERS_EVERY) {
             let case = flushers::Case::of_seed(seed / FLUSHERS_EVERY);
             if self.trace {
@@ -201,8 +214,12 @@ fn lead(arguments: &Arguments) -> std::io::Result<ExitCode> {
         println!("{:#}", tally.to_json());
     } else {
         report(&campaign, &tally, begin.elapsed());
+        if !arguments.small_log {
+            report_missing(&tally);
+        }
     }
-    let bad = !tally.failures.is_empty() || !tally.missing().is_empty();
+    let lacks_marks = !arguments.small_log && !tally.missing().is_empty();
+    let bad = lacks_marks || !tally.failures.is_empty();
     Ok(ExitCode::from(u8::from(bad)))
 }
 
@@ -229,6 +246,9 @@ fn report(campaign: &Campaign, tally: &Tally, time: Duration) {
         marks.get("commits checked"),
         tally.failures.len(),
     );
+}
+
+fn report_missing(tally: &Tally) {
     match tally.missing() {
         missing if !missing.is_empty() => println!("NEVER SEEN: {}", missing.join(", ")),
         _ if tally.is_judged() => println!("every mark was seen"),
