@@ -7,8 +7,8 @@
 //!
 //! # What must hold
 //!
-//! No statement and no rollback fails, as the disk has space: who finds no room in the log waits
-//! for a checkpoint, and what he keeps of the log himself is moved and saved meanwhile. After the
+//! No statement and no rollback fails, as the disk has space: a thread that finds no room in the
+//! log waits for a checkpoint, and its own undo is moved and saved meanwhile. After the
 //! power loss each client's rows are as of its last acknowledged commit, or of the one that was
 //! under way.
 

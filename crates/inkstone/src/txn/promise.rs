@@ -29,8 +29,8 @@ pub(crate) const COMPENSATION_BYTES: u64 = 56;
 /// Bytes of log for each byte by which a row must grow again.
 const SPLIT_SHARE: u64 = 4;
 /// The log of one operation, in pages: what a statement may log, and undo, between two looks at its
-/// promise. A long value is written eight pages at a time, or as many as were promised; a split goes
-/// up to the root.
+/// promise. A long value is written eight pages at a time, or as many as were promised; a split
+/// goes up to the root.
 const OPERATION_PAGES: u64 = 16;
 /// The least that it is taken for: a row and what comes with it.
 const OPERATION_BYTES_MIN: u64 = 4 << 10;
@@ -104,8 +104,8 @@ impl LogPromise {
         self.need + operation_bytes(core) <= self.promised
     }
 
-    /// How many pages an operation may log, up to `most`: what it is promised, so that all who are
-    /// in the middle of one log no more than there is. One, at least: the floor has room for that.
+    /// How many pages an operation may log, up to `most`: what it is promised, so that operations
+    /// at the same time log no more than there is. One, at least: the floor has room for that.
     pub fn pages_at_once(&self, core: &Core, most: usize) -> usize {
         let pages = self.promised.saturating_sub(self.need) / core.storage.page_size as u64;
         (pages as usize).clamp(1, most)

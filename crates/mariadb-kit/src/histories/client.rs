@@ -281,7 +281,8 @@ impl Client<'_> {
                     self.run_xa(&format!("XA PREPARE '{name}'"))?;
                 }
             }
-            // The server may say again that it was a deadlock, and only that to one that was killed.
+            // The server says once more that it was a deadlock; perhaps to a statement that was
+            // killed.
             Ok(Ended::Unsaid) | Err(Stop::Refused(_)) => {}
             Err(other) => return Err(other),
         }
