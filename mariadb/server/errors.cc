@@ -54,6 +54,12 @@ int handler_error(THD *thd, const ink_error &error)
   case INK_INTERRUPTED:
     return HA_ERR_ABORTED_BY_USER;
   case INK_DISK_FULL:
+    /* The server says that the table is full: which file could not grow, the undo file say, is a
+       warning. */
+    if (thd)
+      push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_GET_ERRMSG,
+                          ER_THD(thd, ER_GET_ERRMSG), HA_ERR_RECORD_FILE_FULL, error.message,
+                          "INKSTONE");
     return HA_ERR_RECORD_FILE_FULL;
   case INK_VALUE_TOO_LONG:
     return HA_ERR_TO_BIG_ROW;

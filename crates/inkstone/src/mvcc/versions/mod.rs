@@ -414,7 +414,7 @@ impl VersionStore {
         // A version that is larger than most, or one operation with very many.
         let room = match touched.undo_space.take_ahead(capacity as u64) {
             Some(room) => room,
-            None => self.undo.lock().reserve(capacity as u64)?,
+            None => self.reserve_segment(capacity as u64)?,
         };
         let segment = match self.create(capacity, true) {
             Ok(segment) => segment,

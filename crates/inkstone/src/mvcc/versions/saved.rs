@@ -123,6 +123,16 @@ fn unreadable(path: &Path, offset: u64, what: &str) -> Error {
     Error::corrupt_file(path, offset, detail)
 }
 
+/// A full disk is told with what it has no room for.
+fn no_room(error: Error, bytes: u64) -> Error {
+    match error {
+        Error::DiskFull { what } => Error::DiskFull {
+            what: format!("{bytes} bytes of undo in {what}"),
+        },
+        other => other,
+    }
+}
+
 /// Reads a list that the log names, of a file of so many bytes.
 fn read_list(file: &dyn File, len: u64, list: UndoList) -> Result<Vec<SavedSegment>> {
     let corrupt = |what: &str| {
@@ -245,16 +255,18 @@ impl VersionStore {
         if space.ahead.len() >= wanted && space.list_bytes >= list_bytes {
             return Ok(());
         }
+        let missing = wanted.saturating_sub(space.ahead.len()) as u64 * unit;
         let mut file = self.undo.lock();
         let mut shorter = Vec::new();
         if space.list_bytes < list_bytes {
             // A list is written while the log names the one before.
-            let extent = file.reserve(2 * list_bytes)?;
+            let of_list = |error| no_room(error, 4 * list_bytes + missing);
+            let extent = file.reserve(2 * list_bytes).map_err(of_list)?;
             let other = match file.reserve(2 * list_bytes) {
                 Ok(other) => other,
                 Err(error) => {
                     file.release(extent);
-                    return Err(error);
+                    return Err(of_list(error));
                 }
             };
             space.list_bytes = extent.length;
@@ -269,7 +281,13 @@ impl VersionStore {
         for (lsn, extent) in shorter {
             self.give_up_extent(extent, lsn);
         }
-        reserved
+        reserved.map_err(|error| no_room(error, missing))
+    }
+
+    /// Space for one segment of logged versions.
+    pub(super) fn reserve_segment(&self, bytes: u64) -> Result<Extent> {
+        let reserved = self.undo.lock().reserve(bytes);
+        reserved.map_err(|error| no_room(error, bytes))
     }
 
     /// What was sealed was not saved, or its list has no place.
