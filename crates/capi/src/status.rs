@@ -40,6 +40,7 @@ const SECTIONS: &[(&str, &[&str])] = &[
             "{rows_inserted} inserted, {rows_updated} updated, {rows_deleted} deleted, {rows_read} read, {rows_purged} purged",
             "{leaf_splits} leaf splits, {page_merges} page merges",
             "Old versions: {version_store_bytes} bytes in memory, {version_store_spilled_bytes} spilled",
+            "Undo file: {undo_file_size_bytes} bytes, {undo_file_bytes} in use, {undo_file_bytes_given_back} given back",
         ],
     ),
     (

@@ -156,6 +156,10 @@ pub const SOMETIMES: &[(&str, &str)] = &[
         "bulk inserts undone after a crash",
         "such rows were removed by the rollback of a loser that a power loss or a kill had left",
     ),
+    (
+        "undo_file_cuts",
+        "the free end of the undo file went back to the file system",
+    ),
     ("power losses", ""),
     ("kills", ""),
     ("closes", ""),

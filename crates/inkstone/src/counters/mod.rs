@@ -71,6 +71,8 @@ counters! {
     UndoMoves "undo_moves" "Large and old transactions whose undo got a place of its own",
     UndoSaves "undo_saves" "Times that the undo of such a transaction was saved, so that older log need not be kept",
     UndoBytesSaved "undo_bytes_saved" "Bytes written to the undo file",
+    UndoFileCuts "undo_file_cuts" "Times that the free end of the undo file was given back to the file system",
+    UndoFileBytesGivenBack "undo_file_bytes_given_back" "Bytes of the undo file given back to the file system",
     RowsRead "rows_read" "Rows returned by point reads and cursors",
     RowsInserted "rows_inserted" "Rows inserted, entries of secondary trees among them",
     BulkInserts "bulk_inserts" "Trees into which a statement has inserted many rows with one version",

@@ -8,6 +8,7 @@
 use super::Inner;
 use super::checkpoint::Occasion;
 use crate::log::Log;
+use crate::mvcc::versions::Cut;
 use crate::paranoid::paranoid;
 use crate::recovery::RedoStat;
 use crate::rows::purge;
@@ -206,6 +207,12 @@ fn checkpoint_round(inner: &Inner, count: u64, called: bool) -> Result<bool> {
     }
     if second {
         inner.look_after_space(count / 10)?;
+    }
+    if !called && count == 1 {
+        // What an earlier run has left.
+        inner.cut_undo_file(Cut::Most);
+    } else if second {
+        inner.cut_undo_file(Cut::Half);
     }
     saved?;
     // Where the log grows by a good part of its size in one interval the next checkpoint is due at

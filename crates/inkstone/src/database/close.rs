@@ -17,6 +17,7 @@
 
 use super::Inner;
 use super::checkpoint::Occasion;
+use crate::mvcc::versions::Cut;
 use crate::options::Shutdown;
 use crate::paranoid::paranoid;
 use crate::rows::purge;
@@ -92,6 +93,7 @@ impl Inner {
         log.wait_durable(log.current_lsn())?;
         self.core.storage.pool.flush_all()?;
         self.files.sync_all(&*self.vfs)?;
+        self.cut_undo_file(Cut::Most);
         self.checkpoint(Occasion::Close)?;
         let control = self.checkpoints.control();
         paranoid!(

@@ -4,7 +4,7 @@ use super::checkpoint::Occasion;
 use super::{Database, Inner};
 use crate::btree::{RangeEstimates, Tree, TreeReport};
 use crate::catalog::CLUSTERED;
-use crate::mvcc::versions::VersionKind;
+use crate::mvcc::versions::{Cut, VersionKind};
 use crate::paranoid::paranoid;
 use crate::recovery::RedoStat;
 use crate::rows::{Table, TableTree, TreeRef};
@@ -180,23 +180,28 @@ impl Database {
         space.file().sync()
     }
 
-    /// Writes all changed pages and a checkpoint.
+    /// Writes all changed pages and a checkpoint, and gives the free end of the undo file back to
+    /// the file system.
     pub fn checkpoint(&self) -> Result<()> {
         self.inner.core.storage.poison.check()?;
         self.inner.finish_redo()?;
         self.inner.core.storage.pool.flush_all()?;
         self.inner.checkpoint(Occasion::Demand)?;
+        self.inner.cut_undo_file(Cut::Most);
         self.inner.log_checkpoint()
     }
 
     /// Runs now one round of what the background does about checkpoints: the undo of transactions
     /// that keep more than `undo_bytes_max` of the log is saved in the undo file, and a checkpoint
-    /// is written of how far the cleaners have come.
+    /// is written of how far the cleaners have come. Of the free end of the undo file half is given
+    /// back to the file system.
     pub fn maintain(&self, undo_bytes_max: u64) -> Result<()> {
         self.inner.core.storage.poison.check()?;
         self.inner.note_boundary();
         self.inner.save_long_undo(undo_bytes_max)?;
-        self.inner.checkpoint(Occasion::Routine)
+        self.inner.checkpoint(Occasion::Routine)?;
+        self.inner.cut_undo_file(Cut::Half);
+        Ok(())
     }
 
     /// Waits until what an earlier run has left of large transactions is rolled back, which happens

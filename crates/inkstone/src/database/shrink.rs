@@ -1,8 +1,10 @@
-//! Giving the free ends of tablespace files back to the file system: what does it, and when. How it
-//! is done without losing a page: `space/tail.rs`.
+//! Giving the free ends of tablespace files, and of the undo file, back to the file system: what
+//! does it, and when. How it is done without losing a page: `space/tail.rs`; a version:
+//! `mvcc/versions/undo_end.rs`.
 
 use super::{Database, Inner};
 use crate::Result;
+use crate::mvcc::versions::Cut;
 use crate::paranoid::{MANY, paranoid};
 use crate::rows::{Table, TreeRef};
 use crate::space::{Space, Worth};
@@ -43,6 +45,17 @@ impl Inner {
             }
         }
         failed.map_or(Ok(()), Err)
+    }
+
+    /// Gives the free end of the undo file back. In the background this happens about once a
+    /// second. What fails is tried again.
+    pub(super) fn cut_undo_file(&self, cut: Cut) {
+        if self.options.is_read_only() {
+            return;
+        }
+        let log = &self.core.storage.log;
+        let cut = if log.is_disk_full() { Cut::All } else { cut };
+        self.core.versions.cut_undo_file(cut, log.durable_lsn());
     }
 }
 

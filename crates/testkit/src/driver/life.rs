@@ -358,6 +358,7 @@ impl Run {
             "log_bytes",
             "undo_moves",
             "undo_saves",
+            "undo_file_cuts",
             "bulk_inserts",
             "page_write_failures",
             "pages_redone_late",

@@ -58,6 +58,7 @@ mod milestones;
 mod saved;
 mod segment;
 mod spill;
+mod undo_end;
 mod view;
 mod writers;
 
@@ -94,6 +95,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+pub(crate) use undo_end::Cut;
 
 /// Bits of a segment number below the epoch.
 const SEGMENT_BITS: u32 = 26;

@@ -340,8 +340,8 @@ impl VersionStore {
         let space = std::mem::take(&mut touched.undo_space);
         if !space.ahead.is_empty() {
             let mut file = self.undo.lock();
-            // The last first: the file is shortened by each.
-            for extent in space.ahead.into_iter().rev() {
+            // No record names it.
+            for extent in space.ahead {
                 file.release(extent);
             }
         }
@@ -432,18 +432,25 @@ impl VersionStore {
         if given_up.is_empty() {
             return;
         }
+        let early = mutants::on(Mutant::UndoCutEarly);
         let mut file = self.undo.lock();
         given_up.retain(|&(lsn, extent)| {
-            if lsn <= durable {
+            let is_over = lsn <= durable || early;
+            if is_over {
                 file.release(extent.whole_blocks());
             }
-            lsn > durable
+            !is_over
         });
     }
 
     /// Bytes in use in the undo file.
     pub fn undo_file_bytes(&self) -> u64 {
         self.undo.lock().used_bytes()
+    }
+
+    /// Bytes of the undo file, as far as is known.
+    pub fn undo_file_length(&self) -> u64 {
+        self.undo.lock().length()
     }
 
     /// Takes over what an earlier run has saved: the lists, and the segments that they name. With
@@ -522,6 +529,11 @@ impl VersionStore {
 
     fn note_lost(&self, error: Error) {
         self.lost_undo.lock().push(error);
+    }
+
+    /// Whether anything of the undo file was passed over.
+    pub(super) fn has_lost_undo(&self) -> bool {
+        !self.lost_undo.lock().is_empty()
     }
 
     /// What of the undo file could not be read, and was passed over.

@@ -2,7 +2,8 @@
 //! file, where those of large and old transactions go ([`super::saved`]).
 //!
 //! The spill file is temporary, never synced, worthless to any other process. Space is handed out
-//! in extents of whole blocks, first fit; free space at its end goes back to the file system.
+//! in extents of whole blocks, first fit, so that the end becomes free; free space at its end goes
+//! back to the file system: at once, or, of a file that is kept, when [`SpillFile::cut`] is called.
 
 use crate::paranoid::{Check, MANY, paranoid};
 use crate::{Error, Result};
@@ -54,6 +55,10 @@ pub(crate) struct SpillFile {
     /// Free extents below `end`, offset -> length; disjoint, none touch another or `end`.
     free: BTreeMap<u64, u64>,
     end: u64,
+    /// Bytes of the file, as far as it was looked at; `None`: it was not, or a change failed.
+    length: Option<u64>,
+    /// A reservation has failed for want of space since the last [`SpillFile::take_refused`].
+    refused: bool,
     /// Bytes ever written.
     written: u64,
 }
@@ -81,6 +86,8 @@ impl SpillFile {
             file: None,
             free: BTreeMap::new(),
             end: 0,
+            length: None,
+            refused: false,
             written: 0,
         })
     }
@@ -144,7 +151,9 @@ impl SpillFile {
             Ok(()) => Ok(extent),
             Err(error) => {
                 self.release(extent);
-                Err(Error::io("allocate", &self.path, error))
+                let error = Error::io("allocate", &self.path, error);
+                self.refused |= matches!(error, Error::DiskFull { .. });
+                Err(error)
             }
         }
     }
@@ -212,6 +221,7 @@ impl SpillFile {
         let Some((&offset, &free)) = fitting else {
             let offset = self.end;
             self.end += length;
+            self.length = self.length.map(|length| length.max(self.end));
             return Extent { offset, length };
         };
         self.free.remove(&offset);
@@ -253,10 +263,56 @@ impl SpillFile {
             return;
         }
         self.end = offset;
-        if let Some(file) = &self.file {
+        if self.lifetime == Lifetime::Temporary
+            && let Some(file) = &self.file
+        {
             // A file that stays too long does no harm.
             let _ = file.set_len(self.end);
         }
+    }
+
+    /// Where the last extent in use ends.
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Bytes of the file, as far as is known: at least those up to the last extent in use.
+    pub fn length(&self) -> u64 {
+        self.length.unwrap_or(self.end)
+    }
+
+    /// Bytes of the file, also of one that an earlier process has left and this one has not used.
+    /// 0 if there is none: it is not made. Where that cannot be told, only what is known.
+    pub fn find_length(&mut self) -> u64 {
+        if self.length.is_none() {
+            self.length = match self.directory.exists(self.name) {
+                Ok(false) if self.file.is_none() => Some(0),
+                Ok(_) => self.file().ok().and_then(|file| file.len().ok()),
+                Err(_) => None,
+            };
+        }
+        self.length()
+    }
+
+    /// Whether a reservation has failed for want of space since the last call.
+    pub fn take_refused(&mut self) -> bool {
+        std::mem::take(&mut self.refused)
+    }
+
+    /// Shortens the file to so many bytes, or to where its last extent in use ends if that is more,
+    /// by at most `most`. Bytes that were given back: 0 if there are none, or that failed.
+    pub fn cut(&mut self, to: u64, most: u64) -> u64 {
+        let (Some(file), Some(length)) = (&self.file, self.length) else {
+            return 0;
+        };
+        let to = to.max(self.end).max(length.saturating_sub(most));
+        if to >= length {
+            return 0;
+        }
+        let cut = file.set_len(to);
+        // After an error it is looked at anew.
+        self.length = cut.is_ok().then_some(to);
+        cut.map_or(0, |()| length - to)
     }
 
     /// Asserts that free extents are disjoint, do not touch, and lie below the end.

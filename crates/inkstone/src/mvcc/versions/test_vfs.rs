@@ -1,6 +1,6 @@
 //! A file system in memory, just enough for the spill file, with a limit on its size.
 
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, RwLock};
 use inkstone_io::*;
 use std::collections::BTreeMap;
@@ -12,6 +12,8 @@ pub struct MemVfs {
     pub files: Mutex<BTreeMap<String, Arc<MemFile>>>,
     /// No file grows beyond this.
     pub limit: Arc<AtomicU64>,
+    /// The length of no file can be changed.
+    pub lengths_stay: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
@@ -19,6 +21,7 @@ pub struct MemFile {
     path: PathBuf,
     pub bytes: RwLock<Vec<u8>>,
     limit: Arc<AtomicU64>,
+    lengths_stay: Arc<AtomicBool>,
 }
 
 impl MemVfs {
@@ -26,6 +29,7 @@ impl MemVfs {
         Arc::new(Self {
             files: Mutex::default(),
             limit: Arc::new(AtomicU64::new(u64::MAX)),
+            lengths_stay: Arc::default(),
         })
     }
 
@@ -50,6 +54,7 @@ impl Directory for MemVfs {
                 path: self.path_of(name),
                 bytes: RwLock::default(),
                 limit: self.limit.clone(),
+                lengths_stay: self.lengths_stay.clone(),
             })
         };
         Ok(files.entry(name.to_owned()).or_insert_with(new).clone())
@@ -115,6 +120,9 @@ impl File for MemFile {
         Ok(self.bytes.read().len() as u64)
     }
     fn set_len(&self, length: u64) -> Result<()> {
+        if self.lengths_stay.load(Ordering::Relaxed) {
+            return Err(ErrorKind::Other.into());
+        }
         self.bytes.write().resize(length as usize, 0);
         Ok(())
     }

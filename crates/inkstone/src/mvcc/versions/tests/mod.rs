@@ -9,6 +9,7 @@ mod model;
 #[cfg(inkstone_shuttle)]
 mod races;
 mod saved;
+mod undo_end;
 
 use super::*;
 use crate::mvcc::system::{Snapshot, TrxStatus, TrxSystem};

@@ -4,7 +4,7 @@ use super::*;
 
 impl Fixture {
     /// A transaction with logged versions of `count` updates, and their addresses.
-    fn logged(&self, count: u64) -> (Trx, Vec<VersionAddress>) {
+    pub(super) fn logged(&self, count: u64) -> (Trx, Vec<VersionAddress>) {
         let mut trx = self.begin();
         trx.touched.log_versions(true);
         let update = |n: u64| self.update(&mut trx, &n.to_be_bytes(), b"before", NONE);
@@ -13,7 +13,7 @@ impl Fixture {
     }
 
     /// Saves its undo, and has the log, up to `end`, name that.
-    fn save(&self, trx: &mut Trx, end: u64) -> UndoList {
+    pub(super) fn save(&self, trx: &mut Trx, end: u64) -> UndoList {
         let sealed = self.store.seal_logged(&mut trx.touched, 0);
         let saved = self.store.save(&sealed, &Poison::default());
         let saved = saved.unwrap().unwrap();
@@ -143,7 +143,11 @@ fn a_transaction_may_end_while_it_is_being_saved() {
 
 impl Fixture {
     /// What a later store finds of a saved transaction: the addresses that it shows, newest first.
-    fn found_later(&self, list: UndoList, lossy: bool) -> Result<(Vec<VersionAddress>, usize)> {
+    pub(super) fn found_later(
+        &self,
+        list: UndoList,
+        lossy: bool,
+    ) -> Result<(Vec<VersionAddress>, usize)> {
         let counters = Arc::new(Counters::default());
         let later = VersionStore::open(self.vfs.clone(), 64 << 10, 2, counters)?;
         let saved = later.adopt_saved(&[list], lossy)?;
@@ -163,11 +167,11 @@ impl Fixture {
         result.map(|_| (seen, later.lost_undo().len()))
     }
 
-    fn undo_bytes(&self) -> Vec<u8> {
+    pub(super) fn undo_bytes(&self) -> Vec<u8> {
         self.vfs.file("undo").unwrap().bytes.read().clone()
     }
 
-    fn set_undo_bytes(&self, bytes: &[u8]) {
+    pub(super) fn set_undo_bytes(&self, bytes: &[u8]) {
         *self.vfs.file("undo").unwrap().bytes.write() = bytes.to_vec();
     }
 }
