@@ -39,6 +39,7 @@ pub enum Reason {
     GapDeadlock,
     Upgrade,
     Victim,
+    Enough,
     Order,
     Snapshot,
     Overlooked,
@@ -78,6 +79,9 @@ impl Reason {
             }
             Self::Numbers => {
                 "both roll a session back, InnoDB in a deadlock over numbers, Inkstone in a later one"
+            }
+            Self::Enough => {
+                "InnoDB rolls a session back for each of several circles, which were all of one victim"
             }
             Self::Victim => "another victim: the engines count a transaction's locks otherwise",
         }
@@ -137,6 +141,9 @@ impl Case<'_> {
             (more, fewer)
                 if more.len() > fewer.len() && fewer.iter().all(|one| more.contains(one)) =>
             {
+                if self.fewer_are_enough(fewer)? {
+                    return Ok(Some(Reason::Enough));
+                }
                 Some(self.gap_deadlock(more, fewer)?)
             }
             _ => {

@@ -38,6 +38,21 @@ impl Case<'_> {
             && self.other_victims(&one, &other)?.is_some())
     }
 
+    /// Each circle that InnoDB has found in this step is also of a session that both have rolled
+    /// back: Inkstone had no other one to find.
+    pub(super) fn fewer_are_enough(&mut self, of_both: &[usize]) -> Result<bool> {
+        let deadlocks = self.innodb.all_deadlocks_of_step()?;
+        for parties in &deadlocks {
+            let connections: Vec<u64> = parties.iter().map(|party| party.connection).collect();
+            let sessions = self.innodb.numbered(&connections);
+            let all_are_known = sessions.len() == parties.len();
+            if !all_are_known || !sessions.iter().any(|one| of_both.contains(one)) {
+                return Ok(false);
+            }
+        }
+        Ok(deadlocks.len() > of_both.len())
+    }
+
     /// Both have rolled a session back for a deadlock. In InnoDB it waited for the lock of a
     /// table's AUTO_INCREMENT, as its report says, behind another one of that deadlock; Inkstone
     /// has rolled that one back first, then given it the lock, and it has closed the next deadlock.
