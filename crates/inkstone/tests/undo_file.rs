@@ -1,6 +1,8 @@
 //! The undo file shrinks behind giant transactions, while the database is open and at the next
 //! opening, and what other transactions have saved there stays.
 
+mod undo_support;
+
 use inkstone::internals::counters::Counter;
 use inkstone::internals::options::Durability;
 use inkstone::{Database, Isolation, Options, Shutdown, Table, Transaction};
@@ -8,40 +10,7 @@ use inkstone_io::sim::{Fault, FaultRule, OpKind, SimVfs};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-type Rows = Vec<(Vec<u8>, Vec<u8>)>;
-
-fn open(vfs: &SimVfs) -> Database {
-    let options = Options {
-        page_size: 4096,
-        buffer_pool_size: 1 << 20,
-        log_file_size: 4 << 20,
-        ..Options::default()
-    };
-    Database::open_on(Arc::new(vfs.clone()), Path::new("db"), options, &|_| {}).unwrap()
-}
-
-fn rows_of(db: &Database, table: &Table) -> Rows {
-    let txn = db.begin(Isolation::ReadCommitted).unwrap();
-    let all = txn.range(table, ..).unwrap();
-    all.map(|row| row.unwrap()).collect()
-}
-
-fn gauge(db: &Database, name: &str) -> u64 {
-    let metrics = db.metrics();
-    metrics.iter().find(|m| m.name == name).unwrap().value
-}
-
-/// Bytes that no log can shorten, the same for the same number.
-fn noise(n: u64, len: usize) -> Vec<u8> {
-    let mut state = n;
-    let mut next = || {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        (mixed >> 56) as u8
-    };
-    (0..len).map(|_| next()).collect()
-}
+use undo_support::{gauge, noise, open, rows_of};
 
 /// Bytes of the undo file, on the disk.
 fn undo_file(vfs: &SimVfs) -> u64 {

@@ -1,51 +1,20 @@
 //! Large and old transactions: their undo gets a place of its own, is saved as they go on, and is
 //! all there after a crash, when their rows are invisible and locked until each is undone.
 
+mod undo_support;
+
 use inkstone::internals::counters::Counter;
 use inkstone::internals::options::Durability;
-use inkstone::{Database, Error, Isolation, LockMode, Options, Table, Transaction, TreeRef, Wait};
+use inkstone::{Database, Error, Isolation, LockMode, Options, Table, Transaction, Wait};
 use inkstone_io::sim::SimVfs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
+use undo_support::{Rows, gauge, noise, open, rows_of};
 
 /// Of the log, before undo is saved.
 const SHARE: u64 = 256 << 10;
-
-type Rows = Vec<(Vec<u8>, Vec<u8>)>;
-
-fn open(vfs: &SimVfs) -> Database {
-    let options = Options {
-        page_size: 4096,
-        buffer_pool_size: 1 << 20,
-        log_file_size: 4 << 20,
-        ..Options::default()
-    };
-    Database::open_on(Arc::new(vfs.clone()), Path::new("db"), options, &|_| {}).unwrap()
-}
-
-fn rows_of(db: &Database, table: &impl TreeRef) -> Rows {
-    let txn = db.begin(Isolation::ReadCommitted).unwrap();
-    let all = txn.range(table, ..).unwrap();
-    all.map(|row| row.unwrap()).collect()
-}
-
-fn gauge(db: &Database, name: &str) -> u64 {
-    let metrics = db.metrics();
-    metrics.iter().find(|m| m.name == name).unwrap().value
-}
-
-/// Bytes that no log can shorten, the same for the same number.
-fn noise(n: u64, len: usize) -> Vec<u8> {
-    let mut state = n;
-    let mut next = || {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        (mixed >> 56) as u8
-    };
-    (0..len).map(|_| next()).collect()
-}
 
 /// Changes a row for each number, with a round of maintenance now and then.
 fn change_many(db: &Database, (count, share): (u64, u64), mut change: impl FnMut(u64)) {

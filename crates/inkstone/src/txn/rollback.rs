@@ -60,30 +60,7 @@ pub(crate) fn undo_until(
         if first && mutants::on(Mutant::UndoSkipsFirst) {
             return Ok(());
         }
-        let tree = core.tree(view.space, view.tree);
-        let undone = tree.and_then(|tree| {
-            let undo = |tree: Tree| {
-                if view.is_bulk() {
-                    undo_bulk(core, &tree, address, view.key, &mut || {
-                        core.before_undo(Some((shared, inner)))
-                    })
-                    .map(Undone::All)
-                } else {
-                    undo_version(core, shared, inner, &tree, address, &view)
-                }
-            };
-            tree.map(undo).transpose()
-        });
-        let undone = match undone {
-            Ok(Some(undone)) => undone,
-            // The table may be dropped while it is looked for, or changed back.
-            Err(error) if !core.is_space_dropped(view.space) => return Err(error),
-            Ok(None) | Err(_) => {
-                inner.undo_place.passed_over = true;
-                let rows = view.keys().map_or(1, |keys| keys.len());
-                Undone::All(rows.saturating_sub(inner.undo_place.undone_rows) as u64)
-            }
-        };
+        let undone = undo_entry(core, shared, inner, address, &view)?;
         paranoid!(
             inner.undo_last == address,
             "version {} was the last one while {address} was undone",
@@ -103,6 +80,39 @@ pub(crate) fn undo_until(
         if inner.undo_last == VersionAddress(0) {
             // Of a dropped table's bulk the rows were not counted.
             inner.undo_count = 0;
+        }
+    }
+}
+
+/// Undoes a version, or as much of it as the log has room for.
+fn undo_entry(
+    core: &Arc<Core>,
+    shared: &Shared,
+    inner: &mut Inner,
+    address: VersionAddress,
+    view: &VersionView<'_>,
+) -> Result<Undone> {
+    let tree = core.tree(view.space, view.tree);
+    let undone = tree.and_then(|tree| {
+        let undo = |tree: Tree| {
+            if !view.is_bulk() {
+                return undo_version(core, shared, inner, &tree, address, view);
+            }
+            let mut before_step = || core.before_undo(Some((shared, inner)));
+            undo_bulk(core, &tree, address, view.key, &mut before_step).map(Undone::All)
+        };
+        tree.map(undo).transpose()
+    });
+    match undone {
+        Ok(Some(undone)) => Ok(undone),
+        // The table may be dropped while it is looked for, or changed back.
+        Err(error) if !core.is_space_dropped(view.space) => Err(error),
+        Ok(None) | Err(_) => {
+            inner.undo_place.passed_over = true;
+            let rows = view.keys().map_or(1, |keys| keys.len());
+            Ok(Undone::All(
+                rows.saturating_sub(inner.undo_place.undone_rows) as u64,
+            ))
         }
     }
 }

@@ -149,6 +149,14 @@ const SPLICED_HEAD: u64 = 16;
 /// A row of which the newest version is moved.
 type Row = (SpaceId, TreeId, Vec<u8>);
 
+/// What a version of several rows keeps beside its first key where the last ones are undone: the
+/// log has compensation records of those.
+fn keys_left(keys: &[Vec<u8>], undone_rows: usize) -> Vec<u8> {
+    let left = keys.len().saturating_sub(undone_rows);
+    paranoid!(left > 0, "all {} rows of a version are undone", keys.len());
+    run_of(keys[..left].iter().map(|key| &key[..]))
+}
+
 impl Core {
     /// Before an operation, with no page latched: moves the undo of a transaction that has become
     /// large.
@@ -295,17 +303,10 @@ impl Core {
             version.previous = previous.unwrap_or(view.previous);
             let undone_rows = inner.undo_place.undone_rows;
             if undone_rows > 0 && nth + 1 == chain.len() && !mutants::on(Mutant::UndonePartMoves) {
-                // The log has compensation records of these rows.
                 let keys = view.keys().map_err(|c| self.versions.corrupt(*old, c))?;
-                let left = keys.len().saturating_sub(undone_rows);
-                paranoid!(
-                    left > 0,
-                    "version {old} of {} rows is all undone",
-                    keys.len()
-                );
-                others = run_of(keys[..left].iter().map(|key| &key[..]));
+                others = keys_left(&keys, undone_rows);
                 version.old_value = &others;
-                if left == 1 {
+                if others.is_empty() {
                     version.flags &= !RUN;
                 }
             }
