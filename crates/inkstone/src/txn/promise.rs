@@ -107,6 +107,10 @@ impl LogPromise {
     /// How many pages an operation may log, up to `most`: what it is promised, so that operations
     /// at the same time log no more than there is. One, at least: the floor has room for that.
     pub fn pages_at_once(&self, core: &Core, most: usize) -> usize {
+        paranoid!(
+            self.promised > self.need,
+            "an operation goes on that was promised no log: {self:?}"
+        );
         let pages = self.promised.saturating_sub(self.need) / core.storage.page_size as u64;
         (pages as usize).clamp(1, most)
     }

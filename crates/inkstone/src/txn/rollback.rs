@@ -71,6 +71,11 @@ pub(crate) fn undo_until(
         if view.tree == CLUSTERED_TREE {
             shared.state.take_back_rows(rows);
         }
+        paranoid!(
+            inner.undo_place.undone_rows == 0 || view.flags & RUN != 0,
+            "version {address} is of one row, of which {} are undone",
+            inner.undo_place.undone_rows
+        );
         if let Undone::Part(rows) = undone {
             inner.undo_place.undone_rows += rows as usize;
             continue;
