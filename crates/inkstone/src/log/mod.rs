@@ -33,6 +33,7 @@
 //!
 //! Latches, in order: `upkeep` (segments; file operations), `state` (flush; short), `walk` (ring).
 
+mod ahead;
 mod background;
 mod flight;
 mod flush;

@@ -28,9 +28,12 @@
 //! Bytes are read past the page cache where that can be: what a failed sync of an earlier process
 //! left there is no log (docs/decisions/0012).
 //!
+//! The log is read a piece ahead (`ahead.rs`), once it was read on from one piece to the next.
+//!
 //! Segment headers are checked where the log is read; in the search for proof they are not, so
 //! that a damaged header cannot hide the proof of damage.
 
+use super::ahead::{Ahead, Piece};
 use crate::{Error, Result};
 use inkstone_format::frame::{self, FRAME_HEADER_MAX, FRAME_MAX, Parsed, RawFrame};
 use inkstone_format::segment::{
@@ -41,6 +44,7 @@ use inkstone_io::{
     AlignedBuffer, Create, DIRECT_ALIGNMENT, Directory, File, OpenOptions, open_past_cache,
 };
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -132,6 +136,7 @@ impl LogReader {
         clippy::should_implement_trait,
         reason = "the frame borrows from the reader"
     )]
+    #[inline]
     pub fn next(&mut self) -> Result<Option<Frame<'_>>> {
         if self.ended {
             return Ok(None);
@@ -139,6 +144,7 @@ impl LogReader {
         let start = self.position;
         let Some((epoch, claim, header_len, len)) = self.find()? else {
             self.ended = true;
+            self.source.ahead = None;
             return Ok(None);
         };
         self.epoch = epoch;
@@ -172,6 +178,7 @@ impl LogReader {
     }
 
     /// Verifies the frame at the position: its epoch, claim, and lengths.
+    #[inline]
     fn find(&mut self) -> Result<Option<Found>> {
         let mut why = String::new();
         for epoch in self.epoch..=self.params.newest_epoch.max(self.epoch) {
@@ -194,6 +201,7 @@ impl LogReader {
         clippy::type_complexity,
         reason = "claim, header length, frame length; or why not"
     )]
+    #[inline]
     fn verify(
         &mut self,
         epoch: u64,
@@ -233,7 +241,7 @@ impl LogReader {
             if let Err((path, corrupt)) = self.source.check(at / self.params.segment_bytes, 0) {
                 return Ok(Some(format!("{}: {}", path.display(), corrupt.detail)));
             }
-            if self.source.read(at, CHUNK, &mut self.window)? == 0 {
+            if self.source.read_on(at, &mut self.window)? == 0 {
                 let path = self.source.path(at / self.params.segment_bytes);
                 return Ok(Some(format!("{} is cut off", path.display())));
             }
@@ -271,11 +279,10 @@ impl LogReader {
         let mut bytes = Vec::with_capacity(CHUNK);
         let mut stretch = Stretch::default();
         loop {
-            bytes.clear();
             while bytes.len() < FRAME_HEADER_MAX {
                 // A few bytes may be left at the end of a segment.
                 let from = at + bytes.len() as u64;
-                if self.source.read(from, CHUNK, &mut bytes)? == 0 {
+                if self.source.read_on(from, &mut bytes)? == 0 {
                     break;
                 }
             }
@@ -287,8 +294,12 @@ impl LogReader {
                     Some(start) => at = start,
                     None => return Ok(None),
                 }
+                bytes.clear();
             } else {
-                at += (bytes.len() - (FRAME_HEADER_MAX - 1)) as u64;
+                // A header may begin in the last ones.
+                let done = bytes.len() - (FRAME_HEADER_MAX - 1);
+                bytes.drain(..done);
+                at += done as u64;
             }
         }
     }
@@ -408,7 +419,7 @@ impl Stretch {
             self.bytes.clear();
             while self.bytes.len() < 2 * FRAME_MAX && !self.is_last {
                 let from = at + self.bytes.len() as u64;
-                self.is_last = source.read(from, CHUNK, &mut self.bytes)? == 0;
+                self.is_last = source.read(from, &mut self.bytes)? == 0;
             }
         }
         let from = (at - self.start) as usize;
@@ -425,7 +436,13 @@ struct Source {
     files: BTreeMap<u64, Segment>,
     /// Where whole blocks are read to.
     blocks: AlignedBuffer,
+    ahead: Option<Ahead>,
+    /// Where the last piece ended that was read to read on.
+    read_to: u64,
 }
+
+/// Bytes of a piece: a chunk, and the blocks in which it begins and ends.
+const BLOCKS: usize = CHUNK + 2 * DIRECT_ALIGNMENT;
 
 #[derive(Debug)]
 struct Segment {
@@ -469,7 +486,9 @@ impl Source {
             directory: directory.path().to_owned(),
             segment_bytes: params.segment_bytes,
             files,
-            blocks: AlignedBuffer::zeroed(CHUNK + 2 * DIRECT_ALIGNMENT),
+            blocks: AlignedBuffer::zeroed(BLOCKS),
+            ahead: None,
+            read_to: 0,
         })
     }
 
@@ -518,16 +537,47 @@ impl Source {
         }
     }
 
-    /// Appends at most `max` bytes from an LSN on to `out`, within one segment and at most
-    /// [`CHUNK`]; how many. 0 where nothing is.
-    fn read(&mut self, lsn: u64, max: usize, out: &mut Vec<u8>) -> Result<usize> {
-        let (number, at) = (lsn / self.segment_bytes, lsn % self.segment_bytes);
-        let Some(segment) = self.files.get(&number) else {
+    /// Appends bytes from an LSN on to `out`, within one segment and at most [`CHUNK`]; how many. 0
+    /// where nothing is.
+    fn read(&mut self, lsn: u64, out: &mut Vec<u8>) -> Result<usize> {
+        let Some((piece, range)) = self.piece(lsn) else {
             return Ok(0);
         };
-        let len = segment.bytes.saturating_sub(at).min(max.min(CHUNK) as u64) as usize;
-        if len == 0 {
+        let result = piece.read(&mut self.blocks);
+        self.append(&piece, range, result, out)
+    }
+
+    /// As [`Self::read`], for a caller that reads on from there: what follows is read ahead.
+    fn read_on(&mut self, lsn: u64, out: &mut Vec<u8>) -> Result<usize> {
+        let Some((piece, range)) = self.piece(lsn) else {
             return Ok(0);
+        };
+        let ahead = self.ahead.as_ref();
+        let come = ahead.and_then(|ahead| ahead.take(&piece, &mut self.blocks));
+        let result = come.unwrap_or_else(|| piece.read(&mut self.blocks));
+        let follows = self.read_to == lsn;
+        self.read_to = lsn + range.len() as u64;
+        // Most logs are short.
+        if follows && self.ahead.is_none() {
+            self.ahead = Ahead::start(BLOCKS);
+        }
+        if follows
+            && let Some(ahead) = &self.ahead
+            && let Some((next, _)) = self.piece(self.read_to)
+        {
+            ahead.ask(next);
+        }
+        self.append(&piece, range, result, out)
+    }
+
+    /// Where the bytes from an LSN on are, within one segment and at most [`CHUNK`]: the blocks to
+    /// be read, and where in them the bytes are.
+    fn piece(&self, lsn: u64) -> Option<(Piece, Range<usize>)> {
+        let (number, at) = (lsn / self.segment_bytes, lsn % self.segment_bytes);
+        let segment = self.files.get(&number)?;
+        let len = segment.bytes.saturating_sub(at).min(CHUNK as u64) as usize;
+        if len == 0 {
+            return None;
         }
         let from = LOG_BLOCK as u64 + at;
         // Past the cache there are whole blocks only; elsewhere they do no harm, but may not be
@@ -538,11 +588,25 @@ impl Source {
         } else {
             (0, len)
         };
-        let blocks = &mut self.blocks[..read];
-        let found = segment.file.read_at(blocks, from - before as u64);
-        found.map_err(|e| Error::io("read", segment.file.path(), e))?;
-        out.extend_from_slice(&blocks[before..before + len]);
-        Ok(len)
+        let piece = Piece {
+            file: segment.file.clone(),
+            offset: from - before as u64,
+            len: read,
+        };
+        Some((piece, before..before + len))
+    }
+
+    /// Appends what was read.
+    fn append(
+        &self,
+        piece: &Piece,
+        range: Range<usize>,
+        result: std::io::Result<()>,
+        out: &mut Vec<u8>,
+    ) -> Result<usize> {
+        result.map_err(|e| Error::io("read", piece.file.path(), e))?;
+        out.extend_from_slice(&self.blocks[range.clone()]);
+        Ok(range.len())
     }
 
     /// First LSN of the first segment that begins at or after this one.

@@ -1,5 +1,6 @@
 //! The log over a disk in memory that knows what was synced.
 
+mod ahead;
 mod appending;
 mod memory_vfs;
 #[cfg(inkstone_shuttle)]
